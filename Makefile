@@ -1,0 +1,71 @@
+# `make test` needs Python >= 3.10 with venv and pip, and a package index; it makes the rest itself.
+
+PYTHON ?= python3
+VENV   := .venv-test
+BIN    ?= $(VENV)/bin
+PYTEST_ARGS ?=
+
+pip = $(VENV)/bin/python -m pip --disable-pip-version-check
+
+.PHONY: help test test-all check lint types tests readme readme-write format install clean
+
+help:
+	@echo "make test          install the wheel of this checkout in $(VENV), then make check"
+	@echo "make test-all      the same, with the tests that are marked slow"
+	@echo "make check         lint, types, tests and README with what is installed in BIN=$(BIN)"
+	@echo "make format        let ruff format and fix what it can"
+	@echo "make readme-write  put the real output of its commands into README.md"
+
+test: install
+	@HEADCOUNT_TEST_INSTALLED=1 $(MAKE) --no-print-directory check
+
+test-all: install
+	@HEADCOUNT_TEST_INSTALLED=1 $(MAKE) --no-print-directory check PYTEST_ARGS='-m ""'
+
+check: lint types tests readme
+
+lint:
+	@echo "== ruff"
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+types:
+	@echo "== mypy"
+	@$(BIN)/mypy
+	@$(BIN)/mypy --explicit-package-bases $(wildcard tools/*.py bench/*.py)
+
+# The script and not `python -m pytest`, which would put the root, and so `audit`, on sys.path.
+tests:
+	@echo "== pytest"
+	@$(BIN)/pytest $(PYTEST_ARGS)
+
+readme:
+	@echo "== README"
+	@$(BIN)/python tools/readme_blocks.py --check README.md
+
+readme-write:
+	@$(BIN)/python tools/readme_blocks.py --write README.md
+
+format:
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+# The package is rebuilt each time: build/lib keeps modules that the tree no longer has.
+install: $(VENV)/ready
+	@echo "== installing the wheel of this checkout"
+	@rm -rf build/lib build/bdist.* $(VENV)/wheel
+	@$(pip) wheel -qq --no-deps --no-build-isolation --wheel-dir $(VENV)/wheel .
+	@$(pip) install -qq --no-deps --no-index --force-reinstall $(VENV)/wheel/*.whl
+
+# Always with the constraints: an open range for torch can take a build of several GB.
+$(VENV)/ready: pyproject.toml constraints.txt
+	@echo "== installing what the tests need (minutes on the first run)"
+	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
+	@rm -rf $(VENV)/wheel
+	@$(pip) install -qq -c constraints.txt setuptools
+	@$(pip) wheel -qq --no-deps --no-build-isolation --wheel-dir $(VENV)/wheel .
+	@$(pip) install -qq -c constraints.txt "$$(ls $(VENV)/wheel/*.whl)[convert,test]"
+	@touch $@
+
+clean:
+	rm -rf build dist *.egg-info $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
