@@ -1,0 +1,81 @@
+"""An audit as JSON: an interface with stable keys, raw integers, `schema_version` first."""
+
+from collections.abc import Mapping
+
+from .auditing import Audit
+from .mixers import Mixer, Parts
+from .sizes import Sizes, mha_ratio
+from .spec import Layer
+
+SCHEMA_VERSION = 1
+
+
+def document(audit: Audit, sizes: Sizes, *, explain: bool = False) -> Mapping[str, object]:
+    """The JSON report: an interface with stable keys."""
+    spec, source = audit.spec, audit.source
+    result: dict[str, object] = {
+        "schema_version": SCHEMA_VERSION,
+        "model": {
+            "id": source.id,
+            "model_type": spec.model_type,
+            "source": source.kind,
+            "revision": source.revision,
+            "dtype": spec.dtype,
+            "max_position_embeddings": spec.max_position_embeddings,
+        },
+        "request": {
+            "context": sizes.context,
+            "encoder_tokens": sizes.encoder_tokens,
+            "batch_size": sizes.batch_size,
+            "kv_dtype": sizes.kv_dtype,
+            "engine": "transformers",
+        },
+        "totals": {
+            "parameters": spec.parameters,
+            "parameters_source": spec.parameters_source,
+            "attention_parameters": audit.attention_parameters,
+            "cache_bytes": sum(sizes.layer_bytes(layer) for layer in spec.layers),
+            "cache_bytes_per_token": spec.cache_bytes_per_token(bits=sizes.bits),
+            "constant_state_bytes": 0,
+            "mha_ratio": mha_ratio(spec, sizes),
+        },
+        "layers": [_layer_document(audit, sizes, layer) for layer in spec.layers],
+        "findings": [finding.document() for finding in audit.findings],
+    }
+    if explain:
+        result["origins"] = {
+            name: {"value": origin.value, "source": origin.source}
+            for name, origin in sorted(spec.origins.items())
+        }
+    return result
+
+
+def _layer_document(audit: Audit, sizes: Sizes, layer: Layer) -> dict[str, object]:
+    return {
+        "index": layer.index,
+        "stack": layer.stack,
+        "mixers": [
+            _mixer_document(mixer, parts, sizes)
+            for mixer, parts in zip(layer.mixers, audit.mixer_parts(layer), strict=True)
+        ],
+        "attention_parameters": audit.layer_parts(layer).total,
+        "cache_bytes": sizes.layer_bytes(layer),
+        "shares_cache_with": layer.shares_cache_with,
+    }
+
+
+def _mixer_document(mixer: Mixer, parts: Parts, sizes: Sizes) -> dict[str, object]:
+    names = ("q", "k", "v", "o", "norm", "other")
+    return {
+        "kind": mixer.kind,
+        "heads": mixer.heads,
+        "num_attention_heads": mixer.num_attention_heads,
+        "num_key_value_heads": mixer.num_key_value_heads,
+        "group_size": mixer.group_size,
+        "head_dim": mixer.head_dim,
+        "v_head_dim": mixer.v_head_dim,
+        "window": mixer.window,
+        "parameters": parts.total,
+        "parameters_by_part": {name: getattr(parts, name) for name in names},
+        "cache_bytes": sizes.mixer_bytes(mixer),
+    }

@@ -1,0 +1,259 @@
+"""An audit as people read it: the head, and a table with equal layers collapsed."""
+
+from collections.abc import Iterator
+
+from .audit_document import document
+from .auditing import Audit
+from .mixers import Mixer, Parts
+from .report import Column, Fact, Report, Table
+from .sizes import AuditRequest, Sizes, fill_in, mha_ratio
+from .spec import Layer, ModelSpec
+from .units import format_count, format_indices
+
+
+def audit_report(audit: Audit, request: AuditRequest) -> Report:
+    """The whole report of one audit."""
+    sizes = fill_in(audit.spec, request)
+    tables = [_layer_table(audit, sizes), *([_origin_table(audit)] if request.explain else [])]
+    return Report(
+        title=_title(audit),
+        facts=tuple(_facts(audit, sizes)),
+        tables=tuple(tables),
+        records=_record_table(audit, sizes),
+        notes=tuple(_notes(audit, sizes)),
+        findings=audit.findings,
+        document=document(audit, sizes, explain=request.explain),
+    )
+
+
+def _title(audit: Audit) -> str:
+    spec, source = audit.spec, audit.source
+    origin = f"from the {source.kind}" if source.kind in ("catalogue", "hub") else source.kind
+    parameters = (
+        "parameters unknown"
+        if spec.parameters is None
+        else f"{format_count(spec.parameters)} parameters"
+    )
+    return f"{source.id} ({spec.model_type}, {parameters}, {spec.dtype or 'no dtype'}; {origin})"
+
+
+def _decoding(spec: ModelSpec) -> list[Layer]:
+    """The layers whose heads are the model's: the decoder's where there is one."""
+    decoder = [layer for layer in spec.layers if layer.stack == "decoder" and layer.mixers]
+    return decoder or [layer for layer in spec.layers if layer.mixers]
+
+
+def _facts(audit: Audit, sizes: Sizes) -> Iterator[Fact]:
+    spec, layers = audit.spec, _decoding(audit.spec)
+    first = [layer.mixers[0] for layer in layers]
+    yield Fact(key="layers", title="Layers", value=_layer_counts(spec))
+    for key, title, name in (
+        ("num_attention_heads", "Attention heads", "num_attention_heads"),
+        ("num_key_value_heads", "K/V heads", "num_key_value_heads"),
+        ("group_size", "Group size", "group_size"),
+        ("head_dim", "head_dim", "head_dim"),
+    ):
+        kinds = sorted({mixer.heads for mixer in first if mixer.heads})
+        note = "/".join(kinds) if key == "num_key_value_heads" else ""
+        yield Fact(key=key, title=title, value=_values(first, name), note=note)
+    yield from _parameter_facts(audit, layers)
+    if spec.is_cached:
+        yield from _cache_facts(spec, sizes)
+
+
+def _parameter_facts(audit: Audit, layers: list[Layer]) -> Iterator[Fact]:
+    spec, total = audit.spec, audit.attention_parameters
+    per_layer = dict.fromkeys(audit.layer_parts(layer).total for layer in layers)
+    if len(per_layer) == 1:
+        biases = audit.layer_biases(layers[0])
+        (count,) = per_layer
+        yield Fact(
+            key="attention_parameters_per_layer",
+            title="Attention per layer",
+            value=count,
+            unit="count",
+            note=f"{count - biases:,} weights + {biases:,} biases" if biases else "no biases",
+        )
+    yield Fact(
+        key="attention_parameters",
+        title="Attention parameters",
+        value=total,
+        unit="count",
+        note=f"{100 * total / spec.parameters:.1f} % of {spec.parameters:,}"
+        if spec.parameters
+        else "of an unknown total",
+    )
+
+
+def _layer_counts(spec: ModelSpec) -> str:
+    stacks = {layer.stack: 0 for layer in spec.layers}
+    for layer in spec.layers:
+        stacks[layer.stack] += 1
+    if set(stacks) == {"decoder"}:
+        return str(stacks["decoder"])
+    return ", ".join(f"{count} {stack}" for stack, count in stacks.items())
+
+
+def _values(mixers: list[Mixer], name: str) -> str:
+    return ", ".join(str(v) for v in dict.fromkeys(getattr(m, name) for m in mixers))
+
+
+def _cache_facts(spec: ModelSpec, sizes: Sizes) -> Iterator[Fact]:
+    yield Fact(
+        key="cache_bytes_per_token",
+        title="KV cache per token",
+        value=spec.cache_bytes_per_token(bits=sizes.bits),
+        unit="exact_bytes",
+        note=f"{sizes.kv_dtype}, {sizes.dtype_source}",
+    )
+    cache = spec.cache_bytes(
+        tokens=sizes.context,
+        batch_size=sizes.batch_size,
+        bits=sizes.bits,
+        encoder_tokens=sizes.encoder_tokens,
+    )
+    encoder = f", {sizes.encoder_tokens:,} encoder tokens" if sizes.encoder_tokens else ""
+    yield Fact(
+        key="cache_bytes",
+        title="KV cache",
+        value=cache,
+        unit="bytes",
+        note=f"{sizes.context:,} tokens x batch {sizes.batch_size}{encoder}",
+    )
+    yield Fact(
+        key="mha_ratio",
+        title="Against MHA",
+        value=mha_ratio(spec, sizes),
+        unit="ratio",
+        note="the same model with a K/V head per attention head",
+    )
+
+
+_COLUMNS = (
+    Column(key="layers", title="Layers"),
+    Column(key="kind", title="Mixer"),
+    Column(key="num_attention_heads", title="Heads", unit="count"),
+    Column(key="num_key_value_heads", title="K/V", unit="count"),
+    Column(key="group_size", title="Group", unit="count"),
+    Column(key="head_dim", title="head_dim", unit="count"),
+    Column(key="window", title="Window", unit="count"),
+    *(Column(key=part, title=part, unit="count") for part in ("q", "k", "v", "o")),
+    Column(key="norm", title="norms", unit="count"),
+    Column(key="other", title="other", unit="count"),
+    Column(key="parameters", title="Parameters/layer", unit="count"),
+    Column(key="cache_bytes", title="Cache/layer", unit="bytes"),
+)
+
+
+def _layer_table(audit: Audit, sizes: Sizes) -> Table:
+    """One row per kind of layer and mixer; columns that are empty everywhere are left out."""
+    alike: dict[tuple[str, tuple[tuple[object, ...], ...]], list[int]] = {}
+    for layer in audit.spec.layers:
+        alike.setdefault((layer.stack, _rows_of(audit, sizes, layer)), []).append(layer.index)
+    several = len({layer.stack for layer in audit.spec.layers}) > 1
+    rows = [
+        (f"{stack} {label(indices)}" if several else label(indices), *row)
+        for (stack, values), indices in alike.items()
+        for row in values
+    ]
+    keep = [i for i in range(len(_COLUMNS)) if any(row[i] not in (None, 0) for row in rows)]
+    return Table(
+        key="layers",
+        title="Layers",
+        columns=tuple(_COLUMNS[i] for i in keep),
+        rows=tuple(tuple(row[i] for i in keep) for row in rows),
+    )
+
+
+def label(indices: list[int]) -> str:
+    """`0-31`; a long list keeps its ends and says how many layers it is: `3, 7, …, 47 (12)`."""
+    runs = format_indices(indices).split(", ")
+    if len(runs) <= 4:
+        return ", ".join(runs)
+    return f"{runs[0]}, {runs[1]}, …, {runs[-1]} ({len(indices)})"
+
+
+def _record_table(audit: Audit, sizes: Sizes) -> Table:
+    """One row per layer and mixer, nothing collapsed: for programs."""
+    return Table(
+        key="layers",
+        title="Layers",
+        columns=(
+            Column(key="stack", title="Stack"),
+            Column(key="index", title="Layer"),
+            *_COLUMNS[1:],
+        ),
+        rows=tuple(
+            (layer.stack, layer.index, *row)
+            for layer in audit.spec.layers
+            for row in _rows_of(audit, sizes, layer)
+        ),
+    )
+
+
+def _rows_of(audit: Audit, sizes: Sizes, layer: Layer) -> tuple[tuple[object, ...], ...]:
+    if not layer.mixers:
+        return (("no attention", *(None,) * (len(_COLUMNS) - 3), 0),)
+    return tuple(
+        (*_geometry(layer, mixer), *_part_values(parts), sizes.mixer_bytes(mixer))
+        for mixer, parts in zip(layer.mixers, audit.mixer_parts(layer), strict=True)
+    )
+
+
+def _geometry(layer: Layer, mixer: Mixer) -> tuple[object, ...]:
+    kind = mixer.heads or mixer.kind.replace("_attention", "")
+    if mixer.kind == "cross_attention":
+        kind = f"cross {kind}"
+    if layer.shares_cache_with is not None:
+        kind = f"{kind}, cache of {layer.shares_cache_with}"
+    return (
+        kind,
+        mixer.num_attention_heads,
+        mixer.num_key_value_heads,
+        mixer.group_size,
+        mixer.head_dim,
+        mixer.window,
+    )
+
+
+def _part_values(parts: Parts) -> tuple[int, ...]:
+    return (parts.q, parts.k, parts.v, parts.o, parts.norm, parts.other, parts.total)
+
+
+def _origin_table(audit: Audit) -> Table:
+    columns = ("Field", "Value", "Where it came from")
+    return Table(
+        key="origins",
+        title="Where each value came from",
+        columns=tuple(Column(key=title.split()[0].lower(), title=title) for title in columns),
+        rows=tuple(
+            (name, _short(origin.value), origin.source)
+            for name, origin in sorted(audit.spec.origins.items())
+        ),
+    )
+
+
+def _short(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= 48 else f"{text[:45]}..."
+
+
+def _notes(audit: Audit, sizes: Sizes) -> Iterator[str]:
+    spec, entry = audit.spec, audit.source.entry
+    if spec.is_cached and any(m.window for layer in spec.layers for m in layer.mixers):
+        yield "A layer with a window keeps window - 1 tokens in transformers' cache."
+    if not spec.is_cached:
+        yield "No cache: this model attends in both directions and decodes nothing."
+    if any(getattr(m, "broadcasts_key_value", False) for la in spec.layers for m in la.mixers):
+        yield (
+            "transformers repeats K/V to all heads before caching this architecture; serving"
+            " engines store the K/V heads once."
+        )
+    if audit.census is not None and audit.census.packed:
+        yield "The weights are quantised: attention parameters are counted from the config."
+    if entry and entry.published_parameters and entry.published_parameters != spec.parameters:
+        reason = f": {entry.notes[-1]}" if entry.notes else ""
+        yield f"Published count: {entry.published_parameters:,}{reason}"
+    limit = spec.max_position_embeddings
+    if limit is not None and sizes.context > limit and spec.is_cached:
+        yield f"The context of {sizes.context:,} is beyond the model's maximum of {limit:,}."

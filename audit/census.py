@@ -1,0 +1,154 @@
+"""What the headers say: attention tensors by layer, embeddings, dtypes, buffers and copies."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from .family.names import BUFFERS
+from .family.places import PLAIN, Place, layer_indices, place
+from .family.row import Family
+from .mixers import Attention, LatentAttention, Mixer, Parts
+from .source.checkpoint import Checkpoint
+from .source.safetensors import TensorInfo
+from .spec import MixerKey, ModelSpec
+
+# Ends of the names of the input embedding and of the output head.
+EMBEDDINGS = (
+    *("embed_tokens.weight", "wte.weight", "embed_in.weight", "word_embeddings.weight"),
+    *("tok_embeddings.weight", "shared.weight", "embedding.word_embeddings.weight"),
+)
+HEADS = ("lm_head.weight", "embed_out.weight", "output_layer.weight", "output.weight")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Placed:
+    """A tensor and where in the model it stands."""
+
+    tensor: TensorInfo
+    place: Place
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Census:
+    """The attention tensors per (stack, layer, cross), and what else the rules ask for.
+
+    `elements` counts every stored element, `parameters` leaves out buffers and the stored copy of a
+    tied head. `packed`: some weight is stored as codes, so that elements are not parameters.
+    """
+
+    layers: Mapping[MixerKey, tuple[Placed, ...]]
+    strangers: tuple[str, ...]
+    indices: Mapping[str, frozenset[int]]
+    embedding: TensorInfo | None
+    head: TensorInfo | None
+    bytes_by_dtype: Mapping[str, int]
+    elements: int
+    parameters: int
+    packed: bool
+
+
+def take_census(checkpoint: Checkpoint, family: Family, spec: ModelSpec) -> Census:
+    """Sorts the tensors of `checkpoint` by their place; looks at names and shapes only."""
+    layers: dict[MixerKey, list[Placed]] = {}
+    strangers: list[str] = []
+    towers = {layer.stack for layer in spec.layers}
+    for tensor in checkpoint.tensors.values():
+        spot = place(tensor.name, family.names)
+        if spot is None or spot.stack not in towers:
+            continue
+        if spot.part is None:
+            strangers.append(tensor.name)
+        else:
+            key = (spot.stack, spot.index, spot.cross)
+            layers.setdefault(key, []).append(Placed(tensor=tensor, place=spot))
+    embedding, head = _find(checkpoint, EMBEDDINGS), _find(checkpoint, HEADS)
+    return Census(
+        layers={key: tuple(placed) for key, placed in layers.items()},
+        strangers=tuple(strangers),
+        indices={s: frozenset(i) for s, i in layer_indices(checkpoint.tensors).items()},
+        embedding=embedding,
+        head=head,
+        bytes_by_dtype=_bytes_by_dtype(checkpoint),
+        elements=sum(tensor.elements for tensor in checkpoint.tensors.values()),
+        parameters=_parameters(checkpoint, spec.tie_word_embeddings, embedding, head),
+        packed=_is_packed(layers),
+    )
+
+
+def _find(checkpoint: Checkpoint, ends: tuple[str, ...]) -> TensorInfo | None:
+    """The tensor with one of these ends, outside every numbered layer."""
+    for end in ends:
+        for name, tensor in checkpoint.tensors.items():
+            whole = name == end or name.endswith("." + end)
+            if whole and not any(word.isdigit() for word in name.split(".")):
+                return tensor
+    return None
+
+
+def _bytes_by_dtype(checkpoint: Checkpoint) -> dict[str, int]:
+    count: Counter[str] = Counter()
+    for tensor in checkpoint.tensors.values():
+        count[tensor.dtype] += tensor.nbytes
+    return dict(count.most_common())
+
+
+def _parameters(
+    checkpoint: Checkpoint, tied: bool, embedding: TensorInfo | None, head: TensorInfo | None
+) -> int:
+    total = sum(t.elements for t in checkpoint.tensors.values() if not is_buffer(t))
+    copied = tied and embedding is not None and head is not None
+    return total - (head.elements if copied and head is not None else 0)
+
+
+def is_buffer(tensor: TensorInfo) -> bool:
+    """Causal masks and rotary frequencies that older files carry."""
+    module, _, last = tensor.name.rpartition(".")
+    if last in ("masked_bias", "inv_freq"):
+        return True
+    return (
+        last in BUFFERS
+        and module.rpartition(".")[2] in ("attn", "attention")
+        and (len(tensor.shape) == 4)
+    )
+
+
+def _is_packed(layers: Mapping[MixerKey, list[Placed]]) -> bool:
+    return any(
+        item.place.part in ("q", "k", "v", "o", "qkv")
+        and (
+            item.place.parameter.rpartition(".")[2] not in PLAIN
+            or item.tensor.dtype not in ("F64", "F32", "F16", "BF16")
+        )
+        for placed in layers.values()
+        for item in placed
+    )
+
+
+def count_parts(placed: tuple[Placed, ...], mixer: Mixer) -> Parts:
+    """Attention parameters of one mixer from its headers; fused tensors are split by the widths."""
+    total = Parts()
+    for item in placed:
+        total += _split(item, mixer)
+    return total
+
+
+def _split(item: Placed, mixer: Mixer) -> Parts:
+    part, elements = item.place.part or "", item.tensor.elements
+    if part == "":
+        return Parts()
+    if isinstance(mixer, LatentAttention) and part in ("q_a", "kv_a", "kv_b"):
+        return _split_latent(part, elements, mixer)
+    if part in ("q", "k", "v", "o", "norm", "other"):
+        return Parts(**{part: elements})
+    assert isinstance(mixer, Attention)
+    width = mixer.out_features(part)
+    return Parts(**{x: elements * mixer.out_features(x) // width for x in part})
+
+
+def _split_latent(part: str, elements: int, mixer: LatentAttention) -> Parts:
+    if part == "q_a":
+        return Parts(q=elements)
+    if part == "kv_a":
+        return Parts(k=elements)
+    key = elements * mixer.qk_nope_head_dim // (mixer.qk_nope_head_dim + mixer.v_head_dim)
+    return Parts(k=key, v=elements - key)

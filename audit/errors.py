@@ -1,0 +1,33 @@
+"""The errors a user can cause or meet. Each says what was found, where, and what to do."""
+
+
+class HeadcountError(Exception):
+    """Wrong use or unreadable input: one or two lines for the user, exit code 2."""
+
+    exit_code = 2
+
+
+class UnknownModelError(HeadcountError):
+    """A name that is neither a catalogue alias nor a path nor a Hub id."""
+
+
+class UnsupportedModelError(HeadcountError):
+    """A model that was read but that the asked-for work cannot be done on."""
+
+
+class InvalidConfigError(HeadcountError):
+    """A config.json that is not JSON, or that holds an impossible value."""
+
+
+class InvalidWeightsError(HeadcountError):
+    """A safetensors file or index that breaks the format."""
+
+
+class MissingExtraError(HeadcountError):
+    """A command that needs the `convert` extra, on a base install."""
+
+
+class WriteError(HeadcountError):
+    """An I/O failure while writing: disk full, read-only, quota. Exit code 3."""
+
+    exit_code = 3

@@ -1,0 +1,37 @@
+"""Defaults of transformers' config classes, read from a generated table (tools/class_defaults.py).
+
+A key that config.json leaves out takes its class's default: 8 K/V heads in Mistral, a head_dim of
+256 in Gemma. The table holds one JSON line per model_type, and only the line asked for is parsed.
+"""
+
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+_TABLE = Path(__file__).with_name("class_defaults.jsonl")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClassDefaults:
+    """`attribute_map` maps the standard name of a field to the class's own (gpt2: n_embd)."""
+
+    class_name: str
+    attribute_map: dict[str, str]
+    defaults: dict[str, Any]
+
+
+@lru_cache
+def class_defaults(model_type: str) -> ClassDefaults | None:
+    """What transformers' config class for `model_type` declares; None if it has no such class."""
+    text = _TABLE.read_bytes()
+    start = text.find(b'{"model_type":' + json.dumps(model_type).encode() + b",")
+    if start < 0:
+        return None
+    line = json.loads(text[start : text.index(b"\n", start)])
+    return ClassDefaults(
+        class_name=line["class"],
+        attribute_map=line.get("attribute_map", {}),
+        defaults=line.get("defaults", {}),
+    )

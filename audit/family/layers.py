@@ -1,0 +1,148 @@
+"""From a config to layers: the common decoder, encoders, encoder-decoders and latent attention."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ..errors import InvalidConfigError
+from ..mixers import Attention, CrossAttention, LatentAttention
+from ..spec import Layer
+from .kinds import CHUNKED, SLIDING, layer_kinds
+from .view import MAX_LAYERS, ConfigView
+
+if TYPE_CHECKING:
+    from .row import Family
+
+# Parameters of the q/k norms, by (H, KV, d).
+NORM_SIZES: dict[str, Callable[[int, int, int], int]] = {
+    "none": lambda heads, kv, d: 0,
+    "head": lambda heads, kv, d: 2 * d,  # one RMSNorm(d) for q, one for k
+    "head_bias": lambda heads, kv, d: 4 * d,  # LayerNorm(d): weight and bias
+    "heads": lambda heads, kv, d: (heads + kv) * d,  # over all heads, or one per head
+}
+
+
+def standard_key_value_heads(view: ConfigView, heads: int) -> int:
+    """num_key_value_heads; absent or null means one per query head."""
+    count = view.optional("num_key_value_heads")
+    if count is None:
+        return int(view.note("num_key_value_heads", heads, "derived: num_attention_heads"))
+    return count
+
+
+def as_query_heads(view: ConfigView, heads: int) -> int:
+    """One K/V head per query head: a class without GQA ignores num_key_value_heads."""
+    return int(view.note("num_key_value_heads", heads, "derived: the class has no GQA"))
+
+
+def nothing_else(view: ConfigView, heads: int, head_dim: int) -> int:
+    return 0
+
+
+def one_per_head(view: ConfigView, heads: int, head_dim: int) -> int:
+    """Attention sinks: one logit per query head."""
+    return heads
+
+
+def layer_count(view: ConfigView) -> int:
+    return view.integer("num_hidden_layers", maximum=MAX_LAYERS)
+
+
+def resolve_head_dim(family: "Family", view: ConfigView, heads: int) -> int:
+    """head_dim where the class reads one, else hidden_size / num_attention_heads."""
+    given = None if family.fixed_head_dim else view.optional("head_dim")
+    if given is not None:
+        return given
+    hidden = view.integer("hidden_size")
+    if hidden % heads:
+        raise InvalidConfigError(
+            f"{view.where}: hidden_size {hidden} is not divisible by num_attention_heads {heads},"
+            " and no head_dim is given"
+        )
+    return int(view.note("head_dim", hidden // heads, "derived: hidden_size / num_attention_heads"))
+
+
+def attention(family: "Family", view: ConfigView, *, window: int | None = None) -> Attention:
+    """The self-attention that the row and the config describe."""
+    heads = view.integer("num_attention_heads")
+    kv = family.key_value_heads(view, heads)
+    check_grouping(view, heads, kv)
+    d = resolve_head_dim(family, view, heads)
+    normed = view.flag(family.norm_if)
+    bias = view.flag(family.qkv_bias)
+    return Attention(
+        hidden_size=view.integer("hidden_size"),
+        num_attention_heads=heads,
+        num_key_value_heads=kv,
+        head_dim=d,
+        v_head_dim=d,
+        window=window,
+        q_bias=bias,
+        k_bias=bias if family.k_bias is None else view.flag(family.k_bias),
+        v_bias=bias,
+        o_bias=view.flag(family.o_bias),
+        norm_parameters=NORM_SIZES[family.norm](heads, kv, d) if normed else 0,
+        other_parameters=family.other(view, heads, d),
+        broadcasts_key_value=view.flag(family.broadcasts_key_value),
+    )
+
+
+def check_grouping(view: ConfigView, heads: int, kv: int) -> None:
+    """Refuses head counts that no model can run. transformers builds them, and fails in forward."""
+    if heads % kv:
+        divisors = ", ".join(str(n) for n in range(1, heads + 1) if heads % n == 0)
+        raise InvalidConfigError(
+            f"{view.where}: num_attention_heads {heads} is not divisible by num_key_value_heads"
+            f" {kv}; possible are {divisors}"
+        )
+
+
+def kind_window(view: ConfigView, kind: str) -> int | None:
+    """The window of a layer of this kind in tokens; None when it sees everything."""
+    if kind == SLIDING:
+        return view.integer("sliding_window")
+    return view.integer("attention_chunk_size") if kind == CHUNKED else None
+
+
+def decoder(family: "Family", view: ConfigView) -> tuple[Layer, ...]:
+    """Equal layers but for their windows: nearly every decoder."""
+    kinds = layer_kinds(view, layer_count(view), family.kinds)
+    by_kind = {kind: attention(family, view, window=kind_window(view, kind)) for kind in set(kinds)}
+    return tuple(Layer(index=i, mixers=(by_kind[kind],)) for i, kind in enumerate(kinds))
+
+
+def encoder(family: "Family", view: ConfigView) -> tuple[Layer, ...]:
+    """Bidirectional layers that keep nothing (BERT, ViT)."""
+    mixer = replace(attention(family, view), cached=False)
+    return tuple(Layer(index=i, mixers=(mixer,), stack="encoder") for i in range(layer_count(view)))
+
+
+def latent(family: "Family", view: ConfigView) -> tuple[Layer, ...]:
+    """DeepSeek-V2/V3: multi-head latent attention in every layer."""
+    mixer = LatentAttention(
+        hidden_size=view.integer("hidden_size"),
+        num_attention_heads=view.integer("num_attention_heads"),
+        q_lora_rank=view.optional("q_lora_rank"),
+        kv_lora_rank=view.integer("kv_lora_rank"),
+        qk_nope_head_dim=view.integer("qk_nope_head_dim"),
+        qk_rope_head_dim=view.integer("qk_rope_head_dim"),
+        v_head_dim=view.integer("v_head_dim"),
+        bias=view.flag("attention_bias"),
+    )
+    return tuple(Layer(index=i, mixers=(mixer,)) for i in range(layer_count(view)))
+
+
+def side_by_side(self_attention: Attention, *, other_parameters: int = 0) -> CrossAttention:
+    """The cross-attention of a decoder whose two attentions have the same shape."""
+    return CrossAttention(
+        hidden_size=self_attention.hidden_size,
+        num_attention_heads=self_attention.num_attention_heads,
+        num_key_value_heads=self_attention.num_key_value_heads,
+        head_dim=self_attention.head_dim,
+        v_head_dim=self_attention.v_head_dim,
+        q_bias=self_attention.q_bias,
+        k_bias=self_attention.k_bias,
+        v_bias=self_attention.v_bias,
+        o_bias=self_attention.o_bias,
+        other_parameters=other_parameters,
+    )

@@ -1,0 +1,107 @@
+"""Names of attention tensors on disk: which module of a layer is which part.
+
+Only the end of a name matters, after the layer's number: `self_attn.k_proj` in
+`language_model.model.layers.17.self_attn.k_proj.weight`. A fused projection is written with the
+letters of what it holds, in order, such as `qkv`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TensorNames:
+    """`modules` maps a module's path in its layer to the part it computes, `cross` does so for
+    cross-attention. `near` are the prefixes under which nothing unknown may stand. `transposed`:
+    the weights are stored [in, out] (GPT-2's Conv1D)."""
+
+    modules: Mapping[str, str]
+    cross: Mapping[str, str] = field(default_factory=dict)
+    transposed: bool = False
+
+    @property
+    def near(self) -> frozenset[str]:
+        """The first words of all module paths but those that a layer shares with its MLP."""
+        return frozenset(
+            path.rsplit(".", 1)[0] + "." for path in (*self.modules, *self.cross) if "." in path
+        )
+
+
+# Buffers that older files carry under an attention module; no parameters.
+BUFFERS = frozenset({"bias", "masked_bias", "rotary_emb.inv_freq", "inv_freq", "attn_dropout"})
+
+
+def _under(prefix: str, **parts: str) -> dict[str, str]:
+    """`_under("self_attn", q="q_proj")` -> {"self_attn.q_proj": "q"}."""
+    return {f"{prefix}.{module}": part for part, module in parts.items()}
+
+
+def _separate(prefix: str, o: str = "o_proj", **more: str) -> dict[str, str]:
+    return _under(prefix, q="q_proj", k="k_proj", v="v_proj", o=o, **more)
+
+
+_QK_NORM = {"self_attn.q_norm": "norm", "self_attn.k_norm": "norm"}
+
+LLAMA = TensorNames(
+    modules={**_separate("self_attn"), **_QK_NORM, "self_attn.sinks": "other"},
+    cross=_separate("cross_attn") | {"cross_attn.q_norm": "norm", "cross_attn.k_norm": "norm"},
+)
+MLA = TensorNames(
+    modules=_under(
+        "self_attn", q="q_proj", q_a="q_a_proj", kv_a="kv_a_proj_with_mqa", kv_b="kv_b_proj"
+    )
+    | {
+        "self_attn.q_b_proj": "q",
+        "self_attn.o_proj": "o",
+        "self_attn.q_a_layernorm": "norm",
+        "self_attn.kv_a_layernorm": "norm",
+    },
+)
+PHI = TensorNames(
+    modules=_separate("self_attn", o="dense")
+    | {"self_attn.q_layernorm": "norm", "self_attn.k_layernorm": "norm"}
+)
+STABLELM = TensorNames(
+    modules=_separate("self_attn")
+    | {"self_attn.q_layernorm.norms": "norm", "self_attn.k_layernorm.norms": "norm"}
+)
+QKV_PROJ = TensorNames(modules=_under("self_attn", qkv="qkv_proj", o="o_proj"))
+HUNYUAN = TensorNames(
+    modules=_separate("self_attn")
+    | {"self_attn.query_layernorm": "norm", "self_attn.key_layernorm": "norm"}
+)
+GPT2 = TensorNames(
+    modules=_under("attn", qkv="c_attn", o="c_proj"),
+    cross=_under("crossattention", q="q_attn", kv="c_attn", o="c_proj"),
+    transposed=True,
+)
+GPT_BIGCODE = TensorNames(modules=_under("attn", qkv="c_attn", o="c_proj"))
+GPT_NEO = TensorNames(modules=_separate("attn.attention", o="out_proj"))
+GPT_NEOX = TensorNames(modules=_under("attention", qkv="query_key_value", o="dense"))
+GPTJ = TensorNames(modules=_separate("attn", o="out_proj"))
+BLOOM = TensorNames(modules=_under("self_attention", qkv="query_key_value", o="dense"))
+MPT = TensorNames(modules=_under("attn", qkv="Wqkv", o="out_proj"))
+DBRX = TensorNames(modules=_under("norm_attn_norm.attn", qkv="Wqkv", o="out_proj"))
+BART = TensorNames(
+    modules=_separate("self_attn", o="out_proj"), cross=_separate("encoder_attn", o="out_proj")
+)
+T5 = TensorNames(
+    modules=_under("layer.0.SelfAttention", q="q", k="k", v="v", o="o")
+    | {"layer.0.SelfAttention.relative_attention_bias": "other"},
+    cross=_under("layer.1.EncDecAttention", q="q", k="k", v="v", o="o"),
+)
+BERT = TensorNames(
+    modules=_under("attention.self", q="query", k="key", v="value")
+    | {"attention.output.dense": "o", "attention.output.LayerNorm": "", "attention.output.norm": ""}
+)
+VIT = TensorNames(
+    modules=_under("attention.attention", q="query", k="key", v="value")
+    | {"attention.output.dense": "o"}
+)
+CHATGLM = TensorNames(modules=_under("self_attention", qkv="query_key_value", o="dense"))
+INTERNLM2 = TensorNames(modules=_under("attention", qkv="wqkv", o="wo"))
+BAICHUAN = TensorNames(modules=_under("self_attn", qkv="W_pack", o="o_proj"))
+PHI3_SMALL = TensorNames(modules=_under("self_attn", qkv="query_key_value", o="dense"))
+GROK = TensorNames(
+    modules=_separate("attn") | _under("multi_head_attention", q="query", k="key", v="value")
+)

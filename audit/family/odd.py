@@ -1,0 +1,203 @@
+"""Builders and counts of families that the common decoder cannot say."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ..errors import InvalidConfigError
+from ..mixers import Attention
+from ..spec import Layer
+from .kinds import FULL, SLIDING, layer_kinds
+from .layers import (
+    attention,
+    check_grouping,
+    encoder,
+    kind_window,
+    layer_count,
+    side_by_side,
+    standard_key_value_heads,
+)
+from .view import MAX_LAYERS, ConfigView
+
+if TYPE_CHECKING:
+    from .row import Family
+
+
+def falcon_key_value_heads(view: ConfigView, heads: int) -> int:
+    """The new architecture reads num_kv_heads and ignores multi_query; the old one the reverse."""
+    if view.flag("new_decoder_architecture"):
+        return standard_key_value_heads(view, heads)
+    return multi_query_heads(view, heads)
+
+
+def multi_query_heads(view: ConfigView, heads: int) -> int:
+    """One K/V head if `multi_query`, else one per query head (BigCode, old Falcon)."""
+    count = 1 if view.flag("multi_query") else heads
+    return int(view.note("num_key_value_heads", count, "derived: multi_query"))
+
+
+def attn_config_heads(view: ConfigView, heads: int) -> int:
+    """`attn_config.kv_n_heads` (DBRX)."""
+    return view.child("attn_config").optional("kv_n_heads") or heads
+
+
+def chatglm_heads(view: ConfigView, heads: int) -> int:
+    """`multi_query_group_num` K/V heads if `multi_query_attention` (ChatGLM2, GLM-4)."""
+    if view.flag("multi_query_attention"):
+        return view.integer("multi_query_group_num")
+    return heads
+
+
+def _read_layers(view: ConfigView, side: str) -> int:
+    return view.integer(f"{side}_layers", maximum=MAX_LAYERS)
+
+
+def _bart_side(family: "Family", view: ConfigView, side: str) -> Attention:
+    hidden = view.integer("hidden_size")
+    heads = view.integer(f"{side}_attention_heads")
+    if hidden % heads:
+        raise InvalidConfigError(
+            f"{view.where}: d_model {hidden} is not divisible by {side}_attention_heads {heads}"
+        )
+    d = int(view.note("head_dim", hidden // heads, "derived: d_model / attention heads"))
+    return Attention(
+        hidden_size=hidden,
+        num_attention_heads=heads,
+        num_key_value_heads=heads,
+        head_dim=d,
+        v_head_dim=d,
+        q_bias=True,
+        k_bias=view.flag(True if family.k_bias is None else family.k_bias),
+        v_bias=True,
+        o_bias=True,
+        cached=side == "decoder",
+    )
+
+
+def bart(family: "Family", view: ConfigView) -> tuple[Layer, ...]:
+    """An encoder and a decoder with cross-attention, each with its own number of heads."""
+    inner, outer = _bart_side(family, view, "encoder"), _bart_side(family, view, "decoder")
+    return _two_stacks(
+        [(inner,)] * _read_layers(view, "encoder"),
+        [(outer, side_by_side(outer))] * _read_layers(view, "decoder"),
+    )
+
+
+def t5(family: "Family", view: ConfigView) -> tuple[Layer, ...]:
+    """T5: layer 0 of each stack holds the relative position bias, buckets * H."""
+    heads, d = view.integer("num_attention_heads"), view.integer("head_dim")
+    plain = Attention(
+        hidden_size=view.integer("hidden_size"),
+        num_attention_heads=heads,
+        num_key_value_heads=heads,
+        head_dim=d,
+        v_head_dim=d,
+    )
+    buckets = view.integer("relative_attention_num_buckets")
+    first = replace(plain, other_parameters=buckets * heads)
+    cross = side_by_side(plain)
+    count = layer_count(view)
+    decoder_count = view.optional("num_decoder_layers", maximum=MAX_LAYERS) or count
+    return _two_stacks(
+        [(replace(first if i == 0 else plain, cached=False),) for i in range(count)],
+        [(first if i == 0 else plain, cross) for i in range(decoder_count)],
+    )
+
+
+def _two_stacks(inner: list[Any], outer: list[Any]) -> tuple[Layer, ...]:
+    return tuple(
+        Layer(index=i, mixers=mixers, stack=stack)
+        for stack, side in (("encoder", inner), ("decoder", outer))
+        for i, mixers in enumerate(side)
+    )
+
+
+def two_towers(family: "Family", view: ConfigView) -> tuple[Layer, ...]:
+    """CLIP: a text and a vision encoder side by side, neither with a cache."""
+    return tuple(
+        replace(layer, stack=tower)
+        for tower in ("text", "vision")
+        for layer in encoder(family, view.child(f"{tower}_config"))
+    )
+
+
+def gemma(*, keep_value: Callable[[ConfigView], bool], globals_differ: bool) -> Any:
+    """Gemma 3n and 4: the last `num_kv_shared_layers` read the cache of the last layer of their
+    kind before them, and hold no k and v. Gemma 4's full layers have their own head_dim and, with
+    `attention_k_eq_v`, their own number of K/V heads and no v_proj."""
+
+    def build(family: "Family", view: ConfigView) -> tuple[Layer, ...]:
+        kinds = layer_kinds(view, layer_count(view), family.kinds)
+        own = len(kinds) - (view.optional("num_kv_shared_layers", minimum=0) or 0)
+        sliding = attention(family, view, window=kind_window(view, SLIDING))
+        full = replace(sliding, window=None)
+        if globals_differ:
+            full = _gemma4_full(view, full, keep_value(view))
+        by_kind = {SLIDING: sliding, FULL: full}
+        return tuple(
+            Layer(index=i, mixers=(by_kind[kind],))
+            if i < own
+            else _reader(i, by_kind[kind], kinds[:own], kind)
+            for i, kind in enumerate(kinds)
+        )
+
+    return build
+
+
+def _gemma4_full(view: ConfigView, mixer: Attention, keep_value: bool) -> Attention:
+    d = view.optional("global_head_dim") or mixer.head_dim
+    kv = mixer.num_key_value_heads
+    if not keep_value:
+        kv = view.optional("num_global_key_value_heads") or kv
+        check_grouping(view, mixer.num_attention_heads, kv)
+    return replace(
+        mixer,
+        head_dim=d,
+        v_head_dim=d,
+        num_key_value_heads=kv,
+        has_value=keep_value,
+        norm_parameters=2 * d,
+    )
+
+
+def _reader(index: int, mixer: Attention, owners: tuple[str, ...], kind: str) -> Layer:
+    """A layer that reads the cache of the last owner of its kind; only its q norm remains."""
+    source = max((i for i, owner in enumerate(owners) if owner == kind), default=None)
+    if source is None:
+        raise InvalidConfigError(
+            f"num_kv_shared_layers leaves layer {index} no earlier {kind} layer to share with"
+        )
+    shared = replace(mixer, has_key_value=False, norm_parameters=mixer.head_dim)
+    return Layer(index=index, mixers=(shared,), shares_cache_with=source)
+
+
+def mllama(family: "Family", view: ConfigView) -> tuple[Layer, ...]:
+    """Llama 3.2 Vision: `cross_attention_layers` attend to the image instead of the text."""
+    mixer = attention(family, view)
+    cross = replace(side_by_side(mixer), norm_parameters=2 * mixer.head_dim)
+    chosen = frozenset(view.integers("cross_attention_layers") or ())
+    return tuple(
+        Layer(index=i, mixers=(cross if i in chosen else mixer,)) for i in range(layer_count(view))
+    )
+
+
+def nemotron_nas(family: "Family", view: ConfigView) -> tuple[Layer, ...]:
+    """DeciLM: every block says how many query heads share a K/V head, or has no attention."""
+    blocks = view.get("block_configs")
+    if not isinstance(blocks, list) or len(blocks) != layer_count(view):
+        raise InvalidConfigError(f"{view.where}: block_configs must list one object per layer")
+    return tuple(
+        Layer(index=i, mixers=_block_mixers(family, view, block)) for i, block in enumerate(blocks)
+    )
+
+
+def _block_mixers(family: "Family", view: ConfigView, block: Any) -> tuple[Attention, ...]:
+    settings = block.get("attention") if isinstance(block, dict) else None
+    if not isinstance(settings, dict):
+        raise InvalidConfigError(f"{view.where}: block_configs: a block has no attention object")
+    if settings.get("no_op") or settings.get("replace_with_linear"):
+        return ()
+    shared, mixer = settings.get("n_heads_in_group"), attention(family, view)
+    if type(shared) is not int or shared < 1 or mixer.num_attention_heads % shared:
+        raise InvalidConfigError(f"{view.where}: block_configs: n_heads_in_group is {shared!r}")
+    return (replace(mixer, num_key_value_heads=mixer.num_attention_heads // shared),)

@@ -1,0 +1,64 @@
+"""The parameters of a whole model that lie outside its audited attention, from the config alone."""
+
+from .bodies import BODIES
+from .body import Body, Layers
+from .table import SPELLINGS
+from .towers import TwoTowers
+from .view import ConfigView
+from .wrappers import WRAPPERS
+
+
+def other_parameters(
+    view: ConfigView,
+    model_type: str,
+    layers: Layers,
+    text: ConfigView | None = None,
+    *,
+    tied: bool,
+) -> int | None:
+    """Embeddings, feed-forward, norms, heads and towers, so that
+    `spec.attention_parameters + other_parameters(...)` is what transformers builds, tied matrices
+    once. The class is the one that `architectures` names, or else the usual one of the type.
+
+    `tied`: the output head is the embedding. `view` reads the whole config, `text` its language
+    model where that is nested. None where no row describes the model: an unknown type, a
+    classifier's head, a tower that is not counted.
+    Raises InvalidConfigError where a size is missing or impossible.
+    """
+    wrapper = WRAPPERS.get(model_type)
+    if wrapper is None:
+        body = _body(model_type)
+        return None if body is None else _alone(body, view, layers, tied=tied)
+    body = _text_body(view, model_type)
+    if text is None or not isinstance(body, Body):
+        return None
+    return wrapper.parameters(view, text, body, layers, tied=tied)
+
+
+def idle_parameters(
+    view: ConfigView, model_type: str, layers: Layers, text: ConfigView | None = None
+) -> int | None:
+    """Parameters of experts that one token does not visit: the total less these are the active
+    ones, embeddings included. 0 for a model without experts, None where the type has no row."""
+    nested = model_type in WRAPPERS
+    body = _text_body(view, model_type) if nested else _body(model_type)
+    return None if body is None else body.idle(text if nested and text else view, layers)
+
+
+def _alone(body: Body | TwoTowers, view: ConfigView, layers: Layers, *, tied: bool) -> int | None:
+    if isinstance(body, TwoTowers):
+        return body.parameters(view, layers)
+    return body.parameters(view, layers, tied=tied)
+
+
+def _body(model_type: str) -> Body | TwoTowers | None:
+    return BODIES.get(SPELLINGS.get(model_type, model_type))
+
+
+def _text_body(view: ConfigView, model_type: str) -> Body | TwoTowers | None:
+    """The row of the nested language model: the file names its type, or the wrapper's class."""
+    for config in (view.config, view.defaults):
+        nested = config.get("text_config")
+        if isinstance(nested, dict) and isinstance(nested.get("model_type"), str):
+            return _body(nested["model_type"])
+    return None

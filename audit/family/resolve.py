@@ -1,0 +1,195 @@
+"""From a config.json to a ModelSpec, through the row of its model_type."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..dtypes import resolve_dtype
+from ..errors import HeadcountError, InvalidConfigError, UnsupportedModelError
+from ..spec import Layer, ModelSpec
+from .class_defaults import class_defaults
+from .row import Family
+from .table import FAMILIES, SPELLINGS
+from .view import ConfigView, MissingValueError
+
+# The standard name of the context length, and what older configs call it.
+_ALIASES: dict[str, tuple[str, ...]] = {
+    "max_position_embeddings": (
+        *("n_positions", "n_ctx", "max_seq_len", "seq_length", "max_sequence_length"),
+        *("max_target_positions", "model_max_length"),
+    ),
+    "dtype": ("torch_dtype",),
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reading:
+    """A config as read: the spec, the row that read it, and the views of it.
+
+    `view` is of the whole config, `text` of its language model, the same object where that is not
+    nested. What only some audits need is counted when it is asked for.
+    """
+
+    spec: ModelSpec
+    family: Family
+    view: ConfigView
+    text: ConfigView
+
+    def parameters(self) -> int | None:
+        """All parameters, as transformers builds the model; None where no row describes the rest.
+
+        Raises InvalidConfigError for an impossible size.
+        """
+        from .parameters import other_parameters
+
+        try:
+            other = other_parameters(
+                self.view,
+                self.spec.model_type,
+                self.spec.layers,
+                self.text,
+                tied=self.spec.tie_word_embeddings,
+            )
+        except MissingValueError:
+            return None
+        return None if other is None else other + self.spec.attention_parameters
+
+
+def read_config(config: Mapping[str, Any], where: str) -> Reading:
+    """The layers that `config` describes, and the row that read it.
+
+    Raises InvalidConfigError for impossible values and UnsupportedModelError for a model_type whose
+    row does not exist.
+    """
+    model_type, source = _model_type(config, where)
+    family = find_family(model_type, where)
+    view = _view(config, model_type, family, where)
+    view.note("model_type", model_type, source)
+    text, text_family = _language_model(view, family, where)
+    layers = text_family.build(text_family, text)
+    spec = ModelSpec(
+        model_type=model_type,
+        layers=layers,
+        hidden_size=_hidden_size(text, layers),
+        vocab_size=text.optional("vocab_size"),
+        dtype=_dtype(view, text),
+        max_position_embeddings=text.optional("max_position_embeddings"),
+        encoder_tokens=_encoder_tokens(view, text, layers),
+        tie_word_embeddings=family.tied(view, text),
+        origins=view.origins,
+    )
+    return Reading(spec=spec, family=text_family, view=view, text=text)
+
+
+def read_spec(config: Mapping[str, Any], where: str) -> tuple[ModelSpec, Family]:
+    """The spec of `config` with its parameters counted, and the row that read it."""
+    reading = read_config(config, where)
+    count = reading.parameters()
+    source = None if count is None else "config"
+    return replace(reading.spec, parameters=count, parameters_source=source), reading.family
+
+
+def find_family(model_type: str, where: str) -> Family:
+    """The row of `model_type`. Raises UnsupportedModelError naming it."""
+    family = FAMILIES.get(SPELLINGS.get(model_type, model_type))
+    if family is None:
+        raise UnsupportedModelError(
+            f"{where}: model_type {model_type!r} has no row in the family table: its layers are"
+            " recurrent, hybrid or of another kind that is not counted yet."
+            " `headcount models` lists what can be audited"
+        )
+    return family
+
+
+def _model_type(config: Mapping[str, Any], where: str) -> tuple[str, str]:
+    given = config.get("model_type")
+    if isinstance(given, str) and given:
+        return given, where
+    architectures = config.get("architectures")
+    if isinstance(architectures, list) and architectures and isinstance(architectures[0], str):
+        wanted = architectures[0].lower()
+        fitting = [t for t in FAMILIES if wanted.startswith(t.replace("_", "").replace("-", ""))]
+        if fitting:
+            return max(fitting, key=len), f"derived: architectures ({architectures[0]})"
+    raise InvalidConfigError(
+        f"{where}: no model_type, and architectures does not tell it: this is not the config.json"
+        " of a transformers model"
+    )
+
+
+def _view(config: Mapping[str, Any], model_type: str, family: Family, where: str) -> ConfigView:
+    known = class_defaults(family.same_as or SPELLINGS.get(model_type, model_type))
+    return ConfigView(
+        config,
+        where=where,
+        class_name=known.class_name if known else f"{model_type} (remote code)",
+        defaults={**(known.defaults if known else {}), **family.defaults},
+        attribute_map=known.attribute_map if known else {},
+        aliases={**_ALIASES, **family.aliases},
+    )
+
+
+def _language_model(view: ConfigView, family: Family, where: str) -> tuple[ConfigView, Family]:
+    """The nested config of a multimodal model, read with the row of its own model_type.
+
+    Older files keep the text model's keys at the top (Qwen2-VL). A text_config that is there takes
+    its own class's defaults; one that is missing takes those of the wrapper.
+    """
+    if family.text is None:
+        return view, family
+    nested_defaults = view.defaults.get(family.text) or {}
+    given = view.config.get(family.text)
+    if given is not None and not isinstance(given, dict):
+        raise InvalidConfigError(f"{where}: {family.text} must be an object, not {given!r}")
+    flat = given is None and view.config.get("hidden_size") is not None
+    config = view.config if flat else (given or {})
+    inner_type = (given or {}).get("model_type") or nested_defaults.get("model_type")
+    if not isinstance(inner_type, str):
+        raise InvalidConfigError(f"{where}: {family.text} has no model_type")
+    place = where if flat else f"{where}: {family.text}"
+    inner_family = find_family(inner_type, place)
+    inner = _view(config, inner_type, inner_family, place)
+    if given is None and not flat:
+        inner.defaults = nested_defaults
+    inner.origins = view.origins
+    return inner, inner_family
+
+
+def _hidden_size(view: ConfigView, layers: tuple[Layer, ...]) -> int:
+    mixers = [mixer for layer in layers for mixer in layer.mixers]
+    return mixers[0].hidden_size if mixers else view.integer("hidden_size")
+
+
+def _dtype(view: ConfigView, inner: ConfigView) -> str | None:
+    for holder in (inner, view):
+        value = holder.get("dtype")
+        if value is None:
+            continue
+        if not isinstance(value, str):
+            raise InvalidConfigError(f"{holder.where}: dtype is {value!r}; a name is expected")
+        try:
+            return resolve_dtype(value)
+        except HeadcountError as error:
+            raise InvalidConfigError(f"{holder.where}: {error}") from error
+    return None
+
+
+def _encoder_tokens(view: ConfigView, inner: ConfigView, layers: tuple[Layer, ...]) -> int:
+    """How many tokens a cross-attention sees when nothing is asked for: the encoder's maximum."""
+    if not any(mixer.kind == "cross_attention" for layer in layers for mixer in layer.mixers):
+        return 0
+    source = inner.optional("max_source_positions")
+    if source is not None:
+        return source
+    if view.config.get("vision_config") is not None:
+        vision = view.child("vision_config")
+        side = vision.integer("image_size") // vision.integer("patch_size")
+        return int(
+            view.note(
+                "encoder_tokens",
+                vision.integer("max_num_tiles") * (side * side + 1),
+                "derived: max_num_tiles * ((image_size / patch_size)^2 + 1)",
+            )
+        )
+    limit = inner.optional("max_position_embeddings")
+    return limit if limit is not None else 512

@@ -1,0 +1,42 @@
+"""The type of a row of the family table: everything that tells one architecture from another."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..spec import Layer
+from . import layers
+from .kinds import KindRule, all_full
+from .names import LLAMA, TensorNames
+from .tying import TyingRule, own_word
+from .view import ConfigView
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Family:
+    """One `model_type`. A field is a constant or the config key that decides it.
+
+    `qkv_bias`, `k_bias`, `o_bias`: True, False or a key (`k_bias` None: as qkv_bias).
+    `norm` is the size of the q/k norms, see `layers.NORM_SIZES`, and `norm_if` what turns them on.
+    `key_value_heads` and `other` are callables for what no key says directly. `text` names the
+    nested config of the language model, `tied` says whether the head is the embedding; `aliases`
+    and `defaults` serve types that transformers has no class for. `build` makes odd layers.
+    """
+
+    names: TensorNames = LLAMA
+    build: Callable[["Family", ConfigView], tuple[Layer, ...]] = layers.decoder
+    kinds: KindRule = all_full
+    qkv_bias: bool | str = False
+    k_bias: bool | str | None = None
+    o_bias: bool | str = False
+    norm: str = "none"
+    norm_if: bool | str = True
+    fixed_head_dim: bool = False
+    key_value_heads: Callable[[ConfigView, int], int] = layers.standard_key_value_heads
+    other: Callable[[ConfigView, int, int], int] = layers.nothing_else
+    broadcasts_key_value: bool | str = False
+    text: str | None = None
+    tied: TyingRule = own_word
+    aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    same_as: str | None = None  # a type whose class reads this one's configs

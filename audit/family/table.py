@@ -1,0 +1,197 @@
+"""The family table: one row per `model_type`. A new architecture is a row here (CONTRIBUTING.md).
+
+What a row claims was measured on models that transformers 5.24 builds; types marked as remote code
+have no class there and follow the modelling file published with their weights.
+"""
+
+from dataclasses import replace
+
+from . import kinds, layers, names, odd, tying
+from .row import Family
+
+LLAMA = Family(qkv_bias="attention_bias", o_bias="attention_bias")
+NO_BIAS = Family()
+QWEN2 = Family(qkv_bias=True, kinds=kinds.upper_layers)
+QWEN3 = replace(LLAMA, norm="head", kinds=kinds.upper_layers)
+GLM = Family(qkv_bias="attention_bias")
+GEMMA2 = replace(LLAMA, kinds=kinds.every(2))
+GEMMA3 = replace(LLAMA, norm="head", kinds=kinds.every(6, "sliding_window_pattern"))
+OLMO2 = replace(LLAMA, norm="heads")
+ALL_HEADS_FIXED = Family(fixed_head_dim=True, key_value_heads=layers.as_query_heads)
+GPT2 = replace(ALL_HEADS_FIXED, names=names.GPT2, qkv_bias=True, o_bias=True)
+BERT = replace(GPT2, names=names.BERT, build=layers.encoder)
+T5 = Family(names=names.T5, build=odd.t5, tied=tying.always)
+MLA = Family(names=names.MLA, build=layers.latent)
+WRAPPER = Family(text="text_config")
+KIMI_K25 = replace(WRAPPER, defaults={"text_config": {"model_type": "kimi_k2"}})
+GEMMA4 = replace(
+    LLAMA,
+    norm="head",
+    kinds=kinds.every(6, last_full=True),
+    build=odd.gemma(keep_value=lambda view: not view.flag("attention_k_eq_v"), globals_differ=True),
+    defaults={"global_head_dim": 512},  # set in __post_init__, so no declared default
+)
+
+# Old spellings of the standard names, from before a class was part of transformers.
+FALCON_NAMES = {
+    "hidden_size": ("n_embed",),
+    "num_attention_heads": ("n_head",),
+    "num_hidden_layers": ("n_layer",),
+    "num_key_value_heads": ("num_kv_heads", "n_head_kv"),
+}
+CHATGLM_NAMES = {
+    "num_hidden_layers": ("num_layers",),
+    "head_dim": ("kv_channels",),
+    "vocab_size": ("padded_vocab_size",),
+    "max_position_embeddings": ("seq_length",),
+}
+
+FAMILIES: dict[str, Family] = {
+    # Llama and what differs from it by a flag
+    "llama": LLAMA,
+    "apertus": replace(LLAMA, norm="head"),
+    "cohere": replace(LLAMA, norm="heads", norm_if="use_qk_norm"),
+    "cohere2": replace(LLAMA, kinds=kinds.every(4, "sliding_window_pattern")),
+    "ernie4_5": Family(qkv_bias="use_bias", o_bias="use_bias"),
+    "ernie4_5_moe": Family(qkv_bias="use_bias", o_bias="use_bias"),
+    "exaone4": replace(NO_BIAS, norm="head", kinds=kinds.exaone4),
+    "gemma": LLAMA,
+    "gemma2": GEMMA2,
+    "gemma3_text": GEMMA3,
+    "glm": GLM,
+    "glm4": GLM,
+    "glm4_moe": replace(GLM, norm="head", norm_if="use_qk_norm"),
+    "gpt_oss": replace(LLAMA, kinds=kinds.every(2), other=layers.one_per_head),
+    "granite": LLAMA,
+    "granitemoe": LLAMA,
+    "hunyuan_v1_dense": replace(LLAMA, norm="head", names=names.HUNYUAN),
+    "hunyuan_v1_moe": replace(LLAMA, norm="head", names=names.HUNYUAN),
+    "llama4_text": replace(LLAMA, kinds=kinds.without_rope(kinds.CHUNKED)),
+    "minimax_m2": replace(NO_BIAS, norm="heads"),
+    "ministral3": replace(NO_BIAS, kinds=kinds.windowed),
+    "mistral": replace(NO_BIAS, kinds=kinds.windowed),
+    "mixtral": replace(NO_BIAS, kinds=kinds.windowed),
+    "nemotron": LLAMA,
+    "olmo": LLAMA,
+    "olmo2": OLMO2,
+    "olmo3": replace(OLMO2, kinds=kinds.every(4)),
+    "olmoe": OLMO2,
+    "phi": Family(
+        names=names.PHI, qkv_bias=True, o_bias=True, norm="head_bias", norm_if="qk_layernorm"
+    ),
+    "phi3": replace(NO_BIAS, names=names.QKV_PROJ, kinds=kinds.windowed),
+    "phimoe": replace(LLAMA, kinds=kinds.windowed),
+    "qwen2": QWEN2,
+    "qwen2_moe": Family(qkv_bias="qkv_bias", kinds=kinds.qwen2_moe),
+    "qwen2_vl_text": replace(QWEN2, fixed_head_dim=True),
+    "qwen2_5_vl_text": replace(QWEN2, fixed_head_dim=True),
+    "qwen3": QWEN3,
+    "qwen3_moe": replace(QWEN3, kinds=kinds.windowed_on_demand),
+    "qwen3_vl_text": replace(LLAMA, norm="head"),
+    "qwen3_vl_moe_text": replace(LLAMA, norm="head"),
+    "seed_oss": Family(qkv_bias="attention_bias", o_bias="attention_out_bias"),
+    "smollm3": replace(LLAMA, kinds=kinds.smollm3),
+    "stablelm": Family(
+        names=names.STABLELM,
+        qkv_bias="use_qkv_bias",
+        norm="heads",
+        norm_if="qk_layernorm",
+        fixed_head_dim=True,
+    ),
+    "starcoder2": Family(qkv_bias="use_bias", o_bias="use_bias", kinds=kinds.windowed),
+    # Fused or otherwise named projections
+    "bloom": replace(GPT2, names=names.BLOOM, aliases={"hidden_size": ("n_embed",)}),
+    "dbrx": Family(
+        names=names.DBRX,
+        fixed_head_dim=True,
+        key_value_heads=odd.attn_config_heads,
+    ),
+    "falcon": Family(
+        names=names.BLOOM,
+        qkv_bias="bias",
+        o_bias="bias",
+        fixed_head_dim=True,
+        key_value_heads=odd.falcon_key_value_heads,
+        broadcasts_key_value="new_decoder_architecture",
+        aliases=FALCON_NAMES,
+    ),
+    "gpt2": GPT2,
+    "gpt_bigcode": replace(GPT2, names=names.GPT_BIGCODE, key_value_heads=odd.multi_query_heads),
+    "gpt_neo": replace(ALL_HEADS_FIXED, names=names.GPT_NEO, o_bias=True),
+    "gpt_neox": replace(
+        ALL_HEADS_FIXED,
+        names=names.GPT_NEOX,
+        qkv_bias="attention_bias",
+        o_bias="attention_bias",
+    ),
+    "gptj": replace(ALL_HEADS_FIXED, names=names.GPTJ),
+    "mpt": replace(ALL_HEADS_FIXED, names=names.MPT),
+    "opt": replace(ALL_HEADS_FIXED, names=names.BART, qkv_bias="enable_bias", o_bias="enable_bias"),
+    # Encoders and encoder-decoders
+    "bart": Family(names=names.BART, build=odd.bart),
+    "bert": BERT,
+    "clip": replace(GPT2, names=names.BART, build=odd.two_towers),
+    "mt5": T5,
+    "roberta": BERT,
+    "t5": T5,
+    "vit": replace(BERT, names=names.VIT, qkv_bias="qkv_bias"),
+    "whisper": Family(names=names.BART, build=odd.bart, k_bias=False),
+    # Latent attention
+    "deepseek_v2": MLA,
+    "deepseek_v3": MLA,
+    "kimi_k2": replace(MLA, same_as="deepseek_v3"),
+    # Layers of several kinds
+    "gemma3n_text": replace(
+        LLAMA,
+        norm="head",
+        kinds=kinds.every(5),
+        build=odd.gemma(keep_value=lambda view: True, globals_differ=False),
+    ),
+    "gemma4_text": GEMMA4,
+    "mllama_text_model": replace(NO_BIAS, build=odd.mllama, tied=tying.never),
+    # Multimodal: the language model is nested
+    "gemma3": WRAPPER,
+    "gemma3n": WRAPPER,
+    "gemma4": WRAPPER,
+    "kimi_k25": KIMI_K25,
+    "llama4": replace(WRAPPER, tied=tying.text_word),
+    "mistral3": WRAPPER,
+    "mllama": replace(WRAPPER, tied=tying.never),
+    "qwen2_vl": replace(WRAPPER, tied=tying.either_word),
+    "qwen2_5_vl": replace(WRAPPER, tied=tying.either_word),
+    "qwen3_vl": WRAPPER,
+    "qwen3_vl_moe": WRAPPER,
+    # Remote code
+    "baichuan": replace(NO_BIAS, names=names.BAICHUAN, key_value_heads=layers.as_query_heads),
+    "chatglm": Family(
+        names=names.CHATGLM,
+        qkv_bias="add_qkv_bias",
+        o_bias="add_bias_linear",
+        key_value_heads=odd.chatglm_heads,
+        aliases=CHATGLM_NAMES,
+    ),
+    "deepseek": LLAMA,
+    "grok-1": replace(NO_BIAS, names=names.GROK),
+    "hunyuan": replace(
+        LLAMA, norm="head", norm_if="use_qk_norm", names=names.HUNYUAN, same_as="hunyuan_v1_moe"
+    ),
+    "internlm2": Family(names=names.INTERNLM2, qkv_bias="bias", o_bias="bias"),
+    "internlm3": Family(qkv_bias="qkv_bias", o_bias="bias"),
+    "mimo": QWEN2,
+    "nemotron-nas": replace(LLAMA, build=odd.nemotron_nas),
+    "phi3small": Family(names=names.PHI3_SMALL, qkv_bias=True, o_bias=True, tied=tying.always),
+    "qwen": Family(
+        names=replace(names.GPT2, transposed=False),
+        qkv_bias=True,
+        o_bias="!no_bias",
+        key_value_heads=layers.as_query_heads,
+        aliases={"head_dim": ("kv_channels",), "max_position_embeddings": ("seq_length",)},
+    ),
+}
+
+# Other spellings of a row's name.
+SPELLINGS = {
+    "stablelm_epoch": "stablelm",
+    "RefinedWebModel": "falcon",
+    "RefinedWeb": "falcon",
+}

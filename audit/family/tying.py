@@ -1,0 +1,32 @@
+"""Who decides whether the output head is the embedding: (the whole config, its language model)."""
+
+from collections.abc import Callable
+
+from .view import ConfigView
+
+TyingRule = Callable[[ConfigView, ConfigView], bool]
+
+
+def own_word(view: ConfigView, text: ConfigView) -> bool:
+    """The config says it, in its file or by its class's default; a wrapper speaks for all."""
+    return view.flag("tie_word_embeddings")
+
+
+def either_word(view: ConfigView, text: ConfigView) -> bool:
+    """The wrapper or the language model says it (Qwen2-VL)."""
+    return own_word(view, text) or text.flag("tie_word_embeddings")
+
+
+def text_word(view: ConfigView, text: ConfigView) -> bool:
+    """The language model is a whole class with a head of its own (Llama 4)."""
+    return text.flag("tie_word_embeddings")
+
+
+def never(view: ConfigView, text: ConfigView) -> bool:
+    """The class cannot tie them (Llama 3.2 Vision)."""
+    return False
+
+
+def always(view: ConfigView, text: ConfigView) -> bool:
+    """transformers 5 ties them whatever the file says (T5)."""
+    return True

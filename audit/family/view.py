@@ -1,0 +1,136 @@
+"""A config read by standard names: aliases, class defaults, types and bounds in one place."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..errors import InvalidConfigError
+from ..spec import Origin
+
+# Bounds far above any model; they keep a hostile value from costing time or memory.
+MAX_LAYERS = 10_000
+MAX_SIZE = 10**9
+
+
+class MissingValueError(InvalidConfigError):
+    """A key that is needed is not there, and its class has no default for it."""
+
+
+class ConfigView:
+    """One (possibly nested) config object.
+
+    `get(name)` looks in the file under the class's own name for the field, under the standard name
+    and under the row's aliases. A key that is not there takes its class's default; one that is null
+    is None, as for transformers (Mistral's window of 4,096 is switched off by a null). Every value
+    that was asked for is recorded in `origins`.
+    """
+
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        *,
+        where: str,
+        class_name: str = "",
+        defaults: Mapping[str, Any] | None = None,
+        attribute_map: Mapping[str, str] | None = None,
+        aliases: Mapping[str, tuple[str, ...]] | None = None,
+        origins: dict[str, Origin] | None = None,
+    ) -> None:
+        self.config = config
+        self.where = where
+        self.class_name = class_name
+        self.defaults = defaults or {}
+        self.attribute_map = attribute_map or {}
+        self.aliases = aliases or {}
+        self.origins: dict[str, Origin] = {} if origins is None else origins
+
+    def get(self, name: str) -> Any:
+        """The value of `name`, or None where neither the file nor the class says anything."""
+        own = self.attribute_map.get(name, name)
+        keys = [k for k in (own, name, *self.aliases.get(name, ())) if k in self.config]
+        for key in keys:
+            value = self.config[key]
+            if value is not None:
+                source = self.where if key == name else f"{self.where} ({key})"
+                return self.note(name, value, source)
+        if keys:
+            return self.note(name, None, f"{self.where} (null)")
+        value = self.defaults.get(own)
+        if value is not None:
+            self.note(name, value, f"class default of {self.class_name}")
+        return value
+
+    def note(self, name: str, value: Any, source: str) -> Any:
+        """Records where `value` came from, for `--explain`, and returns it."""
+        self.origins[name] = Origin(value=value, source=source)
+        return value
+
+    def optional(self, name: str, *, minimum: int = 1, maximum: int = MAX_SIZE) -> int | None:
+        """An integer, or None if absent. Raises InvalidConfigError for any other type or range."""
+        value = self.get(name)
+        if value is None:
+            return None
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if type(value) is not int:
+            raise InvalidConfigError(f"{self.where}: {name} is {value!r}; an integer is expected")
+        if not minimum <= value <= maximum:
+            raise InvalidConfigError(
+                f"{self.where}: {name} is {value}; it must be from {minimum} to {maximum:,}"
+            )
+        return value
+
+    def integer(self, name: str, *, minimum: int = 1, maximum: int = MAX_SIZE) -> int:
+        """An integer that must be there. Raises InvalidConfigError."""
+        value = self.optional(name, minimum=minimum, maximum=maximum)
+        if value is None:
+            raise MissingValueError(
+                f"{self.where}: {name} is missing, and its class has no default"
+            )
+        return value
+
+    def integers(self, name: str) -> tuple[int, ...] | None:
+        """A list of integers, or None if absent. Raises InvalidConfigError."""
+        value = self.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, list) or not all(type(item) is int for item in value):
+            raise InvalidConfigError(f"{self.where}: {name} must be a list of integers")
+        return tuple(value)
+
+    def strings(self, name: str) -> tuple[str, ...] | None:
+        """A list of strings, or None if absent. Raises InvalidConfigError."""
+        value = self.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            raise InvalidConfigError(f"{self.where}: {name} must be a list of strings")
+        return tuple(value)
+
+    def flag(self, name: str | bool) -> bool:
+        """A boolean by its key, False if absent. A bool, a row's constant, is returned as it is;
+        `!no_bias` is the opposite of `no_bias`."""
+        if isinstance(name, bool):
+            return name
+        if name.startswith("!"):
+            return not self.flag(name[1:])
+        value = self.get(name)
+        if value is None:
+            return False
+        if not isinstance(value, bool):
+            raise InvalidConfigError(
+                f"{self.where}: {name} is {value!r}; true or false is expected"
+            )
+        return value
+
+    def child(self, name: str) -> "ConfigView":
+        """The nested object `name`, read with the same rules and the wrapper's nested defaults."""
+        value, default = self.config.get(name), self.defaults.get(name)
+        if value is not None and not isinstance(value, dict):
+            raise InvalidConfigError(f"{self.where}: {name} must be an object, not {value!r}")
+        return ConfigView(
+            value or {},
+            where=f"{self.where}: {name}",
+            class_name=self.class_name,
+            defaults=default if isinstance(default, dict) else {},
+            origins=self.origins,
+        )

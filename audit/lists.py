@@ -1,0 +1,78 @@
+"""What the package ships, as reports: the catalogue and the devices."""
+
+from .catalogue import CatalogueRow, catalogue, search
+from .family.table import FAMILIES
+from .plan.devices import Device, all_devices
+from .report import Column, Report, Table
+
+_MODEL_COLUMNS = (
+    Column(key="id", title="Model"),
+    Column(key="aliases", title="Aliases"),
+    Column(key="model_type", title="model_type"),
+    Column(key="parameters", title="Parameters", unit="parameters"),
+    Column(key="auditable", title="Audit"),
+)
+_DEVICE_COLUMNS = (
+    Column(key="key", title="Device"),
+    Column(key="name", title="Name"),
+    Column(key="memory", title="Memory", unit="bytes"),
+    Column(key="usable_memory", title="Usable", unit="bytes"),
+    Column(key="bandwidth", title="Bandwidth", unit="bandwidth"),
+    Column(key="flops", title="16-bit FLOP/s", unit="flops"),
+)
+
+
+def models_report(text: str = "") -> Report:
+    """The catalogue, or what `text` finds in it."""
+    rows = search(text)
+    table = Table(
+        key="models",
+        title="Models",
+        columns=_MODEL_COLUMNS,
+        rows=tuple(_model_row(row) for row in rows),
+    )
+    return Report(
+        title=f"{len(rows)} of {len(catalogue())} models"
+        + (f" match {text!r}" if text else " in the catalogue"),
+        tables=(table,),
+        document={
+            "schema_version": 1,
+            "models": [
+                dict(zip((c.key for c in _MODEL_COLUMNS), r, strict=True)) for r in table.rows
+            ],
+        },
+    )
+
+
+def _model_row(row: CatalogueRow) -> tuple[object, ...]:
+    auditable = "yes" if row.model_type in FAMILIES else "not yet"
+    return (row.id, ", ".join(row.aliases), row.model_type, row.parameters, auditable)
+
+
+def devices_report() -> Report:
+    """All accelerators of the table."""
+    table = Table(
+        key="devices",
+        title="Devices",
+        columns=_DEVICE_COLUMNS,
+        rows=tuple(_device_row(device) for device in all_devices()),
+    )
+    return Report(
+        title=f"{len(table.rows)} devices",
+        tables=(table,),
+        notes=("Usable memory is what a framework sees of a fresh device; see docs/devices.md.",),
+        document={
+            "schema_version": 1,
+            "devices": [_device_document(device) for device in all_devices()],
+        },
+    )
+
+
+def _device_row(device: Device) -> tuple[object, ...]:
+    return tuple(getattr(device, column.key) for column in _DEVICE_COLUMNS)
+
+
+def _device_document(device: Device) -> dict[str, object]:
+    names = ("vendor", "usable_source", "source", "aliases")
+    values = {column.key: getattr(device, column.key) for column in _DEVICE_COLUMNS}
+    return values | {name: getattr(device, name) for name in names}

@@ -1,0 +1,123 @@
+"""Head geometry as the weights have it. Where the config disagrees, the weights are right."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from .census import Census, Placed
+from .family.row import Family
+from .mixers import Attention, Mixer
+from .spec import Layer, MixerKey, ModelSpec, Origin
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Observed:
+    """What the shapes of one mixer's tensors say; None where they do not say it."""
+
+    hidden_size: int | None = None
+    head_dim: int | None = None
+    num_key_value_heads: int | None = None
+
+
+def observe(placed: Iterable[Placed], mixer: Attention, family: Family) -> Observed:
+    """Hidden size, head_dim and K/V heads of one mixer from its shapes.
+
+    The number of query heads cannot be seen in a shape, so it is the config's. head_dim is that of
+    the q/k norms where they are per head, else the width of q (or the input of o) over the heads.
+    """
+    shapes = {
+        item.place.part: _out_in(item, family)
+        for item in placed
+        if item.place.parameter == "weight" and len(item.tensor.shape) == 2
+    }
+    query = shapes.get("q", (None, None))[0] or shapes.get("o", (None, None))[1]
+    head_dim = _normed_dim(placed, family) or _over(query, mixer.num_attention_heads)
+    return Observed(
+        hidden_size=_hidden(shapes),
+        head_dim=head_dim,
+        num_key_value_heads=_key_value_heads(shapes, query, head_dim, mixer),
+    )
+
+
+def _out_in(item: Placed, family: Family) -> tuple[int, int]:
+    rows, columns = item.tensor.shape
+    return (columns, rows) if family.names.transposed else (rows, columns)
+
+
+def _over(total: int | None, count: int) -> int | None:
+    return None if total is None or total % count else total // count
+
+
+def _normed_dim(placed: Iterable[Placed], family: Family) -> int | None:
+    if not family.norm.startswith("head") or family.norm == "heads":
+        return None
+    sizes = {item.tensor.shape for item in placed if item.place.part == "norm"}
+    return next(iter(sizes))[0] if len(sizes) == 1 and len(next(iter(sizes))) == 1 else None
+
+
+def _hidden(shapes: Mapping[str | None, tuple[int, int]]) -> int | None:
+    for part in ("q", "qkv"):
+        if part in shapes:
+            return shapes[part][1]
+    return shapes["o"][0] if "o" in shapes else None
+
+
+def _key_value_heads(
+    shapes: Mapping[str | None, tuple[int, int]],
+    query: int | None,
+    head_dim: int | None,
+    mixer: Attention,
+) -> int | None:
+    if head_dim is None:
+        return None
+    if "k" in shapes:
+        return _over(shapes["k"][0], head_dim)
+    if "qkv" in shapes and query is not None:
+        return _over(shapes["qkv"][0] - query, 2 * head_dim)
+    return None
+
+
+def correct(
+    spec: ModelSpec, census: Census, family: Family
+) -> tuple[ModelSpec, dict[MixerKey, Observed]]:
+    """`spec` with the geometry that the weights have, and what was observed per mixer."""
+    seen: dict[MixerKey, Observed] = {}
+    layers = tuple(_correct_layer(layer, census, family, seen) for layer in spec.layers)
+    if layers == spec.layers:
+        return spec, seen
+    origins = {**spec.origins, **_corrections(spec.layers, layers)}
+    return replace(spec, layers=layers, origins=origins), seen
+
+
+def _correct_layer(
+    layer: Layer, census: Census, family: Family, seen: dict[MixerKey, Observed]
+) -> Layer:
+    mixers = []
+    for key, mixer in layer.keyed_mixers():
+        placed = census.layers.get(key)
+        if placed and isinstance(mixer, Attention) and not census.packed:
+            seen[key] = observe(placed, mixer, family)
+            mixers.append(_corrected(mixer, seen[key]))
+        else:
+            mixers.append(mixer)
+    return replace(layer, mixers=tuple(mixers))
+
+
+def _corrected(mixer: Attention, seen: Observed) -> Mixer:
+    kv = seen.num_key_value_heads
+    if not mixer.has_key_value or not kv or mixer.num_attention_heads % kv:
+        kv = mixer.num_key_value_heads
+    d = seen.head_dim or mixer.head_dim
+    return replace(mixer, num_key_value_heads=kv, head_dim=d, v_head_dim=d)
+
+
+def _corrections(before: tuple[Layer, ...], after: tuple[Layer, ...]) -> dict[str, Origin]:
+    """For `--explain`: the fields that the weights overruled."""
+    changed: dict[str, Origin] = {}
+    for old, new in zip(before, after, strict=True):
+        for was, now in zip(old.mixers, new.mixers, strict=True):
+            for name in ("num_key_value_heads", "head_dim"):
+                if getattr(was, name) != getattr(now, name):
+                    changed[name] = Origin(
+                        value=getattr(now, name), source="weights: shape of k_proj or q/k norms"
+                    )
+    return changed

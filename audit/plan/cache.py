@@ -1,0 +1,61 @@
+"""The KV cache of one rank as an engine with preallocated K/V memory stores it.
+
+Equal layers are counted once: a search evaluates the sum many times.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+
+from ..dtypes import bytes_of
+from ..mixers import LatentAttention, Mixer
+from ..spec import ModelSpec
+from .parallel import rank_mixer
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RankCache:
+    """`mixers` are the distinct ones that keep something, each with its number of layers."""
+
+    mixers: tuple[tuple[Mixer, int], ...]
+    encoder_tokens: int
+    bits: int
+
+    def bytes_per_sequence(self, tokens: int) -> int:
+        """Bytes that one sequence of `tokens` tokens keeps; windows keep no more than they are."""
+        return sum(
+            count
+            * bytes_of(mixer.state_elements(tokens, self.encoder_tokens, "serving"), self.bits)
+            for mixer, count in self.mixers
+        )
+
+    def bytes_per_token(self) -> int:
+        """Bytes that one more token costs once every window is full."""
+        return sum(
+            count * bytes_of(mixer.growing_elements("serving"), self.bits)
+            for mixer, count in self.mixers
+        )
+
+    def formula(self, tokens: int, batch_size: int) -> str:
+        """The sum with its numbers, one addend per kind of layer."""
+        addends = [self._addend(mixer, count, tokens) for mixer, count in self.mixers]
+        batch = f" x batch {batch_size:,}" if batch_size > 1 else ""
+        return f"({' + '.join(addends)}) x {self.bits} bit{batch}" if addends else "nothing is kept"
+
+    def _addend(self, mixer: Mixer, count: int, tokens: int) -> str:
+        elements = mixer.state_elements(tokens, self.encoder_tokens, "serving")
+        if isinstance(mixer, LatentAttention):
+            width = mixer.out_features("kv_a")
+            size = f"({mixer.kv_lora_rank} + {mixer.qk_rope_head_dim})"
+        else:
+            width = mixer.num_key_value_heads * (mixer.head_dim + mixer.v_head_dim)
+            size = (
+                f"{mixer.num_key_value_heads} K/V heads x ({mixer.head_dim} + {mixer.v_head_dim})"
+            )
+        return f"{count} layers x {elements // width:,} tokens x {size}"
+
+
+def rank_cache(spec: ModelSpec, *, tp: int, encoder_tokens: int, bits: int) -> RankCache:
+    """The cache of one of `tp` ranks, which must be a valid number for `spec`."""
+    mixers = Counter(rank_mixer(mixer, tp) for layer in spec.layers for mixer in layer.mixers)
+    kept = tuple((m, n) for m, n in mixers.items() if m.state_elements(1, 1, "serving"))
+    return RankCache(mixers=kept, encoder_tokens=encoder_tokens, bits=bits)

@@ -1,0 +1,73 @@
+"""What a command has to say: facts, tables, findings. Raw integers: units are the renderers'."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+Severity = Literal["error", "warning", "note"]
+SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Finding:
+    """Something an auditor reports. `code` is stable: H101 stays H101."""
+
+    code: str
+    severity: Severity
+    where: str
+    message: str
+    hint: str
+
+    def document(self) -> dict[str, object]:
+        return {
+            "code": self.code,
+            "severity": self.severity,
+            "where": self.where,
+            "message": self.message,
+            "hint": self.hint,
+        }
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Column:
+    """`unit` is text, count, bytes, exact_bytes, tokens, percent, ratio, parameters, seconds, rate,
+    bandwidth (bytes/s) or flops (FLOP/s)."""
+
+    key: str
+    title: str
+    unit: str = "text"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Table:
+    """Rows of raw values, one per column; None prints as an empty cell."""
+
+    key: str
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[object, ...], ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fact:
+    """One line of a report's head. `note` is said in brackets behind the value."""
+
+    key: str
+    title: str
+    value: object
+    unit: str = "text"
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Report:
+    """`document` is the JSON interface, `records` the rows of CSV (None: those of the first table);
+    the rest is what people read."""
+
+    title: str
+    facts: tuple[Fact, ...] = ()
+    tables: tuple[Table, ...] = ()
+    notes: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    document: Mapping[str, object] = field(default_factory=dict)
+    records: Table | None = None

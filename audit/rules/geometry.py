@@ -1,0 +1,193 @@
+"""Rules that hold the shapes in the headers against the config."""
+
+from collections.abc import Iterator
+
+from ..mixers import Attention, LatentAttention, Mixer
+from ..observe import Observed
+from ..report import Finding
+from ..units import format_indices
+from .facts import Facts
+
+_TRUST = "memory follows the weights; correct config.json, or take the config of these weights"
+
+
+def key_value_heads(facts: Facts) -> Iterator[Finding]:
+    """H101: the rows of k_proj are another number of K/V heads than the config's."""
+    for config, weights, where in _differences(facts, "num_key_value_heads"):
+        yield Finding(
+            code="H101",
+            severity="error",
+            where=where,
+            message=f"{facts.where} says num_key_value_heads {config},"
+            f" the k weights have {weights}",
+            hint=_TRUST,
+        )
+
+
+def head_dim(facts: Facts) -> Iterator[Finding]:
+    """H102: the width of q or of the q/k norms gives another head_dim, or a latent rank differs."""
+    for config, weights, where in _differences(facts, "head_dim"):
+        yield Finding(
+            code="H102",
+            severity="error",
+            where=where,
+            message=f"{facts.where} says head_dim {config}, the weights have {weights}",
+            hint=_TRUST,
+        )
+    yield from _other_shapes(facts)
+
+
+def _differences(facts: Facts, name: str) -> Iterator[tuple[int, int, str]]:
+    """(config's value, weights' value, layers) for each pair of values that differ."""
+    runs: dict[tuple[str, int, int], list[int]] = {}
+    for (stack, index, cross), mixer, _ in facts.mixers():
+        seen: Observed | None = facts.observed.get((stack, index, cross))
+        if seen is None or not isinstance(mixer, Attention):
+            continue
+        config, weights = getattr(mixer, name), getattr(seen, name)
+        if weights is not None and weights != config and mixer.has_key_value:
+            runs.setdefault((_place(facts, stack, cross), config, weights), []).append(index)
+    for (place, config, weights), indices in runs.items():
+        yield config, weights, f"{place}layers {format_indices(indices)}"
+
+
+def _place(facts: Facts, stack: str, cross: bool) -> str:
+    """A word in front of `layers` where a model has several stacks or attentions."""
+    several = len({layer.stack for layer in facts.spec.layers}) > 1
+    return (f"{stack} " if several else "") + ("cross-attention " if cross else "")
+
+
+def _other_shapes(facts: Facts) -> Iterator[Finding]:
+    """Shapes that fit neither the config nor another number of heads."""
+    if facts.census.packed:
+        return
+    for (stack, index, cross), mixer, placed in facts.mixers():
+        for item in placed:
+            part, shape = item.place.part, item.tensor.shape
+            if item.place.parameter != "weight" or len(shape) != 2:
+                continue
+            expected = _expected(mixer, part, facts.observed.get((stack, index, cross)))
+            found = shape[::-1] if facts.family.names.transposed else shape
+            if expected is not None and found != expected:
+                yield Finding(
+                    code="H102",
+                    severity="error",
+                    where=item.tensor.name,
+                    message=f"shape {list(shape)};"
+                    f" {facts.where} makes it {list(expected)} (out, in)",
+                    hint=_TRUST,
+                )
+
+
+def _expected(mixer: Mixer, part: str | None, seen: Observed | None) -> tuple[int, int] | None:
+    """[out, in] of a projection; None where a more telling rule speaks of it already."""
+    if part in (None, "", "norm", "other"):
+        return None
+    assert part is not None
+    if isinstance(mixer, LatentAttention):
+        return mixer.out_features(part), mixer.in_features(part)
+    told = seen is not None and (
+        seen.hidden_size != mixer.hidden_size
+        or (seen.head_dim is not None and seen.head_dim != mixer.head_dim)
+        or (
+            seen.num_key_value_heads is not None
+            and seen.num_key_value_heads != mixer.num_key_value_heads
+        )
+    )
+    return None if told else (mixer.out_features(part), mixer.in_features(part))
+
+
+def layers(facts: Facts) -> Iterator[Finding]:
+    """H103: the weights hold more or fewer layers than the config, or lack a part of one."""
+    for stack in dict.fromkeys(layer.stack for layer in facts.spec.layers):
+        config = {layer.index for layer in facts.spec.layers if layer.stack == stack}
+        weights = facts.census.indices.get(stack, frozenset())
+        if weights - config:
+            extra = sorted(weights - config)
+            yield Finding(
+                code="H103",
+                severity="warning",
+                where=f"{stack} layers {format_indices(extra)}",
+                message=f"{facts.where} says num_hidden_layers {len(config)},"
+                " the weights hold more",
+                hint="layers for multi-token prediction are normal in GLM-4.5 and DeepSeek-V3; else"
+                " correct num_hidden_layers",
+            )
+        if not facts.checkpoint.partial and not facts.checkpoint.missing and config - weights:
+            yield Finding(
+                code="H103",
+                severity="error",
+                where=f"{stack} layers {format_indices(sorted(config - weights))}",
+                message=f"{facts.where} says num_hidden_layers {len(config)},"
+                " the weights lack these",
+                hint="they would be loaded with random values: find the missing shards",
+            )
+    yield from _lacking(facts)
+
+
+def _lacking(facts: Facts) -> Iterator[Finding]:
+    """A layer that is there, without a projection that its mixer needs."""
+    if facts.checkpoint.partial or facts.checkpoint.missing or facts.census.packed:
+        return
+    for (stack, index, cross), mixer, placed in facts.mixers():
+        parts = {item.place.part for item in placed if item.place.parameter == "weight"}
+        if index not in facts.census.indices.get(stack, frozenset()):
+            continue
+        lacking = sorted(
+            set("qkvo" if mixer.kind != "latent_attention" else "qo")
+            - set("".join(p for p in parts if p and p not in ("norm", "other")))
+        )
+        if isinstance(mixer, Attention):
+            absent = {"k", "v"} if not mixer.has_key_value else set() if mixer.has_value else {"v"}
+            lacking = [part for part in lacking if part not in absent]
+        if lacking:
+            yield Finding(
+                code="H103",
+                severity="error",
+                where=f"{_place(facts, stack, cross)}layer {index}",
+                message=f"no tensor for {', '.join(lacking)} in its attention",
+                hint="it would be loaded with random values: the file is incomplete",
+            )
+
+
+def vocabulary(facts: Facts) -> Iterator[Finding]:
+    """H104: the embedding or the head has another number of rows than vocab_size."""
+    for tensor in (facts.census.embedding, facts.census.head):
+        if tensor is None or len(tensor.shape) != 2 or facts.spec.vocab_size is None:
+            continue
+        rows = tensor.shape[0]
+        if rows != facts.spec.vocab_size:
+            yield Finding(
+                code="H104",
+                severity="error" if rows < facts.spec.vocab_size else "warning",
+                where=tensor.name,
+                message=f"{facts.where} says vocab_size {facts.spec.vocab_size:,},"
+                f" the weights have {rows:,} rows",
+                hint="token ids beyond the rows fail; set vocab_size to the rows of the embedding",
+            )
+
+
+def hidden_size(facts: Facts) -> Iterator[Finding]:
+    """H105: the projections read another width than hidden_size."""
+    for config, weights, where in _differences(facts, "hidden_size"):
+        yield Finding(
+            code="H105",
+            severity="error",
+            where=where,
+            message=f"{facts.where} says hidden_size {config}, the projections read {weights}",
+            hint=_TRUST,
+        )
+
+
+def strangers(facts: Facts) -> Iterator[Finding]:
+    """H203: a tensor under an attention module that the architecture does not know."""
+    if facts.census.strangers and not facts.census.packed:
+        first, count = facts.census.strangers[0], len(facts.census.strangers)
+        yield Finding(
+            code="H203",
+            severity="warning",
+            where=first,
+            message=f"{count} tensor(s) under an attention module that {facts.spec.model_type} does"
+            " not have",
+            hint="they are not loaded, and not counted: an adapter, or another model_type?",
+        )

@@ -1,0 +1,149 @@
+"""Headers of safetensors files, read without the library: 8 bytes of length, JSON, nothing else.
+
+Accepts what the reference parser accepts (safetensors, `tensor.rs`), with two stricter rules: one
+name may not stand twice, and a header is at most 32 MiB (the reference allows 100 MB, which takes
+a Python program a gigabyte to parse).
+"""
+
+import os
+import struct
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any, TypeGuard
+
+from ..dtypes import SAFETENSORS_BITS
+from ..errors import InvalidConfigError, InvalidWeightsError
+from .json_file import open_regular, parse_json
+
+MAX_HEADER_BYTES = 32 * 2**20
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TensorInfo:
+    """One stored tensor. `offsets` are absolute positions in `file`, a name inside its folder."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    file: str
+    offsets: tuple[int, int]
+
+    @property
+    def elements(self) -> int:
+        return prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.offsets[1] - self.offsets[0]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FileHeader:
+    """The header of one file: its tensors in the order of their bytes, and `__metadata__`."""
+
+    path: Path
+    tensors: tuple[TensorInfo, ...]
+    metadata: dict[str, str]
+    data_start: int
+    size: int
+
+
+def read_header(path: Path) -> FileHeader:
+    """The header of a safetensors file. Raises InvalidWeightsError; reads no tensor."""
+    with os.fdopen(open_regular(path), "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        start = file.read(8)
+        length = _header_length(path, start, size)
+        raw = file.read(length)
+    try:
+        entries = parse_json(raw, f"{path}: header")
+    except InvalidConfigError as error:
+        raise InvalidWeightsError(str(error)) from error
+    metadata = entries.pop("__metadata__", None)
+    tensors = _tensors(path, entries, 8 + length, size)
+    return FileHeader(
+        path=path,
+        tensors=tensors,
+        metadata=_metadata(path, metadata),
+        data_start=8 + length,
+        size=size,
+    )
+
+
+def _header_length(path: Path, start: bytes, size: int) -> int:
+    if start.startswith(b"version "):
+        raise InvalidWeightsError(
+            f"{path}: is a Git LFS pointer, not weights: run `git lfs pull` in that folder"
+        )
+    for magic, kind in ((b"PK\x03\x04", "a zip archive (a torch .bin?)"), (b"GGUF", "GGUF")):
+        if start.startswith(magic):
+            raise InvalidWeightsError(f"{path}: is {kind}, not safetensors: rename it")
+    if len(start) < 8:
+        raise InvalidWeightsError(f"{path}: {size} bytes are too few for a safetensors file")
+    length: int = struct.unpack("<Q", start)[0]
+    if length > size - 8:
+        raise InvalidWeightsError(
+            f"{path}: not safetensors, or cut short: the header claims {length:,} bytes,"
+            f" the file has {size:,}"
+        )
+    if length > MAX_HEADER_BYTES:
+        raise InvalidWeightsError(
+            f"{path}: header of {length:,} bytes; at most {MAX_HEADER_BYTES:,}"
+        )
+    return length
+
+
+def _metadata(path: Path, value: Any) -> dict[str, str]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict) or not all(isinstance(v, str) for v in value.values()):
+        raise InvalidWeightsError(f"{path}: __metadata__ must map names to strings")
+    return value
+
+
+def _tensors(path: Path, entries: dict[str, Any], start: int, size: int) -> tuple[TensorInfo, ...]:
+    tensors = [_tensor(path, name, entry, start) for name, entry in entries.items()]
+    tensors.sort(key=lambda tensor: tensor.offsets)
+    end = start
+    for tensor in tensors:
+        if tensor.offsets[0] != end:
+            raise InvalidWeightsError(
+                f"{path}: tensor {tensor.name!r} begins at byte {tensor.offsets[0]:,},"
+                f" the one before it ends at {end:,}: a hole or an overlap"
+            )
+        end = tensor.offsets[1]
+    if end != size:
+        what = "cut short" if end > size else "followed by bytes that belong to no tensor"
+        raise InvalidWeightsError(f"{path}: {what}: tensors end at {end:,}, the file at {size:,}")
+    return tuple(tensors)
+
+
+def _tensor(path: Path, name: str, entry: Any, start: int) -> TensorInfo:
+    if not isinstance(entry, dict):
+        raise InvalidWeightsError(f"{path}: tensor {name!r}: an object is expected")
+    dtype, shape, offsets = entry.get("dtype"), entry.get("shape"), entry.get("data_offsets")
+    if not isinstance(dtype, str) or dtype not in SAFETENSORS_BITS:
+        raise InvalidWeightsError(f"{path}: tensor {name!r}: unknown dtype {dtype!r}")
+    if not _naturals(shape) or not _naturals(offsets) or len(offsets) != 2:
+        raise InvalidWeightsError(
+            f"{path}: tensor {name!r}: shape {shape!r} or data_offsets {offsets!r} is not valid"
+        )
+    bits = prod(shape) * SAFETENSORS_BITS[dtype]
+    if bits % 8 or offsets[1] - offsets[0] != bits // 8:
+        raise InvalidWeightsError(
+            f"{path}: tensor {name!r}: {dtype} {shape} takes {-(-bits // 8):,} bytes,"
+            f" the header gives it {offsets[1] - offsets[0]:,}"
+        )
+    return TensorInfo(
+        name=name,
+        dtype=dtype,
+        shape=tuple(shape),
+        file=path.name,
+        offsets=(start + offsets[0], start + offsets[1]),
+    )
+
+
+def _naturals(value: Any) -> TypeGuard[list[int]]:
+    """Whether `value` is a list of integers in [0, 2^64): bool and float are not integers."""
+    return isinstance(value, list) and all(type(n) is int and 0 <= n < 2**64 for n in value)

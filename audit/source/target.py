@@ -1,0 +1,68 @@
+"""What the user's MODEL argument means: a path, a catalogue alias, or a Hub id."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from ..catalogue import CatalogueEntry, find_row, read_entry, unknown_model
+
+if TYPE_CHECKING:
+    from .checkpoint import Checkpoint
+
+_MODEL_FILES = ("config.json", "model.safetensors", "model.safetensors.index.json")
+SourceKind = Literal["catalogue", "hub", "folder", "config", "file"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Source:
+    """A model found: its config (None for lone weights), headers, and the catalogue's entry.
+
+    `where` is how messages name the config; `id` how reports name the model.
+    """
+
+    kind: SourceKind
+    id: str
+    where: str
+    config: Mapping[str, Any] | None
+    checkpoint: "Checkpoint | None" = None
+    entry: CatalogueEntry | None = None
+    revision: str | None = None
+
+
+def resolve(target: str) -> Source:
+    """The model that `target` names. Raises HeadcountError.
+
+    In order: a path that is spelled as one or that holds a model, as in transformers; a catalogue
+    id or alias, whatever the case; `org/name[@revision]` of the Hub.
+    """
+    path = Path(target).expanduser()
+    if _is_spelled_as_path(target) or _holds_model(path):
+        return _read_path(path)
+    row = find_row(target)
+    if row is not None:
+        entry = read_entry(row)
+        where = f"catalogue ({entry.id})"
+        return Source(kind="catalogue", id=entry.id, where=where, config=entry.config, entry=entry)
+    if path.exists():
+        return _read_path(path)
+    if target.count("/") == 1 and all(target.partition("@")[0].split("/")):
+        from .hub import read_hub
+
+        return read_hub(target)
+    raise unknown_model(target)
+
+
+def _read_path(path: Path) -> Source:
+    """Readers are imported when they are needed: a name of the catalogue needs none."""
+    from .path import read_path
+
+    return read_path(path)
+
+
+def _is_spelled_as_path(target: str) -> bool:
+    return target.startswith((".", "/", "~")) or target.endswith((".json", ".safetensors", "/"))
+
+
+def _holds_model(path: Path) -> bool:
+    return path.is_file() or any((path / name).exists() for name in _MODEL_FILES)

@@ -1,0 +1,113 @@
+"""A model as its layers: the type that everything downstream computes from. No I/O, only sums."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from .dtypes import bytes_of
+from .mixers import Engine, Mixer, Parts
+
+MixerKey = tuple[str, int, bool]  # stack, layer index, whether it is the cross-attention
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Layer:
+    """One block. `stack` is `decoder`, `encoder`, or the tower's name in a model of two towers."""
+
+    index: int
+    mixers: tuple[Mixer, ...]
+    stack: str = "decoder"
+    shares_cache_with: int | None = None
+
+    def keyed_mixers(self) -> tuple[tuple[MixerKey, Mixer], ...]:
+        """Each mixer with the key under which headers are sorted to it."""
+        return tuple(
+            ((self.stack, self.index, mixer.kind == "cross_attention"), mixer)
+            for mixer in self.mixers
+        )
+
+    def parameters(self) -> Parts:
+        return sum((mixer.parameters() for mixer in self.mixers), Parts())
+
+    def cache_bytes(
+        self, *, tokens: int, encoder_tokens: int, batch_size: int, bits: int, engine: Engine
+    ) -> int:
+        return sum(
+            bytes_of(mixer.state_elements(tokens, encoder_tokens, engine), bits) * batch_size
+            for mixer in self.mixers
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Origin:
+    """Where a resolved value came from: `config.json`, `class default`, `derived`, `weights`."""
+
+    value: object
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelSpec:
+    """A model's layers and the few facts that the formulas need.
+
+    `parameters` is None where neither a header, nor the catalogue, nor the family's row can say it.
+    `origins` maps a field's name to its value and where that came from.
+    """
+
+    model_type: str
+    layers: tuple[Layer, ...]
+    hidden_size: int
+    vocab_size: int | None
+    dtype: str | None
+    max_position_embeddings: int | None
+    encoder_tokens: int
+    tie_word_embeddings: bool
+    parameters: int | None = None
+    parameters_source: str | None = None
+    origins: Mapping[str, Origin] = field(default_factory=dict)
+
+    @property
+    def attention_parameters(self) -> int:
+        return sum(layer.parameters().total for layer in self.layers)
+
+    @property
+    def is_cached(self) -> bool:
+        """Whether decoding keeps anything at all: False for encoders."""
+        return any(mixer.state_elements(1, 1) for layer in self.layers for mixer in layer.mixers)
+
+    def cache_bytes(
+        self,
+        *,
+        tokens: int,
+        batch_size: int = 1,
+        bits: int = 16,
+        encoder_tokens: int | None = None,
+        engine: Engine = "transformers",
+    ) -> int:
+        """Bytes that `engine` keeps for `batch_size` sequences of `tokens` tokens each."""
+        encoder = self.encoder_tokens if encoder_tokens is None else encoder_tokens
+        return sum(
+            layer.cache_bytes(
+                tokens=tokens,
+                encoder_tokens=encoder,
+                batch_size=batch_size,
+                bits=bits,
+                engine=engine,
+            )
+            for layer in self.layers
+        )
+
+    def cache_bytes_per_token(self, *, bits: int = 16, engine: Engine = "transformers") -> int:
+        """Bytes that one more token of one sequence costs once every window is full."""
+        return sum(
+            bytes_of(mixer.growing_elements(engine), bits)
+            for layer in self.layers
+            for mixer in layer.mixers
+        )
+
+    def mha_cache_bytes(self, *, tokens: int, encoder_tokens: int, bits: int = 16) -> int:
+        """Bytes for one sequence if every query head had its own K/V head."""
+        return sum(
+            bytes_of(mixer.mha_state_elements(tokens, encoder_tokens), bits)
+            for layer in self.layers
+            for mixer in layer.mixers
+        )

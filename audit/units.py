@@ -1,0 +1,75 @@
+"""Sizes as people write and read them. Inside the program every size is an integer."""
+
+import re
+
+from .errors import HeadcountError
+
+_TOKEN_SUFFIX = {"": 1, "k": 2**10, "m": 2**20}
+_BYTE_SUFFIX = {
+    **{"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12},
+    **{"kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40},
+}
+_COUNT_SUFFIX = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "t": 10**12}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)", re.ASCII)
+
+
+def parse_tokens(text: str) -> int:
+    """Tokens from `8192`, `8k` or `1m`, where 1k = 1,024. Raises HeadcountError."""
+    return _parse(text, _TOKEN_SUFFIX, "a number of tokens, such as 8192, 8k or 1m (1k = 1,024)")
+
+
+def parse_bytes(text: str) -> int:
+    """Bytes from `80GiB` (2^30) or `24GB` (10^9). Raises HeadcountError."""
+    return _parse(text, _BYTE_SUFFIX, "a size, such as 80GiB (2^30 bytes) or 24GB (10^9 bytes)")
+
+
+def parse_count(text: str) -> int:
+    """Parameters from `7b` or `124m`, in powers of ten as model names have them."""
+    return _parse(text, _COUNT_SUFFIX, "a number of parameters, such as 124m or 7b (powers of ten)")
+
+
+def _parse(text: str, suffixes: dict[str, int], expected: str) -> int:
+    match = _SIZE.fullmatch(text.strip().lower().replace(",", "").replace("_", ""))
+    if match is None or match[2] not in suffixes:
+        raise HeadcountError(f"{text!r} is not {expected}")
+    value = float(match[1]) * suffixes[match[2]]
+    if not 1 <= value < 2**63 or value != int(value):
+        raise HeadcountError(f"{text!r} is not {expected}")
+    return int(value)
+
+
+def format_bytes(count: int) -> str:
+    """`16.0 GiB`; below 1 KiB the plain number of bytes."""
+    if abs(count) < 2**10:
+        return f"{count} B"
+    for power, unit in ((40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if abs(count) >= 2**power * 0.9995 or power == 10:
+            return f"{count / 2**power:,.2f} {unit}"
+    raise AssertionError("unreachable")
+
+
+def format_count(count: int) -> str:
+    """`8.03 B`, `124.4 M`: parameters as model names abbreviate them (powers of ten)."""
+    for power, unit in ((12, "T"), (9, "B"), (6, "M")):
+        if count >= 10**power:
+            return f"{count / 10**power:,.2f} {unit}"
+    return f"{count:,}"
+
+
+def format_tokens(count: int) -> str:
+    """`8k` when it is a whole number of 1,024 tokens, else the plain number."""
+    for size, unit in ((2**20, "m"), (2**10, "k")):
+        if count >= size and count % size == 0:
+            return f"{count // size}{unit}"
+    return f"{count:,}"
+
+
+def format_indices(numbers: list[int]) -> str:
+    """`0-3, 7`: layer numbers as people write them."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)

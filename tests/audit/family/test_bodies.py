@@ -1,0 +1,170 @@
+"""The parameters that a config alone gives are those of the model that transformers builds."""
+
+import importlib
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from headcount.audit.catalogue import catalogue, read_entry
+from headcount.audit.errors import InvalidConfigError
+from headcount.audit.family import resolve
+from headcount.audit.family.bodies import BODIES
+from headcount.audit.family.parameters import idle_parameters, other_parameters
+from headcount.audit.family.table import FAMILIES
+from headcount.audit.family.wrappers import WRAPPERS
+from tiny_configs import TYPES, tiny_config
+
+CONFIGS = {row.id: read_entry(row) for row in catalogue() if row.model_type in FAMILIES}
+# Models without a total, and why.
+NOT_COUNTED = {
+    "google/gemma-3n-E2B-it": "its tower is a model of another library",
+    "google/gemma-3n-E4B-it": "its tower is a model of another library",
+    "google/gemma-4-E2B-it": "it has an audio tower",
+    "google/gemma-4-E4B-it": "it has an audio tower",
+}
+# Remote code, which transformers cannot build: what their model pages count.
+PUBLISHED = {
+    "deepseek-ai/deepseek-moe-16b-base": 16_375_728_128,
+    "nvidia/Llama-3_3-Nemotron-Super-49B-v1": 49_867_145_216,
+    "XiaomiMiMo/MiMo-7B-Base": 7_833_409_536,
+    # less the rotary buffers that the file holds: 64 frequencies in each of 32 layers
+    "microsoft/Phi-3-small-8k-instruct": 7_392_274_432 - 64 * 32,
+}
+PER_TYPE = 3
+
+
+def count(config: dict[str, Any]) -> tuple[int | None, int | None]:
+    """All parameters, and those of experts that a token does not visit."""
+    reading = resolve.read_config(config, "config.json")
+    spec = reading.spec
+    idle = idle_parameters(reading.view, spec.model_type, spec.layers, reading.text)
+    return reading.parameters(), idle
+
+
+def total(config: dict[str, Any]) -> int | None:
+    return count(config)[0]
+
+
+def test_every_type_in_scope_has_a_row() -> None:
+    assert set(FAMILIES) - set(BODIES) - set(WRAPPERS) == {"gemma3n"}
+    assert (set(BODIES) | set(WRAPPERS)) <= set(FAMILIES)
+
+
+@pytest.mark.parametrize("model", [name for name in CONFIGS if CONFIGS[name].built_parameters])
+def test_catalogue_model_counts_what_transformers_built(model: str) -> None:
+    expected = None if model in NOT_COUNTED else CONFIGS[model].built_parameters
+    assert total(CONFIGS[model].config) == expected
+
+
+@pytest.mark.parametrize("model", PUBLISHED)
+def test_remote_code_counts_what_is_published(model: str) -> None:
+    assert total(CONFIGS[model].config) == PUBLISHED[model]
+
+
+@pytest.mark.parametrize(
+    ("model", "billions"),
+    [
+        ("mistralai/Mixtral-8x7B-v0.1", 12.9),  # Mixtral of Experts, arXiv 2401.04088
+        ("databricks/dbrx-base", 36),  # Databricks' announcement of DBRX
+        ("deepseek-ai/DeepSeek-V2", 21),  # arXiv 2405.04434
+        ("Qwen/Qwen3-235B-A22B", 22),  # Qwen3 Technical Report, arXiv 2505.09388
+        ("Qwen/Qwen2-57B-A14B", 14),  # Qwen2 Technical Report, arXiv 2407.10671
+        ("tencent/Hunyuan-A13B-Instruct", 13),  # its model card
+    ],
+)
+def test_active_parameters_round_to_the_published_ones(model: str, billions: float) -> None:
+    everything, idle = count(CONFIGS[model].config)
+    assert everything is not None and idle is not None
+    assert everything - idle == pytest.approx(billions * 1e9, rel=0.03)
+
+
+def test_a_model_without_experts_has_no_idle_parameters() -> None:
+    assert count(CONFIGS["meta-llama/Meta-Llama-3-8B"].config)[1] == 0
+
+
+@pytest.mark.parametrize(
+    ("model", "architecture"),
+    [
+        ("meta-llama/Meta-Llama-3-8B", "LlamaForSequenceClassification"),
+        ("google-bert/bert-base-uncased", "BertForQuestionAnswering"),
+        ("google-t5/t5-small", "T5EncoderModel"),
+        ("openai-community/gpt2", "GPT2DoubleHeadsModel"),
+        ("openai/clip-vit-base-patch32", "CLIPVisionModel"),
+    ],
+)
+def test_a_class_whose_head_is_unknown_has_no_total(model: str, architecture: str) -> None:
+    assert total({**CONFIGS[model].config, "architectures": [architecture]}) is None
+
+
+@pytest.mark.parametrize(
+    ("model", "missing"),
+    [("meta-llama/Meta-Llama-3-8B", 128256 * 4096), ("openai-community/gpt2", 0)],
+)
+def test_a_bare_model_has_no_head(model: str, missing: int) -> None:
+    """GPT-2's is tied, so nothing is missing."""
+    config = CONFIGS[model].config
+    bare = total({**config, "architectures": ["SomeModel"]})
+    assert bare is not None and bare + missing == CONFIGS[model].built_parameters
+
+
+@pytest.mark.parametrize(
+    ("model", "key", "value"),
+    [
+        ("meta-llama/Meta-Llama-3-8B", "intermediate_size", "14336"),
+        ("meta-llama/Meta-Llama-3-8B", "vocab_size", -1),
+        ("mistralai/Mixtral-8x7B-v0.1", "num_local_experts", 0),
+        ("google/gemma-3-4b-it", "vision_config", {"patch_size": []}),
+        ("nvidia/Llama-3_3-Nemotron-Super-49B-v1", "block_configs", [{"ffn": {}}] * 80),
+        ("google/gemma-3-4b-it", "architectures", "Gemma3ForConditionalGeneration"),
+    ],
+)
+def test_an_impossible_value_is_named(model: str, key: str, value: Any) -> None:
+    with pytest.raises(InvalidConfigError, match=r"config\.json"):
+        count({**CONFIGS[model].config, key: value})
+
+
+def test_a_part_of_another_kind_is_not_guessed() -> None:
+    config = CONFIGS["mistralai/Ministral-3-3B-Instruct-2512"].config
+    tower = {**config["vision_config"], "model_type": "siglip_vision_model"}
+    assert total({**config, "vision_config": tower}) is None
+
+
+def test_a_type_without_a_row_has_no_total() -> None:
+    config = CONFIGS["meta-llama/Meta-Llama-3-8B"].config
+    view = resolve._view(config, "llama", FAMILIES["llama"], "config.json")
+    assert other_parameters(view, "no_such_type", (), tied=True) is None
+    assert idle_parameters(view, "no_such_type", ()) is None
+
+
+@pytest.fixture(scope="module")
+def truth() -> ModuleType:
+    return importlib.import_module("transformers_truth")  # takes seconds: it imports transformers
+
+
+@pytest.mark.needs_convert
+@pytest.mark.parametrize("seed", range(PER_TYPE))
+@pytest.mark.parametrize("model_type", TYPES)
+def test_tiny_config_counts_what_transformers_builds(
+    model_type: str, seed: int, truth: ModuleType
+) -> None:
+    config = tiny_config(model_type, seed)
+    assert total(config) == truth.total_parameters(truth.build_on_meta(config))
+
+
+@pytest.mark.needs_convert
+def test_tiny_configs_cover_every_type_that_transformers_has(truth: ModuleType) -> None:
+    missing = (set(BODIES) | set(WRAPPERS)) - set(TYPES)
+    assert not any(name in truth.CONFIG_MAPPING for name in missing - {"mllama_text_model"})
+
+
+@pytest.mark.slow
+@pytest.mark.needs_convert
+@pytest.mark.parametrize("model", [name for name in CONFIGS if name not in NOT_COUNTED])
+def test_catalogue_model_counts_what_transformers_builds(model: str, truth: ModuleType) -> None:
+    config = CONFIGS[model].config
+    try:
+        built = truth.build_on_meta(config)
+    except truth.NotInTransformersError:
+        pytest.skip("remote code")
+    assert total(config) == truth.total_parameters(built)

@@ -1,0 +1,50 @@
+"""Ways for the tests of this room to get a catalogue model and a plan of it."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from headcount.audit.catalogue import CatalogueEntry, find_row, read_entry
+from headcount.audit.family.resolve import read_spec
+from headcount.audit.plan.planning import ModelPlan, plan_model
+from headcount.audit.plan.request import PlanRequest
+from headcount.audit.spec import ModelSpec
+
+ReadSpec = Callable[[str], ModelSpec]
+MakePlan = Callable[..., ModelPlan]
+
+
+def _entry(name: str) -> CatalogueEntry:
+    row = find_row(name)
+    assert row is not None, f"{name} is not in the catalogue"
+    return read_entry(row)
+
+
+def _spec(name: str) -> ModelSpec:
+    entry = _entry(name)
+    spec, _ = read_spec(entry.config, name)
+    return replace(spec, parameters=entry.built_parameters or entry.published_parameters)
+
+
+def _plan(name: str, weights_bytes: int | None = None, **request: Any) -> ModelPlan:
+    return plan_model(
+        _spec(name),
+        PlanRequest(**request),
+        model_id=name,
+        weights_bytes=weights_bytes,
+        config=_entry(name).config,
+    )
+
+
+@pytest.fixture(scope="session")
+def read_model() -> ReadSpec:
+    """The spec of a catalogue model, with its parameters."""
+    return _spec
+
+
+@pytest.fixture(scope="session")
+def plan() -> MakePlan:
+    """The plan of a catalogue model; keywords are those of PlanRequest."""
+    return _plan

@@ -1,0 +1,285 @@
+"""Plans computed by hand, published constants, and that limits are exact inverses of the sum."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headcount.audit.errors import HeadcountError
+from headcount.audit.family.resolve import read_spec
+from headcount.audit.plan.devices import find_device, parse_device
+from headcount.audit.plan.limits import largest
+from headcount.audit.plan.planning import ModelPlan, plan_model
+from headcount.audit.plan.request import PlanRequest
+from headcount.audit.spec import ModelSpec
+
+MakePlan = Callable[..., ModelPlan]
+GIB = 2**30
+
+# Bytes of one token at 16 bit that vLLM and SGLang logs, model cards and papers give.
+PER_TOKEN = {
+    "llama-3-8b": 131_072,
+    "llama-3-70b": 327_680,
+    "qwen3-8b": 147_456,
+    "qwen3-32b": 262_144,
+    "qwen2.5-7b": 57_344,
+    "qwen2.5-0.5b": 12_288,
+    "qwen3-30b-a3b": 98_304,
+    "qwen3-235b-a22b": 192_512,
+    "gpt2": 36_864,
+    "facebook/opt-125m": 36_864,
+    "facebook/opt-2.7b": 327_680,
+    "mistral-7b-v0.3": 131_072,
+    "mistralai/Mistral-Small-24B-Instruct-2501": 163_840,
+    "deepseek-v3": 70_272,
+    "deepseek-r1": 70_272,
+    "kimi-k2": 70_272,
+}
+# Bytes of one token in every layer, before any window is full.
+FIRST_TOKEN = {"gpt-oss-120b": 73_728, "gpt-oss-20b": 49_152}
+
+
+@pytest.mark.parametrize(("name", "expected"), PER_TOKEN.items())
+def test_published_bytes_per_token(plan: MakePlan, name: str, expected: int) -> None:
+    found = plan(name, kv_dtype="bfloat16")
+    assert found.memory.rank.cache.bytes_per_token() == expected
+
+
+@pytest.mark.parametrize(("name", "expected"), FIRST_TOKEN.items())
+def test_published_bytes_of_a_token_in_all_layers(plan: MakePlan, name: str, expected: int) -> None:
+    assert plan(name, context=1).memory.rank.cache_bytes(1, 1) == expected
+
+
+def test_llama_3_8b_by_hand(plan: MakePlan) -> None:
+    found = plan("llama-3-8b", context=8192, device=find_device("h100")).memory
+    weights, cache, runtime, activations = found.terms
+    assert weights.bytes == 8_030_261_248 * 2 == 16_060_522_496
+    assert cache.bytes == 32 * 8192 * 8 * (128 + 128) * 2 == GIB
+    assert runtime.bytes == 15 * GIB // 100
+    assert activations.bytes == 8192 * (4 + 12) * 4096 * 2 == GIB
+    assert found.budget_bytes == int(find_device("h100").usable_memory * 0.9)
+    assert found.fits is True
+    assert found.free_bytes == found.budget_bytes - 16_060_522_496 - 2 * GIB - 15 * GIB // 100
+
+
+def test_llama_3_70b_wants_two_80_gb_devices(plan: MakePlan) -> None:
+    for device in ("h100", "a100-80gb"):
+        alone = plan("llama-3-70b", context=8192, device=find_device(device)).memory
+        pair = plan("llama-3-70b", context=8192, device=find_device(device), tp=2).memory
+        assert alone.fits is False
+        assert pair.fits is True
+        assert pair.terms[0].bytes == 70_553_706_496
+        assert pair.terms[1].bytes == alone.terms[1].bytes // 2 == 80 * 8192 * 4 * 256 * 2
+
+
+def test_deepseek_v3_wants_eight_h200(plan: MakePlan) -> None:
+    """671 B parameters: fp8 but for embedding and head, a float32 scale per 128 x 128 block."""
+    wide = 2 * 129_280 * 7168
+    narrow = 671_026_404_352 - wide
+    scales = -(-narrow * 4 // (128 * 128))
+    h200, h100 = find_device("h200"), find_device("h100")
+    assert plan("deepseek-v3").weights.total_bytes == narrow + scales + 2 * wide
+    assert plan("deepseek-v3", tp=8, context=32_768, device=h200).memory.fits is True
+    assert plan("deepseek-v3", tp=8, context=32_768, device=h100).memory.fits is False
+    at_16_bit = plan("deepseek-v3", tp=8, dtype="bfloat16", context=32_768, device=h200)
+    assert at_16_bit.weights.total_bytes == 2 * 671_026_404_352
+    assert at_16_bit.memory.fits is False
+
+
+def test_a_window_keeps_no_more_than_itself(plan: MakePlan) -> None:
+    """Mistral-7B v0.1: all 32 layers see 4,096 tokens."""
+    rank = plan("mistral-7b-v0.1").memory.rank
+    assert rank.cache_bytes(4095, 1) == 4095 * 131_072
+    assert rank.cache_bytes(4096, 1) == 4096 * 131_072
+    assert rank.cache_bytes(32_768, 3) == 3 * 4096 * 131_072
+    assert rank.cache.bytes_per_token() == 0
+
+
+def test_a_context_without_limit_is_the_models_maximum_or_none(
+    plan: MakePlan, read_model: Callable[[str], ModelSpec]
+) -> None:
+    limits = plan("mistral-7b-v0.1", device=find_device("h100")).memory.limits
+    assert limits is not None
+    assert (limits.max_context, limits.context_is_capped) == (32_768, True)
+    endless = replace(read_model("mistral-7b-v0.1"), max_position_embeddings=None)
+    request = PlanRequest(device=find_device("h100"))
+    unlimited = plan_model(endless, request, model_id="endless").memory.limits
+    assert unlimited is not None
+    assert (unlimited.max_context, unlimited.context_is_capped) == (None, False)
+
+
+@pytest.mark.parametrize(
+    ("name", "device", "request_"),
+    [
+        ("llama-3.1-8b", "rtx-4090", {"context": 8192}),
+        ("llama-3.1-8b", "rtx-4090", {"context": 8192, "batch_size": 3, "kv_dtype": "fp8"}),
+        ("llama-3-70b", "a100-80gb", {"tp": 4, "batch_size": 16}),
+        ("google/gemma-3-27b-it", "h100", {"context": 100_000, "batch_size": 1}),
+        ("gpt-oss-120b", "h100", {"context": 131_072}),
+        ("deepseek-v2-lite", "rtx-a6000", {"context": 65_536, "batch_size": 2}),
+        ("flan-t5-xl", "t4", {"context": 4096}),
+        ("bloom-7b1", "l4", {"context": 2048}),
+    ],
+)
+def test_limits_are_exact(
+    plan: MakePlan, name: str, device: str, request_: dict[str, object]
+) -> None:
+    found = plan(name, device=find_device(device), **request_)
+    memory, limits, budget = found.memory, found.memory.limits, found.memory.budget_bytes
+    assert limits is not None
+    assert limits.max_context is not None
+    assert limits.max_batch_size is not None
+    assert budget is not None
+    context, batch = found.workload.context, found.workload.batch_size
+    assert memory.fits == (limits.max_batch_size >= batch) == (limits.max_context >= context)
+    rank = memory.rank
+    assert limits.max_batch_size >= 1
+    assert rank.total_bytes(context, limits.max_batch_size) <= budget
+    assert rank.total_bytes(context, limits.max_batch_size + 1) > budget
+    assert rank.total_bytes(limits.max_context, batch) <= budget
+    if not limits.context_is_capped:
+        assert rank.total_bytes(limits.max_context + 1, batch) > budget
+
+
+@given(limit=st.integers(0, 10**9), ceiling=st.none() | st.integers(1, 10**7))
+def test_largest_finds_the_last_that_fits(limit: int, ceiling: int | None) -> None:
+    expected = limit if ceiling is None else min(limit, ceiling)
+    assert largest(lambda n: n <= limit, ceiling=ceiling) == expected
+
+
+def test_largest_without_end_is_none() -> None:
+    assert largest(lambda n: True, ceiling=None) is None
+    assert largest(lambda n: True, ceiling=1) == 1
+
+
+@given(
+    name=st.sampled_from(
+        ["gpt2", "llama-3-8b", "gemma-2-9b", "deepseek-v2-lite", "t5-small", "bert-base-uncased"]
+    ),
+    context=st.integers(1, 200_000),
+    batch_size=st.integers(1, 500),
+    tp=st.sampled_from([1, 2, 4]),
+    kv_dtype=st.sampled_from(["float32", "bfloat16", "fp8", "int4"]),
+    size=st.integers(1, 200),
+)
+def test_total_is_the_sum_of_terms_and_fits_says_whether_it_is_within(
+    plan: MakePlan,
+    name: str,
+    context: int,
+    batch_size: int,
+    tp: int,
+    kv_dtype: str,
+    size: int,
+) -> None:
+    memory = plan(
+        name,
+        context=context,
+        batch_size=batch_size,
+        tp=tp,
+        kv_dtype=kv_dtype,
+        device=parse_device(f"{size}GiB"),
+    ).memory
+    assert memory.total_bytes == sum(term.bytes for term in memory.terms)
+    assert all(term.bytes >= 0 for term in memory.terms)
+    assert memory.free_bytes == int(size * GIB * 0.9) - memory.total_bytes
+    assert memory.fits == (memory.free_bytes >= 0)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "llama-3-8b",
+        "google/gemma-3-27b-it",
+        "gpt-oss-20b",
+        "deepseek-v3",
+        "whisper-small",
+        "gemma-3n-e4b",
+    ],
+)
+def test_the_cache_is_that_of_the_spec(
+    plan: MakePlan, read_model: Callable[[str], ModelSpec], name: str
+) -> None:
+    """Equal layers are counted once; the sum must be the one over all layers."""
+    spec = read_model(name)
+    for context in (1, 127, 128, 129, 5000):
+        for kv_dtype, bits in (("bfloat16", 16), ("int4", 4)):
+            rank = plan(name, context=context, kv_dtype=kv_dtype).memory.rank
+            whole = spec.cache_bytes(tokens=context, batch_size=7, bits=bits, engine="serving")
+            assert rank.cache_bytes(context, 7) == whole
+
+
+def test_an_encoder_keeps_nothing(plan: MakePlan) -> None:
+    found = plan("bert-base-uncased", device=find_device("t4"))
+    weights, cache, _, activations = found.memory.terms
+    assert weights.bytes == 2 * 109_514_298
+    assert cache.bytes == 0
+    assert activations.bytes == 512 * (4 + 12) * 768 * 2
+    assert found.variants == ()
+    limits = found.memory.limits
+    assert limits is not None
+    assert limits.max_context == 512
+
+
+def test_cross_attention_keeps_the_encoders_tokens(plan: MakePlan) -> None:
+    """T5-small: 6 decoder layers with self- and cross-attention, 8 heads of 64."""
+    per_token = 6 * 8 * (64 + 64) * 2
+    rank = plan("t5-small", encoder_tokens=100).memory.rank
+    assert rank.cache_bytes(10, 1) == (10 + 100) * per_token
+    assert plan("t5-small").memory.rank.cache_bytes(10, 1) == (10 + 512) * per_token
+
+
+def test_stored_bytes_win_unless_a_dtype_is_asked_for(plan: MakePlan) -> None:
+    stored = plan("gpt2", weights_bytes=548_105_171)
+    assert stored.weights.total_bytes == 548_105_171
+    assert plan("gpt2", weights_bytes=548_105_171, dtype="fp16").weights.total_bytes == (
+        2 * 124_439_808
+    )
+    assert plan("gpt2", dtype="int4").weights.total_bytes == 124_439_808 // 2
+
+
+def test_unknown_parameters_are_refused(read_model: Callable[[str], ModelSpec]) -> None:
+    spec = replace(read_model("gpt2"), parameters=None)
+    with pytest.raises(HeadcountError, match="--parameters 7b"):
+        plan_model(spec, PlanRequest(), model_id="some/model")
+    known = plan_model(spec, PlanRequest(), model_id="some/model", weights_bytes=10**9)
+    assert known.memory.terms[0].bytes == 10**9
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"context": 0}, "context is 0"),
+        ({"batch_size": -1}, "batch_size is -1"),
+        ({"tp": 0}, "tp is 0"),
+        ({"utilisation": 0.0}, "utilisation is 0.0"),
+        ({"utilisation": 1.01}, "utilisation is 1.01"),
+        ({"utilisation": float("nan")}, "utilisation is nan"),
+    ],
+)
+def test_impossible_requests_are_refused(values: dict[str, float], message: str) -> None:
+    with pytest.raises(HeadcountError, match=message):
+        PlanRequest(**values)  # type: ignore[arg-type]
+
+
+def test_unknown_dtypes_are_refused(plan: MakePlan) -> None:
+    with pytest.raises(HeadcountError, match="'int3' is not a known dtype"):
+        plan("gpt2", kv_dtype="int3")
+
+
+def test_cache_follows_the_dtype_that_is_computed_in(plan: MakePlan) -> None:
+    spec, _ = read_spec(
+        {"model_type": "gpt2", "dtype": "float32", "n_layer": 1, "n_head": 2, "n_embd": 8}, "here"
+    )
+    spec = replace(spec, parameters=1000)
+
+    def kv_dtype(**request: str) -> str:
+        found = plan_model(spec, PlanRequest(**request), model_id="x")  # type: ignore[arg-type]
+        return found.workload.kv_dtype
+
+    assert kv_dtype() == "float32"
+    assert kv_dtype(dtype="fp16") == "float16"
+    assert kv_dtype(dtype="int8") == "float32"
+    assert kv_dtype(dtype="fp16", kv_dtype="fp8") == "float8_e4m3fn"
+    assert plan("gpt2").workload.kv_dtype == "bfloat16"

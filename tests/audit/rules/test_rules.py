@@ -1,0 +1,177 @@
+"""Each rule: a checkpoint that makes it speak, and a sound one that does not."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkpoints import LLAMA_CONFIG, llama_shapes, write_model, write_sharded
+from headcount.audit import audit_model
+from headcount.audit.report import Finding
+from headcount.audit.rules import RULES
+
+Shapes = dict[str, tuple[int, ...]]
+K_PROJ = "model.layers.{}.self_attn.k_proj.weight"
+
+
+def findings(folder: Path) -> list[tuple[str, str]]:
+    return [(finding.code, finding.severity) for finding in audit_model(str(folder)).findings]
+
+
+def test_a_sound_checkpoint_has_no_findings(tmp_path: Path) -> None:
+    assert findings(write_model(tmp_path / "1", LLAMA_CONFIG, llama_shapes())) == []
+    assert findings(write_sharded(tmp_path / "2", LLAMA_CONFIG, llama_shapes())) == []
+
+
+def other_heads(shapes: Shapes) -> Shapes:
+    return llama_shapes({**LLAMA_CONFIG, "num_key_value_heads": 4})
+
+
+def other_head_dim(shapes: Shapes) -> Shapes:
+    return llama_shapes({**LLAMA_CONFIG, "head_dim": 8})
+
+
+def more_layers(shapes: Shapes) -> Shapes:
+    return llama_shapes({**LLAMA_CONFIG, "num_hidden_layers": 4})
+
+
+def fewer_layers(shapes: Shapes) -> Shapes:
+    return llama_shapes({**LLAMA_CONFIG, "num_hidden_layers": 2})
+
+
+def without_a_projection(shapes: Shapes) -> Shapes:
+    return {name: shape for name, shape in shapes.items() if name != K_PROJ.format(1)}
+
+
+def larger_vocabulary(shapes: Shapes) -> Shapes:
+    return llama_shapes({**LLAMA_CONFIG, "vocab_size": 64})
+
+
+def smaller_vocabulary(shapes: Shapes) -> Shapes:
+    return llama_shapes({**LLAMA_CONFIG, "vocab_size": 39})
+
+
+def wider(shapes: Shapes) -> Shapes:
+    return llama_shapes({**LLAMA_CONFIG, "hidden_size": 40, "head_dim": 4})
+
+
+def without_a_head(shapes: Shapes) -> Shapes:
+    return {name: shape for name, shape in shapes.items() if name != "lm_head.weight"}
+
+
+def with_an_adapter(shapes: Shapes) -> Shapes:
+    return {**shapes, "model.layers.0.self_attn.q_proj.lora_A.default.weight": (4, 32)}
+
+
+CASES: list[tuple[str, str, Callable[[Shapes], Shapes]]] = [
+    ("H101", "error", other_heads),
+    ("H102", "error", other_head_dim),
+    ("H103", "warning", more_layers),
+    ("H103", "error", fewer_layers),
+    ("H103", "error", without_a_projection),
+    ("H104", "warning", larger_vocabulary),
+    ("H104", "error", smaller_vocabulary),
+    ("H105", "error", wider),
+    ("H107", "error", without_a_head),
+    ("H203", "warning", with_an_adapter),
+]
+
+
+@pytest.mark.parametrize(("code", "severity", "change"), CASES, ids=[c[2].__name__ for c in CASES])
+def test_a_changed_tensor_is_found(
+    tmp_path: Path, code: str, severity: str, change: Callable[[Shapes], Shapes]
+) -> None:
+    folder = write_model(tmp_path, LLAMA_CONFIG, change(llama_shapes()))
+    found = findings(folder)
+    assert (code, severity) in found
+    assert {one for one, _ in found} == {code}, "one fault, one kind of finding"
+
+
+def test_the_weights_decide_heads_and_memory(tmp_path: Path) -> None:
+    """4 K/V heads stored, 2 in the config: sizes follow the weights, and it says so."""
+    folder = write_model(tmp_path, LLAMA_CONFIG, other_heads({}))
+    audit = audit_model(str(folder))
+    finding: Finding = audit.findings[0]
+    assert (finding.code, finding.where) == ("H101", "layers 0-2")
+    assert "says num_key_value_heads 2" in finding.message
+    assert "have 4" in finding.message
+    # 3 layers x (K and V) x 4 heads x 4 elements x 2 bytes
+    assert audit.spec.cache_bytes_per_token() == 3 * 2 * 4 * 4 * 2
+    assert audit.spec.origins["num_key_value_heads"].source.startswith("weights")
+
+
+def test_head_dim_follows_the_weights(tmp_path: Path) -> None:
+    audit = audit_model(str(write_model(tmp_path, LLAMA_CONFIG, other_head_dim({}))))
+    assert {mixer.head_dim for layer in audit.spec.layers for mixer in layer.mixers} == {8}
+    assert audit.spec.cache_bytes_per_token() == 3 * 2 * 2 * 8 * 2
+
+
+def test_dtype(tmp_path: Path) -> None:
+    assert findings(write_model(tmp_path, LLAMA_CONFIG, llama_shapes(), "F32")) == [
+        ("H106", "warning")
+    ]
+
+
+def test_a_stored_copy_of_a_tied_head_is_noted_and_not_counted(tmp_path: Path) -> None:
+    tied = {**LLAMA_CONFIG, "tie_word_embeddings": True}
+    whole = audit_model(str(write_model(tmp_path / "1", tied, llama_shapes())))
+    assert [(f.code, f.severity) for f in whole.findings] == [("H107", "note")]
+    bare = audit_model(str(write_model(tmp_path / "2", tied, without_a_head(llama_shapes()))))
+    assert bare.findings == ()
+    assert whole.spec.parameters == bare.spec.parameters
+
+
+def test_missing_shard(tmp_path: Path) -> None:
+    folder = write_sharded(tmp_path, LLAMA_CONFIG, llama_shapes())
+    (folder / "model-00001-of-00002.safetensors").unlink()
+    audit = audit_model(str(folder))
+    assert [f.code for f in audit.findings if f.severity == "error"] == ["H201"]
+    assert audit.weights_bytes is None
+    assert audit.spec.parameters_source != "headers"
+
+
+def test_stale_index(tmp_path: Path) -> None:
+    folder = write_sharded(tmp_path, LLAMA_CONFIG, llama_shapes())
+    path = folder / "model.safetensors.index.json"
+    index: dict[str, Any] = json.loads(path.read_text())
+    index["metadata"]["total_size"] += 2
+    path.write_text(json.dumps(index))
+    assert findings(folder) == [("H202", "warning")]
+    del index["metadata"]["total_size"], index["weight_map"]["model.norm.weight"]
+    path.write_text(json.dumps(index))
+    assert findings(folder) == [("H202", "warning")]
+
+
+def test_one_shard_alone_is_not_blamed_for_the_others(tmp_path: Path) -> None:
+    folder = write_sharded(tmp_path, LLAMA_CONFIG, llama_shapes())
+    assert findings(folder / "model-00002-of-00002.safetensors") == []
+
+
+def test_old_buffers_are_neither_parameters_nor_unexpected(tmp_path: Path) -> None:
+    buffers = {"model.layers.0.self_attn.rotary_emb.inv_freq": (2,)}
+    plain = audit_model(str(write_model(tmp_path / "1", LLAMA_CONFIG, llama_shapes())))
+    old = audit_model(str(write_model(tmp_path / "2", LLAMA_CONFIG, llama_shapes() | buffers)))
+    assert old.findings == ()
+    assert old.spec.parameters == plain.spec.parameters
+
+
+def test_quantised_weights_are_counted_from_the_config(tmp_path: Path) -> None:
+    shapes = llama_shapes()
+    packed = {
+        (name.replace("weight", "qweight") if "_proj" in name else name): shape
+        for name, shape in shapes.items()
+    }
+    plain = audit_model(str(write_model(tmp_path / "1", LLAMA_CONFIG, shapes)))
+    audit = audit_model(str(write_model(tmp_path / "2", LLAMA_CONFIG, packed)))
+    assert audit.findings == ()
+    assert audit.attention_parameters == plain.attention_parameters
+
+
+def test_codes_are_unique_and_documented() -> None:
+    docs = (Path(__file__).parents[3] / "docs" / "findings.md").read_text("utf-8")
+    codes = [rule.code for rule in RULES]
+    assert len(set(codes)) == len(codes) == 10
+    for rule in RULES:
+        assert f"## {rule.code} {rule.name}" in docs

@@ -1,0 +1,90 @@
+"""Folders, indexes and shards: what belongs together, what is missing, what is not opened."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkpoints import LLAMA_CONFIG, llama_shapes, write_model, write_sharded
+from headcount.audit.errors import HeadcountError, InvalidWeightsError
+from headcount.audit.source.checkpoint import find_weights, is_plain_shard_name, read_checkpoint
+
+INDEX = "model.safetensors.index.json"
+
+
+def edit_index(folder: Path, **changes: Any) -> Path:
+    path = folder / INDEX
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+    return path
+
+
+def test_one_file_and_many_hold_the_same_tensors(tmp_path: Path) -> None:
+    shapes = llama_shapes()
+    one = read_checkpoint(
+        find_weights(write_model(tmp_path / "1", LLAMA_CONFIG, shapes)) or tmp_path
+    )
+    many = read_checkpoint(
+        find_weights(write_sharded(tmp_path / "3", LLAMA_CONFIG, shapes, 3)) or tmp_path
+    )
+    assert {t.name: t.shape for t in one.tensors.values()} == shapes
+    assert {t.name: t.shape for t in many.tensors.values()} == shapes
+    assert one.nbytes == many.nbytes == many.total_size
+    assert (len(one.files), len(many.files)) == (1, 3)
+
+
+def test_a_missing_shard_is_named_with_its_tensors(tmp_path: Path) -> None:
+    folder = write_sharded(tmp_path, LLAMA_CONFIG, llama_shapes())
+    (folder / "model-00002-of-00002.safetensors").unlink()
+    checkpoint = read_checkpoint(folder / INDEX)
+    assert list(checkpoint.missing) == ["model-00002-of-00002.safetensors"]
+    lost = checkpoint.missing["model-00002-of-00002.safetensors"]
+    assert len(lost) + len(checkpoint.tensors) == len(llama_shapes())
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("../a.safetensors", "/etc/a.safetensors", "a/b.safetensors", "..\\a.safetensors"),
+        *("C:a.safetensors", "a.bin", "", "a\0.safetensors", 7, None, "//host/a.safetensors"),
+    ],
+)
+def test_a_shard_is_a_plain_file_name(tmp_path: Path, name: Any) -> None:
+    assert not is_plain_shard_name(name)
+    folder = write_sharded(tmp_path, LLAMA_CONFIG, llama_shapes())
+    with pytest.raises(HeadcountError, match="plain file name"):
+        read_checkpoint(edit_index(folder, weight_map={"lm_head.weight": name}))
+
+
+def test_a_link_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:
+    folder = write_sharded(tmp_path / "model", LLAMA_CONFIG, llama_shapes())
+    shard = folder / "model-00001-of-00002.safetensors"
+    shard.rename(tmp_path / "elsewhere.safetensors")
+    shard.symlink_to(tmp_path / "elsewhere.safetensors")
+    with pytest.raises(HeadcountError, match="outside"):
+        read_checkpoint(folder / INDEX)
+
+
+def test_links_into_the_hub_cache_are_followed(tmp_path: Path) -> None:
+    folder = write_sharded(tmp_path / "models--a--b/snapshots/123", LLAMA_CONFIG, llama_shapes())
+    blobs = tmp_path / "models--a--b/blobs"
+    blobs.mkdir()
+    for shard in folder.glob("*.safetensors"):
+        shard.rename(blobs / shard.name)
+        shard.symlink_to(Path("../../blobs") / shard.name)
+    assert len(read_checkpoint(folder / INDEX).tensors) == len(llama_shapes())
+
+
+def test_an_index_of_other_shards_is_an_error(tmp_path: Path) -> None:
+    folder = write_sharded(tmp_path, LLAMA_CONFIG, llama_shapes())
+    index = json.loads((folder / INDEX).read_text())["weight_map"]
+    edit_index(folder, weight_map={**index, "made.up": "model-00001-of-00002.safetensors"})
+    with pytest.raises(InvalidWeightsError, match=r"made\.up"):
+        read_checkpoint(folder / INDEX)
+
+
+@pytest.mark.parametrize("content", ["[]", "{}", '{"weight_map": {}}', '{"weight_map": 3}', "{"])
+def test_an_index_without_a_map_is_an_error(tmp_path: Path, content: str) -> None:
+    (tmp_path / INDEX).write_text(content)
+    with pytest.raises(InvalidWeightsError, match=r"index\.json"):
+        read_checkpoint(tmp_path / INDEX)

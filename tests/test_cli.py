@@ -1,0 +1,231 @@
+"""The commands as a user meets them: output, messages and exit codes."""
+
+import csv
+import io
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from checkpoints import LLAMA_CONFIG, llama_shapes, write_model
+from headcount.cli import audit, main
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, list(arguments))
+
+
+def document(*arguments: str) -> Any:
+    result = run(*arguments, "--format", "json")
+    assert result.exit_code == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return write_model(tmp_path / "model", LLAMA_CONFIG, llama_shapes())
+
+
+def test_audit_llama_3_8b_as_people_read_it() -> None:
+    lines = run("audit", "llama-3-8b").stdout.splitlines()
+    assert lines[0] == (
+        "meta-llama/Meta-Llama-3-8B (llama, 8.03 B parameters, bfloat16; from the catalogue)"
+    )
+    text = "\n".join(lines)
+    for expected in (
+        *(r"K/V heads +8 \(GQA\)", r"Group size +4\n", r"head_dim +128\n"),
+        r"KV cache per token +131,072 B \(128\.00 KiB\)",
+        r"Against MHA +4\.00x",
+        r"0-31 +GQA +32 +8 +4 +128 +16,777,216 +4,194,304 +4,194,304 +16,777,216 +41,943,040",
+    ):
+        assert re.search(expected, text), expected
+
+
+def test_the_short_command_is_the_long_one() -> None:
+    short = CliRunner().invoke(audit, ["gpt2"])
+    assert short.stdout == run("audit", "gpt2").stdout
+
+
+def test_the_json_of_gpt2() -> None:
+    report = document("audit", "gpt2", "--context", "1k", "--batch-size", "2")
+    assert next(iter(report)) == "schema_version"
+    assert report["model"]["source"] == "catalogue"
+    assert report["request"] == {
+        **{"context": 1024, "encoder_tokens": 0, "batch_size": 2},
+        **{"kv_dtype": "bfloat16", "engine": "transformers"},
+    }
+    assert report["totals"]["parameters"] == 124_439_808
+    assert report["totals"]["cache_bytes_per_token"] == 36_864
+    assert report["totals"]["cache_bytes"] == 36_864 * 1024 * 2
+    layer = report["layers"][11]
+    assert layer["attention_parameters"] == 2_359_296 + 3_072
+    (mixer,) = layer["mixers"]
+    assert (mixer["heads"], mixer["num_attention_heads"], mixer["head_dim"]) == ("MHA", 12, 64)
+    assert sum(mixer["parameters_by_part"].values()) == mixer["parameters"]
+
+
+@pytest.mark.parametrize(
+    "name", ["llama-3-8b", "whisper-base", "gemma-2-2b", "deepseek-v3", "t5-small"]
+)
+def test_totals_are_the_sums_of_the_layers(name: str) -> None:
+    report = document("audit", name, "--kv-dtype", "fp8")
+    totals, layers = report["totals"], report["layers"]
+    assert totals["cache_bytes"] == sum(layer["cache_bytes"] for layer in layers)
+    assert totals["attention_parameters"] == sum(la["attention_parameters"] for la in layers)
+    for layer in layers:
+        assert layer["cache_bytes"] == sum(m["cache_bytes"] for m in layer["mixers"])
+
+
+def test_csv_has_one_raw_row_per_layer() -> None:
+    rows = list(csv.DictReader(io.StringIO(run("audit", "llama-3-8b", "--format", "csv").stdout)))
+    assert [row["index"] for row in rows] == [str(i) for i in range(32)]
+    assert {row["parameters"] for row in rows} == {"41943040"}
+
+
+def test_markdown_is_a_table_and_cannot_be_broken_by_a_name(tmp_path: Path) -> None:
+    folder = write_model(tmp_path / "a|b<i>", LLAMA_CONFIG, llama_shapes())
+    text = run("audit", str(folder), "--format", "markdown").stdout
+    assert "a\\|b\\<i\\>" in text.splitlines()[0]
+    assert "| 0-2      | GQA" in text
+
+
+def test_a_terminal_never_sees_control_characters(tmp_path: Path) -> None:
+    shapes = {**llama_shapes(), "model.layers.0.self_attn.\x1b[31mevil.weight": (2, 2)}
+    result = run("audit", str(write_model(tmp_path, LLAMA_CONFIG, shapes)))
+    assert "H203" in result.stdout
+    assert "\x1b" not in result.stdout
+
+
+def test_several_models_are_a_list() -> None:
+    assert [r["model"]["id"] for r in document("audit", "gpt2", "distilgpt2")] == [
+        *("openai-community/gpt2", "distilbert/distilgpt2")
+    ]
+
+
+def test_explain_says_where_values_came_from() -> None:
+    origins = document("audit", "gemma-3-4b", "--explain")["origins"]
+    assert origins["num_key_value_heads"] == {
+        "value": 4,
+        "source": "class default of Gemma3TextConfig",
+    }
+    assert origins["hidden_size"]["source"].startswith("catalogue")
+    assert "class default of Gemma3TextConfig" in run("audit", "gemma-3-4b", "--explain").stdout
+
+
+def test_a_folder_a_config_and_a_file(model: Path) -> None:
+    folder = document("audit", str(model))
+    assert folder["totals"]["parameters_source"] == "headers"
+    assert document("audit", str(model / "model.safetensors"))["model"]["source"] == "file"
+    config = document("audit", str(model / "config.json"))
+    assert config["model"]["source"] == "config"
+    assert config["layers"] == folder["layers"]
+
+
+def test_findings_set_the_exit_code(tmp_path: Path) -> None:
+    folder = str(write_model(tmp_path, LLAMA_CONFIG, llama_shapes(), "F32"))  # a warning
+    assert [
+        run("audit", folder).exit_code,
+        run("audit", folder, "--fail-on", "warning").exit_code,
+    ] == [0, 1]
+    shapes = llama_shapes({**LLAMA_CONFIG, "num_key_value_heads": 4})
+    broken = str(write_model(tmp_path, LLAMA_CONFIG, shapes))
+    assert run("audit", broken).exit_code == 1
+    assert run("audit", broken, "--fail-on", "never").exit_code == 0
+
+
+def test_output_goes_to_a_file(model: Path, tmp_path: Path) -> None:
+    target = tmp_path / "report.json"
+    result = run("audit", str(model), "--format", "json", "-o", str(target))
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert json.loads(target.read_text())["schema_version"] == 1
+    assert run("audit", str(model), "-o", str(tmp_path / "no" / "x")).exit_code == 3
+
+
+MISTAKES: list[tuple[list[str], str]] = [
+    (["audit", "no-such-model"], "headcount models"),
+    (["audit", "./nowhere"], "no such file"),
+    (["audit", "mamba-130m"], "'mamba'"),
+    (["audit", "gpt2", "--context", "lots"], "number of tokens"),
+    (["audit", "gpt2", "--context", "0"], "number of tokens"),
+    (["audit", "gpt2", "--batch-size", "0"], "batch-size"),
+    (["audit", "gpt2", "--kv-dtype", "bf17"], "known dtype"),
+    (["audit"], "Missing argument"),
+    (["audit", "gpt2", "--format", "yaml"], "yaml"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "expected"), MISTAKES)
+def test_a_mistake_gets_a_message_and_exit_code_2(arguments: list[str], expected: str) -> None:
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert expected in result.stderr
+    assert result.stdout == ""
+    assert "Traceback" not in result.stderr
+
+
+WRONG_CONFIGS: list[tuple[dict[str, Any], str]] = [
+    ({"num_key_value_heads": 3}, "not divisible by num_key_value_heads 3; possible are 1, 2, 4, 8"),
+    ({"num_key_value_heads": 16}, "possible are"),
+    ({"num_attention_heads": "8"}, "an integer is expected"),
+    ({"num_attention_heads": True}, "an integer is expected"),
+    ({"num_attention_heads": 0}, "from 1"),
+    ({"num_attention_heads": -8}, "from 1"),
+    (
+        {"num_attention_heads": 7, "num_key_value_heads": 7},
+        "not divisible by num_attention_heads 7",
+    ),
+    ({"num_hidden_layers": 10**9}, "10,000"),
+    ({"hidden_size": 10**18}, "1,000,000,000"),
+    ({"hidden_size": [32]}, "an integer is expected"),
+    ({"attention_bias": "yes"}, "true or false"),
+    ({"model_type": "never-heard-of"}, "'never-heard-of'"),
+    ({"model_type": 3, "architectures": None}, "no model_type"),
+    ({"layer_types": ["full_attention"]}, "1 entries for 3 layers"),
+    ({"layer_types": ["wild"] * 3}, "'wild'"),
+    ({"dtype": 16}, "dtype"),
+    ({"dtype": "bf17"}, "bf17"),
+]
+
+
+@pytest.mark.parametrize(("changes", "expected"), WRONG_CONFIGS)
+def test_an_impossible_config_is_refused(
+    tmp_path: Path, changes: dict[str, Any], expected: str
+) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**LLAMA_CONFIG, **changes}))
+    result = run("audit", str(path))
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert expected in result.stderr
+    assert str(path) in result.stderr
+
+
+def test_whole_floats_are_accepted(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**LLAMA_CONFIG, "num_attention_heads": 8.0}))
+    assert run("audit", str(path)).exit_code == 0
+
+
+def test_weights_alone_ask_for_their_config(model: Path, tmp_path: Path) -> None:
+    lone = tmp_path / "lone" / "model.safetensors"
+    lone.parent.mkdir()
+    (model / "model.safetensors").rename(lone)
+    assert "--config FILE" in run("audit", str(lone)).stderr
+    assert run("audit", str(lone), "--config", str(model / "config.json")).exit_code == 0
+
+
+def test_lists() -> None:
+    assert "23 of 318 models match 'qwen3'" in run("models", "--search", "qwen3").stdout
+    assert len(document("models")["models"]) == 318
+    devices = document("devices")["devices"]
+    assert len(devices) >= 30
+    assert all(d["usable_memory"] <= d["memory"] for d in devices)
+
+
+@pytest.mark.parametrize("command", sorted(main.commands))
+def test_every_command_has_help_with_an_example(command: str) -> None:
+    result = run(command, "--help")
+    assert result.exit_code == 0
+    assert "Example" in result.stdout
