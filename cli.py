@@ -1,128 +1,32 @@
 """The command line: parse, call, render. What a command needs is imported inside it."""
 
 import sys
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from headcount import __version__
-from headcount.audit.errors import HeadcountError, WriteError
-from headcount.audit.units import parse_bytes, parse_count, parse_tokens
+from headcount.audit.console import (
+    COUNT,
+    PATH,
+    Group,
+    evaluation_options,
+    exit_on_findings,
+    need_extra,
+    output_options,
+    stop_on_sigterm,
+    workload_options,
+    write_reports,
+)
 
 if TYPE_CHECKING:
     from headcount.audit.report import Report
 
-Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
-
-class _Failure(click.ClickException):
-    """A HeadcountError on its way out: its message on stderr, its own exit code."""
-
-    def __init__(self, error: HeadcountError) -> None:
-        super().__init__(str(error))
-        self.exit_code = error.exit_code  # type: ignore[misc]
-
-
-class _Command(click.Command):
-    """Turns our errors into one message and an exit code, and Ctrl-C into 130."""
-
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            return super().invoke(ctx)
-        except HeadcountError as error:
-            if ctx.find_root().params.get("debug"):
-                raise
-            raise _Failure(error) from error
-        except KeyboardInterrupt:
-            click.echo("Interrupted.", err=True)
-            sys.exit(130)
-
-
-class _Group(click.Group):
-    command_class = _Command
-
-
-class _Size(click.ParamType[int]):
-    """A size option, read by one of the parsers of `units`."""
-
-    def __init__(self, name: str, parse: Callable[[str], int]) -> None:
-        self.name = name
-        self.parse = parse
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> int:
-        try:
-            return value if isinstance(value, int) else self.parse(value)
-        except HeadcountError as error:
-            self.fail(str(error), param, ctx)
-
-
-TOKENS, SIZE, COUNT = (
-    _Size("tokens", parse_tokens),
-    _Size("size", parse_bytes),
-    _Size("count", parse_count),
-)
-
-
-def _stack(*decorators: Callable[[Any], Any]) -> Decorator:
-    """Several options as one decorator, in the order of `--help`."""
-
-    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        for decorator in reversed(decorators):
-            function = decorator(function)
-        return function
-
-    return decorate
-
-
-output_options = _stack(
-    click.option(
-        "--format",
-        "form",
-        type=click.Choice(["table", "markdown", "json", "csv"]),
-        default="table",
-        show_default=True,
-        help="How to print the report.",
-    ),
-    click.option(
-        "-o", "--output", type=click.Path(path_type=Path), help="Write to FILE, not to stdout."
-    ),
-)
-workload_options = _stack(
-    click.option("--context", type=TOKENS, help="Tokens per sequence, such as 8192 or 8k (8,192)."),
-    click.option("--batch-size", type=click.IntRange(min=1), default=1, show_default=True),
-    click.option("--kv-dtype", help="Element type of the cache: bf16, fp16, fp32, fp8, int8…"),
-)
-debug_option = click.option("--debug", is_flag=True, help="Show the traceback of an error.")
-
-
-def _write(reports: "Sequence[Report]", form: str, output: Path | None) -> None:
-    from headcount.audit.render import render
-
-    text = render(reports, form)
-    if output is None:
-        click.echo(text, nl=False)
-        return
-    try:
-        output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise WriteError(f"{output}: cannot be written: {error.strerror}") from error
-
-
-def _exit_on_findings(reports: "Sequence[Report]", fail_on: str) -> None:
-    from headcount.audit.report import SEVERITIES
-
-    if fail_on == "never":
-        return
-    failing = SEVERITIES[: SEVERITIES.index(fail_on) + 1]
-    if any(finding.severity in failing for report in reports for finding in report.findings):
-        sys.exit(1)
-
-
-@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="headcount")
-@debug_option
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def main(debug: bool) -> None:
     """Count attention heads and what they cost: audit, plan, convert and evaluate models."""
 
@@ -144,7 +48,6 @@ Exit status: 0 fine, 1 findings at or above --fail-on, 2 wrong use or unreadable
 @main.command("audit", help=AUDIT_HELP)
 @click.argument("models", nargs=-1, required=True, metavar="MODEL...")
 @workload_options
-@click.option("--encoder-tokens", type=TOKENS, help="Tokens that cross-attention sees.")
 @click.option("--config", metavar="FILE", help="The config.json of weights that lie alone.")
 @click.option("--explain", is_flag=True, help="Also say where each value came from.")
 @click.option(
@@ -163,14 +66,25 @@ def audit(
     output: Path | None,
     **workload: Any,
 ) -> None:
-    from headcount.audit.audit_report import audit_report
+    from headcount.audit.audit_report import audit_report, error_report
     from headcount.audit.auditing import audit_model
+    from headcount.audit.errors import HeadcountError
     from headcount.audit.sizes import AuditRequest
 
     request = AuditRequest(**workload)
-    reports = [audit_report(audit_model(model, config), request) for model in models]
-    _write(reports, form, output)
-    _exit_on_findings(reports, fail_on)
+    reports, failed = [], False
+    for model in models:
+        try:
+            reports.append(audit_report(audit_model(model, config), request))
+        except HeadcountError as error:
+            if len(models) == 1:
+                raise
+            reports.append(error_report(model, error))
+            failed = True
+    write_reports(reports, form, output)
+    if failed:
+        sys.exit(2)
+    exit_on_findings(reports, fail_on)
 
 
 def audit_main() -> NoReturn:
@@ -191,7 +105,7 @@ def models(text: str, form: str, output: Path | None) -> None:
     """
     from headcount.audit.lists import models_report
 
-    _write([models_report(text)], form, output)
+    write_reports([models_report(text)], form, output)
 
 
 @main.command("devices")
@@ -205,7 +119,7 @@ def devices(form: str, output: Path | None) -> None:
     """
     from headcount.audit.lists import devices_report
 
-    _write([devices_report()], form, output)
+    write_reports([devices_report()], form, output)
 
 
 @main.command("plan")
@@ -227,7 +141,6 @@ def devices(form: str, output: Path | None) -> None:
     show_default=True,
     help="Share of the usable memory that may be planned with.",
 )
-@click.option("--encoder-tokens", type=TOKENS, help="Tokens that cross-attention sees.")
 @click.option("--parameters", type=COUNT, help="Such as 7b, where the config does not tell.")
 @output_options
 def plan(
@@ -262,4 +175,108 @@ def plan(
         weights_bytes=None if parameters else audit.weights_bytes,
         config=audit.config,
     )
-    _write([report], form, output)
+    write_reports([report], form, output)
+
+
+def _evaluate(model: str, against: str | None, **request: Any) -> "Report":
+    from headcount.convert.evaluate.as_report import evaluation_report
+    from headcount.convert.evaluate.evaluation import evaluate
+    from headcount.convert.evaluate.plan import EvaluationRequest
+
+    evaluation = evaluate(EvaluationRequest(model=model, against=against, **request))
+    for warning in evaluation.warnings:
+        click.echo(f"Warning: {warning}", err=True)
+    return evaluation_report(evaluation)
+
+
+@main.command("convert")
+@click.argument("source", type=PATH)
+@click.argument("target", type=PATH)
+@click.option(
+    "--kv-heads",
+    "num_key_value_heads",
+    type=int,
+    required=True,
+    metavar="N",
+    help="K/V heads of the result: a divisor of those of SOURCE; 1 makes it MQA.",
+)
+@click.option(
+    "--method",
+    type=click.Choice(["mean", "first", "medoid", "random"]),
+    default="mean",
+    show_default=True,
+    help="How the K/V heads of a group become one.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the method random.")
+@click.option("--dry-run", is_flag=True, help="Print the plan and write nothing.")
+@click.option("--evaluate", "evaluates", is_flag=True, help="Then evaluate TARGET against SOURCE.")
+@evaluation_options
+@output_options
+def convert(
+    source: Path,
+    target: Path,
+    num_key_value_heads: int,
+    method: Any,
+    seed: int,
+    dry_run: bool,
+    evaluates: bool,
+    form: str,
+    output: Path | None,
+    **evaluation: Any,
+) -> None:
+    """Turn the model in folder SOURCE into one with fewer K/V heads, in folder TARGET.
+
+    The plan is made and checked first. Then everything that does not change is copied byte for
+    byte, and K/V heads are merged, tensor by tensor. TARGET appears when it is complete and its
+    audit is clean.
+
+    \b
+    Example:
+      headcount convert ./mha ./gqa --kv-heads 8 --dry-run
+      headcount convert ./mha ./gqa --kv-heads 8 --evaluate --text prose.txt
+    """
+    need_extra()
+    stop_on_sigterm()
+    from headcount.convert.as_report import conversion_report, plan_report
+    from headcount.convert.conversion import apply_plan
+    from headcount.convert.plan.planner import plan_conversion
+    from headcount.convert.plan.request import ConversionRequest
+
+    plan = plan_conversion(
+        ConversionRequest(
+            source=source,
+            target=target,
+            num_key_value_heads=num_key_value_heads,
+            method=method,
+            seed=seed,
+        )
+    )
+    if dry_run:
+        write_reports([plan_report(plan)], form, output)
+        return
+    reports = [conversion_report(apply_plan(plan))]
+    if evaluates:
+        reports.append(_evaluate(str(target), str(source), **evaluation))
+    write_reports(reports, form, output)
+
+
+@main.command("evaluate")
+@click.argument("model")
+@click.option("--against", metavar="ORIGINAL", help="The model to compare with, in a folder.")
+@click.option("--dtype", help="Element type to load the weights as; default: as stored.")
+@evaluation_options
+@output_options
+def evaluate(
+    model: str, against: str | None, form: str, output: Path | None, **request: Any
+) -> None:
+    """Measure MODEL, a folder: loss, perplexity, cache bytes and speed.
+
+    With ORIGINAL also the KL divergence and top-1 agreement between the two.
+
+    \b
+    Example:
+      headcount evaluate ./gqa --against ./mha --text prose.txt
+    """
+    need_extra()
+    stop_on_sigterm()
+    write_reports([_evaluate(model, against, **request)], form, output)

@@ -4,14 +4,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from .auditing import Audit, counted
+from .audited import Audit, counted
 from .census import Census, count_parts, take_census
 from .family.resolve import Reading
 from .mixers import Parts
 from .observe import correct
 from .rules import Facts, check
 from .source.checkpoint import Checkpoint
-from .source.target import Source
+from .source.found import Source
 from .spec import MixerKey, ModelSpec
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from .auditing import Audit
+from .audited import Audit
 from .mixers import Mixer, Parts
 from .sizes import Sizes, mha_ratio
 from .spec import Layer

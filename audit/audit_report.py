@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from .audit_document import document
-from .auditing import Audit
+from .audited import Audit
 from .mixers import Mixer, Parts
 from .report import Column, Fact, Report, Table
 from .sizes import AuditRequest, Sizes, fill_in, mha_ratio
@@ -23,6 +23,15 @@ def audit_report(audit: Audit, request: AuditRequest) -> Report:
         notes=tuple(_notes(audit, sizes)),
         findings=audit.findings,
         document=document(audit, sizes, explain=request.explain),
+    )
+
+
+def error_report(target: str, error: Exception) -> Report:
+    """What stands in the place of one model of several that cannot be audited."""
+    return Report(
+        title=f"{target}: cannot be audited",
+        notes=(str(error),),
+        document={"error": str(error), "model": {"id": target}},
     )
 
 

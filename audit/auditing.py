@@ -1,75 +1,14 @@
 """The audit: a target is found, its config read through its family, its headers held against it."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
+from .audited import Audit, counted
 from .errors import HeadcountError
-from .family.resolve import Reading, read_config
-from .family.row import Family
-from .mixers import Parts
-from .report import Finding
+from .family.resolve import read_config
+from .source.found import Source
 from .source.json_file import read_json
-from .source.target import Source, resolve
-from .spec import Layer, MixerKey, ModelSpec
-
-if TYPE_CHECKING:
-    from .census import Census
-    from .source.checkpoint import Checkpoint
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Audit:
-    """A model as audited. `spec` follows the weights where they are at hand; `stored` are the
-    attention parameters that the headers hold per mixer, empty without headers."""
-
-    source: Source
-    spec: ModelSpec
-    family: Family
-    census: "Census | None"
-    stored: Mapping[MixerKey, Parts]
-    findings: tuple[Finding, ...]
-
-    @property
-    def checkpoint(self) -> "Checkpoint | None":
-        return self.source.checkpoint
-
-    @property
-    def config(self) -> Mapping[str, Any]:
-        return self.source.config or {}
-
-    @property
-    def weights_bytes(self) -> int | None:
-        """Bytes of all stored tensors; None without headers, or with a shard missing."""
-        checkpoint = self.checkpoint
-        if checkpoint is None or checkpoint.missing or checkpoint.partial:
-            return None
-        return checkpoint.nbytes
-
-    def mixer_parts(self, layer: Layer) -> tuple[Parts, ...]:
-        """Parameters of each mixer of `layer`: by the headers if at hand, else by the config."""
-        return tuple(
-            self.stored.get(key) or mixer.parameters() for key, mixer in layer.keyed_mixers()
-        )
-
-    def layer_parts(self, layer: Layer) -> Parts:
-        return sum(self.mixer_parts(layer), Parts())
-
-    def layer_biases(self, layer: Layer) -> int:
-        """How many of the layer's attention parameters are biases."""
-        if self.census is None or not self.stored:
-            return sum(mixer.bias_parameters() for mixer in layer.mixers)
-        return sum(
-            item.tensor.elements
-            for key, _ in layer.keyed_mixers()
-            for item in self.census.layers.get(key, ())
-            if item.place.parameter == "bias" and item.place.part not in ("norm", "other", "")
-        )
-
-    @property
-    def attention_parameters(self) -> int:
-        return sum(self.layer_parts(layer).total for layer in self.spec.layers)
+from .source.target import resolve
 
 
 def audit_model(target: str, config: str | None = None) -> Audit:
@@ -103,17 +42,3 @@ def audit_source(source: Source) -> Audit:
         stored={},
         findings=(),
     )
-
-
-def counted(reading: Reading, source: Source) -> ModelSpec:
-    """The spec with its parameters: as built (catalogue), by the config, or else as published."""
-    entry = source.entry
-    built = entry.built_parameters if entry else None
-    if built is not None:
-        return replace(reading.spec, parameters=built, parameters_source="catalogue")
-    computed = reading.parameters()
-    if computed is not None:
-        return replace(reading.spec, parameters=computed, parameters_source="config")
-    published = entry.published_parameters if entry else None
-    name = None if published is None else "published"
-    return replace(reading.spec, parameters=published, parameters_source=name)

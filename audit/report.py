@@ -62,9 +62,10 @@ class Fact:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Report:
     """`document` is the JSON interface, `records` the rows of CSV (None: those of the first table);
-    the rest is what people read."""
+    the rest is what people read. `lines` are text that is laid out already."""
 
     title: str
+    lines: tuple[str, ...] = ()
     facts: tuple[Fact, ...] = ()
     tables: tuple[Table, ...] = ()
     notes: tuple[str, ...] = ()

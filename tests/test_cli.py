@@ -105,6 +105,14 @@ def test_several_models_are_a_list() -> None:
     ]
 
 
+def test_one_of_several_that_fails_has_an_error_in_its_place() -> None:
+    result = run("audit", "gpt2", "no-such-model", "--format", "json")
+    assert result.exit_code == 2
+    good, bad = json.loads(result.stdout)
+    assert good["totals"]["parameters"] == 124_439_808
+    assert "no-such-model" in bad["error"]
+
+
 def test_explain_says_where_values_came_from() -> None:
     origins = document("audit", "gemma-3-4b", "--explain")["origins"]
     assert origins["num_key_value_heads"] == {

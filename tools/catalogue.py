@@ -9,6 +9,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from headcount.audit.errors import UnsupportedModelError
+from headcount.audit.family.resolve import read_spec
+
 FOLDER = Path(__file__).parent.parent / "audit" / "catalogue"
 
 
@@ -48,12 +51,21 @@ def index_of(lines: list[bytes]) -> list[dict[str, Any]]:
                 "id": line["id"],
                 "aliases": line["aliases"],
                 "model_type": config.get("model_type"),
-                "parameters": line["built_parameters"] or line["published_parameters"],
+                "parameters": line["built_parameters"] or computed(line),
                 "offset": offset,
             }
         )
         offset += len(raw)
     return index
+
+
+def computed(line: dict[str, Any]) -> int | None:
+    """By the config where transformers builds nothing; a published count may be of packed codes."""
+    try:
+        spec, _ = read_spec(line["config"], line["id"])
+    except UnsupportedModelError:
+        return line["published_parameters"]
+    return spec.parameters or line["published_parameters"]
 
 
 def dump(value: Any) -> bytes:

@@ -20,6 +20,9 @@ def _text(reports: Sequence[Report]) -> str:
 
 def _lines(report: Report) -> Iterator[str]:
     yield printable(report.title)
+    if report.lines:
+        yield ""
+    yield from (printable(line) for line in report.lines)
     if report.facts:
         yield ""
         width = max(len(fact.title) for fact in report.facts)
@@ -73,6 +76,8 @@ def _markdown(reports: Sequence[Report]) -> str:
 def _markdown_lines(report: Report) -> Iterator[str]:
     yield f"## {_escape(report.title)}"
     yield ""
+    if report.lines:
+        yield from ("```", *(printable(line).replace("`", "'") for line in report.lines), "```")
     yield from (f"- **{fact.title}**: {_escape(_fact(fact))}" for fact in report.facts)
     for table in report.tables:
         yield from ("", f"### {table.title}", "", _grid(_escaped(table), "github"))

@@ -6,9 +6,9 @@ from typing import Any
 
 from ..errors import HeadcountError
 from .checkpoint import Checkpoint
+from .found import Source
 from .json_file import read_json
 from .safetensors import FileHeader, TensorInfo
-from .target import Source
 
 
 def read_hub(target: str) -> Source:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from ..errors import HeadcountError
 from .checkpoint import find_weights, read_checkpoint
+from .found import Source
 from .json_file import read_json
-from .target import Source
 
 
 def read_path(path: Path) -> Source:

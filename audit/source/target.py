@@ -1,33 +1,11 @@
 """What the user's MODEL argument means: a path, a catalogue alias, or a Hub id."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
 
-from ..catalogue import CatalogueEntry, find_row, read_entry, unknown_model
-
-if TYPE_CHECKING:
-    from .checkpoint import Checkpoint
+from ..catalogue import find_row, read_entry, unknown_model
+from .found import Source
 
 _MODEL_FILES = ("config.json", "model.safetensors", "model.safetensors.index.json")
-SourceKind = Literal["catalogue", "hub", "folder", "config", "file"]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Source:
-    """A model found: its config (None for lone weights), headers, and the catalogue's entry.
-
-    `where` is how messages name the config; `id` how reports name the model.
-    """
-
-    kind: SourceKind
-    id: str
-    where: str
-    config: Mapping[str, Any] | None
-    checkpoint: "Checkpoint | None" = None
-    entry: CatalogueEntry | None = None
-    revision: str | None = None
 
 
 def resolve(target: str) -> Source:

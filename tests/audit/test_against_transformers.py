@@ -20,8 +20,8 @@ pytestmark = pytest.mark.needs_convert
 
 # What transformers has no class for.
 REMOTE = {
-    *("baichuan", "chatglm", "deepseek", "grok-1", "hunyuan", "internlm2", "internlm3"),
-    *("mimo", "nemotron-nas", "phi3small", "qwen", "kimi_k25"),
+    *("baichuan", "chatglm", "deepseek", "grok-1", "hunyuan", "internlm2"),
+    *("mimo", "nemotron-nas", "phi3small", "qwen"),
 }
 ROWS = [row for row in catalogue() if (row.model_type or "gpt2") in set(FAMILIES) - REMOTE]
 LENGTHS = (5, 700, 5000)  # below and above most windows

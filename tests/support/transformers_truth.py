@@ -4,35 +4,31 @@ A model is built from the dict of its config.json on the meta device, so that on
 no memory and no download, and is run there: a cache of meta tensors has shapes like any other.
 """
 
-import inspect
-import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from types import ModuleType
 from typing import Any
-from unittest import mock
 
 import torch
 import transformers
 from torch import nn
-from transformers import CONFIG_MAPPING, AttentionInterface, PreTrainedConfig, PreTrainedModel
-from transformers.cache_utils import Cache, DynamicCache, EncoderDecoderCache
+from transformers import CONFIG_MAPPING, PreTrainedConfig, PreTrainedModel
+from transformers.cache_utils import Cache, EncoderDecoderCache
 from transformers.initialization import no_init_weights
 from transformers.models.auto import modeling_auto
 
+from shapes_only import shapes_only
+
 # Types whose code lives beside their weights only, with the type here that is the same model.
 _SAME_AS = {"kimi_k2": "deepseek_v3"}
+_MAPPINGS = ("CAUSAL_LM", "IMAGE_TEXT_TO_TEXT", "SEQ_TO_SEQ_CAUSAL_LM", "MASKED_LM")
 _AUTO_CLASSES = (
-    *(modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING, modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING),
-    *(modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING, modeling_auto.MODEL_FOR_MASKED_LM_MAPPING),
+    *(getattr(modeling_auto, f"MODEL_FOR_{name}_MAPPING") for name in _MAPPINGS),
     modeling_auto.MODEL_MAPPING,
 )
 _ATTENTION_NAMES = {
     **dict.fromkeys(("self_attn", "attn", "attention", "self_attention", "SelfAttention"), "self"),
     **dict.fromkeys(("encoder_attn", "EncDecAttention", "crossattention", "cross_attn"), "cross"),
 }
-_SHAPES_ONLY = "shapes_only"
 _LAYER_LISTS = ("layers", "layer", "h", "block", "blocks")
 _PARTS = {
     **dict.fromkeys(("q_proj", "q", "query", "q_a_proj", "q_b_proj", "q_lin"), "q"),
@@ -50,7 +46,10 @@ class NotInTransformersError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class MixerTruth:
-    """The attention module of a layer; `parts` are parameters of q, k, v, o, norm, other, kv, qkv."""
+    """An attention module: parameters of its parts q, k, v, o, norm, other, or fused kv, qkv.
+
+    The kv of latent attention (MLA) are its down- and up-projection together.
+    """
 
     kind: str  # self or cross
     parts: dict[str, int]
@@ -105,15 +104,15 @@ def _instantiate(model_class: type[PreTrainedModel], config: PreTrainedConfig) -
     return model
 
 
-def _named_class(values: dict[str, Any]) -> type[PreTrainedModel] | None:
+def _named_class(values: dict[str, Any]) -> Any:
     candidates = (getattr(transformers, name, None) for name in values.get("architectures") or ())
     return next((found for found in candidates if found is not None), None)
 
 
-def _language_model_class(config: PreTrainedConfig) -> type[PreTrainedModel]:
-    for mapping in _AUTO_CLASSES:
-        if type(config) in mapping:
-            return mapping[type(config)]
+def _language_model_class(config: PreTrainedConfig) -> Any:
+    found = next((mapping for mapping in _AUTO_CLASSES if type(config) in mapping), None)
+    if found is not None:
+        return found[type(config)]
     raise NotInTransformersError(f"transformers has no model for {type(config).__name__}")
 
 
@@ -143,7 +142,9 @@ def _stacks(model: PreTrainedModel) -> Iterator[tuple[str, nn.Module]]:
 
 def _is_encoder(model: PreTrainedModel) -> bool:
     """Whether the model never caches: BERT families, ViT, CLIP."""
-    causal = type(model).__name__.endswith(("ForCausalLM", "ForConditionalGeneration", "LMHeadModel"))
+    causal = type(model).__name__.endswith(
+        ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")
+    )
     return not causal and model.config.model_type in ("bert", "roberta", "vit", "clip")
 
 
@@ -209,68 +210,9 @@ def cached_elements(
         encoder_decoder = model.config.is_encoder_decoder
         arguments["encoder_hidden_states" if encoder_decoder else "cross_attention_states"] = states
     input_ids = torch.zeros(batch, tokens, dtype=torch.long, device="meta")
-    with torch.no_grad(), _shapes_only(model):
+    with torch.no_grad(), shapes_only(model):
         output = decoder(input_ids=input_ids, use_cache=True, **arguments)
-    return _count(output.past_key_values, _layers(decoder))
-
-
-@contextmanager
-def _shapes_only(model: PreTrainedModel) -> Iterator[None]:
-    """What neither reads nor writes the cache passes its input through.
-
-    Meta tensors have no values for routers and masks to look at, and each operation on them costs
-    as much as a real one: only the projections and the cache's own code remain.
-    """
-    decoder, before = model.get_decoder(), model.config._attn_implementation
-    if decoder._supports_attention_backend:
-        model.config._attn_implementation = _SHAPES_ONLY
-    with ExitStack() as patches:
-        for module_class in {type(module) for module in model.modules() if _is_passed_by(module)}:
-            patches.enter_context(mock.patch.object(module_class, "forward", _pass_by))
-        code = sys.modules[type(decoder).__module__]
-        for name in _rotations(code):
-            patches.enter_context(mock.patch.object(code, name, lambda q, k, *_, **__: (q, k)))
-            for module_class in {type(m) for m in decoder.modules() if _is_rotary(m)}:
-                patches.enter_context(mock.patch.object(module_class, "forward", _no_angles))
-        yield
-    model.config._attn_implementation = before
-
-
-def _rotations(code: ModuleType) -> list[str]:
-    """Names of the functions of a modelling file that rotate q and k, and return both."""
-    named = ((name, getattr(code, name)) for name in dir(code) if name.startswith("apply_rotary"))
-    return [name for name, found in named if list(inspect.signature(found).parameters)[:2] == ["q", "k"]]
-
-
-def _is_passed_by(module: nn.Module) -> bool:
-    """Norms, experts and plain MLPs; an MLP with experts returns more than its hidden states."""
-    name = type(module).__name__
-    if name.endswith("MLP"):
-        return not any(type(child).__name__.endswith("Experts") for child in module.children())
-    return name.endswith(("Norm", "Experts")) and not name.endswith("AttentionNorm")
-
-
-def _is_rotary(module: nn.Module) -> bool:
-    return type(module).__name__.endswith("RotaryEmbedding")
-
-
-def _no_angles(module: nn.Module, hidden_states: torch.Tensor, *_: Any, **__: Any) -> Any:
-    return hidden_states, hidden_states
-
-
-def _pass_by(module: nn.Module, hidden_states: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
-    return hidden_states
-
-
-def _attend(
-    module: nn.Module, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *_: Any, **__: Any
-) -> tuple[torch.Tensor, None]:
-    """The shape of attention's output: (batch, tokens, query heads, value width)."""
-    batch, heads, tokens, _width = query.shape
-    return query.new_empty(batch, tokens, heads, value.shape[-1]), None
-
-
-AttentionInterface.register(_SHAPES_ONLY, _attend)
+    return _count(output.cache, _layers(decoder))
 
 
 def _count(cache: Cache, layers: nn.ModuleList) -> CachedElements:
@@ -283,11 +225,13 @@ def _count(cache: Cache, layers: nn.ModuleList) -> CachedElements:
     crossing = [all(mixer.kind == "cross" for mixer in _mixers(layer)) for layer in layers]
     return CachedElements(
         self_attention=[0 if cross else count for cross, count in zip(crossing, held, strict=True)],
-        cross_attention=[count if cross else 0 for cross, count in zip(crossing, held, strict=True)],
+        cross_attention=[
+            count if cross else 0 for cross, count in zip(crossing, held, strict=True)
+        ],
     )
 
 
-def _elements(cache: DynamicCache, layers: int) -> list[int]:
+def _elements(cache: Cache, layers: int) -> list[int]:
     """Elements of each layer; a layer that reads another's cache has none of its own."""
     held = [_layer_elements(layer) for layer in cache.layers]
     return held + [0] * (layers - len(held))

@@ -1,0 +1,161 @@
+"""What every command shares: options, errors as exit codes, and where a report goes."""
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .errors import HeadcountError, MissingExtraError, WriteError
+from .units import parse_bytes, parse_count, parse_tokens
+
+if TYPE_CHECKING:
+    from .report import Report
+
+    _ParamType = click.ParamType[int]
+else:
+    _ParamType = click.ParamType  # not generic before click 8.2
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+class Failure(click.ClickException):
+    """A HeadcountError on its way out: its message on stderr, its own exit code."""
+
+    def __init__(self, error: HeadcountError) -> None:
+        super().__init__(str(error))
+        self.exit_code = error.exit_code  # type: ignore[misc]
+
+
+class Command(click.Command):
+    """Turns our errors into one message and an exit code, and Ctrl-C into 130."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except HeadcountError as error:
+            if ctx.find_root().params.get("debug"):
+                raise
+            raise Failure(error) from error
+        except KeyboardInterrupt:
+            click.echo("Interrupted.", err=True)
+            sys.exit(130)
+
+
+class Group(click.Group):
+    """A group whose commands do so."""
+
+    command_class = Command
+
+
+class Size(_ParamType):
+    """A size option, read by one of the parsers of `units`."""
+
+    def __init__(self, name: str, parse: Callable[[str], int]) -> None:
+        self.name = name
+        self.parse = parse
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> int:
+        try:
+            return value if isinstance(value, int) else self.parse(value)
+        except HeadcountError as error:
+            self.fail(str(error), param, ctx)
+
+
+TOKENS, SIZE, COUNT = (
+    Size("tokens", parse_tokens),
+    Size("size", parse_bytes),
+    Size("count", parse_count),
+)
+PATH = click.Path(path_type=Path)
+
+
+def stack(*decorators: Callable[[Any], Any]) -> Decorator:
+    """Several options as one decorator, in the order of `--help`."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        for decorator in reversed(decorators):
+            function = decorator(function)
+        return function
+
+    return decorate
+
+
+output_options = stack(
+    click.option(
+        "--format",
+        "form",
+        type=click.Choice(["table", "markdown", "json", "csv"]),
+        default="table",
+        show_default=True,
+        help="How to print the report.",
+    ),
+    click.option("-o", "--output", type=PATH, help="Write to this file, not to stdout."),
+)
+workload_options = stack(
+    click.option("--context", type=TOKENS, help="Tokens per sequence: 8192, or 8k for the same."),
+    click.option("--batch-size", type=click.IntRange(min=1), default=1, show_default=True),
+    click.option("--kv-dtype", help="Element type of the cache: bf16, fp16, fp32, fp8, int8…"),
+    click.option("--encoder-tokens", type=TOKENS, help="Tokens that cross-attention sees."),
+)
+evaluation_options = stack(
+    click.option("--text", type=PATH, help="UTF-8 text; default: a sample of prose."),
+    click.option(
+        "--max-tokens",
+        type=TOKENS,
+        default=16384,
+        show_default=True,
+        help="Tokens to score at most.",
+    ),
+    click.option("--window", type=TOKENS, help="Tokens a window; default: up to 1,024."),
+    click.option("--stride", type=TOKENS, help="Tokens between windows; default: half a window."),
+    click.option("--tokenizer", type=PATH, help="A folder; default: the model's own."),
+    click.option("--torch-device", "device", help="cpu, cuda, cuda:1…; default: cuda if there."),
+    click.option("--speed/--no-speed", default=True, help="Whether to measure speed."),
+)
+
+
+def write_reports(reports: "Sequence[Report]", form: str, output: Path | None) -> None:
+    """Renders `reports` to stdout or to a file. Raises WriteError."""
+    from .render import render
+
+    text = render(reports, form)
+    if output is None:
+        click.echo(text, nl=False)
+        return
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise WriteError(f"{output}: cannot be written: {error.strerror}") from error
+
+
+def need_extra() -> None:
+    """Refuses a command of the heavy half on a base install, in one line."""
+    from importlib.util import find_spec
+
+    needed = ("torch", "transformers", "safetensors", "tqdm")
+    missing = [name for name in needed if find_spec(name) is None]
+    if missing:
+        raise MissingExtraError(
+            f"this command needs {', '.join(missing)}: pip install 'headcount[convert]'"
+            " (in a clone: pip install '.[convert]')"
+        )
+
+
+def stop_on_sigterm() -> None:
+    """A SIGTERM leaves through the same cleanup as an error, with exit code 143."""
+    import signal
+
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+
+
+def exit_on_findings(reports: "Sequence[Report]", fail_on: str) -> None:
+    """Exit code 1 if a finding is at or above the severity `fail_on`."""
+    from .report import SEVERITIES
+
+    if fail_on == "never":
+        return
+    failing = SEVERITIES[: SEVERITIES.index(fail_on) + 1]
+    if any(finding.severity in failing for report in reports for finding in report.findings):
+        sys.exit(1)
