@@ -55,7 +55,7 @@ def test_convert_never_imports_the_command_line() -> None:
     [
         (["audit", "gpt2"], "gpt2"),
         (["audit", "llama-3-8b", "--format", "json"], '"num_key_value_heads": 8'),
-        (["plan", "llama-3-8b", "--context", "8k"], "llama-3-8b"),
+        (["plan", "llama-3-8b", "--context", "8k"], "Meta-Llama-3-8B"),
         (["--help"], "Usage:"),
         (["convert", "--help"], "Usage:"),
     ],

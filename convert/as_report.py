@@ -1,0 +1,50 @@
+"""A finished conversion as people read it: what moved, and by how much."""
+
+from headcount.audit.report import Column, Fact, Report, Table
+
+from .conversion import ConversionReport
+from .plan.describe import describe_plan
+from .plan.document import plan_summary
+from .plan.plan import ConversionPlan
+
+_COLUMNS = (
+    Column(key="layer", title="Layer", unit="count"),
+    Column(key="before", title="K/V heads", unit="count"),
+    Column(key="after", title="Now", unit="count"),
+    Column(key="key_error", title="K moved", unit="percent"),
+    Column(key="value_error", title="V moved", unit="percent"),
+)
+
+
+def plan_report(plan: ConversionPlan) -> Report:
+    """The plan alone, for `--dry-run`."""
+    lines = tuple(line for line in describe_plan(plan))
+    return Report(title="Plan (nothing is written)", lines=lines, document=plan_summary(plan))
+
+
+def conversion_report(report: ConversionReport) -> Report:
+    """What was done."""
+    first = report.plan.layers[0]
+    rows = tuple(
+        (planned.index, planned.before, planned.after, 100 * layer.key, 100 * layer.value)
+        for planned, layer in zip(report.plan.layers, report.layers, strict=True)
+    )
+    return Report(
+        title=f"{report.target}: converted and audited clean",
+        facts=(
+            Fact(
+                key="heads",
+                title="K/V heads",
+                value=f"{first.before} -> {first.after}",
+                note=f"{first.num_attention_heads} query heads of {first.head_dim}",
+            ),
+            Fact(key="method", title="Method", value=report.plan.request.method),
+            Fact(key="nbytes", title="Weights", value=report.plan.nbytes, unit="bytes"),
+        ),
+        tables=(Table(key="layers", title="Layers", columns=_COLUMNS, rows=rows),),
+        notes=(
+            "Moved: |merged - member| / |member| over all K (V) heads of a layer; 0 % is lossless.",
+            *report.plan.notes,
+        ),
+        document=report.document(),
+    )

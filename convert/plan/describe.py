@@ -1,0 +1,69 @@
+"""A plan as lines of text, for `--dry-run`: equal steps of many layers on one line."""
+
+import re
+from collections.abc import Iterable, Iterator
+
+from headcount.audit.units import format_bytes, format_indices
+
+from .plan import ConversionPlan
+from .steps import Copy, Pool, Step
+
+_LAYER = re.compile(r"(?<=\.)\d+(?=\.)")
+
+
+def describe_plan(plan: ConversionPlan) -> Iterator[str]:
+    """What will be written, from what, and what will not, in about twenty lines."""
+    yield from _head(plan)
+    yield ""
+    yield from _steps(plan.steps)
+    for dropped in plan.dropped:
+        yield f"  drop       {dropped.source.name}: {dropped.reason}"
+    yield ""
+    yield from (f"config.json  {change}" for change in plan.config_changes)
+    if plan.side_files:
+        yield f"copied       {', '.join(file.name for file in plan.side_files)}"
+    for file in plan.left_files:
+        yield f"not copied   {file.name} ({file.reason})"
+    yield from (f"note         {note}" for note in plan.notes)
+    for finding in plan.findings:
+        yield f"warning      {finding.code} {finding.where}: {finding.message}"
+
+
+def _head(plan: ConversionPlan) -> Iterator[str]:
+    layer, request = plan.layers[0], plan.request
+    seed = f", seed {request.seed}" if request.method == "random" else ""
+    files = f"{len(plan.files)} file{'s' if len(plan.files) > 1 else ''}"
+    yield f"source       {request.source} ({plan.model_type}, {len(plan.layers)} layers)"
+    yield f"target       {request.target} ({plan.config.get('model_type', plan.model_type)})"
+    yield (
+        f"heads        {layer.num_attention_heads} query heads of {layer.head_dim};"
+        f" K/V heads {layer.before} -> {layer.after}"
+    )
+    yield f"method       {request.method}{seed}"
+    yield f"home         {plan.home}"
+    yield (
+        f"weights      {format_bytes(plan.source_nbytes)} -> {format_bytes(plan.nbytes)} in {files}"
+    )
+    yield f"KV cache     {layer.before / layer.after:g} times smaller"
+
+
+def _steps(steps: Iterable[Step]) -> Iterator[str]:
+    """Copies summed up; of every other step its names with the layers drawn together."""
+    alike: dict[tuple[str, str, str], list[Step]] = {}
+    for step in steps:
+        copied = isinstance(step.action, Copy)
+        name = "unchanged tensors" if copied else _LAYER.sub("{}", step.name, count=1)
+        key = (step.action.verb, name, "" if copied else _shapes(step))
+        alike.setdefault(key, []).append(step)
+    for (verb, name, shapes), same in sorted(alike.items()):
+        size = format_bytes(sum(step.nbytes for step in same))
+        numbers = [int(m[0]) for step in same if (m := _LAYER.search(step.name))]
+        name = name if not shapes else name.replace("{}", "{" + format_indices(numbers) + "}", 1)
+        count = f"{len(same)} " if not shapes else ""
+        yield f"  {verb:<10} {count}{name}  {shapes}{', ' if shapes else ''}{size}"
+
+
+def _shapes(step: Step) -> str:
+    sources = f"{len(step.sources)} x " if len(step.sources) > 1 else ""
+    pooled = f" ({step.action.role})" if isinstance(step.action, Pool) else ""
+    return f"{sources}{list(step.sources[0].shape)} -> {list(step.shape)}{pooled}"

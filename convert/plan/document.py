@@ -1,0 +1,74 @@
+"""A plan as data for `--format json` and for the record beside the output. No times, no paths."""
+
+from collections import Counter
+
+from headcount import __version__
+
+from .plan import ConversionPlan, OutputFile
+from .steps import Step
+
+SCHEMA_VERSION = 1
+
+
+def plan_document(plan: ConversionPlan) -> dict[str, object]:
+    """The whole plan with every tensor, JSON-ready."""
+    return {
+        **plan_summary(plan),
+        "tensors": [_step(step, file) for file in plan.files for step in file.steps],
+    }
+
+
+def plan_summary(plan: ConversionPlan) -> dict[str, object]:
+    """The plan without its list of tensors."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "tool": {"name": "headcount", "version": __version__},
+        "source": {
+            "name": plan.source.name,
+            "model_type": plan.model_type,
+            "fingerprint": plan.source.fingerprint,
+            "bytes": plan.source_nbytes,
+        },
+        "target": {
+            "model_type": plan.config.get("model_type", plan.model_type),
+            "home": plan.home,
+            "bytes": plan.nbytes,
+        },
+        "method": plan.request.method,
+        "seed": plan.request.seed if plan.request.method == "random" else None,
+        "config_changes": list(plan.config_changes),
+        "layers": [
+            {
+                "index": layer.index,
+                "num_attention_heads": layer.num_attention_heads,
+                "head_dim": layer.head_dim,
+                "num_key_value_heads": {"before": layer.before, "after": layer.after},
+            }
+            for layer in plan.layers
+        ],
+        "files": [_file(file) for file in plan.files],
+        "dropped": [{"name": d.source.name, "reason": d.reason} for d in plan.dropped],
+        "side_files": {
+            "copied": [file.name for file in plan.side_files],
+            "not_copied": {file.name: file.reason for file in plan.left_files},
+        },
+        "notes": list(plan.notes),
+        "findings": [finding.document() for finding in plan.findings],
+    }
+
+
+def _file(file: OutputFile) -> dict[str, object]:
+    verbs = Counter(step.action.verb for step in file.steps)
+    return {"name": file.name, "bytes": file.nbytes, "tensors": dict(sorted(verbs.items()))}
+
+
+def _step(step: Step, file: OutputFile) -> dict[str, object]:
+    return {
+        "name": step.name,
+        "file": file.name,
+        "action": step.action.verb,
+        "dtype": step.dtype,
+        "shape": list(step.shape),
+        "bytes": step.nbytes,
+        "sources": [{"name": source.name, "shape": list(source.shape)} for source in step.sources],
+    }

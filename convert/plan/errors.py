@@ -1,0 +1,27 @@
+"""What a conversion adds to the errors of `headcount.audit.errors`."""
+
+from headcount.audit.errors import HeadcountError, UnsupportedModelError
+
+
+class CannotConvertError(UnsupportedModelError):
+    """A model, or a tensor of it, that cannot be converted exactly as asked."""
+
+
+class HeadCountError(HeadcountError):
+    """A number of K/V heads that the model's heads cannot be pooled to."""
+
+
+class TargetError(HeadcountError):
+    """A target folder that may not be written: it exists, or lies inside the source."""
+
+
+class BadValuesError(HeadcountError):
+    """NaN or infinity in what is to be pooled, or in the result."""
+
+
+class SourceChangedError(HeadcountError):
+    """A file of the source that changed while it was being converted."""
+
+
+class SelfCheckError(HeadcountError):
+    """An output that does not pass its own audit: a fault of this program, or of the disk."""

@@ -1,0 +1,109 @@
+"""The plan itself: a value that says everything about the output before it exists."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headcount.audit.report import Finding
+from headcount.audit.source.safetensors import FileHeader
+
+from .request import ConversionRequest
+from .steps import Dropped, Step
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OutputFile:
+    """One safetensors file of the output; its tensors in the order of their bytes."""
+
+    name: str
+    metadata: Mapping[str, str]
+    steps: tuple[Step, ...]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the tensors, the header left out."""
+        return sum(step.nbytes for step in self.steps)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LayerHeads:
+    """The K/V heads of one layer, before and after."""
+
+    index: int
+    num_attention_heads: int
+    before: int
+    after: int
+    head_dim: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SideFile:
+    """A file beside the weights that is copied: `path` is where its content is read."""
+
+    name: str
+    path: Path
+    nbytes: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LeftFile:
+    """An entry of the source folder that is not copied, and why."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SourceState:
+    """What identifies the source: a hash of config, index and headers, and what a change of the
+    files during the run would alter (size, modification time, inode)."""
+
+    name: str
+    fingerprint: str
+    headers: tuple[FileHeader, ...]
+    stats: tuple[tuple[Path, tuple[int, int, int]], ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ConversionPlan:
+    """Every tensor and file of the output, and where it comes from.
+
+    `home` says which class holds the result and why; `config` and `index` are the JSON objects to
+    write; `findings` are the source's warnings, which the output may inherit.
+    """
+
+    request: ConversionRequest
+    source: SourceState
+    model_type: str
+    home: str
+    files: tuple[OutputFile, ...]
+    dropped: tuple[Dropped, ...]
+    layers: tuple[LayerHeads, ...]
+    config: Mapping[str, Any]
+    config_changes: tuple[str, ...]
+    index_name: str | None
+    index: Mapping[str, Any] | None
+    side_files: tuple[SideFile, ...]
+    left_files: tuple[LeftFile, ...]
+    notes: tuple[str, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def steps(self) -> Iterator[Step]:
+        return (step for file in self.files for step in file.steps)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all tensors of the output: its index's `total_size`."""
+        return sum(file.nbytes for file in self.files)
+
+    @property
+    def source_nbytes(self) -> int:
+        """Bytes of all tensors of the source."""
+        return sum(t.nbytes for header in self.source.headers for t in header.tensors)
+
+    @property
+    def total_nbytes(self) -> int:
+        """Bytes that the output's tensors and copied files take on disk, small JSON left out."""
+        return self.nbytes + sum(file.nbytes for file in self.side_files)

@@ -1,0 +1,33 @@
+"""What the user asks for."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+from headcount.audit.errors import HeadcountError
+
+# How several K/V heads become one; docs/methods.md has the formulas and sources.
+Method = Literal["mean", "first", "medoid", "random"]
+METHODS: tuple[Method, ...] = get_args(Method)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ConversionRequest:
+    """Convert the model in the folder `source` to `num_key_value_heads` K/V heads, into `target`.
+
+    `seed` matters to the method `random` only.
+    """
+
+    source: Path
+    target: Path
+    num_key_value_heads: int
+    method: Method = "mean"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.method not in METHODS:
+            raise HeadcountError(f"method {self.method!r} is not one of {', '.join(METHODS)}")
+        if self.num_key_value_heads < 1:
+            raise HeadcountError(
+                f"{self.num_key_value_heads} K/V heads: a model needs at least one"
+            )

@@ -1,0 +1,69 @@
+"""Which files beside the weights go along: tokenizer, generation config, texts. No code, no links
+that lead elsewhere, no other weights."""
+
+import stat
+from pathlib import Path
+
+from headcount.audit.units import format_bytes
+
+from .plan import LeftFile, SideFile
+
+MAX_SIDE_FILE = 128 * 2**20
+_WEIGHTS = (
+    *(".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".gguf", ".ggml", ".h5", ".msgpack"),
+    *(".onnx", ".npz", ".npy", ".pkl", ".pickle", ".tflite", ".index.json"),
+)
+_CODE = (".py", ".pyc", ".so", ".dll", ".dylib", ".sh", ".exe")
+RECORD = "conversion.json"
+
+
+def sort_side_files(
+    folder: Path, written: frozenset[str]
+) -> tuple[tuple[SideFile, ...], tuple[LeftFile, ...]]:
+    """Every entry of `folder` but those the plan writes itself: copied, or left with a reason."""
+    copied: list[SideFile] = []
+    left: list[LeftFile] = []
+    for path in sorted(folder.iterdir(), key=lambda entry: entry.name):
+        if path.name in written:
+            continue
+        reason = _reason_to_leave(folder, path)
+        if reason is None:
+            copied.append(SideFile(name=path.name, path=path, nbytes=path.stat().st_size))
+        else:
+            left.append(LeftFile(name=path.name, reason=reason))
+    return tuple(copied), tuple(left)
+
+
+def _reason_to_leave(folder: Path, path: Path) -> str | None:
+    name = path.name.lower()
+    if name.startswith("."):
+        return "hidden"
+    if name == RECORD:
+        return "the record of an earlier conversion"
+    if name.endswith(_WEIGHTS):
+        return "other weights"
+    if name.endswith(_CODE):
+        return "code"
+    return _reason_by_kind(folder, path)
+
+
+def _reason_by_kind(folder: Path, path: Path) -> str | None:
+    if path.is_symlink():
+        if not path.exists():
+            return "a link to nothing"
+        if not _stays_inside(folder, path):
+            return "a link that leads out of the folder"
+    status = path.stat()
+    if stat.S_ISDIR(status.st_mode):
+        return "a folder"
+    if not stat.S_ISREG(status.st_mode):
+        return "not a regular file"
+    if status.st_size > MAX_SIDE_FILE:
+        return f"{format_bytes(status.st_size)}; at most {format_bytes(MAX_SIDE_FILE)} are copied"
+    return None
+
+
+def _stays_inside(folder: Path, path: Path) -> bool:
+    """Whether the link ends in the folder or in the blobs of its own Hub cache entry."""
+    real, home = path.resolve(), folder.resolve()
+    return real.is_relative_to(home) or real.is_relative_to(home.parent.parent / "blobs")

@@ -1,0 +1,128 @@
+"""Reading the source: an audit free of errors, and a plain, whole checkpoint."""
+
+import hashlib
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headcount.audit import Audit, audit_model
+from headcount.audit.errors import HeadcountError, InvalidWeightsError
+from headcount.audit.source.checkpoint import Checkpoint
+from headcount.audit.source.json_file import MAX_CONFIG_BYTES, open_regular, read_json
+from headcount.audit.source.safetensors import MAX_HEADER_BYTES
+
+from .errors import CannotConvertError, SourceChangedError
+from .plan import SourceState
+
+CONFIG = "config.json"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Source:
+    """A model folder that was audited: what the steps of a plan are derived from."""
+
+    folder: Path
+    audit: Audit
+    config: Mapping[str, Any]
+    checkpoint: Checkpoint
+
+
+def read_source(folder: Path) -> Source:
+    """The model in `folder`. Raises HeadcountError for anything a conversion cannot start from."""
+    if not folder.is_dir():
+        raise HeadcountError(f"{folder}: not a folder; convert reads a folder with config.json")
+    audit = audit_model(str(folder.absolute()))
+    _refuse_errors(folder, audit)
+    if audit.checkpoint is None:
+        raise InvalidWeightsError(
+            f"{folder}: no safetensors weights: convert reads model.safetensors or an index and its"
+            " shards (of .bin files, load the model and save_pretrained it)"
+        )
+    checkpoint = audit.checkpoint
+    _refuse_stale_index(checkpoint)
+    config = read_json(folder / CONFIG)
+    _refuse_quantised(folder, config)
+    return Source(folder=folder, audit=audit, config=config, checkpoint=checkpoint)
+
+
+def _refuse_errors(folder: Path, audit: Audit) -> None:
+    errors = [finding for finding in audit.findings if finding.severity == "error"]
+    if errors:
+        first, more = errors[0], len(errors) - 1
+        others = f" (and {more} more; `headcount audit` lists them)" if more else ""
+        raise InvalidWeightsError(
+            f"{folder}: {first.code} {first.where}: {first.message}{others}; {first.hint}"
+        )
+
+
+def _refuse_stale_index(checkpoint: Checkpoint) -> None:
+    if checkpoint.missing:
+        raise InvalidWeightsError(
+            f"{checkpoint.folder}: missing {', '.join(sorted(checkpoint.missing)[:3])}:"
+            " download the shards again"
+        )
+    if checkpoint.unlisted:
+        raise InvalidWeightsError(
+            f"{checkpoint.index}: tensor {checkpoint.unlisted[0]!r} is in a shard but not in"
+            " weight_map, so it is not clear whether the model has it: repair the index"
+        )
+
+
+def _refuse_quantised(folder: Path, config: Mapping[str, Any]) -> None:
+    nested = [value for value in config.values() if isinstance(value, dict)]
+    for holder in (config, *nested):
+        settings = holder.get("quantization_config") or holder.get("compression_config")
+        if settings:
+            method = settings.get("quant_method") if isinstance(settings, dict) else None
+            raise CannotConvertError(
+                f"{folder / CONFIG}: the weights are quantised ({method or 'quantization_config'}):"
+                " codes cannot be averaged; convert the original model, then quantise the result"
+            )
+
+
+def source_state(source: Source) -> SourceState:
+    """Hashes config, index and headers (tensor bytes are not read), and remembers file stats."""
+    folder, checkpoint = source.folder, source.checkpoint
+    digest = hashlib.sha256()
+    for name, limit in _described_by(checkpoint):
+        data = _read_start(folder / name, limit)
+        digest.update(f"{name}\0{len(data)}\0".encode())
+        digest.update(data)
+    paths = [folder / CONFIG, *(header.path for header in checkpoint.files)]
+    return SourceState(
+        name=folder.resolve().name,
+        fingerprint=f"sha256:{digest.hexdigest()}",
+        headers=checkpoint.files,
+        stats=tuple((path, _stats(path)) for path in paths),
+    )
+
+
+def check_unchanged(state: SourceState) -> None:
+    """Raises SourceChangedError if a file is not the one that was planned with."""
+    for path, before in state.stats:
+        if _stats(path) != before:
+            raise SourceChangedError(f"{path}: changed during the conversion; start again")
+
+
+def _described_by(checkpoint: Checkpoint) -> Iterator[tuple[str, int]]:
+    """The files that describe the tensors, each with how much of its start does so."""
+    yield CONFIG, MAX_CONFIG_BYTES
+    if checkpoint.index is not None:
+        yield checkpoint.index.name, MAX_HEADER_BYTES
+    for header in checkpoint.files:
+        yield header.path.name, header.data_start
+
+
+def _read_start(path: Path, limit: int) -> bytes:
+    with os.fdopen(open_regular(path), "rb") as file:
+        return file.read(limit)
+
+
+def _stats(path: Path) -> tuple[int, int, int]:
+    try:
+        stat = path.stat()
+    except OSError as error:
+        raise SourceChangedError(f"{path}: {error.strerror}") from error
+    return stat.st_size, stat.st_mtime_ns, stat.st_ino

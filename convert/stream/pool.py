@@ -1,0 +1,129 @@
+"""How `members` neighbouring K/V heads become one: pure functions on [heads, rows, ...] tensors.
+
+Formulas and sources: docs/methods.md. Sums run in a fixed order, in float64 for float32 and
+float64 input and in float32 for 16-bit input, and are rounded once: heads that agree give
+themselves, bit for bit.
+"""
+
+import hashlib
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+_WIDE = {
+    torch.float64: torch.float64,
+    torch.float32: torch.float64,
+    torch.bfloat16: torch.float32,
+    torch.float16: torch.float32,
+}
+
+
+class NotFiniteError(ValueError):
+    """NaN or infinity in a head, or in the rounded result. The caller knows the tensor's name."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pooled:
+    """`heads` [heads / members, rows, ...]; the norm of all members' distances to their new heads,
+    and the norm of all members. Frobenius norms."""
+
+    heads: torch.Tensor
+    distance: float
+    norm: float
+
+
+def pool_heads(heads: torch.Tensor, members: int, chosen: Sequence[int] | None) -> Pooled:
+    """Members [j*members, (j+1)*members) become head j: their mean, or the head `chosen[j]`.
+
+    Two heads are held wide, so memory is that of `heads` and the result. Raises NotFiniteError.
+    """
+    groups = heads.unflatten(0, (-1, members))
+    result = heads.new_empty((groups.shape[0], *heads.shape[1:]))
+    center, wide = _wide_like(heads), _wide_like(heads)
+    distance = norm = 0.0
+    for index, group in enumerate(groups):
+        for member in group:
+            norm = math.hypot(norm, finite_norm(wide.copy_(member), "holds NaN or infinity"))
+        if chosen is None:
+            result[index] = mean_head(group, out=center)
+        else:
+            result[index] = group[chosen[index] - index * members]
+        center.copy_(result[index])
+        for member in group:
+            away = wide.copy_(member).sub_(center)
+            distance = math.hypot(distance, finite_norm(away, _overflow(heads)))
+    return Pooled(heads=result, distance=distance, norm=norm)
+
+
+def mean_head(members: torch.Tensor, *, out: torch.Tensor) -> torch.Tensor:
+    """The mean over the first axis into `out`, a wide head; summed from the first to the last."""
+    out.copy_(members[0])
+    for member in members[1:]:
+        out.add_(member)
+    return out.div_(len(members))
+
+
+def finite_norm(head: torch.Tensor, problem: str) -> float:
+    """The Frobenius norm. Raises NotFiniteError for NaN and infinity; a norm whose square is too
+    large for the dtype is no problem."""
+    norm = float(torch.linalg.vector_norm(head))
+    if math.isfinite(norm):
+        return norm
+    peak = float(head.abs().max())
+    if not math.isfinite(peak):
+        raise NotFiniteError(problem)
+    return peak * float(torch.linalg.vector_norm(head / peak))
+
+
+def _wide_like(heads: torch.Tensor) -> torch.Tensor:
+    """Room for one head in the dtype that sums are made in."""
+    return torch.empty(heads.shape[1:], dtype=_WIDE[heads.dtype])
+
+
+def _overflow(heads: torch.Tensor) -> str:
+    return f"has a mean that overflows {str(heads.dtype).removeprefix('torch.')}"
+
+
+def first_heads(after: int, members: int) -> tuple[int, ...]:
+    """The first member of every group."""
+    return tuple(range(0, after * members, members))
+
+
+def random_heads(after: int, members: int, *, seed: int, layer: int) -> tuple[int, ...]:
+    """One member of every group, drawn from a hash of seed, layer and group."""
+    return tuple(
+        group * members + _draw(f"{seed}/{layer}/{group}") % members for group in range(after)
+    )
+
+
+def _draw(text: str) -> int:
+    return int.from_bytes(hashlib.sha256(text.encode()).digest(), "big")
+
+
+def medoid_heads(keys: torch.Tensor, values: torch.Tensor, members: int) -> tuple[int, ...]:
+    """Of every group, the member with the least total squared distance to the others.
+
+    That is the one nearest to the mean: sum_b |a - b|^2 = m |a - mean|^2 + a constant. K and V
+    decide together, each distance as a share of the group's sum, so that a K never meets another
+    head's V. Of equals the first.
+    """
+    shares = _spread(keys, members) + _spread(values, members)  # [heads / members, members]
+    # Rounded, so that the last bits of a sum do not choose between equals: the first is taken.
+    best = shares.round(decimals=9).argmin(dim=1)
+    return tuple(group * members + int(member) for group, member in enumerate(best))
+
+
+def _spread(heads: torch.Tensor, members: int) -> torch.Tensor:
+    """[groups, members]: squared distance to the group's mean over the group's sum of them."""
+    center, wide = _wide_like(heads), _wide_like(heads)
+    rows = []
+    for group in heads.unflatten(0, (-1, members)):
+        mean_head(group, out=center)
+        finite_norm(center, "holds NaN or infinity")
+        rows.append([finite_norm(wide.copy_(m).sub_(center), _overflow(heads)) for m in group])
+    distances = torch.tensor(rows, dtype=torch.float64)
+    largest = distances.amax(dim=1, keepdim=True).clamp_min(torch.finfo(torch.float64).tiny)
+    squares = (distances / largest).square()
+    return squares / squares.sum(dim=1, keepdim=True).clamp_min(1)

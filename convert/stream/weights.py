@@ -1,0 +1,154 @@
+"""One file of the output from the steps that make it."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..plan.errors import BadValuesError
+from ..plan.plan import ConversionPlan, OutputFile
+from ..plan.steps import Copy, Pool, Step
+from .heads import join_heads, split_heads
+from .pool import NotFiniteError, Pooled, first_heads, medoid_heads, pool_heads, random_heads
+from .reader import SourceReader
+from .writer import Advance, NewFile, header_bytes
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outcome:
+    """What was measured while pooling: (layer, part) -> relative error of its weight, and layer ->
+    the heads that were kept, for methods that choose."""
+
+    errors: dict[tuple[int, str], float] = field(default_factory=dict)
+    chosen: dict[int, tuple[int, ...]] = field(default_factory=dict)
+
+
+class WeightStream:
+    """Writes files step by step; holds at most the tensors of one layer's K and V."""
+
+    def __init__(self, plan: ConversionPlan, reader: SourceReader, advance: Advance) -> None:
+        self.plan = plan
+        self.reader = reader
+        self.advance = advance
+        self.outcome = Outcome()
+        self._weights = _weights_by_layer(plan.steps)
+
+    def write(self, file: OutputFile, path: Path) -> None:
+        """Raises BadValuesError and HeadcountError; OSError is a failure to write."""
+        with NewFile(path, self.advance) as out:
+            out.write(header_bytes(file))
+            for steps in copy_runs(file.steps):
+                first, last = steps[0], steps[-1]
+                if isinstance(first.action, Copy):
+                    source = first.sources[0]
+                    descriptor = self.reader.descriptor(source.file)
+                    out.copy(descriptor, source.offsets[0], last.sources[0].offsets[1])
+                else:
+                    out.write(_raw(self._compute(first)))
+        self.reader.close((file.name,))
+
+    def _compute(self, step: Step) -> torch.Tensor:
+        if not isinstance(step.action, Pool):
+            return self.reader.tensor(step.sources[0]).T.contiguous()
+        chosen = self._chosen(step.action.layer)
+        tensors = [self.reader.tensor(source) for source in step.sources]
+        tensor = tensors[0] if len(tensors) == 1 else torch.cat(tensors)
+        try:
+            return self._pool(tensor, step.action, chosen)
+        except NotFiniteError as error:
+            raise BadValuesError(
+                f"{self.reader.folder / step.sources[0].file}: tensor {step.sources[0].name!r}"
+                f" {error}; nothing was kept"
+            ) from error
+
+    def _pool(
+        self, tensor: torch.Tensor, action: Pool, chosen: tuple[int, ...] | None
+    ) -> torch.Tensor:
+        heads = split_heads(tensor, action.source)
+        for part in heads.keys() - {"q"}:
+            pooled = pool_heads(heads[part], action.members, _own(chosen, action, heads[part]))
+            heads[part] = pooled.heads
+            if action.role == "weight":
+                self.outcome.errors[action.layer, part] = relative_error(pooled)
+        return join_heads(heads, action.target)
+
+    def _chosen(self, layer: int) -> tuple[int, ...] | None:
+        """The heads that the layer keeps; None for the mean."""
+        if self.plan.request.method == "mean":
+            return None
+        if layer not in self.outcome.chosen:
+            self.outcome.chosen[layer] = self._choose(layer)
+        return self.outcome.chosen[layer]
+
+    def _choose(self, layer: int) -> tuple[int, ...]:
+        request, after = self.plan.request, self.plan.request.num_key_value_heads
+        steps = self._weights[layer]
+        members = _pool_action(steps[0]).members
+        if request.method == "first":
+            return first_heads(after, members)
+        if request.method == "random":
+            return random_heads(after, members, seed=request.seed, layer=layer)
+        heads = {
+            part: values
+            for step in steps
+            for part, values in split_heads(
+                self.reader.tensor(step.sources[0], keep=True), _pool_action(step).source
+            ).items()
+        }
+        return medoid_heads(heads["k"], heads["v"], members)
+
+
+def copy_runs(steps: Iterable[Step]) -> Iterator[list[Step]]:
+    """Neighbouring copies whose bytes adjoin in one source file go together; others go alone."""
+    run: list[Step] = []
+    for step in steps:
+        if run and not _adjoins(run[-1], step):
+            yield run
+            run = []
+        run.append(step)
+    if run:
+        yield run
+
+
+def relative_error(pooled: Pooled) -> float:
+    """|pooled - member| / |member| over all members (Frobenius norms), to four digits: norms are
+    summed in an order that differs between processors."""
+    return float(f"{pooled.distance / pooled.norm:.4g}") if pooled.norm else 0.0
+
+
+def _adjoins(before: Step, after: Step) -> bool:
+    if not (isinstance(before.action, Copy) and isinstance(after.action, Copy)):
+        return False
+    one, two = before.sources[0], after.sources[0]
+    return one.file == two.file and one.offsets[1] == two.offsets[0]
+
+
+def _weights_by_layer(steps: Iterable[Step]) -> dict[int, list[Step]]:
+    found: dict[int, list[Step]] = {}
+    for step in steps:
+        if isinstance(step.action, Pool) and step.action.role == "weight":
+            found.setdefault(step.action.layer, []).append(step)
+    return found
+
+
+def _pool_action(step: Step) -> Pool:
+    assert isinstance(step.action, Pool)
+    return step.action
+
+
+def _own(
+    chosen: tuple[int, ...] | None, action: Pool, heads: torch.Tensor
+) -> tuple[int, ...] | None:
+    """The layer's choice as numbers of the heads in this tensor, which may hold one group only."""
+    if chosen is None:
+        return None
+    first, count = action.first_head, heads.shape[0] // action.members
+    return tuple(head - first * action.members for head in chosen[first : first + count])
+
+
+def _raw(tensor: torch.Tensor) -> memoryview:
+    """The bytes of a contiguous tensor, not copied (numpy has no bfloat16, hence uint8)."""
+    array: Any = tensor.flatten().view(torch.uint8).numpy()
+    return memoryview(array)

@@ -1,0 +1,138 @@
+"""Writing files that are complete or an error: bytes moved by the kernel, fsync, then checked."""
+
+import errno
+import json
+import os
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from headcount.audit.source.safetensors import read_header
+
+from ..plan.errors import SelfCheckError, SourceChangedError
+from ..plan.plan import OutputFile
+from .failure import reading
+
+CHUNK = 8 * 2**20
+# One call moves at most this much, so that a progress bar moves and Ctrl-C is heard.
+KERNEL_CHUNK = 64 * 2**20
+# Errors that a second way of copying would only meet again.
+_FINAL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+Advance = Callable[[int], Any]
+
+
+class NewFile:
+    """A file that must not exist yet, written from start to end; permissions follow the umask."""
+
+    def __init__(self, path: Path, advance: Advance) -> None:
+        self.path = path
+        self.advance = advance
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+        self._descriptor = os.open(path, flags, 0o666)
+        self._in_kernel = hasattr(os, "copy_file_range")
+
+    def __enter__(self) -> "NewFile":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            if error is None:
+                os.fsync(self._descriptor)
+        finally:
+            os.close(self._descriptor)
+
+    def write(self, data: bytes | memoryview) -> None:
+        """All of `data`."""
+        view = memoryview(data).cast("B")
+        while view:
+            count = os.write(self._descriptor, view[:KERNEL_CHUNK])
+            view = view[count:]
+            self.advance(count)
+
+    def copy(self, source: int, start: int, end: int) -> None:
+        """Bytes [start, end) of the descriptor `source`, in the kernel where that works."""
+        while start < end:
+            count = self._copy_some(source, start, end - start)
+            if not count:
+                raise SourceChangedError(
+                    f"{self.path.name}: its source became shorter; start again"
+                )
+            start += count
+
+    def _copy_some(self, source: int, start: int, count: int) -> int:
+        if self._in_kernel:
+            try:
+                moved = os.copy_file_range(
+                    source, self._descriptor, min(count, KERNEL_CHUNK), offset_src=start
+                )
+            except OSError as error:
+                if error.errno in _FINAL:
+                    raise
+                self._in_kernel = False  # another file system, or one without support
+            else:
+                self.advance(moved)
+                return moved
+        with reading(Path(self.path.name)):
+            os.lseek(source, start, os.SEEK_SET)
+            data = os.read(source, min(count, CHUNK))
+        self.write(data)
+        return len(data)
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """A small file, fsynced."""
+    with NewFile(path, lambda count: None) as file:
+        file.write(data)
+
+
+def json_bytes(value: Any) -> bytes:
+    """Indented JSON as transformers writes it, with the keys in the order they have."""
+    return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def header_bytes(file: OutputFile) -> bytes:
+    """The start of a safetensors file: length, JSON, blanks up to a multiple of 8 bytes."""
+    entries: dict[str, Any] = {"__metadata__": dict(file.metadata)} if file.metadata else {}
+    position = 0
+    for step in file.steps:
+        end = position + step.nbytes
+        entries[step.name] = {
+            "dtype": step.dtype,
+            "shape": list(step.shape),
+            "data_offsets": [position, end],
+        }
+        position = end
+    text = json.dumps(entries, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)
+    return struct.pack("<Q", len(text)) + text
+
+
+def check_written(path: Path, file: OutputFile) -> None:
+    """Reads the header back. Raises SelfCheckError if it is not what the plan says."""
+    header = read_header(path)
+    found = [(t.name, t.dtype, t.shape) for t in header.tensors if t.nbytes]
+    planned = [(step.name, step.dtype, step.shape) for step in file.steps if step.nbytes]
+    if found != planned or len(header.tensors) != len(file.steps):
+        raise SelfCheckError(f"{path}: does not hold what was planned; nothing was kept")
+
+
+def sync_folder(path: Path) -> None:
+    """fsync of a folder, on systems and file systems that have it."""
+    if os.name == "nt":
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(descriptor)

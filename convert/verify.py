@@ -1,0 +1,38 @@
+"""The last look before an output gets its name: it is audited like any model."""
+
+from pathlib import Path
+
+from headcount.audit import audit_model
+from headcount.audit.errors import HeadcountError
+from headcount.audit.mixers import Attention
+
+from .plan.errors import SelfCheckError
+from .plan.plan import ConversionPlan
+
+
+def verify_output(plan: ConversionPlan, folder: Path) -> None:
+    """Raises SelfCheckError unless the audit of `folder` is clean and finds the planned heads.
+
+    Warnings that the source has already (a config that names another dtype, say) do not count: they
+    are in the plan, and a conversion repairs nothing it was not asked to.
+    """
+    try:
+        audit = audit_model(str(folder))
+    except HeadcountError as error:
+        raise SelfCheckError(f"the output cannot be audited ({error}); nothing was kept") from error
+    inherited = {finding.code for finding in plan.findings}
+    for finding in audit.findings:
+        if finding.severity == "error" or (
+            finding.severity == "warning" and finding.code not in inherited
+        ):
+            raise SelfCheckError(
+                f"the output fails its audit: {finding.code} {finding.where}: {finding.message};"
+                " nothing was kept"
+            )
+    wanted = plan.request.num_key_value_heads
+    mixers = [mixer for layer in audit.spec.layers for mixer in layer.mixers]
+    found = sorted({m.num_key_value_heads for m in mixers if isinstance(m, Attention)})
+    if found != [wanted]:
+        raise SelfCheckError(
+            f"the output has {found} K/V heads instead of {wanted}; nothing was kept"
+        )

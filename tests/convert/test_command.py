@@ -1,0 +1,112 @@
+"""`convert` as a user meets it: plans, results, messages, exit codes and signals."""
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from headcount.cli import main
+
+pytestmark = pytest.mark.needs_convert
+MakeFolder = Callable[..., Path]
+
+
+def convert(*arguments: object) -> Result:
+    return CliRunner().invoke(main, ["convert", *map(str, arguments)])
+
+
+def test_a_dry_run_says_what_it_would_do_and_writes_nothing(
+    grouped: MakeFolder, tmp_path: Path
+) -> None:
+    result = convert(grouped(), tmp_path / "out", "--kv-heads", 1, "--dry-run")
+    assert result.exit_code == 0, result.stderr
+    assert "K/V heads 3 -> 1" in result.stdout
+    assert "num_key_value_heads: 3 -> 1" in result.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_conversion_is_reported_recorded_and_clean(grouped: MakeFolder, tmp_path: Path) -> None:
+    target = tmp_path / "out"
+    result = convert(grouped(), target, "--kv-heads", 1, "--format", "json")
+    assert result.exit_code == 0, result.stderr
+    record = json.loads(result.stdout)
+    assert record == json.loads((target / "conversion.json").read_text())
+    assert [(layer["before"], layer["after"]) for layer in _heads(record)] == [(3, 1), (3, 1)]
+    audit = CliRunner().invoke(main, ["audit", str(target), "--fail-on", "note"])
+    assert (audit.exit_code, "MQA" in audit.stdout) == (0, True)
+
+
+def _heads(record: dict[str, list[dict[str, object]]]) -> list[dict[str, object]]:
+    return [layer["num_key_value_heads"] for layer in record["layers"]]  # type: ignore[misc]
+
+
+def test_a_count_that_does_not_divide_lists_the_divisors(
+    grouped: MakeFolder, tmp_path: Path
+) -> None:
+    result = convert(grouped(), tmp_path / "out", "--kv-heads", 2)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "1" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("place", ["out", "out/inside", "."])
+def test_a_target_that_is_taken_or_inside_is_refused(
+    grouped: MakeFolder, tmp_path: Path, place: str
+) -> None:
+    source = grouped()
+    if place == "out":
+        (tmp_path / "out").mkdir()
+        (tmp_path / "out" / "precious").write_text("mine")
+        target = tmp_path / "out"
+    else:
+        target = source / place
+    before = sorted(path.name for path in source.iterdir())
+    result = convert(source, target, "--kv-heads", 1)
+    assert result.exit_code == 2
+    assert str(target) in result.stderr or str(target.resolve()) in result.stderr
+    assert sorted(path.name for path in source.iterdir()) == before
+    if place == "out":
+        assert [path.name for path in target.iterdir()] == ["precious"]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_leaves_nothing_behind(
+    grouped: MakeFolder, tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    """The child stops itself in the middle of its writing, as a user would stop it."""
+    script = (
+        "import os, sys\n"
+        "from headcount.convert.stream import weights\n"
+        "plain = weights.WeightStream.write\n"
+        "def write(self, *arguments):\n"
+        "    plain(self, *arguments)\n"
+        f"    os.kill(os.getpid(), {int(number)})\n"
+        "weights.WeightStream.write = write\n"
+        "from headcount.cli import main\n"
+        "main(sys.argv[1:])\n"
+    )
+    target = tmp_path / "out"
+    done = subprocess.run(
+        [sys.executable, "-c", script, "convert", grouped(), target, "--kv-heads", "1"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_the_extra_one_line_says_what_to_install(
+    grouped: MakeFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    result = convert(grouped(), tmp_path / "out", "--kv-heads", 1)
+    assert result.exit_code == 2
+    assert "pip install" in result.stderr
