@@ -61,11 +61,12 @@ def index_of(lines: list[bytes]) -> list[dict[str, Any]]:
 
 def computed(line: dict[str, Any]) -> int | None:
     """By the config where transformers builds nothing; a published count may be of packed codes."""
+    published: int | None = line["published_parameters"]
     try:
         spec, _ = read_spec(line["config"], line["id"])
     except UnsupportedModelError:
-        return line["published_parameters"]
-    return spec.parameters or line["published_parameters"]
+        return published
+    return spec.parameters or published
 
 
 def dump(value: Any) -> bytes:

@@ -174,7 +174,7 @@ def line_of(model_type: str) -> str:
 
 def table() -> str:
     """The whole file, sorted by model_type."""
-    transformers_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    transformers_logging.set_verbosity_error()
     return "".join(line_of(model_type) + "\n" for model_type in sorted(CONFIG_MAPPING.keys()))
 
 
