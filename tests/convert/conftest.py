@@ -132,3 +132,42 @@ def repeat_tensor(name: str, tensor: Any, kv: int, times: int) -> list[tuple[str
     repeated = heads.repeat_interleave(times, 0)
     flat = tensor.shape[0] != kv  # Cohere keeps [kv, head_dim]
     return [(name, (repeated.flatten(0, 1) if flat else repeated.squeeze(1)).contiguous())]
+
+
+@pytest.fixture
+def source(grouped: MakeFolder, tmp_path: Path) -> Path:
+    """A Llama of 12 heads and 4 K/V heads with the usual files, and some that must not go along."""
+    folder = Path(shutil.copytree(grouped("llama", 12, 4), tmp_path / "source"))
+    for name in ("tokenizer.json", "README.md", "modeling_x.py", "model.gguf", "optimizer.bin"):
+        (folder / name).write_text(f"content of {name}")
+    (folder / ".cache").mkdir()
+    (folder / "onnx").mkdir()
+    (folder / "shared.txt").write_text("shared")
+    (folder / "linked.txt").symlink_to("shared.txt")
+    (folder / "dangling.txt").symlink_to("nowhere")
+    (folder / "passwd").symlink_to("/etc/passwd")
+    return folder
+
+
+@pytest.fixture
+def sharded(grouped: MakeFolder, tmp_path: Path) -> Path:
+    """The same model in several shards."""
+    from transformers import AutoModelForCausalLM
+
+    folder = tmp_path / "sharded"
+    model = AutoModelForCausalLM.from_pretrained(grouped("llama", 12, 4))
+    model.save_pretrained(folder, max_shard_size="100KB")
+    return folder
+
+
+@pytest.fixture
+def unchanged(source: Path) -> Iterator[None]:
+    """Asserts that a test leaves the source as it was, and nothing hidden beside it."""
+    before = {p.name: (p.stat().st_mtime_ns, p.read_bytes()) for p in _files(source)}
+    yield
+    assert before == {p.name: (p.stat().st_mtime_ns, p.read_bytes()) for p in _files(source)}
+    assert not [path for path in source.parent.iterdir() if path.name.startswith(".")]
+
+
+def _files(folder: Path) -> list[Path]:
+    return [path for path in folder.iterdir() if path.is_file()]

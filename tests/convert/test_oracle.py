@@ -10,14 +10,13 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM
 
+from conversions import load_whole, run
 from headcount.audit.family.class_defaults import class_defaults
 from headcount.audit.family.layers import decoder, standard_key_value_heads
 from headcount.audit.family.row import Family
 from headcount.audit.family.table import FAMILIES
-from headcount.convert.conversion import convert
-from headcount.convert.plan.request import METHODS, ConversionRequest
+from headcount.convert.plan.request import METHODS
 
 pytestmark = pytest.mark.needs_convert
 
@@ -39,24 +38,14 @@ NATIVE = [t for t, row in FAMILIES.items() if is_native(t, row) and "_vl" not in
 NORMED_OVER_ALL_HEADS = {"olmo2", "olmo3", "olmoe", "minimax_m2"}
 
 
-def _convert(source: Path, target: Path, kv: int, **options: Any) -> Path:
-    convert(
-        ConversionRequest(source=source, target=target, num_key_value_heads=kv, **options),
-        progress=False,
-    )
-    return target
-
-
 def _config(folder: Path) -> dict[str, Any]:
     return dict(json.loads((folder / "config.json").read_text()))
 
 
 def _logits(folder: Path) -> torch.Tensor:
-    model = AutoModelForCausalLM.from_pretrained(
-        folder, dtype=torch.float64, experts_implementation="eager"
-    ).eval()
+    model = load_whole(folder, dtype=torch.float64, experts_implementation="eager")
     with torch.no_grad():
-        return model(TOKENS).logits  # type: ignore[no-any-return]
+        return torch.as_tensor(model(TOKENS).logits)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
@@ -65,7 +54,7 @@ def test_llama_comes_back_byte_for_byte(
     grouped: MakeFolder, repeated: MakeFolder, tmp_path: Path, heads: int, kv: int, dtype: str
 ) -> None:
     original = grouped("llama", heads, kv, dtype)
-    back = _convert(repeated(original, heads // kv), tmp_path / "back", kv)
+    back = run(repeated(original, heads // kv), tmp_path / "back", kv).target
     assert (back / "model.safetensors").read_bytes() == (
         original / "model.safetensors"
     ).read_bytes()
@@ -77,7 +66,7 @@ def test_every_method_is_exact_where_heads_agree(
     grouped: MakeFolder, repeated: MakeFolder, tmp_path: Path, method: str
 ) -> None:
     original = grouped("llama", 12, 4)
-    back = _convert(repeated(original, 3), tmp_path / "back", 4, method=method)
+    back = run(repeated(original, 3), tmp_path / "back", 4, method=method).target
     assert (back / "model.safetensors").read_bytes() == (
         original / "model.safetensors"
     ).read_bytes()
@@ -87,10 +76,35 @@ def test_grouped_heads_are_pooled_further(
     grouped: MakeFolder, repeated: MakeFolder, tmp_path: Path
 ) -> None:
     original = grouped("llama", 12, 3)
-    back = _convert(repeated(original, 2), tmp_path / "back", 3)
+    back = run(repeated(original, 2), tmp_path / "back", 3).target
     assert (back / "model.safetensors").read_bytes() == (
         original / "model.safetensors"
     ).read_bytes()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_result_computes_what_the_source_does_with_its_heads_tied_by_hand(
+    grouped: MakeFolder, tmp_path: Path, method: str
+) -> None:
+    source = grouped("llama", 12, 12)
+    report = run(source, tmp_path / "out", 4, method=method)
+    model = load_whole(source, dtype=torch.float64)
+    for layer, measured in zip(model.model.layers, report.layers, strict=True):
+        for projection in (layer.self_attn.k_proj, layer.self_attn.v_proj):
+            for parameter in projection.parameters():
+                heads = parameter.data.unflatten(0, (12, 8))
+                pooled = torch.stack(
+                    [
+                        heads[3 * j : 3 * j + 3].mean(0).float().double()
+                        if measured.kept is None
+                        else heads[measured.kept[j]]
+                        for j in range(4)
+                    ]
+                )
+                parameter.data = pooled.repeat_interleave(3, 0).flatten(0, 1)
+    with torch.no_grad():
+        tied = model(TOKENS).logits
+    torch.testing.assert_close(_logits(tmp_path / "out"), tied, rtol=0, atol=1e-10)
 
 
 def test_many_types_are_native() -> None:
@@ -109,7 +123,7 @@ def test_every_native_type_comes_back(
 ) -> None:
     original = grouped(model_type)
     source = repeated(original, 2)
-    back = _convert(source, tmp_path / "back", 3)
+    back = run(source, tmp_path / "back", 3).target
     assert (back / "model.safetensors").read_bytes() == (
         original / "model.safetensors"
     ).read_bytes()

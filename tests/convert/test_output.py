@@ -1,78 +1,28 @@
-"""The folder that comes out: whole or not there, the same every time; the source untouched."""
+"""The folder that comes out: its files, its tensors, its record, and the same every time."""
 
 import errno
 import json
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM
+from safetensors.torch import load_file
 
+from conversions import contents, load_whole, run
 from headcount.audit import audit_model
-from headcount.audit.errors import WriteError
-from headcount.convert import conversion
-from headcount.convert.conversion import ConversionReport, apply_plan, convert
 from headcount.convert.plan.describe import describe_plan
 from headcount.convert.plan.document import plan_document
-from headcount.convert.plan.errors import BadValuesError, SelfCheckError, SourceChangedError
 from headcount.convert.plan.planner import plan_conversion
 from headcount.convert.plan.request import ConversionRequest
 
 pytestmark = pytest.mark.needs_convert
 
 MakeFolder = Callable[..., Path]
-
-
-@pytest.fixture
-def source(grouped: MakeFolder, tmp_path: Path) -> Path:
-    """A Llama of 12 heads and 4 K/V heads with the usual files, and some that must not go along."""
-    folder = Path(shutil.copytree(grouped("llama", 12, 4), tmp_path / "source"))
-    for name in ("tokenizer.json", "README.md", "modeling_x.py", "model.gguf", "optimizer.bin"):
-        (folder / name).write_text(f"content of {name}")
-    (folder / ".cache").mkdir()
-    (folder / "onnx").mkdir()
-    (folder / "shared.txt").write_text("shared")
-    (folder / "linked.txt").symlink_to("shared.txt")
-    (folder / "dangling.txt").symlink_to("nowhere")
-    (folder / "passwd").symlink_to("/etc/passwd")
-    return folder
-
-
-@pytest.fixture
-def sharded(grouped: MakeFolder, tmp_path: Path) -> Path:
-    """The same model in several shards."""
-    folder = tmp_path / "sharded"
-    model = AutoModelForCausalLM.from_pretrained(grouped("llama", 12, 4))
-    model.save_pretrained(folder, max_shard_size="100KB")
-    return folder
-
-
-def run(source: Path, target: Path, **options: Any) -> ConversionReport:
-    fields = {"num_key_value_heads": 2, **options}
-    return convert(ConversionRequest(source=source, target=target, **fields), progress=False)
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
-
-
-@pytest.fixture
-def unchanged(source: Path) -> Iterator[None]:
-    """Asserts that a test leaves the source as it was, and nothing hidden beside it."""
-    before = {p.name: (p.stat().st_mtime_ns, p.read_bytes()) for p in _files(source)}
-    yield
-    assert before == {p.name: (p.stat().st_mtime_ns, p.read_bytes()) for p in _files(source)}
-    assert not [path for path in source.parent.iterdir() if path.name.startswith(".")]
-
-
-def _files(folder: Path) -> list[Path]:
-    return [path for path in folder.iterdir() if path.is_file()]
 
 
 @pytest.mark.usefixtures("unchanged")
@@ -109,8 +59,7 @@ def test_the_output_audits_clean_loads_and_generates(source: Path, tmp_path: Pat
     run(source, tmp_path / "out")
     audit = audit_model(str(tmp_path / "out"))
     assert audit.findings == ()
-    model, info = AutoModelForCausalLM.from_pretrained(tmp_path / "out", output_loading_info=True)
-    assert not any(info.values())
+    model = load_whole(tmp_path / "out")
     assert model.config.num_key_value_heads == 2
     assert model.generate(torch.tensor([[1, 5]]), max_new_tokens=5, min_new_tokens=5).shape[1] == 7
 
@@ -155,7 +104,7 @@ def test_a_head_dim_that_the_class_knew_is_written_out(grouped: MakeFolder, tmp_
     config = json.loads((folder / "config.json").read_text())
     del config["head_dim"]
     (folder / "config.json").write_text(json.dumps(config))
-    report = run(folder, tmp_path / "out", num_key_value_heads=1)
+    report = run(folder, tmp_path / "out", 1)
     assert report.plan.config["head_dim"] == 256
 
 
@@ -171,7 +120,7 @@ def test_shards_and_index(sharded: Path, tmp_path: Path) -> None:
     assert index["weight_map"] == {name: file for name, (file, _) in sorted(tensors.items())}
     assert index["metadata"]["total_size"] == sum(t.nbytes for _, t in tensors.values())
     assert index["metadata"]["total_parameters"] == sum(t.numel() for _, t in tensors.values())
-    AutoModelForCausalLM.from_pretrained(tmp_path / "out")
+    load_whole(tmp_path / "out")
 
 
 @pytest.mark.parametrize("method", ["mean", "medoid"])
@@ -237,125 +186,10 @@ def test_an_empty_target_folder_is_used(source: Path, tmp_path: Path) -> None:
 
 def test_a_converted_model_can_be_converted_again(source: Path, tmp_path: Path) -> None:
     run(source, tmp_path / "two")
-    report = run(tmp_path / "two", tmp_path / "one", num_key_value_heads=1)
+    report = run(tmp_path / "two", tmp_path / "one", 1)
     assert "conversion.json" in {file.name for file in report.plan.left_files}
     record = json.loads((tmp_path / "one" / "conversion.json").read_text())
     assert record["layers"][0]["num_key_value_heads"] == {"before": 2, "after": 1}
-
-
-@pytest.mark.usefixtures("unchanged")
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO])
-@pytest.mark.parametrize("after", [0, 3, 12])
-def test_a_failing_disk_leaves_nothing(
-    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, after: int
-) -> None:
-    """The k-th write fails: a WriteError (exit 3), no output, no work folder."""
-    real, calls = os.write, 0
-
-    def write(descriptor: int, data: Any) -> int:
-        nonlocal calls
-        calls += 1
-        if calls > after:
-            raise OSError(number, os.strerror(number))
-        return real(descriptor, data)
-
-    plan = plan_conversion(
-        ConversionRequest(source=source, target=tmp_path / "out", num_key_value_heads=2)
-    )
-    monkeypatch.delattr(os, "copy_file_range", raising=False)
-    monkeypatch.setattr(os, "write", write)
-    with pytest.raises(WriteError, match="cannot be written") as caught:
-        apply_plan(plan, progress=False)
-    monkeypatch.undo()
-    assert caught.value.exit_code == 3
-    assert (number in (errno.ENOSPC, errno.EDQUOT)) == ("are free" in str(caught.value))
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.usefixtures("unchanged")
-@pytest.mark.parametrize("name", ["fsync", "rename"])
-def test_a_failing_fsync_or_rename_leaves_nothing(
-    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    def fail(*arguments: Any) -> None:
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
-
-    monkeypatch.setattr(os, name, fail)
-    with pytest.raises(WriteError):
-        run(source, tmp_path / "out")
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.usefixtures("unchanged")
-def test_ctrl_c_leaves_nothing(
-    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupt(*arguments: Any) -> None:
-        assert [path for path in tmp_path.iterdir() if ".out.partial-" in path.name]
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(conversion, "verify_output", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        run(source, tmp_path / "out")
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize(("value", "words"), [(float("nan"), "NaN"), (float("inf"), "NaN or inf")])
-def test_bad_values_leave_nothing(source: Path, tmp_path: Path, value: float, words: str) -> None:
-    file, name = source / "model.safetensors", "model.layers.1.self_attn.v_proj.weight"
-    tensors = load_file(file)
-    tensors[name][3, 3] = value
-    save_file(tensors, file, metadata={"format": "pt"})
-    with pytest.raises(BadValuesError, match=words) as caught:
-        run(source, tmp_path / "out")
-    assert name in str(caught.value)
-    assert not (tmp_path / "out").exists()
-
-
-def test_bad_values_in_other_tensors_are_copied(source: Path, tmp_path: Path) -> None:
-    file, name = source / "model.safetensors", "model.layers.1.mlp.up_proj.weight"
-    tensors = load_file(file)
-    tensors[name][3, 3] = float("nan")
-    save_file(tensors, file, metadata={"format": "pt"})
-    run(source, tmp_path / "out")
-    assert load_file(tmp_path / "out" / "model.safetensors")[name].isnan().sum() == 1
-
-
-def test_a_source_that_changes_meanwhile_is_noticed(
-    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def touch(*arguments: Any) -> None:
-        os.utime(source / "model.safetensors", ns=(1, 1))
-
-    monkeypatch.setattr(conversion, "_copy_side_file", touch)
-    with pytest.raises(SourceChangedError, match=r"model\.safetensors: changed"):
-        run(source, tmp_path / "out")
-    assert not (tmp_path / "out").exists()
-
-
-def test_a_target_that_appears_meanwhile_is_kept(
-    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def rival(*arguments: Any) -> None:
-        (tmp_path / "out").mkdir()
-        (tmp_path / "out" / "theirs").write_text("theirs")
-
-    monkeypatch.setattr(conversion, "verify_output", rival)
-    with pytest.raises(Exception, match="meanwhile"):
-        run(source, tmp_path / "out")
-    assert contents(tmp_path / "out") == {"theirs": b"theirs"}
-
-
-def test_an_output_with_a_wrong_config_never_gets_its_name(source: Path, tmp_path: Path) -> None:
-    import dataclasses
-
-    plan = plan_conversion(
-        ConversionRequest(source=source, target=tmp_path / "out", num_key_value_heads=2)
-    )
-    wrong = dataclasses.replace(plan, config={**plan.config, "num_key_value_heads": 4})
-    with pytest.raises(SelfCheckError, match="H101"):
-        apply_plan(wrong, progress=False)
-    assert not (tmp_path / "out").exists()
 
 
 def test_warnings_of_the_source_are_carried_over(source: Path, tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from headcount.audit.errors import HeadcountError, InvalidWeightsError, WriteError
-from headcount.convert.plan import target as target_module
 from headcount.convert.plan.errors import CannotConvertError, HeadCountError, TargetError
 from headcount.convert.plan.planner import plan_conversion
 from headcount.convert.plan.request import ConversionRequest
@@ -235,7 +234,7 @@ def test_a_target_behind_a_linked_folder(llama: Path) -> None:
 
 def test_too_little_space(llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = shutil.disk_usage(llama)._replace(free=1000)
-    monkeypatch.setattr(target_module.shutil, "disk_usage", lambda path: usage)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
     with pytest.raises(WriteError, match=r"bytes\) are needed, 1000 B \(1,000 bytes\) are free"):
         plan(llama)
 

@@ -1,0 +1,138 @@
+"""What goes wrong while converting: no output, no litter, the source as it was, the right error."""
+
+import dataclasses
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors.torch import load_file, save_file
+
+from conversions import contents, run
+from headcount.audit.errors import WriteError
+from headcount.convert import conversion
+from headcount.convert.conversion import apply_plan
+from headcount.convert.plan.errors import (
+    BadValuesError,
+    SelfCheckError,
+    SourceChangedError,
+    TargetError,
+)
+from headcount.convert.plan.planner import plan_conversion
+from headcount.convert.plan.request import ConversionRequest
+
+pytestmark = pytest.mark.needs_convert
+
+
+@pytest.mark.usefixtures("unchanged")
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO])
+@pytest.mark.parametrize("after", [0, 3, 12])
+def test_a_failing_disk_leaves_nothing(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, after: int
+) -> None:
+    """The k-th write fails: a WriteError (exit 3), no output, no work folder."""
+    real, calls = os.write, 0
+
+    def write(descriptor: int, data: Any) -> int:
+        nonlocal calls
+        calls += 1
+        if calls > after:
+            raise OSError(number, os.strerror(number))
+        return real(descriptor, data)
+
+    plan = plan_conversion(
+        ConversionRequest(source=source, target=tmp_path / "out", num_key_value_heads=2)
+    )
+    monkeypatch.delattr(os, "copy_file_range", raising=False)
+    monkeypatch.setattr(os, "write", write)
+    with pytest.raises(WriteError, match="cannot be written") as caught:
+        apply_plan(plan, progress=False)
+    monkeypatch.undo()
+    assert caught.value.exit_code == 3
+    assert (number in (errno.ENOSPC, errno.EDQUOT)) == ("are free" in str(caught.value))
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.usefixtures("unchanged")
+@pytest.mark.parametrize("name", ["fsync", "rename"])
+def test_a_failing_fsync_or_rename_leaves_nothing(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    def fail(*arguments: Any) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, name, fail)
+    with pytest.raises(WriteError):
+        run(source, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.usefixtures("unchanged")
+def test_ctrl_c_leaves_nothing(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*arguments: Any) -> None:
+        assert [path for path in tmp_path.iterdir() if ".out.partial-" in path.name]
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(conversion, "verify_output", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        run(source, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(("value", "words"), [(float("nan"), "NaN"), (float("inf"), "NaN or inf")])
+def test_bad_values_leave_nothing(source: Path, tmp_path: Path, value: float, words: str) -> None:
+    file, name = source / "model.safetensors", "model.layers.1.self_attn.v_proj.weight"
+    tensors = load_file(file)
+    tensors[name][3, 3] = value
+    save_file(tensors, file, metadata={"format": "pt"})
+    with pytest.raises(BadValuesError, match=words) as caught:
+        run(source, tmp_path / "out")
+    assert name in str(caught.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_bad_values_in_other_tensors_are_copied(source: Path, tmp_path: Path) -> None:
+    file, name = source / "model.safetensors", "model.layers.1.mlp.up_proj.weight"
+    tensors = load_file(file)
+    tensors[name][3, 3] = float("nan")
+    save_file(tensors, file, metadata={"format": "pt"})
+    run(source, tmp_path / "out")
+    assert load_file(tmp_path / "out" / "model.safetensors")[name].isnan().sum() == 1
+
+
+def test_a_source_that_changes_meanwhile_is_noticed(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def touch(*arguments: Any) -> None:
+        os.utime(source / "model.safetensors", ns=(1, 1))
+
+    monkeypatch.setattr(conversion, "_copy_side_file", touch)
+    with pytest.raises(SourceChangedError, match=r"model\.safetensors: changed"):
+        run(source, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_target_that_appears_meanwhile_is_kept(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def rival(*arguments: Any) -> None:
+        (tmp_path / "out").mkdir()
+        (tmp_path / "out" / "theirs").write_text("theirs")
+
+    monkeypatch.setattr(conversion, "verify_output", rival)
+    with pytest.raises(TargetError, match="meanwhile"):
+        run(source, tmp_path / "out")
+    assert contents(tmp_path / "out") == {"theirs": b"theirs"}
+
+
+def test_an_output_with_a_wrong_config_never_gets_its_name(source: Path, tmp_path: Path) -> None:
+    plan = plan_conversion(
+        ConversionRequest(source=source, target=tmp_path / "out", num_key_value_heads=2)
+    )
+    wrong = dataclasses.replace(plan, config={**plan.config, "num_key_value_heads": 4})
+    with pytest.raises(SelfCheckError, match="H101"):
+        apply_plan(wrong, progress=False)
+    assert not (tmp_path / "out").exists()
