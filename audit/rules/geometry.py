@@ -13,28 +13,29 @@ _TRUST = "memory follows the weights; correct config.json, or take the config of
 
 def key_value_heads(facts: Facts) -> Iterator[Finding]:
     """H101: the rows of k_proj are another number of K/V heads than the config's."""
-    for config, weights, where in _differences(facts, "num_key_value_heads"):
-        yield Finding(
-            code="H101",
-            severity="error",
-            where=where,
-            message=f"{facts.where} says num_key_value_heads {config},"
-            f" the k weights have {weights}",
-            hint=_TRUST,
-        )
+    return _mismatches(facts, "H101", "num_key_value_heads", "the k weights have")
 
 
 def head_dim(facts: Facts) -> Iterator[Finding]:
     """H102: the width of q or of the q/k norms gives another head_dim, or a latent rank differs."""
-    for config, weights, where in _differences(facts, "head_dim"):
+    yield from _mismatches(facts, "H102", "head_dim", "the weights have")
+    yield from _other_shapes(facts)
+
+
+def hidden_size(facts: Facts) -> Iterator[Finding]:
+    """H105: the projections read another width than hidden_size."""
+    return _mismatches(facts, "H105", "hidden_size", "the projections read")
+
+
+def _mismatches(facts: Facts, code: str, name: str, seen: str) -> Iterator[Finding]:
+    for config, weights, where in _differences(facts, name):
         yield Finding(
-            code="H102",
+            code=code,
             severity="error",
             where=where,
-            message=f"{facts.where} says head_dim {config}, the weights have {weights}",
+            message=f"{facts.where} says {name} {config}, {seen} {weights}",
             hint=_TRUST,
         )
-    yield from _other_shapes(facts)
 
 
 def _differences(facts: Facts, name: str) -> Iterator[tuple[int, int, str]]:
@@ -165,18 +166,6 @@ def vocabulary(facts: Facts) -> Iterator[Finding]:
                 f" the weights have {rows:,} rows",
                 hint="token ids beyond the rows fail; set vocab_size to the rows of the embedding",
             )
-
-
-def hidden_size(facts: Facts) -> Iterator[Finding]:
-    """H105: the projections read another width than hidden_size."""
-    for config, weights, where in _differences(facts, "hidden_size"):
-        yield Finding(
-            code="H105",
-            severity="error",
-            where=where,
-            message=f"{facts.where} says hidden_size {config}, the projections read {weights}",
-            hint=_TRUST,
-        )
 
 
 def strangers(facts: Facts) -> Iterator[Finding]:

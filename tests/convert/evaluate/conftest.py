@@ -1,31 +1,15 @@
 """Tiny random models of several architectures, with a tokenizer trained on the sample text."""
 
-import importlib.util
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-EXTRA = ("torch", "transformers", "safetensors", "tqdm")
-if not all(importlib.util.find_spec(name) for name in EXTRA):
-    collect_ignore_glob = ["test_*.py"]  # they import torch; the base install has none of this
-
 VOCABULARY = 320
 POSITIONS = 48
 
 SaveModel = Callable[..., Path]
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Models this small only wait for a second thread, and long for it on a busy machine."""
-    import torch
-
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="session")
