@@ -20,15 +20,21 @@ from headcount.audit.console import (
     write_reports,
 )
 
+HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}
+
 if TYPE_CHECKING:
     from headcount.audit.report import Report
 
 
-@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Group, context_settings=HELP_OPTIONS)
 @click.version_option(__version__, prog_name="headcount")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def main(debug: bool) -> None:
-    """Count attention heads and what they cost: audit, plan, convert and evaluate models."""
+    """Count attention heads and what they cost: audit, plan, convert and evaluate models.
+
+    Exit status of every command: 0 fine, 1 a finding at or above --fail-on or a result that is not
+    finite, 2 wrong use or unreadable input, 3 a failure while writing, 130 and 143 on a signal.
+    """
 
 
 AUDIT_HELP = """Report heads, attention parameters and KV-cache bytes of MODEL, layer by layer.
@@ -42,10 +48,11 @@ Example:
   audit llama-3-8b --context 8k --kv-dtype fp8
   audit ./my-checkpoint --format json
 
-Exit status: 0 fine, 1 findings at or above --fail-on, 2 wrong use or unreadable input."""
+Exit status: 0 fine, 1 findings at or above --fail-on, 2 wrong use or unreadable input, 3 a failure
+while writing."""
 
 
-@main.command("audit", help=AUDIT_HELP)
+@main.command("audit", help=AUDIT_HELP, context_settings=HELP_OPTIONS)
 @click.argument("models", nargs=-1, required=True, metavar="MODEL...")
 @workload_options
 @click.option("--config", metavar="FILE", help="The config.json of weights that lie alone.")
@@ -172,10 +179,12 @@ def plan(
         replace(audit.spec, parameters=parameters) if parameters else audit.spec,
         PlanRequest(device=parse_device(device) if device else None, **request),
         model_id=audit.source.id,
-        weights_bytes=None if parameters else audit.weights_bytes,
+        weights_bytes=None if parameters else audit.loaded_bytes,
         config=audit.config,
     )
-    write_reports([report], form, output)
+    found = [finding.document() for finding in audit.findings]
+    document = {**report.document, "findings": found}
+    write_reports([replace(report, findings=audit.findings, document=document)], form, output)
 
 
 def _evaluate(model: str, against: str | None, **request: Any) -> "Report":

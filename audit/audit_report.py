@@ -108,13 +108,23 @@ def _values(mixers: list[Mixer], name: str) -> str:
 
 
 def _cache_facts(spec: ModelSpec, sizes: Sizes) -> Iterator[Fact]:
+    growth = spec.cache_bytes_per_token(bits=sizes.bits)
+    first = spec.cache_bytes_of_first_token(bits=sizes.bits)
     yield Fact(
-        key="cache_bytes_per_token",
+        key="cache_bytes_of_first_token",
         title="KV cache per token",
-        value=spec.cache_bytes_per_token(bits=sizes.bits),
+        value=first,
         unit="exact_bytes",
         note=f"{sizes.kv_dtype}, {sizes.dtype_source}",
     )
+    if first != growth:
+        yield Fact(
+            key="cache_bytes_per_token",
+            title="and a further token",
+            value=growth,
+            unit="exact_bytes",
+            note="once every window is full",
+        )
     cache = spec.cache_bytes(
         tokens=sizes.context,
         batch_size=sizes.batch_size,
@@ -235,11 +245,20 @@ def _origin_table(audit: Audit) -> Table:
         key="origins",
         title="Where each value came from",
         columns=tuple(Column(key=title.split()[0].lower(), title=title) for title in columns),
-        rows=tuple(
-            (name, _short(origin.value), origin.source)
-            for name, origin in sorted(audit.spec.origins.items())
+        rows=(
+            *(
+                (name, _short(origin.value), origin.source)
+                for name, origin in sorted(audit.spec.origins.items())
+            ),
+            *_catalogue_sources(audit),
         ),
     )
+
+
+def _catalogue_sources(audit: Audit) -> Iterator[tuple[str, str, str]]:
+    entry = audit.source.entry
+    for source in entry.sources if entry else ():
+        yield "(config)", entry.confidence if entry else "", source
 
 
 def _short(value: object) -> str:
@@ -260,6 +279,9 @@ def _notes(audit: Audit, sizes: Sizes) -> Iterator[str]:
         )
     if audit.census is not None and audit.census.packed:
         yield "The weights are quantised: attention parameters are counted from the config."
+    if entry and entry.confidence != "verbatim":
+        how = "secondary sources" if entry.confidence == "assembled" else "class defaults"
+        yield f"The catalogue's config of this model was put together from {how} (--explain)."
     if entry and entry.published_parameters and entry.published_parameters != spec.parameters:
         reason = f": {entry.notes[-1]}" if entry.notes else ""
         yield f"Published count: {entry.published_parameters:,}{reason}"

@@ -160,11 +160,11 @@ def vocabulary(facts: Facts) -> Iterator[Finding]:
         if rows != facts.spec.vocab_size:
             yield Finding(
                 code="H104",
-                severity="error" if rows < facts.spec.vocab_size else "warning",
+                severity="error",
                 where=tensor.name,
                 message=f"{facts.where} says vocab_size {facts.spec.vocab_size:,},"
                 f" the weights have {rows:,} rows",
-                hint="token ids beyond the rows fail; set vocab_size to the rows of the embedding",
+                hint="loaders fail on the shape; set vocab_size to the rows of the embedding",
             )
 
 

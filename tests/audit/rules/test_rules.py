@@ -71,7 +71,7 @@ CASES: list[tuple[str, str, Callable[[Shapes], Shapes]]] = [
     ("H103", "warning", more_layers),
     ("H103", "error", fewer_layers),
     ("H103", "error", without_a_projection),
-    ("H104", "warning", larger_vocabulary),
+    ("H104", "error", larger_vocabulary),
     ("H104", "error", smaller_vocabulary),
     ("H105", "error", wider),
     ("H107", "error", without_a_head),
