@@ -53,7 +53,12 @@ def read_checkpoint(path: Path) -> Checkpoint:
     """Headers of the checkpoint at `path`, a file or an index. Raises HeadcountError."""
     if path.name.endswith(".json"):
         return _read_indexed(path)
-    header = read_header(path)
+    return single_file(read_header(path))
+
+
+def single_file(header: FileHeader) -> Checkpoint:
+    """The checkpoint that one safetensors file is."""
+    path = header.path
     return Checkpoint(
         folder=path.parent,
         files=(header,),
@@ -68,14 +73,24 @@ def read_checkpoint(path: Path) -> Checkpoint:
 
 def _read_indexed(path: Path) -> Checkpoint:
     weight_map, total_size = _read_index(path)
-    shards = sorted(set(weight_map.values()))
-    present = [shard for shard in shards if os.path.lexists(path.parent / shard)]
+    present = {s for s in weight_map.values() if os.path.lexists(path.parent / s)}
+    files = [read_header(_inside(path.parent, shard)) for shard in sorted(present)]
+    return join_shards(path, weight_map, total_size, files)
+
+
+def join_shards(
+    path: Path, weight_map: Mapping[str, str], total_size: int | None, files: Iterable[FileHeader]
+) -> Checkpoint:
+    """One checkpoint of the index at `path` and the headers of the shards that are there.
+
+    Raises InvalidWeightsError if a shard lacks a tensor that the index expects in it.
+    """
+    files = tuple(files)
+    present = {file.path.name for file in files}
     missing = {
         shard: tuple(name for name, file in weight_map.items() if file == shard)
-        for shard in shards
-        if shard not in present
+        for shard in sorted(set(weight_map.values()) - present)
     }
-    files = tuple(read_header(_inside(path.parent, shard)) for shard in present)
     tensors = {tensor.name: tensor for tensor in _in_its_shard(files, weight_map)}
     lost = [n for n, file in weight_map.items() if n not in tensors and file not in missing]
     if lost:
@@ -107,6 +122,14 @@ def _read_index(path: Path) -> tuple[dict[str, str], int | None]:
         index = read_json(path, MAX_HEADER_BYTES)
     except InvalidConfigError as error:
         raise InvalidWeightsError(str(error)) from error
+    return check_index(path, index)
+
+
+def check_index(path: Path, index: Mapping[str, Any]) -> tuple[dict[str, str], int | None]:
+    """The weight_map and total_size of an index that was read from `path`.
+
+    Raises InvalidWeightsError for anything but plain names of shards.
+    """
     weight_map = index.get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
         raise InvalidWeightsError(f"{path}: no weight_map: this is not a safetensors index")
