@@ -22,7 +22,8 @@ class Checkpoint:
     `tensors` maps names to their place; `missing` maps a shard that the index names, and that is
     not there, to the tensors it should hold; `unlisted` are tensors of a shard that the index does
     not know; `total_size` is the index's claim in bytes, None without an index. `partial`: this is
-    one shard of a set, so that what it lacks may be elsewhere.
+    one shard of a set, so that what it lacks may be elsewhere. `format` is safetensors, gguf or
+    pickle; only of the first can `offsets` of a tensor be read without more ado.
     """
 
     folder: Path
@@ -33,6 +34,7 @@ class Checkpoint:
     index: Path | None
     total_size: int | None
     partial: bool = False
+    format: str = "safetensors"
 
     @property
     def nbytes(self) -> int:

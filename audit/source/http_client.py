@@ -12,6 +12,7 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from typing import Any
 from urllib.parse import SplitResult, urljoin, urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -178,8 +179,7 @@ def _certificates() -> ssl.SSLContext:
         if os.environ.get(name):
             return ssl.create_default_context(cafile=os.environ[name])
     try:
-        import certifi
+        certifi: Any = import_module("certifi")
     except ImportError:
         return ssl.create_default_context()
-    bundle: Any = certifi.where()
-    return ssl.create_default_context(cafile=bundle)
+    return ssl.create_default_context(cafile=certifi.where())

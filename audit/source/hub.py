@@ -93,9 +93,11 @@ def _read_online(repo: HubRepo, target: str) -> Source:
     info = parse_json(answer, f"{target}: the Hub's answer")
     commit = info.get("sha")
     files = _file_names(info)
-    config, checkpoint = _at_once(
-        lambda read: read(repo), (_read_config, lambda repo: _read_weights(repo, files))
+    reads: tuple[Callable[[], Any], ...] = (
+        lambda: _read_config(repo),
+        lambda: _read_weights(repo, files),
     )
+    config, checkpoint = _at_once(_call, reads)
     return Source(
         kind="hub",
         id=repo.name,
@@ -104,6 +106,10 @@ def _read_online(repo: HubRepo, target: str) -> Source:
         checkpoint=checkpoint,
         revision=commit if isinstance(commit, str) else repo.revision,
     )
+
+
+def _call(read: Callable[[], Any]) -> Any:
+    return read()
 
 
 def _file_names(info: dict[str, Any]) -> frozenset[str]:

@@ -14,12 +14,17 @@ def read_path(path: Path) -> Source:
         raise HeadcountError(f"{path}: no such file or folder")
     if path.is_dir():
         return _read_folder(path)
+    if path.suffix == ".gguf":
+        from .gguf_checkpoint import read_gguf_source
+
+        return read_gguf_source(path)
     if path.name.endswith((".safetensors", ".safetensors.index.json")):
         return _read_weights(path)
     if path.name.endswith(".json"):
         return Source(kind="config", id=str(path), where=str(path), config=read_json(path))
     raise HeadcountError(
-        f"{path}: a model is a folder, a config.json, a .safetensors file or its index.json"
+        f"{path}: a model is a folder, a config.json, a .safetensors file or its index.json, a"
+        " .gguf, .bin or .pt file"
     )
 
 

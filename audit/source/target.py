@@ -7,6 +7,8 @@ from .found import Source
 
 _MODEL_FILES = ("config.json", "model.safetensors", "model.safetensors.index.json")
 
+_SUFFIXES = (".json", ".safetensors", ".gguf", ".bin", ".pt", ".pth")
+
 
 def resolve(target: str) -> Source:
     """The model that `target` names. Raises HeadcountError.
@@ -39,7 +41,7 @@ def _read_path(path: Path) -> Source:
 
 
 def _is_spelled_as_path(target: str) -> bool:
-    return target.startswith((".", "/", "~")) or target.endswith((".json", ".safetensors", "/"))
+    return target.startswith((".", "/", "~")) or target.endswith((*_SUFFIXES, "/"))
 
 
 def _holds_model(path: Path) -> bool:
