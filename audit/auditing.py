@@ -31,6 +31,12 @@ def audit_source(source: Source) -> Audit:
 
         return audit_gguf(source, source.gguf, source.checkpoint)
     if source.config is None:
+        if source.checkpoint is not None and source.checkpoint.suspects:
+            file, names = next(iter(source.checkpoint.suspects.items()))
+            raise HeadcountError(
+                f"{source.id}: {file} imports {', '.join(names[:3])}: loading it may run any"
+                " program (H301); and no config.json lies beside it"
+            )
         raise HeadcountError(
             f"{source.id}: no config.json beside the weights, and shapes alone do not tell heads"
             " apart: name one with --config FILE"
