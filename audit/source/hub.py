@@ -97,6 +97,8 @@ def _read_online(repo: HubRepo, target: str) -> Source:
         lambda: _read_config(repo),
         lambda: _read_weights(repo, files),
     )
+    if "config.json" not in files:
+        raise HeadcountError(_no_config(repo, files))
     config, checkpoint = _at_once(_call, reads)
     return Source(
         kind="hub",
@@ -106,6 +108,12 @@ def _read_online(repo: HubRepo, target: str) -> Source:
         checkpoint=checkpoint,
         revision=commit if isinstance(commit, str) else repo.revision,
     )
+
+
+def _no_config(repo: HubRepo, files: frozenset[str]) -> str:
+    ggufs = sorted(name for name in files if name.endswith(".gguf"))
+    instead = f"; it has {ggufs[0]}: download that, and audit the file" if ggufs else ""
+    return f"{repo.name}: this Hub repository has no config.json{instead}"
 
 
 def _call(read: Callable[[], Any]) -> Any:

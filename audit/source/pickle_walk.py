@@ -15,7 +15,7 @@ from typing import Any
 
 from ..errors import InvalidWeightsError
 
-MAX_OPCODES = 1_000_000  # of a walk; two thousand tensors take a tenth of it
+MAX_OPCODES = 500_000  # of a walk; two thousand tensors take a fifth of it
 
 # What a file of tensors needs; `torch.load(weights_only=True)` allows the same and some more.
 _TENSOR_GLOBALS = frozenset(

@@ -14,8 +14,13 @@ def resolve(target: str) -> Source:
     """The model that `target` names. Raises HeadcountError.
 
     In order: a path that is spelled as one or that holds a model, as in transformers; a catalogue
-    id or alias, whatever the case; `org/name[@revision]` of the Hub.
+    id or alias, whatever the case; `org/name[@revision]` of the Hub. `-` is a config.json on
+    standard input.
     """
+    if target == "-":
+        from .standard_input import read_standard_input
+
+        return read_standard_input()
     path = Path(target).expanduser()
     if _is_spelled_as_path(target) or _holds_model(path):
         return _read_path(path)

@@ -105,6 +105,7 @@ def test_a_broken_connection_is_tried_once_more(hub: Hub) -> None:
         ("org/one@nowhere", "no revision 'nowhere'"),
         ("org/empty", "no config.json"),
         ("org/one two", "not a name"),
+        ("org/quantised", "audit the file"),
         ("org/broken", r"org/broken/model.safetensors: not safetensors, or cut short"),
     ],
 )
@@ -113,6 +114,8 @@ def test_each_refusal_has_its_message(hub: Hub, target: str, message: str) -> No
         write_model(hub.folder / "org" / name, LLAMA_CONFIG, llama_shapes())
     (hub.folder / "org/broken/model.safetensors").write_bytes(b"\xff" * 7 + b"\0" + bytes(99))
     (hub.folder / "org/empty").mkdir()
+    (hub.folder / "org/quantised").mkdir()
+    (hub.folder / "org/quantised/m.gguf").write_bytes(b"")
     hub.gated = frozenset({"org/gated"})
     with pytest.raises(HeadcountError, match=message) as caught:
         read_hub(target)
