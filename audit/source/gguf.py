@@ -77,9 +77,11 @@ class _Reader:
         return data
 
     def expect(self, count: int, what: str) -> None:
-        if count > self.size - self.position:
-            left = self.size - self.position
-            self.fail(f"cut short, or damaged: {what} takes {count:,} bytes, {left:,} are left")
+        left = self.size - self.position
+        if count > left:
+            self.fail(
+                f"cut short, or damaged: {what} takes {count:,} bytes, {max(left, 0):,} are left"
+            )
 
     def skip(self, count: int, what: str) -> None:
         self.expect(count, what)
@@ -169,22 +171,24 @@ class _Reader:
         if self.strings > MAX_STRINGS:
             self.fail(f"{key}: more than {MAX_STRINGS:,} strings")
         if count > KEPT and kind == _STRING:
-            for _ in range(count):
-                self.skip_string(key)
+            self.skip_strings(count, key)
             return Skipped(count)
         items = tuple(self.value(kind, key, depth) for _ in range(count))
         return items if count <= KEPT else Skipped(count)
 
-    def skip_string(self, key: str) -> None:
-        length = int.from_bytes(self.file.read(8), "little")
-        self.position += 8
-        if length > self.size - self.position:
-            self.expect(length, key)
-        if length < 4096:
-            self.file.read(length)
-        else:
-            self.file.seek(length, os.SEEK_CUR)
-        self.position += length
+    def skip_strings(self, count: int, key: str) -> None:
+        """Steps over `count` strings, a block of the file at a time: vocabularies are long."""
+        block, at, base = b"", 0, self.position  # `base` is the position of block[0]
+        for _ in range(count):
+            if at + 8 > len(block):
+                self.position = base + at
+                self.expect(8, key)
+                self.file.seek(self.position)
+                block, at, base = self.file.read(2**20), 0, self.position
+            at += 8 + int.from_bytes(block[at : at + 8], "little")
+        self.position = base + at
+        self.expect(0, key)
+        self.file.seek(self.position)
 
     def alignment(self, metadata: Mapping[str, Any]) -> int:
         value = metadata.get("general.alignment", 32)

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..errors import HeadcountError
-from .checkpoint import Checkpoint, find_weights, read_checkpoint
+from .checkpoint import Checkpoint, find_weights, inside, read_checkpoint
 from .found import Source
 from .json_file import read_json
 
@@ -57,11 +57,11 @@ def _folder_weights(folder: Path) -> Checkpoint | None:
     """Safetensors where there are any, as transformers prefers them; else torch's pickles."""
     path = find_weights(folder)
     if path is not None:
-        return read_checkpoint(path)
+        return read_checkpoint(inside(folder, path.name))
     from .pickle_checkpoint import find_pickles, read_pickles
 
     path = find_pickles(folder)
-    return None if path is None else read_pickles(path)
+    return None if path is None else read_pickles(inside(folder, path.name))
 
 
 def _beside_config(path: Path, checkpoint: Checkpoint) -> Source:

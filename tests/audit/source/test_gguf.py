@@ -104,6 +104,20 @@ def test_each_fault_has_its_message(tmp_path: Path, data: bytes, expected: str) 
     assert "a.gguf" in str(caught.value)
 
 
+def test_a_long_list_of_long_strings_is_stepped_over(tmp_path: Path) -> None:
+    """Strings that end at, before and beyond the blocks in which the list is read."""
+    lengths = [2**20 - 8, 2**20 - 16, 3 * 2**20, *(i % 97 for i in range(50_000))]
+    body = b"".join(struct.pack("<Q", n) + bytes(n) for n in lengths)
+    path = tmp_path / "a.gguf"
+    path.write_bytes(start(0, 2) + array(STRING, len(lengths), body) + KEY)
+    file = read_gguf(path)
+    assert file.metadata["a"] == Skipped(len(lengths))
+    assert file.metadata["general.architecture"] == "llama"
+    path.write_bytes(start(0, 1) + array(STRING, len(lengths), body)[:-1])
+    with pytest.raises(HeadcountError, match="cut short"):
+        read_gguf(path)
+
+
 def test_empty_strings_without_end_are_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
