@@ -25,6 +25,7 @@ MAX_DEPTH = 4
 MAX_ALIGNMENT = 2**20
 KEPT = 4_096  # longer arrays are counted, not kept
 KEPT_STRING = 2**16
+KEPT_TOTAL = 2**23  # bytes of arrays and strings; what comes later is counted only
 
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?"} | {
     10: "Q",
@@ -64,6 +65,7 @@ class _Reader:
         self.file, self.path, self.size = file, path, size
         self.position = 0
         self.strings = 0
+        self.kept = 0
 
     def fail(self, what: str) -> NoReturn:
         raise InvalidWeightsError(f"{self.path}: {what} (byte {self.position:,})")
@@ -147,9 +149,14 @@ class _Reader:
             return self.array(key, depth + 1)
         self.fail(f"{key}: unknown type of value {kind}")
 
+    def keeps(self, size: int) -> bool:
+        """Whether there is room for a value of `size` bytes more."""
+        self.kept += size
+        return self.kept <= KEPT_TOTAL
+
     def string(self, key: str) -> Any:
         length = self.number("Q", key)
-        if length > KEPT_STRING:
+        if length > KEPT_STRING or not self.keeps(length):
             self.skip(length, key)
             return Skipped(length)
         return self.take(length, key).decode(errors="replace")
@@ -160,17 +167,17 @@ class _Reader:
             self.fail(f"{key}: arrays nested deeper than {MAX_DEPTH}")
         if kind in _SCALARS:
             size = count * struct.calcsize("<" + _SCALARS[kind])
-            if count > KEPT:
+            if count > KEPT or not self.keeps(8 * count):
                 self.skip(size, key)
                 return Skipped(count)
             return struct.unpack(f"<{count}{_SCALARS[kind]}", self.take(size, key))
         if kind not in (_STRING, _ARRAY):
             self.fail(f"{key}: unknown type of value {kind}")
         self.expect(8 * count, key)
-        self.strings += count
+        self.strings += count if kind == _STRING else 100 * count  # a step each, and a dear one
         if self.strings > MAX_STRINGS:
             self.fail(f"{key}: more than {MAX_STRINGS:,} strings")
-        if count > KEPT and kind == _STRING:
+        if kind == _STRING and (count > KEPT or not self.keeps(64 * count)):
             self.skip_strings(count, key)
             return Skipped(count)
         items = tuple(self.value(kind, key, depth) for _ in range(count))
@@ -178,6 +185,7 @@ class _Reader:
 
     def skip_strings(self, count: int, key: str) -> None:
         """Steps over `count` strings, a block of the file at a time: vocabularies are long."""
+        length_at = struct.Struct("<Q").unpack_from
         block, at, base = b"", 0, self.position  # `base` is the position of block[0]
         for _ in range(count):
             if at + 8 > len(block):
@@ -185,7 +193,7 @@ class _Reader:
                 self.expect(8, key)
                 self.file.seek(self.position)
                 block, at, base = self.file.read(2**20), 0, self.position
-            at += 8 + int.from_bytes(block[at : at + 8], "little")
+            at += 8 + length_at(block, at)[0]
         self.position = base + at
         self.expect(0, key)
         self.file.seek(self.position)

@@ -68,6 +68,7 @@ BROKEN: list[tuple[str, bytes, str]] = [
     ("2^61 strings", start(0, 1) + array(STRING, 2**61), "cut short"),
     ("an array of unknown type", start(0, 1) + array(99, 1, bytes(9)), "type of value 99"),
     ("deep nesting", start(0, 1) + array(ARRAY, 1, struct.pack("<IQ", ARRAY, 1) * 50), "nested"),
+    ("a million arrays", start(0, 1) + array(ARRAY, 10**6, bytes(12 * 10**6)), "more than"),
     ("alignment 0", start(0, 1) + key("general.alignment", 0), "power of two"),
     ("alignment 24", start(0, 1) + key("general.alignment", 24), "power of two"),
     ("alignment of a gigabyte", start(0, 1) + key("general.alignment", 2**30), "power of two"),
@@ -116,6 +117,17 @@ def test_a_long_list_of_long_strings_is_stepped_over(tmp_path: Path) -> None:
     path.write_bytes(start(0, 1) + array(STRING, len(lengths), body)[:-1])
     with pytest.raises(HeadcountError, match="cut short"):
         read_gguf(path)
+
+
+def test_no_more_is_kept_than_a_model_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headcount.audit.source.gguf.KEPT_TOTAL", 100)
+    metadata = {"a": [1] * 12, "b": [1] * 12, "c": "x" * 99, "d": ["x"] * 2, "e": 5}
+    file = read_gguf(write_gguf(tmp_path / "a.gguf", metadata, {}))
+    assert file.metadata == {
+        **{"a": (1,) * 12, "b": Skipped(12), "c": Skipped(99), "d": Skipped(2), "e": 5}
+    }
 
 
 def test_empty_strings_without_end_are_given_up(
