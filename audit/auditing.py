@@ -34,7 +34,7 @@ def audit_source(source: Source) -> Audit:
         if source.checkpoint is not None and source.checkpoint.suspects:
             file, names = next(iter(source.checkpoint.suspects.items()))
             raise HeadcountError(
-                f"{source.id}: {file} imports {', '.join(names[:3])}: loading it may run any"
+                f"{source.id}: {file} imports {', '.join(names[:3])[:200]}: loading it may run any"
                 " program (H301); and no config.json lies beside it"
             )
         raise HeadcountError(

@@ -7,13 +7,12 @@ are positions inside its storage.
 
 import io
 import os
-import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import IO, Any
-from zipfile import BadZipFile, ZipFile
+from zipfile import BadZipFile, ZipFile, ZipInfo
 
 from ..dtypes import SAFETENSORS_BITS
 from ..errors import InvalidWeightsError
@@ -22,7 +21,6 @@ from .pickle_walk import StoredTensor, is_harmless, walk
 from .safetensors import FileHeader, TensorInfo
 
 MAX_PICKLE_BYTES = 32 * 2**20
-MAX_DIRECTORY_BYTES = 32 * 2**20
 MAX_RATIO = 100  # of compression; torch does not compress
 _LEGACY = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # torch's magic number, pickled
 _NESTS = ("state_dict", "model_state_dict", "model", "module")
@@ -69,74 +67,108 @@ def _what_it_is(start: bytes) -> str:
 def _read_zip(
     path: Path, file: IO[bytes], size: int
 ) -> tuple[tuple[str, ...], tuple[TensorInfo, ...]]:
-    _check_directory(path, file, size)
     try:
-        with ZipFile(file) as archive:
-            sizes = {info.filename: info.file_size for info in archive.infolist()}
-            pickles = [name for name in sizes if name.rpartition("/")[2] == "data.pkl"]
-            if len(pickles) != 1:
-                raise InvalidWeightsError(
-                    f"{path}: a zip archive with {len(pickles)} data.pkl: not a checkpoint"
-                )
-            info = archive.getinfo(pickles[0])
-            if info.file_size > MAX_PICKLE_BYTES or info.file_size > MAX_RATIO * max(
-                info.compress_size, 1
-            ):
-                raise InvalidWeightsError(
-                    f"{path}: {info.filename} claims {info.file_size:,} bytes, packed in"
-                    f" {info.compress_size:,}: too much to read"
-                )
-            data = archive.open(info).read(MAX_PICKLE_BYTES)
-    except (BadZipFile, NotImplementedError, RuntimeError, EOFError, ValueError, OSError) as error:
-        raise InvalidWeightsError(f"{path}: a broken zip archive: {error}") from error
-    except Exception as error:  # zlib, lzma and bz2 have errors of their own
-        if isinstance(error, InvalidWeightsError):
-            raise
-        raise InvalidWeightsError(f"{path}: a broken zip archive: {error}") from error
-    found = walk(io.BytesIO(data), f"{path}: {info.filename}")
-    folder = pickles[0].removesuffix("data.pkl") + "data/"
-    tensors = _tensors(path, found.value)
-    for name, tensor in tensors.items():
-        _check_storage(path, name, tensor, sizes.get(folder + tensor.storage.key))
-    return found.imports, tuple(_info(path, name, tensor) for name, tensor in tensors.items())
+        with ZipFile(_Bounded(file, size)) as archive:
+            members = {info.filename: info for info in archive.infolist()}
+            name = _find_pickle(path, archive.namelist())
+            data = _member(path, archive, members[name])
+    except InvalidWeightsError:
+        raise
+    except Exception as error:  # of zipfile, of zlib, lzma and bz2, of an encrypted member
+        raise InvalidWeightsError(
+            f"{path}: a zip archive that is cut short or broken: {error}"
+        ) from error
+    found = walk(io.BytesIO(data), f"{path}: {name}")
+    tensors = _tensors(found.value)
+    for tensor_name, tensor in tensors.items():
+        member = members.get(f"{name.removesuffix('data.pkl')}data/{tensor.storage.key}")
+        _check_storage(path, tensor_name, tensor, None if member is None else member.file_size)
+    return found.imports, tuple(_info(path, n, tensor) for n, tensor in tensors.items())
 
 
-def _check_directory(path: Path, file: IO[bytes], size: int) -> None:
-    """zipfile reads the whole directory at once: its length is looked at before."""
-    tail_size = min(size, 2**16 + 256)
-    file.seek(size - tail_size)
-    tail = file.read(tail_size)
-    file.seek(0)
-    end = tail.rfind(b"PK\x05\x06")
-    if end < 0 or len(tail) < end + 22:
-        raise InvalidWeightsError(f"{path}: cut short: a zip archive without its directory")
-    length: int = struct.unpack_from("<I", tail, end + 12)[0]
-    big = tail.rfind(b"PK\x06\x06")
-    if length == 0xFFFFFFFF and 0 <= big <= len(tail) - 56:
-        length = struct.unpack_from("<Q", tail, big + 40)[0]
-    if length > min(size, MAX_DIRECTORY_BYTES):
-        raise InvalidWeightsError(f"{path}: a zip directory of {length:,} bytes: too much to read")
+@dataclass(slots=True)
+class _Bounded:
+    """A file that zipfile may not read much of at once: it would, if a directory claims to be
+    long, and keep a kilobyte for every entry."""
+
+    file: IO[bytes]
+    size: int
+
+    def read(self, count: int = -1) -> bytes:
+        left = self.size - self.file.tell()
+        if (left if count < 0 else min(count, left)) > MAX_PICKLE_BYTES // 8:
+            raise BadZipFile(f"a directory of {count:,} bytes")
+        return self.file.read(count)
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return self.file.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self.file.tell()
+
+    def seekable(self) -> bool:
+        return True
+
+
+def _find_pickle(path: Path, names: list[str]) -> str:
+    """The one data.pkl. Where two members could be taken for it, two readers take two."""
+    folded = [name.casefold() for name in names]
+    found = [name for name in names if name.casefold().rpartition("/")[2] == "data.pkl"]
+    if len(found) != 1 or len(set(folded)) != len(folded):
+        raise InvalidWeightsError(
+            f"{path}: a zip archive with {len(found)} data.pkl"
+            f" and {len(folded) - len(set(folded))} names twice: not a checkpoint of torch.save"
+        )
+    if any(name.rpartition("/")[2] == "constants.pkl" for name in folded):
+        raise InvalidWeightsError(
+            f"{path}: a TorchScript archive: a program, which torch.load would load as one"
+        )
+    return found[0]
+
+
+def _member(path: Path, archive: ZipFile, info: ZipInfo) -> bytes:
+    packed = max(info.compress_size, 1)
+    if info.file_size > MAX_PICKLE_BYTES or info.file_size > MAX_RATIO * packed:
+        raise InvalidWeightsError(
+            f"{path}: {info.filename} claims {info.file_size:,} bytes, packed in {packed:,}:"
+            " too much to read"
+        )
+    with archive.open(info) as member:
+        return b"".join(iter(lambda: member.read(2**16), b""))
 
 
 def _read_legacy(
     path: Path, file: IO[bytes], *, legacy: bool
 ) -> tuple[tuple[str, ...], tuple[TensorInfo, ...]]:
-    """Magic number, version and system, then the object; or one pickle of another program."""
+    """Magic number, version, system, the object and its storages: torch loads five pickles. Of
+    another program's file, one."""
     data = io.BytesIO(file.read(MAX_PICKLE_BYTES))
+    _refuse_tar(path, data.getbuffer()[:512].tobytes())
     imports: dict[str, None] = {}
     value: Any = None
-    for _ in range(4 if legacy else 1):
+    for number in range(5 if legacy else 1):
         found = walk(data, str(path))
         imports |= dict.fromkeys(found.imports)
-        value = found.value
-    tensors = _tensors(path, value)
+        value = found.value if number in (0, 3) else value
+    tensors = _tensors(value)
     for name, tensor in tensors.items():
         bits = SAFETENSORS_BITS[tensor.storage.dtype or "U8"]
         _check_storage(path, name, tensor, tensor.storage.elements * bits // 8)
     return tuple(imports), tuple(_info(path, name, tensor) for name, tensor in tensors.items())
 
 
-def _tensors(path: Path, value: Any) -> Mapping[str, StoredTensor]:
+def _refuse_tar(path: Path, block: bytes) -> None:
+    """torch.load takes an old file for a tar archive first, and unpickles what lies in there."""
+    from tarfile import HeaderError, TarInfo
+
+    try:
+        TarInfo.frombuf(block, "utf-8", "surrogateescape")
+    except (HeaderError, ValueError):
+        return
+    raise InvalidWeightsError(f"{path}: a pickle and a tar archive at once: not a checkpoint")
+
+
+def _tensors(value: Any) -> Mapping[str, StoredTensor]:
     """The tensors of a state dict, or of the one inside a training checkpoint."""
     found = dict(_of(value))
     for nest in _NESTS:

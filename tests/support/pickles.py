@@ -67,9 +67,11 @@ def write_bin(
     return path
 
 
-def legacy_bytes(data: bytes) -> bytes:
+def legacy_bytes(data: bytes, keys: bytes = pickle.dumps([], 2)) -> bytes:
     """What torch.save wrote before 1.6: magic, version, system, the object, keys."""
-    return MAGIC + b"".join(pickle.dumps(v, 2) for v in (1001, {"little_endian": True})) + data
+    return (
+        MAGIC + b"".join(pickle.dumps(v, 2) for v in (1001, {"little_endian": True})) + data + keys
+    )
 
 
 EVIL = glob("posix.system") + b"(" + word("touch MARKER") + b"tR0"

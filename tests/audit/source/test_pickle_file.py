@@ -3,6 +3,7 @@
 import io
 import pickle
 import struct
+import tarfile
 import time
 import zipfile
 from pathlib import Path
@@ -132,6 +133,7 @@ BROKEN: list[tuple[str, bytes, str]] = [
     ("half a zip", zipped(data__pkl=b"")[:40], "cut short"),
     ("a zip of something", zipped(readme=b"hi"), "0 data.pkl"),
     ("two pickles", zipped(**{"data.pkl": b"", "b__data.pkl": b""}), "2 data.pkl"),
+    ("TorchScript", zipped(**{"data.pkl": b"", "constants.pkl": b""}), "TorchScript"),
     ("an empty pickle", zipped(**{"data.pkl": b""}), "not a whole pickle"),
     ("no STOP", zipped(**{"data.pkl": b"\x80\x02}"}), "not a whole pickle"),
     ("an empty stack", zipped(**{"data.pkl": b"\x80\x020."}), "not a whole pickle"),
@@ -169,11 +171,40 @@ def test_a_bomb_is_not_unpacked(tmp_path: Path) -> None:
 
 def test_a_directory_that_is_too_long_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "a.bin"
-    data = bytearray(zipped(**{"data.pkl": b"."}))
-    end = data.rfind(b"PK\x05\x06")
-    data[end + 12 : end + 16] = struct.pack("<I", 2**31)
-    path.write_bytes(data)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("x/data.pkl", b".")
+        for number in range(10_000):
+            archive.writestr(f"x/{number:0400}", b"")
+    begin = time.perf_counter()
     with pytest.raises(HeadcountError, match="directory"):
+        read_pickle(path)
+    assert time.perf_counter() - begin < 1
+
+
+def test_two_members_that_could_be_the_pickle_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.bin"
+    for other in ("x/DATA.PKL", "y/data.pkl"):
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("x/data.pkl", b"N.")
+            archive.writestr(other, pickle.dumps(Evil(eval, "1"), 2))
+        with pytest.raises(HeadcountError, match=r"2 data\.pkl"):
+            read_pickle(path)
+
+
+def test_every_pickle_of_an_old_file_is_walked(tmp_path: Path) -> None:
+    path = tmp_path / "a.bin"
+    path.write_bytes(legacy_bytes(state_dict(SHAPES), pickle.dumps(Evil(eval, "1"), 2)))
+    file = read_pickle(path)
+    assert file.suspects == ("__builtin__.eval",)
+    assert len(file.header.tensors) == 3
+
+
+def test_a_pickle_that_is_a_tar_archive_too_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.bin"
+    member = tarfile.TarInfo("\x80\x02x")
+    header = member.tobuf(tarfile.GNU_FORMAT, "latin-1", "strict")
+    path.write_bytes(header + bytes(1024))
+    with pytest.raises(HeadcountError, match="tar archive"):
         read_pickle(path)
 
 
