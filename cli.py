@@ -23,6 +23,7 @@ from headcount.audit.console import (
 HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}
 
 if TYPE_CHECKING:
+    from headcount.audit.audited import Audit
     from headcount.audit.report import Report
 
 
@@ -39,14 +40,15 @@ def main(debug: bool) -> None:
 
 AUDIT_HELP = """Report heads, attention parameters and KV-cache bytes of MODEL, layer by layer.
 
-MODEL is a name of the catalogue (`headcount models`), a folder, a config.json, a .safetensors file
-or index, or org/name[@revision] of the Hugging Face Hub. Config and headers are read,
-never weights.
+MODEL is a name of the catalogue (`headcount models`), a folder, a config.json (- reads one from
+standard input), a .safetensors file or index, a .gguf, .bin or .pt file, or org/name[@revision] of
+the Hugging Face Hub. Config and headers are read, never weights. Several models are also compared.
 
 \b
 Example:
   audit llama-3-8b --context 8k --kv-dtype fp8
   audit ./my-checkpoint --format json
+  audit llama-3-8b ./model.gguf
 
 Exit status: 0 fine, 1 findings at or above --fail-on, 2 wrong use or unreadable input, 3 a failure
 while writing."""
@@ -79,19 +81,52 @@ def audit(
     from headcount.audit.sizes import AuditRequest
 
     request = AuditRequest(**workload)
-    reports, failed = [], False
+    reports: list[Report] = []
+    audits: list[tuple[str, Audit | None]] = []
     for model in models:
         try:
-            reports.append(audit_report(audit_model(model, config), request))
+            found = audit_model(model, config)
+            reports.append(audit_report(found, request))
+            audits.append((model, found))
         except HeadcountError as error:
             if len(models) == 1:
                 raise
             reports.append(error_report(model, error))
-            failed = True
+            audits.append((model, None))
+    if len(models) > 1 and form in ("table", "markdown"):
+        from headcount.audit.comparison import comparison_report
+
+        reports.append(comparison_report(audits, request))
     write_reports(reports, form, output)
-    if failed:
+    if any(found is None for _, found in audits):
         sys.exit(2)
     exit_on_findings(reports, fail_on)
+
+
+@main.command("diff")
+@click.argument("a", metavar="A")
+@click.argument("b", metavar="B")
+@workload_options
+@click.option("--exit-code", is_flag=True, help="Exit with 1 if anything differs.")
+@output_options
+def diff(a: str, b: str, exit_code: bool, form: str, output: Path | None, **workload: Any) -> None:
+    """Say what differs between models A and B, layer by layer.
+
+    Heads, K/V heads, head_dim, windows, attention parameters and cache bytes are compared.
+
+    \b
+    Example:
+      headcount diff ./mha ./gqa
+      headcount diff llama-2-7b llama-3-8b --context 4k --format markdown
+    """
+    from headcount.audit.auditing import audit_model
+    from headcount.audit.diff import diff_report
+    from headcount.audit.sizes import AuditRequest
+
+    report = diff_report(audit_model(a), audit_model(b), AuditRequest(**workload))
+    write_reports([report], form, output)
+    if exit_code and not report.document["same"]:
+        sys.exit(1)
 
 
 def audit_main() -> NoReturn:

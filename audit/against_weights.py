@@ -39,12 +39,13 @@ def hold_against_weights(source: Source, reading: Reading, checkpoint: Checkpoin
         spec=replace(corrected, parameters=total, parameters_source=origin),
         family=family,
         census=census,
-        stored={} if census.packed else _stored_parts(census, corrected),
+        stored={} if census.packed else stored_parts(census, corrected),
         findings=check(facts),
     )
 
 
-def _stored_parts(census: Census, spec: ModelSpec) -> dict[MixerKey, Parts]:
+def stored_parts(census: Census, spec: ModelSpec) -> dict[MixerKey, Parts]:
+    """The attention parameters that the headers hold, per mixer."""
     return {
         key: count_parts(census.layers[key], mixer)
         for layer in spec.layers

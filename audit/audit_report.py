@@ -15,6 +15,10 @@ def audit_report(audit: Audit, request: AuditRequest) -> Report:
     """The whole report of one audit."""
     sizes = fill_in(audit.spec, request)
     tables = [_layer_table(audit, sizes), *([_origin_table(audit)] if request.explain else [])]
+    if audit.source.gguf is not None:
+        from .gguf_audit import type_table
+
+        tables.append(type_table(audit))
     return Report(
         title=_title(audit),
         facts=tuple(_facts(audit, sizes)),
@@ -43,7 +47,8 @@ def _title(audit: Audit) -> str:
         if spec.parameters is None
         else f"{format_count(spec.parameters)} parameters"
     )
-    return f"{source.id} ({spec.model_type}, {parameters}, {spec.dtype or 'no dtype'}; {origin})"
+    stored = source.stored_as or spec.dtype or "no dtype"
+    return f"{source.id} ({spec.model_type}, {parameters}, {stored}; {origin})"
 
 
 def _decoding(spec: ModelSpec) -> list[Layer]:
@@ -268,6 +273,10 @@ def _short(value: object) -> str:
 
 def _notes(audit: Audit, sizes: Sizes) -> Iterator[str]:
     spec, entry = audit.spec, audit.source.entry
+    if audit.source.gguf is not None:
+        from .gguf_audit import gguf_notes
+
+        yield from gguf_notes(audit)
     if spec.is_cached and any(m.window for layer in spec.layers for m in layer.mixers):
         yield "A layer with a window keeps window - 1 tokens in transformers' cache."
     if not spec.is_cached:
