@@ -57,10 +57,16 @@ Exit status: 0 fine, 1 findings at or above --fail-on, 2 wrong use or unreadable
     show_default=True,
     help="The least severity of a finding that makes the exit status 1.",
 )
+@click.option("--select", multiple=True, metavar="CODES", help="Only these findings: H1,H203.")
+@click.option("--ignore", multiple=True, metavar="CODES", help="Without these findings: H4,H606.")
+@click.option("--scan", is_flag=True, help="Also read the weights: NaN, zeros, equal K/V heads.")
 @output_options
 def audit(
     models: tuple[str, ...],
     config: str | None,
+    select: tuple[str, ...],
+    ignore: tuple[str, ...],
+    scan: bool,
     fail_on: str,
     form: str,
     output: Path | None,
@@ -75,16 +81,30 @@ def audit(
     reports, failed = [], False
     for model in models:
         try:
-            reports.append(audit_report(audit_model(model, config), request))
+            found = audit_model(model, config)
+            report = _scanned(found, request) if scan else audit_report(found, request)
+            reports.append(report)
         except HeadcountError as error:
             if len(models) == 1:
                 raise
             reports.append(error_report(model, error))
             failed = True
+    if select or ignore:
+        from headcount.audit.rules.registry import choose
+
+        reports = [choose(report, select, ignore) for report in reports]
     write_reports(reports, form, output)
     if failed:
         sys.exit(2)
     exit_on_findings(reports, fail_on)
+
+
+def _scanned(audit: Any, request: Any) -> "Report":
+    """The report of an audit and of a scan of its weights. Raises HeadcountError."""
+    need_extra()
+    from headcount.convert.scan import scan_report
+
+    return scan_report(audit, request)
 
 
 def audit_main() -> NoReturn:
@@ -120,6 +140,21 @@ def devices(form: str, output: Path | None) -> None:
     from headcount.audit.lists import devices_report
 
     write_reports([devices_report()], form, output)
+
+
+@main.command("rules")
+@output_options
+def rules(form: str, output: Path | None) -> None:
+    """List the rules of `audit`: codes, severities and what they read.
+
+    \b
+    Example:
+      headcount rules --format json
+      headcount audit ./checkpoint --select H1,H2 --ignore H106
+    """
+    from headcount.audit.lists import rules_report
+
+    write_reports([rules_report()], form, output)
 
 
 @main.command("plan")
