@@ -66,10 +66,16 @@ while writing."""
     show_default=True,
     help="The least severity of a finding that makes the exit status 1.",
 )
+@click.option("--select", multiple=True, metavar="CODES", help="Only these findings: H1,H203.")
+@click.option("--ignore", multiple=True, metavar="CODES", help="Without these findings: H4,H606.")
+@click.option("--scan", is_flag=True, help="Also read the weights: NaN, zeros, equal K/V heads.")
 @output_options
 def audit(
     models: tuple[str, ...],
     config: str | None,
+    select: tuple[str, ...],
+    ignore: tuple[str, ...],
+    scan: bool,
     fail_on: str,
     form: str,
     output: Path | None,
@@ -86,13 +92,18 @@ def audit(
     for model in models:
         try:
             found = audit_model(model, config)
-            reports.append(audit_report(found, request))
+            report = _scanned(found, request) if scan else audit_report(found, request)
+            reports.append(report)
             audits.append((model, found))
         except HeadcountError as error:
             if len(models) == 1:
                 raise
             reports.append(error_report(model, error))
             audits.append((model, None))
+    if select or ignore:
+        from headcount.audit.rules.registry import choose
+
+        reports = [choose(report, select, ignore) for report in reports]
     if len(models) > 1 and form in ("table", "markdown"):
         from headcount.audit.comparison import comparison_report
 
@@ -129,6 +140,14 @@ def diff(a: str, b: str, exit_code: bool, form: str, output: Path | None, **work
         sys.exit(1)
 
 
+def _scanned(audit: Any, request: Any) -> "Report":
+    """The report of an audit and of a scan of its weights. Raises HeadcountError."""
+    need_extra()
+    from headcount.convert.scan import scan_report
+
+    return scan_report(audit, request)
+
+
 def audit_main() -> NoReturn:
     """The command `audit`: short for `headcount audit`."""
     audit.main(prog_name="audit")
@@ -162,6 +181,21 @@ def devices(form: str, output: Path | None) -> None:
     from headcount.audit.lists import devices_report
 
     write_reports([devices_report()], form, output)
+
+
+@main.command("rules")
+@output_options
+def rules(form: str, output: Path | None) -> None:
+    """List the rules of `audit`: codes, severities and what they read.
+
+    \b
+    Example:
+      headcount rules --format json
+      headcount audit ./checkpoint --select H1,H2 --ignore H106
+    """
+    from headcount.audit.lists import rules_report
+
+    write_reports([rules_report()], form, output)
 
 
 @main.command("plan")

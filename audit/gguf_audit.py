@@ -8,8 +8,12 @@ from .against_weights import stored_parts
 from .audited import Audit
 from .census import Census, take_census
 from .family.gguf import GGUF_FAMILY, gguf_spec
+from .family.parameters import Expected
+from .inventory import take_inventory
 from .report import Column, Finding, Table
-from .rules import Facts, check
+from .rules import files, geometry
+from .rules.facts import Facts
+from .rules.rule import in_order, run
 from .source.checkpoint import Checkpoint
 from .source.found import Source
 
@@ -23,17 +27,29 @@ def audit_gguf(source: Source, metadata: Mapping[str, Any], checkpoint: Checkpoi
     spec = replace(spec, tie_word_embeddings="output.weight" not in checkpoint.tensors)
     # Shapes are those of the parameters whatever the type: blocks of codes are not packed columns.
     census = replace(take_census(checkpoint, GGUF_FAMILY, spec), packed=False)
-    tables = sum(t.elements for t in checkpoint.tensors.values() if t.name in _TABLES)
+    held = sum(t.elements for t in checkpoint.tensors.values() if t.name not in _TABLES)
     facts = Facts(
         spec=replace(spec, dtype=None),  # the cache's: weights of every type go with it
         family=GGUF_FAMILY,
         where=source.where,
         checkpoint=checkpoint,
         census=census,
+        inventory=take_inventory(
+            checkpoint.tensors,
+            GGUF_FAMILY,
+            spec,
+            copies=frozenset(),
+            buffers=_TABLES,
+            bits=None,
+        ),
         observed={},
         has_head=spec.is_cached,
+        expected=Expected({}, None, False),
+        counted=None,
+        quantisation=None,
+        beside=False,
     )
-    counted = None if checkpoint.missing else census.parameters - tables
+    counted = None if checkpoint.missing else held
     return Audit(
         source=replace(source, stored_as=_main_types(census)),
         spec=replace(
@@ -49,9 +65,10 @@ def audit_gguf(source: Source, metadata: Mapping[str, Any], checkpoint: Checkpoi
 def _findings(facts: Facts) -> tuple[Finding, ...]:
     """What the rules find, with the cure that a GGUF file has."""
     hint = "the file's key-values and its tensors disagree: convert the model again"
+    found = in_order(run((*geometry.RULES, *files.RULES), facts))
     return tuple(
         replace(finding, hint=hint) if "config.json" in finding.hint else finding
-        for finding in check(facts)
+        for finding in found
     )
 
 

@@ -260,3 +260,33 @@ def test_every_command_has_help_with_an_example(command: str) -> None:
     result = run(command, "--help")
     assert result.exit_code == 0
     assert "Example" in result.stdout
+
+
+def test_findings_are_selected_and_ignored(tmp_path: Path) -> None:
+    """A dtype mismatch (H106, warning) and an odd head_dim (H401, warning)."""
+    config = {**LLAMA_CONFIG, "head_dim": 3}
+    folder = str(write_model(tmp_path, config, llama_shapes(config), "F32"))
+
+    def codes(*options: str) -> list[str]:
+        return [f["code"] for f in document("audit", folder, *options)["findings"]]
+
+    assert codes() == ["H106", "H401", "H404"]
+    assert codes("--select", "H1") == ["H106"]
+    assert codes("--select", "h1,H404") == ["H106", "H404"]
+    assert codes("--select", "H4", "--ignore", "H401") == ["H404"]
+    assert codes("--ignore", "H1", "--ignore", "H4") == []
+    assert run("audit", folder, "--fail-on", "warning", "--ignore", "H1,H401").exit_code == 0
+    assert run("audit", folder, "--fail-on", "warning", "--select", "H1").exit_code == 1
+    for wrong in ("H9", "", "H1,X"):
+        mistake = run("audit", folder, "--select", wrong)
+        assert (mistake.exit_code, mistake.stdout) == (2, "")
+        assert "headcount rules" in mistake.stderr
+
+
+def test_the_rules_are_listed() -> None:
+    rules = document("rules")["rules"]
+    assert len(rules) >= 40
+    assert rules[0] == {
+        **{"code": "H101", "name": "kv-heads-mismatch", "severity": "error", "reads": "headers"},
+        "says": "The rows of k_proj are another number of K/V heads than the config's",
+    }

@@ -54,6 +54,23 @@ class Reading:
             return None
         return None if other is None else other + self.spec.attention_parameters
 
+    def idle_parameters(self) -> int | None:
+        """Parameters of experts that a token does not visit; None where no row describes them.
+
+        Raises InvalidConfigError for an impossible size.
+        """
+        if not any("expert" in key or "moe" in key or key == "ffn_config" for key in self._keys()):
+            return 0
+        from .parameters import idle_parameters
+
+        try:
+            return idle_parameters(self.view, self.spec.model_type, self.spec.layers, self.text)
+        except MissingValueError:
+            return None
+
+    def _keys(self) -> set[str]:
+        return {*self.text.config, *self.text.defaults, *self.view.config}
+
 
 def read_config(config: Mapping[str, Any], where: str) -> Reading:
     """The layers that `config` describes, and the row that read it.
