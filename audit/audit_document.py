@@ -42,6 +42,10 @@ def document(audit: Audit, sizes: Sizes, *, explain: bool = False) -> Mapping[st
         "layers": [_layer_document(audit, sizes, layer) for layer in spec.layers],
         "findings": [finding.document() for finding in audit.findings],
     }
+    if source.gguf is not None:
+        from .gguf_audit import type_document
+
+        result["types"] = type_document(audit)
     if explain:
         result["origins"] = {
             name: {"value": origin.value, "source": origin.source}

@@ -87,6 +87,13 @@ def type_table(audit: Audit) -> Table:
     )
 
 
+def type_document(audit: Audit) -> list[dict[str, object]]:
+    """The rows of `type_table` for JSON, raw."""
+    table = type_table(audit)
+    names = [column.key for column in table.columns[:-1]]
+    return [dict(zip(names, row[:-1], strict=True)) for row in table.rows]
+
+
 def gguf_notes(audit: Audit) -> tuple[str, ...]:
     """What only a GGUF file has to say: experts in use, and who keeps which cache."""
     metadata = audit.source.gguf or {}

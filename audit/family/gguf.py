@@ -7,6 +7,7 @@ a window (`set_swa_pattern` in src/models/).
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import isfinite
 from typing import Any
 
 from ..errors import InvalidConfigError, UnsupportedModelError
@@ -122,8 +123,15 @@ def _origins(keys: Keys) -> dict[str, Origin]:
     return {
         name.removeprefix(prefix): Origin(value=value, source=keys.where)
         for name, value in keys.metadata.items()
-        if name.startswith(prefix)
+        if name.startswith(prefix) and _is_plain(value)
     }
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether JSON can say it: not for NaN, nor for what was too long to keep."""
+    if isinstance(value, tuple):
+        return all(_is_plain(item) for item in value)
+    return isinstance(value, int | str) or (isinstance(value, float) and isfinite(value))
 
 
 def _layers(keys: Keys) -> tuple[Layer, ...]:

@@ -47,6 +47,9 @@ def test_counts_are_those_of_the_tensors(tmp_path: Path) -> None:
     assert report["totals"]["attention_parameters"] == attention
     assert report["totals"]["cache_bytes_per_token"] == 3 * 2 * 2 * 32 * 2
     assert report["request"]["context"] == 64
+    types = {row["type"]: row for row in report["types"]}
+    assert types["Q4_K"]["bytes"] == types["Q4_K"]["elements"] // 256 * 144
+    assert sum(row["tensors"] for row in report["types"]) == len(llama_tensors())
     audit = audit_model(str(path))
     assert audit.weights_bytes == sum(t.nbytes for t in audit.checkpoint.tensors.values())  # type: ignore[union-attr]
     assert audit.spec.vocab_size == 40 and audit.spec.tie_word_embeddings
@@ -184,7 +187,7 @@ NAMES = [
     "attention.key_length", "attention.value_length", "attention.sliding_window",
     "attention.sliding_window_pattern", "attention.kv_lora_rank", "rope.dimension_count",
     "attention.shared_kv_layers", "nextn_predict_layers", "full_attention_interval",
-    "expert_count", "expert_used_count", "context_length", "attention.causal",
+    "expert_count", "expert_used_count", "context_length", "attention.causal", "rope.freq_base",
 ]  # fmt: skip
 
 
@@ -194,6 +197,6 @@ def test_any_value_gives_a_report_or_a_clean_error(
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "fuzz-keys.gguf"
     path.write_bytes(gguf_bytes({**LLAMA, **changes}, llama_tensors()))
-    result = CliRunner().invoke(main, ["audit", str(path)])
+    result = CliRunner().invoke(main, ["audit", str(path), "--explain", "--format", "json"])
     assert result.exit_code in (0, 1, 2), result.exception
     assert result.exception is None or isinstance(result.exception, SystemExit)
