@@ -69,7 +69,7 @@ def test_head_counts_may_differ_by_layer() -> None:
         ("gemma3", [9] * 5 + [None]),
         ("gpt-oss", [9, None] * 3),
         ("cohere2", [9, 9, 9, None, 9, 9]),
-        ("smallthinker", [None, 9, 9, 9, None, 9]),
+        ("smallthinker", [None, 4096, 4096, 4096, None, 4096]),
         ("llama", [None] * 6),
         ("phi3", [None] * 6),
     ],
@@ -117,7 +117,27 @@ def test_layers_that_share_a_cache_keep_none() -> None:
 
 
 def test_an_encoder_keeps_nothing() -> None:
-    assert not gguf_spec(keys("bert", attention__causal=False), "m").is_cached
+    assert not gguf_spec(keys("some-bert", attention__causal=False), "m").is_cached
+    assert not gguf_spec(keys("gemma-embedding"), "m").is_cached
+
+
+def test_a_window_that_nothing_uses_is_told(tmp_path: Path) -> None:
+    path = write_gguf(tmp_path / "m.gguf", {**LLAMA, "llama.attention.sliding_window": 9})
+    assert (
+        "sliding_window is 9, but no layer" in CliRunner().invoke(main, ["audit", str(path)]).stdout
+    )
+
+
+def test_values_that_are_keys_are_not_missed(tmp_path: Path) -> None:
+    tensors = llama_tensors()
+    del tensors["blk.1.attn_v.weight"]
+    audit = audit_model(str(write_gguf(tmp_path / "m.gguf", LLAMA, tensors)))
+    assert audit.findings == ()
+    assert audit.layer_parts(audit.spec.layers[1]).v == 0
+    assert audit.spec.layers[1].mixers[0].state_elements(1) == 2 * 2 * 32
+    del tensors["blk.1.attn_k.weight"]
+    audit = audit_model(str(write_gguf(tmp_path / "m.gguf", LLAMA, tensors)))
+    assert [finding.code for finding in audit.findings] == ["H103"]
 
 
 def test_active_experts_are_told(tmp_path: Path) -> None:
