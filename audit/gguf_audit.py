@@ -10,12 +10,15 @@ from .census import Census, take_census
 from .family.gguf import GGUF_FAMILY, gguf_spec
 from .family.parameters import Expected
 from .inventory import take_inventory
+from .mixers import Attention
 from .report import Column, Finding, Table
 from .rules import files, geometry
 from .rules.facts import Facts
 from .rules.rule import in_order, run
 from .source.checkpoint import Checkpoint
 from .source.found import Source
+from .source.safetensors import TensorInfo
+from .spec import Layer, ModelSpec
 
 # Tables of angles that a converter computed: not parameters.
 _TABLES = frozenset({"rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"})
@@ -23,8 +26,7 @@ _TABLES = frozenset({"rope_freqs.weight", "rope_factors_long.weight", "rope_fact
 
 def audit_gguf(source: Source, metadata: Mapping[str, Any], checkpoint: Checkpoint) -> Audit:
     """Audits the model of a GGUF file. Raises HeadcountError."""
-    spec = gguf_spec(metadata, source.where)
-    spec = replace(spec, tie_word_embeddings="output.weight" not in checkpoint.tensors)
+    spec = _fitted(gguf_spec(metadata, source.where), checkpoint)
     # Shapes are those of the parameters whatever the type: blocks of codes are not packed columns.
     census = replace(take_census(checkpoint, GGUF_FAMILY, spec), packed=False)
     held = sum(t.elements for t in checkpoint.tensors.values() if t.name not in _TABLES)
@@ -60,6 +62,27 @@ def audit_gguf(source: Source, metadata: Mapping[str, Any], checkpoint: Checkpoi
         stored=stored_parts(census, spec),
         findings=_findings(facts),
     )
+
+
+def _fitted(spec: ModelSpec, checkpoint: Checkpoint) -> ModelSpec:
+    """What only the tensors tell: a tied head, and layers whose values are their keys."""
+    names = checkpoint.tensors
+    return replace(
+        spec,
+        tie_word_embeddings="output.weight" not in names,
+        layers=tuple(_without_value(layer, names) for layer in spec.layers),
+    )
+
+
+def _without_value(layer: Layer, names: Mapping[str, TensorInfo]) -> Layer:
+    block = f"blk.{layer.index}."
+    if f"{block}attn_k.weight" not in names or f"{block}attn_v.weight" in names:
+        return layer
+    mixers = (
+        replace(mixer, has_value=False) if isinstance(mixer, Attention) else mixer
+        for mixer in layer.mixers
+    )
+    return replace(layer, mixers=tuple(mixers))
 
 
 def _findings(facts: Facts) -> tuple[Finding, ...]:
@@ -104,6 +127,13 @@ def type_table(audit: Audit) -> Table:
     )
 
 
+def type_document(audit: Audit) -> list[dict[str, object]]:
+    """The rows of `type_table` for JSON, raw."""
+    table = type_table(audit)
+    names = [column.key for column in table.columns[:-1]]
+    return [dict(zip(names, row[:-1], strict=True)) for row in table.rows]
+
+
 def gguf_notes(audit: Audit) -> tuple[str, ...]:
     """What only a GGUF file has to say: experts in use, and who keeps which cache."""
     metadata = audit.source.gguf or {}
@@ -118,6 +148,13 @@ def gguf_notes(audit: Audit) -> tuple[str, ...]:
         routed = sum(t.elements for t in tensors if "_exps." in t.name)
         active = audit.spec.parameters - routed + routed * used // experts
         notes.append(f"{used} of {experts} experts see a token: {active:,} parameters are active.")
+    window = metadata.get(prefix + "attention.sliding_window")
+    mixers = [mixer for layer in audit.spec.layers for mixer in layer.mixers]
+    if window and not any(mixer.window for mixer in mixers):
+        notes.append(
+            f"attention.sliding_window is {window}, but no layer is counted with it: the file does"
+            f" not say which, and llama.cpp is not known to use it for {audit.spec.model_type}."
+        )
     if any(not layer.mixers for layer in audit.spec.layers):
         notes.append("Layers without attention keep a recurrent state, which is not counted.")
     return tuple(notes)

@@ -7,6 +7,7 @@ a window (`set_swa_pattern` in src/models/).
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import isfinite
 from typing import Any
 
 from ..errors import InvalidConfigError, UnsupportedModelError
@@ -33,6 +34,15 @@ _FULL_EVERY = {
     **{"gemma3": 6, "gemma-embedding": 6, "gemma3n": 5, "smallthinker": 4, "modern-bert": 3},
 }
 _FULL_FIRST = frozenset({"smallthinker", "modern-bert"})
+_FIXED_WINDOWS = {"llama4": 8192, "smallthinker": 4096}  # whatever the key says, but 0
+_DEFAULT_WINDOWS = {"llama4": 8192, "gemma2": 4096}
+# Architectures for which llama.cpp makes no cache (create_memory in src/llama-model.cpp).
+_NO_CACHE = frozenset(
+    {
+        *("bert", "jina-bert-v2", "jina-bert-v3", "nomic-bert", "nomic-bert-moe", "neo-bert"),
+        *("modern-bert", "eurobert", "gemma-embedding", "dream", "llada", "llada-moe", "rnd1"),
+    }
+)
 _ENCODERS_AND_TOWERS = frozenset({"t5", "t5encoder", "clip", "whisper"})
 _MAX_LAYERS = 10_000
 _MAX_SIZE = 10_000_000
@@ -122,8 +132,15 @@ def _origins(keys: Keys) -> dict[str, Origin]:
     return {
         name.removeprefix(prefix): Origin(value=value, source=keys.where)
         for name, value in keys.metadata.items()
-        if name.startswith(prefix)
+        if name.startswith(prefix) and _is_plain(value)
     }
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether JSON can say it: not for NaN, nor for what was too long to keep."""
+    if isinstance(value, tuple):
+        return all(_is_plain(item) for item in value)
+    return isinstance(value, int | str) or (isinstance(value, float) and isfinite(value))
 
 
 def _layers(keys: Keys) -> tuple[Layer, ...]:
@@ -135,6 +152,8 @@ def _layers(keys: Keys) -> tuple[Layer, ...]:
     windows = _windows(keys, count)
     recurrent = _recurrent(keys, count)
     own = count - (keys.integer("attention.shared_kv_layers") or 0)
+    if keys.architecture == "gemma3n" and own == count:
+        own = min(20, count)  # what older files leave to the loader
     layers = [
         Layer(index=i, mixers=() if recurrent[i] else _mixers(keys, heads[i], kv_heads[i], window))
         for i, window in enumerate(windows)
@@ -181,7 +200,7 @@ def _attention(keys: Keys, heads: int, kv: int, window: int | None) -> Attention
         head_dim=key,
         v_head_dim=value,
         window=window,
-        cached=keys.get("attention.causal") is not False,
+        cached=keys.get("attention.causal") is not False and keys.architecture not in _NO_CACHE,
     )
 
 
@@ -206,10 +225,10 @@ def _latent(keys: Keys, heads: int, rank: int) -> LatentAttention:
 def _windows(keys: Keys, count: int) -> list[int | None]:
     """The window of each layer. An architecture whose loader ignores the key has none."""
     size = keys.integer("attention.sliding_window", limit=2**31)
-    if keys.architecture == "llama4" and size is None:
-        size = 8192
-    if keys.architecture == "gemma2" and size is None:
-        size = 4096
+    if size is None:
+        size = _DEFAULT_WINDOWS.get(keys.architecture)
+    elif size:
+        size = _FIXED_WINDOWS.get(keys.architecture, size)
     if not size:
         return [None] * count
     pattern = keys.get("attention.sliding_window_pattern")

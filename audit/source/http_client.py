@@ -148,18 +148,14 @@ def _connect(parts: SplitResult) -> http.client.HTTPConnection:
 
 
 def _proxy(parts: SplitResult) -> SplitResult | None:
-    address = _proxies().get(parts.scheme) or _proxies().get("all")
+    proxies = getproxies()
+    address = proxies.get(parts.scheme) or proxies.get("all")
     if not address or proxy_bypass(parts.hostname or ""):
         return None
     found = urlsplit(address if "://" in address else f"http://{address}")
     if found.scheme != "http" or not found.hostname:
         raise ValueError(f"proxy {address!r} is not supported: give an http:// proxy")
     return found
-
-
-@cache
-def _proxies() -> dict[str, str]:
-    return getproxies()
 
 
 def _login(proxy: SplitResult) -> dict[str, str]:

@@ -3,13 +3,14 @@
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from headcount import __version__
 
 from ..errors import HeadcountError, InvalidConfigError, InvalidWeightsError
+from .at_once import at_once, within
 from .checkpoint import INDEX, SINGLE, Checkpoint, check_index, join_shards, single_file
 from .found import Source
 from .http_client import Client, UnreachableError
@@ -18,8 +19,6 @@ from .hub_requests import HubRepo
 from .json_file import MAX_CONFIG_BYTES, parse_json
 from .safetensors import MAX_HEADER_BYTES, FileHeader, header_length, parse_header
 
-# Requests under way at once.
-PARALLEL = 64
 # What the first answer may take: a name server that is out of reach takes half a minute to say so.
 FIRST_SECONDS = 8.0
 # What a header takes: about so many bytes per tensor beside its name.
@@ -27,7 +26,6 @@ _ENTRY_BYTES = 110
 _FIRST_BYTES = 2**17
 _ATTEMPTS = 2
 
-T = TypeVar("T")
 R = TypeVar("R")
 
 
@@ -89,7 +87,7 @@ def _token(path: str) -> str | None:
 
 def _read_online(repo: HubRepo, target: str) -> Source:
     """Three round trips: what is there; config and index; all shards."""
-    answer = _within(FIRST_SECONDS, lambda: repo.fetch_info(MAX_HEADER_BYTES))
+    answer = within(FIRST_SECONDS, lambda: repo.fetch_info(MAX_HEADER_BYTES))
     info = parse_json(answer, f"{target}: the Hub's answer")
     commit = info.get("sha")
     files = _file_names(info)
@@ -99,7 +97,7 @@ def _read_online(repo: HubRepo, target: str) -> Source:
     )
     if "config.json" not in files:
         raise HeadcountError(_no_config(repo, files))
-    config, checkpoint = _at_once(_call, reads)
+    config, checkpoint = at_once(_call, reads)
     return Source(
         kind="hub",
         id=repo.name,
@@ -161,7 +159,7 @@ def _read_shards(repo: HubRepo, files: frozenset[str]) -> Checkpoint:
     for name, shard in weight_map.items():
         expected[shard] = expected.get(shard, 512) + len(name) + _ENTRY_BYTES
     present = sorted(shard for shard in expected if shard in files)
-    headers = _at_once(lambda shard: _fetch_header(repo, shard, expected[shard]), present)
+    headers = at_once(lambda shard: _fetch_header(repo, shard, expected[shard]), present)
     return join_shards(path, weight_map, total_size, headers)
 
 
@@ -189,40 +187,3 @@ def _patiently(fetch: Callable[[], R]) -> R:
         except UnreachableError:
             continue
     return fetch()
-
-
-def _within(seconds: float, work: Callable[[], R]) -> R:
-    """What `work` returns or raises, or UnreachableError when it takes longer."""
-    from queue import Empty, SimpleQueue
-    from threading import Thread
-
-    done: SimpleQueue[tuple[R | None, Exception | None]] = SimpleQueue()
-
-    def run() -> None:
-        try:
-            done.put((work(), None))
-        except Exception as error:
-            done.put((None, error))
-
-    Thread(target=run, daemon=True).start()
-    try:
-        result, error = done.get(timeout=seconds)
-    except Empty:
-        raise UnreachableError(f"no answer in {seconds:.0f} seconds") from None
-    if error is not None:
-        raise error
-    return cast("R", result)
-
-
-def _at_once(work: Callable[[T], R], items: Iterable[T]) -> list[R]:
-    """`work` of each item, in order, in threads. The first error stops what has not begun."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    items = list(items)
-    if not items:
-        return []
-    executor = ThreadPoolExecutor(max_workers=min(PARALLEL, len(items)))
-    try:
-        return list(executor.map(work, items))
-    finally:
-        executor.shutdown(cancel_futures=True)

@@ -47,6 +47,9 @@ def test_counts_are_those_of_the_tensors(tmp_path: Path) -> None:
     assert report["totals"]["attention_parameters"] == attention
     assert report["totals"]["cache_bytes_per_token"] == 3 * 2 * 2 * 32 * 2
     assert report["request"]["context"] == 64
+    types = {row["type"]: row for row in report["types"]}
+    assert types["Q4_K"]["bytes"] == types["Q4_K"]["elements"] // 256 * 144
+    assert sum(row["tensors"] for row in report["types"]) == len(llama_tensors())
     audit = audit_model(str(path))
     assert audit.weights_bytes == sum(t.nbytes for t in audit.checkpoint.tensors.values())  # type: ignore[union-attr]
     assert audit.spec.vocab_size == 40 and audit.spec.tie_word_embeddings
@@ -66,7 +69,7 @@ def test_head_counts_may_differ_by_layer() -> None:
         ("gemma3", [9] * 5 + [None]),
         ("gpt-oss", [9, None] * 3),
         ("cohere2", [9, 9, 9, None, 9, 9]),
-        ("smallthinker", [None, 9, 9, 9, None, 9]),
+        ("smallthinker", [None, 4096, 4096, 4096, None, 4096]),
         ("llama", [None] * 6),
         ("phi3", [None] * 6),
     ],
@@ -114,7 +117,27 @@ def test_layers_that_share_a_cache_keep_none() -> None:
 
 
 def test_an_encoder_keeps_nothing() -> None:
-    assert not gguf_spec(keys("bert", attention__causal=False), "m").is_cached
+    assert not gguf_spec(keys("some-bert", attention__causal=False), "m").is_cached
+    assert not gguf_spec(keys("gemma-embedding"), "m").is_cached
+
+
+def test_a_window_that_nothing_uses_is_told(tmp_path: Path) -> None:
+    path = write_gguf(tmp_path / "m.gguf", {**LLAMA, "llama.attention.sliding_window": 9})
+    assert (
+        "sliding_window is 9, but no layer" in CliRunner().invoke(main, ["audit", str(path)]).stdout
+    )
+
+
+def test_values_that_are_keys_are_not_missed(tmp_path: Path) -> None:
+    tensors = llama_tensors()
+    del tensors["blk.1.attn_v.weight"]
+    audit = audit_model(str(write_gguf(tmp_path / "m.gguf", LLAMA, tensors)))
+    assert audit.findings == ()
+    assert audit.layer_parts(audit.spec.layers[1]).v == 0
+    assert audit.spec.layers[1].mixers[0].state_elements(1) == 2 * 2 * 32
+    del tensors["blk.1.attn_k.weight"]
+    audit = audit_model(str(write_gguf(tmp_path / "m.gguf", LLAMA, tensors)))
+    assert [finding.code for finding in audit.findings] == ["H103"]
 
 
 def test_active_experts_are_told(tmp_path: Path) -> None:
@@ -184,7 +207,7 @@ NAMES = [
     "attention.key_length", "attention.value_length", "attention.sliding_window",
     "attention.sliding_window_pattern", "attention.kv_lora_rank", "rope.dimension_count",
     "attention.shared_kv_layers", "nextn_predict_layers", "full_attention_interval",
-    "expert_count", "expert_used_count", "context_length", "attention.causal",
+    "expert_count", "expert_used_count", "context_length", "attention.causal", "rope.freq_base",
 ]  # fmt: skip
 
 
@@ -194,6 +217,6 @@ def test_any_value_gives_a_report_or_a_clean_error(
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "fuzz-keys.gguf"
     path.write_bytes(gguf_bytes({**LLAMA, **changes}, llama_tensors()))
-    result = CliRunner().invoke(main, ["audit", str(path)])
+    result = CliRunner().invoke(main, ["audit", str(path), "--explain", "--format", "json"])
     assert result.exit_code in (0, 1, 2), result.exception
     assert result.exception is None or isinstance(result.exception, SystemExit)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 COMMIT = "5" * 40
 
@@ -23,6 +23,8 @@ class Hub:
     gated: frozenset[str] = frozenset()
     ranges: bool = True
     failures: int = 0  # so many answers are 503
+    elsewhere: str = ""  # a server to which files of weights are redirected
+    tokens: list[str | None] = field(default_factory=list)
     url: str = ""
     requests: list[str] = field(default_factory=list)
     sent: int = 0
@@ -65,12 +67,15 @@ class _Handler(BaseHTTPRequestHandler):
         hub = self.hub
         with hub.lock:
             hub.requests.append(f"{self.command} {self.path}")
+            hub.tokens.append(self.headers.get("Authorization"))
             fails = hub.failures > 0
             hub.failures -= fails
         time.sleep(hub.latency)
-        parts = unquote(self.path).split("/")
+        parts = unquote(urlsplit(self.path).path).split("/")  # a proxy gets the whole address
         if fails:
             self._refuse(503, "")
+        elif hub.elsewhere and self.path.endswith(".safetensors"):
+            self._send(302, {"Location": hub.elsewhere + self.path}, b"", 0, body)
         elif parts[1:3] == ["api", "models"]:
             self._info("/".join(parts[3:5]), parts[6], body)
         else:

@@ -1,7 +1,10 @@
 """The Hub, played by a server of our own: what is asked for, what is said when it fails."""
 
 import json
+import os
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -130,6 +133,50 @@ def test_the_token_opens_a_gated_model(hub: Hub, monkeypatch: pytest.MonkeyPatch
     monkeypatch.delenv("HF_TOKEN")
     Path(constants.HF_TOKEN_PATH).write_text("hf_good\n")
     assert read_hub("org/gated").config == LLAMA_CONFIG
+
+
+def test_the_token_stays_with_the_hub(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights lie on another host, to which the Hub sends on."""
+    write_model(hub.folder / "org/one", LLAMA_CONFIG, llama_shapes())
+    monkeypatch.setenv("HF_TOKEN", "hf_good")
+    with serve(Hub(folder=hub.folder)) as storage:
+        hub.elsewhere = storage.url
+        assert read_hub("org/one").checkpoint is not None
+        assert set(hub.tokens) == {"Bearer hf_good"}
+        assert storage.tokens == [None]
+
+
+def test_redirects_end(hub: Hub) -> None:
+    write_model(hub.folder / "org/one", LLAMA_CONFIG, llama_shapes())
+    hub.elsewhere = hub.url
+    with pytest.raises(HeadcountError, match="without end"):
+        read_hub("org/one")
+
+
+def test_a_proxy_is_asked(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_model(hub.folder / "org/one", LLAMA_CONFIG, llama_shapes())
+    monkeypatch.setenv("http_proxy", hub.url)
+    monkeypatch.setenv("no_proxy", "")
+    monkeypatch.setattr(constants, "ENDPOINT", "http://hub.invalid")
+    assert read_hub("org/one").checkpoint is not None
+    assert all("http://hub.invalid/" in request for request in hub.requests)
+
+
+def test_the_command_asks_the_endpoint_of_the_environment(hub: Hub, tmp_path: Path) -> None:
+    write_model(hub.folder / "org/one", LLAMA_CONFIG, llama_shapes())
+    code = "from headcount.cli import audit_main; audit_main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "org/one@main"],
+        env=os.environ
+        | {"HF_ENDPOINT": hub.url, "HF_HUB_OFFLINE": "0", "HF_HOME": str(tmp_path)}
+        | {"TRANSFORMERS_OFFLINE": "0"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("org/one (llama, ")
+    assert len(hub.requests) == 3
+    assert {path.name for path in tmp_path.iterdir()} == {"hub"}, "nothing is written"
 
 
 def cache(name: str, commit: str = "a" * 40, shards: int = 2) -> Path:
