@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from .family.places import layer_indices, place, stack_of
+from .family.places import place, stack_of
 from .family.row import Family
 from .packed import Packing
 from .source.safetensors import TensorInfo
@@ -12,6 +12,7 @@ from .spec import ModelSpec
 
 _LAYER = re.compile(r"(?:^|\.)(\d+)\.")
 _NORM = re.compile(r"\w*norm\w*|ln(?:_\w+|\d)?")
+_DIGITS = re.compile(r"\d+")
 _TOWERS = ("vision", "audio", "mtp")
 _PROJECTORS = (
     "projector",
@@ -138,7 +139,8 @@ class _Sorter:
             stack: {layer.index for layer in spec.layers if layer.stack == stack}
             for stack in self.stacks
         }
-        self.indices = layer_indices(tensors)
+        # Layers are alike: what a name means does not depend on its numbers.
+        self.seen: dict[tuple[str, str], str] = {}
 
     def part(self, name: str) -> str:
         number = _LAYER.search(name)
@@ -149,7 +151,11 @@ class _Sorter:
             return stack
         if stack == "decoder" and stack in self.known and index > max(self.known[stack]):
             return "mtp"
-        return self._inside(name, name[number.end() :])
+        inside = name[number.end() :]
+        key = (name[: number.start()], _DIGITS.sub("0", inside))
+        if key not in self.seen:
+            self.seen[key] = self._inside(name, inside)
+        return self.seen[key]
 
     def _outside(self, name: str) -> str:
         words = name.lower()
