@@ -300,7 +300,10 @@ def _notes(audit: Audit, sizes: Sizes) -> Iterator[str]:
     if entry and entry.confidence != "verbatim":
         how = "secondary sources" if entry.confidence == "assembled" else "class defaults"
         yield f"The catalogue's config of this model was put together from {how} (--explain)."
-    yield from _held_against_catalogue(audit)
+    if audit.inventory is not None:
+        from .weights_report import weights_notes
+
+        yield from weights_notes(audit.inventory, _published(audit))
     if entry and entry.published_parameters and entry.published_parameters != spec.parameters:
         reason = f": {entry.notes[-1]}" if entry.notes else ""
         yield f"Published count: {entry.published_parameters:,}{reason}"
@@ -309,14 +312,11 @@ def _notes(audit: Audit, sizes: Sizes) -> Iterator[str]:
         yield f"The context of {sizes.context:,} is beyond the model's maximum of {limit:,}."
 
 
-def _held_against_catalogue(audit: Audit) -> Iterator[str]:
-    """A checkpoint's count beside the parts that published counts leave out."""
-    inventory = audit.inventory
-    if inventory is None:
-        return
-    names = {"mtp": "layers for multi-token prediction", "copies": "copies of tied matrices"}
-    for line in inventory.by_part:
-        if line.name in names and line.name == "mtp":
-            yield f"{line.parameters or 0:,} of the parameters are {names[line.name]}."
-        elif line.name in names:
-            yield f"{line.nbytes:,} bytes are {names[line.name]}, not counted as parameters."
+def _published(audit: Audit) -> int | None:
+    """What the catalogue says of a model of the Hub whose headers were read."""
+    if audit.source.kind != "hub":
+        return None
+    from .catalogue import find_row, read_entry
+
+    row = find_row(audit.source.id)
+    return None if row is None else read_entry(row).published_parameters

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from .family.places import layer_indices, place, stack_of
+from .family.places import place, stack_of
 from .family.row import Family
 from .packed import Packing
 from .source.safetensors import TensorInfo
@@ -12,6 +12,7 @@ from .spec import ModelSpec
 
 _LAYER = re.compile(r"(?:^|\.)(\d+)\.")
 _NORM = re.compile(r"\w*norm\w*|ln(?:_\w+|\d)?")
+_DIGITS = re.compile(r"\d+")
 _TOWERS = ("vision", "audio", "mtp")
 _PROJECTORS = (
     "projector",
@@ -29,15 +30,20 @@ _ORDER = (
     *("vision", "audio", "projector", "mtp", "other", "copies", "buffers"),
 )
 
+# Weights (None: unknown), stored elements and bytes of one tensor.
+_Amount = tuple[int | None, int, int]
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Line:
     """A part of the model, or an element type. `parameters` are weights: codes count as what they
-    stand for, scales, buffers and copies as none; None where a packing is unknown."""
+    stand for, scales, buffers and copies as none; None where a packing is unknown. `elements` are
+    all that is stored."""
 
     name: str
     tensors: int
     parameters: int | None
+    elements: int
     nbytes: int
 
 
@@ -87,33 +93,40 @@ def take_inventory(
 ) -> Inventory:
     """Sorts `tensors` by names and shapes. `copies` and `buffers` are names that count for none."""
     packing, sorter = Packing(tensors, bits), _Sorter(tensors, family, spec)
-    rows: list[tuple[str, str, int | None, int]] = []
+    rows: list[tuple[str, str, _Amount]] = []
     parts = {name: sorter.part(name) for name in tensors}
     parts |= dict.fromkeys(copies, "copies") | dict.fromkeys(buffers, "buffers")
     for name, tensor in tensors.items():
         idle = parts[name] in ("copies", "buffers")
         count = 0 if idle else packing.weights(tensor)
-        rows.append((parts[name], tensor.dtype, count, tensor.nbytes))
+        rows.append((parts[name], tensor.dtype, (count, tensor.elements, tensor.nbytes)))
     codes = tuple(name for name, tensor in tensors.items() if packing.is_code(tensor))
     return Inventory(
-        by_part=_lines(((part, count, size) for part, _, count, size in rows), _ORDER),
-        by_dtype=_lines(((dtype, count, size) for _, dtype, count, size in rows), ()),
+        by_part=_lines(((part, amount) for part, _, amount in rows), _ORDER),
+        by_dtype=_lines(((dtype, amount) for _, dtype, amount in rows), ()),
         parts=parts,
         codes=codes,
         bare=tuple(name for name in codes if not packing.has_companion(name)),
     )
 
 
-def _lines(rows: Iterable[tuple[str, int | None, int]], order: tuple[str, ...]) -> tuple[Line, ...]:
+def _lines(rows: Iterable[tuple[str, _Amount]], order: tuple[str, ...]) -> tuple[Line, ...]:
     """One line per name: in `order`, or by bytes."""
-    sums: dict[str, tuple[int, int | None, int]] = {}
-    for name, count, nbytes in rows:
-        tensors, before, held = sums.get(name, (0, 0, 0))
-        sums[name] = (tensors + 1, add((before, count)), held + nbytes)
-    names = [n for n in order if n in sums] or sorted(sums, key=lambda n: -sums[n][2])
-    return tuple(
-        Line(name=n, tensors=sums[n][0], parameters=sums[n][1], nbytes=sums[n][2]) for n in names
-    )
+    sums: dict[str, list[_Amount]] = {}
+    for name, amount in rows:
+        sums.setdefault(name, []).append(amount)
+    lines = [
+        Line(
+            name=name,
+            tensors=len(amounts),
+            parameters=add(count for count, _, _ in amounts),
+            elements=sum(elements for _, elements, _ in amounts),
+            nbytes=sum(nbytes for _, _, nbytes in amounts),
+        )
+        for name, amounts in sums.items()
+    ]
+    by_order = {name: place for place, name in enumerate(order)}
+    return tuple(sorted(lines, key=lambda line: (by_order.get(line.name, 0), -line.nbytes)))
 
 
 class _Sorter:
@@ -126,7 +139,8 @@ class _Sorter:
             stack: {layer.index for layer in spec.layers if layer.stack == stack}
             for stack in self.stacks
         }
-        self.indices = layer_indices(tensors)
+        # Layers are alike: what a name means does not depend on its numbers.
+        self.seen: dict[tuple[str, str], str] = {}
 
     def part(self, name: str) -> str:
         number = _LAYER.search(name)
@@ -137,7 +151,11 @@ class _Sorter:
             return stack
         if stack == "decoder" and stack in self.known and index > max(self.known[stack]):
             return "mtp"
-        return self._inside(name, name[number.end() :])
+        inside = name[number.end() :]
+        key = (name[: number.start()], _DIGITS.sub("0", inside))
+        if key not in self.seen:
+            self.seen[key] = self._inside(name, inside)
+        return self.seen[key]
 
     def _outside(self, name: str) -> str:
         words = name.lower()

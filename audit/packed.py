@@ -46,9 +46,16 @@ class Packing:
     def __init__(self, tensors: Mapping[str, TensorInfo], bits: int | None) -> None:
         self.tensors = tensors
         self.bits = bits
+        # Most checkpoints hold floats alone, and need no look at names.
+        self.plain = all(
+            tensor.dtype in FLOATS and not name.endswith(".qweight")
+            for name, tensor in tensors.items()
+        )
 
     def weights(self, tensor: TensorInfo) -> int | None:
         """The weights that `tensor` stands for: 0 for scales and the like, None if unknown."""
+        if self.plain:
+            return tensor.elements
         if self.is_companion(tensor.name):
             return 0
         if tensor.dtype in FLOATS or tensor.dtype == "F4":
@@ -62,9 +69,13 @@ class Packing:
     def is_code(self, tensor: TensorInfo) -> bool:
         """Whether its elements are codes of weights."""
         return (
-            tensor.dtype in _BYTES | {"F4"}
-            or (tensor.dtype in _WORDS and self._of_words(tensor) != 0)
-        ) and not self.is_companion(tensor.name)
+            not self.plain
+            and (
+                tensor.dtype in _BYTES | {"F4"}
+                or (tensor.dtype in _WORDS and self._of_words(tensor) != 0)
+            )
+            and not self.is_companion(tensor.name)
+        )
 
     def is_companion(self, name: str) -> bool:
         """Whether `name` is a scale, zero point or shape of codes that are there."""

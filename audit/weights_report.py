@@ -1,6 +1,7 @@
 """The weights of an audit, as people and programs read them: by part, by dtype, and active ones."""
 
 from collections.abc import Iterator
+from itertools import combinations
 
 from .audited import Audit
 from .inventory import Inventory, Line
@@ -60,6 +61,47 @@ def weights_facts(audit: Audit) -> Iterator[Fact]:
 
 def _share(line: Line, inventory: Inventory) -> str:
     return f"{100 * line.nbytes / inventory.nbytes:.3g} %" if inventory.nbytes else "0 %"
+
+
+_REASONS = {
+    "mtp": "layers for multi-token prediction",
+    "copies": "stored copies of tied matrices",
+    "buffers": "masks and other buffers",
+    "vision": "the vision tower",
+    "audio": "the audio tower",
+}
+
+
+def weights_notes(inventory: Inventory, published: int | None) -> Iterator[str]:
+    """What counts leave out or put in, and the published count with the reason for a difference."""
+    lines = {line.name: line for line in inventory.by_part}
+    if "mtp" in lines:
+        yield f"{lines['mtp'].parameters or 0:,} of the parameters are {_REASONS['mtp']}."
+    if "copies" in lines:
+        yield f"{lines['copies'].nbytes:,} bytes are {_REASONS['copies']}, counted once."
+    held = inventory.parameters
+    if published is not None and held is not None and published != held:
+        why = difference(inventory, published)
+        yield f"Published count: {published:,}, here {held:,}" + (f": {why}." if why else ".")
+
+
+def difference(inventory: Inventory, published: int) -> str:
+    """The parts that make up the difference to a published count, or nothing where none do.
+
+    Published counts are rounded or sums over all stored elements: buffers, copies and further
+    layers count in some and not in others.
+    """
+    held = inventory.parameters
+    if held is None:
+        return ""
+    amounts = {line.name: line.elements for line in inventory.by_part if line.name in _REASONS}
+    for size in range(1, len(amounts) + 1):
+        for names in combinations(amounts, size):
+            parts = sum(amounts[name] for name in names)
+            if parts and abs(published - held) == parts:
+                verb = "it counts" if published > held else "it leaves out"
+                return f"{verb} {' and '.join(_REASONS[name] for name in names)}"
+    return ""
 
 
 def weights_document(inventory: Inventory) -> dict[str, object]:

@@ -11,6 +11,7 @@ from checkpoints import LLAMA_CONFIG, llama_shapes, typed, write_typed
 from headcount.audit import audit_model
 from headcount.audit.audited import Audit
 from headcount.audit.inventory import Inventory
+from headcount.audit.weights_report import difference, weights_notes
 from headcount.cli import main
 
 Tensors = dict[str, tuple[str, tuple[int, ...]]]
@@ -231,3 +232,18 @@ def test_published_active_counts(model: str, billions: float) -> None:
     active = audit_model(model).active_parameters
     assert active is not None
     assert abs(active / 1e9 - billions) < 0.06
+
+
+def test_a_published_count_is_explained(tmp_path: Path) -> None:
+    buffers = typed({"model.layers.0.self_attn.rotary_emb.inv_freq": (2,)})
+    further = typed({"model.layers.3.mlp.up_proj.weight": (5, 7)})
+    found = inventory(tmp_path, plain() | buffers | further, tie_word_embeddings=True)
+    held = found.parameters
+    assert held is not None
+    assert difference(found, held + 2) == "it counts masks and other buffers"
+    assert difference(found, held - 35) == "it leaves out layers for multi-token prediction"
+    assert "stored copies of tied matrices and masks" in difference(found, held + 2 + 40 * 32)
+    assert difference(found, held + 3) == ""
+    notes = list(weights_notes(found, held + 2))
+    assert notes[0] == "35 of the parameters are layers for multi-token prediction."
+    assert notes[-1].endswith("it counts masks and other buffers.")

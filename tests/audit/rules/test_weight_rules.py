@@ -175,7 +175,7 @@ def test_large_float32_weights() -> None:
 
 
 def test_inventory_adds_up() -> None:
-    line = Line(name="mlp", tensors=1, parameters=None, nbytes=4)
+    line = Line(name="mlp", tensors=1, parameters=None, elements=2, nbytes=4)
     inventory = Inventory(by_part=(line,), by_dtype=(line,), parts={}, codes=(), bare=())
     assert inventory.parameters is None
     assert inventory.nbytes == 4
