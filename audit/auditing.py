@@ -35,7 +35,7 @@ def audit_source(source: Source) -> Audit:
             file, names = next(iter(source.checkpoint.suspects.items()))
             raise HeadcountError(
                 f"{source.id}: {file} imports {', '.join(names[:3])[:200]}: loading it may run any"
-                " program (H301); and no config.json lies beside it"
+                " program (H309); and no config.json lies beside it"
             )
         raise HeadcountError(
             f"{source.id}: no config.json beside the weights, and shapes alone do not tell heads"

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from ..report import SEVERITIES, Finding
-from . import files, geometry, security
+from . import files, geometry, pickles
 from .facts import Facts
 
 
@@ -28,7 +28,7 @@ RULES = (
     Rule(code="H201", name="missing-shard", check=files.missing_shard),
     Rule(code="H202", name="stale-total-size", check=files.total_size),
     Rule(code="H203", name="unexpected-attention-tensor", check=geometry.strangers),
-    Rule(code="H301", name="dangerous-pickle", check=security.dangerous_pickle),
+    Rule(code="H309", name="dangerous-pickle", check=pickles.dangerous_pickle),
 )
 
 

@@ -291,14 +291,14 @@ def test_shards_of_bins_follow_their_index(tmp_path: Path) -> None:
         audit_model(str(folder))
 
 
-def test_h301_tells_what_a_bin_imports(tmp_path: Path) -> None:
+def test_h309_tells_what_a_bin_imports(tmp_path: Path) -> None:
     audit = audit_model(str(folder_of(tmp_path, EVIL)))
     (finding,) = audit.findings
-    assert (finding.code, finding.severity, finding.where) == ("H301", "error", "pytorch_model.bin")
+    assert (finding.code, finding.severity, finding.where) == ("H309", "error", "pytorch_model.bin")
     assert "posix.system" in finding.message
     assert not Path("MARKER").exists()
     (tmp_path / "config.json").unlink()
-    with pytest.raises(HeadcountError, match=r"posix\.system.*H301"):
+    with pytest.raises(HeadcountError, match=r"posix\.system.*H309"):
         audit_model(str(tmp_path / "pytorch_model.bin"))
 
 

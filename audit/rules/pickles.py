@@ -7,12 +7,12 @@ from .facts import Facts
 
 
 def dangerous_pickle(facts: Facts) -> Iterator[Finding]:
-    """H301: loading a .bin or .pt file would import, and may call, more than tensors need."""
+    """H309: loading a .bin or .pt file would import, and may call, more than tensors need."""
     for file, names in facts.checkpoint.suspects.items():
         first = ", ".join(name[:80] for name in names[:3])
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
         yield Finding(
-            code="H301",
+            code="H309",
             severity="error",
             where=file,
             message=f"imports {first}{more}: loading it may run any program",
