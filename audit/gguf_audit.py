@@ -25,7 +25,7 @@ def audit_gguf(source: Source, metadata: Mapping[str, Any], checkpoint: Checkpoi
     spec = _fitted(gguf_spec(metadata, source.where), checkpoint)
     # Shapes are those of the parameters whatever the type: blocks of codes are not packed columns.
     census = replace(take_census(checkpoint, GGUF_FAMILY, spec), packed=False)
-    tables = sum(t.elements for t in checkpoint.tensors.values() if t.name in _TABLES)
+    counted = sum(t.elements for t in checkpoint.tensors.values() if t.name not in _TABLES)
     facts = Facts(
         spec=replace(spec, dtype=None),  # the cache's: weights of every type go with it
         family=GGUF_FAMILY,
@@ -35,11 +35,13 @@ def audit_gguf(source: Source, metadata: Mapping[str, Any], checkpoint: Checkpoi
         observed={},
         has_head=spec.is_cached,
     )
-    counted = None if checkpoint.missing else census.parameters - tables
+    whole = not checkpoint.missing
     return Audit(
         source=replace(source, stored_as=_main_types(census)),
         spec=replace(
-            spec, parameters=counted, parameters_source=None if counted is None else "headers"
+            spec,
+            parameters=counted if whole else None,
+            parameters_source="headers" if whole else None,
         ),
         family=GGUF_FAMILY,
         census=census,
