@@ -20,16 +20,22 @@ from headcount.audit.console import (
     write_reports,
 )
 
+HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}
+
 if TYPE_CHECKING:
     from headcount.audit.audited import Audit
     from headcount.audit.report import Report
 
 
-@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Group, context_settings=HELP_OPTIONS)
 @click.version_option(__version__, prog_name="headcount")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def main(debug: bool) -> None:
-    """Count attention heads and what they cost: audit, plan, convert and evaluate models."""
+    """Count attention heads and what they cost: audit, plan, convert and evaluate models.
+
+    Exit status of every command: 0 fine, 1 a finding at or above --fail-on or a result that is not
+    finite, 2 wrong use or unreadable input, 3 a failure while writing, 130 and 143 on a signal.
+    """
 
 
 AUDIT_HELP = """Report heads, attention parameters and KV-cache bytes of MODEL, layer by layer.
@@ -44,10 +50,11 @@ Example:
   audit ./my-checkpoint --format json
   audit llama-3-8b ./model.gguf
 
-Exit status: 0 fine, 1 findings at or above --fail-on, 2 wrong use or unreadable input."""
+Exit status: 0 fine, 1 findings at or above --fail-on, 2 wrong use or unreadable input, 3 a failure
+while writing."""
 
 
-@main.command("audit", help=AUDIT_HELP)
+@main.command("audit", help=AUDIT_HELP, context_settings=HELP_OPTIONS)
 @click.argument("models", nargs=-1, required=True, metavar="MODEL...")
 @workload_options
 @click.option("--config", metavar="FILE", help="The config.json of weights that lie alone.")
@@ -59,10 +66,16 @@ Exit status: 0 fine, 1 findings at or above --fail-on, 2 wrong use or unreadable
     show_default=True,
     help="The least severity of a finding that makes the exit status 1.",
 )
+@click.option("--select", multiple=True, metavar="CODES", help="Only these findings: H1,H203.")
+@click.option("--ignore", multiple=True, metavar="CODES", help="Without these findings: H4,H606.")
+@click.option("--scan", is_flag=True, help="Also read the weights: NaN, zeros, equal K/V heads.")
 @output_options
 def audit(
     models: tuple[str, ...],
     config: str | None,
+    select: tuple[str, ...],
+    ignore: tuple[str, ...],
+    scan: bool,
     fail_on: str,
     form: str,
     output: Path | None,
@@ -79,13 +92,18 @@ def audit(
     for model in models:
         try:
             found = audit_model(model, config)
-            reports.append(audit_report(found, request))
+            report = _scanned(found, request) if scan else audit_report(found, request)
+            reports.append(report)
             audits.append((model, found))
         except HeadcountError as error:
             if len(models) == 1:
                 raise
             reports.append(error_report(model, error))
             audits.append((model, None))
+    if select or ignore:
+        from headcount.audit.rules.registry import choose
+
+        reports = [choose(report, select, ignore) for report in reports]
     if len(models) > 1 and form in ("table", "markdown"):
         from headcount.audit.comparison import comparison_report
 
@@ -122,6 +140,14 @@ def diff(a: str, b: str, exit_code: bool, form: str, output: Path | None, **work
         sys.exit(1)
 
 
+def _scanned(audit: Any, request: Any) -> "Report":
+    """The report of an audit and of a scan of its weights. Raises HeadcountError."""
+    need_extra()
+    from headcount.convert.scan import scan_report
+
+    return scan_report(audit, request)
+
+
 def audit_main() -> NoReturn:
     """The command `audit`: short for `headcount audit`."""
     audit.main(prog_name="audit")
@@ -155,6 +181,21 @@ def devices(form: str, output: Path | None) -> None:
     from headcount.audit.lists import devices_report
 
     write_reports([devices_report()], form, output)
+
+
+@main.command("rules")
+@output_options
+def rules(form: str, output: Path | None) -> None:
+    """List the rules of `audit`: codes, severities and what they read.
+
+    \b
+    Example:
+      headcount rules --format json
+      headcount audit ./checkpoint --select H1,H2 --ignore H106
+    """
+    from headcount.audit.lists import rules_report
+
+    write_reports([rules_report()], form, output)
 
 
 @main.command("plan")
@@ -207,10 +248,12 @@ def plan(
         replace(audit.spec, parameters=parameters) if parameters else audit.spec,
         PlanRequest(device=parse_device(device) if device else None, **request),
         model_id=audit.source.id,
-        weights_bytes=None if parameters else audit.weights_bytes,
+        weights_bytes=None if parameters else audit.loaded_bytes,
         config=audit.config,
     )
-    write_reports([report], form, output)
+    found = [finding.document() for finding in audit.findings]
+    document = {**report.document, "findings": found}
+    write_reports([replace(report, findings=audit.findings, document=document)], form, output)
 
 
 def _evaluate(model: str, against: str | None, **request: Any) -> "Report":

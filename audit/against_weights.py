@@ -5,43 +5,103 @@ from dataclasses import replace
 from typing import Any
 
 from .audited import Audit, counted
-from .census import Census, count_parts, take_census
+from .census import Census, copies, count_parts, is_buffer, take_census
+from .errors import InvalidConfigError
+from .family.parameters import Expected, expected_sizes
 from .family.resolve import Reading
+from .inventory import Inventory, take_inventory
 from .mixers import Parts
 from .observe import correct
-from .rules import Facts, check
+from .report import Finding
+from .rules import content, elements, files, geometry, security
+from .rules.config_facts import ConfigFacts
+from .rules.facts import Facts
+from .rules.rule import run
 from .source.checkpoint import Checkpoint
 from .source.found import Source
 from .spec import MixerKey, ModelSpec
 
+# Files that say how weights are quantised, for engines that do not ask config.json.
+_BESIDE = ("hf_quant_config.json", "quantize_config.json", "quant_config.json")
+# Findings that do not change what is counted.
+_BESIDE_COUNTS = frozenset({"H106", "H210", "H211", "H601", "H602"})
 
-def hold_against_weights(source: Source, reading: Reading, checkpoint: Checkpoint) -> Audit:
+
+def hold_against_weights(
+    source: Source, reading: Reading, checkpoint: Checkpoint, config: ConfigFacts
+) -> Audit:
     """The audit of a config, as it was read, on the headers of `checkpoint`."""
     spec, family = reading.spec, reading.family
     census = take_census(checkpoint, family, spec)
     corrected, observed = correct(spec, census, family)
+    inventory = _inventory(census, checkpoint, reading, config)
     facts = Facts(
         spec=spec,
         family=family,
         where=source.where,
         checkpoint=checkpoint,
         census=census,
+        inventory=inventory,
         observed=observed,
         has_head=_has_head(source.config or {}, spec),
+        expected=_expected(reading),
+        counted=reading.parameters(),
+        quantisation=config.quantisation,
+        beside=any((checkpoint.folder / name).exists() for name in _BESIDE),
     )
-    if checkpoint.missing or checkpoint.partial or census.packed:
-        counts = counted(reading, source)
-        total, origin = counts.parameters, counts.parameters_source
-    else:
-        total, origin = census.parameters, "headers"
+    held = inventory.parameters if facts.whole else None
+    counts = counted(reading, source) if held is None else spec
     return Audit(
         source=source,
-        spec=replace(corrected, parameters=total, parameters_source=origin),
+        spec=replace(
+            corrected,
+            parameters=counts.parameters if held is None else held,
+            parameters_source=counts.parameters_source if held is None else "headers",
+        ),
         family=family,
         census=census,
         stored={} if census.packed else stored_parts(census, corrected),
-        findings=check(facts),
+        findings=_check(facts),
+        inventory=inventory,
     )
+
+
+def _check(facts: Facts) -> tuple[Finding, ...]:
+    """What the rules find; a count that differs is news only where nothing else explains it."""
+    rules = (*geometry.RULES, *content.RULES, *files.RULES, *elements.RULES, *security.RULES)
+    found = run(rules, facts)
+    unexplained = all(f.severity == "note" or f.code in _BESIDE_COUNTS for f in found)
+    return (*found, *(run(content.LAST, facts) if unexplained else ()))
+
+
+def _inventory(
+    census: Census, checkpoint: Checkpoint, reading: Reading, config: ConfigFacts
+) -> Inventory:
+    tensors = checkpoint.tensors
+    return take_inventory(
+        tensors,
+        reading.family,
+        reading.spec,
+        copies=copies(tensors, census, tied=reading.spec.tie_word_embeddings),
+        buffers=frozenset(name for name, tensor in tensors.items() if is_buffer(tensor)),
+        bits=config.quantisation.bits if config.quantisation else None,
+    )
+
+
+def _expected(reading: Reading) -> Expected:
+    """Sizes by the config; none where it does not say them, which is no fault of the weights."""
+    spec = reading.spec
+    try:
+        return expected_sizes(reading.text, _text_type(reading), spec.layers)
+    except InvalidConfigError:
+        return Expected({}, None, False)
+
+
+def _text_type(reading: Reading) -> str:
+    """The model_type of the language model, which a wrapper nests."""
+    inner = reading.text.config.get("model_type")
+    nested = reading.text is not reading.view and isinstance(inner, str)
+    return str(inner) if nested else reading.spec.model_type
 
 
 def stored_parts(census: Census, spec: ModelSpec) -> dict[MixerKey, Parts]:

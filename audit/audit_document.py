@@ -33,6 +33,7 @@ def document(audit: Audit, sizes: Sizes, *, explain: bool = False) -> Mapping[st
         "totals": {
             "parameters": spec.parameters,
             "parameters_source": spec.parameters_source,
+            "active_parameters": audit.active_parameters,
             "attention_parameters": audit.attention_parameters,
             "cache_bytes": sum(sizes.layer_bytes(layer) for layer in spec.layers),
             "cache_bytes_per_token": spec.cache_bytes_per_token(bits=sizes.bits),
@@ -42,6 +43,10 @@ def document(audit: Audit, sizes: Sizes, *, explain: bool = False) -> Mapping[st
         "layers": [_layer_document(audit, sizes, layer) for layer in spec.layers],
         "findings": [finding.document() for finding in audit.findings],
     }
+    if audit.inventory is not None:
+        from .weights_report import weights_document
+
+        result["weights"] = weights_document(audit.inventory)
     if source.gguf is not None:
         from .gguf_audit import type_document
 

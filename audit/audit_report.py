@@ -15,13 +15,22 @@ def audit_report(audit: Audit, request: AuditRequest) -> Report:
     """The whole report of one audit."""
     sizes = fill_in(audit.spec, request)
     tables = [_layer_table(audit, sizes), *([_origin_table(audit)] if request.explain else [])]
+    facts = list(_facts(audit, sizes))
+    if audit.inventory is not None:
+        from .weights_report import weights_table
+
+        tables.insert(1, weights_table(audit.inventory))
     if audit.source.gguf is not None:
         from .gguf_audit import type_table
 
         tables.append(type_table(audit))
+    if audit.inventory is not None or audit.active_parameters != audit.spec.parameters:
+        from .weights_report import weights_facts
+
+        facts += weights_facts(audit)
     return Report(
         title=_title(audit),
-        facts=tuple(_facts(audit, sizes)),
+        facts=tuple(facts),
         tables=tuple(tables),
         records=_record_table(audit, sizes),
         notes=tuple(_notes(audit, sizes)),
@@ -113,13 +122,23 @@ def _values(mixers: list[Mixer], name: str) -> str:
 
 
 def _cache_facts(spec: ModelSpec, sizes: Sizes) -> Iterator[Fact]:
+    growth = spec.cache_bytes_per_token(bits=sizes.bits)
+    first = spec.cache_bytes_of_first_token(bits=sizes.bits)
     yield Fact(
-        key="cache_bytes_per_token",
+        key="cache_bytes_of_first_token",
         title="KV cache per token",
-        value=spec.cache_bytes_per_token(bits=sizes.bits),
+        value=first,
         unit="exact_bytes",
         note=f"{sizes.kv_dtype}, {sizes.dtype_source}",
     )
+    if first != growth:
+        yield Fact(
+            key="cache_bytes_per_token",
+            title="and a further token",
+            value=growth,
+            unit="exact_bytes",
+            note="once every window is full",
+        )
     cache = spec.cache_bytes(
         tokens=sizes.context,
         batch_size=sizes.batch_size,
@@ -240,11 +259,20 @@ def _origin_table(audit: Audit) -> Table:
         key="origins",
         title="Where each value came from",
         columns=tuple(Column(key=title.split()[0].lower(), title=title) for title in columns),
-        rows=tuple(
-            (name, _short(origin.value), origin.source)
-            for name, origin in sorted(audit.spec.origins.items())
+        rows=(
+            *(
+                (name, _short(origin.value), origin.source)
+                for name, origin in sorted(audit.spec.origins.items())
+            ),
+            *_catalogue_sources(audit),
         ),
     )
+
+
+def _catalogue_sources(audit: Audit) -> Iterator[tuple[str, str, str]]:
+    entry = audit.source.entry
+    for source in entry.sources if entry else ():
+        yield "(config)", entry.confidence if entry else "", source
 
 
 def _short(value: object) -> str:
@@ -268,10 +296,27 @@ def _notes(audit: Audit, sizes: Sizes) -> Iterator[str]:
             " engines store the K/V heads once."
         )
     if audit.census is not None and audit.census.packed:
-        yield "The weights are quantised: attention parameters are counted from the config."
+        yield "The weights are quantised: attention by layer is counted from the config."
+    if entry and entry.confidence != "verbatim":
+        how = "secondary sources" if entry.confidence == "assembled" else "class defaults"
+        yield f"The catalogue's config of this model was put together from {how} (--explain)."
+    yield from _held_against_catalogue(audit)
     if entry and entry.published_parameters and entry.published_parameters != spec.parameters:
         reason = f": {entry.notes[-1]}" if entry.notes else ""
         yield f"Published count: {entry.published_parameters:,}{reason}"
     limit = spec.max_position_embeddings
     if limit is not None and sizes.context > limit and spec.is_cached:
         yield f"The context of {sizes.context:,} is beyond the model's maximum of {limit:,}."
+
+
+def _held_against_catalogue(audit: Audit) -> Iterator[str]:
+    """A checkpoint's count beside the parts that published counts leave out."""
+    inventory = audit.inventory
+    if inventory is None:
+        return
+    names = {"mtp": "layers for multi-token prediction", "copies": "copies of tied matrices"}
+    for line in inventory.by_part:
+        if line.name in names and line.name == "mtp":
+            yield f"{line.parameters or 0:,} of the parameters are {names[line.name]}."
+        elif line.name in names:
+            yield f"{line.nbytes:,} bytes are {names[line.name]}, not counted as parameters."

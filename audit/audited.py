@@ -13,13 +13,15 @@ from .spec import Layer, MixerKey, ModelSpec
 
 if TYPE_CHECKING:
     from .census import Census
+    from .inventory import Inventory
     from .source.checkpoint import Checkpoint
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Audit:
     """A model as audited. `spec` follows the weights where they are at hand; `stored` are the
-    attention parameters that the headers hold per mixer, empty without headers."""
+    attention parameters that the headers hold per mixer, empty without headers.
+    `active_parameters` are those that one token visits, None where no row can say it."""
 
     source: Source
     spec: ModelSpec
@@ -27,6 +29,8 @@ class Audit:
     census: "Census | None"
     stored: Mapping[MixerKey, Parts]
     findings: tuple[Finding, ...]
+    inventory: "Inventory | None" = None
+    active_parameters: int | None = None
 
     @property
     def checkpoint(self) -> "Checkpoint | None":
@@ -43,6 +47,12 @@ class Audit:
         if checkpoint is None or checkpoint.missing or checkpoint.partial:
             return None
         return checkpoint.nbytes
+
+    @property
+    def loaded_bytes(self) -> int | None:
+        """`weights_bytes`, unless loading casts the weights to another dtype (finding H106)."""
+        cast = any(finding.code == "H106" for finding in self.findings)
+        return None if cast else self.weights_bytes
 
     def mixer_parts(self, layer: Layer) -> tuple[Parts, ...]:
         """Parameters of each mixer of `layer`: by the headers if at hand, else by the config."""

@@ -6,6 +6,10 @@ from pathlib import Path
 from .audited import Audit, counted
 from .errors import HeadcountError
 from .family.resolve import read_config
+from .report import Finding
+from .rules.config_facts import ConfigFacts, config_facts
+from .rules.config_rules import RULES as CONFIG_RULES
+from .rules.rule import in_order, run
 from .source.found import Source
 from .source.json_file import read_json
 from .source.target import resolve
@@ -42,15 +46,40 @@ def audit_source(source: Source) -> Audit:
             " apart: name one with --config FILE"
         )
     reading = read_config(source.config, source.where)
+    facts = config_facts(reading, source.config, source.where, source.id)
     if source.checkpoint is not None:
         from .against_weights import hold_against_weights
 
-        return hold_against_weights(source, reading, source.checkpoint)
-    return Audit(
-        source=source,
-        spec=counted(reading, source),
-        family=reading.family,
-        census=None,
-        stored={},
-        findings=(),
+        audit = hold_against_weights(source, reading, source.checkpoint, facts)
+    else:
+        audit = Audit(
+            source=source,
+            spec=counted(reading, source),
+            family=reading.family,
+            census=None,
+            stored={},
+            findings=(),
+        )
+    total, idle = audit.spec.parameters, reading.idle_parameters()
+    return replace(
+        audit,
+        active_parameters=None if total is None or idle is None else total - idle,
+        findings=in_order((*audit.findings, *run(CONFIG_RULES, facts), *_of_folder(source, facts))),
     )
+
+
+def _of_folder(source: Source, config: ConfigFacts) -> tuple[Finding, ...]:
+    """Findings on what lies in a model's folder; none for a model that is no folder."""
+    if source.kind != "folder":
+        return ()
+    from .rules import folder, tokens
+    from .source.side_files import read_side_files
+
+    checkpoint = source.checkpoint
+    used = {file.path.name for file in checkpoint.files} if checkpoint else set()
+    if checkpoint is not None and checkpoint.index is not None:
+        used |= {checkpoint.index.name, *checkpoint.missing}
+    facts = folder.FolderFacts(
+        files=read_side_files(Path(source.id)), config=config, used=frozenset(used)
+    )
+    return run((*folder.RULES, *tokens.RULES), facts)

@@ -14,8 +14,8 @@ from .spec import MixerKey, ModelSpec
 
 # Ends of the names of the input embedding and of the output head.
 EMBEDDINGS = (
-    *("embed_tokens.weight", "wte.weight", "embed_in.weight", "word_embeddings.weight"),
-    *("tok_embeddings.weight", "shared.weight", "embedding.word_embeddings.weight"),
+    *("shared.weight", "embed_tokens.weight", "wte.weight", "embed_in.weight"),
+    *("word_embeddings.weight", "tok_embeddings.weight", "embedding.word_embeddings.weight"),
     "token_embd.weight",  # GGUF
 )
 HEADS = ("lm_head.weight", "embed_out.weight", "output_layer.weight", "output.weight")
@@ -33,8 +33,7 @@ class Placed:
 class Census:
     """The attention tensors per (stack, layer, cross), and what else the rules ask for.
 
-    `elements` counts every stored element, `parameters` leaves out buffers and the stored copy of a
-    tied head. `packed`: some weight is stored as codes, so that elements are not parameters.
+    `packed`: some weight is stored as codes, so that elements are not parameters.
     """
 
     layers: Mapping[MixerKey, tuple[Placed, ...]]
@@ -43,8 +42,6 @@ class Census:
     embedding: TensorInfo | None
     head: TensorInfo | None
     bytes_by_dtype: Mapping[str, int]
-    elements: int
-    parameters: int
     packed: bool
 
 
@@ -70,8 +67,6 @@ def take_census(checkpoint: Checkpoint, family: Family, spec: ModelSpec) -> Cens
         embedding=embedding,
         head=head,
         bytes_by_dtype=_bytes_by_dtype(checkpoint),
-        elements=sum(tensor.elements for tensor in checkpoint.tensors.values()),
-        parameters=_parameters(checkpoint, spec.tie_word_embeddings, embedding, head),
         packed=_is_packed(layers),
     )
 
@@ -93,18 +88,26 @@ def _bytes_by_dtype(checkpoint: Checkpoint) -> dict[str, int]:
     return dict(count.most_common())
 
 
-def _parameters(
-    checkpoint: Checkpoint, tied: bool, embedding: TensorInfo | None, head: TensorInfo | None
-) -> int:
-    total = sum(t.elements for t in checkpoint.tensors.values() if not is_buffer(t))
-    copied = tied and embedding is not None and head is not None
-    return total - (head.elements if copied and head is not None else 0)
+def copies(tensors: Mapping[str, TensorInfo], census: Census, *, tied: bool) -> frozenset[str]:
+    """Names of tensors that the class shares with the embedding: a tied head, and the embeddings of
+    both stacks of an encoder-decoder beside the shared one."""
+    embedding, head = census.embedding, census.head
+    if embedding is None or not tied:
+        return frozenset()
+    found = {head.name} if head is not None else set()
+    if embedding.name.rpartition(".")[0].endswith("shared"):
+        found |= {
+            name
+            for name, tensor in tensors.items()
+            if name.endswith("embed_tokens.weight") and tensor.shape == embedding.shape
+        }
+    return frozenset(found)
 
 
 def is_buffer(tensor: TensorInfo) -> bool:
-    """Causal masks and rotary frequencies that older files carry."""
+    """Causal masks, rotary frequencies, indices and logit biases that are no parameters."""
     module, _, last = tensor.name.rpartition(".")
-    if last in ("masked_bias", "inv_freq"):
+    if last in ("masked_bias", "inv_freq", "position_ids", "final_logits_bias"):
         return True
     return (
         last in BUFFERS

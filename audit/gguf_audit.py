@@ -8,9 +8,13 @@ from .against_weights import stored_parts
 from .audited import Audit
 from .census import Census, take_census
 from .family.gguf import GGUF_FAMILY, gguf_spec
+from .family.parameters import Expected
+from .inventory import take_inventory
 from .mixers import Attention
 from .report import Column, Finding, Table
-from .rules import Facts, check
+from .rules import files, geometry
+from .rules.facts import Facts
+from .rules.rule import in_order, run
 from .source.checkpoint import Checkpoint
 from .source.found import Source
 from .source.safetensors import TensorInfo
@@ -25,23 +29,33 @@ def audit_gguf(source: Source, metadata: Mapping[str, Any], checkpoint: Checkpoi
     spec = _fitted(gguf_spec(metadata, source.where), checkpoint)
     # Shapes are those of the parameters whatever the type: blocks of codes are not packed columns.
     census = replace(take_census(checkpoint, GGUF_FAMILY, spec), packed=False)
-    counted = sum(t.elements for t in checkpoint.tensors.values() if t.name not in _TABLES)
+    held = sum(t.elements for t in checkpoint.tensors.values() if t.name not in _TABLES)
     facts = Facts(
         spec=replace(spec, dtype=None),  # the cache's: weights of every type go with it
         family=GGUF_FAMILY,
         where=source.where,
         checkpoint=checkpoint,
         census=census,
+        inventory=take_inventory(
+            checkpoint.tensors,
+            GGUF_FAMILY,
+            spec,
+            copies=frozenset(),
+            buffers=_TABLES,
+            bits=None,
+        ),
         observed={},
         has_head=spec.is_cached,
+        expected=Expected({}, None, False),
+        counted=None,
+        quantisation=None,
+        beside=False,
     )
-    whole = not checkpoint.missing
+    counted = None if checkpoint.missing else held
     return Audit(
         source=replace(source, stored_as=_main_types(census)),
         spec=replace(
-            spec,
-            parameters=counted if whole else None,
-            parameters_source="headers" if whole else None,
+            spec, parameters=counted, parameters_source=None if counted is None else "headers"
         ),
         family=GGUF_FAMILY,
         census=census,
@@ -74,9 +88,10 @@ def _without_value(layer: Layer, names: Mapping[str, TensorInfo]) -> Layer:
 def _findings(facts: Facts) -> tuple[Finding, ...]:
     """What the rules find, with the cure that a GGUF file has."""
     hint = "the file's key-values and its tensors disagree: convert the model again"
+    found = in_order(run((*geometry.RULES, *files.RULES), facts))
     return tuple(
         replace(finding, hint=hint) if "config.json" in finding.hint else finding
-        for finding in check(facts)
+        for finding in found
     )
 
 

@@ -76,3 +76,34 @@ def _device_document(device: Device) -> dict[str, object]:
     names = ("vendor", "usable_source", "source", "aliases")
     values = {column.key: getattr(device, column.key) for column in _DEVICE_COLUMNS}
     return values | {name: getattr(device, name) for name in names}
+
+
+_RULE_COLUMNS = (
+    Column(key="code", title="Code"),
+    Column(key="name", title="Name"),
+    Column(key="severity", title="Severity"),
+    Column(key="reads", title="Reads"),
+    Column(key="says", title="What it says"),
+)
+
+
+def rules_report() -> Report:
+    """All rules, by code. A rule's severity is the worst that it reports."""
+    from .rules.registry import BY_READING
+
+    rows = sorted(
+        (rule.code, rule.name, rule.severity, reads, (rule.check.__doc__ or "").rstrip("."))
+        for reads, rules in BY_READING.items()
+        for rule in rules
+    )
+    table = Table(key="rules", title="Rules", columns=_RULE_COLUMNS, rows=tuple(rows))
+    keys = [column.key for column in _RULE_COLUMNS]
+    return Report(
+        title=f"{len(rows)} rules",
+        tables=(table,),
+        notes=("docs/findings.md says why each matters and what to do.",),
+        document={
+            "schema_version": 1,
+            "rules": [dict(zip(keys, row, strict=True)) for row in table.rows],
+        },
+    )

@@ -45,7 +45,7 @@ class Mlp:
     bias: bool | str = False
 
     def parameters(self, view: ConfigView, layer: Layer) -> int:
-        return self.of_width(view, self._width(view, layer))
+        return self.of_width(view, self.layer_width(view, layer))
 
     def of_width(self, view: ConfigView, width: int) -> int:
         """The same MLP with another width."""
@@ -53,7 +53,8 @@ class Mlp:
         hidden = view.integer("hidden_size")
         return matrices(hidden, width, gated=gated, bias=view.flag(self.bias))
 
-    def _width(self, view: ConfigView, layer: Layer) -> int:
+    def layer_width(self, view: ConfigView, layer: Layer) -> int:
+        """Columns of the MLP's inner matrix in one layer."""
         if not isinstance(self.width, str):
             return self.width(view, layer)
         name = self.width.format(stack=layer.stack)

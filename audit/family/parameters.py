@@ -1,7 +1,9 @@
 """The parameters of a whole model that lie outside its audited attention, from the config alone."""
 
+from typing import NamedTuple
+
 from .bodies import BODIES
-from .body import Body, Layers
+from .body import NO_NORM, Body, Layers
 from .table import SPELLINGS
 from .towers import TwoTowers
 from .view import ConfigView
@@ -62,3 +64,31 @@ def _text_body(view: ConfigView, model_type: str) -> Body | TwoTowers | None:
         if isinstance(nested, dict) and isinstance(nested.get("model_type"), str):
             return _body(nested["model_type"])
     return None
+
+
+class Expected(NamedTuple):
+    """Sizes outside attention that headers can be held against, as far as a row says them.
+
+    `mlp_widths` maps (stack, layer index) to the width of a dense MLP, `positions` is the rows of
+    the one table of learned positions.
+    """
+
+    mlp_widths: dict[tuple[str, int], int]
+    positions: int | None
+    final_norm: bool
+
+
+def expected_sizes(view: ConfigView, model_type: str, layers: Layers) -> Expected:
+    """The sizes of the language model that `view` reads; empty where no row describes it."""
+    body = _body(model_type)
+    if not isinstance(body, Body) or body.vocabulary is None:
+        return Expected({}, None, False)
+    rows = [view.integer(name) + body.position_offset for name in body.positions]
+    final = body.final_norms if isinstance(body.final_norms, int) else body.final_norms(view)
+    return Expected(
+        mlp_widths={}
+        if body.experts
+        else {(layer.stack, layer.index): body.mlp.layer_width(view, layer) for layer in layers},
+        positions=rows[0] if len(rows) == 1 else None,
+        final_norm=final > 0 and body.norm != NO_NORM and view.flag(body.norm_if),
+    )

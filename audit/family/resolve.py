@@ -54,6 +54,23 @@ class Reading:
             return None
         return None if other is None else other + self.spec.attention_parameters
 
+    def idle_parameters(self) -> int | None:
+        """Parameters of experts that a token does not visit; None where no row describes them.
+
+        Raises InvalidConfigError for an impossible size.
+        """
+        if not any("expert" in key or "moe" in key or key == "ffn_config" for key in self._keys()):
+            return 0
+        from .parameters import idle_parameters
+
+        try:
+            return idle_parameters(self.view, self.spec.model_type, self.spec.layers, self.text)
+        except MissingValueError:
+            return None
+
+    def _keys(self) -> set[str]:
+        return {*self.text.config, *self.text.defaults, *self.view.config}
+
 
 def read_config(config: Mapping[str, Any], where: str) -> Reading:
     """The layers that `config` describes, and the row that read it.
@@ -94,9 +111,9 @@ def find_family(model_type: str, where: str) -> Family:
     family = FAMILIES.get(SPELLINGS.get(model_type, model_type))
     if family is None:
         raise UnsupportedModelError(
-            f"{where}: model_type {model_type!r} has no row in the family table: its layers are"
-            " recurrent, hybrid or of another kind that is not counted yet."
-            " `headcount models` lists what can be audited"
+            f"{where}: model_type {model_type!r} is not supported yet: its layers are recurrent,"
+            " hybrid or of another kind than attention, or unknown. `headcount models` lists what"
+            " can be audited"
         )
     return family
 

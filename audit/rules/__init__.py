@@ -1,6 +1,1 @@
-"""Rules: what is wrong with a checkpoint. Each is a function from typed facts to findings."""
-
-from .facts import Facts
-from .registry import RULES, Rule, check
-
-__all__ = ["RULES", "Facts", "Rule", "check"]
+"""Rules: what is wrong with a model. Each is a function from typed facts to what it saw."""

@@ -1,28 +1,46 @@
-"""What rules see: the config's spec, the headers' census, and what the shapes say. No dicts."""
+"""What rules on weights see: the config's spec, the headers' census, and what the shapes say."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ..census import Census, Placed
+from ..family.parameters import Expected
 from ..family.row import Family
+from ..inventory import Inventory
 from ..mixers import Mixer
 from ..observe import Observed
 from ..source.checkpoint import Checkpoint
 from ..spec import MixerKey, ModelSpec
+from .config_facts import Quantisation
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Facts:
     """`spec` is as the config says, before the weights corrected it. `has_head`: the
-    architecture computes logits, so that a head must be stored or tied."""
+    architecture computes logits, so that a head must be stored or tied.
+
+    `expected` are sizes outside attention by the config, `counted` its parameters (None: no row
+    counts them). `quantisation` is what the config says of it, `beside` whether a file of its own
+    does (hf_quant_config.json).
+    """
 
     spec: ModelSpec
     family: Family
     where: str
     checkpoint: Checkpoint
     census: Census
+    inventory: Inventory
     observed: Mapping[MixerKey, Observed]
     has_head: bool
+    expected: Expected
+    counted: int | None
+    quantisation: Quantisation | None
+    beside: bool
+
+    @property
+    def whole(self) -> bool:
+        """Whether all shards are here, so that what is not found is missing."""
+        return not self.checkpoint.partial and not self.checkpoint.missing
 
     def mixers(self) -> Iterator[tuple[MixerKey, Mixer, tuple[Placed, ...]]]:
         """Each mixer of the config with its tensors."""

@@ -4,38 +4,35 @@ from collections.abc import Iterator
 
 from ..mixers import Attention, LatentAttention, Mixer
 from ..observe import Observed
-from ..report import Finding
 from ..units import format_indices
 from .facts import Facts
+from .rule import Rule, Seen
 
 _TRUST = "memory follows the weights; correct config.json, or take the config of these weights"
 
-
-def key_value_heads(facts: Facts) -> Iterator[Finding]:
-    """H101: the rows of k_proj are another number of K/V heads than the config's."""
-    return _mismatches(facts, "H101", "num_key_value_heads", "the k weights have")
+# Rows of the embedding beyond vocab_size that the class itself adds (image tokens).
+_MORE_ROWS = {"mllama": 8, "mllama_text_model": 8}
 
 
-def head_dim(facts: Facts) -> Iterator[Finding]:
-    """H102: the width of q or of the q/k norms gives another head_dim, or a latent rank differs."""
-    yield from _mismatches(facts, "H102", "head_dim", "the weights have")
+def key_value_heads(facts: Facts) -> Iterator[Seen]:
+    """The rows of k_proj are another number of K/V heads than the config's."""
+    return _mismatches(facts, "num_key_value_heads", "the k weights have")
+
+
+def head_dim(facts: Facts) -> Iterator[Seen]:
+    """The width of q or of the q/k norms gives another head_dim, or a latent rank differs."""
+    yield from _mismatches(facts, "head_dim", "the weights have")
     yield from _other_shapes(facts)
 
 
-def hidden_size(facts: Facts) -> Iterator[Finding]:
-    """H105: the projections read another width than hidden_size."""
-    return _mismatches(facts, "H105", "hidden_size", "the projections read")
+def hidden_size(facts: Facts) -> Iterator[Seen]:
+    """The projections read another width than hidden_size."""
+    return _mismatches(facts, "hidden_size", "the projections read")
 
 
-def _mismatches(facts: Facts, code: str, name: str, seen: str) -> Iterator[Finding]:
+def _mismatches(facts: Facts, name: str, seen: str) -> Iterator[Seen]:
     for config, weights, where in _differences(facts, name):
-        yield Finding(
-            code=code,
-            severity="error",
-            where=where,
-            message=f"{facts.where} says {name} {config}, {seen} {weights}",
-            hint=_TRUST,
-        )
+        yield Seen(where, f"{facts.where} says {name} {config}, {seen} {weights}")
 
 
 def _differences(facts: Facts, name: str) -> Iterator[tuple[int, int, str]]:
@@ -58,7 +55,7 @@ def _place(facts: Facts, stack: str, cross: bool) -> str:
     return (f"{stack} " if several else "") + ("cross-attention " if cross else "")
 
 
-def _other_shapes(facts: Facts) -> Iterator[Finding]:
+def _other_shapes(facts: Facts) -> Iterator[Seen]:
     """Shapes that fit neither the config nor another number of heads."""
     if facts.census.packed:
         return
@@ -70,13 +67,10 @@ def _other_shapes(facts: Facts) -> Iterator[Finding]:
             expected = _expected(mixer, part, facts.observed.get((stack, index, cross)))
             found = shape[::-1] if facts.family.names.transposed else shape
             if expected is not None and found != expected:
-                yield Finding(
-                    code="H102",
-                    severity="error",
+                yield Seen(
                     where=item.tensor.name,
                     message=f"shape {list(shape)};"
                     f" {facts.where} makes it {list(expected)} (out, in)",
-                    hint=_TRUST,
                 )
 
 
@@ -98,15 +92,14 @@ def _expected(mixer: Mixer, part: str | None, seen: Observed | None) -> tuple[in
     return None if told else (mixer.out_features(part), mixer.in_features(part))
 
 
-def layers(facts: Facts) -> Iterator[Finding]:
-    """H103: the weights hold more or fewer layers than the config, or lack a part of one."""
+def layers(facts: Facts) -> Iterator[Seen]:
+    """The weights hold more or fewer layers than the config, or lack a part of one."""
     for stack in dict.fromkeys(layer.stack for layer in facts.spec.layers):
         config = {layer.index for layer in facts.spec.layers if layer.stack == stack}
         weights = facts.census.indices.get(stack, frozenset())
         if weights - config:
             extra = sorted(weights - config)
-            yield Finding(
-                code="H103",
+            yield Seen(
                 severity="warning",
                 where=f"{stack} layers {format_indices(extra)}",
                 message=f"{facts.where} says num_hidden_layers {len(config)},"
@@ -115,18 +108,15 @@ def layers(facts: Facts) -> Iterator[Finding]:
                 " correct num_hidden_layers",
             )
         if not facts.checkpoint.partial and not facts.checkpoint.missing and config - weights:
-            yield Finding(
-                code="H103",
-                severity="error",
+            yield Seen(
                 where=f"{stack} layers {format_indices(sorted(config - weights))}",
                 message=f"{facts.where} says num_hidden_layers {len(config)},"
                 " the weights lack these",
-                hint="they would be loaded with random values: find the missing shards",
             )
     yield from _lacking(facts)
 
 
-def _lacking(facts: Facts) -> Iterator[Finding]:
+def _lacking(facts: Facts) -> Iterator[Seen]:
     """A layer that is there, without a projection that its mixer needs."""
     if facts.checkpoint.partial or facts.checkpoint.missing or facts.census.packed:
         return
@@ -142,41 +132,74 @@ def _lacking(facts: Facts) -> Iterator[Finding]:
             absent = {"k", "v"} if not mixer.has_key_value else set() if mixer.has_value else {"v"}
             lacking = [part for part in lacking if part not in absent]
         if lacking:
-            yield Finding(
-                code="H103",
-                severity="error",
+            yield Seen(
                 where=f"{_place(facts, stack, cross)}layer {index}",
                 message=f"no tensor for {', '.join(lacking)} in its attention",
-                hint="it would be loaded with random values: the file is incomplete",
             )
 
 
-def vocabulary(facts: Facts) -> Iterator[Finding]:
-    """H104: the embedding or the head has another number of rows than vocab_size."""
+def vocabulary(facts: Facts) -> Iterator[Seen]:
+    """The embedding or the head has another number of rows than vocab_size."""
     for tensor in (facts.census.embedding, facts.census.head):
         if tensor is None or len(tensor.shape) != 2 or facts.spec.vocab_size is None:
             continue
         rows = tensor.shape[0]
+        if tensor is facts.census.embedding:
+            rows -= _MORE_ROWS.get(facts.spec.model_type, 0)
         if rows != facts.spec.vocab_size:
-            yield Finding(
-                code="H104",
-                severity="error" if rows < facts.spec.vocab_size else "warning",
+            yield Seen(
                 where=tensor.name,
                 message=f"{facts.where} says vocab_size {facts.spec.vocab_size:,},"
                 f" the weights have {rows:,} rows",
-                hint="token ids beyond the rows fail; set vocab_size to the rows of the embedding",
             )
 
 
-def strangers(facts: Facts) -> Iterator[Finding]:
-    """H203: a tensor under an attention module that the architecture does not know."""
+def strangers(facts: Facts) -> Iterator[Seen]:
+    """A tensor under an attention module that the architecture does not know."""
     if facts.census.strangers and not facts.census.packed:
         first, count = facts.census.strangers[0], len(facts.census.strangers)
-        yield Finding(
-            code="H203",
-            severity="warning",
+        yield Seen(
             where=first,
             message=f"{count} tensor(s) under an attention module that {facts.spec.model_type} does"
             " not have",
-            hint="they are not loaded, and not counted: an adapter, or another model_type?",
         )
+
+
+RULES: tuple[Rule[Facts], ...] = (
+    Rule(
+        code="H101",
+        name="kv-heads-mismatch",
+        severity="error",
+        hint=_TRUST,
+        check=key_value_heads,
+    ),
+    Rule(code="H102", name="head-dim-mismatch", severity="error", hint=_TRUST, check=head_dim),
+    Rule(
+        code="H103",
+        name="layers-mismatch",
+        severity="error",
+        hint="what is missing would be loaded with random values: find the missing shards",
+        check=layers,
+    ),
+    Rule(
+        code="H104",
+        name="vocabulary-mismatch",
+        severity="error",
+        hint="token ids beyond the rows fail; set vocab_size to the rows of the embedding",
+        check=vocabulary,
+    ),
+    Rule(
+        code="H105",
+        name="hidden-size-mismatch",
+        severity="error",
+        hint=_TRUST,
+        check=hidden_size,
+    ),
+    Rule(
+        code="H203",
+        name="unexpected-attention-tensor",
+        severity="warning",
+        hint="they are not loaded, and not counted: an adapter, or another model_type?",
+        check=strangers,
+    ),
+)

@@ -1,38 +1,67 @@
-"""The table of rules. Codes are stable; docs/findings.md says what each means and what to do."""
+"""All rules, by what they read. docs/findings.md says what each code means and what to do."""
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import replace
+from typing import Any
 
-from ..report import SEVERITIES, Finding
-from . import files, geometry, pickles
-from .facts import Facts
+from ..errors import HeadcountError
+from ..report import Report
+from . import (
+    config_rules,
+    content,
+    elements,
+    files,
+    folder,
+    geometry,
+    scanned,
+    security,
+    tokens,
+)
+from .rule import Rule
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Rule:
-    """`check` yields (severity, where, message, hint) for everything it finds."""
-
-    code: str
-    name: str
-    check: Callable[[Facts], Iterable[Finding]]
-
-
-RULES = (
-    Rule(code="H101", name="kv-heads-mismatch", check=geometry.key_value_heads),
-    Rule(code="H102", name="head-dim-mismatch", check=geometry.head_dim),
-    Rule(code="H103", name="layers-mismatch", check=geometry.layers),
-    Rule(code="H104", name="vocabulary-mismatch", check=geometry.vocabulary),
-    Rule(code="H105", name="hidden-size-mismatch", check=geometry.hidden_size),
-    Rule(code="H106", name="dtype-mismatch", check=files.dtype),
-    Rule(code="H107", name="tied-embeddings", check=files.tied_embeddings),
-    Rule(code="H201", name="missing-shard", check=files.missing_shard),
-    Rule(code="H202", name="stale-total-size", check=files.total_size),
-    Rule(code="H203", name="unexpected-attention-tensor", check=geometry.strangers),
-    Rule(code="H309", name="dangerous-pickle", check=pickles.dangerous_pickle),
+# What the rules of each table read, in the words of `headcount rules`.
+BY_READING: dict[str, tuple[Rule[Any], ...]] = {
+    "config": config_rules.RULES,
+    "folder": (*folder.RULES, *tokens.RULES),
+    "headers": (
+        *geometry.RULES,
+        *content.RULES,
+        *content.LAST,
+        *files.RULES,
+        *elements.RULES,
+        *security.RULES,
+    ),
+    "weights (--scan)": scanned.RULES,
+}
+RULES: tuple[Rule[Any], ...] = tuple(
+    sorted((rule for rules in BY_READING.values() for rule in rules), key=lambda rule: rule.code)
 )
 
 
-def check(facts: Facts) -> tuple[Finding, ...]:
-    """All findings on one checkpoint, errors first, then by code."""
-    found = [finding for rule in RULES for finding in rule.check(facts)]
-    return tuple(sorted(found, key=lambda f: (SEVERITIES.index(f.severity), f.code, f.where)))
+def choose(report: Report, select: tuple[str, ...], ignore: tuple[str, ...]) -> Report:
+    """`report` with those findings whose code begins with one of `select` (empty: all) and with
+    none of `ignore`; options may be repeated, or hold several codes with commas.
+
+    Raises HeadcountError for a prefix that no code has.
+    """
+    wanted, unwanted = _prefixes(select), _prefixes(ignore)
+    kept = tuple(
+        finding
+        for finding in report.findings
+        if (not wanted or finding.code.startswith(wanted))
+        and not (unwanted and finding.code.startswith(unwanted))
+    )
+    document = dict(report.document)
+    if "findings" in document:
+        document["findings"] = [finding.document() for finding in kept]
+    return replace(report, findings=kept, document=document)
+
+
+def _prefixes(texts: tuple[str, ...]) -> tuple[str, ...]:
+    found = tuple(word.strip().upper() for text in texts for word in text.split(","))
+    for prefix in found:
+        if not prefix or not any(rule.code.startswith(prefix) for rule in RULES):
+            raise HeadcountError(
+                f"{prefix!r} is no code or beginning of a code of a rule; `headcount rules` lists"
+                " them"
+            )
+    return found

@@ -5,6 +5,7 @@ name may not stand twice, and a header is at most 32 MiB (the reference allows 1
 a Python program a gigabyte to parse).
 """
 
+import json
 import os
 import struct
 from dataclasses import dataclass
@@ -62,10 +63,7 @@ def parse_header(path: Path, raw: bytes, size: int) -> FileHeader:
 
     `path` is how messages name the file: it is not opened. Raises InvalidWeightsError.
     """
-    try:
-        entries = parse_json(raw, f"{path}: header")
-    except InvalidConfigError as error:
-        raise InvalidWeightsError(str(error)) from error
+    entries = _entries(path, raw)
     metadata = entries.pop("__metadata__", None)
     data_start = 8 + len(raw)
     return FileHeader(
@@ -75,6 +73,24 @@ def parse_header(path: Path, raw: bytes, size: int) -> FileHeader:
         data_start=data_start,
         size=size,
     )
+
+
+def _entries(path: Path, raw: bytes) -> dict[str, Any]:
+    """The header's JSON, without what Python's parser lets through: a byte-order mark, and halves
+    of surrogate pairs."""
+    if raw.startswith(b"\xef\xbb\xbf"):
+        raise InvalidWeightsError(f"{path}: header: begins with a byte-order mark")
+    try:
+        entries = parse_json(raw, f"{path}: header")
+        if b"\\u" in raw:
+            json.dumps(entries, ensure_ascii=False).encode()
+    except InvalidConfigError as error:
+        raise InvalidWeightsError(str(error)) from error
+    except UnicodeEncodeError as error:
+        raise InvalidWeightsError(
+            f"{path}: header: a string holds half of a surrogate pair"
+        ) from error
+    return entries
 
 
 def header_length(path: Path, start: bytes, size: int) -> int:
@@ -139,7 +155,9 @@ def _tensor(path: Path, name: str, entry: Any, start: int) -> TensorInfo:
         raise InvalidWeightsError(
             f"{path}: tensor {name!r}: shape {shape!r} or data_offsets {offsets!r} is not valid"
         )
-    bits = prod(shape) * SAFETENSORS_BITS[dtype]
+    bits = _bits(shape, SAFETENSORS_BITS[dtype])
+    if bits is None:
+        raise InvalidWeightsError(f"{path}: tensor {name!r}: {dtype} {shape} is beyond 2^64 bits")
     if bits % 8 or offsets[1] - offsets[0] != bits // 8:
         raise InvalidWeightsError(
             f"{path}: tensor {name!r}: {dtype} {shape} takes {-(-bits // 8):,} bytes,"
@@ -152,6 +170,17 @@ def _tensor(path: Path, name: str, entry: Any, start: int) -> TensorInfo:
         file=path.name,
         offsets=(start + offsets[0], start + offsets[1]),
     )
+
+
+def _bits(shape: list[int], width: int) -> int | None:
+    """Bits of a tensor; None where a product of the first sizes leaves 64 bits, even if a later
+    size is 0: the reference multiplies from left to right, and checks."""
+    total = 1
+    for size in (*shape, width):
+        total *= size
+        if total >= 2**64:
+            return None
+    return total
 
 
 def _naturals(value: Any) -> TypeGuard[list[int]]:

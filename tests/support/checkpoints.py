@@ -89,3 +89,39 @@ def write_sharded(folder: Path, config: Mapping[str, Any], shapes: Shapes, shard
     index = {"metadata": {"total_size": total}, "weight_map": weight_map}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     return folder
+
+
+Tensors = Mapping[str, tuple[str, tuple[int, ...]]]
+BITS = {"F64": 64, "I64": 64, "F4": 4, "I8": 8, "U32": 32, "F8_E5M2": 8, "F8_E8M0": 8} | {
+    name: 8 * size for name, size in ITEM.items()
+}
+
+
+def typed(shapes: Shapes, dtype: str = "BF16") -> dict[str, tuple[str, tuple[int, ...]]]:
+    """The same tensors, each with its element type."""
+    return {name: (dtype, tuple(shape)) for name, shape in shapes.items()}
+
+
+def typed_bytes(tensors: Tensors, metadata: Mapping[str, str] | None = None) -> bytes:
+    """A safetensors file of zeros of these types and shapes."""
+    header: dict[str, Any] = {} if metadata is None else {"__metadata__": dict(metadata)}
+    end = 0
+    for name, (dtype, shape) in tensors.items():
+        size = prod(shape) * BITS[dtype] // 8
+        header[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [end, end + size]}
+        end += size
+    return header_bytes(header) + bytes(end)
+
+
+def write_typed(
+    folder: Path,
+    config: Mapping[str, Any],
+    tensors: Tensors,
+    name: str = "model.safetensors",
+    metadata: Mapping[str, str] | None = None,
+) -> Path:
+    """A folder with config.json and a file of tensors of several types."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / name).write_bytes(typed_bytes(tensors, metadata))
+    return folder

@@ -1,0 +1,182 @@
+"""What rules on a config alone see: typed, whatever a stranger wrote in the JSON."""
+
+from collections.abc import Iterator, Mapping
+from copy import copy
+from typing import Any, NamedTuple
+
+from ..family.class_defaults import class_defaults
+from ..family.resolve import Reading
+from ..family.view import ConfigView
+from ..spec import ModelSpec
+
+# Keys that ask transformers for an implementation of a part of the model.
+_IMPLEMENTATION = ("attn_implementation", "experts_implementation", "attn_impl")
+_TOKENS = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id")
+_QUANTISATION = ("quantization_config", "compression_config", "quantization")
+
+
+class Rope(NamedTuple):
+    """One rescaling of positions; `holder` is the key it stands under. None: not given."""
+
+    holder: str
+    kind: str
+    factor: float | None
+    original: int | None
+
+
+class Quantisation(NamedTuple):
+    """`key` is where the settings stand, `method` their quant_method or "", `bits` per code."""
+
+    key: str
+    method: str
+    bits: int | None
+
+
+class ConfigFacts(NamedTuple):
+    """A config as rules see it. `where` names it in messages, `id` the model in reports.
+
+    Paths are dotted. `key_value_heads`: what the file says under num_key_value_heads or an old
+    spelling; `window`, `pattern` and `layer_types` likewise, used by the class or not.
+    `token_ids` are all that the file gives, lists taken apart.
+    """
+
+    where: str
+    id: str
+    spec: ModelSpec
+    in_transformers: bool
+    nested: bool
+    key_value_heads: int | None
+    window: int | None
+    pattern: int | None
+    layer_types: tuple[str, ...]
+    ropes: tuple[Rope, ...]
+    remote_code: tuple[str, ...]
+    trusts: tuple[str, ...]
+    implementations: tuple[tuple[str, str], ...]
+    token_ids: tuple[tuple[str, int], ...]
+    quantisation: Quantisation | None
+    vision: bool
+
+
+def config_facts(reading: Reading, config: Mapping[str, Any], where: str, id: str) -> ConfigFacts:
+    """The facts of a config that was read. Never raises: what is not as expected is not a fact."""
+    text = copy(reading.text)
+    text.origins = {}  # looking is not using: `--explain` lists what was used
+    remote, trusts, implementations = _walk(config)
+    types = text.get("layer_types")
+    return ConfigFacts(
+        where=where,
+        id=id,
+        spec=reading.spec,
+        in_transformers=class_defaults(reading.spec.model_type) is not None,
+        nested=reading.text is not reading.view,
+        key_value_heads=_key_value_heads(text),
+        window=whole(text.get("sliding_window")),
+        pattern=whole(text.get("sliding_window_pattern")),
+        layer_types=tuple(types) if _is_names(types) else (),
+        ropes=tuple(_ropes(text)),
+        remote_code=remote,
+        trusts=trusts,
+        implementations=implementations,
+        token_ids=tuple(token_ids({**config, **text.config})),
+        quantisation=_quantisation(config, text.config),
+        vision=isinstance(config.get("vision_config"), dict),
+    )
+
+
+def whole(value: Any) -> int | None:
+    """`value` if it is an integer, or a float that is one."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value if type(value) is int else None
+
+
+def _is_names(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+def _key_value_heads(text: ConfigView) -> int | None:
+    inner = text.config.get("attn_config")
+    for value in (
+        *(text.config.get(key) for key in ("num_key_value_heads", "num_kv_heads", "n_head_kv")),
+        inner.get("kv_n_heads") if isinstance(inner, dict) else None,
+    ):
+        if whole(value) is not None:
+            return whole(value)
+    return None
+
+
+def _ropes(text: ConfigView) -> Iterator[Rope]:
+    """`rope_scaling` or `rope_parameters`, which may nest one object per kind of layer."""
+    for key in ("rope_scaling", "rope_parameters"):
+        holder = text.config.get(key)
+        if not isinstance(holder, dict):
+            continue
+        for value in (holder, *holder.values()):
+            if isinstance(value, dict):
+                kind = value.get("rope_type", value.get("type"))
+                factor = value.get("factor")
+                if isinstance(kind, str) and kind not in ("default", "mrope", "proportional"):
+                    yield Rope(
+                        holder=key,
+                        kind=kind,
+                        factor=float(factor) if isinstance(factor, int | float) else None,
+                        original=whole(value.get("original_max_position_embeddings")),
+                    )
+
+
+def token_ids(config: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
+    """(key, id) of every special token that `config` names by number."""
+    for key in _TOKENS:
+        value = config.get(key)
+        for item in value if isinstance(value, list) else (value,):
+            if type(item) is int:
+                yield key, item
+
+
+def _quantisation(*configs: Mapping[str, Any]) -> Quantisation | None:
+    for config in configs:
+        for key in _QUANTISATION:
+            settings = config.get(key)
+            if isinstance(settings, dict) and settings:
+                method = settings.get("quant_method")
+                return Quantisation(
+                    key=key,
+                    method=method if isinstance(method, str) else "",
+                    bits=_bits(settings),
+                )
+    return None
+
+
+def _bits(settings: Mapping[str, Any]) -> int | None:
+    """Bits of one code: at the top, or in the first group of compressed-tensors."""
+    groups = settings.get("config_groups")
+    first = next(iter(groups.values()), None) if isinstance(groups, dict) and groups else None
+    weights = first.get("weights") if isinstance(first, dict) else None
+    inner = weights.get("num_bits") if isinstance(weights, dict) else None
+    bits = whole(settings.get("bits", inner))
+    return bits if bits is not None and 1 <= bits <= 16 else None
+
+
+def _walk(
+    config: Mapping[str, Any],
+) -> tuple[tuple[str, ...], tuple[str, ...], tuple[tuple[str, str], ...]]:
+    """Paths of code that the config asks for, at any depth: auto_map entries, trust_remote_code,
+    and implementations by name. Iterative: a hostile file nests deeply."""
+    remote: list[str] = []
+    trusts: list[str] = []
+    implementations: list[tuple[str, str]] = []
+    open_objects: list[tuple[str, Mapping[str, Any]]] = [("", config)]
+    while open_objects:
+        prefix, holder = open_objects.pop()
+        for key, value in holder.items():
+            path = f"{prefix}{key}"
+            if key == "auto_map" and isinstance(value, dict):
+                remote += [f"{path}.{name}" for name in value]
+            elif key == "trust_remote_code" and value is True:
+                trusts.append(path)
+            elif isinstance(value, str) and key.endswith((*_IMPLEMENTATION, "_internal")):
+                implementations.append((path, value))
+            elif isinstance(value, dict):
+                open_objects.append((f"{path}.", value))
+    return tuple(remote), tuple(trusts), tuple(implementations)

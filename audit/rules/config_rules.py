@@ -1,0 +1,7 @@
+"""The rules that need a config alone: they run for every model, names of the catalogue included."""
+
+from . import declared, heads, positions
+from .config_facts import ConfigFacts
+from .rule import Rule
+
+RULES: tuple[Rule[ConfigFacts], ...] = (*heads.RULES, *positions.RULES, *declared.RULES)

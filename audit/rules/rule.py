@@ -1,0 +1,50 @@
+"""What a rule is: a code, a severity, a hint, and a pure function from facts to what it saw."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, TypeVar
+
+from ..report import SEVERITIES, Finding, Severity
+
+F = TypeVar("F")
+
+
+class Seen(NamedTuple):
+    """One place where a rule's fault stands. None: the severity and hint of the rule itself."""
+
+    where: str
+    message: str
+    severity: Severity | None = None
+    hint: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rule(Generic[F]):
+    """`check` yields everything that the rule sees in facts of its kind; its docstring is the
+    rule's line in lists. Codes are stable: H101 stays H101."""
+
+    code: str
+    name: str
+    severity: Severity
+    hint: str
+    check: Callable[[F], Iterable[Seen]]
+
+
+def run(rules: Iterable[Rule[F]], facts: F) -> tuple[Finding, ...]:
+    """All that `rules` see in `facts`."""
+    return tuple(
+        Finding(
+            code=rule.code,
+            severity=seen.severity or rule.severity,
+            where=seen.where,
+            message=seen.message,
+            hint=rule.hint if seen.hint is None else seen.hint,
+        )
+        for rule in rules
+        for seen in rule.check(facts)
+    )
+
+
+def in_order(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Errors first, then by code and place."""
+    return tuple(sorted(findings, key=lambda f: (SEVERITIES.index(f.severity), f.code, f.where)))

@@ -1,0 +1,103 @@
+"""H7xx: what the values of the weights show. The scan itself is in convert/scan."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ..units import format_indices
+from .rule import Rule, Seen
+
+
+class TensorScan(NamedTuple):
+    """The values of one tensor: how many are NaN or infinite, and whether all are 0."""
+
+    name: str
+    elements: int
+    nans: int
+    infinities: int
+    zero: bool
+
+
+class LayerScan(NamedTuple):
+    """K/V heads of one layer: `repeated` is the number of distinct K/V heads if equal ones stand
+    side by side in equal runs, else None. Similarities are mean cosines over all pairs of heads,
+    None for a single head."""
+
+    layer: int
+    num_key_value_heads: int
+    repeated: int | None
+    key_similarity: float | None
+    value_similarity: float | None
+
+
+class ScanFacts(NamedTuple):
+    """Everything that a scan saw."""
+
+    tensors: tuple[TensorScan, ...]
+    layers: tuple[LayerScan, ...]
+
+
+def nans(facts: ScanFacts) -> Iterator[Seen]:
+    """A tensor holds NaN."""
+    for tensor in facts.tensors:
+        if tensor.nans:
+            yield Seen(tensor.name, f"{tensor.nans:,} of {tensor.elements:,} values are NaN")
+
+
+def infinities(facts: ScanFacts) -> Iterator[Seen]:
+    """A tensor holds infinite values."""
+    for tensor in facts.tensors:
+        if tensor.infinities:
+            yield Seen(
+                tensor.name, f"{tensor.infinities:,} of {tensor.elements:,} values are infinite"
+            )
+
+
+def zeros(facts: ScanFacts) -> Iterator[Seen]:
+    """A matrix holds nothing but zeros."""
+    for tensor in facts.tensors:
+        if tensor.zero and tensor.name.endswith("weight"):
+            yield Seen(tensor.name, f"all {tensor.elements:,} values are 0")
+
+
+def repeated_heads(facts: ScanFacts) -> Iterator[Seen]:
+    """Equal K/V heads stand side by side: fewer would compute the same."""
+    counts = [layer.repeated for layer in facts.layers]
+    fewer = [count for count in counts if count is not None]
+    if fewer and len(fewer) == len(counts):
+        indices = format_indices([layer.layer for layer in facts.layers])
+        yield Seen(
+            f"layers {indices}",
+            f"{facts.layers[0].num_key_value_heads} K/V heads, {max(fewer)} distinct",
+        )
+
+
+RULES: tuple[Rule[ScanFacts], ...] = (
+    Rule(
+        code="H701",
+        name="nan",
+        severity="error",
+        hint="every output would be NaN: restore the tensor from the original",
+        check=nans,
+    ),
+    Rule(
+        code="H702",
+        name="infinity",
+        severity="error",
+        hint="a cast to float16 overflowed? convert from the original again, to bfloat16",
+        check=infinities,
+    ),
+    Rule(
+        code="H703",
+        name="all-zero",
+        severity="warning",
+        hint="a placeholder that was never filled, or a layer that does nothing",
+        check=zeros,
+    ),
+    Rule(
+        code="H704",
+        name="repeated-kv-heads",
+        severity="note",
+        hint="`headcount convert --kv-heads N` to the distinct ones loses nothing",
+        check=repeated_heads,
+    ),
+)

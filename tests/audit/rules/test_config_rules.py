@@ -1,0 +1,144 @@
+"""Rules on the config alone: a change that makes each speak, and near ones that do not."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkpoints import LLAMA_CONFIG
+from headcount.audit import audit_model
+from headcount.audit.catalogue import catalogue
+from headcount.audit.family.table import FAMILIES
+from headcount.audit.report import Finding
+
+Config = dict[str, Any]
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}
+MISTRAL = {"model_type": "mistral", "sliding_window": 32}
+QWEN2 = {"model_type": "qwen2", "use_sliding_window": False}
+COHERE2 = {"model_type": "cohere2", "sliding_window": 16, "eos_token_id": 1, "bos_token_id": 0}
+PATTERN = ["sliding_attention", "sliding_attention", "full_attention"]
+GPT2 = {"model_type": "gpt2", "n_embd": 32, "n_head": 4, "n_layer": 2, "n_positions": 64}
+
+
+def audit(folder: Path, changes: Config, base: Config = LLAMA_CONFIG) -> tuple[Finding, ...]:
+    """Findings on `base` with `changes`; a value of None leaves its key out."""
+    config = {key: value for key, value in {**base, **changes}.items() if value is not None}
+    path = folder / "config.json"
+    path.write_text(json.dumps(config))
+    return audit_model(str(path)).findings
+
+
+SPEAKS: list[tuple[str, str, Config]] = [
+    ("H301", "note", {"auto_map": {"AutoConfig": "configuration_x.XConfig"}}),
+    ("H301", "warning", {"model_type": "mimo", "auto_map": {"AutoConfig": "c.MiMoConfig"}}),
+    ("H301", "note", {"vision": {"auto_map": {"AutoModel": "m.M"}}}),
+    ("H303", "error", {"_attn_implementation": "someone/kernels"}),
+    ("H303", "error", {"_attn_implementation_internal": "someone/kernels"}),
+    ("H303", "error", {"inner": {"attn_implementation": "someone/kernels:attention"}}),
+    ("H303", "warning", {"attn_implementation": "home_made"}),
+    ("H305", "warning", {"trust_remote_code": True}),
+    ("H305", "warning", {"a": {"b": {"trust_remote_code": True}}}),
+    ("H401", "warning", {"head_dim": 7}),
+    ("H402", "warning", {"head_dim": 100}),
+    ("H403", "note", {"head_dim": 512}),
+    ("H404", "note", {"head_dim": 16}),
+    ("H405", "note", {"model_type": "mistral", "num_key_value_heads": None,
+                      "num_attention_heads": 16}),
+    ("H406", "warning", {"model_type": "gptj", "num_key_value_heads": 2}),
+    ("H406", "warning", {"model_type": "mpt", "attn_config": {"kv_n_heads": 2},
+                         "num_key_value_heads": None}),
+    ("H407", "warning", {"num_attention_heads": 8.0}),
+    ("H411", "note", {**MISTRAL, "sliding_window": 64}),
+    ("H412", "note", {**QWEN2, "sliding_window": 32}),
+    ("H413", "warning", {**COHERE2, "layer_types": PATTERN, "sliding_window_pattern": 2}),
+    ("H414", "note", {"model_type": "bloom", "num_key_value_heads": None,
+                      "max_position_embeddings": None}),
+    ("H415", "note", {"rope_scaling": YARN}),
+    ("H415", "note", {"rope_parameters": {"full_attention": YARN}}),
+    ("H416", "warning", {"rope_scaling": {**YARN, "factor": 2}}),
+    ("H504", "warning", {"eos_token_id": 40}),
+    ("H504", "warning", {"eos_token_id": [2, 99]}),
+    ("H606", "note", {"dtype": None}),
+    ("H607", "note", {"quantization_config": {"quant_method": "someones"}}),
+]  # fmt: skip
+SILENT: list[tuple[str, Config]] = [
+    ("H301", {"auto_map": None}),
+    ("H301", {"auto_map": "not an object"}),
+    ("H303", {"_attn_implementation": "flash_attention_2"}),
+    ("H303", {"attn_implementation": 3}),
+    ("H305", {"trust_remote_code": False}),
+    ("H401", {"head_dim": 12}),
+    ("H402", {"head_dim": 80}),
+    ("H403", {"head_dim": 256}),
+    ("H404", {"head_dim": 4}),
+    ("H405", {"num_key_value_heads": None}),
+    ("H406", {"model_type": "gptj", "num_key_value_heads": 8}),
+    ("H406", {**GPT2, "num_key_value_heads": None}),
+    ("H407", {"rope_theta": 10000.0}),
+    ("H411", MISTRAL),
+    ("H411", {**MISTRAL, "max_position_embeddings": None}),
+    ("H412", {**QWEN2, "use_sliding_window": True, "sliding_window": 32, "max_window_layers": 1}),
+    ("H412", {**MISTRAL, "sliding_window": None}),
+    ("H413", {**COHERE2, "layer_types": PATTERN, "sliding_window_pattern": 3}),
+    ("H414", {"model_type": "bert", "max_position_embeddings": None}),
+    ("H415", {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4}}),
+    ("H415", {"rope_scaling": {"type": "mrope", "mrope_section": [1, 2]}}),
+    ("H416", {"rope_scaling": YARN}),
+    ("H416", {"rope_scaling": {"rope_type": "llama3", "factor": 8.0}}),
+    ("H504", {"eos_token_id": 39}),
+    ("H504", {"pad_token_id": -1}),
+    ("H504", {"eos_token_id": "x"}),
+    ("H606", {"dtype": None, "torch_dtype": "float16"}),
+    ("H607", {"quantization_config": {"quant_method": "gptq", "bits": 4}}),
+    ("H607", {"quantization_config": None}),
+]
+
+
+@pytest.mark.parametrize(("code", "severity", "changes"), SPEAKS)
+def test_it_speaks(tmp_path: Path, code: str, severity: str, changes: Config) -> None:
+    found = [(finding.code, finding.severity) for finding in audit(tmp_path, changes)]
+    assert (code, severity) in found
+
+
+@pytest.mark.parametrize(("code", "changes"), SILENT)
+def test_it_is_silent(tmp_path: Path, code: str, changes: Config) -> None:
+    assert code not in {finding.code for finding in audit(tmp_path, changes)}
+
+
+def test_the_plain_config_has_no_findings(tmp_path: Path) -> None:
+    assert audit(tmp_path, {}) == ()
+
+
+def test_each_config_rule_has_a_case_of_either_kind() -> None:
+    from headcount.audit.rules.config_rules import RULES
+
+    codes = {rule.code for rule in RULES}
+    assert {code for code, _, _ in SPEAKS} == codes
+    assert {code for code, _ in SILENT} == codes
+
+
+# Warnings on real configs, all looked at: (code, model). Remote code stands for itself.
+KNOWN = {("H402", "openlm-research/open_llama_3b")}  # 3,200 / 32 heads = 100
+
+
+def test_real_configs_have_no_errors_and_no_unexplained_warnings() -> None:
+    """False alarms are worse than misses: these models load and run."""
+    seen = [
+        (finding.code, finding.severity, row.id)
+        for row in catalogue()
+        if (row.model_type or "gpt2") in FAMILIES
+        for finding in audit_model(row.id).findings
+    ]
+    assert [one for one in seen if one[1] == "error"] == []
+    warnings = {(code, model) for code, severity, model in seen if severity == "warning"}
+    assert {one for one in warnings if one[0] != "H301"} <= KNOWN
+
+
+def test_deeply_nested_configs_are_walked(tmp_path: Path) -> None:
+    deep: Config = {"trust_remote_code": True}
+    for _ in range(300):
+        deep = {"inner": deep}
+    (finding,) = audit(tmp_path, deep)
+    assert finding.code == "H305"
+    assert finding.where.endswith("inner.trust_remote_code")

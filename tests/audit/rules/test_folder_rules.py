@@ -1,0 +1,148 @@
+"""Rules on what lies in the folder: each with what makes it speak and what does not."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkpoints import LLAMA_CONFIG, llama_shapes, write_model
+from headcount.audit import audit_model
+from headcount.audit.rules.folder import RULES as FOLDER_RULES
+from headcount.audit.rules.tokens import RULES as TOKEN_RULES
+
+Make = Callable[[Path], object]
+
+
+def put(**files: Any) -> Make:
+    """Writes files whose names have `__` for a dot: JSON values, or text."""
+
+    def make(folder: Path) -> None:
+        for name, value in files.items():
+            text = value if isinstance(value, str) else json.dumps(value)
+            (folder / name.replace("__", ".")).write_text(text)
+
+    return make
+
+
+def named(name: str) -> Make:
+    return lambda folder: (folder / name).write_bytes(b"x")
+
+
+def link(name: str, target: str) -> Make:
+    return lambda folder: (folder / name).symlink_to(target)
+
+
+def several(*makes: Make) -> Make:
+    def make(folder: Path) -> None:
+        for one in makes:
+            one(folder)
+
+    return make
+
+
+def custom_generate(folder: Path) -> None:
+    (folder / "custom_generate").mkdir()
+    (folder / "custom_generate" / "generate.py").write_text("import os")
+
+
+def vocabulary(size: int, *added: int) -> Make:
+    return put(
+        tokenizer__json={
+            "model": {"vocab": {f"t{i}": i for i in range(size)}},
+            "added_tokens": [{"id": i, "content": "<x>"} for i in added],
+        }
+    )
+
+
+def vision(folder: Path) -> None:
+    config = {**LLAMA_CONFIG, "vision_config": {"hidden_size": 8}}
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+def ends_at(*tokens: int) -> Make:
+    """config.json with this end-of-text token."""
+    config = {**LLAMA_CONFIG, "eos_token_id": list(tokens)}
+    return put(config__json=config)
+
+
+TEMPLATE = {"chat_template": "{{ messages }}"}
+SPEAKS: list[tuple[str, str, Make]] = [
+    ("H206", "warning", named("model-00001-of-00003.safetensors")),
+    ("H206", "warning", named("model.safetensors.index.json")),
+    ("H207", "note", named("model-Q4_K_M.gguf")),
+    ("H214", "note", named("adapter_config.json")),
+    ("H302", "warning", named("modeling_x.py")),
+    ("H302", "warning", custom_generate),
+    ("H304", "warning", named("pytorch_model.bin")),
+    ("H304", "warning", named("training_args.bin")),
+    ("H306", "warning", link("tokenizer.json", "/etc/hostname")),
+    ("H306", "warning", link("README.md", "../../elsewhere")),
+    ("H307", "error", put(tokenizer_config__json={"chat_template": "{{ x.__class__ }}"})),
+    ("H308", "warning", put(tokenizer_config__json={"auto_map": {"AutoTokenizer": ["t.T", None]}})),
+    ("H308", "warning", put(tokenizer_config__json={"trust_remote_code": True})),
+    ("H501", "warning", put(tokenizer_config__json={})),
+    ("H502", "warning", vocabulary(41)),
+    ("H502", "warning", vocabulary(30, 40)),
+    ("H503", "warning", put(generation_config__json="{")),
+    ("H503", "warning", put(tokenizer_config__json='{"a": 1, "a": 2}')),
+    ("H505", "warning", put(generation_config__json={"pad_token_id": 40})),
+    ("H506", "warning", several(ends_at(2), put(generation_config__json={"eos_token_id": 3}))),
+    ("H507", "note", put(tokenizer_config__json={"model_max_length": 128})),
+    ("H508", "note", put(tokenizer_config__json={})),
+    ("H509", "warning", several(vision, vocabulary(40))),
+]
+SILENT: list[tuple[str, Make]] = [
+    ("H206", named("consolidated.safetensors")),
+    ("H207", named("README.md")),
+    ("H214", named("config_sentence_transformers.json")),
+    ("H302", named("LICENSE")),
+    ("H304", named("vocab.json")),
+    ("H306", link("README.md", "config.json")),
+    ("H307", put(tokenizer_config__json=TEMPLATE)),
+    ("H308", put(tokenizer_config__json={"auto_map": None})),
+    ("H501", several(vocabulary(40), put(tokenizer_config__json={}))),
+    ("H502", vocabulary(40, 39)),
+    ("H502", put(tokenizer__json={"model": {"vocab": [["a", -1.0]] * 40}})),
+    ("H503", put(generation_config__json={})),
+    ("H505", put(generation_config__json={"pad_token_id": 39, "eos_token_id": None})),
+    ("H506", several(ends_at(2), put(generation_config__json={"eos_token_id": [2, 3]}))),
+    ("H507", put(tokenizer_config__json={"model_max_length": 10**30})),
+    ("H508", put(tokenizer_config__json=TEMPLATE)),
+    ("H509", several(vision, vocabulary(40), put(preprocessor_config__json={}))),
+]
+
+
+def codes(tmp_path: Path, make: Make) -> list[tuple[str, str]]:
+    folder = write_model(tmp_path / "a-chat-model", LLAMA_CONFIG, llama_shapes())
+    make(folder)
+    return [(finding.code, finding.severity) for finding in audit_model(str(folder)).findings]
+
+
+@pytest.mark.parametrize(("code", "severity", "make"), SPEAKS)
+def test_it_speaks(tmp_path: Path, code: str, severity: str, make: Make) -> None:
+    assert (code, severity) in codes(tmp_path, make)
+
+
+@pytest.mark.parametrize(("code", "make"), SILENT)
+def test_it_is_silent(tmp_path: Path, code: str, make: Make) -> None:
+    assert code not in {found for found, _ in codes(tmp_path, make)}
+
+
+def test_each_rule_has_a_case_of_either_kind() -> None:
+    known = {rule.code for rule in (*FOLDER_RULES, *TOKEN_RULES)}
+    assert {code for code, _, _ in SPEAKS} == known
+    assert {code for code, _ in SILENT} == known
+
+
+def test_a_link_out_of_the_folder_is_not_opened(tmp_path: Path) -> None:
+    """What it leads to is not even parsed: no finding speaks of its content."""
+    (tmp_path / "evil.json").write_text("{")
+    found = codes(tmp_path, link("generation_config.json", "../evil.json"))
+    assert [code for code, _ in found] == ["H306"]
+
+
+def test_a_sound_folder_has_no_findings(tmp_path: Path) -> None:
+    make = several(vocabulary(40), put(tokenizer_config__json=TEMPLATE))
+    assert codes(tmp_path, make) == []

@@ -1,0 +1,134 @@
+"""`audit --scan`: what the values of the weights show."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from checkpoints import LLAMA_CONFIG, llama_shapes, write_model
+from headcount.cli import main
+
+pytestmark = pytest.mark.needs_convert
+
+K = "model.layers.{}.self_attn.k_proj.weight"
+V = "model.layers.{}.self_attn.v_proj.weight"
+MHA = {**LLAMA_CONFIG, "num_key_value_heads": 8}
+
+
+def random_model(folder: Path, config: dict[str, Any] = MHA, **changes: Any) -> Path:
+    """A model of random values; `changes` maps a tensor's name to what is done to it."""
+    import torch
+    from safetensors.torch import save_file
+
+    torch.manual_seed(0)
+    folder.mkdir(parents=True)
+    tensors = {
+        name: torch.randn(shape).to(torch.bfloat16) for name, shape in llama_shapes(config).items()
+    }
+    for name, change in changes.items():
+        tensors[name] = change(tensors[name]).contiguous()
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+def scan(folder: Path) -> dict[str, Any]:
+    run = CliRunner().invoke(main, ["audit", str(folder), "--scan", "--format", "json"])
+    assert run.exit_code in (0, 1), run.stderr
+    report: dict[str, Any] = json.loads(run.stdout)
+    return report
+
+
+def codes(report: dict[str, Any]) -> set[tuple[str, str]]:
+    return {(finding["code"], finding["where"]) for finding in report["findings"]}
+
+
+def repeated(distinct: int) -> Any:
+    """8 heads, of which runs of neighbours are equal."""
+    return lambda w: (
+        w.reshape(8, 4, -1)[:: 8 // distinct].repeat_interleave(8 // distinct, 0).reshape(w.shape)
+    )
+
+
+def test_a_random_model_has_no_findings_and_unlike_heads(tmp_path: Path) -> None:
+    report = scan(random_model(tmp_path / "m"))
+    assert codes(report) == set()
+    assert report["scan"]["tensors"] == len(llama_shapes())
+    assert report["scan"]["odd_tensors"] == []
+    for layer in report["scan"]["layers"]:
+        assert layer["repeated"] is None
+        assert abs(layer["key_similarity"]) < 0.2
+
+
+def test_nan_infinity_and_zeros(tmp_path: Path) -> None:
+    def put(value: float, count: int) -> Any:
+        def change(weight: Any) -> Any:
+            weight.view(-1)[:count] = value
+            return weight
+
+        return change
+
+    changes = {
+        K.format(0): put(math.nan, 3),
+        V.format(1): put(-math.inf, 2),
+        "model.layers.2.mlp.down_proj.weight": put(0.0, 48 * 32),
+    }
+    report = scan(random_model(tmp_path / "m", **changes))
+    assert codes(report) == {
+        ("H701", K.format(0)),
+        ("H702", V.format(1)),
+        ("H703", "model.layers.2.mlp.down_proj.weight"),
+    }
+    by_name = {tensor["name"]: tensor for tensor in report["scan"]["odd_tensors"]}
+    assert by_name[K.format(0)]["nans"] == 3
+    assert by_name[V.format(1)]["infinities"] == 2
+    assert report["scan"]["layers"][0]["key_similarity"] is None  # NaN is no JSON
+
+
+@pytest.mark.parametrize("distinct", [1, 2, 4])
+def test_repeated_heads_are_counted(tmp_path: Path, distinct: int) -> None:
+    changes = {name.format(i): repeated(distinct) for name in (K, V) for i in range(3)}
+    report = scan(random_model(tmp_path / "m", **changes))
+    assert codes(report) == {("H704", "layers 0-2")}
+    assert [layer["repeated"] for layer in report["scan"]["layers"]] == [distinct] * 3
+    expected = 1.0 if distinct == 1 else (8 / distinct - 1) / 7  # equal pairs among all pairs
+    assert report["scan"]["layers"][0]["key_similarity"] == pytest.approx(expected, abs=0.15)
+
+
+def test_keys_alone_or_one_layer_alone_are_not_repeated_heads(tmp_path: Path) -> None:
+    keys = {K.format(i): repeated(2) for i in range(3)}
+    assert codes(scan(random_model(tmp_path / "keys", **keys))) == set()
+    layer = {K.format(0): repeated(2), V.format(0): repeated(2)}
+    assert codes(scan(random_model(tmp_path / "layer", **layer))) == set()
+
+
+def test_strided_equal_heads_cannot_be_merged(tmp_path: Path) -> None:
+    """Heads 0, 2, 4, 6 alike and 1, 3, 5, 7 alike: groups are runs, so that is no GQA."""
+    stride: Any = lambda w: w.reshape(8, 4, -1)[:2].repeat(4, 1, 1).reshape(w.shape)  # noqa: E731
+    changes = {name.format(i): stride for name in (K, V) for i in range(3)}
+    report = scan(random_model(tmp_path / "m", **changes))
+    assert codes(report) == set()
+
+
+def test_the_table_for_people(tmp_path: Path) -> None:
+    run = CliRunner().invoke(main, ["audit", str(random_model(tmp_path / "m")), "--scan"])
+    assert "K/V heads by their weights" in run.stdout
+    assert "30 tensors were scanned" in run.stdout
+
+
+def test_what_has_no_weights_here_is_refused() -> None:
+    run = CliRunner().invoke(main, ["audit", "gpt2", "--scan"])
+    assert run.exit_code == 2
+    assert "needs a folder or a file" in run.stderr
+
+
+def test_codes_are_left_out(tmp_path: Path) -> None:
+    folder = write_model(tmp_path, LLAMA_CONFIG, llama_shapes())
+    config = {**LLAMA_CONFIG, "quantization_config": {"quant_method": "fp8"}}
+    (folder / "config.json").write_text(json.dumps(config))
+    report = scan(folder)
+    assert report["scan"]["tensors"] == len(llama_shapes())
+    assert {code for code, _ in codes(report)} == {"H602", "H703", "H704"}
