@@ -20,32 +20,41 @@ from headcount.audit.console import (
     write_reports,
 )
 
+HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}
+
 if TYPE_CHECKING:
+    from headcount.audit.audited import Audit
     from headcount.audit.report import Report
 
 
-@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Group, context_settings=HELP_OPTIONS)
 @click.version_option(__version__, prog_name="headcount")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def main(debug: bool) -> None:
-    """Count attention heads and what they cost: audit, plan, convert and evaluate models."""
+    """Count attention heads and what they cost: audit, plan, convert and evaluate models.
+
+    Exit status of every command: 0 fine, 1 a finding at or above --fail-on or a result that is not
+    finite, 2 wrong use or unreadable input, 3 a failure while writing, 130 and 143 on a signal.
+    """
 
 
 AUDIT_HELP = """Report heads, attention parameters and KV-cache bytes of MODEL, layer by layer.
 
-MODEL is a name of the catalogue (`headcount models`), a folder, a config.json, a .safetensors file
-or index, or org/name[@revision] of the Hugging Face Hub. Config and headers are read,
-never weights.
+MODEL is a name of the catalogue (`headcount models`), a folder, a config.json (- reads one from
+standard input), a .safetensors file or index, a .gguf, .bin or .pt file, or org/name[@revision] of
+the Hugging Face Hub. Config and headers are read, never weights. Several models are also compared.
 
 \b
 Example:
   audit llama-3-8b --context 8k --kv-dtype fp8
   audit ./my-checkpoint --format json
+  audit llama-3-8b ./model.gguf
 
-Exit status: 0 fine, 1 findings at or above --fail-on, 2 wrong use or unreadable input."""
+Exit status: 0 fine, 1 findings at or above --fail-on, 2 wrong use or unreadable input, 3 a failure
+while writing."""
 
 
-@main.command("audit", help=AUDIT_HELP)
+@main.command("audit", help=AUDIT_HELP, context_settings=HELP_OPTIONS)
 @click.argument("models", nargs=-1, required=True, metavar="MODEL...")
 @workload_options
 @click.option("--config", metavar="FILE", help="The config.json of weights that lie alone.")
@@ -78,25 +87,57 @@ def audit(
     from headcount.audit.sizes import AuditRequest
 
     request = AuditRequest(**workload)
-    reports, failed = [], False
+    reports: list[Report] = []
+    audits: list[tuple[str, Audit | None]] = []
     for model in models:
         try:
             found = audit_model(model, config)
             report = _scanned(found, request) if scan else audit_report(found, request)
             reports.append(report)
+            audits.append((model, found))
         except HeadcountError as error:
             if len(models) == 1:
                 raise
             reports.append(error_report(model, error))
-            failed = True
+            audits.append((model, None))
     if select or ignore:
         from headcount.audit.rules.registry import choose
 
         reports = [choose(report, select, ignore) for report in reports]
+    if len(models) > 1 and form in ("table", "markdown"):
+        from headcount.audit.comparison import comparison_report
+
+        reports.append(comparison_report(audits, request))
     write_reports(reports, form, output)
-    if failed:
+    if any(found is None for _, found in audits):
         sys.exit(2)
     exit_on_findings(reports, fail_on)
+
+
+@main.command("diff")
+@click.argument("a", metavar="A")
+@click.argument("b", metavar="B")
+@workload_options
+@click.option("--exit-code", is_flag=True, help="Exit with 1 if anything differs.")
+@output_options
+def diff(a: str, b: str, exit_code: bool, form: str, output: Path | None, **workload: Any) -> None:
+    """Say what differs between models A and B, layer by layer.
+
+    Heads, K/V heads, head_dim, windows, attention parameters and cache bytes are compared.
+
+    \b
+    Example:
+      headcount diff ./mha ./gqa
+      headcount diff llama-2-7b llama-3-8b --context 4k --format markdown
+    """
+    from headcount.audit.auditing import audit_model
+    from headcount.audit.diff import diff_report
+    from headcount.audit.sizes import AuditRequest
+
+    report = diff_report(audit_model(a), audit_model(b), AuditRequest(**workload))
+    write_reports([report], form, output)
+    if exit_code and not report.document["same"]:
+        sys.exit(1)
 
 
 def _scanned(audit: Any, request: Any) -> "Report":
@@ -207,10 +248,12 @@ def plan(
         replace(audit.spec, parameters=parameters) if parameters else audit.spec,
         PlanRequest(device=parse_device(device) if device else None, **request),
         model_id=audit.source.id,
-        weights_bytes=None if parameters else audit.weights_bytes,
+        weights_bytes=None if parameters else audit.loaded_bytes,
         config=audit.config,
     )
-    write_reports([report], form, output)
+    found = [finding.document() for finding in audit.findings]
+    document = {**report.document, "findings": found}
+    write_reports([replace(report, findings=audit.findings, document=document)], form, output)
 
 
 def _evaluate(model: str, against: str | None, **request: Any) -> "Report":

@@ -13,7 +13,7 @@ from .inventory import Inventory, take_inventory
 from .mixers import Parts
 from .observe import correct
 from .report import Finding
-from .rules import content, elements, files, geometry
+from .rules import content, elements, files, geometry, security
 from .rules.config_facts import ConfigFacts
 from .rules.facts import Facts
 from .rules.rule import run
@@ -60,7 +60,7 @@ def hold_against_weights(
         ),
         family=family,
         census=census,
-        stored={} if census.packed else _stored_parts(census, corrected),
+        stored={} if census.packed else stored_parts(census, corrected),
         findings=_check(facts),
         inventory=inventory,
     )
@@ -68,7 +68,7 @@ def hold_against_weights(
 
 def _check(facts: Facts) -> tuple[Finding, ...]:
     """What the rules find; a count that differs is news only where nothing else explains it."""
-    rules = (*geometry.RULES, *content.RULES, *files.RULES, *elements.RULES)
+    rules = (*geometry.RULES, *content.RULES, *files.RULES, *elements.RULES, *security.RULES)
     found = run(rules, facts)
     unexplained = all(f.severity == "note" or f.code in _BESIDE_COUNTS for f in found)
     return (*found, *(run(content.LAST, facts) if unexplained else ()))
@@ -104,7 +104,8 @@ def _text_type(reading: Reading) -> str:
     return str(inner) if nested else reading.spec.model_type
 
 
-def _stored_parts(census: Census, spec: ModelSpec) -> dict[MixerKey, Parts]:
+def stored_parts(census: Census, spec: ModelSpec) -> dict[MixerKey, Parts]:
+    """The attention parameters that the headers hold, per mixer."""
     return {
         key: count_parts(census.layers[key], mixer)
         for layer in spec.layers

@@ -47,6 +47,10 @@ def document(audit: Audit, sizes: Sizes, *, explain: bool = False) -> Mapping[st
         from .weights_report import weights_document
 
         result["weights"] = weights_document(audit.inventory)
+    if source.gguf is not None:
+        from .gguf_audit import type_document
+
+        result["types"] = type_document(audit)
     if explain:
         result["origins"] = {
             name: {"value": origin.value, "source": origin.source}

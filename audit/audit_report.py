@@ -20,6 +20,10 @@ def audit_report(audit: Audit, request: AuditRequest) -> Report:
         from .weights_report import weights_table
 
         tables.insert(1, weights_table(audit.inventory))
+    if audit.source.gguf is not None:
+        from .gguf_audit import type_table
+
+        tables.append(type_table(audit))
     if audit.inventory is not None or audit.active_parameters != audit.spec.parameters:
         from .weights_report import weights_facts
 
@@ -52,7 +56,8 @@ def _title(audit: Audit) -> str:
         if spec.parameters is None
         else f"{format_count(spec.parameters)} parameters"
     )
-    return f"{source.id} ({spec.model_type}, {parameters}, {spec.dtype or 'no dtype'}; {origin})"
+    stored = source.stored_as or spec.dtype or "no dtype"
+    return f"{source.id} ({spec.model_type}, {parameters}, {stored}; {origin})"
 
 
 def _decoding(spec: ModelSpec) -> list[Layer]:
@@ -117,13 +122,23 @@ def _values(mixers: list[Mixer], name: str) -> str:
 
 
 def _cache_facts(spec: ModelSpec, sizes: Sizes) -> Iterator[Fact]:
+    growth = spec.cache_bytes_per_token(bits=sizes.bits)
+    first = spec.cache_bytes_of_first_token(bits=sizes.bits)
     yield Fact(
-        key="cache_bytes_per_token",
+        key="cache_bytes_of_first_token",
         title="KV cache per token",
-        value=spec.cache_bytes_per_token(bits=sizes.bits),
+        value=first,
         unit="exact_bytes",
         note=f"{sizes.kv_dtype}, {sizes.dtype_source}",
     )
+    if first != growth:
+        yield Fact(
+            key="cache_bytes_per_token",
+            title="and a further token",
+            value=growth,
+            unit="exact_bytes",
+            note="once every window is full",
+        )
     cache = spec.cache_bytes(
         tokens=sizes.context,
         batch_size=sizes.batch_size,
@@ -244,11 +259,20 @@ def _origin_table(audit: Audit) -> Table:
         key="origins",
         title="Where each value came from",
         columns=tuple(Column(key=title.split()[0].lower(), title=title) for title in columns),
-        rows=tuple(
-            (name, _short(origin.value), origin.source)
-            for name, origin in sorted(audit.spec.origins.items())
+        rows=(
+            *(
+                (name, _short(origin.value), origin.source)
+                for name, origin in sorted(audit.spec.origins.items())
+            ),
+            *_catalogue_sources(audit),
         ),
     )
+
+
+def _catalogue_sources(audit: Audit) -> Iterator[tuple[str, str, str]]:
+    entry = audit.source.entry
+    for source in entry.sources if entry else ():
+        yield "(config)", entry.confidence if entry else "", source
 
 
 def _short(value: object) -> str:
@@ -258,6 +282,10 @@ def _short(value: object) -> str:
 
 def _notes(audit: Audit, sizes: Sizes) -> Iterator[str]:
     spec, entry = audit.spec, audit.source.entry
+    if audit.source.gguf is not None:
+        from .gguf_audit import gguf_notes
+
+        yield from gguf_notes(audit)
     if spec.is_cached and any(m.window for layer in spec.layers for m in layer.mixers):
         yield "A layer with a window keeps window - 1 tokens in transformers' cache."
     if not spec.is_cached:
@@ -273,6 +301,9 @@ def _notes(audit: Audit, sizes: Sizes) -> Iterator[str]:
         from .weights_report import weights_notes
 
         yield from weights_notes(audit.inventory, _published(audit))
+    if entry and entry.confidence != "verbatim":
+        how = "secondary sources" if entry.confidence == "assembled" else "class defaults"
+        yield f"The catalogue's config of this model was put together from {how} (--explain)."
     if entry and entry.published_parameters and entry.published_parameters != spec.parameters:
         reason = f": {entry.notes[-1]}" if entry.notes else ""
         yield f"Published count: {entry.published_parameters:,}{reason}"

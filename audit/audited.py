@@ -48,6 +48,12 @@ class Audit:
             return None
         return checkpoint.nbytes
 
+    @property
+    def loaded_bytes(self) -> int | None:
+        """`weights_bytes`, unless loading casts the weights to another dtype (finding H106)."""
+        cast = any(finding.code == "H106" for finding in self.findings)
+        return None if cast else self.weights_bytes
+
     def mixer_parts(self, layer: Layer) -> tuple[Parts, ...]:
         """Parameters of each mixer of `layer`: by the headers if at hand, else by the config."""
         return tuple(

@@ -22,13 +22,25 @@ def audit_model(target: str, config: str | None = None) -> Audit:
     """
     source = resolve(target)
     if config is not None:
+        if source.gguf is not None:
+            raise HeadcountError(f"{target}: a GGUF file holds its own config: leave out --config")
         source = replace(source, config=read_json(Path(config)), where=config)
     return audit_source(source)
 
 
 def audit_source(source: Source) -> Audit:
     """Audits a model that was found already. Raises HeadcountError."""
+    if source.gguf is not None and source.checkpoint is not None:
+        from .gguf_audit import audit_gguf
+
+        return audit_gguf(source, source.gguf, source.checkpoint)
     if source.config is None:
+        if source.checkpoint is not None and source.checkpoint.suspects:
+            file, names = next(iter(source.checkpoint.suspects.items()))
+            raise HeadcountError(
+                f"{source.id}: {file} imports {', '.join(names[:3])[:200]}: loading it may run any"
+                " program (H309); and no config.json lies beside it"
+            )
         raise HeadcountError(
             f"{source.id}: no config.json beside the weights, and shapes alone do not tell heads"
             " apart: name one with --config FILE"

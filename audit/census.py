@@ -16,6 +16,7 @@ from .spec import MixerKey, ModelSpec
 EMBEDDINGS = (
     *("shared.weight", "embed_tokens.weight", "wte.weight", "embed_in.weight"),
     *("word_embeddings.weight", "tok_embeddings.weight", "embedding.word_embeddings.weight"),
+    "token_embd.weight",  # GGUF
 )
 HEADS = ("lm_head.weight", "embed_out.weight", "output_layer.weight", "output.weight")
 

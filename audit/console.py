@@ -138,8 +138,8 @@ def need_extra() -> None:
     missing = [name for name in needed if find_spec(name) is None]
     if missing:
         raise MissingExtraError(
-            f"this command needs {', '.join(missing)}: pip install 'headcount[convert]'"
-            " (in a clone: pip install '.[convert]')"
+            f"this command needs {', '.join(missing)}: install the extra `convert`, in a clone of"
+            " headcount with: pip install '.[convert]'"
         )
 
 

@@ -31,7 +31,7 @@ class Finding:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Column:
     """`unit` is text, count, bytes, exact_bytes, tokens, percent, ratio, parameters, seconds, rate,
-    bandwidth (bytes/s) or flops (FLOP/s)."""
+    bits, bandwidth (bytes/s) or flops (FLOP/s)."""
 
     key: str
     title: str

@@ -104,6 +104,14 @@ class ModelSpec:
             for mixer in layer.mixers
         )
 
+    def cache_bytes_of_first_token(self, *, bits: int = 16) -> int:
+        """Bytes that one token costs while no window is full: every layer keeps it."""
+        return sum(
+            bytes_of(mixer.state_elements(1, 0), bits)
+            for layer in self.layers
+            for mixer in layer.mixers
+        )
+
     def mha_cache_bytes(self, *, tokens: int, encoder_tokens: int, bits: int = 16) -> int:
         """Bytes for one sequence if every query head had its own K/V head."""
         return sum(

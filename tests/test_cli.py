@@ -123,6 +123,29 @@ def test_explain_says_where_values_came_from() -> None:
     assert "class default of Gemma3TextConfig" in run("audit", "gemma-3-4b", "--explain").stdout
 
 
+def test_windows_show_what_the_first_and_what_a_further_token_costs() -> None:
+    text = run("audit", "mistral-7b").stdout
+    assert re.search(r"KV cache per token +131,072 B", text)
+    assert re.search(r"and a further token +0 B \(once every window is full\)", text)
+    assert "further token" not in run("audit", "llama-3-8b").stdout
+    assert re.search(r"KV cache per token +131,072 B", run("plan", "mistral-7b").stdout)
+
+
+def test_a_plan_says_what_the_audit_found(tmp_path: Path) -> None:
+    shapes = llama_shapes({**LLAMA_CONFIG, "num_key_value_heads": 4})
+    folder = str(write_model(tmp_path, LLAMA_CONFIG, shapes))
+    assert "H101 error" in run("plan", folder, "--device", "l4").stdout
+    assert document("plan", folder, "--device", "l4")["findings"][0]["code"] == "H101"
+
+
+def test_weights_that_are_cast_when_loaded_are_planned_as_loaded(tmp_path: Path) -> None:
+    """Stored as float32, loaded as the config's bfloat16: half the bytes."""
+    wide = write_model(tmp_path / "1", LLAMA_CONFIG, llama_shapes(), "F32")
+    plain = write_model(tmp_path / "2", LLAMA_CONFIG, llama_shapes())
+    weights = [document("plan", str(m))["memory"]["weights_bytes"] for m in (wide, plain)]
+    assert weights[0] == weights[1] > 0
+
+
 def test_a_folder_a_config_and_a_file(model: Path) -> None:
     folder = document("audit", str(model))
     assert folder["totals"]["parameters_source"] == "headers"

@@ -1,5 +1,6 @@
 """tools/readme_blocks.py, run as `make readme` runs it."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -83,3 +84,16 @@ def test_what_cannot_be_checked_fails(page: Path, text: str, message: str) -> No
         assert done.returncode == 1
         assert message in done.stderr
         assert page.read_text() == text
+
+
+def test_links_between_the_documents_lead_somewhere() -> None:
+    root = Path(__file__).parent.parent
+    pages = [*root.glob("*.md"), *(root / "docs").glob("*.md")]
+    links = [
+        (page, target.partition("#")[0])
+        for page in pages
+        for target in re.findall(r"\]\(([^)]+)\)", page.read_text("utf-8"))
+        if "://" not in target
+    ]
+    assert len(links) > 5
+    assert [(p.name, t) for p, t in links if t and not (p.parent / t).exists()] == []

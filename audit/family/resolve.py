@@ -111,9 +111,9 @@ def find_family(model_type: str, where: str) -> Family:
     family = FAMILIES.get(SPELLINGS.get(model_type, model_type))
     if family is None:
         raise UnsupportedModelError(
-            f"{where}: model_type {model_type!r} has no row in the family table: its layers are"
-            " recurrent, hybrid or of another kind that is not counted yet."
-            " `headcount models` lists what can be audited"
+            f"{where}: model_type {model_type!r} is not supported yet: its layers are recurrent,"
+            " hybrid or of another kind than attention, or unknown. `headcount models` lists what"
+            " can be audited"
         )
     return family
 

@@ -35,6 +35,13 @@ class RankCache:
             for mixer, count in self.mixers
         )
 
+    def bytes_of_first_token(self) -> int:
+        """Bytes that one token costs while no window is full: every layer keeps it."""
+        return sum(
+            count * bytes_of(mixer.state_elements(1, 0, "serving"), self.bits)
+            for mixer, count in self.mixers
+        )
+
     def formula(self, tokens: int, batch_size: int) -> str:
         """The sum with its numbers, one addend per kind of layer."""
         addends = [self._addend(mixer, count, tokens) for mixer, count in self.mixers]

@@ -78,13 +78,23 @@ def _context_source(plan: ModelPlan) -> str:
 def _cache(plan: ModelPlan) -> Iterator[Fact]:
     if not plan.spec.is_cached:
         return
+    cache = plan.memory.rank.cache
+    growth, first = cache.bytes_per_token(), cache.bytes_of_first_token()
     yield Fact(
-        key="kv_cache_bytes_per_token",
+        key="kv_cache_bytes_of_first_token",
         title="KV cache per token",
-        value=plan.memory.rank.cache.bytes_per_token(),
+        value=first,
         unit="exact_bytes",
         note=plan.workload.kv_dtype + (" on each device" if plan.request.tp > 1 else ""),
     )
+    if first != growth:
+        yield Fact(
+            key="kv_cache_bytes_per_token",
+            title="and a further token",
+            value=growth,
+            unit="exact_bytes",
+            note="once every window is full",
+        )
 
 
 def _copies(plan: ModelPlan) -> Iterator[Fact]:

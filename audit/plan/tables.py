@@ -112,11 +112,11 @@ def variant_table(plan: ModelPlan) -> Table:
     columns = [
         Column(key="num_key_value_heads", title="K/V heads"),
         Column(key="name", title="Kind"),
-        Column(key="kv_cache_bytes_per_token", title="Per token", unit="bytes"),
+        Column(key="kv_cache_bytes_of_first_token", title="Per token", unit="bytes"),
         Column(key="kv_cache_bytes", title="KV cache", unit="bytes"),
         Column(key="weights_bytes", title="Weights", unit="bytes"),
         Column(key="total_bytes", title="Total", unit="bytes"),
-        Column(key="mha_ratio", title="Below MHA", unit="ratio"),
+        Column(key="mha_ratio", title="Model below MHA", unit="ratio"),
     ]
     if plan.request.device is not None:
         columns += [
@@ -143,7 +143,7 @@ def _variant_row(row: VariantPlan) -> tuple[object, ...]:
     return (
         heads,
         kind,
-        memory.rank.cache.bytes_per_token(),
+        memory.rank.cache.bytes_of_first_token(),
         memory.rank.cache_bytes(workload.context, workload.batch_size),
         memory.rank.weights_bytes,
         memory.total_bytes,

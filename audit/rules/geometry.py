@@ -148,7 +148,6 @@ def vocabulary(facts: Facts) -> Iterator[Seen]:
             rows -= _MORE_ROWS.get(facts.spec.model_type, 0)
         if rows != facts.spec.vocab_size:
             yield Seen(
-                severity=None if rows < facts.spec.vocab_size else "warning",
                 where=tensor.name,
                 message=f"{facts.where} says vocab_size {facts.spec.vocab_size:,},"
                 f" the weights have {rows:,} rows",

@@ -5,7 +5,17 @@ from typing import Any
 
 from ..errors import HeadcountError
 from ..report import Report
-from . import config_rules, content, elements, files, folder, geometry, scanned, tokens
+from . import (
+    config_rules,
+    content,
+    elements,
+    files,
+    folder,
+    geometry,
+    scanned,
+    security,
+    tokens,
+)
 from .rule import Rule
 
 # What the rules of each table read, in the words of `headcount rules`.
@@ -18,6 +28,7 @@ BY_READING: dict[str, tuple[Rule[Any], ...]] = {
         *content.LAST,
         *files.RULES,
         *elements.RULES,
+        *security.RULES,
     ),
     "weights (--scan)": scanned.RULES,
 }

@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from .safetensors import MAX_HEADER_BYTES, FileHeader, TensorInfo, read_header
 
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
+SUFFIXES = (".safetensors",)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -22,7 +23,9 @@ class Checkpoint:
     `tensors` maps names to their place; `missing` maps a shard that the index names, and that is
     not there, to the tensors it should hold; `unlisted` are tensors of a shard that the index does
     not know; `total_size` is the index's claim in bytes, None without an index. `partial`: this is
-    one shard of a set, so that what it lacks may be elsewhere.
+    one shard of a set, so that what it lacks may be elsewhere. `format` is safetensors, gguf or
+    pickle; only of the first can `offsets` of a tensor be read without more ado. `suspects` maps a
+    pickle to what it imports although no tensor needs it.
     """
 
     folder: Path
@@ -33,6 +36,8 @@ class Checkpoint:
     index: Path | None
     total_size: int | None
     partial: bool = False
+    format: str = "safetensors"
+    suspects: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def nbytes(self) -> int:
@@ -53,7 +58,12 @@ def read_checkpoint(path: Path) -> Checkpoint:
     """Headers of the checkpoint at `path`, a file or an index. Raises HeadcountError."""
     if path.name.endswith(".json"):
         return _read_indexed(path)
-    header = read_header(path)
+    return single_file(read_header(path))
+
+
+def single_file(header: FileHeader) -> Checkpoint:
+    """The checkpoint that one safetensors file is."""
+    path = header.path
     return Checkpoint(
         folder=path.parent,
         files=(header,),
@@ -67,15 +77,25 @@ def read_checkpoint(path: Path) -> Checkpoint:
 
 
 def _read_indexed(path: Path) -> Checkpoint:
-    weight_map, total_size = _read_index(path)
-    shards = sorted(set(weight_map.values()))
-    present = [shard for shard in shards if os.path.lexists(path.parent / shard)]
+    weight_map, total_size = read_index(path)
+    present = {s for s in weight_map.values() if os.path.lexists(path.parent / s)}
+    files = [read_header(inside(path.parent, shard)) for shard in sorted(present)]
+    return join_shards(path, weight_map, total_size, files)
+
+
+def join_shards(
+    path: Path, weight_map: Mapping[str, str], total_size: int | None, files: Iterable[FileHeader]
+) -> Checkpoint:
+    """One checkpoint of the index at `path` and the headers of the shards that are there.
+
+    Raises InvalidWeightsError if a shard lacks a tensor that the index expects in it.
+    """
+    files = tuple(files)
+    present = {file.path.name for file in files}
     missing = {
         shard: tuple(name for name, file in weight_map.items() if file == shard)
-        for shard in shards
-        if shard not in present
+        for shard in sorted(set(weight_map.values()) - present)
     }
-    files = tuple(read_header(_inside(path.parent, shard)) for shard in present)
     tensors = {tensor.name: tensor for tensor in _in_its_shard(files, weight_map)}
     lost = [n for n, file in weight_map.items() if n not in tensors and file not in missing]
     if lost:
@@ -102,19 +122,32 @@ def _in_its_shard(
         yield from (t for t in file.tensors if weight_map.get(t.name) == t.file)
 
 
-def _read_index(path: Path) -> tuple[dict[str, str], int | None]:
+def read_index(
+    path: Path, suffixes: tuple[str, ...] = SUFFIXES
+) -> tuple[dict[str, str], int | None]:
+    """The weight_map and total_size of the index at `path`. Raises InvalidWeightsError."""
     try:
         index = read_json(path, MAX_HEADER_BYTES)
     except InvalidConfigError as error:
         raise InvalidWeightsError(str(error)) from error
+    return check_index(path, index, suffixes)
+
+
+def check_index(
+    path: Path, index: Mapping[str, Any], suffixes: tuple[str, ...] = SUFFIXES
+) -> tuple[dict[str, str], int | None]:
+    """The weight_map and total_size of an index that was read from `path`.
+
+    Raises InvalidWeightsError for anything but plain names of shards.
+    """
     weight_map = index.get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
-        raise InvalidWeightsError(f"{path}: no weight_map: this is not a safetensors index")
+        raise InvalidWeightsError(f"{path}: no weight_map: this is not an index of weights")
     for name, shard in weight_map.items():
-        if not is_plain_shard_name(shard):
+        if not is_plain_shard_name(shard, suffixes):
             raise InvalidWeightsError(
                 f"{path}: tensor {name!r} points to {shard!r}; a shard is a plain file name"
-                " that ends in .safetensors"
+                f" that ends in {' or '.join(suffixes)}"
             )
     metadata = index.get("metadata")
     total: Any = metadata.get("total_size") if isinstance(metadata, dict) else None
@@ -123,14 +156,13 @@ def _read_index(path: Path) -> tuple[dict[str, str], int | None]:
     return weight_map, total if type(total) is int else None
 
 
-def is_plain_shard_name(name: Any) -> bool:
-    """Whether `name` is a bare safetensors file name under POSIX and Windows rules alike."""
-    return (
-        isinstance(name, str) and re.fullmatch(r"[^/\\:\x00-\x1f]+\.safetensors", name) is not None
-    )
+def is_plain_shard_name(name: Any, suffixes: tuple[str, ...] = SUFFIXES) -> bool:
+    """Whether `name` is a bare file name of weights under POSIX and Windows rules alike."""
+    plain = isinstance(name, str) and re.fullmatch(r"[^/\\:\x00-\x1f]+", name) is not None
+    return plain and name.endswith(suffixes) and name not in suffixes
 
 
-def _inside(folder: Path, shard: str) -> Path:
+def inside(folder: Path, shard: str) -> Path:
     """The shard's path, unless a link leads out of the folder and of its own Hub cache."""
     path = folder / shard
     real, home = path.resolve(), folder.resolve()

@@ -16,7 +16,8 @@ SourceKind = Literal["catalogue", "hub", "folder", "config", "file"]
 class Source:
     """A model found: its config (None for lone weights), headers, and the catalogue's entry.
 
-    `where` is how messages name the config; `id` how reports name the model.
+    `where` is how messages name the config; `id` how reports name the model. `gguf` are the
+    key-values of a GGUF file, which are its config; `stored_as` names its element types.
     """
 
     kind: SourceKind
@@ -26,3 +27,5 @@ class Source:
     checkpoint: "Checkpoint | None" = None
     entry: CatalogueEntry | None = None
     revision: str | None = None
+    gguf: Mapping[str, Any] | None = None
+    stored_as: str | None = None

@@ -1,49 +1,70 @@
-"""Models on disk: a folder, a config.json, a safetensors file or an index."""
+"""Models on disk: a folder, a config.json, a file of weights or an index."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from ..errors import HeadcountError
-from .checkpoint import find_weights, read_checkpoint
+from .checkpoint import Checkpoint, find_weights, inside, read_checkpoint
 from .found import Source
 from .json_file import read_json
 
 
 def read_path(path: Path) -> Source:
-    """A folder, a config.json, a safetensors file or an index. Raises HeadcountError."""
+    """A folder, a config.json, a file of weights or an index. Raises HeadcountError."""
     if not path.exists():
         raise HeadcountError(f"{path}: no such file or folder")
     if path.is_dir():
         return _read_folder(path)
+    if path.suffix == ".gguf":
+        from .gguf_checkpoint import read_gguf_source
+
+        return read_gguf_source(path)
+    if path.name.endswith((".bin", ".pt", ".pth", ".bin.index.json")):
+        from .pickle_checkpoint import read_pickles
+
+        return _beside_config(path, read_pickles(path))
     if path.name.endswith((".safetensors", ".safetensors.index.json")):
-        return _read_weights(path)
+        return _beside_config(path, read_checkpoint(path))
     if path.name.endswith(".json"):
         return Source(kind="config", id=str(path), where=str(path), config=read_json(path))
     raise HeadcountError(
-        f"{path}: a model is a folder, a config.json, a .safetensors file or its index.json"
+        f"{path}: a model is a folder, a config.json, a .safetensors file or its index.json, a"
+        " .gguf, .bin or .pt file"
     )
 
 
 def _read_folder(folder: Path) -> Source:
-    config, weights = folder / "config.json", find_weights(folder)
+    config = folder / "config.json"
+    weights = _folder_weights(folder)
     if not config.exists() and weights is None:
+        files = sorted(folder.glob("*.gguf"))
+        if len(files) == 1 or (files and "-00001-of-" in files[0].name):
+            return replace(read_path(files[0]), kind="folder", id=str(folder))
         raise HeadcountError(
-            f"{folder}: holds neither a config.json nor safetensors weights{_instead(folder)}"
+            f"{folder}: holds neither a config.json nor weights that are told apart by their name"
+            + (f", but {len(files)} .gguf files: name one" if files else "")
         )
     return Source(
         kind="folder",
         id=str(folder),
         where=str(config),
         config=read_json(config) if config.exists() else None,
-        checkpoint=None if weights is None else read_checkpoint(weights),
+        checkpoint=weights,
     )
 
 
-def _instead(folder: Path) -> str:
-    others = sorted(p.name for p in folder.iterdir() if p.suffix in (".bin", ".pt", ".gguf"))
-    return f", but {others[0]}: only safetensors are read" if others else ""
+def _folder_weights(folder: Path) -> Checkpoint | None:
+    """Safetensors where there are any, as transformers prefers them; else torch's pickles."""
+    path = find_weights(folder)
+    if path is not None:
+        return read_checkpoint(inside(folder, path.name))
+    from .pickle_checkpoint import find_pickles, read_pickles
+
+    path = find_pickles(folder)
+    return None if path is None else read_pickles(inside(folder, path.name))
 
 
-def _read_weights(path: Path) -> Source:
+def _beside_config(path: Path, checkpoint: Checkpoint) -> Source:
     """Lone weights; the config that lies beside them is read too, since it gives them a meaning."""
     config = path.parent / "config.json"
     return Source(
@@ -51,5 +72,5 @@ def _read_weights(path: Path) -> Source:
         id=str(path),
         where=str(config),
         config=read_json(config) if config.exists() else None,
-        checkpoint=read_checkpoint(path),
+        checkpoint=checkpoint,
     )

@@ -54,17 +54,23 @@ def read_header(path: Path) -> FileHeader:
     """The header of a safetensors file. Raises InvalidWeightsError; reads no tensor."""
     with os.fdopen(open_regular(path), "rb") as file:
         size = os.fstat(file.fileno()).st_size
-        start = file.read(8)
-        length = _header_length(path, start, size)
-        raw = file.read(length)
+        raw = file.read(header_length(path, file.read(8), size))
+    return parse_header(path, raw, size)
+
+
+def parse_header(path: Path, raw: bytes, size: int) -> FileHeader:
+    """The header of a file of `size` bytes from its JSON, which follows the 8 bytes of length.
+
+    `path` is how messages name the file: it is not opened. Raises InvalidWeightsError.
+    """
     entries = _entries(path, raw)
     metadata = entries.pop("__metadata__", None)
-    tensors = _tensors(path, entries, 8 + length, size)
+    data_start = 8 + len(raw)
     return FileHeader(
         path=path,
-        tensors=tensors,
+        tensors=_tensors(path, entries, data_start, size),
         metadata=_metadata(path, metadata),
-        data_start=8 + length,
+        data_start=data_start,
         size=size,
     )
 
@@ -87,7 +93,11 @@ def _entries(path: Path, raw: bytes) -> dict[str, Any]:
     return entries
 
 
-def _header_length(path: Path, start: bytes, size: int) -> int:
+def header_length(path: Path, start: bytes, size: int) -> int:
+    """Bytes of JSON that the first 8 bytes of a file of `size` bytes announce.
+
+    Raises InvalidWeightsError for what cannot be, and names the usual impostors.
+    """
     if start.startswith(b"version "):
         raise InvalidWeightsError(
             f"{path}: is a Git LFS pointer, not weights: run `git lfs pull` in that folder"

@@ -7,13 +7,20 @@ from .found import Source
 
 _MODEL_FILES = ("config.json", "model.safetensors", "model.safetensors.index.json")
 
+_SUFFIXES = (".json", ".safetensors", ".gguf", ".bin", ".pt", ".pth")
+
 
 def resolve(target: str) -> Source:
     """The model that `target` names. Raises HeadcountError.
 
     In order: a path that is spelled as one or that holds a model, as in transformers; a catalogue
-    id or alias, whatever the case; `org/name[@revision]` of the Hub.
+    id or alias, whatever the case; `org/name[@revision]` of the Hub. `-` is a config.json on
+    standard input.
     """
+    if target == "-":
+        from .standard_input import read_standard_input
+
+        return read_standard_input()
     path = Path(target).expanduser()
     if _is_spelled_as_path(target) or _holds_model(path):
         return _read_path(path)
@@ -39,7 +46,7 @@ def _read_path(path: Path) -> Source:
 
 
 def _is_spelled_as_path(target: str) -> bool:
-    return target.startswith((".", "/", "~")) or target.endswith((".json", ".safetensors", "/"))
+    return target.startswith((".", "/", "~")) or target.endswith((*_SUFFIXES, "/"))
 
 
 def _holds_model(path: Path) -> bool:

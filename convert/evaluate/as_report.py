@@ -9,7 +9,7 @@ from .report import EvaluationReport, ModelScore
 _COLUMNS = (
     Column(key="model", title="Model"),
     Column(key="loss", title="Loss", unit="loss"),
-    Column(key="perplexity", title="Perplexity", unit="loss"),
+    Column(key="perplexity", title="Perplexity", unit="perplexity"),
     Column(key="bits_per_byte", title="Bits/byte", unit="loss"),
     Column(key="cache_measured", title="Cache, measured", unit="exact_bytes"),
     Column(key="cache_predicted", title="Predicted", unit="exact_bytes"),
@@ -24,14 +24,7 @@ def evaluation_report(evaluation: EvaluationReport) -> Report:
     return Report(
         title=f"Evaluation of {evaluation.model.id}",
         facts=tuple(_facts(evaluation)),
-        tables=(
-            Table(
-                key="scores",
-                title="Scores",
-                columns=_COLUMNS,
-                rows=tuple(_row(score) for score in scores),
-            ),
-        ),
+        tables=(_table(scores),),
         notes=(*_notes(evaluation), *evaluation.warnings),
         document=evaluation.document(),
     )
@@ -46,7 +39,7 @@ def _facts(evaluation: EvaluationReport) -> Iterator[Fact]:
         note=f"{model.tokens:,} tokens scored, windows of {settings.window} by {settings.stride}",
     )
     yield Fact(key="loss", title="Loss", value=model.loss, unit="loss", note="nats a token")
-    yield Fact(key="perplexity", title="Perplexity", value=model.perplexity, unit="loss")
+    yield Fact(key="perplexity", title="Perplexity", value=model.perplexity, unit="perplexity")
     if evaluation.delta_loss is not None:
         delta = f"{evaluation.delta_loss:+.4f}"
         yield Fact(key="delta_loss", title="Against the original", value=delta, note="nats a token")
@@ -65,6 +58,18 @@ def _facts(evaluation: EvaluationReport) -> Iterator[Fact]:
             value=100 * comparison.top1_agreement,
             unit="percent",
         )
+
+
+def _table(scores: list[ModelScore]) -> Table:
+    """One row a model; a column with nothing measured is left out."""
+    rows = [_row(score) for score in scores]
+    keep = [i for i in range(len(_COLUMNS)) if any(row[i] is not None for row in rows)]
+    return Table(
+        key="scores",
+        title="Scores",
+        columns=tuple(_COLUMNS[i] for i in keep),
+        rows=tuple(tuple(row[i] for i in keep) for row in rows),
+    )
 
 
 def _row(score: ModelScore) -> tuple[object, ...]:

@@ -43,8 +43,8 @@ REHOMES: Mapping[str, tuple[int, Home]] = {
         1,
         Home(
             name="rehome",
-            reason="GPT2 has no K/V heads of their own; GPTBigCode with multi_query computes the"
-            " same function",
+            reason="GPT-2's class has one K/V head per query head; GPTBigCode with multi_query"
+            " computes the same function",
             steps=gpt2.steps,
             config=gpt2.config,
         ),

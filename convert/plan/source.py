@@ -35,7 +35,7 @@ def read_source(folder: Path) -> Source:
         raise HeadcountError(f"{folder}: not a folder; convert reads a folder with config.json")
     audit = audit_model(str(folder.absolute()))
     _refuse_errors(folder, audit)
-    if audit.checkpoint is None:
+    if audit.checkpoint is None or audit.checkpoint.format != "safetensors":
         raise InvalidWeightsError(
             f"{folder}: no safetensors weights: convert reads model.safetensors or an index and its"
             " shards (of .bin files, load the model and save_pretrained it)"

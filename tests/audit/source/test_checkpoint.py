@@ -9,6 +9,7 @@ import pytest
 from checkpoints import LLAMA_CONFIG, llama_shapes, write_model, write_sharded
 from headcount.audit.errors import HeadcountError, InvalidWeightsError
 from headcount.audit.source.checkpoint import find_weights, is_plain_shard_name, read_checkpoint
+from headcount.audit.source.path import read_path
 
 INDEX = "model.safetensors.index.json"
 
@@ -63,6 +64,17 @@ def test_a_link_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:
     shard.symlink_to(tmp_path / "elsewhere.safetensors")
     with pytest.raises(HeadcountError, match="outside"):
         read_checkpoint(folder / INDEX)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin"])
+def test_a_single_file_outside_the_folder_is_not_followed(tmp_path: Path, name: str) -> None:
+    (tmp_path / "elsewhere").write_bytes(b"")
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(LLAMA_CONFIG))
+    (folder / name).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(HeadcountError, match="outside"):
+        read_path(folder)
 
 
 def test_links_into_the_hub_cache_are_followed(tmp_path: Path) -> None:

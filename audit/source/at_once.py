@@ -1,0 +1,48 @@
+"""Waiting for many answers at the same time, and for one not too long."""
+
+from collections.abc import Callable, Iterable
+from typing import TypeVar, cast
+
+from .http_client import UnreachableError
+
+PARALLEL = 64  # requests under way at once
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def within(seconds: float, work: Callable[[], R]) -> R:
+    """What `work` returns or raises, or UnreachableError when it takes longer."""
+    from queue import Empty, SimpleQueue
+    from threading import Thread
+
+    done: SimpleQueue[tuple[R | None, Exception | None]] = SimpleQueue()
+
+    def run() -> None:
+        try:
+            done.put((work(), None))
+        except Exception as error:
+            done.put((None, error))
+
+    Thread(target=run, daemon=True).start()
+    try:
+        result, error = done.get(timeout=seconds)
+    except Empty:
+        raise UnreachableError(f"no answer in {seconds:.0f} seconds") from None
+    if error is not None:
+        raise error
+    return cast("R", result)
+
+
+def at_once(work: Callable[[T], R], items: Iterable[T]) -> list[R]:
+    """`work` of each item, in order, in threads. The first error stops what has not begun."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    items = list(items)
+    if not items:
+        return []
+    executor = ThreadPoolExecutor(max_workers=min(PARALLEL, len(items)))
+    try:
+        return list(executor.map(work, items))
+    finally:
+        executor.shutdown(cancel_futures=True)

@@ -1,0 +1,55 @@
+"""A model in the Hub's cache on this disk: what is audited when the Hub is out of reach."""
+
+import re
+import sys
+from pathlib import Path
+
+from .checkpoint import Checkpoint, find_weights, read_checkpoint
+from .found import Source
+from .json_file import read_json
+
+
+def read_cached(name: str, revision: str | None, target: str) -> Source | None:
+    """The snapshot of `name` that is cached; None without its config.json.
+
+    Raises HeadcountError if a cached file is broken.
+    """
+    snapshot = _snapshot(name, revision or "main")
+    if snapshot is None or not (snapshot / "config.json").exists():
+        return None
+    return Source(
+        kind="hub",
+        id=name,
+        where=f"{target}: config.json (cached)",
+        config=read_json(snapshot / "config.json"),
+        checkpoint=_read_weights(snapshot),
+        revision=snapshot.name,
+    )
+
+
+def _snapshot(name: str, revision: str) -> Path | None:
+    """The folder of one revision: models--org--name/snapshots/COMMIT, by way of refs/REVISION."""
+    from huggingface_hub import constants
+
+    if re.fullmatch(r"[\w.-]+/[\w.-]+", name) is None or ".." in revision.split("/"):
+        return None
+    model = Path(constants.HF_HUB_CACHE, f"models--{name.replace('/', '--')}")
+    try:
+        commit = (model / "refs" / revision).read_text(encoding="utf-8").strip()
+    except (OSError, ValueError):
+        commit = revision
+    snapshot = model / "snapshots" / commit
+    return snapshot if re.fullmatch(r"\w+", commit) and snapshot.is_dir() else None
+
+
+def _read_weights(snapshot: Path) -> Checkpoint | None:
+    """Headers of the cached files; None where there are none, or not all of them."""
+    weights = find_weights(snapshot)
+    if weights is None:
+        return None
+    checkpoint = read_checkpoint(weights)
+    if checkpoint.missing or checkpoint.partial:
+        lost = len(checkpoint.missing) or "some"
+        print(f"{lost} shard(s) are not cached: only the config is read.", file=sys.stderr)
+        return None
+    return checkpoint

@@ -1,0 +1,58 @@
+"""A checkpoint of .bin or .pt files: one, an index and its shards, or what a folder holds."""
+
+import os
+from pathlib import Path
+
+from .checkpoint import Checkpoint, inside, join_shards, read_index
+from .pickle_file import PickleFile, read_pickle
+
+SINGLE = "pytorch_model.bin"
+INDEX = "pytorch_model.bin.index.json"
+SUFFIXES = (".bin", ".pt", ".pth")
+# What trainers leave beside the weights.
+_NO_WEIGHTS = ("training_args", "optimizer", "scheduler", "rng_state", "scaler", "tokenizer")
+
+
+def find_pickles(folder: Path) -> Path | None:
+    """The file or index that holds the weights of a folder without safetensors; None if none."""
+    for name in (SINGLE, INDEX):
+        if os.path.lexists(folder / name):
+            return folder / name
+    others = sorted(
+        path
+        for path in folder.iterdir()
+        if path.suffix in SUFFIXES and not path.name.startswith(_NO_WEIGHTS)
+    )
+    return others[0] if len(others) == 1 else None
+
+
+def read_pickles(path: Path) -> Checkpoint:
+    """The checkpoint at `path`, a file or an index. Raises HeadcountError; executes nothing."""
+    if not path.name.endswith(".json"):
+        file = read_pickle(path)
+        return _checkpoint(
+            Checkpoint(
+                folder=path.parent,
+                files=(file.header,),
+                tensors={tensor.name: tensor for tensor in file.header.tensors},
+                missing={},
+                unlisted=(),
+                index=None,
+                total_size=None,
+                # a file whose tensors are not seen says nothing of what is missing
+                partial=not file.header.tensors,
+            ),
+            (file,),
+        )
+    weight_map, total_size = read_index(path, SUFFIXES)
+    present = {s for s in weight_map.values() if os.path.lexists(path.parent / s)}
+    files = tuple(read_pickle(inside(path.parent, shard)) for shard in sorted(present))
+    headers = [file.header for file in files]
+    return _checkpoint(join_shards(path, weight_map, total_size, headers), files)
+
+
+def _checkpoint(checkpoint: Checkpoint, files: tuple[PickleFile, ...]) -> Checkpoint:
+    from dataclasses import replace
+
+    suspects = {file.header.path.name: file.suspects for file in files if file.suspects}
+    return replace(checkpoint, format="pickle", suspects=suspects)

@@ -1,0 +1,222 @@
+"""Audits of GGUF files: heads, windows, latent attention, quantised bytes, sets of files."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gguf_files import LLAMA, gguf_bytes, llama_tensors, write_gguf
+from headcount.audit import audit_model
+from headcount.audit.errors import HeadcountError
+from headcount.audit.family.gguf import gguf_spec
+from headcount.cli import main
+
+
+def keys(architecture: str, layers: int = 6, **values: Any) -> dict[str, Any]:
+    """Key-values of `architecture`; `__` stands for a dot."""
+    own = {
+        "block_count": layers,
+        "embedding_length": 256,
+        "attention.head_count": 8,
+        **{name.replace("__", "."): value for name, value in values.items()},
+    }
+    return {"general.architecture": architecture} | {
+        f"{architecture}.{name}": value for name, value in own.items()
+    }
+
+
+def test_a_quantised_model_as_people_read_it(tmp_path: Path) -> None:
+    path = write_gguf(tmp_path / "m.gguf")
+    result = CliRunner().invoke(main, ["audit", str(path)])
+    assert result.exit_code == 0, result.output
+    assert "llama" in result.stdout and "Q4_K" in result.stdout
+    assert "Findings" not in result.stdout
+
+
+def test_counts_are_those_of_the_tensors(tmp_path: Path) -> None:
+    path = write_gguf(tmp_path / "m.gguf")
+    result = CliRunner().invoke(main, ["audit", str(path), "--format", "json"])
+    report = json.loads(result.stdout)
+    elements = {n: r * (c[0] if c else 1) for n, (_, (r, *c)) in llama_tensors().items()}
+    assert report["totals"]["parameters"] == sum(elements.values()) - 16  # without rope_freqs
+    attention = sum(n for name, n in elements.items() if ".attn_" in name and "norm" not in name)
+    assert report["totals"]["attention_parameters"] == attention
+    assert report["totals"]["cache_bytes_per_token"] == 3 * 2 * 2 * 32 * 2
+    assert report["request"]["context"] == 64
+    types = {row["type"]: row for row in report["types"]}
+    assert types["Q4_K"]["bytes"] == types["Q4_K"]["elements"] // 256 * 144
+    assert sum(row["tensors"] for row in report["types"]) == len(llama_tensors())
+    audit = audit_model(str(path))
+    assert audit.weights_bytes == sum(t.nbytes for t in audit.checkpoint.tensors.values())  # type: ignore[union-attr]
+    assert audit.spec.vocab_size == 40 and audit.spec.tie_word_embeddings
+
+
+def test_head_counts_may_differ_by_layer() -> None:
+    metadata = keys("deci", 3, attention__head_count=[8, 8, 4], attention__head_count_kv=[2, 0, 4])
+    spec = gguf_spec({k: tuple(v) if isinstance(v, list) else v for k, v in metadata.items()}, "m")
+    assert [len(layer.mixers) for layer in spec.layers] == [1, 0, 1]
+    assert [la.mixers[0].num_key_value_heads for la in spec.layers if la.mixers] == [2, 4]
+
+
+@pytest.mark.parametrize(
+    ("architecture", "windows"),
+    [
+        ("gemma2", [9, None] * 3),
+        ("gemma3", [9] * 5 + [None]),
+        ("gpt-oss", [9, None] * 3),
+        ("cohere2", [9, 9, 9, None, 9, 9]),
+        ("smallthinker", [None, 4096, 4096, 4096, None, 4096]),
+        ("llama", [None] * 6),
+        ("phi3", [None] * 6),
+    ],
+)
+def test_windows_are_those_of_llama_cpp(architecture: str, windows: list[int | None]) -> None:
+    spec = gguf_spec(keys(architecture, attention__sliding_window=9), "m")
+    assert [layer.mixers[0].window for layer in spec.layers] == windows
+
+
+def test_a_pattern_in_the_file_decides() -> None:
+    metadata = keys("mimo2", 4, attention__sliding_window=9) | {
+        "mimo2.attention.sliding_window_pattern": (True, False, False, True)
+    }
+    spec = gguf_spec(metadata, "m")
+    assert [layer.mixers[0].window for layer in spec.layers] == [9, None, None, 9]
+
+
+def test_latent_attention_caches_its_latent() -> None:
+    metadata = keys(
+        "deepseek2",
+        2,
+        attention__head_count_kv=1,
+        attention__kv_lora_rank=64,
+        attention__q_lora_rank=96,
+        attention__key_length=80,
+        attention__value_length=64,
+        attention__key_length_mla=48,
+        attention__value_length_mla=32,
+        rope__dimension_count=16,
+    )
+    spec = gguf_spec(metadata, "m")
+    (mixer,) = spec.layers[0].mixers
+    assert (mixer.kind, mixer.head_dim, mixer.v_head_dim) == ("latent_attention", 48, 32)
+    assert spec.cache_bytes_per_token(bits=16) == 2 * (64 + 16) * 2
+
+
+def test_layers_that_share_a_cache_keep_none() -> None:
+    metadata = keys(
+        "gemma3n", 10, attention__sliding_window=9, attention__shared_kv_layers=4,
+        attention__head_count_kv=2,
+    )  # fmt: skip
+    spec = gguf_spec(metadata, "m")
+    assert [la.shares_cache_with for la in spec.layers] == [None] * 6 + [5, 5, 5, 4]
+    assert spec.cache_bytes_per_token(bits=16) == 1 * 2 * 2 * 32 * 2
+
+
+def test_an_encoder_keeps_nothing() -> None:
+    assert not gguf_spec(keys("some-bert", attention__causal=False), "m").is_cached
+    assert not gguf_spec(keys("gemma-embedding"), "m").is_cached
+
+
+def test_a_window_that_nothing_uses_is_told(tmp_path: Path) -> None:
+    path = write_gguf(tmp_path / "m.gguf", {**LLAMA, "llama.attention.sliding_window": 9})
+    assert (
+        "sliding_window is 9, but no layer" in CliRunner().invoke(main, ["audit", str(path)]).stdout
+    )
+
+
+def test_values_that_are_keys_are_not_missed(tmp_path: Path) -> None:
+    tensors = llama_tensors()
+    del tensors["blk.1.attn_v.weight"]
+    audit = audit_model(str(write_gguf(tmp_path / "m.gguf", LLAMA, tensors)))
+    assert audit.findings == ()
+    assert audit.layer_parts(audit.spec.layers[1]).v == 0
+    assert audit.spec.layers[1].mixers[0].state_elements(1) == 2 * 2 * 32
+    del tensors["blk.1.attn_k.weight"]
+    audit = audit_model(str(write_gguf(tmp_path / "m.gguf", LLAMA, tensors)))
+    assert [finding.code for finding in audit.findings] == ["H103"]
+
+
+def test_active_experts_are_told(tmp_path: Path) -> None:
+    metadata = {**LLAMA, "llama.expert_count": 8, "llama.expert_used_count": 2}
+    experts = {"blk.0.ffn_up_exps.weight": ("Q4_K", (8, 16, 256))}
+    path = write_gguf(tmp_path / "m.gguf", metadata, {**llama_tensors(), **experts})
+    audit = audit_model(str(path))
+    result = CliRunner().invoke(main, ["audit", str(path)])
+    assert audit.spec.parameters is not None
+    assert f"{audit.spec.parameters - 6 * 16 * 256:,} parameters are active" in result.stdout
+
+
+def test_shapes_are_held_against_the_keys(tmp_path: Path) -> None:
+    path = write_gguf(tmp_path / "m.gguf", {**LLAMA, "llama.attention.head_count_kv": 4})
+    audit = audit_model(str(path))
+    assert {finding.code for finding in audit.findings} == {"H102"}
+    assert len(audit.findings) == 6  # k and v of three layers
+    assert CliRunner().invoke(main, ["audit", str(path)]).exit_code == 1
+
+
+def test_a_set_of_files_is_one_model(tmp_path: Path) -> None:
+    tensors = llama_tensors()
+    half = len(tensors) // 2
+    parts = [dict(list(tensors.items())[:half]), dict(list(tensors.items())[half:])]
+    for i, part in enumerate(parts):
+        metadata = {**(LLAMA if i == 0 else {}), "split.count": 2, "split.no": i}
+        write_gguf(tmp_path / f"m-{i + 1:05}-of-00002.gguf", metadata, part)
+    for i in (1, 2):
+        audit = audit_model(str(tmp_path / f"m-{i:05}-of-00002.gguf"))
+        assert audit.checkpoint is not None and len(audit.checkpoint.tensors) == len(tensors)
+        assert audit.findings == ()
+    (tmp_path / "m-00002-of-00002.gguf").unlink()
+    audit = audit_model(str(tmp_path / "m-00001-of-00002.gguf"))
+    assert [finding.code for finding in audit.findings] == ["H201"]
+    assert audit.spec.parameters is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"general.architecture": 3}, "general.architecture"),
+        ({"general.architecture": "clip"}, "not counted"),
+        ({"llama.block_count": 0}, "block_count"),
+        ({"llama.block_count": 2**31}, "not a number up to"),
+        ({"llama.embedding_length": "wide"}, "not a number"),
+        ({"llama.attention.head_count": 7}, "cannot share"),
+        ({"llama.attention.head_count": [8, 8]}, "3 layers|cannot"),
+        ({"llama.attention.head_count_kv": [1, 2]}, "2 values for 3 layers"),
+        ({"llama.attention.key_length": 0}, "no elements"),
+        ({"split.count": 3}, "one of 3 files"),
+    ],
+)
+def test_impossible_keys_have_their_message(
+    tmp_path: Path, changes: dict[str, Any], message: str
+) -> None:
+    path = write_gguf(tmp_path / "m.gguf", {**LLAMA, **changes})
+    with pytest.raises(HeadcountError, match=message):
+        audit_model(str(path))
+
+
+VALUES = (
+    st.integers(0, 2**32 - 1) | st.booleans() | st.text(max_size=3) | st.floats(width=32)
+    | st.lists(st.integers(0, 9), max_size=4)
+)  # fmt: skip
+NAMES = [
+    "block_count", "embedding_length", "attention.head_count", "attention.head_count_kv",
+    "attention.key_length", "attention.value_length", "attention.sliding_window",
+    "attention.sliding_window_pattern", "attention.kv_lora_rank", "rope.dimension_count",
+    "attention.shared_kv_layers", "nextn_predict_layers", "full_attention_interval",
+    "expert_count", "expert_used_count", "context_length", "attention.causal", "rope.freq_base",
+]  # fmt: skip
+
+
+@given(st.dictionaries(st.sampled_from([f"llama.{name}" for name in NAMES]), VALUES, max_size=4))
+def test_any_value_gives_a_report_or_a_clean_error(
+    tmp_path_factory: pytest.TempPathFactory, changes: dict[str, Any]
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "fuzz-keys.gguf"
+    path.write_bytes(gguf_bytes({**LLAMA, **changes}, llama_tensors()))
+    result = CliRunner().invoke(main, ["audit", str(path), "--explain", "--format", "json"])
+    assert result.exit_code in (0, 1, 2), result.exception
+    assert result.exception is None or isinstance(result.exception, SystemExit)
