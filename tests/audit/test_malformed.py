@@ -97,8 +97,14 @@ def link_out(folder: Path) -> None:
     (folder / SHARD).symlink_to(folder.parent / "elsewhere.safetensors")
 
 
-def _fifo(path: Path) -> None:
-    os.mkfifo(path)
+def _fifo(folder: Path) -> None:
+    (folder / SHARD).unlink()
+    os.mkfifo(folder / SHARD)
+
+
+def _folder(folder: Path) -> None:
+    (folder / SHARD).unlink()
+    (folder / SHARD).mkdir()
 
 
 def _link(path: Path, target: str) -> None:
@@ -188,8 +194,8 @@ REFUSED: list[tuple[str, Make, str]] = [
     ("number", to(3), "plain file name"),
     ("null", to(None), "plain file name"),
     ("a tensor of no shard", index(lambda v: v["weight_map"].update(x=SHARD)), "belong together"),
-    ("shard is a folder", shards(lambda f: ((f / SHARD).unlink(), (f / SHARD).mkdir())), "regular"),
-    ("shard is a FIFO", shards(lambda f: ((f / SHARD).unlink(), _fifo(f / SHARD))), "regular"),
+    ("shard is a folder", shards(_folder), "regular"),
+    ("shard is a FIFO", shards(_fifo), "regular"),
     ("shard leads out", shards(link_out), "outside"),
     ("shard is /dev/zero", shards(lambda f: _link(f / SHARD, "/dev/zero")), "outside"),
     ("shard is cut", shards(lambda f: _cut(f / SHARD)), "cut short"),
