@@ -130,28 +130,38 @@ def _view(config: Mapping[str, Any], model_type: str, family: Family, where: str
 
 
 def _language_model(view: ConfigView, family: Family, where: str) -> tuple[ConfigView, Family]:
-    """The nested config of a multimodal model, read with the row of its own model_type.
-
-    Older files keep the text model's keys at the top (Qwen2-VL). A text_config that is there takes
-    its own class's defaults; one that is missing takes those of the wrapper.
-    """
+    """The config of the language model, which a multimodal model nests."""
     if family.text is None:
         return view, family
-    nested_defaults = view.defaults.get(family.text) or {}
-    given = view.config.get(family.text)
+    return nested(view, family.text, fills=family.fills_text)
+
+
+def nested(view: ConfigView, key: str, *, fills: bool = False) -> tuple[ConfigView, Family]:
+    """The nested config `key` of `view`, read with the row of its own model_type.
+
+    Older files keep the text model's keys at the top (Qwen2-VL). A config that is there takes its
+    own class's defaults; one that is missing takes those of the wrapper, and so does what one
+    leaves out where the wrapper `fills` it (Voxtral).
+    """
+    nested_defaults = view.defaults.get(key) or {}
+    given = view.config.get(key)
     if given is not None and not isinstance(given, dict):
-        raise InvalidConfigError(f"{where}: {family.text} must be an object, not {given!r}")
+        raise InvalidConfigError(f"{view.where}: {key} must be an object, not {given!r}")
     flat = given is None and view.config.get("hidden_size") is not None
     config = view.config if flat else (given or {})
     inner_type = (given or {}).get("model_type") or nested_defaults.get("model_type")
     if not isinstance(inner_type, str):
-        raise InvalidConfigError(f"{where}: {family.text} has no model_type")
-    place = where if flat else f"{where}: {family.text}"
+        raise InvalidConfigError(f"{view.where}: {key} has no model_type")
+    place = view.where if flat else f"{view.where}: {key}"
     inner_family = find_family(inner_type, place)
     inner = _view(config, inner_type, inner_family, place)
     if given is None and not flat:
         inner.defaults = nested_defaults
+    elif fills:
+        inner.defaults = {**inner.defaults, **nested_defaults}
     inner.origins = view.origins
+    if inner_family.text is not None:
+        return nested(inner, inner_family.text, fills=inner_family.fills_text)
     return inner, inner_family
 
 
@@ -183,13 +193,10 @@ def _encoder_tokens(view: ConfigView, inner: ConfigView, layers: tuple[Layer, ..
         return source
     if view.config.get("vision_config") is not None:
         vision = view.child("vision_config")
-        side = vision.integer("image_size") // vision.integer("patch_size")
-        return int(
-            view.note(
-                "encoder_tokens",
-                vision.integer("max_num_tiles") * (side * side + 1),
-                "derived: max_num_tiles * ((image_size / patch_size)^2 + 1)",
-            )
-        )
+        image, patch = vision.get("image_size"), vision.get("patch_size")
+        if type(image) is int and type(patch) is int and 0 < patch <= image:
+            tiles, side = vision.optional("max_num_tiles") or 1, image // patch
+            formula = "derived: tiles * ((image_size / patch_size)^2 + 1)"
+            return int(view.note("encoder_tokens", tiles * (side * side + 1), formula))
     limit = inner.optional("max_position_embeddings")
     return limit if limit is not None else 512
