@@ -50,6 +50,7 @@ Exit status: 0 fine, 1 findings at or above --fail-on, 2 wrong use or unreadable
 @workload_options
 @click.option("--config", metavar="FILE", help="The config.json of weights that lie alone.")
 @click.option("--explain", is_flag=True, help="Also say where each value came from.")
+@click.option("--strict", is_flag=True, help="Refuse a model_type that nothing describes.")
 @click.option(
     "--fail-on",
     type=click.Choice(["error", "warning", "note", "never"]),
@@ -61,6 +62,7 @@ Exit status: 0 fine, 1 findings at or above --fail-on, 2 wrong use or unreadable
 def audit(
     models: tuple[str, ...],
     config: str | None,
+    strict: bool,
     fail_on: str,
     form: str,
     output: Path | None,
@@ -75,7 +77,7 @@ def audit(
     reports, failed = [], False
     for model in models:
         try:
-            reports.append(audit_report(audit_model(model, config), request))
+            reports.append(audit_report(audit_model(model, config, strict=strict), request))
         except HeadcountError as error:
             if len(models) == 1:
                 raise
@@ -106,6 +108,21 @@ def models(text: str, form: str, output: Path | None) -> None:
     from headcount.audit.lists import models_report
 
     write_reports([models_report(text)], form, output)
+
+
+@main.command("families")
+@click.option("--search", "text", default="", metavar="TEXT", help="Part of a model_type.")
+@output_options
+def families(text: str, form: str, output: Path | None) -> None:
+    """List the model types that can be audited, and how each one mixes tokens.
+
+    \b
+    Example:
+      headcount families --search gemma
+    """
+    from headcount.audit.lists import families_report
+
+    write_reports([families_report(text)], form, output)
 
 
 @main.command("devices")

@@ -43,7 +43,8 @@ def _title(audit: Audit) -> str:
         if spec.parameters is None
         else f"{format_count(spec.parameters)} parameters"
     )
-    return f"{source.id} ({spec.model_type}, {parameters}, {spec.dtype or 'no dtype'}; {origin})"
+    model_type = f"assumed: {spec.model_type}" if spec.assumed else spec.model_type
+    return f"{source.id} ({model_type}, {parameters}, {spec.dtype or 'no dtype'}; {origin})"
 
 
 def _decoding(spec: ModelSpec) -> list[Layer]:
@@ -249,6 +250,11 @@ def _short(value: object) -> str:
 
 def _notes(audit: Audit, sizes: Sizes) -> Iterator[str]:
     spec, entry = audit.spec, audit.source.entry
+    if spec.assumed:
+        yield (
+            f"assumed: nothing describes model_type {spec.model_type!r}, so its config was read by"
+            " the standard names; --strict refuses such a model."
+        )
     if spec.is_cached and any(m.window for layer in spec.layers for m in layer.mixers):
         yield "A layer with a window keeps window - 1 tokens in transformers' cache."
     if not spec.is_cached:

@@ -124,6 +124,11 @@ XLM = TensorNames(modules={})  # its attentions are numbered apart from its laye
 CHATGLM = TensorNames(modules=_under("self_attention", qkv="query_key_value", o="dense"))
 INTERNLM2 = TensorNames(modules=_under("attention", qkv="wqkv", o="wo"))
 BAICHUAN = TensorNames(modules=_under("self_attn", qkv="W_pack", o="o_proj"))
+OPENELM = TensorNames(
+    modules=_under("attn", qkv="qkv_proj", o="out_proj")
+    | {"attn.q_norm": "norm", "attn.k_norm": "norm"}
+)
+PHI_MSFT = TensorNames(modules=_under("mixer", qkv="Wqkv", o="out_proj"))
 PHI3_SMALL = TensorNames(modules=_under("self_attn", qkv="query_key_value", o="dense"))
 GROK = TensorNames(
     modules=_separate("attn") | _under("multi_head_attention", q="query", k="key", v="value")

@@ -5,7 +5,6 @@ Each maps (view, query heads, head_dim) to a count.
 
 from collections.abc import Callable
 
-from .layers import standard_key_value_heads
 from .view import ConfigView
 
 
@@ -26,12 +25,6 @@ def vectors_of_head_dim(count: int) -> Callable[[ConfigView, int, int], int]:
         return count * head_dim
 
     return parameters
-
-
-def doge_mask(view: ConfigView, heads: int, head_dim: int) -> int:
-    """Doge's dynamic mask: `A` and `dt_proj`, from all values to one number per K/V head."""
-    kv = standard_key_value_heads(view, heads)
-    return kv + kv * (kv * head_dim + view.flag("attention_bias"))
 
 
 def luke_queries(view: ConfigView, heads: int, head_dim: int) -> int:

@@ -58,15 +58,22 @@ class Reading:
 def read_config(config: Mapping[str, Any], where: str) -> Reading:
     """The layers that `config` describes, and the row that read it.
 
-    Raises InvalidConfigError for impossible values and UnsupportedModelError for a model_type whose
-    row does not exist.
+    A model_type that neither the table nor transformers knows is read by the standard names, and
+    the spec is marked `assumed`. Raises InvalidConfigError for impossible values and
+    UnsupportedModelError for a type that cannot be read so.
     """
     model_type, source = _model_type(config, where)
-    family = find_family(model_type, where)
+    family = find_family(model_type, where, config)
     view = _view(config, model_type, family, where)
     view.note("model_type", model_type, source)
     text, text_family = _language_model(view, family, where)
-    layers = text_family.build(text_family, text)
+    assumed = not (is_known(model_type) and is_known(text.model_type))
+    try:
+        layers = text_family.build(text_family, text)
+    except MissingValueError as error:
+        if assumed:
+            raise _unsupported(text.model_type, where) from error
+        raise
     spec = ModelSpec(
         model_type=model_type,
         layers=layers,
@@ -76,6 +83,7 @@ def read_config(config: Mapping[str, Any], where: str) -> Reading:
         max_position_embeddings=text.optional("max_position_embeddings"),
         encoder_tokens=_encoder_tokens(view, text, layers),
         tie_word_embeddings=family.tied(view, text),
+        assumed=assumed,
         origins=view.origins,
     )
     return Reading(spec=spec, family=text_family, view=view, text=text)
@@ -89,16 +97,31 @@ def read_spec(config: Mapping[str, Any], where: str) -> tuple[ModelSpec, Family]
     return replace(reading.spec, parameters=count, parameters_source=source), reading.family
 
 
-def find_family(model_type: str, where: str) -> Family:
-    """The row of `model_type`. Raises UnsupportedModelError naming it."""
+def is_known(model_type: str) -> bool:
+    """Whether the family table has a row for `model_type`."""
+    return SPELLINGS.get(model_type, model_type) in FAMILIES
+
+
+def find_family(model_type: str, where: str, config: Mapping[str, Any]) -> Family:
+    """The row of `model_type`, or one that is assumed by the keys of `config`.
+
+    Raises UnsupportedModelError naming the type."""
     family = FAMILIES.get(SPELLINGS.get(model_type, model_type))
     if family is None:
-        raise UnsupportedModelError(
-            f"{where}: model_type {model_type!r} has no row in the family table: its layers are"
-            " recurrent, hybrid or of another kind that is not counted yet."
-            " `headcount models` lists what can be audited"
-        )
+        from .assumed import assumed_family
+
+        family = assumed_family(model_type, config)
+    if family is None:
+        raise _unsupported(model_type, where)
     return family
+
+
+def _unsupported(model_type: str, where: str) -> UnsupportedModelError:
+    return UnsupportedModelError(
+        f"{where}: model_type {model_type!r} has no row in the family table: its layers are"
+        " recurrent, hybrid or of another kind that is not counted yet."
+        " `headcount families` lists what can be audited"
+    )
 
 
 def _model_type(config: Mapping[str, Any], where: str) -> tuple[str, str]:
@@ -126,6 +149,7 @@ def _view(config: Mapping[str, Any], model_type: str, family: Family, where: str
         defaults={**(known.defaults if known else {}), **family.defaults},
         attribute_map=known.attribute_map if known else {},
         aliases={**_ALIASES, **family.aliases},
+        model_type=model_type,
     )
 
 
@@ -153,7 +177,7 @@ def nested(view: ConfigView, key: str, *, fills: bool = False) -> tuple[ConfigVi
     if not isinstance(inner_type, str):
         raise InvalidConfigError(f"{view.where}: {key} has no model_type")
     place = view.where if flat else f"{view.where}: {key}"
-    inner_family = find_family(inner_type, place)
+    inner_family = find_family(inner_type, place, config)
     inner = _view(config, inner_type, inner_family, place)
     if given is None and not flat:
         inner.defaults = nested_defaults

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from . import kinds, layers, names, odd, tying
 from .row import Family
-from .rows import decoders, encoder_decoders, encoders, multimodal
+from .rows import decoders, encoder_decoders, encoders, multimodal, remote
 from .rows.patterns import (
     ALL_HEADS_FIXED,
     BART,
@@ -166,6 +166,7 @@ FAMILIES: dict[str, Family] = {
     **encoder_decoders.ROWS,
     **multimodal.ROWS,
     # Remote code
+    **remote.ROWS,
     "baichuan": replace(NO_BIAS, names=names.BAICHUAN, key_value_heads=layers.as_query_heads),
     "chatglm": Family(
         names=names.CHATGLM,

@@ -5,13 +5,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidConfigError
-from ..mixers import Attention
+from ..mixers import Attention, Mixer
 from ..spec import Layer
 from .kinds import SLIDING
-from .layers import attention, latent, layer_count
+from .layers import attention, decoder, latent, layer_count
 from .odd import listed_values
 from .own_parameters import output_gate
-from .view import MAX_LAYERS, ConfigView
+from .view import MAX_LAYERS, ConfigView, MissingValueError
 
 if TYPE_CHECKING:
     from .row import Family
@@ -21,15 +21,28 @@ Values = list[Mapping[str, Any]]
 
 def heads_per_layer(view: ConfigView, kinds: tuple[str, ...]) -> Values:
     """`num_attention_heads_per_layer` (Laguna)."""
-    given = view.integers("num_attention_heads_per_layer")
-    if given is None:
-        return [{}] * len(kinds)
-    if len(given) != len(kinds) or min(given, default=1) < 1:
+    given = _for_each_layer(view, "num_attention_heads_per_layer", len(kinds))
+    return [{}] * len(kinds) if given is None else [{"num_attention_heads": n} for n in given]
+
+
+def openelm_heads(view: ConfigView, kinds: tuple[str, ...]) -> Values:
+    """`num_query_heads` and `num_kv_heads` list a number for each layer."""
+    heads = _for_each_layer(view, "num_query_heads", len(kinds))
+    kv = _for_each_layer(view, "num_kv_heads", len(kinds))
+    if heads is None or kv is None:
+        raise MissingValueError(f"{view.where}: num_query_heads and num_kv_heads must be given")
+    return [
+        {"num_attention_heads": n, "num_key_value_heads": m} for n, m in zip(heads, kv, strict=True)
+    ]
+
+
+def _for_each_layer(view: ConfigView, name: str, count: int) -> tuple[int, ...] | None:
+    given = view.integers(name)
+    if given is not None and (len(given) != count or min(given, default=1) < 1):
         raise InvalidConfigError(
-            f"{view.where}: num_attention_heads_per_layer must list a positive number for each of"
-            f" {len(kinds)} layers"
+            f"{view.where}: {name} must list a positive number for each of {count} layers"
         )
-    return [{"num_attention_heads": heads} for heads in given]
+    return given
 
 
 def step_values(view: ConfigView, kinds: tuple[str, ...]) -> Values:
@@ -113,6 +126,21 @@ def two_per_block(family: "Family", view: ConfigView) -> tuple[Layer, ...]:
     count = 2 * view.integer("num_layers", maximum=MAX_LAYERS)
     view = view.overridden({"num_hidden_layers": count})
     return latent(family, view)
+
+
+def doge(family: "Family", view: ConfigView) -> tuple[Layer, ...]:
+    """Doge: a dynamic mask from `A` and `dt_proj`, from all values to a number per K/V head."""
+    biased = view.flag("attention_bias")
+
+    def masked(mixer: Mixer) -> Attention:
+        assert isinstance(mixer, Attention)
+        kv = mixer.num_key_value_heads
+        return replace(mixer, other_parameters=kv + kv * (kv * mixer.head_dim + biased))
+
+    return tuple(
+        replace(layer, mixers=tuple(masked(mixer) for mixer in layer.mixers))
+        for layer in decoder(family, view)
+    )
 
 
 def shared_groups(family: "Family", view: ConfigView) -> tuple[Layer, ...]:

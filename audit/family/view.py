@@ -34,6 +34,7 @@ class ConfigView:
         attribute_map: Mapping[str, str] | None = None,
         aliases: Mapping[str, tuple[str, ...]] | None = None,
         origins: dict[str, Origin] | None = None,
+        model_type: str = "",
     ) -> None:
         self.config = config
         self.where = where
@@ -42,6 +43,7 @@ class ConfigView:
         self.attribute_map = attribute_map or {}
         self.aliases = aliases or {}
         self.origins: dict[str, Origin] = {} if origins is None else origins
+        self.model_type = model_type
         self.overrides = ""  # what `overridden` changed
 
     def get(self, name: str) -> Any:

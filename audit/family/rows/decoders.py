@@ -54,7 +54,7 @@ ROWS: dict[str, Family] = {
     "ctrl": replace(ALL_BIASED, names=names.CTRL),
     "deepseek_ocr2_text": replace(LLAMA, fixed_head_dim=True),
     "diffllama": replace(LLAMA, other=own_parameters.vectors_of_head_dim(4)),
-    "doge": replace(LLAMA_NORMED, kinds=kinds.windowed, other=own_parameters.doge_mask),
+    "doge": replace(LLAMA_NORMED, kinds=kinds.windowed, build=uneven.doge),
     "ernie4_5_vl_moe_text": USE_BIAS,
     "flex_olmo": OLMO2,
     "glm4v_text": Family(qkv_bias=True),

@@ -25,7 +25,7 @@ BERT = replace(ALL_BIASED, names=names.BERT, cached="is_decoder", cross="add_cro
 VIT = replace(ALL_BIASED, names=names.VIT, cached=False, qkv_bias="qkv_bias")
 BART = replace(ALL_BIASED, names=names.BART, build=odd.bart)
 T5 = Family(names=names.T5, build=odd.t5, tied=tying.always)
-MLA = Family(names=names.MLA, build=layers.latent)
+MLA = replace(LLAMA, names=names.MLA, build=layers.latent)
 GEMMA4 = replace(
     LLAMA_NORMED,
     kinds=kinds.every(6),
