@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from . import kinds, layers, names, odd, tying
 from .row import Family
+from .states.rows import ROWS as STATE_ROWS
 
 LLAMA = Family(qkv_bias="attention_bias", o_bias="attention_bias")
 NO_BIAS = Family()
@@ -161,6 +162,27 @@ FAMILIES: dict[str, Family] = {
     "qwen2_5_vl": replace(WRAPPER, tied=tying.either_word),
     "qwen3_vl": WRAPPER,
     "qwen3_vl_moe": WRAPPER,
+    # Recurrent, indexed, compressed: see states/rows.py
+    **STATE_ROWS,
+    "glm5_next": WRAPPER,
+    "hy_v4_vl": WRAPPER,
+    "inkling2": WRAPPER,
+    "inkling2_loop": WRAPPER,
+    "inkling_mm_model": WRAPPER,
+    "jev": WRAPPER,
+    "lfm2_vl": WRAPPER,
+    "lfm3_vl": WRAPPER,
+    "minicpm_ocr": WRAPPER,
+    "minicpmv4_6": WRAPPER,
+    "minicpmv4_7": WRAPPER,
+    "minimax_m3_vl": WRAPPER,
+    "mistral_large4": WRAPPER,
+    "nemo_speechlm": WRAPPER,
+    "nemotron_h_omni": WRAPPER,
+    "qwen3_5": WRAPPER,
+    "qwen3_5_moe": WRAPPER,
+    "qwen4_exp": WRAPPER,
+    "dots3_note": WRAPPER,
     # Remote code
     "baichuan": replace(NO_BIAS, names=names.BAICHUAN, key_value_heads=layers.as_query_heads),
     "chatglm": Family(

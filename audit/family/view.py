@@ -122,6 +122,19 @@ class ConfigView:
             )
         return value
 
+    def overridden(self, values: Mapping[str, Any]) -> "ConfigView":
+        """The same view of a file in which `values` stand instead, by their standard names."""
+        spoken = {self.attribute_map.get(name, name): value for name, value in values.items()}
+        return ConfigView(
+            {**self.config, **spoken},
+            where=self.where,
+            class_name=self.class_name,
+            defaults=self.defaults,
+            attribute_map=self.attribute_map,
+            aliases=self.aliases,
+            origins=self.origins,
+        )
+
     def child(self, name: str) -> "ConfigView":
         """The nested object `name`, read with the same rules and the wrapper's nested defaults."""
         value, default = self.config.get(name), self.defaults.get(name)
