@@ -11,7 +11,10 @@ from typing import Any
 
 import pytest
 
+from headcount.audit import audit_model
+from headcount.audit.catalogue import CatalogueRow, catalogue, read_entry
 from headcount.audit.family.resolve import read_spec
+from headcount.audit.family.states.rows import ROWS as STATE_ROWS
 from headcount.audit.spec import Layer, ModelSpec
 from state_configs import TYPES, state_config
 
@@ -84,6 +87,42 @@ def test_states_and_parameters(model_type: str, seed: int, truth: ModuleType) ->
             assert not any(any(kept) for kept in mine[len(held) :])
 
 
+CATALOGUE = [
+    row for row in catalogue() if row.model_type in {*STATE_ROWS, "qwen3_5", "qwen3_5_moe"}
+]
+SMALL = {  # of each type the smallest, where building it takes less than some seconds
+    *("mamba", "falcon_mamba", "recurrent_gemma", "zamba2", "falcon_h1", "nemotron_h", "qwen3_5")
+}
+
+
+def smallest(model_type: str | None) -> CatalogueRow:
+    alike = [row for row in CATALOGUE if row.model_type == model_type]
+    return min(alike, key=lambda row: row.parameters or 0)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        pytest.param(
+            row,
+            id=row.id,
+            marks=()
+            if row.model_type in SMALL and row is smallest(row.model_type)
+            else pytest.mark.slow,
+        )
+        for row in CATALOGUE
+    ],
+)
+def test_catalogue_models(row: CatalogueRow, truth: ModuleType) -> None:
+    """Parameters of every layer of the real model, built without values, and of the whole."""
+    meta = importlib.import_module("transformers_truth")
+    model = meta.build_on_meta(read_entry(row).config)
+    spec = audit_model(row.id).spec
+    parameters = truth.parameters(model)
+    assert [counted(layer) for layer in spec.layers] == parameters
+    assert spec.parameters == meta.total_parameters(model)
+
+
 def spec_of(model_type: str) -> ModelSpec:
     return read_spec(state_config(model_type, 0), "config.json")[0]
 
@@ -132,3 +171,9 @@ def test_a_wrapper_s_defaults_are_those_of_transformers(wrapper: str) -> None:
     written = json.loads(transformers.CONFIG_MAPPING[wrapper]().to_json_string(use_diff=False))
     bare = read_spec({"model_type": wrapper}, "config.json")[0]
     assert bare.layers == read_spec(written, "config.json")[0].layers
+
+
+def test_zyphra_s_own_keys_give_the_heads_of_the_weights() -> None:
+    """Its head width of 64 makes 2 * 3584 / 64 heads."""
+    mixer = audit_model("Zyphra/Zamba2-7B").spec.layers[0].mixers[0]
+    assert (mixer.num_attention_heads, mixer.head_dim) == (112, 64)

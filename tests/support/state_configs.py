@@ -124,7 +124,7 @@ KNOBS: dict[str, Knobs] = {
         mamba_d_ssm=(None, 48),
         mamba_rms_norm=FLAG,
         projectors_bias=FLAG,
-        num_key_value_heads=(None, 2),
+        num_key_value_heads=(1, 2),
     ),
     "nemotron_h": _but(
         {**_COMMON, **_WIDE},
@@ -191,7 +191,7 @@ KNOBS: dict[str, Knobs] = {
         "split_ngram_parts": (2,),
     },
     "kimi_linear": {
-        **{**_MLA, **_KIMI, **_EXPERTS, "q_lora_rank": (None, 16)},
+        **{**_MLA, **_KIMI, **_EXPERTS, "q_lora_rank": (None, 16), "num_hidden_layers": (5, 6)},
         "linear_attn_config": (
             None,
             {"head_dim": 6, "num_heads": 2, "short_conv_kernel_size": 4},

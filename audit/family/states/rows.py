@@ -48,6 +48,7 @@ _NEMOTRON = {
 _ZAMBA2 = {
     **{"expand": "mamba_expand", "n": "mamba_d_state", "groups": "mamba_ngroups"},
     **{"kernel": "mamba_d_conv", "heads": "n_mamba_heads"},  # its convolution always has a bias
+    "head_width": "mamba_headdim",
     **{"in_bias": "add_bias_linear", "out_bias": "add_bias_linear"},
 }
 _FALCON_H1 = {**_BAMBA, "out_bias": "projectors_bias"}
@@ -122,6 +123,11 @@ ROWS: dict[str, Family] = {
         _FREE,
         names=names.UNKNOWN,
         kinds=rules.fixed_list(*rules.ZAMBA2_KINDS),
+        aliases={  # names in Zyphra's own files
+            **_LAYER_TYPES,
+            **{"mamba_d_state": ("state_size",), "mamba_d_conv": ("conv_dimension",)},
+            **{"mamba_expand": ("expansion_factor",), "adapter_rank": ("lora_rank",)},
+        },
         build=unusual.zamba(mamba.mamba2(_ZAMBA2)),
     ),
     "qwen3_next": _QWEN3_NEXT,

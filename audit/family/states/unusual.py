@@ -45,7 +45,9 @@ def zamba(mamba: Maker) -> Builder:
                 layers.append(Layer(index=i, mixers=always))
                 continue
             use = uses.index(i)
-            shared = _shared_attention(view, use, adapters=len(range(use, len(uses), blocks)))
+            shared = _shared_attention(
+                view, use, adapters=len(range(use % blocks, len(uses), blocks))
+            )
             shared = replace(shared, owns_parameters=use < blocks or not ties)
             layers.append(Layer(index=i, mixers=(shared, *always)))
         return tuple(layers)
