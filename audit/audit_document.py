@@ -38,7 +38,9 @@ def document(audit: Audit, sizes: Sizes, *, explain: bool = False) -> Mapping[st
             "attention_parameters": audit.attention_parameters,
             "cache_bytes": sum(sizes.layer_bytes(layer) for layer in spec.layers),
             "cache_bytes_per_token": spec.cache_bytes_per_token(bits=sizes.bits),
-            "constant_state_bytes": 0,
+            "constant_state_bytes": spec.constant_state_bytes(
+                batch_size=sizes.batch_size, bits=sizes.bits
+            ),
             "mha_ratio": mha_ratio(spec, sizes),
         },
         "layers": [_layer_document(audit, sizes, layer) for layer in spec.layers],
@@ -78,6 +80,7 @@ def _mixer_document(mixer: Mixer, parts: Parts, sizes: Sizes) -> dict[str, objec
     names = ("q", "k", "v", "o", "norm", "other")
     return {
         "kind": mixer.kind,
+        "form": getattr(mixer, "form", None),
         "heads": mixer.heads,
         "num_attention_heads": mixer.num_attention_heads,
         "num_key_value_heads": mixer.num_key_value_heads,

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from .audit_document import document
 from .audited import Audit
-from .mixers import Mixer, Parts
+from .mixers import Mixer, Parts, Recurrent
 from .report import Column, Fact, Report, Table
 from .sizes import AuditRequest, Sizes, fill_in, mha_ratio
 from .spec import Layer, ModelSpec
@@ -69,7 +69,7 @@ def _decoding(spec: ModelSpec) -> list[Layer]:
 
 def _facts(audit: Audit, sizes: Sizes) -> Iterator[Fact]:
     spec, layers = audit.spec, _decoding(audit.spec)
-    first = [layer.mixers[0] for layer in layers]
+    first = [attending[0] for layer in layers if (attending := _attending(layer))]
     yield Fact(key="layers", title="Layers", value=_layer_counts(spec))
     for key, title, name in (
         ("num_attention_heads", "Attention heads", "num_attention_heads"),
@@ -77,6 +77,8 @@ def _facts(audit: Audit, sizes: Sizes) -> Iterator[Fact]:
         ("group_size", "Group size", "group_size"),
         ("head_dim", "head_dim", "head_dim"),
     ):
+        if not first:
+            break
         kinds = sorted({mixer.heads for mixer in first if mixer.heads})
         note = "/".join(kinds) if key == "num_key_value_heads" else ""
         yield Fact(key=key, title=title, value=_values(first, name), note=note)
@@ -85,10 +87,15 @@ def _facts(audit: Audit, sizes: Sizes) -> Iterator[Fact]:
         yield from _cache_facts(spec, sizes)
 
 
+def _attending(layer: Layer) -> list[Mixer]:
+    """The layer's mixers but recurrent ones: those whose heads are the model's."""
+    return [mixer for mixer in layer.mixers if mixer.kind != "recurrent"]
+
+
 def _parameter_facts(audit: Audit, layers: list[Layer]) -> Iterator[Fact]:
     spec, total = audit.spec, audit.attention_parameters
     per_layer = dict.fromkeys(audit.layer_parts(layer).total for layer in layers)
-    if len(per_layer) == 1:
+    if len(per_layer) == 1 and total:
         biases = audit.layer_biases(layers[0])
         (count,) = per_layer
         yield Fact(
@@ -154,6 +161,15 @@ def _cache_facts(spec: ModelSpec, sizes: Sizes) -> Iterator[Fact]:
         unit="bytes",
         note=f"{sizes.context:,} tokens x batch {sizes.batch_size}{encoder}",
     )
+    state = spec.constant_state_bytes(batch_size=sizes.batch_size, bits=sizes.bits)
+    if state:
+        yield Fact(
+            key="constant_state_bytes",
+            title="Constant state",
+            value=state,
+            unit="bytes",
+            note="part of it, whatever the context",
+        )
     yield Fact(
         key="mha_ratio",
         title="Against MHA",
@@ -236,6 +252,12 @@ def _rows_of(audit: Audit, sizes: Sizes, layer: Layer) -> tuple[tuple[object, ..
 
 def _geometry(layer: Layer, mixer: Mixer) -> tuple[object, ...]:
     kind = mixer.heads or mixer.kind.replace("_attention", "")
+    if isinstance(mixer, Recurrent):
+        kind = mixer.form
+    elif mixer.kind == "compressed_attention":
+        kind = f"compressed {kind}"
+    if not getattr(mixer, "owns_parameters", True):
+        kind = f"{kind}, used again"
     if mixer.kind == "cross_attention":
         kind = f"cross {kind}"
     if layer.shares_cache_with is not None:
@@ -294,6 +316,9 @@ def _notes(audit: Audit, sizes: Sizes) -> Iterator[str]:
         )
     if spec.is_cached and any(m.window for layer in spec.layers for m in layer.mixers):
         yield "A layer with a window keeps window - 1 tokens in transformers' cache."
+    own = {s.bits for la in spec.layers for m in la.mixers for s in m.states if s.bits}
+    if own - {sizes.bits}:
+        yield "Some state has a dtype of its own, whatever that of the cache: most often float32."
     if not spec.is_cached:
         yield "No cache: this model attends in both directions and decodes nothing."
     if any(getattr(m, "broadcasts_key_value", False) for la in spec.layers for m in la.mixers):

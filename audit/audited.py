@@ -61,12 +61,15 @@ class Audit:
         )
 
     def layer_parts(self, layer: Layer) -> Parts:
-        return sum(self.mixer_parts(layer), Parts())
+        """The parameters of the layer's attention: every mixer but recurrent ones."""
+        pairs = zip(layer.mixers, self.mixer_parts(layer), strict=True)
+        return sum((parts for mixer, parts in pairs if mixer.kind != "recurrent"), Parts())
 
     def layer_biases(self, layer: Layer) -> int:
         """How many of the layer's attention parameters are biases."""
         if self.census is None or not self.stored:
-            return sum(mixer.bias_parameters() for mixer in layer.mixers)
+            attending = (m for m in layer.mixers if m.kind != "recurrent")
+            return sum(mixer.bias_parameters() for mixer in attending)
         return sum(
             item.tensor.elements
             for key, _ in layer.keyed_mixers()

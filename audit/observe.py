@@ -30,6 +30,8 @@ def observe(placed: Iterable[Placed], mixer: Attention, family: Family) -> Obser
         if item.place.parameter == "weight" and len(item.tensor.shape) == 2
     }
     query = shapes.get("q", (None, None))[0] or shapes.get("o", (None, None))[1]
+    if "q" in shapes and query is not None and mixer.query_gate:
+        query //= 2
     head_dim = _normed_dim(placed, family) or _over(query, mixer.num_attention_heads)
     return Observed(
         hidden_size=_hidden(shapes),

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from .dtypes import BITS, bytes_of, resolve_dtype
+from .dtypes import BITS, resolve_dtype
 from .errors import HeadcountError
 from .mixers import Mixer
 from .spec import Layer, ModelSpec
@@ -45,8 +45,8 @@ class Sizes:
         )
 
     def mixer_bytes(self, mixer: Mixer) -> int:
-        elements = mixer.state_elements(self.context, self.encoder_tokens)
-        return bytes_of(elements, self.bits) * self.batch_size
+        kept = mixer.state_bytes(self.context, self.encoder_tokens, self.bits)
+        return kept * self.batch_size
 
 
 def fill_in(spec: ModelSpec, request: AuditRequest) -> Sizes:

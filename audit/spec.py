@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from .dtypes import bytes_of
 from .mixers import Engine, Mixer, Parts
 
 MixerKey = tuple[str, int, bool]  # stack, layer index, whether it is the cross-attention
@@ -19,20 +18,32 @@ class Layer:
     shares_cache_with: int | None = None
 
     def keyed_mixers(self) -> tuple[tuple[MixerKey, Mixer], ...]:
-        """Each mixer with the key under which headers are sorted to it."""
+        """Each mixer with the key under which headers are sorted to it.
+
+        The headers of a recurrent mixer are not sorted: its key is that of no tensor.
+        """
         return tuple(
-            ((self.stack, self.index, mixer.kind == "cross_attention"), mixer)
+            (
+                (
+                    f"{self.stack}, recurrent" if mixer.kind == "recurrent" else self.stack,
+                    self.index,
+                    mixer.kind == "cross_attention",
+                ),
+                mixer,
+            )
             for mixer in self.mixers
         )
 
     def parameters(self) -> Parts:
-        return sum((mixer.parameters() for mixer in self.mixers), Parts())
+        """Those of attention: every mixer but recurrent ones."""
+        parts = (mixer.parameters() for mixer in self.mixers if mixer.kind != "recurrent")
+        return sum(parts, Parts())
 
     def cache_bytes(
         self, *, tokens: int, encoder_tokens: int, batch_size: int, bits: int, engine: Engine
     ) -> int:
         return sum(
-            bytes_of(mixer.state_elements(tokens, encoder_tokens, engine), bits) * batch_size
+            mixer.state_bytes(tokens, encoder_tokens, bits, engine) * batch_size
             for mixer in self.mixers
         )
 
@@ -101,15 +112,19 @@ class ModelSpec:
     def cache_bytes_per_token(self, *, bits: int = 16, engine: Engine = "transformers") -> int:
         """Bytes that one more token of one sequence costs once every window is full."""
         return sum(
-            bytes_of(mixer.growing_elements(engine), bits)
-            for layer in self.layers
-            for mixer in layer.mixers
+            mixer.growing_bytes(bits, engine) for layer in self.layers for mixer in layer.mixers
+        )
+
+    def constant_state_bytes(self, *, batch_size: int = 1, bits: int = 16) -> int:
+        """Bytes of state that does not grow: recurrent and convolution states."""
+        return batch_size * sum(
+            mixer.constant_bytes(bits) for layer in self.layers for mixer in layer.mixers
         )
 
     def cache_bytes_of_first_token(self, *, bits: int = 16) -> int:
         """Bytes that one token costs while no window is full: every layer keeps it."""
         return sum(
-            bytes_of(mixer.state_elements(1, 0), bits)
+            mixer.state_bytes(1, 0, bits) - mixer.state_bytes(0, 0, bits)
             for layer in self.layers
             for mixer in layer.mixers
         )
@@ -117,7 +132,7 @@ class ModelSpec:
     def mha_cache_bytes(self, *, tokens: int, encoder_tokens: int, bits: int = 16) -> int:
         """Bytes for one sequence if every query head had its own K/V head."""
         return sum(
-            bytes_of(mixer.mha_state_elements(tokens, encoder_tokens), bits)
+            mixer.mha_bytes(tokens, encoder_tokens, bits)
             for layer in self.layers
             for mixer in layer.mixers
         )

@@ -178,7 +178,6 @@ def test_output_goes_to_a_file(model: Path, tmp_path: Path) -> None:
 MISTAKES: list[tuple[list[str], str]] = [
     (["audit", "no-such-model"], "headcount models"),
     (["audit", "./nowhere"], "no such file"),
-    (["audit", "mamba-130m"], "'mamba'"),
     (["audit", "gpt2", "--context", "lots"], "number of tokens"),
     (["audit", "gpt2", "--context", "0"], "number of tokens"),
     (["audit", "gpt2", "--batch-size", "0"], "batch-size"),

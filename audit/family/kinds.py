@@ -4,7 +4,7 @@ A rule maps (view, number of layers) to one kind per layer. The rules are those 
 config classes.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from ..errors import InvalidConfigError
 from .view import ConfigView
@@ -15,22 +15,27 @@ _SPELLINGS = {"attention": FULL, FULL: FULL, SLIDING: SLIDING, CHUNKED: CHUNKED}
 KindRule = Callable[[ConfigView, int], tuple[str, ...]]
 
 
-def layer_kinds(view: ConfigView, count: int, rule: KindRule) -> tuple[str, ...]:
-    """One kind per layer: `layer_types` where the file has it, else the family's rule."""
+def layer_kinds(
+    view: ConfigView, count: int, rule: KindRule, known: Mapping[str, str] = _SPELLINGS
+) -> tuple[str, ...]:
+    """One kind per layer: `layer_types` where the file has it, else the family's rule.
+
+    `known` maps each spelling that the family takes to its kind.
+    """
     given = view.strings("layer_types")
     if given is None:
         return rule(view, count)
-    unknown = sorted(set(given) - set(_SPELLINGS))
+    unknown = sorted(set(given) - set(known))
     if unknown:
         raise InvalidConfigError(
             f"{view.where}: layer_types holds {unknown[0]!r}; this model_type knows"
-            f" {', '.join(sorted(_SPELLINGS))}"
+            f" {', '.join(sorted(known))}"
         )
     if len(given) != count:
         raise InvalidConfigError(
             f"{view.where}: layer_types has {len(given)} entries for {count} layers"
         )
-    return tuple(_SPELLINGS[kind] for kind in given)
+    return tuple(known[kind] for kind in given)
 
 
 def all_full(view: ConfigView, count: int) -> tuple[str, ...]:

@@ -173,17 +173,22 @@ def encoder(family: "Family", view: ConfigView) -> tuple[Layer, ...]:
 
 def latent(family: "Family", view: ConfigView) -> tuple[Layer, ...]:
     """DeepSeek-V2/V3: multi-head latent attention in every layer."""
-    mixer = LatentAttention(
+    mixer = latent_attention(view)
+    return tuple(Layer(index=i, mixers=(mixer,)) for i in range(layer_count(view)))
+
+
+def latent_attention(view: ConfigView) -> LatentAttention:
+    """Latent attention by the keys of DeepSeek-V2; `q_lora_rank` may be null or not be there."""
+    return LatentAttention(
         hidden_size=view.integer("hidden_size"),
         num_attention_heads=view.integer("num_attention_heads"),
         q_lora_rank=view.optional("q_lora_rank"),
         kv_lora_rank=view.integer("kv_lora_rank"),
         qk_nope_head_dim=view.integer("qk_nope_head_dim"),
-        qk_rope_head_dim=view.integer("qk_rope_head_dim"),
+        qk_rope_head_dim=view.integer("qk_rope_head_dim", minimum=0),
         v_head_dim=view.integer("v_head_dim"),
         bias=view.flag("attention_bias"),
     )
-    return tuple(Layer(index=i, mixers=(mixer,)) for i in range(layer_count(view)))
 
 
 def side_by_side(self_attention: Attention, *, other_parameters: int = 0) -> CrossAttention:

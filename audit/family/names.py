@@ -13,10 +13,12 @@ from dataclasses import dataclass, field
 class TensorNames:
     """`modules` maps a module's path in its layer to the part it computes, `cross` does so for
     cross-attention. `near` are the prefixes under which nothing unknown may stand. `transposed`:
-    the weights are stored [in, out] (GPT-2's Conv1D)."""
+    the weights are stored [in, out] (GPT-2's Conv1D). `rest` is the part of what stands there
+    without being named, such as an indexer; None: it is a stranger."""
 
     modules: Mapping[str, str]
     cross: Mapping[str, str] = field(default_factory=dict)
+    rest: str | None = None
     transposed: bool = False
 
     @property
@@ -133,3 +135,15 @@ PHI3_SMALL = TensorNames(modules=_under("self_attn", qkv="query_key_value", o="d
 GROK = TensorNames(
     modules=_separate("attn") | _under("multi_head_attention", q="query", k="key", v="value")
 )
+# Attention beside recurrent mixers, or with an indexer or gates that no part names.
+HYBRID = TensorNames(modules=LLAMA.modules, rest="other")
+HYBRID_MLA = TensorNames(modules=MLA.modules, rest="other")
+LFM2 = TensorNames(
+    modules=_separate("self_attn", o="out_proj")
+    | {"self_attn.q_layernorm": "norm", "self_attn.k_layernorm": "norm"},
+    rest="other",
+)
+NEMOTRON_H = TensorNames(modules=_separate("mixer"), rest="other")
+RECURRENT_GEMMA = TensorNames(modules=_separate("temporal_block"), rest="other")
+# No name of a tensor is known: headers are not sorted to layers, and parts follow the config.
+UNKNOWN = TensorNames(modules={})

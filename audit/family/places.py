@@ -70,7 +70,8 @@ def _stranger(stack: str, index: int, inside: str, names: TensorNames) -> Place 
     for near in names.near:
         if inside.startswith(near) and inside.removeprefix(near) not in BUFFERS:
             module, _, parameter = inside.rpartition(".")
-            return Place(stack=stack, index=index, module=module, parameter=parameter, part=None)
+            part = names.rest
+            return Place(stack=stack, index=index, module=module, parameter=parameter, part=part)
     return None
 
 

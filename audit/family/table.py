@@ -28,6 +28,7 @@ from .rows.patterns import (
     VIT,
     WRAPPER,
 )
+from .states.rows import ROWS as STATE_ROWS
 
 KIMI_K25 = replace(WRAPPER, defaults={"text_config": {"model_type": "kimi_k2"}})
 
@@ -165,6 +166,27 @@ FAMILIES: dict[str, Family] = {
     **encoders.ROWS,
     **encoder_decoders.ROWS,
     **multimodal.ROWS,
+    # Recurrent, indexed, compressed: see states/rows.py
+    **STATE_ROWS,
+    "glm5_next": WRAPPER,
+    "hy_v4_vl": WRAPPER,
+    "inkling2": WRAPPER,
+    "inkling2_loop": WRAPPER,
+    "inkling_mm_model": WRAPPER,
+    "jev": WRAPPER,
+    "lfm2_vl": WRAPPER,
+    "lfm3_vl": WRAPPER,
+    "minicpm_ocr": WRAPPER,
+    "minicpmv4_6": WRAPPER,
+    "minicpmv4_7": WRAPPER,
+    "minimax_m3_vl": WRAPPER,
+    "mistral_large4": WRAPPER,
+    "nemo_speechlm": WRAPPER,
+    "nemotron_h_omni": WRAPPER,
+    "qwen3_5": WRAPPER,
+    "qwen3_5_moe": WRAPPER,
+    "qwen4_exp": WRAPPER,
+    "dots3_note": WRAPPER,
     # Remote code
     **remote.ROWS,
     "baichuan": replace(NO_BIAS, names=names.BAICHUAN, key_value_heads=layers.as_query_heads),

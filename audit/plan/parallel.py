@@ -2,22 +2,32 @@
 
 A rank owns num_attention_heads / tp query heads and max(1, num_key_value_heads / tp) K/V heads:
 with more ranks than K/V heads, every head is stored tp / num_key_value_heads times. The latent of
-MLA belongs to all heads, so every rank keeps all of it, and the projections down to it.
+MLA belongs to all heads, so every rank keeps all of it, and the projections down to it. Recurrent
+state is divided evenly.
 """
 
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
-from math import gcd
+from math import ceil, gcd
 
 from ..errors import HeadcountError
-from ..mixers import LatentAttention, Mixer
+from ..mixers import (
+    Attention,
+    CompressedAttention,
+    CrossAttention,
+    LatentAttention,
+    Mixer,
+    Recurrent,
+)
 from ..spec import ModelSpec
+
+AnyAttention = Attention | CrossAttention | LatentAttention | CompressedAttention
 
 
 def valid_tp(spec: ModelSpec) -> tuple[int, ...]:
     """Every tp that splits the query heads of all layers evenly, and splits or copies K/V heads."""
-    mixers = {mixer for layer in spec.layers for mixer in layer.mixers}
+    mixers = set(attentions(spec))
     common = gcd(*(mixer.num_attention_heads for mixer in mixers))
     return tuple(
         tp
@@ -26,7 +36,12 @@ def valid_tp(spec: ModelSpec) -> tuple[int, ...]:
     ) or (1,)
 
 
-def _spreads(mixer: Mixer, tp: int) -> bool:
+def attentions(spec: ModelSpec) -> list[AnyAttention]:
+    """Every mixer with K/V heads, or one latent for all heads."""
+    return [m for layer in spec.layers for m in layer.mixers if not isinstance(m, Recurrent)]
+
+
+def _spreads(mixer: AnyAttention, tp: int) -> bool:
     heads = mixer.num_key_value_heads
     return heads % tp == 0 or tp % heads == 0
 
@@ -36,7 +51,7 @@ def check_tp(spec: ModelSpec, tp: int, model_id: str) -> None:
     valid = valid_tp(spec)
     if tp in valid:
         return
-    mixers = [mixer for layer in spec.layers for mixer in layer.mixers]
+    mixers = attentions(spec)
     query = _counts(mixer.num_attention_heads for mixer in mixers)
     key_value = _counts(mixer.num_key_value_heads for mixer in mixers)
     raise HeadcountError(
@@ -51,8 +66,11 @@ def _counts(values: Iterable[int]) -> str:
 
 def rank_mixer(mixer: Mixer, tp: int) -> Mixer:
     """The mixer with the heads of one rank; `tp` must be valid for it."""
+    if isinstance(mixer, Recurrent):
+        states = tuple(replace(state, fixed=ceil(state.fixed / tp)) for state in mixer.states)
+        return replace(mixer, weights=ceil(mixer.weights / tp), states=states)
     heads = mixer.num_attention_heads // tp
-    if isinstance(mixer, LatentAttention):
+    if isinstance(mixer, (LatentAttention, CompressedAttention)):
         return replace(mixer, num_attention_heads=heads)
     key_value = max(1, mixer.num_key_value_heads // tp)
     return replace(mixer, num_attention_heads=heads, num_key_value_heads=key_value)
@@ -60,6 +78,8 @@ def rank_mixer(mixer: Mixer, tp: int) -> Mixer:
 
 def key_value_copies(mixer: Mixer, tp: int) -> int:
     """How many ranks store the same K/V head, or the same latent."""
+    if isinstance(mixer, Recurrent):
+        return 1
     return max(1, tp // mixer.num_key_value_heads)
 
 
@@ -68,7 +88,7 @@ def replicated_parameters(spec: ModelSpec, tp: int) -> int:
 
     Norms and the bias of the output projection are replicated too, and negligible.
     """
-    mixers = Counter(mixer for layer in spec.layers for mixer in layer.mixers)
+    mixers = Counter(attentions(spec))
     return sum(
         count * (tp * _projections(rank_mixer(mixer, tp)) - _projections(mixer))
         for mixer, count in mixers.items()

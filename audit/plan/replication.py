@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from math import ceil
 
+from ..mixers import Recurrent
 from .cache import rank_cache
-from .parallel import key_value_copies, rank_mixer, replicated_parameters
+from .parallel import attentions, key_value_copies, rank_mixer, replicated_parameters
 from .planning import ModelPlan
 
 
@@ -26,8 +27,8 @@ class Replication:
 def replication(plan: ModelPlan) -> Replication:
     """The waste of the plan's tp; all of it is zero at tp 1."""
     tp, spec, workload = plan.memory.rank.tp, plan.spec, plan.workload
-    mixers = {mixer for layer in spec.layers for mixer in layer.mixers}
-    ranks = {rank_mixer(mixer, tp) for mixer in mixers}
+    mixers = set(attentions(spec))
+    ranks = [rank for m in mixers if not isinstance(rank := rank_mixer(m, tp), Recurrent)]
     once = rank_cache(spec, tp=1, encoder_tokens=workload.encoder_tokens, bits=workload.kv_bits)
     stored = tp * plan.memory.rank.cache_bytes(workload.context, workload.batch_size)
     needed = once.bytes_per_sequence(workload.context) * workload.batch_size

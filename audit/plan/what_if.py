@@ -36,7 +36,8 @@ def variants(spec: ModelSpec) -> tuple[Variant, ...]:
     Models with latent attention have no K/V heads to change: the only other row is the cache of
     the keys and values that the latent expands to.
     """
-    changeable = [mixer for layer in spec.layers for mixer in layer.mixers if _is_changeable(mixer)]
+    mixers = [m for layer in spec.layers for m in layer.mixers if isinstance(m, Attention)]
+    changeable = [mixer for mixer in mixers if _is_changeable(mixer)]
     if any(isinstance(m, LatentAttention) for layer in spec.layers for m in layer.mixers):
         return (_expanded(spec), _variant("MLA", spec, spec))
     if not changeable:
@@ -95,9 +96,8 @@ def _with_layers(spec: ModelSpec, change: Callable[[Mixer], Mixer]) -> ModelSpec
 
 
 def _variant(name: str, before: ModelSpec, after: ModelSpec, heads: int | None = None) -> Variant:
-    group_sizes = {
-        m.group_size for layer in after.layers for m in layer.mixers if _is_changeable(m)
-    }
+    mixers = [m for layer in after.layers for m in layer.mixers if isinstance(m, Attention)]
+    group_sizes = {mixer.group_size for mixer in mixers if _is_changeable(mixer)}
     return Variant(
         name=name,
         num_key_value_heads=heads,
@@ -125,6 +125,8 @@ def _expanded(spec: ModelSpec) -> Variant:
             num_key_value_heads=mixer.num_attention_heads,
             head_dim=mixer.head_dim,
             v_head_dim=mixer.v_head_dim,
+            window=mixer.window,
+            states=mixer.states,
         )
 
     expanded = _variant("MHA, expanded", spec, _with_layers(spec, expand))

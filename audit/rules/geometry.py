@@ -81,6 +81,8 @@ def _expected(mixer: Mixer, part: str | None, seen: Observed | None) -> tuple[in
     assert part is not None
     if isinstance(mixer, LatentAttention):
         return mixer.out_features(part), mixer.in_features(part)
+    if not isinstance(mixer, Attention):
+        return None
     told = seen is not None and (
         seen.hidden_size != mixer.hidden_size
         or (seen.head_dim is not None and seen.head_dim != mixer.head_dim)
@@ -118,18 +120,22 @@ def layers(facts: Facts) -> Iterator[Seen]:
 
 def _lacking(facts: Facts) -> Iterator[Seen]:
     """A layer that is there, without a projection that its mixer needs."""
+    if not facts.family.names.modules:
+        return
     if facts.checkpoint.partial or facts.checkpoint.missing or facts.census.packed:
         return
     for (stack, index, cross), mixer, placed in facts.mixers():
         parts = {item.place.part for item in placed if item.place.parameter == "weight"}
-        if index not in facts.census.indices.get(stack, frozenset()):
+        if mixer.kind == "recurrent" or index not in facts.census.indices.get(stack, frozenset()):
             continue
         lacking = sorted(
             set("qkvo" if mixer.kind != "latent_attention" else "qo")
             - set("".join(p for p in parts if p and p not in ("norm", "other")))
         )
         if isinstance(mixer, Attention):
-            absent = {"k", "v"} if not mixer.has_key_value else set() if mixer.has_value else {"v"}
+            has = {"k": mixer.has_key_value and mixer.has_key}
+            has["v"] = mixer.has_key_value and mixer.has_value
+            absent = {part for part, there in has.items() if not there}
             lacking = [part for part in lacking if part not in absent]
         if lacking:
             yield Seen(

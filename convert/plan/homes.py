@@ -93,7 +93,13 @@ def _the_mixer(spec: ModelSpec, where: str) -> Attention:
         )
     first = plain[0]
     shapes = {(m.num_attention_heads, m.num_key_value_heads, m.head_dim) for m in plain}
-    if len(shapes) > 1 or not all(m.has_key_value and m.has_value for m in plain):
+    own = all(m.has_key_value and m.has_key and m.has_value and m.owns_parameters for m in plain)
+    if any(m.states or m.query_gate for m in plain):
+        raise CannotConvertError(
+            f"{where}: its attention keeps more than K/V, or has a gate in q_proj, which convert"
+            " does not handle"
+        )
+    if len(shapes) > 1 or not own:
         raise CannotConvertError(
             f"{where}: its layers differ in heads or share K/V, which one num_key_value_heads"
             " cannot say"

@@ -1,0 +1,122 @@
+"""What all mixers share: parameters by part, and state that is counted in elements and bytes."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import Literal
+
+from ..dtypes import bytes_of
+
+# What a transformers cache object holds, or what an engine with preallocated K/V memory stores.
+Engine = Literal["transformers", "serving"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Parts:
+    """Attention parameters by part; biases count with their matrix."""
+
+    q: int = 0
+    k: int = 0
+    v: int = 0
+    o: int = 0
+    norm: int = 0
+    other: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.q + self.k + self.v + self.o + self.norm + self.other
+
+    def __add__(self, more: "Parts") -> "Parts":
+        names = (field.name for field in fields(Parts))
+        return Parts(**{name: getattr(self, name) + getattr(more, name) for name in names})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class State:
+    """What a mixer keeps beside K and V, or instead of them.
+
+    `fixed` elements whatever the length, and `per_token` for each of the last `limit` tokens
+    (None: of all) and, with `sees_encoder`, for each encoder token. `bits` is None for what follows
+    the dtype of the cache. `since`: nothing is kept before that many tokens.
+    """
+
+    fixed: int = 0
+    per_token: int = 0
+    limit: int | None = None
+    bits: int | None = None
+    sees_encoder: bool = False
+    since: int = 0
+
+    def elements(self, tokens: int, encoder_tokens: int = 0) -> int:
+        if tokens < self.since:
+            return 0
+        kept = tokens if self.limit is None else min(tokens, self.limit)
+        seen = encoder_tokens if self.sees_encoder else 0
+        return self.fixed + (kept + seen) * self.per_token
+
+    @property
+    def growing_elements(self) -> int:
+        return self.per_token if self.limit is None else 0
+
+
+class Stateful:
+    """The state of a mixer: K and V, which follow the dtype of the cache, and its `states`.
+
+    A mixer says what its K and V are in `key_value_elements` and `growing_key_value_elements`.
+    """
+
+    __slots__ = ()
+    states: tuple[State, ...]
+
+    def key_value_elements(
+        self, tokens: int, encoder_tokens: int = 0, engine: Engine = "transformers"
+    ) -> int:
+        raise NotImplementedError
+
+    def growing_key_value_elements(self, engine: Engine = "transformers") -> int:
+        raise NotImplementedError
+
+    def state_elements(
+        self, tokens: int, encoder_tokens: int = 0, engine: Engine = "transformers"
+    ) -> int:
+        """Elements of everything that is kept after `tokens` tokens, whatever their dtype."""
+        own = sum(state.elements(tokens, encoder_tokens) for state in self.states)
+        return self.key_value_elements(tokens, encoder_tokens, engine) + own
+
+    def growing_elements(self, engine: Engine = "transformers") -> int:
+        """Elements that one more token costs once every window is full."""
+        own = sum(state.growing_elements for state in self.states)
+        return self.growing_key_value_elements(engine) + own
+
+    def state_bytes(
+        self, tokens: int, encoder_tokens: int, bits: int, engine: Engine = "transformers"
+    ) -> int:
+        """Bytes of the same for a cache of `bits` bits; state with bits of its own keeps them."""
+        kept = self.key_value_elements(tokens, encoder_tokens, engine)
+        own = ((state.elements(tokens, encoder_tokens), state.bits) for state in self.states)
+        return _bytes(((kept, None), *own), bits)
+
+    def growing_bytes(self, bits: int, engine: Engine = "transformers") -> int:
+        """Bytes that one more token costs once every window is full."""
+        own = ((state.growing_elements, state.bits) for state in self.states)
+        return _bytes(((self.growing_key_value_elements(engine), None), *own), bits)
+
+    def mha_key_value_elements(self, tokens: int, encoder_tokens: int = 0) -> int:
+        """Elements of K and V with one K/V head per query head."""
+        raise NotImplementedError
+
+    def mha_bytes(self, tokens: int, encoder_tokens: int, bits: int) -> int:
+        """Bytes of everything if every query head had its own K/V head."""
+        kept = self.mha_key_value_elements(tokens, encoder_tokens)
+        own = ((state.elements(tokens, encoder_tokens), state.bits) for state in self.states)
+        return _bytes(((kept, None), *own), bits)
+
+    def constant_bytes(self, bits: int) -> int:
+        """Bytes of state that is there from the first token and never grows."""
+        return _bytes(((state.fixed, state.bits) for state in self.states), bits)
+
+
+def _bytes(kept: Iterable[tuple[int, int | None]], bits: int) -> int:
+    """Bytes of (elements, own bits or None): those without own bits are rounded up together."""
+    kept = tuple(kept)
+    common = sum(elements for elements, own in kept if own is None)
+    return bytes_of(common, bits) + sum(bytes_of(n, own) for n, own in kept if own is not None)

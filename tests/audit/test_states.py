@@ -1,0 +1,179 @@
+"""Tiny models of every type with state of its own, built and run: nothing typed by hand.
+
+The audit of the config that transformers saves must say what each layer's mixers hold and what its
+cache keeps, in elements and bytes, at lengths below and above windows, prefilled and step by step.
+"""
+
+import importlib
+import json
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from headcount.audit import audit_model
+from headcount.audit.catalogue import CatalogueRow, catalogue, read_entry
+from headcount.audit.family.resolve import read_spec
+from headcount.audit.family.states.rows import ROWS as STATE_ROWS
+from headcount.audit.spec import Layer, ModelSpec
+from state_configs import TYPES, state_config
+
+pytestmark = pytest.mark.needs_convert
+
+LENGTHS = ((5, 0), (9, 4), (20, 6))  # tokens, and how many of them are fed one by one
+SEEDS = range(5)
+ONLY_FLOAT32 = {"xlnet"}  # transformers mixes dtypes in it
+SAMPLE = {  # one of each kind of layer
+    *("mamba", "mamba2", "jamba", "nemotron_h", "zamba2", "falcon_h1", "qwen3_5_text"),
+    *("kimi_linear", "minimax", "recurrent_gemma", "lfm2", "zaya", "inkling_text", "glm_moe_dsa"),
+    *("mistral_large4_text", "dots3_note_text", "deepseek_v4", "rwkv", "xlnet", "hrm_text"),
+}
+CASES = [
+    pytest.param(
+        model_type,
+        seed,
+        id=f"{model_type}-{seed}",
+        marks=() if seed == 0 and model_type in SAMPLE else pytest.mark.slow,
+    )
+    for model_type in TYPES
+    for seed in SEEDS
+]
+
+
+@pytest.fixture(scope="module")
+def truth() -> ModuleType:
+    return importlib.import_module("states_truth")
+
+
+def counted(layer: Layer) -> dict[str, int]:
+    """As the truth counts: parameters of attention, and of recurrent mixers."""
+    recurrent = [m.parameters().total for m in layer.mixers if m.kind == "recurrent"]
+    return {"attention": layer.parameters().total, "recurrent": sum(recurrent)}
+
+
+def keeps(layer: Layer, tokens: int, bits: int) -> tuple[int, int]:
+    return (
+        sum(mixer.state_elements(tokens) for mixer in layer.mixers),
+        sum(mixer.state_bytes(tokens, 0, bits) for mixer in layer.mixers),
+    )
+
+
+def dtype_of(model_type: str, seed: int) -> Any:
+    """bfloat16 in turn with float32: then a state with its own dtype shows."""
+    torch = importlib.import_module("torch")
+    return torch.float32 if seed % 2 or model_type in ONLY_FLOAT32 else torch.bfloat16
+
+
+@pytest.mark.parametrize(("model_type", "seed"), CASES)
+def test_states_and_parameters(model_type: str, seed: int, truth: ModuleType) -> None:
+    given, dtype = state_config(model_type, seed), dtype_of(model_type, seed)
+    model = truth.build(given, dtype)
+    read = [read_spec(config, "config.json")[0] for config in (truth.written(model), given)]
+    parameters = truth.parameters(model)
+    caches = {
+        (tokens, steps): truth.kept(model, truth.run(model, tokens, stepwise=steps))
+        for tokens, steps in LENGTHS
+    }
+    for spec in read:
+        assert [counted(layer) for layer in spec.layers[: len(parameters)]] == parameters
+        stacks = 2 if model_type == "hrm_text" else 1  # its two stacks are alike
+        total = sum(layer["attention"] for layer in parameters)
+        assert spec.attention_parameters == stacks * total
+        for (tokens, _), true in caches.items():
+            held = [(kept.elements, kept.nbytes) for kept in true]
+            bits = dtype.itemsize * 8
+            mine = [keeps(layer, tokens, bits) for layer in spec.layers]
+            assert mine[: len(held)] == held, tokens
+            assert not any(any(kept) for kept in mine[len(held) :])
+
+
+CATALOGUE = [
+    row for row in catalogue() if row.model_type in {*STATE_ROWS, "qwen3_5", "qwen3_5_moe"}
+]
+SMALL = {  # of each type the smallest, where building it takes less than some seconds
+    *("mamba", "falcon_mamba", "recurrent_gemma", "zamba2", "falcon_h1", "nemotron_h", "qwen3_5")
+}
+
+
+def smallest(model_type: str | None) -> CatalogueRow:
+    alike = [row for row in CATALOGUE if row.model_type == model_type]
+    return min(alike, key=lambda row: row.parameters or 0)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        pytest.param(
+            row,
+            id=row.id,
+            marks=()
+            if row.model_type in SMALL and row is smallest(row.model_type)
+            else pytest.mark.slow,
+        )
+        for row in CATALOGUE
+    ],
+)
+def test_catalogue_models(row: CatalogueRow, truth: ModuleType) -> None:
+    """Parameters of every layer of the real model, built without values, and of the whole."""
+    meta = importlib.import_module("transformers_truth")
+    model = meta.build_on_meta(read_entry(row).config)
+    spec = audit_model(row.id).spec
+    parameters = truth.parameters(model)
+    assert [counted(layer) for layer in spec.layers] == parameters
+    assert spec.parameters == meta.total_parameters(model)
+
+
+def spec_of(model_type: str) -> ModelSpec:
+    return read_spec(state_config(model_type, 0), "config.json")[0]
+
+
+def test_recurrent_states_stay_float32() -> None:
+    """A smaller cache dtype shrinks keys, values and convolutions only."""
+    spec = spec_of("jamba")
+    wide, narrow = (spec.constant_state_bytes(bits=bits) for bits in (32, 16))
+    fixed = [state for layer in spec.layers for m in layer.mixers for state in m.states]
+    recurrent = sum(4 * state.fixed for state in fixed if state.bits == 32)
+    assert recurrent
+    assert narrow - recurrent == (wide - recurrent) / 2
+
+
+@pytest.mark.parametrize("model_type", ["mamba", "rwkv", "lfm2"])
+def test_constant_state_is_all_that_does_not_grow(model_type: str) -> None:
+    spec = spec_of(model_type)
+    assert spec.cache_bytes(tokens=10**6) == (
+        spec.constant_state_bytes() + 10**6 * spec.cache_bytes_per_token()
+    )
+
+
+WRAPPERS = {
+    **{"qwen3_5": "qwen3_5_text", "qwen3_5_moe": "qwen3_5_moe_text"},
+    **{"qwen4_exp": "qwen4_exp_text", "dots3_note": "dots3_note_text", "lfm2_vl": "lfm2"},
+    **{"glm5_next": "glm5_next_text", "inkling2": "inkling2_text", "lfm3_vl": "lfm3"},
+    **{"inkling2_loop": "inkling2_loop_text", "inkling_mm_model": "inkling_text"},
+    **{"mistral_large4": "mistral_large4_text", "minimax_m3_vl": "minimax_m3_vl_text"},
+    **{"minicpm_ocr": "qwen3_5_text", "minicpmv4_6": "qwen3_5_text", "jev": "qwen3_5_text"},
+    **{"minicpmv4_7": "qwen3_5_text", "nemotron_h_omni": "nemotron_h"},
+}
+
+
+@pytest.mark.parametrize("wrapper", WRAPPERS)
+def test_a_nested_language_model_is_read_alike(wrapper: str) -> None:
+    text = state_config(WRAPPERS[wrapper], 0)
+    nested = read_spec({"model_type": wrapper, "text_config": text}, "config.json")[0]
+    assert nested.layers == read_spec(text, "config.json")[0].layers
+
+
+# Its class's own defaults lack the fields of its indexer, without which it cannot be built.
+@pytest.mark.parametrize("wrapper", sorted(set(WRAPPERS) - {"qwen4_exp"}))
+def test_a_wrapper_s_defaults_are_those_of_transformers(wrapper: str) -> None:
+    """A config that says nothing is that of the class's defaults, written out."""
+    transformers = importlib.import_module("transformers")
+    written = json.loads(transformers.CONFIG_MAPPING[wrapper]().to_json_string(use_diff=False))
+    bare = read_spec({"model_type": wrapper}, "config.json")[0]
+    assert bare.layers == read_spec(written, "config.json")[0].layers
+
+
+def test_zyphra_s_own_keys_give_the_heads_of_the_weights() -> None:
+    """Its head width of 64 makes 2 * 3584 / 64 heads."""
+    mixer = audit_model("Zyphra/Zamba2-7B").spec.layers[0].mixers[0]
+    assert (mixer.num_attention_heads, mixer.head_dim) == (112, 64)

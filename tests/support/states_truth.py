@@ -1,0 +1,185 @@
+"""What a tiny model really keeps when it runs: the tensors of its cache, with their dtypes.
+
+Models are built with values and run on the CPU: recurrent kernels look at what they compute.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import transformers
+from torch import nn
+from transformers import (
+    CONFIG_MAPPING,
+    AutoModel,
+    AutoModelForCausalLM,
+    DynamicCache,
+    PreTrainedModel,
+)
+
+_RECURRENT = re.compile(
+    r"Mixer$|MambaLayer$|DeltaNet$|DeltaAttention$|(?<!Kimi)LinearAttention$|LightningAttention$"
+    r"|ShortConv$|RecurrentBlock$|^RwkvSelfAttention$|^xLSTMLayer$"
+)
+_ATTENTION = re.compile(r"Attention$|^ZayaAttention$|^XLNetRelativeAttention$")
+# Language models that no auto class builds from their own config.
+_BARE = {
+    "glm5_next_text": "Glm5NextTextModel",
+    "hy_v4_vl_text": "HYV4VLTextModel",
+    "mistral_large4_text": "MistralLarge4TextModel",
+}
+_LAYER_LISTS = ("layers", "layer", "h", "block", "blocks")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kept:
+    """Bytes and elements of one layer's state."""
+
+    elements: int
+    nbytes: int
+
+
+def build(config: dict[str, Any], dtype: torch.dtype) -> PreTrainedModel:
+    """The causal model of `config`, on the CPU, with random weights of `dtype`."""
+    values = dict(config)
+    built = CONFIG_MAPPING[values.pop("model_type")].from_dict(values)
+    torch.manual_seed(0)
+    for auto_class in (AutoModelForCausalLM, AutoModel):
+        if type(built) in auto_class._model_mapping:
+            return auto_class.from_config(built, dtype=dtype).eval()
+    return getattr(transformers, _BARE[built.model_type])._from_config(built, dtype=dtype).eval()
+
+
+def written(model: PreTrainedModel) -> dict[str, Any]:
+    """The config.json that the model would be saved with."""
+    return dict(json.loads(model.config.to_json_string()))
+
+
+# What the output calls its state where it is not a Cache.
+_CACHE_NAMES = {"rwkv": "state", "xlnet": "mems", "reformer": "past_buckets_states"}
+
+
+def run(model: PreTrainedModel, tokens: int, *, stepwise: int = 0) -> Any:
+    """The cache after `tokens` tokens, the last `stepwise` of which were fed one by one."""
+    whole = model.config.model_type == "cpmant"  # it wants all ids, and cuts them itself
+    ids = torch.arange(tokens)[None] % 29 + 3
+    flag = {"xlnet": "use_mems"}.get(model.config.model_type, "use_cache")
+    arguments: dict[str, Any] = {flag: True}
+    if model.config.model_type == "recurrent_gemma":  # its output does not carry the cache
+        arguments["cache"] = DynamicCache(config=model.config)
+    cache = None
+    with torch.no_grad():
+        cuts = [tokens - stepwise, *range(tokens - stepwise + 1, tokens + 1)]
+        before = 0
+        for cut in cuts:
+            if cut == before:
+                continue
+            output = model(input_ids=ids[:, :cut] if whole else ids[:, before:cut], **arguments)
+            name = _CACHE_NAMES.get(model.config.model_type, "cache")
+            cache = getattr(output, name, None)
+            if cache is None:
+                cache = arguments.get(name)
+            arguments[name] = cache
+            before = cut
+    return cache
+
+
+def layers_of(model: PreTrainedModel) -> nn.ModuleList:
+    """The list of layers of the language model nearest to its top."""
+    decoder = model.get_decoder() if hasattr(model, "get_decoder") else model
+    level: list[nn.Module] = [decoder]
+    while level:
+        for module in level:
+            for name, child in module.named_children():
+                if name in _LAYER_LISTS and isinstance(child, nn.ModuleList):
+                    return child
+        level = [child for module in level for child in module.children()]
+    raise LookupError(f"no list of layers in {type(model).__name__}")
+
+
+def mixers(layer: nn.Module, prefix: str = "") -> Iterator[tuple[str, str, nn.Module]]:
+    """(kind, path, module) of the outermost mixers of a layer: attention or recurrent."""
+    for name, child in layer.named_children():
+        kind = type(child).__name__
+        if _RECURRENT.search(kind):
+            yield "recurrent", prefix + name, child
+        elif _ATTENTION.search(kind):
+            yield "attention", prefix + name, child
+        else:
+            yield from mixers(child, f"{prefix}{name}.")
+
+
+def parameters(model: PreTrainedModel) -> list[dict[str, int]]:
+    """Per layer the parameters of attention and of recurrent mixers; a shared one counts once."""
+    seen: set[int] = set()
+    found = []
+    for layer in layers_of(model):
+        counts = {"attention": 0, "recurrent": 0}
+        for kind, _, module in mixers(layer):
+            for name, parameter in module.named_parameters():
+                old_norm = "layer_norm" in name and kind == "attention"  # of the block, not of q, k
+                if id(parameter) not in seen and not old_norm:
+                    seen.add(id(parameter))
+                    counts[kind] += parameter.numel()
+        found.append(counts)
+    return found
+
+
+def kept(model: PreTrainedModel, cache: Any) -> list[Kept]:
+    """What each layer keeps, in the order of the cache's layers."""
+    if isinstance(
+        cache, (list, tuple)
+    ):  # RWKV: vectors of all layers side by side; XLNet: one per layer
+        if model.config.model_type == "rwkv":
+            per_layer = [[tensor[..., i] for tensor in cache] for i in range(cache[0].shape[-1])]
+        else:
+            per_layer = [[tensor] for tensor in cache]
+    elif hasattr(cache, "rnn_state"):  # xLSTM
+        per_layer = [list(states) for states in cache.rnn_state.values()]
+    elif hasattr(cache, "states_cache"):  # Reformer
+        count = len(cache.states_cache)
+        per_layer = [[cache.states_cache[i], cache.buckets_cache[i]] for i in range(count)]
+    else:
+        per_layer = [list(_tensors(layer)) for layer in cache.layers]
+    for i, state in enumerate(getattr(cache, "linear_cache", ())):  # MiniMax
+        per_layer.extend([] for _ in range(i + 1 - len(per_layer)))
+        per_layer[i] += [state] if isinstance(state, torch.Tensor) else []
+    if model.config.model_type == "recurrent_gemma":
+        for i, layer in enumerate(layers_of(model)):
+            per_layer.extend([] for _ in range(i + 1 - len(per_layer)))
+            per_layer[i] += [
+                value
+                for module in layer.modules()
+                for name in ("conv1d_state", "recurrent_states")
+                if isinstance(value := getattr(module, name, None), torch.Tensor)
+            ]
+    return [_measured(found) for found in per_layer]
+
+
+# What a cache layer holds beside state: its window as a number, positions of indexed tokens.
+_BOOKKEEPING = ("_sliding_window_tensor", "indexer_position_ids", "cumulative_length")
+
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _tensors(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _tensors(item)
+    elif hasattr(value, "__dict__"):
+        held = {k: v for k, v in vars(value).items() if k not in _BOOKKEEPING}
+        yield from _tensors(held)
+
+
+def _measured(found: list[torch.Tensor]) -> Kept:
+    """A tensor that stands under two names counts once."""
+    own = {(t.data_ptr(), t.shape, t.dtype): t for t in found if t.numel()}.values()
+    return Kept(
+        elements=sum(t.numel() for t in own), nbytes=sum(t.numel() * t.element_size() for t in own)
+    )
