@@ -270,7 +270,7 @@ def plan(
     )
     found = [finding.document() for finding in audit.findings]
     document = {**report.document, "findings": found}
-    write_reports([replace(report, findings=audit.findings, document=document)], form, output)
+    write_reports([report._replace(findings=audit.findings, document=document)], form, output)
 
 
 def _evaluate(model: str, against: str | None, **request: Any) -> "Report":

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from .audit_document import document
 from .audited import Audit
-from .mixers import Mixer, Parts, Recurrent
+from .mixers import Mixer, Parts
 from .report import Column, Fact, Report, Table
 from .sizes import AuditRequest, Sizes, fill_in, mha_ratio
 from .spec import Layer, ModelSpec
@@ -252,7 +252,7 @@ def _rows_of(audit: Audit, sizes: Sizes, layer: Layer) -> tuple[tuple[object, ..
 
 def _geometry(layer: Layer, mixer: Mixer) -> tuple[object, ...]:
     kind = mixer.heads or mixer.kind.replace("_attention", "")
-    if isinstance(mixer, Recurrent):
+    if mixer.kind == "recurrent":
         kind = mixer.form
     elif mixer.kind == "compressed_attention":
         kind = f"compressed {kind}"

@@ -90,7 +90,7 @@ def _findings(facts: Facts) -> tuple[Finding, ...]:
     hint = "the file's key-values and its tensors disagree: convert the model again"
     found = in_order(run((*geometry.RULES, *files.RULES), facts))
     return tuple(
-        replace(finding, hint=hint) if "config.json" in finding.hint else finding
+        finding._replace(hint=hint) if "config.json" in finding.hint else finding
         for finding in found
     )
 

@@ -46,18 +46,27 @@ class CatalogueEntry:
 
 
 @lru_cache
+def _index() -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = json.loads((_FOLDER / "index.json").read_bytes())
+    return rows
+
+
+@lru_cache
 def catalogue() -> tuple[CatalogueRow, ...]:
     """All models, by id."""
-    rows = json.loads((_FOLDER / "index.json").read_bytes())
-    return tuple(CatalogueRow(**{**row, "aliases": tuple(row["aliases"])}) for row in rows)
+    return tuple(_row(row) for row in _index())
+
+
+def _row(row: dict[str, Any]) -> CatalogueRow:
+    return CatalogueRow(**{**row, "aliases": tuple(row["aliases"])})
 
 
 def find_row(name: str) -> CatalogueRow | None:
     """The model with this id or alias, whatever the case."""
     wanted = name.casefold()
-    for row in catalogue():
-        if any(known.casefold() == wanted for known in row.names):
-            return row
+    for row in _index():
+        if any(known.casefold() == wanted for known in (row["id"], *row["aliases"])):
+            return _row(row)
     return None
 
 

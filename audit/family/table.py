@@ -4,11 +4,12 @@ What a row claims was measured on models that transformers 5.24 builds; types ma
 have no class there and follow the modelling file published with their weights.
 """
 
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import lru_cache
 
 from . import kinds, layers, names, odd, tying
 from .row import Family
-from .rows import decoders, encoder_decoders, encoders, multimodal, remote
 from .rows.patterns import (
     ALL_HEADS_FIXED,
     BART,
@@ -28,7 +29,6 @@ from .rows.patterns import (
     VIT,
     WRAPPER,
 )
-from .states.rows import ROWS as STATE_ROWS
 
 KIMI_K25 = replace(WRAPPER, defaults={"text_config": {"model_type": "kimi_k2"}})
 
@@ -46,7 +46,7 @@ CHATGLM_NAMES = {
     "max_position_embeddings": ("seq_length",),
 }
 
-FAMILIES: dict[str, Family] = {
+COMMON: dict[str, Family] = {
     # Llama and what differs from it by a flag
     "llama": LLAMA,
     "apertus": replace(LLAMA, norm="head"),
@@ -161,34 +161,7 @@ FAMILIES: dict[str, Family] = {
     "qwen2_5_vl": replace(WRAPPER, tied=tying.either_word),
     "qwen3_vl": WRAPPER,
     "qwen3_vl_moe": WRAPPER,
-    # More of each, by what they are made of
-    **decoders.ROWS,
-    **encoders.ROWS,
-    **encoder_decoders.ROWS,
-    **multimodal.ROWS,
-    # Recurrent, indexed, compressed: see states/rows.py
-    **STATE_ROWS,
-    "glm5_next": WRAPPER,
-    "hy_v4_vl": WRAPPER,
-    "inkling2": WRAPPER,
-    "inkling2_loop": WRAPPER,
-    "inkling_mm_model": WRAPPER,
-    "jev": WRAPPER,
-    "lfm2_vl": WRAPPER,
-    "lfm3_vl": WRAPPER,
-    "minicpm_ocr": WRAPPER,
-    "minicpmv4_6": WRAPPER,
-    "minicpmv4_7": WRAPPER,
-    "minimax_m3_vl": WRAPPER,
-    "mistral_large4": WRAPPER,
-    "nemo_speechlm": WRAPPER,
-    "nemotron_h_omni": WRAPPER,
-    "qwen3_5": WRAPPER,
-    "qwen3_5_moe": WRAPPER,
-    "qwen4_exp": WRAPPER,
-    "dots3_note": WRAPPER,
     # Remote code
-    **remote.ROWS,
     "baichuan": replace(NO_BIAS, names=names.BAICHUAN, key_value_heads=layers.as_query_heads),
     "chatglm": Family(
         names=names.CHATGLM,
@@ -222,3 +195,39 @@ SPELLINGS = {
     "RefinedWebModel": "falcon",
     "RefinedWeb": "falcon",
 }
+
+
+class FamilyTable(Mapping[str, Family]):
+    """All rows. Those of common models are at hand; the others are imported when one is asked for
+    that is not among them, or when all are: that keeps the start of an audit quick."""
+
+    def __getitem__(self, model_type: str) -> Family:
+        row = COMMON.get(model_type)
+        return all_rows()[model_type] if row is None else row
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(all_rows())
+
+    def __len__(self) -> int:
+        return len(all_rows())
+
+
+@lru_cache
+def all_rows() -> dict[str, Family]:
+    """The common rows and those of the rooms `rows` and `states`."""
+    from .rows import decoders, encoder_decoders, encoders, multimodal, remote
+    from .states import rows as states
+
+    return {
+        **COMMON,
+        **decoders.ROWS,
+        **encoders.ROWS,
+        **encoder_decoders.ROWS,
+        **multimodal.ROWS,
+        **remote.ROWS,
+        **states.ROWS,
+        **dict.fromkeys(states.NESTED, WRAPPER),
+    }
+
+
+FAMILIES: Mapping[str, Family] = FamilyTable()

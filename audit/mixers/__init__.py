@@ -1,16 +1,22 @@
 """What mixes tokens in a layer: its parameters, and the state that it keeps for decoding.
 
 A mixer holds geometry only. Tokens, batch, element size and engine are arguments. Counts are
-elements, for a batch of one.
+elements, for a batch of one. The mixers of few models are imported when one is asked for.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from .attention import Attention, CrossAttention
-from .compressed import CompressedAttention
 from .latent import LatentAttention
-from .recurrent import Recurrent
 from .state import Engine, Parts, State
 
-Mixer = Attention | CrossAttention | LatentAttention | CompressedAttention | Recurrent
+if TYPE_CHECKING:
+    from .compressed import CompressedAttention
+    from .recurrent import Recurrent
+
+    Mixer = Attention | CrossAttention | LatentAttention | CompressedAttention | Recurrent
+else:
+    Mixer = Attention | CrossAttention | LatentAttention  # for annotations only
 
 __all__ = [
     "Attention",
@@ -23,3 +29,12 @@ __all__ = [
     "Recurrent",
     "State",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    rooms = {"CompressedAttention": ".compressed", "Recurrent": ".recurrent"}
+    if name not in rooms:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(rooms[name], __name__), name)

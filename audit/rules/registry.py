@@ -1,6 +1,5 @@
 """All rules, by what they read. docs/findings.md says what each code means and what to do."""
 
-from dataclasses import replace
 from typing import Any
 
 from ..errors import HeadcountError
@@ -53,7 +52,7 @@ def choose(report: Report, select: tuple[str, ...], ignore: tuple[str, ...]) -> 
     document = dict(report.document)
     if "findings" in document:
         document["findings"] = [finding.document() for finding in kept]
-    return replace(report, findings=kept, document=document)
+    return report._replace(findings=kept, document=document)
 
 
 def _prefixes(texts: tuple[str, ...]) -> tuple[str, ...]:

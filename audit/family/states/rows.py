@@ -269,3 +269,26 @@ ROWS: dict[str, Family] = {
     ),
     "dory": replace(_BIASED, names=names.UNKNOWN, kinds=kinds.every(4), build=own.dory),
 }
+
+# Wrappers whose language model is one of these.
+NESTED = (
+    "glm5_next",
+    "hy_v4_vl",
+    "inkling2",
+    "inkling2_loop",
+    "inkling_mm_model",
+    "jev",
+    "lfm2_vl",
+    "lfm3_vl",
+    "minicpm_ocr",
+    "minicpmv4_6",
+    "minicpmv4_7",
+    "minimax_m3_vl",
+    "mistral_large4",
+    "nemo_speechlm",
+    "nemotron_h_omni",
+    "qwen3_5",
+    "qwen3_5_moe",
+    "qwen4_exp",
+    "dots3_note",
+)
