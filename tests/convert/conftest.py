@@ -140,6 +140,7 @@ def source(grouped: MakeFolder, tmp_path: Path) -> Path:
     folder = Path(shutil.copytree(grouped("llama", 12, 4), tmp_path / "source"))
     for name in ("tokenizer.json", "README.md", "modeling_x.py", "model.gguf", "optimizer.bin"):
         (folder / name).write_text(f"content of {name}")
+    (folder / "tokenizer.json").write_text("{}")
     (folder / ".cache").mkdir()
     (folder / "onnx").mkdir()
     (folder / "shared.txt").write_text("shared")

@@ -142,7 +142,7 @@ def _rename(old: str, new: str) -> Change:
         (_rename(K_PROJ, "model.layers.1.self_attn.k_proj.qweight"), "H103|quantised"),
         (lambda t: t.pop(K_PROJ), "H103 layer 1: no tensor for k"),
         (lambda t: t.update({K_PROJ: t[K_PROJ][:16].clone()}), "H101|H102"),
-        (lambda t: t.update({K_PROJ: t[K_PROJ].to(torch.float8_e4m3fn)}), "quantised"),
+        (lambda t: t.update({K_PROJ: t[K_PROJ].to(torch.float8_e4m3fn)}), "H603"),
         (
             lambda t: t.update({"model.layers.0.self_attn.gate_proj.weight": torch.ones(2, 2)}),
             r"model\.layers\.0\.self_attn\.gate_proj\.weight",
