@@ -297,13 +297,13 @@ def _notes(audit: Audit, sizes: Sizes) -> Iterator[str]:
         )
     if audit.census is not None and audit.census.packed:
         yield "The weights are quantised: attention by layer is counted from the config."
+    if entry and entry.confidence != "verbatim":
+        how = "secondary sources" if entry.confidence == "assembled" else "class defaults"
+        yield f"The catalogue's config of this model was put together from {how} (--explain)."
     if audit.inventory is not None:
         from .weights_report import weights_notes
 
         yield from weights_notes(audit.inventory, _published(audit))
-    if entry and entry.confidence != "verbatim":
-        how = "secondary sources" if entry.confidence == "assembled" else "class defaults"
-        yield f"The catalogue's config of this model was put together from {how} (--explain)."
     if entry and entry.published_parameters and entry.published_parameters != spec.parameters:
         reason = f": {entry.notes[-1]}" if entry.notes else ""
         yield f"Published count: {entry.published_parameters:,}{reason}"

@@ -138,9 +138,9 @@ def repeat_tensor(name: str, tensor: Any, kv: int, times: int) -> list[tuple[str
 def source(grouped: MakeFolder, tmp_path: Path) -> Path:
     """A Llama of 12 heads and 4 K/V heads with the usual files, and some that must not go along."""
     folder = Path(shutil.copytree(grouped("llama", 12, 4), tmp_path / "source"))
-    for name in ("tokenizer.json", "README.md", "modeling_x.py", "model.gguf", "optimizer.bin"):
+    for name in ("README.md", "modeling_x.py", "model.gguf", "optimizer.bin"):
         (folder / name).write_text(f"content of {name}")
-    (folder / "tokenizer.json").write_text("{}")
+    (folder / "tokenizer.json").write_text('{"model": {"vocab": {"a": 0}}}')
     (folder / ".cache").mkdir()
     (folder / "onnx").mkdir()
     (folder / "shared.txt").write_text("shared")

@@ -139,10 +139,10 @@ def _rename(old: str, new: str) -> Change:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (_rename(K_PROJ, "model.layers.1.self_attn.k_proj.qweight"), "H103|quantised"),
+        (_rename(K_PROJ, "model.layers.1.self_attn.k_proj.qweight"), "H103|H603|quantised"),
         (lambda t: t.pop(K_PROJ), "H103 layer 1: no tensor for k"),
         (lambda t: t.update({K_PROJ: t[K_PROJ][:16].clone()}), "H101|H102"),
-        (lambda t: t.update({K_PROJ: t[K_PROJ].to(torch.float8_e4m3fn)}), "H603"),
+        (lambda t: t.update({K_PROJ: t[K_PROJ].to(torch.float8_e4m3fn)}), "quantised|H6"),
         (
             lambda t: t.update({"model.layers.0.self_attn.gate_proj.weight": torch.ones(2, 2)}),
             r"model\.layers\.0\.self_attn\.gate_proj\.weight",
