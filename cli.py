@@ -59,6 +59,7 @@ while writing."""
 @workload_options
 @click.option("--config", metavar="FILE", help="The config.json of weights that lie alone.")
 @click.option("--explain", is_flag=True, help="Also say where each value came from.")
+@click.option("--strict", is_flag=True, help="Refuse a model_type that nothing describes.")
 @click.option(
     "--fail-on",
     type=click.Choice(["error", "warning", "note", "never"]),
@@ -76,6 +77,7 @@ def audit(
     select: tuple[str, ...],
     ignore: tuple[str, ...],
     scan: bool,
+    strict: bool,
     fail_on: str,
     form: str,
     output: Path | None,
@@ -91,7 +93,7 @@ def audit(
     audits: list[tuple[str, Audit | None]] = []
     for model in models:
         try:
-            found = audit_model(model, config)
+            found = audit_model(model, config, strict=strict)
             report = _scanned(found, request) if scan else audit_report(found, request)
             reports.append(report)
             audits.append((model, found))
@@ -167,6 +169,21 @@ def models(text: str, form: str, output: Path | None) -> None:
     from headcount.audit.lists import models_report
 
     write_reports([models_report(text)], form, output)
+
+
+@main.command("families")
+@click.option("--search", "text", default="", metavar="TEXT", help="Part of a model_type.")
+@output_options
+def families(text: str, form: str, output: Path | None) -> None:
+    """List the model types that can be audited, and how each one mixes tokens.
+
+    \b
+    Example:
+      headcount families --search gemma
+    """
+    from headcount.audit.lists import families_report
+
+    write_reports([families_report(text)], form, output)
 
 
 @main.command("devices")

@@ -22,6 +22,7 @@ def document(audit: Audit, sizes: Sizes, *, explain: bool = False) -> Mapping[st
             "revision": source.revision,
             "dtype": spec.dtype,
             "max_position_embeddings": spec.max_position_embeddings,
+            "assumed": spec.assumed,
         },
         "request": {
             "context": sizes.context,

@@ -57,7 +57,8 @@ def _title(audit: Audit) -> str:
         else f"{format_count(spec.parameters)} parameters"
     )
     stored = source.stored_as or spec.dtype or "no dtype"
-    return f"{source.id} ({spec.model_type}, {parameters}, {stored}; {origin})"
+    model_type = f"assumed: {spec.model_type}" if spec.assumed else spec.model_type
+    return f"{source.id} ({model_type}, {parameters}, {stored}; {origin})"
 
 
 def _decoding(spec: ModelSpec) -> list[Layer]:
@@ -286,6 +287,11 @@ def _notes(audit: Audit, sizes: Sizes) -> Iterator[str]:
         from .gguf_audit import gguf_notes
 
         yield from gguf_notes(audit)
+    if spec.assumed:
+        yield (
+            f"assumed: nothing describes model_type {spec.model_type!r}, so its config was read by"
+            " the standard names; --strict refuses such a model."
+        )
     if spec.is_cached and any(m.window for layer in spec.layers for m in layer.mixers):
         yield "A layer with a window keeps window - 1 tokens in transformers' cache."
     if not spec.is_cached:

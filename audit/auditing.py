@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from .audited import Audit, counted
-from .errors import HeadcountError
+from .errors import HeadcountError, UnsupportedModelError
 from .family.resolve import read_config
 from .report import Finding
 from .rules.config_facts import ConfigFacts, config_facts
@@ -15,17 +15,23 @@ from .source.json_file import read_json
 from .source.target import resolve
 
 
-def audit_model(target: str, config: str | None = None) -> Audit:
+def audit_model(target: str, config: str | None = None, *, strict: bool = False) -> Audit:
     """Audits `target`; `config` names a config.json for weights that have none beside them.
 
-    Reads config and headers only. Raises HeadcountError.
+    Reads config and headers only. Raises HeadcountError; `strict` refuses what would be assumed.
     """
     source = resolve(target)
     if config is not None:
         if source.gguf is not None:
             raise HeadcountError(f"{target}: a GGUF file holds its own config: leave out --config")
         source = replace(source, config=read_json(Path(config)), where=config)
-    return audit_source(source)
+    audit = audit_source(source)
+    if strict and audit.spec.assumed:
+        raise UnsupportedModelError(
+            f"{source.where}: nothing describes model_type {audit.spec.model_type!r}: without"
+            " --strict its config is read by the standard names"
+        )
+    return audit
 
 
 def audit_source(source: Source) -> Audit:

@@ -1,4 +1,4 @@
-"""What the package ships, as reports: the catalogue and the devices."""
+"""What the package ships, as reports: the catalogue, the family table and the devices."""
 
 from .catalogue import CatalogueRow, catalogue, search
 from .family.table import FAMILIES
@@ -11,6 +11,14 @@ _MODEL_COLUMNS = (
     Column(key="model_type", title="model_type"),
     Column(key="parameters", title="Parameters", unit="parameters"),
     Column(key="auditable", title="Audit"),
+)
+_FAMILY_COLUMNS = (
+    Column(key="model_type", title="model_type"),
+    Column(key="mixers", title="Mixers"),
+    Column(key="bias", title="Bias of q, k, v / o"),
+    Column(key="norm", title="q/k norm"),
+    Column(key="reads", title="Reads"),
+    Column(key="source", title="From"),
 )
 _DEVICE_COLUMNS = (
     Column(key="key", title="Device"),
@@ -47,6 +55,36 @@ def models_report(text: str = "") -> Report:
 def _model_row(row: CatalogueRow) -> tuple[object, ...]:
     auditable = "yes" if row.model_type in FAMILIES else "not yet"
     return (row.id, ", ".join(row.aliases), row.model_type, row.parameters, auditable)
+
+
+def families_report(text: str = "") -> Report:
+    """Every model_type that can be audited, or those with `text` in their name."""
+    from .family.described import described
+
+    names = sorted(name for name in FAMILIES if text.casefold() in name.casefold())
+    found = [described(name) for name in names]
+    keys = [column.key for column in _FAMILY_COLUMNS]
+    table = Table(
+        key="families",
+        title="Families",
+        columns=_FAMILY_COLUMNS,
+        rows=tuple(
+            tuple("; ".join(v) if key == "mixers" else v for key in keys for v in [getattr(f, key)])
+            for f in found
+        ),
+    )
+    return Report(
+        title=f"{len(found)} model types" + (f" with {text!r} in the name" if text else ""),
+        tables=(table,),
+        notes=(
+            "Bias and norm: what the class always or never has, or the config key that decides.",
+            "Reads: the type of the nested language model, whose row holds.",
+        ),
+        document={
+            "schema_version": 1,
+            "families": [{key: getattr(f, key) for key in keys} for f in found],
+        },
+    )
 
 
 def devices_report() -> Report:

@@ -38,7 +38,8 @@ class Attention:
 
     Query heads [j*group_size, (j+1)*group_size) share K/V head j. `window` is the number of tokens
     that a query can see, itself among them. `has_key_value` is False for a layer that reads another
-    layer's cache and has no k and v projections; `has_value` for one whose values are its keys.
+    layer's cache and has no k and v projections; `has_value` for one whose values are its keys;
+    `has_query_output` for one whose q and o lie in experts, counted as other.
     """
 
     kind: ClassVar[str] = "attention"
@@ -58,6 +59,7 @@ class Attention:
     other_parameters: int = 0
     has_key_value: bool = True
     has_value: bool = True
+    has_query_output: bool = True
     cached: bool = True
     broadcasts_key_value: bool = False  # transformers repeats K/V to all heads before caching
 
@@ -89,10 +91,10 @@ class Attention:
 
     def parameters(self) -> Parts:
         return Parts(
-            q=self._projection("q", self.q_bias),
+            q=self._projection("q", self.q_bias) if self.has_query_output else 0,
             k=self._projection("k", self.k_bias) if self.has_key_value else 0,
             v=self._projection("v", self.v_bias) if self.has_key_value and self.has_value else 0,
-            o=self._projection("o", self.o_bias),
+            o=self._projection("o", self.o_bias) if self.has_query_output else 0,
             norm=self.norm_parameters,
             other=self.other_parameters,
         )

@@ -48,7 +48,7 @@ def _over(total: int | None, count: int) -> int | None:
 
 
 def _normed_dim(placed: Iterable[Placed], family: Family) -> int | None:
-    if not family.norm.startswith("head") or family.norm == "heads":
+    if family.norm not in ("head", "head_bias"):
         return None
     sizes = {item.tensor.shape for item in placed if item.place.part == "norm"}
     return next(iter(sizes))[0] if len(sizes) == 1 and len(next(iter(sizes))) == 1 else None

@@ -76,6 +76,53 @@ def every(period: int, key: str | None = None, *, last_full: bool = False) -> Ki
     return rule
 
 
+def full_first(period: int, key: str | None = None) -> KindRule:
+    """Full when i % period == 0, else sliding; `key` may set the period."""
+
+    def rule(view: ConfigView, count: int) -> tuple[str, ...]:
+        step = (view.optional(key) if key else None) or period
+        return tuple(FULL if i % step == 0 else SLIDING for i in range(count))
+
+    return rule
+
+
+def full_last(period: int) -> KindRule:
+    """Counted from the last layer, which is full (Muse)."""
+
+    def rule(view: ConfigView, count: int) -> tuple[str, ...]:
+        return tuple(FULL if (count - 1 - i) % period == 0 else SLIDING for i in range(count))
+
+    return rule
+
+
+def above_max_window_layers(view: ConfigView, count: int) -> tuple[str, ...]:
+    """Layers from `max_window_layers` on slide where a window is set (dots.llm1)."""
+    if not view.optional("sliding_window"):
+        return all_full(view, count)
+    first = view.integer("max_window_layers", minimum=0)
+    return tuple(SLIDING if index >= first else FULL for index in range(count))
+
+
+def flint(view: ConfigView, count: int) -> tuple[str, ...]:
+    """Full: the first two, every fourth, and the last."""
+    full = {0, 1, count - 1}
+    return tuple(FULL if i in full or i % 4 == 1 else SLIDING for i in range(count))
+
+
+def mimo(view: ConfigView, count: int) -> tuple[str, ...]:
+    """Full: the first and every sixth (MiMo-V2-Flash)."""
+    return tuple(FULL if i == 0 or (i + 1) % 6 == 0 else SLIDING for i in range(count))
+
+
+def cohere2_moe(view: ConfigView, count: int) -> tuple[str, ...]:
+    """The dense layers at the start have a period of their own."""
+    dense = view.optional("first_k_dense_replace", minimum=0) or 0
+    first = view.integer("prefix_dense_sliding_window_pattern")
+    rest = view.integer("sliding_window_pattern")
+    periods = [(i, first) for i in range(dense)] + [(i, rest) for i in range(count - dense)]
+    return tuple(FULL if (i + 1) % period == 0 else SLIDING for i, period in periods)
+
+
 def exaone4(view: ConfigView, count: int) -> tuple[str, ...]:
     """Hybrid (three sliding, one full) where a window is set; EXAONE-4.0-1.2B sets none."""
     pattern = view.get("sliding_window_pattern")

@@ -1,8 +1,8 @@
 """From a config to layers: the common decoder, encoders, encoder-decoders and latent attention."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidConfigError
 from ..mixers import Attention, CrossAttention, LatentAttention
@@ -13,12 +13,19 @@ from .view import MAX_LAYERS, ConfigView
 if TYPE_CHECKING:
     from .row import Family
 
+# Config values that hold in one layer only, for each layer, by the kinds of all layers.
+PerLayer = Callable[[ConfigView, tuple[str, ...]], Sequence[Mapping[str, Any]]]
+
 # Parameters of the q/k norms, by (H, KV, d).
 NORM_SIZES: dict[str, Callable[[int, int, int], int]] = {
     "none": lambda heads, kv, d: 0,
     "head": lambda heads, kv, d: 2 * d,  # one RMSNorm(d) for q, one for k
     "head_bias": lambda heads, kv, d: 4 * d,  # LayerNorm(d): weight and bias
     "heads": lambda heads, kv, d: (heads + kv) * d,  # over all heads, or one per head
+    "heads_bias": lambda heads, kv, d: 2 * (heads + kv) * d,  # LayerNorm over all heads
+    "output": lambda heads, kv, d: heads * d,  # of what o_proj reads
+    "output_bias": lambda heads, kv, d: 2 * heads * d,
+    "q_and_k": lambda heads, kv, d: 2 * heads * d,  # both over the hidden size
 }
 
 
@@ -68,6 +75,7 @@ def attention(family: "Family", view: ConfigView, *, window: int | None = None) 
     kv = family.key_value_heads(view, heads)
     check_grouping(view, heads, kv)
     d = resolve_head_dim(family, view, heads)
+    norm = family.norm if isinstance(family.norm, str) else family.norm(view)
     normed = view.flag(family.norm_if)
     bias = view.flag(family.qkv_bias)
     return Attention(
@@ -75,13 +83,13 @@ def attention(family: "Family", view: ConfigView, *, window: int | None = None) 
         num_attention_heads=heads,
         num_key_value_heads=kv,
         head_dim=d,
-        v_head_dim=d,
+        v_head_dim=view.integer(family.v_head_dim) if family.v_head_dim else d,
         window=window,
         q_bias=bias,
         k_bias=bias if family.k_bias is None else view.flag(family.k_bias),
         v_bias=bias,
         o_bias=view.flag(family.o_bias),
-        norm_parameters=NORM_SIZES[family.norm](heads, kv, d) if normed else 0,
+        norm_parameters=NORM_SIZES[norm](heads, kv, d) if normed else 0,
         other_parameters=family.other(view, heads, d),
         broadcasts_key_value=view.flag(family.broadcasts_key_value),
     )
@@ -97,22 +105,68 @@ def check_grouping(view: ConfigView, heads: int, kv: int) -> None:
         )
 
 
-def kind_window(view: ConfigView, kind: str) -> int | None:
+def plain_window(view: ConfigView) -> int:
+    """The window of sliding layers, themselves among it."""
+    return view.integer("sliding_window")
+
+
+def halved_if_two_sided(view: ConfigView) -> int:
+    """Gemma 3 and 4 see as far to the right as to the left with `use_bidirectional_attention`:
+    true in Gemma 3, "all" in Gemma 4."""
+    window, two_sided = view.integer("sliding_window"), view.get("use_bidirectional_attention")
+    return window // 2 + 1 if two_sided is True or two_sided == "all" else window
+
+
+def kind_window(family: "Family", view: ConfigView, kind: str) -> int | None:
     """The window of a layer of this kind in tokens; None when it sees everything."""
     if kind == SLIDING:
-        return view.integer("sliding_window")
-    return view.integer("attention_chunk_size") if kind == CHUNKED else None
+        return family.window(view)
+    return view.optional("attention_chunk_size") if kind == CHUNKED else None
 
 
 def decoder(family: "Family", view: ConfigView) -> tuple[Layer, ...]:
     """Equal layers but for their windows: nearly every decoder."""
     kinds = layer_kinds(view, layer_count(view), family.kinds)
-    by_kind = {kind: attention(family, view, window=kind_window(view, kind)) for kind in set(kinds)}
-    return tuple(Layer(index=i, mixers=(by_kind[kind],)) for i, kind in enumerate(kinds))
+    return single(family, view, mixers_by_layer(family, view, kinds))
+
+
+def mixers_by_layer(
+    family: "Family", view: ConfigView, kinds: tuple[str, ...]
+) -> tuple[Attention, ...]:
+    """The self-attention of each layer; equal layers share one object."""
+    if family.per_layer is None:
+        views = [view] * len(kinds)
+    else:
+        views = [view.overridden(values) for values in family.per_layer(view, kinds)]
+    made: dict[tuple[str, str], Attention] = {}
+    for kind, own in zip(kinds, views, strict=True):
+        key = (kind, own.overrides)
+        if key not in made:
+            made[key] = attention(family, own, window=kind_window(family, own, kind))
+    return tuple(made[kind, own.overrides] for kind, own in zip(kinds, views, strict=True))
+
+
+def single(family: "Family", view: ConfigView, mixers: Iterable[Attention]) -> tuple[Layer, ...]:
+    """One stack of layers, each with one self-attention and, where the row says so, a
+    cross-attention beside it."""
+    cached, crossing = view.flag(family.cached), view.flag(family.cross)
+    stack = family.stack or ("decoder" if cached else "encoder")
+    width = view.optional(family.cross_width) if crossing and family.cross_width else None
+    return tuple(
+        Layer(
+            index=index,
+            mixers=(
+                replace(mixer, cached=cached),
+                *((replace(side_by_side(mixer), key_value_size=width),) if crossing else ()),
+            ),
+            stack=stack,
+        )
+        for index, mixer in enumerate(mixers)
+    )
 
 
 def encoder(family: "Family", view: ConfigView) -> tuple[Layer, ...]:
-    """Bidirectional layers that keep nothing (BERT, ViT)."""
+    """Bidirectional layers that keep nothing (ViT)."""
     mixer = replace(attention(family, view), cached=False)
     return tuple(Layer(index=i, mixers=(mixer,), stack="encoder") for i in range(layer_count(view)))
 

@@ -80,6 +80,14 @@ GPT_NEO = TensorNames(modules=_separate("attn.attention", o="out_proj"))
 GPT_NEOX = TensorNames(modules=_under("attention", qkv="query_key_value", o="dense"))
 GPTJ = TensorNames(modules=_separate("attn", o="out_proj"))
 BLOOM = TensorNames(modules=_under("self_attention", qkv="query_key_value", o="dense"))
+PERSIMMON = TensorNames(
+    modules=_under("self_attn", qkv="query_key_value", o="dense")
+    | {"self_attn.q_layernorm": "norm", "self_attn.k_layernorm": "norm"}
+)
+CODEGEN = TensorNames(modules=_under("attn", qkv="qkv_proj", o="out_proj"))
+CTRL = TensorNames(
+    modules=_under("multi_head_attention", q="Wq", k="Wk", v="Wv", o="dense"),
+)
 MPT = TensorNames(modules=_under("attn", qkv="Wqkv", o="out_proj"))
 DBRX = TensorNames(modules=_under("norm_attn_norm.attn", qkv="Wqkv", o="out_proj"))
 BART = TensorNames(
@@ -98,9 +106,29 @@ VIT = TensorNames(
     modules=_under("attention.attention", q="query", k="key", v="value")
     | {"attention.output.dense": "o"}
 )
+DISTILBERT = TensorNames(modules=_under("attention", q="q_lin", k="k_lin", v="v_lin", o="out_lin"))
+DEBERTA = TensorNames(
+    modules=_under("attention.self", qkv="in_proj")
+    | {"attention.self.pos_proj": "other", "attention.self.pos_q_proj": "other"}
+    | {"attention.output.dense": "o"}
+    | {"attention.self.q_bias": "q", "attention.self.v_bias": "v"}
+    | {"attention.output.LayerNorm": ""},
+)
+DEBERTA_V2 = TensorNames(
+    modules=_under("attention.self", q="query_proj", k="key_proj", v="value_proj")
+    | {"attention.self.pos_key_proj": "other", "attention.self.pos_query_proj": "other"}
+    | {"attention.output.dense": "o", "attention.output.LayerNorm": ""},
+)
+MODERNBERT = TensorNames(modules=_under("attn", qkv="Wqkv", o="Wo"))
+XLM = TensorNames(modules={})  # its attentions are numbered apart from its layers
 CHATGLM = TensorNames(modules=_under("self_attention", qkv="query_key_value", o="dense"))
 INTERNLM2 = TensorNames(modules=_under("attention", qkv="wqkv", o="wo"))
 BAICHUAN = TensorNames(modules=_under("self_attn", qkv="W_pack", o="o_proj"))
+OPENELM = TensorNames(
+    modules=_under("attn", qkv="qkv_proj", o="out_proj")
+    | {"attn.q_norm": "norm", "attn.k_norm": "norm"}
+)
+PHI_MSFT = TensorNames(modules=_under("mixer", qkv="Wqkv", o="out_proj"))
 PHI3_SMALL = TensorNames(modules=_under("self_attn", qkv="query_key_value", o="dense"))
 GROK = TensorNames(
     modules=_separate("attn") | _under("multi_head_attention", q="query", k="key", v="value")

@@ -1,19 +1,18 @@
 """Builders and counts of families that the common decoder cannot say."""
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidConfigError
 from ..mixers import Attention
 from ..spec import Layer
-from .kinds import FULL, SLIDING, layer_kinds
+from .kinds import FULL, layer_kinds
 from .layers import (
     attention,
-    check_grouping,
     encoder,
-    kind_window,
     layer_count,
+    mixers_by_layer,
     side_by_side,
     standard_key_value_heads,
 )
@@ -60,27 +59,30 @@ def _bart_side(family: "Family", view: ConfigView, side: str) -> Attention:
             f"{view.where}: d_model {hidden} is not divisible by {side}_attention_heads {heads}"
         )
     d = int(view.note("head_dim", hidden // heads, "derived: d_model / attention heads"))
+    bias = view.flag(family.qkv_bias)
     return Attention(
         hidden_size=hidden,
         num_attention_heads=heads,
         num_key_value_heads=heads,
         head_dim=d,
         v_head_dim=d,
-        q_bias=True,
-        k_bias=view.flag(True if family.k_bias is None else family.k_bias),
-        v_bias=True,
-        o_bias=True,
+        q_bias=bias,
+        k_bias=bias if family.k_bias is None else view.flag(family.k_bias),
+        v_bias=bias,
+        o_bias=view.flag(family.o_bias),
         cached=side == "decoder",
     )
 
 
 def bart(family: "Family", view: ConfigView) -> tuple[Layer, ...]:
-    """An encoder and a decoder with cross-attention, each with its own number of heads."""
-    inner, outer = _bart_side(family, view, "encoder"), _bart_side(family, view, "decoder")
-    return _two_stacks(
-        [(inner,)] * _read_layers(view, "encoder"),
-        [(outer, side_by_side(outer))] * _read_layers(view, "decoder"),
-    )
+    """An encoder and a decoder with cross-attention, each with its own number of heads. The class
+    for causal language models has the decoder alone, and says so by `is_encoder_decoder`."""
+    outer = _bart_side(family, view, "decoder")
+    decoder = [(outer, side_by_side(outer))] * _read_layers(view, "decoder")
+    if not view.flag("is_encoder_decoder"):
+        return _two_stacks([], decoder)
+    inner = _bart_side(family, view, "encoder")
+    return _two_stacks([(inner,)] * _read_layers(view, "encoder"), decoder)
 
 
 def t5(family: "Family", view: ConfigView) -> tuple[Layer, ...]:
@@ -121,49 +123,56 @@ def two_towers(family: "Family", view: ConfigView) -> tuple[Layer, ...]:
     )
 
 
-def gemma(*, keep_value: Callable[[ConfigView], bool], globals_differ: bool) -> Any:
+def gemma(family: "Family", view: ConfigView) -> tuple[Layer, ...]:
     """Gemma 3n and 4: the last `num_kv_shared_layers` read the cache of the last layer of their
-    kind before them, and hold no k and v. Gemma 4's full layers have their own head_dim and, with
-    `attention_k_eq_v`, their own number of K/V heads and no v_proj."""
-
-    def build(family: "Family", view: ConfigView) -> tuple[Layer, ...]:
-        kinds = layer_kinds(view, layer_count(view), family.kinds)
-        own = len(kinds) - (view.optional("num_kv_shared_layers", minimum=0) or 0)
-        sliding = attention(family, view, window=kind_window(view, SLIDING))
-        full = replace(sliding, window=None)
-        if globals_differ:
-            full = _gemma4_full(view, full, keep_value(view))
-        by_kind = {SLIDING: sliding, FULL: full}
-        return tuple(
-            Layer(index=i, mixers=(by_kind[kind],))
-            if i < own
-            else _reader(i, by_kind[kind], kinds[:own], kind)
-            for i, kind in enumerate(kinds)
-        )
-
-    return build
-
-
-def _gemma4_full(view: ConfigView, mixer: Attention, keep_value: bool) -> Attention:
-    d = view.optional("global_head_dim") or mixer.head_dim
-    kv = mixer.num_key_value_heads
-    if not keep_value:
-        kv = view.optional("num_global_key_value_heads") or kv
-        check_grouping(view, mixer.num_attention_heads, kv)
-    return replace(
-        mixer,
-        head_dim=d,
-        v_head_dim=d,
-        num_key_value_heads=kv,
-        has_value=keep_value,
-        norm_parameters=2 * d,
+    kind before them, and hold no k and v. With `attention_k_eq_v`, full layers have no v_proj.
+    Gemma 4's last layer is full whatever `layer_types` says."""
+    kinds = layer_kinds(view, layer_count(view), family.kinds)
+    if family.per_layer is not None:
+        kinds = (*kinds[:-1], FULL)
+    own = len(kinds) - (view.optional("num_kv_shared_layers", minimum=0) or 0)
+    keys_only = view.flag("attention_k_eq_v")
+    mixers = [
+        replace(mixer, has_value=not (keys_only and kind == FULL))
+        for mixer, kind in zip(mixers_by_layer(family, view, kinds), kinds, strict=True)
+    ]
+    return tuple(
+        Layer(index=i, mixers=(mixer,)) if i < own else _reader(i, mixer, kinds[:own], kinds[i])
+        for i, mixer in enumerate(mixers)
     )
 
 
+def gemma4_values(view: ConfigView, kinds: tuple[str, ...]) -> list[Mapping[str, Any]]:
+    """Full layers have `global_head_dim`, and with `attention_k_eq_v` their own number of K/V
+    heads. A file that transformers 5.24 wrote says so in `per_layer_config` instead."""
+    given = listed_values(view, len(kinds))
+    if given is not None:
+        return given
+    full: dict[str, Any] = {}
+    d = view.optional("global_head_dim")
+    if d is not None:
+        full["head_dim"] = d
+    kv = view.optional("num_global_key_value_heads")
+    if kv is not None and view.flag("attention_k_eq_v"):
+        full["num_key_value_heads"] = kv
+    return [full if kind == FULL else {} for kind in kinds]
+
+
+def listed_values(view: ConfigView, count: int) -> list[Mapping[str, Any]] | None:
+    """`per_layer_config`: {layer: {key: value}}, None where the file has none."""
+    given = view.get("per_layer_config")
+    if given is None:
+        return None
+    if not isinstance(given, dict) or not all(isinstance(v, dict) for v in given.values()):
+        raise InvalidConfigError(f"{view.where}: per_layer_config must hold an object per layer")
+    return [given.get(str(i), {}) for i in range(count)]
+
+
 def _reader(index: int, mixer: Attention, owners: tuple[str, ...], kind: str) -> Layer:
-    """A layer that reads the cache of the last owner of its kind; only its q norm remains."""
+    """A layer that reads the cache of the last owner of its kind; only its q norm remains. Without
+    any owner the cache is that of another model."""
     source = max((i for i, owner in enumerate(owners) if owner == kind), default=None)
-    if source is None:
+    if source is None and owners:
         raise InvalidConfigError(
             f"num_kv_shared_layers leaves layer {index} no earlier {kind} layer to share with"
         )

@@ -75,15 +75,22 @@ class Reading:
 def read_config(config: Mapping[str, Any], where: str) -> Reading:
     """The layers that `config` describes, and the row that read it.
 
-    Raises InvalidConfigError for impossible values and UnsupportedModelError for a model_type whose
-    row does not exist.
+    A model_type that neither the table nor transformers knows is read by the standard names, and
+    the spec is marked `assumed`. Raises InvalidConfigError for impossible values and
+    UnsupportedModelError for a type that cannot be read so.
     """
     model_type, source = _model_type(config, where)
-    family = find_family(model_type, where)
+    family = find_family(model_type, where, config)
     view = _view(config, model_type, family, where)
     view.note("model_type", model_type, source)
     text, text_family = _language_model(view, family, where)
-    layers = text_family.build(text_family, text)
+    assumed = not (is_known(model_type) and is_known(text.model_type))
+    try:
+        layers = text_family.build(text_family, text)
+    except MissingValueError as error:
+        if assumed:
+            raise _unsupported(text.model_type, where) from error
+        raise
     spec = ModelSpec(
         model_type=model_type,
         layers=layers,
@@ -93,6 +100,7 @@ def read_config(config: Mapping[str, Any], where: str) -> Reading:
         max_position_embeddings=text.optional("max_position_embeddings"),
         encoder_tokens=_encoder_tokens(view, text, layers),
         tie_word_embeddings=family.tied(view, text),
+        assumed=assumed,
         origins=view.origins,
     )
     return Reading(spec=spec, family=text_family, view=view, text=text)
@@ -106,16 +114,31 @@ def read_spec(config: Mapping[str, Any], where: str) -> tuple[ModelSpec, Family]
     return replace(reading.spec, parameters=count, parameters_source=source), reading.family
 
 
-def find_family(model_type: str, where: str) -> Family:
-    """The row of `model_type`. Raises UnsupportedModelError naming it."""
+def is_known(model_type: str) -> bool:
+    """Whether the family table has a row for `model_type`."""
+    return SPELLINGS.get(model_type, model_type) in FAMILIES
+
+
+def find_family(model_type: str, where: str, config: Mapping[str, Any]) -> Family:
+    """The row of `model_type`, or one that is assumed by the keys of `config`.
+
+    Raises UnsupportedModelError naming the type."""
     family = FAMILIES.get(SPELLINGS.get(model_type, model_type))
     if family is None:
-        raise UnsupportedModelError(
-            f"{where}: model_type {model_type!r} is not supported yet: its layers are recurrent,"
-            " hybrid or of another kind than attention, or unknown. `headcount models` lists what"
-            " can be audited"
-        )
+        from .assumed import assumed_family
+
+        family = assumed_family(model_type, config)
+    if family is None:
+        raise _unsupported(model_type, where)
     return family
+
+
+def _unsupported(model_type: str, where: str) -> UnsupportedModelError:
+    return UnsupportedModelError(
+        f"{where}: model_type {model_type!r} has no row in the family table: its layers are"
+        " recurrent, hybrid or of another kind that is not counted yet."
+        " `headcount families` lists what can be audited"
+    )
 
 
 def _model_type(config: Mapping[str, Any], where: str) -> tuple[str, str]:
@@ -143,32 +166,43 @@ def _view(config: Mapping[str, Any], model_type: str, family: Family, where: str
         defaults={**(known.defaults if known else {}), **family.defaults},
         attribute_map=known.attribute_map if known else {},
         aliases={**_ALIASES, **family.aliases},
+        model_type=model_type,
     )
 
 
 def _language_model(view: ConfigView, family: Family, where: str) -> tuple[ConfigView, Family]:
-    """The nested config of a multimodal model, read with the row of its own model_type.
-
-    Older files keep the text model's keys at the top (Qwen2-VL). A text_config that is there takes
-    its own class's defaults; one that is missing takes those of the wrapper.
-    """
+    """The config of the language model, which a multimodal model nests."""
     if family.text is None:
         return view, family
-    nested_defaults = view.defaults.get(family.text) or {}
-    given = view.config.get(family.text)
+    return nested(view, family.text, fills=family.fills_text)
+
+
+def nested(view: ConfigView, key: str, *, fills: bool = False) -> tuple[ConfigView, Family]:
+    """The nested config `key` of `view`, read with the row of its own model_type.
+
+    Older files keep the text model's keys at the top (Qwen2-VL). A config that is there takes its
+    own class's defaults; one that is missing takes those of the wrapper, and so does what one
+    leaves out where the wrapper `fills` it (Voxtral).
+    """
+    nested_defaults = view.defaults.get(key) or {}
+    given = view.config.get(key)
     if given is not None and not isinstance(given, dict):
-        raise InvalidConfigError(f"{where}: {family.text} must be an object, not {given!r}")
+        raise InvalidConfigError(f"{view.where}: {key} must be an object, not {given!r}")
     flat = given is None and view.config.get("hidden_size") is not None
     config = view.config if flat else (given or {})
     inner_type = (given or {}).get("model_type") or nested_defaults.get("model_type")
     if not isinstance(inner_type, str):
-        raise InvalidConfigError(f"{where}: {family.text} has no model_type")
-    place = where if flat else f"{where}: {family.text}"
-    inner_family = find_family(inner_type, place)
+        raise InvalidConfigError(f"{view.where}: {key} has no model_type")
+    place = view.where if flat else f"{view.where}: {key}"
+    inner_family = find_family(inner_type, place, config)
     inner = _view(config, inner_type, inner_family, place)
     if given is None and not flat:
         inner.defaults = nested_defaults
+    elif fills:
+        inner.defaults = {**inner.defaults, **nested_defaults}
     inner.origins = view.origins
+    if inner_family.text is not None:
+        return nested(inner, inner_family.text, fills=inner_family.fills_text)
     return inner, inner_family
 
 
@@ -200,13 +234,10 @@ def _encoder_tokens(view: ConfigView, inner: ConfigView, layers: tuple[Layer, ..
         return source
     if view.config.get("vision_config") is not None:
         vision = view.child("vision_config")
-        side = vision.integer("image_size") // vision.integer("patch_size")
-        return int(
-            view.note(
-                "encoder_tokens",
-                vision.integer("max_num_tiles") * (side * side + 1),
-                "derived: max_num_tiles * ((image_size / patch_size)^2 + 1)",
-            )
-        )
+        image, patch = vision.get("image_size"), vision.get("patch_size")
+        if type(image) is int and type(patch) is int and 0 < patch <= image:
+            tiles, side = vision.optional("max_num_tiles") or 1, image // patch
+            formula = "derived: tiles * ((image_size / patch_size)^2 + 1)"
+            return int(view.note("encoder_tokens", tiles * (side * side + 1), formula))
     limit = inner.optional("max_position_embeddings")
     return limit if limit is not None else 512

@@ -18,9 +18,14 @@ class Family:
 
     `qkv_bias`, `k_bias`, `o_bias`: True, False or a key (`k_bias` None: as qkv_bias).
     `norm` is the size of the q/k norms, see `layers.NORM_SIZES`, and `norm_if` what turns them on.
-    `key_value_heads` and `other` are callables for what no key says directly. `text` names the
-    nested config of the language model, `tied` says whether the head is the embedding; `aliases`
-    and `defaults` serve types that transformers has no class for. `build` makes odd layers.
+    `key_value_heads`, `window` and `other` are callables for what no key says directly, and
+    `v_head_dim` is the key of a head dim of the values only. `per_layer` gives the config values
+    that one layer has to itself. `cached`: decoding keeps a cache, as a BERT does only with
+    `is_decoder`; `stack` is the name of the layers where that does not follow from it. `cross` says
+    whether a cross-attention stands beside each self-attention, and `cross_width` names the width
+    that its k and v read. `text` names the nested config of the language model, `tied` says whether
+    the head is the embedding; `aliases` and `defaults` serve types that transformers has no class
+    for. `build` makes odd layers.
     """
 
     names: TensorNames = LLAMA
@@ -29,13 +34,21 @@ class Family:
     qkv_bias: bool | str = False
     k_bias: bool | str | None = None
     o_bias: bool | str = False
-    norm: str = "none"
+    norm: str | Callable[[ConfigView], str] = "none"
     norm_if: bool | str = True
     fixed_head_dim: bool = False
     key_value_heads: Callable[[ConfigView, int], int] = layers.standard_key_value_heads
     other: Callable[[ConfigView, int, int], int] = layers.nothing_else
     broadcasts_key_value: bool | str = False
+    v_head_dim: str | None = None
+    window: Callable[[ConfigView], int] = layers.plain_window
+    per_layer: layers.PerLayer | None = None
+    cached: bool | str = True
+    stack: str | None = None
+    cross: bool | str = False
+    cross_width: str | None = None
     text: str | None = None
+    fills_text: bool = False  # what the file leaves out of `text` takes the wrapper's default
     tied: TyingRule = own_word
     aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     defaults: Mapping[str, Any] = field(default_factory=dict)

@@ -8,29 +8,28 @@ from dataclasses import replace
 
 from . import kinds, layers, names, odd, tying
 from .row import Family
-
-LLAMA = Family(qkv_bias="attention_bias", o_bias="attention_bias")
-NO_BIAS = Family()
-QWEN2 = Family(qkv_bias=True, kinds=kinds.upper_layers)
-QWEN3 = replace(LLAMA, norm="head", kinds=kinds.upper_layers)
-GLM = Family(qkv_bias="attention_bias")
-GEMMA2 = replace(LLAMA, kinds=kinds.every(2))
-GEMMA3 = replace(LLAMA, norm="head", kinds=kinds.every(6, "sliding_window_pattern"))
-OLMO2 = replace(LLAMA, norm="heads")
-ALL_HEADS_FIXED = Family(fixed_head_dim=True, key_value_heads=layers.as_query_heads)
-GPT2 = replace(ALL_HEADS_FIXED, names=names.GPT2, qkv_bias=True, o_bias=True)
-BERT = replace(GPT2, names=names.BERT, build=layers.encoder)
-T5 = Family(names=names.T5, build=odd.t5, tied=tying.always)
-MLA = Family(names=names.MLA, build=layers.latent)
-WRAPPER = Family(text="text_config")
-KIMI_K25 = replace(WRAPPER, defaults={"text_config": {"model_type": "kimi_k2"}})
-GEMMA4 = replace(
+from .rows import decoders, encoder_decoders, encoders, multimodal, remote
+from .rows.patterns import (
+    ALL_HEADS_FIXED,
+    BART,
+    BERT,
+    GEMMA2,
+    GEMMA3,
+    GEMMA4,
+    GLM,
+    GPT2,
     LLAMA,
-    norm="head",
-    kinds=kinds.every(6, last_full=True),
-    build=odd.gemma(keep_value=lambda view: not view.flag("attention_k_eq_v"), globals_differ=True),
-    defaults={"global_head_dim": 512},  # set in __post_init__, so no declared default
+    MLA,
+    NO_BIAS,
+    OLMO2,
+    QWEN2,
+    QWEN3,
+    T5,
+    VIT,
+    WRAPPER,
 )
+
+KIMI_K25 = replace(WRAPPER, defaults={"text_config": {"model_type": "kimi_k2"}})
 
 # Old spellings of the standard names, from before a class was part of transformers.
 FALCON_NAMES = {
@@ -88,7 +87,7 @@ FAMILIES: dict[str, Family] = {
     "qwen3": QWEN3,
     "qwen3_moe": replace(QWEN3, kinds=kinds.windowed_on_demand),
     "qwen3_vl_text": replace(LLAMA, norm="head"),
-    "qwen3_vl_moe_text": replace(LLAMA, norm="head"),
+    "qwen3_vl_moe_text": replace(LLAMA, norm="head", kinds=kinds.windowed),
     "seed_oss": Family(qkv_bias="attention_bias", o_bias="attention_out_bias"),
     "smollm3": replace(LLAMA, kinds=kinds.smollm3),
     "stablelm": Family(
@@ -128,27 +127,27 @@ FAMILIES: dict[str, Family] = {
     "mpt": replace(ALL_HEADS_FIXED, names=names.MPT),
     "opt": replace(ALL_HEADS_FIXED, names=names.BART, qkv_bias="enable_bias", o_bias="enable_bias"),
     # Encoders and encoder-decoders
-    "bart": Family(names=names.BART, build=odd.bart),
+    "bart": BART,
     "bert": BERT,
     "clip": replace(GPT2, names=names.BART, build=odd.two_towers),
     "mt5": T5,
     "roberta": BERT,
     "t5": T5,
-    "vit": replace(BERT, names=names.VIT, qkv_bias="qkv_bias"),
-    "whisper": Family(names=names.BART, build=odd.bart, k_bias=False),
+    "vit": VIT,
+    "whisper": replace(BART, k_bias=False),
     # Latent attention
     "deepseek_v2": MLA,
     "deepseek_v3": MLA,
     "kimi_k2": replace(MLA, same_as="deepseek_v3"),
     # Layers of several kinds
-    "gemma3n_text": replace(
-        LLAMA,
-        norm="head",
-        kinds=kinds.every(5),
-        build=odd.gemma(keep_value=lambda view: True, globals_differ=False),
-    ),
+    "gemma3n_text": replace(LLAMA, norm="head", kinds=kinds.every(5), build=odd.gemma),
     "gemma4_text": GEMMA4,
-    "mllama_text_model": replace(NO_BIAS, build=odd.mllama, tied=tying.never),
+    "mllama_text_model": replace(
+        NO_BIAS,
+        build=odd.mllama,
+        tied=tying.never,
+        defaults={"cross_attention_layers": [3, 8, 13, 18, 23, 28, 33, 38]},
+    ),
     # Multimodal: the language model is nested
     "gemma3": WRAPPER,
     "gemma3n": WRAPPER,
@@ -161,7 +160,13 @@ FAMILIES: dict[str, Family] = {
     "qwen2_5_vl": replace(WRAPPER, tied=tying.either_word),
     "qwen3_vl": WRAPPER,
     "qwen3_vl_moe": WRAPPER,
+    # More of each, by what they are made of
+    **decoders.ROWS,
+    **encoders.ROWS,
+    **encoder_decoders.ROWS,
+    **multimodal.ROWS,
     # Remote code
+    **remote.ROWS,
     "baichuan": replace(NO_BIAS, names=names.BAICHUAN, key_value_heads=layers.as_query_heads),
     "chatglm": Family(
         names=names.CHATGLM,

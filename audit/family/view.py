@@ -34,6 +34,7 @@ class ConfigView:
         attribute_map: Mapping[str, str] | None = None,
         aliases: Mapping[str, tuple[str, ...]] | None = None,
         origins: dict[str, Origin] | None = None,
+        model_type: str = "",
     ) -> None:
         self.config = config
         self.where = where
@@ -42,11 +43,14 @@ class ConfigView:
         self.attribute_map = attribute_map or {}
         self.aliases = aliases or {}
         self.origins: dict[str, Origin] = {} if origins is None else origins
+        self.model_type = model_type
+        self.overrides = ""  # what `overridden` changed
 
     def get(self, name: str) -> Any:
         """The value of `name`, or None where neither the file nor the class says anything."""
         own = self.attribute_map.get(name, name)
-        keys = [k for k in (own, name, *self.aliases.get(name, ())) if k in self.config]
+        known = (own, name, *self.aliases.get(name, ()))
+        keys = [k for k in known if k in self.config]
         for key in keys:
             value = self.config[key]
             if value is not None:
@@ -54,7 +58,7 @@ class ConfigView:
                 return self.note(name, value, source)
         if keys:
             return self.note(name, None, f"{self.where} (null)")
-        value = self.defaults.get(own)
+        value = next((self.defaults[k] for k in known if self.defaults.get(k) is not None), None)
         if value is not None:
             self.note(name, value, f"class default of {self.class_name}")
         return value
@@ -121,6 +125,23 @@ class ConfigView:
                 f"{self.where}: {name} is {value!r}; true or false is expected"
             )
         return value
+
+    def overridden(self, values: Mapping[str, Any]) -> "ConfigView":
+        """The same view of a file in which `values` stand instead, by their standard names."""
+        if not values:
+            return self
+        spoken = {self.attribute_map.get(name, name): value for name, value in values.items()}
+        changed = ConfigView(
+            {**self.config, **spoken},
+            where=self.where,
+            class_name=self.class_name,
+            defaults=self.defaults,
+            attribute_map=self.attribute_map,
+            aliases=self.aliases,
+            origins=self.origins,
+        )
+        changed.overrides = repr(sorted(values.items()))
+        return changed
 
     def child(self, name: str) -> "ConfigView":
         """The nested object `name`, read with the same rules and the wrapper's nested defaults."""

@@ -113,7 +113,7 @@ def _refuse_row(model_type: str, family: Family, where: str) -> None:
             f"{where}: its class has one K/V head per query head and ignores num_key_value_heads,"
             " so nothing could load the result"
         )
-    if family.build is not decoder:
+    if family.build is not decoder or family.per_layer is not None:
         raise CannotConvertError(
             f"{where}: its layers are of several kinds, which convert does not handle"
         )

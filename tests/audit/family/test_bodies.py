@@ -46,8 +46,10 @@ def total(config: dict[str, Any]) -> int | None:
     return count(config)[0]
 
 
-def test_every_type_in_scope_has_a_row() -> None:
-    assert set(FAMILIES) - set(BODIES) - set(WRAPPERS) == {"gemma3n"}
+def test_every_type_of_the_catalogue_has_a_row() -> None:
+    """Others may have none: their totals are unknown."""
+    types = {row.model_type for row in catalogue()} & set(FAMILIES)
+    assert types - set(BODIES) - set(WRAPPERS) == {"gemma3n"}
     assert (set(BODIES) | set(WRAPPERS)) <= set(FAMILIES)
 
 

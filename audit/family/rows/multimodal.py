@@ -1,0 +1,39 @@
+"""Models whose language model is nested in the config, and read with the row of its own type."""
+
+from dataclasses import replace
+
+from ..row import Family
+from .patterns import WRAPPER
+
+ROWS: dict[str, Family] = {
+    **dict.fromkeys(
+        (
+            *("apertus1p5", "aria", "audioflamingo3", "aya_vision", "blip", "blip-2"),
+            *("cohere2_vision", "cohere_compass", "cosmos3_edge", "cosmos3_omni", "deepseek_ocr2"),
+            *("deepseek_vl", "deepseek_vl_hybrid", "diffusion_gemma", "emu3", "ernie4_5_vl_moe"),
+            *("exaone4_5", "fast_vlm", "florence2", "fun_asr_nano", "fuyu", "gemma4_unified"),
+            *("glm46v", "glm4v", "glm4v_moe", "glm_ocr", "glmga", "got_ocr2"),
+            *("granite4_vision", "granite_docling", "granite_speech", "granite_speech_plus"),
+            *("hunyuan_vl", "hyperclovax_vision_v2", "idefics2", "idefics3", "instructblip"),
+            *("instructblipvideo", "internvl", "janus", "kosmos-2", "kosmos-2.5", "lighton_ocr"),
+            *(
+                "llava",
+                "llava_next",
+                "llava_next_video",
+                "llava_onevision",
+                "modernvbert",
+                "molmo2",
+            ),
+            *("moss_transcribe_diarize", "muse_glimmer", "muse_spark", "musicflamingo"),
+            *("omniasr", "ovis2", "paddleocr_vl", "paligemma", "perception_lm", "pix2struct"),
+            *("pp_chart2table", "pp_formulanet", "qianfan_ocr", "qwen2_5_omni_thinker"),
+            *("qwen2_audio", "qwen3_asr", "qwen3_omni_moe_thinker", "shieldgemma2", "smolvlm"),
+            *("step3p7", "ultravbert", "vibevoice_asr", "video_llama_3", "video_llava", "vipllava"),
+        ),
+        WRAPPER,
+    ),
+    **dict.fromkeys(("qwen2_5_omni", "qwen3_omni_moe"), replace(WRAPPER, text="thinker_config")),
+    **dict.fromkeys(("glmasr", "voxtral", "voxtral_realtime"), replace(WRAPPER, fills_text=True)),
+    "musicgen": replace(WRAPPER, text="decoder"),
+    "pi0": replace(WRAPPER, text="vlm_config"),
+}

@@ -1,0 +1,134 @@
+"""Every model_type of transformers' mappings: a tiny model of it against what an audit says."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from transformers.models.auto import modeling_auto
+
+from headcount.audit.family.resolve import read_config
+from headcount.audit.family.table import FAMILIES
+from headcount.audit.mixers import Parts
+from headcount.audit.spec import Layer
+from random_configs import Config, random_config
+from tiny_truth import build, cached, layers_of, read, written
+from transformers_truth import CachedElements, LayerTruth
+
+TOKENS = (5, 8, 20)  # below, at and above the windows of random_configs
+ENCODER_TOKENS = 7
+ATTEMPTS = 40  # random configs tried for those that transformers accepts
+
+MAPPINGS: dict[str, dict[str, Any]] = {
+    "causal": modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+    "seq2seq": modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES,
+    "image_text": modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
+    "multimodal": modeling_auto.MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES,
+    "masked": modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES,
+}
+
+
+class NotBuildableError(Exception):
+    """transformers accepts or runs none of the random configs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A config, as given and as save_pretrained writes it, and what the model of it holds."""
+
+    given: Config
+    saved: Config
+    layers: list[LayerTruth]
+    caches: dict[int, CachedElements]
+
+
+def cases(model_type: str, task: str, count: int) -> Iterator[Case]:
+    """`count` cases of `model_type`; raises NotBuildableError if there are not as many."""
+    found, error = 0, None
+    for seed in range(ATTEMPTS):
+        given = random_config(model_type, seed, task)
+        try:
+            case = _case(given, task)
+        except Exception as failure:
+            error = failure  # a combination that the class refuses, or cannot run
+            continue
+        yield case
+        found += 1
+        if found == count:
+            return
+    raise NotBuildableError(f"{model_type}: {found} of {count} configs run; {error}") from error
+
+
+def _case(given: Config, task: str) -> Case:
+    config = read(given)
+    model = build(config, task)
+    layers = layers_of(model)
+    crossing = any(mixer.kind == "cross" for layer in layers for mixer in layer.mixers)
+    encoder_tokens = ENCODER_TOKENS if crossing or model.config.is_encoder_decoder else 0
+    whole = model.config.model_type == given["model_type"]
+    return Case(
+        given=given,
+        saved=written(model.config if whole else config),
+        layers=layers,
+        caches={tokens: cached(model, tokens, encoder_tokens) for tokens in TOKENS},
+    )
+
+
+def differences(config: Config, case: Case) -> Iterator[str]:
+    """Where the audit of `config` differs from the model of `case`; nothing is right."""
+    layers = [
+        layer for layer in read_config(config, "config").spec.layers if layer.stack != "vision"
+    ]
+    pairs = [(layer, mixer) for layer in layers for mixer in layer.mixers]
+    own = [pair for pair in pairs if pair[1].parameters().total]  # others run a module again
+    true = [mixer for layer in case.layers for mixer in layer.mixers]
+    if len(own) != len(true):
+        yield f"{len(own)} mixers, {len(true)} built"
+    for (layer, mixer), built in zip(own, true, strict=False):
+        if not agree(mixer.parameters(), built.parts):
+            yield f"{layer.stack} {layer.index}: {mixer.parameters()}, built {built.parts}"
+    decoder = [layer for layer in layers if layer.stack == "decoder"]
+    for tokens, truth in case.caches.items():
+        said = [_elements(layer, tokens) for layer in decoder]
+        held = _padded(truth, len(said))
+        if said != held:
+            yield f"cache of {tokens} tokens: {said}, held {held}"
+
+
+def agree(parts: Parts, true: dict[str, int]) -> bool:
+    """Each part alike, or the sum of those that the module fuses."""
+    fused = sum(true.get(name, 0) for name in ("q", "k", "v", "kv", "qkv"))
+    separate = all(getattr(parts, name) == true.get(name, 0) for name in ("q", "k", "v"))
+    alike = all(getattr(parts, name) == true.get(name, 0) for name in ("o", "norm", "other"))
+    is_fused = "qkv" in true or "kv" in true
+    return alike and (parts.q + parts.k + parts.v == fused if is_fused else separate)
+
+
+def _elements(layer: Layer, tokens: int) -> int:
+    return sum(mixer.state_elements(tokens, ENCODER_TOKENS) for mixer in layer.mixers)
+
+
+def _padded(truth: CachedElements, count: int) -> list[int]:
+    """Self- and cross-attention together. A cache may have empty layers too many, which it sizes
+    by the encoder, or too few, where a layer reads another's."""
+    pairs = (truth.self_attention, truth.cross_attention)
+    length = max(count, *(len(held) for held in pairs))
+    full = [held + [0] * (length - len(held)) for held in pairs]
+    total = [a + b for a, b in zip(*full, strict=True)]
+    return total if any(total[count:]) else total[:count]
+
+
+@cache
+def jobs() -> tuple[tuple[str, str], ...]:
+    """(model_type, task) of all mappings; a type counts once for each class that builds it."""
+    found: dict[tuple[str, str], None] = {}
+    for task, mapping in MAPPINGS.items():
+        for model_type in mapping:
+            twice = task == "multimodal" and (model_type, "image_text") in found
+            if not twice:
+                found[model_type, "image_text" if task == "multimodal" else task] = None
+    return tuple(found)
+
+
+def audited(model_type: str) -> bool:
+    return model_type in FAMILIES

@@ -1,0 +1,238 @@
+"""What transformers builds and caches for a tiny config, run for real on the CPU.
+
+Only the language model of a multimodal config is built: the wrapper builds the same one.
+"""
+
+import importlib
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import transformers
+from torch import nn
+from transformers import CONFIG_MAPPING, PreTrainedConfig, PreTrainedModel
+from transformers.cache_utils import Cache, DynamicCache, EncoderDecoderCache
+from transformers.initialization import no_init_weights
+from transformers.models.auto import modeling_auto
+
+from transformers_truth import CachedElements, LayerTruth, MixerTruth
+
+torch.set_num_threads(1)
+transformers.logging.set_verbosity_error()
+
+_KINDS = ("CAUSAL_LM", "SEQ_TO_SEQ_CAUSAL_LM", "IMAGE_TEXT_TO_TEXT", "MASKED_LM")
+_MAPPINGS = (
+    *(getattr(modeling_auto, f"MODEL_FOR_{kind}_MAPPING") for kind in _KINDS),
+    modeling_auto.MODEL_MAPPING,
+)
+_SELF = ("self_attn", "attn", "attention", "self_attention", "SelfAttention", "attentions")
+_SELF += (
+    "LocalSelfAttention",
+    "TransientGlobalSelfAttention",
+    "multi_head_attention",
+    "ngram_self_attn",
+)
+_CROSS = ("encoder_attn", "EncDecAttention", "crossattention", "cross_attn", "cross_attention")
+_CROSS += ("encoder_decoder_attention",)
+_LAYER_LISTS = ("layers", "layer", "h", "block", "blocks", "attentions")
+_LAYER_LISTS += ("albert_layer_groups",)
+_PARTS = {
+    **dict.fromkeys(("q_proj", "q", "query", "q_a_proj", "q_b_proj", "q_lin", "query_proj"), "q"),
+    **dict.fromkeys(("k_proj", "k", "key", "k_lin", "key_proj"), "k"),
+    **dict.fromkeys(("v_proj", "v", "value", "v_lin", "value_proj"), "v"),
+    **dict.fromkeys(("o_proj", "o", "out_proj", "c_proj", "dense", "out_lin", "output"), "o"),
+    **dict.fromkeys(("kv_a_proj_with_mqa", "kv_b_proj", "kv_proj"), "kv"),
+    **dict.fromkeys(("qkv_proj", "query_key_value", "Wqkv", "c_attn", "qkv"), "qkv"),
+    "in_proj": "qkv",
+    **{"q_bias": "q", "v_bias": "v", "Wq": "q", "Wk": "k", "Wv": "v", "Wo": "o"},
+}
+
+
+# Norms of the residual stream that stand inside a module called attention.
+_BLOCK_NORMS = ("output.LayerNorm", "LayerNorm", "self_attn_layer_norm", "ln.", "layer_norm")
+
+
+def written(config: PreTrainedConfig) -> dict[str, Any]:
+    """The config.json that save_pretrained would write."""
+    return dict(json.loads(config.to_json_string(use_diff=True)))
+
+
+def read(config: dict[str, Any]) -> PreTrainedConfig:
+    values = dict(config)
+    built = CONFIG_MAPPING[values.pop("model_type")].from_dict(values)
+    assert isinstance(built, PreTrainedConfig)
+    return built
+
+
+TASKS = {
+    "causal": modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING,
+    "seq2seq": modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING,
+    "image_text": modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING,
+    "masked": modeling_auto.MODEL_FOR_MASKED_LM_MAPPING,
+    "base": modeling_auto.MODEL_MAPPING,
+}
+
+
+def build(config: PreTrainedConfig, task: str) -> PreTrainedModel:
+    """The model of `config` for `task`, with uninitialised weights; of a multimodal config the
+    language model alone."""
+    text = config
+    nested = getattr(config, "vlm_config", None) or getattr(config, "text_config", None)
+    if nested is not None:
+        text = nested if nested.is_encoder_decoder else nested.get_text_config(decoder=True)
+    elif task == "causal" or not config.is_encoder_decoder:
+        text = config.get_text_config(decoder=True)
+    model_class = class_of(text, task)
+    text._attn_implementation = "eager"
+    with no_init_weights():
+        return model_class(text).eval()
+
+
+def class_of(config: PreTrainedConfig, task: str) -> Any:
+    """The class that builds `config` for `task`, else for another one; a language model that no
+    mapping names is looked for in the module of its config."""
+    rest = ("seq2seq", "base") if config.is_encoder_decoder else TASKS
+    order = [task, *rest]
+    found = [known for name in order if (known := _known(TASKS[name], config)) is not None]
+    if found:
+        return found[0][0] if isinstance(found[0], tuple) else found[0]
+    name = type(config).__module__.replace(".configuration_", ".modeling_")
+    classes = [
+        value
+        for value in vars(importlib.import_module(name)).values()
+        if isinstance(value, type)
+        and issubclass(value, PreTrainedModel)
+        and value.config_class is type(config)
+    ]
+    return max(classes, key=lambda found: _rank(found.__name__))
+
+
+def _known(mapping: Any, config: PreTrainedConfig) -> Any:
+    try:
+        return mapping[type(config)]
+    except (KeyError, ValueError):  # ValueError: the mapping names a class that does not exist
+        return None
+
+
+def _rank(name: str) -> int:
+    endings = ("ForCausalLM", "PreTrainedModel", "TextModel", "Model")
+    found = next((i for i, ending in enumerate(endings) if name.endswith(ending)), 9)
+    return -(9 if found == 1 else found)
+
+
+def layers_of(model: PreTrainedModel) -> list[LayerTruth]:
+    return [
+        LayerTruth(stack=name, index=index, mixers=tuple(mixers_of(layer)))
+        for name, stack in stacks_of(model)
+        for index, layer in enumerate(layer_list(stack))
+    ]
+
+
+def stacks_of(model: PreTrainedModel) -> Iterator[tuple[str, nn.Module]]:
+    if model.config.is_encoder_decoder and model.get_encoder() is not decoder_of(model):
+        yield "encoder", model.get_encoder()
+    yield "decoder", decoder_of(model)
+
+
+def decoder_of(model: PreTrainedModel) -> nn.Module:
+    """Some models call another module so: ModernBERT's decoder its output head."""
+    found = model.get_decoder()
+    assert isinstance(found, nn.Module)
+    return model.base_model if isinstance(found, (nn.Linear, nn.Identity)) else found
+
+
+def layer_list(stack: nn.Module) -> nn.ModuleList:
+    level = [stack]
+    while level:
+        for module in level:
+            for name, child in module.named_children():
+                if name in _LAYER_LISTS and isinstance(child, nn.ModuleList):
+                    return child
+        level = [child for module in level for child in module.children()]
+    raise LookupError(f"no list of layers in {type(stack).__name__}")
+
+
+def mixers_of(layer: nn.Module) -> Iterator[MixerTruth]:
+    if type(layer).__name__ == "MultiHeadAttention":  # XLM lists its attentions apart from layers
+        yield MixerTruth(kind="self", parts=parts_of(layer))
+        return
+    for name, child in layer.named_children():
+        if name in _SELF + _CROSS and isinstance(child, nn.ModuleList):  # LongCat has two
+            yield from (MixerTruth(kind="self", parts=parts_of(one)) for one in child)
+        elif name in _SELF + _CROSS:
+            yield MixerTruth(kind="cross" if name in _CROSS else "self", parts=parts_of(child))
+        elif "experts" not in name:
+            yield from mixers_of(child)
+
+
+def parts_of(attention: nn.Module) -> dict[str, int]:
+    parts: dict[str, int] = {}
+    for name, parameter in attention.named_parameters():
+        if not name.startswith(_BLOCK_NORMS):
+            part = part_of(name)
+            parts[part] = parts.get(part, 0) + parameter.numel()
+    return parts
+
+
+def part_of(name: str) -> str:
+    if "norm" in name.lower() or "_ln." in name:
+        return "norm"
+    return next((_PARTS[piece] for piece in name.split(".") if piece in _PARTS), "other")
+
+
+_WIDTHS = ("cross_attention_hidden_size", "encoder_hidden_size")
+
+
+def cached(model: PreTrainedModel, tokens: int, encoder_tokens: int = 0) -> CachedElements:
+    """Elements that the default cache holds in each layer after a prefill of `tokens`."""
+    decoder = decoder_of(model)
+    config = getattr(decoder, "config", model.config)
+    arguments: dict[str, Any] = {}
+    if getattr(config, "num_kv_shared_layers", 0) == config.num_hidden_layers:
+        return CachedElements()  # reads the cache of another model
+    codebooks = getattr(config, "num_codebooks", 1) if "musicgen" in config.model_type else 1
+    ids = torch.full((codebooks, tokens), 5)
+    if config.model_type == "granite4_vision_text":  # makes none by itself
+        arguments["cache"] = DynamicCache(config=config)
+    if "blip" in config.model_type:
+        arguments["is_decoder"] = config.is_decoder
+    if config.model_type == "voxtral_realtime_text":
+        arguments["t_cond"] = torch.randn(1, 1, config.hidden_size)
+    if config.model_type == "fsmt":
+        with torch.no_grad():
+            output = model(torch.full((1, encoder_tokens), 5), decoder_input_ids=ids)
+        return count(output["past_key_values"])
+    if config.model_type == "kyutai_speech_to_text":
+        ids = torch.full((1, tokens, config.num_codebooks + 1), 5)
+    if encoder_tokens:
+        width = next(
+            (size for key in _WIDTHS if (size := getattr(config, key, None)) is not None),
+            config.get_text_config(decoder=True).hidden_size,
+        )
+        key = "cross_attention_states" if "mllama" in config.model_type else "encoder_hidden_states"
+        arguments[key] = torch.randn(1, encoder_tokens, width)
+    with torch.no_grad():
+        output = decoder(input_ids=ids, use_cache=True, **arguments)
+    cache = output.get("cache") if "cache" in output else output.get("past_key_values")
+    return count(cache)
+
+
+def count(cache: Any) -> CachedElements:
+    if isinstance(cache, EncoderDecoderCache):
+        return CachedElements(
+            self_attention=elements(cache.self_attention_cache),
+            cross_attention=elements(cache.cross_attention_cache),
+        )
+    return CachedElements(self_attention=elements(cache) if cache is not None else [])
+
+
+def elements(cache: Cache) -> list[int]:
+    return [
+        sum(
+            t.numel()
+            for name in ("keys", "values", "indexer_keys", "conv_states", "recurrent_states")
+            if isinstance(t := getattr(layer, name, None), torch.Tensor)
+        )
+        for layer in cache.layers
+    ]
