@@ -100,7 +100,11 @@ def take_inventory(
         idle = parts[name] in ("copies", "buffers")
         count = 0 if idle else packing.weights(tensor)
         rows.append((parts[name], tensor.dtype, (count, tensor.elements, tensor.nbytes)))
-    codes = tuple(name for name, tensor in tensors.items() if packing.is_code(tensor))
+    codes = tuple(
+        name
+        for name, tensor in tensors.items()
+        if parts[name] != "buffers" and packing.is_code(tensor)
+    )
     return Inventory(
         by_part=_lines(((part, amount) for part, _, amount in rows), _ORDER),
         by_dtype=_lines(((dtype, amount) for _, dtype, amount in rows), ()),

@@ -62,20 +62,17 @@ class Packing:
             return None if tensor.name.endswith(".qweight") else tensor.elements
         if tensor.dtype in _WORDS:
             return self._of_words(tensor)
-        if tensor.dtype in _BYTES:
+        if tensor.dtype in _BYTES and self._is_weight(tensor):
             return self._of_bytes(tensor)
         return 0  # indices, masks and other buffers
 
     def is_code(self, tensor: TensorInfo) -> bool:
         """Whether its elements are codes of weights."""
-        return (
-            not self.plain
-            and (
-                tensor.dtype in _BYTES | {"F4"}
-                or (tensor.dtype in _WORDS and self._of_words(tensor) != 0)
-            )
-            and not self.is_companion(tensor.name)
-        )
+        if self.plain or self.is_companion(tensor.name):
+            return False
+        if tensor.dtype in _WORDS:
+            return self._of_words(tensor) != 0
+        return tensor.dtype == "F4" or (tensor.dtype in _BYTES and self._is_weight(tensor))
 
     def is_companion(self, name: str) -> bool:
         """Whether `name` is a scale, zero point or shape of codes that are there."""
@@ -84,6 +81,12 @@ class Packing:
     def has_companion(self, name: str) -> bool:
         """Whether the codes `name` have a scale with them."""
         return any(other in self.tensors for other in _scales_of(name))
+
+    def _is_weight(self, tensor: TensorInfo) -> bool:
+        """Whether bytes are weights: 8-bit integers are also masks, such as GPT-NeoX's."""
+        name = tensor.name
+        named = name.endswith((".weight", "_blocks", ".weight_packed"))
+        return tensor.dtype.startswith("F8") or named or self.has_companion(name)
 
     def _is_packed(self, name: str) -> bool:
         found = self.tensors.get(name)

@@ -159,13 +159,15 @@ def gemma4_values(view: ConfigView, kinds: tuple[str, ...]) -> list[Mapping[str,
 
 
 def listed_values(view: ConfigView, count: int) -> list[Mapping[str, Any]] | None:
-    """`per_layer_config`: {layer: {key: value}}, None where the file has none."""
+    """`per_layer_config`: {layer: {key: value}}, None where the file has none. transformers pads
+    the numbers of layers: "05" where there are ten or more."""
     given = view.get("per_layer_config")
     if given is None:
         return None
     if not isinstance(given, dict) or not all(isinstance(v, dict) for v in given.values()):
         raise InvalidConfigError(f"{view.where}: per_layer_config must hold an object per layer")
-    return [given.get(str(i), {}) for i in range(count)]
+    by_index = {int(key): value for key, value in given.items() if key.isdecimal()}
+    return [by_index.get(i, {}) for i in range(count)]
 
 
 def _reader(index: int, mixer: Attention, owners: tuple[str, ...], kind: str) -> Layer:

@@ -35,9 +35,10 @@ def other_shards(facts: FolderFacts) -> Iterator[Seen]:
 
 def other_formats(facts: FolderFacts) -> Iterator[Seen]:
     """The weights lie here in another format, too."""
-    names = sorted(name for name in facts.files.names if name.lower().endswith(_OTHER))
+    unused = facts.files.names - facts.used
+    names = sorted(name for name in unused if name.lower().endswith(_OTHER))
     if facts.used and names:
-        yield Seen(names[0], f"{len(names)} file(s) of another format beside safetensors")
+        yield Seen(names[0], f"{len(names)} file(s) of another format beside {min(facts.used)}")
 
 
 def adapter(facts: FolderFacts) -> Iterator[Seen]:
@@ -79,7 +80,7 @@ RULES: tuple[Rule[FolderFacts], ...] = (
         code="H207",
         name="other-format",
         severity="note",
-        hint="only safetensors was audited; nothing says that the other holds the same weights",
+        hint="only one was audited; nothing says that the other holds the same weights",
         check=other_formats,
     ),
     Rule(

@@ -96,6 +96,9 @@ SILENT: list[tuple[str, dict[str, Any], Tensors]] = [
     ("H602", FP8, fp8()),
     ("H603", FP8, fp8()),
     ("H603", {}, llama() | {"model.ids": ("I64", (4,))}),
+    ("H603", {}, llama() | {"model.layers.0.self_attn.bias": ("U8", (1, 1, 8, 8))}),
+    ("H603", {}, llama() | {"model.mask": ("U8", (8, 8))}),
+    ("H109", {}, llama() | {"model.mask": ("U8", (8, 8))}),
     ("H604", FP8, fp8()),
     ("H608", FP8, fp8()),
 ]
