@@ -54,9 +54,9 @@ def _language_model(model_type: str, family: Family) -> tuple[str | None, Family
     known = class_defaults(model_type)
     defaults = {**(known.defaults if known else {}), **family.defaults}
     nested = (defaults.get(family.text) or {}).get("model_type")
-    inner = FAMILIES.get(nested)
-    if inner is None:
+    if not isinstance(nested, str) or nested not in FAMILIES:
         return None, family
+    inner = FAMILIES[nested]
     deeper, row = _language_model(nested, inner)
     return deeper or nested, row
 

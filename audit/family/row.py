@@ -41,7 +41,7 @@ class Family:
     other: Callable[[ConfigView, int, int], int] = layers.nothing_else
     broadcasts_key_value: bool | str = False
     v_head_dim: str | None = None
-    window: Callable[[ConfigView], int] = layers.plain_window
+    window: Callable[[ConfigView], int | None] = layers.plain_window
     per_layer: layers.PerLayer | None = None
     cached: bool | str = True
     stack: str | None = None

@@ -74,10 +74,16 @@ def t5gemma(family: "Family", view: ConfigView) -> tuple[Layer, ...]:
     )
 
 
+def _optional_window(view: ConfigView) -> int | None:
+    """An encoder keeps nothing, and runs without a window too."""
+    return view.optional("sliding_window")
+
+
 def t5gemma2(family: "Family", view: ConfigView) -> tuple[Layer, ...]:
     """T5Gemma 2: the decoder attends to itself and to the encoder with the same projections, and
     keeps what they made of either."""
-    encoder = stack(replace(family, cached=False), view.child("encoder").child("text_config"))
+    seeing_all = replace(family, cached=False, window=_optional_window)
+    encoder = stack(seeing_all, view.child("encoder").child("text_config"))
     decoder = stack(replace(family, cross=True), view.child("decoder"))
     return encoder + tuple(
         replace(layer, mixers=(own, _with(cross, has_key_value=False, has_query_output=False)))

@@ -1,6 +1,6 @@
 """Every model_type of transformers' mappings: a tiny model of it against what an audit says."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -8,14 +8,15 @@ from typing import Any
 from transformers.models.auto import modeling_auto
 
 from headcount.audit.family.resolve import read_config
-from headcount.audit.family.table import FAMILIES
 from headcount.audit.mixers import Parts
 from headcount.audit.spec import Layer
 from random_configs import Config, random_config
-from tiny_truth import build, cached, layers_of, read, written
+from tiny_truth import build, cached, layer_list, layers_of, mixers_of, read, written
 from transformers_truth import CachedElements, LayerTruth
 
-TOKENS = (5, 8, 20)  # below, at and above the windows of random_configs
+# (tokens, those decoded one by one): below, at and above the windows of random_configs
+LENGTHS = ((5, 0), (8, 0), (20, 0))
+DECODED = ((5, 2), (8, 3), (20, 4))
 ENCODER_TOKENS = 7
 ATTEMPTS = 40  # random configs tried for those that transformers accepts
 
@@ -39,16 +40,18 @@ class Case:
     given: Config
     saved: Config
     layers: list[LayerTruth]
-    caches: dict[int, CachedElements]
+    caches: dict[tuple[int, int], CachedElements]
 
 
-def cases(model_type: str, task: str, count: int) -> Iterator[Case]:
+def cases(
+    model_type: str, task: str, count: int, lengths: Sequence[tuple[int, int]] = LENGTHS
+) -> Iterator[Case]:
     """`count` cases of `model_type`; raises NotBuildableError if there are not as many."""
     found, error = 0, None
     for seed in range(ATTEMPTS):
         given = random_config(model_type, seed, task)
         try:
-            case = _case(given, task)
+            case = _case(given, task, lengths)
         except Exception as failure:
             error = failure  # a combination that the class refuses, or cannot run
             continue
@@ -59,7 +62,7 @@ def cases(model_type: str, task: str, count: int) -> Iterator[Case]:
     raise NotBuildableError(f"{model_type}: {found} of {count} configs run; {error}") from error
 
 
-def _case(given: Config, task: str) -> Case:
+def _case(given: Config, task: str, lengths: Sequence[tuple[int, int]]) -> Case:
     config = read(given)
     model = build(config, task)
     layers = layers_of(model)
@@ -70,7 +73,10 @@ def _case(given: Config, task: str) -> Case:
         given=given,
         saved=written(model.config if whole else config),
         layers=layers,
-        caches={tokens: cached(model, tokens, encoder_tokens) for tokens in TOKENS},
+        caches={
+            (tokens, decoded): cached(model, tokens, encoder_tokens, decoded=decoded)
+            for tokens, decoded in lengths
+        },
     )
 
 
@@ -88,7 +94,7 @@ def differences(config: Config, case: Case) -> Iterator[str]:
         if not agree(mixer.parameters(), built.parts):
             yield f"{layer.stack} {layer.index}: {mixer.parameters()}, built {built.parts}"
     decoder = [layer for layer in layers if layer.stack == "decoder"]
-    for tokens, truth in case.caches.items():
+    for (tokens, _), truth in case.caches.items():
         said = [_elements(layer, tokens) for layer in decoder]
         held = _padded(truth, len(said))
         if said != held:
@@ -130,5 +136,27 @@ def jobs() -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-def audited(model_type: str) -> bool:
-    return model_type in FAMILIES
+def compare(
+    model_type: str, task: str, count: int, lengths: Sequence[tuple[int, int]] = LENGTHS
+) -> None:
+    """Asserts that `count` models are as audited, from the config as given and as saved."""
+    for case in cases(model_type, task, count, lengths):
+        for config in (case.given, case.saved):
+            assert [*differences(config, case)] == [], config
+
+
+def tower_differences(model_type: str, seed: int) -> list[str]:
+    """The same for the parameters of a model that reads no tokens, or of two towers."""
+    config = random_config(model_type, seed)
+    model = build(read(config), "base")
+    towers = [getattr(model, name, None) for name in ("text_model", "vision_model")]
+    if all(towers):
+        built = [mixer for tower in towers for la in layer_list(tower) for mixer in mixers_of(la)]
+    else:
+        built = [mixer for layer in layers_of(model) for mixer in layer.mixers]
+    own = [m for layer in read_config(config, "config").spec.layers for m in layer.mixers]
+    return [
+        f"{mixer}, built {true.parts}"
+        for mixer, true in zip(own, built, strict=True)
+        if not agree(mixer.parameters(), true.parts)
+    ]

@@ -98,6 +98,8 @@ _NEEDED: dict[str, Config] = {
 
 _PER_LAYER_INPUT = ("hidden_size_per_layer_input", "vocab_size_per_layer_input")
 _ASSISTANT: Config = {"text_config": dict.fromkeys(_PER_LAYER_INPUT, 0)}
+# Their cross-attention writes over the cache of the self-attention.
+_BREAK_ACROSS = ("big_bird", "megatron-bert")
 # Classes that do not accept their own defaults.
 _REFUSES_DEFAULTS = dict.fromkeys(("gemma4_assistant", "gemma4_unified_assistant"), _ASSISTANT)
 
@@ -109,6 +111,12 @@ def random_config(model_type: str, seed: int, task: str = "") -> Config:
     values = {"model_type": model_type, **_fields(config_class, chosen)}
     if task == "causal" and config_class.is_encoder_decoder and not config_class.sub_configs:
         values["is_encoder_decoder"] = False  # the decoder alone
+    elif task == "causal":
+        declared = config_class().to_dict() if model_type not in _REFUSES_DEFAULTS else {}
+        if model_type in _BREAK_ACROSS:
+            declared.pop("add_cross_attention")
+        roles = [role for role in ("is_decoder", "add_cross_attention") if role in declared]
+        values |= dict.fromkeys(roles[: chosen.randint(0, len(roles))], True)
     return values
 
 
@@ -133,6 +141,11 @@ def _fields(config_class: type[PreTrainedConfig], chosen: random.Random) -> Conf
             values[name] = _SMALL[name]
         elif name.endswith("_token_id") and type(value) is int:
             values[name] = 1
+    if "layer_types" in vars(config) and not chosen.randrange(3):
+        count = values.get("num_hidden_layers", 0)
+        local = "chunked" if "attention_chunk_size" in values else "sliding"
+        kinds = [f"{kind}_attention" for kind in ("full", local)]
+        values["layer_types"] = [chosen.choice(kinds) for _ in range(count)]
     if "kv_lora_rank" in values:  # its classes want one K/V head per head
         values.pop("head_dim", None)
         values["num_key_value_heads"] = values.get("num_attention_heads")

@@ -38,7 +38,9 @@ _CROSS += ("encoder_decoder_attention",)
 _LAYER_LISTS = ("layers", "layer", "h", "block", "blocks", "attentions")
 _LAYER_LISTS += ("albert_layer_groups",)
 _PARTS = {
-    **dict.fromkeys(("q_proj", "q", "query", "q_a_proj", "q_b_proj", "q_lin", "query_proj"), "q"),
+    **dict.fromkeys(
+        ("q_proj", "q", "query", "q_a_proj", "q_b_proj", "q_lin", "query_proj", "q_attn"), "q"
+    ),
     **dict.fromkeys(("k_proj", "k", "key", "k_lin", "key_proj"), "k"),
     **dict.fromkeys(("v_proj", "v", "value", "v_lin", "value_proj"), "v"),
     **dict.fromkeys(("o_proj", "o", "out_proj", "c_proj", "dense", "out_lin", "output"), "o"),
@@ -76,17 +78,22 @@ TASKS = {
 
 def build(config: PreTrainedConfig, task: str) -> PreTrainedModel:
     """The model of `config` for `task`, with uninitialised weights; of a multimodal config the
-    language model alone."""
+    language model alone but for the task `base`."""
     text = config
+    if task == "base":
+        return _instance(class_of(config, task), config)
     nested = getattr(config, "vlm_config", None) or getattr(config, "text_config", None)
     if nested is not None:
         text = nested if nested.is_encoder_decoder else nested.get_text_config(decoder=True)
     elif task == "causal" or not config.is_encoder_decoder:
         text = config.get_text_config(decoder=True)
-    model_class = class_of(text, task)
-    text._attn_implementation = "eager"
+    return _instance(class_of(text, task), text)
+
+
+def _instance(model_class: type[PreTrainedModel], config: PreTrainedConfig) -> PreTrainedModel:
+    config._attn_implementation = "eager"
     with no_init_weights():
-        return model_class(text).eval()
+        return model_class(config).eval()
 
 
 def class_of(config: PreTrainedConfig, task: str) -> Any:
@@ -184,27 +191,48 @@ def part_of(name: str) -> str:
 _WIDTHS = ("cross_attention_hidden_size", "encoder_hidden_size")
 
 
-def cached(model: PreTrainedModel, tokens: int, encoder_tokens: int = 0) -> CachedElements:
-    """Elements that the default cache holds in each layer after a prefill of `tokens`."""
+def cached(
+    model: PreTrainedModel, tokens: int, encoder_tokens: int = 0, *, decoded: int = 0
+) -> CachedElements:
+    """Elements that the default cache holds in each layer after `tokens` tokens, of which the last
+    `decoded` came one by one."""
     decoder = decoder_of(model)
     config = getattr(decoder, "config", model.config)
-    arguments: dict[str, Any] = {}
     if getattr(config, "num_kv_shared_layers", 0) == config.num_hidden_layers:
         return CachedElements()  # reads the cache of another model
+    if config.model_type == "fsmt":  # its decoder asks for masks that the model makes
+        decoder, arguments = model, {"input_ids": _ids(config, encoder_tokens)}
+        ids = "decoder_input_ids"
+    else:
+        arguments, ids = _arguments(config, encoder_tokens), "input_ids"
+    with torch.no_grad():
+        output = decoder(**{ids: _ids(config, tokens - decoded)}, use_cache=True, **arguments)
+        for _ in range(decoded):
+            arguments["cache"] = cache_of(output)
+            output = decoder(**{ids: _ids(config, 1)}, use_cache=True, **arguments)
+    return count(cache_of(output))
+
+
+def cache_of(output: Any) -> Any:
+    return output.get("cache") if "cache" in output else output.get("past_key_values")
+
+
+def _ids(config: PreTrainedConfig, tokens: int) -> torch.Tensor:
+    if config.model_type == "kyutai_speech_to_text":
+        return torch.full((1, tokens, config.num_codebooks + 1), 5)
     codebooks = getattr(config, "num_codebooks", 1) if "musicgen" in config.model_type else 1
-    ids = torch.full((codebooks, tokens), 5)
-    if config.model_type == "granite4_vision_text":  # makes none by itself
+    return torch.full((codebooks, tokens), 5)
+
+
+def _arguments(config: PreTrainedConfig, encoder_tokens: int) -> dict[str, Any]:
+    """What a decoder takes beside tokens: the encoder's output, and oddities of some classes."""
+    arguments: dict[str, Any] = {}
+    if config.model_type == "granite4_vision_text":  # makes no cache by itself
         arguments["cache"] = DynamicCache(config=config)
-    if "blip" in config.model_type:
+    if config.model_type == "blip_text_model":
         arguments["is_decoder"] = config.is_decoder
     if config.model_type == "voxtral_realtime_text":
         arguments["t_cond"] = torch.randn(1, 1, config.hidden_size)
-    if config.model_type == "fsmt":
-        with torch.no_grad():
-            output = model(torch.full((1, encoder_tokens), 5), decoder_input_ids=ids)
-        return count(output["past_key_values"])
-    if config.model_type == "kyutai_speech_to_text":
-        ids = torch.full((1, tokens, config.num_codebooks + 1), 5)
     if encoder_tokens:
         width = next(
             (size for key in _WIDTHS if (size := getattr(config, key, None)) is not None),
@@ -212,10 +240,7 @@ def cached(model: PreTrainedModel, tokens: int, encoder_tokens: int = 0) -> Cach
         )
         key = "cross_attention_states" if "mllama" in config.model_type else "encoder_hidden_states"
         arguments[key] = torch.randn(1, encoder_tokens, width)
-    with torch.no_grad():
-        output = decoder(input_ids=ids, use_cache=True, **arguments)
-    cache = output.get("cache") if "cache" in output else output.get("past_key_values")
-    return count(cache)
+    return arguments
 
 
 def count(cache: Any) -> CachedElements:

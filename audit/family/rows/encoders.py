@@ -11,6 +11,7 @@ PLAIN_BERT = replace(BERT, cached=False, cross=False)
 XLM = replace(ALL_BIASED, names=names.XLM, cached=False, stack="decoder")
 SIGLIP = replace(ALL_BIASED, names=names.BART, build=odd.two_towers)
 
+WAV2VEC2 = replace(ALL_BIASED, names=names.BART, cached=False)
 GTE = Family(qkv_bias=True, o_bias=True, cached=False, key_value_heads=layers.as_query_heads)
 
 ROWS: dict[str, Family] = {
@@ -58,5 +59,11 @@ ROWS: dict[str, Family] = {
         ),
         VIT,
     ),
-    **dict.fromkeys(("siglip", "siglip2"), SIGLIP),
+    **dict.fromkeys(("ijepa", "vivit", "yolos"), VIT),
+    **dict.fromkeys(
+        ("data2vec-audio", "hubert", "unispeech", "unispeech-sat", "wav2vec2"), WAV2VEC2
+    ),
+    **dict.fromkeys(("beit", "data2vec-vision"), replace(VIT, qkv_bias=True, k_bias=False)),
+    **dict.fromkeys(("dpr", "markuplm", "splinter", "visual_bert"), PLAIN_BERT),
+    **dict.fromkeys(("chinese_clip", "clipseg", "siglip", "siglip2"), SIGLIP),
 }
