@@ -183,6 +183,7 @@ FAMILIES: dict[str, Family] = {
     "qwen3_5_moe": WRAPPER,
     "qwen4_exp": WRAPPER,
     "dots3_note": WRAPPER,
+    "unlimited_ocr": WRAPPER,
     # Remote code
     "baichuan": replace(NO_BIAS, names=names.BAICHUAN, key_value_heads=layers.as_query_heads),
     "chatglm": Family(

@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 
 from headcount.audit import audit_model
+from headcount.audit.audit_report import audit_report
 from headcount.audit.catalogue import CatalogueRow, catalogue, read_entry
 from headcount.audit.family.resolve import read_spec
 from headcount.audit.family.states.rows import ROWS as STATE_ROWS
+from headcount.audit.sizes import AuditRequest
 from headcount.audit.spec import Layer, ModelSpec
 from state_configs import TYPES, state_config
 
@@ -145,6 +147,14 @@ def test_constant_state_is_all_that_does_not_grow(model_type: str) -> None:
     )
 
 
+def test_the_report_tells_constant_state_from_what_grows() -> None:
+    audit = audit_model("ai21labs/Jamba-v0.1")
+    totals: Any = audit_report(audit, AuditRequest(context=1000, batch_size=2)).document["totals"]
+    assert totals["constant_state_bytes"] == audit.spec.constant_state_bytes(batch_size=2)
+    growing = 2 * 1000 * totals["cache_bytes_per_token"]
+    assert totals["cache_bytes"] == totals["constant_state_bytes"] + growing
+
+
 WRAPPERS = {
     **{"qwen3_5": "qwen3_5_text", "qwen3_5_moe": "qwen3_5_moe_text"},
     **{"qwen4_exp": "qwen4_exp_text", "dots3_note": "dots3_note_text", "lfm2_vl": "lfm2"},
@@ -153,6 +163,8 @@ WRAPPERS = {
     **{"mistral_large4": "mistral_large4_text", "minimax_m3_vl": "minimax_m3_vl_text"},
     **{"minicpm_ocr": "qwen3_5_text", "minicpmv4_6": "qwen3_5_text", "jev": "qwen3_5_text"},
     **{"minicpmv4_7": "qwen3_5_text", "nemotron_h_omni": "nemotron_h"},
+    **{"nemo_speechlm": "nemotron_h", "hy_v4_vl": "hy_v4_vl_text"},
+    "unlimited_ocr": "unlimited_ocr_text",
 }
 
 

@@ -267,5 +267,12 @@ ROWS: dict[str, Family] = {
     "hrm_text": replace(
         _BIASED, names=names.UNKNOWN, key_value_heads=layers.as_query_heads, build=own.hrm_text
     ),
+    # All of the prompt stays, and a window of what was generated: a context counts as prompt.
+    "unlimited_ocr_text": replace(
+        _BIASED,
+        fixed_head_dim=True,
+        kinds=rules.all_of(FULL),
+        build=hybrid({FULL: plain}, written=False),
+    ),
     "dory": replace(_BIASED, names=names.UNKNOWN, kinds=kinds.every(4), build=own.dory),
 }
