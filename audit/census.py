@@ -17,7 +17,13 @@ EMBEDDINGS = (
     *("embed_tokens.weight", "wte.weight", "embed_in.weight", "word_embeddings.weight"),
     *("tok_embeddings.weight", "shared.weight", "embedding.word_embeddings.weight"),
 )
-HEADS = ("lm_head.weight", "embed_out.weight", "output_layer.weight", "output.weight")
+HEADS = (
+    "lm_head.weight",
+    "embed_out.weight",
+    "output_layer.weight",
+    "output.weight",
+    "head.weight",
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -6,6 +6,7 @@ cache keeps, in elements and bytes, at lengths below and above windows, prefille
 
 import importlib
 import json
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -189,3 +190,16 @@ def test_zyphra_s_own_keys_give_the_heads_of_the_weights() -> None:
     """Its head width of 64 makes 2 * 3584 / 64 heads."""
     mixer = audit_model("Zyphra/Zamba2-7B").spec.layers[0].mixers[0]
     assert (mixer.num_attention_heads, mixer.head_dim) == (112, 64)
+
+
+@pytest.mark.parametrize(
+    "model_type",
+    ["jamba", "nemotron_h", "qwen3_next", "kimi_linear", "glm_moe_dsa", "lfm2", "zamba2"],
+)
+def test_saved_weights_say_the_same(model_type: str, truth: ModuleType, tmp_path: Path) -> None:
+    """Headers beside recurrent layers, indexers and gates bring no error, and the same count."""
+    torch = importlib.import_module("torch")
+    truth.build(state_config(model_type, 0), torch.bfloat16).save_pretrained(tmp_path)
+    audit = audit_model(str(tmp_path))
+    assert [finding for finding in audit.findings if finding.severity != "note"] == []
+    assert audit.attention_parameters == audit.spec.attention_parameters

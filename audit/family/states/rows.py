@@ -165,7 +165,7 @@ ROWS: dict[str, Family] = {
         build=hybrid({FULL: latent, LINEAR: linear.kimi_delta}),
     ),
     "bailing_hybrid": Family(
-        names=names.HYBRID_MLA,
+        names=names.UNKNOWN,
         kinds=rules.every_nth(6, FULL, LINEAR, "layer_group_size"),
         build=hybrid({FULL: gated.latent_per_head, LINEAR: linear.bailing_delta}),
     ),
