@@ -9,6 +9,7 @@ from dataclasses import replace
 from . import kinds, layers, names, odd, tying
 from .row import Family
 from .states.rows import ROWS as STATE_ROWS
+from .states.rows import WRAPPERS as STATE_WRAPPERS
 
 LLAMA = Family(qkv_bias="attention_bias", o_bias="attention_bias")
 NO_BIAS = Family()
@@ -164,26 +165,7 @@ FAMILIES: dict[str, Family] = {
     "qwen3_vl_moe": WRAPPER,
     # Recurrent, indexed, compressed: see states/rows.py
     **STATE_ROWS,
-    "glm5_next": WRAPPER,
-    "hy_v4_vl": WRAPPER,
-    "inkling2": WRAPPER,
-    "inkling2_loop": WRAPPER,
-    "inkling_mm_model": WRAPPER,
-    "jev": WRAPPER,
-    "lfm2_vl": WRAPPER,
-    "lfm3_vl": WRAPPER,
-    "minicpm_ocr": WRAPPER,
-    "minicpmv4_6": WRAPPER,
-    "minicpmv4_7": WRAPPER,
-    "minimax_m3_vl": WRAPPER,
-    "mistral_large4": WRAPPER,
-    "nemo_speechlm": WRAPPER,
-    "nemotron_h_omni": WRAPPER,
-    "qwen3_5": WRAPPER,
-    "qwen3_5_moe": WRAPPER,
-    "qwen4_exp": WRAPPER,
-    "dots3_note": WRAPPER,
-    "unlimited_ocr": WRAPPER,
+    **dict.fromkeys(STATE_WRAPPERS, WRAPPER),
     # Remote code
     "baichuan": replace(NO_BIAS, names=names.BAICHUAN, key_value_heads=layers.as_query_heads),
     "chatglm": Family(

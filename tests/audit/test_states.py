@@ -16,7 +16,7 @@ from headcount.audit import audit_model
 from headcount.audit.audit_report import audit_report
 from headcount.audit.catalogue import CatalogueRow, catalogue, read_entry
 from headcount.audit.family.resolve import read_spec
-from headcount.audit.family.states.rows import ROWS as STATE_ROWS
+from headcount.audit.family.states import rows as states
 from headcount.audit.sizes import AuditRequest
 from headcount.audit.spec import Layer, ModelSpec
 from state_configs import TYPES, state_config
@@ -90,9 +90,10 @@ def test_states_and_parameters(model_type: str, seed: int, truth: ModuleType) ->
             assert not any(any(kept) for kept in mine[len(held) :])
 
 
-CATALOGUE = [
-    row for row in catalogue() if row.model_type in {*STATE_ROWS, "qwen3_5", "qwen3_5_moe"}
-]
+# Zyphra's own key names, which transformers does not read: it builds another number of heads.
+OWN_KEYS = {"Zyphra/Zamba2-7B"}
+STATEFUL = {*states.ROWS, *states.WRAPPERS}
+CATALOGUE = [row for row in catalogue() if row.model_type in STATEFUL and row.id not in OWN_KEYS]
 SMALL = {  # of each type the smallest, where building it takes less than some seconds
     *("mamba", "falcon_mamba", "recurrent_gemma", "zamba2", "falcon_h1", "nemotron_h", "qwen3_5")
 }
@@ -167,6 +168,10 @@ WRAPPERS = {
     **{"nemo_speechlm": "nemotron_h", "hy_v4_vl": "hy_v4_vl_text"},
     "unlimited_ocr": "unlimited_ocr_text",
 }
+
+
+def test_every_wrapper_is_tried() -> None:
+    assert set(WRAPPERS) == set(states.WRAPPERS)
 
 
 @pytest.mark.parametrize("wrapper", WRAPPERS)
