@@ -18,7 +18,13 @@ EMBEDDINGS = (
     *("word_embeddings.weight", "tok_embeddings.weight", "embedding.word_embeddings.weight"),
     "token_embd.weight",  # GGUF
 )
-HEADS = ("lm_head.weight", "embed_out.weight", "output_layer.weight", "output.weight")
+HEADS = (
+    "lm_head.weight",
+    "embed_out.weight",
+    "output_layer.weight",
+    "output.weight",
+    "head.weight",
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

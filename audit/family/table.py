@@ -226,7 +226,7 @@ def all_rows() -> dict[str, Family]:
         **multimodal.ROWS,
         **remote.ROWS,
         **states.ROWS,
-        **dict.fromkeys(states.NESTED, WRAPPER),
+        **dict.fromkeys(states.WRAPPERS, WRAPPER),
     }
 
 

@@ -96,6 +96,8 @@ def _expected(mixer: Mixer, part: str | None, seen: Observed | None) -> tuple[in
 
 def layers(facts: Facts) -> Iterator[Seen]:
     """The weights hold more or fewer layers than the config, or lack a part of one."""
+    if not facts.family.names.modules:  # nothing is known of how such weights name their layers
+        return
     for stack in dict.fromkeys(layer.stack for layer in facts.spec.layers):
         config = {layer.index for layer in facts.spec.layers if layer.stack == stack}
         weights = facts.census.indices.get(stack, frozenset())
@@ -120,8 +122,6 @@ def layers(facts: Facts) -> Iterator[Seen]:
 
 def _lacking(facts: Facts) -> Iterator[Seen]:
     """A layer that is there, without a projection that its mixer needs."""
-    if not facts.family.names.modules:
-        return
     if facts.checkpoint.partial or facts.checkpoint.missing or facts.census.packed:
         return
     for (stack, index, cross), mixer, placed in facts.mixers():

@@ -12,7 +12,7 @@ import pytest
 
 from headcount.audit import audit_model
 from headcount.audit.catalogue import CatalogueRow, catalogue, read_entry
-from headcount.audit.family.states.rows import ROWS as STATE_ROWS
+from headcount.audit.family.states import rows as states
 from headcount.audit.family.table import FAMILIES
 from headcount.audit.mixers import Parts
 from headcount.audit.spec import Layer, ModelSpec
@@ -25,7 +25,7 @@ REMOTE = {
     *("mimo", "nemotron-nas", "phi3small", "qwen"),
 }
 # What keeps more than keys and values is compared in test_states.
-STATEFUL = {*STATE_ROWS, "qwen3_5", "qwen3_5_moe"}
+STATEFUL = {*states.ROWS, *states.WRAPPERS}
 COMPARED = set(FAMILIES) - REMOTE - STATEFUL
 ROWS = [row for row in catalogue() if (row.model_type or "gpt2") in COMPARED]
 LENGTHS = (5, 700, 5000)  # below and above most windows

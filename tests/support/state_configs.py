@@ -244,6 +244,12 @@ KNOBS: dict[str, Knobs] = {
     },
     "axk2": {**_MLA, **_INDEX, **_EXPERTS},
     "hy_v4": {**_MLA, **_INDEX, **_EXPERTS},
+    "hy_v4_vl_text": {
+        **{**_MLA, **_INDEX, **_EXPERTS, "qk_rope_head_dim": (8,)},
+        "rope_parameters": (
+            {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 1, 1]},
+        ),
+    },
     "mistral_large4_text": {
         **{**_MLA, **_INDEX, **_EXPERTS, "num_hidden_layers": (6,), "qk_rope_head_dim": (8,)},
         **{"kv_source_layers": (None, [0, 1, 0, 3, 3, 1]), "index_topk_freq": (None, 2)},
@@ -285,7 +291,7 @@ KNOBS: dict[str, Knobs] = {
     "xlnet": {**_BASE, "d_model": (32, 48), "n_layer": (2,), "n_head": (4,), "d_inner": (40,)}
     | {"mem_len": (9, None)},
     "reformer": {
-        **{**_BASE, "hidden_size": (32,), "num_attention_heads": (2, 4), "num_buckets": (4,)},
+        **{**_BASE, "hidden_size": (32,), "num_attention_heads": (2,), "num_buckets": (4,)},
         **{"attention_head_size": (8, 6), "feed_forward_size": (40,), "is_decoder": (True,)},
         **{"attn_layers": (["local", "lsh"] * 2, ["lsh", "lsh"]), "axial_pos_embds": (False,)},
         **{"axial_pos_shape": ([8, 8],), "axial_pos_embds_dim": ([16, 16],), "hash_seed": (1,)},
@@ -299,6 +305,7 @@ KNOBS: dict[str, Knobs] = {
     },
     "hrm_text": {**_COMMON, "num_hidden_layers": (1, 2), "H_cycles": (1, 2), "L_cycles": (1, 3)}
     | {"head_dim": (8, 12)},
+    "unlimited_ocr_text": {**_COMMON, **_EXPERTS, "sliding_window": (30,)},
     "dory": {
         **{**_COMMON, "head_dim": (8, 12), "sliding_window": (6, 30), "n_input_layers": (1,)},
         **{"n_output_layers": (1,), "n_recurrent_loops": (1, 2, 3)},

@@ -30,6 +30,7 @@ _BARE = {
     "glm5_next_text": "Glm5NextTextModel",
     "hy_v4_vl_text": "HYV4VLTextModel",
     "mistral_large4_text": "MistralLarge4TextModel",
+    "unlimited_ocr_text": "UnlimitedOcrTextModel",
 }
 _LAYER_LISTS = ("layers", "layer", "h", "block", "blocks")
 

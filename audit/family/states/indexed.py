@@ -224,7 +224,9 @@ def with_key_value(heads: str, width: str) -> Maker:
 
     def make(family: "Family", view: ConfigView, kind: str) -> tuple[Mixer, ...]:
         mixer: Attention = attention(family, view, window=kind_window(family, view, kind))
-        count, d = view.integer(heads), view.integer(width)
+        legacy = view.child("sparse_attention_config")  # MiniMax-M3's first files
+        count = legacy.optional("sparse_num_index_heads") or view.integer(heads)
+        d = legacy.optional("sparse_index_dim") or view.integer(width)
         own = mixer.hidden_size * (count + 1) * d + 2 * d
         return (
             replace(

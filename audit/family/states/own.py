@@ -50,7 +50,7 @@ def xlstm(family: "Family", view: ConfigView) -> tuple[Layer, ...]:
         head_dim=qk // heads,
         v_head_dim=v // heads,
         weights=hidden * (2 * qk + 3 * v + 2 * heads) + biases,
-        norms=v,
+        norms=v * (1 + view.flag("use_bias")),
         biases=biases,
         states=(State(fixed=heads * (state_qk * state_v + state_qk + 1)),),
     )

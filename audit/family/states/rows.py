@@ -165,7 +165,7 @@ ROWS: dict[str, Family] = {
         build=hybrid({FULL: latent, LINEAR: linear.kimi_delta}),
     ),
     "bailing_hybrid": Family(
-        names=names.HYBRID_MLA,
+        names=names.UNKNOWN,
         kinds=rules.every_nth(6, FULL, LINEAR, "layer_group_size"),
         build=hybrid({FULL: gated.latent_per_head, LINEAR: linear.bailing_delta}),
     ),
@@ -267,11 +267,19 @@ ROWS: dict[str, Family] = {
     "hrm_text": replace(
         _BIASED, names=names.UNKNOWN, key_value_heads=layers.as_query_heads, build=own.hrm_text
     ),
+    # All of the prompt stays, and a window of what was generated: a context counts as prompt.
+    "unlimited_ocr_text": replace(
+        _BIASED,
+        fixed_head_dim=True,
+        kinds=rules.all_of(FULL),
+        build=hybrid({FULL: plain}, written=False),
+    ),
     "dory": replace(_BIASED, names=names.UNKNOWN, kinds=kinds.every(4), build=own.dory),
 }
 
-# Wrappers whose language model is one of these.
-NESTED = (
+# Multimodal types whose nested language model is one of these.
+WRAPPERS = (
+    "dots3_note",
     "glm5_next",
     "hy_v4_vl",
     "inkling2",
@@ -290,5 +298,5 @@ NESTED = (
     "qwen3_5",
     "qwen3_5_moe",
     "qwen4_exp",
-    "dots3_note",
+    "unlimited_ocr",
 )
