@@ -9,9 +9,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from headcount.audit.family.bodies import BODIES
 from headcount.audit.family.class_defaults import class_defaults
 from headcount.audit.family.layers import decoder, standard_key_value_heads
 from headcount.audit.family.row import Family
+from headcount.audit.family.table import SPELLINGS
+from headcount.audit.family.wrappers import WRAPPERS
 from headcount.audit.mixers import Attention, LatentAttention
 from headcount.audit.spec import ModelSpec
 
@@ -123,6 +126,9 @@ def _refuse_row(model_type: str, family: Family, where: str) -> None:
         raise CannotConvertError(
             f"{where}: its layers are of several kinds, which convert does not handle"
         )
+    compared = BODIES.keys() | WRAPPERS.keys()
+    if SPELLINGS.get(model_type, model_type) not in compared and class_defaults(model_type):
+        raise CannotConvertError(f"{where}: no conversion of this model_type was ever compared")
     if class_defaults(model_type) is None:
         raise CannotConvertError(
             f"{where}: transformers has no class for it (its code comes with the model), so the"

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from conversions import load_whole, run
+from headcount.audit.family.bodies import BODIES
 from headcount.audit.family.class_defaults import class_defaults
 from headcount.audit.family.layers import decoder, standard_key_value_heads
 from headcount.audit.family.row import Family
@@ -32,7 +33,7 @@ def is_native(model_type: str, row: Family) -> bool:
 
 
 # The text models of multimodal types have no causal-LM class of their own.
-NATIVE = [t for t, row in FAMILIES.items() if is_native(t, row) and "_vl" not in t]
+NATIVE = [t for t in BODIES if is_native(t, FAMILIES[t]) and "_vl" not in t]
 
 # Their k norm takes a float32 mean over all K/V heads; its rounding depends on how many there are.
 NORMED_OVER_ALL_HEADS = {"olmo2", "olmo3", "olmoe", "minimax_m2"}
