@@ -115,8 +115,10 @@ def stored_parts(census: Census, spec: ModelSpec) -> dict[MixerKey, Parts]:
 
 
 def _has_head(config: Mapping[str, Any], spec: ModelSpec) -> bool:
-    """Whether the saved class computes logits: `GPT2Model` does not, `GPT2LMHeadModel` does."""
+    """Whether the saved class computes logits over the vocabulary: `GPT2LMHeadModel` does,
+    `GPT2Model` and `LlamaForSequenceClassification` do not."""
     names = config.get("architectures")
     name = names[0] if isinstance(names, list) and names and isinstance(names[0], str) else ""
-    bare = name.endswith("Model") and not name.endswith("LMHeadModel")
-    return spec.is_cached and not bare
+    if not name:
+        return spec.is_cached
+    return name.endswith(("ForCausalLM", "ForConditionalGeneration", "LMHeadModel"))

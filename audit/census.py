@@ -20,6 +20,7 @@ EMBEDDINGS = (
 )
 HEADS = (
     "lm_head.weight",
+    "proj_out.weight",  # Whisper
     "embed_out.weight",
     "output_layer.weight",
     "output.weight",

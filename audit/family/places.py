@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 from .names import BUFFERS, TensorNames
 
-_LEADING_NUMBER = re.compile(r"(?:^|\.)(\d+)\.")
+_LEADING_NUMBER = re.compile(r"(?:^|\.)(\d{1,5})\.", re.ASCII)
+# A word in front of a number that counts no layers: the steps of a projector.
+_NO_LAYERS = ("proj", "adapter", "merger")
 # Words in front of the layer number that mark a tower other than the language model.
 _TOWERS = ("vision", "visual", "audio", "image", "vpm", "embed_audio", "mtp")
 # A stored tensor of a packed weight ends in none of these.
@@ -92,6 +94,7 @@ def layer_indices(names: Iterable[str]) -> dict[str, set[int]]:
     found: dict[str, set[int]] = {}
     for name in names:
         number = _LEADING_NUMBER.search(name)
-        if number is not None:
+        prefix = "" if number is None else name[: number.start()]
+        if number is not None and not any(word in prefix for word in _NO_LAYERS):
             found.setdefault(stack_of(name[: number.start()]), set()).add(int(number[1]))
     return found

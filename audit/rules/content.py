@@ -117,8 +117,10 @@ def embedding(facts: Facts) -> Iterator[Seen]:
     size = facts.spec.vocab_size
     if not facts.whole or size is None or not facts.expected.final_norm or facts.inventory.codes:
         return
-    if facts.census.embedding is None and not any(
-        size in tensor.shape
+    if facts.census.embedding is not None and len(facts.census.embedding.shape) == 2:
+        return
+    if not any(
+        size in tensor.shape and len(tensor.shape) == 2 and tensor is not facts.census.head
         for name, tensor in facts.checkpoint.tensors.items()
         if not _LAYER.search(name)
     ):

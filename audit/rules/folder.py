@@ -33,6 +33,13 @@ def other_shards(facts: FolderFacts) -> Iterator[Seen]:
         yield Seen(names[0], f"{len(names)} file(s) not used beside {min(facts.used)}")
 
 
+def without_index(facts: FolderFacts) -> Iterator[Seen]:
+    """Numbered shards lie here without their index: none of them is read."""
+    names = sorted(name for name in facts.files.names if _SHARD.fullmatch(name))
+    if names and not facts.used:
+        yield Seen(names[0], f"{len(names)} shard(s) and no index: their headers were not read")
+
+
 def other_formats(facts: FolderFacts) -> Iterator[Seen]:
     """The weights lie here in another format, too."""
     unused = facts.files.names - facts.used
@@ -75,6 +82,13 @@ RULES: tuple[Rule[FolderFacts], ...] = (
         severity="warning",
         hint="left from another save? tools that take *.safetensors load both: remove one set",
         check=other_shards,
+    ),
+    Rule(
+        code="H215",
+        name="shards-without-index",
+        severity="error",
+        hint="download model.safetensors.index.json: transformers does not find the weights either",
+        check=without_index,
     ),
     Rule(
         code="H207",

@@ -62,7 +62,11 @@ def _other_shapes(facts: Facts) -> Iterator[Seen]:
     for (stack, index, cross), mixer, placed in facts.mixers():
         for item in placed:
             part, shape = item.place.part, item.tensor.shape
-            if item.place.parameter != "weight" or len(shape) != 2:
+            if item.place.parameter != "weight":
+                continue
+            if len(shape) != 2:
+                if part and set(part) <= set("qkvo") and "_" not in part:
+                    yield Seen(item.tensor.name, f"shape {list(shape)[:8]}: a matrix is expected")
                 continue
             expected = _expected(mixer, part, facts.observed.get((stack, index, cross)))
             found = shape[::-1] if facts.family.names.transposed else shape
@@ -112,7 +116,9 @@ def layers(facts: Facts) -> Iterator[Seen]:
                 " correct num_hidden_layers",
             )
         if not facts.checkpoint.partial and not facts.checkpoint.missing and config - weights:
+            half = not weights and facts.census.indices and not facts.has_head
             yield Seen(
+                severity="note" if half else None,
                 where=f"{stack} layers {format_indices(sorted(config - weights))}",
                 message=f"{facts.where} says num_hidden_layers {len(config)},"
                 " the weights lack these",

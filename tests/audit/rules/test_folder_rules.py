@@ -61,6 +61,12 @@ def vision(folder: Path) -> None:
     (folder / "config.json").write_text(json.dumps(config))
 
 
+def only_numbered(folder: Path) -> None:
+    """The weights under a shard's name, and no index."""
+    (folder / "model.safetensors").rename(folder / "model-00001-of-00002.safetensors")
+    (folder / "copy-00002.safetensors").write_bytes(b"x")
+
+
 def ends_at(*tokens: int) -> Make:
     """config.json with this end-of-text token."""
     config = {**LLAMA_CONFIG, "eos_token_id": list(tokens)}
@@ -73,6 +79,7 @@ SPEAKS: list[tuple[str, str, Make]] = [
     ("H206", "warning", named("model.safetensors.index.json")),
     ("H207", "note", named("model-Q4_K_M.gguf")),
     ("H214", "note", named("adapter_config.json")),
+    ("H215", "error", only_numbered),
     ("H302", "warning", named("modeling_x.py")),
     ("H302", "warning", custom_generate),
     ("H304", "warning", named("pytorch_model.bin")),
@@ -97,6 +104,7 @@ SILENT: list[tuple[str, Make]] = [
     ("H206", named("consolidated.safetensors")),
     ("H207", named("README.md")),
     ("H214", named("config_sentence_transformers.json")),
+    ("H215", named("model-00001-of-00002.safetensors")),
     ("H302", named("LICENSE")),
     ("H304", named("vocab.json")),
     ("H306", link("README.md", "config.json")),

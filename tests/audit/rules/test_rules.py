@@ -89,6 +89,34 @@ def test_a_changed_tensor_is_found(
     assert {one for one, level in found if level != "note"} == {code}, "one fault, one finding"
 
 
+@pytest.mark.parametrize("shape", [(), (1024,), (32, 8, 4)])
+def test_a_projection_that_is_no_matrix(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    shapes = {**llama_shapes(), "model.layers.0.self_attn.q_proj.weight": shape}
+    assert ("H102", "error") in findings(write_model(tmp_path, LLAMA_CONFIG, shapes))
+
+
+def test_a_missing_embedding_is_not_made_up_for_by_the_head(tmp_path: Path) -> None:
+    shapes = {name: shape for name, shape in llama_shapes().items() if "embed" not in name}
+    assert ("H113", "error") in findings(write_model(tmp_path, LLAMA_CONFIG, shapes))
+
+
+def test_a_classifier_needs_no_output_head(tmp_path: Path) -> None:
+    config = {**LLAMA_CONFIG, "architectures": ["LlamaForSequenceClassification"]}
+    shapes = {**without_a_head(llama_shapes()), "score.weight": (2, 32)}
+    assert findings(write_model(tmp_path, config, shapes)) == []
+
+
+def test_numbers_outside_a_list_of_layers_are_no_layers(tmp_path: Path) -> None:
+    shapes = {**llama_shapes(), "projector.proj.7.weight": (4, 4), "model.layers.٣.x": (1,)}
+    assert "H103" not in {code for code, _ in findings(write_model(tmp_path, LLAMA_CONFIG, shapes))}
+
+
+def test_shards_without_an_index_are_not_passed_over(tmp_path: Path) -> None:
+    folder = write_sharded(tmp_path, LLAMA_CONFIG, llama_shapes())
+    (folder / "model.safetensors.index.json").unlink()
+    assert ("H215", "error") in findings(folder)
+
+
 def test_the_weights_decide_heads_and_memory(tmp_path: Path) -> None:
     """4 K/V heads stored, 2 in the config: sizes follow the weights, and it says so."""
     folder = write_model(tmp_path, LLAMA_CONFIG, other_heads({}))
@@ -173,7 +201,7 @@ def test_quantised_weights_are_counted_from_the_config(tmp_path: Path) -> None:
 def test_codes_are_unique_and_documented() -> None:
     docs = (Path(__file__).parents[3] / "docs" / "findings.md").read_text("utf-8")
     codes = [rule.code for rule in RULES]
-    assert len(set(codes)) == len(codes) == 70
+    assert len(set(codes)) == len(codes) == 71
     for rule in RULES:
         _, found, section = docs.partition(f"## {rule.code} {rule.name}\n")
         assert found, rule.code
