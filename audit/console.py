@@ -1,7 +1,9 @@
 """What every command shares: options, errors as exit codes, and where a report goes."""
 
+import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -143,11 +145,46 @@ def need_extra() -> None:
         )
 
 
-def stop_on_sigterm() -> None:
-    """A SIGTERM leaves through the same cleanup as an error, with exit code 143."""
+@contextmanager
+def on_signals(act: Callable[[int, Any], Any]) -> Iterator[None]:
+    """SIGINT, SIGTERM and SIGHUP go to `act` inside; one that is ignored (nohup) stays so."""
+    import signal
+    import threading
+
+    names = ("SIGINT", "SIGTERM", "SIGHUP")  # Windows has no SIGHUP
+    numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    before = {n: handler for n in numbers if (handler := signal.getsignal(n)) != signal.SIG_IGN}
+    if threading.current_thread() is not threading.main_thread():
+        before = {}  # only the main thread may set handlers
+    for number in before:
+        signal.signal(number, act)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def exit_at_once(number: int, _frame: Any) -> None:
+    """Ends the process with 128 + `number`, for when nothing is being written: libraries that are
+    being imported catch an exception and go on."""
+    try:
+        if number == 2:
+            os.write(2, b"Interrupted.\n")
+    finally:
+        os._exit(128 + number)
+
+
+def exit_cleanly(number: int, _frame: Any) -> None:
+    """Leaves through the same cleanup as an error, which further signals do not disturb."""
     import signal
 
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt
+    sys.exit(128 + number)
 
 
 def exit_on_findings(reports: "Sequence[Report]", fail_on: str) -> None:

@@ -1,7 +1,7 @@
 """What differs between two models, layer by layer: before and after a conversion, base and tune."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from .audit_report import label
 from .audited import Audit
@@ -46,7 +46,7 @@ def diff_report(a: Audit, b: Audit, request: AuditRequest) -> Report:
     Both caches are sized for one context: what was asked for, or the smaller of the two maxima.
     """
     context = request.context or min(fill_in(x.spec, request).context for x in (a, b))
-    request = replace(request, context=context)
+    request = request._replace(context=context)
     sizes = (fill_in(a.spec, request), fill_in(b.spec, request))
     model = _differences(_model_values(a, sizes[0]), _model_values(b, sizes[1]))
     layers = dict(_layer_differences(_layers(a, sizes[0]), _layers(b, sizes[1])))

@@ -1,6 +1,6 @@
 """What an audit sizes the cache for: context, batch and element type, with the model's defaults."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from .dtypes import BITS, resolve_dtype
 from .errors import HeadcountError
@@ -10,8 +10,7 @@ from .spec import Layer, ModelSpec
 DEFAULT_CONTEXT = 8192  # where a model states no maximum of its own
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class AuditRequest:
+class AuditRequest(NamedTuple):
     """What to size the cache for. None: the model's own maximum and dtype."""
 
     context: int | None = None
@@ -21,8 +20,7 @@ class AuditRequest:
     explain: bool = False
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Sizes:
+class Sizes(NamedTuple):
     """A request with its defaults filled in; `dtype_source` says where kv_dtype came from."""
 
     context: int

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from .mixers import Engine, Mixer, Parts
 
@@ -48,8 +49,7 @@ class Layer:
         )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Origin:
+class Origin(NamedTuple):
     """Where a resolved value came from: `config.json`, `class default`, `derived`, `weights`."""
 
     value: object

@@ -1,18 +1,16 @@
 """Well-known models: their real configs, counts and sources; no network is needed."""
 
 import json
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..errors import UnknownModelError
 
 _FOLDER = Path(__file__).parent
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CatalogueRow:
+class CatalogueRow(NamedTuple):
     """A model in lists: enough to find it, and where its full entry begins in models.jsonl."""
 
     id: str
@@ -26,8 +24,7 @@ class CatalogueRow:
         return (self.id, *self.aliases)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CatalogueEntry:
+class CatalogueEntry(NamedTuple):
     """`built_parameters` is what transformers builds, None for remote code; `published_parameters`
     what the model's page counts. `notes` say why they differ, `sources` where the config is from.
     """

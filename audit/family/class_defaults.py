@@ -5,16 +5,14 @@ A key that config.json leaves out takes its class's default: 8 K/V heads in Mist
 """
 
 import json
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 _TABLE = Path(__file__).with_name("class_defaults.jsonl")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ClassDefaults:
+class ClassDefaults(NamedTuple):
     """`attribute_map` maps the standard name of a field to the class's own (gpt2: n_embd)."""
 
     class_name: str

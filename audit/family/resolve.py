@@ -1,8 +1,8 @@
 """From a config.json to a ModelSpec, through the row of its model_type."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from ..dtypes import resolve_dtype
 from ..errors import HeadcountError, InvalidConfigError, UnsupportedModelError
@@ -22,8 +22,7 @@ _ALIASES: dict[str, tuple[str, ...]] = {
 }
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Reading:
+class Reading(NamedTuple):
     """A config as read: the spec, the row that read it, and the views of it.
 
     `view` is of the whole config, `text` of its language model, the same object where that is not

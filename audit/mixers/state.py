@@ -1,8 +1,7 @@
 """What all mixers share: parameters by part, and state that is counted in elements and bytes."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from ..dtypes import bytes_of
 
@@ -10,8 +9,7 @@ from ..dtypes import bytes_of
 Engine = Literal["transformers", "serving"]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Parts:
+class Parts(NamedTuple):
     """Attention parameters by part; biases count with their matrix."""
 
     q: int = 0
@@ -25,13 +23,12 @@ class Parts:
     def total(self) -> int:
         return self.q + self.k + self.v + self.o + self.norm + self.other
 
-    def __add__(self, more: "Parts") -> "Parts":
-        names = (field.name for field in fields(Parts))
+    def __add__(self, more: "Parts") -> "Parts":  # type: ignore[override]
+        names = Parts._fields
         return Parts(**{name: getattr(self, name) + getattr(more, name) for name in names})
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class State:
+class State(NamedTuple):
     """What a mixer keeps beside K and V, or instead of them.
 
     `fixed` elements whatever the length, and `per_token` for each of the last `limit` tokens
