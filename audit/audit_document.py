@@ -1,6 +1,7 @@
 """An audit as JSON: an interface with stable keys, raw integers, `schema_version` first."""
 
 from collections.abc import Mapping
+from math import isfinite
 
 from .audited import Audit
 from .mixers import Mixer, Parts
@@ -56,10 +57,19 @@ def document(audit: Audit, sizes: Sizes, *, explain: bool = False) -> Mapping[st
         result["types"] = type_document(audit)
     if explain:
         result["origins"] = {
-            name: {"value": origin.value, "source": origin.source}
+            name: {"value": _plain(origin.value), "source": origin.source}
             for name, origin in sorted(spec.origins.items())
         }
     return result
+
+
+def _plain(value: object) -> object:
+    """A config's value without the `Infinity` and `NaN` that JSON does not know: as strings."""
+    if isinstance(value, float) and not isfinite(value):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {key: _plain(each) for key, each in value.items()}
+    return [_plain(each) for each in value] if isinstance(value, (list, tuple)) else value
 
 
 def _layer_document(audit: Audit, sizes: Sizes, layer: Layer) -> dict[str, object]:

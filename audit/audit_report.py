@@ -253,7 +253,7 @@ def _rows_of(audit: Audit, sizes: Sizes, layer: Layer) -> tuple[tuple[object, ..
 def _geometry(layer: Layer, mixer: Mixer) -> tuple[object, ...]:
     kind = mixer.heads or mixer.kind.replace("_attention", "")
     if mixer.kind == "recurrent":
-        kind = mixer.form
+        kind = str(getattr(mixer, "form", kind))
     elif mixer.kind == "compressed_attention":
         kind = f"compressed {kind}"
     if not getattr(mixer, "owns_parameters", True):

@@ -20,18 +20,31 @@ else:
     _ParamType = click.ParamType  # not generic before click 8.2
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+MAX_BATCH_SIZE = 1_000_000
+_LONGEST_LINE = 1000  # of a message, which may quote a stranger's input
 
 
 class Failure(click.ClickException):
     """A HeadcountError on its way out: its message on stderr, its own exit code."""
 
     def __init__(self, error: HeadcountError) -> None:
-        super().__init__(str(error))
+        from .render.cells import printable
+
+        lines = str(error).split("\n")
+        super().__init__("\n".join(printable(line[:_LONGEST_LINE]) for line in lines))
         self.exit_code = error.exit_code  # type: ignore[misc]
 
 
 class Command(click.Command):
     """Turns our errors into one message and an exit code, and Ctrl-C into 130."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """An empty value is a script's unset variable: refused, never taken for no value."""
+        rest = super().parse_args(ctx, args)
+        for param in self.params:
+            if _is_empty(param, ctx.params.get(param.name or "")):
+                raise click.BadParameter("must not be empty", ctx, param)
+        return rest
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -43,6 +56,12 @@ class Command(click.Command):
         except KeyboardInterrupt:
             click.echo("Interrupted.", err=True)
             sys.exit(130)
+
+
+def _is_empty(param: click.Parameter, value: object) -> bool:
+    if isinstance(param, click.Argument) and isinstance(value, tuple):
+        return "" in value
+    return value == "" != param.default
 
 
 class Group(click.Group):
@@ -65,12 +84,24 @@ class Size(_ParamType):
             self.fail(str(error), param, ctx)
 
 
+class FilePath(click.Path):
+    """A path option; an empty one is refused, where Path("") would be the current folder."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        if value == "":
+            self.fail("must not be empty", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 TOKENS, SIZE, COUNT = (
     Size("tokens", parse_tokens),
     Size("size", parse_bytes),
     Size("count", parse_count),
 )
-PATH = click.Path(path_type=Path)
+PATH = FilePath()
 
 
 def stack(*decorators: Callable[[Any], Any]) -> Decorator:
@@ -97,7 +128,9 @@ output_options = stack(
 )
 workload_options = stack(
     click.option("--context", type=TOKENS, help="Tokens per sequence: 8192, or 8k for the same."),
-    click.option("--batch-size", type=click.IntRange(min=1), default=1, show_default=True),
+    click.option(
+        "--batch-size", type=click.IntRange(1, MAX_BATCH_SIZE), default=1, show_default=True
+    ),
     click.option("--kv-dtype", help="Element type of the cache: bf16, fp16, fp32, fp8, int8…"),
     click.option("--encoder-tokens", type=TOKENS, help="Tokens that cross-attention sees."),
 )
@@ -124,12 +157,32 @@ def write_reports(reports: "Sequence[Report]", form: str, output: Path | None) -
 
     text = render(reports, form)
     if output is None:
-        click.echo(text, nl=False)
+        _print(text)
         return
     try:
-        output.write_text(text, encoding="utf-8")
+        output.write_text(text, encoding="utf-8", errors="backslashreplace")
     except OSError as error:
         raise WriteError(f"{output}: cannot be written: {error.strerror}") from error
+
+
+def _print(text: str) -> None:
+    """To stdout, with escapes for what its encoding lacks. Raises WriteError; a reader that went
+    away (BrokenPipeError) is left to click, which then stays quiet."""
+    encoding = sys.stdout.encoding or "utf-8"
+    try:
+        click.echo(text.encode(encoding, "backslashreplace").decode(encoding), nl=False)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        _drop_stdout()
+        raise WriteError(f"standard output: cannot be written: {error.strerror}") from error
+
+
+def _drop_stdout() -> None:
+    """What is buffered goes to the null device, or Python would try, and fail, again at exit."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, sys.stdout.fileno())
+    os.close(null)
 
 
 def need_extra() -> None:

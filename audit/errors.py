@@ -1,5 +1,13 @@
 """The errors a user can cause or meet. Each says what was found, where, and what to do."""
 
+_SHOWN = 120
+
+
+def short(value: object) -> str:
+    """`value` as Python writes it, at most about 120 characters: input is a stranger's."""
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(text):,} characters)"
+
 
 class HeadcountError(Exception):
     """Wrong use or unreadable input: one or two lines for the user, exit code 2."""

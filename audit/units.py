@@ -1,8 +1,9 @@
 """Sizes as people write and read them. Inside the program every size is an integer."""
 
 import re
+from fractions import Fraction
 
-from .errors import HeadcountError
+from .errors import HeadcountError, short
 
 _TOKEN_SUFFIX = {"": 1, "k": 2**10, "m": 2**20}
 _BYTE_SUFFIX = {
@@ -10,6 +11,7 @@ _BYTE_SUFFIX = {
     **{"kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40},
 }
 _COUNT_SUFFIX = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "t": 10**12}
+_MOST, _LONGEST = 2**63 - 1, 60
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)", re.ASCII)
 
 
@@ -29,12 +31,16 @@ def parse_count(text: str) -> int:
 
 
 def _parse(text: str, suffixes: dict[str, int], expected: str) -> int:
-    match = _SIZE.fullmatch(text.strip().lower().replace(",", "").replace("_", ""))
+    """Exact: a float loses integers beyond 2^53."""
+    digits = text.strip().lower().replace(",", "").replace("_", "")
+    match = _SIZE.fullmatch(digits) if len(digits) <= _LONGEST else None
     if match is None or match[2] not in suffixes:
-        raise HeadcountError(f"{text!r} is not {expected}")
-    value = float(match[1]) * suffixes[match[2]]
-    if not 1 <= value < 2**63 or value != int(value):
-        raise HeadcountError(f"{text!r} is not {expected}")
+        raise HeadcountError(f"{short(text)} is not {expected}")
+    value = Fraction(match[1]) * suffixes[match[2]]
+    if value < 1 or value.denominator != 1:
+        raise HeadcountError(f"{short(text)} is not {expected}")
+    if value > _MOST:
+        raise HeadcountError(f"{short(text)} is not {expected}: at most {_MOST:,}")
     return int(value)
 
 

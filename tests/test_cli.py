@@ -4,6 +4,8 @@ import csv
 import io
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -207,7 +209,7 @@ WRONG_CONFIGS: list[tuple[dict[str, Any], str]] = [
         {"num_attention_heads": 7, "num_key_value_heads": 7},
         "not divisible by num_attention_heads 7",
     ),
-    ({"num_hidden_layers": 10**9}, "10,000"),
+    ({"num_hidden_layers": 10**9}, "2,000"),
     ({"hidden_size": 10**18}, "1,000,000,000"),
     ({"hidden_size": [32]}, "an integer is expected"),
     ({"attention_bias": "yes"}, "true or false"),
@@ -288,3 +290,93 @@ def test_the_rules_are_listed() -> None:
         **{"code": "H101", "name": "kv-heads-mismatch", "severity": "error", "reads": "headers"},
         "says": "The rows of k_proj are another number of K/V heads than the config's",
     }
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *(("audit", ""), ("audit", "gpt2", ""), ("plan", ""), ("diff", "gpt2", "")),
+        *(("plan", "gpt2", "--device", ""), ("plan", "gpt2", "--dtype", "")),
+        *(("audit", "gpt2", "--kv-dtype", ""), ("audit", "gpt2", "-o", "")),
+        ("audit", "gpt2", "--batch-size", "1000001"),
+    ],
+)
+def test_an_empty_value_and_an_absurd_batch_are_wrong_use(arguments: tuple[str, ...]) -> None:
+    result = run(*arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "must not be empty" in result.stderr or "1000000" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("a" * 300, "too long"),
+        ("a" * 300 + "/b", "too long"),
+        ("~nosuchuser/x", "home directory of ~nosuchuser"),
+        ("wt/shards without index", "no such file or folder, and no valid Hub id"),
+        ("./no\x1b[31m", r"no\x1b[31m: no such file"),
+    ],
+)
+def test_a_path_that_cannot_be_gives_a_message_fit_for_a_terminal(name: str, reason: str) -> None:
+    result = run("audit", name)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert reason in result.stderr
+    assert "\x1b" not in result.stderr
+    assert isinstance(result.exception, SystemExit)
+
+
+def test_a_long_message_is_cut(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "x" * 100_000}))
+    result = run("audit", str(tmp_path), "--strict")
+    assert result.exit_code == 2
+    assert len(result.stderr) < 3000
+
+
+def test_csv_has_no_control_characters(tmp_path: Path) -> None:
+    folder = write_model(tmp_path / "a\x1b[31mb", LLAMA_CONFIG, llama_shapes())
+    text = run("audit", str(folder), "--format", "csv").stdout
+    assert r"a\x1b[31mb" in text
+    assert "\x1b" not in text
+
+
+@pytest.mark.parametrize("form", ["table", "markdown", "json", "csv"])
+def test_a_folder_whose_name_is_not_utf8(tmp_path: Path, form: str) -> None:
+    try:
+        folder = write_model(tmp_path / "b\udcffd", LLAMA_CONFIG, llama_shapes())
+    except OSError:
+        pytest.skip("this file system takes UTF-8 only")
+    out = tmp_path / "report"
+    assert run("audit", str(folder), "--format", form, "-o", str(out)).exit_code == 0
+    assert r"b\udcffd" in out.read_text(encoding="utf-8")
+    printed = run("audit", str(folder), "--format", form)
+    assert (printed.exit_code, printed.stdout) == (0, out.read_text(encoding="utf-8"))
+    if form == "json":
+        assert json.loads(printed.stdout)["model"]["id"] == str(folder)
+
+
+def test_values_that_json_does_not_know_are_strings(tmp_path: Path) -> None:
+    path = tmp_path / "t5.json"
+    path.write_text('{"model_type": "t5", "feed_forward_proj": -Infinity}')
+    origins = document("audit", str(path), "--explain")["origins"]
+    assert origins["feed_forward_proj"]["value"] == "-inf"
+
+
+FULL = Path("/dev/full")
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="needs Linux's /dev/full")
+def test_a_full_disk_behind_stdout() -> None:
+    command = [sys.executable, "-c", "from headcount.cli import main; main()", "models"]
+    with FULL.open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 3
+    assert done.stderr == "Error: standard output: cannot be written: No space left on device\n"
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    command = [sys.executable, "-c", "from headcount.cli import main; main()", "models"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None and process.stderr is not None
+    process.stdout.close()
+    with process:
+        assert process.stderr.read() == ""

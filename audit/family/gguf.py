@@ -15,6 +15,7 @@ from ..mixers import Attention, LatentAttention, Mixer
 from ..spec import Layer, ModelSpec, Origin
 from .names import TensorNames
 from .row import Family
+from .view import MAX_LAYERS
 
 GGUF_NAMES = TensorNames(
     modules={
@@ -44,7 +45,6 @@ _NO_CACHE = frozenset(
     }
 )
 _ENCODERS_AND_TOWERS = frozenset({"t5", "t5encoder", "clip", "whisper"})
-_MAX_LAYERS = 10_000
 _MAX_SIZE = 10_000_000
 
 
@@ -144,7 +144,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _layers(keys: Keys) -> tuple[Layer, ...]:
-    count = keys.need("block_count", _MAX_LAYERS) - (keys.integer("nextn_predict_layers") or 0)
+    count = keys.need("block_count", MAX_LAYERS) - (keys.integer("nextn_predict_layers") or 0)
     if count < 1:
         raise InvalidConfigError(f"{keys.where}: no layers but those for multi-token prediction")
     heads = keys.per_layer("attention.head_count", count, None)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ..divisors import divisors, listed
 from ..errors import InvalidConfigError
 from ..mixers import Attention, CrossAttention, LatentAttention
 from ..spec import Layer
@@ -98,10 +99,9 @@ def attention(family: "Family", view: ConfigView, *, window: int | None = None) 
 def check_grouping(view: ConfigView, heads: int, kv: int) -> None:
     """Refuses head counts that no model can run. transformers builds them, and fails in forward."""
     if heads % kv:
-        divisors = ", ".join(str(n) for n in range(1, heads + 1) if heads % n == 0)
         raise InvalidConfigError(
             f"{view.where}: num_attention_heads {heads} is not divisible by num_key_value_heads"
-            f" {kv}; possible are {divisors}"
+            f" {kv}; possible are {listed(divisors(heads))}"
         )
 
 

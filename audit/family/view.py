@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ..errors import InvalidConfigError
+from ..errors import InvalidConfigError, short
 from ..spec import Origin
 
 # Bounds far above any model; they keep a hostile value from costing time or memory.
-MAX_LAYERS = 10_000
+MAX_LAYERS = 2_000
+MAX_HEADS = 10_000
 MAX_SIZE = 10**9
 
 
@@ -76,10 +77,14 @@ class ConfigView:
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         if type(value) is not int:
-            raise InvalidConfigError(f"{self.where}: {name} is {value!r}; an integer is expected")
+            raise InvalidConfigError(
+                f"{self.where}: {name} is {short(value)}; an integer is expected"
+            )
+        if name.endswith("_heads"):
+            maximum = min(maximum, MAX_HEADS)
         if not minimum <= value <= maximum:
             raise InvalidConfigError(
-                f"{self.where}: {name} is {value}; it must be from {minimum} to {maximum:,}"
+                f"{self.where}: {name} is {short(value)}; it must be from {minimum} to {maximum:,}"
             )
         return value
 
@@ -99,6 +104,10 @@ class ConfigView:
             return None
         if not isinstance(value, list) or not all(type(item) is int for item in value):
             raise InvalidConfigError(f"{self.where}: {name} must be a list of integers")
+        if any(item > MAX_SIZE for item in value):
+            raise InvalidConfigError(
+                f"{self.where}: {name} holds {short(max(value))}; at most {MAX_SIZE:,} can be"
+            )
         return tuple(value)
 
     def strings(self, name: str) -> tuple[str, ...] | None:
@@ -122,7 +131,7 @@ class ConfigView:
             return False
         if not isinstance(value, bool):
             raise InvalidConfigError(
-                f"{self.where}: {name} is {value!r}; true or false is expected"
+                f"{self.where}: {name} is {short(value)}; true or false is expected"
             )
         return value
 
@@ -147,7 +156,7 @@ class ConfigView:
         """The nested object `name`, read with the same rules and the wrapper's nested defaults."""
         value, default = self.config.get(name), self.defaults.get(name)
         if value is not None and not isinstance(value, dict):
-            raise InvalidConfigError(f"{self.where}: {name} must be an object, not {value!r}")
+            raise InvalidConfigError(f"{self.where}: {name} must be an object, not {short(value)}")
         return ConfigView(
             value or {},
             where=f"{self.where}: {name}",

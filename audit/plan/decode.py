@@ -54,6 +54,12 @@ def _is_object(value: object) -> bool:
 
 
 def _has_experts(holder: Mapping[str, Any]) -> bool:
-    """Some configs give a list with one count per layer (Hunyuan)."""
-    counts = (holder.get(name) for name in _EXPERT_COUNTS)
-    return any(max(n, default=0) > 1 if isinstance(n, list) else (n or 0) > 1 for n in counts)
+    return any(_may_be_several(holder.get(name)) for name in _EXPERT_COUNTS)
+
+
+def _may_be_several(count: object) -> bool:
+    """Some configs give a list with one count per layer (Hunyuan). What is no number leaves the
+    count open, and then there is no bound."""
+    if isinstance(count, list):
+        return any(_may_be_several(each) for each in count)
+    return count > 1 if isinstance(count, (int, float)) else bool(count)

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from math import ceil, gcd
 
+from ..divisors import divisors, listed
 from ..errors import HeadcountError
 from ..mixers import (
     Attention,
@@ -29,11 +30,9 @@ def valid_tp(spec: ModelSpec) -> tuple[int, ...]:
     """Every tp that splits the query heads of all layers evenly, and splits or copies K/V heads."""
     mixers = set(attentions(spec))
     common = gcd(*(mixer.num_attention_heads for mixer in mixers))
-    return tuple(
-        tp
-        for tp in range(1, common + 1)
-        if common % tp == 0 and all(_spreads(mixer, tp) for mixer in mixers)
-    ) or (1,)
+    if common == 0:  # nothing has heads
+        return (1,)
+    return tuple(tp for tp in divisors(common) if all(_spreads(mixer, tp) for mixer in mixers))
 
 
 def attentions(spec: ModelSpec) -> list[AnyAttention]:
@@ -56,7 +55,7 @@ def check_tp(spec: ModelSpec, tp: int, model_id: str) -> None:
     key_value = _counts(mixer.num_key_value_heads for mixer in mixers)
     raise HeadcountError(
         f"tp {tp} does not split {model_id}: {query} attention heads and {key_value} K/V heads;"
-        f" valid are {', '.join(map(str, valid))}"
+        f" valid are {listed(valid)}"
     )
 
 
@@ -67,7 +66,7 @@ def _counts(values: Iterable[int]) -> str:
 def rank_mixer(mixer: Mixer, tp: int) -> Mixer:
     """The mixer with the heads of one rank; `tp` must be valid for it."""
     if isinstance(mixer, Recurrent):
-        states = tuple(replace(state, fixed=ceil(state.fixed / tp)) for state in mixer.states)
+        states = tuple(state._replace(fixed=ceil(state.fixed / tp)) for state in mixer.states)
         return replace(mixer, weights=ceil(mixer.weights / tp), states=states)
     heads = mixer.num_attention_heads // tp
     if isinstance(mixer, (LatentAttention, CompressedAttention)):

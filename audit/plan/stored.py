@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from ..errors import InvalidConfigError, short
+
 _FLOAT32, _FLOAT16 = 32, 16
 
 
@@ -21,7 +23,10 @@ class StoredFormat:
 
 
 def stored_format(config: Mapping[str, Any]) -> StoredFormat | None:
-    """The format of `config`; None if it quantises nothing or in a way that is not known here."""
+    """The format of `config`; None if it quantises nothing or in a way that is not known here.
+
+    Raises InvalidConfigError where the modules that stay as they are are no list of names.
+    """
     settings = quantization_config(config)
     if settings is None:
         return None
@@ -29,9 +34,22 @@ def stored_format(config: Mapping[str, Any]) -> StoredFormat | None:
     bits = _bits(method, settings)
     if bits is None:
         return None
-    kept = [*(settings.get("modules_to_not_convert") or ()), *(settings.get("ignore") or ())]
-    attention = not any("attn" in str(name) for name in kept)
+    kept = [*_names(settings, "modules_to_not_convert"), *_names(settings, "ignore")]
+    attention = not any("attn" in name for name in kept)
     return StoredFormat(name=method, bits=bits, quantises_attention=attention)
+
+
+def _names(settings: Mapping[str, Any], key: str) -> list[str]:
+    """Names of modules; a null is none of them, and a lone string is one."""
+    value = settings.get(key)
+    if value is None:
+        return []
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise InvalidConfigError(
+            f"config.json: quantization_config.{key} is {short(value)}; a list of names is expected"
+        )
+    return names
 
 
 def quantization_config(config: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -85,4 +103,4 @@ def _compressed(settings: Mapping[str, Any]) -> Fraction | None:
 
 
 def _is_size(value: Any) -> bool:
-    return type(value) is int and value > 0
+    return type(value) is int and 0 < value < 2**31

@@ -113,14 +113,20 @@ def _csv(reports: Sequence[Report]) -> str:
             if names != header:
                 writer.writerow(names)
                 header = names
-            writer.writerows([report.title, *row] for row in table.rows)
+            writer.writerows(_raw((report.title, *row)) for row in table.rows)
     return out.getvalue()
+
+
+def _raw(row: Iterable[object]) -> list[object]:
+    return [printable(value) if isinstance(value, str) else value for value in row]
 
 
 def _json(reports: Sequence[Report]) -> str:
     documents = [report.document for report in reports]
     value = documents[0] if len(documents) == 1 else documents
-    return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+    # Half of a surrogate pair, as in a file name that is not UTF-8, becomes JSON's own escape.
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 FORMATS: dict[str, Callable[[Sequence[Report]], str]] = {

@@ -79,7 +79,7 @@ def ignored_heads(facts: ConfigFacts) -> Iterator[Seen]:
         return
     used = {m.num_key_value_heads for m in mixers}
     if said not in used:
-        counts = ", ".join(str(n) for n in sorted(used))
+        counts = ", ".join(str(n) for n in sorted(n for n in used if n is not None))
         yield Seen(
             "num_key_value_heads", f"says {said}, {facts.spec.model_type} builds {counts} of them"
         )

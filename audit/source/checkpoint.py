@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..errors import HeadcountError, InvalidConfigError, InvalidWeightsError
+from ..errors import HeadcountError, InvalidConfigError, InvalidWeightsError, short
 from .json_file import read_json
 from .safetensors import MAX_HEADER_BYTES, FileHeader, TensorInfo, read_header
 
@@ -100,8 +100,9 @@ def join_shards(
     lost = [n for n, file in weight_map.items() if n not in tensors and file not in missing]
     if lost:
         raise InvalidWeightsError(
-            f"{path}: tensor {lost[0]!r} should be in {weight_map[lost[0]]}, whose header does not"
-            f" have it ({len(lost)} such tensors): the index and the shards do not belong together"
+            f"{path}: tensor {short(lost[0])} should be in {weight_map[lost[0]]}, whose header does"
+            f" not have it ({len(lost)} such tensors): the index and the shards do not belong"
+            " together"
         )
     unlisted = tuple(t.name for file in files for t in file.tensors if t.name not in weight_map)
     return Checkpoint(
@@ -146,8 +147,8 @@ def check_index(
     for name, shard in weight_map.items():
         if not is_plain_shard_name(shard, suffixes):
             raise InvalidWeightsError(
-                f"{path}: tensor {name!r} points to {shard!r}; a shard is a plain file name"
-                f" that ends in {' or '.join(suffixes)}"
+                f"{path}: tensor {short(name)} points to {short(shard)}; a shard is a plain file"
+                f" name that ends in {' or '.join(suffixes)}"
             )
     metadata = index.get("metadata")
     total: Any = metadata.get("total_size") if isinstance(metadata, dict) else None
@@ -163,9 +164,15 @@ def is_plain_shard_name(name: Any, suffixes: tuple[str, ...] = SUFFIXES) -> bool
 
 
 def inside(folder: Path, shard: str) -> Path:
-    """The shard's path, unless a link leads out of the folder and of its own Hub cache."""
+    """The shard's path, unless a link leads out of the folder and of its own Hub cache.
+
+    Raises HeadcountError then, and for links in a loop.
+    """
     path = folder / shard
-    real, home = path.resolve(), folder.resolve()
+    try:
+        real, home = path.resolve(), folder.resolve()
+    except (RuntimeError, OSError) as error:  # RuntimeError: a loop, before Python 3.13
+        raise HeadcountError(f"{path}: cannot be read: its links lead nowhere") from error
     cache_blobs = home.parent.parent / "blobs"  # models--org--name/{snapshots/<rev>/, blobs/}
     if real.is_relative_to(home) or real.is_relative_to(cache_blobs):
         return path

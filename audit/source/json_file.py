@@ -3,10 +3,13 @@
 import json
 import os
 import stat
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-from ..errors import HeadcountError, InvalidConfigError
+from ..errors import HeadcountError, InvalidConfigError, short
 
 MAX_CONFIG_BYTES = 10 * 2**20
 
@@ -29,9 +32,19 @@ def open_regular(path: Path) -> int:
     return descriptor
 
 
+@contextmanager
+def reading(path: Path) -> Iterator[BinaryIO]:
+    """The bytes of a regular file. Raises HeadcountError, also where the disk fails later on."""
+    try:
+        with os.fdopen(open_regular(path), "rb") as file:
+            yield file
+    except OSError as error:
+        raise HeadcountError(f"{path}: cannot be read: {error.strerror or error}") from error
+
+
 def read_json(path: Path, limit: int = MAX_CONFIG_BYTES) -> dict[str, Any]:
     """The JSON object in `path`. Raises InvalidConfigError that names the file and the position."""
-    with os.fdopen(open_regular(path), "rb") as file:
+    with reading(path) as file:
         size = os.fstat(file.fileno()).st_size
         if size > limit:
             raise InvalidConfigError(f"{path}: {size:,} bytes; no more than {limit:,} are read")
@@ -69,9 +82,8 @@ def parse_json(data: bytes, where: str, *, allow_non_finite: bool = False) -> di
 def _unique_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result = dict(pairs)
     if len(result) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise _DuplicateKeys(f"the key {twice!r} stands twice; keep one of them")
+        twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
+        raise _DuplicateKeys(f"the key {short(twice)} stands twice; keep one of them")
     return result
 
 

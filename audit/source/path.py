@@ -11,7 +11,7 @@ from .json_file import read_json
 
 def read_path(path: Path) -> Source:
     """A folder, a config.json, a file of weights or an index. Raises HeadcountError."""
-    if not path.exists():
+    if not _is_there(path):
         raise HeadcountError(f"{path}: no such file or folder")
     if path.is_dir():
         return _read_folder(path)
@@ -36,7 +36,8 @@ def read_path(path: Path) -> Source:
 def _read_folder(folder: Path) -> Source:
     config = folder / "config.json"
     weights = _folder_weights(folder)
-    if not config.exists() and weights is None:
+    has_config = _is_there(config)
+    if not has_config and weights is None:
         files = sorted(folder.glob("*.gguf"))
         if len(files) == 1 or (files and "-00001-of-" in files[0].name):
             return replace(read_path(files[0]), kind="folder", id=str(folder))
@@ -48,9 +49,18 @@ def _read_folder(folder: Path) -> Source:
         kind="folder",
         id=str(folder),
         where=str(config),
-        config=read_json(config) if config.exists() else None,
+        config=read_json(config) if has_config else None,
         checkpoint=weights,
     )
+
+
+def _is_there(path: Path) -> bool:
+    """Raises HeadcountError for a link to nothing: it was meant to be there."""
+    if path.exists():
+        return True
+    if path.is_symlink():
+        raise HeadcountError(f"{path}: is a link to {path.readlink()}, which is not there")
+    return False
 
 
 def _folder_weights(folder: Path) -> Checkpoint | None:
@@ -71,6 +81,6 @@ def _beside_config(path: Path, checkpoint: Checkpoint) -> Source:
         kind="file",
         id=str(path),
         where=str(config),
-        config=read_json(config) if config.exists() else None,
+        config=read_json(config) if _is_there(config) else None,
         checkpoint=checkpoint,
     )

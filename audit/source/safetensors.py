@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from ..dtypes import SAFETENSORS_BITS
-from ..errors import InvalidConfigError, InvalidWeightsError
-from .json_file import open_regular, parse_json
+from ..errors import InvalidConfigError, InvalidWeightsError, short
+from .json_file import parse_json, reading
 
 MAX_HEADER_BYTES = 32 * 2**20
 
@@ -52,7 +52,7 @@ class FileHeader:
 
 def read_header(path: Path) -> FileHeader:
     """The header of a safetensors file. Raises InvalidWeightsError; reads no tensor."""
-    with os.fdopen(open_regular(path), "rb") as file:
+    with reading(path) as file:
         size = os.fstat(file.fileno()).st_size
         raw = file.read(header_length(path, file.read(8), size))
     return parse_header(path, raw, size)
@@ -102,6 +102,10 @@ def header_length(path: Path, start: bytes, size: int) -> int:
         raise InvalidWeightsError(
             f"{path}: is a Git LFS pointer, not weights: run `git lfs pull` in that folder"
         )
+    if start.lower().startswith((b"<!docty", b"<html")):
+        raise InvalidWeightsError(
+            f"{path}: is an HTML page, not weights: the download went wrong, get the file again"
+        )
     for magic, kind in ((b"PK\x03\x04", "a zip archive (a torch .bin?)"), (b"GGUF", "GGUF")):
         if start.startswith(magic):
             raise InvalidWeightsError(f"{path}: is {kind}, not safetensors: rename it")
@@ -135,7 +139,7 @@ def _tensors(path: Path, entries: dict[str, Any], start: int, size: int) -> tupl
     for tensor in tensors:
         if tensor.offsets[0] != end:
             raise InvalidWeightsError(
-                f"{path}: tensor {tensor.name!r} begins at byte {tensor.offsets[0]:,},"
+                f"{path}: tensor {short(tensor.name)} begins at byte {tensor.offsets[0]:,},"
                 f" the one before it ends at {end:,}: a hole or an overlap"
             )
         end = tensor.offsets[1]
@@ -147,20 +151,23 @@ def _tensors(path: Path, entries: dict[str, Any], start: int, size: int) -> tupl
 
 def _tensor(path: Path, name: str, entry: Any, start: int) -> TensorInfo:
     if not isinstance(entry, dict):
-        raise InvalidWeightsError(f"{path}: tensor {name!r}: an object is expected")
+        raise InvalidWeightsError(f"{path}: tensor {short(name)}: an object is expected")
     dtype, shape, offsets = entry.get("dtype"), entry.get("shape"), entry.get("data_offsets")
     if not isinstance(dtype, str) or dtype not in SAFETENSORS_BITS:
-        raise InvalidWeightsError(f"{path}: tensor {name!r}: unknown dtype {dtype!r}")
+        raise InvalidWeightsError(f"{path}: tensor {short(name)}: unknown dtype {short(dtype)}")
     if not _naturals(shape) or not _naturals(offsets) or len(offsets) != 2:
         raise InvalidWeightsError(
-            f"{path}: tensor {name!r}: shape {shape!r} or data_offsets {offsets!r} is not valid"
+            f"{path}: tensor {short(name)}: shape {short(shape)} or data_offsets"
+            f" {short(offsets)} is not valid"
         )
     bits = _bits(shape, SAFETENSORS_BITS[dtype])
     if bits is None:
-        raise InvalidWeightsError(f"{path}: tensor {name!r}: {dtype} {shape} is beyond 2^64 bits")
+        raise InvalidWeightsError(
+            f"{path}: tensor {short(name)}: {dtype} {short(shape)} is beyond 2^64 bits"
+        )
     if bits % 8 or offsets[1] - offsets[0] != bits // 8:
         raise InvalidWeightsError(
-            f"{path}: tensor {name!r}: {dtype} {shape} takes {-(-bits // 8):,} bytes,"
+            f"{path}: tensor {short(name)}: {dtype} {short(shape)} takes {-(-bits // 8):,} bytes,"
             f" the header gives it {offsets[1] - offsets[0]:,}"
         )
     return TensorInfo(

@@ -1,12 +1,15 @@
 """What the user's MODEL argument means: a path, a catalogue alias, or a Hub id."""
 
+import re
 from pathlib import Path
 
 from ..catalogue import find_row, read_entry, unknown_model
+from ..errors import HeadcountError, UnknownModelError
 from .found import Source
 
 _MODEL_FILES = ("config.json", "model.safetensors", "model.safetensors.index.json")
 
+_HUB_ID = re.compile(r"[\w.-]{1,96}/[\w.-]{1,96}", re.ASCII)
 _SUFFIXES = (".json", ".safetensors", ".gguf", ".bin", ".pt", ".pth")
 
 
@@ -17,11 +20,21 @@ def resolve(target: str) -> Source:
     id or alias, whatever the case; `org/name[@revision]` of the Hub. `-` is a config.json on
     standard input.
     """
+    try:
+        return _resolve(target)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise HeadcountError(f"{target[:200]}: cannot be read: {reason}") from error
+
+
+def _resolve(target: str) -> Source:
     if target == "-":
         from .standard_input import read_standard_input
 
         return read_standard_input()
-    path = Path(target).expanduser()
+    if not target:
+        raise unknown_model(target)
+    path = _expanded(target)
     if _is_spelled_as_path(target) or _holds_model(path):
         return _read_path(path)
     row = find_row(target)
@@ -34,8 +47,20 @@ def resolve(target: str) -> Source:
     if target.count("/") == 1 and all(target.partition("@")[0].split("/")):
         from .hub import read_hub
 
+        if _HUB_ID.fullmatch(target.partition("@")[0]) is None:
+            raise UnknownModelError(
+                f"{target}: no such file or folder, and no valid Hub id (org/name[@revision])"
+            )
         return read_hub(target)
     raise unknown_model(target)
+
+
+def _expanded(target: str) -> Path:
+    try:
+        return Path(target).expanduser()
+    except RuntimeError as error:
+        user = target.partition("/")[0]
+        raise HeadcountError(f"{target}: the home directory of {user} is not known") from error
 
 
 def _read_path(path: Path) -> Source:

@@ -162,7 +162,7 @@ REFUSED: list[tuple[str, Make, str]] = [
     ("negative heads", config({"num_key_value_heads": -2}), "from 1"),
     ("infinite heads", config({"num_attention_heads": float("inf")}), "integer"),
     ("NaN layers", config({"num_hidden_layers": float("nan")}), "integer"),
-    ("10^18 layers", config({"num_hidden_layers": 10**18}), "10,000"),
+    ("10^18 layers", config({"num_hidden_layers": 10**18}), "2,000"),
     ("10^18 hidden", config({"hidden_size": 10**18}), "1,000,000,000"),
     ("3 of 8 K/V heads", config({"num_key_value_heads": 3}), "possible are 1, 2, 4, 8"),
     ("more K/V heads", config({"num_key_value_heads": 16}), "possible are"),
@@ -215,7 +215,7 @@ REFUSED: list[tuple[str, Make, str]] = [
     ("byte-order mark", weights(header_bytes(b"\xef\xbb\xbf{}")), "byte-order"),
     ("zip", weights(b"PK\x03\x04" + bytes(60)), "zip"),
     ("pickle", weights(b"\x80\x04\x95" + bytes(60)), "cut short"),
-    ("HTML", weights(b"<!DOCTYPE html><html></html>"), "cut short"),
+    ("HTML", weights(b"<!DOCTYPE html><html></html>"), "HTML page"),
     ("GGUF", weights(b"GGUF\x03\0\0\0" + bytes(60)), "GGUF"),
 ]
 

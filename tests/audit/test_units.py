@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headcount.audit.divisors import divisors, listed
 from headcount.audit.dtypes import bytes_of, resolve_dtype
-from headcount.audit.errors import HeadcountError
+from headcount.audit.errors import HeadcountError, short
 from headcount.audit.units import (
     format_bytes,
     format_count,
@@ -58,6 +59,36 @@ def test_counts(text: str, count: int) -> None:
 def test_nonsense_is_refused(text: str) -> None:
     with pytest.raises(HeadcountError, match="is not a number of tokens"):
         parse_tokens(text)
+
+
+def test_integers_are_exact_up_to_the_bound() -> None:
+    assert parse_tokens("9007199254740993") == 2**53 + 1
+    assert parse_bytes("9007199254740993") == 2**53 + 1
+    assert parse_count("9007.199254740993t") == 2**53 + 1
+    assert parse_count(str(2**63 - 1)) == 2**63 - 1
+    for parse in (parse_tokens, parse_bytes, parse_count):
+        with pytest.raises(HeadcountError, match="at most 9,223,372,036,854,775,807"):
+            parse(str(2**63))
+
+
+def test_a_long_input_is_not_repeated_whole() -> None:
+    with pytest.raises(HeadcountError) as caught:
+        parse_tokens("9" * 5000)
+    assert len(str(caught.value)) < 300
+    assert short("a" * 118) == f"'{'a' * 118}'"
+    assert len(short([2**63] * 200_000)) < 160
+
+
+@given(st.integers(min_value=1, max_value=3000))
+def test_divisors(number: int) -> None:
+    assert divisors(number) == tuple(n for n in range(1, number + 1) if number % n == 0)
+
+
+def test_many_divisors_are_cut() -> None:
+    found = divisors(735_134_400)
+    assert len(found) == 1344
+    assert listed(found).endswith(" and 1304 more")
+    assert listed((1, 2, 4)) == "1, 2, 4"
 
 
 @given(st.text(max_size=8))

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from headcount.audit.errors import HeadcountError
+from headcount.audit.errors import HeadcountError, InvalidConfigError
 from headcount.audit.family.resolve import read_spec
 from headcount.audit.plan.parallel import replicated_parameters, valid_tp
 from headcount.audit.plan.planning import ModelPlan
@@ -83,6 +83,15 @@ def test_a_tp_that_does_not_divide_is_refused_with_the_valid_ones(plan: MakePlan
     assert f"tp {tp} " in message
     assert "32 attention heads and 8 K/V heads" in message
     assert message.endswith("valid are 1, 2, 4, 8, 16, 32")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("num_attention_heads", 10**9), ("num_key_value_heads", 10**9), ("num_hidden_layers", 2001)],
+)
+def test_what_no_model_has_is_refused_at_once(name: str, value: int) -> None:
+    with pytest.raises(InvalidConfigError, match=f"{name} is {value}; it must be from 1 to"):
+        read_spec({"model_type": "llama", "head_dim": 4, name: value}, "here")
 
 
 def test_one_rank_holds_everything_once(plan: MakePlan) -> None:

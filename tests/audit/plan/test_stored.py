@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from headcount.audit.errors import InvalidConfigError
 from headcount.audit.plan.planning import ModelPlan
 from headcount.audit.plan.stored import stored_format
 
@@ -52,6 +53,20 @@ def test_bits_per_parameter(settings: dict[str, Any], bits: Fraction) -> None:
 )
 def test_what_is_not_understood_has_no_format(config: dict[str, Any]) -> None:
     assert stored_format(config) is None
+
+
+@pytest.mark.parametrize("value", [5, True, {"a": 1}, [None]])
+@pytest.mark.parametrize("key", ["modules_to_not_convert", "ignore"])
+def test_modules_that_are_no_list_of_names_are_refused(key: str, value: object) -> None:
+    settings = {"quant_method": "mxfp4", key: value}
+    with pytest.raises(InvalidConfigError, match=f"{key} is .*a list of names"):
+        stored_format({"quantization_config": settings})
+
+
+def test_a_lone_name_is_a_list_of_one() -> None:
+    settings = {"quant_method": "mxfp4", "modules_to_not_convert": "self_attn"}
+    kept = stored_format({"quantization_config": settings})
+    assert kept is not None and not kept.quantises_attention
 
 
 def test_attention_that_is_kept_wide_is_noticed() -> None:

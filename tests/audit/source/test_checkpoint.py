@@ -100,3 +100,25 @@ def test_an_index_without_a_map_is_an_error(tmp_path: Path, content: str) -> Non
     (tmp_path / INDEX).write_text(content)
     with pytest.raises(InvalidWeightsError, match=r"index\.json"):
         read_checkpoint(tmp_path / INDEX)
+
+
+def test_a_shard_that_links_to_itself(tmp_path: Path) -> None:
+    folder = write_sharded(tmp_path, LLAMA_CONFIG, llama_shapes())
+    shard = folder / "model-00001-of-00002.safetensors"
+    shard.unlink()
+    shard.symlink_to(shard.name)
+    with pytest.raises(HeadcountError, match=f"{shard.name}: cannot be read"):
+        read_checkpoint(folder / INDEX)
+
+
+@pytest.mark.parametrize("weights", [True, False])
+def test_a_config_that_links_to_nothing_is_named(tmp_path: Path, weights: bool) -> None:
+    folder = write_model(tmp_path / "m", LLAMA_CONFIG, llama_shapes())
+    if not weights:
+        (folder / "model.safetensors").unlink()
+    (folder / "config.json").unlink()
+    (folder / "config.json").symlink_to("gone.json")
+    for path in (folder, folder / "config.json", folder / "model.safetensors"):
+        if weights or path.suffix != ".safetensors":
+            with pytest.raises(HeadcountError, match=r"config\.json: is a link to gone\.json"):
+                read_path(path)

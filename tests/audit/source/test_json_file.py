@@ -54,6 +54,15 @@ def test_a_missing_file_and_a_folder(tmp_path: Path) -> None:
         read_json(tmp_path)
 
 
+MEMORY = Path("/proc/self/mem")  # a regular file, of which the first bytes cannot be read
+
+
+@pytest.mark.skipif(not MEMORY.exists(), reason="needs Linux's /proc")
+def test_an_error_of_the_disk_names_the_file() -> None:
+    with pytest.raises(HeadcountError, match="/proc/self/mem: cannot be read: "):
+        read_json(MEMORY)
+
+
 @given(st.binary(max_size=300))
 def test_any_bytes_give_an_object_or_a_clean_error(data: bytes) -> None:
     try:

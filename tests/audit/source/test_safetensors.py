@@ -39,10 +39,21 @@ def test_tensors_come_in_the_order_of_their_bytes(tmp_path: Path) -> None:
     assert (header.tensors[0].elements, header.tensors[0].nbytes) == (2, 8)
 
 
+@pytest.mark.parametrize("size", [2**63, -1])
+def test_a_shape_of_many_sizes_gives_a_short_message(tmp_path: Path, size: int) -> None:
+    path = tmp_path / "a.safetensors"
+    path.write_bytes(header_bytes({"a" * 10_000: entry(shape=[size] * 200_000)}) + bytes(8))
+    with pytest.raises(HeadcountError) as caught:
+        read_header(path)
+    assert len(str(caught.value)) < len(str(path)) + 500
+
+
 BROKEN: list[tuple[str, bytes, str]] = [
     ("empty file", b"", "too few"),
     ("length beyond the file", struct.pack("<Q", 2**40) + b"{}", "cut short"),
     ("header above the cap", struct.pack("<Q", 2**25 + 1) + bytes(2**25 + 1), "at most"),
+    ("a web page", b"<!DOCTYPE html><html></html>", "HTML page"),
+    ("a small web page", b"<html>", "HTML page"),
     ("not JSON", header_bytes(b"{nope"), "not JSON"),
     ("not UTF-8", header_bytes(b"\xff\xfe{}"), "UTF-8"),
     ("an array", header_bytes([]), "JSON object"),
