@@ -10,7 +10,7 @@ from .packed import Packing
 from .source.safetensors import TensorInfo
 from .spec import ModelSpec
 
-_LAYER = re.compile(r"(?:^|\.)(\d+)\.")
+_LAYER = re.compile(r"(?:^|\.)(\d{1,9})\.")
 _NORM = re.compile(r"\w*norm\w*|ln(?:_\w+|\d)?")
 _DIGITS = re.compile(r"\d+")
 _TOWERS = ("vision", "audio", "mtp")

@@ -13,7 +13,7 @@ _POSITIONS = (
     "position_embedding.weight",
 )
 _INNER = re.compile(
-    r"\.(\d+)\.(?:\w+\.)*(?:gate_proj|up_proj|gate_up_proj|fc1|fc_in|c_fc|dense_h_to_4h|"
+    r"\.(\d{1,9})\.(?:\w+\.)*(?:gate_proj|up_proj|gate_up_proj|fc1|fc_in|c_fc|dense_h_to_4h|"
     r"intermediate\.dense|wi|wi_0|wi_1)\.weight$"
 )
 _LAYER = re.compile(r"(?:^|\.)\d+\.")

@@ -107,7 +107,8 @@ def test_a_classifier_needs_no_output_head(tmp_path: Path) -> None:
 
 
 def test_numbers_outside_a_list_of_layers_are_no_layers(tmp_path: Path) -> None:
-    shapes = {**llama_shapes(), "projector.proj.7.weight": (4, 4), "model.layers.٣.x": (1,)}
+    odd = {"projector.proj.7.weight": (4, 4), f"model.layers.{'1' * 5000}.self_attn.q_proj.x": (1,)}
+    shapes = {**llama_shapes(), "model.layers.\u0663.x": (1,), **odd}
     assert "H103" not in {code for code, _ in findings(write_model(tmp_path, LLAMA_CONFIG, shapes))}
 
 
