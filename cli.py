@@ -12,10 +12,12 @@ from headcount.audit.console import (
     PATH,
     Group,
     evaluation_options,
+    exit_at_once,
+    exit_cleanly,
     exit_on_findings,
     need_extra,
+    on_signals,
     output_options,
-    stop_on_sigterm,
     workload_options,
     write_reports,
 )
@@ -34,7 +36,7 @@ def main(debug: bool) -> None:
     """Count attention heads and what they cost: audit, plan, convert and evaluate models.
 
     Exit status of every command: 0 fine, 1 a finding at or above --fail-on or a result that is not
-    finite, 2 wrong use or unreadable input, 3 a failure while writing, 130 and 143 on a signal.
+    finite, 2 wrong use or unreadable input, 3 a failure while writing, 128 + N on signal N (130).
     """
 
 
@@ -152,6 +154,9 @@ def _scanned(audit: Any, request: Any) -> "Report":
 
 def audit_main() -> NoReturn:
     """The command `audit`: short for `headcount audit`."""
+    import gc
+
+    gc.disable()  # a short process that keeps what it makes: collecting is a tenth of its time
     audit.main(prog_name="audit")
     raise AssertionError("click exits by itself")
 
@@ -284,6 +289,16 @@ def _evaluate(model: str, against: str | None, **request: Any) -> "Report":
     return evaluation_report(evaluation)
 
 
+def _check_evaluation(source: Path, **request: Any) -> None:
+    """Raises HeadcountError for an evaluation that would fail, before a conversion is made for it:
+    text, tokenizer, window and device are those of the source."""
+    from headcount.convert.evaluate.boundary import quiet_transformers
+    from headcount.convert.evaluate.plan import EvaluationRequest, settle
+
+    with quiet_transformers():
+        settle(EvaluationRequest(model=str(source), **request))
+
+
 @main.command("convert")
 @click.argument("source", type=PATH)
 @click.argument("target", type=PATH)
@@ -330,29 +345,36 @@ def convert(
       headcount convert ./mha ./gqa --kv-heads 8 --dry-run
       headcount convert ./mha ./gqa --kv-heads 8 --evaluate --text prose.txt
     """
-    need_extra()
-    stop_on_sigterm()
-    from headcount.convert.as_report import conversion_report, plan_report
-    from headcount.convert.conversion import apply_plan
-    from headcount.convert.plan.planner import plan_conversion
-    from headcount.convert.plan.request import ConversionRequest
+    with on_signals(exit_at_once):
+        need_extra()
+        from headcount.convert.as_report import conversion_report, plan_report
+        from headcount.convert.conversion import apply_plan
+        from headcount.convert.plan.planner import plan_conversion
+        from headcount.convert.plan.request import ConversionRequest
+        from headcount.convert.report_path import check_report_path
 
-    plan = plan_conversion(
-        ConversionRequest(
-            source=source,
-            target=target,
-            num_key_value_heads=num_key_value_heads,
-            method=method,
-            seed=seed,
+        check_report_path(output, (source, target))
+        plan = plan_conversion(
+            ConversionRequest(
+                source=source,
+                target=target,
+                num_key_value_heads=num_key_value_heads,
+                method=method,
+                seed=seed,
+            )
         )
-    )
-    if dry_run:
-        write_reports([plan_report(plan)], form, output)
-        return
-    reports = [conversion_report(apply_plan(plan))]
-    if evaluates:
-        reports.append(_evaluate(str(target), str(source), **evaluation))
-    write_reports(reports, form, output)
+        if evaluates:
+            _check_evaluation(source, **evaluation)
+        if dry_run:
+            write_reports([plan_report(plan)], form, output)
+            return
+        with on_signals(exit_cleanly):
+            reports = [conversion_report(apply_plan(plan))]
+        try:
+            if evaluates:
+                reports.append(_evaluate(str(target), str(source), **evaluation))
+        finally:  # an evaluation that fails does not undo the conversion
+            write_reports(reports, form, output)
 
 
 @main.command("evaluate")
@@ -372,6 +394,9 @@ def evaluate(
     Example:
       headcount evaluate ./gqa --against ./mha --text prose.txt
     """
-    need_extra()
-    stop_on_sigterm()
-    write_reports([_evaluate(model, against, **request)], form, output)
+    with on_signals(exit_at_once):
+        need_extra()
+        from headcount.convert.report_path import check_report_path
+
+        check_report_path(output, [Path(folder) for folder in (model, against) if folder])
+        write_reports([_evaluate(model, against, **request)], form, output)

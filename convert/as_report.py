@@ -4,8 +4,9 @@ from headcount.audit.report import Column, Fact, Report, Table
 
 from .conversion import ConversionReport
 from .plan.describe import describe_plan
-from .plan.document import plan_summary
-from .plan.plan import ConversionPlan
+from .plan.document import plan_document
+from .plan.plan import ConversionPlan, OutputFile
+from .plan.steps import Step
 
 _COLUMNS = (
     Column(key="layer", title="Layer", unit="count"),
@@ -14,12 +15,36 @@ _COLUMNS = (
     Column(key="key_error", title="K moved", unit="percent"),
     Column(key="value_error", title="V moved", unit="percent"),
 )
+_TENSOR_COLUMNS = (
+    Column(key="name", title="Tensor"),
+    Column(key="file", title="File"),
+    Column(key="action", title="Action"),
+    Column(key="sources", title="From"),
+    Column(key="dtype", title="Type"),
+    Column(key="shape", title="Shape"),
+    Column(key="bytes", title="Bytes", unit="exact_bytes"),
+)
 
 
 def plan_report(plan: ConversionPlan) -> Report:
-    """The plan alone, for `--dry-run`."""
-    lines = tuple(line for line in describe_plan(plan))
-    return Report(title="Plan (nothing is written)", lines=lines, document=plan_summary(plan))
+    """The plan alone, for `--dry-run`: in lines for people, tensor by tensor for programs."""
+    return Report(
+        title="Plan (nothing is written)",
+        lines=tuple(describe_plan(plan)),
+        document=plan_document(plan),
+        records=Table(
+            key="tensors",
+            title="Tensors",
+            columns=_TENSOR_COLUMNS,
+            rows=tuple(_tensor(step, file) for file in plan.files for step in file.steps),
+        ),
+    )
+
+
+def _tensor(step: Step, file: OutputFile) -> tuple[object, ...]:
+    sources = " ".join(source.name for source in step.sources)
+    shape = "x".join(map(str, step.shape))
+    return step.name, file.name, step.action.verb, sources, step.dtype, shape, step.nbytes
 
 
 def conversion_report(report: ConversionReport) -> Report:

@@ -65,6 +65,8 @@ def apply_plan(plan: ConversionPlan, *, progress: bool = True) -> ConversionRepo
     request = plan.request
     check_target(request.source, request.target)
     work = WorkFolder(request.target)
+    for stale in work.remove_stale():
+        print(f"removed {stale}, which a killed run had left", file=sys.stderr)
     hidden = not progress or not sys.stderr.isatty()
     bar = tqdm(total=plan.total_nbytes, unit="B", unit_scale=True, disable=hidden, file=sys.stderr)
     with writing(request.target, plan.total_nbytes), bar, work as folder:

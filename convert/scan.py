@@ -5,7 +5,6 @@ Tensor by tensor, so that no more than the largest one is in memory.
 
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from math import isfinite
 
 import torch
@@ -47,8 +46,7 @@ def scan_report(audit: Audit, request: AuditRequest) -> Report:
         "scan": _document(facts),
         "findings": [finding.document() for finding in findings],
     }
-    return replace(
-        report,
+    return report._replace(
         tables=(*report.tables, *([_table(facts)] if facts.layers else [])),
         notes=(*report.notes, _note(audit, facts, time.perf_counter() - start)),
         findings=findings,

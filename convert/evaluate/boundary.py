@@ -3,8 +3,10 @@
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
+from transformers import PreTrainedModel
 from transformers.utils import logging
 
 from headcount.audit.errors import HeadcountError
@@ -40,6 +42,18 @@ def third_party(what: str) -> Iterator[None]:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         detail = lines[0] if lines else type(error).__name__
         raise HeadcountError(f"{what}: {detail}") from error
+
+
+def run_model(model: PreTrainedModel, **inputs: Any) -> Any:
+    """What `model` gives for `inputs`. Raises HeadcountError if its own code fails."""
+    with third_party("transformers cannot run the model"):
+        output = model(**inputs)
+        if isinstance(output, tuple):
+            raise HeadcountError(
+                "config.json makes the model return a tuple, which evaluate does not read: remove"
+                " return_dict from a copy"
+            )
+        return output
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import transformers
 from torch import Tensor
 from tqdm import tqdm
 
-from .boundary import out_of_memory_explained, quiet_transformers, third_party
+from .boundary import out_of_memory_explained, quiet_transformers
 from .cache import CacheBytes, PredictCache, predicted_cache_bytes, weigh_cache
 from .compare import Divergence
 from .load import LoadedModel, load_model
@@ -33,9 +33,8 @@ def evaluate(
         models = [
             load_model(subject, dtype=plan.dtype, device=plan.device) for subject in plan.subjects
         ]
-        with third_party("transformers cannot run the model"):
-            scores = _score(plan, models)
-            runs = _run(plan, models, predict)
+        scores = _score(plan, models)
+        runs = _run(plan, models, predict)
         return _report(plan, models, scores, runs)
 
 

@@ -1,5 +1,6 @@
 """Loading a checked folder with transformers: all weights there, nothing fetched, no own code."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,12 +71,25 @@ def load_model(subject: Subject, *, dtype: torch.dtype | None, device: torch.dev
             trust_remote_code=False,
             use_safetensors=True,
             output_loading_info=True,
+            ignore_mismatched_sizes=True,  # so that they are listed; they are refused below
         )
         model, info = loaded[0].eval().to(device), loaded[1]
+    _refuse_other_shapes(subject, info["mismatched_keys"])
     _refuse_made_up_weights(subject, info["missing_keys"])
     return LoadedModel(
         subject=subject, model=model, warnings=_unused_weights(subject, info["unexpected_keys"])
     )
+
+
+def _refuse_other_shapes(
+    subject: Subject, mismatched: Iterable[tuple[str, Sequence[int], Sequence[int]]]
+) -> None:
+    for name, stored, wanted in sorted(mismatched):
+        raise InvalidWeightsError(
+            f"{subject.folder}: tensor {name!r} is {list(stored)}, config.json makes it"
+            f" {list(wanted)}: weights and config do not belong together (`headcount audit` says"
+            " more)"
+        )
 
 
 def _refuse_made_up_weights(subject: Subject, missing: set[str]) -> None:

@@ -15,6 +15,8 @@ from transformers import PreTrainedModel
 
 from headcount.audit.errors import UnsupportedModelError
 
+from .boundary import run_model
+
 CHUNK_ELEMENTS = 2**24  # 64 MiB per float32 tensor of [chunk, vocabulary]
 
 
@@ -37,8 +39,8 @@ class WindowLogits:
         with ExitStack() as stack:
             for replay in self._replays:
                 stack.enter_context(replay.installed())
-            logits: Tensor = self._model(
-                input_ids=self._input_ids, use_cache=False, logits_to_keep=positions
+            logits: Tensor = run_model(
+                self._model, input_ids=self._input_ids, use_cache=False, logits_to_keep=positions
             ).logits
         replayable = any(replay.output is not None for replay in self._replays)
         if not replayable or logits.shape[:2] != (1, stop - start):

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from .boundary import run_model
+
 MAX_PROMPT_TOKENS = 512
 MAX_DECODE_TOKENS = 32
 
@@ -62,11 +64,12 @@ def generate(model: PreTrainedModel, prompt: Tensor, decode: Tensor) -> tuple[Ti
     if name is None:
         raise ValueError(f"{type(model).__name__} takes no cache")
     start = _now(prompt.device)
-    output = model(input_ids=prompt, use_cache=True, logits_to_keep=1)
+    output = run_model(model, input_ids=prompt, use_cache=True, logits_to_keep=1)
     middle = _now(prompt.device)
     for step in range(decode.shape[1]):
         state = {name: getattr(output, name)}
-        output = model(input_ids=decode[:, step : step + 1], use_cache=True, **state)
+        token = decode[:, step : step + 1]
+        output = run_model(model, input_ids=token, use_cache=True, **state)
     end = _now(prompt.device)
     timing = Timing(prefill_seconds=middle - start, decode_seconds=end - middle)
     return timing, getattr(output, name)

@@ -5,8 +5,9 @@ Its projections are Linear ([out, in]) where GPT-2's are Conv1D ([in, out]), and
 [q (all heads) | k | v]. Everything else has the same name and shape.
 """
 
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from typing import Any
 
@@ -146,13 +147,20 @@ def config(source: Source, heads: Heads) -> tuple[dict[str, Any], tuple[str, ...
     architecture = _architecture(source)
     head = {"model_type": "gpt_bigcode", "architectures": [architecture], "multi_query": True}
     new = {**DEFAULTS, **new, **head, "num_key_value_heads": 1}
-    changes = (
-        "model_type: gpt2 -> gpt_bigcode",
-        f"architectures: {architecture}",
-        "multi_query: true",
-        "num_key_value_heads: 1",
-    )
-    return new, changes
+    return new, tuple(_changes(old, new))
+
+
+def _changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+    """Every key that was changed, added or dropped, in the order of the new config."""
+    for key in (*new, *(key for key in old if key not in new)):
+        if key not in new:
+            yield f"{key}: {_value(old, key)} -> dropped (it means nothing to GPTBigCode)"
+        elif key not in old or old[key] != new[key]:
+            yield f"{key}: {_value(old, key)} -> {_value(new, key)}"
+
+
+def _value(config: Mapping[str, Any], key: str) -> str:
+    return json.dumps(config[key]).strip('"') if key in config else "absent"
 
 
 def _architecture(source: Source) -> str:

@@ -37,7 +37,7 @@ def plan_conversion(request: ConversionRequest) -> ConversionPlan:
     side_files, left_files = sort_side_files(request.source, written)
     plan = ConversionPlan(
         request=request,
-        source=source_state(source),
+        source=source_state(source, side_files),
         model_type=source.audit.spec.model_type,
         home=f"{home.name}: {home.reason}",
         files=files,
@@ -95,7 +95,8 @@ def _index(source: Source, files: tuple[OutputFile, ...]) -> Mapping[str, Any] |
     if source.checkpoint.index is None:
         return None
     old = read_json(source.checkpoint.index, MAX_HEADER_BYTES)
-    metadata = dict(old.get("metadata") or {})
+    given = old.get("metadata")
+    metadata = dict(given) if isinstance(given, dict) else {}
     metadata["total_size"] = sum(file.nbytes for file in files)
     if "total_parameters" in metadata:
         metadata["total_parameters"] = sum(s.elements for file in files for s in file.steps)

@@ -1,6 +1,7 @@
 """Which files beside the weights go along: tokenizer, generation config, texts. No code, no links
 that lead elsewhere, no other weights."""
 
+import os
 import stat
 from pathlib import Path
 
@@ -30,11 +31,18 @@ def sort_side_files(
         if reason is None:
             copied.append(SideFile(name=path.name, path=path, nbytes=path.stat().st_size))
         else:
-            left.append(LeftFile(name=path.name, reason=reason))
+            left.append(LeftFile(name=shown_name(path.name), reason=reason))
     return tuple(copied), tuple(left)
 
 
+def shown_name(name: str) -> str:
+    """`name` as text that can be written, with escapes for bytes that are not UTF-8."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
 def _reason_to_leave(folder: Path, path: Path) -> str | None:
+    if shown_name(path.name) != path.name:
+        return "name is not UTF-8"
     name = path.name.lower()
     if name.startswith("."):
         return "hidden"

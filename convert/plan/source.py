@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,8 @@ from headcount.audit.source.json_file import MAX_CONFIG_BYTES, open_regular, rea
 from headcount.audit.source.safetensors import MAX_HEADER_BYTES
 
 from .errors import CannotConvertError, SourceChangedError
-from .plan import SourceState
+from .plan import SideFile, SourceState
+from .side_files import shown_name
 
 CONFIG = "config.json"
 
@@ -82,17 +83,20 @@ def _refuse_quantised(folder: Path, config: Mapping[str, Any]) -> None:
             )
 
 
-def source_state(source: Source) -> SourceState:
-    """Hashes config, index and headers (tensor bytes are not read), and remembers file stats."""
+def source_state(source: Source, side_files: Iterable[SideFile]) -> SourceState:
+    """Hashes config, index and headers (tensor bytes are not read), and remembers the stats of
+    these files and of those that are copied."""
     folder, checkpoint = source.folder, source.checkpoint
     digest = hashlib.sha256()
     for name, limit in _described_by(checkpoint):
         data = _read_start(folder / name, limit)
         digest.update(f"{name}\0{len(data)}\0".encode())
         digest.update(data)
-    paths = [folder / CONFIG, *(header.path for header in checkpoint.files)]
+    index = () if checkpoint.index is None else (checkpoint.index,)
+    paths = [folder / CONFIG, *index, *(header.path for header in checkpoint.files)]
+    paths += [file.path for file in side_files]
     return SourceState(
-        name=folder.resolve().name,
+        name=shown_name(folder.resolve().name),
         fingerprint=f"sha256:{digest.hexdigest()}",
         headers=checkpoint.files,
         stats=tuple((path, _stats(path)) for path in paths),

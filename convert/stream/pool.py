@@ -1,14 +1,14 @@
 """How `members` neighbouring K/V heads become one: pure functions on [heads, rows, ...] tensors.
 
 Formulas and sources: docs/methods.md. Sums run in a fixed order, in float64 for float32 and
-float64 input and in float32 for 16-bit input, and are rounded once: heads that agree give
-themselves, bit for bit.
+float64 input and in float32 for 16-bit input (float64 if that could overflow), and are rounded
+once: heads that agree give themselves, bit for bit.
 """
 
 import hashlib
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -18,6 +18,10 @@ _WIDE = {
     torch.bfloat16: torch.float32,
     torch.float16: torch.float32,
 }
+# Sums of fewer than 2^28 bfloat16 numbers up to this do not overflow float32.
+_LARGE_BFLOAT16 = 2.0**100
+# Differences and norms of float64 numbers up to this do not overflow float64.
+_LARGE_FLOAT64 = 2.0**960
 
 
 class NotFiniteError(ValueError):
@@ -37,8 +41,12 @@ class Pooled:
 def pool_heads(heads: torch.Tensor, members: int, chosen: Sequence[int] | None) -> Pooled:
     """Members [j*members, (j+1)*members) become head j: their mean, or the head `chosen[j]`.
 
-    Two heads are held wide, so memory is that of `heads` and the result. Raises NotFiniteError.
+    Two heads are held wide, so memory is that of `heads` and the result. Raises NotFiniteError,
+    also for an overflow, which only means of float64 can have.
     """
+    if chosen is not None and (scaled := _scaled_down(heads)) is not heads:
+        # What is chosen needs no sum: only the distances have to be measured smaller.
+        return replace(pool_heads(scaled, members, chosen), heads=heads[list(chosen)])
     groups = heads.unflatten(0, (-1, members))
     result = heads.new_empty((groups.shape[0], *heads.shape[1:]))
     center, wide = _wide_like(heads), _wide_like(heads)
@@ -79,7 +87,21 @@ def finite_norm(head: torch.Tensor, problem: str) -> float:
 
 def _wide_like(heads: torch.Tensor) -> torch.Tensor:
     """Room for one head in the dtype that sums are made in."""
-    return torch.empty(heads.shape[1:], dtype=_WIDE[heads.dtype])
+    large = heads.dtype == torch.bfloat16 and _peak(heads) > _LARGE_BFLOAT16
+    return torch.empty(heads.shape[1:], dtype=torch.float64 if large else _WIDE[heads.dtype])
+
+
+def _scaled_down(heads: torch.Tensor) -> torch.Tensor:
+    """`heads`, or 2^-100 of them if their distances would overflow: ratios stay as they are."""
+    if heads.dtype == torch.float64 and _LARGE_FLOAT64 < _peak(heads) < math.inf:
+        return heads * 2.0**-100
+    return heads
+
+
+def _peak(heads: torch.Tensor) -> float:
+    """The largest absolute value; NaN if there is one."""
+    low, high = heads.aminmax()
+    return max(-float(low), float(high))
 
 
 def _overflow(heads: torch.Tensor) -> str:
@@ -109,14 +131,24 @@ def medoid_heads(keys: torch.Tensor, values: torch.Tensor, members: int) -> tupl
     decide together, each distance as a share of the group's sum, so that a K never meets another
     head's V. Of equals the first.
     """
-    shares = _spread(keys, members) + _spread(values, members)  # [heads / members, members]
+    return central_heads([spread(keys, members), spread(values, members)])
+
+
+def central_heads(shares: Sequence[torch.Tensor]) -> tuple[int, ...]:
+    """Of every group, the member with the least sum of `shares`, each [groups, members]."""
+    total = torch.stack(tuple(shares)).sum(dim=0)
+    members = total.shape[1]
     # Rounded, so that the last bits of a sum do not choose between equals: the first is taken.
-    best = shares.round(decimals=9).argmin(dim=1)
+    best = total.round(decimals=9).argmin(dim=1)
     return tuple(group * members + int(member) for group, member in enumerate(best))
 
 
-def _spread(heads: torch.Tensor, members: int) -> torch.Tensor:
-    """[groups, members]: squared distance to the group's mean over the group's sum of them."""
+def spread(heads: torch.Tensor, members: int) -> torch.Tensor:
+    """[groups, members]: squared distance to the group's mean over the group's sum of them.
+
+    Raises NotFiniteError for NaN and infinity.
+    """
+    heads = _scaled_down(heads)
     center, wide = _wide_like(heads), _wide_like(heads)
     rows = []
     for group in heads.unflatten(0, (-1, members)):

@@ -1,6 +1,7 @@
 """One file of the output from the steps that make it."""
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,15 @@ from ..plan.errors import BadValuesError
 from ..plan.plan import ConversionPlan, OutputFile
 from ..plan.steps import Copy, Pool, Step
 from .heads import join_heads, split_heads
-from .pool import NotFiniteError, Pooled, first_heads, medoid_heads, pool_heads, random_heads
+from .pool import (
+    NotFiniteError,
+    Pooled,
+    central_heads,
+    first_heads,
+    pool_heads,
+    random_heads,
+    spread,
+)
 from .reader import SourceReader
 from .writer import Advance, NewFile, header_bytes
 
@@ -55,13 +64,8 @@ class WeightStream:
         chosen = self._chosen(step.action.layer)
         tensors = [self.reader.tensor(source) for source in step.sources]
         tensor = tensors[0] if len(tensors) == 1 else torch.cat(tensors)
-        try:
+        with self._named(step):
             return self._pool(tensor, step.action, chosen)
-        except NotFiniteError as error:
-            raise BadValuesError(
-                f"{self.reader.folder / step.sources[0].file}: tensor {step.sources[0].name!r}"
-                f" {error}; nothing was kept"
-            ) from error
 
     def _pool(
         self, tensor: torch.Tensor, action: Pool, chosen: tuple[int, ...] | None
@@ -90,14 +94,27 @@ class WeightStream:
             return first_heads(after, members)
         if request.method == "random":
             return random_heads(after, members, seed=request.seed, layer=layer)
-        heads = {
-            part: values
-            for step in steps
-            for part, values in split_heads(
-                self.reader.tensor(step.sources[0], keep=True), _pool_action(step).source
-            ).items()
-        }
-        return medoid_heads(heads["k"], heads["v"], members)
+        return central_heads([shares for step in steps for shares in self._spreads(step)])
+
+    def _spreads(self, step: Step) -> Iterator[torch.Tensor]:
+        """The `spread` of the K and V heads in a weight, which is read once more to be pooled."""
+        action = _pool_action(step)
+        heads = split_heads(self.reader.tensor(step.sources[0], keep=True), action.source)
+        for part in sorted(heads.keys() - {"q"}):
+            with self._named(step):
+                yield spread(heads[part], action.members)
+
+    @contextmanager
+    def _named(self, step: Step) -> Iterator[None]:
+        """Numbers that are not finite become a BadValuesError that names file and tensor."""
+        try:
+            yield
+        except NotFiniteError as error:
+            source = step.sources[0]
+            raise BadValuesError(
+                f"{self.reader.folder / source.file}: tensor {source.name!r} {error};"
+                " nothing was kept"
+            ) from error
 
 
 def copy_runs(steps: Iterable[Step]) -> Iterator[list[Step]]:

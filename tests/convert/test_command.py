@@ -1,6 +1,9 @@
 """`convert` as a user meets it: plans, results, messages, exit codes and signals."""
 
+import csv
+import io
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -75,7 +78,74 @@ def test_a_target_that_is_taken_or_inside_is_refused(
         assert [path.name for path in target.iterdir()] == ["precious"]
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_dry_run_lists_every_tensor_for_programs(grouped: MakeFolder, tmp_path: Path) -> None:
+    command = (grouped(), tmp_path / "out", "--kv-heads", 1, "--dry-run", "--format")
+    tensors = {
+        tensor["name"]: tensor for tensor in json.loads(convert(*command, "json").stdout)["tensors"]
+    }
+    pooled = tensors["model.layers.0.self_attn.k_proj.weight"]
+    assert (pooled["action"], pooled["shape"]) == ("pool", [8, 48])
+    assert pooled["sources"][0]["shape"] == [24, 48]
+    rows = list(csv.DictReader(io.StringIO(convert(*command, "csv").stdout)))
+    assert [row["name"] for row in rows] == list(tensors)
+    row = next(row for row in rows if row["name"] == pooled["name"])
+    assert (row["action"], row["shape"], row["bytes"]) == ("pool", "8x48", str(pooled["bytes"]))
+    assert row["sources"] == pooled["name"]
+
+
+@pytest.mark.parametrize("more", [(), ("--dry-run",)])
+@pytest.mark.parametrize(
+    "place", ["source/report.json", "source/config.json", "link", "out/r", "no/r"]
+)
+def test_a_report_never_goes_into_a_model_folder(
+    grouped: MakeFolder, tmp_path: Path, place: str, more: tuple[str, ...]
+) -> None:
+    source = Path(shutil.copytree(grouped(), tmp_path / "source"))
+    (tmp_path / "link").symlink_to(source / "config.json")
+    before = {path: path.read_bytes() for path in source.iterdir()}
+    result = convert(source, tmp_path / "out", "--kv-heads", 1, "-o", tmp_path / place, *more)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert str(tmp_path / place) in result.stderr
+    assert {path: path.read_bytes() for path in source.iterdir()} == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "source"]
+
+
+SIGNALS = [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)]
+
+
+@pytest.mark.parametrize(("number", "code"), SIGNALS)
+@pytest.mark.parametrize(
+    "module", ["torch.nn", "torch.fx", "tqdm", "safetensors", "convert.verify"]
+)
+def test_a_signal_during_the_imports_ends_the_process(
+    grouped: MakeFolder, tmp_path: Path, number: signal.Signals, code: int, module: str
+) -> None:
+    """An exception would be eaten by some of the modules that are being imported."""
+    script = (
+        "import os, sys\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, *_):\n"
+        f"        if name.endswith({module!r}):\n"
+        "            try:\n"
+        f"                os.kill(os.getpid(), {int(number)})\n"
+        "            except BaseException:\n"
+        "                pass\n"
+        "sys.meta_path.insert(0, Finder())\n"
+        "from headcount.cli import main\n"
+        "main(sys.argv[1:])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, "convert", grouped(), tmp_path / "out", "--kv-heads", "1"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("number", "code"), SIGNALS)
 def test_a_signal_leaves_nothing_behind(
     grouped: MakeFolder, tmp_path: Path, number: signal.Signals, code: int
 ) -> None:

@@ -3,6 +3,8 @@
 import dataclasses
 import errno
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from headcount.convert.plan.errors import (
 )
 from headcount.convert.plan.planner import plan_conversion
 from headcount.convert.plan.request import ConversionRequest
+from headcount.convert.stream.work_folder import WorkFolder
 
 pytestmark = pytest.mark.needs_convert
 
@@ -94,6 +97,19 @@ def test_bad_values_leave_nothing(source: Path, tmp_path: Path, value: float, wo
     assert not (tmp_path / "out").exists()
 
 
+def test_bad_values_leave_nothing_where_heads_are_chosen(source: Path, tmp_path: Path) -> None:
+    """The medoid looks at all heads before it pools any."""
+    file, name = source / "model.safetensors", "model.layers.1.self_attn.v_proj.weight"
+    tensors = load_file(file)
+    tensors[name][3, 3] = float("nan")
+    save_file(tensors, file, metadata={"format": "pt"})
+    with pytest.raises(BadValuesError, match="NaN") as caught:
+        run(source, tmp_path / "out", method="medoid")
+    assert name in str(caught.value)
+    assert str(file) in str(caught.value)
+    assert not (tmp_path / "out").exists()
+
+
 def test_bad_values_in_other_tensors_are_copied(source: Path, tmp_path: Path) -> None:
     file, name = source / "model.safetensors", "model.layers.1.mlp.up_proj.weight"
     tensors = load_file(file)
@@ -113,6 +129,46 @@ def test_a_source_that_changes_meanwhile_is_noticed(
     with pytest.raises(SourceChangedError, match=r"model\.safetensors: changed"):
         run(source, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_side_file_that_changes_meanwhile_is_noticed(source: Path, tmp_path: Path) -> None:
+    plan = plan_conversion(
+        ConversionRequest(source=source, target=tmp_path / "out", num_key_value_heads=2)
+    )
+    (source / "README.md").write_text("longer than it was before")
+    with pytest.raises(SourceChangedError, match=r"README\.md: changed"):
+        apply_plan(plan, progress=False)
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_index_that_changes_meanwhile_is_noticed(sharded: Path, tmp_path: Path) -> None:
+    plan = plan_conversion(
+        ConversionRequest(source=sharded, target=tmp_path / "out", num_key_value_heads=2)
+    )
+    os.utime(sharded / "model.safetensors.index.json", ns=(1, 1))
+    with pytest.raises(SourceChangedError, match=r"index\.json: changed"):
+        apply_plan(plan, progress=False)
+
+
+def test_what_a_killed_run_left_is_removed(
+    source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Only folders of our pattern, of this host, whose process is gone."""
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    stale = WorkFolder(tmp_path / "out").path
+    running, foreign, other = (
+        stale,
+        stale.with_name(f".out.partial-{ended.pid}-{'0' * 16}"),
+        stale.with_name(f".out.partial-{ended.pid}-mine"),
+    )
+    dead = stale.with_name(stale.name.replace(f"-{os.getpid()}-", f"-{ended.pid}-"))
+    for folder in (running, foreign, other, dead):
+        folder.mkdir()
+        (folder / "file").write_text("content")
+    run(source, tmp_path / "out")
+    assert [folder.exists() for folder in (running, foreign, other, dead)] == [True] * 3 + [False]
+    assert str(dead) in capsys.readouterr().err
 
 
 def test_a_target_that_appears_meanwhile_is_kept(

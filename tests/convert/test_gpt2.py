@@ -75,6 +75,22 @@ def test_class_defaults_do_not_leak(build_model: BuildModel, tmp_path: Path) -> 
     assert {**plan.config, **DEFAULTS} == plan.config
 
 
+def test_every_change_of_the_config_is_told(build_model: BuildModel, tmp_path: Path) -> None:
+    build_model("gpt2", **SIZES).save_pretrained(tmp_path / "gpt2")
+    path = tmp_path / "gpt2" / "config.json"
+    old = json.loads(path.read_text())
+    del old["activation_function"]
+    path.write_text(json.dumps(old))
+    plan = plan_conversion(request(tmp_path / "gpt2", tmp_path / "mqa"))
+    changed = {
+        key for key in {*old, *plan.config} if old.get(key, "none") != plan.config.get(key, "none")
+    }
+    assert {change.partition(":")[0] for change in plan.config_changes} == changed
+    assert {"summary_type", "activation_function", "num_key_value_heads"} <= changed
+    assert "activation_function: absent -> gelu_new" in plan.config_changes
+    assert "model_type: gpt2 -> gpt_bigcode" in plan.config_changes
+
+
 def test_masks_of_old_files_are_dropped(build_model: BuildModel, tmp_path: Path) -> None:
     build_model("gpt2", **SIZES).save_pretrained(tmp_path / "gpt2")
     file = tmp_path / "gpt2" / "model.safetensors"

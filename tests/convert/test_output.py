@@ -42,6 +42,29 @@ def test_the_folder_holds_what_the_plan_says(source: Path, tmp_path: Path) -> No
     }
 
 
+def test_a_name_that_is_not_utf8_is_left(source: Path, tmp_path: Path) -> None:
+    try:
+        Path(os.fsdecode(bytes(source) + b"/bad-\xff.txt")).write_text("content")
+    except OSError:
+        pytest.skip("this file system takes UTF-8 names only")
+    report = run(source, tmp_path / "out")
+    left = {file.name: file.reason for file in report.plan.left_files}
+    assert left["bad-\\xff.txt"] == "name is not UTF-8"
+    record = json.loads((tmp_path / "out" / "conversion.json").read_text())
+    assert record["side_files"]["not_copied"]["bad-\\xff.txt"] == "name is not UTF-8"
+
+
+@pytest.mark.parametrize("metadata", ["text", [1], 7, None])
+def test_an_index_with_odd_metadata_gets_its_own(
+    sharded: Path, tmp_path: Path, metadata: object
+) -> None:
+    path = sharded / "model.safetensors.index.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "metadata": metadata}))
+    report = run(sharded, tmp_path / "out")
+    index = json.loads((tmp_path / "out" / path.name).read_text())
+    assert index["metadata"] == {"total_size": report.plan.nbytes}
+
+
 def test_mean_pooled_weights_and_untouched_rest(source: Path, tmp_path: Path) -> None:
     run(source, tmp_path / "out")
     before = load_file(source / "model.safetensors")

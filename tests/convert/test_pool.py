@@ -106,10 +106,30 @@ def test_bad_values_are_refused(value: float, chosen: tuple[int, ...] | None) ->
         pool_heads(heads(1, value), 2, chosen)
 
 
-def test_overflow_is_refused() -> None:
-    largest = torch.finfo(torch.bfloat16).max
-    with pytest.raises(NotFiniteError, match="overflows"):
-        pool_heads(heads(largest, largest, dtype=torch.bfloat16), 2, None)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+@pytest.mark.parametrize("chosen", [None, (1,)])
+def test_the_largest_numbers_are_pooled(dtype: torch.dtype, chosen: tuple[int, ...] | None) -> None:
+    """The sum of two does not fit in the type, nor in float32 for bfloat16, but the mean does."""
+    largest = torch.finfo(dtype).max
+    pooled = pool_heads(heads(largest, largest, dtype=dtype), 2, chosen)
+    assert pooled.heads.item() == largest
+    assert relative_error(pooled) == 0
+
+
+def test_overflow_of_a_float64_sum_is_refused() -> None:
+    largest = torch.finfo(torch.float64).max
+    with pytest.raises(NotFiniteError, match="overflows float64"):
+        pool_heads(heads(largest, largest, dtype=torch.float64), 2, None)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_a_chosen_head_is_never_refused_for_its_size(dtype: torch.dtype) -> None:
+    largest = torch.finfo(dtype).max
+    values = heads(-largest, largest, largest, dtype=dtype)
+    assert medoid_heads(values, values, 3) == (1,)
+    pooled = pool_heads(values, 3, (1,))
+    assert pooled.heads.item() == largest
+    assert relative_error(pooled) == pytest.approx(2 / 3**0.5, rel=1e-3)
 
 
 def test_large_numbers_are_no_overflow() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from safetensors.torch import load_file, save_file
 
 from headcount.cli import main
 
@@ -42,6 +43,61 @@ def test_convert_evaluates_right_after(save_model: SaveModel, tmp_path: Path) ->
     assert evaluation["kl_divergence"] > 0
     ratio = evaluation["cache_bytes"]["against"]["measured"] / evaluation["cache_bytes"]["measured"]
     assert ratio == json.loads((source / "config.json").read_text())["num_key_value_heads"]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--text", "./nowhere.txt"], "nowhere.txt"),
+        (["--tokenizer", "./nowhere"], "nowhere"),
+        (["--window", "1k"], "1,024"),
+        (["--torch-device", "tpu"], "tpu"),
+    ],
+)
+def test_an_evaluation_that_cannot_be_made_stops_the_conversion(
+    save_model: SaveModel, tmp_path: Path, options: list[str], expected: str
+) -> None:
+    source, target = save_model("llama"), tmp_path / "out"
+    command = ["convert", str(source), str(target), "--kv-heads", "1", "--evaluate", *options]
+    result = CliRunner().invoke(main, command)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert expected in result.stderr
+    assert not target.exists()
+
+
+def test_an_evaluation_that_fails_leaves_the_report_of_the_conversion(
+    save_model: SaveModel, tmp_path: Path
+) -> None:
+    """A weight that is only copied makes the loss NaN: the conversion is good, exit code 1."""
+    source, target = save_model("llama"), tmp_path / "out"
+    tensors = load_file(source / "model.safetensors")
+    tensors["model.norm.weight"][0] = float("nan")
+    save_file(tensors, source / "model.safetensors", metadata={"format": "pt"})
+    command = ["convert", str(source), str(target), "--kv-heads", "1", "--evaluate"]
+    result = CliRunner().invoke(main, [*command, *SHORT, "--format", "json"])
+    assert (result.exit_code, "loss" in result.stderr) == (1, True)
+    assert json.loads(result.stdout) == json.loads((target / "conversion.json").read_text())
+
+
+def test_a_report_never_goes_into_a_model_folder(save_model: SaveModel, tmp_path: Path) -> None:
+    model, original = save_model("llama"), save_model("llama", folder="original")
+    for folder in (model, original):
+        report = folder / "config.json"
+        before = report.read_bytes()
+        command = ["evaluate", str(model), "--against", str(original), *SHORT, "-o", str(report)]
+        result = CliRunner().invoke(main, command)
+        assert (result.exit_code, str(report) in result.stderr) == (2, True)
+        assert report.read_bytes() == before
+
+
+def test_a_tensor_of_another_shape_is_named(save_model: SaveModel) -> None:
+    folder = save_model("llama")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "intermediate_size": 40}))
+    result = CliRunner().invoke(main, ["evaluate", str(folder), *SHORT])
+    assert result.exit_code == 2
+    assert "'model.layers.0.mlp.down_proj.weight' is [32, 48]" in result.stderr
+    assert "[32, 40]" in result.stderr
 
 
 @pytest.mark.parametrize(

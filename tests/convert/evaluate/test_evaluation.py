@@ -173,6 +173,24 @@ def test_a_model_that_breaks_when_it_runs_gives_no_traceback(save_model: SaveMod
         _evaluate(folder)
 
 
+def test_a_mistake_of_ours_is_not_blamed_on_transformers(save_model: SaveModel) -> None:
+    def broken(folder: Path, tokens: int, bits: int) -> int:
+        return tokens // (bits - bits)
+
+    request = EvaluationRequest(model=str(save_model("llama")), device="cpu", max_tokens=8)
+    with pytest.raises(ZeroDivisionError):
+        evaluate(request, predict=broken)
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt2"])
+def test_a_config_that_asks_for_tuples_is_refused(save_model: SaveModel, name: str) -> None:
+    folder = save_model(name)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "return_dict": False}))
+    with pytest.raises(HeadcountError, match="tuple"):
+        _evaluate(folder)
+
+
 @pytest.mark.parametrize("options", [{"max_tokens": 0}, {"repeats": 2}])
 def test_requests_that_measure_nothing_are_refused(options: dict[str, int]) -> None:
     with pytest.raises(HeadcountError, match="at least"):

@@ -125,7 +125,7 @@ def test_a_tied_head_needs_no_weight(save_model: SaveModel) -> None:
 
 def test_weights_of_another_shape_are_refused(save_model: SaveModel) -> None:
     folder = _edit(save_model("llama"), num_key_value_heads=4)
-    with pytest.raises(HeadcountError, match="transformers cannot load it"):
+    with pytest.raises(HeadcountError, match=r"k_proj\.weight' is \[16, 32\].*\[32, 32\]"):
         load_model(open_subject(folder), dtype=None, device=CPU)
 
 
