@@ -11,6 +11,7 @@ from headcount.audit.console import (
     COUNT,
     PATH,
     Group,
+    conversion_options,
     evaluation_options,
     exit_at_once,
     exit_cleanly,
@@ -278,48 +279,10 @@ def plan(
     write_reports([report._replace(findings=audit.findings, document=document)], form, output)
 
 
-def _evaluate(model: str, against: str | None, **request: Any) -> "Report":
-    from headcount.convert.evaluate.as_report import evaluation_report
-    from headcount.convert.evaluate.evaluation import evaluate
-    from headcount.convert.evaluate.plan import EvaluationRequest
-
-    evaluation = evaluate(EvaluationRequest(model=model, against=against, **request))
-    for warning in evaluation.warnings:
-        click.echo(f"Warning: {warning}", err=True)
-    return evaluation_report(evaluation)
-
-
-def _check_evaluation(source: Path, **request: Any) -> None:
-    """Raises HeadcountError for an evaluation that would fail, before a conversion is made for it:
-    text, tokenizer, window and device are those of the source."""
-    from headcount.convert.evaluate.boundary import quiet_transformers
-    from headcount.convert.evaluate.plan import EvaluationRequest, settle
-
-    with quiet_transformers():
-        settle(EvaluationRequest(model=str(source), **request))
-
-
 @main.command("convert")
 @click.argument("source", type=PATH)
 @click.argument("target", type=PATH)
-@click.option(
-    "--kv-heads",
-    "num_key_value_heads",
-    type=int,
-    required=True,
-    metavar="N",
-    help="K/V heads of the result: a divisor of those of SOURCE; 1 makes it MQA.",
-)
-@click.option(
-    "--method",
-    type=click.Choice(["mean", "first", "medoid", "random"]),
-    default="mean",
-    show_default=True,
-    help="How the K/V heads of a group become one.",
-)
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the method random.")
-@click.option("--dry-run", is_flag=True, help="Print the plan and write nothing.")
-@click.option("--evaluate", "evaluates", is_flag=True, help="Then evaluate TARGET against SOURCE.")
+@conversion_options
 @evaluation_options
 @output_options
 def convert(
@@ -364,7 +327,9 @@ def convert(
             )
         )
         if evaluates:
-            _check_evaluation(source, **evaluation)
+            from headcount.convert.evaluate.command import check_evaluation
+
+            check_evaluation(source, **evaluation)
         if dry_run:
             write_reports([plan_report(plan)], form, output)
             return
@@ -372,7 +337,9 @@ def convert(
             reports = [conversion_report(apply_plan(plan))]
         try:
             if evaluates:
-                reports.append(_evaluate(str(target), str(source), **evaluation))
+                from headcount.convert.evaluate.command import run_evaluation
+
+                reports.append(run_evaluation(str(target), str(source), **evaluation))
         finally:  # an evaluation that fails does not undo the conversion
             write_reports(reports, form, output)
 
@@ -396,7 +363,8 @@ def evaluate(
     """
     with on_signals(exit_at_once):
         need_extra()
+        from headcount.convert.evaluate.command import run_evaluation
         from headcount.convert.report_path import check_report_path
 
         check_report_path(output, [Path(folder) for folder in (model, against) if folder])
-        write_reports([_evaluate(model, against, **request)], form, output)
+        write_reports([run_evaluation(model, against, **request)], form, output)

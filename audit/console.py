@@ -134,6 +134,28 @@ workload_options = stack(
     click.option("--kv-dtype", help="Element type of the cache: bf16, fp16, fp32, fp8, int8…"),
     click.option("--encoder-tokens", type=TOKENS, help="Tokens that cross-attention sees."),
 )
+conversion_options = stack(
+    click.option(
+        "--kv-heads",
+        "num_key_value_heads",
+        type=int,
+        required=True,
+        metavar="N",
+        help="K/V heads of the result: a divisor of those of SOURCE; 1 makes it MQA.",
+    ),
+    click.option(
+        "--method",
+        type=click.Choice(["mean", "first", "medoid", "random"]),
+        default="mean",
+        show_default=True,
+        help="How the K/V heads of a group become one.",
+    ),
+    click.option("--seed", type=int, default=0, show_default=True, help="Of the method random."),
+    click.option("--dry-run", is_flag=True, help="Print the plan and write nothing."),
+    click.option(
+        "--evaluate", "evaluates", is_flag=True, help="Then evaluate TARGET against SOURCE."
+    ),
+)
 evaluation_options = stack(
     click.option("--text", type=PATH, help="UTF-8 text; default: a sample of prose."),
     click.option(
