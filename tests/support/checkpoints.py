@@ -79,7 +79,7 @@ def write_sharded(folder: Path, config: Mapping[str, Any], shapes: Shapes, shard
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(config))
     names = list(shapes)
-    weight_map = {}
+    weight_map: dict[str, str] = {}
     for number in range(shards):
         file = f"model-{number + 1:05}-of-{shards:05}.safetensors"
         part = {name: shapes[name] for name in names[number::shards]}
