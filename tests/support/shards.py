@@ -21,7 +21,8 @@ def make_shards(folder: Path, shards: int = 191, layers: int = 126) -> Path:
     folder.mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps(config))
     shapes = llama_shapes(config)
-    names, weight_map = list(shapes), {}
+    names: list[str] = list(shapes)
+    weight_map: dict[str, str] = {}
     for number in range(shards):
         file = f"model-{number + 1:05}-of-{shards:05}.safetensors"
         part = names[number * len(names) // shards : (number + 1) * len(names) // shards]
