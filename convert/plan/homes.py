@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from headcount.audit.divisors import divisors, listed
 from headcount.audit.family.bodies import BODIES
 from headcount.audit.family.class_defaults import class_defaults
 from headcount.audit.family.layers import decoder, standard_key_value_heads
@@ -139,12 +140,11 @@ def _refuse_row(model_type: str, family: Family, where: str) -> None:
 def _heads(mixer: Attention, wanted: int, where: str) -> Heads:
     """Checks `wanted` against the present K/V heads, which are pooled in equal runs."""
     before = mixer.num_key_value_heads
-    possible = [str(n) for n in range(1, before) if before % n == 0]
     if before == 1:
         raise HeadCountError(f"{where}: has a single K/V head (MQA): no fewer are possible")
     if wanted >= before or before % wanted:
         raise HeadCountError(
-            f"{where}: {_misfit(before, wanted)}; --kv-heads can be {', '.join(possible)}"
+            f"{where}: {_misfit(before, wanted)}; --kv-heads can be {listed(divisors(before)[:-1])}"
         )
     return Heads(
         num_attention_heads=mixer.num_attention_heads,
