@@ -18,21 +18,29 @@ class Blocks:
     """Parts one after the other along `axis`: a projection of its own, or a fused [q|k|v].
 
     `axis` is 0 for rows of a Linear ([out, in]), -1 for the columns of a Conv1D ([in, out]). A
-    one-dimensional tensor, a bias, is the same either way.
+    one-dimensional tensor, a bias, is the same either way. The sequence of blocks stands `repeats`
+    times: once in [q|k|v], once per head in GPT-NeoX's [h, (q, k, v), d], once per K/V head in
+    Falcon's new decoder, four times in CodeGen. `heads` of a block are those of one repeat, and
+    heads are numbered from the first repeat to the last.
     """
 
     blocks: tuple[Block, ...]
     axis: int = 0
+    repeats: int = 1
 
     @property
     def rows(self) -> int:
         """Length of the tensor along `axis`."""
-        return sum(block.heads * block.rows for block in self.blocks)
+        return self.repeats * sum(block.heads * block.rows for block in self.blocks)
+
+    def heads(self, part: str) -> int:
+        """How many heads of `part` the tensor holds."""
+        return self.repeats * sum(block.heads for block in self.blocks if block.part == part)
 
     def pooled(self, members: int, *, axis: int = 0) -> "Blocks":
-        """The layout after `members` K/V heads became one each; query heads stay."""
+        """The layout [q|k|v] after `members` K/V heads became one each; query heads stay."""
         blocks = (
-            block if block.part == "q" else replace(block, heads=block.heads // members)
+            replace(block, heads=self.heads(block.part) // (1 if block.part == "q" else members))
             for block in self.blocks
         )
         return Blocks(blocks=tuple(blocks), axis=axis)
@@ -43,7 +51,28 @@ def one_part(part: str, heads: int, rows: int) -> Blocks:
     return Blocks(blocks=(Block(part=part, heads=heads, rows=rows),))
 
 
-def query_key_value(heads: int, head_dim: int, *, axis: int) -> Blocks:
-    """[q|k|v] with as many K/V heads as query heads."""
-    blocks = tuple(Block(part=part, heads=heads, rows=head_dim) for part in "qkv")
+def query_key_value(
+    heads: int, head_dim: int, *, key_value_heads: int | None = None, axis: int = 0
+) -> Blocks:
+    """[q|k|v], with as many K/V heads as query heads unless `key_value_heads` says how many."""
+    counts = {"q": heads}
+    blocks = tuple(
+        Block(part=part, heads=counts.get(part, key_value_heads or heads), rows=head_dim)
+        for part in "qkv"
+    )
     return Blocks(blocks=blocks, axis=axis)
+
+
+def interleaved(
+    head_dim: int,
+    *,
+    repeats: int,
+    query_heads: int = 1,
+    key_value_heads: int = 1,
+    order: str = "qkv",
+) -> Blocks:
+    """`repeats` times the parts in `order`, of that many heads each: one of each per query head in
+    GPT-NeoX, the query heads of one K/V head, its k and its v in Falcon's new decoder."""
+    counts = {"q": query_heads, "k": key_value_heads, "v": key_value_heads}
+    blocks = tuple(Block(part=part, heads=counts[part], rows=head_dim) for part in order)
+    return Blocks(blocks=blocks, repeats=repeats)

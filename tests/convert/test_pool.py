@@ -3,7 +3,13 @@
 import pytest
 import torch
 
-from headcount.convert.plan.layout import Block, Blocks, one_part, query_key_value
+from headcount.convert.plan.layout import (
+    Block,
+    Blocks,
+    interleaved,
+    one_part,
+    query_key_value,
+)
 from headcount.convert.stream.heads import join_heads, split_heads
 from headcount.convert.stream.pool import (
     NotFiniteError,
@@ -149,6 +155,19 @@ def test_fused_parts_are_split_and_joined(axis: int) -> None:
     assert {part: list(t.shape) for part, t in parts.items()} == {part: [3, 2, 5] for part in "qkv"}
     assert parts["k"][0, 0, 0] == 6 * 5
     assert torch.equal(join_heads(parts, layout), tensor)
+
+
+def test_interleaved_parts_are_split_and_joined() -> None:
+    """CodeGen's four blocks of [q|v|k], two heads of three rows each: heads count through."""
+    layout = interleaved(3, repeats=4, query_heads=2, key_value_heads=2, order="qvk")
+    tensor = torch.arange(72 * 5).reshape(72, 5)
+    parts = split_heads(tensor, layout)
+    assert {part: list(t.shape) for part, t in parts.items()} == {part: [8, 3, 5] for part in "qkv"}
+    assert [int(parts["v"][head, 0, 0]) // 5 for head in range(4)] == [6, 9, 24, 27]
+    assert [int(parts["k"][head, 0, 0]) // 5 for head in range(4)] == [12, 15, 30, 33]
+    assert torch.equal(join_heads(parts, layout), tensor)
+    assert layout.heads("k") == 8
+    assert layout.pooled(4).rows == (8 + 2 + 2) * 3
 
 
 def test_layouts_say_their_rows_before_and_after() -> None:
