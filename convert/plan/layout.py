@@ -45,6 +45,11 @@ class Blocks:
         )
         return Blocks(blocks=tuple(blocks), axis=axis)
 
+    def only(self, parts: str) -> "Blocks":
+        """The blocks of `parts`, in the order that they are given in."""
+        blocks = {block.part: block for block in self.blocks}
+        return replace(self, blocks=tuple(blocks[part] for part in parts))
+
 
 def one_part(part: str, heads: int, rows: int) -> Blocks:
     """A tensor that holds heads of one part only."""

@@ -1,6 +1,6 @@
 """From a stored tensor to its heads and back, by the layout that the plan gives."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 
@@ -20,6 +20,11 @@ def split_heads(tensor: torch.Tensor, layout: Blocks) -> Heads:
         heads[block.part] = part.flatten(0, 1)
         start = end
     return heads
+
+
+def reordered(heads: torch.Tensor, order: Sequence[int]) -> torch.Tensor:
+    """[heads, rows, ...] with row `order[i]` of every head as its row i; none: as they are."""
+    return heads[:, list(order)] if order else heads
 
 
 def join_heads(heads: Mapping[str, torch.Tensor], layout: Blocks) -> torch.Tensor:

@@ -1,5 +1,6 @@
 """One file of the output from the steps that make it."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -8,10 +9,13 @@ from typing import Any
 
 import torch
 
+from headcount.audit.source.safetensors import TensorInfo
+
 from ..plan.errors import BadValuesError
 from ..plan.plan import ConversionPlan, OutputFile
-from ..plan.steps import Copy, Pool, Step
-from .heads import join_heads, split_heads
+from ..plan.steps import Copy, Fold, Folded, Make, Pool, Skip, Step, Take, Transpose
+from .fold import fold_gain, fold_shift
+from .heads import join_heads, reordered, split_heads
 from .pool import (
     NotFiniteError,
     Pooled,
@@ -21,7 +25,7 @@ from .pool import (
     random_heads,
     spread,
 )
-from .reader import SourceReader
+from .reader import DTYPES, SourceReader
 from .writer import Advance, NewFile, header_bytes
 
 
@@ -43,6 +47,12 @@ class WeightStream:
         self.advance = advance
         self.outcome = Outcome()
         self._weights = _weights_by_layer(plan.steps)
+        self._uses = Counter(
+            source.name
+            for step in plan.steps
+            if not isinstance(step.action, Copy)
+            for source in step.sources
+        )
 
     def write(self, file: OutputFile, path: Path) -> None:
         """Raises BadValuesError and HeadcountError; OSError is a failure to write."""
@@ -56,27 +66,52 @@ class WeightStream:
                     out.copy(descriptor, source.offsets[0], last.sources[0].offsets[1])
                 else:
                     out.write(_raw(self._compute(first)))
-        self.reader.close((file.name,))
+        self.reader.close({source.file for step in file.steps for source in step.sources})
 
     def _compute(self, step: Step) -> torch.Tensor:
-        if not isinstance(step.action, Pool):
-            return self.reader.tensor(step.sources[0]).T.contiguous()
-        chosen = self._chosen(step.action.layer)
-        tensors = [self.reader.tensor(source) for source in step.sources]
-        tensor = tensors[0] if len(tensors) == 1 else torch.cat(tensors)
-        with self._named(step):
-            return self._pool(tensor, step.action, chosen)
+        match step.action:
+            case Transpose():
+                return self._read(step.sources[0]).T.contiguous()
+            case Make(value=value):
+                return torch.full(step.shape, value, dtype=DTYPES[step.dtype])
+            case Skip(rows=rows):
+                return self._read(step.sources[0])[rows:].contiguous()
+            case Fold(folded=folded):
+                return self._joined(step, folded)
+            case Take(source=layout, order=order, folded=folded):
+                heads = split_heads(self._joined(step, folded), layout)["q"]
+                return reordered(heads, order).flatten(0, 1).contiguous()
+            case Pool() as action:
+                return self._pool(step, action)
+        raise AssertionError(step.action)
 
-    def _pool(
-        self, tensor: torch.Tensor, action: Pool, chosen: tuple[int, ...] | None
-    ) -> torch.Tensor:
-        heads = split_heads(tensor, action.source)
-        for part in heads.keys() - {"q"}:
-            pooled = pool_heads(heads[part], action.members, _own(chosen, action, heads[part]))
+    def _pool(self, step: Step, action: Pool) -> torch.Tensor:
+        chosen = self._chosen(action.layer)
+        heads = split_heads(self._joined(step, action.folded), action.source)
+        for part in action.pooled_parts:
+            with self._named(step):
+                own = _own(chosen, action, heads[part])
+                pooled = pool_heads(heads[part], action.members, own)
             heads[part] = pooled.heads
             if action.role == "weight":
                 self.outcome.errors[action.layer, part] = relative_error(pooled)
+        for part in heads.keys() - {"v"}:
+            heads[part] = reordered(heads[part], action.order)
         return join_heads(heads, action.target)
+
+    def _joined(self, step: Step, folded: Folded) -> torch.Tensor:
+        """The step's sources as one tensor, with a norm's part folded in if there is one."""
+        tensors = [self._read(source) for source in step.sources]
+        if folded == "gain":
+            return fold_gain(tensors[0], tensors[1])
+        if folded == "shift":
+            return fold_shift(tensors[0], tensors[1], tensors[2] if len(tensors) > 2 else None)
+        return tensors[0] if len(tensors) == 1 else torch.cat(tensors)
+
+    def _read(self, source: TensorInfo) -> torch.Tensor:
+        """A source tensor, which is kept until the last step that needs it."""
+        self._uses[source.name] -= 1
+        return self.reader.tensor(source, keep=self._uses[source.name] > 0)
 
     def _chosen(self, layer: int) -> tuple[int, ...] | None:
         """The heads that the layer keeps; None for the mean."""
@@ -99,8 +134,9 @@ class WeightStream:
     def _spreads(self, step: Step) -> Iterator[torch.Tensor]:
         """The `spread` of the K and V heads in a weight, which is read once more to be pooled."""
         action = _pool_action(step)
-        heads = split_heads(self.reader.tensor(step.sources[0], keep=True), action.source)
-        for part in sorted(heads.keys() - {"q"}):
+        self._uses.update(source.name for source in step.sources)
+        heads = split_heads(self._joined(step, action.folded), action.source)
+        for part in sorted(action.pooled_parts):
             with self._named(step):
                 yield spread(heads[part], action.members)
 
