@@ -65,9 +65,7 @@ class BlockTable:
         """How many requests of `tokens` tokens fit at once: `Maximum concurrency` in the log."""
         return num_blocks / max(1, self.blocks_of_request(tokens, in_flight, encoder_tokens))
 
-    def logged_tokens(
-        self, num_blocks: int, tokens: int, in_flight: int, version: Version
-    ) -> int:
+    def logged_tokens(self, num_blocks: int, tokens: int, in_flight: int, version: Version) -> int:
         """`GPU KV cache size` in the log: tokens of the blocks of one group until 0.20.0, the
         tokens of as many requests as fit since 0.20.2."""
         if version.at_least(0, 20, 1):
