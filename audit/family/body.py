@@ -83,6 +83,7 @@ class Body:
 
     def trunk(self, view: ConfigView, layers: Layers) -> int:
         """All but attention and the head."""
+        layers = once(layers)
         norm = self.norm * view.integer("hidden_size") if view.flag(self.norm_if) else 0
         final = self.final_norms if isinstance(self.final_norms, int) else self.final_norms(view)
         norms = final + self.embedding_norms + sum(self._norms(view, layer) for layer in layers)
@@ -101,6 +102,7 @@ class Body:
         """Parameters of the experts that one token does not visit."""
         if self.experts is None:
             return 0
+        layers = once(layers)
         chosen = self.experts.layers(view, len(layers))
         return sum(self.experts.idle(view, layer) for layer in layers if layer.index in chosen)
 
@@ -127,6 +129,15 @@ class Body:
             else self.mlp.parameters(view, layer)
             for layer in layers
         )
+
+
+def once(layers: Layers) -> Layers:
+    """The layers without those that run the modules of another one again."""
+    return tuple(
+        layer
+        for layer in layers
+        if not layer.mixers or any(mixer.parameters().total for mixer in layer.mixers)
+    )
 
 
 def find_head(

@@ -38,7 +38,10 @@ def gemma4_norms(view: ConfigView, layer: Layer) -> int:
 
 
 def t5_gated(view: ConfigView) -> bool:
-    """`feed_forward_proj` is `relu` in T5 and `gated-gelu` in T5 v1.1."""
+    """`feed_forward_proj` is `relu` in T5 and `gated-gelu` in T5 v1.1, unless the file says it."""
+    said = view.config.get("is_gated_act")
+    if isinstance(said, bool):
+        return said
     value = view.get("feed_forward_proj")
     return isinstance(value, str) and value.startswith("gated")
 

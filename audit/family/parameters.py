@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
-from .bodies import BODIES
 from .body import NO_NORM, Body, Layers
+from .body_rows import find_body
 from .table import SPELLINGS
 from .towers import TwoTowers
 from .view import ConfigView
@@ -18,7 +18,7 @@ def other_parameters(
     *,
     tied: bool,
 ) -> int | None:
-    """Embeddings, feed-forward, norms, heads and towers, so that
+    """Recurrent mixers, embeddings, feed-forward, norms, heads and towers, so that
     `spec.attention_parameters + other_parameters(...)` is what transformers builds, tied matrices
     once. The class is the one that `architectures` names, or else the usual one of the type.
 
@@ -30,11 +30,13 @@ def other_parameters(
     wrapper = WRAPPERS.get(model_type)
     if wrapper is None:
         body = _body(model_type)
-        return None if body is None else _alone(body, view, layers, tied=tied)
-    body = _text_body(view, model_type)
-    if text is None or not isinstance(body, Body):
-        return None
-    return wrapper.parameters(view, text, body, layers, tied=tied)
+        total = None if body is None else _alone(body, view, layers, tied=tied)
+    else:
+        body = _text_body(view, model_type)
+        if text is None or not isinstance(body, Body):
+            return None
+        total = wrapper.parameters(view, text, body, layers, tied=tied)
+    return None if total is None else total + _recurrent(layers)
 
 
 def idle_parameters(
@@ -54,7 +56,13 @@ def _alone(body: Body | TwoTowers, view: ConfigView, layers: Layers, *, tied: bo
 
 
 def _body(model_type: str) -> Body | TwoTowers | None:
-    return BODIES.get(SPELLINGS.get(model_type, model_type))
+    return find_body(SPELLINGS.get(model_type, model_type))
+
+
+def _recurrent(layers: Layers) -> int:
+    """Mixers that `spec.attention_parameters` leaves out."""
+    mixers = (mixer for layer in layers for mixer in layer.mixers if mixer.kind == "recurrent")
+    return sum(mixer.parameters().total for mixer in mixers)
 
 
 def _text_body(view: ConfigView, model_type: str) -> Body | TwoTowers | None:

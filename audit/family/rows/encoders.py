@@ -47,7 +47,7 @@ ROWS: dict[str, Family] = {
         kinds=kinds.full_first(3, "global_attn_every_n_layers"),
         window=uneven.half_of_local_attention,
     ),
-    "nomic_bert": replace(NO_BIAS, cached=False),
+    "nomic_bert": replace(NO_BIAS, cached=False, defaults={"tie_word_embeddings": True}),
     "nystromformer": replace(PLAIN_BERT, other=extras.nystrom_convolution),
     "ultrabert": replace(LLAMA, cached=False, kinds=kinds.every(3)),
     "xlm": XLM,
