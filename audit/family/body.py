@@ -53,7 +53,8 @@ class Body:
     `embedding_norms` how many stand outside layers. `vocabulary` is None for a tower that sees no
     tokens; `embedding_width` differs from the hidden size in OPT-350m, which then has a projection
     at either end. `positions` names one learned table per entry, each with `position_offset` more
-    rows. `extra` counts the rest. `classes` maps the ending of a class's name to its head;
+    rows. `extra` counts the rest, and `idle_extra` what of it a
+    token does not visit. `classes` maps the ending of a class's name to its head;
     `default_class` applies when the config names none.
     """
 
@@ -70,6 +71,7 @@ class Body:
     mlp: Mlp = field(default_factory=Mlp)
     experts: Experts | None = None
     extra: Callable[[ConfigView, Layers], int] = nothing_more
+    idle_extra: Callable[[ConfigView, Layers], int] = nothing_more
     head_bias: bool | str = False
     classes: Mapping[str, Head | None] = field(default_factory=lambda: DECODER_CLASSES)
     default_class: str = "ForCausalLM"
@@ -100,11 +102,12 @@ class Body:
 
     def idle(self, view: ConfigView, layers: Layers) -> int:
         """Parameters of the experts that one token does not visit."""
-        if self.experts is None:
-            return 0
         layers = once(layers)
+        if self.experts is None:
+            return self.idle_extra(view, layers)
         chosen = self.experts.layers(view, len(layers))
-        return sum(self.experts.idle(view, layer) for layer in layers if layer.index in chosen)
+        idle = sum(self.experts.idle(view, layer) for layer in layers if layer.index in chosen)
+        return idle + self.idle_extra(view, layers)
 
     def _norms(self, view: ConfigView, layer: Layer) -> int:
         return self.norms if isinstance(self.norms, int) else self.norms(view, layer)

@@ -220,6 +220,23 @@ def image_experts(view: ConfigView, layers: Layers) -> int:
     return len(ALL_BUT_FIRST(view, len(layers))) * each
 
 
+def idle_image_experts(view: ConfigView, layers: Layers) -> int:
+    """All experts for images, since a token of text visits none of them."""
+    hidden, count = view.integer("hidden_size"), view.integer("moe_num_experts")
+    width = per_layer(view, "moe_intermediate_size", 1)
+    sparse = ALL_BUT_FIRST(view, len(layers))
+    return len(sparse) * count * matrices(hidden, width, gated=True)
+
+
+def longcat_idle(view: ConfigView, layers: Layers) -> int:
+    """All but the experts that a token visits where it chooses no zero expert, and the matrices
+    that the class reserves for these."""
+    hidden, width = view.integer("hidden_size"), view.integer("expert_ffn_hidden_size")
+    idle = max(0, view.integer("n_routed_experts") - view.integer("moe_topk"))
+    reserved = (view.optional("zero_expert_num", minimum=0) or 0) * 2 * hidden * width
+    return len(layers) // 2 * (idle * matrices(hidden, width, gated=True) + reserved)
+
+
 def xlstm_biases(view: ConfigView, layers: Layers) -> int:
     """Of both norms of each layer; the last norm has none."""
     return 2 * len(layers) * view.integer("hidden_size") if view.flag("use_bias") else 0

@@ -16,6 +16,13 @@ def find_body(model_type: str) -> Body | TwoTowers | None:
 @lru_cache
 def all_bodies() -> dict[str, Body | TwoTowers]:
     """The common rows and those of this room."""
-    from . import decoders, encoders, experts, states
+    from . import decoders, encoder_decoders, encoders, experts, states
 
-    return {**BODIES, **decoders.ROWS, **experts.ROWS, **states.ROWS, **encoders.ROWS}
+    return {
+        **BODIES,
+        **decoders.ROWS,
+        **experts.ROWS,
+        **states.ROWS,
+        **encoders.ROWS,
+        **encoder_decoders.ROWS,
+    }

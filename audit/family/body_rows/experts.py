@@ -89,11 +89,13 @@ ROWS: dict[str, Body | TwoTowers] = {
             shared="moe_num_shared_experts",
         ),
         extra=odd_bodies.image_experts,
+        idle_extra=odd_bodies.idle_image_experts,
     ),
     "longcat_flash": Body(
         norms=2,
         mlp=Mlp(width="ffn_hidden_size"),
         extra=odd_bodies.longcat_experts,
+        idle_extra=odd_bodies.longcat_idle,
     ),
     "diffusion_gemma_text": Body(
         norms=8,
