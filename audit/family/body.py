@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from ..spec import Layer
 from .feed_forward import Experts, Mlp
+from .uncounted import unknown_class
 from .view import ConfigView
 
 # Vectors of the hidden size that one norm holds.
@@ -76,11 +77,10 @@ class Body:
     classes: Mapping[str, Head | None] = field(default_factory=lambda: DECODER_CLASSES)
     default_class: str = "ForCausalLM"
 
-    def parameters(self, view: ConfigView, layers: Layers, *, tied: bool) -> int | None:
-        """All but attention; None when `architectures` names a class with an unknown head."""
+    def parameters(self, view: ConfigView, layers: Layers, *, tied: bool) -> int:
+        """All but attention. Raises UncountedError when `architectures` names a class with an
+        unknown head."""
         head = find_head(self.classes, view, self.default_class)
-        if head is None:
-            return None
         return self.trunk(view, layers) + head(self, view, tied)
 
     def trunk(self, view: ConfigView, layers: Layers) -> int:
@@ -143,10 +143,13 @@ def once(layers: Layers) -> Layers:
     )
 
 
-def find_head(
-    classes: Mapping[str, Head | None], view: ConfigView, default_class: str
-) -> Head | None:
-    """The head of the first class in `architectures`, by the longest ending that fits."""
-    name = (view.strings("architectures") or (default_class,))[0]
-    fitting = [ending for ending in classes if name.endswith(ending)]
-    return classes[max(fitting, key=len)] if fitting else None
+def find_head(classes: Mapping[str, Head | None], view: ConfigView, default_class: str) -> Head:
+    """The head of the first class in `architectures`, by the longest ending that fits.
+
+    Raises UncountedError where no row describes it."""
+    names = view.strings("architectures") or (default_class,)
+    fitting = [ending for ending in classes if names[0].endswith(ending)]
+    head = classes[max(fitting, key=len)] if fitting else None
+    if head is None:
+        raise unknown_class(names)
+    return head

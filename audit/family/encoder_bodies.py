@@ -1,5 +1,6 @@
 """What encoders hold beside the common shape: the callables of the rows in body_rows.encoders."""
 
+from ..spec import Layer
 from .body import Body, Head, Layers, no_head
 from .extras import masked_lm_head, patch_count, patches, pooler
 from .feed_forward import matrices
@@ -106,6 +107,29 @@ def layoutlm(view: ConfigView, layers: Layers) -> int:
     """Positions on the page: x, y, height and width; and a pooler in every class."""
     pages = 4 * view.integer("max_2d_position_embeddings") * view.integer("hidden_size")
     return pages + always_pooled(view, layers)
+
+
+def modernbert_norms(view: ConfigView, layer: Layer) -> int:
+    """The embedding's norm stands in for that of the first attention."""
+    return 1 if layer.index == 0 else 2
+
+
+def norm_biases(view: ConfigView, layers: Layers) -> int:
+    """ModernBERT's norms have a bias on demand: two in each layer but one, and two outside."""
+    norms = 2 * len(layers) + 1
+    return norms * view.integer("hidden_size") if view.flag("norm_bias") else 0
+
+
+def esmc(view: ConfigView, layers: Layers) -> int:
+    """Both norms of each layer have a bias, and the last one has none."""
+    return 2 * len(layers) * view.integer("hidden_size")
+
+
+def languages(view: ConfigView, layers: Layers) -> int:
+    """XLM: an embedding of each language where there are several."""
+    count = view.optional("n_langs") or 1
+    used = count > 1 and view.flag("use_lang_emb")
+    return count * view.integer("hidden_size") if used else 0
 
 
 def gte(view: ConfigView, layers: Layers) -> int:
@@ -300,7 +324,8 @@ def _adapter(view: ConfigView) -> int:
     """Strided convolutions behind the encoder, on demand."""
     if not view.flag("add_adapter"):
         return 0
-    hidden, out = view.integer("hidden_size"), view.integer("output_hidden_size")
+    hidden, out = view.integer("hidden_size"), view.optional("output_hidden_size")
+    out = out or hidden
     each = 2 * out * (out * view.integer("adapter_kernel_size") + 1)
     narrowed = (hidden + 1) * out + 2 * out if out != hidden else 0
     return view.integer("num_adapter_layers") * each + narrowed

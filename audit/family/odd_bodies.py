@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from math import isqrt
 
+from ..errors import InvalidConfigError
 from ..spec import Layer
 from .body import Layers
 from .feed_forward import after, matrices, per_layer, typed
@@ -155,7 +156,8 @@ def hyper_connections(*, mixing: bool, head: bool) -> Extra:
 def zamba_blocks(view: ConfigView, layers: Layers) -> int:
     """The MLP and the norms of each shared block, the first over a width of 2h, and a square
     matrix behind every use. Zamba2 adds low-rank adapters to the MLP for each use of a block."""
-    hidden, width = view.integer("hidden_size"), view.integer("intermediate_size")
+    hidden = view.integer("hidden_size")
+    width = view.optional("intermediate_size") or 4 * hidden
     hybrid = [layer for layer in layers if len(layer.mixers) == 2]
     owned = [i for i, layer in enumerate(hybrid) if layer.mixers[0].parameters().total]
     block = matrices(hidden, width, gated=True, bias=view.flag("add_bias_linear")) + 3 * hidden
@@ -193,15 +195,14 @@ def dory_scales(view: ConfigView, layers: Layers) -> int:
 
 
 def inkling(view: ConfigView, layers: Layers) -> int:
-    """A norm of the embedding; in each layer two short convolutions, the router's scale and the
-    shared experts, which it weighs like the others."""
+    """A norm of the embedding; in each layer two short convolutions and a scale of the MLP; and the
+    shared experts, which the router weighs like the others."""
     hidden, count = view.integer("hidden_size"), len(layers)
     shared = view.optional("n_shared_experts", minimum=0) or 0
     expert = matrices(hidden, view.integer("moe_intermediate_size"), gated=True)
+    each = 2 * hidden * view.integer("conv_kernel_size") + 1
     sparse = len(EVERY_OR_TYPED(view, count))
-    convolutions = 2 * hidden * view.integer("conv_kernel_size")
-    dense_scales = count - sparse if view.flag("use_global_scale") else 0
-    return hidden + count * convolutions + sparse * (1 + shared * (hidden + expert)) + dense_scales
+    return hidden + count * each + sparse * shared * (hidden + expert)
 
 
 def doge_experts(view: ConfigView, layers: Layers) -> int:
@@ -247,9 +248,38 @@ def rotary_scales(view: ConfigView, layers: Layers) -> int:
     return view.integer("qk_rope_head_dim") // 2
 
 
-def muse_spark(view: ConfigView, layers: Layers) -> int:
-    """Gates of both residuals."""
-    return 2 * len(layers) * view.integer("hidden_size")
+def time_conditions(view: ConfigView, layers: Layers) -> int:
+    """Voxtral Realtime: two matrices of rank 32 that modulate a norm in each layer."""
+    return len(layers) * 2 * 32 * view.integer("hidden_size")
+
+
+def gated_norms(view: ConfigView, layers: Layers) -> int:
+    """A.X K2: low-rank gates of the first norm of each layer, and of the second one in those that
+    hold experts."""
+    sparse = len(typed(after("first_k_dense_replace", 1))(view, len(layers)))
+    gates = len(layers) + sparse
+    return gates * 2 * view.integer("gated_norm_rank") * view.integer("hidden_size")
+
+
+def half_gated(view: ConfigView, layers: Layers) -> int:
+    """Moshi: one matrix for both branches of the MLP, a second of half the width, and an embedding
+    of one token more."""
+    hidden, width = view.integer("hidden_size"), view.integer("ffn_dim")
+    return len(layers) * (hidden * width + hidden * (width // 2)) + hidden
+
+
+def step_layers(view: ConfigView, count: int) -> frozenset[int]:
+    """Step 3.5: `moe_layers_enum`, or all but the first three layers."""
+    given = view.get("moe_layers_enum")
+    if given is None:
+        return frozenset(range(3, count))
+    items = given.split(",") if isinstance(given, str) else given
+    try:
+        return frozenset(int(item) for item in items if str(item).strip()) & frozenset(range(count))
+    except (TypeError, ValueError) as error:
+        raise InvalidConfigError(
+            f"{view.where}: moe_layers_enum must list indices of layers"
+        ) from error
 
 
 def hrm_start(view: ConfigView, layers: Layers) -> int:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from .. import feed_forward, odd_bodies
 from ..bodies import BIASED, GPT2, LLAMA, LLAMA_BIASED, PHI, PLAIN, SANDWICH
-from ..body import NO_NORM, WEIGHT_AND_BIAS, Body
+from ..body import NO_NORM, WEIGHT_AND_BIAS, Body, one_per_mixer
 from ..feed_forward import Mlp
 from ..towers import TwoTowers
 
@@ -36,6 +36,8 @@ ROWS: dict[str, Body | TwoTowers] = {
     "gemma4_unified_text": SANDWICH,
     "muse_glimmer_text": SANDWICH,
     "vaultgemma": LLAMA,
+    "voxtral_realtime_text": Body(extra=odd_bodies.time_conditions),
+    "moshi": Body(mlp=Mlp(width=odd_bodies.no_width), extra=odd_bodies.half_gated),
     # RMSNorm and a plain MLP
     "apertus1p5_text": Body(mlp=UNGATED, extra=odd_bodies.always_xielu),
     "arcee": Body(mlp=Mlp(gated=False, bias="mlp_bias")),
@@ -61,4 +63,14 @@ ROWS: dict[str, Body | TwoTowers] = {
         GPT2, final_norms=0, mlp=Mlp(width=feed_forward.four_times_hidden, gated=False, bias=True)
     ),
     "persimmon": Body(norm=WEIGHT_AND_BIAS, mlp=PLAIN),
+    "trocr": Body(
+        norm=WEIGHT_AND_BIAS,
+        norms=one_per_mixer,
+        final_norms=0,
+        embedding_norms=1,
+        positions=("max_position_embeddings",),
+        position_offset=2,
+        mlp=Mlp(width="decoder_ffn_dim", gated=False, bias=True),
+    ),
+    "xglm": Body(norm=WEIGHT_AND_BIAS, mlp=Mlp(width="ffn_dim", gated=False, bias=True)),
 }

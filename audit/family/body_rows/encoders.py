@@ -3,10 +3,11 @@
 from dataclasses import replace
 
 from .. import encoder_bodies as extras
-from ..bodies import BERT, IMAGE
+from .. import tower_bodies, tower_rows
+from ..bodies import BERT, CLIP, GPT2, IMAGE
 from ..body import Body, lm_head, no_head
 from ..extras import pooler
-from ..feed_forward import Mlp
+from ..feed_forward import Mlp, four_times_hidden
 from ..towers import TwoTowers
 
 POOLED = replace(BERT, classes=extras.POOLED)
@@ -21,6 +22,8 @@ PRE_NORMED = Body(
     classes={"ForMaskedLM": extras.modernbert_head, "Model": no_head},
     default_class="ForMaskedLM",
 )
+
+SIGLIP_TEXT = replace(CLIP.bodies["text"], extra=tower_bodies.siglip_text)
 
 ROWS: dict[str, Body | TwoTowers] = {
     # As BERT
@@ -117,6 +120,52 @@ ROWS: dict[str, Body | TwoTowers] = {
             "ForCausalLM": extras.electra_head,
             "Model": no_head,
         },
+    ),
+    "modernbert": replace(
+        PRE_NORMED,
+        norms=extras.modernbert_norms,
+        mlp=Mlp(bias="mlp_bias"),
+        extra=extras.norm_biases,
+    ),
+    "modernbert-decoder": replace(
+        PRE_NORMED,
+        norms=extras.modernbert_norms,
+        mlp=Mlp(bias="mlp_bias"),
+        extra=extras.norm_biases,
+        classes={"ForCausalLM": extras.modernbert_head, "Model": no_head},
+        default_class="ForCausalLM",
+    ),
+    "esmc": replace(
+        PRE_NORMED,
+        embedding_norms=0,
+        mlp=Mlp(bias="mlp_bias"),
+        extra=extras.esmc,
+        classes={"ForMaskedLM": extras.one_bias_head, "Model": no_head},
+    ),
+    **dict.fromkeys(
+        ("flaubert", "xlm"),
+        replace(
+            GPT2,
+            embedding_norms=1,
+            final_norms=0,
+            mlp=Mlp(width=four_times_hidden, gated=False, bias=True),
+            extra=extras.languages,
+            head_bias=True,
+        ),
+    ),
+    # Two towers
+    "siglip": replace(
+        tower_rows.TWO_SIGLIPS, bodies={"text": SIGLIP_TEXT, "vision": tower_rows.SIGLIP.body}
+    ),
+    "siglip2": replace(
+        tower_rows.TWO_SIGLIPS,
+        bodies={"text": SIGLIP_TEXT, "vision": tower_rows.SIGLIP2.body},
+        classes={"Siglip2Model": no_head},
+    ),
+    "clipseg": TwoTowers(bodies=CLIP.bodies, classes={"CLIPSegModel": no_head}),
+    "chinese_clip": TwoTowers(
+        bodies={"text": BERT, "vision": CLIP.bodies["vision"]},
+        classes={"ChineseCLIPModel": no_head},
     ),
     # Images and sound
     **dict.fromkeys(

@@ -33,6 +33,15 @@ ROWS: dict[str, Body | TwoTowers] = {
     ),
     "glm4_moe_lite": Body(experts=AFTER_FIRST),
     "axk1": Body(experts=AFTER_FIRST, extra=odd_bodies.norm_after_experts),
+    "step3p5": Body(
+        mlp=BIASED,
+        experts=replace(
+            AFTER_FIRST,
+            layers=feed_forward.typed(odd_bodies.step_layers),
+            shared=1,
+            shared_width="share_expert_dim",
+        ),
+    ),
     "exaone_moe": Body(
         experts=replace(AFTER_DENSE, count="num_experts", shared="num_shared_experts")
     ),

@@ -77,6 +77,7 @@ ROWS: dict[str, Body | TwoTowers] = {
         ("hy_v4", "hy_v4_vl_text"),
         Body(experts=AFTER_FIRST, extra=odd_bodies.hyper_connections(mixing=False, head=True)),
     ),
+    "axk2": Body(experts=AFTER_FIRST, extra=odd_bodies.gated_norms),
     "mistral_large4_text": Body(experts=AFTER_DENSE, extra=odd_bodies.rotary_scales),
     "minimax_m3_vl_text": Body(
         experts=replace(

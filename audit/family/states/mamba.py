@@ -121,18 +121,10 @@ def mamba2(
             inner = inner_width(view, form["expand"])
         else:
             inner = view.integer(form["heads"]) * view.integer(form["head_dim"])
-        heads = _heads(view, form, inner)
+        heads = view.integer(form["heads"])
         return (_mamba2(view, form, heads=heads, inner=inner, normed=view.flag(gated_norm)),)
 
     return make
-
-
-def _heads(view: ConfigView, form: dict[str, str], inner: int) -> int:
-    """The number of heads, or the inner width over theirs in Zyphra's own files (Zamba2-7B)."""
-    own = form.get("head_width")
-    if own and view.config.get(form["heads"]) is None and view.config.get(own) is not None:
-        return int(view.note(form["heads"], inner // view.integer(own), f"derived: {own}"))
-    return view.integer(form["heads"])
 
 
 def _mamba2(

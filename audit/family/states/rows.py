@@ -48,7 +48,6 @@ _NEMOTRON = {
 _ZAMBA2 = {
     **{"expand": "mamba_expand", "n": "mamba_d_state", "groups": "mamba_ngroups"},
     **{"kernel": "mamba_d_conv", "heads": "n_mamba_heads"},  # its convolution always has a bias
-    "head_width": "mamba_headdim",
     **{"in_bias": "add_bias_linear", "out_bias": "add_bias_linear"},
 }
 _FALCON_H1 = {**_BAMBA, "out_bias": "projectors_bias"}
