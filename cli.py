@@ -109,7 +109,7 @@ def audit(
         from headcount.audit.rules.registry import choose
 
         reports = [choose(report, select, ignore) for report in reports]
-    if len(models) > 1 and form in ("table", "markdown"):
+    if len(models) > 1 and form in ("table", "markdown", "html"):
         from headcount.audit.comparison import comparison_report
 
         reports.append(comparison_report(audits, request))
@@ -148,7 +148,7 @@ def diff(a: str, b: str, exit_code: bool, form: str, output: Path | None, **work
 def _scanned(audit: Any, request: Any) -> "Report":
     """The report of an audit and of a scan of its weights. Raises HeadcountError."""
     need_extra()
-    from headcount.convert.scan import scan_report
+    from headcount.convert.scan.report import scan_report
 
     return scan_report(audit, request)
 

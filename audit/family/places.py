@@ -13,6 +13,7 @@ _NO_LAYERS = ("proj", "adapter", "merger")
 _TOWERS = ("vision", "visual", "audio", "image", "vpm", "embed_audio", "mtp")
 # A stored tensor of a packed weight ends in none of these.
 PLAIN = frozenset({"weight", "bias"})
+_DECODER = "transformer.encoder."  # ChatGLM's decoder has this name
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,7 +87,8 @@ def stack_of(prefix: str) -> str:
     if "text_model" in words:
         return "text"
     parts = words.split(".")
-    return "encoder" if "encoder" in parts else "decoder"
+    encodes = "encoder" in parts and not words.startswith(_DECODER)
+    return "encoder" if encodes else "decoder"
 
 
 def layer_indices(names: Iterable[str]) -> dict[str, set[int]]:
