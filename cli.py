@@ -45,7 +45,8 @@ AUDIT_HELP = """Report heads, attention parameters and KV-cache bytes of MODEL, 
 
 MODEL is a name of the catalogue (`headcount models`), a folder, a config.json (- reads one from
 standard input), a .safetensors file or index, a .gguf, .bin or .pt file, or org/name[@revision] of
-the Hugging Face Hub. Config and headers are read, never weights. Several models are also compared.
+the Hugging Face Hub (org/name/FILE.gguf where it holds several). Config and headers are read, never
+weights. Several models are also compared.
 
 \b
 Example:
