@@ -173,7 +173,9 @@ def gguf_notes(audit: Audit) -> tuple[str, ...]:
         metadata.get(prefix + "expert_count"),
         metadata.get(prefix + "expert_used_count"),
     )
-    notes = ["The cache's element type is llama.cpp's default, f16."]
+    notes = (
+        ["The cache's element type is llama.cpp's default, f16."] if audit.spec.is_cached else []
+    )
     if type(experts) is int and type(used) is int and 0 < used < experts and audit.spec.parameters:
         tensors = audit.checkpoint.tensors.values() if audit.checkpoint else ()
         routed = sum(t.elements for t in tensors if "_exps." in t.name)

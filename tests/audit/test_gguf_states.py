@@ -239,6 +239,18 @@ def test_layers_in_a_loop_have_a_cache_for_each_pass() -> None:
     assert thrice.cache_bytes(tokens=10) == 3 * once.cache_bytes(tokens=10)
 
 
+def test_hrm_text_has_a_cache_for_each_pass_through_its_two_stacks() -> None:
+    """Two layers a stack; the low stack runs 3 x 2 times, the high one 3 times."""
+    cycles = {"hrm__layers_per_stack": 2, "hrm__h_cycles": 3, "hrm__l_cycles": 2}
+    spec = spec_of("hrm_text", 2 * 3 * (2 + 1), attention__head_count_kv=2, **cycles)
+    one = 2 * 2 * 32 * 2 * 10
+    assert [la.mixers[0].state_bytes(10, 0, 16) for la in spec.layers] == [6 * one] * 2 + [
+        3 * one
+    ] * 2
+    with pytest.raises(HeadcountError, match="block_count 17 is not"):
+        spec_of("hrm_text", 17, **cycles)
+
+
 @pytest.mark.parametrize(
     ("architecture", "values", "message"),
     [

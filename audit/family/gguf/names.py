@@ -15,8 +15,10 @@ GGUF_NAMES = TensorNames(
         # kv_b_proj, cut in two for multiplying it into q and o
         **{"attn_k_b": "kv_b", "attn_v_b": "kv_b"},
         **{"attn_q_a_norm": "norm", "attn_kv_a_norm": "norm"},
+        **{"indexer.q_norm": "norm", "indexer.k_norm": "norm", "indexer.proj": "other"},
     },
     cross=_CROSS,
+    rest="other",  # of an indexer
 )
 GGUF_FAMILY = Family(names=GGUF_NAMES)
 # Files of other tools, whose tensors have no names that are agreed on.

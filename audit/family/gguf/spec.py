@@ -60,9 +60,8 @@ def _token_count(metadata: Mapping[str, Any]) -> int | None:
 
 
 def _layers(keys: Keys) -> tuple[Layer, ...]:
-    count = keys.need("block_count", MAX_LAYERS) - keys.number("nextn_predict_layers")
-    if count < 1:
-        raise InvalidConfigError(f"{keys.where}: no layers but those for multi-token prediction")
+    passes = _passes(keys)
+    count = len(passes)
     heads = keys.per_layer("attention.head_count", count, None)
     kv_heads = keys.per_layer("attention.head_count_kv", count, None)
     seen, indexers = windows(keys, count), indexer_states(keys, count)
@@ -71,7 +70,8 @@ def _layers(keys: Keys) -> tuple[Layer, ...]:
     for i in range(count):
         mixers: tuple[Mixer, ...] = () if recurrent[i] is None else (recurrent[i],)  # type: ignore[assignment]
         if not mixers or attends_beside(keys):
-            mixers = (*_attending(keys, heads[i], kv_heads[i], seen[i], indexers[i]), *mixers)
+            attending = _attending(keys, heads[i], kv_heads[i], seen[i], indexers[i])
+            mixers = (*(_again(mixer, passes[i] - 1) for mixer in attending), *mixers)
         layers.append(Layer(index=i, mixers=mixers))
     own = count - keys.number("attention.shared_kv_layers")
     if own == count:
@@ -79,9 +79,40 @@ def _layers(keys: Keys) -> tuple[Layer, ...]:
     return tuple(_shared(layer, layers, own) for layer in layers)
 
 
+def _passes(keys: Keys) -> list[int]:
+    """How often each layer of the file is run for a token: more than once in Nanbeige and HRM-Text.
+    llama.cpp gives each pass a cache of its own (load_arch_hparams of both)."""
+    count = keys.need("block_count", MAX_LAYERS) - keys.number("nextn_predict_layers")
+    if count < 1:
+        raise InvalidConfigError(f"{keys.where}: no layers but those for multi-token prediction")
+    if keys.architecture != "hrm_text":
+        return [keys.integer("num_loops", 1, MAX_LAYERS) or 1] * count
+    high, low = keys.need("hrm.h_cycles"), keys.need("hrm.l_cycles")
+    layers = keys.need("hrm.layers_per_stack", MAX_LAYERS)
+    if layers * high * (low + 1) != count:  # its block_count is that of caches
+        raise InvalidConfigError(
+            f"{keys.where}: block_count {count} is not layers_per_stack {layers} x h_cycles {high}"
+            f" x (l_cycles {low} + 1)"
+        )
+    return [high * low] * layers + [high] * layers
+
+
+def _again(mixer: Attention | LatentAttention, times: int) -> Attention | LatentAttention:
+    """`mixer` with the caches of `times` more passes through its layer."""
+    if times < 1:
+        return mixer
+    size = mixer.key_value_elements(1)
+    limit = None if mixer.window is None else mixer.window - 1
+    more = (
+        state._replace(fixed=times * state.fixed, per_token=times * state.per_token)
+        for state in (State(per_token=size, limit=limit), *mixer.states)
+    )
+    return replace(mixer, states=(*mixer.states, *more))
+
+
 def _attending(
     keys: Keys, heads: int | None, kv: int | None, window: int | None, states: tuple[State, ...]
-) -> tuple[Mixer, ...]:
+) -> tuple[Attention | LatentAttention, ...]:
     """No mixer where a layer has no heads: it is an MLP, or its attention was taken out."""
     if heads is None:
         raise InvalidConfigError(
@@ -113,9 +144,6 @@ def _attention(
     value = _length(keys, "value_length", window, hidden // heads)
     if not key or not value:
         raise InvalidConfigError(f"{keys.where}: heads of no elements: key_length or value_length")
-    more = max(0, (keys.integer("num_loops", 1) or 0) - 1)
-    if more:  # the same layers again, each time with a cache of its own
-        states = (*states, State(per_token=more * kv * (key + value)))
     return Attention(
         hidden_size=hidden,
         num_attention_heads=heads,
