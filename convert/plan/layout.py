@@ -1,6 +1,9 @@
 """How attention heads lie in a stored tensor, as data. `stream/heads.py` reads and builds them."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+
+from headcount.audit.mixers import Attention
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,9 +54,9 @@ class Blocks:
         return replace(self, blocks=tuple(blocks[part] for part in parts))
 
 
-def one_part(part: str, heads: int, rows: int) -> Blocks:
+def one_part(part: str, heads: int, rows: int, *, axis: int = 0) -> Blocks:
     """A tensor that holds heads of one part only."""
-    return Blocks(blocks=(Block(part=part, heads=heads, rows=rows),))
+    return Blocks(blocks=(Block(part=part, heads=heads, rows=rows),), axis=axis)
 
 
 def query_key_value(
@@ -81,3 +84,34 @@ def interleaved(
     counts = {"q": query_heads, "k": key_value_heads, "v": key_value_heads}
     blocks = tuple(Block(part=part, heads=counts[part], rows=head_dim) for part in order)
     return Blocks(blocks=blocks, repeats=repeats)
+
+
+def fused(name: str, mixer: Attention, *, axis: int = 0) -> Blocks:
+    """The layout `name` (see `TensorNames.fused`) of a projection that holds q, k and v."""
+    repeats, counts = _FUSED[name](mixer)
+    blocks = (
+        Block(part=part, heads=heads, rows=mixer.v_head_dim if part == "v" else mixer.head_dim)
+        for part, heads in counts.items()
+    )
+    return Blocks(blocks=tuple(blocks), axis=axis, repeats=repeats)
+
+
+def _parts(mixer: Attention) -> tuple[int, dict[str, int]]:
+    kv = mixer.num_key_value_heads
+    return 1, {"q": mixer.num_attention_heads, "k": kv, "v": kv}
+
+
+def _by_head(mixer: Attention) -> tuple[int, dict[str, int]]:
+    return mixer.num_key_value_heads, {"q": mixer.group_size, "k": 1, "v": 1}
+
+
+def _quarters(mixer: Attention) -> tuple[int, dict[str, int]]:
+    return 4, dict.fromkeys("qvk", mixer.num_attention_heads // 4)
+
+
+# How often a sequence of parts stands, and how many heads each part has in it.
+_FUSED: Mapping[str, Callable[[Attention], tuple[int, dict[str, int]]]] = {
+    "parts": _parts,
+    "heads": _by_head,
+    "quarters": _quarters,
+}
