@@ -64,6 +64,8 @@ def _steps(steps: Iterable[Step]) -> Iterator[str]:
 
 
 def _shapes(step: Step) -> str:
+    if not step.sources:
+        return f"{list(step.shape)}"
     sources = f"{len(step.sources)} x " if len(step.sources) > 1 else ""
     pooled = f" ({step.action.role})" if isinstance(step.action, Pool) else ""
     return f"{sources}{list(step.sources[0].shape)} -> {list(step.shape)}{pooled}"

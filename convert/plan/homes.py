@@ -2,11 +2,12 @@
 that computes the same function.
 
 A home turns the source's tensors into steps and its config into the output's. A new one is a row
-of `REHOMES`.
+of `rehome.rows`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from headcount.audit.divisors import divisors, listed
@@ -19,9 +20,13 @@ from headcount.audit.family.wrappers import WRAPPERS
 from headcount.audit.mixers import Attention, LatentAttention
 from headcount.audit.spec import ModelSpec
 
-from . import gpt2, native, native_config
+from . import native, native_config
 from .draft import Draft, Heads
 from .errors import CannotConvertError, HeadCountError
+from .rehome.config import config
+from .rehome.drafting import draft
+from .rehome.row import Rehome
+from .rehome.rows import find_rehome
 from .source import Source
 
 
@@ -41,19 +46,6 @@ NATIVE = Home(
     steps=native.steps,
     config=native_config.config,
 )
-# model_type -> (the only count of K/V heads it can take, the home)
-REHOMES: Mapping[str, tuple[int, Home]] = {
-    "gpt2": (
-        1,
-        Home(
-            name="rehome",
-            reason="GPT-2's class has one K/V head per query head; GPTBigCode with multi_query"
-            " computes the same function",
-            steps=gpt2.steps,
-            config=gpt2.config,
-        ),
-    ),
-}
 
 
 def find_home(source: Source, wanted: int) -> tuple[Home, Heads]:
@@ -62,19 +54,24 @@ def find_home(source: Source, wanted: int) -> tuple[Home, Heads]:
     spec, family = source.audit.spec, source.audit.family
     where = f"{source.folder}: {spec.model_type}"
     mixer = _the_mixer(spec, where)
-    rehome = REHOMES.get(spec.model_type)
+    rehome, misfits = find_rehome(source)
+    if misfits:
+        raise CannotConvertError(f"{where}: {'; '.join(misfits)}")
     if rehome is None:
         _refuse_row(spec.model_type, family, where)
     heads = _heads(mixer, wanted, where)
-    if rehome is None:
-        return NATIVE, heads
-    only, home = rehome
-    if wanted != only:
+    return (NATIVE if rehome is None else _rehome(rehome, wanted, where)), heads
+
+
+def _rehome(row: Rehome, wanted: int, where: str) -> Home:
+    if row.only not in (None, wanted):
         raise HeadCountError(
             f"{where}: no transformers class with its position embeddings holds {wanted} K/V heads;"
-            f" --kv-heads {only} is possible ({home.reason})"
+            f" --kv-heads {row.only} is possible ({row.reason})"
         )
-    return home, heads
+    return Home(
+        name="rehome", reason=row.reason, steps=partial(draft, row), config=partial(config, row)
+    )
 
 
 def _the_mixer(spec: ModelSpec, where: str) -> Attention:

@@ -1,6 +1,5 @@
 """How attention heads lie in a stored tensor, as data. `stream/heads.py` reads and builds them."""
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from headcount.audit.mixers import Attention
@@ -21,24 +20,37 @@ class Blocks:
     """Parts one after the other along `axis`: a projection of its own, or a fused [q|k|v].
 
     `axis` is 0 for rows of a Linear ([out, in]), -1 for the columns of a Conv1D ([in, out]). A
-    one-dimensional tensor, a bias, is the same either way.
+    one-dimensional tensor, a bias, is the same either way. The sequence of blocks stands `repeats`
+    times: once in [q|k|v], once per head in GPT-NeoX's [h, (q, k, v), d], once per K/V head in
+    Falcon's new decoder, four times in CodeGen. `heads` of a block are those of one repeat, and
+    heads are numbered from the first repeat to the last.
     """
 
     blocks: tuple[Block, ...]
     axis: int = 0
+    repeats: int = 1
 
     @property
     def rows(self) -> int:
         """Length of the tensor along `axis`."""
-        return sum(block.heads * block.rows for block in self.blocks)
+        return self.repeats * sum(block.heads * block.rows for block in self.blocks)
+
+    def heads(self, part: str) -> int:
+        """How many heads of `part` the tensor holds."""
+        return self.repeats * sum(block.heads for block in self.blocks if block.part == part)
 
     def pooled(self, members: int, *, axis: int = 0) -> "Blocks":
-        """The layout after `members` K/V heads became one each; query heads stay."""
+        """The layout [q|k|v] after `members` K/V heads became one each; query heads stay."""
         blocks = (
-            block if block.part == "q" else replace(block, heads=block.heads // members)
+            replace(block, heads=self.heads(block.part) // (1 if block.part == "q" else members))
             for block in self.blocks
         )
         return Blocks(blocks=tuple(blocks), axis=axis)
+
+    def only(self, parts: str) -> "Blocks":
+        """The blocks of `parts`, in the order that they are given in."""
+        blocks = {block.part: block for block in self.blocks}
+        return replace(self, blocks=tuple(blocks[part] for part in parts))
 
 
 def one_part(part: str, heads: int, rows: int, *, axis: int = 0) -> Blocks:
@@ -46,40 +58,41 @@ def one_part(part: str, heads: int, rows: int, *, axis: int = 0) -> Blocks:
     return Blocks(blocks=(Block(part=part, heads=heads, rows=rows),), axis=axis)
 
 
-def query_key_value(heads: int, head_dim: int, *, axis: int) -> Blocks:
-    """[q|k|v] with as many K/V heads as query heads."""
-    blocks = tuple(Block(part=part, heads=heads, rows=head_dim) for part in "qkv")
+def query_key_value(
+    heads: int, head_dim: int, *, key_value_heads: int | None = None, axis: int = 0
+) -> Blocks:
+    """[q|k|v], with as many K/V heads as query heads unless `key_value_heads` says how many."""
+    counts = {"q": heads}
+    blocks = tuple(
+        Block(part=part, heads=counts.get(part, key_value_heads or heads), rows=head_dim)
+        for part in "qkv"
+    )
     return Blocks(blocks=blocks, axis=axis)
 
 
+def interleaved(
+    head_dim: int,
+    *,
+    repeats: int,
+    query_heads: int = 1,
+    key_value_heads: int = 1,
+    order: str = "qkv",
+) -> Blocks:
+    """`repeats` times the parts in `order`, of that many heads each: one of each per query head in
+    GPT-NeoX, the query heads of one K/V head, its k and its v in Falcon's new decoder."""
+    counts = {"q": query_heads, "k": key_value_heads, "v": key_value_heads}
+    blocks = tuple(Block(part=part, heads=counts[part], rows=head_dim) for part in order)
+    return Blocks(blocks=blocks, repeats=repeats)
+
+
 def fused(name: str, mixer: Attention, *, axis: int = 0) -> Blocks:
-    """The layout `name` (see `TensorNames.fused`) of a projection that holds q, k and v. A part may
-    come in several blocks; its heads are in order all the same."""
-    return Blocks(blocks=_FUSED[name](mixer), axis=axis)
-
-
-def _block(part: str, heads: int, mixer: Attention) -> Block:
-    return Block(part=part, heads=heads, rows=mixer.v_head_dim if part == "v" else mixer.head_dim)
-
-
-def _parts(mixer: Attention) -> tuple[Block, ...]:
-    kv = mixer.num_key_value_heads
-    counts = {"q": mixer.num_attention_heads, "k": kv, "v": kv}
-    return tuple(_block(part, heads, mixer) for part, heads in counts.items())
-
-
-def _by_head(mixer: Attention) -> tuple[Block, ...]:
-    counts = {"q": mixer.group_size, "k": 1, "v": 1}
-    one = tuple(_block(part, heads, mixer) for part, heads in counts.items())
-    return one * mixer.num_key_value_heads
-
-
-def _quarters(mixer: Attention) -> tuple[Block, ...]:
-    return tuple(_block(part, mixer.num_attention_heads // 4, mixer) for part in "qvk") * 4
-
-
-_FUSED: Mapping[str, Callable[[Attention], tuple[Block, ...]]] = {
-    "parts": _parts,
-    "heads": _by_head,
-    "quarters": _quarters,
-}
+    """The layout `name` (see `TensorNames.fused`) of a projection that holds q, k and v."""
+    heads, kv = mixer.num_attention_heads, mixer.num_key_value_heads
+    if name == "heads":
+        return interleaved(mixer.head_dim, repeats=kv, query_heads=mixer.group_size)
+    if name == "quarters":
+        quarter = heads // 4
+        return interleaved(
+            mixer.head_dim, repeats=4, query_heads=quarter, key_value_heads=quarter, order="qvk"
+        )
+    return query_key_value(heads, mixer.head_dim, key_value_heads=kv, axis=axis)

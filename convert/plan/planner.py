@@ -1,5 +1,6 @@
 """From a request to a plan: every check that can be made without reading a tensor is made here."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +16,7 @@ from .side_files import sort_side_files
 from .source import CONFIG, Source, read_source, source_state
 from .target import check_space, check_target
 
+_SHARD = re.compile(r"-\d+-of-\d+(?=\.)")
 _TOKENIZERS = (
     *("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "tokenizer_config.json"),
     *("spiece.model", "tekken.json"),
@@ -67,14 +69,15 @@ def _layer(index: int, heads: Heads) -> LayerHeads:
 
 
 def _files(source: Source, draft: Draft) -> tuple[OutputFile, ...]:
-    """The source's files with the draft's tensors. A name may stand only once."""
+    """The source's files with the draft's tensors, without those that are left with none. A name
+    may stand only once."""
+    kept = [header for header in source.checkpoint.files if draft.steps[header.path.name]]
+    names = [header.path.name for header in kept]
+    if len(kept) < len(source.checkpoint.files):
+        names = _numbered(names)
     files = tuple(
-        OutputFile(
-            name=header.path.name,
-            metadata=header.metadata,
-            steps=draft.steps[header.path.name],
-        )
-        for header in source.checkpoint.files
+        OutputFile(name=name, metadata=header.metadata, steps=draft.steps[header.path.name])
+        for name, header in zip(names, kept, strict=True)
     )
     seen: set[str] = set()
     for step in (step for file in files for step in file.steps):
@@ -84,6 +87,14 @@ def _files(source: Source, draft: Draft) -> tuple[OutputFile, ...]:
             )
         seen.add(step.name)
     return files
+
+
+def _numbered(names: list[str]) -> list[str]:
+    """Shards under the numbers that they have once some are gone."""
+    return [
+        _SHARD.sub(f"-{number:05}-of-{len(names):05}", name)
+        for number, name in enumerate(names, start=1)
+    ]
 
 
 def _index_names(source: Source) -> tuple[str, ...]:

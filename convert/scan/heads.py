@@ -18,6 +18,7 @@ from headcount.audit.source.safetensors import TensorInfo
 from headcount.audit.spec import MixerKey
 
 from ..plan.layout import Blocks, fused, one_part
+from ..stream.heads import split_heads
 from ..stream.reader import DTYPES
 
 _CHUNK = 2**20  # elements that are multiplied in one piece
@@ -33,17 +34,8 @@ class HeadTensor:
 
     def heads(self, values: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
         """`k` and `v` with [heads, rows, ...], in the order of the heads."""
-        rows = values.movedim(self.layout.axis, 0) if values.dim() > 1 else values
-        found: dict[str, list[torch.Tensor]] = {}
-        start = 0
-        for block in self.layout.blocks:
-            end = start + block.heads * block.rows
-            if block.part != "q":
-                piece = rows[start:end].unflatten(0, (block.heads, block.rows))
-                found.setdefault(block.part, []).append(piece)
-            start = end
-        for part, pieces in found.items():
-            yield part, pieces[0] if len(pieces) == 1 else torch.cat(pieces)
+        held = split_heads(values, self.layout)
+        yield from ((part, heads) for part, heads in held.items() if part != "q")
 
 
 def key_value_tensors(audit: Audit) -> dict[str, HeadTensor]:

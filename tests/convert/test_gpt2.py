@@ -12,8 +12,8 @@ from transformers import AutoModelForCausalLM, GPT2Config, GPTBigCodeConfig
 
 from headcount.convert.conversion import convert
 from headcount.convert.plan.errors import CannotConvertError, HeadCountError
-from headcount.convert.plan.gpt2 import DEFAULTS
 from headcount.convert.plan.planner import plan_conversion
+from headcount.convert.plan.rehome.bigcode import GPT2
 from headcount.convert.plan.request import ConversionRequest
 
 pytestmark = pytest.mark.needs_convert
@@ -71,8 +71,8 @@ def test_class_defaults_do_not_leak(build_model: BuildModel, tmp_path: Path) -> 
     plan = plan_conversion(request(tmp_path / "gpt2", tmp_path / "mqa"))
     ours, theirs = GPT2Config().to_dict(), GPTBigCodeConfig().to_dict()
     differ = {k: v for k, v in ours.items() if k in theirs and theirs[k] != v and k != "model_type"}
-    assert differ == DEFAULTS
-    assert {**plan.config, **DEFAULTS} == plan.config
+    assert differ == GPT2.defaults
+    assert {**plan.config, **GPT2.defaults} == plan.config
 
 
 def test_every_change_of_the_config_is_told(build_model: BuildModel, tmp_path: Path) -> None:

@@ -3,7 +3,13 @@
 import pytest
 import torch
 
-from headcount.convert.plan.layout import Block, Blocks, one_part, query_key_value
+from headcount.convert.plan.layout import (
+    Block,
+    Blocks,
+    interleaved,
+    one_part,
+    query_key_value,
+)
 from headcount.convert.stream.heads import join_heads, split_heads
 from headcount.convert.stream.pool import (
     NotFiniteError,
@@ -36,6 +42,16 @@ def test_chosen_heads_by_hand() -> None:
     assert pooled.distance == pytest.approx((4 + 100) ** 0.5)
 
 
+def test_runs_of_several_lengths_by_hand() -> None:
+    values = heads(1, 3, 8, 10, 30)
+    assert pool_heads(values, (3, 2), None).heads.flatten().tolist() == [4, 20]
+    assert pool_heads(values, (3, 2), (1, 4)).heads.flatten().tolist() == [3, 30]
+    assert first_heads((3, 2)) == (0, 3)
+    assert medoid_heads(values, values, (3, 2)) == (1, 3)
+    drawn = [random_heads((3, 2), seed=seed, layer=0) for seed in range(9)]
+    assert {last for _, last in drawn} == {3, 4}
+
+
 def test_groups_are_contiguous() -> None:
     """Head j of the result comes of heads [2j, 2j + 2), not of j and j + 3."""
     assert pool_heads(heads(0, 2, 10, 12, 100, 102), 2, None).heads.flatten().tolist() == [
@@ -62,22 +78,22 @@ def test_the_mean_is_rounded_once() -> None:
 
 
 def test_first_and_random_choose_in_their_groups() -> None:
-    assert first_heads(3, 4) == (0, 4, 8)
+    assert first_heads((4, 4, 4)) == (0, 4, 8)
     for seed in range(20):
-        chosen = random_heads(3, 4, seed=seed, layer=seed)
+        chosen = random_heads((4, 4, 4), seed=seed, layer=seed)
         assert [head // 4 for head in chosen] == [0, 1, 2]
 
 
 def test_random_depends_on_seed_and_layer_only() -> None:
     drawn = {
-        (seed, layer): random_heads(8, 8, seed=seed, layer=layer)
+        (seed, layer): random_heads((8,) * 8, seed=seed, layer=layer)
         for seed in range(4)
         for layer in range(4)
     }
     assert len(set(drawn.values())) == 16
-    assert random_heads(8, 8, seed=0, layer=0) == drawn[0, 0]
+    assert random_heads((8,) * 8, seed=0, layer=0) == drawn[0, 0]
     # As it was when this test was written: the same on every machine and version of Python.
-    assert random_heads(4, 4, seed=7, layer=3) == (2, 7, 11, 12)
+    assert random_heads((4,) * 4, seed=7, layer=3) == (2, 7, 11, 12)
 
 
 def test_medoid_is_the_member_nearest_to_the_others() -> None:
@@ -149,6 +165,19 @@ def test_fused_parts_are_split_and_joined(axis: int) -> None:
     assert {part: list(t.shape) for part, t in parts.items()} == {part: [3, 2, 5] for part in "qkv"}
     assert parts["k"][0, 0, 0] == 6 * 5
     assert torch.equal(join_heads(parts, layout), tensor)
+
+
+def test_interleaved_parts_are_split_and_joined() -> None:
+    """CodeGen's four blocks of [q|v|k], two heads of three rows each: heads count through."""
+    layout = interleaved(3, repeats=4, query_heads=2, key_value_heads=2, order="qvk")
+    tensor = torch.arange(72 * 5).reshape(72, 5)
+    parts = split_heads(tensor, layout)
+    assert {part: list(t.shape) for part, t in parts.items()} == {part: [8, 3, 5] for part in "qkv"}
+    assert [int(parts["v"][head, 0, 0]) // 5 for head in range(4)] == [6, 9, 24, 27]
+    assert [int(parts["k"][head, 0, 0]) // 5 for head in range(4)] == [12, 15, 30, 33]
+    assert torch.equal(join_heads(parts, layout), tensor)
+    assert layout.heads("k") == 8
+    assert layout.pooled(4).rows == (8 + 2 + 2) * 3
 
 
 def test_layouts_say_their_rows_before_and_after() -> None:
