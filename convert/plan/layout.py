@@ -1,6 +1,5 @@
 """How attention heads lie in a stored tensor, as data. `stream/heads.py` reads and builds them."""
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from headcount.audit.mixers import Attention
@@ -88,30 +87,12 @@ def interleaved(
 
 def fused(name: str, mixer: Attention, *, axis: int = 0) -> Blocks:
     """The layout `name` (see `TensorNames.fused`) of a projection that holds q, k and v."""
-    repeats, counts = _FUSED[name](mixer)
-    blocks = (
-        Block(part=part, heads=heads, rows=mixer.v_head_dim if part == "v" else mixer.head_dim)
-        for part, heads in counts.items()
-    )
-    return Blocks(blocks=tuple(blocks), axis=axis, repeats=repeats)
-
-
-def _parts(mixer: Attention) -> tuple[int, dict[str, int]]:
-    kv = mixer.num_key_value_heads
-    return 1, {"q": mixer.num_attention_heads, "k": kv, "v": kv}
-
-
-def _by_head(mixer: Attention) -> tuple[int, dict[str, int]]:
-    return mixer.num_key_value_heads, {"q": mixer.group_size, "k": 1, "v": 1}
-
-
-def _quarters(mixer: Attention) -> tuple[int, dict[str, int]]:
-    return 4, dict.fromkeys("qvk", mixer.num_attention_heads // 4)
-
-
-# How often a sequence of parts stands, and how many heads each part has in it.
-_FUSED: Mapping[str, Callable[[Attention], tuple[int, dict[str, int]]]] = {
-    "parts": _parts,
-    "heads": _by_head,
-    "quarters": _quarters,
-}
+    heads, kv = mixer.num_attention_heads, mixer.num_key_value_heads
+    if name == "heads":
+        return interleaved(mixer.head_dim, repeats=kv, query_heads=mixer.group_size)
+    if name == "quarters":
+        quarter = heads // 4
+        return interleaved(
+            mixer.head_dim, repeats=4, query_heads=quarter, key_value_heads=quarter, order="qvk"
+        )
+    return query_key_value(heads, mixer.head_dim, key_value_heads=kv, axis=axis)

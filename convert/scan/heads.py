@@ -34,9 +34,8 @@ class HeadTensor:
 
     def heads(self, values: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
         """`k` and `v` with [heads, rows, ...], in the order of the heads."""
-        for part, heads in split_heads(values, self.layout).items():
-            if part != "q":
-                yield part, heads
+        held = split_heads(values, self.layout)
+        yield from ((part, heads) for part, heads in held.items() if part != "q")
 
 
 def key_value_tensors(audit: Audit) -> dict[str, HeadTensor]:
