@@ -45,7 +45,8 @@ AUDIT_HELP = """Report heads, attention parameters and KV-cache bytes of MODEL, 
 
 MODEL is a name of the catalogue (`headcount models`), a folder, a config.json (- reads one from
 standard input), a .safetensors file or index, a .gguf, .bin or .pt file, or org/name[@revision] of
-the Hugging Face Hub. Config and headers are read, never weights. Several models are also compared.
+the Hugging Face Hub (org/name/FILE.gguf where it holds several). Config and headers are read, never
+weights. Several models are also compared.
 
 \b
 Example:
@@ -109,7 +110,7 @@ def audit(
         from headcount.audit.rules.registry import choose
 
         reports = [choose(report, select, ignore) for report in reports]
-    if len(models) > 1 and form in ("table", "markdown"):
+    if len(models) > 1 and form in ("table", "markdown", "html"):
         from headcount.audit.comparison import comparison_report
 
         reports.append(comparison_report(audits, request))
@@ -148,7 +149,7 @@ def diff(a: str, b: str, exit_code: bool, form: str, output: Path | None, **work
 def _scanned(audit: Any, request: Any) -> "Report":
     """The report of an audit and of a scan of its weights. Raises HeadcountError."""
     need_extra()
-    from headcount.convert.scan import scan_report
+    from headcount.convert.scan.report import scan_report
 
     return scan_report(audit, request)
 

@@ -338,6 +338,8 @@ def _notes(audit: Audit, sizes: Sizes) -> Iterator[str]:
     if entry and entry.published_parameters and entry.published_parameters != spec.parameters:
         reason = f": {entry.notes[-1]}" if entry.notes else ""
         yield f"Published count: {entry.published_parameters:,}{reason}"
+    if spec.parameters_unknown is not None and audit.inventory is None:
+        yield f"The config does not give the total: {spec.parameters_unknown}."
     limit = spec.max_position_embeddings
     if limit is not None and sizes.context > limit and spec.is_cached:
         yield f"The context of {sizes.context:,} is beyond the model's maximum of {limit:,}."

@@ -119,7 +119,7 @@ output_options = stack(
     click.option(
         "--format",
         "form",
-        type=click.Choice(["table", "markdown", "json", "csv"]),
+        type=click.Choice(["table", "markdown", "json", "csv", "html"]),
         default="table",
         show_default=True,
         help="How to print the report.",

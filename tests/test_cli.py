@@ -339,7 +339,7 @@ def test_csv_has_no_control_characters(tmp_path: Path) -> None:
     assert "\x1b" not in text
 
 
-@pytest.mark.parametrize("form", ["table", "markdown", "json", "csv"])
+@pytest.mark.parametrize("form", ["table", "markdown", "json", "csv", "html"])
 def test_a_folder_whose_name_is_not_utf8(tmp_path: Path, form: str) -> None:
     try:
         folder = write_model(tmp_path / "b\udcffd", LLAMA_CONFIG, llama_shapes())

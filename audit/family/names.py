@@ -7,6 +7,7 @@ letters of what it holds, in order, such as `qkv`.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -14,12 +15,22 @@ class TensorNames:
     """`modules` maps a module's path in its layer to the part it computes, `cross` does so for
     cross-attention. `near` are the prefixes under which nothing unknown may stand. `transposed`:
     the weights are stored [in, out] (GPT-2's Conv1D). `rest` is the part of what stands there
-    without being named, such as an indexer; None: it is a stranger."""
+    without being named, such as an indexer; None: it is a stranger.
+
+    `fused` says how a `qkv` lies: `parts` is [q | k | v], `heads` has for each K/V head its query
+    heads, its key and its value, `quarters` has four times [q | v | k] (CodeGen). Without the flag
+    `parts_if` of the config, where it names one, it is `heads`."""
 
     modules: Mapping[str, str]
     cross: Mapping[str, str] = field(default_factory=dict)
     rest: str | None = None
     transposed: bool = False
+    fused: str = "parts"
+    parts_if: str | None = None
+
+    def fused_by(self, config: Mapping[str, Any]) -> str:
+        """How a fused projection lies in a model of this config."""
+        return self.fused if self.parts_if is None or config.get(self.parts_if) else "heads"
 
     @property
     def near(self) -> frozenset[str]:
@@ -77,16 +88,19 @@ GPT2 = TensorNames(
     cross=_under("crossattention", q="q_attn", kv="c_attn", o="c_proj"),
     transposed=True,
 )
-GPT_BIGCODE = TensorNames(modules=_under("attn", qkv="c_attn", o="c_proj"))
+GPT_BIGCODE = TensorNames(modules=_under("attn", qkv="c_attn", o="c_proj"), fused="heads")
 GPT_NEO = TensorNames(modules=_separate("attn.attention", o="out_proj"))
-GPT_NEOX = TensorNames(modules=_under("attention", qkv="query_key_value", o="dense"))
+GPT_NEOX = TensorNames(modules=_under("attention", qkv="query_key_value", o="dense"), fused="heads")
 GPTJ = TensorNames(modules=_separate("attn", o="out_proj"))
-BLOOM = TensorNames(modules=_under("self_attention", qkv="query_key_value", o="dense"))
+BLOOM = TensorNames(
+    modules=_under("self_attention", qkv="query_key_value", o="dense"), fused="heads"
+)
 PERSIMMON = TensorNames(
     modules=_under("self_attn", qkv="query_key_value", o="dense")
-    | {"self_attn.q_layernorm": "norm", "self_attn.k_layernorm": "norm"}
+    | {"self_attn.q_layernorm": "norm", "self_attn.k_layernorm": "norm"},
+    fused="heads",
 )
-CODEGEN = TensorNames(modules=_under("attn", qkv="qkv_proj", o="out_proj"))
+CODEGEN = TensorNames(modules=_under("attn", qkv="qkv_proj", o="out_proj"), fused="quarters")
 CTRL = TensorNames(
     modules=_under("multi_head_attention", q="Wq", k="Wk", v="Wv", o="dense"),
 )
@@ -123,15 +137,20 @@ DEBERTA_V2 = TensorNames(
 )
 MODERNBERT = TensorNames(modules=_under("attn", qkv="Wqkv", o="Wo"))
 XLM = TensorNames(modules={})  # its attentions are numbered apart from its layers
-CHATGLM = TensorNames(modules=_under("self_attention", qkv="query_key_value", o="dense"))
-INTERNLM2 = TensorNames(modules=_under("attention", qkv="wqkv", o="wo"))
+CHATGLM = TensorNames(
+    modules=_under("self_attention", qkv="query_key_value", o="dense"),
+    parts_if="multi_query_attention",
+)
+INTERNLM2 = TensorNames(modules=_under("attention", qkv="wqkv", o="wo"), fused="heads")
 BAICHUAN = TensorNames(modules=_under("self_attn", qkv="W_pack", o="o_proj"))
 OPENELM = TensorNames(
     modules=_under("attn", qkv="qkv_proj", o="out_proj")
     | {"attn.q_norm": "norm", "attn.k_norm": "norm"}
 )
 PHI_MSFT = TensorNames(modules=_under("mixer", qkv="Wqkv", o="out_proj"))
-PHI3_SMALL = TensorNames(modules=_under("self_attn", qkv="query_key_value", o="dense"))
+PHI3_SMALL = TensorNames(
+    modules=_under("self_attn", qkv="query_key_value", o="dense"), fused="heads"
+)
 GROK = TensorNames(
     modules=_separate("attn") | _under("multi_head_attention", q="query", k="key", v="value")
 )

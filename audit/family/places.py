@@ -13,6 +13,9 @@ _NO_LAYERS = ("proj", "adapter", "merger")
 _TOWERS = ("vision", "visual", "audio", "image", "vpm", "embed_audio", "mtp")
 # A stored tensor of a packed weight ends in none of these.
 PLAIN = frozenset({"weight", "bias"})
+_DECODER = "transformer.encoder."  # ChatGLM's decoder has this name
+# What stands in front of a layer's number in GGUF files of several stacks.
+_GGUF_STACKS = {"enc.blk": "encoder", "v.blk": "vision", "a.blk": "audio"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,13 +83,16 @@ def _stranger(stack: str, index: int, inside: str, names: TensorNames) -> Place 
 def stack_of(prefix: str) -> str:
     """`encoder`, `decoder`, or the tower, from the words in front of a layer's number."""
     words = prefix.lower()
+    if words in _GGUF_STACKS:
+        return _GGUF_STACKS[words]
     for tower in _TOWERS:
         if tower in words:
             return "vision" if tower in ("visual", "image", "vpm") else tower
     if "text_model" in words:
         return "text"
     parts = words.split(".")
-    return "encoder" if "encoder" in parts else "decoder"
+    encodes = "encoder" in parts and not words.startswith(_DECODER)
+    return "encoder" if encodes else "decoder"
 
 
 def layer_indices(names: Iterable[str]) -> dict[str, set[int]]:

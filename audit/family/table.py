@@ -223,10 +223,10 @@ def all_rows() -> dict[str, Family]:
         **decoders.ROWS,
         **encoders.ROWS,
         **encoder_decoders.ROWS,
-        **multimodal.ROWS,
         **remote.ROWS,
         **states.ROWS,
         **dict.fromkeys(states.WRAPPERS, WRAPPER),
+        **multimodal.ROWS,
     }
 
 

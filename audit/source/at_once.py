@@ -6,6 +6,7 @@ from typing import TypeVar, cast
 from .http_client import UnreachableError
 
 PARALLEL = 64  # requests under way at once
+_ATTEMPTS = 2
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -46,3 +47,13 @@ def at_once(work: Callable[[T], R], items: Iterable[T]) -> list[R]:
         return list(executor.map(work, items))
     finally:
         executor.shutdown(cancel_futures=True)
+
+
+def patiently(fetch: Callable[[], R]) -> R:
+    """One more try when a connection broke: among two hundred requests one does."""
+    for _ in range(_ATTEMPTS - 1):
+        try:
+            return fetch()
+        except UnreachableError:
+            continue
+    return fetch()

@@ -17,8 +17,8 @@ def resolve(target: str) -> Source:
     """The model that `target` names. Raises HeadcountError.
 
     In order: a path that is spelled as one or that holds a model, as in transformers; a catalogue
-    id or alias, whatever the case; `org/name[@revision]` of the Hub. `-` is a config.json on
-    standard input.
+    id or alias, whatever the case; `org/name[@revision]` or `org/name/FILE.gguf[@revision]` of the
+    Hub. `-` is a config.json on standard input.
     """
     try:
         return _resolve(target)
@@ -35,6 +35,10 @@ def _resolve(target: str) -> Source:
     if not target:
         raise unknown_model(target)
     path = _expanded(target)
+    if _is_gguf_of_hub(target, path):
+        from .hub import read_hub
+
+        return read_hub(target)
     if _is_spelled_as_path(target) or _holds_model(path):
         return _read_path(path)
     row = find_row(target)
@@ -53,6 +57,15 @@ def _resolve(target: str) -> Source:
             )
         return read_hub(target)
     raise unknown_model(target)
+
+
+def _is_gguf_of_hub(target: str, path: Path) -> bool:
+    """`org/name/FILE.gguf`, unless something here has the name of its first folder."""
+    if ".gguf" not in target or target.count("/") < 2 or Path(target.partition("/")[0]).exists():
+        return False
+    from .hub_gguf import is_file_of_hub
+
+    return is_file_of_hub(target) and not path.exists()
 
 
 def _expanded(target: str) -> Path:

@@ -76,7 +76,9 @@ class Pool:
     Several source tensors are read as one, joined along their first axis, unless a norm is
     `folded`. `target` may leave out parts of the source. `first_head` is the layer's K/V head that
     the first one made here is (not 0 where each head has its own tensor). `order`: the rows of each
-    q and k head in another order, for another layout of the rotary dimensions.
+    q and k head in another order, for another layout of the rotary dimensions. `runs` are the
+    members of each new head where they are not alike, and `slots` the places of the tensor's query
+    heads then, see `Pad`. `cross`: it is the layer's cross-attention.
     """
 
     verb: ClassVar[str] = "pool"
@@ -89,14 +91,35 @@ class Pool:
     first_head: int = 0
     order: tuple[int, ...] = ()
     folded: Folded = ""
+    runs: tuple[int, ...] = ()
+    slots: tuple[int | None, ...] = ()
+    cross: bool = False
 
     @property
     def pooled_parts(self) -> tuple[str, ...]:
         """k, v or both."""
         return tuple(block.part for block in self.target.blocks if block.part != "q")
 
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """How many heads become each of those made here."""
+        return self.runs or (self.members,) * self.target.heads(self.pooled_parts[0])
 
-Action = Copy | Transpose | Make | Skip | Fold | Take | Pool
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pad:
+    """Query heads at new places: head `slots[i]` of the source is the i-th, None is all zeros.
+
+    `source` says how heads lie along its axis: rows of q, columns of o, numbers of a sink.
+    """
+
+    verb: ClassVar[str] = "pad"
+
+    source: Blocks
+    slots: tuple[int | None, ...]
+
+
+Action = Copy | Transpose | Make | Skip | Fold | Take | Pool | Pad
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -11,7 +11,8 @@ Heads = dict[str, torch.Tensor]
 
 def split_heads(tensor: torch.Tensor, layout: Blocks) -> Heads:
     """Part -> [heads, rows, ...]: views of `tensor` where the layout allows it."""
-    repeats = tensor.movedim(layout.axis, 0).unflatten(0, (layout.repeats, -1))
+    axis = layout.axis if tensor.dim() > 1 else 0
+    repeats = tensor.movedim(axis, 0).unflatten(0, (layout.repeats, -1))
     heads: Heads = {}
     start = 0
     for block in layout.blocks:
@@ -35,3 +36,12 @@ def join_heads(heads: Mapping[str, torch.Tensor], layout: Blocks) -> torch.Tenso
     ]
     rows = parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
     return rows.flatten(0, 1).movedim(0, layout.axis).contiguous()
+
+
+def placed_heads(heads: torch.Tensor, slots: Sequence[int | None]) -> torch.Tensor:
+    """[len(slots), rows, ...]: head `slots[i]` at place i, zeros where there is none."""
+    result = heads.new_zeros((len(slots), *heads.shape[1:]))
+    for place, head in enumerate(slots):
+        if head is not None:
+            result[place] = heads[head]
+    return result

@@ -92,7 +92,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _info(self, repo: str, revision: str, body: bool) -> None:
         if self._known(repo, revision):
-            names = sorted(path.name for path in (self.hub.folder / repo).iterdir())
+            root = self.hub.folder / repo
+            names = sorted(str(p.relative_to(root)) for p in root.rglob("*") if p.is_file())
             info = {"id": repo, "sha": COMMIT, "siblings": [{"rfilename": n} for n in names]}
             data = json.dumps(info).encode()
             self._send(200, {"Content-Type": "application/json"}, data, len(data), body)

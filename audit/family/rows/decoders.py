@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from .. import kinds, layers, names, own_parameters, uneven
+from .. import kinds, layers, names, own_parameters, tying, uneven
 from ..row import Family
 from .patterns import (
     ALL_BIASED,
@@ -112,7 +112,7 @@ ROWS: dict[str, Family] = {
     ),
     "molmo2_text": replace(GLM, norm=uneven.molmo_norm),
     "kyutai_speech_to_text": MISTRAL,
-    "moshi": MISTRAL,
+    "moshi": replace(MISTRAL, tied=tying.never),
     "muse_glimmer_text": MUSE,
     "muse_spark_text": MUSE,
     "phi4_multimodal": replace(MISTRAL, names=names.QKV_PROJ),

@@ -10,22 +10,18 @@ from headcount.audit.catalogue import catalogue, read_entry
 from headcount.audit.errors import InvalidConfigError
 from headcount.audit.family import resolve
 from headcount.audit.family.bodies import BODIES
+from headcount.audit.family.body_rows import all_bodies
 from headcount.audit.family.parameters import idle_parameters, other_parameters
-from headcount.audit.family.states import rows as states
 from headcount.audit.family.table import FAMILIES
+from headcount.audit.family.uncounted import UncountedError
 from headcount.audit.family.wrappers import WRAPPERS
 from tiny_configs import TYPES, tiny_config
 
-# Only attention and state are counted of these.
-STATEFUL = {*states.ROWS, *states.WRAPPERS}
-COUNTED = set(FAMILIES) - STATEFUL
-CONFIGS = {row.id: read_entry(row) for row in catalogue() if row.model_type in COUNTED}
+CONFIGS = {row.id: read_entry(row) for row in catalogue()}
 # Models without a total, and why.
 NOT_COUNTED = {
-    "google/gemma-3n-E2B-it": "its tower is a model of another library",
-    "google/gemma-3n-E4B-it": "its tower is a model of another library",
-    "google/gemma-4-E2B-it": "it has an audio tower",
-    "google/gemma-4-E4B-it": "it has an audio tower",
+    "google/gemma-3n-E2B-it": "its vision tower is a model of the library timm",
+    "google/gemma-3n-E4B-it": "its vision tower is a model of the library timm",
 }
 # Remote code, which transformers cannot build: what their model pages count.
 PUBLISHED = {
@@ -52,15 +48,23 @@ def total(config: dict[str, Any]) -> int | None:
 
 def test_every_type_of_the_catalogue_has_a_row() -> None:
     """Others may have none: their totals are unknown."""
-    types = {row.model_type for row in catalogue()} & COUNTED
-    assert types - set(BODIES) - set(WRAPPERS) == {"gemma3n"}
-    assert (set(BODIES) | set(WRAPPERS)) <= set(FAMILIES)
+    types = {row.model_type for row in catalogue() if row.model_type}
+    assert types - set(all_bodies()) - set(WRAPPERS) == {"gemma3n"}
+    assert (set(all_bodies()) | set(WRAPPERS)) <= set(FAMILIES)
 
 
 @pytest.mark.parametrize("model", [name for name in CONFIGS if CONFIGS[name].built_parameters])
 def test_catalogue_model_counts_what_transformers_built(model: str) -> None:
     expected = None if model in NOT_COUNTED else CONFIGS[model].built_parameters
     assert total(CONFIGS[model].config) == expected
+
+
+@pytest.mark.parametrize("model", NOT_COUNTED)
+def test_a_total_that_cannot_be_known_is_explained(model: str) -> None:
+    _, why = resolve.read_config(CONFIGS[model].config, "config.json").total()
+    assert why is not None and why.startswith(NOT_COUNTED[model])
+    spec = resolve.read_spec(CONFIGS[model].config, "config.json")[0]
+    assert (spec.parameters, spec.parameters_source, spec.parameters_unknown) == (None, None, why)
 
 
 @pytest.mark.parametrize("model", PUBLISHED)
@@ -139,7 +143,8 @@ def test_a_part_of_another_kind_is_not_guessed() -> None:
 def test_a_type_without_a_row_has_no_total() -> None:
     config = CONFIGS["meta-llama/Meta-Llama-3-8B"].config
     view = resolve._view(config, "llama", FAMILIES["llama"], "config.json")
-    assert other_parameters(view, "no_such_type", (), tied=True) is None
+    with pytest.raises(UncountedError, match="no_such_type"):
+        other_parameters(view, "no_such_type", (), tied=True)
     assert idle_parameters(view, "no_such_type", ()) is None
 
 
