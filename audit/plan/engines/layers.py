@@ -8,6 +8,7 @@ from ...dtypes import bytes_of
 from ...mixers import CrossAttention, LatentAttention, Mixer, Recurrent
 from ...spec import ModelSpec
 from ..parallel import rank_mixer
+from .kv_formats import KvFormat
 
 Kind = Literal["full", "sliding", "chunked", "latent", "cross", "state"]
 
@@ -25,57 +26,84 @@ class LayerCache:
     window: int | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class KvFormat:
-    """How an engine stores keys and values: `bits` an element; `head_bytes` beside each K/V head's
-    pair per token, for scales of its own; `latent_bytes` a token of MLA, where its kernel has a
-    layout of its own. `state_bits` are those of recurrent state, `conv_bits` of convolutions'."""
-
-    bits: int
-    head_bytes: int = 0
-    latent_bytes: int | None = None
-    state_bits: int = 16
-    conv_bits: int = 16
-
-
 # A sparse-attention indexer keeps its key in fp8 and a float32 scale per 128 elements of it.
 _INDEXER_BLOCK, _SCALE_BYTES = 128, 4
 
 
-def layer_caches(spec: ModelSpec, *, tp: int, kv: KvFormat) -> tuple[LayerCache, ...]:
-    """What each layer of one of `tp` ranks keeps; an indexer's keys count as a layer of their own,
-    and so does recurrent state beside attention."""
-    return tuple(
-        cache
-        for layer in spec.layers
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StagedCaches:
+    """The caches of one rank of each pipeline stage; `stages[i]` is where `caches[i]` is."""
+
+    caches: tuple[LayerCache, ...]
+    stages: tuple[int, ...]
+
+
+def staged_caches(
+    spec: ModelSpec, *, tp: int, pp: int, kv: KvFormat, chunk: int | None = None
+) -> StagedCaches:
+    """What each layer keeps on one of `tp` ranks of its stage, of `pp`.
+
+    An indexer's keys count as a layer of their own, and so does recurrent state beside attention.
+    `chunk` is the config's attention_chunk_size: windows of that size begin at its multiples.
+    """
+    stage = stage_of_layers(len(spec.layers), pp)
+    found = [
+        (cache, at)
+        for layer, at in zip(spec.layers, stage, strict=True)
         for mixer in layer.mixers
-        for cache in _caches(rank_mixer(mixer, tp), kv)
+        for cache in _caches(rank_mixer(mixer, tp), kv, chunk)
+    ]
+    return StagedCaches(
+        caches=tuple(cache for cache, _ in found), stages=tuple(at for _, at in found)
     )
 
 
-def _caches(mixer: Mixer, kv: KvFormat) -> Iterator[LayerCache]:
+def layer_caches(
+    spec: ModelSpec, *, tp: int, kv: KvFormat, chunk: int | None = None
+) -> tuple[LayerCache, ...]:
+    """The same on a single stage."""
+    return staged_caches(spec, tp=tp, pp=1, kv=kv, chunk=chunk).caches
+
+
+def stage_of_layers(layers: int, pp: int) -> tuple[int, ...]:
+    """The pipeline stage of each layer, as vLLM deals them: what is left over goes to the stages
+    before the last one, from the back, since the last has the output head (get_pp_indices)."""
+    each, left = divmod(layers, pp)
+    counts = [each + (pp - left - 1 <= stage < pp - 1) for stage in range(pp)]
+    return tuple(stage for stage, count in enumerate(counts) for _ in range(count))
+
+
+def _caches(mixer: Mixer, kv: KvFormat, chunk: int | None) -> Iterator[LayerCache]:
     elements = mixer.key_value_elements(1, 1, "serving")
+    indexer = sum(state.per_token for state in mixer.states)
     if isinstance(mixer, LatentAttention) and elements:
-        own = kv.latent_bytes
-        token = bytes_of(elements, kv.bits) if own is None else own
-        yield LayerCache(kind="latent", token_bytes=token, window=mixer.window)
+        own = kv.sparse_latent_bytes if indexer else kv.latent_bytes
+        token = _bytes(elements, kv) if own is None else own
+        kind: Kind = "latent" if mixer.window is None else "sliding"
+        yield LayerCache(kind=kind, token_bytes=token, window=mixer.window)
     elif elements:
-        yield _keys_and_values(mixer, elements, kv)
-    if indexer := sum(state.per_token for state in mixer.states):
+        yield _keys_and_values(mixer, elements, kv, chunk)
+    if indexer:
         scales = -(-indexer // _INDEXER_BLOCK) * _SCALE_BYTES
         yield LayerCache(kind="latent", token_bytes=indexer + scales)
     if kept := _state_bytes(mixer, kv):
         yield LayerCache(kind="state", state_bytes=kept)
 
 
-def _keys_and_values(mixer: Mixer, elements: int, kv: KvFormat) -> LayerCache:
+def _bytes(elements: int, kv: KvFormat) -> int:
+    scales = -(-elements // kv.scale_every) if kv.scale_every else 0
+    return bytes_of(elements, kv.bits) + scales
+
+
+def _keys_and_values(mixer: Mixer, elements: int, kv: KvFormat, chunk: int | None) -> LayerCache:
     heads = mixer.num_key_value_heads or 0
-    token = bytes_of(elements, kv.bits) + heads * kv.head_bytes
+    token = _bytes(elements, kv) + heads * kv.head_bytes
     if isinstance(mixer, CrossAttention):
         return LayerCache(kind="cross", token_bytes=token)
     if mixer.window is None:
         return LayerCache(kind="full", token_bytes=token)
-    return LayerCache(kind="sliding", token_bytes=token, window=mixer.window)
+    kind: Kind = "chunked" if mixer.window == chunk else "sliding"
+    return LayerCache(kind=kind, token_bytes=token, window=mixer.window)
 
 
 def _state_bytes(mixer: Mixer, kv: KvFormat) -> int:

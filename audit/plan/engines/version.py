@@ -5,7 +5,9 @@ from typing import NamedTuple
 
 from headcount.audit.errors import HeadcountError
 
-_NUMBERS = re.compile(r"\d+(?:\.\d+)*")
+_NUMBERS = re.compile(r"\d{1,6}(?:\.\d{1,6})*")
+# The newest release whose rules were read; `>=0.21` and later ones go by them.
+NEWEST = {"vllm": (0, 33), "sglang": (0, 5, 23)}
 
 
 class Version(NamedTuple):
@@ -24,8 +26,19 @@ def _padded(numbers: tuple[int, ...], width: int) -> tuple[int, ...]:
     return numbers + (0,) * (width - len(numbers))
 
 
-def parse_version(text: str) -> Version:
-    """`0.11.0rc2`, `v0.9`, `~0.11`. Raises HeadcountError where no number stands."""
+def newest(engine: str) -> Version:
+    """The newest known version of `engine`."""
+    numbers = NEWEST.get(engine, ())
+    return Version(numbers, ".".join(map(str, numbers)))
+
+
+def parse_version(text: str, engine: str = "vllm") -> Version:
+    """`0.11.0rc2`, `v0.9`, `~0.11`; `>=0.21` and `latest` are the newest known.
+
+    Raises HeadcountError where no number stands.
+    """
+    if text.strip() == "latest" or text.lstrip().startswith(">"):
+        return newest(engine)._replace(text=text.strip())
     found = _NUMBERS.search(text)
     if found is None:
         raise HeadcountError(f"engine version {text[:40]!r}: a number such as 0.11.0 is expected")
