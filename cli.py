@@ -19,6 +19,7 @@ from headcount.audit.console import (
     need_extra,
     on_signals,
     output_options,
+    serving_options,
     workload_options,
     write_reports,
 )
@@ -237,47 +238,31 @@ def rules(form: str, output: Path | None) -> None:
 @click.option(
     "--utilisation",
     type=click.FloatRange(0, 1, min_open=True),
-    default=0.9,
-    show_default=True,
-    help="Share of the usable memory that may be planned with.",
+    help="Share of the usable memory that may be planned with; default: 0.9, or the engine's.",
 )
 @click.option("--parameters", type=COUNT, help="Such as 7b, where the config does not tell.")
+@serving_options
 @output_options
-def plan(
-    model: str,
-    device: str | None,
-    parameters: int | None,
-    form: str,
-    output: Path | None,
-    **request: Any,
-) -> None:
+def plan(model: str, form: str, output: Path | None, **options: Any) -> None:
     """Say what serving MODEL takes in memory, and what fits where.
 
-    Weights, KV cache and overhead are held against DEVICE; without one, against every device.
+    Weights, KV cache and overhead are held against DEVICE; without one, against every device. With
+    --engine it is planned as that engine accounts, to be held against its log.
 
     \b
     Example:
       headcount plan llama-3-8b --device h100 --context 8k
       headcount plan llama-3-70b --tp 4 --kv-dtype fp8 --format markdown
+      headcount plan qwen3-8b --device l40s --engine vllm --engine-version 0.11.0
+      headcount plan qwen3-32b --target-users 32 --context 16k
+      headcount plan qwen3-8b --device a100-40gb --context 32k --require concurrency>=4
     """
-    from dataclasses import replace
+    from headcount.audit.plan.command import plan_command
 
-    from headcount.audit.auditing import audit_model
-    from headcount.audit.plan.devices import parse_device
-    from headcount.audit.plan.report import plan_report
-    from headcount.audit.plan.request import PlanRequest
-
-    audit = audit_model(model)
-    report = plan_report(
-        replace(audit.spec, parameters=parameters) if parameters else audit.spec,
-        PlanRequest(device=parse_device(device) if device else None, **request),
-        model_id=audit.source.id,
-        weights_bytes=None if parameters else audit.loaded_bytes,
-        config=audit.config,
-    )
-    found = [finding.document() for finding in audit.findings]
-    document = {**report.document, "findings": found}
-    write_reports([report._replace(findings=audit.findings, document=document)], form, output)
+    answer = plan_command(model, **options)
+    write_reports([answer.report], form, output)
+    if not answer.holds:
+        sys.exit(1)
 
 
 @main.command("convert")

@@ -134,6 +134,29 @@ workload_options = stack(
     click.option("--kv-dtype", help="Element type of the cache: bf16, fp16, fp32, fp8, int8…"),
     click.option("--encoder-tokens", type=TOKENS, help="Tokens that cross-attention sees."),
 )
+_AT_LEAST_1 = click.IntRange(min=1)
+serving_options = stack(
+    click.option(
+        "--engine",
+        type=click.Choice(["vllm", "sglang", "transformers", "llama.cpp"]),
+        help="Plan as this engine accounts; default with the options below: vllm.",
+    ),
+    click.option("--engine-version", metavar="X.Y.Z", help="Default: the newest that is known."),
+    click.option("--kv-memory", type=SIZE, help="Cache memory of each device, as an engine logs."),
+    click.option(
+        "--require", metavar="WHAT", help="Exit with 1 without: fits,context>=32k,concurrency>=8."
+    ),
+    click.option("--target-users", type=_AT_LEAST_1, help="Search devices x tp for so many."),
+    click.option("--pp", type=_AT_LEAST_1, help="Pipeline stages; default: 1."),
+    click.option("--context-ranks", type=_AT_LEAST_1, help="Context parallel, decode x prefill."),
+    click.option("--block-size", type=_AT_LEAST_1, help="Tokens of a block, or page."),
+    click.option("--max-num-seqs", type=_AT_LEAST_1, help="Sequences of a step (vllm)."),
+    click.option("--max-num-batched-tokens", type=TOKENS, help="Tokens of a step (vllm)."),
+    click.option("--enforce-eager", is_flag=True, help="Without CUDA graphs (vllm)."),
+    click.option("--sampler", type=click.Choice(["pytorch", "flashinfer"]), help="Of vllm."),
+    click.option("--offline", is_flag=True, help="vllm.LLM in place of a server: its defaults."),
+    click.option("--static-cache", is_flag=True, help="A static cache (transformers)."),
+)
 conversion_options = stack(
     click.option(
         "--kv-heads",

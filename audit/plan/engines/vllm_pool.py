@@ -7,8 +7,6 @@ from .layers import LayerCache
 from .version import Version
 from .vllm_blocks import BlockRequest, BlockTable
 
-_NULL_BLOCK_SINCE = (0, 33)
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class VllmPool:
@@ -59,6 +57,4 @@ class VllmPool:
                 f"The layers are {len(groups)} groups that share one pool of blocks; a request"
                 " takes blocks in each."
             )
-        if self.version.at_least(*_NULL_BLOCK_SINCE):
-            found.append("One block stays empty: the engine's null block.")
         return found

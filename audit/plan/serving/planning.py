@@ -1,15 +1,15 @@
 """A plan for an engine: its budget, its pool, and what they serve together."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from ...errors import HeadcountError
+from ..devices import Device
 from ..engines.pool import Pool
 from ..engines.terms import Budget
 from ..limits import largest
 from ..parallel import check_tp
-from ..request import PlanRequest, Workload, resolve_workload
+from ..request import UTILISATION, PlanRequest, Workload, resolve_workload
 from ..weights import plan_weights
 from .budgets import budgets
 from .pools import make_pool, plain_kv_dtype
@@ -31,6 +31,12 @@ class ServingPlan:
     def budget(self) -> Budget | None:
         """That of the stage with the least left; None where K/V memory was given."""
         return min(self.budgets, key=lambda budget: budget.available_bytes, default=None)
+
+    @property
+    def share(self) -> float | None:
+        """The part of a device's visible memory that the engine may take; None without a device."""
+        device, budget = self.request.device, self.budget
+        return None if device is None or budget is None else share_of(self.request, budget, device)
 
     @property
     def available_bytes(self) -> int:
@@ -86,7 +92,7 @@ def plan_serving(subject: Subject, request: ServingRequest) -> ServingPlan:
         )
     check_tp(subject.spec, request.tp, subject.model_id)
     _check_pp(subject, request)
-    workload = resolve_workload(_plain_request(request), subject.spec)
+    workload = resolve_workload(plain_request(request), subject.spec)
     found = () if request.kv_memory is not None else _budgets(subject, request, workload)
     given = request.kv_memory
     available = (
@@ -115,7 +121,7 @@ def _budgets(subject: Subject, request: ServingRequest, workload: Workload) -> t
     return budgets(subject, request, workload, weights)
 
 
-def _plain_request(request: ServingRequest) -> PlanRequest:
+def plain_request(request: ServingRequest) -> PlanRequest:
     """The part of a request that does not depend on an engine. The names of an engine's own types
     of cache are read by its pool."""
     kv_dtype = plain_kv_dtype(request.kv_dtype) if request.engine != "llama.cpp" else None
@@ -127,6 +133,7 @@ def _plain_request(request: ServingRequest) -> PlanRequest:
         kv_dtype=kv_dtype,
         tp=request.tp,
         device=request.device,
+        utilisation=request.utilisation or UTILISATION,
     )
 
 
@@ -139,6 +146,6 @@ def _check_pp(subject: Subject, request: ServingRequest) -> None:
         )
 
 
-def largest_batch(plan: ServingPlan, contexts: Sequence[int]) -> tuple[int, ...]:
-    """How many requests fit at each of `contexts`."""
-    return tuple(int(plan.pool.concurrency(plan.available, tokens)) for tokens in contexts)
+def share_of(request: ServingRequest, budget: Budget, device: Device) -> float:
+    """The utilisation that was asked for, or the engine's own."""
+    return request.utilisation or round(budget.allowed.bytes / device.usable_memory, 3)

@@ -13,7 +13,7 @@ from headcount.audit.plan.engines.layers import (
     stage_of_layers,
     staged_caches,
 )
-from headcount.audit.plan.engines.version import Version, parse_version
+from headcount.audit.plan.engines.version import Version, parse_version, version_note
 from headcount.audit.plan.engines.vllm_blocks import BlockRequest, LayerGroup, block_table
 from headcount.audit.plan.engines.vllm_defaults import in_flight_tokens
 from headcount.audit.spec import Layer, ModelSpec
@@ -246,9 +246,21 @@ def test_versions_are_read_as_people_write_them(text: str, numbers: tuple[int, .
     assert parse_version(text) == Version(numbers, text)
 
 
-def test_a_version_without_a_number_is_refused() -> None:
-    with pytest.raises(HeadcountError, match=r"engine version 'nightly'"):
-        parse_version("nightly")
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("0.33.1", None),
+        ("0.11.0", None),
+        (">=0.21", None),
+        ("0.40.0", "newer than 0.33"),
+        ("0.6.2", "older than 0.8.5"),
+        ("nightly", "no release: the rules of 0.33"),
+    ],
+)
+def test_the_nearest_rules_stand_in_and_a_note_says_so(text: str, words: str | None) -> None:
+    note = version_note("vllm", parse_version(text))
+    assert (note is None) == (words is None)
+    assert words is None or words in (note or "")
 
 
 def test_an_unknown_dtype_is_refused() -> None:
