@@ -69,9 +69,11 @@ def _count(cache: Any, decoder: torch.nn.Module) -> CachedElements:
             [_elements(layer) for layer in cache.self_attention_cache.layers],
             [_elements(layer) for layer in cache.cross_attention_cache.layers],
         )
-    held = [_elements(layer) for layer in cache.layers]
     layers = layer_list(decoder)
+    held = [_elements(layer) for layer in cache.layers]
     held += [0] * (len(layers) - len(held))
+    for index, state in enumerate(getattr(cache, "linear_cache", ())):  # MiniMax
+        held[index] += _elements(state)
     crossing = [_only_crosses(layer) for layer in layers]
     crossing += [False] * (len(held) - len(crossing))
     pairs = list(zip(crossing, held, strict=True))
@@ -86,9 +88,9 @@ def _only_crosses(layer: torch.nn.Module) -> bool:
     return kinds == {"cross"}
 
 
-def _elements(layer: Any) -> int:
-    """Elements of all tensors of one cache layer, each once."""
-    return sum({id(tensor): tensor.numel() for tensor in _tensors(layer)}.values())
+def _elements(state: Any) -> int:
+    """Elements of all tensors of one layer's state, each once."""
+    return sum({id(tensor): tensor.numel() for tensor in _tensors(state)}.values())
 
 
 def _tensors(value: Any) -> Iterator[torch.Tensor]:

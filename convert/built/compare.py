@@ -1,6 +1,7 @@
 """An audit's counts from the config alone, held against the model that transformers builds."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from transformers import PreTrainedModel
@@ -73,9 +74,11 @@ def _sums(spec: ModelSpec, model: PreTrainedModel, layers: list[BuiltLayer]) -> 
 
 
 def _of_stacks(spec: ModelSpec, layers: list[BuiltLayer]) -> list[Layer]:
-    """Those of the language model: a tower of images has its own modules."""
+    """Those of the language model: a tower of images has its own modules, and one of text is built
+    as an encoder."""
     stacks = {layer.stack for layer in layers}
-    return [layer for layer in spec.layers if layer.stack in stacks]
+    text = [replace(la, stack="encoder") if la.stack == "text" else la for la in spec.layers]
+    return [layer for layer in text if layer.stack in stacks]
 
 
 def _mixers(layer: Layer, *, recurrent: bool) -> list[Mixer]:
@@ -147,6 +150,6 @@ def grouped(
 def _left_out(spec: ModelSpec, layers: list[BuiltLayer]) -> Iterator[tuple[str, str]]:
     if spec.parameters is None:
         yield "parameters", "no row of the family table counts the total of this type"
-    stacks = {layer.stack for layer in spec.layers} - {layer.stack for layer in layers}
+    stacks = {layer.stack for layer in spec.layers} - {"text", *(la.stack for la in layers)}
     for stack in sorted(stacks):
         yield f"{stack} layers", "only the language model's layers are compared"

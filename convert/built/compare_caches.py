@@ -53,7 +53,10 @@ def _lengths(spec: ModelSpec, layers: list[Layer]) -> tuple[int, ...]:
     if any(mixer.kind == "recurrent" for mixer in mixers):
         return (min(_SHORT, reach),)
     widest = max((mixer.window or 0 for mixer in mixers), default=0)
-    return tuple(sorted({min(_SHORT, reach), min(widest + _SHORT, reach)}))
+    long = min(widest + _SHORT, reach)
+    if any(mixer.kind == "compressed_attention" for mixer in mixers):
+        return (long,)  # its layers mix streams in many small steps: one run takes seconds
+    return tuple(sorted({min(_SHORT, reach), long}))
 
 
 def _add(
