@@ -1,8 +1,16 @@
 """The command line: parse, call, render. What a command needs is imported inside it."""
 
+import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
+
+# Ctrl-C while modules are being imported ends the process, without a traceback.
+_BEFORE = signal.getsignal(signal.SIGINT)
+if _BEFORE is signal.default_int_handler:
+    with suppress(ValueError):  # another thread imports this: only the main one may
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 import click
 
@@ -18,6 +26,10 @@ from headcount.audit.options import (
     workload_options,
 )
 from headcount.audit.signals import exit_at_once, on_signals
+
+if _BEFORE is signal.default_int_handler:
+    with suppress(ValueError):
+        signal.signal(signal.SIGINT, _BEFORE)
 
 HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from .audit_document import document
 from .audited import Audit
+from .errors import bounded
 from .layer_table import layer_table, record_table
 from .mixers import Mixer
 from .report import Fact, Report
@@ -47,9 +48,9 @@ def audit_report(audit: Audit, request: AuditRequest) -> Report:
 def error_report(target: str, error: Exception) -> Report:
     """What stands in the place of one model of several that cannot be audited."""
     return Report(
-        title=f"{target}: cannot be audited",
+        title=f"{bounded(target)}: cannot be audited",
         notes=(str(error),),
-        document={"error": str(error), "model": {"id": target}},
+        document={"error": str(error), "model": {"id": bounded(target)}},
     )
 
 

@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -13,21 +13,30 @@ from .errors import HeadcountError, MissingExtraError, WriteError
 if TYPE_CHECKING:
     from .report import Report
 
-_LONGEST_LINE = 1000  # of a message, which may quote a stranger's input
-
 
 class Failure(click.ClickException):
     """A HeadcountError on its way out: its message on stderr, its own exit code."""
 
     def __init__(self, error: HeadcountError) -> None:
-        from .render.cells import printable
-
-        lines = str(error).split("\n")
-        super().__init__("\n".join(printable(line[:_LONGEST_LINE]) for line in lines))
+        super().__init__(str(error))
         self.exit_code = error.exit_code  # type: ignore[misc]
 
 
-class Command(click.Command):
+class _Started(click.Command):
+    """Before a command begins, too: a help text that cannot be written, and Ctrl-C."""
+
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        try:
+            return super().make_context(*args, **kwargs)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise Failure(_stdout_failed(error)) from error
+        except KeyboardInterrupt:
+            _interrupted()
+
+
+class Command(_Started):
     """Turns our errors into one message and an exit code, and Ctrl-C into 130."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -46,8 +55,12 @@ class Command(click.Command):
                 raise
             raise Failure(error) from error
         except KeyboardInterrupt:
-            click.echo("Interrupted.", err=True)
-            sys.exit(130)
+            _interrupted()
+
+
+def _interrupted() -> NoReturn:
+    click.echo("Interrupted.", err=True)
+    sys.exit(130)
 
 
 def _is_empty(param: click.Parameter, value: object) -> bool:
@@ -56,7 +69,7 @@ def _is_empty(param: click.Parameter, value: object) -> bool:
     return value == "" != param.default
 
 
-class Group(click.Group):
+class Group(_Started, click.Group):
     """A group whose commands do so."""
 
     command_class = Command
@@ -85,15 +98,16 @@ def _print(text: str) -> None:
     except BrokenPipeError:
         raise
     except OSError as error:
-        _drop_stdout()
-        raise WriteError(f"standard output: cannot be written: {error.strerror}") from error
+        raise _stdout_failed(error) from error
 
 
-def _drop_stdout() -> None:
-    """What is buffered goes to the null device, or Python would try, and fail, again at exit."""
+def _stdout_failed(error: OSError) -> WriteError:
+    """The error to raise; what is buffered goes to the null device, or Python would try, and fail,
+    again at exit."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, sys.stdout.fileno())
     os.close(null)
+    return WriteError(f"standard output: cannot be written: {error.strerror}")
 
 
 def need_extra(what: str = "this command") -> None:

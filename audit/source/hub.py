@@ -10,7 +10,13 @@ from typing import Any, TypeVar
 
 from headcount import __version__
 
-from ..errors import HeadcountError, InvalidConfigError, InvalidWeightsError
+from ..errors import (
+    HeadcountError,
+    InvalidConfigError,
+    InvalidWeightsError,
+    UnknownModelError,
+    bounded,
+)
 from .at_once import at_once, within
 from .checkpoint import INDEX, SINGLE, Checkpoint, check_index, join_shards, single_file
 from .found import Source
@@ -40,12 +46,16 @@ def read_hub(target: str) -> Source:
 
     Raises HeadcountError when the Hub cannot be reached, or has no such model or file.
     """
+    name, _, revision = target.partition("@")
+    if re.fullmatch(r"[\w.-]{1,96}/[\w.-]{1,96}", name, re.ASCII) is None:
+        raise UnknownModelError(
+            f"{target}: no such file or folder, and no valid Hub id (org/name[@revision])"
+        )
     from huggingface_hub import constants
 
-    name, _, revision = target.partition("@")
     if constants.HF_HUB_OFFLINE:
         return _from_cache(target, name, revision, "HF_HUB_OFFLINE is set")
-    print(f"Asking the Hugging Face Hub for {target} …", file=sys.stderr)
+    print(f"Asking the Hugging Face Hub for {bounded(target)} …", file=sys.stderr)
     try:
         with Client() as client:
             return _read_online(_open_repo(name, revision or "main", client), target)
@@ -60,15 +70,15 @@ def _from_cache(target: str, name: str, revision: str, reason: str) -> Source:
             f"{target}: not in the catalogue, not in the Hub cache, and the Hub is out of reach"
             f" ({reason}); give a local folder or a config.json instead"
         )
-    print(f"The Hub is out of reach ({reason}); using the cached snapshot.", file=sys.stderr)
+    print(
+        f"The Hub is out of reach ({bounded(reason)}); using the cached snapshot.", file=sys.stderr
+    )
     return cached
 
 
 def _open_repo(name: str, revision: str, client: Client) -> HubRepo:
     from huggingface_hub import constants
 
-    if re.fullmatch(r"[\w.-]{1,96}/[\w.-]{1,96}", name, re.ASCII) is None:
-        raise HeadcountError(f"{name}: not a name that the Hub can have: org/name[@revision]")
     token = None if constants.HF_HUB_DISABLE_IMPLICIT_TOKEN else _token(constants.HF_TOKEN_PATH)
     login = {"Authorization": f"Bearer {token}"} if token else {}
     return HubRepo(
