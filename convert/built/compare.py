@@ -31,7 +31,8 @@ def compare(audit: Audit) -> VerifyFacts:
     with quiet_transformers():
         model = _built(config, source.where)
         layers = _layers(model, source.where)
-        held = compare_caches(spec, model)
+        crosses = any(mixer.kind == "cross" for layer in layers for mixer in layer.mixers)
+        held = compare_caches(spec, model, crosses=crosses)
     return VerifyFacts(
         built_as=type(model).__name__,
         compared=(*_sums(spec, model, layers), *held.compared),

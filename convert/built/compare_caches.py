@@ -26,22 +26,24 @@ class ComparedCaches(NamedTuple):
     left_out: tuple[tuple[str, str], ...] = ()
 
 
-def compare_caches(spec: ModelSpec, model: PreTrainedModel) -> ComparedCaches:
+def compare_caches(spec: ModelSpec, model: PreTrainedModel, *, crosses: bool) -> ComparedCaches:
     """Elements per decoder layer after a few tokens and, with windows, after more than they hold.
 
-    What cannot be run without values is left out, with the reason.
+    `crosses`: the model has cross-attention, which is given an encoder's output. What cannot be run
+    without values is left out, with the reason.
     """
     found = ComparedCaches()
     if not spec.is_cached:
         return found._replace(left_out=(("cache", "this model keeps none"),))
     layers = [layer for layer in spec.layers if layer.stack == "decoder"]
+    encoder_tokens = _ENCODER_TOKENS if crosses else 0
     for tokens in _lengths(spec, layers):
         try:
-            held = cached_elements(model, tokens, encoder_tokens=_ENCODER_TOKENS)
+            held = cached_elements(model, tokens, encoder_tokens=encoder_tokens)
         except Exception as error:  # of any type: the model's code runs on tensors without values
             reason = f"not known without weights: {type(error).__name__}: {short(str(error))}"
             return found._replace(left_out=((f"cache of {tokens:,} tokens", reason),))
-        mine = [sum(m.state_elements(tokens, _ENCODER_TOKENS) for m in la.mixers) for la in layers]
+        mine = [sum(m.state_elements(tokens, encoder_tokens) for m in la.mixers) for la in layers]
         found = _add(found, tokens, layers, mine, held.total(len(layers)))
     return found
 
