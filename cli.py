@@ -17,6 +17,7 @@ import click
 from headcount import __version__
 from headcount.audit.console import Group, exit_on_findings, need_extra, write_reports
 from headcount.audit.options import (
+    AUDIT_HELP,
     PATH,
     audit_options,
     conversion_options,
@@ -46,22 +47,6 @@ def main(debug: bool) -> None:
     Exit status of every command: 0 fine, 1 a finding at or above --fail-on or a result that is not
     finite, 2 wrong use or unreadable input, 3 a failure while writing, 128 + N on signal N (130).
     """
-
-
-AUDIT_HELP = """Report heads, attention parameters and KV-cache bytes of MODEL, layer by layer.
-
-MODEL is a name of the catalogue (`headcount models`), a folder, a config.json (- reads one from
-standard input), a .safetensors file or index, a .gguf, .bin or .pt file, or org/name[@revision] of
-the Hugging Face Hub. Config and headers are read, never weights. Several models are also compared.
-
-\b
-Example:
-  audit llama-3-8b --context 8k --kv-dtype fp8
-  audit ./my-checkpoint --format json
-  audit llama-3-8b ./model.gguf
-
-Exit status: 0 fine, 1 findings at or above --fail-on, 2 wrong use or unreadable input, 3 a failure
-while writing."""
 
 
 @main.command("audit", help=AUDIT_HELP, context_settings=HELP_OPTIONS)

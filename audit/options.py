@@ -82,6 +82,21 @@ workload_options = stack(
     click.option("--kv-dtype", help="Element type of the cache: bf16, fp16, fp32, fp8, int8…"),
     click.option("--encoder-tokens", type=TOKENS, help="Tokens that cross-attention sees."),
 )
+AUDIT_HELP = """Report heads, attention parameters and KV-cache bytes of MODEL, layer by layer.
+
+MODEL is a name of the catalogue (`headcount models`), a folder, a config.json (- reads one from
+standard input), a .safetensors file or index, a .gguf, .bin or .pt file, or org/name[@revision] of
+the Hugging Face Hub. Config and headers are read, never weights. Several models are also compared.
+
+\b
+Example:
+  audit llama-3-8b --context 8k --kv-dtype fp8
+  audit ./my-checkpoint --format json
+  audit llama-3-8b ./model.gguf
+
+Exit status: 0 fine, 1 findings at or above --fail-on, 2 wrong use or unreadable input, 3 a failure
+while writing."""
+
 audit_options = stack(
     click.option("--config", metavar="FILE", help="The config.json of weights that lie alone."),
     click.option("--explain", is_flag=True, help="Also say where each value came from."),
