@@ -4,6 +4,15 @@ from .feed_forward import matrices
 from .projectors import linear, qwen2_5_vl
 from .view import ConfigView
 
+# Sizes of Idefics2's resampler, and the defaults of its class.
+_RESAMPLER = {
+    "resampler_n_heads": 16,
+    "resampler_head_dim": 96,
+    "num_key_value_heads": 4,
+    "resampler_n_latents": 64,
+    "resampler_depth": 3,
+}
+
 
 def nothing(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
     """The tower ends in its own merger."""
@@ -83,13 +92,13 @@ def idefics2(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
     themselves and to the patches."""
     hidden, width = text.integer("hidden_size"), text.integer("intermediate_size")
     sizes = view.child("perceiver_config")
-    heads, d = sizes.integer("resampler_n_heads"), sizes.integer("resampler_head_dim")
-    kv = sizes.integer("num_key_value_heads")
+    heads, d, kv, latents, depth = (
+        sizes.optional(name) or default for name, default in _RESAMPLER.items()
+    )
     attention = 2 * hidden * heads * d + 2 * hidden * kv * d
     layer = attention + matrices(hidden, 4 * hidden, gated=True) + 3 * hidden
     mlp = 2 * tower.integer("hidden_size") * width + width * hidden
-    latents = (sizes.integer("resampler_n_latents") + 1) * hidden
-    return mlp + latents + sizes.integer("resampler_depth") * layer
+    return mlp + (latents + 1) * hidden + depth * layer
 
 
 def internvl(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
@@ -153,4 +162,4 @@ def voxtral(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
 def fuyu(view: ConfigView, text: ConfigView) -> int:
     """Patches of pixels go into the language model through one matrix."""
     pixels = view.integer("patch_size") ** 2 * view.integer("num_channels")
-    return linear(pixels, view.integer("hidden_size"))
+    return linear(pixels, text.integer("hidden_size"))

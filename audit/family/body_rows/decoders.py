@@ -15,14 +15,14 @@ ROWS: dict[str, Body | TwoTowers] = {
     # RMSNorm and a gated MLP
     **dict.fromkeys(
         (
-            *("cwm", "emu3_text_model", "ministral", "qwen2_5_omni_text", "hunyuan_vl_text"),
+            *("emu3_text_model", "ministral", "qwen2_5_omni_text", "hunyuan_vl_text"),
             "diffllama",
         ),
         LLAMA,
     ),
     **dict.fromkeys(
         (
-            *("exaone", "granite4_vision_text", "granite_docling_text", "granite_swa"),
+            *("cwm", "exaone", "granite4_vision_text", "granite_docling_text", "granite_swa"),
             *("helium", "iquestcoder", "minicpm3", "youtu"),
         ),
         LLAMA_BIASED,
@@ -41,7 +41,7 @@ ROWS: dict[str, Body | TwoTowers] = {
     # RMSNorm and a plain MLP
     "apertus1p5_text": Body(mlp=UNGATED, extra=odd_bodies.always_xielu),
     "arcee": Body(mlp=Mlp(gated=False, bias="mlp_bias")),
-    "cosmos3_edge_text": Body(mlp=UNGATED),
+    "cosmos3_edge_text": Body(mlp=Mlp(gated=False, bias="mlp_bias")),
     "nanochat": Body(norm=NO_NORM, mlp=UNGATED),
     # LayerNorm and a plain MLP
     "biogpt": Body(
