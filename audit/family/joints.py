@@ -53,6 +53,12 @@ def two_layers(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
     return linear(tower.integer("hidden_size"), out) + linear(out, out)
 
 
+def audio_flamingo(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
+    """Two matrices, with biases unless `projector_bias` says no."""
+    out, bias = text.integer("hidden_size"), view.get("projector_bias") is not False
+    return linear(tower.integer("hidden_size"), out, bias=bias) + linear(out, out, bias=bias)
+
+
 def paligemma(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
     """One matrix to `projection_dim`, a key of the wrapper or its tower."""
     out = tower.optional("projection_dim") or view.integer("projection_dim")
@@ -138,6 +144,12 @@ def aria(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
     norms = 6 * hidden
     mlp = linear(hidden, out, bias=False) + linear(out, out, bias=False)
     return queries * hidden + inner + outer + norms + mlp
+
+
+def hyperclovax(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
+    """Qwen2.5-VL's merger, and one matrix."""
+    out = tower.integer("out_hidden_size")
+    return qwen2_5_vl(view, tower, text) + linear(out, text.integer("hidden_size"))
 
 
 def qwen3_5(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:

@@ -143,3 +143,35 @@ class TwoTowers:
         own = tuple(layer for layer in layers if layer.stack == name)
         out = view.integer(self.projection) if self.projection else 0
         return body.trunk(nested, own) + nested.integer("hidden_size") * out
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TwoModels:
+    """An encoder and a decoder that are models of their own types, the first one bare and the
+    second one with its head, and a matrix between them where their widths differ."""
+
+    classes: Mapping[str, Head | None]
+
+    def parameters(self, view: ConfigView, layers: Layers) -> int:
+        from .body_rows import find_body
+        from .resolve import nested
+
+        find_head(self.classes, view, next(iter(self.classes)))
+        total, widths = 0, []
+        for key, *endings in (
+            ("encoder", "BertModel", "RobertaModel", "ViTModel", "Model"),
+            ("decoder", "ForCausalLM", "LMHeadModel"),
+        ):
+            inner, family = nested(view, key)
+            body = find_body(inner.model_type)
+            if not isinstance(body, Body):
+                raise UncountedError(f"no row counts its {key} of the type {inner.model_type!r}")
+            own = body.head(*endings)
+            total += body.trunk(inner, family.build(family, inner))
+            total += own(body, inner, inner.flag("tie_word_embeddings"))
+            widths.append(inner.integer("hidden_size"))
+        joined = nested(view, "decoder")[0].optional("cross_attention_hidden_size") is None
+        return total + ((widths[0] + 1) * widths[1] if joined and widths[0] != widths[1] else 0)
+
+    def idle(self, view: ConfigView, layers: Layers) -> int:
+        return 0

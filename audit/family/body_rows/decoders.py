@@ -46,6 +46,7 @@ ROWS: dict[str, Body | TwoTowers] = {
     # LayerNorm and a plain MLP
     "biogpt": Body(
         norm=WEIGHT_AND_BIAS,
+        norms=one_per_mixer,
         mlp=PLAIN,
         positions=("max_position_embeddings",),
         position_offset=2,
@@ -67,10 +68,10 @@ ROWS: dict[str, Body | TwoTowers] = {
         norm=WEIGHT_AND_BIAS,
         norms=one_per_mixer,
         final_norms=0,
-        embedding_norms=1,
-        positions=("max_position_embeddings",),
-        position_offset=2,
         mlp=Mlp(width="decoder_ffn_dim", gated=False, bias=True),
+        extra=odd_bodies.trocr_embeddings,
     ),
-    "xglm": Body(norm=WEIGHT_AND_BIAS, mlp=Mlp(width="ffn_dim", gated=False, bias=True)),
+    "xglm": Body(
+        norm=WEIGHT_AND_BIAS, norms=one_per_mixer, mlp=Mlp(width="ffn_dim", gated=False, bias=True)
+    ),
 }
