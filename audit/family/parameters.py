@@ -33,7 +33,7 @@ def other_parameters(
         body = _body(model_type)
         if body is None:
             raise no_row(model_type)
-        return _alone(body, view, layers, tied=tied) + _recurrent(layers)
+        return body.parameters(view, layers, tied=tied) + _recurrent(layers)
     body = _text_body(view, model_type)
     if text is None or not isinstance(body, Body):
         raise no_row(text.model_type if text else model_type)
@@ -48,14 +48,6 @@ def idle_parameters(
     nested = model_type in WRAPPERS
     body = _text_body(view, model_type) if nested else _body(model_type)
     return None if body is None else body.idle(text if nested and text else view, layers)
-
-
-def _alone(
-    body: Body | TwoTowers | TwoModels, view: ConfigView, layers: Layers, *, tied: bool
-) -> int:
-    if not isinstance(body, Body):
-        return body.parameters(view, layers)
-    return body.parameters(view, layers, tied=tied)
 
 
 def _body(model_type: str) -> Body | TwoTowers | TwoModels | None:

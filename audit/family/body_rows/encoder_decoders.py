@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from .. import seq2seq_bodies as extras
-from ..bodies import BART, SEQ2SEQ_CLASSES, T5
+from ..bodies import BART, SANDWICH, SEQ2SEQ_CLASSES, T5
 from ..body import Body, lm_head, no_head
 from ..feed_forward import Mlp
 from ..towers import TwoModels, TwoTowers
@@ -42,6 +42,13 @@ ROWS: dict[str, Body | TwoTowers | TwoModels] = {
             ("vision-encoder-decoder", "VisionEncoderDecoder"),
         )
     },
+    "t5gemma": TwoTowers(
+        bodies={"encoder": SANDWICH, "decoder": replace(SANDWICH, norms=6)},
+        classes={**SEQ2SEQ_CLASSES, "T5GemmaModel": no_head},
+        constants=0,
+        projection=None,
+        key="{stack}",
+    ),
     # As T5
     **{
         name: replace(T5, classes={**SEQ2SEQ_CLASSES, base: no_head})
