@@ -213,6 +213,8 @@ def _notes(audit: Audit, sizes: Sizes) -> Iterator[str]:
     if entry and entry.confidence != "verbatim":
         how = "secondary sources" if entry.confidence == "assembled" else "class defaults"
         yield f"The catalogue's config of this model was put together from {how} (--explain)."
+    if spec.parameters_source == "catalogue" and entry and " only " in (entry.built_as or ""):
+        yield f"The total counts the {entry.built_as}."
     if audit.inventory is not None:
         from .weights_report import weights_notes
 

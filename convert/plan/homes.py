@@ -16,7 +16,6 @@ from headcount.audit.family.class_defaults import class_defaults
 from headcount.audit.family.layers import decoder, standard_key_value_heads
 from headcount.audit.family.row import Family
 from headcount.audit.family.table import SPELLINGS
-from headcount.audit.family.wrappers import WRAPPERS
 from headcount.audit.mixers import Attention, LatentAttention
 from headcount.audit.spec import ModelSpec
 
@@ -28,6 +27,14 @@ from .rehome.drafting import draft
 from .rehome.row import Rehome
 from .rehome.rows import find_rehome
 from .source import Source
+
+# Multimodal types of which a conversion was compared; their language model is a common one.
+COMPARED_WRAPPERS = frozenset(
+    {
+        *("gemma3", "gemma4", "kimi_k25", "llama4", "mistral3", "mllama", "qwen2_vl"),
+        *("qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe"),
+    }
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -124,7 +131,7 @@ def _refuse_row(model_type: str, family: Family, where: str) -> None:
         raise CannotConvertError(
             f"{where}: its layers are of several kinds, which convert does not handle"
         )
-    compared = BODIES.keys() | WRAPPERS.keys()
+    compared = BODIES.keys() | COMPARED_WRAPPERS
     if SPELLINGS.get(model_type, model_type) not in compared and class_defaults(model_type):
         raise CannotConvertError(f"{where}: no conversion of this model_type was ever compared")
     if class_defaults(model_type) is None:

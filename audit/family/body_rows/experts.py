@@ -28,9 +28,8 @@ ROWS: dict[str, Body | TwoTowers] = {
     **dict.fromkeys(
         ("dots1", "glm4v_moe_text", "sarvam_moe", "solar_open", "sarvam_mla", "mistral4"), DEEPSEEK
     ),
-    **dict.fromkeys(
-        ("deepseek_ocr2_text", "deepseek_v32", "glm_moe_dsa"), Body(experts=AFTER_DENSE)
-    ),
+    **dict.fromkeys(("deepseek_v32", "glm_moe_dsa"), Body(experts=AFTER_DENSE)),
+    "deepseek_ocr2_text": Body(mlp=BIASED, experts=AFTER_DENSE),
     "glm4_moe_lite": Body(experts=AFTER_FIRST),
     "axk1": Body(experts=AFTER_FIRST, extra=odd_bodies.norm_after_experts),
     "step3p5": Body(
