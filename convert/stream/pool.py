@@ -34,8 +34,8 @@ class NotFiniteError(ValueError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pooled:
-    """`heads` [runs, rows, ...]; the norm of all members' distances to their new heads, and the norm
-    of all members. Frobenius norms."""
+    """`heads` [runs, rows, ...]; the norm of all members' distances to their new heads, and the
+    norm of all members. Frobenius norms."""
 
     heads: torch.Tensor
     distance: float
@@ -173,4 +173,4 @@ def spread(heads: torch.Tensor, runs: Runs) -> list[torch.Tensor]:
 
 def _split(heads: torch.Tensor, runs: Runs) -> tuple[torch.Tensor, ...]:
     """The heads of each run. A number of members must divide the heads."""
-    return heads.split(runs if isinstance(runs, int) else list(runs))
+    return tuple(heads.split(runs if isinstance(runs, int) else list(runs)))
