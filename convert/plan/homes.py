@@ -15,12 +15,12 @@ from headcount.audit.family.table import SPELLINGS
 from headcount.audit.mixers import LatentAttention
 
 from . import gpt2, native
+from .class_limits import REASONS
 from .draft import Draft, Heads, HeadsByLayer
 from .errors import CannotConvertError, HeadCountError
 from .native_heads import attentions, native_heads
 from .request import KeyValueHeads
 from .source import Source
-from .unconvertible import REASONS
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -161,6 +161,10 @@ class _Builder:
             if spot.heads.is_changed:
                 self.notes[NORM_NOTE] = None
             yield self._norm(spot, one_part("k", before, d))
+        elif tensor.shape == (before * d,):
+            raise self._unknown(
+                tensor, "is a norm over all heads, which padding would change: choose a divisor"
+            )
         elif tensor.shape == (before, d):
             yield self._norm(spot, one_part("k", before, 1))
         else:

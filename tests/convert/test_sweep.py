@@ -1,0 +1,95 @@
+"""Every type of transformers whose class can hold fewer K/V heads comes back from a conversion.
+
+The whole mapping is swept, not a list: a type is converted, or it stands below with the reason.
+`pytest -m "" -s tests/convert/test_sweep.py` prints the table.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from conversions import run
+from every_type import jobs
+from grouped_models import (
+    NoGroupsError,
+    NotBuildableError,
+    Pair,
+    build_pair,
+    config_of,
+    load,
+    logits,
+    tokens,
+)
+from headcount.convert.plan.class_limits import REASONS
+
+pytestmark = pytest.mark.needs_convert
+
+SAMPLE = (
+    *("llama", "phi3", "dbrx", "falcon", "gpt_bigcode", "stablelm", "cohere", "gemma4_text"),
+    *("qwen3_next", "mimo_v2_flash", "zamba2", "t5gemma", "mistral3"),
+)
+# Types whose tiny models cannot be built and run here from text alone, with the reason.
+NOT_RUN: dict[str, str] = {}
+# A float32 norm over all K heads is rounded by how many there are; so is a sum of other lengths.
+ROUNDED = {"minimax_m2": 1e-5, "olmo2": 1e-5, "olmo3": 1e-5, "olmoe": 1e-5}
+ROUNDED |= {"olmo_hybrid": 1e-5, "flex_olmo": 1e-5}
+NOT_GENERATING: dict[str, str] = {}
+
+# A wrapper counts for each class that builds it; the text models of both are the same.
+JOBS = [(model_type, task) for model_type, task in jobs() if task not in ("masked", "base")]
+
+
+def compare(pair: Pair, back: Path, model_type: str) -> float:
+    """Asserts that both compute the same, and returns the largest difference of a logit."""
+    source, target = load(pair, pair.repeated), load(pair, back)
+    difference = (logits(source, torch.float64) - logits(target, torch.float64)).abs().max().item()
+    assert difference <= ROUNDED.get(model_type, 1e-10)
+    if model_type not in NOT_GENERATING:
+        options = {"max_new_tokens": 8, "do_sample": False, "pad_token_id": 0}
+        one, other = (m.generate(tokens(m), **options) for m in (source, target))
+        assert torch.equal(one, other)
+    return difference
+
+
+def check(model_type: str, task: str, folder: Path) -> str:
+    """Repeats the K/V heads of a tiny model, converts back, and says what came of it."""
+    try:
+        pair = build_pair(model_type, task, folder / "models")
+    except NoGroupsError:
+        return "no fewer K/V heads in its own class"
+    except NotBuildableError:
+        assert model_type in NOT_RUN, f"{model_type} ({task}) is neither converted nor listed"
+        return f"not run: {NOT_RUN[model_type]}"
+    assert model_type not in NOT_RUN
+    back = run(pair.repeated, folder / "back", pair.kv).target
+    name = "model.safetensors"
+    assert (back / name).read_bytes() == (pair.grouped / name).read_bytes()
+    assert config_of(back) == config_of(pair.grouped)
+    return f"native, logits differ by {compare(pair, back, model_type):.1e}"
+
+
+@pytest.mark.parametrize("model_type", SAMPLE)
+def test_a_type_of_each_kind_comes_back(model_type: str, tmp_path: Path) -> None:
+    task = next(task for known, task in JOBS if known == model_type)
+    assert check(model_type, task, tmp_path).startswith("native")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("model_type", "task"), JOBS)
+def test_every_type_comes_back_or_says_why_not(
+    model_type: str, task: str, tmp_path: Path, table: list[str]
+) -> None:
+    if model_type in REASONS:
+        table.append(f"{model_type:30} {task:12} refused: {REASONS[model_type]}")
+        return
+    table.append(f"{model_type:30} {task:12} {check(model_type, task, tmp_path)}")
+
+
+@pytest.fixture(scope="module")
+def table() -> Iterator[list[str]]:
+    """The lines of the table, printed at the end."""
+    lines: list[str] = []
+    yield lines
+    print("", *lines, sep="\n")
