@@ -170,7 +170,7 @@ GROK = TensorNames(
 # Attention beside recurrent mixers, or with an indexer or gates that no part names.
 HYBRID = TensorNames(modules=LLAMA.modules, rest="other")
 HYBRID_MLA = TensorNames(modules=MLA.modules, rest="other")
-LFM3 = replace(G_PROJ, rest="other")
+LFM3 = replace(G_PROJ, modules={**G_PROJ.modules, "self_attn.gate_proj": "other"}, rest="other")
 LFM2 = TensorNames(
     modules=_separate("self_attn", o="out_proj")
     | {"self_attn.q_layernorm": "norm", "self_attn.k_layernorm": "norm"},

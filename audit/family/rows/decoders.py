@@ -48,7 +48,7 @@ ROWS: dict[str, Family] = {
         LLAMA,
     ),
     **dict.fromkeys(
-        (*("apertus1p5_text", "hy_v3", "laguna_text", "mellum", "hunyuan_vl_text"),),
+        (*("apertus1p5_text", "hy_v3", "laguna_text", "mellum"),),
         LLAMA_NORMED,
     ),
     **dict.fromkeys(("glm4v_moe_text", "helium", "solar_open"), GLM),
@@ -68,6 +68,7 @@ ROWS: dict[str, Family] = {
     "gpt_neox_japanese": replace(
         ALL_HEADS_FIXED, names=names.GPT_NEOX, per_layer=uneven.last_is_biased, other=uneven.biased
     ),
+    "hunyuan_vl_text": replace(LLAMA_NORMED, names=names.HUNYUAN),
     "jetmoe": Family(
         build=uneven.mixture_of_attention,
     ),
