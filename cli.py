@@ -227,7 +227,7 @@ def plan(
 def convert(
     source: Path,
     target: Path,
-    num_key_value_heads: int,
+    num_key_value_heads: str,
     method: Any,
     seed: int,
     dry_run: bool,
@@ -250,13 +250,13 @@ def convert(
     with on_signals(exit_at_once):
         need_extra()
         from headcount.convert.command import convert_model
-        from headcount.convert.plan.request import ConversionRequest
+        from headcount.convert.plan.request import ConversionRequest, parse_key_value_heads
 
         convert_model(
             ConversionRequest(
                 source=source,
                 target=target,
-                num_key_value_heads=num_key_value_heads,
+                num_key_value_heads=parse_key_value_heads(num_key_value_heads),
                 method=method,
                 seed=seed,
             ),

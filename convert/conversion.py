@@ -27,7 +27,8 @@ from .verify import verify_output
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LayerError:
-    """How far a layer's K and V weights moved: |pooled - member| / |member| over all members.
+    """How far a layer's K and V weights moved: |pooled - member| / |member| over all members. Where
+    the values are the keys, both are the same.
 
     `kept` are the source heads that a choosing method kept, None for the mean. `lossless`: every
     merged head equals the heads that it stands for. `distinct`: how many of the source's K/V heads
@@ -111,7 +112,7 @@ def _layer_errors(plan: ConversionPlan, outcome: Outcome) -> tuple[LayerError, .
         LayerError(
             index=layer.index,
             key=outcome.errors[layer.index, "k"],
-            value=outcome.errors[layer.index, "v"],
+            value=outcome.errors.get((layer.index, "v"), outcome.errors[layer.index, "k"]),
             kept=outcome.chosen.get(layer.index),
             lossless=layer.index not in outcome.moved,
             distinct=outcome.repeats.distinct(layer.index),
