@@ -8,6 +8,7 @@ import click
 
 from headcount import __version__
 from headcount.audit.console import (
+    CONVERSION,
     COUNT,
     PATH,
     Group,
@@ -288,14 +289,11 @@ def plan(
 def convert(
     source: Path,
     target: Path,
-    num_key_value_heads: int,
-    method: Any,
-    seed: int,
     dry_run: bool,
     evaluates: bool,
     form: str,
     output: Path | None,
-    **evaluation: Any,
+    **options: Any,
 ) -> None:
     """Turn the model in folder SOURCE into one with fewer K/V heads, in folder TARGET.
 
@@ -321,15 +319,13 @@ def convert(
             ConversionRequest(
                 source=source,
                 target=target,
-                num_key_value_heads=num_key_value_heads,
-                method=method,
-                seed=seed,
+                **{name: options.pop(name) for name in CONVERSION},
             )
         )
         if evaluates:
             from headcount.convert.evaluate.command import check_evaluation
 
-            check_evaluation(source, **evaluation)
+            check_evaluation(source, **options)
         if dry_run:
             write_reports([plan_report(plan)], form, output)
             return
@@ -339,7 +335,7 @@ def convert(
             if evaluates:
                 from headcount.convert.evaluate.command import run_evaluation
 
-                reports.append(run_evaluation(str(target), str(source), **evaluation))
+                reports.append(run_evaluation(str(target), str(source), **options))
         finally:  # an evaluation that fails does not undo the conversion
             write_reports(reports, form, output)
 

@@ -134,6 +134,8 @@ workload_options = stack(
     click.option("--kv-dtype", help="Element type of the cache: bf16, fp16, fp32, fp8, int8…"),
     click.option("--encoder-tokens", type=TOKENS, help="Tokens that cross-attention sees."),
 )
+# The fields of a ConversionRequest that are options.
+CONVERSION = ("num_key_value_heads", "method", "seed", "workers", "overwrite")
 conversion_options = stack(
     click.option(
         "--kv-heads",
@@ -151,6 +153,18 @@ conversion_options = stack(
         help="How the K/V heads of a group become one.",
     ),
     click.option("--seed", type=int, default=0, show_default=True, help="Of the method random."),
+    click.option(
+        "--workers",
+        type=click.IntRange(1, 64),
+        default=2,
+        show_default=True,
+        help="Threads that merge heads while others are written.",
+    ),
+    click.option(
+        "--overwrite",
+        is_flag=True,
+        help="Replace an earlier conversion with a whole one.",
+    ),
     click.option("--dry-run", is_flag=True, help="Print the plan and write nothing."),
     click.option(
         "--evaluate", "evaluates", is_flag=True, help="Then evaluate TARGET against SOURCE."

@@ -8,7 +8,9 @@ from headcount.audit.source.safetensors import MAX_HEADER_BYTES
 
 from .draft import Draft, Heads
 from .errors import CannotConvertError
+from .existing import check_same_job, read_existing
 from .homes import find_home
+from .job import job_of
 from .plan import ConversionPlan, LayerHeads, OutputFile
 from .request import ConversionRequest
 from .side_files import sort_side_files
@@ -53,6 +55,9 @@ def plan_conversion(request: ConversionRequest) -> ConversionPlan:
         findings=tuple(f for f in source.audit.findings if f.severity == "warning"),
     )
     check_space(request.target, plan.total_nbytes)
+    existing = read_existing(request.target)
+    if existing is not None and not request.overwrite:
+        check_same_job(existing, job_of(plan))
     return plan
 
 

@@ -15,7 +15,8 @@ METHODS: tuple[Method, ...] = get_args(Method)
 class ConversionRequest:
     """Convert the model in the folder `source` to `num_key_value_heads` K/V heads, into `target`.
 
-    `seed` matters to the method `random` only.
+    `seed` matters to the method `random` only. `workers` threads merge heads while others are
+    written. `overwrite` replaces an earlier output of ours.
     """
 
     source: Path
@@ -23,10 +24,14 @@ class ConversionRequest:
     num_key_value_heads: int
     method: Method = "mean"
     seed: int = 0
+    workers: int = 2
+    overwrite: bool = False
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
             raise HeadcountError(f"method {self.method!r} is not one of {', '.join(METHODS)}")
+        if self.workers < 1:
+            raise HeadcountError(f"{self.workers} workers: at least one has to do the work")
         if self.num_key_value_heads < 1:
             raise HeadcountError(
                 f"{self.num_key_value_heads} K/V heads: a model needs at least one"

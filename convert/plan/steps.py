@@ -27,6 +27,13 @@ class Transpose:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Cast:
+    """The source's values, rounded to the step's dtype."""
+
+    verb: ClassVar[str] = "cast"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Pool:
     """Each run of `members` K/V heads becomes one; other parts of the tensor are kept.
 
@@ -44,7 +51,7 @@ class Pool:
     first_head: int = 0
 
 
-Action = Copy | Transpose | Pool
+Action = Copy | Transpose | Cast | Pool
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,16 +1,19 @@
 """One file of the output from the steps that make it."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import torch
 
 from ..plan.errors import BadValuesError
 from ..plan.plan import ConversionPlan, OutputFile
-from ..plan.steps import Copy, Pool, Step
+from ..plan.steps import Cast, Copy, Pool, Step
+from .ahead import Ahead
+from .cast import cast, cast_pieces
 from .heads import join_heads, split_heads
 from .pool import (
     NotFiniteError,
@@ -21,8 +24,8 @@ from .pool import (
     random_heads,
     spread,
 )
-from .reader import SourceReader
-from .writer import Advance, NewFile, header_bytes
+from .reader import DTYPES, SourceReader
+from .writer import NewFile, header_bytes
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,30 +36,74 @@ class Outcome:
     errors: dict[tuple[int, str], float] = field(default_factory=dict)
     chosen: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
+    def since(self, before: "Outcome") -> "Outcome":
+        """What was measured after `before` was copied."""
+        return Outcome(
+            errors={key: self.errors[key] for key in self.errors.keys() - before.errors.keys()},
+            chosen={key: self.chosen[key] for key in self.chosen.keys() - before.chosen.keys()},
+        )
+
+    def copy(self) -> "Outcome":
+        return Outcome(errors=dict(self.errors), chosen=dict(self.chosen))
+
+    def add(self, other: "Outcome") -> None:
+        self.errors.update(other.errors)
+        self.chosen.update(other.chosen)
+
+    def document(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return {
+            "errors": [[layer, part, error] for (layer, part), error in self.errors.items()],
+            "chosen": [[layer, list(heads)] for layer, heads in self.chosen.items()],
+        }
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> "Outcome":
+        return cls(
+            errors={(layer, part): error for layer, part, error in document["errors"]},
+            chosen={layer: tuple(heads) for layer, heads in document["chosen"]},
+        )
+
 
 class WeightStream:
-    """Writes files step by step; holds at most the tensors of one layer's K and V."""
+    """Writes files step by step, while `pool` makes the tensors that come next. What these hold is
+    bounded by the largest tensor."""
 
-    def __init__(self, plan: ConversionPlan, reader: SourceReader, advance: Advance) -> None:
+    def __init__(self, plan: ConversionPlan, reader: SourceReader, pool: Executor) -> None:
         self.plan = plan
         self.reader = reader
-        self.advance = advance
+        self.pool = pool
         self.outcome = Outcome()
         self._weights = _weights_by_layer(plan.steps)
+        self._choosing = Lock()
+        self._budget = max((s.nbytes for step in plan.steps for s in step.sources), default=0)
 
-    def write(self, file: OutputFile, path: Path) -> None:
+    def write(self, file: OutputFile, out: NewFile) -> None:
         """Raises BadValuesError and HeadcountError; OSError is a failure to write."""
-        with NewFile(path, self.advance) as out:
-            out.write(header_bytes(file))
-            for steps in copy_runs(file.steps):
-                first, last = steps[0], steps[-1]
-                if isinstance(first.action, Copy):
-                    source = first.sources[0]
-                    descriptor = self.reader.descriptor(source.file)
-                    out.copy(descriptor, source.offsets[0], last.sources[0].offsets[1])
-                else:
-                    out.write(_raw(self._compute(first)))
-        self.reader.close((file.name,))
+        out.write(header_bytes(file))
+        computed = (s for s in file.steps if not isinstance(s.action, Copy | Cast))
+        ahead = Ahead(self.pool, self._make, computed, self._budget)
+        for steps in copy_runs(file.steps):
+            ahead.begin()
+            first, last = steps[0], steps[-1]
+            source = first.sources[0]
+            if isinstance(first.action, Copy):
+                descriptor = self.reader.descriptor(source.file)
+                out.copy(descriptor, source.offsets[0], last.sources[0].offsets[1])
+            elif isinstance(first.action, Cast):
+                with self._named(first):
+                    for piece in cast_pieces(self.reader, source, DTYPES[first.dtype]):
+                        out.write(_raw(piece))
+            else:
+                out.write(_raw(ahead.take()))
+        self.reader.close()
+
+    def _make(self, step: Step) -> torch.Tensor:
+        tensor, dtype = self._compute(step), DTYPES[step.dtype]
+        if tensor.dtype == dtype:
+            return tensor
+        with self._named(step):
+            return cast(tensor, dtype)
 
     def _compute(self, step: Step) -> torch.Tensor:
         if not isinstance(step.action, Pool):
@@ -82,9 +129,10 @@ class WeightStream:
         """The heads that the layer keeps; None for the mean."""
         if self.plan.request.method == "mean":
             return None
-        if layer not in self.outcome.chosen:
-            self.outcome.chosen[layer] = self._choose(layer)
-        return self.outcome.chosen[layer]
+        with self._choosing:
+            if layer not in self.outcome.chosen:
+                self.outcome.chosen[layer] = self._choose(layer)
+            return self.outcome.chosen[layer]
 
     def _choose(self, layer: int) -> tuple[int, ...]:
         request, after = self.plan.request, self.plan.request.num_key_value_heads
