@@ -135,7 +135,9 @@ workload_options = stack(
     click.option("--encoder-tokens", type=TOKENS, help="Tokens that cross-attention sees."),
 )
 # The fields of a ConversionRequest that are options.
-CONVERSION = ("num_key_value_heads", "method", "seed", "workers", "overwrite")
+CONVERSION = (
+    *("num_key_value_heads", "method", "seed", "dtype", "max_shard_size", "workers", "overwrite"),
+)
 conversion_options = stack(
     click.option(
         "--kv-heads",
@@ -153,6 +155,14 @@ conversion_options = stack(
         help="How the K/V heads of a group become one.",
     ),
     click.option("--seed", type=int, default=0, show_default=True, help="Of the method random."),
+    click.option(
+        "--dtype",
+        type=click.Choice(["bfloat16", "float16", "float32"]),
+        help="Element type of the result; default: as stored.",
+    ),
+    click.option(
+        "--max-shard-size", type=SIZE, help="Of a file, such as 5GB; default: SOURCE's files."
+    ),
     click.option(
         "--workers",
         type=click.IntRange(1, 64),

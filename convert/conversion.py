@@ -86,11 +86,9 @@ def apply_plan(plan: ConversionPlan, *, progress: bool = True) -> ConversionRepo
             check_finished(plan, existing)
             return _report(plan, existing.record, done_before=True)
         record = _write(plan, work, progress)
-        if existing is None:
-            work.commit()
-        else:
+        if existing is not None:
             check_foreign(existing)
-            work.replace()
+        work.commit(replacing=existing is not None)
     return _report(plan, record, done_before=False)
 
 

@@ -38,7 +38,7 @@ def read_existing(target: Path) -> Existing | None:
     existing = _parse(target)
     if existing is None:
         raise TargetError(
-            f"{target}: exists, is not empty and is no output of headcount; name another folder or"
+            f"{target}: exists and is not empty, and is no output of headcount; name another or"
             " remove it"
         )
     check_foreign(existing)

@@ -1,17 +1,12 @@
 """From a request to a plan: every check that can be made without reading a tensor is made here."""
 
-from collections.abc import Mapping
-from typing import Any
-
-from headcount.audit.source.json_file import read_json
-from headcount.audit.source.safetensors import MAX_HEADER_BYTES
-
-from .draft import Draft, Heads
-from .errors import CannotConvertError
+from .cast import cast_config, cast_steps
+from .draft import Heads
 from .existing import check_same_job, read_existing
 from .homes import find_home
 from .job import job_of
-from .plan import ConversionPlan, LayerHeads, OutputFile
+from .output_files import index_name, index_of, output_files
+from .plan import ConversionPlan, LayerHeads
 from .request import ConversionRequest
 from .side_files import sort_side_files
 from .source import CONFIG, Source, read_source, source_state
@@ -33,8 +28,11 @@ def plan_conversion(request: ConversionRequest) -> ConversionPlan:
     check_target(request.source, request.target)
     home, heads = find_home(source, request.num_key_value_heads)
     draft = home.steps(source, heads)
-    config, config_changes = home.config(source, heads)
-    files = _files(source, draft)
+    steps = {file: cast_steps(made, request.dtype) for file, made in draft.steps.items()}
+    files = output_files(source, steps, request.max_shard_size)
+    config, changes = home.config(source, heads)
+    cast, dtype_changes = cast_config(config, request.dtype)
+    index = index_name(source, files)
     written = frozenset({CONFIG, *(file.name for file in files), *_index_names(source)})
     side_files, left_files = sort_side_files(request.source, written)
     plan = ConversionPlan(
@@ -45,10 +43,10 @@ def plan_conversion(request: ConversionRequest) -> ConversionPlan:
         files=files,
         dropped=draft.dropped,
         layers=tuple(_layer(index, heads) for index in draft.layers),
-        config=config,
-        config_changes=config_changes,
-        index_name=source.checkpoint.index.name if source.checkpoint.index else None,
-        index=_index(source, files),
+        config=cast,
+        config_changes=(*changes, *dtype_changes),
+        index_name=index,
+        index=None if index is None else index_of(source, files),
         side_files=side_files,
         left_files=left_files,
         notes=(*draft.notes, *_notes(source)),
@@ -71,42 +69,8 @@ def _layer(index: int, heads: Heads) -> LayerHeads:
     )
 
 
-def _files(source: Source, draft: Draft) -> tuple[OutputFile, ...]:
-    """The source's files with the draft's tensors. A name may stand only once."""
-    files = tuple(
-        OutputFile(
-            name=header.path.name,
-            metadata=header.metadata,
-            steps=draft.steps[header.path.name],
-        )
-        for header in source.checkpoint.files
-    )
-    seen: set[str] = set()
-    for step in (step for file in files for step in file.steps):
-        if step.name in seen:
-            raise CannotConvertError(
-                f"{source.folder}: tensor {step.name!r} stands in two shards: remove the stale one"
-            )
-        seen.add(step.name)
-    return files
-
-
 def _index_names(source: Source) -> tuple[str, ...]:
     return (source.checkpoint.index.name,) if source.checkpoint.index else ()
-
-
-def _index(source: Source, files: tuple[OutputFile, ...]) -> Mapping[str, Any] | None:
-    """The source's index with the sizes and names of the output."""
-    if source.checkpoint.index is None:
-        return None
-    old = read_json(source.checkpoint.index, MAX_HEADER_BYTES)
-    given = old.get("metadata")
-    metadata = dict(given) if isinstance(given, dict) else {}
-    metadata["total_size"] = sum(file.nbytes for file in files)
-    if "total_parameters" in metadata:
-        metadata["total_parameters"] = sum(s.elements for file in files for s in file.steps)
-    weight_map = {step.name: file.name for file in files for step in file.steps}
-    return {**old, "metadata": metadata, "weight_map": dict(sorted(weight_map.items()))}
 
 
 def _notes(source: Source) -> tuple[str, ...]:

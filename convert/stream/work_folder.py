@@ -103,26 +103,27 @@ class WorkFolder:
         self._journal.add(file)
         self.finished[name] = file
 
-    def commit(self) -> None:
-        """Gives the model its final name, and what has it now another. Raises TargetError if
-        somebody has made a target meanwhile, and OSError; both leave the target as it was."""
+    def commit(self, *, replacing: bool) -> None:
+        """Gives the model its final name; if `replacing`, to what has it now another first. Raises
+        TargetError if somebody has made a target meanwhile, and OSError: then all is as it was."""
         sync_folder(self.model)
         sync_folder(self.path)
-        self._rename(self.model, self.target)
+        old = self.path / "old"
+        if replacing:
+            self.target.rename(old)
         try:
-            sync_folder(self.target.parent)
-        except OSError:
-            self.target.rename(self.model)
+            self._rename(self.model, self.target)
+            self._sync_target()
+        except BaseException:
+            if replacing:
+                old.rename(self.target)
             raise
 
-    def replace(self) -> None:
-        """As `commit`, for a target that exists: it is taken aside first."""
-        old = self.path / "old"
-        self.target.rename(old)
+    def _sync_target(self) -> None:
         try:
-            self.commit()
+            sync_folder(self.target.parent)
         except BaseException:
-            old.rename(self.target)
+            self.target.rename(self.model)
             raise
 
     def _rename(self, path: Path, target: Path) -> None:
