@@ -281,29 +281,32 @@ def plan(
 
 
 @main.command("convert")
-@click.argument("source", type=PATH)
+@click.argument("source")
 @click.argument("target", type=PATH)
 @conversion_options
 @evaluation_options
 @output_options
 def convert(
-    source: Path,
+    source: str,
     target: Path,
     dry_run: bool,
     evaluates: bool,
+    allow_pickle: bool,
     form: str,
     output: Path | None,
     **options: Any,
 ) -> None:
-    """Turn the model in folder SOURCE into one with fewer K/V heads, in folder TARGET.
+    """Turn the model SOURCE into one with fewer K/V heads, in folder TARGET.
 
-    The plan is made and checked first. Then everything that does not change is copied byte for
-    byte, and K/V heads are merged, tensor by tensor. TARGET appears when it is complete and its
-    audit is clean.
+    SOURCE is a folder, or org/name[@revision] of the Hugging Face Hub. The plan is made and checked
+    first. Then everything that does not change is copied byte for byte, and K/V heads are merged,
+    tensor by tensor. TARGET appears when it is complete and its audit is clean; a run that was
+    killed is resumed by the next one.
 
     \b
     Example:
       headcount convert ./mha ./gqa --kv-heads 8 --dry-run
+      headcount convert org/name ./gqa --kv-heads 8 --dtype bfloat16 --max-shard-size 5GB
       headcount convert ./mha ./gqa --kv-heads 8 --evaluate --text prose.txt
     """
     with on_signals(exit_at_once):
@@ -313,31 +316,32 @@ def convert(
         from headcount.convert.plan.planner import plan_conversion
         from headcount.convert.plan.request import ConversionRequest
         from headcount.convert.report_path import check_report_path
+        from headcount.convert.source_folder import source_folder
 
-        check_report_path(output, (source, target))
-        plan = plan_conversion(
-            ConversionRequest(
-                source=source,
-                target=target,
-                **{name: options.pop(name) for name in CONVERSION},
+        check_report_path(output, (Path(source), target))
+        request = {name: options.pop(name) for name in CONVERSION}
+        with source_folder(source, whole=not dry_run, allow_pickle=allow_pickle) as found:
+            plan = plan_conversion(
+                ConversionRequest(
+                    source=found.path, source_name=found.name, target=target, **request
+                )
             )
-        )
-        if evaluates:
-            from headcount.convert.evaluate.command import check_evaluation
-
-            check_evaluation(source, **options)
-        if dry_run:
-            write_reports([plan_report(plan)], form, output)
-            return
-        with on_signals(exit_cleanly):
-            reports = [conversion_report(apply_plan(plan))]
-        try:
+            if dry_run:
+                write_reports([plan_report(plan)], form, output)
+                return
             if evaluates:
-                from headcount.convert.evaluate.command import run_evaluation
+                from headcount.convert.evaluate.command import check_evaluation
 
-                reports.append(run_evaluation(str(target), str(source), **options))
-        finally:  # an evaluation that fails does not undo the conversion
-            write_reports(reports, form, output)
+                check_evaluation(found.path, **options)
+            with on_signals(exit_cleanly):
+                reports = [conversion_report(apply_plan(plan))]
+            try:
+                if evaluates:
+                    from headcount.convert.evaluate.command import run_evaluation
+
+                    reports.append(run_evaluation(str(target), str(found.path), **options))
+            finally:  # an evaluation that fails does not undo the conversion
+                write_reports(reports, form, output)
 
 
 @main.command("evaluate")

@@ -164,6 +164,11 @@ conversion_options = stack(
         "--max-shard-size", type=SIZE, help="Of a file, such as 5GB; default: SOURCE's files."
     ),
     click.option(
+        "--allow-pickle",
+        is_flag=True,
+        help="Load .bin files, where there is nothing else, in a process of their own.",
+    ),
+    click.option(
         "--workers",
         type=click.IntRange(1, 64),
         default=2,

@@ -42,7 +42,7 @@ def read_hub(target: str) -> Source:
     print(f"Asking the Hugging Face Hub for {target} …", file=sys.stderr)
     try:
         with Client() as client:
-            return _read_online(_open_repo(name, revision or "main", client), target)
+            return _read_online(open_repo(name, revision or "main", client), target)
     except UnreachableError as error:
         return _from_cache(target, name, revision, str(error))
 
@@ -58,7 +58,7 @@ def _from_cache(target: str, name: str, revision: str, reason: str) -> Source:
     return cached
 
 
-def _open_repo(name: str, revision: str, client: Client) -> HubRepo:
+def open_repo(name: str, revision: str, client: Client) -> HubRepo:
     from huggingface_hub import constants
 
     if re.fullmatch(r"[\w.-]{1,96}/[\w.-]{1,96}", name, re.ASCII) is None:

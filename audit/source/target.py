@@ -55,6 +55,17 @@ def _resolve(target: str) -> Source:
     raise unknown_model(target)
 
 
+def is_hub_id(target: str) -> bool:
+    """Whether `target` is spelled as `org/name[@revision]`, and nothing on this disk has that name.
+
+    A name of the catalogue counts, where the Hub has a repository of that name.
+    """
+    name = target.partition("@")[0]
+    if _is_spelled_as_path(target) or Path(target).exists():
+        return False
+    return target.count("/") == 1 and _HUB_ID.fullmatch(name) is not None
+
+
 def _expanded(target: str) -> Path:
     try:
         return Path(target).expanduser()

@@ -33,7 +33,8 @@ def _head(plan: ConversionPlan) -> Iterator[str]:
     layer, request = plan.layers[0], plan.request
     seed = f", seed {request.seed}" if request.method == "random" else ""
     files = f"{len(plan.files)} file{'s' if len(plan.files) > 1 else ''}"
-    yield f"source       {request.source} ({plan.model_type}, {len(plan.layers)} layers)"
+    name = request.source_name or request.source
+    yield f"source       {name} ({plan.model_type}, {len(plan.layers)} layers)"
     yield f"target       {request.target} ({plan.config.get('model_type', plan.model_type)})"
     yield (
         f"heads        {layer.num_attention_heads} query heads of {layer.head_dim};"

@@ -37,7 +37,7 @@ def plan_conversion(request: ConversionRequest) -> ConversionPlan:
     side_files, left_files = sort_side_files(request.source, written)
     plan = ConversionPlan(
         request=request,
-        source=source_state(source, side_files),
+        source=source_state(source, side_files, request.source_name),
         model_type=source.audit.spec.model_type,
         home=f"{home.name}: {home.reason}",
         files=files,

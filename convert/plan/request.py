@@ -18,7 +18,8 @@ class ConversionRequest:
     """Convert the model in the folder `source` to `num_key_value_heads` K/V heads, into `target`.
 
     `seed` matters to the method `random` only. Floats become `dtype`, and files hold at most
-    `max_shard_size` bytes, where these are given. `workers` threads merge heads while others are
+    `max_shard_size` bytes, where these are given. `source_name` is what the record calls the
+    source; its folder's name if not given. `workers` threads merge heads while others are
     written. `overwrite` replaces an earlier output of ours.
     """
 
@@ -29,6 +30,7 @@ class ConversionRequest:
     seed: int = 0
     dtype: CastName | None = None
     max_shard_size: int | None = None
+    source_name: str | None = None
     workers: int = 2
     overwrite: bool = False
 
