@@ -320,7 +320,7 @@ def convert(
 
         check_report_path(output, (Path(source), target))
         request = {name: options.pop(name) for name in CONVERSION}
-        with source_folder(source, whole=not dry_run, allow_pickle=allow_pickle) as found:
+        with source_folder(source, target, whole=not dry_run, allow_pickle=allow_pickle) as found:
             plan = plan_conversion(
                 ConversionRequest(
                     source=found.path, source_name=found.name, target=target, **request

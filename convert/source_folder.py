@@ -5,6 +5,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from headcount.audit.source.checkpoint import Checkpoint, find_weights, inside
+from headcount.audit.source.pickle_checkpoint import find_pickles, read_pickles
 from headcount.audit.source.target import is_hub_id
 
 
@@ -17,10 +19,13 @@ class SourceFolder:
 
 
 @contextmanager
-def source_folder(source: str, *, whole: bool, allow_pickle: bool) -> Iterator[SourceFolder]:
+def source_folder(
+    source: str, target: Path, *, whole: bool, allow_pickle: bool
+) -> Iterator[SourceFolder]:
     """The folder that `source` names, for as long as the context lasts.
 
-    `whole`: with its weights, not only for a plan. Raises HeadcountError.
+    `whole`: with its weights, not only for a plan. `allow_pickle`: .bin files, of a folder that has
+    nothing else, are turned into safetensors beside `target`. Raises HeadcountError.
     """
     if is_hub_id(source):
         from .hub_source import hub_source
@@ -28,4 +33,20 @@ def source_folder(source: str, *, whole: bool, allow_pickle: bool) -> Iterator[S
         with hub_source(source, whole=whole) as folder:
             yield folder
         return
-    yield SourceFolder(path=Path(source).expanduser(), name=None)
+    path = Path(source)
+    checkpoint = read_pickles_of(path) if allow_pickle else None
+    if checkpoint is None:
+        yield SourceFolder(path=path, name=None)
+        return
+    from .unpickle import unpickled
+
+    with unpickled(path, checkpoint, target) as folder:
+        yield folder
+
+
+def read_pickles_of(folder: Path) -> Checkpoint | None:
+    """What a folder's .bin files hold, if it has no safetensors; nothing is loaded."""
+    if not folder.is_dir() or find_weights(folder) is not None:
+        return None
+    path = find_pickles(folder)
+    return None if path is None else read_pickles(inside(folder, path.name))

@@ -39,7 +39,7 @@ def read_source(folder: Path) -> Source:
     if audit.checkpoint is None or audit.checkpoint.format != "safetensors":
         raise InvalidWeightsError(
             f"{folder}: no safetensors weights: convert reads model.safetensors or an index and its"
-            " shards (of .bin files, load the model and save_pretrained it)"
+            " shards (and .bin files with --allow-pickle)"
         )
     checkpoint = audit.checkpoint
     _refuse_stale_index(checkpoint)

@@ -149,10 +149,10 @@ class WorkFolder:
             _say(f"{self.target}: is now what a killed run had finished")
 
 
-def leftovers(target: Path) -> Iterator[Path]:
+def leftovers(target: Path, kind: str = "partial") -> Iterator[Path]:
     """The work folders for `target` whose process has died, on this host."""
-    name = re.escape(target.name)
-    pattern = re.compile(rf"\.{name}\.partial-([1-9][0-9]*)-([0-9]+)-([0-9a-f]{{8}})[0-9a-f]{{8}}")
+    start = rf"\.{re.escape(target.name)}\.{kind}-"
+    pattern = re.compile(rf"{start}([1-9][0-9]*)-([0-9]+)-([0-9a-f]{{8}})[0-9a-f]{{8}}")
     try:
         beside = sorted(target.parent.resolve().iterdir())
     except OSError:
