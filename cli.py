@@ -18,6 +18,7 @@ from headcount import __version__
 from headcount.audit.console import Group, exit_on_findings, need_extra, write_reports
 from headcount.audit.options import (
     AUDIT_HELP,
+    CONVERSION,
     PATH,
     audit_options,
     conversion_options,
@@ -219,48 +220,45 @@ def plan(
 
 
 @main.command("convert")
-@click.argument("source", type=PATH)
+@click.argument("source")
 @click.argument("target", type=PATH)
 @conversion_options
 @evaluation_options
 @output_options
 def convert(
-    source: Path,
+    source: str,
     target: Path,
-    num_key_value_heads: str,
-    method: Any,
-    seed: int,
     dry_run: bool,
     evaluates: bool,
+    allow_pickle: bool,
     form: str,
     output: Path | None,
-    **evaluation: Any,
+    **options: Any,
 ) -> None:
-    """Turn the model in folder SOURCE into one with fewer K/V heads, in folder TARGET.
+    """Turn the model SOURCE into one with fewer K/V heads, in folder TARGET.
 
-    The plan is made and checked first. Then everything that does not change is copied byte for
-    byte, and K/V heads are merged, tensor by tensor. TARGET appears when it is complete and its
-    audit is clean.
+    SOURCE is a folder, or org/name[@revision] of the Hugging Face Hub. The plan is made and checked
+    first. Then everything that does not change is copied byte for byte, and K/V heads are merged,
+    tensor by tensor. TARGET appears when it is complete and its audit is clean; a run that was
+    killed is resumed by the next one.
 
     \b
     Example:
       headcount convert ./mha ./gqa --kv-heads 8 --dry-run
+      headcount convert org/name ./gqa --kv-heads 8 --dtype bfloat16 --max-shard-size 5GB
       headcount convert ./mha ./gqa --kv-heads 8 --evaluate --text prose.txt
     """
     with on_signals(exit_at_once):
         need_extra()
         from headcount.convert.command import convert_model
-        from headcount.convert.plan.request import ConversionRequest, parse_key_value_heads
 
+        request = {name: options.pop(name) for name in CONVERSION}
         convert_model(
-            ConversionRequest(
-                source=source,
-                target=target,
-                num_key_value_heads=parse_key_value_heads(num_key_value_heads),
-                method=method,
-                seed=seed,
-            ),
-            evaluation if evaluates else None,
+            source,
+            target,
+            request,
+            options if evaluates else None,
+            allow_pickle=allow_pickle,
             dry_run=dry_run,
             output=output,
             write=lambda reports: write_reports(reports, form, output),

@@ -134,6 +134,9 @@ plan_options = stack(
     ),
     click.option("--parameters", type=COUNT, help="Such as 7b, where the config does not tell."),
 )
+CONVERSION = (
+    *("num_key_value_heads", "method", "seed", "dtype", "max_shard_size", "workers", "overwrite"),
+)
 conversion_options = stack(
     click.option(
         "--kv-heads",
@@ -150,6 +153,31 @@ conversion_options = stack(
         help="How the K/V heads of a group become one.",
     ),
     click.option("--seed", type=int, default=0, show_default=True, help="Of the method random."),
+    click.option(
+        "--dtype",
+        type=click.Choice(["bfloat16", "float16", "float32"]),
+        help="Element type of the result; default: as stored.",
+    ),
+    click.option(
+        "--max-shard-size", type=SIZE, help="Of a file, such as 5GB; default: SOURCE's files."
+    ),
+    click.option(
+        "--allow-pickle",
+        is_flag=True,
+        help="Load .bin files, where there is nothing else, in a process of their own.",
+    ),
+    click.option(
+        "--workers",
+        type=click.IntRange(1, 64),
+        default=2,
+        show_default=True,
+        help="Threads that merge heads while others are written.",
+    ),
+    click.option(
+        "--overwrite",
+        is_flag=True,
+        help="Replace an earlier conversion with a whole one.",
+    ),
     click.option("--dry-run", is_flag=True, help="Print the plan and write nothing."),
     click.option(
         "--evaluate", "evaluates", is_flag=True, help="Then evaluate TARGET against SOURCE."

@@ -39,6 +39,11 @@ _NEEDED_LATER = (
 )
 
 
+def is_repository(name: str) -> bool:
+    """Whether `name` is spelled as a repository of the Hub: org/name."""
+    return re.fullmatch(r"[\w.-]{1,96}/[\w.-]{1,96}", name, re.ASCII) is not None
+
+
 def read_hub(target: str) -> Source:
     """`org/name[@revision]`: config.json and headers by range requests, from the cache offline.
     `org/name/FILE.gguf` is one GGUF model of a repository.
@@ -46,7 +51,7 @@ def read_hub(target: str) -> Source:
     Raises HeadcountError when the Hub cannot be reached, or has no such model or file.
     """
     name, revision, file = split_target(target)
-    if re.fullmatch(r"[\w.-]{1,96}/[\w.-]{1,96}", name, re.ASCII) is None:
+    if not is_repository(name):
         raise UnknownModelError(
             f"{target}: no such file or folder, and no valid Hub id (org/name[@revision])"
         )
@@ -57,7 +62,7 @@ def read_hub(target: str) -> Source:
     print(f"Asking the Hugging Face Hub for {bounded(target)} …", file=sys.stderr)
     try:
         with Client() as client:
-            return _read_online(_open_repo(name, revision or "main", client), target, file)
+            return _read_online(open_repo(name, revision or "main", client), target, file)
     except UnreachableError as error:
         return _from_cache(target, str(error))
 
@@ -76,7 +81,7 @@ def _from_cache(target: str, reason: str) -> Source:
     return cached
 
 
-def _open_repo(name: str, revision: str, client: Client) -> HubRepo:
+def open_repo(name: str, revision: str, client: Client) -> HubRepo:
     from huggingface_hub import constants
 
     token = None if constants.HF_HUB_DISABLE_IMPLICIT_TOKEN else _token(constants.HF_TOKEN_PATH)

@@ -61,6 +61,18 @@ def _is_gguf_of_hub(target: str, path: Path) -> bool:
     return is_file_of_hub(target) and not path.exists()
 
 
+def is_hub_id(target: str) -> bool:
+    """Whether `target` is spelled as `org/name[@revision]`, and nothing on this disk has that name.
+
+    A name of the catalogue counts, where the Hub has a repository of that name.
+    """
+    from .hub import is_repository
+
+    if _is_spelled_as_path(target) or Path(target).exists():
+        return False
+    return is_repository(target.partition("@")[0])
+
+
 def _expanded(target: str) -> Path:
     try:
         return Path(target).expanduser()
