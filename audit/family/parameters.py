@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from .bodies import BODIES
 from .body import NO_NORM, Body, Layers
 from .body_rows import find_body
 from .table import SPELLINGS
@@ -82,8 +83,9 @@ class Expected(NamedTuple):
 
 
 def expected_sizes(view: ConfigView, model_type: str, layers: Layers) -> Expected:
-    """The sizes of the language model that `view` reads; empty where no row describes it."""
-    body = _body(model_type)
+    """The sizes of the language model that `view` reads; empty where no row of a common model
+    describes it, since only their tensors' names are known well enough to be held against it."""
+    body = BODIES.get(SPELLINGS.get(model_type, model_type))
     if not isinstance(body, Body) or body.vocabulary is None:
         return Expected({}, None, False)
     rows = [view.integer(name) + body.position_offset for name in body.positions]

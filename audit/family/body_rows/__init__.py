@@ -16,7 +16,7 @@ def find_body(model_type: str) -> Body | TwoTowers | TwoModels | None:
 @lru_cache
 def all_bodies() -> dict[str, Body | TwoTowers | TwoModels]:
     """The common rows and those of this room."""
-    from . import decoders, encoder_decoders, encoders, experts, states
+    from . import decoders, encoder_decoders, encoders, experts, remote, states
 
     return {
         **BODIES,
@@ -25,4 +25,5 @@ def all_bodies() -> dict[str, Body | TwoTowers | TwoModels]:
         **states.ROWS,
         **encoders.ROWS,
         **encoder_decoders.ROWS,
+        **remote.ROWS,
     }

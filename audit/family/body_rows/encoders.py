@@ -79,6 +79,7 @@ ROWS: dict[str, Body | TwoTowers] = {
     ),
     "albert": replace(
         OTHER_EMBEDDINGS,
+        norms=2,
         extra=extras.albert,
         classes={"ForMaskedLM": extras.small_head, "Model": pooler},
     ),

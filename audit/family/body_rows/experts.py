@@ -15,6 +15,15 @@ AFTER_FIRST = replace(
 )
 ONE_SHARED = Experts(shared=1, shared_width="shared_expert_intermediate_size")
 GRANITE = replace(SAME_WIDTH, shared=1, shared_width="shared_intermediate_size")
+LAGUNA = Body(
+    experts=replace(
+        AFTER_FIRST,
+        count="num_experts",
+        correction=True,
+        shared=1,
+        shared_width="shared_expert_intermediate_size",
+    )
+)
 
 ROWS: dict[str, Body | TwoTowers] = {
     # As Qwen's
@@ -48,15 +57,7 @@ ROWS: dict[str, Body | TwoTowers] = {
         mlp=BIASED, experts=replace(AFTER_FIRST, count="num_experts", shared="num_shared_experts")
     ),
     "mimo_v2_flash": Body(experts=replace(AFTER_FIRST, shared=0)),
-    "laguna": Body(
-        experts=replace(
-            AFTER_FIRST,
-            count="num_experts",
-            correction=True,
-            shared=1,
-            shared_width="shared_expert_intermediate_size",
-        )
-    ),
+    "laguna": LAGUNA,
     "afmoe": Body(
         norms=4,
         experts=Experts(
