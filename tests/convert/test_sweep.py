@@ -63,7 +63,7 @@ NOT_RUN: dict[str, str] = {
 }
 # Types whose weights the audit cannot sort, so that nothing is converted.
 UNKNOWN_NAMES = ("cosmos3_edge", "cosmos3_omni", "qianfan_ocr")
-# transformers' norm over all K heads is made in float32, whose rounding depends on how many there are.
+# The norm over all K heads is made in float32, whose rounding depends on how many there are.
 ROUNDED = dict.fromkeys(("flex_olmo", "minimax_m2", "olmo2", "olmo3", "olmo_hybrid", "olmoe"), 1e-5)
 NOT_COMPARED = {
     "diffusion_gemma": "it draws random numbers",

@@ -1,0 +1,166 @@
+"""Which types can be converted, where the result lives, and which engines load it: from the tables.
+
+A type's own class is asked in the way of a conversion: its config gets one K/V head, and is read
+again. What changes is what the class can hold.
+"""
+
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+from headcount.audit.errors import HeadcountError
+from headcount.audit.family.class_defaults import class_defaults
+from headcount.audit.family.table import FAMILIES
+from headcount.audit.report import Column, Report, Table
+
+from .engines import engines
+from .plan.class_limits import EVEN_ONLY, REASONS
+from .plan.homes import REHOMES
+from .plan.native_config import ConfigEditor
+from .plan.native_heads import attentions
+
+_COLUMNS = (
+    Column(key="model_type", title="model_type"),
+    Column(key="home", title="Home"),
+    Column(key="key_value_heads", title="K/V heads"),
+    Column(key="engines", title="Loaded by"),
+)
+# Class defaults that hold one K/V head already, no attention at all, or nothing for a needed key.
+_ATTENTION = {"num_hidden_layers": 2, "layer_types": ["full_attention"] * 2}
+_VARIANTS: Mapping[str, Mapping[str, Any]] = {
+    "bamba": {"attn_layer_indices": [0]},
+    "falcon": {"new_decoder_architecture": True, "multi_query": False},
+    "gpt_bigcode": {"multi_query": False},
+    "granitemoehybrid": _ATTENTION,
+    "lfm2_moe": _ATTENTION,
+}
+# For classes whose defaults do not go together.
+_SIZES: tuple[Mapping[str, Any], ...] = (
+    {},
+    {"head_dim": 128},
+    {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4},
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Convertible:
+    """A type with a home for its result. `key_value_heads` says which counts it can hold."""
+
+    model_type: str
+    home: str
+    key_value_heads: str
+    engines: tuple[str, ...]
+
+
+def convertible() -> tuple[Convertible, ...]:
+    """Every type of the family table that convert has a home for, by name."""
+    return tuple(sorted(_found(), key=lambda row: row.model_type))
+
+
+def families_report() -> Report:
+    """The table of `headcount convert --families`."""
+    found = convertible()
+    keys = [column.key for column in _COLUMNS]
+    rows = tuple((f.model_type, f.home, f.key_value_heads, ", ".join(f.engines)) for f in found)
+    return Report(
+        title=f"{len(found)} model types can be converted",
+        tables=(Table(key="families", title="Families", columns=_COLUMNS, rows=rows),),
+        notes=(
+            "native: the class that it has can hold fewer K/V heads. rehome: another class"
+            " computes the same function.",
+        ),
+        document={
+            "schema_version": 1,
+            "families": [{key: getattr(f, key) for key in keys} for f in found],
+        },
+    )
+
+
+def _found() -> Iterator[Convertible]:
+    for model_type in FAMILIES:
+        if model_type in REHOMES:
+            yield _rehomed(model_type)
+        elif _is_native(model_type):
+            yield Convertible(
+                model_type=model_type,
+                home="native",
+                key_value_heads=_counts(model_type),
+                engines=tuple(engines(model_type)),
+            )
+
+
+def _rehomed(model_type: str) -> Convertible:
+    only, home = REHOMES[model_type]
+    return Convertible(
+        model_type=model_type,
+        home=home.name,
+        key_value_heads=str(only),
+        engines=("transformers",),
+    )
+
+
+def _counts(model_type: str) -> str:
+    if model_type in EVEN_ONLY:
+        return "even divisors"
+    return "1" if model_type == "gpt_bigcode" else "divisors"
+
+
+def _is_native(model_type: str) -> bool:
+    """Whether the class of this type makes fewer K/V heads of a smaller number in its config."""
+    config = _example(model_type)
+    if config is None or FAMILIES[model_type].names.modules == {}:
+        return False
+    try:
+        editor = ConfigEditor(config, model_type)
+        if editor.reading.text.model_type in REASONS or not editor.family.names.modules:
+            return False
+        editor.set_heads(2 if model_type in EVEN_ONLY else 1)
+        after = attentions(ConfigEditor(editor.new, model_type).reading.spec)
+    except HeadcountError:
+        return False
+    before = attentions(editor.reading.spec)
+    return any(
+        after[at].num_key_value_heads < mixer.num_key_value_heads for at, mixer in before.items()
+    )
+
+
+def _example(model_type: str) -> dict[str, Any] | None:
+    """A config with a K/V head per query head, as far as the class's defaults go."""
+    known, row = class_defaults(model_type), FAMILIES[model_type]
+    if known is None:
+        return None
+    config: dict[str, Any] = {"model_type": model_type, **_VARIANTS.get(model_type, {})}
+    if row.text is not None:
+        nested = (known.defaults.get(row.text) or {}).get("model_type")
+        inner = _example(nested) if isinstance(nested, str) and nested in FAMILIES else None
+        return None if inner is None else {**config, row.text: inner}
+    for outer in {name.partition(".")[0] for name in row.key_value_keys if "." in name}:
+        config[outer] = dict(known.defaults.get(outer) or {})
+    return next(_readable(config, row.key_value_keys[0]), config)
+
+
+def _readable(config: dict[str, Any], key: str) -> Iterator[dict[str, Any]]:
+    """The config with K/V heads for all query heads, or half of them, in sizes that can be read."""
+    *outer, last = key.split(".")
+    for sizes in _SIZES:
+        sized = {**config, **sizes}
+        try:
+            mixers = attentions(ConfigEditor(sized, last).reading.spec)
+        except HeadcountError:
+            continue
+        heads = max((mixer.num_attention_heads for mixer in mixers.values()), default=0)
+        for count in (heads, heads // 2):
+            filled = deepcopy(sized)
+            holder = filled[outer[0]] if outer else filled
+            if not isinstance(holder.get(last), bool):
+                holder[last] = count
+            if count and _can_be_read(filled):
+                yield filled
+
+
+def _can_be_read(config: dict[str, Any]) -> bool:
+    try:
+        return bool(attentions(ConfigEditor(config, "").reading.spec))
+    except HeadcountError:
+        return False
