@@ -280,15 +280,16 @@ def plan(
 
 
 @main.command("convert")
-@click.argument("source", type=PATH)
-@click.argument("target", type=PATH)
+@click.argument("source", type=PATH, required=False)
+@click.argument("target", type=PATH, required=False)
 @conversion_options
 @evaluation_options
 @output_options
 def convert(
-    source: Path,
-    target: Path,
-    num_key_value_heads: str,
+    source: Path | None,
+    target: Path | None,
+    num_key_value_heads: str | None,
+    families: bool,
     method: Any,
     seed: int,
     dry_run: bool,
@@ -307,7 +308,15 @@ def convert(
     Example:
       headcount convert ./mha ./gqa --kv-heads 8 --dry-run
       headcount convert ./mha ./gqa --kv-heads 8 --evaluate --text prose.txt
+      headcount convert --families
     """
+    if families:
+        from headcount.convert.families import families_report
+
+        write_reports([families_report()], form, output)
+        return
+    if source is None or target is None or num_key_value_heads is None:
+        raise click.UsageError("SOURCE, TARGET and --kv-heads are needed (or --families alone)")
     with on_signals(exit_at_once):
         need_extra()
         from headcount.convert.as_report import conversion_report, plan_report

@@ -11,13 +11,14 @@ from typing import Any
 
 from headcount.audit.errors import HeadcountError
 from headcount.audit.family.class_defaults import class_defaults
+from headcount.audit.family.resolve import read_config
 from headcount.audit.family.table import FAMILIES
 from headcount.audit.report import Column, Report, Table
 
 from .engines import engines
 from .plan.class_limits import EVEN_ONLY, REASONS
 from .plan.homes import REHOMES
-from .plan.native_config import ConfigEditor
+from .plan.native_config import ConfigEditor, language_model
 from .plan.native_heads import attentions
 
 _COLUMNS = (
@@ -34,6 +35,7 @@ _VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "gpt_bigcode": {"multi_query": False},
     "granitemoehybrid": _ATTENTION,
     "lfm2_moe": _ATTENTION,
+    "qwen4_exp_text": {"indexer_n_heads": 2, "indexer_head_dim": 128},
 }
 # For classes whose defaults do not go together.
 _SIZES: tuple[Mapping[str, Any], ...] = (
@@ -113,7 +115,8 @@ def _is_native(model_type: str) -> bool:
         return False
     try:
         editor = ConfigEditor(config, model_type)
-        if editor.reading.text.model_type in REASONS or not editor.family.names.modules:
+        reasons = {model_type, editor.reading.text.model_type} & REASONS.keys()
+        if reasons or not editor.family.names.modules:
             return False
         editor.set_heads(2 if model_type in EVEN_ONLY else 1)
         after = attentions(ConfigEditor(editor.new, model_type).reading.spec)
@@ -126,41 +129,50 @@ def _is_native(model_type: str) -> bool:
 
 
 def _example(model_type: str) -> dict[str, Any] | None:
-    """A config with a K/V head per query head, as far as the class's defaults go."""
+    """A config with K/V heads for all query heads, or half of them, in sizes that can be read."""
+    plain = _plain(model_type)
+    if plain is None:
+        return None
+    for sizes in _SIZES:
+        sized = deepcopy(plain)
+        try:
+            language_model(sized, model_type)[0].update(sizes)
+            editor = ConfigEditor(sized, model_type)
+            mixers = attentions(editor.reading.spec)
+        except HeadcountError:
+            continue
+        heads = max((mixer.num_attention_heads for mixer in mixers.values()), default=0)
+        for count in (heads, heads // 2):
+            filled = _filled(editor, count)
+            if count and filled is not None:
+                return filled
+    return plain
+
+
+def _plain(model_type: str) -> dict[str, Any] | None:
+    """The least config that its class can read; None for a type without a class."""
     known, row = class_defaults(model_type), FAMILIES[model_type]
     if known is None:
         return None
     config: dict[str, Any] = {"model_type": model_type, **_VARIANTS.get(model_type, {})}
     if row.text is not None:
         nested = (known.defaults.get(row.text) or {}).get("model_type")
-        inner = _example(nested) if isinstance(nested, str) and nested in FAMILIES else None
+        inner = _plain(nested) if isinstance(nested, str) and nested in FAMILIES else None
         return None if inner is None else {**config, row.text: inner}
     for outer in {name.partition(".")[0] for name in row.key_value_keys if "." in name}:
         config[outer] = dict(known.defaults.get(outer) or {})
-    return next(_readable(config, row.key_value_keys[0]), config)
+    return config
 
 
-def _readable(config: dict[str, Any], key: str) -> Iterator[dict[str, Any]]:
-    """The config with K/V heads for all query heads, or half of them, in sizes that can be read."""
-    *outer, last = key.split(".")
-    for sizes in _SIZES:
-        sized = {**config, **sizes}
-        try:
-            mixers = attentions(ConfigEditor(sized, last).reading.spec)
-        except HeadcountError:
-            continue
-        heads = max((mixer.num_attention_heads for mixer in mixers.values()), default=0)
-        for count in (heads, heads // 2):
-            filled = deepcopy(sized)
-            holder = filled[outer[0]] if outer else filled
-            if not isinstance(holder.get(last), bool):
-                holder[last] = count
-            if count and _can_be_read(filled):
-                yield filled
-
-
-def _can_be_read(config: dict[str, Any]) -> bool:
+def _filled(editor: ConfigEditor, count: int) -> dict[str, Any] | None:
+    """The editor's config with `count` K/V heads, if it can be read; a flag stays as it is."""
+    config = deepcopy(editor.new)
+    holder, _ = language_model(config, editor.where)
+    *outer, last = editor.family.key_value_keys[0].split(".")
+    place = holder[outer[0]] if outer else holder
+    if not isinstance(place.get(last), bool):
+        place[last] = count
     try:
-        return bool(attentions(ConfigEditor(config, "").reading.spec))
+        return config if attentions(read_config(config, editor.where).spec) else None
     except HeadcountError:
-        return False
+        return None

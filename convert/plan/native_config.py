@@ -29,7 +29,7 @@ class ConfigEditor:
         self.changes: list[str] = []
         self.reading: Reading = read_config(config, where)
         self.family = self.reading.family
-        self.holder, self.prefix = _language_model(self.new, where)
+        self.holder, self.prefix = language_model(self.new, where)
 
     def set_heads(self, wanted: KeyValueHeads) -> None:
         """Writes `wanted` K/V heads for all layers, or for some."""
@@ -163,7 +163,7 @@ def _shown(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _language_model(new: dict[str, Any], where: str) -> tuple[dict[str, Any], str]:
+def language_model(new: dict[str, Any], where: str) -> tuple[dict[str, Any], str]:
     """The object that describes the language model, and the words in front of its keys."""
     holder, prefix = new, ""
     for name in _text_keys(new):
