@@ -141,10 +141,10 @@ conversion_options = stack(
     click.option(
         "--kv-heads",
         "num_key_value_heads",
-        required=True,
         metavar="N",
         help="K/V heads of the result; 1 makes it MQA. Of single layers: 0-15:8,16-31:4.",
     ),
+    click.option("--families", is_flag=True, help="List the types that can be converted."),
     click.option(
         "--method",
         type=click.Choice(["mean", "first", "medoid", "random"]),

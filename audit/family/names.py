@@ -196,7 +196,7 @@ ZAMBA2 = TensorNames(modules=_separate("shared_transformer.self_attn"))
 # Qwen 4: an indexer, and connections between layers that are called after the attention.
 QWEN4 = replace(
     HYBRID,
-    modules=LLAMA.modules
+    modules={**LLAMA.modules}
     | _under("self_attn.indexer", other="index_qk_proj")
     | {"self_attn.indexer.q_layernorm": "other", "self_attn.indexer.k_layernorm": "other"}
     | {
@@ -212,7 +212,7 @@ DORY = TensorNames(
     | {f"self_attn.{name}": "other" for name in ("g_proj", "s_gate", "sqk")}
 )
 INKLING = TensorNames(
-    modules=LLAMA.modules
+    modules={**LLAMA.modules}
     | {"self_attn.r_proj": "other", "self_attn.rel_logits_proj.proj": "other"}
     | {"self_attn.k_sconv.conv1d": "other", "self_attn.v_sconv.conv1d": "other"}
     | {"attn_sconv.conv1d": ""},

@@ -74,6 +74,7 @@ class _Builder:
         self.attending = {*(index for index, _ in heads.layers), *heads.readers}
         self.indices = {layer.index for layer in source.audit.spec.layers}
         self.seen: dict[Where, set[str]] = {}
+        self.stood: dict[tuple[Where, str, str], str] = {}
         self.norm_lists: dict[tuple[int, str], dict[int, TensorInfo]] = _norm_lists(source)
         self.notes: dict[str, None] = {}
 
@@ -93,7 +94,12 @@ class _Builder:
             yield from self._of_attention(_Spot(tensor=tensor, place=found, heads=heads))
 
     def _of_attention(self, spot: _Spot) -> Iterator[Step]:
-        part = spot.place.part
+        part, key = spot.place.part, (_where(spot), spot.place.module, spot.place.parameter)
+        other = self.stood.setdefault(key, spot.tensor.name)
+        if other != spot.tensor.name:
+            raise self._unknown(
+                spot.tensor, f"stands in the same place of a layer as {other!r}: another tower?"
+            )
         if part in ("k", "v", "qkv"):
             yield self._projection(spot, part)
         elif spot.place.module in self.names.key_value:

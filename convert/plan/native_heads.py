@@ -34,7 +34,7 @@ def native_heads(
     before = attentions(source.audit.spec)
     wanted = _for_all(wanted, before, where)
     _refuse_odd(source, wanted, where)
-    editor = ConfigEditor(source)
+    editor = ConfigEditor(source.config, str(source.folder / CONFIG))
     padded = _padding(source, before, wanted)
     editor.set_heads(wanted)
     if padded is not None:

@@ -248,3 +248,10 @@ def test_too_little_space(llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_nothing_is_written_by_a_plan(llama: Path) -> None:
     plan(llama)
     assert [path.name for path in llama.parent.iterdir()] == ["llama"]
+
+
+def test_two_tensors_in_one_place_are_refused(llama: Path) -> None:
+    """A second tower whose layers look like those of the language model."""
+    change_tensors(llama, lambda t: t.update({f"other.{K_PROJ}": t[K_PROJ].clone()}))
+    with pytest.raises(HeadcountError, match=r"stands in the same place"):
+        plan(llama)
