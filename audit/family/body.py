@@ -83,6 +83,16 @@ class Body:
         head = find_head(self.classes, view, self.default_class)
         return self.trunk(view, layers) + head(self, view, tied)
 
+    def head(self, *endings: str) -> Head:
+        """The head of the first class whose name ends in one of these, whatever the config names.
+
+        Raises UncountedError."""
+        for ending in endings:
+            for name, head in self.classes.items():
+                if name.endswith(ending) and head is not None:
+                    return head
+        raise unknown_class(endings)
+
     def trunk(self, view: ConfigView, layers: Layers) -> int:
         """All but attention and the head."""
         layers = once(layers)

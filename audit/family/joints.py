@@ -4,6 +4,15 @@ from .feed_forward import matrices
 from .projectors import linear, qwen2_5_vl
 from .view import ConfigView
 
+# Sizes of Idefics2's resampler, and the defaults of its class.
+_RESAMPLER = {
+    "resampler_n_heads": 16,
+    "resampler_head_dim": 96,
+    "num_key_value_heads": 4,
+    "resampler_n_latents": 64,
+    "resampler_depth": 3,
+}
+
 
 def nothing(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
     """The tower ends in its own merger."""
@@ -42,6 +51,12 @@ def vipllava(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
 def two_layers(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
     out = text.integer("hidden_size")
     return linear(tower.integer("hidden_size"), out) + linear(out, out)
+
+
+def audio_flamingo(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
+    """Two matrices, with biases unless `projector_bias` says no."""
+    out, bias = text.integer("hidden_size"), view.get("projector_bias") is not False
+    return linear(tower.integer("hidden_size"), out, bias=bias) + linear(out, out, bias=bias)
 
 
 def paligemma(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
@@ -83,13 +98,13 @@ def idefics2(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
     themselves and to the patches."""
     hidden, width = text.integer("hidden_size"), text.integer("intermediate_size")
     sizes = view.child("perceiver_config")
-    heads, d = sizes.integer("resampler_n_heads"), sizes.integer("resampler_head_dim")
-    kv = sizes.integer("num_key_value_heads")
+    heads, d, kv, latents, depth = (
+        sizes.optional(name) or default for name, default in _RESAMPLER.items()
+    )
     attention = 2 * hidden * heads * d + 2 * hidden * kv * d
     layer = attention + matrices(hidden, 4 * hidden, gated=True) + 3 * hidden
     mlp = 2 * tower.integer("hidden_size") * width + width * hidden
-    latents = (sizes.integer("resampler_n_latents") + 1) * hidden
-    return mlp + latents + sizes.integer("resampler_depth") * layer
+    return mlp + (latents + 1) * hidden + depth * layer
 
 
 def internvl(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
@@ -131,6 +146,12 @@ def aria(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
     return queries * hidden + inner + outer + norms + mlp
 
 
+def hyperclovax(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
+    """Qwen2.5-VL's merger, and one matrix."""
+    out = tower.integer("out_hidden_size")
+    return qwen2_5_vl(view, tower, text) + linear(out, text.integer("hidden_size"))
+
+
 def qwen3_5(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
     """One merger, whose norm has a bias."""
     return qwen2_5_vl(view, tower, text) + tower.integer("hidden_size")
@@ -153,4 +174,4 @@ def voxtral(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
 def fuyu(view: ConfigView, text: ConfigView) -> int:
     """Patches of pixels go into the language model through one matrix."""
     pixels = view.integer("patch_size") ** 2 * view.integer("num_channels")
-    return linear(pixels, view.integer("hidden_size"))
+    return linear(pixels, text.integer("hidden_size"))

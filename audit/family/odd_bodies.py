@@ -187,6 +187,13 @@ def cpmant_embeddings(view: ConfigView, layers: Layers) -> int:
     return (prompts + segments) * hidden + buckets * heads
 
 
+def trocr_embeddings(view: ConfigView, layers: Layers) -> int:
+    """Learned positions and a norm of the embedding, both on demand."""
+    learned = view.flag("use_learned_position_embeddings")
+    rows = view.integer("max_position_embeddings") + 2 if learned else 0
+    return (rows + 2 * view.flag("layernorm_embedding")) * view.integer("hidden_size")
+
+
 def dory_scales(view: ConfigView, layers: Layers) -> int:
     """nGPT's learned scales (arXiv 2410.01131) of both residuals and the MLP; the head has one per
     token."""

@@ -2,10 +2,11 @@
 
 from typing import NamedTuple
 
+from .bodies import BODIES
 from .body import NO_NORM, Body, Layers
 from .body_rows import find_body
 from .table import SPELLINGS
-from .towers import TwoTowers
+from .towers import TwoModels, TwoTowers
 from .uncounted import no_row
 from .view import ConfigView
 from .wrappers import WRAPPERS
@@ -33,7 +34,7 @@ def other_parameters(
         body = _body(model_type)
         if body is None:
             raise no_row(model_type)
-        return _alone(body, view, layers, tied=tied) + _recurrent(layers)
+        return body.parameters(view, layers, tied=tied) + _recurrent(layers)
     body = _text_body(view, model_type)
     if text is None or not isinstance(body, Body):
         raise no_row(text.model_type if text else model_type)
@@ -50,13 +51,7 @@ def idle_parameters(
     return None if body is None else body.idle(text if nested and text else view, layers)
 
 
-def _alone(body: Body | TwoTowers, view: ConfigView, layers: Layers, *, tied: bool) -> int:
-    if isinstance(body, TwoTowers):
-        return body.parameters(view, layers)
-    return body.parameters(view, layers, tied=tied)
-
-
-def _body(model_type: str) -> Body | TwoTowers | None:
+def _body(model_type: str) -> Body | TwoTowers | TwoModels | None:
     return find_body(SPELLINGS.get(model_type, model_type))
 
 
@@ -66,7 +61,7 @@ def _recurrent(layers: Layers) -> int:
     return sum(mixer.parameters().total for mixer in mixers)
 
 
-def _text_body(view: ConfigView, model_type: str) -> Body | TwoTowers | None:
+def _text_body(view: ConfigView, model_type: str) -> Body | TwoTowers | TwoModels | None:
     """The row of the nested language model: the file names its type, or the wrapper's class."""
     for config in (view.config, view.defaults):
         nested = config.get("text_config")
@@ -88,8 +83,9 @@ class Expected(NamedTuple):
 
 
 def expected_sizes(view: ConfigView, model_type: str, layers: Layers) -> Expected:
-    """The sizes of the language model that `view` reads; empty where no row describes it."""
-    body = _body(model_type)
+    """The sizes of the language model that `view` reads; empty where no row of a common model
+    describes it, since only their tensors' names are known well enough to be held against it."""
+    body = BODIES.get(SPELLINGS.get(model_type, model_type))
     if not isinstance(body, Body) or body.vocabulary is None:
         return Expected({}, None, False)
     rows = [view.integer(name) + body.position_offset for name in body.positions]

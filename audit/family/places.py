@@ -11,6 +11,8 @@ _LEADING_NUMBER = re.compile(r"(?:^|\.)(\d{1,5})\.", re.ASCII)
 _NO_LAYERS = ("proj", "adapter", "merger")
 # Words in front of the layer number that mark a tower other than the language model.
 _TOWERS = ("vision", "visual", "audio", "image", "vpm", "embed_audio", "mtp")
+# The same, where they stand for a tower as a whole part of a path only.
+_TOWER_PARTS = frozenset({"vit", "sam_model", "qwen2_model", "perceiver_resampler"})
 # A stored tensor of a packed weight ends in none of these.
 PLAIN = frozenset({"weight", "bias"})
 _DECODER = "transformer.encoder."  # ChatGLM's decoder has this name
@@ -88,11 +90,12 @@ def stack_of(prefix: str) -> str:
     for tower in _TOWERS:
         if tower in words:
             return "vision" if tower in ("visual", "image", "vpm") else tower
-    if "text_model" in words:
-        return "text"
     parts = words.split(".")
-    encodes = "encoder" in parts and not words.startswith(_DECODER)
-    return "encoder" if encodes else "decoder"
+    if _TOWER_PARTS.intersection(parts):
+        return "vision"
+    if "encoder" in parts and not words.startswith(_DECODER):
+        return "text" if "text_model" in words else "encoder"
+    return "decoder"
 
 
 def layer_indices(names: Iterable[str]) -> dict[str, set[int]]:

@@ -105,6 +105,7 @@ COMMON: dict[str, Family] = {
         names=names.DBRX,
         fixed_head_dim=True,
         key_value_heads=odd.attn_config_heads,
+        key_value_keys=("attn_config.kv_n_heads",),
     ),
     "falcon": Family(
         names=names.BLOOM,
@@ -112,11 +113,17 @@ COMMON: dict[str, Family] = {
         o_bias="bias",
         fixed_head_dim=True,
         key_value_heads=odd.falcon_key_value_heads,
+        key_value_keys=("num_kv_heads",),
         broadcasts_key_value="new_decoder_architecture",
         aliases=FALCON_NAMES,
     ),
     "gpt2": GPT2,
-    "gpt_bigcode": replace(GPT2, names=names.GPT_BIGCODE, key_value_heads=odd.multi_query_heads),
+    "gpt_bigcode": replace(
+        GPT2,
+        names=names.GPT_BIGCODE,
+        key_value_heads=odd.multi_query_heads,
+        key_value_keys=("multi_query",),
+    ),
     "gpt_neo": replace(ALL_HEADS_FIXED, names=names.GPT_NEO, o_bias=True),
     "gpt_neox": replace(
         ALL_HEADS_FIXED,

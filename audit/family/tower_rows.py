@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from . import encoder_bodies, extras, layers, projectors, tower_bodies
+from . import extras, layers, projectors, sense_bodies, tower_bodies
 from .bodies import IMAGE, PLAIN
 from .body import Body, no_head
 from .feed_forward import Mlp
@@ -50,7 +50,7 @@ INTERN = Tower(
 )
 QIANFAN = replace(INTERN, model_type="qianfan_ocr_vision")
 DINOV2 = Tower(
-    body=replace(IMAGE, mlp=Mlp(width=lambda view, layer: 0), extra=encoder_bodies.dino),
+    body=replace(IMAGE, mlp=Mlp(width=lambda view, layer: 0), extra=sense_bodies.dino),
     family=replace(BIASED_HEADS, qkv_bias="qkv_bias"),
     model_type="dinov2",
 )

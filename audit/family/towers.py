@@ -123,23 +123,59 @@ class Wrapper:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TwoTowers:
     """CLIP: two stacks that are audited both, each projected to one space of the width that the key
-    `projection` gives, and as many single numbers as `constants`: a temperature."""
+    `projection` gives, and as many single numbers as `constants`: a temperature. `key` names their
+    nested configs; a head, as T5Gemma has one, stands on the last stack."""
 
     bodies: Mapping[str, Body]
     classes: Mapping[str, Head | None]
     constants: int = 1
     projection: str | None = "projection_dim"
+    key: str = "{stack}_config"
 
-    def parameters(self, view: ConfigView, layers: Layers) -> int:
-        find_head(self.classes, view, next(iter(self.classes)))
+    def parameters(self, view: ConfigView, layers: Layers, *, tied: bool) -> int:
+        head = find_head(self.classes, view, next(iter(self.classes)))
+        last, body = list(self.bodies.items())[-1]
+        heads = head(body, view.child(self.key.format(stack=last)), tied)
         stacks = (self._stack(view, layers, name, body) for name, body in self.bodies.items())
-        return self.constants + sum(stacks)
+        return self.constants + heads + sum(stacks)
 
     def idle(self, view: ConfigView, layers: Layers) -> int:
         return 0
 
     def _stack(self, view: ConfigView, layers: Layers, name: str, body: Body) -> int:
-        nested = view.child(f"{name}_config")
+        nested = view.child(self.key.format(stack=name))
         own = tuple(layer for layer in layers if layer.stack == name)
         out = view.integer(self.projection) if self.projection else 0
         return body.trunk(nested, own) + nested.integer("hidden_size") * out
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TwoModels:
+    """An encoder and a decoder that are models of their own types, the first one bare and the
+    second one with its head, and a matrix between them where their widths differ."""
+
+    classes: Mapping[str, Head | None]
+
+    def parameters(self, view: ConfigView, layers: Layers, *, tied: bool) -> int:
+        from .body_rows import find_body
+        from .resolve import nested
+
+        find_head(self.classes, view, next(iter(self.classes)))
+        total, widths = 0, []
+        for key, *endings in (
+            ("encoder", "BertModel", "RobertaModel", "ViTModel", "Model"),
+            ("decoder", "ForCausalLM", "LMHeadModel"),
+        ):
+            inner, family = nested(view, key)
+            body = find_body(inner.model_type)
+            if not isinstance(body, Body):
+                raise UncountedError(f"no row counts its {key} of the type {inner.model_type!r}")
+            own = body.head(*endings)
+            total += body.trunk(inner, family.build(family, inner))
+            total += own(body, inner, inner.flag("tie_word_embeddings"))
+            widths.append(inner.integer("hidden_size"))
+        joined = nested(view, "decoder")[0].optional("cross_attention_hidden_size") is None
+        return total + ((widths[0] + 1) * widths[1] if joined and widths[0] != widths[1] else 0)
+
+    def idle(self, view: ConfigView, layers: Layers) -> int:
+        return 0

@@ -12,6 +12,10 @@ REASONS = {
     **dict.fromkeys(
         ("musicgen", "musicgen_melody", "moshi"), "its audio codec is a network of its own"
     ),
+    **dict.fromkeys(
+        ("qwen2_5_omni", "qwen3_omni_moe"), "its talker and its audio codec are not counted"
+    ),
+    **dict.fromkeys(("blip-2", "instructblip", "instructblipvideo"), "its Q-Former is not counted"),
     "phi4_multimodal": "its towers for images and sound are not counted",
     "evolla": "its protein encoder is not counted",
 }

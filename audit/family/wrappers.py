@@ -25,13 +25,32 @@ WRAPPERS: dict[str, Wrapper] = {
     ),
     "deepseek_vl": Wrapper(parts=(Part(towers=_any(towers.SIGLIP), projector=joints.two_layers),)),
     "gemma3": Wrapper(parts=(Part(towers=(towers.SIGLIP,), projector=projectors.gemma3),)),
+    "shieldgemma2": Wrapper(
+        parts=(Part(towers=(towers.SIGLIP,), projector=projectors.gemma3),),
+        classes={"ForConditionalGeneration": lm_head, "ForImageClassification": lm_head},
+    ),
+    **dict.fromkeys(
+        ("audioflamingo3", "musicflamingo"),
+        Wrapper(
+            parts=(
+                Part(
+                    towers=(towers.AUDIO_FLAMINGO,),
+                    projector=joints.audio_flamingo,
+                    key="audio_config",
+                ),
+            )
+        ),
+    ),
+    "hyperclovax_vision_v2": Wrapper(
+        parts=(Part(towers=(towers.QWEN2_5_VL,), projector=joints.hyperclovax),)
+    ),
     "gemma4": Wrapper(
         parts=(
             Part(towers=(towers.GEMMA4,), projector=projectors.gemma4),
             Part(towers=(towers.GEMMA4_AUDIO,), projector=joints.gemma4_audio, key="audio_config"),
         )
     ),
-    **dict.fromkeys(("glm4v", "glm46v"), Wrapper(parts=(GLM4V,))),
+    **dict.fromkeys(("glm4v", "glm46v", "glmga"), Wrapper(parts=(GLM4V,))),
     "glm4v_moe": Wrapper(parts=(Part(towers=(towers.GLM4V_MOE,), projector=joints.nothing),)),
     "glm_ocr": Wrapper(parts=(Part(towers=(towers.GLM_OCR,), projector=joints.nothing),)),
     "idefics2": Wrapper(parts=(Part(towers=(towers.IDEFICS2,), projector=joints.idefics2),)),

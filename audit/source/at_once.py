@@ -5,15 +5,16 @@ from typing import TypeVar, cast
 
 from .http_client import UnreachableError
 
-PARALLEL = 64  # requests under way at once
+PARALLEL = 100  # requests under way at once: two waves for the shards of the largest models
 _ATTEMPTS = 2
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 
-def within(seconds: float, work: Callable[[], R]) -> R:
-    """What `work` returns or raises, or UnreachableError when it takes longer."""
+def within(seconds: float, work: Callable[[], R], meanwhile: Callable[[], None]) -> R:
+    """What `work` returns or raises, or UnreachableError when it takes longer. `meanwhile` runs
+    while that waits."""
     from queue import Empty, SimpleQueue
     from threading import Thread
 
@@ -26,6 +27,7 @@ def within(seconds: float, work: Callable[[], R]) -> R:
             done.put((None, error))
 
     Thread(target=run, daemon=True).start()
+    meanwhile()
     try:
         result, error = done.get(timeout=seconds)
     except Empty:

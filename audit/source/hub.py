@@ -4,12 +4,19 @@ import os
 import re
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from headcount import __version__
 
-from ..errors import HeadcountError, InvalidConfigError, InvalidWeightsError
+from ..errors import (
+    HeadcountError,
+    InvalidConfigError,
+    InvalidWeightsError,
+    UnknownModelError,
+    bounded,
+)
 from .at_once import at_once, patiently, within
 from .checkpoint import INDEX, SINGLE, Checkpoint, check_index, join_shards, single_file
 from .found import Source
@@ -26,6 +33,16 @@ FIRST_SECONDS = 8.0
 _ENTRY_BYTES = 110
 _FIRST_BYTES = 2**17
 
+_NEEDED_LATER = (
+    *("concurrent.futures.thread", "..against_weights", "..audit_report", "..weights_report"),
+    *("..render", "..render.formats", "tabulate"),
+)
+
+
+def is_repository(name: str) -> bool:
+    """Whether `name` is spelled as a repository of the Hub: org/name."""
+    return re.fullmatch(r"[\w.-]{1,96}/[\w.-]{1,96}", name, re.ASCII) is not None
+
 
 def read_hub(target: str) -> Source:
     """`org/name[@revision]`: config.json and headers by range requests, from the cache offline.
@@ -33,15 +50,19 @@ def read_hub(target: str) -> Source:
 
     Raises HeadcountError when the Hub cannot be reached, or has no such model or file.
     """
+    name, revision, file = split_target(target)
+    if not is_repository(name):
+        raise UnknownModelError(
+            f"{target}: no such file or folder, and no valid Hub id (org/name[@revision])"
+        )
     from huggingface_hub import constants
 
-    name, revision, file = split_target(target)
     if constants.HF_HUB_OFFLINE:
         return _from_cache(target, "HF_HUB_OFFLINE is set")
-    print(f"Asking the Hugging Face Hub for {target} …", file=sys.stderr)
+    print(f"Asking the Hugging Face Hub for {bounded(target)} …", file=sys.stderr)
     try:
         with Client() as client:
-            return _read_online(_open_repo(name, revision or "main", client), target, file)
+            return _read_online(open_repo(name, revision or "main", client), target, file)
     except UnreachableError as error:
         return _from_cache(target, str(error))
 
@@ -54,15 +75,15 @@ def _from_cache(target: str, reason: str) -> Source:
             f"{target}: not in the catalogue, not in the Hub cache, and the Hub is out of reach"
             f" ({reason}); give a local folder or a config.json instead"
         )
-    print(f"The Hub is out of reach ({reason}); using the cached snapshot.", file=sys.stderr)
+    print(
+        f"The Hub is out of reach ({bounded(reason)}); using the cached snapshot.", file=sys.stderr
+    )
     return cached
 
 
-def _open_repo(name: str, revision: str, client: Client) -> HubRepo:
+def open_repo(name: str, revision: str, client: Client) -> HubRepo:
     from huggingface_hub import constants
 
-    if re.fullmatch(r"[\w.-]{1,96}/[\w.-]{1,96}", name, re.ASCII) is None:
-        raise HeadcountError(f"{name}: not a name that the Hub can have: org/name[@revision]")
     token = None if constants.HF_HUB_DISABLE_IMPLICIT_TOKEN else _token(constants.HF_TOKEN_PATH)
     login = {"Authorization": f"Bearer {token}"} if token else {}
     return HubRepo(
@@ -87,7 +108,7 @@ def _token(path: str) -> str | None:
 
 def _read_online(repo: HubRepo, target: str, file: str | None) -> Source:
     """Three round trips: what is there; config and index; all shards."""
-    answer = within(FIRST_SECONDS, lambda: repo.fetch_info(MAX_HEADER_BYTES))
+    answer = within(FIRST_SECONDS, lambda: repo.fetch_info(MAX_HEADER_BYTES), _import_ahead)
     info = parse_json(answer, f"{target}: the Hub's answer")
     commit = info.get("sha")
     files = _file_names(info)
@@ -113,6 +134,13 @@ def _read_online(repo: HubRepo, target: str, file: str | None) -> Source:
 
 def _is_gguf(file: str) -> bool:
     return file.endswith(".gguf")
+
+
+def _import_ahead() -> None:
+    """Loads what the audit of weights will need, while the Hub is thinking: importing takes longer
+    than an answer."""
+    for name in _NEEDED_LATER:
+        import_module(name, __package__)
 
 
 def _call(read: Callable[[], Any]) -> Any:

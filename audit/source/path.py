@@ -43,7 +43,7 @@ def _read_folder(folder: Path) -> Source:
         kind="folder",
         id=str(folder),
         where=str(config),
-        config=read_json(config) if has_config else None,
+        config=read_json(inside(folder, config.name)) if has_config else None,
         checkpoint=weights,
     )
 
@@ -88,6 +88,6 @@ def _beside_config(path: Path, checkpoint: Checkpoint) -> Source:
         kind="file",
         id=str(path),
         where=str(config),
-        config=read_json(config) if _is_there(config) else None,
+        config=read_json(inside(path.parent, config.name)) if _is_there(config) else None,
         checkpoint=checkpoint,
     )

@@ -1,15 +1,12 @@
 """What the user's MODEL argument means: a path, a catalogue alias, or a Hub id."""
 
-import re
 from pathlib import Path
 
 from ..catalogue import find_row, read_entry, unknown_model
-from ..errors import HeadcountError, UnknownModelError
+from ..errors import HeadcountError
 from .found import Source
 
 _MODEL_FILES = ("config.json", "model.safetensors", "model.safetensors.index.json")
-
-_HUB_ID = re.compile(r"[\w.-]{1,96}/[\w.-]{1,96}", re.ASCII)
 _SUFFIXES = (".json", ".safetensors", ".gguf", ".bin", ".pt", ".pth")
 
 
@@ -51,10 +48,6 @@ def _resolve(target: str) -> Source:
     if target.count("/") == 1 and all(target.partition("@")[0].split("/")):
         from .hub import read_hub
 
-        if _HUB_ID.fullmatch(target.partition("@")[0]) is None:
-            raise UnknownModelError(
-                f"{target}: no such file or folder, and no valid Hub id (org/name[@revision])"
-            )
         return read_hub(target)
     raise unknown_model(target)
 
@@ -66,6 +59,18 @@ def _is_gguf_of_hub(target: str, path: Path) -> bool:
     from .hub_gguf import is_file_of_hub
 
     return is_file_of_hub(target) and not path.exists()
+
+
+def is_hub_id(target: str) -> bool:
+    """Whether `target` is spelled as `org/name[@revision]`, and nothing on this disk has that name.
+
+    A name of the catalogue counts, where the Hub has a repository of that name.
+    """
+    from .hub import is_repository
+
+    if _is_spelled_as_path(target) or Path(target).exists():
+        return False
+    return is_repository(target.partition("@")[0])
 
 
 def _expanded(target: str) -> Path:

@@ -1,7 +1,7 @@
 """What a home hands to the planner."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from itertools import accumulate
 
 from .errors import CannotConvertError
@@ -25,6 +25,7 @@ class Heads:
     after: int
     head_dim: int
     v_head_dim: int | None = None  # None: as head_dim
+    query_heads: int | None = None  # after, where the class wants more padding than runs need
 
     @property
     def value_dim(self) -> int:
@@ -52,35 +53,53 @@ class Heads:
     @property
     def padded_heads(self) -> int:
         """Query heads after: those of before, unless runs are uneven."""
+        if self.query_heads is not None:
+            return self.query_heads
         group_size = self.num_attention_heads // self.before
         return self.after * max(self.runs) * group_size
 
     @property
     def query_slots(self) -> tuple[int | None, ...]:
         """The query head of before that stands at each place after; None for padding."""
-        group_size, width = self.num_attention_heads // self.before, max(self.runs)
+        group_size = self.num_attention_heads // self.before
+        width = self.padded_heads // self.after
         starts = accumulate(self.runs, initial=0)
         return tuple(
-            (start + i) * group_size + query if i < run else None
+            start * group_size + i if i < run * group_size else None
             for start, run in zip(starts, self.runs, strict=False)
             for i in range(width)
-            for query in range(group_size)
         )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HeadsByLayer:
-    """The heads of every attention that has K/V heads of its own, by layer and kind."""
+    """The heads of every attention that has K/V heads of its own, by layer and kind. `readers` maps
+    a layer that reads another's cache to that one: files may hold k and v that it does not use."""
 
     layers: Mapping[Where, Heads]
+    readers: Mapping[int, int] = field(default_factory=dict)
 
     def of(self, index: int, *, cross: bool = False) -> Heads | None:
         """The heads of one attention. A layer that is stored beyond those of the config, for
         multi-token prediction, is as the last one is; None for a layer without K/V heads."""
-        found = self.layers.get((index, cross))
-        if found is None and not cross and index > max(i for i, _ in self.layers):
+        found = self.layers.get((self.readers.get(index, index), cross))
+        last = max(*(i for i, _ in self.layers), *self.readers, -1)
+        if found is None and not cross and index > last:
             return self.layers[max(where for where in self.layers if not where[1])]
         return found
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of the plan should know of heads that are not what they were."""
+        padded = [own for own in self.layers.values() if own.is_padded]
+        if not padded:
+            return ()
+        own = padded[0]
+        return (
+            f"{own.after} does not divide {own.before}: query heads grow from"
+            f" {own.num_attention_heads} to {own.padded_heads}; the new ones are zeros, which add"
+            " nothing",
+        )
 
     @property
     def uniform(self) -> Heads:
@@ -92,10 +111,6 @@ class HeadsByLayer:
                 " number for all of them"
             )
         return next(iter(found))
-
-    @property
-    def changed(self) -> Iterator[tuple[Where, Heads]]:
-        return (item for item in sorted(self.layers.items()) if item[1].is_changed)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,32 +1,30 @@
-"""Which class can hold the result: the source's own where it reads num_key_value_heads, or another
+"""Which class can hold the result: the source's own where it can have fewer K/V heads, or another
 that computes the same function.
 
 A home turns the source's tensors into steps and its config into the output's. A new one is a row
 of `rehome.rows`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from headcount.audit.divisors import divisors, listed
-from headcount.audit.family.bodies import BODIES
 from headcount.audit.family.class_defaults import class_defaults
-from headcount.audit.family.layers import decoder, standard_key_value_heads
-from headcount.audit.family.row import Family
+from headcount.audit.family.resolve import read_config
 from headcount.audit.family.table import SPELLINGS
-from headcount.audit.family.wrappers import WRAPPERS
-from headcount.audit.mixers import Attention, LatentAttention
-from headcount.audit.spec import ModelSpec
+from headcount.audit.mixers import LatentAttention
 
-from . import native, native_config
-from .draft import Draft, Heads
-from .errors import CannotConvertError, HeadCountError
+from . import native
+from .class_limits import REASONS
+from .draft import Draft, Heads, HeadsByLayer
+from .errors import CannotConvertError, HeadCountError, NoSuchHomeError
+from .native_heads import attentions, native_heads
 from .rehome.config import config
 from .rehome.drafting import draft
 from .rehome.row import Rehome
 from .rehome.rows import find_rehome
+from .request import KeyValueHeads
 from .source import Source
 
 
@@ -36,46 +34,97 @@ class Home:
 
     name: str
     reason: str
-    steps: Callable[[Source, Heads], Draft]
-    config: Callable[[Source, Heads], tuple[dict[str, Any], tuple[str, ...]]]
+    steps: Callable[[Source, HeadsByLayer], Draft]
+    config: Callable[[Source, HeadsByLayer], tuple[dict[str, Any], tuple[str, ...]]]
 
 
-NATIVE = Home(
-    name="native",
-    reason="its class reads num_key_value_heads",
-    steps=native.steps,
-    config=native_config.config,
-)
+def find_home(source: Source, wanted: KeyValueHeads) -> tuple[Home, HeadsByLayer]:
+    """The home of the result and the heads before and after: the first that holds it. Raises
+    CannotConvertError, and HeadCountError for a `wanted` that the heads cannot be pooled to."""
+    where = f"{source.folder}: {source.audit.spec.model_type}"
+    _refuse_other_states(source, where)
+    errors: list[CannotConvertError | HeadCountError] = []
+    for find in HOMES.values():
+        try:
+            return find(source, wanted, where)
+        except (CannotConvertError, HeadCountError) as error:
+            errors.append(error)
+    raise min(errors, key=_telling)
 
 
-def find_home(source: Source, wanted: int) -> tuple[Home, Heads]:
-    """The home of the result and the heads before and after. Raises CannotConvertError, and
-    HeadCountError for a `wanted` that the heads cannot be pooled to."""
-    spec, family = source.audit.spec, source.audit.family
-    where = f"{source.folder}: {spec.model_type}"
-    mixer = _the_mixer(spec, where)
-    rehome, misfits = find_rehome(source)
-    if misfits:
-        raise CannotConvertError(f"{where}: {'; '.join(misfits)}")
-    if rehome is None:
-        _refuse_row(spec.model_type, family, where)
-    heads = _heads(mixer, wanted, where)
-    return (NATIVE if rehome is None else _rehome(rehome, wanted, where)), heads
+def _telling(error: Exception) -> int:
+    """Errors about a number come first: that can be changed."""
+    if isinstance(error, HeadCountError):
+        return 0
+    return 2 if isinstance(error, NoSuchHomeError) else 1
 
 
-def _rehome(row: Rehome, wanted: int, where: str) -> Home:
-    if row.only not in (None, wanted):
+def _native(source: Source, wanted: KeyValueHeads, where: str) -> tuple[Home, HeadsByLayer]:
+    _refuse_type(source, where)
+    heads, new, changes = native_heads(source, wanted)
+    keys = " and ".join(source.audit.family.key_value_keys)
+    home = Home(
+        name="native",
+        reason=f"its class reads {keys}",
+        steps=native.steps,
+        config=lambda source, heads: (new, changes),
+    )
+    return home, heads
+
+
+def _rehome(source: Source, wanted: KeyValueHeads, where: str) -> tuple[Home, HeadsByLayer]:
+    row, misfits = find_rehome(source)
+    if row is None:
+        reason = "; ".join(misfits)
+        error = CannotConvertError if misfits else NoSuchHomeError
+        raise error(f"{where}: {reason or 'no other class computes its function'}")
+    found = attentions(source.audit.spec)
+    if any(cross for _, cross in found):
+        raise CannotConvertError(f"{where}: has cross-attention, which its new class has not")
+    layers = {
+        place: Heads(
+            num_attention_heads=mixer.num_attention_heads,
+            before=mixer.num_key_value_heads,
+            after=_one_count(row, wanted, mixer.num_key_value_heads, where),
+            head_dim=mixer.head_dim,
+        )
+        for place, mixer in found.items()
+    }
+    home = Home(
+        name="rehome",
+        reason=row.reason,
+        steps=lambda source, heads: draft(row, source, heads.uniform),
+        config=lambda source, heads: config(row, source, heads.uniform),
+    )
+    return home, HeadsByLayer(layers=layers)
+
+
+def _one_count(row: Rehome, wanted: KeyValueHeads, before: int, where: str) -> int:
+    """`wanted`, if the row's class can hold it in all layers."""
+    if before == 1:
+        raise HeadCountError(f"{where}: has a single K/V head (MQA): no fewer are possible")
+    if row.only is not None and wanted != row.only:
         raise HeadCountError(
             f"{where}: no transformers class with its position embeddings holds {wanted} K/V heads;"
             f" --kv-heads {row.only} is possible ({row.reason})"
         )
-    return Home(
-        name="rehome", reason=row.reason, steps=partial(draft, row), config=partial(config, row)
-    )
+    if not isinstance(wanted, int) or wanted >= before or before % wanted:
+        raise HeadCountError(
+            f"{where}: {before} K/V heads; --kv-heads can be {listed(divisors(before)[:-1])}"
+            f" ({row.reason})"
+        )
+    return wanted
 
 
-def _the_mixer(spec: ModelSpec, where: str) -> Attention:
-    """The attention that all layers have in common but for their windows."""
+HOMES: Mapping[str, Callable[[Source, KeyValueHeads, str], tuple[Home, HeadsByLayer]]] = {
+    "native": _native,
+    "rehome": _rehome,
+}
+
+
+def _refuse_other_states(source: Source, where: str) -> None:
+    """Raises CannotConvertError for a model that keeps no K/V heads: there is nothing to merge."""
+    spec = source.audit.spec
     mixers = [mixer for layer in spec.layers for mixer in layer.mixers]
     if any(isinstance(mixer, LatentAttention) for mixer in mixers):
         raise CannotConvertError(
@@ -86,74 +135,25 @@ def _the_mixer(spec: ModelSpec, where: str) -> Attention:
         raise CannotConvertError(
             f"{where}: an encoder keeps no K/V cache: fewer heads save nothing"
         )
-    plain = [mixer for mixer in mixers if type(mixer) is Attention]
-    if len(plain) != len(spec.layers) or len(plain) != len(mixers):
+    if not attentions(spec):
         raise CannotConvertError(
-            f"{where}: has cross-attention or layers without attention, which convert does not"
-            " handle"
+            f"{where}: its state is not made of K/V heads (recurrent layers, say), so there are"
+            " none to merge"
         )
-    first = plain[0]
-    shapes = {(m.num_attention_heads, m.num_key_value_heads, m.head_dim) for m in plain}
-    own = all(m.has_key_value and m.has_key and m.has_value and m.owns_parameters for m in plain)
-    if any(m.states or m.query_gate for m in plain):
-        raise CannotConvertError(
-            f"{where}: its attention keeps more than K/V, or has a gate in q_proj, which convert"
-            " does not handle"
-        )
-    if len(shapes) > 1 or not own:
-        raise CannotConvertError(
-            f"{where}: its layers differ in heads or share K/V, which one num_key_value_heads"
-            " cannot say"
-        )
-    return first
 
 
-def _refuse_row(model_type: str, family: Family, where: str) -> None:
-    """Raises CannotConvertError unless the family's class holds separate, grouped K/V heads."""
-    fused = sorted(m for m, part in family.names.modules.items() if part in ("qkv", "kv"))
-    if fused:
-        raise CannotConvertError(
-            f"{where}: {fused[0]} holds q, k and v in one tensor; convert handles separate ones"
-        )
-    if family.key_value_heads is not standard_key_value_heads:
-        raise CannotConvertError(
-            f"{where}: its class has one K/V head per query head and ignores num_key_value_heads,"
-            " so nothing could load the result"
-        )
-    if family.build is not decoder or family.per_layer is not None:
-        raise CannotConvertError(
-            f"{where}: its layers are of several kinds, which convert does not handle"
-        )
-    compared = BODIES.keys() | WRAPPERS.keys()
-    if SPELLINGS.get(model_type, model_type) not in compared and class_defaults(model_type):
-        raise CannotConvertError(f"{where}: no conversion of this model_type was ever compared")
+def _refuse_type(source: Source, where: str) -> None:
+    """Raises CannotConvertError for a type whose class cannot hold fewer K/V heads exactly."""
+    model_type = source.audit.spec.model_type
+    model_type = SPELLINGS.get(model_type, model_type)
+    text_type = read_config(source.config, where).text.model_type
+    for name in (text_type, model_type):
+        if name in REASONS:
+            raise CannotConvertError(f"{where}: {REASONS[name]}")
     if class_defaults(model_type) is None:
         raise CannotConvertError(
             f"{where}: transformers has no class for it (its code comes with the model), so the"
             " result could not be checked"
         )
-
-
-def _heads(mixer: Attention, wanted: int, where: str) -> Heads:
-    """Checks `wanted` against the present K/V heads, which are pooled in equal runs."""
-    before = mixer.num_key_value_heads
-    if before == 1:
-        raise HeadCountError(f"{where}: has a single K/V head (MQA): no fewer are possible")
-    if wanted >= before or before % wanted:
-        raise HeadCountError(
-            f"{where}: {_misfit(before, wanted)}; --kv-heads can be {listed(divisors(before)[:-1])}"
-        )
-    return Heads(
-        num_attention_heads=mixer.num_attention_heads,
-        before=before,
-        after=wanted,
-        head_dim=mixer.head_dim,
-    )
-
-
-def _misfit(before: int, wanted: int) -> str:
-    if wanted == before:
-        return f"already has {before} K/V heads"
-    if wanted > before:
-        return f"has {before} K/V heads; {wanted} would be more"
-    return f"{before} K/V heads cannot be pooled to {wanted} in equal groups"
+    if not source.audit.family.names.modules:
+        raise CannotConvertError(f"{where}: it is not known how its weights hold heads")

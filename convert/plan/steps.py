@@ -31,6 +31,13 @@ class Transpose:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Cast:
+    """The source's values, rounded to the step's dtype."""
+
+    verb: ClassVar[str] = "cast"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Make:
     """A tensor that the target has and the source has not: `value` everywhere."""
 
@@ -119,7 +126,7 @@ class Pad:
     slots: tuple[int | None, ...]
 
 
-Action = Copy | Transpose | Make | Skip | Fold | Take | Pool | Pad
+Action = Copy | Transpose | Cast | Make | Skip | Fold | Take | Pool | Pad
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

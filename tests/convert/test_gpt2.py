@@ -111,7 +111,7 @@ def test_several_heads_have_no_home(build_model: BuildModel, tmp_path: Path) -> 
     ("flag", "message"),
     [
         ("scale_attn_by_inverse_layer_idx", "scale_attn_by_inverse_layer_idx"),
-        ("add_cross_attention", "has cross-attention"),
+        ("add_cross_attention", "add_cross_attention is set"),
     ],
 )
 def test_what_gpt_bigcode_cannot_say_is_refused(

@@ -4,19 +4,19 @@ from functools import lru_cache
 
 from ..bodies import BODIES
 from ..body import Body
-from ..towers import TwoTowers
+from ..towers import TwoModels, TwoTowers
 
 
-def find_body(model_type: str) -> Body | TwoTowers | None:
+def find_body(model_type: str) -> Body | TwoTowers | TwoModels | None:
     """The body of `model_type`, or None where no row describes it. The rows of this room are
     imported only for a type that is not a common one."""
     return BODIES.get(model_type) or all_bodies().get(model_type)
 
 
 @lru_cache
-def all_bodies() -> dict[str, Body | TwoTowers]:
+def all_bodies() -> dict[str, Body | TwoTowers | TwoModels]:
     """The common rows and those of this room."""
-    from . import decoders, encoder_decoders, encoders, experts, states
+    from . import decoders, encoder_decoders, encoders, experts, remote, states
 
     return {
         **BODIES,
@@ -25,4 +25,5 @@ def all_bodies() -> dict[str, Body | TwoTowers]:
         **states.ROWS,
         **encoders.ROWS,
         **encoder_decoders.ROWS,
+        **remote.ROWS,
     }

@@ -15,14 +15,14 @@ ROWS: dict[str, Body | TwoTowers] = {
     # RMSNorm and a gated MLP
     **dict.fromkeys(
         (
-            *("cwm", "emu3_text_model", "ministral", "qwen2_5_omni_text", "hunyuan_vl_text"),
+            *("emu3_text_model", "ministral", "qwen2_5_omni_text", "hunyuan_vl_text"),
             "diffllama",
         ),
         LLAMA,
     ),
     **dict.fromkeys(
         (
-            *("exaone", "granite4_vision_text", "granite_docling_text", "granite_swa"),
+            *("cwm", "exaone", "granite4_vision_text", "granite_docling_text", "granite_swa"),
             *("helium", "iquestcoder", "minicpm3", "youtu"),
         ),
         LLAMA_BIASED,
@@ -41,11 +41,12 @@ ROWS: dict[str, Body | TwoTowers] = {
     # RMSNorm and a plain MLP
     "apertus1p5_text": Body(mlp=UNGATED, extra=odd_bodies.always_xielu),
     "arcee": Body(mlp=Mlp(gated=False, bias="mlp_bias")),
-    "cosmos3_edge_text": Body(mlp=UNGATED),
+    "cosmos3_edge_text": Body(mlp=Mlp(gated=False, bias="mlp_bias")),
     "nanochat": Body(norm=NO_NORM, mlp=UNGATED),
     # LayerNorm and a plain MLP
     "biogpt": Body(
         norm=WEIGHT_AND_BIAS,
+        norms=one_per_mixer,
         mlp=PLAIN,
         positions=("max_position_embeddings",),
         position_offset=2,
@@ -67,10 +68,10 @@ ROWS: dict[str, Body | TwoTowers] = {
         norm=WEIGHT_AND_BIAS,
         norms=one_per_mixer,
         final_norms=0,
-        embedding_norms=1,
-        positions=("max_position_embeddings",),
-        position_offset=2,
         mlp=Mlp(width="decoder_ffn_dim", gated=False, bias=True),
+        extra=odd_bodies.trocr_embeddings,
     ),
-    "xglm": Body(norm=WEIGHT_AND_BIAS, mlp=Mlp(width="ffn_dim", gated=False, bias=True)),
+    "xglm": Body(
+        norm=WEIGHT_AND_BIAS, norms=one_per_mixer, mlp=Mlp(width="ffn_dim", gated=False, bias=True)
+    ),
 }

@@ -3,16 +3,16 @@
 from dataclasses import replace
 
 from .. import seq2seq_bodies as extras
-from ..bodies import BART, SEQ2SEQ_CLASSES, T5
+from ..bodies import BART, SANDWICH, SEQ2SEQ_CLASSES, T5
 from ..body import Body, lm_head, no_head
 from ..feed_forward import Mlp
-from ..towers import TwoTowers
+from ..towers import TwoModels, TwoTowers
 
 ANY = replace(BART, classes={**SEQ2SEQ_CLASSES, "Model": no_head})
 PRE_NORMED = replace(ANY, embedding_norms=0, final_norms=2, position_offset=0)
 UNPLACED = replace(PRE_NORMED, positions=())  # sinusoidal positions
 
-ROWS: dict[str, Body | TwoTowers] = {
+ROWS: dict[str, Body | TwoTowers | TwoModels] = {
     "mvp": replace(ANY, extra=extras.mvp),
     "plbart": ANY,
     "mbart": replace(ANY, final_norms=2),
@@ -35,6 +35,20 @@ ROWS: dict[str, Body | TwoTowers] = {
         classes={"MTModel": lm_head, "MarianModel": no_head},
     ),
     "prophetnet": replace(ANY, position_offset=0, extra=extras.prophetnet),
+    **{
+        name: TwoModels(classes={f"{kind}Model": no_head})
+        for name, kind in (
+            ("encoder-decoder", "EncoderDecoder"),
+            ("vision-encoder-decoder", "VisionEncoderDecoder"),
+        )
+    },
+    "t5gemma": TwoTowers(
+        bodies={"encoder": SANDWICH, "decoder": replace(SANDWICH, norms=6)},
+        classes={**SEQ2SEQ_CLASSES, "T5GemmaModel": no_head},
+        constants=0,
+        projection=None,
+        key="{stack}",
+    ),
     # As T5
     **{
         name: replace(T5, classes={**SEQ2SEQ_CLASSES, base: no_head})

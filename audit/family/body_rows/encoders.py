@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from .. import encoder_bodies as extras
-from .. import tower_bodies, tower_rows
+from .. import sense_bodies, tower_bodies, tower_rows
 from ..bodies import BERT, CLIP, GPT2, IMAGE
 from ..body import Body, lm_head, no_head
 from ..extras import pooler
@@ -15,7 +15,13 @@ UNPOOLED = replace(BERT, classes=extras.UNPOOLED)
 OTHER_EMBEDDINGS = replace(
     UNPOOLED, vocabulary=None, embedding_norms=0, positions=(), token_types=None
 )
-DEBERTA = replace(UNPOOLED, positions=(), token_types=None, extra=extras.deberta)
+DEBERTA = replace(
+    UNPOOLED,
+    positions=(),
+    token_types=None,
+    extra=extras.deberta,
+    classes={"ForMaskedLM": extras.deberta_head, "Model": no_head},
+)
 IMAGE_ENCODER = replace(IMAGE, classes={"Model": no_head}, default_class="Model")
 PRE_NORMED = Body(
     embedding_norms=1,
@@ -29,14 +35,21 @@ ROWS: dict[str, Body | TwoTowers] = {
     # As BERT
     **dict.fromkeys(
         (
-            *("camembert", "data2vec-text", "ernie", "ibert", "longformer", "megatron-bert"),
+            *("camembert", "data2vec-text", "ibert", "longformer", "megatron-bert"),
             "xlm-roberta",
         ),
         POOLED,
     ),
     **dict.fromkeys(("roberta-prelayernorm",), replace(POOLED, final_norms=1)),
     "xlm-roberta-xl": replace(POOLED, final_norms=1, embedding_norms=0),
-    **dict.fromkeys(("dpr", "splinter"), UNPOOLED),
+    "ernie": replace(POOLED, extra=extras.ernie),
+    "splinter": UNPOOLED,
+    "dpr": replace(
+        UNPOOLED,
+        extra=extras.dpr,
+        classes={"Encoder": no_head},
+        default_class="DPRQuestionEncoder",
+    ),
     **dict.fromkeys(("mra", "nystromformer", "yoso"), replace(UNPOOLED, position_offset=2)),
     "big_bird": replace(UNPOOLED, extra=extras.always_pooled),
     "bert-generation": replace(
@@ -66,8 +79,9 @@ ROWS: dict[str, Body | TwoTowers] = {
     ),
     "albert": replace(
         OTHER_EMBEDDINGS,
+        norms=2,
         extra=extras.albert,
-        classes={"ForMaskedLM": extras.electra_head, "Model": pooler},
+        classes={"ForMaskedLM": extras.small_head, "Model": pooler},
     ),
     "rembert": replace(
         OTHER_EMBEDDINGS,
@@ -116,8 +130,8 @@ ROWS: dict[str, Body | TwoTowers] = {
         OTHER_EMBEDDINGS,
         extra=extras.roformer,
         classes={
-            "ForMaskedLM": extras.electra_head,
-            "ForCausalLM": extras.electra_head,
+            "ForMaskedLM": extras.small_head,
+            "ForCausalLM": extras.small_head,
             "Model": no_head,
         },
     ),
@@ -170,19 +184,21 @@ ROWS: dict[str, Body | TwoTowers] = {
     # Images and sound
     **dict.fromkeys(
         ("wav2vec2", "hubert", "unispeech", "unispeech-sat"),
-        replace(IMAGE_ENCODER, extra=extras.wav2vec2),
+        replace(IMAGE_ENCODER, extra=sense_bodies.wav2vec2),
     ),
-    "data2vec-audio": replace(IMAGE_ENCODER, extra=extras.data2vec_audio),
-    "audio-spectrogram-transformer": replace(IMAGE_ENCODER, extra=extras.spectrogram),
-    "beit": replace(IMAGE_ENCODER, extra=extras.beit),
-    "data2vec-vision": replace(IMAGE_ENCODER, final_norms=extras.data2vec_norms, extra=extras.beit),
-    "deit": replace(IMAGE_ENCODER, extra=extras.deit, classes={"Model": pooler}),
+    "data2vec-audio": replace(IMAGE_ENCODER, extra=sense_bodies.data2vec_audio),
+    "audio-spectrogram-transformer": replace(IMAGE_ENCODER, extra=sense_bodies.spectrogram),
+    "beit": replace(IMAGE_ENCODER, extra=sense_bodies.beit),
+    "data2vec-vision": replace(
+        IMAGE_ENCODER, final_norms=sense_bodies.data2vec_norms, extra=sense_bodies.beit
+    ),
+    "deit": replace(IMAGE_ENCODER, extra=sense_bodies.deit, classes={"Model": pooler}),
     **dict.fromkeys(
         ("dinov2", "dinov2_with_registers"),
-        replace(IMAGE_ENCODER, mlp=Mlp(width=lambda view, layer: 0), extra=extras.dino),
+        replace(IMAGE_ENCODER, mlp=Mlp(width=lambda view, layer: 0), extra=sense_bodies.dino),
     ),
-    "ijepa": replace(IMAGE_ENCODER, extra=extras.ijepa),
-    **dict.fromkeys(("vit_msn", "vit_mae"), replace(IMAGE_ENCODER, extra=extras.vit_msn)),
-    "vivit": replace(IMAGE_ENCODER, extra=extras.vivit, classes={"Model": pooler}),
-    "yolos": replace(IMAGE_ENCODER, extra=extras.yolos, classes={"Model": pooler}),
+    "ijepa": replace(IMAGE_ENCODER, extra=sense_bodies.ijepa),
+    **dict.fromkeys(("vit_msn", "vit_mae"), replace(IMAGE_ENCODER, extra=sense_bodies.vit_msn)),
+    "vivit": replace(IMAGE_ENCODER, extra=sense_bodies.vivit, classes={"Model": pooler}),
+    "yolos": replace(IMAGE_ENCODER, extra=sense_bodies.yolos, classes={"Model": pooler}),
 }

@@ -15,6 +15,15 @@ AFTER_FIRST = replace(
 )
 ONE_SHARED = Experts(shared=1, shared_width="shared_expert_intermediate_size")
 GRANITE = replace(SAME_WIDTH, shared=1, shared_width="shared_intermediate_size")
+LAGUNA = Body(
+    experts=replace(
+        AFTER_FIRST,
+        count="num_experts",
+        correction=True,
+        shared=1,
+        shared_width="shared_expert_intermediate_size",
+    )
+)
 
 ROWS: dict[str, Body | TwoTowers] = {
     # As Qwen's
@@ -28,9 +37,8 @@ ROWS: dict[str, Body | TwoTowers] = {
     **dict.fromkeys(
         ("dots1", "glm4v_moe_text", "sarvam_moe", "solar_open", "sarvam_mla", "mistral4"), DEEPSEEK
     ),
-    **dict.fromkeys(
-        ("deepseek_ocr2_text", "deepseek_v32", "glm_moe_dsa"), Body(experts=AFTER_DENSE)
-    ),
+    **dict.fromkeys(("deepseek_v32", "glm_moe_dsa"), Body(experts=AFTER_DENSE)),
+    "deepseek_ocr2_text": Body(mlp=BIASED, experts=AFTER_DENSE),
     "glm4_moe_lite": Body(experts=AFTER_FIRST),
     "axk1": Body(experts=AFTER_FIRST, extra=odd_bodies.norm_after_experts),
     "step3p5": Body(
@@ -49,15 +57,7 @@ ROWS: dict[str, Body | TwoTowers] = {
         mlp=BIASED, experts=replace(AFTER_FIRST, count="num_experts", shared="num_shared_experts")
     ),
     "mimo_v2_flash": Body(experts=replace(AFTER_FIRST, shared=0)),
-    "laguna": Body(
-        experts=replace(
-            AFTER_FIRST,
-            count="num_experts",
-            correction=True,
-            shared=1,
-            shared_width="shared_expert_intermediate_size",
-        )
-    ),
+    "laguna": LAGUNA,
     "afmoe": Body(
         norms=4,
         experts=Experts(

@@ -19,8 +19,8 @@ ROWS: dict[str, Body | TwoTowers] = {
     # State-space models
     **dict.fromkeys(("mamba", "mamba2", "falcon_mamba"), MAMBA),
     **dict.fromkeys(("zamba", "zamba2"), ZAMBA),
-    **dict.fromkeys(("bamba", "olmo_hybrid"), LLAMA),
-    "falcon_h1": LLAMA_BIASED,
+    "olmo_hybrid": LLAMA,
+    **dict.fromkeys(("bamba", "falcon_h1"), LLAMA_BIASED),
     "granitemoehybrid": Body(experts=GRANITE),
     "jamba": Body(
         experts=Experts(
@@ -104,5 +104,5 @@ ROWS: dict[str, Body | TwoTowers] = {
     ),
     "cpmant": Body(mlp=Mlp(width="dim_ff"), extra=odd_bodies.cpmant_embeddings),
     "hrm_text": Body(norm=NO_NORM, mlp=BIASED, extra=odd_bodies.hrm_start),
-    "dory": Body(norm=NO_NORM, head_bias=True, extra=odd_bodies.dory_scales),
+    "dory": Body(norm=NO_NORM, mlp=BIASED, head_bias=True, extra=odd_bodies.dory_scales),
 }

@@ -43,6 +43,10 @@ ROWS: dict[str, Family] = {
     ),
     **dict.fromkeys(("qwen2_5_omni", "qwen3_omni_moe"), replace(WRAPPER, text="thinker_config")),
     **dict.fromkeys(("glmasr", "voxtral", "voxtral_realtime"), replace(WRAPPER, fills_text=True)),
+    **dict.fromkeys(
+        ("audioflamingo3", "musicflamingo", "qwen2_audio"), replace(WRAPPER, tied=tying.never)
+    ),
+    "voxtral": replace(WRAPPER, fills_text=True, tied=tying.never),
     "musicgen": replace(WRAPPER, text="decoder"),
     "pi0": replace(WRAPPER, text="vlm_config"),
 }

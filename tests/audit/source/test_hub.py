@@ -94,7 +94,7 @@ def test_a_broken_connection_is_tried_once_more(hub: Hub) -> None:
         ("org/gated", "hf auth login"),
         ("org/one@nowhere", "no revision 'nowhere'"),
         ("org/empty", "no config.json"),
-        ("org/one two", "not a name"),
+        ("org/one two", "no valid Hub id"),
         ("org/quantised", "m.gguf: is not GGUF"),
         ("org/broken", r"org/broken/model.safetensors: not safetensors, or cut short"),
     ],
