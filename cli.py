@@ -25,6 +25,7 @@ from headcount.audit.options import (
     evaluation_options,
     output_options,
     plan_options,
+    reconcile_options,
     serving_options,
     workload_options,
 )
@@ -218,6 +219,32 @@ def plan(model: str, form: str, output: Path | None, **options: Any) -> None:
     answer = plan_command(model, **options)
     write_reports([answer.report], form, output)
     if not answer.holds:
+        sys.exit(1)
+
+
+@main.command("reconcile")
+@click.argument("log", metavar="LOG")
+@reconcile_options
+@click.option("--exit-code", is_flag=True, help="Exit with 1 if a figure disagrees.")
+@output_options
+def reconcile(log: str, exit_code: bool, form: str, output: Path | None, **options: Any) -> None:
+    """Hold the start-up log of vLLM or SGLang against what the same start would give by the rules.
+
+    LOG is a file, or - for standard input; a few lines of it suffice. Tokens, blocks, concurrency,
+    weights and available memory are recomputed; what disagrees is explained. What the log does not
+    say can be given.
+
+    \b
+    Example:
+      vllm serve Qwen/Qwen3-8B 2>&1 | tee start.log
+      headcount reconcile start.log --device a100-40gb
+      headcount reconcile - --model llama-3.1-8b --engine-version 0.10.1 < fragment.log
+    """
+    from headcount.audit.reconcile.command import reconcile_log
+
+    answer = reconcile_log(log, options)
+    write_reports([answer.report], form, output)
+    if exit_code and not answer.agrees:
         sys.exit(1)
 
 

@@ -61,7 +61,8 @@ class Fact(NamedTuple):
 
 class Report(NamedTuple):
     """`document` is the JSON interface, `records` the rows of CSV (None: those of the first table);
-    the rest is what people read. `lines` are text that is laid out already."""
+    `items` stand in for `document` where that is a list; the rest is what people read. `lines` are
+    text that is laid out already."""
 
     title: str
     lines: tuple[str, ...] = ()
@@ -71,3 +72,4 @@ class Report(NamedTuple):
     findings: tuple[Finding, ...] = ()
     document: Mapping[str, object] = MappingProxyType({})
     records: Table | None = None
+    items: tuple[Mapping[str, object], ...] | None = None
