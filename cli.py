@@ -216,7 +216,7 @@ def plan(model: str, form: str, output: Path | None, **options: Any) -> None:
     """
     from headcount.audit.plan.command import plan_command
 
-    answer = plan_command(model, **options)
+    answer = plan_command(model, with_charts=form == "html", **options)
     write_reports([answer.report], form, output)
     if not answer.holds:
         sys.exit(1)

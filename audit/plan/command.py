@@ -29,6 +29,7 @@ def plan_command(
     device: str | None,
     parameters: int | None,
     utilisation: float | None,
+    with_charts: bool = False,
     **options: Any,
 ) -> Answer:
     """Plans `model`. Raises HeadcountError."""
@@ -36,17 +37,21 @@ def plan_command(
     audit = audit_model(model)
     plain = {name: options.pop(name) for name in _PLAIN}
     if any(options.values()):
-        answer = _with_engine(audit, parameters, found, utilisation, plain, options)
+        answer = _with_engine(
+            audit, parameters, found, utilisation, plain, {**options, "with_charts": with_charts}
+        )
     else:
         request = PlanRequest(device=found, utilisation=utilisation or UTILISATION, **plain)
-        answer = Answer(_without(audit, parameters, request))
+        answer = Answer(_without(audit, parameters, request, with_charts))
     report = answer.report
     findings = [finding.document() for finding in audit.findings]
     document = {**report.document, "findings": findings}
     return answer._replace(report=report._replace(findings=audit.findings, document=document))
 
 
-def _without(audit: "Audit", parameters: int | None, request: PlanRequest) -> Report:
+def _without(
+    audit: "Audit", parameters: int | None, request: PlanRequest, with_charts: bool = False
+) -> Report:
     from .report import plan_report
 
     return plan_report(
@@ -55,6 +60,7 @@ def _without(audit: "Audit", parameters: int | None, request: PlanRequest) -> Re
         model_id=audit.source.id,
         weights_bytes=None if parameters else audit.loaded_bytes,
         config=audit.config,
+        with_charts=with_charts,
     )
 
 
@@ -77,6 +83,7 @@ def _with_engine(
         weights_bytes=None if parameters else audit.loaded_bytes,
     )
     require, users = options.pop("require"), options.pop("target_users")
+    with_charts = options.pop("with_charts")
     version, offline = options.pop("engine_version"), options.pop("offline")
     given = {name: value for name, value in {**options, **plain}.items() if value is not None}
     request = serving_request(
@@ -94,6 +101,7 @@ def _with_engine(
         title=title,
         require=require,
         target_users=users,
+        with_charts=with_charts,
         base=_base(audit, parameters, request),
     )
     return Answer(found.report, found.holds)

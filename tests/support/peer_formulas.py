@@ -27,7 +27,7 @@ def hf_mem_request_bytes(config: Mapping[str, Any], tokens: int, bytes_each: int
         return flat_request_bytes(config, tokens, bytes_each)
     full = sum(kind == "full_attention" for kind in kinds)
     kept = full * tokens + (len(kinds) - full) * min(window, tokens)
-    return kept * _layer_bytes(config, 1, bytes_each)
+    return int(kept * _layer_bytes(config, 1, bytes_each))
 
 
 def accelerate_weights(spec: ModelSpec) -> int | None:

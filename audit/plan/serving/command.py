@@ -13,7 +13,7 @@ from .conversion import bought
 from .curves import curve
 from .document import engine_document, search_document
 from .gate import Requirement, check, parse_requirements
-from .planning import plan_serving
+from .planning import ServingPlan, plan_serving
 from .report import engine_facts, engine_notes, engine_tables, search_table
 from .request import ServingRequest, Subject
 from .search import options, smallest
@@ -41,6 +41,7 @@ def answer(
     title: str,
     require: str | None = None,
     target_users: int | None = None,
+    with_charts: bool = False,
     base: Mapping[str, object] | None = None,
 ) -> Answer:
     """The report of `request`, or of the search where no device is named or users are given.
@@ -53,18 +54,24 @@ def answer(
     is_search = target_users is not None or (request.device is None and request.kv_memory is None)
     if is_search and request.kv_memory is not None:
         raise HeadcountError("--target-users searches devices: leave out --kv-memory")
-    make = _search if is_search else _one
-    return make(subject, request, requirements, title, dict(base or {}))
+    if is_search:
+        return _search(subject, request, requirements, title, dict(base or {}))
+    plan = plan_serving(subject, request)
+    found = _one(plan, requirements, title, dict(base or {}))
+    if not with_charts:
+        return found
+    from .charts import engine_charts
+
+    charts = tuple(engine_charts(plan, curve(plan)))
+    return replace(found, report=found.report._replace(charts=charts))
 
 
 def _one(
-    subject: Subject,
-    request: ServingRequest,
+    plan: ServingPlan,
     requirements: tuple[Requirement, ...],
     title: str,
     base: dict[str, object],
 ) -> Answer:
-    plan = plan_serving(subject, request)
     found, points, rows = changes(plan), curve(plan), bought(plan)
     held, notes = check(plan, requirements), tuple(engine_notes(plan))
     engine = engine_document(
