@@ -31,7 +31,8 @@ def verify_output(plan: ConversionPlan, folder: Path) -> None:
             )
     wanted = plan.request.num_key_value_heads
     mixers = [mixer for layer in audit.spec.layers for mixer in layer.mixers]
-    found = sorted({m.num_key_value_heads for m in mixers if isinstance(m, Attention)})
+    cached = [mixer for mixer in mixers if isinstance(mixer, Attention) and mixer.cached]
+    found = sorted({mixer.num_key_value_heads for mixer in cached})
     if found != [wanted]:
         raise SelfCheckError(
             f"the output has {found} K/V heads instead of {wanted}; nothing was kept"

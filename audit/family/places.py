@@ -11,6 +11,7 @@ _LEADING_NUMBER = re.compile(r"(?:^|\.)(\d{1,5})\.", re.ASCII)
 _NO_LAYERS = ("proj", "adapter", "merger")
 # Words in front of the layer number that mark a tower other than the language model.
 _TOWERS = ("vision", "visual", "audio", "image", "vpm", "embed_audio", "mtp")
+_ENCODERS = frozenset({"encoder", "text_encoder"})
 # A stored tensor of a packed weight ends in none of these.
 PLAIN = frozenset({"weight", "bias"})
 
@@ -86,7 +87,7 @@ def stack_of(prefix: str) -> str:
     if "text_model" in words:
         return "text"
     parts = words.split(".")
-    return "encoder" if "encoder" in parts else "decoder"
+    return "decoder" if _ENCODERS.isdisjoint(parts) else "encoder"
 
 
 def layer_indices(names: Iterable[str]) -> dict[str, set[int]]:

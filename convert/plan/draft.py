@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from .plan import SideFile
 from .steps import Dropped, Step
 
 
@@ -24,9 +25,10 @@ class Heads:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Draft:
     """The steps of each file by its name, in the order of the source's bytes; `layers` are the
-    numbers of the layers whose K/V heads they pool."""
+    numbers of the layers whose K/V heads they pool, `side_files` what the home lays beside them."""
 
     steps: Mapping[str, tuple[Step, ...]]
     layers: tuple[int, ...]
     dropped: tuple[Dropped, ...] = ()
     notes: tuple[str, ...] = ()
+    side_files: tuple[SideFile, ...] = ()

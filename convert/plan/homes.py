@@ -19,7 +19,7 @@ from headcount.audit.family.wrappers import WRAPPERS
 from headcount.audit.mixers import Attention, LatentAttention
 from headcount.audit.spec import ModelSpec
 
-from . import gpt2, native, native_config
+from . import custom, gpt2, native, native_config
 from .draft import Draft, Heads
 from .errors import CannotConvertError, HeadCountError
 from .source import Source
@@ -41,6 +41,12 @@ NATIVE = Home(
     steps=native.steps,
     config=native_config.config,
 )
+CUSTOM = Home(
+    name="custom",
+    reason="no class of transformers holds it; modeling_headcount.py beside the weights does",
+    steps=custom.steps,
+    config=custom.config,
+)
 # model_type -> (the only count of K/V heads it can take, the home)
 REHOMES: Mapping[str, tuple[int, Home]] = {
     "gpt2": (
@@ -61,8 +67,10 @@ def find_home(source: Source, wanted: int) -> tuple[Home, Heads]:
     HeadCountError for a `wanted` that the heads cannot be pooled to."""
     spec, family = source.audit.spec, source.audit.family
     where = f"{source.folder}: {spec.model_type}"
-    mixer = _the_mixer(spec, where)
     rehome = REHOMES.get(spec.model_type)
+    if (rehome is None or wanted != rehome[0]) and custom.holds(source):
+        return CUSTOM, _heads(custom.the_mixer(source), wanted, where)
+    mixer = _the_mixer(spec, where)
     if rehome is None:
         _refuse_row(spec.model_type, family, where)
     heads = _heads(mixer, wanted, where)

@@ -33,8 +33,10 @@ def plan_conversion(request: ConversionRequest) -> ConversionPlan:
     draft = home.steps(source, heads)
     config, config_changes = home.config(source, heads)
     files = _files(source, draft)
-    written = frozenset({CONFIG, *(file.name for file in files), *_index_names(source)})
-    side_files, left_files = sort_side_files(request.source, written)
+    made = (*(file.name for file in files), *(file.name for file in draft.side_files))
+    written = frozenset({CONFIG, *made, *_index_names(source)})
+    copied, left_files = sort_side_files(request.source, written)
+    side_files = (*copied, *draft.side_files)
     plan = ConversionPlan(
         request=request,
         source=source_state(source, side_files),

@@ -101,10 +101,13 @@ def test_masks_of_old_files_are_dropped(build_model: BuildModel, tmp_path: Path)
     assert not masks.keys() & load_file(tmp_path / "mqa" / "model.safetensors").keys()
 
 
-def test_several_heads_have_no_home(build_model: BuildModel, tmp_path: Path) -> None:
+def test_several_heads_have_a_home_of_our_own(build_model: BuildModel, tmp_path: Path) -> None:
     build_model("gpt2", **SIZES).save_pretrained(tmp_path / "gpt2")
-    with pytest.raises(HeadCountError, match="--kv-heads 1 is possible"):
-        plan_conversion(request(tmp_path / "gpt2", tmp_path / "gqa", 3))
+    assert plan_conversion(request(tmp_path / "gpt2", tmp_path / "gqa", 3)).home.startswith(
+        "custom"
+    )
+    with pytest.raises(HeadCountError, match="--kv-heads can be 1, 2, 3"):
+        plan_conversion(request(tmp_path / "gpt2", tmp_path / "gqa", 4))
 
 
 @pytest.mark.parametrize(
