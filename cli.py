@@ -288,7 +288,7 @@ def plan(
 def convert(
     source: Path,
     target: Path,
-    num_key_value_heads: int,
+    num_key_value_heads: str,
     method: Any,
     seed: int,
     dry_run: bool,
@@ -313,7 +313,7 @@ def convert(
         from headcount.convert.as_report import conversion_report, plan_report
         from headcount.convert.conversion import apply_plan
         from headcount.convert.plan.planner import plan_conversion
-        from headcount.convert.plan.request import ConversionRequest
+        from headcount.convert.plan.request import ConversionRequest, parse_key_value_heads
         from headcount.convert.report_path import check_report_path
 
         check_report_path(output, (source, target))
@@ -321,7 +321,7 @@ def convert(
             ConversionRequest(
                 source=source,
                 target=target,
-                num_key_value_heads=num_key_value_heads,
+                num_key_value_heads=parse_key_value_heads(num_key_value_heads),
                 method=method,
                 seed=seed,
             )

@@ -138,10 +138,9 @@ conversion_options = stack(
     click.option(
         "--kv-heads",
         "num_key_value_heads",
-        type=int,
         required=True,
         metavar="N",
-        help="K/V heads of the result: a divisor of those of SOURCE; 1 makes it MQA.",
+        help="K/V heads of the result; 1 makes it MQA. Of single layers: 0-15:8,16-31:4.",
     ),
     click.option(
         "--method",

@@ -34,7 +34,7 @@ def observe(placed: Iterable[Placed], mixer: Attention, family: Family) -> Obser
         query //= 2
     head_dim = _normed_dim(placed, family) or _over(query, mixer.num_attention_heads)
     return Observed(
-        hidden_size=_hidden(shapes),
+        hidden_size=_hidden(shapes, mixer),
         head_dim=head_dim,
         num_key_value_heads=_key_value_heads(shapes, query, head_dim, mixer),
     )
@@ -56,8 +56,8 @@ def _normed_dim(placed: Iterable[Placed], family: Family) -> int | None:
     return next(iter(sizes))[0] if len(sizes) == 1 and len(next(iter(sizes))) == 1 else None
 
 
-def _hidden(shapes: Mapping[str | None, tuple[int, int]]) -> int | None:
-    for part in ("q", "qkv"):
+def _hidden(shapes: Mapping[str | None, tuple[int, int]], mixer: Attention) -> int | None:
+    for part in () if mixer.query_size else ("q", "qkv"):
         if part in shapes:
             return shapes[part][1]
     return shapes["o"][0] if "o" in shapes else None
@@ -109,7 +109,10 @@ def _corrected(mixer: Attention, seen: Observed) -> Mixer:
     if not mixer.has_key_value or not kv or mixer.num_attention_heads % kv:
         kv = mixer.num_key_value_heads
     d = seen.head_dim or mixer.head_dim
-    return replace(mixer, num_key_value_heads=kv, head_dim=d, v_head_dim=d)
+    alike = mixer.v_head_dim == mixer.head_dim
+    return replace(
+        mixer, num_key_value_heads=kv, head_dim=d, v_head_dim=d if alike else mixer.v_head_dim
+    )
 
 
 def _corrections(before: tuple[Layer, ...], after: tuple[Layer, ...]) -> dict[str, Origin]:

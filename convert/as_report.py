@@ -1,5 +1,7 @@
 """A finished conversion as people read it: what moved, and by how much."""
 
+from collections.abc import Iterator
+
 from headcount.audit.report import Column, Fact, Report, Table
 
 from .conversion import ConversionReport
@@ -49,7 +51,6 @@ def _tensor(step: Step, file: OutputFile) -> tuple[object, ...]:
 
 def conversion_report(report: ConversionReport) -> Report:
     """What was done."""
-    first = report.plan.layers[0]
     rows = tuple(
         (planned.index, planned.before, planned.after, 100 * layer.key, 100 * layer.value)
         for planned, layer in zip(report.plan.layers, report.layers, strict=True)
@@ -60,8 +61,8 @@ def conversion_report(report: ConversionReport) -> Report:
             Fact(
                 key="heads",
                 title="K/V heads",
-                value=f"{first.before} -> {first.after}",
-                note=f"{first.num_attention_heads} query heads of {first.head_dim}",
+                value=_heads(report.plan),
+                note=_query_heads(report.plan),
             ),
             Fact(key="method", title="Method", value=report.plan.request.method),
             Fact(key="nbytes", title="Weights", value=report.plan.nbytes, unit="bytes"),
@@ -69,7 +70,32 @@ def conversion_report(report: ConversionReport) -> Report:
         tables=(Table(key="layers", title="Layers", columns=_COLUMNS, rows=rows),),
         notes=(
             "Moved: |merged - member| / |member| over all K (V) heads of a layer; 0 % is lossless.",
+            *_repeats(report),
             *report.plan.notes,
         ),
         document=report.document(),
     )
+
+
+def _heads(plan: ConversionPlan) -> str:
+    pairs = dict.fromkeys((layer.before, layer.after) for layer in plan.layers)
+    return ", ".join(f"{before} -> {after}" for before, after in pairs)
+
+
+def _query_heads(plan: ConversionPlan) -> str:
+    shapes = dict.fromkeys((layer.num_attention_heads, layer.head_dim) for layer in plan.layers)
+    return ", ".join(f"{heads} query heads of {head_dim}" for heads, head_dim in shapes)
+
+
+def _repeats(report: ConversionReport) -> Iterator[str]:
+    """What the heads themselves say: copies of each other make a conversion lossless."""
+    if all(layer.lossless for layer in report.layers):
+        yield "All merged heads were equal: the result computes what the source does."
+        return
+    pairs = zip(report.plan.layers, report.layers, strict=True)
+    copies = sorted({layer.distinct for planned, layer in pairs if layer.distinct < planned.before})
+    if copies:
+        yield (
+            f"The source holds copies of K/V heads: --kv-heads {copies[-1]} merges only heads that"
+            " are equal, so that nothing is lost"
+        )

@@ -27,15 +27,20 @@ from .verify import verify_output
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LayerError:
-    """How far a layer's K and V weights moved: |pooled - member| / |member| over all members.
+    """How far a layer's K and V weights moved: |pooled - member| / |member| over all members. Where
+    the values are the keys, both are the same.
 
-    `kept` are the source heads that a choosing method kept, None for the mean.
+    `kept` are the source heads that a choosing method kept, None for the mean. `lossless`: every
+    merged head equals the heads that it stands for. `distinct`: how many of the source's K/V heads
+    are no copies of their neighbours.
     """
 
     index: int
     key: float
     value: float
     kept: tuple[int, ...] | None
+    lossless: bool
+    distinct: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -107,8 +112,10 @@ def _layer_errors(plan: ConversionPlan, outcome: Outcome) -> tuple[LayerError, .
         LayerError(
             index=layer.index,
             key=outcome.errors[layer.index, "k"],
-            value=outcome.errors[layer.index, "v"],
+            value=outcome.errors.get((layer.index, "v"), outcome.errors[layer.index, "k"]),
             kept=outcome.chosen.get(layer.index),
+            lossless=layer.index not in outcome.moved,
+            distinct=outcome.repeats.distinct(layer.index),
         )
         for layer in plan.layers
     )
@@ -119,10 +126,13 @@ def _record(plan: ConversionPlan, layers: tuple[LayerError, ...]) -> dict[str, o
         layer.index: {
             "relative_error": {"k": layer.key, "v": layer.value},
             "kept": None if layer.kept is None else list(layer.kept),
+            "lossless": layer.lossless,
+            "distinct_key_value_heads": layer.distinct,
         }
         for layer in layers
     }
     summary = plan_summary(plan)
     planned = summary["layers"]
     assert isinstance(planned, list)
-    return {**summary, "layers": [{**entry, **measured[entry["index"]]} for entry in planned]}
+    merged = [{**entry, **measured[entry["index"]]} for entry in planned]
+    return {**summary, "lossless": all(layer.lossless for layer in layers), "layers": merged}

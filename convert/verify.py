@@ -29,11 +29,13 @@ def verify_output(plan: ConversionPlan, folder: Path) -> None:
                 f"the output fails its audit: {finding.code} {finding.where}: {finding.message};"
                 " nothing was kept"
             )
-    wanted = plan.request.num_key_value_heads
-    mixers = [mixer for layer in audit.spec.layers for mixer in layer.mixers]
-    cached = [mixer for mixer in mixers if isinstance(mixer, Attention) and mixer.cached]
-    found = sorted({mixer.num_key_value_heads for mixer in cached})
-    if found != [wanted]:
-        raise SelfCheckError(
-            f"the output has {found} K/V heads instead of {wanted}; nothing was kept"
-        )
+    wanted = {layer.index: layer.after for layer in plan.layers}
+    for layer in audit.spec.layers:
+        if layer.stack != "decoder" or layer.index not in wanted:
+            continue
+        found = {m.num_key_value_heads for m in layer.mixers if isinstance(m, Attention)}
+        if found != {wanted[layer.index]}:
+            raise SelfCheckError(
+                f"layer {layer.index} of the output has {sorted(found)} K/V heads instead of"
+                f" {wanted[layer.index]}; nothing was kept"
+            )

@@ -6,7 +6,7 @@ letters of what it holds, in order, such as `qkv`.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -14,12 +14,17 @@ class TensorNames:
     """`modules` maps a module's path in its layer to the part it computes, `cross` does so for
     cross-attention. `near` are the prefixes under which nothing unknown may stand. `transposed`:
     the weights are stored [in, out] (GPT-2's Conv1D). `rest` is the part of what stands there
-    without being named, such as an indexer; None: it is a stranger."""
+    without being named, such as an indexer; None: it is a stranger. `fused` is how a projection of
+    q, k and v in one holds them: [q|k|v], once per K/V head with its query heads (`groups`), or
+    once per head (`per_head`). `key_value` are modules beside the projections that hold numbers of
+    K or V heads: of which, and along which axis."""
 
     modules: Mapping[str, str]
     cross: Mapping[str, str] = field(default_factory=dict)
     rest: str | None = None
     transposed: bool = False
+    fused: str = "blocks"
+    key_value: Mapping[str, tuple[str, int]] = field(default_factory=dict)
 
     @property
     def near(self) -> frozenset[str]:
@@ -47,6 +52,30 @@ _QK_NORM = {"self_attn.q_norm": "norm", "self_attn.k_norm": "norm"}
 LLAMA = TensorNames(
     modules={**_separate("self_attn"), **_QK_NORM, "self_attn.sinks": "other"},
     cross=_separate("cross_attn") | {"cross_attn.q_norm": "norm", "cross_attn.k_norm": "norm"},
+)
+# The same with what else some classes keep beside their projections.
+GATE_PROJ = replace(LLAMA, modules={**LLAMA.modules, "self_attn.gate_proj": "other"})
+G_PROJ = replace(LLAMA, modules={**LLAMA.modules, "self_attn.g_proj": "other"})
+BEAM = replace(GATE_PROJ, modules={**GATE_PROJ.modules, "self_attn.gate_bias": "other"})
+BITNET = replace(LLAMA, modules={**LLAMA.modules, "self_attn.attn_sub_norm": "norm"})
+DIFFLLAMA = replace(
+    LLAMA,
+    modules={
+        **LLAMA.modules,
+        **{f"self_attn.lambda_{part}{number}": "other" for part in "qk" for number in "12"},
+    },
+)
+DOGE = replace(
+    LLAMA, modules={**LLAMA.modules, "self_attn.A": "other", "self_attn.dt_proj": "other"}
+)
+FLINT = replace(LLAMA, modules={**LLAMA.modules, "self_attn.softmax_offset": "other"})
+MIMO = replace(LLAMA, modules={**LLAMA.modules, "self_attn.attention_sink_bias": "other"})
+MOSHI = TensorNames(
+    modules=_separate("self_attn") | {f"self_attn.{p}_proj.linear": p for p in "qkvo"}
+)
+SARVAM = TensorNames(
+    modules=_under("attention", qkv="query_key_value", o="dense")
+    | {"attention.query_layernorm": "norm", "attention.key_layernorm": "norm"}
 )
 MLA = TensorNames(
     modules=_under(
@@ -77,13 +106,16 @@ GPT2 = TensorNames(
     cross=_under("crossattention", q="q_attn", kv="c_attn", o="c_proj"),
     transposed=True,
 )
-GPT_BIGCODE = TensorNames(modules=_under("attn", qkv="c_attn", o="c_proj"))
+GPT_BIGCODE = TensorNames(modules=_under("attn", qkv="c_attn", o="c_proj"), fused="per_head")
 GPT_NEO = TensorNames(modules=_separate("attn.attention", o="out_proj"))
 GPT_NEOX = TensorNames(modules=_under("attention", qkv="query_key_value", o="dense"))
 GPT_NEOX_JAPANESE = TensorNames(
     modules={**GPT_NEOX.modules, "attention.dense_bias": "other"}  # in the last layer only
 )
 GPTJ = TensorNames(modules=_separate("attn", o="out_proj"))
+FALCON = TensorNames(
+    modules=_under("self_attention", qkv="query_key_value", o="dense"), fused="groups"
+)
 BLOOM = TensorNames(modules=_under("self_attention", qkv="query_key_value", o="dense"))
 PERSIMMON = TensorNames(
     modules=_under("self_attn", qkv="query_key_value", o="dense")
@@ -190,6 +222,7 @@ GROK = TensorNames(
 # Attention beside recurrent mixers, or with an indexer or gates that no part names.
 HYBRID = TensorNames(modules=LLAMA.modules, rest="other")
 HYBRID_MLA = TensorNames(modules=MLA.modules, rest="other")
+LFM3 = replace(G_PROJ, rest="other")
 LFM2 = TensorNames(
     modules=_separate("self_attn", o="out_proj")
     | {"self_attn.q_layernorm": "norm", "self_attn.k_layernorm": "norm"},
@@ -197,5 +230,32 @@ LFM2 = TensorNames(
 )
 NEMOTRON_H = TensorNames(modules=_separate("mixer"), rest="other")
 RECURRENT_GEMMA = TensorNames(modules=_separate("temporal_block"), rest="other")
+ZAMBA = TensorNames(modules=_separate("shared_transf.self_attn"))
+ZAMBA2 = TensorNames(modules=_separate("shared_transformer.self_attn"))
+# Qwen 4: an indexer, and connections between layers that are called after the attention.
+QWEN4 = replace(
+    HYBRID,
+    modules=LLAMA.modules
+    | _under("self_attn.indexer", other="index_qk_proj")
+    | {"self_attn.indexer.q_layernorm": "other", "self_attn.indexer.k_layernorm": "other"}
+    | {
+        f"attn_hyper_connection.{name}": ""
+        for name in (
+            *("block_inject_weight", "hc_norm"),
+            *("input_mix_weight_down", "input_mix_weight_up"),
+        )
+    },
+)
+DORY = TensorNames(
+    modules=_separate("self_attn")
+    | {f"self_attn.{name}": "other" for name in ("g_proj", "s_gate", "sqk")}
+)
+INKLING = TensorNames(
+    modules=LLAMA.modules
+    | {"self_attn.r_proj": "other", "self_attn.rel_logits_proj.proj": "other"}
+    | {"self_attn.k_sconv.conv1d": "other", "self_attn.v_sconv.conv1d": "other"}
+    | {"attn_sconv.conv1d": ""},
+    key_value={f"self_attn.{part}_sconv.conv1d": (part, 0) for part in "kv"},
+)
 # No name of a tensor is known: headers are not sorted to layers, and parts follow the config.
 UNKNOWN = TensorNames(modules={})

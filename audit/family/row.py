@@ -20,10 +20,12 @@ class Family:
     `norm` is the size of the q/k norms, see `layers.NORM_SIZES`, and `norm_if` what turns them on.
     `key_value_heads`, `window` and `other` are callables for what no key says directly, and
     `v_head_dim` is the key of a head dim of the values only. `per_layer` gives the config values
-    that one layer has to itself. `cached`: decoding keeps a cache, as a BERT does only with
-    `is_decoder`; `stack` is the name of the layers where that does not follow from it. `cross` says
-    whether a cross-attention stands beside each self-attention, and `cross_width` names the width
-    that its k and v read. `text` names the nested config of the language model, `tied` says whether
+    that one layer has to itself. `key_value_keys` are the config keys that the class takes its
+    number of K/V heads from, and `per_layer_key` is an object with values of single layers.
+    `cached`: decoding keeps a cache, as a BERT does only with `is_decoder`; `stack` is the name of
+    the layers where that does not follow from it. `cross` says whether a cross-attention stands
+    beside each self-attention, and `cross_width` names the width that its k and v read. `text`
+    names the nested config of the language model, `tied` says whether
     the head is the embedding; `aliases` and `defaults` serve types that transformers has no class
     for. `build` makes odd layers.
     """
@@ -43,6 +45,8 @@ class Family:
     v_head_dim: str | None = None
     window: Callable[[ConfigView], int | None] = layers.plain_window
     per_layer: layers.PerLayer | None = None
+    key_value_keys: tuple[str, ...] = ("num_key_value_heads",)
+    per_layer_key: str | None = None
     cached: bool | str = True
     stack: str | None = None
     cross: bool | str = False

@@ -4,14 +4,15 @@ from collections.abc import Iterator
 
 from ..mixers import Attention, LatentAttention, Mixer
 from ..observe import Observed
+from ..spec import Layer
 from ..units import format_indices
 from .facts import Facts
 from .rule import Rule, Seen
 
 _TRUST = "memory follows the weights; correct config.json, or take the config of these weights"
 
-# Rows of the embedding beyond vocab_size that the class itself adds (image tokens).
-_MORE_ROWS = {"mllama": 8, "mllama_text_model": 8}
+# Rows of the embedding beyond vocab_size that the class itself adds (image tokens, a start token).
+_MORE_ROWS = {"mllama": 8, "mllama_text_model": 8, "moshi": 1}
 
 
 def key_value_heads(facts: Facts) -> Iterator[Seen]:
@@ -115,6 +116,7 @@ def layers(facts: Facts) -> Iterator[Seen]:
                 hint="layers for multi-token prediction are normal in GLM-4.5 and DeepSeek-V3; else"
                 " correct num_hidden_layers",
             )
+        config -= {la.index for la in facts.spec.layers if la.stack == stack and _runs_again(la)}
         if not facts.checkpoint.partial and not facts.checkpoint.missing and config - weights:
             half = not weights and facts.census.indices and not facts.has_head
             yield Seen(
@@ -126,6 +128,12 @@ def layers(facts: Facts) -> Iterator[Seen]:
     yield from _lacking(facts)
 
 
+def _runs_again(layer: Layer) -> bool:
+    """Whether a layer is another one once more, with the same weights."""
+    own = (isinstance(m, Attention) and not m.owns_parameters for m in layer.mixers)
+    return bool(layer.mixers) and all(own)
+
+
 def _lacking(facts: Facts) -> Iterator[Seen]:
     """A layer that is there, without a projection that its mixer needs."""
     if facts.checkpoint.partial or facts.checkpoint.missing or facts.census.packed:
@@ -134,6 +142,8 @@ def _lacking(facts: Facts) -> Iterator[Seen]:
         parts = {item.place.part for item in placed if item.place.parameter == "weight"}
         if mixer.kind == "recurrent" or index not in facts.census.indices.get(stack, frozenset()):
             continue
+        if isinstance(mixer, Attention) and not mixer.owns_parameters:
+            continue  # its block is stored where it is used first
         lacking = sorted(
             set("qkvo" if mixer.kind != "latent_attention" else "qo")
             - set("".join(p for p in parts if p and p not in ("norm", "other")))

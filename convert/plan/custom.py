@@ -21,12 +21,14 @@ from headcount.audit.mixers import Attention
 from headcount.audit.source.safetensors import TensorInfo
 
 from . import custom_config
-from .draft import Draft, Heads
-from .errors import CannotConvertError
+from .draft import Draft, Heads, HeadsByLayer, Where
+from .errors import CannotConvertError, HeadCountError
 from .layout import Block, Blocks, interleaved, query_key_value
 from .model_classes import model_classes
 from .native import FAR, FLOATS, NEAR, TOWERS
+from .native_heads import attentions, no_fit
 from .plan import SideFile
+from .request import KeyValueHeads
 from .source import Source
 from .steps import Dropped, Pool, Step, copy
 
@@ -46,6 +48,7 @@ FUSED: Mapping[str, tuple[str, int | None]] = {
     "gpt_neox_japanese": ("qkv", None),
     "persimmon": ("qkv", None),
 }
+_POOLED = ("k", "v", "kv", "qkv")
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.)|^\d+(?=\.)")
 
 
@@ -61,18 +64,39 @@ def holds(source: Source) -> bool:
     return bool(ignores and mixers and mha and model_classes(spec.model_type))
 
 
-def the_mixer(source: Source) -> Attention:
-    """The attention that all layers of the decoder have in common. Raises CannotConvertError."""
-    mixers = _cached(source)
-    shapes = {(m.num_attention_heads, m.num_key_value_heads, m.head_dim) for m in mixers}
-    plain = all(m.has_key_value and m.has_key and m.has_value for m in mixers)
-    plain &= not any(m.states or m.query_gate or m.head_dim != m.v_head_dim for m in mixers)
-    if len(shapes) != 1 or not plain:
-        raise CannotConvertError(
-            f"{source.folder}: {source.audit.spec.model_type}: the attentions of its decoder differ"
-            " in heads, or keep more than K and V: one num_key_value_heads cannot say them"
-        )
-    return mixers[0]
+def heads(source: Source, wanted: KeyValueHeads) -> HeadsByLayer:
+    """The heads of each attention of the decoder. Raises CannotConvertError, and HeadCountError for
+    a number that does not divide those that a layer has."""
+    where = f"{source.folder}: {source.audit.spec.model_type}"
+    found = attentions(source.audit.spec)
+    for mixer in found.values():
+        if mixer.states or mixer.query_gate or mixer.head_dim != mixer.v_head_dim:
+            raise CannotConvertError(f"{where}: its attention keeps more than K and V heads")
+    if not isinstance(wanted, int) and (strangers := set(wanted) - {index for index, _ in found}):
+        raise HeadCountError(f"{where}: layer {min(strangers)} has no K/V heads of its own")
+    layers = {
+        place: _heads(mixer, _of_layer(wanted, place, mixer)) for place, mixer in found.items()
+    }
+    for own in layers.values():
+        if own.after > own.before or own.is_padded:
+            raise no_fit(own.before, own.after, where)
+    if not any(own.is_changed for own in layers.values()):
+        own = next(iter(layers.values()))
+        raise no_fit(own.before, own.after, where)
+    return HeadsByLayer(layers=layers)
+
+
+def _of_layer(wanted: KeyValueHeads, place: Where, mixer: Attention) -> int:
+    return wanted if isinstance(wanted, int) else wanted.get(place[0], mixer.num_key_value_heads)
+
+
+def _heads(mixer: Attention, after: int) -> Heads:
+    return Heads(
+        num_attention_heads=mixer.num_attention_heads,
+        before=mixer.num_key_value_heads,
+        after=after,
+        head_dim=mixer.head_dim,
+    )
 
 
 def _cached(source: Source) -> list[Attention]:
@@ -84,7 +108,7 @@ def _cached(source: Source) -> list[Attention]:
     return [mixer for mixer in mixers if isinstance(mixer, Attention)]
 
 
-def steps(source: Source, heads: Heads) -> Draft:
+def steps(source: Source, heads: HeadsByLayer) -> Draft:
     """One step per tensor but buffers. Raises CannotConvertError naming what is not known."""
     builder = _Builder(source, heads)
     by_file = {
@@ -105,26 +129,25 @@ def _modelling_file() -> SideFile:
     return SideFile(name=MODELING_FILE.name, path=MODELING_FILE, nbytes=size)
 
 
-def config(source: Source, heads: Heads) -> tuple[dict[str, Any], tuple[str, ...]]:
+def config(source: Source, heads: HeadsByLayer) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The config for the modelling file. Raises CannotConvertError."""
     builder = _Builder(source, heads)
     made: dict[str, Mapping[str, Any]] = {}
     for tensor in source.checkpoint.tensors.values():
         spot = builder.place(tensor)
-        if spot is not None and spot.part in builder.layouts:
+        if spot is not None and spot.part in _POOLED:
             path = _NUMBER.sub("*", tensor.name.rpartition(".")[0], count=1)
-            made[path] = builder.described(spot.part)
+            made[path] = builder.described(spot)
     return custom_config.config(source, heads, made)
 
 
 class _Builder:
     """The steps of a source's tensors; remembers which projections it saw."""
 
-    def __init__(self, source: Source, heads: Heads) -> None:
+    def __init__(self, source: Source, heads: HeadsByLayer) -> None:
         self.source = source
         self.heads = heads
         self.names = source.audit.family.names
-        self.layouts = _layouts(source, heads)
         self.pooled: dict[tuple[int, bool, str], None] = {}
         self.dropped: list[Dropped] = []
         stacks = {layer.stack for layer in source.audit.spec.layers}
@@ -141,19 +164,30 @@ class _Builder:
         spot = self.place(tensor)
         if spot is None:
             yield from self._outside(tensor)
-        elif spot.part in self.layouts:
+        elif spot.part in _POOLED:
             if spot.parameter == "weight":
-                self.pooled[spot.index, spot.cross, spot.part or ""] = None
-            yield self._pool(tensor, spot, spot.part or "")
+                self.pooled[spot.index, spot.cross, spot.part] = None
+            yield self._pool(tensor, spot, spot.part)
         elif spot.part in ("q", "o", "norm", "other", "") and _last(spot) in PLAIN:
             yield copy(tensor)
         else:
             raise self._unknown(tensor, "is not known in this architecture")
 
-    def described(self, part: str | None) -> dict[str, Any]:
+    def described(self, spot: Place) -> dict[str, Any]:
         """What the class expects of the projection, as the modelling file reads it."""
-        order, repeats = _fused(self.source, self.heads) if part == "qkv" else (part, 1)
-        return {"parts": order, "heads": self.heads.num_attention_heads, "repeats": repeats}
+        heads = self._heads(spot)
+        fused = _fused(self.source, heads)
+        order, repeats = fused if spot.part == "qkv" else (spot.part, 1)
+        return {"parts": order, "heads": heads.num_attention_heads, "repeats": repeats}
+
+    def _heads(self, spot: Place) -> Heads:
+        heads = self.heads.of(spot.index, cross=spot.cross)
+        if heads is None:
+            raise CannotConvertError(
+                f"{self.source.folder}: config.json says nothing of {spot.module} in layer"
+                f" {spot.index}, which the weights have"
+            )
+        return heads
 
     def check_layers(self) -> None:
         """Raises CannotConvertError unless every decoder layer has its k and v."""
@@ -174,7 +208,8 @@ class _Builder:
         if spot.parameter not in PLAIN or tensor.dtype not in FLOATS:
             raise self._unknown(tensor, f"({tensor.dtype}) looks quantised or adapted: not pooled")
         weight = spot.parameter == "weight"
-        layout, target = self.layouts[part]
+        heads = self._heads(spot)
+        layout, target = _layouts(self.source, heads, part)
         axis = -1 if self.names.transposed and weight else 0
         layout, target = replace(layout, axis=axis), replace(target, axis=axis)
         if len(tensor.shape) != (2 if weight else 1) or tensor.shape[axis] != layout.rows:
@@ -193,9 +228,10 @@ class _Builder:
             action=Pool(
                 layer=spot.index,
                 role="weight" if weight else "bias",
-                members=self.heads.members,
+                members=heads.members,
                 source=layout,
                 target=target,
+                cross=spot.cross,
             ),
         )
 
@@ -239,21 +275,19 @@ def _fused(source: Source, heads: Heads) -> tuple[str, int]:
     return order, repeats or heads.num_attention_heads
 
 
-def _layouts(source: Source, heads: Heads) -> dict[str, tuple[Blocks, Blocks]]:
-    """Part -> its layout in the source and in the output, for projections that hold K or V."""
+def _layouts(source: Source, heads: Heads, part: str) -> tuple[Blocks, Blocks]:
+    """The layout of a projection that holds K or V, in the source and in the output."""
     q, before, after, d = heads.num_attention_heads, heads.before, heads.after, heads.head_dim
+    if part != "qkv":
+        return _rows(part, before, d), _rows(part, after, d)
     order, repeats = _fused(source, heads)
-    ours = source.audit.spec.model_type.startswith(GROUPED)  # stored as [q|k|v] already
     each = q // repeats
-    whole = query_key_value(q, d, key_value_heads=before)
-    if not ours and repeats > 1:
+    ours = source.audit.spec.model_type.startswith(GROUPED)  # stored as [q|k|v] already
+    if ours or repeats == 1:
+        whole = query_key_value(q, d, key_value_heads=before)
+    else:
         whole = interleaved(d, repeats=repeats, query_heads=each, key_value_heads=each, order=order)
-    return {
-        "k": (_rows("k", before, d), _rows("k", after, d)),
-        "v": (_rows("v", before, d), _rows("v", after, d)),
-        "kv": (_rows("kv", before, d), _rows("kv", after, d)),
-        "qkv": (whole, query_key_value(q, d, key_value_heads=after)),
-    }
+    return whole, query_key_value(q, d, key_value_heads=after)
 
 
 def _rows(parts: str, heads: int, head_dim: int) -> Blocks:

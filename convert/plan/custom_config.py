@@ -6,7 +6,7 @@ from typing import Any
 
 from headcount.audit.family.resolve import GROUPED, base_type
 
-from .draft import Heads
+from .draft import HeadsByLayer
 from .errors import CannotConvertError
 from .model_classes import auto_class, model_classes
 from .source import Source
@@ -18,7 +18,7 @@ _SAME_CLASS = {"gpt-sw3": "gpt2"}
 
 
 def config(
-    source: Source, heads: Heads, projections: Mapping[str, Mapping[str, Any]]
+    source: Source, heads: HeadsByLayer, projections: Mapping[str, Mapping[str, Any]]
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The source's config for the grouped class of its own class, and what changed in it.
 
@@ -29,21 +29,25 @@ def config(
     model_type = base_type(str(old["model_type"]))
     model_type = _SAME_CLASS.get(model_type, model_type)
     architecture = _architecture(source, model_type)
+    counts = [own.after for (_, cross), own in sorted(heads.layers.items()) if not cross]
     added: dict[str, Any] = {
         "model_type": GROUPED + model_type,
         "architectures": [_CLASS + architecture],
         "auto_map": _auto_map(model_type, architecture),
-        "num_key_value_heads": heads.after,
+        "num_key_value_heads": max(counts),
+        **({"num_key_value_heads_per_layer": counts} if len(set(counts)) > 1 else {}),
         "grouped_projections": {path: dict(made) for path, made in projections.items()},
     }
+    said = added.get("num_key_value_heads_per_layer", max(counts))
     changes = (
         f"model_type: {old['model_type']} -> {added['model_type']}",
         f"architectures: {architecture} -> {_CLASS}{architecture}",
         f"auto_map: names {MODULE}.py, which lies beside the weights",
-        f"num_key_value_heads: {old.get('num_key_value_heads', 'absent')} -> {heads.after}",
+        f"num_key_value_heads: {old.get('num_key_value_heads', 'absent')} -> {said}",
         f"grouped_projections: {', '.join(projections)}",
     )
-    return {**deepcopy(dict(old)), **added}, changes
+    kept = {key: value for key, value in old.items() if key != "num_key_value_heads_per_layer"}
+    return {**deepcopy(kept), **added}, changes
 
 
 def _architecture(source: Source, model_type: str) -> str:

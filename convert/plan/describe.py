@@ -30,21 +30,38 @@ def describe_plan(plan: ConversionPlan) -> Iterator[str]:
 
 
 def _head(plan: ConversionPlan) -> Iterator[str]:
-    layer, request = plan.layers[0], plan.request
+    request = plan.request
     seed = f", seed {request.seed}" if request.method == "random" else ""
     files = f"{len(plan.files)} file{'s' if len(plan.files) > 1 else ''}"
     yield f"source       {request.source} ({plan.model_type}, {len(plan.layers)} layers)"
     yield f"target       {request.target} ({plan.config.get('model_type', plan.model_type)})"
-    yield (
-        f"heads        {layer.num_attention_heads} query heads of {layer.head_dim};"
-        f" K/V heads {layer.before} -> {layer.after}"
-    )
+    yield from (f"heads        {heads}" for heads in _heads(plan))
     yield f"method       {request.method}{seed}"
     yield f"home         {plan.home}"
     yield (
         f"weights      {format_bytes(plan.source_nbytes)} -> {format_bytes(plan.nbytes)} in {files}"
     )
-    yield f"KV cache     {layer.before / layer.after:g} times smaller"
+    before = sum(layer.before * layer.head_dim for layer in plan.layers)
+    after = sum(layer.after * layer.head_dim for layer in plan.layers)
+    yield f"KV cache     {before / after:g} times smaller" + _in_these(plan)
+
+
+def _heads(plan: ConversionPlan) -> Iterator[str]:
+    """A line for each kind of layer that changes."""
+    kinds: dict[str, list[int]] = {}
+    for layer in plan.layers:
+        query = f"{layer.num_attention_heads} query heads of {layer.head_dim}"
+        kind = f"{query}; K/V heads {layer.before} -> {layer.after}"
+        kinds.setdefault(kind, []).append(layer.index)
+    for kind, indices in kinds.items():
+        yield kind if len(kinds) == 1 else f"{kind} (layers {format_indices(indices)})"
+
+
+def _in_these(plan: ConversionPlan) -> str:
+    """Where not all layers change: which ones the factor is about."""
+    indices = [layer.index for layer in plan.layers]
+    whole = len(indices) == plan.layer_count
+    return "" if whole else f" in layers {format_indices(indices)}"
 
 
 def _steps(steps: Iterable[Step]) -> Iterator[str]:

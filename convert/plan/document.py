@@ -43,6 +43,7 @@ def plan_summary(plan: ConversionPlan) -> dict[str, object]:
                 "num_attention_heads": layer.num_attention_heads,
                 "head_dim": layer.head_dim,
                 "num_key_value_heads": {"before": layer.before, "after": layer.after},
+                "padded_attention_heads": layer.padded_heads,
             }
             for layer in plan.layers
         ],

@@ -1,25 +1,114 @@
 """What a home hands to the planner."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import accumulate
 
+from .errors import CannotConvertError
 from .plan import SideFile
 from .steps import Dropped, Step
+
+# Which attention of which layer: its number, and whether it is the cross-attention.
+Where = tuple[int, bool]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Heads:
-    """The heads of every layer: query heads, and K/V heads before and after."""
+    """The heads of one attention: query heads, and K/V heads before and after.
+
+    Runs of neighbouring K/V heads become one each. Where `after` divides `before` all runs are of
+    `members` heads. Where it does not, the first runs have one member more, and each K/V head gets
+    as many query heads as the largest run needs: what is missing is padding, which adds nothing.
+    """
 
     num_attention_heads: int
     before: int
     after: int
     head_dim: int
+    v_head_dim: int | None = None  # None: as head_dim
+
+    @property
+    def value_dim(self) -> int:
+        return self.v_head_dim or self.head_dim
 
     @property
     def members(self) -> int:
         """How many K/V heads become one: [j*members, (j+1)*members) become head j."""
         return self.before // self.after
+
+    @property
+    def runs(self) -> tuple[int, ...]:
+        """How many K/V heads become each new one, the first run first."""
+        extra = self.before % self.after
+        return tuple(self.members + (j < extra) for j in range(self.after))
+
+    @property
+    def is_changed(self) -> bool:
+        return self.before != self.after
+
+    @property
+    def is_padded(self) -> bool:
+        return self.before % self.after > 0
+
+    @property
+    def padded_heads(self) -> int:
+        """Query heads after: those of before, unless runs are uneven."""
+        group_size = self.num_attention_heads // self.before
+        return self.after * max(self.runs) * group_size
+
+    @property
+    def query_slots(self) -> tuple[int | None, ...]:
+        """The query head of before that stands at each place after; None for padding."""
+        group_size, width = self.num_attention_heads // self.before, max(self.runs)
+        starts = accumulate(self.runs, initial=0)
+        return tuple(
+            (start + i) * group_size + query if i < run else None
+            for start, run in zip(starts, self.runs, strict=False)
+            for i in range(width)
+            for query in range(group_size)
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HeadsByLayer:
+    """The heads of every attention that has K/V heads of its own, by layer and kind. `readers` maps
+    a layer that reads another's cache to that one: files may hold k and v that it does not use."""
+
+    layers: Mapping[Where, Heads]
+    readers: Mapping[int, int] = field(default_factory=dict)
+
+    def of(self, index: int, *, cross: bool = False) -> Heads | None:
+        """The heads of one attention. A layer that is stored beyond those of the config, for
+        multi-token prediction, is as the last one is; None for a layer without K/V heads."""
+        found = self.layers.get((self.readers.get(index, index), cross))
+        last = max(*(i for i, _ in self.layers), *self.readers, -1)
+        if found is None and not cross and index > last:
+            return self.layers[max(where for where in self.layers if not where[1])]
+        return found
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of the plan should know of heads that are not what they were."""
+        padded = [own for own in self.layers.values() if own.is_padded]
+        if not padded:
+            return ()
+        own = padded[0]
+        return (
+            f"{own.after} does not divide {own.before}: query heads grow from"
+            f" {own.num_attention_heads} to {own.padded_heads}; the new ones are zeros, which add"
+            " nothing",
+        )
+
+    @property
+    def uniform(self) -> Heads:
+        """The heads of all layers. Raises CannotConvertError where they differ."""
+        found = set(self.layers.values())
+        if len(found) > 1:
+            raise CannotConvertError(
+                "its layers differ in heads, and the class that could hold the result knows one"
+                " number for all of them"
+            )
+        return next(iter(found))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,25 +1,32 @@
-"""Steps for a class with separate q, k and v projections that reads num_key_value_heads."""
+"""Steps for a model that stays in its class, which holds fewer K/V heads.
+
+K/V heads are merged wherever the row of the family table says that they lie; towers, recurrent
+layers and what belongs to query heads or to no head go along as they are. What is near attention
+and not known is refused.
+"""
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from headcount.audit.family.names import BUFFERS, TensorNames
 from headcount.audit.family.places import PLAIN, Place, place, stack_of
 from headcount.audit.source.safetensors import TensorInfo
 
-from .draft import Draft, Heads
+from .draft import Draft, Heads, HeadsByLayer, Where
 from .errors import CannotConvertError
-from .layout import Blocks, one_part
+from .layout import Block, Blocks, interleaved, one_part, query_key_value
+from .native_heads import attentions
+from .padding import padded
 from .source import Source
 from .steps import Pool, Role, Step, copy
 
 FLOATS = ("F64", "F32", "F16", "BF16")
 _KEY_NORMS = ("k_norm", "k_layernorm", "key_layernorm")
-_QUERY_NORMS = ("q_norm", "q_layernorm", "query_layernorm")
+_QUERY_NORMS = ("q_norm", "q_layernorm", "query_layernorm", "attn_sub_norm")
 # A word of a tensor's path in its layer that makes it look like attention.
 NEAR = re.compile(r"attn|attention|[qkv]_proj|qkv|query|key|value")
-FAR = re.compile(r"norm|mlp|expert")  # unless it is one of these
+FAR = re.compile(r"norm|mlp|expert|(^|[._])ln_")  # unless it is one of these
 _IN_LAYER = re.compile(r"(?:^|\.)\d+\.")
 # Towers of a multimodal model that keep no cache, and whose heads stay as they are.
 TOWERS = ("vision", "audio", "embed_audio", "encoder")
@@ -30,7 +37,7 @@ NORM_NOTE = (
 )
 
 
-def steps(source: Source, heads: Heads) -> Draft:
+def steps(source: Source, heads: HeadsByLayer) -> Draft:
     """One step per tensor of the output. Raises CannotConvertError naming what is not known."""
     builder = _Builder(source, heads)
     by_file = {
@@ -40,112 +47,176 @@ def steps(source: Source, heads: Heads) -> Draft:
     return Draft(steps=by_file, layers=builder.check_layers(), notes=tuple(builder.notes))
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Spot:
+    """A tensor, where it stands, and the heads of its attention."""
+
+    tensor: TensorInfo
+    place: Place
+    heads: Heads
+
+    @property
+    def role(self) -> Role:
+        """What a tensor with K or V heads is: only weights say how far heads moved."""
+        if self.place.parameter != "weight":
+            return "bias"
+        return "weight" if len(self.tensor.shape) == 2 else "norm"
+
+
 class _Builder:
     """Gathers what can only be said once all tensors were seen: complete layers, notes."""
 
-    def __init__(self, source: Source, heads: Heads) -> None:
+    def __init__(self, source: Source, heads: HeadsByLayer) -> None:
         self.source = source
         self.heads = heads
         self.names: TensorNames = source.audit.family.names
-        self.pooled: set[tuple[int, str]] = set()
+        self.attending = {*(index for index, _ in heads.layers), *heads.readers}
+        self.indices = {layer.index for layer in source.audit.spec.layers}
+        self.seen: dict[Where, set[str]] = {}
         self.norm_lists: dict[tuple[int, str], dict[int, TensorInfo]] = _norm_lists(source)
         self.notes: dict[str, None] = {}
 
     def steps(self, tensor: TensorInfo) -> Iterator[Step]:
-        spot = place(tensor.name, self.names)
-        if spot is None:
+        found = place(tensor.name, self.names)
+        if found is None:
             self._refuse_lookalike(tensor)
             yield copy(tensor)
-        elif spot.stack != "decoder":
-            yield self._of_tower(tensor, spot)
-        elif spot.cross or spot.part is None:
-            raise self._unknown(tensor, "is not known in this architecture")
-        elif spot.part in ("k", "v"):
-            yield self._projection(tensor, spot)
-        elif spot.part == "norm" and _word_of(spot, _KEY_NORMS):
-            yield from self._key_norm(tensor, spot)
+        elif found.stack != "decoder":
+            yield self._of_tower(tensor, found)
+        elif found.index in self.indices - self.attending:
+            yield copy(tensor)  # a layer without attention, such as a recurrent one
         else:
-            yield self._kept(tensor, spot)
+            heads = self.heads.of(found.index, cross=found.cross)
+            if heads is None or found.part is None:
+                raise self._unknown(tensor, "is not known in this architecture")
+            yield from self._of_attention(_Spot(tensor=tensor, place=found, heads=heads))
+
+    def _of_attention(self, spot: _Spot) -> Iterator[Step]:
+        part = spot.place.part
+        if part in ("k", "v", "qkv"):
+            yield self._projection(spot, part)
+        elif spot.place.module in self.names.key_value:
+            yield self._beside(spot)
+        elif part == "norm" and _word_of(spot.place, _KEY_NORMS):
+            yield from self._key_norm(spot)
+        else:
+            self._check_kept(spot)
+            yield self._kept(spot)
 
     def check_layers(self) -> tuple[int, ...]:
         """The numbers of the pooled layers: those of the config, and any that are stored beyond
         them (for multi-token prediction). Raises CannotConvertError if one lacks k or v."""
-        indices = {layer.index for layer in self.source.audit.spec.layers}
-        indices |= {index for index, _ in self.pooled}
-        for index in sorted(indices):
-            for part in "kv":
-                if (index, part) not in self.pooled:
+        mixers = attentions(self.source.audit.spec)
+        for where in sorted(
+            {*self.heads.layers, *self.seen} - {(i, False) for i in self.heads.readers}
+        ):
+            mixer = mixers.get(where)
+            needed = "k" if mixer is not None and not mixer.has_value else "kv"
+            for part in needed:
+                if part not in self.seen.get(where, ()):
                     raise CannotConvertError(
-                        f"{self.source.folder}: layer {index} has no {part} projection of a name"
+                        f"{self.source.folder}: layer {where[0]} has no {part} projection of a name"
                         " that is known: the checkpoint is incomplete or of another layout"
                     )
-        return tuple(sorted(indices))
+        return tuple(sorted({i for i, cross in self.seen if self._is_changed(i, cross=cross)}))
 
-    def _projection(self, tensor: TensorInfo, spot: Place) -> Step:
-        if spot.parameter not in PLAIN:
-            raise self._unknown(tensor, "looks quantised or adapted: not pooled")
-        assert spot.part is not None
-        rows = self.heads.before * self.heads.head_dim
-        self._expect(tensor, rows, dimensions=2 if spot.parameter == "weight" else 1)
-        if spot.parameter == "weight":
-            self.pooled.add((spot.index, spot.part))
-        role: Role = "weight" if spot.parameter == "weight" else "bias"
-        layout = one_part(spot.part, self.heads.before, self.heads.head_dim)
-        return self._pool((tensor,), spot.index, role, layout)
+    def _is_changed(self, index: int, *, cross: bool) -> bool:
+        heads = self.heads.of(index, cross=cross)
+        return heads is not None and heads.is_changed
 
-    def _key_norm(self, tensor: TensorInfo, spot: Place) -> Iterator[Step]:
+    def _projection(self, spot: _Spot, part: str) -> Step:
+        """k, v or all three in one."""
+        if spot.place.parameter not in PLAIN:
+            raise self._unknown(spot.tensor, "looks quantised or adapted: not pooled")
+        source, target = _layouts(spot.heads, part, self.names.fused)
+        if spot.role == "bias" and len(spot.tensor.shape) != 1:
+            raise self._unknown(spot.tensor, f"has shape {list(spot.tensor.shape)}: no bias")
+        if not spot.tensor.shape or spot.tensor.shape[0] != source.rows:
+            raise self._unknown(
+                spot.tensor,
+                f"has shape {list(spot.tensor.shape)}; {source.rows} rows were expected",
+            )
+        if spot.role == "weight":
+            self.seen.setdefault(_where(spot), set()).update(part)
+        return self._pool(spot, (spot.tensor,), spot.role, source, target)
+
+    def _beside(self, spot: _Spot) -> Step:
+        """What has numbers of K or V heads beside their projection, such as a convolution of k."""
+        part, axis = self.names.key_value[spot.place.module]
+        rows, rest = divmod(spot.tensor.shape[axis], spot.heads.before)
+        if rest or not rows or spot.place.parameter not in PLAIN:
+            raise self._unknown(spot.tensor, f"has shape {list(spot.tensor.shape)}: no K/V heads")
+        layout = replace(one_part(part, spot.heads.before, rows), axis=axis)
+        target = replace(_merged(layout, spot.heads), axis=axis)
+        return self._pool(spot, (spot.tensor,), "norm", layout, target)
+
+    def _key_norm(self, spot: _Spot) -> Iterator[Step]:
         """By its shape: shared by all heads, over all heads, a row per head, or a list of norms."""
-        before, d = self.heads.before, self.heads.head_dim
-        if spot.parameter not in PLAIN:
-            yield from self._norm_list(tensor, spot)
+        tensor, before, d = spot.tensor, spot.heads.before, spot.heads.head_dim
+        if spot.place.parameter not in PLAIN:
+            yield from self._norm_list(spot)
         elif tensor.shape == (d,):
             yield copy(tensor)
-        elif tensor.shape == (before * d,):
-            self.notes[NORM_NOTE] = None
-            yield self._pool((tensor,), spot.index, "norm", one_part("k", before, d))
+        elif tensor.shape == (before * d,) and not spot.heads.is_padded:
+            if spot.heads.is_changed:
+                self.notes[NORM_NOTE] = None
+            yield self._norm(spot, one_part("k", before, d))
         elif tensor.shape == (before, d):
-            yield self._pool((tensor,), spot.index, "norm", one_part("k", before, 1))
+            yield self._norm(spot, one_part("k", before, 1))
         else:
             raise self._unknown(tensor, f"has shape {list(tensor.shape)}, which fits no k norm")
 
-    def _norm_list(self, tensor: TensorInfo, spot: Place) -> Iterator[Step]:
+    def _norm(self, spot: _Spot, layout: Blocks) -> Step:
+        return self._pool(spot, (spot.tensor,), "norm", layout, _merged(layout, spot.heads))
+
+    def _norm_list(self, spot: _Spot) -> Iterator[Step]:
         """`norms.{h}.weight`: the group's first tensor yields the new head, the others nothing."""
-        number, _, parameter = spot.parameter.partition(".")
-        members, d = self.heads.members, self.heads.head_dim
-        siblings = self.norm_lists[spot.index, parameter]
-        if set(siblings) != set(range(self.heads.before)) or tensor.shape != (d,):
-            raise self._unknown(tensor, f"should be one of {self.heads.before} norms of {d}")
+        number, _, parameter = spot.place.parameter.partition(".")
+        members, d = spot.heads.members, spot.heads.head_dim
+        siblings = self.norm_lists[spot.place.index, parameter]
+        complete = set(siblings) == set(range(spot.heads.before))
+        if not complete or spot.tensor.shape != (d,) or spot.heads.is_padded:
+            raise self._unknown(spot.tensor, f"should be one of {spot.heads.before} norms of {d}")
         if int(number) % members:
             return
         head = int(number) // members
         group = tuple(siblings[int(number) + i] for i in range(members))
-        step = self._pool(group, spot.index, "norm", one_part("k", members, d), first_head=head)
-        name = tensor.name.removesuffix(spot.parameter) + f"{head}.{parameter}"
+        layout = one_part("k", members, d)
+        step = self._pool(spot, group, "norm", layout, layout.pooled(members), first_head=head)
+        name = spot.tensor.name.removesuffix(spot.place.parameter) + f"{head}.{parameter}"
         yield replace(step, name=name)
 
     def _pool(
         self,
+        spot: _Spot,
         tensors: tuple[TensorInfo, ...],
-        layer: int,
         role: Role,
-        layout: Blocks,
+        source: Blocks,
+        target: Blocks,
         first_head: int = 0,
     ) -> Step:
+        heads = spot.heads
         if any(tensor.dtype not in FLOATS for tensor in tensors):
             raise self._unknown(tensors[0], f"({tensors[0].dtype}) looks quantised: not pooled")
-        target = layout.pooled(self.heads.members)
+        if not heads.is_changed:
+            return copy(spot.tensor)
+        shape = list(tensors[0].shape)
+        shape[target.axis] = target.rows
         return Step(
             name=tensors[0].name,
             dtype=tensors[0].dtype,
-            shape=(target.rows, *tensors[0].shape[1:]),
+            shape=tuple(shape),
             sources=tensors,
             action=Pool(
-                layer=layer,
+                layer=spot.place.index,
                 role=role,
-                members=self.heads.members,
-                source=layout,
+                members=heads.members,
+                source=source,
                 target=target,
                 first_head=first_head,
+                runs=heads.runs if heads.is_padded else (),
+                slots=heads.query_slots if heads.is_padded and source.heads("q") else (),
+                cross=spot.place.cross,
             ),
         )
 
@@ -154,27 +225,35 @@ class _Builder:
             raise self._unknown(tensor, f"belongs to {spot.stack!r}, which convert does not handle")
         return copy(tensor)
 
-    def _kept(self, tensor: TensorInfo, spot: Place) -> Step:
-        """What belongs to query heads or to no head."""
-        last = spot.parameter.rpartition(".")[2]
-        known_norm = spot.part != "norm" or _word_of(spot, _QUERY_NORMS)
-        if last not in PLAIN or not known_norm or spot.part not in ("q", "o", "norm", "other", ""):
-            raise self._unknown(tensor, "is not known well enough to be kept")
-        return copy(tensor)
+    def _check_kept(self, spot: _Spot) -> None:
+        """Only what is named in the family's row may go along."""
+        part, parameter = spot.place.part, spot.place.parameter.rpartition(".")[2]
+        named = self.names.cross if spot.place.cross else self.names.modules
+        known_norm = part != "norm" or _word_of(spot.place, _QUERY_NORMS)
+        if spot.place.module not in named or parameter not in PLAIN or not known_norm:
+            raise self._unknown(spot.tensor, "is not known well enough to be kept")
 
-    def _expect(self, tensor: TensorInfo, rows: int, *, dimensions: int) -> None:
-        if len(tensor.shape) != dimensions or tensor.shape[0] != rows:
+    def _kept(self, spot: _Spot) -> Step:
+        """What belongs to query heads or to no head: as it is, or with padding between heads."""
+        if not spot.heads.is_padded:
+            return copy(spot.tensor)
+        step = padded(spot.tensor, spot.place, spot.heads)
+        if step is None:
             raise self._unknown(
-                tensor, f"has shape {list(tensor.shape)}; {rows} rows were expected"
+                spot.tensor,
+                f"cannot be padded to the {spot.heads.padded_heads} query heads that"
+                f" {spot.heads.after} K/V heads need: choose a divisor",
             )
+        return step
 
     def _refuse_lookalike(self, tensor: TensorInfo) -> None:
         """A tensor of a layer, outside the known modules, whose name sounds like attention."""
         number = _IN_LAYER.search(tensor.name)
         if number is None or stack_of(tensor.name[: number.start()]) in TOWERS:
             return
+        index = int(number[0].strip("."))
         inside = tensor.name[number.end() :]
-        if FAR.search(inside):
+        if FAR.search(inside) or index in self.indices - self.attending:
             return
         if NEAR.search(inside) and not any(inside.endswith("." + b) for b in BUFFERS - {"bias"}):
             raise self._unknown(tensor, "looks like attention but is not known")
@@ -183,6 +262,41 @@ class _Builder:
         return CannotConvertError(
             f"{self.source.folder / tensor.file}: tensor {tensor.name!r} {what}"
         )
+
+
+def _where(spot: _Spot) -> Where:
+    return spot.place.index, spot.place.cross
+
+
+def _layouts(heads: Heads, part: str, fused: str) -> tuple[Blocks, Blocks]:
+    """How the heads of a projection lie before and after."""
+    if part != "qkv":
+        rows = heads.head_dim if part == "k" else heads.value_dim
+        source = one_part(part, heads.before, rows)
+        return source, _merged(source, heads)
+    count, d = heads.num_attention_heads, heads.head_dim
+    if fused == "groups":
+        before, after = (
+            interleaved(d, repeats=kv, query_heads=count // kv)
+            for kv in (heads.before, heads.after)
+        )
+        return before, after
+    source = query_key_value(count, d, key_value_heads=heads.before)
+    if fused == "per_head" and heads.before == count:
+        source = interleaved(d, repeats=count)
+    return source, _merged(source, heads)
+
+
+def _merged(layout: Blocks, heads: Heads) -> Blocks:
+    """One block per part: as many K/V heads as there are after, and all query heads."""
+    query = heads.padded_heads if heads.is_padded else heads.num_attention_heads
+    counts = {"q": query, "k": heads.after, "v": heads.after}
+    return Blocks(
+        blocks=tuple(
+            Block(part=block.part, heads=counts[block.part], rows=block.rows)
+            for block in layout.blocks
+        )
+    )
 
 
 def _word_of(spot: Place, words: tuple[str, ...]) -> bool:

@@ -1,40 +1,184 @@
-"""The config of a model that stays in its class: the new number of K/V heads, and nothing else."""
+"""The config of a model that stays in its class: the new number of K/V heads, and nothing else.
 
-from collections.abc import Mapping
+The row of the family table names the keys. What was written is read again like any config, so that
+the heads of every layer are those that the class makes of it.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from typing import Any
 
+from headcount.audit.family.resolve import Reading, read_config
 from headcount.audit.family.table import FAMILIES, SPELLINGS
 
 from .draft import Heads
 from .errors import CannotConvertError
-from .source import Source
+from .request import KeyValueHeads
+from .source import CONFIG, Source
+
+# A key that says how many K/V heads there are, in any of its spellings.
+_COUNT = re.compile(r"(key_value|kv)_heads?$|head_kv$")
 
 
-def config(source: Source, heads: Heads) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The source's config with the new count; every other key as it was."""
-    new = deepcopy(dict(source.config))
-    holder, prefix = _language_model(new, source)
-    old = holder.get("num_key_value_heads")
-    holder["num_key_value_heads"] = heads.after
-    changes = [f"{prefix}num_key_value_heads: {'absent' if old is None else old} -> {heads.after}"]
-    derived = source.audit.spec.hidden_size // heads.num_attention_heads
-    if holder.get("head_dim") is None and heads.head_dim != derived:
-        holder["head_dim"] = heads.head_dim
-        changes.append(f"{prefix}head_dim: absent -> {heads.head_dim} (it was the class's default)")
-    return new, tuple(changes)
+class ConfigEditor:
+    """Edits a copy of the source's config and tells every change."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.new: dict[str, Any] = deepcopy(dict(source.config))
+        self.changes: list[str] = []
+        self.reading: Reading = read_config(source.config, str(source.folder / CONFIG))
+        self.holder, self.prefix = _language_model(self.new, source)
+
+    def set_heads(self, wanted: KeyValueHeads) -> None:
+        """Writes `wanted` K/V heads for all layers, or for some."""
+        if isinstance(wanted, int):
+            for key in self.source.audit.family.key_value_keys:
+                self._set_count(key, wanted)
+            self._limit_single_layers(wanted)
+        else:
+            self._set_single_layers(wanted)
+        self._write_head_dim()
+
+    def follow(self, counts: Mapping[int, set[int]]) -> None:
+        """Other numbers of K/V heads that the file holds, for engines that read those: each count
+        becomes what all attentions with as many have now."""
+        keys = {key for key in self.holder if _COUNT.search(key)}
+        for key in sorted(keys - set(self.source.audit.family.key_value_keys)):
+            now = self.holder[key]
+            after = counts.get(now, set()) if type(now) is int else set()
+            if len(after) == 1:
+                self._set(self.holder, self.prefix, key, next(iter(after)))
+
+    def set_query_heads(self, heads: Heads) -> None:
+        """Writes the padded number of query heads, and the head_dim that no longer follows."""
+        own = self.reading.text.attribute_map
+        for name, value in (
+            ("num_attention_heads", heads.padded_heads),
+            ("head_dim", heads.head_dim),
+        ):
+            self._set(self.holder, self.prefix, own.get(name, name), value)
+
+    def _set_count(self, key: str, wanted: int) -> None:
+        """A count that is smaller already stays; a flag is on for one head."""
+        holder, prefix, last = self._place(key)
+        now = self._now(key)
+        if now is None and key != self.source.audit.family.key_value_keys[0]:
+            return  # a second number that is not in use
+        if isinstance(now, bool):
+            self._set(holder, prefix, last, wanted == 1 or now)
+        elif now is None or now > wanted:
+            self._set(holder, prefix, last, wanted)
+
+    def _limit_single_layers(self, wanted: int) -> None:
+        for index, values in self._single_layers().items():
+            given = values.get("num_key_value_heads")
+            if isinstance(given, int) and given > wanted:
+                place = f"{self.prefix}{self.source.audit.family.per_layer_key}.{index}."
+                self._set(values, place, "num_key_value_heads", wanted)
+
+    def _set_single_layers(self, wanted: Mapping[int, int]) -> None:
+        key = self.source.audit.family.per_layer_key
+        if key is None:
+            raise CannotConvertError(
+                f"{self.source.folder}: {self.source.audit.spec.model_type} has one number of K/V"
+                " heads for all layers, so no config can say several"
+            )
+        entries = self._single_layers()
+        known = {int(index): index for index in entries if index.isdecimal()}
+        width = max(map(len, known.values()), default=0)
+        for layer, count in sorted(wanted.items()):
+            index = known.get(layer, str(layer).zfill(width))
+            values = entries.setdefault(index, {})
+            self._set(values, f"{self.prefix}{key}.{index}.", "num_key_value_heads", count)
+        if not self.holder.get(key):
+            self.holder[key] = entries
+
+    def _single_layers(self) -> dict[str, dict[str, Any]]:
+        key = self.source.audit.family.per_layer_key
+        found = self.holder.get(key) if key else None
+        return found if isinstance(found, dict) else {}
+
+    def _write_head_dim(self) -> None:
+        """A head_dim that only the class's default says is written out, for other readers."""
+        text = self.reading.text
+        if self.holder.get("head_dim") is None and not self.source.audit.family.fixed_head_dim:
+            heads, hidden = text.optional("num_attention_heads"), text.optional("hidden_size")
+            given = text.defaults.get("head_dim")
+            if isinstance(given, int) and heads and hidden and given != hidden // heads:
+                self._set(self.holder, self.prefix, "head_dim", given, "it was the class's default")
+
+    def _place(self, key: str) -> tuple[dict[str, Any], str, str]:
+        """The object that holds the last word of `key`, the words in front of it, and that word."""
+        holder, prefix = self.holder, self.prefix
+        *outer, last = key.split(".")
+        for name in outer:
+            inner = holder.get(name)
+            if not isinstance(inner, dict):
+                raise CannotConvertError(
+                    f"{self.source.folder}: {CONFIG} has no {prefix}{name}, so there is no place"
+                    " for the new number of heads: load and save it once with transformers"
+                )
+            holder, prefix = inner, f"{prefix}{name}."
+        return holder, prefix, self._own_name(holder, last)
+
+    def _own_name(self, holder: Mapping[str, Any], name: str) -> str:
+        """The spelling that stands in the file, else the class's own."""
+        text = self.reading.text
+        spellings = (text.attribute_map.get(name, name), name, *text.aliases.get(name, ()))
+        return next((word for word in spellings if holder.get(word) is not None), spellings[0])
+
+    def _now(self, key: str) -> Any:
+        """The present value of `key`, of the file or the class; None for one that is not set."""
+        view = self.reading.text
+        *outer, last = key.split(".")
+        for name in outer:
+            view = view.child(name)
+        return view.get(last)
+
+    def _set(
+        self, holder: dict[str, Any], prefix: str, key: str, value: object, why: str = ""
+    ) -> None:
+        old = holder.get(key)
+        if old == value:
+            return
+        holder[key] = value
+        note = f" ({why})" if why else ""
+        self.changes.append(f"{prefix}{key}: {_shown(old)} -> {_shown(value)}{note}")
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "absent"
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _language_model(new: dict[str, Any], source: Source) -> tuple[dict[str, Any], str]:
     """The object that describes the language model, and the words in front of its keys."""
-    model_type = str(new.get("model_type"))
-    row = FAMILIES.get(SPELLINGS.get(model_type, model_type))
-    text: Mapping[str, Any] | None = new.get(row.text) if row and row.text else None
-    if row is None or row.text is None or (text is None and "hidden_size" in new):
-        return new, ""
-    if not isinstance(text, dict):
-        raise CannotConvertError(
-            f"{source.folder}: config.json has no {row.text}, so there is no place for the new"
-            " number of heads: load and save it once with transformers"
-        )
-    return text, f"{row.text}."
+    holder, prefix = new, ""
+    for name in _text_keys(new):
+        inner = holder.get(name)
+        if inner is None and "hidden_size" in holder:
+            return holder, prefix
+        if not isinstance(inner, dict):
+            raise CannotConvertError(
+                f"{source.folder}: {CONFIG} has no {prefix}{name}, so there is no place for the new"
+                " number of heads: load and save it once with transformers"
+            )
+        holder, prefix = inner, f"{prefix}{name}."
+    return holder, prefix
+
+
+def _text_keys(config: Mapping[str, Any]) -> Iterator[str]:
+    """The names of the nested configs from the outermost to the language model."""
+    while True:
+        model_type = str(config.get("model_type"))
+        row = FAMILIES.get(SPELLINGS.get(model_type, model_type))
+        if row is None or row.text is None:
+            return
+        yield row.text
+        inner = config.get(row.text)
+        if not isinstance(inner, dict):
+            return
+        config = inner

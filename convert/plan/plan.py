@@ -28,13 +28,15 @@ class OutputFile:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LayerHeads:
-    """The K/V heads of one layer, before and after."""
+    """The K/V heads of one layer, before and after. `padded_heads` are the query heads after where
+    some of them are padding."""
 
     index: int
     num_attention_heads: int
     before: int
     after: int
     head_dim: int
+    padded_heads: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,7 +72,8 @@ class ConversionPlan:
     """Every tensor and file of the output, and where it comes from.
 
     `home` says which class holds the result and why; `config` and `index` are the JSON objects to
-    write; `findings` are the source's warnings, which the output may inherit.
+    write; `findings` are the source's warnings, which the output may inherit. `layer_count` are all
+    layers of the model, `layers` those whose K/V heads change.
     """
 
     request: ConversionRequest
@@ -80,6 +83,7 @@ class ConversionPlan:
     files: tuple[OutputFile, ...]
     dropped: tuple[Dropped, ...]
     layers: tuple[LayerHeads, ...]
+    layer_count: int
     config: Mapping[str, Any]
     config_changes: tuple[str, ...]
     index_name: str | None

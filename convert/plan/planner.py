@@ -6,7 +6,7 @@ from typing import Any
 from headcount.audit.source.json_file import read_json
 from headcount.audit.source.safetensors import MAX_HEADER_BYTES
 
-from .draft import Draft, Heads
+from .draft import Draft, HeadsByLayer
 from .errors import CannotConvertError
 from .homes import find_home
 from .plan import ConversionPlan, LayerHeads, OutputFile
@@ -45,26 +45,30 @@ def plan_conversion(request: ConversionRequest) -> ConversionPlan:
         files=files,
         dropped=draft.dropped,
         layers=tuple(_layer(index, heads) for index in draft.layers),
+        layer_count=len({*draft.layers, *(la.index for la in source.audit.spec.layers)}),
         config=config,
         config_changes=config_changes,
         index_name=source.checkpoint.index.name if source.checkpoint.index else None,
         index=_index(source, files),
         side_files=side_files,
         left_files=left_files,
-        notes=(*draft.notes, *_notes(source)),
+        notes=(*draft.notes, *heads.notes, *_notes(source)),
         findings=tuple(f for f in source.audit.findings if f.severity == "warning"),
     )
     check_space(request.target, plan.total_nbytes)
     return plan
 
 
-def _layer(index: int, heads: Heads) -> LayerHeads:
+def _layer(index: int, model: HeadsByLayer) -> LayerHeads:
+    heads = model.of(index) or model.of(index, cross=True)
+    assert heads is not None
     return LayerHeads(
         index=index,
         num_attention_heads=heads.num_attention_heads,
         before=heads.before,
         after=heads.after,
         head_dim=heads.head_dim,
+        padded_heads=heads.padded_heads if heads.is_padded else None,
     )
 
 

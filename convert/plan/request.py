@@ -1,5 +1,7 @@
 """What the user asks for."""
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
@@ -9,25 +11,46 @@ from headcount.audit.errors import HeadcountError
 # How several K/V heads become one; docs/methods.md has the formulas and sources.
 Method = Literal["mean", "first", "medoid", "random"]
 METHODS: tuple[Method, ...] = get_args(Method)
+# A number for all layers, or one for each of some: the others keep their heads.
+KeyValueHeads = int | Mapping[int, int]
+_RANGE = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?:([0-9]{1,5})", re.ASCII)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConversionRequest:
     """Convert the model in the folder `source` to `num_key_value_heads` K/V heads, into `target`.
 
-    `seed` matters to the method `random` only.
+    Layers that have no more of them keep theirs. `seed` matters to the method `random` only.
     """
 
     source: Path
     target: Path
-    num_key_value_heads: int
+    num_key_value_heads: KeyValueHeads
     method: Method = "mean"
     seed: int = 0
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
             raise HeadcountError(f"method {self.method!r} is not one of {', '.join(METHODS)}")
-        if self.num_key_value_heads < 1:
+        wanted = self.num_key_value_heads
+        least = wanted if isinstance(wanted, int) else min(wanted.values(), default=0)
+        if least < 1:
+            raise HeadcountError(f"{least} K/V heads: a model needs at least one")
+
+
+def parse_key_value_heads(text: str) -> KeyValueHeads:
+    """`8`, or `0-15:8,16-31:4` for layers 0 to 15 and 16 to 31. Raises HeadcountError."""
+    if text.isdecimal() and len(text) <= 5:
+        return int(text)
+    found: dict[int, int] = {}
+    for item in text.split(","):
+        match = _RANGE.fullmatch(item.strip())
+        if match is None:
             raise HeadcountError(
-                f"{self.num_key_value_heads} K/V heads: a model needs at least one"
+                f"{text!r} is no number of K/V heads: write 8 for all layers, or 0-15:8,16-31:4"
             )
+        first, last, count = int(match[1]), int(match[2] or match[1]), int(match[3])
+        if last < first or found.keys() & range(first, last + 1):
+            raise HeadcountError(f"{text!r}: layers {item.strip()} are reversed or named twice")
+        found |= dict.fromkeys(range(first, last + 1), count)
+    return found

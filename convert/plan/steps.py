@@ -32,6 +32,8 @@ class Pool:
 
     Several source tensors are read as one, joined along their first axis. `first_head` is the
     layer's K/V head that the first one made here is (not 0 where each head has its own tensor).
+    `runs` are the members of each new head where they are not alike, and `slots` the places of the
+    tensor's query heads then, see `Pad`. `cross`: it is the layer's cross-attention.
     """
 
     verb: ClassVar[str] = "pool"
@@ -42,9 +44,31 @@ class Pool:
     source: Blocks
     target: Blocks
     first_head: int = 0
+    runs: tuple[int, ...] = ()
+    slots: tuple[int | None, ...] = ()
+    cross: bool = False
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """How many heads become each of those made here."""
+        parts = {block.part for block in self.target.blocks} - {"q"}
+        return self.runs or (self.members,) * self.target.heads(min(parts))
 
 
-Action = Copy | Transpose | Pool
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pad:
+    """Query heads at new places: head `slots[i]` of the source is the i-th, None is all zeros.
+
+    `source` says how heads lie along its axis: rows of q, columns of o, numbers of a sink.
+    """
+
+    verb: ClassVar[str] = "pad"
+
+    source: Blocks
+    slots: tuple[int | None, ...]
+
+
+Action = Copy | Transpose | Pool | Pad
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,6 +1,6 @@
 """From a stored tensor to its heads and back, by the layout that the plan gives."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 
@@ -30,3 +30,12 @@ def join_heads(heads: Mapping[str, torch.Tensor], layout: Blocks) -> torch.Tenso
     ]
     rows = parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
     return rows.flatten(0, 1).movedim(0, layout.axis).contiguous()
+
+
+def placed_heads(heads: torch.Tensor, slots: Sequence[int | None]) -> torch.Tensor:
+    """[len(slots), rows, ...]: head `slots[i]` at place i, zeros where there is none."""
+    result = heads.new_zeros((len(slots), *heads.shape[1:]))
+    for place, head in enumerate(slots):
+        if head is not None:
+            result[place] = heads[head]
+    return result

@@ -1,4 +1,6 @@
-"""How `members` neighbouring K/V heads become one: pure functions on [heads, rows, ...] tensors.
+"""How neighbouring K/V heads become one: pure functions on [heads, rows, ...] tensors.
+
+Runs of heads are given by their sizes, or by one number where all are alike.
 
 Formulas and sources: docs/methods.md. Sums run in a fixed order, in float64 for float32 and
 float64 input and in float32 for 16-bit input (float64 if that could overflow), and are rounded
@@ -9,6 +11,7 @@ import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 import torch
 
@@ -18,6 +21,7 @@ _WIDE = {
     torch.bfloat16: torch.float32,
     torch.float16: torch.float32,
 }
+Runs = int | Sequence[int]
 # Sums of fewer than 2^28 bfloat16 numbers up to this do not overflow float32.
 _LARGE_BFLOAT16 = 2.0**100
 # Differences and norms of float64 numbers up to this do not overflow float64.
@@ -30,38 +34,40 @@ class NotFiniteError(ValueError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pooled:
-    """`heads` [heads / members, rows, ...]; the norm of all members' distances to their new heads,
-    and the norm of all members. Frobenius norms."""
+    """`heads` [runs, rows, ...]; the norm of all members' distances to their new heads, and the
+    norm of all members. Frobenius norms."""
 
     heads: torch.Tensor
     distance: float
     norm: float
 
 
-def pool_heads(heads: torch.Tensor, members: int, chosen: Sequence[int] | None) -> Pooled:
-    """Members [j*members, (j+1)*members) become head j: their mean, or the head `chosen[j]`.
+def pool_heads(heads: torch.Tensor, runs: Runs, chosen: Sequence[int] | None) -> Pooled:
+    """The members of run j become head j: their mean, or the head `chosen[j]`.
 
     Two heads are held wide, so memory is that of `heads` and the result. Raises NotFiniteError,
     also for an overflow, which only means of float64 can have.
     """
     if chosen is not None and (scaled := _scaled_down(heads)) is not heads:
         # What is chosen needs no sum: only the distances have to be measured smaller.
-        return replace(pool_heads(scaled, members, chosen), heads=heads[list(chosen)])
-    groups = heads.unflatten(0, (-1, members))
-    result = heads.new_empty((groups.shape[0], *heads.shape[1:]))
+        return replace(pool_heads(scaled, runs, chosen), heads=heads[list(chosen)])
+    groups = _split(heads, runs)
+    result = heads.new_empty((len(groups), *heads.shape[1:]))
     center, wide = _wide_like(heads), _wide_like(heads)
     distance = norm = 0.0
+    start = 0
     for index, group in enumerate(groups):
         for member in group:
             norm = math.hypot(norm, finite_norm(wide.copy_(member), "holds NaN or infinity"))
         if chosen is None:
             result[index] = mean_head(group, out=center)
         else:
-            result[index] = group[chosen[index] - index * members]
+            result[index] = group[chosen[index] - start]
         center.copy_(result[index])
         for member in group:
             away = wide.copy_(member).sub_(center)
             distance = math.hypot(distance, finite_norm(away, _overflow(heads)))
+        start += len(group)
     return Pooled(heads=result, distance=distance, norm=norm)
 
 
@@ -108,15 +114,16 @@ def _overflow(heads: torch.Tensor) -> str:
     return f"has a mean that overflows {str(heads.dtype).removeprefix('torch.')}"
 
 
-def first_heads(after: int, members: int) -> tuple[int, ...]:
-    """The first member of every group."""
-    return tuple(range(0, after * members, members))
+def first_heads(runs: Sequence[int]) -> tuple[int, ...]:
+    """The first member of every run."""
+    return tuple(accumulate(runs[:-1], initial=0))
 
 
-def random_heads(after: int, members: int, *, seed: int, layer: int) -> tuple[int, ...]:
-    """One member of every group, drawn from a hash of seed, layer and group."""
+def random_heads(runs: Sequence[int], *, seed: int, layer: int) -> tuple[int, ...]:
+    """One member of every run, drawn from a hash of seed, layer and run."""
     return tuple(
-        group * members + _draw(f"{seed}/{layer}/{group}") % members for group in range(after)
+        start + _draw(f"{seed}/{layer}/{index}") % members
+        for index, (start, members) in enumerate(zip(first_heads(runs), runs, strict=True))
     )
 
 
@@ -124,38 +131,46 @@ def _draw(text: str) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest(), "big")
 
 
-def medoid_heads(keys: torch.Tensor, values: torch.Tensor, members: int) -> tuple[int, ...]:
-    """Of every group, the member with the least total squared distance to the others.
+def medoid_heads(keys: torch.Tensor, values: torch.Tensor, runs: Runs) -> tuple[int, ...]:
+    """Of every run, the member with the least total squared distance to the others.
 
     That is the one nearest to the mean: sum_b |a - b|^2 = m |a - mean|^2 + a constant. K and V
-    decide together, each distance as a share of the group's sum, so that a K never meets another
+    decide together, each distance as a share of the run's sum, so that a K never meets another
     head's V. Of equals the first.
     """
-    return central_heads([spread(keys, members), spread(values, members)])
+    return central_heads([spread(keys, runs), spread(values, runs)])
 
 
-def central_heads(shares: Sequence[torch.Tensor]) -> tuple[int, ...]:
-    """Of every group, the member with the least sum of `shares`, each [groups, members]."""
-    total = torch.stack(tuple(shares)).sum(dim=0)
-    members = total.shape[1]
-    # Rounded, so that the last bits of a sum do not choose between equals: the first is taken.
-    best = total.round(decimals=9).argmin(dim=1)
-    return tuple(group * members + int(member) for group, member in enumerate(best))
+def central_heads(shares: Sequence[Sequence[torch.Tensor]]) -> tuple[int, ...]:
+    """Of every run, the member with the least sum of `shares`, each a vector per run."""
+    chosen, start = [], 0
+    for run in zip(*shares, strict=True):
+        # Rounded, so that the last bits of a sum do not choose between equals: the first is taken.
+        total = torch.stack(run).sum(dim=0).round(decimals=9)
+        chosen.append(start + int(total.argmin()))
+        start += len(total)
+    return tuple(chosen)
 
 
-def spread(heads: torch.Tensor, members: int) -> torch.Tensor:
-    """[groups, members]: squared distance to the group's mean over the group's sum of them.
+def spread(heads: torch.Tensor, runs: Runs) -> list[torch.Tensor]:
+    """For each run [members]: squared distance to the run's mean over the run's sum of them.
 
     Raises NotFiniteError for NaN and infinity.
     """
     heads = _scaled_down(heads)
     center, wide = _wide_like(heads), _wide_like(heads)
-    rows = []
-    for group in heads.unflatten(0, (-1, members)):
+    shares = []
+    for group in _split(heads, runs):
         mean_head(group, out=center)
         finite_norm(center, "holds NaN or infinity")
-        rows.append([finite_norm(wide.copy_(m).sub_(center), _overflow(heads)) for m in group])
-    distances = torch.tensor(rows, dtype=torch.float64)
-    largest = distances.amax(dim=1, keepdim=True).clamp_min(torch.finfo(torch.float64).tiny)
-    squares = (distances / largest).square()
-    return squares / squares.sum(dim=1, keepdim=True).clamp_min(1)
+        row = [finite_norm(wide.copy_(m).sub_(center), _overflow(heads)) for m in group]
+        distances = torch.tensor(row, dtype=torch.float64)
+        largest = distances.amax().clamp_min(torch.finfo(torch.float64).tiny)
+        squares = (distances / largest).square()
+        shares.append(squares / squares.sum().clamp_min(1))
+    return shares
+
+
+def _split(heads: torch.Tensor, runs: Runs) -> tuple[torch.Tensor, ...]:
+    """The heads of each run. A number of members must divide the heads."""
+    return tuple(heads.split(runs if isinstance(runs, int) else list(runs)))

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +10,9 @@ import torch
 
 from ..plan.errors import BadValuesError
 from ..plan.plan import ConversionPlan, OutputFile
-from ..plan.steps import Copy, Pool, Step
-from .heads import join_heads, split_heads
+from ..plan.steps import Copy, Pad, Pool, Step
+from .duplicates import Repeats, same_as_runs
+from .heads import join_heads, placed_heads, split_heads
 from .pool import (
     NotFiniteError,
     Pooled,
@@ -27,11 +28,14 @@ from .writer import Advance, NewFile, header_bytes
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outcome:
-    """What was measured while pooling: (layer, part) -> relative error of its weight, and layer ->
-    the heads that were kept, for methods that choose."""
+    """What was measured while pooling: (layer, part) -> relative error of its weight, layer -> the
+    heads that were kept, for methods that choose, the layers of which any number changed, and the
+    heads that are copies of others. Of a layer with two attentions the larger error."""
 
     errors: dict[tuple[int, str], float] = field(default_factory=dict)
     chosen: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    moved: set[int] = field(default_factory=set)
+    repeats: Repeats = field(default_factory=Repeats)
 
 
 class WeightStream:
@@ -42,7 +46,8 @@ class WeightStream:
         self.reader = reader
         self.advance = advance
         self.outcome = Outcome()
-        self._weights = _weights_by_layer(plan.steps)
+        self._weights = _weights_by_attention(plan.steps)
+        self._choices: dict[tuple[int, bool], tuple[int, ...]] = {}
 
     def write(self, file: OutputFile, path: Path) -> None:
         """Raises BadValuesError and HeadcountError; OSError is a failure to write."""
@@ -59,9 +64,11 @@ class WeightStream:
         self.reader.close((file.name,))
 
     def _compute(self, step: Step) -> torch.Tensor:
+        if isinstance(step.action, Pad):
+            return _padded(self.reader.tensor(step.sources[0]), step.action)
         if not isinstance(step.action, Pool):
             return self.reader.tensor(step.sources[0]).T.contiguous()
-        chosen = self._chosen(step.action.layer)
+        chosen = self._chosen(step.action)
         tensors = [self.reader.tensor(source) for source in step.sources]
         tensor = tensors[0] if len(tensors) == 1 else torch.cat(tensors)
         with self._named(step):
@@ -72,37 +79,55 @@ class WeightStream:
     ) -> torch.Tensor:
         heads = split_heads(tensor, action.source)
         for part in heads.keys() - {"q"}:
-            pooled = pool_heads(heads[part], action.members, _own(chosen, action, heads[part]))
+            pooled = pool_heads(heads[part], action.sizes, _own(chosen, action))
+            self._note(action, part, heads[part], pooled)
             heads[part] = pooled.heads
-            if action.role == "weight":
-                self.outcome.errors[action.layer, part] = relative_error(pooled)
+        if action.slots:
+            heads["q"] = placed_heads(heads["q"], action.slots)
         return join_heads(heads, action.target)
 
-    def _chosen(self, layer: int) -> tuple[int, ...] | None:
-        """The heads that the layer keeps; None for the mean."""
+    def _note(self, action: Pool, part: str, heads: torch.Tensor, pooled: Pooled) -> None:
+        """What the outcome tells of one part of one tensor."""
+        outcome = self.outcome
+        if pooled.distance or not same_as_runs(heads, action.sizes, pooled.heads):
+            outcome.moved.add(action.layer)
+        if action.role == "weight":
+            before = outcome.errors.get((action.layer, part), 0.0)
+            outcome.errors[action.layer, part] = max(before, relative_error(pooled))
+        if not action.first_head and (action.role == "weight" or len(heads) == self._heads(action)):
+            outcome.repeats.see(action.layer, heads)
+
+    def _heads(self, action: Pool) -> int:
+        """K/V heads of the attention that the action is part of."""
+        whole = _pool_action(self._weights[action.layer, action.cross][0])
+        return sum(whole.sizes)
+
+    def _chosen(self, action: Pool) -> tuple[int, ...] | None:
+        """The heads that the action's attention keeps; None for the mean."""
         if self.plan.request.method == "mean":
             return None
-        if layer not in self.outcome.chosen:
-            self.outcome.chosen[layer] = self._choose(layer)
-        return self.outcome.chosen[layer]
+        key = (action.layer, action.cross)
+        if key not in self._choices:
+            self._choices[key] = self._choose(*key)
+            self.outcome.chosen.setdefault(action.layer, self._choices[key])
+        return self._choices[key]
 
-    def _choose(self, layer: int) -> tuple[int, ...]:
-        request, after = self.plan.request, self.plan.request.num_key_value_heads
-        steps = self._weights[layer]
-        members = _pool_action(steps[0]).members
+    def _choose(self, layer: int, cross: bool) -> tuple[int, ...]:
+        request, steps = self.plan.request, self._weights[layer, cross]
+        runs = _pool_action(steps[0]).sizes
         if request.method == "first":
-            return first_heads(after, members)
+            return first_heads(runs)
         if request.method == "random":
-            return random_heads(after, members, seed=request.seed, layer=layer)
+            return random_heads(runs, seed=request.seed, layer=layer)
         return central_heads([shares for step in steps for shares in self._spreads(step)])
 
-    def _spreads(self, step: Step) -> Iterator[torch.Tensor]:
+    def _spreads(self, step: Step) -> Iterator[list[torch.Tensor]]:
         """The `spread` of the K and V heads in a weight, which is read once more to be pooled."""
         action = _pool_action(step)
         heads = split_heads(self.reader.tensor(step.sources[0], keep=True), action.source)
         for part in sorted(heads.keys() - {"q"}):
             with self._named(step):
-                yield spread(heads[part], action.members)
+                yield spread(heads[part], action.sizes)
 
     @contextmanager
     def _named(self, step: Step) -> Iterator[None]:
@@ -142,12 +167,20 @@ def _adjoins(before: Step, after: Step) -> bool:
     return one.file == two.file and one.offsets[1] == two.offsets[0]
 
 
-def _weights_by_layer(steps: Iterable[Step]) -> dict[int, list[Step]]:
-    found: dict[int, list[Step]] = {}
+def _weights_by_attention(steps: Iterable[Step]) -> dict[tuple[int, bool], list[Step]]:
+    found: dict[tuple[int, bool], list[Step]] = {}
     for step in steps:
         if isinstance(step.action, Pool) and step.action.role == "weight":
-            found.setdefault(step.action.layer, []).append(step)
+            found.setdefault((step.action.layer, step.action.cross), []).append(step)
     return found
+
+
+def _padded(tensor: torch.Tensor, action: Pad) -> torch.Tensor:
+    """The one part of `tensor` with its heads at their new places."""
+    (block,) = action.source.blocks
+    heads = placed_heads(split_heads(tensor, action.source)[block.part], action.slots)
+    layout = replace(action.source, blocks=(replace(block, heads=len(action.slots)),))
+    return join_heads({block.part: heads}, layout)
 
 
 def _pool_action(step: Step) -> Pool:
@@ -155,13 +188,11 @@ def _pool_action(step: Step) -> Pool:
     return step.action
 
 
-def _own(
-    chosen: tuple[int, ...] | None, action: Pool, heads: torch.Tensor
-) -> tuple[int, ...] | None:
-    """The layer's choice as numbers of the heads in this tensor, which may hold one group only."""
+def _own(chosen: tuple[int, ...] | None, action: Pool) -> tuple[int, ...] | None:
+    """The layer's choice as numbers of the heads in this tensor, which may hold one run only."""
     if chosen is None:
         return None
-    first, count = action.first_head, heads.shape[0] // action.members
+    first, count = action.first_head, len(action.sizes)
     return tuple(head - first * action.members for head in chosen[first : first + count])
 
 

@@ -42,6 +42,16 @@ def test_chosen_heads_by_hand() -> None:
     assert pooled.distance == pytest.approx((4 + 100) ** 0.5)
 
 
+def test_runs_of_several_lengths_by_hand() -> None:
+    values = heads(1, 3, 8, 10, 30)
+    assert pool_heads(values, (3, 2), None).heads.flatten().tolist() == [4, 20]
+    assert pool_heads(values, (3, 2), (1, 4)).heads.flatten().tolist() == [3, 30]
+    assert first_heads((3, 2)) == (0, 3)
+    assert medoid_heads(values, values, (3, 2)) == (1, 3)
+    drawn = [random_heads((3, 2), seed=seed, layer=0) for seed in range(9)]
+    assert {last for _, last in drawn} == {3, 4}
+
+
 def test_groups_are_contiguous() -> None:
     """Head j of the result comes of heads [2j, 2j + 2), not of j and j + 3."""
     assert pool_heads(heads(0, 2, 10, 12, 100, 102), 2, None).heads.flatten().tolist() == [
@@ -68,22 +78,22 @@ def test_the_mean_is_rounded_once() -> None:
 
 
 def test_first_and_random_choose_in_their_groups() -> None:
-    assert first_heads(3, 4) == (0, 4, 8)
+    assert first_heads((4, 4, 4)) == (0, 4, 8)
     for seed in range(20):
-        chosen = random_heads(3, 4, seed=seed, layer=seed)
+        chosen = random_heads((4, 4, 4), seed=seed, layer=seed)
         assert [head // 4 for head in chosen] == [0, 1, 2]
 
 
 def test_random_depends_on_seed_and_layer_only() -> None:
     drawn = {
-        (seed, layer): random_heads(8, 8, seed=seed, layer=layer)
+        (seed, layer): random_heads((8,) * 8, seed=seed, layer=layer)
         for seed in range(4)
         for layer in range(4)
     }
     assert len(set(drawn.values())) == 16
-    assert random_heads(8, 8, seed=0, layer=0) == drawn[0, 0]
+    assert random_heads((8,) * 8, seed=0, layer=0) == drawn[0, 0]
     # As it was when this test was written: the same on every machine and version of Python.
-    assert random_heads(4, 4, seed=7, layer=3) == (2, 7, 11, 12)
+    assert random_heads((4,) * 4, seed=7, layer=3) == (2, 7, 11, 12)
 
 
 def test_medoid_is_the_member_nearest_to_the_others() -> None:

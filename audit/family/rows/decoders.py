@@ -20,15 +20,19 @@ from .patterns import (
     USE_BIAS,
 )
 
-GATED = replace(LLAMA_NORMED, other=own_parameters.output_gate)
+GATED = replace(LLAMA_NORMED, names=names.GATE_PROJ, other=own_parameters.output_gate)
 SINKS = replace(LLAMA, kinds=kinds.full_first(4), other=layers.one_per_head)
 STEP = replace(
     LLAMA_NORMED,
+    names=names.G_PROJ,
+    per_layer_key="per_layer_config",
     defaults={"gating": True},  # a constant of the class
     per_layer=uneven.step_values,
     other=uneven.gate_by_config,
 )
-MUSE = replace(LLAMA, kinds=kinds.full_last(4), other=own_parameters.output_gate)
+MUSE = replace(
+    LLAMA, names=names.GATE_PROJ, kinds=kinds.full_last(4), other=own_parameters.output_gate
+)
 DOTS1 = replace(LLAMA_NORMED, kinds=kinds.above_max_window_layers)
 
 ASSISTANT = Family(build=uneven.assistant)
@@ -38,7 +42,7 @@ ROWS: dict[str, Family] = {
     **dict.fromkeys(
         (
             *("arcee", "aria_text", "cosmos3_edge_text", "emu3_text_model", "evolla"),
-            *("exaone", "granitemoeshared", "granite4_vision_text", "hyperclovax", "iquestcoder"),
+            *("granitemoeshared", "granite4_vision_text", "hyperclovax", "iquestcoder"),
             *("jais2", "nanochat", "granite_docling_text"),
         ),
         LLAMA,
@@ -48,13 +52,14 @@ ROWS: dict[str, Family] = {
         LLAMA_NORMED,
     ),
     **dict.fromkeys(("glm4v_moe_text", "helium", "solar_open"), GLM),
-    "bitnet": replace(LLAMA, norm="output"),
+    "exaone": replace(LLAMA, names=names.GPT_NEO),
+    "bitnet": replace(LLAMA, names=names.BITNET, norm="output"),
     "chameleon": replace(LLAMA, norm="heads_bias", fixed_head_dim=True),
     "codegen": replace(ALL_HEADS_FIXED, names=names.CODEGEN),
     "ctrl": replace(ALL_BIASED, names=names.CTRL),
     "deepseek_ocr2_text": replace(LLAMA, fixed_head_dim=True),
-    "diffllama": replace(LLAMA, other=own_parameters.vectors_of_head_dim(4)),
-    "doge": replace(LLAMA_NORMED, kinds=kinds.windowed, build=uneven.doge),
+    "diffllama": replace(LLAMA, names=names.DIFFLLAMA, other=own_parameters.vectors_of_head_dim(4)),
+    "doge": replace(LLAMA_NORMED, names=names.DOGE, kinds=kinds.windowed, build=uneven.doge),
     "ernie4_5_vl_moe_text": USE_BIAS,
     "flex_olmo": OLMO2,
     "glm4v_text": Family(qkv_bias=True),
@@ -74,12 +79,15 @@ ROWS: dict[str, Family] = {
     "persimmon": replace(
         ALL_BIASED, names=names.PERSIMMON, norm="head_bias", norm_if="qk_layernorm"
     ),
-    "sarvam_moe": replace(GLM, norm="head", norm_if="use_qk_norm"),
+    "sarvam_moe": replace(GLM, names=names.SARVAM, norm="head", norm_if="use_qk_norm"),
     "xglm": replace(ALL_BIASED, names=names.BART, cross="add_cross_attention"),
     # Layers of two kinds, or windows
     "afmoe": replace(GATED, kinds=kinds.every(4, "global_attn_every_n_layers")),
     "beam": replace(
-        GATED, kinds=kinds.every(6, last_full=True), other=own_parameters.output_gate_and_head_bias
+        GATED,
+        names=names.BEAM,
+        kinds=kinds.every(6, last_full=True),
+        other=own_parameters.output_gate_and_head_bias,
     ),
     "cohere2_moe": replace(LLAMA, kinds=kinds.cohere2_moe),
     "cohere_compass_text": LLAMA,
@@ -89,16 +97,22 @@ ROWS: dict[str, Family] = {
     ),
     "dots1": DOTS1,
     "exaone_moe": replace(NO_BIAS, norm="head", kinds=kinds.exaone4),
-    "flint": replace(LLAMA_NORMED, kinds=kinds.flint, other=layers.one_per_head),
+    "flint": replace(LLAMA_NORMED, names=names.FLINT, kinds=kinds.flint, other=layers.one_per_head),
     "gemma4_assistant": ASSISTANT,
     "gemma4_unified_assistant": ASSISTANT,
     "gemma4_unified_text": GEMMA4,
     "granite_swa": SINKS,
     "granitemoe_swa": SINKS,
     "kolibri1": replace(NO_BIAS, norm="head", kinds=kinds.every(5)),
-    "laguna": replace(LLAMA_NORMED, per_layer=uneven.heads_per_layer, other=uneven.gate_by_config),
+    "laguna": replace(
+        LLAMA_NORMED,
+        names=names.G_PROJ,
+        per_layer=uneven.heads_per_layer,
+        other=uneven.gate_by_config,
+    ),
     "mimo_v2_flash": replace(
         GLM,
+        names=names.MIMO,
         kinds=kinds.mimo,
         v_head_dim="v_head_dim",
         window=uneven.mimo_window,
@@ -116,7 +130,7 @@ ROWS: dict[str, Family] = {
     ),
     "molmo2_text": replace(GLM, norm=uneven.molmo_norm),
     "kyutai_speech_to_text": MISTRAL,
-    "moshi": MISTRAL,
+    "moshi": replace(MISTRAL, names=names.MOSHI),
     "muse_glimmer_text": MUSE,
     "muse_spark_text": MUSE,
     "phi4_multimodal": replace(MISTRAL, names=names.QKV_PROJ),

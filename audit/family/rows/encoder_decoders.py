@@ -13,6 +13,7 @@ PROPHETNET = {
     "decoder_layers": ("num_decoder_layers",),
 }
 
+IN_DECODER = ("decoder.num_key_value_heads",)
 D_KV = {"head_dim": ("d_kv",)}
 
 ROWS: dict[str, Family] = {
@@ -39,8 +40,8 @@ ROWS: dict[str, Family] = {
     "udop": replace(T5, aliases=D_KV),
     "pix2struct_text_model": replace(T5, build=two_stacks.t5_decoder, aliases=D_KV),
     "pp_formulanet_text": replace(BART, build=two_stacks.bart_decoder),
-    "t5gemma": replace(GEMMA2, build=two_stacks.t5gemma),
-    "t5gemma2": replace(GEMMA3, build=two_stacks.t5gemma2),
+    "t5gemma": replace(GEMMA2, build=two_stacks.t5gemma, key_value_keys=IN_DECODER),
+    "t5gemma2": replace(GEMMA3, build=two_stacks.t5gemma2, key_value_keys=IN_DECODER),
     "encoder-decoder": replace(LLAMA, build=two_stacks.two_models),
     "vision-encoder-decoder": replace(LLAMA, build=two_stacks.two_models),
 }

@@ -31,6 +31,8 @@ GEMMA4 = replace(
     kinds=kinds.every(6),
     build=odd.gemma,
     per_layer=odd.gemma4_values,
+    key_value_keys=("num_key_value_heads", "num_global_key_value_heads"),
+    per_layer_key="per_layer_config",
     window=layers.halved_if_two_sided,
     defaults={"global_head_dim": 512},  # set in __post_init__, so no declared default
 )

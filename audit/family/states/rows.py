@@ -57,6 +57,7 @@ _FALCON_H1 = {**_BAMBA, "out_bias": "projectors_bias"}
 _MAMBA1_ROW = replace(
     _FREE, kinds=rules.all_of(LINEAR), build=hybrid({LINEAR: mamba.mamba1}, written=False)
 )
+_INKLING_KEYS = ("num_key_value_heads", "swa_num_key_value_heads")
 _INKLING = {HYBRID: unusual.inkling(second=False), HYBRID_SLIDING: unusual.inkling(second=False)}
 _INKLING2 = {HYBRID: unusual.inkling(second=True), HYBRID_SLIDING: unusual.inkling(second=True)}
 _GATED = {FULL: gated.by_query, LINEAR: linear.gated_delta_net}
@@ -115,13 +116,13 @@ ROWS: dict[str, Family] = {
     ),
     "zamba": replace(
         _FREE,
-        names=names.UNKNOWN,
+        names=names.ZAMBA,
         kinds=rules.zamba_kinds,
         build=unusual.zamba(mamba.mamba1_of_hybrid(normed=False)),
     ),
     "zamba2": replace(
         _FREE,
-        names=names.UNKNOWN,
+        names=names.ZAMBA2,
         kinds=rules.fixed_list(*rules.ZAMBA2_KINDS),
         aliases={  # names in Zyphra's own files
             **_LAYER_TYPES,
@@ -147,6 +148,7 @@ ROWS: dict[str, Family] = {
     ),
     "qwen4_exp_text": replace(
         _BIASED,
+        names=names.QWEN4,
         norm="head",
         kinds=rules.every_nth(4, INDEXED, LINEAR, "full_attention_interval"),
         build=linear.with_ngrams(
@@ -193,6 +195,7 @@ ROWS: dict[str, Family] = {
     ),
     "lfm3": replace(
         _BIASED,
+        names=names.LFM3,
         norm="head",
         kinds=rules.lfm3_kinds,
         build=hybrid(
@@ -210,7 +213,11 @@ ROWS: dict[str, Family] = {
         build=hybrid({HYBRID: unusual.zaya, HYBRID_SLIDING: unusual.zaya}),
     ),
     "inkling_text": replace(
-        _FREE, names=names.UNKNOWN, kinds=rules.inkling_kinds, build=hybrid(_INKLING)
+        _FREE,
+        names=names.INKLING,
+        key_value_keys=_INKLING_KEYS,
+        kinds=rules.inkling_kinds,
+        build=hybrid(_INKLING),
     ),
     "inkling2_text": replace(
         _FREE,
@@ -274,7 +281,7 @@ ROWS: dict[str, Family] = {
         kinds=rules.all_of(FULL),
         build=hybrid({FULL: plain}, written=False),
     ),
-    "dory": replace(_BIASED, names=names.UNKNOWN, kinds=kinds.every(4), build=own.dory),
+    "dory": replace(_BIASED, names=names.DORY, kinds=kinds.every(4), build=own.dory),
 }
 
 # Multimodal types whose nested language model is one of these.

@@ -1,0 +1,239 @@
+"""A tiny random model with few K/V heads, and the same function with every K/V head repeated.
+
+Both are built by transformers from configs that differ in their K/V heads only. Which tensors have
+K/V heads is seen by the shapes that differ: nothing here knows the converter's plan.
+"""
+
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoConfig, PreTrainedModel
+
+import state_configs
+from random_configs import random_config
+from small_towers import with_small_towers
+from tiny_truth import class_of, read
+
+HEADS, KV = 8, 2  # 1 < K/V heads < heads, and no count equals the group size
+LARGEST = 40_000_000  # parameters of a model that is called tiny
+ATTEMPTS = 10  # configs tried for one that transformers builds and runs
+TOKENS = torch.tensor([[5, 17, 33, 60, 7, 61, 42, 9, 11, 3]])
+
+_COUNTS = ("num_key_value_heads", "num_kv_heads", "swa_num_key_value_heads")
+_HEADS = (
+    *("num_attention_heads", "n_head", "n_heads", "num_heads", "attention_heads"),
+    *("swa_num_attention_heads", "encoder_attention_heads", "decoder_attention_heads"),
+)
+_TEXTS = ("text_config", "thinker_config", "vlm_config", "decoder", "language_config")
+# Flags that a class must have set to have K/V heads at all.
+_FLAGS: dict[str, dict[str, Any]] = {
+    "falcon": {"new_decoder_architecture": True, "multi_query": False, "alibi": False},
+    "zamba2": {"use_shared_attention_adapter": False},
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """Folders of the grouped model and of the one with repeated heads, and the class of both."""
+
+    grouped: Path
+    repeated: Path
+    model_class: type[PreTrainedModel]
+    kv: int
+    config: dict[str, Any]
+
+
+class NotBuildableError(Exception):
+    """transformers builds or runs none of the configs."""
+
+
+class NoGroupsError(Exception):
+    """The class builds the same shapes whatever the number of K/V heads."""
+
+
+def tiny_config(model_type: str, seed: int, task: str) -> dict[str, Any]:
+    """A config of `model_type`, the same on every run; towers are small, too."""
+    if model_type in state_configs.TYPES:
+        return state_configs.state_config(model_type, seed)
+    values = with_small_towers(random_config(model_type, seed, task), seed)
+    if model_type == "t5gemma2":  # both stacks have one width
+        own = values["encoder"]["text_config"]["model_type"]
+        values["encoder"]["text_config"] = {**values["decoder"], "model_type": own}
+    return values
+
+
+def with_heads(config: dict[str, Any], kv: int) -> dict[str, Any]:
+    """The config with HEADS query heads and `kv` K/V heads, wherever it says so."""
+    new = {**config, **_FLAGS.get(config.get("model_type", ""), {})}
+    for name in _TEXTS:
+        if isinstance(new.get(name), dict):
+            new[name] = with_heads(new[name], kv)
+    new |= {name: HEADS for name in _HEADS if name in new}
+    nested = any(isinstance(new.get(name), dict) for name in _TEXTS)
+    if any(name in new for name in (*_HEADS, "hidden_size")) and not nested:
+        new["num_key_value_heads"] = kv
+    new |= {name: kv for name in _COUNTS if name in new}
+    if "multi_query" in new and "new_decoder_architecture" not in new:
+        new["multi_query"] = kv == 1
+    if new.get("model_type") == "falcon":
+        new["num_kv_heads"] = new.pop("num_key_value_heads")
+    if isinstance(new.get("attn_config"), dict):
+        new["attn_config"] = {**new["attn_config"], "kv_n_heads": kv}
+    for name in ("sliding_window", "attention_chunk_size"):
+        if name in new or (name == "sliding_window" and "layer_types" in new):
+            new[name] = new.get(name) or 8
+    if new.get("num_attention_heads_per_layer"):
+        new["num_attention_heads_per_layer"] = [HEADS] * len(new["num_attention_heads_per_layer"])
+    if new.get("model_type") == "diffllama":
+        new["num_key_value_heads"] = max(kv, 2)
+    return new
+
+
+def build_pair(
+    model_type: str, task: str, folder: Path, *, dtype: str = "float32", most: int = HEADS
+) -> Pair:
+    """Saves both models under `folder`, the second with `most` K/V heads, from the first config
+    that transformers builds and runs. Raises NoGroupsError, and NotBuildableError."""
+    error: Exception | None = None
+    for seed in range(ATTEMPTS):
+        shutil.rmtree(folder, ignore_errors=True)
+        try:
+            return _pair(model_type, task, folder, dtype, seed, most)
+        except NoGroupsError:
+            raise
+        except Exception as failure:
+            error = failure  # a combination that the class refuses, or cannot run
+    raise NotBuildableError(f"{model_type}: {type(error).__name__}: {error}") from error
+
+
+def _pair(model_type: str, task: str, folder: Path, dtype: str, seed: int, most: int) -> Pair:
+    base = tiny_config(model_type, seed, task)
+    kv = 1 if model_type == "gpt_bigcode" else KV
+    most = 4 if model_type == "mimo_v2_flash" else most  # its sliding layers have twice as many
+    grouped = _saved(with_heads(base, kv), task, folder / "grouped", dtype)
+    repeated = _saved(with_heads(base, most), task, folder / "repeated", dtype)
+    small = _tensors(folder / "grouped")
+    large = _tensors(folder / "repeated")
+    if {k: t.shape for k, t in small.items()} == {k: t.shape for k, t in large.items()}:
+        raise NoGroupsError(model_type)
+    logits(repeated, repeated.dtype)
+    made = {
+        new: value
+        for name, tensor in small.items()
+        for new, value in _repeat(name, tensor, large, grouped.config, kv, most // kv)
+    }
+    assert made.keys() == large.keys()
+    assert all(made[name].shape == large[name].shape for name in made)
+    save_file(made, folder / "repeated" / "model.safetensors", metadata={"format": "pt"})
+    return Pair(
+        grouped=folder / "grouped",
+        repeated=folder / "repeated",
+        model_class=type(repeated),
+        kv=kv,
+        config=with_heads(base, kv),
+    )
+
+
+def logits(model: PreTrainedModel, dtype: torch.dtype) -> torch.Tensor:
+    """The logits of a few tokens; an encoder-decoder reads them on both sides."""
+    inputs = {"input_ids": tokens(model)}
+    if model.config.is_encoder_decoder:
+        inputs["decoder_input_ids"] = TOKENS[:, :5]
+    with torch.no_grad():
+        return torch.as_tensor(model.to(dtype)(**inputs).logits)
+
+
+def tokens(model: PreTrainedModel) -> torch.Tensor:
+    """One sequence; Kyutai's model reads several codebooks of it."""
+    books = 1 if model.config.model_type != "kyutai_speech_to_text" else model.config.num_codebooks
+    return TOKENS if books == 1 else TOKENS[..., None].expand(-1, -1, books + 1)
+
+
+def _saved(values: dict[str, Any], task: str, folder: Path, dtype: str) -> PreTrainedModel:
+    config = read(values)
+    config._attn_implementation = "eager"
+    model_class: type[PreTrainedModel] = class_of(config, task)
+    with torch.device("meta"):
+        count = sum(parameter.numel() for parameter in model_class(config).parameters())
+    if count > LARGEST:
+        raise ValueError(f"{count:,} parameters are not tiny")
+    torch.manual_seed(0)
+    model = model_class(config).eval()
+    for name, parameter in model.named_parameters():
+        if parameter.is_floating_point() and "norm" not in name.lower():
+            parameter.data.normal_(std=0.3 if parameter.dim() < 3 else 0.1)
+        elif parameter.is_floating_point():
+            parameter.data.uniform_(0.5, 1.5)
+    model.to(getattr(torch, dtype)).save_pretrained(folder, max_shard_size="10GB")
+    return model
+
+
+def _tensors(folder: Path) -> dict[str, torch.Tensor]:
+    return dict(load_file(folder / "model.safetensors"))
+
+
+def _repeat(
+    name: str,
+    tensor: torch.Tensor,
+    large: dict[str, torch.Tensor],
+    config: Any,
+    kv: int,
+    times: int,
+) -> list[tuple[str, torch.Tensor]]:
+    """The tensors of the larger model that a tensor of the smaller one becomes."""
+    numbered = re.search(r"(k_layernorm\.norms\.)(\d+)", name)
+    if numbered:
+        first = int(numbered[2]) * times
+        return [
+            (name.replace(numbered[0], f"{numbered[1]}{first + i}"), tensor.clone())
+            for i in range(times)
+        ]
+    rows, wanted = tensor.shape[0] if tensor.dim() else 0, large[name].shape
+    if tensor.shape == wanted:
+        return [(name, tensor)]
+    if wanted[0] == rows * times:
+        heads = _heads_in(tensor, name, config, kv)
+        return [(name, _times(tensor, heads, times))]
+    return [(name, _repeat_fused(tensor, wanted[0], config.model_type, kv, times))]
+
+
+def _heads_in(tensor: torch.Tensor, name: str, config: Any, kv: int) -> int:
+    """MiMo's layers differ: there the width of a head tells how many there are."""
+    if config.model_type != "mimo_v2_flash":
+        return kv
+    return int(tensor.shape[0] // (config.v_head_dim if "v_proj" in name else config.head_dim))
+
+
+def _times(tensor: torch.Tensor, heads: int, times: int) -> torch.Tensor:
+    grouped = tensor.reshape(heads, -1, *tensor.shape[1:])
+    return grouped.repeat_interleave(times, 0).reshape(-1, *tensor.shape[1:]).contiguous()
+
+
+def _repeat_fused(
+    tensor: torch.Tensor, wanted: int, model_type: str, kv: int, times: int
+) -> torch.Tensor:
+    """q, k and v in one tensor: the rows that are too few are those of k and v."""
+    d = (wanted - tensor.shape[0]) // (2 * kv * (times - 1))
+    rest = tensor.shape[1:]
+    if model_type == "falcon":  # each K/V head after its query heads
+        groups = tensor.reshape(kv, -1, d, *rest)
+        query = groups[:, :-2].reshape(kv * times, -1, d, *rest)
+        pairs = groups[:, -2:].repeat_interleave(times, 0)
+        return torch.cat([query, pairs], dim=1).reshape(wanted, *rest).contiguous()
+    query, key, value = tensor.split([tensor.shape[0] - 2 * kv * d, kv * d, kv * d])
+    key, value = _times(key, kv, times), _times(value, kv, times)
+    if model_type == "gpt_bigcode":  # with multi_query off, q, k and v of each head in turn
+        parts = [part.reshape(HEADS, d, *rest) for part in (query, key, value)]
+        return torch.cat(parts, dim=1).reshape(wanted, *rest).contiguous()
+    return torch.cat([query, key, value]).contiguous()
+
+
+def config_of(folder: Path) -> Any:
+    """The config as transformers reads it."""
+    values = AutoConfig.from_pretrained(folder).to_dict()
+    return {key: value for key, value in values.items() if key != "_name_or_path"}
