@@ -58,7 +58,7 @@ def tiny_model(model_type: str, task: str, **more: Any) -> PreTrainedModel:
                 if buffer.is_floating_point() and not buffer.isfinite().all():
                     buffer.data.zero_()
             model.eval().tie_weights()
-            _settle(model)
+            settle(model)
             greedy(model)
             return model
         except Exception as failure:
@@ -67,7 +67,7 @@ def tiny_model(model_type: str, task: str, **more: Any) -> PreTrainedModel:
     raise error
 
 
-def _settle(model: PreTrainedModel) -> None:
+def settle(model: PreTrainedModel) -> None:
     settings = model.generation_config
     settings.pad_token_id, settings.bos_token_id, settings.eos_token_id = 0, 1, None
     settings.forced_eos_token_id = settings.forced_bos_token_id = None
