@@ -17,6 +17,7 @@ from headcount.audit.family.layers import as_query_heads
 from headcount.audit.family.names import BUFFERS
 from headcount.audit.family.places import PLAIN, Place, place, stack_of
 from headcount.audit.family.resolve import GROUPED, base_type
+from headcount.audit.family.table import FAMILIES, SPELLINGS
 from headcount.audit.mixers import Attention
 from headcount.audit.source.safetensors import TensorInfo
 
@@ -58,6 +59,9 @@ def holds(source: Source) -> bool:
     spec, family = source.audit.spec, source.audit.family
     if spec.model_type.startswith(GROUPED):
         return True
+    row = FAMILIES.get(SPELLINGS.get(spec.model_type, spec.model_type))
+    if row is None or row.text is not None:
+        return False  # a nested language model, whose wrapper builds it from another config
     ignores = family.key_value_heads in _COUNTS or family.build in _BUILDERS
     mixers = _cached(source)
     mha = all(m.num_key_value_heads == m.num_attention_heads for m in mixers)

@@ -21,6 +21,7 @@ TOKENS = torch.tensor([[5, 17, 33, 80, 7, 61, 42, 9], [11, 3, 90, 21, 65, 77, 30
 NEW_TOKENS = 6
 ATTEMPTS = 20
 
+_ALWAYS = ("is_decoder", "use_cache")  # set even where the sample leaves them out
 _SAME = {
     **dict.fromkeys(("hidden_size", "d_model", "n_embd", "n_embed", "emb_dim", "dim"), HIDDEN),
     **dict.fromkeys(("num_attention_heads", "n_head", "n_heads", "num_heads"), HEADS),
@@ -33,25 +34,32 @@ _SAME = {
 }
 # Flags that a sweep over all types sets for one of them: what else its class can do.
 VARIANTS: dict[str, dict[str, Any]] = {
+    "lfm2_moe": {"num_hidden_layers": 2, "layer_types": ["full_attention", "conv"]},
+    "prophetnet": {"num_encoder_attention_heads": HEADS, "num_decoder_attention_heads": HEADS},
     "falcon": {"alibi": True, "bias": True, "parallel_attn": False},
 }
 
+# Types whose class in transformers 5.24 fails in its second step with a cache: its own fault.
+NO_CACHED_STEPS = ("prophetnet", "headcount_prophetnet")
 
-def tiny_model(model_type: str, task: str, **more: Any) -> PreTrainedModel:
-    """A float64 model of 8 heads of 8, with random values in every parameter. Raises what the class
-    raises if it takes none of the random configs."""
+
+def tiny_config(model_type: str, task: str, seed: int, **more: Any) -> dict[str, Any]:
+    """A random config with 8 heads of 8."""
+    config = random_config(model_type, seed, task)
+    same = {key: value for key, value in _SAME.items() if key in (*config, *_ALWAYS)}
+    return {**config, **same, **VARIANTS.get(model_type, {}), **more}
+
+
+def tiny_model(
+    model_type: str, task: str, dtype: torch.dtype = torch.float64, **more: Any
+) -> PreTrainedModel:
+    """A model of 8 heads of 8, with random values in every parameter. Raises what the class raises
+    if it takes none of the random configs."""
     error: Exception | None = None
     for seed in range(ATTEMPTS):
         torch.manual_seed(seed)
-        config = random_config(model_type, seed, task)
-        same = {
-            key: value
-            for key, value in _SAME.items()
-            if key in (*config, "is_decoder", "use_cache")
-        }
         try:
-            made = read({**config, **same, **VARIANTS.get(model_type, {}), **more})
-            model = build(made, task).double()
+            model = build(read(tiny_config(model_type, task, seed, **more)), task).to(dtype)
             for parameter in model.parameters():
                 parameter.data.normal_(std=0.2)
             for buffer in model.buffers():
@@ -91,24 +99,31 @@ def inputs(model: PreTrainedModel) -> dict[str, torch.Tensor]:
 
 
 def logits(model: PreTrainedModel) -> torch.Tensor:
-    given = inputs(model)
-    if model.config.is_encoder_decoder:
-        given["decoder_input_ids"] = TOKENS
-    with torch.no_grad():
-        found: torch.Tensor = model(**given).logits
+    found: torch.Tensor = _forward(model).logits
     return found
 
 
 def greedy(model: PreTrainedModel) -> tuple[torch.Tensor, Any]:
     """The tokens of a greedy generation, and the cache that it left."""
+    cached = model.config.model_type not in NO_CACHED_STEPS
     out: Any = model.generate(
         **inputs(model),
         max_new_tokens=NEW_TOKENS,
         do_sample=False,
         num_beams=1,
+        use_cache=cached,
         return_dict_in_generate=True,
     )
-    return out.sequences, out.get("cache", out.get("past_key_values"))
+    left = out if cached else _forward(model, use_cache=True)
+    return out.sequences, left.get("cache", left.get("past_key_values"))
+
+
+def _forward(model: PreTrainedModel, **options: Any) -> Any:
+    given = inputs(model)
+    if model.config.is_encoder_decoder:
+        given["decoder_input_ids"] = TOKENS
+    with torch.no_grad():
+        return model(**given, **options)
 
 
 def cached_heads(cache: Any) -> set[int]:
