@@ -12,7 +12,7 @@ from .model_classes import auto_class, model_classes
 from .source import Source
 
 MODULE = "modeling_headcount"
-_CLASS = "Grouped"  # what the file calls a class of transformers, in front of its name
+CLASS = "Grouped"  # what the file calls a class of transformers, in front of its name
 # A type whose config class has another model_type.
 _SAME_CLASS = {"gpt-sw3": "gpt2"}
 
@@ -32,7 +32,7 @@ def config(
     counts = [own.after for (_, cross), own in sorted(heads.layers.items()) if not cross]
     added: dict[str, Any] = {
         "model_type": GROUPED + model_type,
-        "architectures": [_CLASS + architecture],
+        "architectures": [CLASS + architecture],
         "auto_map": _auto_map(model_type, architecture),
         "num_key_value_heads": max(counts),
         **({"num_key_value_heads_per_layer": counts} if len(set(counts)) > 1 else {}),
@@ -41,7 +41,7 @@ def config(
     said = added.get("num_key_value_heads_per_layer", max(counts))
     changes = (
         f"model_type: {old['model_type']} -> {added['model_type']}",
-        f"architectures: {architecture} -> {_CLASS}{architecture}",
+        f"architectures: {architecture} -> {CLASS}{architecture}",
         f"auto_map: names {MODULE}.py, which lies beside the weights",
         f"num_key_value_heads: {old.get('num_key_value_heads', 'absent')} -> {said}",
         f"grouped_projections: {', '.join(projections)}",
@@ -55,7 +55,7 @@ def _architecture(source: Source, model_type: str) -> str:
     given = source.config.get("architectures")
     name = given[0] if isinstance(given, list) and given else None
     if isinstance(name, str):
-        return name.removeprefix(_CLASS)
+        return name.removeprefix(CLASS)
     classes = model_classes(model_type)
     heads = [name for auto, name in classes.items() if auto not in ("AutoConfig", "AutoModel")]
     if not heads:
@@ -72,4 +72,4 @@ def _auto_map(model_type: str, architecture: str) -> dict[str, str]:
     own = auto_class(architecture, classes)
     if own is not None:
         classes[own] = architecture
-    return {auto: f"{MODULE}.{_CLASS}{name}" for auto, name in classes.items()}
+    return {auto: f"{MODULE}.{CLASS}{name}" for auto, name in classes.items()}

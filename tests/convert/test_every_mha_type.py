@@ -17,7 +17,6 @@ from headcount.audit.errors import HeadcountError
 from headcount.audit.family.resolve import Reading, read_config
 from headcount.audit.family.table import FAMILIES
 from headcount.audit.mixers import Attention
-from headcount.convert.models.registry import register
 from mha_types import (
     ATTEMPTS,
     HEADS,
@@ -66,7 +65,7 @@ def convert_and_compare(model_type: str, task: str, folder: Path) -> str:
     tie(model)
     model.save_pretrained(folder / "mha")
     report = run(folder / "mha", folder / "gqa", KV)
-    register(str(report.plan.config["model_type"]))
+
     source = type(model).from_pretrained(folder / "mha", attn_implementation="eager").eval()
     result = load_whole(folder / "gqa", AUTO[task], attn_implementation="eager")
     for each in (source, result):
@@ -137,6 +136,6 @@ def test_heads_that_differ_give_another_function(tmp_path: Path) -> None:
     model = tiny_model("bloom", "causal")
     model.save_pretrained(tmp_path / "mha")
     run(tmp_path / "mha", tmp_path / "gqa", KV)
-    register("headcount_bloom")
+
     result = load_whole(tmp_path / "gqa", AutoModelForCausalLM)
     assert (logits(result) - logits(model)).abs().max() > 1e-3

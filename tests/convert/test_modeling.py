@@ -22,7 +22,6 @@ from transformers.cache_utils import EncoderDecoderCache
 from conversions import load_whole, run
 from headcount.convert.models import modeling_headcount
 from headcount.convert.models.modeling_headcount import GroupedCache, Grouping
-from headcount.convert.models.registry import register
 from mha_types import HEADS, KV, TOKENS, cached_heads, greedy, logits, settle, tie, tiny_model
 
 pytestmark = pytest.mark.needs_convert
@@ -40,7 +39,7 @@ def folders(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     tie(model)
     model.save_pretrained(folder / "mha")
     run(folder / "mha", folder / "gqa", KV)
-    register(f"headcount_{model_type}")
+
     return model_type, folder / "mha", folder / "gqa"
 
 
@@ -226,7 +225,7 @@ def test_layers_may_differ(tmp_path: Path) -> None:
     model.save_pretrained(tmp_path / "mha")
     report = run(tmp_path / "mha", tmp_path / "gqa", {0: 4, 1: 2})  # type: ignore[arg-type]
     assert report.plan.config["num_key_value_heads_per_layer"] == [4, 2]
-    register("headcount_bart")
+
     reference = load_whole(tmp_path / "mha", AutoModelForSeq2SeqLM)
     converted = load_whole(tmp_path / "gqa", AutoModelForSeq2SeqLM)
     for each in (reference, converted):
