@@ -53,6 +53,10 @@ def _with_key_value_heads(layers: tuple[Layer, ...], view: ConfigView) -> tuple[
             f"{view.where}: num_key_value_heads_per_layer lists {len(each)} layers of"
             f" {len(decoders)}"
         )
+    if each is not None and min(each) < 1:
+        raise InvalidConfigError(
+            f"{view.where}: num_key_value_heads_per_layer holds {min(each)}; it must be from 1"
+        )
     counts = each or [everywhere] * len(decoders)
     by_layer = {id(layer): count for layer, count in zip(decoders, counts, strict=True)}
     return tuple(

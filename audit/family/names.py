@@ -146,6 +146,14 @@ LED = TensorNames(
     },
     cross=BART.cross,
 )
+BIGBIRD_PEGASUS = TensorNames(
+    modules={
+        **BART.modules,
+        **_under("self_attn.self", q="query", k="key", v="value"),
+        "self_attn.output": "o",
+    },
+    cross=BART.cross,
+)
 PROPHETNET = TensorNames(
     modules=_under("self_attn", q="query_proj", k="key_proj", v="value_proj", o="out_proj")
     | {"self_attn.relative_pos_embeddings": "other"},

@@ -15,7 +15,10 @@ from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
     AutoModelForSeq2SeqLM,
+    AutoModelForSpeechSeq2Seq,
     PreTrainedModel,
+    WhisperConfig,
+    WhisperForConditionalGeneration,
 )
 from transformers.cache_utils import EncoderDecoderCache
 
@@ -217,6 +220,58 @@ def in_plain_python(text: str, cache: Path) -> "subprocess.CompletedProcess[str]
         cwd=cache,
         stdin=subprocess.DEVNULL,
     )
+
+
+def test_whisper(tmp_path: Path) -> None:
+    """Its k has no bias, and its config class means the encoder's heads by num_key_value_heads."""
+    torch.manual_seed(0)
+    sizes = {"d_model": 64, "encoder_layers": 1, "decoder_layers": 2, "vocab_size": 96}
+    heads = {"encoder_attention_heads": 4, "decoder_attention_heads": HEADS}
+    length = {"num_mel_bins": 8, "max_source_positions": 10, "max_target_positions": 40}
+    tokens = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+    config = WhisperConfig(**sizes, **heads, **length, **tokens, decoder_start_token_id=1)
+    model = WhisperForConditionalGeneration(config).double()
+    for parameter in model.parameters():
+        parameter.data.normal_(std=0.2)
+    tie(model)
+    model.save_pretrained(tmp_path / "mha")
+    run(tmp_path / "mha", tmp_path / "gqa", KV)
+    reference = load_whole(tmp_path / "mha", AutoModelForSpeechSeq2Seq)
+    converted = load_whole(tmp_path / "gqa", AutoModelForSpeechSeq2Seq)
+    assert converted.config.num_key_value_heads == KV
+    assert converted.config.encoder_attention_heads == 4
+    sound = torch.randn(2, 8, 20, dtype=torch.float64)
+    with torch.no_grad():
+        one, two = (m(sound, decoder_input_ids=TOKENS) for m in (reference, converted))
+    assert (one.logits - two.logits).abs().max() <= 1e-10
+    assert cached_heads(two.get("cache", two.get("past_key_values"))) == {KV}
+    out = [m.generate(sound, max_new_tokens=6, do_sample=False) for m in (reference, converted)]
+    assert torch.equal(*out)
+
+
+@pytest.mark.slow
+def test_flex_attention() -> None:
+    """Compiles a kernel, and has no backward on a CPU."""
+    grouping = {"heads": 4, "repeats": 1}
+    config = modeling_headcount.GroupedOPTConfig(
+        vocab_size=96,
+        hidden_size=64,
+        word_embed_proj_dim=64,
+        ffn_dim=32,
+        num_hidden_layers=1,
+        num_attention_heads=4,
+        max_position_embeddings=32,
+        num_key_value_heads=2,
+        grouped_projections={
+            f"decoder.layers.*.self_attn.{part}_proj": {"parts": part, **grouping} for part in "kv"
+        },
+    )
+    model = modeling_headcount.GroupedOPTForCausalLM(config).eval().requires_grad_(False)
+    found = []
+    for attention in ("eager", "flex_attention"):
+        model.set_attn_implementation(attention)
+        found.append(model(TOKENS, use_cache=False).logits)
+    assert (found[0] - found[1]).abs().max() <= 1e-5
 
 
 def test_layers_may_differ(tmp_path: Path) -> None:

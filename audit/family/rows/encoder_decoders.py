@@ -28,7 +28,9 @@ ROWS: dict[str, Family] = {
         ("nllb-moe", "seamless_m4t", "seamless_m4t_v2"),
         replace(BART, names=names.CROSS_ATTENTION),
     ),
-    "bigbird_pegasus": replace(BART, qkv_bias="use_bias", o_bias="use_bias"),
+    "bigbird_pegasus": replace(
+        BART, names=names.BIGBIRD_PEGASUS, qkv_bias="use_bias", o_bias="use_bias"
+    ),
     "pegasus_x": replace(BART, qkv_bias=False, o_bias=False),
     "led": replace(BART, names=names.LED, build=two_stacks.led),
     "longt5": replace(T5, names=names.LONGT5, build=two_stacks.longt5),
