@@ -18,6 +18,10 @@ from pathlib import Path
 import transformers
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 
+# Tokenizers that need sentencepiece are named whether it is installed here or not.
+transformers.utils.is_sentencepiece_available = lambda: True
+from transformers.models.auto.tokenization_auto import TOKENIZER_MAPPING_NAMES  # noqa: E402
+
 TARGET = Path(__file__).parent.parent / "convert" / "plan" / "model_classes.jsonl"
 _GENERATE = ("AutoModelForCausalLM", "AutoModelForSeq2SeqLM", "AutoModelForSpeechSeq2Seq")
 
@@ -29,6 +33,9 @@ def lines() -> Iterator[str]:
     for model_type in sorted({found for auto in _GENERATE for found in names[auto]}):
         classes = {"AutoConfig": CONFIG_MAPPING_NAMES[model_type]}
         classes |= {auto: found[model_type] for auto, found in names.items() if model_type in found}
+        tokenizer = TOKENIZER_MAPPING_NAMES.get(model_type)
+        if isinstance(tokenizer, str):
+            classes["AutoTokenizer"] = tokenizer
         yield json.dumps({"model_type": model_type, **classes}, separators=(",", ":")) + "\n"
 
 

@@ -8,7 +8,7 @@ from headcount.audit.family.resolve import GROUPED, base_type
 
 from .draft import HeadsByLayer
 from .errors import CannotConvertError
-from .model_classes import auto_class, model_classes
+from .model_classes import auto_class, model_classes, tokenizer_class
 from .source import Source
 
 MODULE = "modeling_headcount"
@@ -38,6 +38,9 @@ def config(
         **({"num_key_value_heads_per_layer": counts} if len(set(counts)) > 1 else {}),
         "grouped_projections": {path: dict(made) for path, made in projections.items()},
     }
+    tokenizer = None if old.get("tokenizer_class") else tokenizer_class(model_type)
+    if tokenizer is not None:  # transformers' own table does not know the new type
+        added["tokenizer_class"] = tokenizer
     said = added.get("num_key_value_heads_per_layer", max(counts))
     changes = (
         f"model_type: {old['model_type']} -> {added['model_type']}",
@@ -45,6 +48,7 @@ def config(
         f"auto_map: names {MODULE}.py, which lies beside the weights",
         f"num_key_value_heads: {old.get('num_key_value_heads', 'absent')} -> {said}",
         f"grouped_projections: {', '.join(projections)}",
+        *([f"tokenizer_class: absent -> {tokenizer}"] if tokenizer else []),
     )
     kept = {key: value for key, value in old.items() if key != "num_key_value_heads_per_layer"}
     return {**deepcopy(kept), **added}, changes

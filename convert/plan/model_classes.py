@@ -6,16 +6,27 @@ import re
 from pathlib import Path
 
 _TABLE = Path(__file__).with_name("model_classes.jsonl")
+_OF_MODELS = ("AutoConfig", "AutoModel")
 _TASK = re.compile(r"For[A-Z]\w*$")
 
 
 def model_classes(model_type: str) -> dict[str, str]:
     """Auto class -> class, such as AutoConfig -> BartConfig; empty for a type that generates no
     text with a class of transformers."""
+    return {auto: name for auto, name in _line(model_type).items() if auto.startswith(_OF_MODELS)}
+
+
+def tokenizer_class(model_type: str) -> str | None:
+    """The tokenizer that transformers takes where no file beside the weights names one."""
+    return _line(model_type).get("AutoTokenizer")
+
+
+def _line(model_type: str) -> dict[str, str]:
     start = f'{{"model_type":{json.dumps(model_type)},'
     for line in _TABLE.read_text(encoding="utf-8").splitlines():
         if line.startswith(start):
-            return {auto: name for auto, name in json.loads(line).items() if auto != "model_type"}
+            found: dict[str, str] = json.loads(line)
+            return found
     return {}
 
 
