@@ -26,15 +26,17 @@ def plan_conversion(request: ConversionRequest) -> ConversionPlan:
     """
     source = read_source(request.source)
     check_target(request.source, request.target)
-    home, heads = find_home(source, request.num_key_value_heads)
+    home, heads = find_home(source, request.num_key_value_heads, request.home)
     draft = home.steps(source, heads)
     steps = {file: cast_steps(made, request.dtype) for file, made in draft.steps.items()}
     files = output_files(source, steps, request.max_shard_size)
     config, changes = home.config(source, heads)
     cast, dtype_changes = cast_config(config, request.dtype)
     index = index_name(source, files)
-    written = frozenset({CONFIG, *(file.name for file in files), *_index_names(source)})
-    side_files, left_files = sort_side_files(request.source, written)
+    made = (*(file.name for file in files), *(file.name for file in draft.side_files))
+    written = frozenset({CONFIG, *made, *_index_names(source)})
+    copied, left_files = sort_side_files(request.source, written)
+    side_files = (*copied, *draft.side_files)
     plan = ConversionPlan(
         request=request,
         source=source_state(source, side_files, request.source_name),
