@@ -17,7 +17,7 @@ from headcount.audit.family.layers import as_query_heads
 from headcount.audit.family.names import BUFFERS
 from headcount.audit.family.places import PLAIN, Place, place, stack_of
 from headcount.audit.family.resolve import GROUPED
-from headcount.audit.family.states import own
+from headcount.audit.family.states.own import xlnet
 from headcount.audit.family.table import FAMILIES, SPELLINGS
 from headcount.audit.mixers import Attention
 from headcount.audit.source.safetensors import TensorInfo
@@ -66,7 +66,7 @@ def groups(model_type: str) -> bool:
     row = FAMILIES.get(SPELLINGS.get(model_type, model_type))
     if row is None or row.text is not None:
         return False  # a nested language model, whose wrapper builds it from another config
-    if row.cached is False or row.build is own.xlnet:  # nothing, or hidden states
+    if row.cached is False or row.build is xlnet:  # nothing, or hidden states
         return False
     ignores = row.key_value_heads in _COUNTS or row.build in _BUILDERS
     return ignores and bool(model_classes(model_type))
