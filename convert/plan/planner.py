@@ -5,6 +5,7 @@ from .draft import HeadsByLayer
 from .existing import check_same_job, read_existing
 from .homes import find_home
 from .job import job_of
+from .leftovers import reclaimable
 from .output_files import index_name, index_of, output_files
 from .plan import ConversionPlan, LayerHeads
 from .request import ConversionRequest
@@ -55,7 +56,7 @@ def plan_conversion(request: ConversionRequest) -> ConversionPlan:
         notes=(*draft.notes, *heads.notes, *_notes(source)),
         findings=tuple(f for f in source.audit.findings if f.severity == "warning"),
     )
-    check_space(request.target, plan.total_nbytes)
+    check_space(request.target, plan.total_nbytes - reclaimable(request.target))
     existing = read_existing(request.target)
     if existing is not None and not request.overwrite:
         check_same_job(existing, job_of(plan))
