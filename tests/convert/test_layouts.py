@@ -220,3 +220,24 @@ def test_counts_that_do_not_fit_name_those_that_do(tmp_path: Path) -> None:
         plan_conversion(
             ConversionRequest(source=source, target=tmp_path / "out", num_key_value_heads=3)
         )
+
+
+def test_other_spellings_of_the_count_follow(tmp_path: Path) -> None:
+    """MiMo-V2-Flash as published has the number of its sliding layers, too, for other engines."""
+    source = build_pair("mimo_v2_flash", "causal", tmp_path / "models").repeated
+    path = source / "config.json"
+    config = {**json.loads(path.read_text()), "swa_num_key_value_heads": HEADS}
+    path.write_text(json.dumps(config))
+    report = run(source, tmp_path / "out", 1)
+    written = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert (written["num_key_value_heads"], written["swa_num_key_value_heads"]) == (1, 2)
+    assert {(layer.before, layer.after) for layer in report.plan.layers} == {(4, 1), (8, 2)}
+
+
+@pytest.mark.parametrize("method", ["first", "medoid", "random"])
+def test_methods_choose_for_each_attention(method: str, tmp_path: Path) -> None:
+    """T5Gemma's decoder layers have K/V heads twice: over themselves and over the encoder."""
+    pair = build_pair("t5gemma", "seq2seq", tmp_path / "models")
+    back = run(pair.repeated, tmp_path / "back", pair.kv, method=method).target
+    name = "model.safetensors"
+    assert (back / name).read_bytes() == (pair.grouped / name).read_bytes()
