@@ -241,3 +241,30 @@ def test_methods_choose_for_each_attention(method: str, tmp_path: Path) -> None:
     back = run(pair.repeated, tmp_path / "back", pair.kv, method=method).target
     name = "model.safetensors"
     assert (back / name).read_bytes() == (pair.grouped / name).read_bytes()
+
+
+def test_unused_heads_of_layers_that_share_follow_their_owner(tmp_path: Path) -> None:
+    """Gemma's files hold k and v of layers that read another's cache; engines may load them."""
+    pair = build_pair("gemma4_text", "causal", tmp_path / "models")
+    config = config_of(pair.repeated)
+    reader = config["num_hidden_layers"] - 1
+    assert config["num_kv_shared_layers"] > 0
+    kinds = config["layer_types"]
+    owner = max(
+        i
+        for i in range(config["num_hidden_layers"] - config["num_kv_shared_layers"])
+        if kinds[i] == kinds[reader]
+    )
+    file = pair.repeated / "model.safetensors"
+    tensors = load_file(file)
+    start, new = f"model.layers.{owner}.self_attn.", f"model.layers.{reader}.self_attn."
+    unused = {
+        new + name.removeprefix(start): tensor.clone()
+        for name, tensor in tensors.items()
+        if name.startswith(start) and name.removeprefix(start)[0] in "kv"
+    }
+    save_file({**tensors, **unused}, file, metadata={"format": "pt"})
+    run(pair.repeated, tmp_path / "out", pair.kv)
+    after = load_file(tmp_path / "out" / "model.safetensors")
+    for name in unused:
+        assert torch.equal(after[name], after[name.replace(new, start)]), name
