@@ -82,7 +82,7 @@ def _heads(mixer: Attention, after: int) -> Heads:
 
 
 def _refuse_odd(source: Source, wanted: KeyValueHeads, where: str) -> None:
-    if source.audit.spec.model_type in EVEN_ONLY and isinstance(wanted, int) and wanted % 2:
+    if _text_type(source) in EVEN_ONLY and isinstance(wanted, int) and wanted % 2:
         raise HeadCountError(
             f"{where}: its class subtracts one half of the V heads from the other, so that"
             f" {wanted} is not possible: choose an even number"
@@ -136,7 +136,7 @@ def _may_be_padded(source: Source) -> bool:
     """Whether heads and head_dim are two numbers of the config, each for all layers."""
     family = source.audit.family
     flag_only = family.key_value_keys == ("multi_query",)
-    paired = source.audit.spec.model_type in EVEN_ONLY
+    paired = _text_type(source) in EVEN_ONLY
     return not (family.fixed_head_dim or family.per_layer or flag_only or paired)
 
 
@@ -162,7 +162,7 @@ def _check(
     """Raises unless each layer keeps its K/V heads or merges equal runs of them."""
     for place, own in heads.items():
         new = after[place]
-        if (own.after, new.num_key_value_heads) != (new.num_key_value_heads, own.after):
+        if own.after != new.num_key_value_heads:
             raise CannotConvertError(f"{where}: its class does not take {own.after} K/V heads")
         if own.after > own.before or (
             own.is_padded and new.num_attention_heads != own.padded_heads
