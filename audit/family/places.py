@@ -11,9 +11,14 @@ _LEADING_NUMBER = re.compile(r"(?:^|\.)(\d{1,5})\.", re.ASCII)
 _NO_LAYERS = ("proj", "adapter", "merger")
 # Words in front of the layer number that mark a tower other than the language model.
 _TOWERS = ("vision", "visual", "audio", "image", "vpm", "embed_audio", "mtp")
+# The same, where they stand for a tower as a whole part of a path only.
+_TOWER_PARTS = frozenset({"vit", "sam_model", "qwen2_model", "perceiver_resampler"})
 _ENCODERS = frozenset({"encoder", "text_encoder"})
 # A stored tensor of a packed weight ends in none of these.
 PLAIN = frozenset({"weight", "bias"})
+_DECODER = "transformer.encoder."  # ChatGLM's decoder has this name
+# What stands in front of a layer's number in GGUF files of several stacks.
+_GGUF_STACKS = {"enc.blk": "encoder", "v.blk": "vision", "a.blk": "audio"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,13 +86,17 @@ def _stranger(stack: str, index: int, inside: str, names: TensorNames) -> Place 
 def stack_of(prefix: str) -> str:
     """`encoder`, `decoder`, or the tower, from the words in front of a layer's number."""
     words = prefix.lower()
+    if words in _GGUF_STACKS:
+        return _GGUF_STACKS[words]
     for tower in _TOWERS:
         if tower in words:
             return "vision" if tower in ("visual", "image", "vpm") else tower
-    if "text_model" in words:
-        return "text"
     parts = words.split(".")
-    return "decoder" if _ENCODERS.isdisjoint(parts) else "encoder"
+    if _TOWER_PARTS.intersection(parts):
+        return "vision"
+    if _ENCODERS.intersection(parts) and not words.startswith(_DECODER):
+        return "text" if "text_model" in words else "encoder"
+    return "decoder"
 
 
 def layer_indices(names: Iterable[str]) -> dict[str, set[int]]:

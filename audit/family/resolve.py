@@ -37,11 +37,19 @@ class Reading(NamedTuple):
     text: ConfigView
 
     def parameters(self) -> int | None:
-        """All parameters, as transformers builds the model; None where no row describes the rest.
+        """All parameters, as transformers builds the model; None where they cannot be known.
+
+        Raises InvalidConfigError for an impossible size.
+        """
+        return self.total()[0]
+
+    def total(self) -> tuple[int | None, str | None]:
+        """All parameters, or None and a clause that says why they are not known.
 
         Raises InvalidConfigError for an impossible size.
         """
         from .parameters import other_parameters
+        from .uncounted import UncountedError
 
         try:
             other = other_parameters(
@@ -51,9 +59,9 @@ class Reading(NamedTuple):
                 self.text,
                 tied=self.spec.tie_word_embeddings,
             )
-        except MissingValueError:
-            return None
-        return None if other is None else other + self.spec.attention_parameters
+        except (MissingValueError, UncountedError) as error:
+            return None, str(error)
+        return other + self.spec.attention_parameters, None
 
     def idle_parameters(self) -> int | None:
         """Parameters of experts that a token does not visit; None where no row describes them.
@@ -111,9 +119,15 @@ def read_config(config: Mapping[str, Any], where: str) -> Reading:
 def read_spec(config: Mapping[str, Any], where: str) -> tuple[ModelSpec, Family]:
     """The spec of `config` with its parameters counted, and the row that read it."""
     reading = read_config(config, where)
-    count = reading.parameters()
+    count, unknown = reading.total()
     source = None if count is None else "config"
-    return replace(reading.spec, parameters=count, parameters_source=source), reading.family
+    spec = replace(
+        reading.spec,
+        parameters=count,
+        parameters_source=source,
+        parameters_unknown=unknown,
+    )
+    return spec, reading.family
 
 
 def is_known(model_type: str) -> bool:

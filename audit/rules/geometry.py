@@ -149,7 +149,8 @@ def _lacking(facts: Facts) -> Iterator[Seen]:
             - set("".join(p for p in parts if p and p not in ("norm", "other")))
         )
         if isinstance(mixer, Attention):
-            has = {"k": mixer.has_key_value and mixer.has_key}
+            has = dict.fromkeys("qo", mixer.has_query_output)
+            has["k"] = mixer.has_key_value and mixer.has_key
             has["v"] = mixer.has_key_value and mixer.has_value
             absent = {part for part, there in has.items() if not there}
             lacking = [part for part in lacking if part not in absent]

@@ -16,7 +16,7 @@ from headcount.audit.family import odd, two_stacks
 from headcount.audit.family.layers import as_query_heads
 from headcount.audit.family.names import BUFFERS
 from headcount.audit.family.places import PLAIN, Place, place, stack_of
-from headcount.audit.family.resolve import GROUPED, base_type
+from headcount.audit.family.resolve import GROUPED
 from headcount.audit.family.table import FAMILIES, SPELLINGS
 from headcount.audit.mixers import Attention
 from headcount.audit.source.safetensors import TensorInfo
@@ -38,16 +38,12 @@ MODELING_FILE = Path(__file__).parent.parent / "models" / f"{custom_config.MODUL
 # Rules of rows whose class does not read num_key_value_heads: by count, and by builder.
 _COUNTS = (as_query_heads, odd.multi_query_heads, odd.falcon_key_value_heads)
 _BUILDERS = (odd.bart, odd.t5, two_stacks.led, two_stacks.longt5, two_stacks.umt5)
-# model_type -> order of the parts in its fused projection, and how often it stands there (None:
-# once per head). Without a row: [q|k|v].
-FUSED: Mapping[str, tuple[str, int | None]] = {
-    "bloom": ("qkv", None),
-    "codegen": ("qvk", 4),
-    "falcon": ("qkv", None),
-    "gpt_bigcode": ("qkv", None),
-    "gpt_neox": ("qkv", None),
-    "gpt_neox_japanese": ("qkv", None),
-    "persimmon": ("qkv", None),
+# How a fused projection lies (`fused` of the names) -> the order of its parts, and how often it
+# stands there (None: once per head).
+_FUSED: Mapping[str, tuple[str, int | None]] = {
+    "parts": ("qkv", 1),
+    "heads": ("qkv", None),
+    "quarters": ("qvk", 4),
 }
 _POOLED = ("k", "v", "kv", "qkv")
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.)|^\d+(?=\.)")
@@ -275,7 +271,7 @@ def _last(spot: Place) -> str:
 
 def _fused(source: Source, heads: Heads) -> tuple[str, int]:
     """Order and repeats of the class's fused projection."""
-    order, repeats = FUSED.get(base_type(source.audit.spec.model_type), ("qkv", 1))
+    order, repeats = _FUSED[source.audit.family.names.fused_by(source.config)]
     return order, repeats or heads.num_attention_heads
 
 

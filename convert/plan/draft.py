@@ -26,6 +26,7 @@ class Heads:
     after: int
     head_dim: int
     v_head_dim: int | None = None  # None: as head_dim
+    query_heads: int | None = None  # after, where the class wants more padding than runs need
 
     @property
     def value_dim(self) -> int:
@@ -53,19 +54,21 @@ class Heads:
     @property
     def padded_heads(self) -> int:
         """Query heads after: those of before, unless runs are uneven."""
+        if self.query_heads is not None:
+            return self.query_heads
         group_size = self.num_attention_heads // self.before
         return self.after * max(self.runs) * group_size
 
     @property
     def query_slots(self) -> tuple[int | None, ...]:
         """The query head of before that stands at each place after; None for padding."""
-        group_size, width = self.num_attention_heads // self.before, max(self.runs)
+        group_size = self.num_attention_heads // self.before
+        width = self.padded_heads // self.after
         starts = accumulate(self.runs, initial=0)
         return tuple(
-            (start + i) * group_size + query if i < run else None
+            start * group_size + i if i < run * group_size else None
             for start, run in zip(starts, self.runs, strict=False)
             for i in range(width)
-            for query in range(group_size)
         )
 
 

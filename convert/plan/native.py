@@ -15,8 +15,9 @@ from headcount.audit.source.safetensors import TensorInfo
 
 from .draft import Draft, Heads, HeadsByLayer, Where
 from .errors import CannotConvertError
-from .layout import Block, Blocks, interleaved, one_part, query_key_value
+from .layout import Blocks, one_part
 from .native_heads import attentions
+from .native_layouts import layouts, merged
 from .padding import padded
 from .source import Source
 from .steps import Pool, Role, Step, copy
@@ -128,7 +129,7 @@ class _Builder:
         """k, v or all three in one."""
         if spot.place.parameter not in PLAIN:
             raise self._unknown(spot.tensor, "looks quantised or adapted: not pooled")
-        source, target = _layouts(spot.heads, part, self.names.fused)
+        source, target = layouts(spot.heads, part, self.names.fused)
         if spot.role == "bias" and len(spot.tensor.shape) != 1:
             raise self._unknown(spot.tensor, f"has shape {list(spot.tensor.shape)}: no bias")
         if not spot.tensor.shape or spot.tensor.shape[0] != source.rows:
@@ -147,7 +148,7 @@ class _Builder:
         if rest or not rows or spot.place.parameter not in PLAIN:
             raise self._unknown(spot.tensor, f"has shape {list(spot.tensor.shape)}: no K/V heads")
         layout = replace(one_part(part, spot.heads.before, rows), axis=axis)
-        target = replace(_merged(layout, spot.heads), axis=axis)
+        target = replace(merged(layout, spot.heads), axis=axis)
         return self._pool(spot, (spot.tensor,), "norm", layout, target)
 
     def _key_norm(self, spot: _Spot) -> Iterator[Step]:
@@ -161,13 +162,17 @@ class _Builder:
             if spot.heads.is_changed:
                 self.notes[NORM_NOTE] = None
             yield self._norm(spot, one_part("k", before, d))
+        elif tensor.shape == (before * d,):
+            raise self._unknown(
+                tensor, "is a norm over all heads, which padding would change: choose a divisor"
+            )
         elif tensor.shape == (before, d):
             yield self._norm(spot, one_part("k", before, 1))
         else:
             raise self._unknown(tensor, f"has shape {list(tensor.shape)}, which fits no k norm")
 
     def _norm(self, spot: _Spot, layout: Blocks) -> Step:
-        return self._pool(spot, (spot.tensor,), "norm", layout, _merged(layout, spot.heads))
+        return self._pool(spot, (spot.tensor,), "norm", layout, merged(layout, spot.heads))
 
     def _norm_list(self, spot: _Spot) -> Iterator[Step]:
         """`norms.{h}.weight`: the group's first tensor yields the new head, the others nothing."""
@@ -266,37 +271,6 @@ class _Builder:
 
 def _where(spot: _Spot) -> Where:
     return spot.place.index, spot.place.cross
-
-
-def _layouts(heads: Heads, part: str, fused: str) -> tuple[Blocks, Blocks]:
-    """How the heads of a projection lie before and after."""
-    if part != "qkv":
-        rows = heads.head_dim if part == "k" else heads.value_dim
-        source = one_part(part, heads.before, rows)
-        return source, _merged(source, heads)
-    count, d = heads.num_attention_heads, heads.head_dim
-    if fused == "groups":
-        before, after = (
-            interleaved(d, repeats=kv, query_heads=count // kv)
-            for kv in (heads.before, heads.after)
-        )
-        return before, after
-    source = query_key_value(count, d, key_value_heads=heads.before)
-    if fused == "per_head" and heads.before == count:
-        source = interleaved(d, repeats=count)
-    return source, _merged(source, heads)
-
-
-def _merged(layout: Blocks, heads: Heads) -> Blocks:
-    """One block per part: as many K/V heads as there are after, and all query heads."""
-    query = heads.padded_heads if heads.is_padded else heads.num_attention_heads
-    counts = {"q": query, "k": heads.after, "v": heads.after}
-    return Blocks(
-        blocks=tuple(
-            Block(part=block.part, heads=counts[block.part], rows=block.rows)
-            for block in layout.blocks
-        )
-    )
 
 
 def _word_of(spot: Place, words: tuple[str, ...]) -> bool:

@@ -88,7 +88,16 @@ class ConfigEditor:
         entries = self._single_layers()
         known = {int(index): index for index in entries if index.isdecimal()}
         width = max(map(len, known.values()), default=0)
-        for layer, count in sorted(wanted.items()):
+        readers = {
+            layer.index: wanted[layer.shares_cache_with]
+            for layer in self.source.audit.spec.layers
+            if layer.shares_cache_with in wanted
+        }
+        every = {**wanted, **readers}
+        attending = {la.index for la in self.source.audit.spec.layers if la.mixers}
+        if every.keys() >= attending:  # nobody is left for whom the common number holds
+            self._set_count(self.source.audit.family.key_value_keys[0], max(every.values()))
+        for layer, count in sorted(every.items()):
             index = known.get(layer, str(layer).zfill(width))
             values = entries.setdefault(index, {})
             self._set(values, f"{self.prefix}{key}.{index}.", "num_key_value_heads", count)

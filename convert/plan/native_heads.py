@@ -5,6 +5,7 @@ layer by layer, is what the conversion does.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from headcount.audit.divisors import divisors, listed
@@ -13,12 +14,15 @@ from headcount.audit.family.resolve import read_config
 from headcount.audit.mixers import Attention, CrossAttention
 from headcount.audit.spec import ModelSpec
 
+from .class_limits import EVEN_ONLY, WIDTH_CHECKED
 from .draft import Heads, HeadsByLayer, Where
-from .errors import CannotConvertError, HeadCountError
+from .errors import CannotConvertError, HeadCountError, NoSuchHomeError
 from .native_config import ConfigEditor
 from .request import KeyValueHeads
 from .source import CONFIG, Source
-from .unconvertible import EVEN_ONLY
+
+# Padding to more than so many times the query heads is no help to anybody.
+_MOST_PADDING = 2
 
 
 def native_heads(
@@ -37,7 +41,8 @@ def native_heads(
         editor.set_query_heads(padded)
     after = _read_again(editor.new, before, wanted, where)
     heads = {
-        place: _heads(mixer, after[place].num_key_value_heads) for place, mixer in before.items()
+        place: padded or _heads(mixer, after[place].num_key_value_heads)
+        for place, mixer in before.items()
     }
     _check(heads, after, wanted, where)
     editor.follow(
@@ -108,8 +113,23 @@ def _padding(
     shapes = {(m.num_attention_heads, m.num_key_value_heads, m.head_dim) for m in before.values()}
     if not isinstance(wanted, int) or len(shapes) > 1 or not _may_be_padded(source):
         return None
-    heads = _heads(next(iter(before.values())), wanted)
-    return heads if wanted < heads.before and heads.is_padded else None
+    mixer = next(iter(before.values()))
+    heads = _heads(mixer, wanted)
+    if wanted >= heads.before or not heads.is_padded:
+        return None
+    if _text_type(source) not in WIDTH_CHECKED:
+        return heads
+    fitting = (
+        n
+        for n in range(heads.padded_heads, mixer.hidden_size + 1, wanted)
+        if mixer.hidden_size % n == 0 and n <= _MOST_PADDING * heads.num_attention_heads
+    )
+    count = next(fitting, None)
+    return None if count is None else replace(heads, query_heads=count)
+
+
+def _text_type(source: Source) -> str:
+    return read_config(source.config, CONFIG).text.model_type
 
 
 def _may_be_padded(source: Source) -> bool:
@@ -142,23 +162,40 @@ def _check(
     """Raises unless each layer keeps its K/V heads or merges equal runs of them."""
     for place, own in heads.items():
         new = after[place]
+        if (own.after, new.num_key_value_heads) != (new.num_key_value_heads, own.after):
+            raise CannotConvertError(f"{where}: its class does not take {own.after} K/V heads")
         if own.after > own.before or (
             own.is_padded and new.num_attention_heads != own.padded_heads
         ):
             raise no_fit(own.before, own.after, where)
         if (new.head_dim, new.v_head_dim) != (own.head_dim, own.value_dim):
             raise CannotConvertError(f"{where}: the new config means another head_dim")
+    if not isinstance(wanted, int):
+        _check_kinds(heads, after, where)
     if any(own.is_changed for own in heads.values()):
         return
     counts = sorted({own.before for own in heads.values()})
     if not isinstance(wanted, int):
         raise HeadCountError(f"{where}: its layers have these K/V heads already")
     if wanted < counts[-1]:
-        raise CannotConvertError(
+        raise NoSuchHomeError(
             f"{where}: its class has one K/V head per query head and ignores num_key_value_heads,"
             " so nothing could load the result"
         )
     raise no_fit(counts[-1], wanted, where)
+
+
+def _check_kinds(
+    heads: Mapping[Where, Heads], after: Mapping[Where, Attention], where: str
+) -> None:
+    """transformers wants the layers of one kind to be alike, wherever it lets layers differ."""
+    for slides in (False, True):
+        counts = {own.after for at, own in heads.items() if bool(after[at].window) == slides}
+        if len(counts) > 1:
+            raise CannotConvertError(
+                f"{where}: its class wants one number for all {'sliding' if slides else 'full'}"
+                f" layers, not {listed(tuple(sorted(counts)))}"
+            )
 
 
 def no_fit(before: int, wanted: int, where: str) -> HeadCountError:

@@ -51,9 +51,9 @@ def _heads(record: dict[str, list[dict[str, object]]]) -> list[dict[str, object]
 def test_a_count_that_does_not_divide_lists_the_divisors(
     grouped: MakeFolder, tmp_path: Path
 ) -> None:
-    result = convert(grouped(), tmp_path / "out", "--kv-heads", 2)
+    result = convert(grouped("stablelm", 12, 6), tmp_path / "out", "--kv-heads", 4)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "1" in result.stderr
+    assert "--kv-heads can be 1, 2, 3" in result.stderr
     assert "Traceback" not in result.stderr
     assert list(tmp_path.iterdir()) == []
 

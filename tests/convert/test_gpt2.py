@@ -12,8 +12,8 @@ from transformers import AutoModelForCausalLM, GPT2Config, GPTBigCodeConfig
 
 from headcount.convert.conversion import convert
 from headcount.convert.plan.errors import CannotConvertError, HeadCountError
-from headcount.convert.plan.gpt2 import DEFAULTS
 from headcount.convert.plan.planner import plan_conversion
+from headcount.convert.plan.rehome.bigcode import GPT2
 from headcount.convert.plan.request import ConversionRequest
 
 pytestmark = pytest.mark.needs_convert
@@ -71,8 +71,8 @@ def test_class_defaults_do_not_leak(build_model: BuildModel, tmp_path: Path) -> 
     plan = plan_conversion(request(tmp_path / "gpt2", tmp_path / "mqa"))
     ours, theirs = GPT2Config().to_dict(), GPTBigCodeConfig().to_dict()
     differ = {k: v for k, v in ours.items() if k in theirs and theirs[k] != v and k != "model_type"}
-    assert differ == DEFAULTS
-    assert {**plan.config, **DEFAULTS} == plan.config
+    assert differ == GPT2.defaults
+    assert {**plan.config, **GPT2.defaults} == plan.config
 
 
 def test_every_change_of_the_config_is_told(build_model: BuildModel, tmp_path: Path) -> None:
@@ -110,11 +110,12 @@ def test_several_heads_have_a_home_of_our_own(build_model: BuildModel, tmp_path:
         plan_conversion(request(tmp_path / "gpt2", tmp_path / "gqa", 4))
 
 
+@pytest.mark.usefixtures("classes_of_transformers")
 @pytest.mark.parametrize(
     ("flag", "message"),
     [
         ("scale_attn_by_inverse_layer_idx", "scale_attn_by_inverse_layer_idx"),
-        ("add_cross_attention", "has cross-attention"),
+        ("add_cross_attention", "add_cross_attention is set"),
     ],
 )
 def test_what_gpt_bigcode_cannot_say_is_refused(

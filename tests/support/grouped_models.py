@@ -95,15 +95,15 @@ def with_heads(config: dict[str, Any], kv: int) -> dict[str, Any]:
 
 
 def build_pair(
-    model_type: str, task: str, folder: Path, *, dtype: str = "float32", most: int = HEADS
+    model_type: str, task: str, folder: Path, *, dtype: str = "float32", **sizes: int
 ) -> Pair:
-    """Saves both models under `folder`, the second with `most` K/V heads, from the first config
-    that transformers builds and runs. Raises NoGroupsError, and NotBuildableError."""
+    """Saves both models under `folder`, from the first config that transformers builds and runs;
+    `sizes` stand in it whatever they were. Raises NoGroupsError, and NotBuildableError."""
     error: Exception | None = None
     for seed in range(ATTEMPTS):
         shutil.rmtree(folder, ignore_errors=True)
         try:
-            return _pair(model_type, task, folder, dtype, seed, most)
+            return _pair(model_type, task, folder, dtype, seed, sizes)
         except NoGroupsError:
             raise
         except Exception as failure:
@@ -111,10 +111,12 @@ def build_pair(
     raise NotBuildableError(f"{model_type}: {type(error).__name__}: {error}") from error
 
 
-def _pair(model_type: str, task: str, folder: Path, dtype: str, seed: int, most: int) -> Pair:
-    base = tiny_config(model_type, seed, task)
+def _pair(
+    model_type: str, task: str, folder: Path, dtype: str, seed: int, sizes: dict[str, int]
+) -> Pair:
+    base = tiny_config(model_type, seed, task) | sizes
     kv = 1 if model_type == "gpt_bigcode" else KV
-    most = 4 if model_type == "mimo_v2_flash" else most  # its sliding layers have twice as many
+    most = 4 if model_type == "mimo_v2_flash" else HEADS  # its sliding layers have twice as many
     grouped = _saved(with_heads(base, kv), task, folder / "grouped", dtype)
     repeated = _saved(with_heads(base, most), task, folder / "repeated", dtype)
     small = _tensors(folder / "grouped")
@@ -137,6 +139,19 @@ def _pair(model_type: str, task: str, folder: Path, dtype: str, seed: int, most:
         kv=kv,
         config=with_heads(base, kv),
     )
+
+
+def load(pair: Pair, folder: Path) -> PreTrainedModel:
+    """In float64, and whole: no weight missing, left over or of another shape."""
+    options = {"dtype": torch.float64, "attn_implementation": "eager", "output_loading_info": True}
+    try:
+        model, info = pair.model_class.from_pretrained(
+            folder, experts_implementation="eager", **options
+        )
+    except (TypeError, ValueError):  # a class without experts
+        model, info = pair.model_class.from_pretrained(folder, **options)
+    assert not any(info.values()), info
+    return model.eval()
 
 
 def logits(model: PreTrainedModel, dtype: torch.dtype) -> torch.Tensor:

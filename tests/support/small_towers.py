@@ -13,6 +13,10 @@ def with_small_towers(values: dict[str, Any], seed: int) -> dict[str, Any]:
     config_class = CONFIG_MAPPING[values["model_type"]]
     if not config_class.sub_configs:
         return values
+    values = {
+        name: with_small_towers(value, seed) if _is_config(value) else value
+        for name, value in values.items()
+    }
     chosen = random.Random(f"{values['model_type']} towers {seed}")
     config = config_class()
     found = {
@@ -22,3 +26,7 @@ def with_small_towers(values: dict[str, Any], seed: int) -> dict[str, Any]:
         if isinstance(getattr(config, name, None), PreTrainedConfig)
     }
     return {**values, **found}
+
+
+def _is_config(value: Any) -> bool:
+    return isinstance(value, dict) and value.get("model_type") in CONFIG_MAPPING

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from .. import kinds, layers, names, own_parameters, uneven
+from .. import kinds, layers, names, own_parameters, tying, uneven
 from ..row import Family
 from .patterns import (
     ALL_BIASED,
@@ -48,7 +48,7 @@ ROWS: dict[str, Family] = {
         LLAMA,
     ),
     **dict.fromkeys(
-        (*("apertus1p5_text", "hy_v3", "laguna_text", "mellum", "hunyuan_vl_text"),),
+        (*("apertus1p5_text", "hy_v3", "laguna_text", "mellum"),),
         LLAMA_NORMED,
     ),
     **dict.fromkeys(("glm4v_moe_text", "helium", "solar_open"), GLM),
@@ -71,6 +71,7 @@ ROWS: dict[str, Family] = {
         per_layer=uneven.last_is_biased,
         other=uneven.biased,
     ),
+    "hunyuan_vl_text": replace(LLAMA_NORMED, names=names.HUNYUAN),
     "jetmoe": Family(
         build=uneven.mixture_of_attention,
     ),
@@ -130,7 +131,7 @@ ROWS: dict[str, Family] = {
     ),
     "molmo2_text": replace(GLM, norm=uneven.molmo_norm),
     "kyutai_speech_to_text": MISTRAL,
-    "moshi": replace(MISTRAL, names=names.MOSHI),
+    "moshi": replace(MISTRAL, names=names.MOSHI, tied=tying.never),
     "muse_glimmer_text": MUSE,
     "muse_spark_text": MUSE,
     "phi4_multimodal": replace(MISTRAL, names=names.QKV_PROJ),

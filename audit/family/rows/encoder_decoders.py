@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from .. import names, two_stacks
+from .. import names, two_stacks, tying
 from ..row import Family
 from .patterns import BART, GEMMA2, GEMMA3, LLAMA, T5
 
@@ -37,7 +37,7 @@ ROWS: dict[str, Family] = {
     "prophetnet": replace(
         BART, names=names.PROPHETNET, build=two_stacks.prophetnet, aliases=PROPHETNET
     ),
-    "switch_transformers": replace(T5, aliases=D_KV),
+    "switch_transformers": replace(T5, aliases=D_KV, tied=tying.own_word),
     "umt5": replace(T5, build=two_stacks.umt5),
     "udop": replace(T5, aliases=D_KV),
     "pix2struct_text_model": replace(T5, build=two_stacks.t5_decoder, aliases=D_KV),

@@ -1,0 +1,36 @@
+"""What single classes cannot hold, although they take fewer K/V heads or seem to.
+
+A type that no row of the family table describes, that keeps no K/V heads, or whose class has as
+many as query heads, is told apart by the table itself.
+"""
+
+from collections.abc import Mapping
+
+# Types that take an even number only: half of the V heads are subtracted from the other half.
+EVEN_ONLY = frozenset({"diffllama"})
+# Types whose config refuses a hidden_size that is no multiple of the query heads, though head_dim
+# is free. So padding has to find a number of query heads that divides it.
+WIDTH_CHECKED = frozenset(
+    {
+        *("arcee", "aria_text", "cosmos3_edge_text", "cwm", "deepseek_ocr2_text", "exaone"),
+        *("gemma2", "gemma3_text", "gemma3n_text", "hyperclovax", "internlm3", "iquestcoder"),
+        *("jais2", "llama", "muse_glimmer_text", "muse_spark_text", "t5gemma", "t5gemma2"),
+        *("unlimited_ocr_text", "vaultgemma"),
+    }
+)
+
+# Types whose K/V heads cannot be merged exactly, with the reason.
+REASONS: Mapping[str, str] = {
+    "doge": "its mask is computed from the values of all K/V heads at once",
+    "evolla": "its layers also attend to a protein, by adapters that were never compared",
+    "jetmoe": "it has as many query heads in each expert as K/V heads, so that fewer of one mean"
+    " fewer of the other",
+    **dict.fromkeys(
+        ("inkling2_text", "inkling2_loop_text"),
+        "the weights that convolve its keys and values are computed from the input, and are not"
+        " merged here",
+    ),
+    "unlimited_ocr_text": "transformers' attention of it fails unless there is a K/V head for every"
+    " query head",
+    "zaya": "its keys and queries are convolved together, so that no head stands by itself",
+}
