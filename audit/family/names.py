@@ -117,9 +117,8 @@ GPT2 = TensorNames(
 GPT_BIGCODE = TensorNames(modules=_under("attn", qkv="c_attn", o="c_proj"), fused="heads")
 GPT_NEO = TensorNames(modules=_separate("attn.attention", o="out_proj"))
 GPT_NEOX = TensorNames(modules=_under("attention", qkv="query_key_value", o="dense"), fused="heads")
-GPT_NEOX_JAPANESE = TensorNames(
-    modules={**GPT_NEOX.modules, "attention.dense_bias": "other"},  # in the last layer only
-    fused="heads",
+GPT_NEOX_JAPANESE = replace(  # the bias is in the last layer only
+    GPT_NEOX, modules={**GPT_NEOX.modules, "attention.dense_bias": "other"}
 )
 GPTJ = TensorNames(modules=_separate("attn", o="out_proj"))
 BLOOM = TensorNames(

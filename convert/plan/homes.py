@@ -1,5 +1,5 @@
 """Which class can hold the result: the source's own where it can have fewer K/V heads, or another
-that computes the same function.
+that computes the same function, or a modelling file of our own.
 
 A home turns the source's tensors into steps and its config into the output's. A new one is a row
 of `rehome.rows`.
@@ -56,7 +56,8 @@ def find_home(
 
 
 def _telling(error: Exception) -> int:
-    """Errors about a number come first: that can be changed."""
+    """Errors about a number come first: that can be changed. Of several, the last home's: it holds
+    more numbers than those before it."""
     if isinstance(error, HeadCountError):
         return 0
     return 2 if isinstance(error, NoSuchHomeError) else 1

@@ -1,7 +1,7 @@
 """From a request to a plan: every check that can be made without reading a tensor is made here."""
 
 from .cast import cast_config, cast_steps
-from .draft import HeadsByLayer
+from .draft import Draft, HeadsByLayer
 from .existing import check_same_job, read_existing
 from .homes import find_home
 from .job import job_of
@@ -53,7 +53,7 @@ def plan_conversion(request: ConversionRequest) -> ConversionPlan:
         index=None if index is None else index_of(source, files),
         side_files=side_files,
         left_files=left_files,
-        notes=(*draft.notes, *heads.notes, *_notes(source)),
+        notes=(*draft.notes, *heads.notes, *_notes(source, draft)),
         findings=tuple(f for f in source.audit.findings if f.severity == "warning"),
     )
     check_space(request.target, plan.total_nbytes - reclaimable(request.target))
@@ -80,9 +80,9 @@ def _index_names(source: Source) -> tuple[str, ...]:
     return (source.checkpoint.index.name,) if source.checkpoint.index else ()
 
 
-def _notes(source: Source) -> tuple[str, ...]:
+def _notes(source: Source, draft: Draft) -> tuple[str, ...]:
     notes = []
-    if source.config.get("auto_map"):
+    if source.config.get("auto_map") and not draft.side_files:
         notes.append(
             "config.json names code files (auto_map), which are not copied: transformers' own class"
             " loads the result"

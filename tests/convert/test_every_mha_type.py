@@ -16,6 +16,7 @@ from headcount.audit.errors import HeadcountError
 from headcount.audit.family.resolve import Reading, read_config
 from headcount.audit.family.table import FAMILIES
 from headcount.audit.mixers import Attention
+from headcount.convert.plan import homes
 from mha_types import (
     ATTEMPTS,
     HEADS,
@@ -50,6 +51,14 @@ NOT_CONVERTED = {
     "xlm": "runs over the whole text for every token: its cache is not read",
     "xlnet": "keeps hidden states instead of K and V",
 }
+
+
+@pytest.fixture(autouse=True)
+def only_our_own_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also for types that another class could hold: tests/convert/test_rehome.py moves those."""
+    monkeypatch.setattr(homes, "HOMES", {"custom": homes.HOMES["custom"]})
+
+
 QUICK = (
     *(("causal", name) for name in ("gpt2", "bloom", "codegen", "bert", "big_bird")),
     *(("seq2seq", name) for name in ("t5", "marian", "led", "nllb-moe")),

@@ -110,6 +110,7 @@ def test_several_heads_have_a_home_of_our_own(build_model: BuildModel, tmp_path:
         plan_conversion(request(tmp_path / "gpt2", tmp_path / "gqa", 4))
 
 
+@pytest.mark.usefixtures("classes_of_transformers")
 @pytest.mark.parametrize(
     ("flag", "message"),
     [
