@@ -6,6 +6,7 @@ from typing import Any
 from headcount.audit.source.json_file import read_json
 from headcount.audit.source.safetensors import MAX_HEADER_BYTES
 
+from .class_limits import NOT_RUN
 from .draft import Draft, HeadsByLayer
 from .errors import CannotConvertError
 from .homes import find_home
@@ -114,6 +115,11 @@ def _notes(source: Source) -> tuple[str, ...]:
         notes.append(
             "config.json names code files (auto_map), which are not copied: transformers' own class"
             " loads the result"
+        )
+    if source.audit.spec.model_type in NOT_RUN:
+        notes.append(
+            "no model of this type was ever converted and compared as a whole; its language model's"
+            " type was"
         )
     if not any((source.folder / name).exists() for name in _TOKENIZERS):
         notes.append("the source has no tokenizer, so the result has none")
