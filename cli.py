@@ -1,33 +1,42 @@
 """The command line: parse, call, render. What a command needs is imported inside it."""
 
+import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
+
+# Ctrl-C while modules are being imported ends the process, without a traceback.
+_BEFORE = signal.getsignal(signal.SIGINT)
+if _BEFORE is signal.default_int_handler:
+    with suppress(ValueError):  # another thread imports this: only the main one may
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 import click
 
 from headcount import __version__
-from headcount.audit.console import (
-    COUNT,
+from headcount.audit.console import Group, exit_on_findings, need_extra, write_reports
+from headcount.audit.options import (
+    AUDIT_HELP,
+    CONVERSION,
     PATH,
-    Group,
+    audit_options,
     conversion_options,
     evaluation_options,
-    exit_at_once,
-    exit_cleanly,
-    exit_on_findings,
-    need_extra,
-    on_signals,
     output_options,
+    plan_options,
     workload_options,
-    write_reports,
 )
+from headcount.audit.signals import exit_at_once, on_signals
+
+if _BEFORE is signal.default_int_handler:
+    with suppress(ValueError):
+        signal.signal(signal.SIGINT, _BEFORE)
 
 HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}
 
 if TYPE_CHECKING:
-    from headcount.audit.audited import Audit
-    from headcount.audit.report import Report
+    from headcount.audit.several import Look
 
 
 @click.group(cls=Group, context_settings=HELP_OPTIONS)
@@ -41,38 +50,10 @@ def main(debug: bool) -> None:
     """
 
 
-AUDIT_HELP = """Report heads, attention parameters and KV-cache bytes of MODEL, layer by layer.
-
-MODEL is a name of the catalogue (`headcount models`), a folder, a config.json (- reads one from
-standard input), a .safetensors file or index, a .gguf, .bin or .pt file, or org/name[@revision] of
-the Hugging Face Hub. Config and headers are read, never weights. Several models are also compared.
-
-\b
-Example:
-  audit llama-3-8b --context 8k --kv-dtype fp8
-  audit ./my-checkpoint --format json
-  audit llama-3-8b ./model.gguf
-
-Exit status: 0 fine, 1 findings at or above --fail-on, 2 wrong use or unreadable input, 3 a failure
-while writing."""
-
-
 @main.command("audit", help=AUDIT_HELP, context_settings=HELP_OPTIONS)
 @click.argument("models", nargs=-1, required=True, metavar="MODEL...")
 @workload_options
-@click.option("--config", metavar="FILE", help="The config.json of weights that lie alone.")
-@click.option("--explain", is_flag=True, help="Also say where each value came from.")
-@click.option("--strict", is_flag=True, help="Refuse a model_type that nothing describes.")
-@click.option(
-    "--fail-on",
-    type=click.Choice(["error", "warning", "note", "never"]),
-    default="error",
-    show_default=True,
-    help="The least severity of a finding that makes the exit status 1.",
-)
-@click.option("--select", multiple=True, metavar="CODES", help="Only these findings: H1,H203.")
-@click.option("--ignore", multiple=True, metavar="CODES", help="Without these findings: H4,H606.")
-@click.option("--scan", is_flag=True, help="Also read the weights: NaN, zeros, equal K/V heads.")
+@audit_options
 @output_options
 def audit(
     models: tuple[str, ...],
@@ -80,43 +61,40 @@ def audit(
     select: tuple[str, ...],
     ignore: tuple[str, ...],
     scan: bool,
+    verify: bool,
     strict: bool,
     fail_on: str,
     form: str,
     output: Path | None,
     **workload: Any,
 ) -> None:
-    from headcount.audit.audit_report import audit_report, error_report
-    from headcount.audit.auditing import audit_model
-    from headcount.audit.errors import HeadcountError
+    from headcount.audit.several import audit_all
     from headcount.audit.sizes import AuditRequest
 
-    request = AuditRequest(**workload)
-    reports: list[Report] = []
-    audits: list[tuple[str, Audit | None]] = []
-    for model in models:
-        try:
-            found = audit_model(model, config, strict=strict)
-            report = _scanned(found, request) if scan else audit_report(found, request)
-            reports.append(report)
-            audits.append((model, found))
-        except HeadcountError as error:
-            if len(models) == 1:
-                raise
-            reports.append(error_report(model, error))
-            audits.append((model, None))
-    if select or ignore:
-        from headcount.audit.rules.registry import choose
-
-        reports = [choose(report, select, ignore) for report in reports]
-    if len(models) > 1 and form in ("table", "markdown"):
-        from headcount.audit.comparison import comparison_report
-
-        reports.append(comparison_report(audits, request))
+    reports, failed = audit_all(
+        models,
+        AuditRequest(**workload),
+        config=config,
+        strict=strict,
+        select=select,
+        ignore=ignore,
+        compare=form in ("table", "markdown", "html"),
+        more=_looks(scan, verify),
+    )
     write_reports(reports, form, output)
-    if any(found is None for _, found in audits):
+    if failed:
         sys.exit(2)
     exit_on_findings(reports, fail_on)
+
+
+def _looks(scan: bool, verify: bool) -> "Look | None":
+    """What the heavy half adds to the report of an audit; None: nothing. Raises HeadcountError."""
+    if not (scan or verify):
+        return None
+    need_extra("--scan" if scan else "--verify")
+    from headcount.convert.looks import look
+
+    return lambda audit, request: look(audit, request, scan=scan, verify=verify)
 
 
 @main.command("diff")
@@ -143,14 +121,6 @@ def diff(a: str, b: str, exit_code: bool, form: str, output: Path | None, **work
     write_reports([report], form, output)
     if exit_code and not report.document["same"]:
         sys.exit(1)
-
-
-def _scanned(audit: Any, request: Any) -> "Report":
-    """The report of an audit and of a scan of its weights. Raises HeadcountError."""
-    need_extra()
-    from headcount.convert.scan import scan_report
-
-    return scan_report(audit, request)
 
 
 def audit_main() -> NoReturn:
@@ -225,22 +195,7 @@ def rules(form: str, output: Path | None) -> None:
 @click.argument("model")
 @click.option("--device", metavar="NAME|SIZE", help="Such as h100 (`headcount devices`) or 80GiB.")
 @workload_options
-@click.option("--dtype", help="Element type that the weights are loaded as; default: as stored.")
-@click.option(
-    "--tp",
-    type=click.IntRange(min=1),
-    default=1,
-    show_default=True,
-    help="Devices that share the model (tensor parallel).",
-)
-@click.option(
-    "--utilisation",
-    type=click.FloatRange(0, 1, min_open=True),
-    default=0.9,
-    show_default=True,
-    help="Share of the usable memory that may be planned with.",
-)
-@click.option("--parameters", type=COUNT, help="Such as 7b, where the config does not tell.")
+@plan_options
 @output_options
 def plan(
     model: str,
@@ -259,54 +214,39 @@ def plan(
       headcount plan llama-3-8b --device h100 --context 8k
       headcount plan llama-3-70b --tp 4 --kv-dtype fp8 --format markdown
     """
-    from dataclasses import replace
+    from headcount.audit.plan.command import plan_model
 
-    from headcount.audit.auditing import audit_model
-    from headcount.audit.plan.devices import parse_device
-    from headcount.audit.plan.report import plan_report
-    from headcount.audit.plan.request import PlanRequest
-
-    audit = audit_model(model)
-    report = plan_report(
-        replace(audit.spec, parameters=parameters) if parameters else audit.spec,
-        PlanRequest(device=parse_device(device) if device else None, **request),
-        model_id=audit.source.id,
-        weights_bytes=None if parameters else audit.loaded_bytes,
-        config=audit.config,
-    )
-    found = [finding.document() for finding in audit.findings]
-    document = {**report.document, "findings": found}
-    write_reports([report._replace(findings=audit.findings, document=document)], form, output)
+    write_reports([plan_model(model, device, parameters, **request)], form, output)
 
 
 @main.command("convert")
-@click.argument("source", type=PATH, required=False)
+@click.argument("source", required=False)
 @click.argument("target", type=PATH, required=False)
 @conversion_options
 @evaluation_options
 @output_options
 def convert(
-    source: Path | None,
+    source: str | None,
     target: Path | None,
-    num_key_value_heads: str | None,
     families: bool,
-    method: Any,
-    seed: int,
     dry_run: bool,
     evaluates: bool,
+    allow_pickle: bool,
     form: str,
     output: Path | None,
-    **evaluation: Any,
+    **options: Any,
 ) -> None:
-    """Turn the model in folder SOURCE into one with fewer K/V heads, in folder TARGET.
+    """Turn the model SOURCE into one with fewer K/V heads, in folder TARGET.
 
-    The plan is made and checked first. Then everything that does not change is copied byte for
-    byte, and K/V heads are merged, tensor by tensor. TARGET appears when it is complete and its
-    audit is clean.
+    SOURCE is a folder, or org/name[@revision] of the Hugging Face Hub. The plan is made and checked
+    first. Then everything that does not change is copied byte for byte, and K/V heads are merged,
+    tensor by tensor. TARGET appears when it is complete and its audit is clean; a run that was
+    killed is resumed by the next one.
 
     \b
     Example:
       headcount convert ./mha ./gqa --kv-heads 8 --dry-run
+      headcount convert org/name ./gqa --kv-heads 8 --dtype bfloat16 --max-shard-size 5GB
       headcount convert ./mha ./gqa --kv-heads 8 --evaluate --text prose.txt
       headcount convert --families
     """
@@ -315,42 +255,23 @@ def convert(
 
         write_reports([families_report()], form, output)
         return
-    if source is None or target is None or num_key_value_heads is None:
+    if source is None or target is None or options["num_key_value_heads"] is None:
         raise click.UsageError("SOURCE, TARGET and --kv-heads are needed (or --families alone)")
     with on_signals(exit_at_once):
         need_extra()
-        from headcount.convert.as_report import conversion_report, plan_report
-        from headcount.convert.conversion import apply_plan
-        from headcount.convert.plan.planner import plan_conversion
-        from headcount.convert.plan.request import ConversionRequest, parse_key_value_heads
-        from headcount.convert.report_path import check_report_path
+        from headcount.convert.command import convert_model
 
-        check_report_path(output, (source, target))
-        plan = plan_conversion(
-            ConversionRequest(
-                source=source,
-                target=target,
-                num_key_value_heads=parse_key_value_heads(num_key_value_heads),
-                method=method,
-                seed=seed,
-            )
+        request = {name: options.pop(name) for name in CONVERSION}
+        convert_model(
+            source,
+            target,
+            request,
+            options if evaluates else None,
+            allow_pickle=allow_pickle,
+            dry_run=dry_run,
+            output=output,
+            write=lambda reports: write_reports(reports, form, output),
         )
-        if evaluates:
-            from headcount.convert.evaluate.command import check_evaluation
-
-            check_evaluation(source, **evaluation)
-        if dry_run:
-            write_reports([plan_report(plan)], form, output)
-            return
-        with on_signals(exit_cleanly):
-            reports = [conversion_report(apply_plan(plan))]
-        try:
-            if evaluates:
-                from headcount.convert.evaluate.command import run_evaluation
-
-                reports.append(run_evaluation(str(target), str(source), **evaluation))
-        finally:  # an evaluation that fails does not undo the conversion
-            write_reports(reports, form, output)
 
 
 @main.command("evaluate")

@@ -35,6 +35,7 @@ def document(audit: Audit, sizes: Sizes, *, explain: bool = False) -> Mapping[st
         "totals": {
             "parameters": spec.parameters,
             "parameters_source": spec.parameters_source,
+            "parameters_unknown": spec.parameters_unknown,
             "active_parameters": audit.active_parameters,
             "attention_parameters": audit.attention_parameters,
             "cache_bytes": sum(sizes.layer_bytes(layer) for layer in spec.layers),

@@ -4,17 +4,23 @@ from collections.abc import Iterator
 
 from .audit_document import document
 from .audited import Audit
-from .mixers import Mixer, Parts
-from .report import Column, Fact, Report, Table
+from .errors import bounded
+from .layer_table import layer_table, record_table
+from .mixers import Mixer
+from .report import Fact, Report
 from .sizes import AuditRequest, Sizes, fill_in, mha_ratio
 from .spec import Layer, ModelSpec
-from .units import format_count, format_indices
+from .units import format_count
 
 
 def audit_report(audit: Audit, request: AuditRequest) -> Report:
     """The whole report of one audit."""
     sizes = fill_in(audit.spec, request)
-    tables = [_layer_table(audit, sizes), *([_origin_table(audit)] if request.explain else [])]
+    tables = [layer_table(audit, sizes)]
+    if request.explain:
+        from .origins_table import origins_table
+
+        tables.append(origins_table(audit))
     facts = list(_facts(audit, sizes))
     if audit.inventory is not None:
         from .weights_report import weights_table
@@ -32,7 +38,7 @@ def audit_report(audit: Audit, request: AuditRequest) -> Report:
         title=_title(audit),
         facts=tuple(facts),
         tables=tuple(tables),
-        records=_record_table(audit, sizes),
+        records=record_table(audit, sizes),
         notes=tuple(_notes(audit, sizes)),
         findings=audit.findings,
         document=document(audit, sizes, explain=request.explain),
@@ -42,9 +48,9 @@ def audit_report(audit: Audit, request: AuditRequest) -> Report:
 def error_report(target: str, error: Exception) -> Report:
     """What stands in the place of one model of several that cannot be audited."""
     return Report(
-        title=f"{target}: cannot be audited",
+        title=f"{bounded(target)}: cannot be audited",
         notes=(str(error),),
-        document={"error": str(error), "model": {"id": target}},
+        document={"error": str(error), "model": {"id": bounded(target)}},
     )
 
 
@@ -179,130 +185,6 @@ def _cache_facts(spec: ModelSpec, sizes: Sizes) -> Iterator[Fact]:
     )
 
 
-_COLUMNS = (
-    Column(key="layers", title="Layers"),
-    Column(key="kind", title="Mixer"),
-    Column(key="num_attention_heads", title="Heads", unit="count"),
-    Column(key="num_key_value_heads", title="K/V", unit="count"),
-    Column(key="group_size", title="Group", unit="count"),
-    Column(key="head_dim", title="head_dim", unit="count"),
-    Column(key="window", title="Window", unit="count"),
-    *(Column(key=part, title=part, unit="count") for part in ("q", "k", "v", "o")),
-    Column(key="norm", title="norms", unit="count"),
-    Column(key="other", title="other", unit="count"),
-    Column(key="parameters", title="Parameters/layer", unit="count"),
-    Column(key="cache_bytes", title="Cache/layer", unit="bytes"),
-)
-
-
-def _layer_table(audit: Audit, sizes: Sizes) -> Table:
-    """One row per kind of layer and mixer; columns that are empty everywhere are left out."""
-    alike: dict[tuple[str, tuple[tuple[object, ...], ...]], list[int]] = {}
-    for layer in audit.spec.layers:
-        alike.setdefault((layer.stack, _rows_of(audit, sizes, layer)), []).append(layer.index)
-    several = len({layer.stack for layer in audit.spec.layers}) > 1
-    rows = [
-        (f"{stack} {label(indices)}" if several else label(indices), *row)
-        for (stack, values), indices in alike.items()
-        for row in values
-    ]
-    keep = [i for i in range(len(_COLUMNS)) if any(row[i] not in (None, 0) for row in rows)]
-    return Table(
-        key="layers",
-        title="Layers",
-        columns=tuple(_COLUMNS[i] for i in keep),
-        rows=tuple(tuple(row[i] for i in keep) for row in rows),
-    )
-
-
-def label(indices: list[int]) -> str:
-    """`0-31`; a long list keeps its ends and says how many layers it is: `3, 7, …, 47 (12)`."""
-    runs = format_indices(indices).split(", ")
-    if len(runs) <= 4:
-        return ", ".join(runs)
-    return f"{runs[0]}, {runs[1]}, …, {runs[-1]} ({len(indices)})"
-
-
-def _record_table(audit: Audit, sizes: Sizes) -> Table:
-    """One row per layer and mixer, nothing collapsed: for programs."""
-    return Table(
-        key="layers",
-        title="Layers",
-        columns=(
-            Column(key="stack", title="Stack"),
-            Column(key="index", title="Layer"),
-            *_COLUMNS[1:],
-        ),
-        rows=tuple(
-            (layer.stack, layer.index, *row)
-            for layer in audit.spec.layers
-            for row in _rows_of(audit, sizes, layer)
-        ),
-    )
-
-
-def _rows_of(audit: Audit, sizes: Sizes, layer: Layer) -> tuple[tuple[object, ...], ...]:
-    if not layer.mixers:
-        return (("no attention", *(None,) * (len(_COLUMNS) - 3), 0),)
-    return tuple(
-        (*_geometry(layer, mixer), *_part_values(parts), sizes.mixer_bytes(mixer))
-        for mixer, parts in zip(layer.mixers, audit.mixer_parts(layer), strict=True)
-    )
-
-
-def _geometry(layer: Layer, mixer: Mixer) -> tuple[object, ...]:
-    kind = mixer.heads or mixer.kind.replace("_attention", "")
-    if mixer.kind == "recurrent":
-        kind = str(getattr(mixer, "form", kind))
-    elif mixer.kind == "compressed_attention":
-        kind = f"compressed {kind}"
-    if not getattr(mixer, "owns_parameters", True):
-        kind = f"{kind}, used again"
-    if mixer.kind == "cross_attention":
-        kind = f"cross {kind}"
-    if layer.shares_cache_with is not None:
-        kind = f"{kind}, cache of {layer.shares_cache_with}"
-    return (
-        kind,
-        mixer.num_attention_heads,
-        mixer.num_key_value_heads,
-        mixer.group_size,
-        mixer.head_dim,
-        mixer.window,
-    )
-
-
-def _part_values(parts: Parts) -> tuple[int, ...]:
-    return (parts.q, parts.k, parts.v, parts.o, parts.norm, parts.other, parts.total)
-
-
-def _origin_table(audit: Audit) -> Table:
-    columns = ("Field", "Value", "Where it came from")
-    return Table(
-        key="origins",
-        title="Where each value came from",
-        columns=tuple(Column(key=title.split()[0].lower(), title=title) for title in columns),
-        rows=(
-            *(
-                (name, _short(origin.value), origin.source)
-                for name, origin in sorted(audit.spec.origins.items())
-            ),
-            *_catalogue_sources(audit),
-        ),
-    )
-
-
-def _catalogue_sources(audit: Audit) -> Iterator[tuple[str, str, str]]:
-    entry = audit.source.entry
-    for source in entry.sources if entry else ():
-        yield "(config)", entry.confidence if entry else "", source
-
-
-def _short(value: object) -> str:
-    text = str(value)
-    return text if len(text) <= 48 else f"{text[:45]}..."
-
-
 def _notes(audit: Audit, sizes: Sizes) -> Iterator[str]:
     spec, entry = audit.spec, audit.source.entry
     if audit.source.gguf is not None:
@@ -331,6 +213,8 @@ def _notes(audit: Audit, sizes: Sizes) -> Iterator[str]:
     if entry and entry.confidence != "verbatim":
         how = "secondary sources" if entry.confidence == "assembled" else "class defaults"
         yield f"The catalogue's config of this model was put together from {how} (--explain)."
+    if spec.parameters_source == "catalogue" and entry and " only " in (entry.built_as or ""):
+        yield f"The total counts the {entry.built_as}."
     if audit.inventory is not None:
         from .weights_report import weights_notes
 
@@ -338,6 +222,8 @@ def _notes(audit: Audit, sizes: Sizes) -> Iterator[str]:
     if entry and entry.published_parameters and entry.published_parameters != spec.parameters:
         reason = f": {entry.notes[-1]}" if entry.notes else ""
         yield f"Published count: {entry.published_parameters:,}{reason}"
+    if spec.parameters_unknown is not None and audit.inventory is None:
+        yield f"The config does not give the total: {spec.parameters_unknown}."
     limit = spec.max_position_embeddings
     if limit is not None and sizes.context > limit and spec.is_cached:
         yield f"The context of {sizes.context:,} is beyond the model's maximum of {limit:,}."

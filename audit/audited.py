@@ -88,9 +88,14 @@ def counted(reading: Reading, source: Source) -> ModelSpec:
     built = entry.built_parameters if entry else None
     if built is not None:
         return replace(reading.spec, parameters=built, parameters_source="catalogue")
-    computed = reading.parameters()
+    computed, unknown = reading.total()
     if computed is not None:
         return replace(reading.spec, parameters=computed, parameters_source="config")
     published = entry.published_parameters if entry else None
     name = None if published is None else "published"
-    return replace(reading.spec, parameters=published, parameters_source=name)
+    return replace(
+        reading.spec,
+        parameters=published,
+        parameters_source=name,
+        parameters_unknown=unknown,
+    )

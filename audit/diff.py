@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from .audit_report import label
 from .audited import Audit
 from .render.cells import cell
 from .report import Column, Report, Table
 from .sizes import AuditRequest, Sizes, fill_in
 from .spec import Layer
+from .units import format_layers
 
 SCHEMA_VERSION = 1
 LayerKey = tuple[str, int]  # stack, index
@@ -175,7 +175,10 @@ def _layer_table(layers: Mapping[LayerKey, tuple[Difference, ...]]) -> Table:
         title="Layers that differ",
         columns=(Column(key="layers", title="Layers"), *_SIDES),
         rows=tuple(
-            (f"{stack} {label(indices)}" if several else label(indices), *_row(name, a, b))
+            (
+                f"{stack} {format_layers(indices)}" if several else format_layers(indices),
+                *_row(name, a, b),
+            )
             for (stack, name, a, b), indices in ordered
         ),
     )

@@ -1,6 +1,7 @@
 """The errors a user can cause or meet. Each says what was found, where, and what to do."""
 
 _SHOWN = 120
+_LONGEST_LINE = 1000
 
 
 def short(value: object) -> str:
@@ -9,10 +10,32 @@ def short(value: object) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(text):,} characters)"
 
 
+def bounded(message: str) -> str:
+    """`message` as it may be shown, whatever a stranger's input it quotes: each line of at most
+    about 1,000 characters, and control characters as escapes."""
+    return "\n".join(_bounded_line(line) for line in message.split("\n"))
+
+
+def _bounded_line(line: str) -> str:
+    if len(line) > _LONGEST_LINE:
+        line = f"{line[:_LONGEST_LINE]}… ({len(line):,} characters)"
+    if line.isascii() and line.isprintable():
+        return line
+    from .render.cells import printable
+
+    return printable(line)
+
+
 class HeadcountError(Exception):
-    """Wrong use or unreadable input: one or two lines for the user, exit code 2."""
+    """Wrong use or unreadable input: one or two lines for the user, exit code 2.
+
+    Its text is bounded here, so that no message has to see to it.
+    """
 
     exit_code = 2
+
+    def __str__(self) -> str:
+        return bounded(super().__str__())
 
 
 class UnknownModelError(HeadcountError):

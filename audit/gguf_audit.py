@@ -1,16 +1,19 @@
 """The audit of a GGUF file: its key-values held against its own tensors."""
 
-from collections.abc import Mapping
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from .against_weights import stored_parts
 from .audited import Audit
 from .census import Census, take_census
-from .family.gguf import GGUF_FAMILY, gguf_spec
+from .family.gguf.names import GGUF_FAMILY, NAMELESS
+from .family.gguf.spec import gguf_spec
 from .family.parameters import Expected
 from .inventory import take_inventory
-from .mixers import Attention
+from .mixers import Attention, LatentAttention, Recurrent
 from .report import Column, Finding, Table
 from .rules import files, geometry
 from .rules.facts import Facts
@@ -23,22 +26,26 @@ from .spec import Layer, ModelSpec
 # Tables of angles that a converter computed: not parameters.
 _TABLES = frozenset({"rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"})
 
+# A tensor of a recurrent mixer: of its own kind, or a projection where nothing else attends.
+_IN_MIXER = re.compile(r"blk\.(\d{1,5})\.(ssm_|time_mix_|shortconv\.|attn_(?!norm))", re.ASCII)
+
 
 def audit_gguf(source: Source, metadata: Mapping[str, Any], checkpoint: Checkpoint) -> Audit:
     """Audits the model of a GGUF file. Raises HeadcountError."""
     spec = _fitted(gguf_spec(metadata, source.where), checkpoint)
+    family = NAMELESS if spec.model_type == "whisper" else GGUF_FAMILY
     # Shapes are those of the parameters whatever the type: blocks of codes are not packed columns.
-    census = replace(take_census(checkpoint, GGUF_FAMILY, spec), packed=False)
+    census = replace(take_census(checkpoint, family, spec), packed=False)
     held = sum(t.elements for t in checkpoint.tensors.values() if t.name not in _TABLES)
     facts = Facts(
         spec=replace(spec, dtype=None),  # the cache's: weights of every type go with it
-        family=GGUF_FAMILY,
+        family=family,
         where=source.where,
         checkpoint=checkpoint,
         census=census,
         inventory=take_inventory(
             checkpoint.tensors,
-            GGUF_FAMILY,
+            family,
             spec,
             copies=frozenset(),
             buffers=_TABLES,
@@ -57,7 +64,7 @@ def audit_gguf(source: Source, metadata: Mapping[str, Any], checkpoint: Checkpoi
         spec=replace(
             spec, parameters=counted, parameters_source=None if counted is None else "headers"
         ),
-        family=GGUF_FAMILY,
+        family=family,
         census=census,
         stored=stored_parts(census, spec),
         findings=_findings(facts),
@@ -70,7 +77,31 @@ def _fitted(spec: ModelSpec, checkpoint: Checkpoint) -> ModelSpec:
     return replace(
         spec,
         tie_word_embeddings="output.weight" not in names,
-        layers=tuple(_without_value(layer, names) for layer in spec.layers),
+        layers=tuple(_without_value(layer, names) for layer in _with_weights(spec.layers, names)),
+    )
+
+
+def _with_weights(layers: tuple[Layer, ...], names: Mapping[str, TensorInfo]) -> tuple[Layer, ...]:
+    """Recurrent mixers with the parameters that their layer's tensors hold."""
+    weights, norms = Counter[int](), Counter[int]()
+    recurrent = {la.index: la for la in layers if any(m.kind == "recurrent" for m in la.mixers)}
+    for tensor in names.values() if recurrent else ():
+        found = _IN_MIXER.match(tensor.name)
+        layer = recurrent.get(int(found[1])) if found else None
+        if found is None or layer is None or (found[2] == "attn_" and len(layer.mixers) > 1):
+            continue
+        (norms if "norm" in tensor.name else weights)[layer.index] += tensor.elements
+    return tuple(
+        replace(
+            layer,
+            mixers=tuple(
+                replace(mixer, weights=weights[layer.index], norms=norms[layer.index])
+                if isinstance(mixer, Recurrent)
+                else mixer
+                for mixer in layer.mixers
+            ),
+        )
+        for layer in layers
     )
 
 
@@ -142,7 +173,9 @@ def gguf_notes(audit: Audit) -> tuple[str, ...]:
         metadata.get(prefix + "expert_count"),
         metadata.get(prefix + "expert_used_count"),
     )
-    notes = ["The cache's element type is llama.cpp's default, f16."]
+    notes = (
+        ["The cache's element type is llama.cpp's default, f16."] if audit.spec.is_cached else []
+    )
     if type(experts) is int and type(used) is int and 0 < used < experts and audit.spec.parameters:
         tensors = audit.checkpoint.tensors.values() if audit.checkpoint else ()
         routed = sum(t.elements for t in tensors if "_exps." in t.name)
@@ -155,6 +188,31 @@ def gguf_notes(audit: Audit) -> tuple[str, ...]:
             f"attention.sliding_window is {window}, but no layer is counted with it: the file does"
             f" not say which, and llama.cpp is not known to use it for {audit.spec.model_type}."
         )
-    if any(not layer.mixers for layer in audit.spec.layers):
-        notes.append("Layers without attention keep a recurrent state, which is not counted.")
+    notes.extend(_state_notes(audit.spec))
     return tuple(notes)
+
+
+def _state_notes(spec: ModelSpec) -> Iterator[str]:
+    """Where llama.cpp keeps something else than transformers would."""
+    mixers = [mixer for layer in spec.layers for mixer in layer.mixers]
+    if any(isinstance(mixer, Attention) and mixer.window and mixer.cached for mixer in mixers):
+        yield (
+            "llama.cpp reserves more for a layer with a window: the window and --ubatch-size"
+            " (512) tokens, rounded up to a multiple of 256."
+        )
+    if any(isinstance(mixer, Recurrent) for mixer in mixers):
+        yield (
+            "Recurrent state is counted as llama.cpp keeps it: float32, with one column of a"
+            " convolution less than in transformers."
+        )
+    if any(isinstance(mixer, LatentAttention) and mixer.expanded for mixer in mixers):
+        yield (
+            "The file has no attention.key_length_mla, so llama.cpp caches K and V of every head,"
+            " not the latent: convert the model again."
+        )
+    if spec.model_type == "t5":
+        yield (
+            "llama.cpp caches no K/V of the cross-attention, but the encoder's output, as float32."
+        )
+    if spec.model_type == "deepseek4":
+        yield "The compressed caches of deepseek4 are not counted: audit its Hugging Face config."

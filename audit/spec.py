@@ -60,7 +60,8 @@ class Origin(NamedTuple):
 class ModelSpec:
     """A model's layers and the few facts that the formulas need.
 
-    `parameters` is None where neither a header, nor the catalogue, nor the family's row can say it.
+    `parameters` is None where neither a header, nor the catalogue, nor the family's row can say it;
+    `parameters_unknown` is a clause that says why the config does not.
     `assumed`: no row describes the model_type, whose config was read by the standard names.
     `origins` maps a field's name to its value and where that came from.
     """
@@ -75,6 +76,7 @@ class ModelSpec:
     tie_word_embeddings: bool
     parameters: int | None = None
     parameters_source: str | None = None
+    parameters_unknown: str | None = None
     assumed: bool = False
     origins: Mapping[str, Origin] = field(default_factory=dict)
 

@@ -1,6 +1,7 @@
 """Sizes as people write and read them. Inside the program every size is an integer."""
 
 import re
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
 from .errors import HeadcountError, short
@@ -70,7 +71,7 @@ def format_tokens(count: int) -> str:
     return f"{count:,}"
 
 
-def format_indices(numbers: list[int]) -> str:
+def format_indices(numbers: Iterable[int]) -> str:
     """`0-3, 7`: layer numbers as people write them."""
     runs: list[list[int]] = []
     for number in sorted(numbers):
@@ -79,3 +80,11 @@ def format_indices(numbers: list[int]) -> str:
         else:
             runs.append([number, number])
     return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
+
+
+def format_layers(indices: Sequence[int]) -> str:
+    """`0-31`; a long list keeps its ends and says how many layers it is: `3, 7, …, 47 (12)`."""
+    runs = format_indices(indices).split(", ")
+    if len(runs) <= 4:
+        return ", ".join(runs)
+    return f"{runs[0]}, {runs[1]}, …, {runs[-1]} ({len(indices)})"

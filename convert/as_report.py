@@ -17,6 +17,7 @@ _COLUMNS = (
     Column(key="key_error", title="K moved", unit="percent"),
     Column(key="value_error", title="V moved", unit="percent"),
 )
+_DONE = {False: "converted and audited clean", True: "already done, nothing was written"}
 _TENSOR_COLUMNS = (
     Column(key="name", title="Tensor"),
     Column(key="file", title="File"),
@@ -56,7 +57,7 @@ def conversion_report(report: ConversionReport) -> Report:
         for planned, layer in zip(report.plan.layers, report.layers, strict=True)
     )
     return Report(
-        title=f"{report.target}: converted and audited clean",
+        title=f"{report.target}: {_DONE[report.done_before]}",
         facts=(
             Fact(
                 key="heads",

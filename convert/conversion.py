@@ -1,15 +1,21 @@
 """The conversion: plan, stream, verify, and only then the final name."""
 
+import hashlib
 import os
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tqdm import tqdm
 
 from headcount.audit.source.json_file import open_regular
 
+from .finished import check_finished
 from .plan.document import plan_summary
+from .plan.existing import check_foreign, read_existing
+from .plan.job import job_of, local_job_of
 from .plan.plan import ConversionPlan, SideFile
 from .plan.planner import plan_conversion
 from .plan.request import ConversionRequest
@@ -17,11 +23,11 @@ from .plan.side_files import RECORD
 from .plan.source import CONFIG, check_unchanged
 from .plan.target import check_target
 from .stream.failure import writing
-from .stream.reader import SourceReader
-from .stream.threads import one_thread
-from .stream.weights import Outcome, WeightStream
+from .stream.lock import TargetLock
+from .stream.shards import write_shards
+from .stream.weights import Outcome
 from .stream.work_folder import WorkFolder
-from .stream.writer import Advance, NewFile, check_written, json_bytes, write_bytes
+from .stream.writer import Advance, NewFile, Written, json_bytes, write_bytes
 from .verify import verify_output
 
 
@@ -45,15 +51,18 @@ class LayerError:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConversionReport:
-    """A finished conversion: the plan, where the output is, and what was measured on the way."""
+    """A finished conversion: the plan, where the output is, what was measured on the way, and the
+    content of conversion.json. `done_before`: an earlier run has written it, this one nothing."""
 
     plan: ConversionPlan
     target: Path
     layers: tuple[LayerError, ...]
+    record: Mapping[str, Any]
+    done_before: bool
 
     def document(self) -> dict[str, object]:
         """The content of conversion.json."""
-        return _record(self.plan, self.layers)
+        return dict(self.record)
 
 
 def convert(request: ConversionRequest, *, progress: bool = True) -> ConversionReport:
@@ -64,45 +73,62 @@ def convert(request: ConversionRequest, *, progress: bool = True) -> ConversionR
 def apply_plan(plan: ConversionPlan, *, progress: bool = True) -> ConversionReport:
     """Writes what `plan` says, beside the target, and renames it when it is whole and verified.
 
-    `progress`: a bar on stderr, if that is a terminal. Raises BadValuesError for NaN, infinity or
-    overflow in what is pooled, SourceChangedError, SelfCheckError, and WriteError.
+    What a killed run of the same job has left is used; a target that this job has written already
+    is left as it is. `progress`: a bar on stderr, if that is a terminal. Raises BadValuesError for
+    NaN, infinity or overflow in what is computed, SourceChangedError, SelfCheckError, TargetError,
+    and WriteError.
     """
     request = plan.request
     check_target(request.source, request.target)
-    work = WorkFolder(request.target)
-    for stale in work.remove_stale():
-        print(f"removed {stale}, which a killed run had left", file=sys.stderr)
+    with (
+        writing(request.target, plan.total_nbytes),
+        TargetLock(request.target),
+        WorkFolder(request.target, local_job_of(plan)) as work,
+    ):
+        check_target(request.source, request.target)  # which may have changed before we had it
+        existing = read_existing(request.target)
+        if existing is not None and not request.overwrite:
+            check_finished(plan, existing)
+            return _report(plan, existing.record, done_before=True)
+        record = _write(plan, work, progress)
+        if existing is not None:
+            check_foreign(existing)
+        work.commit(replacing=existing is not None)
+    return _report(plan, record, done_before=False)
+
+
+def _write(plan: ConversionPlan, work: WorkFolder, progress: bool) -> dict[str, Any]:
+    """The model, whole and verified, in the work folder; returns its record."""
     hidden = not progress or not sys.stderr.isatty()
-    bar = tqdm(total=plan.total_nbytes, unit="B", unit_scale=True, disable=hidden, file=sys.stderr)
-    with writing(request.target, plan.total_nbytes), bar, work as folder:
-        outcome = _write_weights(plan, folder, bar.update)
-        layers = _layer_errors(plan, outcome)
+    size = plan.total_nbytes
+    with tqdm(total=size, unit="B", unit_scale=True, disable=hidden, file=sys.stderr) as bar:
+        work.start()
+        outcome = write_shards(plan, work, bar.update)
+        manifest = {
+            file.name: Written(nbytes=file.nbytes, sha256=file.sha256)
+            for file in work.finished.values()
+        }
         for side_file in plan.side_files:
-            _copy_side_file(side_file, folder, bar.update)
-        check_unchanged(plan.source)
-        if plan.index is not None and plan.index_name is not None:
-            write_bytes(folder / plan.index_name, json_bytes(plan.index))
-        write_bytes(folder / RECORD, json_bytes(_record(plan, layers)))
-        write_bytes(folder / CONFIG, json_bytes(plan.config))
-        verify_output(plan, folder)
-        work.commit()
-    return ConversionReport(plan=plan, target=request.target, layers=layers)
+            manifest[side_file.name] = _copy_side_file(side_file, work.model, bar.update)
+    check_unchanged(plan.source)
+    if plan.index is not None and plan.index_name is not None:
+        index = json_bytes(plan.index)
+        manifest[plan.index_name] = write_bytes(work.model / plan.index_name, index)
+    config = json_bytes(plan.config)
+    manifest[CONFIG] = Written(nbytes=len(config), sha256=hashlib.sha256(config).hexdigest())
+    record = _record(plan, _layer_errors(plan, outcome), manifest)
+    write_bytes(work.model / RECORD, json_bytes(record))
+    write_bytes(work.model / CONFIG, config)
+    verify_output(plan, work.model)
+    return record
 
 
-def _write_weights(plan: ConversionPlan, folder: Path, advance: Advance) -> Outcome:
-    with one_thread(), SourceReader(plan.request.source) as reader:
-        stream = WeightStream(plan, reader, advance)
-        for file in plan.files:
-            stream.write(file, folder / file.name)
-            check_written(folder / file.name, file)
-        return stream.outcome
-
-
-def _copy_side_file(side_file: SideFile, folder: Path, advance: Advance) -> None:
+def _copy_side_file(side_file: SideFile, folder: Path, advance: Advance) -> Written:
     descriptor = open_regular(side_file.path)
     try:
         with NewFile(folder / side_file.name, advance) as out:
             out.copy(descriptor, 0, side_file.nbytes)
+            return out.finish()
     finally:
         os.close(descriptor)
 
@@ -121,7 +147,10 @@ def _layer_errors(plan: ConversionPlan, outcome: Outcome) -> tuple[LayerError, .
     )
 
 
-def _record(plan: ConversionPlan, layers: tuple[LayerError, ...]) -> dict[str, object]:
+def _record(
+    plan: ConversionPlan, layers: tuple[LayerError, ...], manifest: Mapping[str, Written]
+) -> dict[str, Any]:
+    """The content of conversion.json, which is not in the manifest itself."""
     measured = {
         layer.index: {
             "relative_error": {"k": layer.key, "v": layer.value},
@@ -135,4 +164,33 @@ def _record(plan: ConversionPlan, layers: tuple[LayerError, ...]) -> dict[str, o
     planned = summary["layers"]
     assert isinstance(planned, list)
     merged = [{**entry, **measured[entry["index"]]} for entry in planned]
-    return {**summary, "lossless": all(layer.lossless for layer in layers), "layers": merged}
+    return {
+        **summary,
+        "lossless": all(layer.lossless for layer in layers),
+        "layers": merged,
+        "job": job_of(plan),
+        "manifest": {name: manifest[name].document() for name in sorted(manifest)},
+    }
+
+
+def _report(
+    plan: ConversionPlan, record: Mapping[str, Any], *, done_before: bool
+) -> ConversionReport:
+    layers = tuple(
+        LayerError(
+            index=layer["index"],
+            key=layer["relative_error"]["k"],
+            value=layer["relative_error"]["v"],
+            kept=None if layer["kept"] is None else tuple(layer["kept"]),
+            lossless=layer["lossless"],
+            distinct=layer["distinct_key_value_heads"],
+        )
+        for layer in record["layers"]
+    )
+    return ConversionReport(
+        plan=plan,
+        target=plan.request.target,
+        layers=layers,
+        record=record,
+        done_before=done_before,
+    )

@@ -17,9 +17,10 @@ from headcount.audit.report import Column, Report, Table
 
 from .engines import engines
 from .plan.class_limits import EVEN_ONLY, REASONS
-from .plan.homes import REHOMES
+from .plan.custom import groups
 from .plan.native_config import ConfigEditor, language_model
 from .plan.native_heads import attentions
+from .plan.rehome.rows import REHOMES
 
 _COLUMNS = (
     Column(key="model_type", title="model_type"),
@@ -66,11 +67,12 @@ def families_report() -> Report:
     keys = [column.key for column in _COLUMNS]
     rows = tuple((f.model_type, f.home, f.key_value_heads, ", ".join(f.engines)) for f in found)
     return Report(
-        title=f"{len(found)} model types can be converted",
+        title=f"{len({row.model_type for row in found})} model types can be converted",
         tables=(Table(key="families", title="Families", columns=_COLUMNS, rows=rows),),
         notes=(
             "native: the class that it has can hold fewer K/V heads. rehome: another class"
-            " computes the same function.",
+            " computes the same function. custom: a modelling file of ours that lies beside the"
+            " weights and is loaded with trust_remote_code=True.",
         ),
         document={
             "schema_version": 1,
@@ -81,25 +83,27 @@ def families_report() -> Report:
 
 def _found() -> Iterator[Convertible]:
     for model_type in FAMILIES:
-        if model_type in REHOMES:
-            yield _rehomed(model_type)
-        elif _is_native(model_type):
+        if _is_native(model_type):
             yield Convertible(
                 model_type=model_type,
                 home="native",
                 key_value_heads=_counts(model_type),
                 engines=tuple(engines(model_type)),
             )
-
-
-def _rehomed(model_type: str) -> Convertible:
-    only, home = REHOMES[model_type]
-    return Convertible(
-        model_type=model_type,
-        home=home.name,
-        key_value_heads=str(only),
-        engines=("transformers",),
-    )
+        for row in REHOMES.get(model_type, ()):
+            yield Convertible(
+                model_type=model_type,
+                home=f"rehome: {row.target}",
+                key_value_heads="divisors" if row.only is None else str(row.only),
+                engines=tuple(engines(row.target)),
+            )
+        if groups(model_type):
+            yield Convertible(
+                model_type=model_type,
+                home="custom",
+                key_value_heads="divisors",
+                engines=("transformers",),
+            )
 
 
 def _counts(model_type: str) -> str:

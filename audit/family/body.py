@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from ..spec import Layer
 from .feed_forward import Experts, Mlp
+from .uncounted import unknown_class
 from .view import ConfigView
 
 # Vectors of the hidden size that one norm holds.
@@ -53,7 +54,8 @@ class Body:
     `embedding_norms` how many stand outside layers. `vocabulary` is None for a tower that sees no
     tokens; `embedding_width` differs from the hidden size in OPT-350m, which then has a projection
     at either end. `positions` names one learned table per entry, each with `position_offset` more
-    rows. `extra` counts the rest. `classes` maps the ending of a class's name to its head;
+    rows. `extra` counts the rest, and `idle_extra` what of it a
+    token does not visit. `classes` maps the ending of a class's name to its head;
     `default_class` applies when the config names none.
     """
 
@@ -70,19 +72,30 @@ class Body:
     mlp: Mlp = field(default_factory=Mlp)
     experts: Experts | None = None
     extra: Callable[[ConfigView, Layers], int] = nothing_more
+    idle_extra: Callable[[ConfigView, Layers], int] = nothing_more
     head_bias: bool | str = False
     classes: Mapping[str, Head | None] = field(default_factory=lambda: DECODER_CLASSES)
     default_class: str = "ForCausalLM"
 
-    def parameters(self, view: ConfigView, layers: Layers, *, tied: bool) -> int | None:
-        """All but attention; None when `architectures` names a class with an unknown head."""
+    def parameters(self, view: ConfigView, layers: Layers, *, tied: bool) -> int:
+        """All but attention. Raises UncountedError when `architectures` names a class with an
+        unknown head."""
         head = find_head(self.classes, view, self.default_class)
-        if head is None:
-            return None
         return self.trunk(view, layers) + head(self, view, tied)
+
+    def head(self, *endings: str) -> Head:
+        """The head of the first class whose name ends in one of these, whatever the config names.
+
+        Raises UncountedError."""
+        for ending in endings:
+            for name, head in self.classes.items():
+                if name.endswith(ending) and head is not None:
+                    return head
+        raise unknown_class(endings)
 
     def trunk(self, view: ConfigView, layers: Layers) -> int:
         """All but attention and the head."""
+        layers = once(layers)
         norm = self.norm * view.integer("hidden_size") if view.flag(self.norm_if) else 0
         final = self.final_norms if isinstance(self.final_norms, int) else self.final_norms(view)
         norms = final + self.embedding_norms + sum(self._norms(view, layer) for layer in layers)
@@ -99,10 +112,12 @@ class Body:
 
     def idle(self, view: ConfigView, layers: Layers) -> int:
         """Parameters of the experts that one token does not visit."""
+        layers = once(layers)
         if self.experts is None:
-            return 0
+            return self.idle_extra(view, layers)
         chosen = self.experts.layers(view, len(layers))
-        return sum(self.experts.idle(view, layer) for layer in layers if layer.index in chosen)
+        idle = sum(self.experts.idle(view, layer) for layer in layers if layer.index in chosen)
+        return idle + self.idle_extra(view, layers)
 
     def _norms(self, view: ConfigView, layer: Layer) -> int:
         return self.norms if isinstance(self.norms, int) else self.norms(view, layer)
@@ -129,10 +144,22 @@ class Body:
         )
 
 
-def find_head(
-    classes: Mapping[str, Head | None], view: ConfigView, default_class: str
-) -> Head | None:
-    """The head of the first class in `architectures`, by the longest ending that fits."""
-    name = (view.strings("architectures") or (default_class,))[0]
-    fitting = [ending for ending in classes if name.endswith(ending)]
-    return classes[max(fitting, key=len)] if fitting else None
+def once(layers: Layers) -> Layers:
+    """The layers without those that run the modules of another one again."""
+    return tuple(
+        layer
+        for layer in layers
+        if not layer.mixers or any(mixer.parameters().total for mixer in layer.mixers)
+    )
+
+
+def find_head(classes: Mapping[str, Head | None], view: ConfigView, default_class: str) -> Head:
+    """The head of the first class in `architectures`, by the longest ending that fits.
+
+    Raises UncountedError where no row describes it."""
+    names = view.strings("architectures") or (default_class,)
+    fitting = [ending for ending in classes if names[0].endswith(ending)]
+    head = classes[max(fitting, key=len)] if fitting else None
+    if head is None:
+        raise unknown_class(names)
+    return head

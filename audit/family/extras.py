@@ -38,7 +38,10 @@ def gemma4_norms(view: ConfigView, layer: Layer) -> int:
 
 
 def t5_gated(view: ConfigView) -> bool:
-    """`feed_forward_proj` is `relu` in T5 and `gated-gelu` in T5 v1.1."""
+    """`feed_forward_proj` is `relu` in T5 and `gated-gelu` in T5 v1.1, unless the file says it."""
+    said = view.config.get("is_gated_act")
+    if isinstance(said, bool):
+        return said
     value = view.get("feed_forward_proj")
     return isinstance(value, str) and value.startswith("gated")
 
@@ -71,14 +74,19 @@ def convolution(view: ConfigView, *, inputs: int, positions: int, bias: bool = T
     return view.integer("hidden_size") * (inputs * positions + bias)
 
 
-def area(view: ConfigView, name: str) -> int:
-    """Height times width, where the config gives one side or both."""
-    sides = view.integers(name) if isinstance(view.get(name), list) else None
-    if sides is None:
-        return view.integer(name) ** 2
-    if len(sides) != 2 or min(sides) < 1:
+def sides(view: ConfigView, name: str) -> tuple[int, int]:
+    """Height and width, where the config gives one side or both."""
+    given = view.integers(name) if isinstance(view.get(name), list) else None
+    if given is None:
+        return (view.integer(name),) * 2
+    if len(given) != 2 or min(given) < 1:
         raise InvalidConfigError(f"{view.where}: {name} must be one or two positive integers")
-    return sides[0] * sides[1]
+    return given[0], given[1]
+
+
+def area(view: ConfigView, name: str) -> int:
+    height, width = sides(view, name)
+    return height * width
 
 
 def patches(view: ConfigView, *, bias: bool, channels: str = "num_channels") -> int:
@@ -88,8 +96,9 @@ def patches(view: ConfigView, *, bias: bool, channels: str = "num_channels") -> 
 
 
 def patch_count(view: ConfigView) -> int:
-    """Patches of a square image."""
-    return (view.integer("image_size") // view.integer("patch_size")) ** 2
+    """Patches of an image whose sides, as those of a patch, are given once or both."""
+    (height, width), (rows, columns) = sides(view, "image_size"), sides(view, "patch_size")
+    return (height // rows) * (width // columns)
 
 
 def vit_embeddings(view: ConfigView, layers: Layers) -> int:

@@ -48,7 +48,9 @@ class Mlp:
         return self.of_width(view, self.layer_width(view, layer))
 
     def of_width(self, view: ConfigView, width: int) -> int:
-        """The same MLP with another width."""
+        """The same MLP with another width, 0 where there is none."""
+        if not width:
+            return 0
         gated = self.gated if isinstance(self.gated, bool) else self.gated(view)
         hidden = view.integer("hidden_size")
         return matrices(hidden, width, gated=gated, bias=view.flag(self.bias))
@@ -68,17 +70,22 @@ class Experts:
     """A router over gated experts, and MLPs that every token passes beside them.
 
     `count`, `per_token` and `width` are keys, found in the nested object `inside` where that is
-    given. `shared` is how many experts are always on, or the key that says it; they form one MLP
-    of `shared_width`, or of as many expert widths. `correction`: the router learns one more number
-    per expert. `beside_mlp`: the dense MLP stays, too.
+    given. `gated`: an expert is a gated MLP. `shared` is how many experts are always on, or the key
+    that says it; they form one MLP of `shared_width`, or of as many expert widths. `correction`:
+    the router learns one more number per expert; without `router` it is counted elsewhere. `inputs`
+    is the key of a smaller width that the experts work in, between two projections for them all.
+    `beside_mlp`: the dense MLP stays, too.
     """
 
     count: str = "num_experts"
     per_token: str = "num_experts_per_tok"
     width: str = "moe_intermediate_size"
     layers: LayerRule = lambda view, count: frozenset(range(count))
+    gated: bool = True
     bias: bool = False
     correction: bool = False
+    router: bool = True
+    inputs: str | None = None
     shared: int | str = 0
     shared_width: str | None = None
     shared_gate: bool = False
@@ -88,9 +95,10 @@ class Experts:
     def parameters(self, view: ConfigView, mlp: Mlp, layer: Layer) -> int:
         hidden, holder = view.integer("hidden_size"), self._holder(view)
         count = holder.integer(self.count)
-        router = count * (hidden + self.bias + self.correction)
+        router = count * (hidden + self.bias + self.correction) if self.router else 0
         beside = mlp.parameters(view, layer) if self.beside_mlp else 0
-        return count * self._one(view) + router + self._shared(view, mlp) + beside
+        always = router + beside + self._shared(view, mlp) + self._projections(view, mlp)
+        return count * self._one(view) + always
 
     def idle(self, view: ConfigView, layer: Layer) -> int:
         """Parameters of the experts that a token does not visit."""
@@ -102,8 +110,23 @@ class Experts:
         return view.child(self.inside) if self.inside else view
 
     def _one(self, view: ConfigView) -> int:
-        width = self._holder(view).integer(self.width)
-        return matrices(view.integer("hidden_size"), width, gated=True, bias=self.bias)
+        width = per_layer(self._holder(view), self.width, 0)
+        return matrices(
+            self._inputs(view) or view.integer("hidden_size"),
+            width,
+            gated=self.gated,
+            bias=self.bias,
+        )
+
+    def _inputs(self, view: ConfigView) -> int | None:
+        return view.optional(self.inputs) if self.inputs else None
+
+    def _projections(self, view: ConfigView, mlp: Mlp) -> int:
+        """From the hidden size to the width that the experts work in, and back."""
+        hidden, inner = view.integer("hidden_size"), self._inputs(view)
+        if inner is None:
+            return 0
+        return 2 * hidden * inner + (hidden + inner if view.flag(mlp.bias) else 0)
 
     def _shared(self, view: ConfigView, mlp: Mlp) -> int:
         count = self.shared
@@ -111,14 +134,14 @@ class Experts:
             count = view.optional(count, minimum=0) or 0
         if not count:
             return 0
-        width = view.integer(self.shared_width or self.width)
+        width = per_layer(view, self.shared_width or self.width, 0)
         gate = view.integer("hidden_size") if self.shared_gate else 0
         return mlp.of_width(view, count * width) + gate
 
 
 def after_dense(view: ConfigView, count: int) -> frozenset[int]:
     """All but the first `first_k_dense_replace` layers (DeepSeek, GLM)."""
-    return frozenset(range(view.optional("first_k_dense_replace", minimum=0) or 0, count))
+    return after("first_k_dense_replace")(view, count)
 
 
 def after_dense_every(view: ConfigView, count: int) -> frozenset[int]:
@@ -152,6 +175,49 @@ def listed(view: ConfigView, count: int) -> frozenset[int]:
         return frozenset(given) & frozenset(range(count))
     step = view.optional("interleave_moe_layer_step") or 1
     return frozenset(range(step - 1, count, step))
+
+
+def typed(otherwise: LayerRule, kinds: tuple[str, ...] = ("sparse",)) -> LayerRule:
+    """`mlp_layer_types` names the kind of each layer; `otherwise` applies where it is absent."""
+
+    def rule(view: ConfigView, count: int) -> frozenset[int]:
+        given = view.strings("mlp_layer_types")
+        if given is None:
+            return otherwise(view, count)
+        return frozenset(i for i, kind in enumerate(given[:count]) if kind in kinds)
+
+    return rule
+
+
+def after(first: int | str, otherwise: int = 0) -> LayerRule:
+    """All but the first so many layers: a constant of the class, or the key that says it, with what
+    applies in its absence."""
+
+    def rule(view: ConfigView, count: int) -> frozenset[int]:
+        given = first if isinstance(first, int) else view.optional(first, minimum=0)
+        return frozenset(range(otherwise if given is None else given, count))
+
+    return rule
+
+
+def periodic(period: str, offset: str) -> LayerRule:
+    """Every so many layers, from the one at the offset on (Jamba)."""
+
+    def rule(view: ConfigView, count: int) -> frozenset[int]:
+        step, first = view.integer(period), view.integer(offset, minimum=0)
+        return frozenset(i for i in range(count) if i % step == first)
+
+    return rule
+
+
+def flagged(name: str) -> LayerRule:
+    """The layers that the list `name` marks with 1; all where it is absent (MiniMax-M3)."""
+
+    def rule(view: ConfigView, count: int) -> frozenset[int]:
+        flags = view.integers(name)
+        return frozenset(i for i in range(count) if flags is None or (i < len(flags) and flags[i]))
+
+    return rule
 
 
 def if_flag(name: str) -> LayerRule:

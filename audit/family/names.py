@@ -7,6 +7,7 @@ letters of what it holds, in order, such as `qkv`.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -14,17 +15,24 @@ class TensorNames:
     """`modules` maps a module's path in its layer to the part it computes, `cross` does so for
     cross-attention. `near` are the prefixes under which nothing unknown may stand. `transposed`:
     the weights are stored [in, out] (GPT-2's Conv1D). `rest` is the part of what stands there
-    without being named, such as an indexer; None: it is a stranger. `fused` is how a projection of
-    q, k and v in one holds them: [q|k|v], once per K/V head with its query heads (`groups`), or
-    once per head (`per_head`). `key_value` are modules beside the projections that hold numbers of
-    K or V heads: of which, and along which axis."""
+    without being named, such as an indexer; None: it is a stranger. `key_value` are modules beside
+    the projections that hold numbers of K or V heads: of which, and along which axis.
+
+    `fused` says how a `qkv` lies: `parts` is [q | k | v], `heads` has for each K/V head its query
+    heads, its key and its value, `quarters` has four times [q | v | k] (CodeGen). Without the flag
+    `parts_if` of the config, where it names one, it is `heads`."""
 
     modules: Mapping[str, str]
     cross: Mapping[str, str] = field(default_factory=dict)
     rest: str | None = None
     transposed: bool = False
-    fused: str = "blocks"
+    fused: str = "parts"
+    parts_if: str | None = None
     key_value: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+
+    def fused_by(self, config: Mapping[str, Any]) -> str:
+        """How a fused projection lies in a model of this config."""
+        return self.fused if self.parts_if is None or config.get(self.parts_if) else "heads"
 
     @property
     def near(self) -> frozenset[str]:
@@ -106,19 +114,22 @@ GPT2 = TensorNames(
     cross=_under("crossattention", q="q_attn", kv="c_attn", o="c_proj"),
     transposed=True,
 )
-GPT_BIGCODE = TensorNames(modules=_under("attn", qkv="c_attn", o="c_proj"), fused="per_head")
+GPT_BIGCODE = TensorNames(modules=_under("attn", qkv="c_attn", o="c_proj"), fused="heads")
 GPT_NEO = TensorNames(modules=_separate("attn.attention", o="out_proj"))
-GPT_NEOX = TensorNames(modules=_under("attention", qkv="query_key_value", o="dense"))
-GPTJ = TensorNames(modules=_separate("attn", o="out_proj"))
-FALCON = TensorNames(
-    modules=_under("self_attention", qkv="query_key_value", o="dense"), fused="groups"
+GPT_NEOX = TensorNames(modules=_under("attention", qkv="query_key_value", o="dense"), fused="heads")
+GPT_NEOX_JAPANESE = replace(  # the bias is in the last layer only
+    GPT_NEOX, modules={**GPT_NEOX.modules, "attention.dense_bias": "other"}
 )
-BLOOM = TensorNames(modules=_under("self_attention", qkv="query_key_value", o="dense"))
+GPTJ = TensorNames(modules=_separate("attn", o="out_proj"))
+BLOOM = TensorNames(
+    modules=_under("self_attention", qkv="query_key_value", o="dense"), fused="heads"
+)
 PERSIMMON = TensorNames(
     modules=_under("self_attn", qkv="query_key_value", o="dense")
-    | {"self_attn.q_layernorm": "norm", "self_attn.k_layernorm": "norm"}
+    | {"self_attn.q_layernorm": "norm", "self_attn.k_layernorm": "norm"},
+    fused="heads",
 )
-CODEGEN = TensorNames(modules=_under("attn", qkv="qkv_proj", o="out_proj"))
+CODEGEN = TensorNames(modules=_under("attn", qkv="qkv_proj", o="out_proj"), fused="quarters")
 CTRL = TensorNames(
     modules=_under("multi_head_attention", q="Wq", k="Wk", v="Wv", o="dense"),
 )
@@ -127,14 +138,70 @@ DBRX = TensorNames(modules=_under("norm_attn_norm.attn", qkv="Wqkv", o="out_proj
 BART = TensorNames(
     modules=_separate("self_attn", o="out_proj"), cross=_separate("encoder_attn", o="out_proj")
 )
+# NLLB-MoE, SeamlessM4T
+CROSS_ATTENTION = TensorNames(
+    modules=BART.modules, cross=_separate("cross_attention", o="out_proj")
+)
+LED = TensorNames(
+    modules={
+        **BART.modules,
+        **_under("self_attn.longformer_self_attn", q="query", k="key", v="value"),
+        **dict.fromkeys(
+            (f"self_attn.longformer_self_attn.{part}_global" for part in ("query", "key", "value")),
+            "other",
+        ),
+        "self_attn.output": "o",
+    },
+    cross=BART.cross,
+)
+BIGBIRD_PEGASUS = TensorNames(
+    modules={
+        **BART.modules,
+        **_under("self_attn.self", q="query", k="key", v="value"),
+        "self_attn.output": "o",
+    },
+    cross=BART.cross,
+)
+PROPHETNET = TensorNames(
+    modules=_under("self_attn", q="query_proj", k="key_proj", v="value_proj", o="out_proj")
+    | {"self_attn.relative_pos_embeddings": "other"},
+    cross=_under("cross_attn", q="query_proj", k="key_proj", v="value_proj", o="out_proj"),
+)
 T5 = TensorNames(
     modules=_under("layer.0.SelfAttention", q="q", k="k", v="v", o="o")
     | {"layer.0.SelfAttention.relative_attention_bias": "other"},
     cross=_under("layer.1.EncDecAttention", q="q", k="k", v="v", o="o"),
 )
+LONGT5 = TensorNames(
+    modules={
+        **T5.modules,
+        **{
+            path: part
+            for kind in ("LocalSelfAttention", "TransientGlobalSelfAttention")
+            for path, part in (
+                _under(f"layer.0.{kind}", q="q", k="k", v="v", o="o")
+                | {f"layer.0.{kind}.relative_attention_bias": "other"}
+                | {f"layer.0.{kind}.global_relative_attention_bias": "other"}
+                | {f"layer.0.{kind}.global_input_layer_norm": "norm"}
+            ).items()
+        },
+    },
+    cross=T5.cross,
+)
 BERT = TensorNames(
     modules=_under("attention.self", q="query", k="key", v="value")
-    | {"attention.output.dense": "o", "attention.output.LayerNorm": "", "attention.output.norm": ""}
+    | {
+        "attention.output.dense": "o",
+        "attention.output.LayerNorm": "",
+        "attention.output.norm": "",
+    },
+    cross=_under("crossattention.self", q="query", k="key", v="value")
+    | {"crossattention.output.dense": "o", "crossattention.output.LayerNorm": ""},
+)
+# A norm before the attention, under its own module.
+BERT_NORM_FIRST = TensorNames(
+    modules={**BERT.modules, "attention.ln": "", "attention.LayerNorm": ""},
+    cross={**BERT.cross, "crossattention.ln": "", "crossattention.LayerNorm": ""},
 )
 VIT = TensorNames(
     modules=_under("attention.attention", q="query", k="key", v="value")
@@ -154,16 +221,22 @@ DEBERTA_V2 = TensorNames(
     | {"attention.output.dense": "o", "attention.output.LayerNorm": ""},
 )
 MODERNBERT = TensorNames(modules=_under("attn", qkv="Wqkv", o="Wo"))
+MODERNBERT_DECODER = TensorNames(modules=_separate("attn", o="Wo"))
 XLM = TensorNames(modules={})  # its attentions are numbered apart from its layers
-CHATGLM = TensorNames(modules=_under("self_attention", qkv="query_key_value", o="dense"))
-INTERNLM2 = TensorNames(modules=_under("attention", qkv="wqkv", o="wo"))
+CHATGLM = TensorNames(
+    modules=_under("self_attention", qkv="query_key_value", o="dense"),
+    parts_if="multi_query_attention",
+)
+INTERNLM2 = TensorNames(modules=_under("attention", qkv="wqkv", o="wo"), fused="heads")
 BAICHUAN = TensorNames(modules=_under("self_attn", qkv="W_pack", o="o_proj"))
 OPENELM = TensorNames(
     modules=_under("attn", qkv="qkv_proj", o="out_proj")
     | {"attn.q_norm": "norm", "attn.k_norm": "norm"}
 )
 PHI_MSFT = TensorNames(modules=_under("mixer", qkv="Wqkv", o="out_proj"))
-PHI3_SMALL = TensorNames(modules=_under("self_attn", qkv="query_key_value", o="dense"))
+PHI3_SMALL = TensorNames(
+    modules=_under("self_attn", qkv="query_key_value", o="dense"), fused="heads"
+)
 GROK = TensorNames(
     modules=_separate("attn") | _under("multi_head_attention", q="query", k="key", v="value")
 )

@@ -4,8 +4,10 @@ from typing import NamedTuple
 
 from .bodies import BODIES
 from .body import NO_NORM, Body, Layers
+from .body_rows import find_body
 from .table import SPELLINGS
-from .towers import TwoTowers
+from .towers import TwoModels, TwoTowers
+from .uncounted import no_row
 from .view import ConfigView
 from .wrappers import WRAPPERS
 
@@ -17,24 +19,26 @@ def other_parameters(
     text: ConfigView | None = None,
     *,
     tied: bool,
-) -> int | None:
-    """Embeddings, feed-forward, norms, heads and towers, so that
+) -> int:
+    """Recurrent mixers, embeddings, feed-forward, norms, heads and towers, so that
     `spec.attention_parameters + other_parameters(...)` is what transformers builds, tied matrices
     once. The class is the one that `architectures` names, or else the usual one of the type.
 
     `tied`: the output head is the embedding. `view` reads the whole config, `text` its language
-    model where that is nested. None where no row describes the model: an unknown type, a
-    classifier's head, a tower that is not counted.
-    Raises InvalidConfigError where a size is missing or impossible.
+    model where that is nested. Raises UncountedError where no row describes the model: an unknown
+    type, a classifier's head, a tower that is not counted; InvalidConfigError where a size is
+    missing or impossible.
     """
     wrapper = WRAPPERS.get(model_type)
     if wrapper is None:
         body = _body(model_type)
-        return None if body is None else _alone(body, view, layers, tied=tied)
+        if body is None:
+            raise no_row(model_type)
+        return body.parameters(view, layers, tied=tied) + _recurrent(layers)
     body = _text_body(view, model_type)
     if text is None or not isinstance(body, Body):
-        return None
-    return wrapper.parameters(view, text, body, layers, tied=tied)
+        raise no_row(text.model_type if text else model_type)
+    return wrapper.parameters(view, text, body, layers, tied=tied) + _recurrent(layers)
 
 
 def idle_parameters(
@@ -47,17 +51,17 @@ def idle_parameters(
     return None if body is None else body.idle(text if nested and text else view, layers)
 
 
-def _alone(body: Body | TwoTowers, view: ConfigView, layers: Layers, *, tied: bool) -> int | None:
-    if isinstance(body, TwoTowers):
-        return body.parameters(view, layers)
-    return body.parameters(view, layers, tied=tied)
+def _body(model_type: str) -> Body | TwoTowers | TwoModels | None:
+    return find_body(SPELLINGS.get(model_type, model_type))
 
 
-def _body(model_type: str) -> Body | TwoTowers | None:
-    return BODIES.get(SPELLINGS.get(model_type, model_type))
+def _recurrent(layers: Layers) -> int:
+    """Mixers that `spec.attention_parameters` leaves out."""
+    mixers = (mixer for layer in layers for mixer in layer.mixers if mixer.kind == "recurrent")
+    return sum(mixer.parameters().total for mixer in mixers)
 
 
-def _text_body(view: ConfigView, model_type: str) -> Body | TwoTowers | None:
+def _text_body(view: ConfigView, model_type: str) -> Body | TwoTowers | TwoModels | None:
     """The row of the nested language model: the file names its type, or the wrapper's class."""
     for config in (view.config, view.defaults):
         nested = config.get("text_config")
@@ -79,8 +83,9 @@ class Expected(NamedTuple):
 
 
 def expected_sizes(view: ConfigView, model_type: str, layers: Layers) -> Expected:
-    """The sizes of the language model that `view` reads; empty where no row describes it."""
-    body = _body(model_type)
+    """The sizes of the language model that `view` reads; empty where no row of a common model
+    describes it, since only their tensors' names are known well enough to be held against it."""
+    body = BODIES.get(SPELLINGS.get(model_type, model_type))
     if not isinstance(body, Body) or body.vocabulary is None:
         return Expected({}, None, False)
     rows = [view.integer(name) + body.position_offset for name in body.positions]

@@ -13,8 +13,12 @@ _NO_LAYERS = ("proj", "adapter", "merger")
 _TOWERS = ("vision", "visual", "audio", "image", "vpm", "embed_audio", "mtp")
 # The same, where they stand for a tower as a whole part of a path only.
 _TOWER_PARTS = frozenset({"vit", "sam_model", "qwen2_model", "perceiver_resampler"})
+_ENCODERS = frozenset({"encoder", "text_encoder"})
 # A stored tensor of a packed weight ends in none of these.
 PLAIN = frozenset({"weight", "bias"})
+_DECODER = "transformer.encoder."  # ChatGLM's decoder has this name
+# What stands in front of a layer's number in GGUF files of several stacks.
+_GGUF_STACKS = {"enc.blk": "encoder", "v.blk": "vision", "a.blk": "audio"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,13 +86,15 @@ def _stranger(stack: str, index: int, inside: str, names: TensorNames) -> Place 
 def stack_of(prefix: str) -> str:
     """`encoder`, `decoder`, or the tower, from the words in front of a layer's number."""
     words = prefix.lower()
+    if words in _GGUF_STACKS:
+        return _GGUF_STACKS[words]
     for tower in _TOWERS:
         if tower in words:
             return "vision" if tower in ("visual", "image", "vpm") else tower
     parts = words.split(".")
     if _TOWER_PARTS.intersection(parts):
         return "vision"
-    if "encoder" in parts:
+    if _ENCODERS.intersection(parts) and not words.startswith(_DECODER):
         return "text" if "text_model" in words else "encoder"
     return "decoder"
 

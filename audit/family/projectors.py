@@ -20,14 +20,19 @@ def linear(inputs: int, outputs: int, *, bias: bool = True) -> int:
 
 
 def siglip(view: ConfigView, layers: Layers) -> int:
-    """Patches and positions, and a pooling head where it is used: a probe with attention."""
+    """Patches and positions, and a pooling head."""
+    embeddings = patches(view, bias=True) + patch_count(view) * view.integer("hidden_size")
+    return embeddings + pooling_head(view)
+
+
+def pooling_head(view: ConfigView) -> int:
+    """A probe that attends to all patches, an MLP and a norm, unless `vision_use_head` says no."""
+    if view.get("vision_use_head") is False:
+        return 0
     hidden = view.integer("hidden_size")
-    embeddings = patches(view, bias=True) + patch_count(view) * hidden
-    if not view.flag("vision_use_head"):
-        return embeddings
     attention = linear(hidden, 4 * hidden)
     mlp = matrices(hidden, view.integer("intermediate_size"), gated=False, bias=True)
-    return embeddings + attention + mlp + 3 * hidden
+    return attention + mlp + 3 * hidden
 
 
 def gemma3(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:

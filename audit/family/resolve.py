@@ -12,6 +12,8 @@ from .row import Family
 from .table import FAMILIES, SPELLINGS
 from .view import ConfigView, MissingValueError
 
+# What the types of our own modelling file begin with (grouped.py).
+GROUPED = "headcount_"
 # The standard name of the context length, and what older configs call it.
 _ALIASES: dict[str, tuple[str, ...]] = {
     "max_position_embeddings": (
@@ -35,23 +37,31 @@ class Reading(NamedTuple):
     text: ConfigView
 
     def parameters(self) -> int | None:
-        """All parameters, as transformers builds the model; None where no row describes the rest.
+        """All parameters, as transformers builds the model; None where they cannot be known.
+
+        Raises InvalidConfigError for an impossible size.
+        """
+        return self.total()[0]
+
+    def total(self) -> tuple[int | None, str | None]:
+        """All parameters, or None and a clause that says why they are not known.
 
         Raises InvalidConfigError for an impossible size.
         """
         from .parameters import other_parameters
+        from .uncounted import UncountedError
 
         try:
             other = other_parameters(
                 self.view,
-                self.spec.model_type,
+                base_type(self.spec.model_type),
                 self.spec.layers,
                 self.text,
                 tied=self.spec.tie_word_embeddings,
             )
-        except MissingValueError:
-            return None
-        return None if other is None else other + self.spec.attention_parameters
+        except (MissingValueError, UncountedError) as error:
+            return None, str(error)
+        return other + self.spec.attention_parameters, None
 
     def idle_parameters(self) -> int | None:
         """Parameters of experts that a token does not visit; None where no row describes them.
@@ -63,7 +73,8 @@ class Reading(NamedTuple):
         from .parameters import idle_parameters
 
         try:
-            return idle_parameters(self.view, self.spec.model_type, self.spec.layers, self.text)
+            model_type = base_type(self.spec.model_type)
+            return idle_parameters(self.view, model_type, self.spec.layers, self.text)
         except MissingValueError:
             return None
 
@@ -108,21 +119,38 @@ def read_config(config: Mapping[str, Any], where: str) -> Reading:
 def read_spec(config: Mapping[str, Any], where: str) -> tuple[ModelSpec, Family]:
     """The spec of `config` with its parameters counted, and the row that read it."""
     reading = read_config(config, where)
-    count = reading.parameters()
+    count, unknown = reading.total()
     source = None if count is None else "config"
-    return replace(reading.spec, parameters=count, parameters_source=source), reading.family
+    spec = replace(
+        reading.spec,
+        parameters=count,
+        parameters_source=source,
+        parameters_unknown=unknown,
+    )
+    return spec, reading.family
 
 
 def is_known(model_type: str) -> bool:
     """Whether the family table has a row for `model_type`."""
-    return SPELLINGS.get(model_type, model_type) in FAMILIES
+    base = base_type(model_type)
+    return SPELLINGS.get(base, base) in FAMILIES
+
+
+def base_type(model_type: str) -> str:
+    """The type that a model of our own modelling file groups; any other is its own base."""
+    return model_type.removeprefix(GROUPED)
 
 
 def find_family(model_type: str, where: str, config: Mapping[str, Any]) -> Family:
     """The row of `model_type`, or one that is assumed by the keys of `config`.
 
     Raises UnsupportedModelError naming the type."""
-    family = FAMILIES.get(SPELLINGS.get(model_type, model_type))
+    base = base_type(model_type)
+    family = FAMILIES.get(SPELLINGS.get(base, base))
+    if family is not None and base != model_type:
+        from .grouped import grouped
+
+        family = grouped(family, base)
     if family is None:
         from .assumed import assumed_family
 

@@ -108,7 +108,7 @@ COMMON: dict[str, Family] = {
         key_value_keys=("attn_config.kv_n_heads",),
     ),
     "falcon": Family(
-        names=names.FALCON,
+        names=names.BLOOM,
         qkv_bias="bias",
         o_bias="bias",
         fixed_head_dim=True,
@@ -230,10 +230,10 @@ def all_rows() -> dict[str, Family]:
         **decoders.ROWS,
         **encoders.ROWS,
         **encoder_decoders.ROWS,
-        **multimodal.ROWS,
         **remote.ROWS,
         **states.ROWS,
         **dict.fromkeys(states.WRAPPERS, WRAPPER),
+        **multimodal.ROWS,
     }
 
 

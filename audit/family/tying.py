@@ -22,6 +22,11 @@ def text_word(view: ConfigView, text: ConfigView) -> bool:
     return text.flag("tie_word_embeddings")
 
 
+def shared_layers(view: ConfigView, text: ConfigView) -> bool:
+    """OpenELM's own name for it."""
+    return view.flag("share_input_output_layers")
+
+
 def never(view: ConfigView, text: ConfigView) -> bool:
     """The class cannot tie them (Llama 3.2 Vision)."""
     return False

@@ -1,110 +1,109 @@
-"""The table of multimodal models whose tower is counted; one without a row here has no total."""
+"""The table of multimodal models whose towers are counted; one without a row here has no total."""
 
-from dataclasses import replace
+from . import joints, projectors
+from . import tower_rows as towers
+from .body import lm_head, no_head
+from .tower_rows import ANY_IMAGE
+from .towers import Part, Tower, Wrapper
 
-from . import extras, layers, projectors
-from .bodies import IMAGE, PLAIN
-from .body import Body
-from .feed_forward import Mlp
-from .row import Family
-from .towers import Tower, Wrapper
 
-# Attention of towers
-PLAIN_HEADS = Family(
-    build=layers.encoder, fixed_head_dim=True, key_value_heads=layers.as_query_heads
-)
-BIASED_HEADS = replace(PLAIN_HEADS, qkv_bias=True, o_bias=True)
-QWEN_DEPTH = {"num_hidden_layers": "depth", "num_attention_heads": "num_heads"}
-QWEN3_TOWER = Tower(
-    body=replace(IMAGE, final_norms=0, extra=projectors.qwen3_vl_patches),
-    family=BIASED_HEADS,
-    model_type="qwen3_vl_vision",
-    names=QWEN_DEPTH,
-)
+def _any(first: Tower) -> tuple[Tower, ...]:
+    """Whatever image tower the config names, by default `first`."""
+    return (first, *(tower for tower in ANY_IMAGE if tower is not first))
 
-# Language models with a tower for images. Their text_config is a row above.
+
+LLAVA = Part(towers=_any(towers.CLIP), projector=joints.llava)
+IDEFICS3 = Part(towers=(towers.IDEFICS3,), projector=joints.idefics3)
+GLM4V = Part(towers=(towers.GLM4V,), projector=joints.nothing)
+
+# Language models with towers. Their text_config is a row of the family table.
 WRAPPERS: dict[str, Wrapper] = {
-    "gemma3": Wrapper(
-        tower=Tower(
-            body=replace(IMAGE, extra=projectors.siglip),
-            family=BIASED_HEADS,
-            model_type="siglip_vision_model",
+    "aya_vision": Wrapper(parts=(Part(towers=_any(towers.SIGLIP), projector=joints.aya_vision),)),
+    "aria": Wrapper(parts=(Part(towers=_any(towers.IDEFICS3), projector=joints.aria),)),
+    "cohere2_vision": Wrapper(
+        parts=(Part(towers=_any(towers.SIGLIP), projector=joints.cohere2_vision),)
+    ),
+    "deepseek_vl": Wrapper(parts=(Part(towers=_any(towers.SIGLIP), projector=joints.two_layers),)),
+    "gemma3": Wrapper(parts=(Part(towers=(towers.SIGLIP,), projector=projectors.gemma3),)),
+    "shieldgemma2": Wrapper(
+        parts=(Part(towers=(towers.SIGLIP,), projector=projectors.gemma3),),
+        classes={"ForConditionalGeneration": lm_head, "ForImageClassification": lm_head},
+    ),
+    **dict.fromkeys(
+        ("audioflamingo3", "musicflamingo"),
+        Wrapper(
+            parts=(
+                Part(
+                    towers=(towers.AUDIO_FLAMINGO,),
+                    projector=joints.audio_flamingo,
+                    key="audio_config",
+                ),
+            )
         ),
-        projector=projectors.gemma3,
+    ),
+    "hyperclovax_vision_v2": Wrapper(
+        parts=(Part(towers=(towers.QWEN2_5_VL,), projector=joints.hyperclovax),)
     ),
     "gemma4": Wrapper(
-        tower=Tower(
-            body=Body(norms=4, final_norms=0, vocabulary=None, extra=projectors.gemma4_vision),
-            family=Family(build=layers.encoder, norm="head"),
-            model_type="gemma4_vision",
-        ),
-        projector=projectors.gemma4,
-        unless=("audio_config",),
+        parts=(
+            Part(towers=(towers.GEMMA4,), projector=projectors.gemma4),
+            Part(towers=(towers.GEMMA4_AUDIO,), projector=joints.gemma4_audio, key="audio_config"),
+        )
     ),
-    "kimi_k25": Wrapper(
-        tower=Tower(
-            body=replace(IMAGE, extra=projectors.moonvit),
-            family=BIASED_HEADS,
-            model_type="kimi_k25_vision",
-        ),
-        projector=projectors.kimi_k25,
+    **dict.fromkeys(("glm4v", "glm46v", "glmga"), Wrapper(parts=(GLM4V,))),
+    "glm4v_moe": Wrapper(parts=(Part(towers=(towers.GLM4V_MOE,), projector=joints.nothing),)),
+    "glm_ocr": Wrapper(parts=(Part(towers=(towers.GLM_OCR,), projector=joints.nothing),)),
+    "idefics2": Wrapper(parts=(Part(towers=(towers.IDEFICS2,), projector=joints.idefics2),)),
+    "idefics3": Wrapper(parts=(IDEFICS3,)),
+    "internvl": Wrapper(parts=(Part(towers=_any(towers.INTERN), projector=joints.internvl),)),
+    "kimi_k25": Wrapper(parts=(Part(towers=(towers.MOONVIT,), projector=projectors.kimi_k25),)),
+    "lighton_ocr": Wrapper(
+        parts=(Part(towers=_any(towers.PIXTRAL), projector=projectors.mistral3),)
     ),
-    "llama4": Wrapper(
-        tower=Tower(
-            body=replace(IMAGE, final_norms=2, extra=projectors.llama4_vision),
-            family=BIASED_HEADS,
-            model_type="llama4_vision_model",
-        ),
-        projector=projectors.llama4,
+    "llama4": Wrapper(parts=(Part(towers=(towers.LLAMA4,), projector=projectors.llama4),)),
+    "llava": Wrapper(parts=(LLAVA,)),
+    "llava_next": Wrapper(parts=(LLAVA,), extra=joints.image_newline),
+    "llava_next_video": Wrapper(parts=(LLAVA,), extra=joints.image_newline),
+    "llava_onevision": Wrapper(
+        parts=(Part(towers=_any(towers.SIGLIP), projector=joints.llava),),
+        extra=joints.image_newline,
     ),
-    "mistral3": Wrapper(
-        tower=Tower(
-            body=Body(vocabulary=None, extra=projectors.pixtral),
-            family=PLAIN_HEADS,
-            model_type="pixtral",
-        ),
-        projector=projectors.mistral3,
+    "lfm2_vl": Wrapper(parts=(Part(towers=_any(towers.SIGLIP2), projector=joints.lfm2_vl),)),
+    "mistral3": Wrapper(parts=(Part(towers=(towers.PIXTRAL,), projector=projectors.mistral3),)),
+    "mllama": Wrapper(parts=(Part(towers=(towers.MLLAMA,), projector=projectors.mllama),)),
+    "paddleocr_vl": Wrapper(parts=(Part(towers=(towers.PADDLE,), projector=joints.paddleocr_vl),)),
+    "paligemma": Wrapper(parts=(Part(towers=_any(towers.SIGLIP), projector=joints.paligemma),)),
+    "qianfan_ocr": Wrapper(parts=(Part(towers=(towers.QIANFAN,), projector=joints.internvl),)),
+    "qwen2_audio": Wrapper(
+        parts=(
+            Part(towers=(towers.QWEN2_AUDIO,), projector=joints.qwen2_audio, key="audio_config"),
+        )
     ),
-    "mllama": Wrapper(
-        tower=Tower(
-            body=replace(IMAGE, final_norms=2, extra=projectors.mllama_vision),
-            family=replace(PLAIN_HEADS, build=projectors.mllama_layers),
-            model_type="mllama_vision_model",
-            names={"num_attention_heads": "attention_heads"},
-        ),
-        projector=projectors.mllama,
+    "qwen2_5_omni_thinker": Wrapper(
+        parts=(
+            Part(towers=(towers.QWEN2_5_OMNI,), projector=projectors.qwen2_5_vl),
+            Part(towers=(towers.QWEN2_5_OMNI_AUDIO,), projector=joints.nothing, key="audio_config"),
+        )
     ),
-    "qwen2_vl": Wrapper(
-        tower=Tower(
-            body=replace(
-                IMAGE,
-                final_norms=0,
-                mlp=replace(PLAIN, width=extras.ratio_width),
-                extra=projectors.qwen2_vl_patches,
-            ),
-            family=BIASED_HEADS,
-            model_type="qwen2_vl_vision",
-            names={**QWEN_DEPTH, "output_size": "hidden_size", "hidden_size": "embed_dim"},
-        ),
-        projector=projectors.qwen2_vl,
-    ),
+    "qwen2_vl": Wrapper(parts=(Part(towers=(towers.QWEN2_VL,), projector=projectors.qwen2_vl),)),
     "qwen2_5_vl": Wrapper(
-        tower=Tower(
-            body=Body(
-                final_norms=0,
-                vocabulary=None,
-                mlp=Mlp(bias=True),
-                extra=projectors.qwen2_vl_patches,
-            ),
-            family=BIASED_HEADS,
-            model_type="qwen2_5_vl_vision",
-            names=QWEN_DEPTH,
-        ),
-        projector=projectors.qwen2_5_vl,
+        parts=(Part(towers=(towers.QWEN2_5_VL,), projector=projectors.qwen2_5_vl),)
     ),
-    "qwen3_vl": Wrapper(tower=QWEN3_TOWER, projector=projectors.qwen3_vl),
+    "qwen3_vl": Wrapper(parts=(Part(towers=(towers.QWEN3_VL,), projector=projectors.qwen3_vl),)),
     "qwen3_vl_moe": Wrapper(
-        tower=replace(QWEN3_TOWER, model_type="qwen3_vl_moe_vision"),
-        projector=projectors.qwen3_vl,
+        parts=(Part(towers=(towers.QWEN3_VL_MOE,), projector=projectors.qwen3_vl),)
+    ),
+    "qwen3_5": Wrapper(parts=(Part(towers=(towers.QWEN3_5,), projector=joints.qwen3_5),)),
+    "qwen3_5_moe": Wrapper(parts=(Part(towers=(towers.QWEN3_5_MOE,), projector=joints.qwen3_5),)),
+    "smolvlm": Wrapper(parts=(Part(towers=(towers.SMOL,), projector=joints.idefics3),)),
+    "video_llava": Wrapper(
+        parts=(Part(towers=_any(towers.CLIP), projector=joints.llava, copies=2),)
+    ),
+    "vipllava": Wrapper(parts=(Part(towers=_any(towers.CLIP), projector=joints.vipllava),)),
+    "voxtral": Wrapper(
+        parts=(Part(towers=(towers.VOXTRAL,), projector=joints.voxtral, key="audio_config"),)
+    ),
+    "fuyu": Wrapper(
+        parts=(), extra=joints.fuyu, classes={"ForCausalLM": lm_head, "Model": no_head}
     ),
 }

@@ -140,9 +140,13 @@ class CrossAttention(Attention):
     def key_value_elements(
         self, tokens: int, encoder_tokens: int = 0, engine: Engine = "transformers"
     ) -> int:
+        if not self.cached:  # computed anew at every step
+            return 0
         return encoder_tokens * self.num_key_value_heads * (self.head_dim + self.v_head_dim)
 
     def mha_key_value_elements(self, tokens: int, encoder_tokens: int = 0) -> int:
+        if not self.cached:
+            return 0
         return encoder_tokens * self.num_attention_heads * (self.head_dim + self.v_head_dim)
 
     def growing_key_value_elements(self, engine: Engine = "transformers") -> int:

@@ -29,6 +29,7 @@ class LatentAttention(Stateful):
     window: int | None = None
     norm_parameters: int = 0  # beside those of the two latents
     other_parameters: int = 0  # gates, sinks, an indexer
+    expanded: bool = False  # K and V of every head are kept instead (llama.cpp, older files)
     has_latent: bool = True  # False: it reads another layer's latent, and has no way down to one
     states: tuple[State, ...] = ()
 
@@ -89,6 +90,8 @@ class LatentAttention(Stateful):
         if not self.has_latent:
             return 0
         kept = self._kept(tokens, engine)
+        if self.expanded:
+            return kept * self.num_attention_heads * (self.head_dim + self.v_head_dim)
         return kept * self.out_features("kv_a")
 
     def _kept(self, tokens: int, engine: Engine) -> int:

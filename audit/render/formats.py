@@ -1,4 +1,4 @@
-"""The formats: table for a terminal, markdown for a report, csv and json for programs."""
+"""The formats: table for a terminal, markdown and html for people, csv and json for programs."""
 
 import csv
 import io
@@ -129,9 +129,16 @@ def _json(reports: Sequence[Report]) -> str:
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
+def _html(reports: Sequence[Report]) -> str:
+    from .html import page
+
+    return page(reports)
+
+
 FORMATS: dict[str, Callable[[Sequence[Report]], str]] = {
     "table": _text,
     "markdown": _markdown,
     "json": _json,
     "csv": _csv,
+    "html": _html,
 }

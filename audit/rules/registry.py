@@ -14,6 +14,7 @@ from . import (
     scanned,
     security,
     tokens,
+    verified,
 )
 from .rule import Rule
 
@@ -30,6 +31,7 @@ BY_READING: dict[str, tuple[Rule[Any], ...]] = {
         *security.RULES,
     ),
     "weights (--scan)": scanned.RULES,
+    "transformers (--verify)": verified.RULES,
 }
 RULES: tuple[Rule[Any], ...] = tuple(
     sorted((rule for rules in BY_READING.values() for rule in rules), key=lambda rule: rule.code)

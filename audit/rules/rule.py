@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
+from ..errors import bounded
 from ..report import SEVERITIES, Finding, Severity
 
 F = TypeVar("F")
@@ -31,13 +32,13 @@ class Rule(Generic[F]):
 
 
 def run(rules: Iterable[Rule[F]], facts: F) -> tuple[Finding, ...]:
-    """All that `rules` see in `facts`."""
+    """All that `rules` see in `facts`; what they quote of a stranger's input is bounded here."""
     return tuple(
         Finding(
             code=rule.code,
             severity=seen.severity or rule.severity,
-            where=seen.where,
-            message=seen.message,
+            where=bounded(seen.where),
+            message=bounded(seen.message),
             hint=rule.hint if seen.hint is None else seen.hint,
         )
         for rule in rules

@@ -1,6 +1,6 @@
-"""H7xx: what the values of the weights show. The scan itself is in convert/scan."""
+"""H7xx: what the values of the weights show. The scan itself is in convert/scan/."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from ..units import format_indices
@@ -20,13 +20,15 @@ class TensorScan(NamedTuple):
 class LayerScan(NamedTuple):
     """K/V heads of one layer: `repeated` is the number of distinct K/V heads if equal ones stand
     side by side in equal runs, else None. Similarities are mean cosines over all pairs of heads,
-    None for a single head."""
+    None for a single head. `lost_by_mean` maps each smaller count of K/V heads to the share of the
+    squared weights of K and V, half each, that is lost when each group becomes its mean."""
 
     layer: int
     num_key_value_heads: int
     repeated: int | None
     key_similarity: float | None
     value_similarity: float | None
+    lost_by_mean: Mapping[int, float | None]
 
 
 class ScanFacts(NamedTuple):

@@ -5,14 +5,16 @@ from typing import TypeVar, cast
 
 from .http_client import UnreachableError
 
-PARALLEL = 64  # requests under way at once
+PARALLEL = 100  # requests under way at once: two waves for the shards of the largest models
+_ATTEMPTS = 2
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 
-def within(seconds: float, work: Callable[[], R]) -> R:
-    """What `work` returns or raises, or UnreachableError when it takes longer."""
+def within(seconds: float, work: Callable[[], R], meanwhile: Callable[[], None]) -> R:
+    """What `work` returns or raises, or UnreachableError when it takes longer. `meanwhile` runs
+    while that waits."""
     from queue import Empty, SimpleQueue
     from threading import Thread
 
@@ -25,6 +27,7 @@ def within(seconds: float, work: Callable[[], R]) -> R:
             done.put((None, error))
 
     Thread(target=run, daemon=True).start()
+    meanwhile()
     try:
         result, error = done.get(timeout=seconds)
     except Empty:
@@ -46,3 +49,13 @@ def at_once(work: Callable[[T], R], items: Iterable[T]) -> list[R]:
         return list(executor.map(work, items))
     finally:
         executor.shutdown(cancel_futures=True)
+
+
+def patiently(fetch: Callable[[], R]) -> R:
+    """One more try when a connection broke: among two hundred requests one does."""
+    for _ in range(_ATTEMPTS - 1):
+        try:
+            return fetch()
+        except UnreachableError:
+            continue
+    return fetch()

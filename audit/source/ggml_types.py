@@ -1,4 +1,8 @@
-"""Element types of GGUF files: elements per block and bytes per block (ggml.h, ggml-common.h)."""
+"""Element types of GGUF files: elements per block and bytes per block.
+
+The numbers are those of ggml.h, the sizes those that ggml-common.h asserts of its structs. (Q8_1 is
+two halves and 32 bytes, 36 in all; the gguf package for Python says 40.)
+"""
 
 # type number -> (name, elements per block, bytes per block). Numbers that are missing were removed.
 GGML_TYPES: dict[int, tuple[str, int, int]] = {
@@ -14,4 +18,5 @@ GGML_TYPES: dict[int, tuple[str, int, int]] = {
     **{20: ("IQ4_NL", 32, 18), 23: ("IQ4_XS", 256, 136)},
     **{34: ("TQ1_0", 256, 54), 35: ("TQ2_0", 256, 66)},
     **{39: ("MXFP4", 32, 17), 40: ("NVFP4", 64, 36), 41: ("Q1_0", 128, 18)},
+    42: ("Q2_0", 64, 18),
 }

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 from ..errors import InvalidWeightsError
 from .ggml_types import GGML_TYPES
@@ -55,13 +55,26 @@ class GgufFile:
 def read_gguf(path: Path) -> GgufFile:
     """The key-values and the tensor directory of a GGUF file. Raises InvalidWeightsError."""
     with os.fdopen(open_regular(path), "rb", buffering=2**20) as file:
-        return _Reader(file, path, os.fstat(file.fileno()).st_size).read()
+        return parse_gguf(file, path, os.fstat(file.fileno()).st_size)
+
+
+class Readable(Protocol):
+    """What a reader needs of a file: one on disk, or a remote one."""
+
+    def read(self, count: int, /) -> bytes: ...
+
+    def seek(self, offset: int, whence: int = ..., /) -> int: ...
+
+
+def parse_gguf(file: Readable, path: Path, size: int) -> GgufFile:
+    """The same of an open file of `size` bytes; `path` names it in messages."""
+    return _Reader(file, path, size).read()
 
 
 class _Reader:
     """A position in a file of known size, and what the format allows from there."""
 
-    def __init__(self, file: IO[bytes], path: Path, size: int) -> None:
+    def __init__(self, file: Readable, path: Path, size: int) -> None:
         self.file, self.path, self.size = file, path, size
         self.position = 0
         self.strings = 0
@@ -193,6 +206,8 @@ class _Reader:
                 self.expect(8, key)
                 self.file.seek(self.position)
                 block, at, base = self.file.read(2**20), 0, self.position
+                if len(block) < 8:
+                    self.fail(f"{key}: the file became shorter")
             at += 8 + length_at(block, at)[0]
         self.position = base + at
         self.expect(0, key)

@@ -9,13 +9,13 @@ certifi) are followed as there. A redirect to another host does not get the toke
 import http.client
 import os
 import ssl
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from typing import Any
 from urllib.parse import SplitResult, urljoin, urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 from ..errors import HeadcountError
 
@@ -42,6 +42,7 @@ class Client:
 
     def __init__(self) -> None:
         self._idle: dict[tuple[str, str], list[http.client.HTTPConnection]] = {}
+        self._proxies: dict[tuple[str, str], SplitResult | None] = {}
         self._closed = False
 
     def __enter__(self) -> "Client":
@@ -77,15 +78,20 @@ class Client:
 
     def _request(self, parts: SplitResult, headers: Mapping[str, str], limit: int) -> Answer:
         """One request; a connection that was idle may be dead, then a new one is tried."""
-        idle = self._idle.setdefault((parts.scheme, parts.netloc), [])
+        place = (parts.scheme, parts.netloc)
+        idle = self._idle.setdefault(place, [])
+        if place not in self._proxies:  # looking takes half as long as a request
+            self._proxies[place] = _find_proxy(parts)
+        proxy = self._proxies[place]
         try:
             connection = idle.pop()
         except IndexError:
-            connection, fresh = _connect(parts), True
+            connection, fresh = _connect(parts, proxy), True
         else:
             fresh = False
         try:
-            answer, reusable = _exchange(connection, parts, headers, limit)
+            whole = proxy is not None and parts.scheme == "http"
+            answer, reusable = _exchange(connection, _target(parts, whole=whole), headers, limit)
         except (OSError, http.client.HTTPException):
             connection.close()
             if fresh:
@@ -99,19 +105,19 @@ class Client:
 
 
 def _exchange(
-    connection: http.client.HTTPConnection,
-    parts: SplitResult,
-    headers: Mapping[str, str],
-    limit: int,
+    connection: http.client.HTTPConnection, target: str, headers: Mapping[str, str], limit: int
 ) -> tuple[Answer, bool]:
-    path = f"{parts.path or '/'}{'?' + parts.query if parts.query else ''}"
-    proxied = parts.scheme == "http" and _proxy(parts) is not None
-    target = f"http://{parts.netloc}{path}" if proxied else path
     connection.request("GET", target, headers=dict(headers))
     response = connection.getresponse()
     body = _read(response, limit)
     found = {name.lower(): value for name, value in response.getheaders()}
     return Answer(status=response.status, headers=found, body=body), response.isclosed()
+
+
+def _target(parts: SplitResult, *, whole: bool) -> str:
+    """What a request line names: a path, or for a proxy the whole address."""
+    path = f"{parts.path or '/'}{'?' + parts.query if parts.query else ''}"
+    return f"http://{parts.netloc}{path}" if whole else path
 
 
 def _read(response: http.client.HTTPResponse, limit: int) -> bytes:
@@ -126,11 +132,10 @@ def _read(response: http.client.HTTPResponse, limit: int) -> bytes:
     return bytes(data)
 
 
-def _connect(parts: SplitResult) -> http.client.HTTPConnection:
+def _connect(parts: SplitResult, proxy: SplitResult | None) -> http.client.HTTPConnection:
     """An open connection to the server of `parts`, or to the proxy that leads there."""
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError(f"not an http address: {parts.geturl()!r}")
-    proxy = _proxy(parts)
     via = parts if proxy is None else proxy
     assert via.hostname is not None
     connection: http.client.HTTPConnection
@@ -147,7 +152,13 @@ def _connect(parts: SplitResult) -> http.client.HTTPConnection:
     return connection
 
 
-def _proxy(parts: SplitResult) -> SplitResult | None:
+def _find_proxy(parts: SplitResult) -> SplitResult | None:
+    """The proxy of the environment or, on Windows and macOS, of the system; None: there is none."""
+    from_system = sys.platform in ("win32", "darwin")
+    if not from_system and not any(name.lower().endswith("_proxy") for name in os.environ):
+        return None  # so that most need not wait for urllib.request, a large import
+    from urllib.request import getproxies, proxy_bypass
+
     proxies = getproxies()
     address = proxies.get(parts.scheme) or proxies.get("all")
     if not address or proxy_bypass(parts.hostname or ""):

@@ -4,17 +4,25 @@ import os
 import re
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from headcount import __version__
 
-from ..errors import HeadcountError, InvalidConfigError, InvalidWeightsError
-from .at_once import at_once, within
+from ..errors import (
+    HeadcountError,
+    InvalidConfigError,
+    InvalidWeightsError,
+    UnknownModelError,
+    bounded,
+)
+from .at_once import at_once, patiently, within
 from .checkpoint import INDEX, SINGLE, Checkpoint, check_index, join_shards, single_file
 from .found import Source
 from .http_client import Client, UnreachableError
 from .hub_cache import read_cached
+from .hub_gguf import read_hub_gguf, split_target
 from .hub_requests import HubRepo
 from .json_file import MAX_CONFIG_BYTES, parse_json
 from .safetensors import MAX_HEADER_BYTES, FileHeader, header_length, parse_header
@@ -24,45 +32,58 @@ FIRST_SECONDS = 8.0
 # What a header takes: about so many bytes per tensor beside its name.
 _ENTRY_BYTES = 110
 _FIRST_BYTES = 2**17
-_ATTEMPTS = 2
 
-R = TypeVar("R")
+_NEEDED_LATER = (
+    *("concurrent.futures.thread", "..against_weights", "..audit_report", "..weights_report"),
+    *("..render", "..render.formats", "tabulate"),
+)
+
+
+def is_repository(name: str) -> bool:
+    """Whether `name` is spelled as a repository of the Hub: org/name."""
+    return re.fullmatch(r"[\w.-]{1,96}/[\w.-]{1,96}", name, re.ASCII) is not None
 
 
 def read_hub(target: str) -> Source:
     """`org/name[@revision]`: config.json and headers by range requests, from the cache offline.
+    `org/name/FILE.gguf` is one GGUF model of a repository.
 
     Raises HeadcountError when the Hub cannot be reached, or has no such model or file.
     """
+    name, revision, file = split_target(target)
+    if not is_repository(name):
+        raise UnknownModelError(
+            f"{target}: no such file or folder, and no valid Hub id (org/name[@revision])"
+        )
     from huggingface_hub import constants
 
-    name, _, revision = target.partition("@")
     if constants.HF_HUB_OFFLINE:
-        return _from_cache(target, name, revision, "HF_HUB_OFFLINE is set")
-    print(f"Asking the Hugging Face Hub for {target} …", file=sys.stderr)
+        return _from_cache(target, "HF_HUB_OFFLINE is set")
+    print(f"Asking the Hugging Face Hub for {bounded(target)} …", file=sys.stderr)
     try:
         with Client() as client:
-            return _read_online(_open_repo(name, revision or "main", client), target)
+            return _read_online(open_repo(name, revision or "main", client), target, file)
     except UnreachableError as error:
-        return _from_cache(target, name, revision, str(error))
+        return _from_cache(target, str(error))
 
 
-def _from_cache(target: str, name: str, revision: str, reason: str) -> Source:
-    cached = read_cached(name, revision or None, target)
+def _from_cache(target: str, reason: str) -> Source:
+    name, revision, file = split_target(target)
+    cached = read_cached(name, revision or None, target, file)
     if cached is None:
         raise HeadcountError(
             f"{target}: not in the catalogue, not in the Hub cache, and the Hub is out of reach"
             f" ({reason}); give a local folder or a config.json instead"
         )
-    print(f"The Hub is out of reach ({reason}); using the cached snapshot.", file=sys.stderr)
+    print(
+        f"The Hub is out of reach ({bounded(reason)}); using the cached snapshot.", file=sys.stderr
+    )
     return cached
 
 
-def _open_repo(name: str, revision: str, client: Client) -> HubRepo:
+def open_repo(name: str, revision: str, client: Client) -> HubRepo:
     from huggingface_hub import constants
 
-    if re.fullmatch(r"[\w.-]{1,96}/[\w.-]{1,96}", name, re.ASCII) is None:
-        raise HeadcountError(f"{name}: not a name that the Hub can have: org/name[@revision]")
     token = None if constants.HF_HUB_DISABLE_IMPLICIT_TOKEN else _token(constants.HF_TOKEN_PATH)
     login = {"Authorization": f"Bearer {token}"} if token else {}
     return HubRepo(
@@ -85,18 +106,21 @@ def _token(path: str) -> str | None:
         return None
 
 
-def _read_online(repo: HubRepo, target: str) -> Source:
+def _read_online(repo: HubRepo, target: str, file: str | None) -> Source:
     """Three round trips: what is there; config and index; all shards."""
-    answer = within(FIRST_SECONDS, lambda: repo.fetch_info(MAX_HEADER_BYTES))
+    answer = within(FIRST_SECONDS, lambda: repo.fetch_info(MAX_HEADER_BYTES), _import_ahead)
     info = parse_json(answer, f"{target}: the Hub's answer")
     commit = info.get("sha")
     files = _file_names(info)
+    revision = commit if isinstance(commit, str) else repo.revision
     reads: tuple[Callable[[], Any], ...] = (
         lambda: _read_config(repo),
         lambda: _read_weights(repo, files),
     )
+    if file is not None or ("config.json" not in files and any(map(_is_gguf, files))):
+        return read_hub_gguf(repo, files, file, revision)
     if "config.json" not in files:
-        raise HeadcountError(_no_config(repo, files))
+        raise HeadcountError(f"{repo.name}: this Hub repository has no config.json")
     config, checkpoint = at_once(_call, reads)
     return Source(
         kind="hub",
@@ -104,14 +128,19 @@ def _read_online(repo: HubRepo, target: str) -> Source:
         where=f"{target}: config.json",
         config=config,
         checkpoint=checkpoint,
-        revision=commit if isinstance(commit, str) else repo.revision,
+        revision=revision,
     )
 
 
-def _no_config(repo: HubRepo, files: frozenset[str]) -> str:
-    ggufs = sorted(name for name in files if name.endswith(".gguf"))
-    instead = f"; it has {ggufs[0]}: download that, and audit the file" if ggufs else ""
-    return f"{repo.name}: this Hub repository has no config.json{instead}"
+def _is_gguf(file: str) -> bool:
+    return file.endswith(".gguf")
+
+
+def _import_ahead() -> None:
+    """Loads what the audit of weights will need, while the Hub is thinking: importing takes longer
+    than an answer."""
+    for name in _NEEDED_LATER:
+        import_module(name, __package__)
 
 
 def _call(read: Callable[[], Any]) -> Any:
@@ -138,10 +167,11 @@ def _read_weights(repo: HubRepo, files: frozenset[str]) -> Checkpoint | None:
     if INDEX in files:
         return _read_shards(repo, files)
     others = sorted(name for name in files if name.endswith((".bin", ".pt", ".gguf")))
-    if others:
+    for name in others[:1]:
+        more = f"audit {repo.name}/{name}" if _is_gguf(name) else "download the file and audit it"
         print(
-            f"{repo.name} has no safetensors, but {others[0]}: only the config is read; download"
-            " the file and audit it for more.",
+            f"{repo.name} has no safetensors, but {name}: only the config is read; for more"
+            f" {more}.",
             file=sys.stderr,
         )
     return None
@@ -166,24 +196,14 @@ def _read_shards(repo: HubRepo, files: frozenset[str]) -> Checkpoint:
 def _fetch_header(repo: HubRepo, file: str, guess: int) -> FileHeader:
     """One request where the header fits into `guess` bytes, else two."""
     path = Path(repo.name, file)
-    piece = _patiently(lambda: repo.fetch(file, 0, guess))
+    piece = patiently(lambda: repo.fetch(file, 0, guess))
     if piece.size is None:
         raise InvalidWeightsError(f"{path}: the server does not tell the size of the file")
     length = header_length(path, piece.data[:8], piece.size)
     raw = piece.data[8 : 8 + length]
     if len(raw) < length:
-        rest = _patiently(lambda: repo.fetch(file, 8 + len(raw), 8 + length))
+        rest = patiently(lambda: repo.fetch(file, 8 + len(raw), 8 + length))
         raw += rest.data
     if len(raw) < length:
         raise InvalidWeightsError(f"{path}: the server sent {len(raw):,} of {length:,} bytes")
     return parse_header(path, raw, piece.size)
-
-
-def _patiently(fetch: Callable[[], R]) -> R:
-    """One more try when a connection broke: among two hundred requests one does."""
-    for _ in range(_ATTEMPTS - 1):
-        try:
-            return fetch()
-        except UnreachableError:
-            continue
-    return fetch()

@@ -2,21 +2,27 @@
 
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
-from .checkpoint import Checkpoint, find_weights, read_checkpoint
+from .checkpoint import Checkpoint, find_weights, inside, read_checkpoint
 from .found import Source
 from .json_file import read_json
 
 
-def read_cached(name: str, revision: str | None, target: str) -> Source | None:
-    """The snapshot of `name` that is cached; None without its config.json.
+def read_cached(
+    name: str, revision: str | None, target: str, file: str | None = None
+) -> Source | None:
+    """The snapshot of `name` that is cached, or the GGUF model in `file` of it; None without its
+    config.json or a .gguf file.
 
     Raises HeadcountError if a cached file is broken.
     """
     snapshot = _snapshot(name, revision or "main")
-    if snapshot is None or not (snapshot / "config.json").exists():
+    if snapshot is None:
         return None
+    if file is not None or not (snapshot / "config.json").exists():
+        return _read_gguf(snapshot, name, file)
     return Source(
         kind="hub",
         id=name,
@@ -25,6 +31,20 @@ def read_cached(name: str, revision: str | None, target: str) -> Source | None:
         checkpoint=_read_weights(snapshot),
         revision=snapshot.name,
     )
+
+
+def _read_gguf(snapshot: Path, name: str, file: str | None) -> Source | None:
+    from .gguf_checkpoint import read_gguf_source
+    from .hub_gguf import only_model
+
+    found = [str(path.relative_to(snapshot)) for path in sorted(snapshot.rglob("*.gguf"))]
+    if file is None and found:
+        file = only_model(name, found)
+    if file is None or file not in found:
+        return None
+    path = inside(snapshot, file)
+    source = read_gguf_source(path)
+    return replace(source, kind="hub", id=f"{name}/{file}", revision=snapshot.name)
 
 
 def _snapshot(name: str, revision: str) -> Path | None:

@@ -19,8 +19,14 @@ class _DuplicateKeys(ValueError):
 
 
 def open_regular(path: Path) -> int:
-    """A read-only descriptor of a regular file; a FIFO or device is refused, never waited for."""
+    """A read-only descriptor of a regular file; a FIFO or device is refused, never waited for.
+
+    It is looked at first, since opening a device can do something by itself, and once more when it
+    is open, since it may have been replaced in between.
+    """
     try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise HeadcountError(f"{path}: is not a regular file")
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     except FileNotFoundError as error:
         raise HeadcountError(f"{path}: no such file") from error

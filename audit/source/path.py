@@ -38,19 +38,26 @@ def _read_folder(folder: Path) -> Source:
     weights = _folder_weights(folder)
     has_config = _is_there(config)
     if not has_config and weights is None:
-        files = sorted(folder.glob("*.gguf"))
-        if len(files) == 1 or (files and "-00001-of-" in files[0].name):
-            return replace(read_path(files[0]), kind="folder", id=str(folder))
-        raise HeadcountError(
-            f"{folder}: holds neither a config.json nor weights that are told apart by their name"
-            + (f", but {len(files)} .gguf files: name one" if files else "")
-        )
+        return _only_gguf(folder)
     return Source(
         kind="folder",
         id=str(folder),
         where=str(config),
-        config=read_json(config) if has_config else None,
+        config=read_json(inside(folder, config.name)) if has_config else None,
         checkpoint=weights,
+    )
+
+
+def _only_gguf(folder: Path) -> Source:
+    """The GGUF model of a folder that holds no other. Raises HeadcountError."""
+    from .gguf_checkpoint import models_of
+
+    models = models_of(path.name for path in folder.glob("*.gguf"))
+    if len(models) == 1:
+        return replace(read_path(folder / models[0]), kind="folder", id=str(folder))
+    raise HeadcountError(
+        f"{folder}: holds neither a config.json nor weights that are told apart by their name"
+        + (f", but {len(models)} models in .gguf files: name one" if models else "")
     )
 
 
@@ -81,6 +88,6 @@ def _beside_config(path: Path, checkpoint: Checkpoint) -> Source:
         kind="file",
         id=str(path),
         where=str(config),
-        config=read_json(config) if _is_there(config) else None,
+        config=read_json(inside(path.parent, config.name)) if _is_there(config) else None,
         checkpoint=checkpoint,
     )

@@ -1,15 +1,12 @@
 """What the user's MODEL argument means: a path, a catalogue alias, or a Hub id."""
 
-import re
 from pathlib import Path
 
 from ..catalogue import find_row, read_entry, unknown_model
-from ..errors import HeadcountError, UnknownModelError
+from ..errors import HeadcountError
 from .found import Source
 
 _MODEL_FILES = ("config.json", "model.safetensors", "model.safetensors.index.json")
-
-_HUB_ID = re.compile(r"[\w.-]{1,96}/[\w.-]{1,96}", re.ASCII)
 _SUFFIXES = (".json", ".safetensors", ".gguf", ".bin", ".pt", ".pth")
 
 
@@ -17,8 +14,8 @@ def resolve(target: str) -> Source:
     """The model that `target` names. Raises HeadcountError.
 
     In order: a path that is spelled as one or that holds a model, as in transformers; a catalogue
-    id or alias, whatever the case; `org/name[@revision]` of the Hub. `-` is a config.json on
-    standard input.
+    id or alias, whatever the case; `org/name[@revision]` or `org/name/FILE.gguf[@revision]` of the
+    Hub. `-` is a config.json on standard input.
     """
     try:
         return _resolve(target)
@@ -35,6 +32,10 @@ def _resolve(target: str) -> Source:
     if not target:
         raise unknown_model(target)
     path = _expanded(target)
+    if _is_gguf_of_hub(target, path):
+        from .hub import read_hub
+
+        return read_hub(target)
     if _is_spelled_as_path(target) or _holds_model(path):
         return _read_path(path)
     row = find_row(target)
@@ -47,12 +48,29 @@ def _resolve(target: str) -> Source:
     if target.count("/") == 1 and all(target.partition("@")[0].split("/")):
         from .hub import read_hub
 
-        if _HUB_ID.fullmatch(target.partition("@")[0]) is None:
-            raise UnknownModelError(
-                f"{target}: no such file or folder, and no valid Hub id (org/name[@revision])"
-            )
         return read_hub(target)
     raise unknown_model(target)
+
+
+def _is_gguf_of_hub(target: str, path: Path) -> bool:
+    """`org/name/FILE.gguf`, unless something here has the name of its first folder."""
+    if ".gguf" not in target or target.count("/") < 2 or Path(target.partition("/")[0]).exists():
+        return False
+    from .hub_gguf import is_file_of_hub
+
+    return is_file_of_hub(target) and not path.exists()
+
+
+def is_hub_id(target: str) -> bool:
+    """Whether `target` is spelled as `org/name[@revision]`, and nothing on this disk has that name.
+
+    A name of the catalogue counts, where the Hub has a repository of that name.
+    """
+    from .hub import is_repository
+
+    if _is_spelled_as_path(target) or Path(target).exists():
+        return False
+    return is_repository(target.partition("@")[0])
 
 
 def _expanded(target: str) -> Path:

@@ -33,7 +33,8 @@ def _head(plan: ConversionPlan) -> Iterator[str]:
     request = plan.request
     seed = f", seed {request.seed}" if request.method == "random" else ""
     files = f"{len(plan.files)} file{'s' if len(plan.files) > 1 else ''}"
-    yield f"source       {request.source} ({plan.model_type}, {len(plan.layers)} layers)"
+    name = request.source_name or request.source
+    yield f"source       {name} ({plan.model_type}, {len(plan.layers)} layers)"
     yield f"target       {request.target} ({plan.config.get('model_type', plan.model_type)})"
     yield from (f"heads        {heads}" for heads in _heads(plan))
     yield f"method       {request.method}{seed}"
@@ -81,6 +82,8 @@ def _steps(steps: Iterable[Step]) -> Iterator[str]:
 
 
 def _shapes(step: Step) -> str:
+    if not step.sources:
+        return f"{list(step.shape)}"
     sources = f"{len(step.sources)} x " if len(step.sources) > 1 else ""
     pooled = f" ({step.action.role})" if isinstance(step.action, Pool) else ""
     return f"{sources}{list(step.sources[0].shape)} -> {list(step.shape)}{pooled}"

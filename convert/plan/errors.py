@@ -7,6 +7,10 @@ class CannotConvertError(UnsupportedModelError):
     """A model, or a tensor of it, that cannot be converted exactly as asked."""
 
 
+class NoSuchHomeError(CannotConvertError):
+    """A home that is none for this type at all: another one's reason tells more."""
+
+
 class HeadCountError(HeadcountError):
     """A number of K/V heads that the model's heads cannot be pooled to."""
 

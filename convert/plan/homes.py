@@ -1,25 +1,30 @@
 """Which class can hold the result: the source's own where it can have fewer K/V heads, or another
-that computes the same function.
+that computes the same function, or a modelling file of our own.
 
 A home turns the source's tensors into steps and its config into the output's. A new one is a row
-of `REHOMES`.
+of `rehome.rows`.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from headcount.audit.divisors import divisors, listed
 from headcount.audit.family.class_defaults import class_defaults
 from headcount.audit.family.resolve import read_config
 from headcount.audit.family.table import SPELLINGS
 from headcount.audit.mixers import LatentAttention
 
-from . import gpt2, native
+from . import custom, native
 from .class_limits import REASONS
 from .draft import Draft, Heads, HeadsByLayer
-from .errors import CannotConvertError, HeadCountError
+from .errors import CannotConvertError, HeadCountError, NoSuchHomeError
 from .native_heads import attentions, native_heads
-from .request import KeyValueHeads
+from .rehome.config import config
+from .rehome.drafting import draft
+from .rehome.row import Rehome
+from .rehome.rows import find_rehome
+from .request import HomeChoice, KeyValueHeads
 from .source import Source
 
 
@@ -33,63 +38,106 @@ class Home:
     config: Callable[[Source, HeadsByLayer], tuple[dict[str, Any], tuple[str, ...]]]
 
 
-# model_type -> (the only count of K/V heads it can take, the home)
-REHOMES: Mapping[str, tuple[int, Home]] = {
-    "gpt2": (
-        1,
-        Home(
-            name="rehome",
-            reason="GPT-2's class has one K/V head per query head; GPTBigCode with multi_query"
-            " computes the same function",
-            steps=lambda source, heads: gpt2.steps(source, heads.uniform),
-            config=lambda source, heads: gpt2.config(source, heads.uniform),
-        ),
-    ),
-}
-
-
-def find_home(source: Source, wanted: KeyValueHeads) -> tuple[Home, HeadsByLayer]:
-    """The home of the result and the heads before and after. Raises CannotConvertError, and
-    HeadCountError for a `wanted` that the heads cannot be pooled to."""
+def find_home(
+    source: Source, wanted: KeyValueHeads, choice: HomeChoice = "auto"
+) -> tuple[Home, HeadsByLayer]:
+    """The home of the result and the heads before and after: of kind `choice`, or the first that
+    holds it. Raises CannotConvertError, and HeadCountError for a `wanted` that the heads cannot be
+    pooled to."""
     where = f"{source.folder}: {source.audit.spec.model_type}"
     _refuse_other_states(source, where)
-    if source.audit.spec.model_type in REHOMES:
-        return _rehome(source, wanted, where)
+    errors: list[CannotConvertError | HeadCountError] = []
+    for find in HOMES.values() if choice == "auto" else (HOMES[choice],):
+        try:
+            return find(source, wanted, where)
+        except (CannotConvertError, HeadCountError) as error:
+            errors.append(error)
+    raise min(reversed(errors), key=_telling)
+
+
+def _telling(error: Exception) -> int:
+    """Errors about a number come first: that can be changed. Of several, the last home's: it holds
+    more numbers than those before it."""
+    if isinstance(error, HeadCountError):
+        return 0
+    return 2 if isinstance(error, NoSuchHomeError) else 1
+
+
+def _native(source: Source, wanted: KeyValueHeads, where: str) -> tuple[Home, HeadsByLayer]:
     _refuse_type(source, where)
-    heads, config, changes = native_heads(source, wanted)
+    heads, new, changes = native_heads(source, wanted)
     keys = " and ".join(source.audit.family.key_value_keys)
     home = Home(
         name="native",
         reason=f"its class reads {keys}",
         steps=native.steps,
-        config=lambda source, heads: (config, changes),
+        config=lambda source, heads: (new, changes),
     )
     return home, heads
 
 
 def _rehome(source: Source, wanted: KeyValueHeads, where: str) -> tuple[Home, HeadsByLayer]:
-    only, home = REHOMES[source.audit.spec.model_type]
+    row, misfits = find_rehome(source)
+    if row is None:
+        reason = "; ".join(misfits)
+        error = CannotConvertError if misfits else NoSuchHomeError
+        raise error(f"{where}: {reason or 'no other class computes its function'}")
     found = attentions(source.audit.spec)
     if any(cross for _, cross in found):
         raise CannotConvertError(f"{where}: has cross-attention, which its new class has not")
-    before = {mixer.num_key_value_heads for mixer in found.values()}
-    if before == {1}:
-        raise HeadCountError(f"{where}: has a single K/V head (MQA): no fewer are possible")
-    if wanted != only:
-        raise HeadCountError(
-            f"{where}: no transformers class with its position embeddings holds {wanted} K/V heads;"
-            f" --kv-heads {only} is possible ({home.reason})"
-        )
     layers = {
         place: Heads(
             num_attention_heads=mixer.num_attention_heads,
             before=mixer.num_key_value_heads,
-            after=only,
+            after=_one_count(row, wanted, mixer.num_key_value_heads, where),
             head_dim=mixer.head_dim,
         )
         for place, mixer in found.items()
     }
+    home = Home(
+        name="rehome",
+        reason=row.reason,
+        steps=lambda source, heads: draft(row, source, heads.uniform),
+        config=lambda source, heads: config(row, source, heads.uniform),
+    )
     return home, HeadsByLayer(layers=layers)
+
+
+def _one_count(row: Rehome, wanted: KeyValueHeads, before: int, where: str) -> int:
+    """`wanted`, if the row's class can hold it in all layers."""
+    if before == 1:
+        raise HeadCountError(f"{where}: has a single K/V head (MQA): no fewer are possible")
+    if row.only is not None and wanted != row.only:
+        raise HeadCountError(
+            f"{where}: no transformers class with its position embeddings holds {wanted} K/V heads;"
+            f" --kv-heads {row.only} is possible ({row.reason})"
+        )
+    if not isinstance(wanted, int) or wanted >= before or before % wanted:
+        raise HeadCountError(
+            f"{where}: {before} K/V heads; --kv-heads can be {listed(divisors(before)[:-1])}"
+            f" ({row.reason})"
+        )
+    return wanted
+
+
+def _custom(source: Source, wanted: KeyValueHeads, where: str) -> tuple[Home, HeadsByLayer]:
+    if not custom.holds(source):
+        raise NoSuchHomeError(f"{where}: no modelling file of ours holds it")
+    home = Home(
+        name="custom",
+        reason=f"{custom.MODELING_FILE.name} beside the weights holds it",
+        steps=custom.steps,
+        config=custom.config,
+    )
+    return home, custom.heads(source, wanted)
+
+
+# In the order of `auto`: engines load a class that they know, and few load code that comes along.
+HOMES: Mapping[str, Callable[[Source, KeyValueHeads, str], tuple[Home, HeadsByLayer]]] = {
+    "native": _native,
+    "rehome": _rehome,
+    "custom": _custom,
+}
 
 
 def _refuse_other_states(source: Source, where: str) -> None:

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, replace
 
+from headcount.audit.mixers import Attention
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Block:
@@ -45,10 +47,15 @@ class Blocks:
         )
         return Blocks(blocks=tuple(blocks), axis=axis)
 
+    def only(self, parts: str) -> "Blocks":
+        """The blocks of `parts`, in the order that they are given in."""
+        blocks = {block.part: block for block in self.blocks}
+        return replace(self, blocks=tuple(blocks[part] for part in parts))
 
-def one_part(part: str, heads: int, rows: int) -> Blocks:
+
+def one_part(part: str, heads: int, rows: int, *, axis: int = 0) -> Blocks:
     """A tensor that holds heads of one part only."""
-    return Blocks(blocks=(Block(part=part, heads=heads, rows=rows),))
+    return Blocks(blocks=(Block(part=part, heads=heads, rows=rows),), axis=axis)
 
 
 def query_key_value(
@@ -76,3 +83,16 @@ def interleaved(
     counts = {"q": query_heads, "k": key_value_heads, "v": key_value_heads}
     blocks = tuple(Block(part=part, heads=counts[part], rows=head_dim) for part in order)
     return Blocks(blocks=blocks, repeats=repeats)
+
+
+def fused(name: str, mixer: Attention, *, axis: int = 0) -> Blocks:
+    """The layout `name` (see `TensorNames.fused`) of a projection that holds q, k and v."""
+    heads, kv = mixer.num_attention_heads, mixer.num_key_value_heads
+    if name == "heads":
+        return interleaved(mixer.head_dim, repeats=kv, query_heads=mixer.group_size)
+    if name == "quarters":
+        quarter = heads // 4
+        return interleaved(
+            mixer.head_dim, repeats=4, query_heads=quarter, key_value_heads=quarter, order="qvk"
+        )
+    return query_key_value(heads, mixer.head_dim, key_value_heads=kv, axis=axis)

@@ -16,7 +16,7 @@ from headcount.audit.spec import ModelSpec
 
 from .class_limits import EVEN_ONLY, WIDTH_CHECKED
 from .draft import Heads, HeadsByLayer, Where
-from .errors import CannotConvertError, HeadCountError
+from .errors import CannotConvertError, HeadCountError, NoSuchHomeError
 from .native_config import ConfigEditor
 from .request import KeyValueHeads
 from .source import CONFIG, Source
@@ -149,7 +149,7 @@ def _read_again(
         for mixer in before.values():
             now = mixer.num_key_value_heads
             if isinstance(wanted, int) and now % wanted:
-                raise _no_fit(now, wanted, where) from None
+                raise no_fit(now, wanted, where) from None
         raise
 
 
@@ -167,7 +167,7 @@ def _check(
         if own.after > own.before or (
             own.is_padded and new.num_attention_heads != own.padded_heads
         ):
-            raise _no_fit(own.before, own.after, where)
+            raise no_fit(own.before, own.after, where)
         if (new.head_dim, new.v_head_dim) != (own.head_dim, own.value_dim):
             raise CannotConvertError(f"{where}: the new config means another head_dim")
     if not isinstance(wanted, int):
@@ -178,11 +178,11 @@ def _check(
     if not isinstance(wanted, int):
         raise HeadCountError(f"{where}: its layers have these K/V heads already")
     if wanted < counts[-1]:
-        raise CannotConvertError(
+        raise NoSuchHomeError(
             f"{where}: its class has one K/V head per query head and ignores num_key_value_heads,"
             " so nothing could load the result"
         )
-    raise _no_fit(counts[-1], wanted, where)
+    raise no_fit(counts[-1], wanted, where)
 
 
 def _check_kinds(
@@ -198,7 +198,7 @@ def _check_kinds(
             )
 
 
-def _no_fit(before: int, wanted: int, where: str) -> HeadCountError:
+def no_fit(before: int, wanted: int, where: str) -> HeadCountError:
     if before == 1:
         return HeadCountError(f"{where}: has a single K/V head (MQA): no fewer are possible")
     possible = listed(divisors(before)[:-1])

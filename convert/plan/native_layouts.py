@@ -11,15 +11,11 @@ def layouts(heads: Heads, part: str, fused: str) -> tuple[Blocks, Blocks]:
         source = one_part(part, heads.before, rows)
         return source, merged(source, heads)
     count, d = heads.num_attention_heads, heads.head_dim
-    if fused == "groups":
-        before, after = (
-            interleaved(d, repeats=kv, query_heads=count // kv)
-            for kv in (heads.before, heads.after)
-        )
-        return before, after
+    if fused == "heads":
+        source = interleaved(d, repeats=heads.before, query_heads=count // heads.before)
+        per_head = heads.padded_heads // heads.after
+        return source, interleaved(d, repeats=heads.after, query_heads=per_head)
     source = query_key_value(count, d, key_value_heads=heads.before)
-    if fused == "per_head" and heads.before == count:
-        source = interleaved(d, repeats=count)
     return source, merged(source, heads)
 
 

@@ -1,16 +1,14 @@
 """From a request to a plan: every check that can be made without reading a tensor is made here."""
 
-from collections.abc import Mapping
-from typing import Any
-
-from headcount.audit.source.json_file import read_json
-from headcount.audit.source.safetensors import MAX_HEADER_BYTES
-
+from .cast import cast_config, cast_steps
 from .class_limits import NOT_RUN
 from .draft import Draft, HeadsByLayer
-from .errors import CannotConvertError
+from .existing import check_same_job, read_existing
 from .homes import find_home
-from .plan import ConversionPlan, LayerHeads, OutputFile
+from .job import job_of
+from .leftovers import reclaimable
+from .output_files import index_name, index_of, output_files
+from .plan import ConversionPlan, LayerHeads
 from .request import ConversionRequest
 from .side_files import sort_side_files
 from .source import CONFIG, Source, read_source, source_state
@@ -30,31 +28,39 @@ def plan_conversion(request: ConversionRequest) -> ConversionPlan:
     """
     source = read_source(request.source)
     check_target(request.source, request.target)
-    home, heads = find_home(source, request.num_key_value_heads)
+    home, heads = find_home(source, request.num_key_value_heads, request.home)
     draft = home.steps(source, heads)
-    config, config_changes = home.config(source, heads)
-    files = _files(source, draft)
-    written = frozenset({CONFIG, *(file.name for file in files), *_index_names(source)})
-    side_files, left_files = sort_side_files(request.source, written)
+    steps = {file: cast_steps(made, request.dtype) for file, made in draft.steps.items()}
+    files = output_files(source, steps, request.max_shard_size)
+    config, changes = home.config(source, heads)
+    cast, dtype_changes = cast_config(config, request.dtype)
+    index = index_name(source, files)
+    made = (*(file.name for file in files), *(file.name for file in draft.side_files))
+    written = frozenset({CONFIG, *made, *_index_names(source)})
+    copied, left_files = sort_side_files(request.source, written)
+    side_files = (*copied, *draft.side_files)
     plan = ConversionPlan(
         request=request,
-        source=source_state(source, side_files),
+        source=source_state(source, side_files, request.source_name),
         model_type=source.audit.spec.model_type,
         home=f"{home.name}: {home.reason}",
         files=files,
         dropped=draft.dropped,
         layers=tuple(_layer(index, heads) for index in draft.layers),
         layer_count=len({*draft.layers, *(la.index for la in source.audit.spec.layers)}),
-        config=config,
-        config_changes=config_changes,
-        index_name=source.checkpoint.index.name if source.checkpoint.index else None,
-        index=_index(source, files),
+        config=cast,
+        config_changes=(*changes, *dtype_changes),
+        index_name=index,
+        index=None if index is None else index_of(source, files),
         side_files=side_files,
         left_files=left_files,
-        notes=(*draft.notes, *heads.notes, *_notes(source)),
+        notes=(*draft.notes, *heads.notes, *_notes(source, draft)),
         findings=tuple(f for f in source.audit.findings if f.severity == "warning"),
     )
-    check_space(request.target, plan.total_nbytes)
+    check_space(request.target, plan.total_nbytes - reclaimable(request.target))
+    existing = read_existing(request.target)
+    if existing is not None and not request.overwrite:
+        check_same_job(existing, job_of(plan))
     return plan
 
 
@@ -71,47 +77,13 @@ def _layer(index: int, model: HeadsByLayer) -> LayerHeads:
     )
 
 
-def _files(source: Source, draft: Draft) -> tuple[OutputFile, ...]:
-    """The source's files with the draft's tensors. A name may stand only once."""
-    files = tuple(
-        OutputFile(
-            name=header.path.name,
-            metadata=header.metadata,
-            steps=draft.steps[header.path.name],
-        )
-        for header in source.checkpoint.files
-    )
-    seen: set[str] = set()
-    for step in (step for file in files for step in file.steps):
-        if step.name in seen:
-            raise CannotConvertError(
-                f"{source.folder}: tensor {step.name!r} stands in two shards: remove the stale one"
-            )
-        seen.add(step.name)
-    return files
-
-
 def _index_names(source: Source) -> tuple[str, ...]:
     return (source.checkpoint.index.name,) if source.checkpoint.index else ()
 
 
-def _index(source: Source, files: tuple[OutputFile, ...]) -> Mapping[str, Any] | None:
-    """The source's index with the sizes and names of the output."""
-    if source.checkpoint.index is None:
-        return None
-    old = read_json(source.checkpoint.index, MAX_HEADER_BYTES)
-    given = old.get("metadata")
-    metadata = dict(given) if isinstance(given, dict) else {}
-    metadata["total_size"] = sum(file.nbytes for file in files)
-    if "total_parameters" in metadata:
-        metadata["total_parameters"] = sum(s.elements for file in files for s in file.steps)
-    weight_map = {step.name: file.name for file in files for step in file.steps}
-    return {**old, "metadata": metadata, "weight_map": dict(sorted(weight_map.items()))}
-
-
-def _notes(source: Source) -> tuple[str, ...]:
+def _notes(source: Source, draft: Draft) -> tuple[str, ...]:
     notes = []
-    if source.config.get("auto_map"):
+    if source.config.get("auto_map") and not draft.side_files:
         notes.append(
             "config.json names code files (auto_map), which are not copied: transformers' own class"
             " loads the result"

@@ -43,7 +43,12 @@ def shown_name(name: str) -> str:
 def _reason_to_leave(folder: Path, path: Path) -> str | None:
     if shown_name(path.name) != path.name:
         return "name is not UTF-8"
-    name = path.name.lower()
+    return reason_by_name(path.name) or _reason_by_kind(folder, path)
+
+
+def reason_by_name(name: str) -> str | None:
+    """Why a file of this name is not copied; None if its kind decides."""
+    name = name.lower()
     if name.startswith("."):
         return "hidden"
     if name == RECORD:
@@ -52,7 +57,7 @@ def _reason_to_leave(folder: Path, path: Path) -> str | None:
         return "other weights"
     if name.endswith(_CODE):
         return "code"
-    return _reason_by_kind(folder, path)
+    return None
 
 
 def _reason_by_kind(folder: Path, path: Path) -> str | None:

@@ -39,7 +39,7 @@ def read_source(folder: Path) -> Source:
     if audit.checkpoint is None or audit.checkpoint.format != "safetensors":
         raise InvalidWeightsError(
             f"{folder}: no safetensors weights: convert reads model.safetensors or an index and its"
-            " shards (of .bin files, load the model and save_pretrained it)"
+            " shards (and .bin files with --allow-pickle)"
         )
     checkpoint = audit.checkpoint
     _refuse_stale_index(checkpoint)
@@ -83,20 +83,20 @@ def _refuse_quantised(folder: Path, config: Mapping[str, Any]) -> None:
             )
 
 
-def source_state(source: Source, side_files: Iterable[SideFile]) -> SourceState:
+def source_state(source: Source, side_files: Iterable[SideFile], name: str | None) -> SourceState:
     """Hashes config, index and headers (tensor bytes are not read), and remembers the stats of
     these files and of those that are copied."""
     folder, checkpoint = source.folder, source.checkpoint
     digest = hashlib.sha256()
-    for name, limit in _described_by(checkpoint):
-        data = _read_start(folder / name, limit)
-        digest.update(f"{name}\0{len(data)}\0".encode())
+    for file, limit in _described_by(checkpoint):
+        data = _read_start(folder / file, limit)
+        digest.update(f"{file}\0{len(data)}\0".encode())
         digest.update(data)
     index = () if checkpoint.index is None else (checkpoint.index,)
     paths = [folder / CONFIG, *index, *(header.path for header in checkpoint.files)]
     paths += [file.path for file in side_files]
     return SourceState(
-        name=shown_name(folder.resolve().name),
+        name=name or shown_name(folder.resolve().name),
         fingerprint=f"sha256:{digest.hexdigest()}",
         headers=checkpoint.files,
         stats=tuple((path, _stats(path)) for path in paths),

@@ -10,6 +10,10 @@ from headcount.audit.source.safetensors import TensorInfo
 from .layout import Blocks
 
 Role = Literal["weight", "bias", "norm"]
+# What of the norm in front of a projection goes into it. The sources of a step that folds are, for
+# the gain, the weight and the norm's weight; for the shift, the projection's weight, the norm's
+# bias and, if there is one, the projection's bias.
+Folded = Literal["", "gain", "shift"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,13 +31,61 @@ class Transpose:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Pool:
-    """Each run of `members` K/V heads becomes one; other parts of the tensor are kept.
+class Cast:
+    """The source's values, rounded to the step's dtype."""
 
-    Several source tensors are read as one, joined along their first axis. `first_head` is the
-    layer's K/V head that the first one made here is (not 0 where each head has its own tensor).
-    `runs` are the members of each new head where they are not alike, and `slots` the places of the
-    tensor's query heads then, see `Pad`. `cross`: it is the layer's cross-attention.
+    verb: ClassVar[str] = "cast"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Make:
+    """A tensor that the target has and the source has not: `value` everywhere."""
+
+    verb: ClassVar[str] = "make"
+
+    value: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Skip:
+    """The source's values without its first `rows` rows."""
+
+    verb: ClassVar[str] = "skip"
+
+    rows: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fold:
+    """A projection, or its bias, that takes up the affine part of the norm in front of it:
+    W * gamma along its input, b + W @ beta."""
+
+    verb: ClassVar[str] = "fold"
+
+    folded: Folded
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Take:
+    """Query heads of a projection: a part of a fused one, and each head's rows in `order`."""
+
+    verb: ClassVar[str] = "take"
+
+    source: Blocks
+    order: tuple[int, ...] = ()
+    folded: Folded = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pool:
+    """Each run of `members` K/V heads becomes one; query heads of the tensor are kept.
+
+    Several source tensors are read as one, joined along their first axis, unless a norm is
+    `folded`. `target` may leave out parts of the source. `first_head` is the layer's K/V head that
+    the first one made here is (not 0 where each head has its own tensor). `order`: the rows of each
+    q and k head in another order, for another layout of the rotary dimensions. `runs` are the
+    members of each new head where they are not alike, and `slots` the places of the tensor's query
+    heads then, see `Pad`. `cross`: it is the layer's cross-attention.
     """
 
     verb: ClassVar[str] = "pool"
@@ -44,15 +96,21 @@ class Pool:
     source: Blocks
     target: Blocks
     first_head: int = 0
+    order: tuple[int, ...] = ()
+    folded: Folded = ""
     runs: tuple[int, ...] = ()
     slots: tuple[int | None, ...] = ()
     cross: bool = False
 
     @property
+    def pooled_parts(self) -> tuple[str, ...]:
+        """k, v or both."""
+        return tuple(block.part for block in self.target.blocks if block.part != "q")
+
+    @property
     def sizes(self) -> tuple[int, ...]:
         """How many heads become each of those made here."""
-        parts = {block.part for block in self.target.blocks} - {"q"}
-        return self.runs or (self.members,) * self.target.heads(min(parts))
+        return self.runs or (self.members,) * self.target.heads(self.pooled_parts[0])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,7 +126,7 @@ class Pad:
     slots: tuple[int | None, ...]
 
 
-Action = Copy | Transpose | Pool | Pad
+Action = Copy | Transpose | Cast | Make | Skip | Fold | Take | Pool | Pad
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -98,10 +156,10 @@ class Dropped:
     reason: str
 
 
-def copy(tensor: TensorInfo) -> Step:
-    """The tensor as it is."""
+def copy(tensor: TensorInfo, name: str | None = None) -> Step:
+    """The tensor as it is, under its own name unless it gets another."""
     return Step(
-        name=tensor.name,
+        name=name or tensor.name,
         dtype=tensor.dtype,
         shape=tensor.shape,
         sources=(tensor,),
@@ -109,12 +167,24 @@ def copy(tensor: TensorInfo) -> Step:
     )
 
 
-def transpose(tensor: TensorInfo) -> Step:
-    """The matrix with rows and columns swapped, under its own name."""
+def transpose(tensor: TensorInfo, name: str | None = None) -> Step:
+    """The matrix with rows and columns swapped, under its own name unless it gets another."""
     return Step(
-        name=tensor.name,
+        name=name or tensor.name,
         dtype=tensor.dtype,
         shape=tensor.shape[::-1],
         sources=(tensor,),
         action=Transpose(),
     )
+
+
+def computed(
+    name: str, sources: tuple[TensorInfo, ...], shape: tuple[int, ...], action: Action
+) -> Step:
+    """A tensor of the sources' dtype that `action` makes of them."""
+    return Step(name=name, dtype=sources[0].dtype, shape=shape, sources=sources, action=action)
+
+
+def make(name: str, dtype: str, shape: tuple[int, ...], value: float) -> Step:
+    """A tensor of one value, made of nothing."""
+    return Step(name=name, dtype=dtype, shape=shape, sources=(), action=Make(value=value))

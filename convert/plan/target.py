@@ -8,13 +8,15 @@ from headcount.audit.errors import WriteError
 from headcount.audit.units import format_bytes
 
 from .errors import TargetError
+from .existing import read_existing
 
 # For JSON files, directory entries and rounding up to blocks.
 SLACK = 2**20
 
 
 def check_target(source: Path, target: Path) -> None:
-    """Raises TargetError unless `target` can become a new folder that is not part of `source`."""
+    """Raises TargetError unless `target` can become a new folder that is not part of `source`, or
+    is one that an earlier conversion wrote."""
     if target.is_symlink():
         raise TargetError(f"{target}: is a link; name the folder to make")
     if target.exists() and not target.is_dir():
@@ -28,8 +30,7 @@ def check_target(source: Path, target: Path) -> None:
         raise TargetError(f"{target}: lies inside the source {source}; name a folder outside it")
     if home.is_relative_to(real):
         raise TargetError(f"{target}: the source {source} lies inside it; name another folder")
-    if target.is_dir() and any(target.iterdir()):
-        raise TargetError(f"{target}: exists and is not empty; name another folder or remove it")
+    read_existing(target)
     _check_parent(real.parent)
 
 

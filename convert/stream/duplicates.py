@@ -16,7 +16,10 @@ class Repeats:
 
     def see(self, layer: int, heads: torch.Tensor) -> None:
         """Takes note of all K or V heads of a layer, [heads, rows, ...]."""
-        here = equal_neighbours(heads)
+        self.note(layer, equal_neighbours(heads))
+
+    def note(self, layer: int, here: tuple[bool, ...]) -> None:
+        """The same of heads that were compared already."""
         before = self.alike.get(layer, here)
         self.alike[layer] = tuple(a and b for a, b in zip(before, here, strict=True))
 

@@ -11,7 +11,8 @@ Heads = dict[str, torch.Tensor]
 
 def split_heads(tensor: torch.Tensor, layout: Blocks) -> Heads:
     """Part -> [heads, rows, ...]: views of `tensor` where the layout allows it."""
-    repeats = tensor.movedim(layout.axis, 0).unflatten(0, (layout.repeats, -1))
+    axis = layout.axis if tensor.dim() > 1 else 0
+    repeats = tensor.movedim(axis, 0).unflatten(0, (layout.repeats, -1))
     heads: Heads = {}
     start = 0
     for block in layout.blocks:
@@ -20,6 +21,11 @@ def split_heads(tensor: torch.Tensor, layout: Blocks) -> Heads:
         heads[block.part] = part.flatten(0, 1)
         start = end
     return heads
+
+
+def reordered(heads: torch.Tensor, order: Sequence[int]) -> torch.Tensor:
+    """[heads, rows, ...] with row `order[i]` of every head as its row i; none: as they are."""
+    return heads[:, list(order)] if order else heads
 
 
 def join_heads(heads: Mapping[str, torch.Tensor], layout: Blocks) -> torch.Tensor:

@@ -2,8 +2,8 @@
 
 import mmap
 import os
-from collections.abc import Iterable
 from pathlib import Path
+from threading import Lock
 from types import TracebackType
 
 import torch
@@ -12,6 +12,7 @@ from headcount.audit.source.json_file import open_regular
 from headcount.audit.source.safetensors import TensorInfo
 
 from ..plan.errors import SourceChangedError
+from .descriptors import read_at
 from .failure import reading
 
 DTYPES = {
@@ -23,11 +24,12 @@ DTYPES = {
 
 
 class SourceReader:
-    """Opens files of one folder on demand. A tensor that was read with `keep` is handed out once
-    more without a second read."""
+    """Opens files of one folder on demand, for several threads. A tensor that was read with `keep`
+    is handed out once more without a second read."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._opening = Lock()
         self._descriptors: dict[str, int] = {}
         self._kept: dict[str, torch.Tensor] = {}
 
@@ -40,20 +42,19 @@ class SourceReader:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.close(tuple(self._descriptors))
+        self.close()
 
-    def close(self, files: Iterable[str]) -> None:
-        """Closes `files`; a later read opens them again."""
-        for file in files:
-            descriptor = self._descriptors.pop(file, None)
-            if descriptor is not None:
-                os.close(descriptor)
+    def close(self) -> None:
+        """Closes all files, which nobody may be reading; a later read opens them again."""
+        while self._descriptors:
+            os.close(self._descriptors.popitem()[1])
 
     def descriptor(self, file: str) -> int:
         """A read-only descriptor of a file of the folder; the reader closes it."""
-        if file not in self._descriptors:
-            self._descriptors[file] = open_regular(self.folder / file)
-        return self._descriptors[file]
+        with self._opening:
+            if file not in self._descriptors:
+                self._descriptors[file] = open_regular(self.folder / file)
+            return self._descriptors[file]
 
     def tensor(self, info: TensorInfo, *, keep: bool = False) -> torch.Tensor:
         """The values of a tensor of floats. Raises HeadcountError."""
@@ -68,15 +69,15 @@ class SourceReader:
     def _bytes(self, info: TensorInfo) -> mmap.mmap:
         """Pages of its own, which go back to the system at once: a heap would keep holes."""
         data = mmap.mmap(-1, info.nbytes)
-        view, start, done = memoryview(data), info.offsets[0], 0
-        with (
-            reading(self.folder / info.file),
-            os.fdopen(self.descriptor(info.file), "rb", buffering=0, closefd=False) as file,
-        ):
-            file.seek(start)
-            while done < len(data):
-                count = file.readinto(view[done:])
+        self.read_into(info, memoryview(data), 0)
+        return data
+
+    def read_into(self, info: TensorInfo, view: memoryview, start: int) -> None:
+        """Fills `view` with the tensor's bytes from `start` on. Raises HeadcountError."""
+        descriptor, done = self.descriptor(info.file), 0
+        with reading(self.folder / info.file):
+            while done < len(view):
+                count = read_at(descriptor, view[done:], info.offsets[0] + start + done)
                 if not count:
                     raise SourceChangedError(f"{self.folder / info.file}: became shorter")
                 done += count
-        return data

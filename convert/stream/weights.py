@@ -1,18 +1,25 @@
 """One file of the output from the steps that make it."""
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from threading import RLock
 from typing import Any
 
 import torch
 
+from headcount.audit.source.safetensors import TensorInfo
+
 from ..plan.errors import BadValuesError
 from ..plan.plan import ConversionPlan, OutputFile
-from ..plan.steps import Copy, Pad, Pool, Step
+from ..plan.steps import Cast, Copy, Fold, Folded, Make, Pad, Pool, Skip, Step, Take, Transpose
+from .ahead import Ahead
+from .cast import cast, cast_pieces
 from .duplicates import Repeats, same_as_runs
-from .heads import join_heads, placed_heads, split_heads
+from .fold import fold_gain, fold_shift
+from .heads import join_heads, placed_heads, reordered, split_heads
 from .pool import (
     NotFiniteError,
     Pooled,
@@ -22,8 +29,8 @@ from .pool import (
     random_heads,
     spread,
 )
-from .reader import SourceReader
-from .writer import Advance, NewFile, header_bytes
+from .reader import DTYPES, SourceReader
+from .writer import NewFile, header_bytes
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,54 +44,149 @@ class Outcome:
     moved: set[int] = field(default_factory=set)
     repeats: Repeats = field(default_factory=Repeats)
 
+    def since(self, before: "Outcome") -> "Outcome":
+        """What `before`, a copy made earlier, does not say."""
+        seen = self.repeats.alike
+        return Outcome(
+            errors={k: e for k, e in self.errors.items() if before.errors.get(k) != e},
+            chosen={k: self.chosen[k] for k in self.chosen.keys() - before.chosen.keys()},
+            moved=self.moved - before.moved,
+            repeats=Repeats(
+                alike={k: a for k, a in seen.items() if before.repeats.alike.get(k) != a}
+            ),
+        )
+
+    def copy(self) -> "Outcome":
+        return Outcome(
+            errors=dict(self.errors),
+            chosen=dict(self.chosen),
+            moved=set(self.moved),
+            repeats=Repeats(alike=dict(self.repeats.alike)),
+        )
+
+    def add(self, other: "Outcome") -> None:
+        for key, error in other.errors.items():
+            self.errors[key] = max(error, self.errors.get(key, 0.0))
+        self.chosen.update(other.chosen)
+        self.moved |= other.moved
+        for layer, alike in other.repeats.alike.items():
+            self.repeats.note(layer, alike)
+
+    def document(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return {
+            "errors": [[layer, part, error] for (layer, part), error in self.errors.items()],
+            "chosen": [[layer, list(heads)] for layer, heads in self.chosen.items()],
+            "moved": sorted(self.moved),
+            "alike": [[layer, list(alike)] for layer, alike in self.repeats.alike.items()],
+        }
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> "Outcome":
+        return cls(
+            errors={(layer, part): error for layer, part, error in document["errors"]},
+            chosen={layer: tuple(heads) for layer, heads in document["chosen"]},
+            moved=set(document["moved"]),
+            repeats=Repeats(alike={layer: tuple(alike) for layer, alike in document["alike"]}),
+        )
+
 
 class WeightStream:
-    """Writes files step by step; holds at most the tensors of one layer's K and V."""
+    """Writes files step by step, while `pool` makes the tensors that come next. What these hold is
+    bounded by the largest tensor."""
 
-    def __init__(self, plan: ConversionPlan, reader: SourceReader, advance: Advance) -> None:
+    def __init__(self, plan: ConversionPlan, reader: SourceReader, pool: Executor) -> None:
         self.plan = plan
         self.reader = reader
-        self.advance = advance
+        self.pool = pool
         self.outcome = Outcome()
         self._weights = _weights_by_attention(plan.steps)
         self._choices: dict[tuple[int, bool], tuple[int, ...]] = {}
+        self._uses = Counter(
+            source.name
+            for step in plan.steps
+            if not isinstance(step.action, Copy | Cast)
+            for source in step.sources
+        )
+        self._lock = RLock()  # for what is chosen, counted and noted
+        self._budget = max((s.nbytes for step in plan.steps for s in step.sources), default=0)
 
-    def write(self, file: OutputFile, path: Path) -> None:
+    def write(self, file: OutputFile, out: NewFile) -> None:
         """Raises BadValuesError and HeadcountError; OSError is a failure to write."""
-        with NewFile(path, self.advance) as out:
-            out.write(header_bytes(file))
-            for steps in copy_runs(file.steps):
-                first, last = steps[0], steps[-1]
-                if isinstance(first.action, Copy):
-                    source = first.sources[0]
-                    descriptor = self.reader.descriptor(source.file)
-                    out.copy(descriptor, source.offsets[0], last.sources[0].offsets[1])
-                else:
-                    out.write(_raw(self._compute(first)))
-        self.reader.close((file.name,))
+        out.write(header_bytes(file))
+        computed = (s for s in file.steps if not isinstance(s.action, Copy | Cast))
+        ahead = Ahead(self.pool, self._make, computed, self._budget)
+        for steps in copy_runs(file.steps):
+            ahead.begin()
+            first, last = steps[0], steps[-1]
+            if isinstance(first.action, Copy):
+                source = first.sources[0]
+                descriptor = self.reader.descriptor(source.file)
+                out.copy(descriptor, source.offsets[0], last.sources[0].offsets[1])
+            elif isinstance(first.action, Cast):
+                with self._named(first):
+                    for piece in cast_pieces(self.reader, first.sources[0], DTYPES[first.dtype]):
+                        out.write(_raw(piece))
+            else:
+                out.write(_raw(ahead.take()))
+        self.reader.close()
+
+    def _make(self, step: Step) -> torch.Tensor:
+        tensor, dtype = self._compute(step), DTYPES[step.dtype]
+        if tensor.dtype == dtype:
+            return tensor
+        with self._named(step):
+            return cast(tensor, dtype)
 
     def _compute(self, step: Step) -> torch.Tensor:
-        if isinstance(step.action, Pad):
-            return _padded(self.reader.tensor(step.sources[0]), step.action)
-        if not isinstance(step.action, Pool):
-            return self.reader.tensor(step.sources[0]).T.contiguous()
-        chosen = self._chosen(step.action)
-        tensors = [self.reader.tensor(source) for source in step.sources]
-        tensor = tensors[0] if len(tensors) == 1 else torch.cat(tensors)
-        with self._named(step):
-            return self._pool(tensor, step.action, chosen)
+        match step.action:
+            case Transpose():
+                return self._read(step.sources[0]).T.contiguous()
+            case Make(value=value):
+                return torch.full(step.shape, value, dtype=DTYPES[step.dtype])
+            case Skip(rows=rows):
+                return self._read(step.sources[0])[rows:].contiguous()
+            case Fold(folded=folded):
+                return self._joined(step, folded)
+            case Take(source=layout, order=order, folded=folded):
+                heads = split_heads(self._joined(step, folded), layout)["q"]
+                return reordered(heads, order).flatten(0, 1).contiguous()
+            case Pad() as action:
+                return _padded(self._read(step.sources[0]), action)
+            case Pool() as action:
+                return self._pool(step, action)
+        raise AssertionError(step.action)
 
-    def _pool(
-        self, tensor: torch.Tensor, action: Pool, chosen: tuple[int, ...] | None
-    ) -> torch.Tensor:
-        heads = split_heads(tensor, action.source)
-        for part in heads.keys() - {"q"}:
-            pooled = pool_heads(heads[part], action.sizes, _own(chosen, action))
-            self._note(action, part, heads[part], pooled)
+    def _pool(self, step: Step, action: Pool) -> torch.Tensor:
+        chosen = self._chosen(action)
+        heads = split_heads(self._joined(step, action.folded), action.source)
+        for part in action.pooled_parts:
+            with self._named(step):
+                pooled = pool_heads(heads[part], action.sizes, _own(chosen, action))
+            with self._lock:
+                self._note(action, part, heads[part], pooled)
             heads[part] = pooled.heads
+        for part in heads.keys() - {"v"}:
+            heads[part] = reordered(heads[part], action.order)
         if action.slots:
             heads["q"] = placed_heads(heads["q"], action.slots)
         return join_heads(heads, action.target)
+
+    def _joined(self, step: Step, folded: Folded) -> torch.Tensor:
+        """The step's sources as one tensor, with a norm's part folded in if there is one."""
+        tensors = [self._read(source) for source in step.sources]
+        if folded == "gain":
+            return fold_gain(tensors[0], tensors[1])
+        if folded == "shift":
+            return fold_shift(tensors[0], tensors[1], tensors[2] if len(tensors) > 2 else None)
+        return tensors[0] if len(tensors) == 1 else torch.cat(tensors)
+
+    def _read(self, source: TensorInfo) -> torch.Tensor:
+        """A source tensor, which is kept until the last step that needs it."""
+        with self._lock:
+            self._uses[source.name] -= 1
+            keep = self._uses[source.name] > 0
+        return self.reader.tensor(source, keep=keep)
 
     def _note(self, action: Pool, part: str, heads: torch.Tensor, pooled: Pooled) -> None:
         """What the outcome tells of one part of one tensor."""
@@ -107,10 +209,11 @@ class WeightStream:
         if self.plan.request.method == "mean":
             return None
         key = (action.layer, action.cross)
-        if key not in self._choices:
-            self._choices[key] = self._choose(*key)
-            self.outcome.chosen.setdefault(action.layer, self._choices[key])
-        return self._choices[key]
+        with self._lock:
+            if key not in self._choices:
+                self._choices[key] = self._choose(*key)
+                self.outcome.chosen.setdefault(action.layer, self._choices[key])
+            return self._choices[key]
 
     def _choose(self, layer: int, cross: bool) -> tuple[int, ...]:
         request, steps = self.plan.request, self._weights[layer, cross]
@@ -124,8 +227,10 @@ class WeightStream:
     def _spreads(self, step: Step) -> Iterator[list[torch.Tensor]]:
         """The `spread` of the K and V heads in a weight, which is read once more to be pooled."""
         action = _pool_action(step)
-        heads = split_heads(self.reader.tensor(step.sources[0], keep=True), action.source)
-        for part in sorted(heads.keys() - {"q"}):
+        with self._lock:
+            self._uses.update(source.name for source in step.sources)
+        heads = split_heads(self._joined(step, action.folded), action.source)
+        for part in sorted(action.pooled_parts):
             with self._named(step):
                 yield spread(heads[part], action.sizes)
 

@@ -1,57 +1,55 @@
-"""The folder in which an output grows: beside its target, and gone unless it is committed."""
+"""The folder in which an output grows: beside its target, resumed after a kill, else removed.
+
+It holds the journal, files that are being written, and `model/`, which gets the target's name. In
+`old/` lies what that replaces, between two renames.
+"""
 
 import errno
-import hashlib
 import os
-import platform
-import re
 import shutil
-import uuid
+import sys
 from pathlib import Path
 from types import TracebackType
 
 from ..plan.errors import TargetError
-from .writer import sync_folder
+from ..plan.leftovers import leftovers, own_folder
+from .hashing import sha256_of
+from .journal import NAME, FinishedFile, Journal, read_journal
+from .writer import Written, sync_folder
+
+_KIND = "partial"
 
 
 class WorkFolder:
-    """`.<name>.partial-<process>-<host and random>` next to the target; `commit` renames it, any
-    other end removes it."""
+    """`.<name>.partial-…` next to the target.
 
-    def __init__(self, target: Path) -> None:
+    Inside the context, everything that killed runs have left for this target is claimed; on leaving
+    it, all that was not committed is removed. `finished` are the files that need no second writing.
+    """
+
+    def __init__(self, target: Path, job: str) -> None:
         self.target = target.parent.resolve() / target.name
-        made_by = f"{os.getpid()}-{_host()}{uuid.uuid4().hex[:8]}"
-        self.path = self.target.with_name(f".{target.name}.partial-{made_by}")
+        self.job = job
+        self.path = own_folder(self.target, _KIND)
+        self.finished: dict[str, FinishedFile] = {}
+        self._claimed: list[Path] = []
+        self._journal: Journal | None = None
 
-    def __enter__(self) -> Path:
-        try:
-            self.path.mkdir()
-        except BaseException:  # a signal after it was made
-            shutil.rmtree(self.path, ignore_errors=True)
-            raise
-        return self.path
+    @property
+    def model(self) -> Path:
+        """What gets the target's name in the end."""
+        return self.path / "model"
 
-    def remove_stale(self) -> tuple[Path, ...]:
-        """Removes, and returns, what killed runs for the same target on this host have left."""
-        if os.name == "nt":  # where os.kill would not ask but end the process
-            return ()
-        name = re.escape(self.target.name)
-        pattern = re.compile(rf"\.{name}\.partial-([1-9][0-9]*)-{_host()}[0-9a-f]{{8}}")
-        try:
-            beside = tuple(self.target.parent.iterdir())
-        except OSError:
-            return ()  # it may be written to, but not listed
-        stale = tuple(
-            path
-            for path in beside
-            if (match := pattern.fullmatch(path.name))
-            and path.is_dir()
-            and not path.is_symlink()
-            and not _is_alive(int(match[1]))
-        )
-        for path in stale:
-            shutil.rmtree(path, ignore_errors=True)
-        return tuple(path for path in stale if not path.exists())
+    def __enter__(self) -> "WorkFolder":
+        for left in leftovers(self.target, _KIND):
+            mine = own_folder(self.target, _KIND)
+            try:
+                left.rename(mine)
+            except FileNotFoundError:
+                continue  # another run was quicker
+            self._claimed.append(mine)
+            self._finish_replacing(mine)
+        return self
 
     def __exit__(
         self,
@@ -59,32 +57,104 @@ class WorkFolder:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        shutil.rmtree(self.path, ignore_errors=True)
+        if self._journal is not None:
+            self._journal.close()
+        for path in (self.path, *self._claimed):
+            _remove(path)
 
-    def commit(self) -> None:
-        """Gives the folder its final name. Raises TargetError if another has taken it."""
+    def start(self) -> None:
+        """Goes on where a killed run of the same job stopped, or begins. Raises OSError."""
+        for claimed in self._claimed:
+            if not self.finished and self._adopt(claimed):
+                _say(f"resuming {self.target}: {len(self.finished)} files of a killed run are kept")
+            else:
+                _remove(claimed)
+                _say(f"removed {claimed}, which a killed run had left")
+        if not self.finished:
+            self.path.mkdir()
+            self.model.mkdir()
+        self._journal = Journal(self.path / NAME, self.job, self.finished.values())
+
+    def _adopt(self, claimed: Path) -> bool:
+        """Whether it holds something to go on with. Files that are half-written, and those that
+        are made in the end, are removed from it."""
+        model, files = claimed / "model", read_journal(claimed / NAME, self.job)
+        whole = {file.name: file for file in files if _is_whole(model, file)}
+        if not whole or (claimed / "old").exists():
+            return False
+        for path in (*claimed.iterdir(), *model.iterdir()):
+            if path not in (model, claimed / NAME, *(model / name for name in whole)):
+                path.unlink()
+        self.path, self.finished = claimed, whole
+        return True
+
+    def temporary(self, name: str) -> Path:
+        """Where a file of that name is written before it is `keep`t."""
+        return self.path / f"{name}.new"
+
+    def keep(self, name: str, written: Written, measured: object) -> None:
+        """Moves a temporary file into the model, for good. Raises OSError."""
+        assert self._journal is not None
+        self.temporary(name).rename(self.model / name)
+        file = FinishedFile(
+            name=name, nbytes=written.nbytes, sha256=written.sha256, measured=measured
+        )
+        self._journal.add(file)
+        self.finished[name] = file
+
+    def commit(self, *, replacing: bool) -> None:
+        """Gives the model its final name; if `replacing`, to what has it now another first. Raises
+        TargetError if somebody has made a target meanwhile, and OSError: then all is as it was."""
+        sync_folder(self.model)
         sync_folder(self.path)
+        old = self.path / "old"
+        if replacing:
+            self.target.rename(old)
         try:
-            os.rename(self.path, self.target)  # noqa: PTH104 - onto an empty folder, too
+            self._rename(self.model, self.target)
+            self._sync_target()
+        except BaseException:
+            if replacing:
+                old.rename(self.target)
+            raise
+
+    def _sync_target(self) -> None:
+        try:
+            sync_folder(self.target.parent)
+        except BaseException:
+            self.target.rename(self.model)
+            raise
+
+    def _rename(self, path: Path, target: Path) -> None:
+        try:
+            path.rename(target)  # also onto an empty folder
         except OSError as error:
             if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
                 raise TargetError(
-                    f"{self.target}: was made by somebody else meanwhile; name another folder"
+                    f"{target}: was made by somebody else meanwhile; name another folder"
                 ) from error
             raise
-        sync_folder(self.target.parent)
+
+    def _finish_replacing(self, claimed: Path) -> None:
+        """A run that was killed between its two renames had its model whole and checked."""
+        if (claimed / "old").exists() and not self.target.exists():
+            self._rename(claimed / "model", self.target)
+            sync_folder(self.target.parent)
+            _say(f"{self.target}: is now what a killed run had finished")
 
 
-def _host() -> str:
-    """Eight digits for this machine: on a shared disk, processes of others cannot be asked for."""
-    return hashlib.sha256(platform.node().encode()).hexdigest()[:8]
+def _is_whole(folder: Path, file: FinishedFile) -> bool:
+    path = folder / file.name
+    return path.is_file() and path.stat().st_size == file.nbytes and sha256_of(path) == file.sha256
 
 
-def _is_alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        return True  # it is another user's
-    return True
+def _remove(path: Path) -> None:
+    """All of it; once more if that fails, since a disk that fails once may not fail twice."""
+    for _ in range(2):
+        shutil.rmtree(path, ignore_errors=True)
+        if not os.path.lexists(path):
+            return
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)

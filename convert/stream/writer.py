@@ -5,6 +5,7 @@ import json
 import os
 import struct
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -13,7 +14,9 @@ from headcount.audit.source.safetensors import read_header
 
 from ..plan.errors import SelfCheckError, SourceChangedError
 from ..plan.plan import OutputFile
+from .descriptors import read_at
 from .failure import reading
+from .hashing import Follower
 
 CHUNK = 8 * 2**20
 # One call moves at most this much, so that a progress bar moves and Ctrl-C is heard.
@@ -24,14 +27,32 @@ _FINAL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 Advance = Callable[[int], Any]
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Written:
+    """What a finished file holds: its bytes, and the hex digits of their SHA-256."""
+
+    nbytes: int
+    sha256: str
+
+    def document(self) -> dict[str, object]:
+        """The file's entry in the manifest of conversion.json."""
+        return {"bytes": self.nbytes, "sha256": self.sha256}
+
+
 class NewFile:
-    """A file that must not exist yet, written from start to end; permissions follow the umask."""
+    """A file that must not exist yet, written from start to end; permissions follow the umask.
+
+    It is `finish`ed, or given up by leaving the context.
+    """
 
     def __init__(self, path: Path, advance: Advance) -> None:
         self.path = path
         self.advance = advance
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
         self._descriptor = os.open(path, flags, 0o666)
+        self._nbytes = 0
+        self._follower = Follower(self._descriptor)
+        self._open, self._handed_over = True, False
         self._in_kernel = hasattr(os, "copy_file_range")
 
     def __enter__(self) -> "NewFile":
@@ -43,10 +64,26 @@ class NewFile:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        if not self._handed_over:
+            self._close()
+
+    def hand_over(self) -> None:
+        """Leaving the context does nothing from now on: another thread finishes the file."""
+        self._handed_over = True
+
+    def finish(self) -> Written:
+        """Waits until all is on the disk, and closes. Raises OSError."""
         try:
-            if error is None:
-                os.fsync(self._descriptor)
+            sha256 = self._follower.finish()
+            os.fsync(self._descriptor)
         finally:
+            self._close()
+        return Written(nbytes=self._nbytes, sha256=sha256)
+
+    def _close(self) -> None:
+        if self._open:
+            self._open = False
+            self._follower.abandon()
             os.close(self._descriptor)
 
     def write(self, data: bytes | memoryview) -> None:
@@ -55,7 +92,7 @@ class NewFile:
         while view:
             count = os.write(self._descriptor, view[:KERNEL_CHUNK])
             view = view[count:]
-            self.advance(count)
+            self._grow(count)
 
     def copy(self, source: int, start: int, end: int) -> None:
         """Bytes [start, end) of the descriptor `source`, in the kernel where that works."""
@@ -78,19 +115,25 @@ class NewFile:
                     raise
                 self._in_kernel = False  # another file system, or one without support
             else:
-                self.advance(moved)
+                self._grow(moved)
                 return moved
+        block = memoryview(bytearray(min(count, CHUNK)))
         with reading(Path(self.path.name)):
-            os.lseek(source, start, os.SEEK_SET)
-            data = os.read(source, min(count, CHUNK))
-        self.write(data)
-        return len(data)
+            count = read_at(source, block, start)
+        self.write(block[:count])
+        return count
+
+    def _grow(self, count: int) -> None:
+        self._nbytes += count
+        self._follower.grown(self._nbytes)
+        self.advance(count)
 
 
-def write_bytes(path: Path, data: bytes) -> None:
+def write_bytes(path: Path, data: bytes) -> Written:
     """A small file, fsynced."""
     with NewFile(path, lambda count: None) as file:
         file.write(data)
+        return file.finish()
 
 
 def json_bytes(value: Any) -> bytes:

@@ -156,19 +156,25 @@ def test_what_a_killed_run_left_is_removed(
     """Only folders of our pattern, of this host, whose process is gone."""
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
-    stale = WorkFolder(tmp_path / "out").path
-    running, foreign, other = (
-        stale,
-        stale.with_name(f".out.partial-{ended.pid}-{'0' * 16}"),
-        stale.with_name(f".out.partial-{ended.pid}-mine"),
+    running = WorkFolder(tmp_path / "out", "job").path
+    _, start, made_by = running.name.rsplit("-", 2)
+    dead, reused, foreign, other = (
+        running.with_name(f".out.partial-{end}")
+        for end in (
+            f"{ended.pid}-0-{made_by}",
+            f"{os.getpid()}-{int(start) + 1}-{made_by}",  # its number is a younger process's now
+            f"{ended.pid}-0-{'0' * 16}",
+            f"{ended.pid}-0-mine",
+        )
     )
-    dead = stale.with_name(stale.name.replace(f"-{os.getpid()}-", f"-{ended.pid}-"))
-    for folder in (running, foreign, other, dead):
+    for folder in (running, dead, reused, foreign, other):
         folder.mkdir()
         (folder / "file").write_text("content")
     run(source, tmp_path / "out")
-    assert [folder.exists() for folder in (running, foreign, other, dead)] == [True] * 3 + [False]
-    assert str(dead) in capsys.readouterr().err
+    assert [folder.exists() for folder in (running, foreign, other)] == [True] * 3
+    assert not dead.exists()
+    assert reused.exists() == (int(start) == 0)  # a system that does not tell when one started
+    assert capsys.readouterr().err.count("which a killed run had left") == 2 - reused.exists()
 
 
 def test_a_target_that_appears_meanwhile_is_kept(

@@ -2,13 +2,15 @@
 
 import json
 import math
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
-from checkpoints import LLAMA_CONFIG, llama_shapes, write_model
+from checkpoints import LLAMA_CONFIG, header_bytes, llama_shapes, write_model
 from headcount.cli import main
 
 pytestmark = pytest.mark.needs_convert
@@ -132,3 +134,78 @@ def test_codes_are_left_out(tmp_path: Path) -> None:
     report = scan(folder)
     assert report["scan"]["tensors"] == len(llama_shapes())
     assert {code for code, _ in codes(report)} == {"H602", "H703", "H704"}
+
+
+def sparse_model(folder: Path, layers: int, width: int) -> Path:
+    """All keys in one file, all values in another: zeros that take no room on the disk."""
+    config = {
+        **LLAMA_CONFIG,
+        **{"hidden_size": width, "num_key_value_heads": 8, "num_hidden_layers": layers},
+    }
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(config))
+    weight_map = {}
+    for name, file in ((K, "k.safetensors"), (V, "v.safetensors")):
+        size = width * width * 2
+        header = {
+            name.format(i): {
+                "dtype": "BF16",
+                "shape": [width, width],
+                "data_offsets": [i * size, (i + 1) * size],
+            }
+            for i in range(layers)
+        }
+        start = header_bytes(header)
+        with (folder / file).open("wb") as out:
+            out.write(start)
+            out.truncate(len(start) + layers * size)
+        weight_map |= dict.fromkeys(header, file)
+    index = json.dumps({"weight_map": weight_map})
+    (folder / "model.safetensors.index.json").write_text(index)
+    return folder
+
+
+PEAK = """
+import sys
+from pathlib import Path
+from headcount.audit.auditing import audit_model
+from headcount.convert.scan import reading
+
+def anonymous():  # KiB that are no pages of a file, such as those of torch's libraries
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("RssAnon:")[2].split()[0])
+
+sizes = []
+look = reading._look
+reading._look = lambda *tensor: (sizes.append(anonymous()), look(*tensor))[1]
+audit = audit_model(sys.argv[1])
+before = anonymous()
+facts = reading.scan(audit, progress=False)
+print(len(facts.layers), (max(*sizes, anonymous()) - before) // 1024)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_memory_is_bounded_by_the_largest_tensor(tmp_path: Path) -> None:
+    """160 MiB of weights in tensors of 2 MiB, with k and v of a layer far apart."""
+    folder = sparse_model(tmp_path / "m", layers=40, width=1024)
+    run = subprocess.run(
+        [sys.executable, "-c", PEAK, str(folder)], capture_output=True, text=True, check=True
+    )
+    layers, mebibytes = map(int, run.stdout.split())
+    assert layers == 40
+    assert mebibytes < 40  # all keys alone are 80
+
+
+def test_the_heat_map_is_one_html_page(tmp_path: Path) -> None:
+    changes = {name.format(i): repeated(2) for name in (K, V) for i in range(3)}
+    folder = random_model(tmp_path / "m", **changes)
+    out = tmp_path / "scan.html"
+    run = CliRunner().invoke(
+        main, ["audit", str(folder), "--scan", "--format", "html", "-o", str(out)]
+    )
+    assert run.exit_code == 0, run.stderr
+    page = out.read_text()
+    assert page.count('class="number heat"') == 3 * 5  # two similarities, three counts of heads
+    assert page.count('style="--share: 0.600">0.0000<') == 3 * 2  # 4 and 2 K/V heads lose nothing
+    assert "H704" in page

@@ -10,8 +10,9 @@ from transformers.models.auto import modeling_auto
 from headcount.audit.family.resolve import read_config
 from headcount.audit.mixers import Parts
 from headcount.audit.spec import Layer
+from headcount.convert.built.modules import layer_list, layers_of, mixers_of
 from random_configs import Config, random_config
-from tiny_truth import build, cached, layer_list, layers_of, mixers_of, read, written
+from tiny_truth import build, cached, read, written
 from transformers_truth import CachedElements, LayerTruth
 
 # (tokens, those decoded one by one): below, at and above the windows of random_configs
@@ -96,7 +97,7 @@ def differences(config: Config, case: Case) -> Iterator[str]:
     decoder = [layer for layer in layers if layer.stack == "decoder"]
     for (tokens, _), truth in case.caches.items():
         said = [_elements(layer, tokens) for layer in decoder]
-        held = _padded(truth, len(said))
+        held = truth.total(len(said))
         if said != held:
             yield f"cache of {tokens} tokens: {said}, held {held}"
 
@@ -112,16 +113,6 @@ def agree(parts: Parts, true: dict[str, int]) -> bool:
 
 def _elements(layer: Layer, tokens: int) -> int:
     return sum(mixer.state_elements(tokens, ENCODER_TOKENS) for mixer in layer.mixers)
-
-
-def _padded(truth: CachedElements, count: int) -> list[int]:
-    """Self- and cross-attention together. A cache may have empty layers too many, which it sizes
-    by the encoder, or too few, where a layer reads another's."""
-    pairs = (truth.self_attention, truth.cross_attention)
-    length = max(count, *(len(held) for held in pairs))
-    full = [held + [0] * (length - len(held)) for held in pairs]
-    total = [a + b for a, b in zip(*full, strict=True)]
-    return total if any(total[count:]) else total[:count]
 
 
 @cache

@@ -22,6 +22,22 @@ LLAMA: dict[str, Any] = {
 }
 
 
+def key_values(architecture: str, layers: int = 6, **values: Any) -> dict[str, Any]:
+    """Key-values of `architecture` as they are read; `__` stands for a dot, a list for one per
+    layer. None leaves a key out."""
+    own = {
+        "block_count": layers,
+        "embedding_length": 256,
+        "attention.head_count": 8,
+        **{name.replace("__", "."): value for name, value in values.items()},
+    }
+    return {"general.architecture": architecture} | {
+        f"{architecture}.{name}": tuple(value) if isinstance(value, list) else value
+        for name, value in own.items()
+        if value is not None
+    }
+
+
 def text(value: str | bytes) -> bytes:
     raw = value if isinstance(value, bytes) else value.encode()
     return struct.pack("<Q", len(raw)) + raw

@@ -76,8 +76,11 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(503, "")
         elif hub.elsewhere and self.path.endswith(".safetensors"):
             self._send(302, {"Location": hub.elsewhere + self.path}, b"", 0, body)
+        elif len(parts) < 6:  # what huggingface_hub asks about itself
+            self._refuse(404, "")
         elif parts[1:3] == ["api", "models"]:
-            self._info("/".join(parts[3:5]), parts[6], body)
+            answer = self._tree if parts[5] == "tree" else self._info
+            answer("/".join(parts[3:5]), parts[6], body)
         else:
             self._file("/".join(parts[1:3]), parts[4], "/".join(parts[5:]), body)
 
@@ -92,9 +95,20 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _info(self, repo: str, revision: str, body: bool) -> None:
         if self._known(repo, revision):
-            names = sorted(path.name for path in (self.hub.folder / repo).iterdir())
+            root = self.hub.folder / repo
+            names = sorted(str(p.relative_to(root)) for p in root.rglob("*") if p.is_file())
             info = {"id": repo, "sha": COMMIT, "siblings": [{"rfilename": n} for n in names]}
             data = json.dumps(info).encode()
+            self._send(200, {"Content-Type": "application/json"}, data, len(data), body)
+
+    def _tree(self, repo: str, revision: str, body: bool) -> None:
+        if self._known(repo, revision):
+            paths = sorted((self.hub.folder / repo).iterdir())
+            files = [
+                {"type": "file", "path": p.name, "size": p.stat().st_size, "oid": "0" * 40}
+                for p in paths
+            ]
+            data = json.dumps(files).encode()
             self._send(200, {"Content-Type": "application/json"}, data, len(data), body)
 
     def _file(self, repo: str, revision: str, name: str, body: bool) -> None:
@@ -113,7 +127,7 @@ class _Handler(BaseHTTPRequestHandler):
         if wanted:
             first, last = wanted.removeprefix("bytes=").split("-")
             start, stop = int(first), min(size, int(last) + 1)
-        headers = {"X-Repo-Commit": COMMIT, "ETag": '"e"'}
+        headers = {"X-Repo-Commit": COMMIT, "ETag": f'"{path.name}-{size}"'}
         if wanted:
             headers["Content-Range"] = f"bytes {start}-{stop - 1}/{size}"
         with path.open("rb") as file:

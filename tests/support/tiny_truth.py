@@ -5,18 +5,17 @@ Only the language model of a multimodal config is built: the wrapper builds the 
 
 import importlib
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import torch
 import transformers
-from torch import nn
 from transformers import CONFIG_MAPPING, PreTrainedConfig, PreTrainedModel
 from transformers.cache_utils import Cache, DynamicCache, EncoderDecoderCache
 from transformers.initialization import no_init_weights
 from transformers.models.auto import modeling_auto
 
-from transformers_truth import CachedElements, LayerTruth, MixerTruth
+from headcount.convert.built.modules import decoder_of
+from transformers_truth import CachedElements
 
 torch.set_num_threads(1)
 transformers.logging.set_verbosity_error()
@@ -26,33 +25,6 @@ _MAPPINGS = (
     *(getattr(modeling_auto, f"MODEL_FOR_{kind}_MAPPING") for kind in _KINDS),
     modeling_auto.MODEL_MAPPING,
 )
-_SELF = ("self_attn", "attn", "attention", "self_attention", "SelfAttention", "attentions")
-_SELF += (
-    "LocalSelfAttention",
-    "TransientGlobalSelfAttention",
-    "multi_head_attention",
-    "ngram_self_attn",
-)
-_CROSS = ("encoder_attn", "EncDecAttention", "crossattention", "cross_attn", "cross_attention")
-_CROSS += ("encoder_decoder_attention",)
-_LAYER_LISTS = ("layers", "layer", "h", "block", "blocks", "attentions")
-_LAYER_LISTS += ("albert_layer_groups",)
-_PARTS = {
-    **dict.fromkeys(
-        ("q_proj", "q", "query", "q_a_proj", "q_b_proj", "q_lin", "query_proj", "q_attn"), "q"
-    ),
-    **dict.fromkeys(("k_proj", "k", "key", "k_lin", "key_proj"), "k"),
-    **dict.fromkeys(("v_proj", "v", "value", "v_lin", "value_proj"), "v"),
-    **dict.fromkeys(("o_proj", "o", "out_proj", "c_proj", "dense", "out_lin", "output"), "o"),
-    **dict.fromkeys(("kv_a_proj_with_mqa", "kv_b_proj", "kv_proj"), "kv"),
-    **dict.fromkeys(("qkv_proj", "query_key_value", "Wqkv", "c_attn", "qkv"), "qkv"),
-    "in_proj": "qkv",
-    **{"q_bias": "q", "v_bias": "v", "Wq": "q", "Wk": "k", "Wv": "v", "Wo": "o"},
-}
-
-
-# Norms of the residual stream that stand inside a module called attention.
-_BLOCK_NORMS = ("output.LayerNorm", "LayerNorm", "self_attn_layer_norm", "ln.", "layer_norm")
 
 
 def written(config: PreTrainedConfig) -> dict[str, Any]:
@@ -128,66 +100,6 @@ def _rank(name: str) -> int:
     return -(9 if found == 1 else found)
 
 
-def layers_of(model: PreTrainedModel) -> list[LayerTruth]:
-    return [
-        LayerTruth(stack=name, index=index, mixers=tuple(mixers_of(layer)))
-        for name, stack in stacks_of(model)
-        for index, layer in enumerate(layer_list(stack))
-    ]
-
-
-def stacks_of(model: PreTrainedModel) -> Iterator[tuple[str, nn.Module]]:
-    if model.config.is_encoder_decoder and model.get_encoder() is not decoder_of(model):
-        yield "encoder", model.get_encoder()
-    yield "decoder", decoder_of(model)
-
-
-def decoder_of(model: PreTrainedModel) -> nn.Module:
-    """Some models call another module so: ModernBERT's decoder its output head."""
-    found = model.get_decoder()
-    assert isinstance(found, nn.Module)
-    return model.base_model if isinstance(found, (nn.Linear, nn.Identity)) else found
-
-
-def layer_list(stack: nn.Module) -> nn.ModuleList:
-    level = [stack]
-    while level:
-        for module in level:
-            for name, child in module.named_children():
-                if name in _LAYER_LISTS and isinstance(child, nn.ModuleList):
-                    return child
-        level = [child for module in level for child in module.children()]
-    raise LookupError(f"no list of layers in {type(stack).__name__}")
-
-
-def mixers_of(layer: nn.Module) -> Iterator[MixerTruth]:
-    if type(layer).__name__ == "MultiHeadAttention":  # XLM lists its attentions apart from layers
-        yield MixerTruth(kind="self", parts=parts_of(layer))
-        return
-    for name, child in layer.named_children():
-        if name in _SELF + _CROSS and isinstance(child, nn.ModuleList):  # LongCat has two
-            yield from (MixerTruth(kind="self", parts=parts_of(one)) for one in child)
-        elif name in _SELF + _CROSS:
-            yield MixerTruth(kind="cross" if name in _CROSS else "self", parts=parts_of(child))
-        elif "experts" not in name:
-            yield from mixers_of(child)
-
-
-def parts_of(attention: nn.Module) -> dict[str, int]:
-    parts: dict[str, int] = {}
-    for name, parameter in attention.named_parameters():
-        if not name.startswith(_BLOCK_NORMS):
-            part = part_of(name)
-            parts[part] = parts.get(part, 0) + parameter.numel()
-    return parts
-
-
-def part_of(name: str) -> str:
-    if "norm" in name.lower() or "_ln." in name:
-        return "norm"
-    return next((_PARTS[piece] for piece in name.split(".") if piece in _PARTS), "other")
-
-
 _WIDTHS = ("cross_attention_hidden_size", "encoder_hidden_size")
 
 
@@ -199,7 +111,7 @@ def cached(
     decoder = decoder_of(model)
     config = getattr(decoder, "config", model.config)
     if getattr(config, "num_kv_shared_layers", 0) == config.num_hidden_layers:
-        return CachedElements()  # reads the cache of another model
+        return CachedElements([], [])  # reads the cache of another model
     if config.model_type == "fsmt":  # its decoder asks for masks that the model makes
         decoder, arguments = model, {"input_ids": _ids(config, encoder_tokens)}
         ids = "decoder_input_ids"
@@ -246,10 +158,9 @@ def _arguments(config: PreTrainedConfig, encoder_tokens: int) -> dict[str, Any]:
 def count(cache: Any) -> CachedElements:
     if isinstance(cache, EncoderDecoderCache):
         return CachedElements(
-            self_attention=elements(cache.self_attention_cache),
-            cross_attention=elements(cache.cross_attention_cache),
+            elements(cache.self_attention_cache), elements(cache.cross_attention_cache)
         )
-    return CachedElements(self_attention=elements(cache) if cache is not None else [])
+    return CachedElements(elements(cache) if cache is not None else [], [])
 
 
 def elements(cache: Cache) -> list[int]:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from .. import kinds, layers, names, odd, uneven
+from .. import kinds, layers, names, odd, tying, uneven
 from .. import own_parameters as extras
 from ..row import Family
 from .patterns import ALL_BIASED, BERT, LLAMA, NO_BIAS, VIT
@@ -28,10 +28,13 @@ ROWS: dict[str, Family] = {
     ),
     "albert": replace(PLAIN_BERT, build=uneven.shared_groups),
     "big_bird": replace(BERT, qkv_bias="use_bias"),
+    **dict.fromkeys(
+        ("megatron-bert", "roberta-prelayernorm"), replace(BERT, names=names.BERT_NORM_FIRST)
+    ),
     "deberta": replace(PLAIN_BERT, names=names.DEBERTA, k_bias=False, other=extras.deberta),
     "deberta-v2": replace(PLAIN_BERT, names=names.DEBERTA_V2, other=extras.deberta_v2),
     "distilbert": replace(PLAIN_BERT, names=names.DISTILBERT),
-    "esmc": replace(LLAMA, cached=False, norm="q_and_k"),
+    "esmc": replace(LLAMA, cached=False, norm="q_and_k", tied=tying.never),
     "eurobert": replace(LLAMA, cached=False),
     "flaubert": XLM,
     "gte": GTE,
@@ -47,7 +50,7 @@ ROWS: dict[str, Family] = {
         kinds=kinds.full_first(3, "global_attn_every_n_layers"),
         window=uneven.half_of_local_attention,
     ),
-    "nomic_bert": replace(NO_BIAS, cached=False),
+    "nomic_bert": replace(NO_BIAS, cached=False, defaults={"tie_word_embeddings": True}),
     "nystromformer": replace(PLAIN_BERT, other=extras.nystrom_convolution),
     "ultrabert": replace(LLAMA, cached=False, kinds=kinds.every(3)),
     "xlm": XLM,

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from .. import tying
 from ..row import Family
 from .patterns import WRAPPER
 
@@ -32,8 +33,20 @@ ROWS: dict[str, Family] = {
         ),
         WRAPPER,
     ),
+    **dict.fromkeys(
+        (
+            *("fast_vlm", "glm4v", "glm4v_moe", "glm_ocr", "hunyuan_vl", "llava"),
+            *("llava_next_video", "llava_onevision", "minimax_m3_vl", "paddleocr_vl"),
+            *("shieldgemma2", "video_llama_3"),
+        ),
+        replace(WRAPPER, tied=tying.either_word),
+    ),
     **dict.fromkeys(("qwen2_5_omni", "qwen3_omni_moe"), replace(WRAPPER, text="thinker_config")),
     **dict.fromkeys(("glmasr", "voxtral", "voxtral_realtime"), replace(WRAPPER, fills_text=True)),
+    **dict.fromkeys(
+        ("audioflamingo3", "musicflamingo", "qwen2_audio"), replace(WRAPPER, tied=tying.never)
+    ),
+    "voxtral": replace(WRAPPER, fills_text=True, tied=tying.never),
     "musicgen": replace(WRAPPER, text="decoder"),
     "pi0": replace(WRAPPER, text="vlm_config"),
 }

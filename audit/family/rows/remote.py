@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from .. import names, uneven
+from .. import names, tying, uneven
 from ..row import Family
 from .patterns import WRAPPER
 
@@ -27,6 +27,7 @@ ROWS: dict[str, Family] = {
         norm_if="normalize_qk_projections",
         per_layer=uneven.openelm_heads,
         aliases=OPENELM,
+        tied=tying.shared_layers,
     ),
     "phi-msft": Family(names=names.PHI_MSFT, qkv_bias=True, o_bias=True, aliases=PHI_MSFT),
 }

@@ -121,18 +121,10 @@ def mamba2(
             inner = inner_width(view, form["expand"])
         else:
             inner = view.integer(form["heads"]) * view.integer(form["head_dim"])
-        heads = _heads(view, form, inner)
+        heads = view.integer(form["heads"])
         return (_mamba2(view, form, heads=heads, inner=inner, normed=view.flag(gated_norm)),)
 
     return make
-
-
-def _heads(view: ConfigView, form: dict[str, str], inner: int) -> int:
-    """The number of heads, or the inner width over theirs in Zyphra's own files (Zamba2-7B)."""
-    own = form.get("head_width")
-    if own and view.config.get(form["heads"]) is None and view.config.get(own) is not None:
-        return int(view.note(form["heads"], inner // view.integer(own), f"derived: {own}"))
-    return view.integer(form["heads"])
 
 
 def _mamba2(
@@ -166,20 +158,26 @@ def _mamba2(
     )
 
 
+def pattern_kinds(view: ConfigView) -> tuple[str, ...]:
+    """The kind of each layer of Nemotron-H."""
+    kinds = view.strings("layer_types")
+    if kinds is not None:
+        return kinds
+    pattern = view.get("hybrid_override_pattern") or "ME*-"
+    if not isinstance(pattern, str) or not set(pattern) <= set(_PATTERN):
+        raise InvalidConfigError(
+            f"{view.where}: hybrid_override_pattern is {pattern!r}; letters of"
+            f" {''.join(_PATTERN)} are expected"
+        )
+    return tuple(_PATTERN[letter] for letter in pattern)
+
+
 def patterned(build: Builder) -> Builder:
     """Nemotron-H: the number of layers is the length of the list of their kinds, or of the string
     `hybrid_override_pattern` (M: Mamba-2, *: attention, -: MLP, E: experts)."""
 
     def read(family: "Family", view: ConfigView) -> tuple[Layer, ...]:
-        kinds = view.strings("layer_types")
-        if kinds is None:
-            pattern = view.get("hybrid_override_pattern") or "ME*-"
-            if not isinstance(pattern, str) or not set(pattern) <= set(_PATTERN):
-                raise InvalidConfigError(
-                    f"{view.where}: hybrid_override_pattern is {pattern!r}; letters of"
-                    f" {''.join(_PATTERN)} are expected"
-                )
-            kinds = tuple(_PATTERN[letter] for letter in pattern)
+        kinds = pattern_kinds(view)
         values = {"num_hidden_layers": len(kinds), "layer_types": list(kinds)}
         return build(family, view.overridden(values))
 

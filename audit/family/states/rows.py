@@ -5,7 +5,7 @@ What a row claims was measured on models that transformers 5.24 builds and runs.
 
 from dataclasses import replace
 
-from .. import kinds, layers, names
+from .. import kinds, layers, names, tying
 from ..kinds import FULL, SLIDING
 from ..row import Family
 from . import gated, indexed, linear, mamba, own, unusual
@@ -48,7 +48,6 @@ _NEMOTRON = {
 _ZAMBA2 = {
     **{"expand": "mamba_expand", "n": "mamba_d_state", "groups": "mamba_ngroups"},
     **{"kernel": "mamba_d_conv", "heads": "n_mamba_heads"},  # its convolution always has a bias
-    "head_width": "mamba_headdim",
     **{"in_bias": "add_bias_linear", "out_bias": "add_bias_linear"},
 }
 _FALCON_H1 = {**_BAMBA, "out_bias": "projectors_bias"}
@@ -105,6 +104,7 @@ ROWS: dict[str, Family] = {
     "nemotron_h": replace(
         _FREE,
         names=names.NEMOTRON_H,
+        tied=tying.never,
         build=mamba.patterned(
             hybrid({FULL: plain, LINEAR: mamba.mamba2(_NEMOTRON), NOTHING: nothing})
         ),
@@ -163,11 +163,13 @@ ROWS: dict[str, Family] = {
     ),
     "kimi_linear": Family(
         names=names.HYBRID_MLA,
+        tied=tying.never,
         kinds=rules.kimi_kinds,
         build=hybrid({FULL: latent, LINEAR: linear.kimi_delta}),
     ),
     "bailing_hybrid": Family(
         names=names.UNKNOWN,
+        tied=tying.never,
         kinds=rules.every_nth(6, FULL, LINEAR, "layer_group_size"),
         build=hybrid({FULL: gated.latent_per_head, LINEAR: linear.bailing_delta}),
     ),
@@ -216,18 +218,21 @@ ROWS: dict[str, Family] = {
         _FREE,
         names=names.INKLING,
         key_value_keys=_INKLING_KEYS,
+        tied=tying.never,
         kinds=rules.inkling_kinds,
         build=hybrid(_INKLING),
     ),
     "inkling2_text": replace(
         _FREE,
         names=names.UNKNOWN,
+        tied=tying.never,
         kinds=rules.every_nth(6, HYBRID, HYBRID_SLIDING),
         build=hybrid(_INKLING2),
     ),
     "inkling2_loop_text": replace(
         _FREE,
         names=names.UNKNOWN,
+        tied=tying.never,
         kinds=rules.every_nth(6, HYBRID, HYBRID_SLIDING),
         build=unusual.looped(
             hybrid(_INKLING2), "loop_layer_index_start", "loop_layer_index_end", "loop_num_passes"
@@ -262,7 +267,7 @@ ROWS: dict[str, Family] = {
     ),
     # Formats of their own
     "rwkv": replace(_FREE, names=names.UNKNOWN, build=own.rwkv),
-    "xlstm": replace(_FREE, names=names.UNKNOWN, build=own.xlstm),
+    "xlstm": replace(_FREE, names=names.UNKNOWN, tied=tying.never, build=own.xlstm),
     "xlnet": Family(
         names=names.UNKNOWN,
         fixed_head_dim=True,
@@ -270,7 +275,7 @@ ROWS: dict[str, Family] = {
         build=own.xlnet,
     ),
     "reformer": Family(names=names.UNKNOWN, build=own.reformer),
-    "cpmant": Family(names=names.UNKNOWN, build=own.cpmant),
+    "cpmant": Family(names=names.UNKNOWN, tied=tying.never, build=own.cpmant),
     "hrm_text": replace(
         _BIASED, names=names.UNKNOWN, key_value_heads=layers.as_query_heads, build=own.hrm_text
     ),

@@ -141,4 +141,7 @@ def test_deeply_nested_configs_are_walked(tmp_path: Path) -> None:
         deep = {"inner": deep}
     (finding,) = audit(tmp_path, deep)
     assert finding.code == "H305"
-    assert finding.where.endswith("inner.trust_remote_code")
+    assert finding.where.startswith("inner.inner.")
+    assert finding.where.endswith(
+        f"({300 * len('inner.') + len('trust_remote_code'):,} characters)"
+    )

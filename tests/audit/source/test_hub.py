@@ -6,7 +6,6 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,18 +17,6 @@ from headcount.audit.source.checkpoint import read_checkpoint
 from headcount.audit.source.hub import read_hub
 from hub_server import COMMIT, Hub, serve
 from shards import PARAMETERS, make_shards
-
-
-@pytest.fixture
-def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
-    for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"):
-        monkeypatch.delenv(name, raising=False)
-    with serve(Hub(folder=tmp_path / "hub")) as server:
-        monkeypatch.setattr(constants, "ENDPOINT", server.url)
-        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
-        monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "token"))
-        yield server
 
 
 def test_one_file_is_three_requests_and_its_header_is_read_as_from_disk(hub: Hub) -> None:
@@ -107,8 +94,8 @@ def test_a_broken_connection_is_tried_once_more(hub: Hub) -> None:
         ("org/gated", "hf auth login"),
         ("org/one@nowhere", "no revision 'nowhere'"),
         ("org/empty", "no config.json"),
-        ("org/one two", "not a name"),
-        ("org/quantised", "audit the file"),
+        ("org/one two", "no valid Hub id"),
+        ("org/quantised", "m.gguf: is not GGUF"),
         ("org/broken", r"org/broken/model.safetensors: not safetensors, or cut short"),
     ],
 )

@@ -15,9 +15,11 @@ from unittest import mock
 
 import torch
 from torch import nn
-from transformers import AttentionInterface, PreTrainedModel
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+from transformers.masking_utils import eager_mask
 
 _NAME = "shapes_only"
+_MASKED = "shapes_only_masked"
 
 
 @contextmanager
@@ -36,8 +38,13 @@ def shapes_only(model: PreTrainedModel) -> Iterator[None]:
                 patches.enter_context(mock.patch.object(module_class, "forward", stand_in))
         if decoder._supports_attention_backend:  # others compute their scores themselves
             patches.callback(setattr, model.config, "_attn_implementation", before)
-            model.config._attn_implementation = _NAME
+            model.config._attn_implementation = _MASKED if _has_indexer(decoder) else _NAME
         yield
+
+
+def _has_indexer(decoder: nn.Module) -> bool:
+    """Whether a layer chooses the tokens that it attends to: that code looks at the mask."""
+    return any(type(module).__name__.endswith("Indexer") for module in decoder.modules())
 
 
 def _rotations(code: ModuleType) -> list[str]:
@@ -86,3 +93,5 @@ def _attend(
 
 
 AttentionInterface.register(_NAME, _attend)
+AttentionInterface.register(_MASKED, _attend)
+AttentionMaskInterface.register(_MASKED, eager_mask)

@@ -1,0 +1,25 @@
+"""Names of tensors in GGUF files: src/llama-arch.cpp, and tools/mtmd/clip-impl.h for towers."""
+
+from ..names import UNKNOWN, TensorNames
+from ..row import Family
+
+_CROSS = {f"cross_attn_{letter}": letter for letter in "qkvo"} | {"cross_attn_rel_b": "other"}
+
+GGUF_NAMES = TensorNames(
+    modules={
+        **{"attn_q": "q", "attn_k": "k", "attn_v": "v", "attn_output": "o", "attn_qkv": "qkv"},
+        **{"attn_o": "o", "attn_out": "o"},  # T5's, and a tower's
+        **{"attn_q_norm": "norm", "attn_k_norm": "norm", "attn_sinks": "other"},
+        **{"attn_rel_b": "other", "attn_gate": "other"},
+        **{"attn_q_a": "q_a", "attn_q_b": "q", "attn_kv_a_mqa": "kv_a", "attn_kv_b": "kv_b"},
+        # kv_b_proj, cut in two for multiplying it into q and o
+        **{"attn_k_b": "kv_b", "attn_v_b": "kv_b"},
+        **{"attn_q_a_norm": "norm", "attn_kv_a_norm": "norm"},
+        **{"indexer.q_norm": "norm", "indexer.k_norm": "norm", "indexer.proj": "other"},
+    },
+    cross=_CROSS,
+    rest="other",  # of an indexer
+)
+GGUF_FAMILY = Family(names=GGUF_NAMES)
+# Files of other tools, whose tensors have no names that are agreed on.
+NAMELESS = Family(names=UNKNOWN)

@@ -1,0 +1,208 @@
+"""The options that several commands share, and the types of their values."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .errors import HeadcountError
+from .units import parse_bytes, parse_count, parse_tokens
+
+if TYPE_CHECKING:
+    _ParamType = click.ParamType[int]
+else:
+    _ParamType = click.ParamType  # not generic before click 8.2
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+MAX_BATCH_SIZE = 1_000_000
+
+
+class Size(_ParamType):
+    """A size option, read by one of the parsers of `units`."""
+
+    def __init__(self, name: str, parse: Callable[[str], int]) -> None:
+        self.name = name
+        self.parse = parse
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> int:
+        try:
+            return value if isinstance(value, int) else self.parse(value)
+        except HeadcountError as error:
+            self.fail(str(error), param, ctx)
+
+
+class FilePath(click.Path):
+    """A path option; an empty one is refused, where Path("") would be the current folder."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        if value == "":
+            self.fail("must not be empty", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+TOKENS, SIZE, COUNT = (
+    Size("tokens", parse_tokens),
+    Size("size", parse_bytes),
+    Size("count", parse_count),
+)
+PATH = FilePath()
+
+
+def stack(*decorators: Callable[[Any], Any]) -> Decorator:
+    """Several options as one decorator, in the order of `--help`."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        for decorator in reversed(decorators):
+            function = decorator(function)
+        return function
+
+    return decorate
+
+
+output_options = stack(
+    click.option(
+        "--format",
+        "form",
+        type=click.Choice(["table", "markdown", "json", "csv", "html"]),
+        default="table",
+        show_default=True,
+        help="How to print the report.",
+    ),
+    click.option("-o", "--output", type=PATH, help="Write to this file, not to stdout."),
+)
+workload_options = stack(
+    click.option("--context", type=TOKENS, help="Tokens per sequence: 8192, or 8k for the same."),
+    click.option(
+        "--batch-size", type=click.IntRange(1, MAX_BATCH_SIZE), default=1, show_default=True
+    ),
+    click.option("--kv-dtype", help="Element type of the cache: bf16, fp16, fp32, fp8, int8…"),
+    click.option("--encoder-tokens", type=TOKENS, help="Tokens that cross-attention sees."),
+)
+AUDIT_HELP = """Report heads, attention parameters and KV-cache bytes of MODEL, layer by layer.
+
+MODEL is a name of the catalogue (`headcount models`), a folder, a config.json (- reads one from
+standard input), a .safetensors file or index, a .gguf, .bin or .pt file, or org/name[@revision] of
+the Hugging Face Hub (org/name/FILE.gguf where it holds several). Config and headers are read, never
+weights. Several models are also compared.
+
+\b
+Example:
+  audit llama-3-8b --context 8k --kv-dtype fp8
+  audit ./my-checkpoint --format json
+  audit llama-3-8b ./model.gguf
+
+Exit status: 0 fine, 1 findings at or above --fail-on, 2 wrong use or unreadable input, 3 a failure
+while writing."""
+
+audit_options = stack(
+    click.option("--config", metavar="FILE", help="The config.json of weights that lie alone."),
+    click.option("--explain", is_flag=True, help="Also say where each value came from."),
+    click.option("--strict", is_flag=True, help="Refuse a model_type that nothing describes."),
+    click.option(
+        "--fail-on",
+        type=click.Choice(["error", "warning", "note", "never"]),
+        default="error",
+        show_default=True,
+        help="The least severity of a finding that makes the exit status 1.",
+    ),
+    click.option("--select", multiple=True, metavar="CODES", help="Only these findings: H1,H203."),
+    click.option("--ignore", multiple=True, metavar="CODES", help="Without these: H4,H606."),
+    click.option("--scan", is_flag=True, help="Also read the weights: NaN, zeros, equal heads."),
+    click.option("--verify", is_flag=True, help="Also build it with transformers, and compare."),
+)
+plan_options = stack(
+    click.option(
+        "--dtype", help="Element type that the weights are loaded as; default: as stored."
+    ),
+    click.option(
+        "--tp",
+        type=click.IntRange(min=1),
+        default=1,
+        show_default=True,
+        help="Devices that share the model (tensor parallel).",
+    ),
+    click.option(
+        "--utilisation",
+        type=click.FloatRange(0, 1, min_open=True),
+        default=0.9,
+        show_default=True,
+        help="Share of the usable memory that may be planned with.",
+    ),
+    click.option("--parameters", type=COUNT, help="Such as 7b, where the config does not tell."),
+)
+CONVERSION = (
+    *("num_key_value_heads", "method", "seed", "home", "dtype", "max_shard_size", "workers"),
+    "overwrite",
+)
+conversion_options = stack(
+    click.option(
+        "--kv-heads",
+        "num_key_value_heads",
+        metavar="N",
+        help="K/V heads of the result; 1 makes it MQA. Of single layers: 0-15:8,16-31:4.",
+    ),
+    click.option("--families", is_flag=True, help="List the types that can be converted."),
+    click.option(
+        "--method",
+        type=click.Choice(["mean", "first", "medoid", "random"]),
+        default="mean",
+        show_default=True,
+        help="How the K/V heads of a group become one.",
+    ),
+    click.option("--seed", type=int, default=0, show_default=True, help="Of the method random."),
+    click.option(
+        "--home",
+        type=click.Choice(["auto", "native", "rehome", "custom"]),
+        default="auto",
+        show_default=True,
+        help="The class of the result: its own, another, or a modelling file of ours.",
+    ),
+    click.option(
+        "--dtype",
+        type=click.Choice(["bfloat16", "float16", "float32"]),
+        help="Element type of the result; default: as stored.",
+    ),
+    click.option(
+        "--max-shard-size", type=SIZE, help="Of a file, such as 5GB; default: SOURCE's files."
+    ),
+    click.option(
+        "--allow-pickle",
+        is_flag=True,
+        help="Load .bin files, where there is nothing else, in a process of their own.",
+    ),
+    click.option(
+        "--workers",
+        type=click.IntRange(1, 64),
+        default=2,
+        show_default=True,
+        help="Threads that merge heads while others are written.",
+    ),
+    click.option(
+        "--overwrite",
+        is_flag=True,
+        help="Replace an earlier conversion with a whole one.",
+    ),
+    click.option("--dry-run", is_flag=True, help="Print the plan and write nothing."),
+    click.option(
+        "--evaluate", "evaluates", is_flag=True, help="Then evaluate TARGET against SOURCE."
+    ),
+)
+evaluation_options = stack(
+    click.option("--text", type=PATH, help="UTF-8 text; default: a sample of prose."),
+    click.option(
+        "--max-tokens",
+        type=TOKENS,
+        default=16384,
+        show_default=True,
+        help="Tokens to score at most.",
+    ),
+    click.option("--window", type=TOKENS, help="Tokens a window; default: up to 1,024."),
+    click.option("--stride", type=TOKENS, help="Tokens between windows; default: half a window."),
+    click.option("--tokenizer", type=PATH, help="A folder; default: the model's own."),
+    click.option("--torch-device", "device", help="cpu, cuda, cuda:1…; default: cuda if there."),
+    click.option("--speed/--no-speed", default=True, help="Whether to measure speed."),
+)

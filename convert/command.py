@@ -1,0 +1,61 @@
+"""What the command `convert` does: plan, apply, evaluate, and hand over the reports."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from headcount.audit.report import Report
+from headcount.audit.signals import exit_cleanly, on_signals
+
+from .as_report import conversion_report, plan_report
+from .conversion import apply_plan
+from .plan.planner import plan_conversion
+from .plan.request import ConversionRequest, parse_key_value_heads
+from .report_path import check_report_path
+from .source_folder import SourceFolder, source_folder
+
+
+def convert_model(
+    source: str,
+    target: Path,
+    options: Mapping[str, Any],
+    evaluation: Mapping[str, Any] | None,
+    *,
+    allow_pickle: bool,
+    dry_run: bool,
+    output: Path | None,
+    write: Callable[[list[Report]], None],
+) -> None:
+    """Converts with `options`, the fields of a ConversionRequest by their names, and evaluates with
+    the options `evaluation` if they are given; `write` gets the reports, `output` is the file that
+    it writes. Raises HeadcountError."""
+    check_report_path(output, (Path(source), target))
+    with source_folder(source, target, whole=not dry_run, allow_pickle=allow_pickle) as found:
+        request = _request(found, target, options)
+        plan = plan_conversion(request)
+        if evaluation is not None:
+            from .evaluate.command import check_evaluation
+
+            check_evaluation(found.path, **evaluation)
+        if dry_run:
+            write([plan_report(plan)])
+            return
+        with on_signals(exit_cleanly):
+            reports = [conversion_report(apply_plan(plan))]
+        try:
+            if evaluation is not None:
+                from .evaluate.command import run_evaluation
+
+                reports.append(run_evaluation(str(target), str(found.path), **evaluation))
+        finally:  # an evaluation that fails does not undo the conversion
+            write(reports)
+
+
+def _request(found: SourceFolder, target: Path, options: Mapping[str, Any]) -> ConversionRequest:
+    wanted = parse_key_value_heads(options["num_key_value_heads"])
+    return ConversionRequest(
+        source=found.path,
+        source_name=found.name,
+        target=target,
+        **{**options, "num_key_value_heads": wanted},
+    )

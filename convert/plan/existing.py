@@ -1,0 +1,90 @@
+"""A target that exists: is it ours, what does it hold, and may it be replaced?
+
+What we write has a record with a manifest: its files with their digests, and the job that made it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headcount.audit.errors import HeadcountError
+from headcount.audit.source.json_file import read_json
+
+from .errors import TargetError
+from .side_files import RECORD, shown_name
+
+_MAX_RECORD = 64 * 2**20
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Existing:
+    """An output of ours: its conversion.json, the job that made it, and the manifest of its files:
+    name -> {"bytes", "sha256"}."""
+
+    folder: Path
+    record: Mapping[str, Any]
+    job: str
+    manifest: Mapping[str, Mapping[str, Any]]
+
+
+def read_existing(target: Path) -> Existing | None:
+    """The output of ours that `target` is; None where it is not there, or empty.
+
+    Raises TargetError for a folder that holds anything else.
+    """
+    if not target.is_dir() or not any(target.iterdir()):
+        return None
+    existing = _parse(target)
+    if existing is None:
+        raise TargetError(
+            f"{target}: exists and is not empty, and is no output of headcount; name another or"
+            " remove it"
+        )
+    check_foreign(existing)
+    return existing
+
+
+def check_foreign(existing: Existing) -> None:
+    """Raises TargetError if the folder holds what its manifest does not list."""
+    listed = {RECORD, *existing.manifest}
+    entries = sorted(existing.folder.iterdir())
+    foreign = [path for path in entries if path.name not in listed or not path.is_file()]
+    if foreign:
+        names = ", ".join(shown_name(path.name) for path in foreign[:5])
+        more = f" and {len(foreign) - 5} more" if len(foreign) > 5 else ""
+        raise TargetError(
+            f"{existing.folder}: holds files that a conversion did not put there: {names}{more};"
+            " move them away, or name another folder"
+        )
+
+
+def check_same_job(existing: Existing, job: str) -> None:
+    """Raises TargetError if the output was made from another source, or with other options."""
+    if existing.job != job:
+        raise TargetError(
+            f"{existing.folder}: holds a conversion of another source, or one with other options or"
+            " by another version; name another folder, or replace it with --overwrite"
+        )
+
+
+def _parse(target: Path) -> Existing | None:
+    if not (target / RECORD).is_file():
+        return None
+    try:
+        record = read_json(target / RECORD, _MAX_RECORD)
+    except HeadcountError:
+        return None
+    manifest, job = record.get("manifest"), record.get("job")
+    if not isinstance(job, str) or not isinstance(manifest, dict) or not _is_whole(manifest):
+        return None
+    return Existing(folder=target, record=record, job=job, manifest=manifest)
+
+
+def _is_whole(manifest: Mapping[str, Any]) -> bool:
+    return all(
+        isinstance(entry, dict)
+        and type(entry.get("bytes")) is int
+        and isinstance(entry.get("sha256"), str)
+        for entry in manifest.values()
+    )

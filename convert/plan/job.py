@@ -1,0 +1,40 @@
+"""What makes two conversions the same one: equal jobs write equal bytes."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+
+from headcount import __version__
+
+from .plan import ConversionPlan
+
+
+def job_of(plan: ConversionPlan) -> str:
+    """A digest of source, options and version of this program: all that the output depends on but
+    the values of the tensors."""
+    return _digest(_parts(plan))
+
+
+def local_job_of(plan: ConversionPlan) -> str:
+    """The same for what a killed run has left: also of the files themselves, by size, modification
+    time and inode, so that nothing goes on with other values."""
+    return _digest((*_parts(plan), *(f"{path.name} {stats}" for path, stats in plan.source.stats)))
+
+
+def _parts(plan: ConversionPlan) -> Iterator[str]:
+    request = plan.request
+    yield __version__
+    yield plan.source.fingerprint
+    yield f"{plan.source.name} {request.method} {request.num_key_value_heads} {request.seed}"
+    for file in plan.files:
+        yield f"{file.name} {json.dumps(file.metadata)}"
+        yield from map(repr, file.steps)
+    yield json.dumps([plan.config, plan.index_name, plan.index])
+    yield repr([(file.name, file.nbytes) for file in plan.side_files])
+
+
+def _digest(parts: Iterable[str]) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(f"{part}\0".encode("utf-8", "surrogatepass"))
+    return f"sha256:{digest.hexdigest()}"

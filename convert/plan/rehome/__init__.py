@@ -1,0 +1,1 @@
+"""Classes that compute the same function as another one's, as rows: names, folds, new config."""

@@ -1,0 +1,1 @@
+"""Reading the weights themselves: NaN, infinities, zeros, and how alike the K/V heads are."""

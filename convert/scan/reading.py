@@ -1,0 +1,78 @@
+"""One pass over all float tensors, one at a time: no more than the largest one is in memory."""
+
+from collections.abc import Iterator
+from math import isfinite
+
+import torch
+from tqdm import tqdm
+
+from headcount.audit.audited import Audit
+from headcount.audit.errors import UnsupportedModelError
+from headcount.audit.rules.scanned import LayerScan, ScanFacts, TensorScan
+from headcount.audit.source.checkpoint import Checkpoint
+from headcount.audit.source.safetensors import TensorInfo
+from headcount.audit.spec import MixerKey
+
+from ..stream.reader import DTYPES, SourceReader
+from .heads import Likeness, key_value_tensors
+
+_CHUNK = 2**22  # elements that are looked at in one piece
+
+
+def scan(audit: Audit, *, progress: bool = True) -> ScanFacts:
+    """Reads every float tensor of a local checkpoint once. Raises HeadcountError.
+
+    `progress`: a bar on stderr where that is a terminal.
+    """
+    checkpoint = _local(audit)
+    of_heads = key_value_tensors(audit)
+    layers: dict[MixerKey, Likeness] = {}
+    tensors: list[TensorScan] = []
+    for info, values in _read(checkpoint, progress=progress):
+        tensors.append(_look(info, values))
+        if info.name in of_heads:
+            found = of_heads[info.name]
+            layer = layers.setdefault(found.key, Likeness(found.mixer.num_key_value_heads))
+            for part, heads in found.heads(values):
+                layer.add(part, heads)
+    compared: dict[MixerKey, LayerScan] = {key: seen.result(key[1]) for key, seen in layers.items()}
+    return ScanFacts(tuple(tensors), tuple(sorted(compared.values(), key=lambda one: one.layer)))
+
+
+def _local(audit: Audit) -> Checkpoint:
+    checkpoint = audit.checkpoint
+    if checkpoint is None or audit.source.kind not in ("folder", "file"):
+        raise UnsupportedModelError(
+            f"{audit.source.id}: --scan reads the weights, so it needs a folder or a file that"
+            " holds them"
+        )
+    if not all(header.path.name.endswith(".safetensors") for header in checkpoint.files):
+        raise UnsupportedModelError(f"{audit.source.id}: --scan reads safetensors files only")
+    return checkpoint
+
+
+def _read(checkpoint: Checkpoint, *, progress: bool) -> Iterator[tuple[TensorInfo, torch.Tensor]]:
+    """The float tensors in the order in which they lie on the disk."""
+    floats = [info for info in checkpoint.tensors.values() if info.dtype in DTYPES]
+    size, hide = sum(info.nbytes for info in floats), None if progress else True
+    with (
+        SourceReader(checkpoint.folder) as reader,
+        tqdm(total=size, unit="B", unit_scale=True, disable=hide) as bar,
+    ):
+        for info in sorted(floats, key=lambda info: (info.file, info.offsets)):
+            yield info, reader.tensor(info)
+            bar.update(info.nbytes)
+
+
+def _look(info: TensorInfo, values: torch.Tensor) -> TensorScan:
+    """Counts what is not finite. Least and greatest value tell most tensors in one fast pass: one
+    is NaN where any value is, and isfinite is 60 times slower on 16-bit floats."""
+    nans = infinities = 0
+    zero = info.elements > 0
+    for chunk in values.reshape(-1).split(_CHUNK) if zero else ():
+        least, greatest = (float(value) for value in torch.aminmax(chunk))
+        if not (isfinite(least) and isfinite(greatest)):
+            nans += int(torch.isnan(chunk).sum())
+            infinities += int(torch.isinf(chunk).sum())
+        zero = zero and least == greatest == 0
+    return TensorScan(info.name, info.elements, nans, infinities, zero)

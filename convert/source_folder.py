@@ -1,0 +1,52 @@
+"""What the user's SOURCE means: a folder, or a model of the Hub."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from headcount.audit.source.checkpoint import Checkpoint, find_weights, inside
+from headcount.audit.source.pickle_checkpoint import find_pickles, read_pickles
+from headcount.audit.source.target import is_hub_id
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SourceFolder:
+    """Where a model lies as safetensors, and how reports and records name it."""
+
+    path: Path
+    name: str | None
+
+
+@contextmanager
+def source_folder(
+    source: str, target: Path, *, whole: bool, allow_pickle: bool
+) -> Iterator[SourceFolder]:
+    """The folder that `source` names, for as long as the context lasts.
+
+    `whole`: with its weights, not only for a plan. `allow_pickle`: .bin files, of a folder that has
+    nothing else, are turned into safetensors beside `target`. Raises HeadcountError.
+    """
+    if is_hub_id(source):
+        from .hub_source import hub_source
+
+        with hub_source(source, whole=whole) as folder:
+            yield folder
+        return
+    path = Path(source)
+    checkpoint = read_pickles_of(path) if allow_pickle else None
+    if checkpoint is None:
+        yield SourceFolder(path=path, name=None)
+        return
+    from .unpickle import unpickled
+
+    with unpickled(path, checkpoint, target) as folder:
+        yield folder
+
+
+def read_pickles_of(folder: Path) -> Checkpoint | None:
+    """What a folder's .bin files hold, if it has no safetensors; nothing is loaded."""
+    if not folder.is_dir() or find_weights(folder) is not None:
+        return None
+    path = find_pickles(folder)
+    return None if path is None else read_pickles(inside(folder, path.name))

@@ -1,0 +1,87 @@
+"""SHA-256 of files: of finished ones, and of one that is being written, without waiting for it."""
+
+import hashlib
+import os
+from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
+
+from headcount.audit.source.json_file import open_regular
+
+from .descriptors import read_at
+from .failure import reading
+
+_BLOCK = 2**18  # stays in the processor's cache between reading and hashing
+# So much is handed to the disk at a time.
+_WRITE_BACK = 16 * 2**20
+
+
+def sha256_of(path: Path) -> str:
+    """Hex digits of the content of a regular file. Raises HeadcountError."""
+    descriptor = open_regular(path)
+    try:
+        digest, block, position = hashlib.sha256(), memoryview(bytearray(_BLOCK)), 0
+        with reading(path):
+            while count := read_at(descriptor, block, position):
+                digest.update(block[:count])
+                position += count
+    finally:
+        os.close(descriptor)
+    return digest.hexdigest()
+
+
+class Follower:
+    """Reads a growing file behind its writer, in a thread: the digest is ready when the file is,
+    and the disk is busy before the fsync that waits for it. It must be finished or abandoned."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._ends: SimpleQueue[int | None] = SimpleQueue()
+        self._digest = hashlib.sha256()
+        self._error: Exception | None = None
+        self._abandoned = False
+        self._thread = Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def grown(self, end: int) -> None:
+        """The first `end` bytes are written."""
+        self._ends.put(end)
+
+    def finish(self) -> str:
+        """The digest of all that was announced. Raises OSError if it could not be read back."""
+        self._ends.put(None)
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+        return self._digest.hexdigest()
+
+    def abandon(self) -> None:
+        """Ends the thread, for when the file is given up."""
+        self._abandoned = True
+        self._ends.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            self._follow()
+        except Exception as error:
+            self._error = error
+
+    def _follow(self) -> None:
+        block, position, given_back = memoryview(bytearray(_BLOCK)), 0, 0
+        while (end := self._ends.get()) is not None:
+            while position < end and not self._abandoned:
+                count = read_at(self._descriptor, block[: end - position], position)
+                if not count:
+                    raise OSError("what was written cannot be read back")
+                self._digest.update(block[:count])
+                position += count
+                if position - given_back >= _WRITE_BACK:
+                    _start_write_back(self._descriptor, given_back, position - given_back)
+                    given_back = position
+
+
+def _start_write_back(descriptor: int, start: int, count: int) -> None:
+    """Linux begins to write such a range to the disk without waiting; elsewhere fsync does it."""
+    if hasattr(os, "posix_fadvise"):
+        os.posix_fadvise(descriptor, start, count, os.POSIX_FADV_DONTNEED)

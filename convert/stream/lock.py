@@ -1,0 +1,100 @@
+"""One run at a time for one target: a file beside it says who is at work.
+
+It saves work, no more. What keeps an output whole are folders that only one process can claim and
+renames that only one can win: two runs without it give one valid model, too.
+"""
+
+import glob
+import json
+import os
+import time
+import uuid
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from types import TracebackType
+
+from ..plan.errors import TargetError
+from ..plan.process import Maker, this_process
+
+_PATIENCE = 0.2  # seconds that a rival may take between making its lock and writing into it
+
+
+class TargetLock:
+    """`.<name>.lock` beside the target, made so that only one process can be the one."""
+
+    def __init__(self, target: Path) -> None:
+        self.target = target
+        self.path = target.parent.resolve() / f".{target.name}.lock"
+
+    def __enter__(self) -> "TargetLock":
+        """Raises TargetError at once if another process holds it; a dead one's is taken over."""
+        while True:
+            try:
+                descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+            except FileExistsError:
+                self._remove_dead()
+                continue
+            try:
+                os.write(descriptor, json.dumps(asdict(this_process())).encode())
+            except BaseException:
+                self._release()
+                raise
+            finally:
+                os.close(descriptor)
+            self._remove_asides()
+            return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if _read(self.path) == this_process():
+            self._release()
+
+    def _release(self) -> None:
+        for _ in range(2):  # a disk that fails once may not fail twice
+            with suppress(OSError):
+                self.path.unlink()
+                return
+
+    def _remove_dead(self) -> None:
+        """Takes the lock aside first, so that of two processes that find it dead one removes it."""
+        holder = _read_patiently(self.path)
+        if holder is not None and holder.is_alive():
+            raise TargetError(
+                f"{self.target}: process {holder.pid} is writing it; wait until it is done"
+                f" (if none is, on no machine, remove {self.path})"
+            )
+        aside = self.path.with_name(f"{self.path.name}-{uuid.uuid4().hex[:8]}")
+        try:
+            self.path.rename(aside)
+        except FileNotFoundError:
+            return  # released, or taken over by another
+        if _read(aside) != holder:  # a living one took its place meanwhile
+            with suppress(OSError):
+                os.link(aside, self.path)
+        aside.unlink(missing_ok=True)
+
+    def _remove_asides(self) -> None:
+        """What was taken aside by a process that was killed then."""
+        with suppress(OSError):
+            for path in self.path.parent.glob(f"{glob.escape(self.path.name)}-????????"):
+                path.unlink(missing_ok=True)
+
+
+def _read_patiently(path: Path) -> Maker | None:
+    """Who holds the lock; None if it was killed before it could say so."""
+    deadline = time.monotonic() + _PATIENCE
+    while (holder := _read(path)) is None and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return holder
+
+
+def _read(path: Path) -> Maker | None:
+    try:
+        return Maker(**json.loads(path.read_bytes()))
+    except (OSError, ValueError, TypeError):
+        return None

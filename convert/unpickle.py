@@ -1,0 +1,121 @@
+"""A model of .bin files as safetensors, for as long as it is converted.
+
+Each file is loaded by torch in a process of its own, with weights_only, after the audit has looked
+at what it imports without loading anything.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from headcount.audit import audit_model
+from headcount.audit.console import exit_cleanly, on_signals
+from headcount.audit.errors import HeadcountError, InvalidWeightsError
+from headcount.audit.source.checkpoint import INDEX, SINGLE, Checkpoint
+from headcount.audit.source.safetensors import read_header
+
+from .plan.leftovers import leftovers, own_folder
+from .plan.side_files import sort_side_files
+from .plan.target import check_space, check_target
+from .source_folder import SourceFolder
+from .stream.failure import writing
+
+# Below, files can break torch's reader even so: CVE-2025-32434, CVE-2026-24747.
+_SAFE_TORCH = (2, 10)
+_KIND = "unpickled"
+_CHILD = Path(__file__).with_name("unpickle_child.py")
+
+
+@contextmanager
+def unpickled(folder: Path, checkpoint: Checkpoint, target: Path) -> Iterator[SourceFolder]:
+    """`folder` with its pickles as safetensors, beside `target`, removed when the context ends.
+
+    Raises HeadcountError, for files that hold more than tensors without loading them.
+    """
+    tied = _check(folder, checkpoint)
+    check_target(folder, target)
+    check_space(target, 2 * sum(header.size for header in checkpoint.files))
+    target = target.parent.resolve() / target.name
+    for left in leftovers(target, _KIND):
+        shutil.rmtree(left, ignore_errors=True)
+    copy = own_folder(target, _KIND)
+    try:
+        with on_signals(exit_cleanly), writing(copy, checkpoint.nbytes):
+            copy.mkdir()
+            _fill(folder, checkpoint, copy, "tied" if tied else "untied")
+        yield SourceFolder(path=copy, name=folder.resolve().name)
+    finally:
+        shutil.rmtree(copy, ignore_errors=True)
+
+
+def _check(folder: Path, checkpoint: Checkpoint) -> bool:
+    """Raises HeadcountError unless the files may be loaded; returns whether embeddings are tied."""
+    found = version("torch")
+    if tuple(int(part) for part in found.split(".")[:2]) < _SAFE_TORCH:
+        raise HeadcountError(
+            f"torch {found}: --allow-pickle needs torch 2.10 or newer, whose reader of pickles has"
+            " known holes closed"
+        )
+    for file, names in checkpoint.suspects.items():
+        raise InvalidWeightsError(
+            f"{folder / file}: imports {', '.join(names[:3])[:200]}: loading it may run any"
+            " program; get the model as safetensors"
+        )
+    if checkpoint.missing:
+        raise InvalidWeightsError(
+            f"{folder}: missing {', '.join(sorted(checkpoint.missing)[:3])}: download the files"
+        )
+    audit = audit_model(str(folder.absolute()))
+    errors = [finding for finding in audit.findings if finding.severity == "error"]
+    if errors:
+        raise InvalidWeightsError(
+            f"{folder}: {errors[0].code} {errors[0].where}: {errors[0].message}; {errors[0].hint}"
+        )
+    return audit.spec.tie_word_embeddings
+
+
+def _fill(folder: Path, checkpoint: Checkpoint, copy: Path, tied: str) -> None:
+    files = [header.path for header in checkpoint.files]
+    weight_map: dict[str, str] = {}
+    for number, path in enumerate(files, start=1):
+        name = SINGLE if len(files) == 1 else f"model-{number:05}-of-{len(files):05}.safetensors"
+        print(f"Loading {path} with torch, in a process of its own …", file=sys.stderr)
+        _convert_file(path, copy / name, tied)
+        weight_map.update({tensor.name: name for tensor in read_header(copy / name).tensors})
+        _as_old_as(copy / name, path)
+    if len(files) > 1:
+        _write_index(copy / INDEX, weight_map, checkpoint)
+        _as_old_as(copy / INDEX, files[0])
+    for side_file in sort_side_files(folder, frozenset())[0]:
+        shutil.copyfile(side_file.path, copy / side_file.name)
+        _as_old_as(copy / side_file.name, side_file.path)
+
+
+def _convert_file(path: Path, target: Path, tied: str) -> None:
+    # By its path: with -m, a torch.py in the current folder would be imported.
+    command = [sys.executable, str(_CHILD), str(path.absolute()), str(target), tied]
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace")
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
+        raise InvalidWeightsError(f"{path}: cannot be loaded: {last[:300]}")
+
+
+def _write_index(path: Path, weight_map: Mapping[str, str], checkpoint: Checkpoint) -> None:
+    index: dict[str, Any] = {
+        "metadata": {"total_size": checkpoint.nbytes},
+        "weight_map": dict(sorted(weight_map.items())),
+    }
+    path.write_text(json.dumps(index))
+
+
+def _as_old_as(path: Path, original: Path) -> None:
+    """So that an output is not taken for older than its source."""
+    stat = original.stat()
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))

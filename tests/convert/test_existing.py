@@ -1,0 +1,174 @@
+"""A target that exists already: done, resumed, replaced or refused; and the lock beside it."""
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conversions import contents, run
+from headcount.convert.plan.errors import TargetError
+from headcount.convert.plan.planner import plan_conversion
+from headcount.convert.plan.process import this_process
+from headcount.convert.plan.request import ConversionRequest
+from headcount.convert.stream.lock import TargetLock
+
+pytestmark = pytest.mark.needs_convert
+Change = Callable[[Path, Path], Any]
+
+
+@pytest.mark.usefixtures("unchanged")
+def test_what_is_done_is_not_done_again(source: Path, tmp_path: Path) -> None:
+    first = run(source, tmp_path / "out", method="medoid")
+    times = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()}
+    again = run(source, tmp_path / "out", method="medoid", workers=5)
+    assert (first.done_before, again.done_before) == (False, True)
+    assert again.document() == first.document()
+    assert again.layers == first.layers
+    assert times == {path.name: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()}
+
+
+def touch(path: Path) -> None:
+    later = time.time_ns() + 10**9
+    os.utime(path, ns=(later, later))
+
+
+def change_file(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda source, out: touch(source / "model.safetensors"), "was written later"),
+        (lambda source, out: change_file(out / "model.safetensors"), "was changed since"),
+        (lambda source, out: (out / "tokenizer.json").unlink(), "is missing"),
+        (lambda source, out: (out / "notes.txt").write_text("mine"), "notes.txt"),
+        (lambda source, out: (out / "folder").mkdir(), "folder"),
+        (lambda source, out: (out / "conversion.json").unlink(), "no output of headcount"),
+        (lambda source, out: (out / "conversion.json").write_text("{}"), "no output of headcount"),
+        (lambda source, out: (source / "new.txt").write_text("new"), "other options"),
+    ],
+)
+def test_another_content_is_never_taken_for_done(
+    source: Path, tmp_path: Path, change: Change, words: str
+) -> None:
+    out = tmp_path / "out"
+    run(source, out)
+    change(source, out)
+    before = contents(out)
+    with pytest.raises(TargetError, match=words):
+        run(source, out)
+    assert contents(out) == before
+
+
+def test_other_options_are_another_conversion(source: Path, tmp_path: Path) -> None:
+    run(source, tmp_path / "out")
+    before = contents(tmp_path / "out")
+    for options in ({"kv": 1}, {"method": "first"}, {"seed": 3}):
+        with pytest.raises(TargetError, match="--overwrite"):
+            run(source, tmp_path / "out", **options)
+    assert contents(tmp_path / "out") == before
+
+
+def test_overwrite_replaces_what_an_earlier_conversion_wrote(source: Path, tmp_path: Path) -> None:
+    run(source, tmp_path / "one", 1)
+    wanted = contents(tmp_path / "one")
+    (source / "README.md").unlink()  # then it goes from the output, too
+    run(source, tmp_path / "out")
+    report = run(source, tmp_path / "out", 1, overwrite=True)
+    assert not report.done_before
+    del wanted["README.md"], wanted["conversion.json"]
+    assert {**contents(tmp_path / "out"), **wanted} == contents(tmp_path / "out")
+    assert contents(tmp_path / "out").keys() == {*wanted, "conversion.json"}
+
+
+@pytest.mark.parametrize("name", ["theirs.txt", "checkpoint-1/x", ".git/x"])
+def test_overwrite_never_removes_what_is_not_ours(source: Path, tmp_path: Path, name: str) -> None:
+    run(source, tmp_path / "out")
+    path = tmp_path / "out" / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("theirs")
+    before = contents(tmp_path / "out")
+    with pytest.raises(TargetError, match=name.split("/")[0]):
+        run(source, tmp_path / "out", 1, overwrite=True)
+    assert contents(tmp_path / "out") == before
+    assert path.read_text() == "theirs"
+
+
+def test_overwrite_never_removes_another_models_folder(source: Path, tmp_path: Path) -> None:
+    shutil.copytree(source, tmp_path / "out", symlinks=True)
+    with pytest.raises(TargetError, match="no output of headcount"):
+        run(source, tmp_path / "out", overwrite=True)
+
+
+def test_the_manifest_lists_every_file(source: Path, tmp_path: Path) -> None:
+    run(source, tmp_path / "out")
+    manifest = json.loads((tmp_path / "out" / "conversion.json").read_text())["manifest"]
+    files = contents(tmp_path / "out")
+    assert manifest.keys() == files.keys() - {"conversion.json"}
+    for name, entry in manifest.items():
+        digest = hashlib.sha256(files[name]).hexdigest()
+        assert entry == {"bytes": len(files[name]), "sha256": digest}
+
+
+@pytest.mark.parametrize("workers", [1, 2, 7])
+@pytest.mark.parametrize("method", ["mean", "medoid"])
+def test_the_bytes_do_not_depend_on_the_workers(
+    source: Path, sharded: Path, tmp_path: Path, workers: int, method: str
+) -> None:
+    for folder in (source, sharded):
+        run(folder, tmp_path / f"{folder.name}-4", method=method, workers=4)
+        run(folder, tmp_path / f"{folder.name}-n", method=method, workers=workers)
+        wanted = contents(tmp_path / f"{folder.name}-4")
+        assert contents(tmp_path / f"{folder.name}-n") == wanted
+
+
+def test_a_living_rival_ends_a_run_at_once(source: Path, tmp_path: Path) -> None:
+    with TargetLock(tmp_path / "out"):
+        start = time.monotonic()
+        with pytest.raises(TargetError, match=rf"process {os.getpid()} is writing it"):
+            run(source, tmp_path / "out")
+        assert time.monotonic() - start < 5
+    run(source, tmp_path / "out")
+
+
+@pytest.mark.parametrize("kind", ["dead", "reused", "empty", "garbage"])
+def test_a_lock_of_a_dead_process_is_taken_over(source: Path, tmp_path: Path, kind: str) -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    me = this_process()
+    text = {
+        "dead": json.dumps({"pid": ended.pid, "start": 1, "host": me.host}),
+        "reused": json.dumps({"pid": me.pid, "start": me.start + 1, "host": me.host}),
+        "empty": "",
+        "garbage": "garbage",
+    }
+    if kind == "reused" and not me.start:
+        pytest.skip("this system does not tell when a process started")
+    (tmp_path / ".out.lock").write_text(text[kind])
+    run(source, tmp_path / "out")
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
+
+
+def test_a_lock_of_another_machine_is_respected(source: Path, tmp_path: Path) -> None:
+    lock = tmp_path / ".out.lock"
+    lock.write_text(json.dumps({"pid": 2**22 - 1, "start": 1, "host": "0" * 8}))
+    with pytest.raises(TargetError, match=r"remove .*\.out\.lock"):
+        run(source, tmp_path / "out")
+    assert lock.exists()
+
+
+def test_a_dry_run_on_a_finished_target_prints_the_plan(source: Path, tmp_path: Path) -> None:
+    run(source, tmp_path / "out")
+    request = ConversionRequest(source=source, target=tmp_path / "out", num_key_value_heads=2)
+    assert plan_conversion(request).files

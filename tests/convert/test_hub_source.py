@@ -1,0 +1,148 @@
+"""A model of the Hub, played by a server of our own: downloaded once, and only what is needed."""
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from huggingface_hub import constants
+
+from conversions import contents, run
+from headcount.cli import main
+from hub_server import COMMIT, Hub, serve
+
+pytestmark = pytest.mark.needs_convert
+MakeFolder = Callable[..., Path]
+
+
+@pytest.fixture
+def hub(sharded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    """org/model: the sharded Llama, with a tokenizer and what a repository has besides."""
+    for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    folder = Path(shutil.copytree(sharded, tmp_path / "hub" / "org" / "model"))
+    (folder / "tokenizer.json").write_text('{"model": {"vocab": {"a": 0}}}')
+    for name in ("pytorch_model.bin", "model.gguf", "modeling_x.py", ".gitattributes"):
+        (folder / name).write_text(f"content of {name}")
+    with serve(Hub(folder=tmp_path / "hub")) as server:
+        monkeypatch.setattr(constants, "ENDPOINT", server.url)
+        template = server.url + "/{repo_id}/resolve/{revision}/{filename}"
+        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+        monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "token"))
+        yield server
+
+
+def convert(*arguments: object) -> Result:
+    return CliRunner().invoke(main, ["convert", *map(str, arguments), "--kv-heads", "2"])
+
+
+def downloaded(hub: Hub) -> set[str]:
+    """Names of the files whose content was asked for as a whole."""
+    return {r.rsplit("/", 1)[1] for r in hub.requests if r.startswith("GET") and "/resolve/" in r}
+
+
+def test_a_hub_model_is_downloaded_and_converted(hub: Hub, sharded: Path, tmp_path: Path) -> None:
+    result = convert("org/model", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    run(sharded, tmp_path / "local")
+    ours, local = contents(tmp_path / "out"), contents(tmp_path / "local")
+    record = json.loads(ours.pop("conversion.json"))
+    assert record["source"]["name"] == f"org/model@{COMMIT}"
+    assert json.loads(ours.pop("tokenizer.json"))
+    assert ours == {name: data for name, data in local.items() if name != "conversion.json"}
+    assert not downloaded(hub) & {"pytorch_model.bin", "model.gguf", "modeling_x.py"}
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".out")]
+
+
+def test_what_is_in_the_cache_is_not_downloaded_again(hub: Hub, tmp_path: Path) -> None:
+    assert convert("org/model", tmp_path / "one").exit_code == 0
+    sent = hub.sent
+    assert convert(f"org/model@{COMMIT}", tmp_path / "two").exit_code == 0
+    again = hub.sent - sent
+    assert again < sent / 2  # config and headers, which are judged first
+    assert contents(tmp_path / "one") == contents(tmp_path / "two")
+
+
+def test_offline_the_cache_is_used(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert convert("org/model", tmp_path / "one").exit_code == 0
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    requests = len(hub.requests)
+    result = convert("org/model", tmp_path / "two")
+    assert result.exit_code == 0, result.stderr
+    assert len(hub.requests) == requests
+    assert contents(tmp_path / "one") == contents(tmp_path / "two")
+    result = convert("org/other", tmp_path / "three")
+    assert (result.exit_code, "out of reach" in result.stderr) == (2, True)
+
+
+def test_a_dry_run_downloads_no_weights(hub: Hub, tmp_path: Path) -> None:
+    result = convert("org/model", tmp_path / "out", "--dry-run", "--format", "json")
+    assert result.exit_code == 0, result.stderr
+    weights = sum(path.stat().st_size for path in hub.folder.glob("org/model/*.safetensors"))
+    assert hub.sent < weights
+    assert not list((tmp_path / "cache").rglob("*.safetensors"))
+    planned = json.loads(result.stdout)
+    assert convert("org/model", tmp_path / "out").exit_code == 0
+    record = json.loads((tmp_path / "out" / "conversion.json").read_text())
+    assert {key: record[key] for key in ("source", "target", "files")} == {
+        key: planned[key] for key in ("source", "target", "files")
+    }
+    assert convert("org/model", tmp_path / "out", "--dry-run").exit_code == 0
+
+
+def test_a_gated_model_needs_the_token(hub: Hub, tmp_path: Path) -> None:
+    hub.gated = frozenset({"org/model"})
+    result = convert("org/model", tmp_path / "out")
+    assert result.exit_code == 2
+    assert "hf auth login" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_the_token_opens_a_gated_model(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub.gated = frozenset({"org/model"})
+    monkeypatch.setenv("HF_TOKEN", "hf_good")
+    assert convert("org/model", tmp_path / "out").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("org/none", "neither in the catalogue nor"),
+        ("org/model@nope", "no revision"),
+        ("org/pickled", "no whole set of safetensors"),
+        ("org/odd", "H"),
+    ],
+)
+def test_what_cannot_be_converted_is_refused_before_the_download(
+    hub: Hub, tmp_path: Path, name: str, words: str
+) -> None:
+    (hub.folder / "org/pickled").mkdir()
+    for file in ("config.json", "pytorch_model.bin"):
+        shutil.copy(hub.folder / "org/model" / file, hub.folder / "org/pickled" / file)
+    odd = Path(shutil.copytree(hub.folder / "org/model", hub.folder / "org/odd"))
+    config = json.loads((odd / "config.json").read_text())
+    (odd / "config.json").write_text(json.dumps({**config, "num_key_value_heads": 3}))
+    result = convert(name, tmp_path / "out")
+    assert result.exit_code == 2
+    assert words in result.stderr
+    assert "Traceback" not in result.stderr
+    assert not (tmp_path / "cache").exists()
+
+
+def test_a_server_that_fails_in_the_middle_is_one_line(hub: Hub, tmp_path: Path) -> None:
+    (hub.folder / "org/model" / "tokenizer.json").chmod(0)
+    (hub.folder / "org/model" / "tokenizer.json").rename(hub.folder / "gone")
+    (hub.folder / "org/model" / "tokenizer.json").mkdir()
+    result = convert("org/model", tmp_path / "out")
+    assert result.exit_code == 2
+    assert "the download failed" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert not (tmp_path / "out").exists()
