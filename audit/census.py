@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .family.names import BUFFERS
 from .family.places import PLAIN, Place, layer_indices, place
@@ -25,6 +25,7 @@ HEADS = (
     "output_layer.weight",
     "output.weight",
     "head.weight",
+    "decoder.weight",  # lm_head.decoder of RoBERTa, cls.predictions.decoder of BERT
 )
 
 
@@ -57,8 +58,14 @@ def take_census(checkpoint: Checkpoint, family: Family, spec: ModelSpec) -> Cens
     layers: dict[MixerKey, list[Placed]] = {}
     strangers: list[str] = []
     towers = {layer.stack for layer in spec.layers}
+    indices = layer_indices(checkpoint.tensors)
+    alone = _is_decoder_named_encoder(towers, indices)
+    if alone:
+        indices["decoder"] = indices.pop("encoder")
     for tensor in checkpoint.tensors.values():
         spot = place(tensor.name, family.names)
+        if spot is not None and alone and spot.stack == "encoder":
+            spot = replace(spot, stack="decoder")
         if spot is None or spot.stack not in towers:
             continue
         if spot.part is None:
@@ -70,11 +77,21 @@ def take_census(checkpoint: Checkpoint, family: Family, spec: ModelSpec) -> Cens
     return Census(
         layers={key: tuple(placed) for key, placed in layers.items()},
         strangers=tuple(strangers),
-        indices={s: frozenset(i) for s, i in layer_indices(checkpoint.tensors).items()},
+        indices={stack: frozenset(found) for stack, found in indices.items()},
         embedding=embedding,
         head=head,
         bytes_by_dtype=_bytes_by_dtype(checkpoint),
         packed=_is_packed(layers),
+    )
+
+
+def _is_decoder_named_encoder(towers: set[str], indices: Mapping[str, set[int]]) -> bool:
+    """A BERT with `is_decoder` has one stack, which its class still calls the encoder."""
+    return (
+        "decoder" in towers
+        and "encoder" not in towers
+        and "decoder" not in indices
+        and ("encoder" in indices)
     )
 
 

@@ -169,7 +169,8 @@ reconcile_options = stack(
     _engine_options,
 )
 CONVERSION = (
-    *("num_key_value_heads", "method", "seed", "dtype", "max_shard_size", "workers", "overwrite"),
+    *("num_key_value_heads", "method", "seed", "home", "dtype", "max_shard_size", "workers"),
+    "overwrite",
 )
 conversion_options = stack(
     click.option(
@@ -187,6 +188,13 @@ conversion_options = stack(
         help="How the K/V heads of a group become one.",
     ),
     click.option("--seed", type=int, default=0, show_default=True, help="Of the method random."),
+    click.option(
+        "--home",
+        type=click.Choice(["auto", "native", "rehome", "custom"]),
+        default="auto",
+        show_default=True,
+        help="The class of the result: its own, another, or a modelling file of ours.",
+    ),
     click.option(
         "--dtype",
         type=click.Choice(["bfloat16", "float16", "float32"]),

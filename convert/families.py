@@ -17,6 +17,7 @@ from headcount.audit.report import Column, Report, Table
 
 from .engines import engines
 from .plan.class_limits import EVEN_ONLY, REASONS
+from .plan.custom import groups
 from .plan.native_config import ConfigEditor, language_model
 from .plan.native_heads import attentions
 from .plan.rehome.rows import REHOMES
@@ -70,7 +71,8 @@ def families_report() -> Report:
         tables=(Table(key="families", title="Families", columns=_COLUMNS, rows=rows),),
         notes=(
             "native: the class that it has can hold fewer K/V heads. rehome: another class"
-            " computes the same function.",
+            " computes the same function. custom: a modelling file of ours that lies beside the"
+            " weights and is loaded with trust_remote_code=True.",
         ),
         document={
             "schema_version": 1,
@@ -94,6 +96,13 @@ def _found() -> Iterator[Convertible]:
                 home=f"rehome: {row.target}",
                 key_value_heads="divisors" if row.only is None else str(row.only),
                 engines=tuple(engines(row.target)),
+            )
+        if groups(model_type):
+            yield Convertible(
+                model_type=model_type,
+                home="custom",
+                key_value_heads="divisors",
+                engines=("transformers",),
             )
 
 

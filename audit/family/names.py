@@ -117,6 +117,9 @@ GPT2 = TensorNames(
 GPT_BIGCODE = TensorNames(modules=_under("attn", qkv="c_attn", o="c_proj"), fused="heads")
 GPT_NEO = TensorNames(modules=_separate("attn.attention", o="out_proj"))
 GPT_NEOX = TensorNames(modules=_under("attention", qkv="query_key_value", o="dense"), fused="heads")
+GPT_NEOX_JAPANESE = replace(  # the bias is in the last layer only
+    GPT_NEOX, modules={**GPT_NEOX.modules, "attention.dense_bias": "other"}
+)
 GPTJ = TensorNames(modules=_separate("attn", o="out_proj"))
 BLOOM = TensorNames(
     modules=_under("self_attention", qkv="query_key_value", o="dense"), fused="heads"
@@ -135,14 +138,70 @@ DBRX = TensorNames(modules=_under("norm_attn_norm.attn", qkv="Wqkv", o="out_proj
 BART = TensorNames(
     modules=_separate("self_attn", o="out_proj"), cross=_separate("encoder_attn", o="out_proj")
 )
+# NLLB-MoE, SeamlessM4T
+CROSS_ATTENTION = TensorNames(
+    modules=BART.modules, cross=_separate("cross_attention", o="out_proj")
+)
+LED = TensorNames(
+    modules={
+        **BART.modules,
+        **_under("self_attn.longformer_self_attn", q="query", k="key", v="value"),
+        **dict.fromkeys(
+            (f"self_attn.longformer_self_attn.{part}_global" for part in ("query", "key", "value")),
+            "other",
+        ),
+        "self_attn.output": "o",
+    },
+    cross=BART.cross,
+)
+BIGBIRD_PEGASUS = TensorNames(
+    modules={
+        **BART.modules,
+        **_under("self_attn.self", q="query", k="key", v="value"),
+        "self_attn.output": "o",
+    },
+    cross=BART.cross,
+)
+PROPHETNET = TensorNames(
+    modules=_under("self_attn", q="query_proj", k="key_proj", v="value_proj", o="out_proj")
+    | {"self_attn.relative_pos_embeddings": "other"},
+    cross=_under("cross_attn", q="query_proj", k="key_proj", v="value_proj", o="out_proj"),
+)
 T5 = TensorNames(
     modules=_under("layer.0.SelfAttention", q="q", k="k", v="v", o="o")
     | {"layer.0.SelfAttention.relative_attention_bias": "other"},
     cross=_under("layer.1.EncDecAttention", q="q", k="k", v="v", o="o"),
 )
+LONGT5 = TensorNames(
+    modules={
+        **T5.modules,
+        **{
+            path: part
+            for kind in ("LocalSelfAttention", "TransientGlobalSelfAttention")
+            for path, part in (
+                _under(f"layer.0.{kind}", q="q", k="k", v="v", o="o")
+                | {f"layer.0.{kind}.relative_attention_bias": "other"}
+                | {f"layer.0.{kind}.global_relative_attention_bias": "other"}
+                | {f"layer.0.{kind}.global_input_layer_norm": "norm"}
+            ).items()
+        },
+    },
+    cross=T5.cross,
+)
 BERT = TensorNames(
     modules=_under("attention.self", q="query", k="key", v="value")
-    | {"attention.output.dense": "o", "attention.output.LayerNorm": "", "attention.output.norm": ""}
+    | {
+        "attention.output.dense": "o",
+        "attention.output.LayerNorm": "",
+        "attention.output.norm": "",
+    },
+    cross=_under("crossattention.self", q="query", k="key", v="value")
+    | {"crossattention.output.dense": "o", "crossattention.output.LayerNorm": ""},
+)
+# A norm before the attention, under its own module.
+BERT_NORM_FIRST = TensorNames(
+    modules={**BERT.modules, "attention.ln": "", "attention.LayerNorm": ""},
+    cross={**BERT.cross, "crossattention.ln": "", "crossattention.LayerNorm": ""},
 )
 VIT = TensorNames(
     modules=_under("attention.attention", q="query", k="key", v="value")
@@ -162,6 +221,7 @@ DEBERTA_V2 = TensorNames(
     | {"attention.output.dense": "o", "attention.output.LayerNorm": ""},
 )
 MODERNBERT = TensorNames(modules=_under("attn", qkv="Wqkv", o="Wo"))
+MODERNBERT_DECODER = TensorNames(modules=_separate("attn", o="Wo"))
 XLM = TensorNames(modules={})  # its attentions are numbered apart from its layers
 CHATGLM = TensorNames(
     modules=_under("self_attention", qkv="query_key_value", o="dense"),

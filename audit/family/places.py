@@ -13,6 +13,7 @@ _NO_LAYERS = ("proj", "adapter", "merger")
 _TOWERS = ("vision", "visual", "audio", "image", "vpm", "embed_audio", "mtp")
 # The same, where they stand for a tower as a whole part of a path only.
 _TOWER_PARTS = frozenset({"vit", "sam_model", "qwen2_model", "perceiver_resampler"})
+_ENCODERS = frozenset({"encoder", "text_encoder"})
 # A stored tensor of a packed weight ends in none of these.
 PLAIN = frozenset({"weight", "bias"})
 _DECODER = "transformer.encoder."  # ChatGLM's decoder has this name
@@ -93,7 +94,7 @@ def stack_of(prefix: str) -> str:
     parts = words.split(".")
     if _TOWER_PARTS.intersection(parts):
         return "vision"
-    if "encoder" in parts and not words.startswith(_DECODER):
+    if _ENCODERS.intersection(parts) and not words.startswith(_DECODER):
         return "text" if "text_model" in words else "encoder"
     return "decoder"
 

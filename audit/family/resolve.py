@@ -12,6 +12,8 @@ from .row import Family
 from .table import FAMILIES, SPELLINGS
 from .view import ConfigView, MissingValueError
 
+# What the types of our own modelling file begin with (grouped.py).
+GROUPED = "headcount_"
 # The standard name of the context length, and what older configs call it.
 _ALIASES: dict[str, tuple[str, ...]] = {
     "max_position_embeddings": (
@@ -52,7 +54,7 @@ class Reading(NamedTuple):
         try:
             other = other_parameters(
                 self.view,
-                self.spec.model_type,
+                base_type(self.spec.model_type),
                 self.spec.layers,
                 self.text,
                 tied=self.spec.tie_word_embeddings,
@@ -71,7 +73,8 @@ class Reading(NamedTuple):
         from .parameters import idle_parameters
 
         try:
-            return idle_parameters(self.view, self.spec.model_type, self.spec.layers, self.text)
+            model_type = base_type(self.spec.model_type)
+            return idle_parameters(self.view, model_type, self.spec.layers, self.text)
         except MissingValueError:
             return None
 
@@ -129,14 +132,25 @@ def read_spec(config: Mapping[str, Any], where: str) -> tuple[ModelSpec, Family]
 
 def is_known(model_type: str) -> bool:
     """Whether the family table has a row for `model_type`."""
-    return SPELLINGS.get(model_type, model_type) in FAMILIES
+    base = base_type(model_type)
+    return SPELLINGS.get(base, base) in FAMILIES
+
+
+def base_type(model_type: str) -> str:
+    """The type that a model of our own modelling file groups; any other is its own base."""
+    return model_type.removeprefix(GROUPED)
 
 
 def find_family(model_type: str, where: str, config: Mapping[str, Any]) -> Family:
     """The row of `model_type`, or one that is assumed by the keys of `config`.
 
     Raises UnsupportedModelError naming the type."""
-    family = FAMILIES.get(SPELLINGS.get(model_type, model_type))
+    base = base_type(model_type)
+    family = FAMILIES.get(SPELLINGS.get(base, base))
+    if family is not None and base != model_type:
+        from .grouped import grouped
+
+        family = grouped(family, base)
     if family is None:
         from .assumed import assumed_family
 

@@ -42,14 +42,18 @@ class ConfigEditor:
         self._write_head_dim()
 
     def follow(self, counts: Mapping[int, set[int]]) -> None:
-        """Other numbers of K/V heads that the file holds, for engines that read those: each count
-        becomes what all attentions with as many have now."""
-        keys = {key for key in self.holder if _COUNT.search(key)}
-        for key in sorted(keys - set(self.family.key_value_keys)):
-            now = self.holder[key]
-            after = counts.get(now, set()) if type(now) is int else set()
-            if len(after) == 1:
-                self._set(self.holder, self.prefix, key, next(iter(after)))
+        """Other numbers of K/V heads that the file holds, for engines that read those, also at the
+        top of a multimodal config: each count becomes what all attentions with as many have now."""
+        places = {self.prefix: self.holder, "": self.new}
+        for prefix, holder in places.items():
+            keys = {key for key in holder if _COUNT.search(key)}
+            if holder is self.holder:
+                keys -= set(self.family.key_value_keys)
+            for key in sorted(keys):
+                now = holder[key]
+                after = counts.get(now, set()) if type(now) is int else set()
+                if len(after) == 1:
+                    self._set(holder, prefix, key, next(iter(after)))
 
     def set_query_heads(self, heads: Heads) -> None:
         """Writes the padded number of query heads, and the head_dim that no longer follows."""

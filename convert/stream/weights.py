@@ -68,7 +68,7 @@ class Outcome:
         for key, error in other.errors.items():
             self.errors[key] = max(error, self.errors.get(key, 0.0))
         self.chosen.update(other.chosen)
-        self.moved |= other.moved
+        self.moved.update(other.moved)
         for layer, alike in other.repeats.alike.items():
             self.repeats.note(layer, alike)
 

@@ -16,9 +16,9 @@ import pytest
 from conversions import contents, run
 from headcount.convert.plan.errors import TargetError
 from headcount.convert.plan.planner import plan_conversion
+from headcount.convert.plan.process import this_process
 from headcount.convert.plan.request import ConversionRequest
 from headcount.convert.stream.lock import TargetLock
-from headcount.convert.stream.process import this_process
 
 pytestmark = pytest.mark.needs_convert
 Change = Callable[[Path, Path], Any]

@@ -36,12 +36,15 @@ def test_types_of_each_kind_have_a_home() -> None:
         *(("gpt2", "gpt_bigcode"), ("opt", "gpt_bigcode"), ("gpt_neox", "phi")),
         *(("gpt_neox", "starcoder2"), ("gptj", "phi"), ("codegen", "phi"), ("falcon", "falcon")),
     } <= rehomes
+    custom = {row.model_type for row in FOUND if row.home == "custom"}
+    assert {"bart", "t5", "bloom", "opt", "gpt2", "whisper", "mpt", "persimmon"} <= custom
+    assert not custom & NATIVE.keys() - {"falcon", "gpt_bigcode"}
 
 
 def test_types_without_fewer_heads_have_none() -> None:
     """No cache, latent attention, recurrent only, a K/V head per query head, or a reason."""
     assert not ROWS.keys() & {
-        *("bert", "vit", "deepseek_v3", "mamba", "rwkv", "bart", "t5", "bloom"),
+        *("vit", "deepseek_v3", "mamba", "rwkv", "xlnet", "openai-gpt"),
         *REASONS,
     }
 

@@ -97,10 +97,7 @@ def test_a_single_head_has_no_fewer(grouped: MakeFolder, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("model_type", "sizes", "words"),
     [
-        ("bloom", {}, "ignores num_key_value_heads"),
-        ("biogpt", {}, "ignores num_key_value_heads"),
         ("bert", {}, "keeps no K/V cache"),
-        ("t5", {"d_kv": 8, "d_ff": 64, "decoder_start_token_id": 0}, "ignores num_key"),
         (
             "deepseek_v2",
             {

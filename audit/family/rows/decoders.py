@@ -66,7 +66,10 @@ ROWS: dict[str, Family] = {
     "glm_ocr_text": NO_BIAS,
     "gpt-sw3": GPT2,
     "gpt_neox_japanese": replace(
-        ALL_HEADS_FIXED, names=names.GPT_NEOX, per_layer=uneven.last_is_biased, other=uneven.biased
+        ALL_HEADS_FIXED,
+        names=names.GPT_NEOX_JAPANESE,
+        per_layer=uneven.last_is_biased,
+        other=uneven.biased,
     ),
     "hunyuan_vl_text": replace(LLAMA_NORMED, names=names.HUNYUAN),
     "jetmoe": Family(
@@ -120,6 +123,7 @@ ROWS: dict[str, Family] = {
     "ministral": MISTRAL,
     "modernbert-decoder": replace(
         LLAMA,
+        names=names.MODERNBERT_DECODER,
         fixed_head_dim=True,
         key_value_heads=layers.as_query_heads,
         kinds=kinds.full_first(3, "global_attn_every_n_layers"),

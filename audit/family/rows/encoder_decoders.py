@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from .. import two_stacks, tying
+from .. import names, two_stacks, tying
 from ..row import Family
 from .patterns import BART, GEMMA2, GEMMA3, LLAMA, T5
 
@@ -20,15 +20,23 @@ ROWS: dict[str, Family] = {
     **dict.fromkeys(
         (
             *("blenderbot", "blenderbot-small", "fsmt", "m2m_100", "marian", "mbart", "mvp"),
-            *("nllb-moe", "pegasus", "plbart", "speech_to_text", "seamless_m4t", "seamless_m4t_v2"),
+            *("pegasus", "plbart", "speech_to_text"),
         ),
         BART,
     ),
-    "bigbird_pegasus": replace(BART, qkv_bias="use_bias", o_bias="use_bias"),
+    **dict.fromkeys(
+        ("nllb-moe", "seamless_m4t", "seamless_m4t_v2"),
+        replace(BART, names=names.CROSS_ATTENTION),
+    ),
+    "bigbird_pegasus": replace(
+        BART, names=names.BIGBIRD_PEGASUS, qkv_bias="use_bias", o_bias="use_bias"
+    ),
     "pegasus_x": replace(BART, qkv_bias=False, o_bias=False),
-    "led": replace(BART, build=two_stacks.led),
-    "longt5": replace(T5, build=two_stacks.longt5),
-    "prophetnet": replace(BART, build=two_stacks.prophetnet, aliases=PROPHETNET),
+    "led": replace(BART, names=names.LED, build=two_stacks.led),
+    "longt5": replace(T5, names=names.LONGT5, build=two_stacks.longt5),
+    "prophetnet": replace(
+        BART, names=names.PROPHETNET, build=two_stacks.prophetnet, aliases=PROPHETNET
+    ),
     "switch_transformers": replace(T5, aliases=D_KV, tied=tying.own_word),
     "umt5": replace(T5, build=two_stacks.umt5),
     "udop": replace(T5, aliases=D_KV),

@@ -28,6 +28,9 @@ ROWS: dict[str, Family] = {
     ),
     "albert": replace(PLAIN_BERT, build=uneven.shared_groups),
     "big_bird": replace(BERT, qkv_bias="use_bias"),
+    **dict.fromkeys(
+        ("megatron-bert", "roberta-prelayernorm"), replace(BERT, names=names.BERT_NORM_FIRST)
+    ),
     "deberta": replace(PLAIN_BERT, names=names.DEBERTA, k_bias=False, other=extras.deberta),
     "deberta-v2": replace(PLAIN_BERT, names=names.DEBERTA_V2, other=extras.deberta_v2),
     "distilbert": replace(PLAIN_BERT, names=names.DISTILBERT),
