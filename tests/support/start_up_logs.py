@@ -6,14 +6,16 @@ into a plan: those are only compared.
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from headcount.audit.auditing import audit_model
+from headcount.audit.auditing import audit_model, audit_source
 from headcount.audit.plan.devices import find_device
 from headcount.audit.plan.engines.version import parse_version
 from headcount.audit.plan.serving.planning import ServingPlan, plan_serving
 from headcount.audit.plan.serving.request import ServingRequest, Subject
+from headcount.audit.source.found import Source
 
 GIB = 2**30
 HALF_STEP = 0.005  # GiB that the rounding of a log hides
@@ -43,10 +45,19 @@ def ends(record: Record) -> tuple[int, int]:
 def subject(record: Record) -> Subject:
     """The catalogue's model, with the weights of the run where those were stored otherwise."""
     audit = audit_model(record["catalogue"])
+    if "config_changes" in record:
+        audit = audit_source(_changed(audit.source, record["config_changes"]))
     config = dict(audit.config)
     if record.get("weights") == "fp8":
         config["quantization_config"] = {"quant_method": "fp8"}
     return Subject(model_id=audit.source.id, spec=audit.spec, config=config)
+
+
+def _changed(source: Source, changes: Mapping[str, Any]) -> Source:
+    """A smaller sister of a catalogue model: no longer the one whose parameters are known."""
+    config = json.loads(json.dumps(source.config))
+    config.get("text_config", config).update(changes)
+    return replace(source, config=config, entry=None)
 
 
 def plan_of(record: Record, kv_memory: int | None = None) -> ServingPlan:
