@@ -146,6 +146,9 @@ _engine_options = stack(
     click.option("--max-num-seqs", type=_AT_LEAST_1, help="Sequences of a step (vllm)."),
     click.option("--max-num-batched-tokens", type=TOKENS, help="Tokens of a step (vllm)."),
     click.option("--enforce-eager", is_flag=True, help="Without CUDA graphs (vllm)."),
+    click.option(
+        "--disable-hybrid-kv-cache-manager", is_flag=True, help="Windows as full layers (vllm)."
+    ),
     click.option("--sampler", type=click.Choice(["pytorch", "flashinfer"]), help="Of vllm."),
     click.option("--offline", is_flag=True, help="vllm.LLM in place of a server: its defaults."),
 )

@@ -124,6 +124,8 @@ def read_log(lines: Iterable[str]) -> Log:
 def _read_engine(log: Log, line: str) -> None:
     if "ServerArgs(" in line or "sglang" in line or "KV Cache is allocated" in line:
         log.engine = "sglang"
+    if "Hybrid KV cache manager is disabled" in line:
+        log.settings["disable_hybrid_kv_cache_manager"] = 1
     if "FlashInfer" in line and "sampling" in line and "not" not in line.lower():
         log.settings["sampler"] = "flashinfer"
     for pattern in _VERSIONS:

@@ -47,6 +47,7 @@ def start_of(log: Log, options: Mapping[str, Any]) -> Start:
         block_size=_block_size(settings),
         context_ranks=_context_ranks(settings),
         enforce_eager=str(settings.get("enforce_eager", "")) == "True",
+        disable_hybrid_kv_cache_manager=bool(settings.get("disable_hybrid_kv_cache_manager")),
         sampler=str(settings.get("sampler", "pytorch")),
         usage="offline" if settings.get("offline") else "server",
         **{name: settings[name] for name in _PASSED if name in settings},  # type: ignore[arg-type]

@@ -53,6 +53,8 @@ def _others(start: Start) -> Iterator[tuple[str, Start]]:
             _with(start, max_num_batched_tokens=tokens),
         )
     if request.engine == "vllm":
+        words = "--disable-hybrid-kv-cache-manager"
+        yield words, _with(start, disable_hybrid_kv_cache_manager=True)
         for version in ("0.11.0", "0.12.0", "0.19.1", "0.21.0", "0.33"):
             yield f"the rules of {version}", _with(start, version=parse_version(version))
 

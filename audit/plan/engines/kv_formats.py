@@ -29,13 +29,15 @@ class KvFormat:
     conv_bits: int = 16
 
 
-# Names of vLLM that say more than an element's width.
+# Names of engines that say more than an element's width.
 _SPECIAL = {
     "fp8_ds_mla": KvFormat(bits=8, latent_bytes=_FP8_LATENT, sparse_latent_bytes=_FP8_LATENT),
     "nvfp4": KvFormat(bits=4, scale_every=16),
     "nvfp4_ds_mla": KvFormat(
         bits=4, scale_every=16, latent_bytes=_NVFP4_LATENT, sparse_latent_bytes=_NVFP4_LATENT
     ),
+    "fp4_e2m1": KvFormat(bits=4, scale_every=16),  # SGLang
+    "mxfp8": KvFormat(bits=8, scale_every=32),
     "fp8_per_token_head": KvFormat(bits=8, head_bytes=_HEAD_SCALES),
     "int8_per_token_head": KvFormat(bits=8, head_bytes=_HEAD_SCALES),
     "int4_per_token_head": KvFormat(bits=4, head_bytes=_HEAD_SCALES),
@@ -44,8 +46,8 @@ ENGINE_DTYPES = tuple(_SPECIAL)
 
 
 def kv_format(name: str | None, *, compute_bits: int) -> KvFormat:
-    """The format of `name`: one of vLLM's, or a dtype; None and `auto` stand for the dtype that is
-    computed in. Sparse MLA stores fp8 in DeepSeek's layout. Raises HeadcountError."""
+    """The format of `name`: one of an engine's, or a dtype; None and `auto` stand for the dtype that
+    is computed in. Sparse MLA stores fp8 in DeepSeek's layout. Raises HeadcountError."""
     if name is None or name == "auto":
         return KvFormat(bits=compute_bits)
     if name in _SPECIAL:

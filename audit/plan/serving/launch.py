@@ -30,6 +30,8 @@ def _vllm(plan: ServingPlan) -> Iterator[str]:
     yield from _number("--max-num-batched-tokens", request.max_num_batched_tokens, None)
     if request.enforce_eager:
         yield "--enforce-eager"
+    if request.disable_hybrid_kv_cache_manager:
+        yield "--disable-hybrid-kv-cache-manager"
 
 
 def _vllm_cache(name: str | None) -> str:

@@ -49,19 +49,23 @@ def _chunk(subject: Subject) -> int | None:
 
 def _vllm(subject: Subject, request: ServingRequest, workload: Workload) -> Pool:
     from ..engines.vllm_blocks import block_table
+    from ..engines.vllm_hybrid import as_allocated
     from ..engines.vllm_pool import VllmPool
 
     found = _caches(subject, request, workload)
+    caches = as_allocated(
+        found.caches, request.version, disabled=request.disable_hybrid_kv_cache_manager
+    )
     step = default_step(request.version, request.device, request.usage)
     tokens = request.max_num_batched_tokens or step.max_num_batched_tokens
     return VllmPool(
         table=block_table(
-            found.caches,
+            caches,
             version=request.version,
             block_size=request.block_size,
             stages=found.stages,
         ),
-        layers=found.caches,
+        layers=caches,
         version=request.version,
         in_flight=in_flight_tokens(request.version, tokens),
         encoder_tokens=workload.encoder_tokens,

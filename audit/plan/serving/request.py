@@ -53,6 +53,7 @@ class ServingRequest:
     sampler: str = "pytorch"
     usage: Usage = "server"
     static_cache: bool = False
+    disable_hybrid_kv_cache_manager: bool = False
 
     def __post_init__(self) -> None:
         if self.engine not in ENGINES:

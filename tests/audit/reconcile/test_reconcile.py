@@ -151,6 +151,17 @@ def test_a_wrong_version_of_the_rules_is_found() -> None:
     assert row["why"].startswith("agrees with the rules of 0.11.0")
 
 
+def test_windows_that_were_given_as_much_as_full_layers_are_found() -> None:
+    """All 62 layers of Gemma-3 as full ones: 10 GiB are 21,136 tokens."""
+    log = "Available KV cache memory: 10.00 GiB\nGPU KV cache size: 21,136 tokens\n"
+    args = ("--model", "gemma-3-27b", "--engine-version", "0.11.0", "--context", "4096")
+    row = figures(log, *args)["kv_tokens"]
+    assert row["agrees"] is False
+    assert row["why"].startswith("agrees with --disable-hybrid-kv-cache-manager")
+    said = "Hybrid KV cache manager is disabled for this hybrid model\n"
+    assert figures(said + log, *args)["kv_tokens"]["agrees"] is True
+
+
 def test_a_utilisation_that_the_log_does_not_say_is_worked_out() -> None:
     (record,) = (r for r in RECORDS if r["id"].startswith("exaone4"))
     row = figures(vllm_log(record), *options(record))["available_kv_bytes"]

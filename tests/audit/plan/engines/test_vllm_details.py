@@ -16,6 +16,7 @@ from headcount.audit.plan.engines.layers import (
 from headcount.audit.plan.engines.version import Version, parse_version, version_note
 from headcount.audit.plan.engines.vllm_blocks import BlockRequest, LayerGroup, block_table
 from headcount.audit.plan.engines.vllm_defaults import in_flight_tokens
+from headcount.audit.plan.engines.vllm_hybrid import as_allocated
 from headcount.audit.spec import Layer, ModelSpec
 
 GIB = 2**30
@@ -63,6 +64,8 @@ WINDOW = LayerCache(kind="sliding", token_bytes=100, window=1024)
         ("int8_per_token_head", 4 * (256 + 8)),
         ("int4_per_token_head", 4 * (64 + 64 + 8)),
         ("nvfp4", 4 * 2 * (64 + 8)),
+        ("fp4_e2m1", 4 * 2 * (64 + 8)),
+        ("mxfp8", 4 * 2 * (128 + 4)),
     ],
 )
 def test_a_token_takes_what_its_dtype_and_scales_do(name: str, token_bytes: int) -> None:
@@ -266,6 +269,30 @@ def test_the_nearest_rules_stand_in_and_a_note_says_so(text: str, words: str | N
 def test_an_unknown_dtype_is_refused() -> None:
     with pytest.raises(HeadcountError, match="fp5"):
         kv_format("fp5", compute_bits=16)
+
+
+CHUNK = LayerCache(kind="chunked", token_bytes=100, window=8192)
+
+
+@pytest.mark.parametrize(
+    ("version", "layer", "kept"),
+    [
+        ("0.8.5", WINDOW, False),
+        ("0.9.1", WINDOW, True),
+        ("0.33", WINDOW, True),
+        ("0.9.1", CHUNK, False),
+        ("0.10.0", CHUNK, True),
+        ("0.10.1", CHUNK, False),
+        ("0.13.0", CHUNK, True),
+    ],
+)
+def test_windows_beside_full_layers_need_the_hybrid_manager(
+    version: str, layer: LayerCache, kept: bool
+) -> None:
+    found = parse_version(version)
+    assert as_allocated([FULL, layer], found) == (FULL, layer if kept else FULL)
+    assert as_allocated([FULL, layer], found, disabled=True) == (FULL, FULL)
+    assert as_allocated([layer, layer], found, disabled=True) == (layer, layer)
 
 
 PER_TOKEN = {
