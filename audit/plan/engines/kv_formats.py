@@ -46,8 +46,8 @@ ENGINE_DTYPES = tuple(_SPECIAL)
 
 
 def kv_format(name: str | None, *, compute_bits: int) -> KvFormat:
-    """The format of `name`: one of an engine's, or a dtype; None and `auto` stand for the dtype that
-    is computed in. Sparse MLA stores fp8 in DeepSeek's layout. Raises HeadcountError."""
+    """The format of `name`: one of an engine's, or a dtype; None and `auto` are the dtype that is
+    computed in. Sparse MLA stores fp8 in DeepSeek's layout. Raises HeadcountError."""
     if name is None or name == "auto":
         return KvFormat(bits=compute_bits)
     if name in _SPECIAL:

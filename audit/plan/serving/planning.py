@@ -58,7 +58,13 @@ class ServingPlan:
     @property
     def fits(self) -> bool:
         """Whether the batch fits, each request at the plan's context."""
-        return self.available_bytes > 0 and self.concurrency >= self.workload.batch_size
+        return self.available_bytes > 0 and self._holds(self.workload.context)
+
+    def _holds(self, context: int) -> bool:
+        """Whether the cache of the batch fits; a model that keeps none has nothing to fit."""
+        if not self.subject.spec.is_cached:
+            return True
+        return self.pool.concurrency(self.available, context) >= self.workload.batch_size
 
     @cached_property
     def max_context(self) -> int:
@@ -68,10 +74,7 @@ class ServingPlan:
             return 0
         maximum = self.subject.spec.max_position_embeddings
         ceiling = max(maximum or 0, self.workload.context)
-        batch = self.workload.batch_size
-        found = largest(
-            lambda tokens: self.pool.concurrency(self.available, tokens) >= batch, ceiling=ceiling
-        )
+        found = largest(self._holds, ceiling=ceiling)
         return ceiling if found is None else found
 
     @property

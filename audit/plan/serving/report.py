@@ -56,6 +56,8 @@ def _verdict(plan: ServingPlan) -> Fact:
         where = on + request.device.name
     if plan.available_bytes <= 0:
         value = f"does not fit: {format_bytes(-plan.available_bytes)} short before any cache"
+    elif not plan.subject.spec.is_cached:
+        value = "fits: the model keeps no cache"
     elif not plan.fits:
         value = f"does not fit: {plan.concurrency:,.2f} of {plan.workload.batch_size:,} requests"
     else:
@@ -194,6 +196,8 @@ def engine_notes(plan: ServingPlan) -> Iterator[str]:
         )
     if note := version_note(request.engine, request.version):
         yield f"Warning: {note}"
+    if not plan.subject.spec.is_cached:
+        yield "The model keeps no cache: it sees a sequence whole, and the cache limits nothing."
     if plan.budget is not None:
         yield (
             "Of the budget, terms with a +/- are estimates; docs/engines.md holds them against"

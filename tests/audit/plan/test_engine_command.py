@@ -221,6 +221,39 @@ def test_every_engine_plans_every_kind_of_model(model: str, name: str, form: str
     assert result.exit_code == 0, result.output
 
 
+def test_a_model_without_a_cache_fits_if_its_weights_do() -> None:
+    for name in ("vllm", "sglang", "transformers", "llama.cpp"):
+        found = engine("bert-base", "--device", "h100", "--engine", name)
+        assert found["fits"] is True
+        assert found["max_context"] == 512
+    assert "keeps no cache" in run("bert-base", "--device", "h100", "--engine", "vllm").output
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("--block-size", "9" * 15),
+        ("--kv-memory", "1"),
+        ("--kv-memory", "9000000TiB"),
+        ("--context", "1"),
+        ("--context", "9" * 15),
+        ("--max-num-seqs", "9" * 15),
+        ("--max-num-batched-tokens", "9" * 15),
+        ("--batch-size", "1000000"),
+        ("--context-ranks", "9" * 9),
+        ("--utilisation", "0.000001"),
+        ("--engine-version", "9" * 400),
+        ("--engine-version", "0.0.0"),
+    ],
+)
+@pytest.mark.parametrize("name", ["vllm", "sglang", "transformers", "llama.cpp"])
+def test_extreme_values_give_a_plan_or_an_error(name: str, args: tuple[str, ...]) -> None:
+    given = () if args[0] == "--kv-memory" else ("--device", "h100")
+    result = run("gpt-oss-20b", "--engine", name, *given, *args)
+    assert result.exit_code in (0, 2), result.output
+    assert isinstance(result.exception, (SystemExit, type(None))), result.exception
+
+
 def test_stages_of_a_pipeline_share_weights_and_layers() -> None:
     base = ("llama-3.1-70b", "--device", "h100", "--engine", "vllm", "--tp", "2", "--context", "8k")
     one, two = engine(*base), engine(*base, "--pp", "2")
