@@ -138,9 +138,7 @@ def test_what_cannot_be_converted_is_refused_before_the_download(
 
 
 def test_a_server_that_fails_in_the_middle_is_one_line(hub: Hub, tmp_path: Path) -> None:
-    (hub.folder / "org/model" / "tokenizer.json").chmod(0)
-    (hub.folder / "org/model" / "tokenizer.json").rename(hub.folder / "gone")
-    (hub.folder / "org/model" / "tokenizer.json").mkdir()
+    hub.locked = frozenset({"tokenizer.json"})
     result = convert("org/model", tmp_path / "out")
     assert result.exit_code == 2
     assert "the download failed" in result.stderr
