@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from headcount.audit import audit_model
-from headcount.audit.console import exit_cleanly, on_signals
 from headcount.audit.errors import HeadcountError, InvalidWeightsError
+from headcount.audit.signals import exit_cleanly, on_signals
 from headcount.audit.source.checkpoint import INDEX, SINGLE, Checkpoint
 from headcount.audit.source.safetensors import read_header
 
