@@ -33,7 +33,8 @@ class State(NamedTuple):
 
     `fixed` elements whatever the length, and `per_token` for each of the last `limit` tokens
     (None: of all) and, with `sees_encoder`, for each encoder token. `bits` is None for what follows
-    the dtype of the cache. `since`: nothing is kept before that many tokens.
+    the dtype of the cache. `since`: nothing is kept before that many tokens. `columns`: the kernel
+    of a convolution, of which transformers keeps all columns, and an engine all but the newest.
     """
 
     fixed: int = 0
@@ -42,13 +43,21 @@ class State(NamedTuple):
     bits: int | None = None
     sees_encoder: bool = False
     since: int = 0
+    columns: int | None = None
 
-    def elements(self, tokens: int, encoder_tokens: int = 0) -> int:
+    def elements(
+        self, tokens: int, encoder_tokens: int = 0, engine: Engine = "transformers"
+    ) -> int:
         if tokens < self.since:
             return 0
         kept = tokens if self.limit is None else min(tokens, self.limit)
         seen = encoder_tokens if self.sees_encoder else 0
-        return self.fixed + (kept + seen) * self.per_token
+        return self.fixed_elements(engine) + (kept + seen) * self.per_token
+
+    def fixed_elements(self, engine: Engine = "transformers") -> int:
+        if self.columns is None or engine == "transformers":
+            return self.fixed
+        return self.fixed * (self.columns - 1) // self.columns
 
     @property
     def growing_elements(self) -> int:
@@ -76,7 +85,7 @@ class Stateful:
         self, tokens: int, encoder_tokens: int = 0, engine: Engine = "transformers"
     ) -> int:
         """Elements of everything that is kept after `tokens` tokens, whatever their dtype."""
-        own = sum(state.elements(tokens, encoder_tokens) for state in self.states)
+        own = sum(state.elements(tokens, encoder_tokens, engine) for state in self.states)
         return self.key_value_elements(tokens, encoder_tokens, engine) + own
 
     def growing_elements(self, engine: Engine = "transformers") -> int:
@@ -89,7 +98,7 @@ class Stateful:
     ) -> int:
         """Bytes of the same for a cache of `bits` bits; state with bits of its own keeps them."""
         kept = self.key_value_elements(tokens, encoder_tokens, engine)
-        own = ((state.elements(tokens, encoder_tokens), state.bits) for state in self.states)
+        own = ((s.elements(tokens, encoder_tokens, engine), s.bits) for s in self.states)
         return _bytes(((kept, None), *own), bits)
 
     def growing_bytes(self, bits: int, engine: Engine = "transformers") -> int:
