@@ -225,6 +225,9 @@ conversion_options = stack(
     ),
     click.option("--dry-run", is_flag=True, help="Print the plan and write nothing."),
     click.option(
+        "--check", "checks", is_flag=True, help="Then run SOURCE and TARGET on a few tokens."
+    ),
+    click.option(
         "--evaluate", "evaluates", is_flag=True, help="Then evaluate TARGET against SOURCE."
     ),
 )

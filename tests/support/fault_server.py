@@ -13,6 +13,7 @@ import os
 import sys
 import tempfile
 import threading
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -106,7 +107,9 @@ def serve(injector: Injector) -> None:
                     injector.at = 0
                     injector.plain["write"](tell, b"%d" % injector.calls)
                     os._exit(int(end.code or 0))
-                finally:
+                except BaseException:
+                    traceback.print_exc()
+                    sys.stderr.flush()
                     os._exit(99)
             os.close(tell)
             calls = os.read(answer, 20)
