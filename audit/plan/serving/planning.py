@@ -1,8 +1,9 @@
 """A plan for an engine: its budget, its pool, and what they serve together."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
+from ...dtypes import BITS
 from ...errors import HeadcountError
 from ..devices import Device
 from ..engines.pool import Pool
@@ -113,7 +114,20 @@ def plan_serving(subject: Subject, request: ServingRequest) -> ServingPlan:
     )
 
 
+# What an engine does when it is asked to load weights in fewer bits: linear layers only.
+_ON_LOADING: dict[int, dict[str, object]] = {
+    8: {"quant_method": "fp8"},
+    4: {"quant_method": "bitsandbytes", "load_in_4bit": True},
+}
+
+
 def _budgets(subject: Subject, request: ServingRequest, workload: Workload) -> tuple[Budget, ...]:
+    """Embeddings and output head stay as they are where weights are quantised on loading."""
+    narrow = _ON_LOADING.get(BITS[workload.dtype]) if workload.dtype else None
+    if narrow is not None:
+        config = {**subject.config, "quantization_config": narrow}
+        subject = replace(subject, config=config, weights_bytes=None)
+        workload = replace(workload, dtype=None)
     weights = plan_weights(
         subject.spec,
         workload,

@@ -221,6 +221,18 @@ def test_every_engine_plans_every_kind_of_model(model: str, name: str, form: str
     assert result.exit_code == 0, result.output
 
 
+def test_weights_that_are_quantised_on_loading_keep_their_embeddings() -> None:
+    """gemma-4-31B-it with --quantization fp8 took 31.47 GiB of its 58.28 in a start-up log."""
+    args = ("gemma-4-31b", "--device", "rtx-pro-6000", "--engine-version", "0.19.0")
+    weights = {
+        dtype: engine(*args, "--dtype", dtype)["budget"][1]["bytes"] / GIB
+        for dtype in ("bf16", "fp8", "int4")
+    }
+    assert weights["bf16"] == pytest.approx(58.28, rel=0.02)
+    assert weights["fp8"] == pytest.approx(31.47, rel=0.03)
+    assert weights["int4"] < 0.65 * weights["fp8"]
+
+
 def test_a_model_without_a_cache_fits_if_its_weights_do() -> None:
     for name in ("vllm", "sglang", "transformers", "llama.cpp"):
         found = engine("bert-base", "--device", "h100", "--engine", name)
