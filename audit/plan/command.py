@@ -10,7 +10,7 @@ from .request import UTILISATION, PlanRequest
 
 if TYPE_CHECKING:
     from ..audited import Audit
-    from .serving.request import ServingRequest
+    from .serving.request import ServingRequest, Subject
 
 # Options that only an engine can answer: any of them asks for one.
 _PLAIN = ("context", "batch_size", "encoder_tokens", "dtype", "kv_dtype", "tp")
@@ -73,15 +73,8 @@ def _with_engine(
     options: dict[str, Any],
 ) -> Answer:
     from .serving.command import answer, serving_request
-    from .serving.request import Subject
 
-    spec = replace(audit.spec, parameters=parameters) if parameters else audit.spec
-    subject = Subject(
-        model_id=audit.source.id,
-        spec=spec,
-        config=audit.config,
-        weights_bytes=None if parameters else audit.loaded_bytes,
-    )
+    subject = _subject(audit, parameters)
     require, users = options.pop("require"), options.pop("target_users")
     with_charts = options.pop("with_charts")
     version, offline = options.pop("engine_version"), options.pop("offline")
@@ -94,7 +87,7 @@ def _with_engine(
         usage="offline" if offline else "server",
         **given,
     )
-    title = f"Plan of {subject.model_id} ({spec.model_type}) with {request.engine}"
+    title = f"Plan of {subject.model_id} ({subject.spec.model_type}) with {request.engine}"
     found = answer(
         subject,
         request,
@@ -105,6 +98,19 @@ def _with_engine(
         base=_base(audit, parameters, request),
     )
     return Answer(found.report, found.holds)
+
+
+def _subject(audit: "Audit", parameters: int | None) -> "Subject":
+    """The model; a count of parameters that is given overrules what its files say."""
+    from .serving.request import Subject
+
+    spec = replace(audit.spec, parameters=parameters) if parameters else audit.spec
+    return Subject(
+        model_id=audit.source.id,
+        spec=spec,
+        config=audit.config,
+        weights_bytes=None if parameters else audit.loaded_bytes,
+    )
 
 
 def _base(audit: "Audit", parameters: int | None, request: "ServingRequest") -> dict[str, object]:

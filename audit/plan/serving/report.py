@@ -33,7 +33,7 @@ def engine_facts(
 
 def _capacity(plan: ServingPlan) -> Iterator[Fact]:
     pool, tokens, batch = plan.pool, plan.workload.context, plan.workload.batch_size
-    if plan.num_blocks is not None and pool.block_size:
+    if plan.num_blocks is not None and pool.block_size and pool.block_size > 1:
         note = f"of {pool.block_size:,} tokens"
         yield Fact("num_blocks", "Blocks", plan.num_blocks, "count", note)
     yield Fact("kv_tokens", "KV cache size", plan.kv_tokens, "tokens", "as the engine logs it")
