@@ -1,6 +1,7 @@
 """From a request to a plan: every check that can be made without reading a tensor is made here."""
 
 from .cast import cast_config, cast_steps
+from .class_limits import NOT_RUN
 from .draft import Draft, HeadsByLayer
 from .existing import check_same_job, read_existing
 from .homes import find_home
@@ -86,6 +87,11 @@ def _notes(source: Source, draft: Draft) -> tuple[str, ...]:
         notes.append(
             "config.json names code files (auto_map), which are not copied: transformers' own class"
             " loads the result"
+        )
+    if source.audit.spec.model_type in NOT_RUN:
+        notes.append(
+            "no model of this type was ever converted and compared as a whole; its language model's"
+            " type was"
         )
     if not any((source.folder / name).exists() for name in _TOKENIZERS):
         notes.append("the source has no tokenizer, so the result has none")

@@ -251,7 +251,8 @@ def test_whisper(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_flex_attention() -> None:
-    """Compiles a kernel, and has no backward on a CPU."""
+    """Compiles a kernel, and has no backward on a CPU. A whole block of 128 tokens: with fewer the
+    CPU kernel reads what nothing wrote, in transformers' own OPT too (5.24 with torch 2.13)."""
     grouping = {"heads": 4, "repeats": 1}
     config = modeling_headcount.GroupedOPTConfig(
         vocab_size=96,
@@ -260,7 +261,7 @@ def test_flex_attention() -> None:
         ffn_dim=32,
         num_hidden_layers=1,
         num_attention_heads=4,
-        max_position_embeddings=32,
+        max_position_embeddings=128,
         num_key_value_heads=2,
         grouped_projections={
             f"decoder.layers.*.self_attn.{part}_proj": {"parts": part, **grouping} for part in "kv"
@@ -270,7 +271,7 @@ def test_flex_attention() -> None:
     found = []
     for attention in ("eager", "flex_attention"):
         model.set_attn_implementation(attention)
-        found.append(model(TOKENS, use_cache=False).logits)
+        found.append(model(TOKENS.repeat(1, 16), use_cache=False).logits)
     assert (found[0] - found[1]).abs().max() <= 1e-5
 
 

@@ -191,7 +191,6 @@ REFUSED: list[tuple[str, dict[str, Any], int, str]] = [
 ]
 
 
-@pytest.mark.usefixtures("classes_of_transformers")
 @pytest.mark.parametrize(("model_type", "config", "kv", "words"), REFUSED)
 def test_what_no_class_computes_is_refused(
     build_model: BuildModel,
@@ -207,7 +206,6 @@ def test_what_no_class_computes_is_refused(
     assert run(tmp_path / "source", tmp_path / "out", kv).plan.home.startswith("custom")
 
 
-@pytest.mark.usefixtures("classes_of_transformers")
 @pytest.mark.parametrize("model_type", ["opt", "falcon"])
 def test_other_counts_are_refused(build_model: BuildModel, tmp_path: Path, model_type: str) -> None:
     build_model(model_type, **CASES[model_type][0]).save_pretrained(tmp_path / "source")

@@ -23,6 +23,7 @@ class Hub:
     gated: frozenset[str] = frozenset()
     ranges: bool = True
     failures: int = 0  # so many answers are 503
+    locked: frozenset[str] = frozenset()  # names of files that are listed, and refused
     elsewhere: str = ""  # a server to which files of weights are redirected
     tokens: list[str | None] = field(default_factory=list)
     url: str = ""
@@ -118,6 +119,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(401, "GatedRepo")
             return
         path = self.hub.folder / repo / name
+        if name in self.hub.locked:
+            self._refuse(403, "")
+            return
         if not path.is_file():
             self._refuse(404, "EntryNotFound")
             return
