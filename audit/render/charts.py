@@ -88,7 +88,10 @@ def _figure(chart: Chart) -> dict[str, Any]:
     if chart.x_is_log:
         labels = [f"{int(place):,}" for place in chart.places]
         axis |= {"type": "log", "tickvals": list(chart.places), "ticktext": labels}
-    layout = {"xaxis": axis, "yaxis": {"title": {"text": chart.y_title}, "rangemode": "tozero"}}
+    layout: dict[str, Any] = {
+        "xaxis": axis,
+        "yaxis": {"title": {"text": chart.y_title}, "rangemode": "tozero"},
+    }
     if chart.kind == "bar":
         layout["barmode"] = "stack"
     return {"data": [*_series(chart), *_limits(chart)], "layout": layout}
