@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from ...report import Chart, Series
 from ..charts import layer_chart, memory_chart
-from .curves import Point
+from .curves import Point, batch_curve
 from .planning import ServingPlan
 
 
@@ -32,4 +32,23 @@ def engine_charts(plan: ServingPlan, points: Sequence[Point]) -> Iterator[Chart]
         series=(Series("requests that fit", tuple(point.concurrency for point in points)),),
         x_is_log=True,
     )
+    yield from _batch_chart(plan)
     yield from layer_chart(plan.subject.spec, plan.workload)
+
+
+def _batch_chart(plan: ServingPlan) -> Iterator[Chart]:
+    """The cache of so many requests under what is left for it."""
+    points = batch_curve(plan)
+    if len(points) < 2:
+        return
+    yield Chart(
+        key="batch",
+        title=f"Cache by requests at once, {plan.workload.context:,} tokens each",
+        kind="line",
+        x_title="requests at once",
+        y_title="GiB of each device",
+        places=tuple(point.batch_size for point in points),
+        series=(Series("KV cache", tuple(point.cache_bytes / 2**30 for point in points)),),
+        limits=(("available for the cache", plan.available_bytes / 2**30),),
+        x_is_log=True,
+    )

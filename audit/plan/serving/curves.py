@@ -1,11 +1,11 @@
-"""Memory and concurrency against the context: the points of a curve."""
+"""Memory against context and against the number of requests: the points of two curves."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from .planning import ServingPlan
 
-_SHORTEST, _MOST, _PLENTY = 1024, 14, 2**50
+_SHORTEST, _MOST, _PLENTY = 1024, 14, 2**62
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,3 +50,34 @@ def _point(plan: ServingPlan, context: int) -> Point:
         concurrency=plan.pool.concurrency(plan.available, context),
         request_bytes=round(_PLENTY / each) if each else 0,
     )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BatchPoint:
+    """`cache_bytes` is what `batch_size` requests of the plan's context take of each device."""
+
+    batch_size: int
+    cache_bytes: int
+    fits: bool
+
+    def document(self) -> dict[str, object]:
+        return {
+            "batch_size": self.batch_size,
+            "cache_bytes": self.cache_bytes,
+            "fits": self.fits,
+        }
+
+
+def batch_curve(plan: ServingPlan) -> tuple[BatchPoint, ...]:
+    """1, 2, 4, ... requests at once, to the first number that does not fit; () without a cache."""
+    each = _point(plan, plan.workload.context).request_bytes
+    if not each:
+        return ()
+    found = []
+    for power in range(_MOST):
+        batch = 1 << power
+        fits = plan.available_bytes > 0 and plan.concurrency >= batch
+        found.append(BatchPoint(batch_size=batch, cache_bytes=each * batch, fits=fits))
+        if not fits:
+            break
+    return tuple(found)

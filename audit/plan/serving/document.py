@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from .changes import Change
 from .conversion import Bought
-from .curves import Point
+from .curves import Point, batch_curve
 from .gate import Held
 from .launch import launch_command
 from .planning import ServingPlan
@@ -42,6 +42,7 @@ def engine_document(
         "changes": [change.document() for change in changes],
         "launch_command": launch_command(plan),
         "curve": [point.document() for point in curve],
+        "batch_curve": [point.document() for point in batch_curve(plan)],
         "conversion": [row.document() for row in conversion],
         "requirements": [item.document() for item in held],
         "notes": list(notes),

@@ -213,6 +213,15 @@ def test_the_curve_falls_with_the_context() -> None:
     assert sizes == sorted(sizes)
 
 
+def test_the_curve_of_requests_ends_with_the_first_that_does_not_fit() -> None:
+    found = engine(*LOGGED, "--kv-memory", "18.69GiB")
+    points = [(point["batch_size"], point["fits"]) for point in found["batch_curve"]]
+    assert points == [(1, True), (2, True), (4, False)]
+    sizes = [point["cache_bytes"] for point in found["batch_curve"]]
+    assert sizes == [n * 40_960 * 147_456 for n in (1, 2, 4)]
+    assert engine("bert-base", "--kv-memory", "1GiB")["batch_curve"] == []
+
+
 @pytest.mark.parametrize("form", ["table", "markdown", "html", "csv", "json"])
 @pytest.mark.parametrize("name", ["vllm", "sglang", "transformers", "llama.cpp"])
 @pytest.mark.parametrize("model", ["gpt-oss-20b", "deepseek-v3", "qwen3-next", "whisper-base"])
