@@ -14,6 +14,7 @@ from headcount.audit.source.safetensors import TensorInfo
 from headcount.audit.spec import MixerKey
 
 from ..stream.reader import DTYPES, SourceReader
+from ..stream.threads import one_thread
 from .heads import Likeness, key_value_tensors
 
 _CHUNK = 2**22  # elements that are looked at in one piece
@@ -28,13 +29,14 @@ def scan(audit: Audit, *, progress: bool = True) -> ScanFacts:
     of_heads = key_value_tensors(audit)
     layers: dict[MixerKey, Likeness] = {}
     tensors: list[TensorScan] = []
-    for info, values in _read(checkpoint, progress=progress):
-        tensors.append(_look(info, values))
-        if info.name in of_heads:
-            found = of_heads[info.name]
-            layer = layers.setdefault(found.key, Likeness(found.mixer.num_key_value_heads))
-            for part, heads in found.heads(values):
-                layer.add(part, heads)
+    with one_thread():  # the allocations of several would keep what they were given
+        for info, values in _read(checkpoint, progress=progress):
+            tensors.append(_look(info, values))
+            if info.name in of_heads:
+                found = of_heads[info.name]
+                layer = layers.setdefault(found.key, Likeness(found.mixer.num_key_value_heads))
+                for part, heads in found.heads(values):
+                    layer.add(part, heads)
     compared: dict[MixerKey, LayerScan] = {key: seen.result(key[1]) for key, seen in layers.items()}
     return ScanFacts(tuple(tensors), tuple(sorted(compared.values(), key=lambda one: one.layer)))
 
