@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from .family.names import BUFFERS
-from .family.places import PLAIN, Place, layer_indices, place
-from .family.row import Family
+from .family.names import BUFFERS, TensorNames
+from .family.places import PLAIN, Place, layer_indices, place, prefix_of
+from .family.stacks import Stacks, find_stacks
 from .mixers import Attention, LatentAttention, Mixer, Parts
 from .source.checkpoint import Checkpoint
 from .source.safetensors import TensorInfo
@@ -19,12 +19,15 @@ EMBEDDINGS = (
     "token_embd.weight",  # GGUF
 )
 HEADS = (
-    "lm_head.weight",
+    *("lm_head.weight", "lm_head.decoder.weight", "predictions.decoder.weight"),
     "proj_out.weight",  # Whisper
     "embed_out.weight",
     "output_layer.weight",
     "output.weight",
+    *("generator_lm_head.weight", "vocab_projector.weight", "pred_layer.proj.weight"),
+    *("lm_loss.weight", "unembed.weight", "output_projection.weight", "lm_heads.0.weight"),
     "head.weight",
+    "decoder.weight",  # ModernBERT
 )
 
 
@@ -34,16 +37,24 @@ class Placed:
 
     tensor: TensorInfo
     place: Place
+    transposed: bool = False
+
+    @property
+    def out_in(self) -> tuple[int, ...]:
+        """The shape of a matrix as [out, in]."""
+        return self.tensor.shape[::-1] if self.transposed else self.tensor.shape
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Census:
-    """The attention tensors per (stack, layer, cross), and what else the rules ask for.
+    """The attention tensors per mixer, and what else the rules ask for.
 
+    `stacks` says which lists of layers are the config's, and what stands apart from them.
     `packed`: some weight is stored as codes, so that elements are not parameters.
     """
 
     layers: Mapping[MixerKey, tuple[Placed, ...]]
+    stacks: Stacks
     strangers: tuple[str, ...]
     indices: Mapping[str, frozenset[int]]
     embedding: TensorInfo | None
@@ -52,25 +63,36 @@ class Census:
     packed: bool
 
 
-def take_census(checkpoint: Checkpoint, family: Family, spec: ModelSpec) -> Census:
-    """Sorts the tensors of `checkpoint` by their place; looks at names and shapes only."""
+def take_census(
+    checkpoint: Checkpoint,
+    spec: ModelSpec,
+    names: Mapping[str, TensorNames],
+    *,
+    others: str | None = None,
+) -> Census:
+    """Sorts the tensors of `checkpoint` by their place; looks at names and shapes only.
+
+    `names` are those of each stack; `others` is what further models are that the config describes.
+    """
     layers: dict[MixerKey, list[Placed]] = {}
     strangers: list[str] = []
-    towers = {layer.stack for layer in spec.layers}
+    stacks = find_stacks(checkpoint.tensors, names, spec.layers, others=others)
     for tensor in checkpoint.tensors.values():
-        spot = place(tensor.name, family.names)
-        if spot is None or spot.stack not in towers:
+        spot = _place(tensor.name, names, stacks.lists)
+        if spot is None:
             continue
         if spot.part is None:
             strangers.append(tensor.name)
         else:
-            key = (spot.stack, spot.index, spot.cross)
-            layers.setdefault(key, []).append(Placed(tensor=tensor, place=spot))
-    embedding, head = _find(checkpoint, EMBEDDINGS), _find(checkpoint, HEADS)
+            key = MixerKey(spot.stack, spot.index, spot.cross, spot.nth)
+            placed = Placed(tensor=tensor, place=spot, transposed=names[spot.stack].transposed)
+            layers.setdefault(key, []).append(placed)
+    embedding, head = (_find(checkpoint, ends, stacks) for ends in (EMBEDDINGS, HEADS))
     return Census(
         layers={key: tuple(placed) for key, placed in layers.items()},
+        stacks=stacks,
         strangers=tuple(strangers),
-        indices={s: frozenset(i) for s, i in layer_indices(checkpoint.tensors).items()},
+        indices=layer_indices(checkpoint.tensors, stacks.lists),
         embedding=embedding,
         head=head,
         bytes_by_dtype=_bytes_by_dtype(checkpoint),
@@ -78,12 +100,19 @@ def take_census(checkpoint: Checkpoint, family: Family, spec: ModelSpec) -> Cens
     )
 
 
-def _find(checkpoint: Checkpoint, ends: tuple[str, ...]) -> TensorInfo | None:
-    """The tensor with one of these ends, outside every numbered layer."""
+def _place(name: str, names: Mapping[str, TensorNames], stacks: Mapping[str, str]) -> Place | None:
+    prefix = prefix_of(name)
+    stack = None if prefix is None else stacks.get(prefix)
+    return None if stack is None else place(name, names[stack], stacks)
+
+
+def _find(checkpoint: Checkpoint, ends: tuple[str, ...], stacks: Stacks) -> TensorInfo | None:
+    """The tensor with one of these ends, outside every numbered layer and other models."""
     for end in ends:
         for name, tensor in checkpoint.tensors.items():
             whole = name == end or name.endswith("." + end)
-            if whole and not any(word.isdigit() for word in name.split(".")):
+            numbered = any(word.isdigit() for word in name.split(".")[:-2])
+            if whole and not numbered and stacks.tower(name) is None:
                 return tensor
     return None
 
@@ -144,16 +173,19 @@ def count_parts(placed: tuple[Placed, ...], mixer: Mixer) -> Parts:
 
 
 def _split(item: Placed, mixer: Mixer) -> Parts:
+    """A part of several matrices (`o_a`, `v_delayed`) is called by its first letter."""
     part, elements = item.place.part or "", item.tensor.elements
     if part == "":
         return Parts()
     if isinstance(mixer, LatentAttention) and part in ("q_a", "kv_a", "kv_b"):
         return _split_latent(part, elements, mixer)
+    part = part.partition("_")[0]
     if part in ("q", "k", "v", "o", "norm", "other"):
         return Parts(**{part: elements})
     assert isinstance(mixer, Attention)
     width = mixer.out_features(part)
-    return Parts(**{x: elements * mixer.out_features(x) // width for x in part})
+    counts = {x: elements * mixer.out_features(x) // width for x in part}
+    return Parts(other=counts.pop("g", 0), **counts)
 
 
 def _split_latent(part: str, elements: int, mixer: LatentAttention) -> Parts:

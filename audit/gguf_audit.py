@@ -28,7 +28,8 @@ def audit_gguf(source: Source, metadata: Mapping[str, Any], checkpoint: Checkpoi
     """Audits the model of a GGUF file. Raises HeadcountError."""
     spec = _fitted(gguf_spec(metadata, source.where), checkpoint)
     # Shapes are those of the parameters whatever the type: blocks of codes are not packed columns.
-    census = replace(take_census(checkpoint, GGUF_FAMILY, spec), packed=False)
+    names = {"decoder": GGUF_FAMILY.names}
+    census = replace(take_census(checkpoint, spec, names), packed=False)
     held = sum(t.elements for t in checkpoint.tensors.values() if t.name not in _TABLES)
     facts = Facts(
         spec=replace(spec, dtype=None),  # the cache's: weights of every type go with it
@@ -38,7 +39,8 @@ def audit_gguf(source: Source, metadata: Mapping[str, Any], checkpoint: Checkpoi
         census=census,
         inventory=take_inventory(
             checkpoint.tensors,
-            GGUF_FAMILY,
+            census,
+            names,
             spec,
             copies=frozenset(),
             buffers=_TABLES,

@@ -25,7 +25,7 @@ def observe(placed: Iterable[Placed], mixer: Attention, family: Family) -> Obser
     the q/k norms where they are per head, else the width of q (or the input of o) over the heads.
     """
     shapes = {
-        item.place.part: _out_in(item, family)
+        item.place.part: (item.out_in[0], item.out_in[1])
         for item in placed
         if item.place.parameter == "weight" and len(item.tensor.shape) == 2
     }
@@ -34,15 +34,10 @@ def observe(placed: Iterable[Placed], mixer: Attention, family: Family) -> Obser
         query //= 2
     head_dim = _normed_dim(placed, family) or _over(query, mixer.num_attention_heads)
     return Observed(
-        hidden_size=_hidden(shapes),
+        hidden_size=_hidden(shapes, mixer),
         head_dim=head_dim,
         num_key_value_heads=_key_value_heads(shapes, query, head_dim, mixer),
     )
-
-
-def _out_in(item: Placed, family: Family) -> tuple[int, int]:
-    rows, columns = item.tensor.shape
-    return (columns, rows) if family.names.transposed else (rows, columns)
 
 
 def _over(total: int | None, count: int) -> int | None:
@@ -56,10 +51,12 @@ def _normed_dim(placed: Iterable[Placed], family: Family) -> int | None:
     return next(iter(sizes))[0] if len(sizes) == 1 and len(next(iter(sizes))) == 1 else None
 
 
-def _hidden(shapes: Mapping[str | None, tuple[int, int]]) -> int | None:
+def _hidden(shapes: Mapping[str | None, tuple[int, int]], mixer: Attention) -> int | None:
+    """The width that q reads where that is not as the mixer has it (Zamba reads twice as much)."""
     for part in ("q", "qkv"):
         if part in shapes:
-            return shapes[part][1]
+            read = shapes[part][1]
+            return mixer.hidden_size if read == mixer.in_features(part) else read
     return shapes["o"][0] if "o" in shapes else None
 
 
@@ -109,7 +106,8 @@ def _corrected(mixer: Attention, seen: Observed) -> Mixer:
     if not mixer.has_key_value or not kv or mixer.num_attention_heads % kv:
         kv = mixer.num_key_value_heads
     d = seen.head_dim or mixer.head_dim
-    return replace(mixer, num_key_value_heads=kv, head_dim=d, v_head_dim=d)
+    v = d if mixer.v_head_dim == mixer.head_dim else mixer.v_head_dim
+    return replace(mixer, num_key_value_heads=kv, head_dim=d, v_head_dim=v)
 
 
 def _corrections(before: tuple[Layer, ...], after: tuple[Layer, ...]) -> dict[str, Origin]:

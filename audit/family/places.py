@@ -6,11 +6,17 @@ from dataclasses import dataclass
 
 from .names import BUFFERS, TensorNames
 
-_LEADING_NUMBER = re.compile(r"(?:^|\.)(\d{1,5})\.", re.ASCII)
+LEADING_NUMBER = re.compile(r"(?:^|\.)(\d{1,9})\.", re.ASCII)
 # A word in front of a number that counts no layers: the steps of a projector.
 _NO_LAYERS = ("proj", "adapter", "merger")
 # Words in front of the layer number that mark a tower other than the language model.
-_TOWERS = ("vision", "visual", "audio", "image", "vpm", "embed_audio", "mtp")
+_TOWERS: dict[str, str] = {
+    **dict.fromkeys(("vision", "visual", "image", "vpm", "vit", "vqmodel"), "vision"),
+    **dict.fromkeys(("sam_model", "video_tower"), "vision"),
+    **dict.fromkeys(("audio", "acoustic", "speech_encoder", "perception"), "audio"),
+    "mtp": "mtp",
+}
+_TOWER = re.compile(r"(?<![a-z])vit(?![a-z])|" + "|".join(w for w in _TOWERS if w != "vit"))
 # A stored tensor of a packed weight ends in none of these.
 PLAIN = frozenset({"weight", "bias"})
 
@@ -20,7 +26,8 @@ class Place:
     """Tensor `parameter` (weight, bias, qweight…) of `module` in layer `index` of `stack`.
 
     `part` is q, k, v, o, a fused spelling such as qkv, norm or other; "" for a known module that no
-    part counts (BERT's output norm); None for an unknown one under an attention module.
+    part counts (BERT's output norm); None for an unknown one under an attention module. `nth` is
+    the number inside the layer of an attention of several.
     """
 
     stack: str
@@ -29,29 +36,56 @@ class Place:
     parameter: str
     part: str | None
     cross: bool = False
+    nth: int = 0
 
 
-def place(name: str, names: TensorNames) -> Place | None:
-    """The place of tensor `name`; None if it stands in no layer, or outside its attention."""
-    number = _LEADING_NUMBER.search(name)
+def place(name: str, names: TensorNames, stacks: Mapping[str, str] | None = None) -> Place | None:
+    """The place of tensor `name`; None if it stands in no layer, or outside its attention.
+
+    `stacks` says which stack a list of layers is, by what stands in front of the number; without
+    it that is guessed from the words there.
+    """
+    number = LEADING_NUMBER.search(name)
     if number is None:
         return None
     prefix, inside = name[: number.start()], name[number.end() :]
-    stack = stack_of(prefix)
+    stack = stack_of(prefix) if stacks is None else stacks.get(prefix)
+    found = None if stack is None else find_part(inside, names)
+    if stack is None or found is None:
+        return None
+    module, parameter, part, cross, nth = found
+    return Place(
+        stack=stack,
+        index=int(number[1]),
+        module=module,
+        parameter=parameter,
+        part=part,
+        cross=cross,
+        nth=nth,
+    )
+
+
+Found = tuple[str, str, str | None, bool, int]
+
+
+def find_part(inside: str, names: TensorNames) -> Found | None:
+    """(module, parameter, part, whether of the cross-attention, which of several attentions) for
+    what stands behind a layer's number; None for a tensor outside attention."""
     module, _, parameter = inside.rpartition(".")
     for cross, table in ((False, names.modules), (True, names.cross)):
         found = _lookup(module, parameter, table)
         if found is not None:
-            module, parameter, part = found
-            return Place(
-                stack=stack,
-                index=int(number[1]),
-                module=module,
-                parameter=parameter,
-                part=part,
-                cross=cross,
-            )
-    return _stranger(stack, int(number[1]), inside, names)
+            return *found, cross, 0
+        if names.numbered and (inner := _INNER_NUMBER.search(inside)) is not None:
+            general = f"{inside[: inner.start(1)]}#{inside[inner.end(1) :]}"
+            module, _, parameter = general.rpartition(".")
+            found = _lookup(module, parameter, table)
+            if found is not None:
+                return *found, cross, int(inner[1])
+    return _stranger(inside, names)
+
+
+_INNER_NUMBER = re.compile(r"\.(\d{1,5})\.", re.ASCII)
 
 
 def _lookup(module: str, parameter: str, table: Mapping[str, str]) -> tuple[str, str, str] | None:
@@ -68,33 +102,48 @@ def _lookup(module: str, parameter: str, table: Mapping[str, str]) -> tuple[str,
     return None
 
 
-def _stranger(stack: str, index: int, inside: str, names: TensorNames) -> Place | None:
+def _stranger(inside: str, names: TensorNames) -> Found | None:
     for near in names.near:
         if inside.startswith(near) and inside.removeprefix(near) not in BUFFERS:
             module, _, parameter = inside.rpartition(".")
-            part = names.rest
-            return Place(stack=stack, index=index, module=module, parameter=parameter, part=part)
+            return module, parameter, names.rest, near in names.near_cross, 0
     return None
+
+
+def prefix_of(name: str) -> str | None:
+    """What stands in front of a layer's number; None for a tensor of no layer."""
+    number = LEADING_NUMBER.search(name)
+    return None if number is None else name[: number.start()]
+
+
+def tower_of(prefix: str) -> str | None:
+    """The tower that the words in front of a layer's number name, if they do."""
+    found = _TOWER.search(prefix.lower())
+    return None if found is None else _TOWERS[found[0]]
 
 
 def stack_of(prefix: str) -> str:
     """`encoder`, `decoder`, or the tower, from the words in front of a layer's number."""
     words = prefix.lower()
-    for tower in _TOWERS:
-        if tower in words:
-            return "vision" if tower in ("visual", "image", "vpm") else tower
+    tower = tower_of(words)
+    if tower is not None:
+        return tower
     if "text_model" in words:
         return "text"
     parts = words.split(".")
     return "encoder" if "encoder" in parts else "decoder"
 
 
-def layer_indices(names: Iterable[str]) -> dict[str, set[int]]:
+def counts_layers(prefix: str) -> bool:
+    """Whether the numbers behind `prefix` may be those of layers."""
+    return not any(word in prefix for word in _NO_LAYERS)
+
+
+def layer_indices(names: Iterable[str], stacks: Mapping[str, str]) -> dict[str, frozenset[int]]:
     """For each stack the layer numbers that stand in tensor names."""
     found: dict[str, set[int]] = {}
     for name in names:
-        number = _LEADING_NUMBER.search(name)
-        prefix = "" if number is None else name[: number.start()]
-        if number is not None and not any(word in prefix for word in _NO_LAYERS):
-            found.setdefault(stack_of(name[: number.start()]), set()).add(int(number[1]))
-    return found
+        number = LEADING_NUMBER.search(name)
+        if number is not None and name[: number.start()] in stacks:
+            found.setdefault(stacks[name[: number.start()]], set()).add(int(number[1]))
+    return {stack: frozenset(numbers) for stack, numbers in found.items()}

@@ -8,6 +8,7 @@ from ..dtypes import resolve_dtype
 from ..errors import HeadcountError, InvalidConfigError, UnsupportedModelError
 from ..spec import Layer, ModelSpec
 from .class_defaults import class_defaults
+from .names import TensorNames
 from .row import Family
 from .table import FAMILIES, SPELLINGS
 from .view import ConfigView, MissingValueError
@@ -52,6 +53,24 @@ class Reading(NamedTuple):
         except MissingValueError:
             return None
         return None if other is None else other + self.spec.attention_parameters
+
+    def names(self) -> dict[str, TensorNames]:
+        """How tensors are called on disk, for each stack."""
+        if self.family.models:
+            return {stack: nested(self.view, stack)[1].names for stack in self.family.models}
+        return dict.fromkeys((layer.stored_in for layer in self.spec.layers), self.family.names)
+
+    @property
+    def nests(self) -> bool:
+        """Whether the language model is one of several that the config describes."""
+        return self.text is not self.view
+
+    @property
+    def towers(self) -> str:
+        """What the other models are, for lists of layers whose names do not say it."""
+        keys = self.view.config.keys() | self.view.defaults.keys()
+        kinds = ("vision", "audio")
+        return next((kind for kind in kinds if any(kind in key for key in keys)), "other")
 
     def idle_parameters(self) -> int | None:
         """Parameters of experts that a token does not visit; None where no row describes them.

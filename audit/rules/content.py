@@ -32,7 +32,7 @@ def biases(facts: Facts) -> Iterator[Seen]:
         return
     stored: dict[str, list[int]] = {}
     lacking: dict[str, list[int]] = {}
-    for (_, index, _), mixer, placed in facts.mixers():
+    for (_, index, *_), mixer, placed in facts.mixers():
         if not isinstance(mixer, Attention) or not placed:
             continue
         held = {

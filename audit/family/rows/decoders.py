@@ -20,16 +20,21 @@ from .patterns import (
     USE_BIAS,
 )
 
-GATED = replace(LLAMA_NORMED, other=own_parameters.output_gate)
-SINKS = replace(LLAMA, kinds=kinds.full_first(4), other=layers.one_per_head)
+GATED = replace(LLAMA_NORMED, names=names.HYBRID, other=own_parameters.output_gate)
+SINKS = replace(LLAMA, names=names.HYBRID, kinds=kinds.full_first(4), other=layers.one_per_head)
 STEP = replace(
     LLAMA_NORMED,
+    names=names.HYBRID,
     defaults={"gating": True},  # a constant of the class
     per_layer=uneven.step_values,
     other=uneven.gate_by_config,
 )
-MUSE = replace(LLAMA, kinds=kinds.full_last(4), other=own_parameters.output_gate)
+MUSE = replace(
+    LLAMA, names=names.HYBRID, kinds=kinds.full_last(4), other=own_parameters.output_gate
+)
 DOTS1 = replace(LLAMA_NORMED, kinds=kinds.above_max_window_layers)
+
+MOSHI = replace(MISTRAL, names=names.LINEAR_INSIDE)
 
 ASSISTANT = Family(build=uneven.assistant)
 
@@ -37,33 +42,40 @@ ROWS: dict[str, Family] = {
     # One kind of layer
     **dict.fromkeys(
         (
-            *("arcee", "aria_text", "cosmos3_edge_text", "emu3_text_model", "evolla"),
-            *("exaone", "granitemoeshared", "granite4_vision_text", "hyperclovax", "iquestcoder"),
+            *("arcee", "aria_text", "emu3_text_model", "evolla"),
+            *("granitemoeshared", "granite4_vision_text", "hyperclovax", "iquestcoder"),
             *("jais2", "nanochat", "granite_docling_text"),
         ),
         LLAMA,
     ),
     **dict.fromkeys(
-        (*("apertus1p5_text", "hy_v3", "laguna_text", "mellum", "hunyuan_vl_text"),),
+        ("apertus1p5_text", "hy_v3", "laguna_text", "mellum"),
         LLAMA_NORMED,
     ),
+    "cosmos3_edge_text": replace(LLAMA, names=names.COSMOS3),
+    "exaone": replace(LLAMA, names=names.EXAONE),
     **dict.fromkeys(("glm4v_moe_text", "helium", "solar_open"), GLM),
-    "bitnet": replace(LLAMA, norm="output"),
+    "hunyuan_vl_text": replace(LLAMA_NORMED, names=names.HUNYUAN),
+    "bitnet": replace(LLAMA, names=names.BITNET, norm="output"),
     "chameleon": replace(LLAMA, norm="heads_bias", fixed_head_dim=True),
     "codegen": replace(ALL_HEADS_FIXED, names=names.CODEGEN),
     "ctrl": replace(ALL_BIASED, names=names.CTRL),
     "deepseek_ocr2_text": replace(LLAMA, fixed_head_dim=True),
-    "diffllama": replace(LLAMA, other=own_parameters.vectors_of_head_dim(4)),
-    "doge": replace(LLAMA_NORMED, kinds=kinds.windowed, build=uneven.doge),
+    "diffllama": replace(LLAMA, names=names.HYBRID, other=own_parameters.vectors_of_head_dim(4)),
+    "doge": replace(LLAMA_NORMED, names=names.HYBRID, kinds=kinds.windowed, build=uneven.doge),
     "ernie4_5_vl_moe_text": USE_BIAS,
     "flex_olmo": OLMO2,
     "glm4v_text": Family(qkv_bias=True),
     "glm_ocr_text": NO_BIAS,
     "gpt-sw3": GPT2,
     "gpt_neox_japanese": replace(
-        ALL_HEADS_FIXED, names=names.GPT_NEOX, per_layer=uneven.last_is_biased, other=uneven.biased
+        ALL_HEADS_FIXED,
+        names=names.GPT_NEOX_JAPANESE,
+        per_layer=uneven.last_is_biased,
+        other=uneven.biased,
     ),
     "jetmoe": Family(
+        names=names.JETMOE,
         build=uneven.mixture_of_attention,
     ),
     "openai-gpt": replace(GPT2, cached=False, stack="decoder", cross=False),
@@ -71,7 +83,7 @@ ROWS: dict[str, Family] = {
     "persimmon": replace(
         ALL_BIASED, names=names.PERSIMMON, norm="head_bias", norm_if="qk_layernorm"
     ),
-    "sarvam_moe": replace(GLM, norm="head", norm_if="use_qk_norm"),
+    "sarvam_moe": replace(GLM, names=names.SARVAM_MOE, norm="head", norm_if="use_qk_norm"),
     "xglm": replace(ALL_BIASED, names=names.BART, cross="add_cross_attention"),
     # Layers of two kinds, or windows
     "afmoe": replace(GATED, kinds=kinds.every(4, "global_attn_every_n_layers")),
@@ -86,16 +98,24 @@ ROWS: dict[str, Family] = {
     ),
     "dots1": DOTS1,
     "exaone_moe": replace(NO_BIAS, norm="head", kinds=kinds.exaone4),
-    "flint": replace(LLAMA_NORMED, kinds=kinds.flint, other=layers.one_per_head),
+    "flint": replace(
+        LLAMA_NORMED, names=names.HYBRID, kinds=kinds.flint, other=layers.one_per_head
+    ),
     "gemma4_assistant": ASSISTANT,
     "gemma4_unified_assistant": ASSISTANT,
     "gemma4_unified_text": GEMMA4,
     "granite_swa": SINKS,
     "granitemoe_swa": SINKS,
     "kolibri1": replace(NO_BIAS, norm="head", kinds=kinds.every(5)),
-    "laguna": replace(LLAMA_NORMED, per_layer=uneven.heads_per_layer, other=uneven.gate_by_config),
+    "laguna": replace(
+        LLAMA_NORMED,
+        names=names.HYBRID,
+        per_layer=uneven.heads_per_layer,
+        other=uneven.gate_by_config,
+    ),
     "mimo_v2_flash": replace(
         GLM,
+        names=names.HYBRID,
         kinds=kinds.mimo,
         v_head_dim="v_head_dim",
         window=uneven.mimo_window,
@@ -105,14 +125,15 @@ ROWS: dict[str, Family] = {
     "ministral": MISTRAL,
     "modernbert-decoder": replace(
         LLAMA,
+        names=names.MODERNBERT_DECODER,
         fixed_head_dim=True,
         key_value_heads=layers.as_query_heads,
         kinds=kinds.full_first(3, "global_attn_every_n_layers"),
         window=uneven.half_of_local_attention,
     ),
-    "molmo2_text": replace(GLM, norm=uneven.molmo_norm),
-    "kyutai_speech_to_text": MISTRAL,
-    "moshi": MISTRAL,
+    "molmo2_text": replace(GLM, names=names.MOLMO2, norm=uneven.molmo_norm),
+    "kyutai_speech_to_text": MOSHI,
+    "moshi": MOSHI,
     "muse_glimmer_text": MUSE,
     "muse_spark_text": MUSE,
     "phi4_multimodal": replace(MISTRAL, names=names.QKV_PROJ),
@@ -123,7 +144,7 @@ ROWS: dict[str, Family] = {
     "voxtral_realtime_text": MISTRAL,
     # Latent attention
     **dict.fromkeys(("axk1", "glm4_moe_lite", "minicpm3", "sarvam_mla", "youtu", "mistral4"), MLA),
-    "longcat_flash": replace(MLA, build=uneven.two_per_block),
+    "longcat_flash": replace(MLA, names=names.LONGCAT, build=uneven.two_per_block),
     # An encoder beside it
     "blip_text_model": replace(
         ALL_BIASED,

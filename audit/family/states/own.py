@@ -136,9 +136,14 @@ def hrm_text(family: "Family", view: ConfigView) -> tuple[Layer, ...]:
     gate = mixer.num_attention_heads * mixer.head_dim
     mixer = replace(mixer, other_parameters=gate * (mixer.hidden_size + mixer.q_bias))
     again = replace(mixer, owns_parameters=False)
-    first = {0, low}  # the runs that use a stack for the first time
+    first = {0: "L_module", low: "H_module"}  # the runs that use a stack for the first time
     return tuple(
-        Layer(index=run * depth + i, mixers=(mixer if run in first else again,))
+        Layer(
+            index=run * depth + i,
+            mixers=(mixer if run in first else again,),
+            home=first.get(run),
+            number=i,
+        )
         for run in range(high * (low + 1))
         for i in range(depth)
     )
@@ -147,14 +152,17 @@ def hrm_text(family: "Family", view: ConfigView) -> tuple[Layer, ...]:
 def dory(family: "Family", view: ConfigView) -> tuple[Layer, ...]:
     """Dory: the layers between input and output section run `n_recurrent_loops` times; copies of
     their caches are appended. Files that transformers saves hold twice the counts, with an `mlp`
-    after each kind of layer."""
+    after each kind of layer; their tensors are numbered so."""
     given = view.strings("layer_types")
     double = 2 if given is not None and "mlp" in given else 1
     if given is not None and double == 2:
         halved = {"num_hidden_layers": layer_count(view) // 2, "layer_types": list(given[::2])}
         view = view.overridden(halved)
     layers = decoder(family, view)
-    layers = tuple(replace(la, mixers=tuple(_dory_mixer(m) for m in la.mixers)) for la in layers)
+    layers = tuple(
+        replace(la, mixers=tuple(_dory_mixer(m) for m in la.mixers), number=2 * la.index)
+        for la in layers
+    )
     first = view.integer("n_input_layers", minimum=0) // double
     inner = view.optional("n_recurrent_layers", minimum=0)
     last = view.integer("n_output_layers", minimum=0) // double
