@@ -16,10 +16,12 @@ from .spec import MixerKey, ModelSpec
 EMBEDDINGS = (
     *("shared.weight", "embed_tokens.weight", "wte.weight", "embed_in.weight"),
     *("word_embeddings.weight", "tok_embeddings.weight", "embedding.word_embeddings.weight"),
+    *("transformer.w.weight", "token_embedding.weight"),
     "token_embd.weight",  # GGUF
 )
 HEADS = (
     *("lm_head.weight", "lm_head.decoder.weight", "predictions.decoder.weight"),
+    "lm_head.out_proj.weight",
     "proj_out.weight",  # Whisper
     "embed_out.weight",
     "output_layer.weight",
@@ -79,7 +81,7 @@ def take_census(
     stacks = find_stacks(checkpoint.tensors, names, spec.layers, others=others)
     for tensor in checkpoint.tensors.values():
         spot = _place(tensor.name, names, stacks.lists)
-        if spot is None:
+        if spot is None or is_buffer(tensor):
             continue
         if spot.part is None:
             strangers.append(tensor.name)
@@ -95,7 +97,7 @@ def take_census(
         indices=layer_indices(checkpoint.tensors, stacks.lists),
         embedding=embedding,
         head=head,
-        bytes_by_dtype=_bytes_by_dtype(checkpoint),
+        bytes_by_dtype=_bytes_by_dtype(checkpoint, stacks),
         packed=_is_packed(layers),
     )
 
@@ -117,10 +119,12 @@ def _find(checkpoint: Checkpoint, ends: tuple[str, ...], stacks: Stacks) -> Tens
     return None
 
 
-def _bytes_by_dtype(checkpoint: Checkpoint) -> dict[str, int]:
+def _bytes_by_dtype(checkpoint: Checkpoint, stacks: Stacks) -> dict[str, int]:
+    """Of the model itself: its towers may have dtypes of their own."""
     count: Counter[str] = Counter()
     for tensor in checkpoint.tensors.values():
-        count[tensor.dtype] += tensor.nbytes
+        if stacks.tower(tensor.name) is None:
+            count[tensor.dtype] += tensor.nbytes
     return dict(count.most_common())
 
 
@@ -140,10 +144,24 @@ def copies(tensors: Mapping[str, TensorInfo], census: Census, *, tied: bool) -> 
     return frozenset(found)
 
 
+# Last words of names that are buffers in every class that stores them.
+_BUFFERS = frozenset(
+    {
+        *("masked_bias", "inv_freq", "position_ids", "final_logits_bias"),
+        *("running_mean", "running_var", "num_batches_tracked"),  # of batch norms
+        *("slope_rate", "query_decay", "key_decay", "diagonal_decay"),  # MiniMax
+        *("weight_integer", "bias_integer", "weight_scaling_factor", "fc_scaling_factor"),  # I-BERT
+        *("act_scaling_factor", "x_min", "x_max", "shift"),
+        *("cluster_size", "embed_avg", "inited"),  # vector quantisers
+        *("global_mean", "global_invstd", "pos_idx_to_embed", "tid2eid", "balancing_biases"),
+    }
+)
+
+
 def is_buffer(tensor: TensorInfo) -> bool:
     """Causal masks, rotary frequencies, indices and logit biases that are no parameters."""
     module, _, last = tensor.name.rpartition(".")
-    if last in ("masked_bias", "inv_freq", "position_ids", "final_logits_bias"):
+    if last in _BUFFERS:
         return True
     return (
         last in BUFFERS

@@ -11,7 +11,7 @@ from .packed import Packing
 from .source.safetensors import TensorInfo
 from .spec import ModelSpec
 
-_NORM = re.compile(r"\w*norm\w*|ln(?:_\w+|\d)?")
+_NORM = re.compile(r"\w*norm\w*|ln(?:_\w+|\d)?|\w+_ln")
 _DIGITS = re.compile(r"\d+")
 _PROJECTORS = (
     "projector",
@@ -21,8 +21,12 @@ _PROJECTORS = (
     "resampler",
     "mm_",
     "embed_vision",
+    "patch_merge",
+    "mlp_ar.",
+    "enc_to_dec_proj",
+    "query_tokens",
 )
-_EMBEDDINGS = ("embed", "wte", "wpe", "shared.")
+_EMBEDDINGS = ("embed", "wte", "wpe", "shared.", "segment_emb")
 _HEADS = frozenset(
     {
         *("lm_head", "lm_heads", "embed_out", "output_layer", "output", "unembed", "proj_out"),
@@ -190,45 +194,46 @@ _MIXERS = {
     frozenset({False, True}): "both",
 }
 _RECURRENT = re.compile(
-    r"mamba\.|mixer\.|ssm|conv\.|recurrent|rglru|time_mix|linear_attn|temporal_block|xlstm|mlstm"
+    r"(?:^|\.)(?:mamba\d?|mixer|ssm|conv|short_conv|recurrent|linear_attn|temporal_block|mlstm_layer)\."
 )
-_ATTENTION = re.compile(r"attn|attention")
-_ROUTER = re.compile(r"router|e_score|(?:^|\.)(?:mlp|moe|block_sparse_moe|ffn)\.gate\.")
+_ATTENTION = re.compile(r"(?:^|\.)(?:self_attn|attention)\.")
+_ROUTER = re.compile(
+    r"router|e_score|^gate\.|(?:^|\.)(?:mlp|moe|block_sparse_moe|ffn|feed_forward)\.gate\."
+)
 
 
 def _inside(prefix: str, inside: str, names: TensorNames, mixers: str) -> str:
     """The part of what stands behind a layer's number, in a layer of such `mixers`."""
     words = inside.lower()
-    module = words.rpartition(".")[0]
     found = find_part(_as_weight(inside), names)
-    if found is not None and found[2] != "":
+    if found is not None and found[2] != "" and mixers != "nothing":
         return "mixer" if mixers == "recurrent" else "attention"
     if mixers in ("recurrent", "both") and _RECURRENT.search(words):
         return "mixer"
-    if mixers == "recurrent" and _ATTENTION.search(module) and "norm" not in module:
+    if mixers == "recurrent" and _ATTENTION.search(words):
         return "mixer"
     if "expert" in words:
         return "experts"
+    words = f"{prefix.rpartition('.')[2]}.{words}"
     if _is_norm(words):
         return "norms"
-    if "input_linear" in words or "output_linear" in words:
+    if re.search(r"(?<!shared_mlp)\.(?:in|out)put_linear", words):
         return "experts"  # all experts of a layer in one tensor (GraniteMoE)
-    if _ROUTER.search(words):
+    if _ROUTER.search(inside.lower()):
         return "router"
-    if _ATTENTION.search(module):
-        return "mlp" if "attention.output.dense" in words else "attention"
-    return "mlp" if _MLP.search(f"{prefix.rpartition('.')[2]}.{words}") else "other"
+    return "mlp" if _MLP.search(words) else "other"
 
 
 _MLP = re.compile(
     r"mlp|ffn|feed_forward|fc1|fc2|fc_in|fc_out|dense|intermediate|(?:^|\.)w[123]\."
-    r"|gate_proj|up_proj|down_proj|c_fc|densereludense|channel_mix|feed_forward|lin[12]"
+    r"|gate_proj|up_proj|down_proj|c_fc|densereludense|channel_mix|(?:^|\.)ff\.|(?:^|\.)lin[12]\."
 )
 
 
 def _is_norm(words: str) -> bool:
-    """Whether the module that a parameter belongs to is a norm, by its own name."""
-    module = words.rpartition(".")[0].rpartition(".")[2]
+    """Whether the module that a parameter belongs to is a norm, by its own name; a list of norms
+    numbers them."""
+    module = next((word for word in words.split(".")[-2::-1] if not word.isdigit()), "")
     return _NORM.fullmatch(module) is not None
 
 

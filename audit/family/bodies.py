@@ -38,6 +38,7 @@ HUNYUAN = Body(experts=Experts(width="intermediate_size", per_token="moe_topk", 
 # Decoders with LayerNorm and a plain MLP
 GPT2 = Body(
     norm=WEIGHT_AND_BIAS,
+    norms=one_per_mixer,
     positions=("max_position_embeddings",),
     mlp=Mlp(width="n_inner", times=4, gated=False, bias=True),
 )

@@ -117,13 +117,13 @@ NLLB_MOE = TensorNames(modules=BART.modules, cross=_separate("cross_attention", 
 WAV2VEC2 = TensorNames(modules=_separate("attention", o="out_proj"))
 # The encoder's attention is another class than the decoder's.
 BIGBIRD_PEGASUS = TensorNames(
-    modules=BART.modules
+    modules={**BART.modules}
     | _under("self_attn.self", q="query", k="key", v="value")
     | {"self_attn.output": "o"},
     cross=BART.cross,
 )
 LED = TensorNames(
-    modules=BART.modules
+    modules={**BART.modules}
     | _under("self_attn.longformer_self_attn", q="query", k="key", v="value")
     | _under("self_attn.longformer_self_attn", other="query_global")
     | dict.fromkeys(

@@ -8,11 +8,11 @@ from .names import BUFFERS, TensorNames
 
 LEADING_NUMBER = re.compile(r"(?:^|\.)(\d{1,9})\.", re.ASCII)
 # A word in front of a number that counts no layers: the steps of a projector.
-_NO_LAYERS = ("proj", "adapter", "merger")
+_NO_LAYERS = ("proj", "adapter", "merger", "embed_tokens", "lm_heads")
 # Words in front of the layer number that mark a tower other than the language model.
 _TOWERS: dict[str, str] = {
     **dict.fromkeys(("vision", "visual", "image", "vpm", "vit", "vqmodel"), "vision"),
-    **dict.fromkeys(("sam_model", "video_tower"), "vision"),
+    **dict.fromkeys(("sam_model", "video_tower", "generation_"), "vision"),
     **dict.fromkeys(("audio", "acoustic", "speech_encoder", "perception"), "audio"),
     "mtp": "mtp",
 }
@@ -95,11 +95,16 @@ def _lookup(module: str, parameter: str, table: Mapping[str, str]) -> tuple[str,
         return module, parameter, table[module]
     whole = f"{module}.{parameter}"
     if whole in table:
-        return whole, "weight", table[whole]
+        return whole, _kind(whole, table[whole]), table[whole]
     parent, _, last = module.rpartition(".")
     if last.isdigit() and parent in table:
         return parent, f"{last}.{parameter}", table[parent]
     return None
+
+
+def _kind(path: str, part: str) -> str:
+    """What a parameter without a module is: DeBERTa's q_bias is a bias, a bias by distance not."""
+    return "bias" if path.endswith("_bias") and part != "other" else "weight"
 
 
 def _stranger(inside: str, names: TensorNames) -> Found | None:

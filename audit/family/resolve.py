@@ -8,7 +8,7 @@ from ..dtypes import resolve_dtype
 from ..errors import HeadcountError, InvalidConfigError, UnsupportedModelError
 from ..spec import Layer, ModelSpec
 from .class_defaults import class_defaults
-from .names import TensorNames
+from .names import LLAMA, TensorNames
 from .row import Family
 from .table import FAMILIES, SPELLINGS
 from .view import ConfigView, MissingValueError
@@ -102,6 +102,8 @@ def read_config(config: Mapping[str, Any], where: str) -> Reading:
     view = _view(config, model_type, family, where)
     view.note("model_type", model_type, source)
     text, text_family = _language_model(view, family, where)
+    if text is not view and family.names is not LLAMA:
+        text_family = replace(text_family, names=family.names)
     assumed = not (is_known(model_type) and is_known(text.model_type))
     try:
         layers = text_family.build(text_family, text)
@@ -230,7 +232,7 @@ def _hidden_size(view: ConfigView, layers: tuple[Layer, ...]) -> int:
 
 
 def _dtype(view: ConfigView, inner: ConfigView) -> str | None:
-    for holder in (inner, view):
+    for holder in (view, inner):  # loading casts all parts to what the whole says
         value = holder.get("dtype")
         if value is None:
             continue

@@ -23,10 +23,10 @@ class Family:
     that one layer has to itself. `cached`: decoding keeps a cache, as a BERT does only with
     `is_decoder`; `stack` is the name of the layers where that does not follow from it. `cross` says
     whether a cross-attention stands beside each self-attention, and `cross_width` names the width
-    that its k and v read. `text` names the nested config of the language model, `models` those that
-    are whole models of their own types, one for each stack; `tied` says whether
-    the head is the embedding; `aliases` and `defaults` serve types that transformers has no class
-    for. `build` makes odd layers.
+    that its k and v read. `text` names the nested config of the language model, whose own row names
+    its tensors unless `names` here does; `models` are nested configs that are whole models of their
+    own types, one for each stack. `tied` says whether the head is the embedding; `aliases` and
+    `defaults` serve types that transformers has no class for. `build` makes odd layers.
     """
 
     names: TensorNames = LLAMA

@@ -83,11 +83,12 @@ def find_stacks(
 def _roots(
     found: Mapping[str, _List], lists: Mapping[str, str], others: str
 ) -> Iterator[tuple[str, str]]:
-    """The parents of lists that are no stack, if none of a stack's parents is the same."""
+    """The beginnings of lists that are no stack, as far as no stack begins so."""
     for prefix in found:
-        parent = prefix.rpartition(".")[0]
-        root = f"{parent}." if parent else f"{prefix}."
-        if prefix not in lists and not any(stack.startswith(root) for stack in lists):
+        words = prefix.split(".")
+        ancestors = (".".join(words[: i + 1]) + "." for i in range(len(words)))
+        root = next((a for a in ancestors if not any(s.startswith(a) for s in lists)), None)
+        if root is not None and prefix not in lists and counts_layers(prefix):
             yield root, tower_of(prefix) or others
 
 

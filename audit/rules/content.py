@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterator
 
-from ..census import is_buffer
 from ..mixers import Attention
 from .facts import Facts
 from .rule import Rule, Seen
@@ -38,7 +37,7 @@ def biases(facts: Facts) -> Iterator[Seen]:
         held = {
             letter
             for item in placed
-            if item.place.parameter == "bias" and not is_buffer(item.tensor)
+            if item.place.parameter == "bias"
             for letter in _letters(item.place.part)
         }
         said = {part for part in "qkvo" if getattr(mixer, f"{part}_bias")}
@@ -53,7 +52,8 @@ def biases(facts: Facts) -> Iterator[Seen]:
 
 
 def _letters(part: str | None) -> str:
-    return part if part and part not in ("norm", "other") and "_" not in part else ""
+    stem = (part or "").partition("_")[0]
+    return stem if set(stem) <= set("gqkvo") else ""
 
 
 def _bias(part: str, indices: list[int], message: str) -> Seen:

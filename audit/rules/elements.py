@@ -18,7 +18,8 @@ def mixed_floats(facts: Facts) -> Iterator[Seen]:
     found: dict[str, str] = {}
     for _, _, placed in facts.mixers():
         for item in placed:
-            if item.place.part in _PROJECTIONS and item.tensor.dtype in FLOATS:
+            is_matrix = item.place.part in _PROJECTIONS and len(item.tensor.shape) > 1
+            if is_matrix and item.tensor.dtype in FLOATS:
                 found.setdefault(item.tensor.dtype, item.tensor.name)
     if len(found) > 1 and not facts.inventory.codes:
         (first, one), (second, two), *_ = found.items()

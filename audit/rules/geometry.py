@@ -1,6 +1,7 @@
 """Rules that hold the shapes in the headers against the config."""
 
 from collections.abc import Iterator
+from math import prod
 
 from ..census import Placed, count_parts
 from ..mixers import Attention, LatentAttention, Mixer
@@ -12,7 +13,9 @@ from .rule import Rule, Seen
 _TRUST = "memory follows the weights; correct config.json, or take the config of these weights"
 
 # Rows of the embedding beyond vocab_size that the class itself adds (image tokens).
-_MORE_ROWS = {"mllama": 8, "mllama_text_model": 8}
+_MORE_ROWS = {"mllama": 8, "mllama_text_model": 8, "moshi": 1}
+# Types whose one embedding holds several vocabularies.
+_OTHER_ROWS = frozenset({"kyutai_speech_to_text"})
 
 
 def key_value_heads(facts: Facts) -> Iterator[Seen]:
@@ -67,11 +70,11 @@ def _other_shapes(facts: Facts) -> Iterator[Seen]:
             part, shape = item.place.part, item.tensor.shape
             if item.place.parameter != "weight":
                 continue
+            expected, found = _expected(mixer, part, facts.observed.get(key)), item.out_in
             if len(shape) != 2:
-                if part and set(part) <= set("gqkvo") and not part.startswith("o_"):
+                if expected is not None and item.tensor.elements != prod(expected):
                     yield Seen(item.tensor.name, f"shape {list(shape)[:8]}: a matrix is expected")
                 continue
-            expected, found = _expected(mixer, part, facts.observed.get(key)), item.out_in
             if expected is not None and found != expected:
                 yield Seen(
                     where=item.tensor.name,
@@ -80,14 +83,17 @@ def _other_shapes(facts: Facts) -> Iterator[Seen]:
                 )
 
 
+# Letters of the parts that are projections, fused or not.
+_PROJECTIONS = frozenset("gqkvo_ab")
+
+
 def _expected(mixer: Mixer, part: str | None, seen: Observed | None) -> tuple[int, int] | None:
     """[out, in] of a projection; None where a more telling rule speaks of it already."""
-    if part in (None, "", "norm", "other"):
+    if not part or not set(part) <= _PROJECTIONS:
         return None
-    assert part is not None
     if isinstance(mixer, LatentAttention):
         return mixer.out_features(part), mixer.in_features(part)
-    if not isinstance(mixer, Attention):
+    if not isinstance(mixer, Attention) or "_" in part:
         return None
     told = seen is not None and (
         seen.hidden_size != mixer.hidden_size
@@ -181,6 +187,8 @@ def vocabulary(facts: Facts) -> Iterator[Seen]:
         if tensor is None or len(tensor.shape) != 2 or facts.spec.vocab_size is None:
             continue
         rows = tensor.shape[0]
+        if tensor is facts.census.embedding and facts.spec.model_type in _OTHER_ROWS:
+            continue
         if tensor is facts.census.embedding:
             rows -= _MORE_ROWS.get(facts.spec.model_type, 0)
         if rows != facts.spec.vocab_size:

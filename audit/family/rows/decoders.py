@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from .. import kinds, layers, names, own_parameters, uneven
+from .. import kinds, layers, names, own_parameters, tying, uneven
 from ..row import Family
 from .patterns import (
     ALL_BIASED,
@@ -34,7 +34,7 @@ MUSE = replace(
 )
 DOTS1 = replace(LLAMA_NORMED, kinds=kinds.above_max_window_layers)
 
-MOSHI = replace(MISTRAL, names=names.LINEAR_INSIDE)
+MOSHI = replace(MISTRAL, names=names.LINEAR_INSIDE, tied=tying.never)
 
 ASSISTANT = Family(build=uneven.assistant)
 
@@ -42,7 +42,7 @@ ROWS: dict[str, Family] = {
     # One kind of layer
     **dict.fromkeys(
         (
-            *("arcee", "aria_text", "emu3_text_model", "evolla"),
+            *("arcee", "aria_text", "emu3_text_model"),
             *("granitemoeshared", "granite4_vision_text", "hyperclovax", "iquestcoder"),
             *("jais2", "nanochat", "granite_docling_text"),
         ),
@@ -53,6 +53,7 @@ ROWS: dict[str, Family] = {
         LLAMA_NORMED,
     ),
     "cosmos3_edge_text": replace(LLAMA, names=names.COSMOS3),
+    "evolla": replace(LLAMA, tied=tying.never),
     "exaone": replace(LLAMA, names=names.EXAONE),
     **dict.fromkeys(("glm4v_moe_text", "helium", "solar_open"), GLM),
     "hunyuan_vl_text": replace(LLAMA_NORMED, names=names.HUNYUAN),

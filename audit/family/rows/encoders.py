@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from .. import kinds, layers, names, odd, uneven
+from .. import kinds, layers, names, odd, tying, uneven
 from .. import own_parameters as extras
 from ..row import Family
 from .patterns import ALL_BIASED, BERT, LLAMA, NO_BIAS, VIT
@@ -20,7 +20,7 @@ ROWS: dict[str, Family] = {
     **dict.fromkeys(
         (
             *("bert-generation", "big_bird", "camembert", "data2vec-text", "electra", "ernie"),
-            *("esm", "megatron-bert", "rembert", "roberta-prelayernorm", "roc_bert", "roformer"),
+            *("esm", "megatron-bert", "roberta-prelayernorm", "roc_bert", "roformer"),
             *("xlm-roberta", "xlm-roberta-xl", "xmod"),
         ),
         BERT,
@@ -31,7 +31,7 @@ ROWS: dict[str, Family] = {
     "deberta": replace(PLAIN_BERT, names=names.DEBERTA, k_bias=False, other=extras.deberta),
     "deberta-v2": replace(PLAIN_BERT, names=names.DEBERTA_V2, other=extras.deberta_v2),
     "distilbert": replace(PLAIN_BERT, names=names.DISTILBERT),
-    "esmc": replace(LLAMA, cached=False, norm="q_and_k"),
+    "esmc": replace(LLAMA, tied=tying.never, cached=False, norm="q_and_k"),
     "eurobert": replace(LLAMA, cached=False),
     "flaubert": XLM,
     "gte": GTE,
@@ -39,7 +39,10 @@ ROWS: dict[str, Family] = {
     "longformer": replace(
         PLAIN_BERT, names=names.BERT_AND_MORE, other=extras.second_query_key_value
     ),
-    "luke": replace(PLAIN_BERT, names=names.BERT_AND_MORE, other=extras.luke_queries),
+    "rembert": replace(BERT, tied=tying.never),
+    "luke": replace(
+        PLAIN_BERT, tied=tying.never, names=names.BERT_AND_MORE, other=extras.luke_queries
+    ),
     "modernbert": replace(
         LLAMA,
         names=names.MODERNBERT,
@@ -50,7 +53,9 @@ ROWS: dict[str, Family] = {
         window=uneven.half_of_local_attention,
     ),
     "mpnet": replace(PLAIN_BERT, names=names.MPNET),
-    "nomic_bert": replace(NO_BIAS, names=names.MPT, cached=False),
+    "nomic_bert": replace(
+        NO_BIAS, names=names.MPT, key_value_heads=layers.as_query_heads, cached=False
+    ),
     "nystromformer": replace(
         PLAIN_BERT, names=names.BERT_AND_MORE, other=extras.nystrom_convolution
     ),

@@ -152,17 +152,14 @@ def hrm_text(family: "Family", view: ConfigView) -> tuple[Layer, ...]:
 def dory(family: "Family", view: ConfigView) -> tuple[Layer, ...]:
     """Dory: the layers between input and output section run `n_recurrent_loops` times; copies of
     their caches are appended. Files that transformers saves hold twice the counts, with an `mlp`
-    after each kind of layer; their tensors are numbered so."""
+    after each kind of layer."""
     given = view.strings("layer_types")
     double = 2 if given is not None and "mlp" in given else 1
     if given is not None and double == 2:
         halved = {"num_hidden_layers": layer_count(view) // 2, "layer_types": list(given[::2])}
         view = view.overridden(halved)
     layers = decoder(family, view)
-    layers = tuple(
-        replace(la, mixers=tuple(_dory_mixer(m) for m in la.mixers), number=2 * la.index)
-        for la in layers
-    )
+    layers = tuple(replace(la, mixers=tuple(_dory_mixer(m) for m in la.mixers)) for la in layers)
     first = view.integer("n_input_layers", minimum=0) // double
     inner = view.optional("n_recurrent_layers", minimum=0)
     last = view.integer("n_output_layers", minimum=0) // double

@@ -5,7 +5,7 @@ What a row claims was measured on models that transformers 5.24 builds and runs.
 
 from dataclasses import replace
 
-from .. import kinds, layers, names
+from .. import kinds, layers, names, tying
 from ..kinds import FULL, SLIDING
 from ..row import Family
 from . import gated, indexed, linear, mamba, own, unusual
@@ -103,6 +103,7 @@ ROWS: dict[str, Family] = {
     ),
     "nemotron_h": replace(
         _FREE,
+        tied=tying.never,
         names=names.NEMOTRON_H,
         build=mamba.patterned(
             hybrid({FULL: plain, LINEAR: mamba.mamba2(_NEMOTRON), NOTHING: nothing})
@@ -160,11 +161,13 @@ ROWS: dict[str, Family] = {
         ),
     ),
     "kimi_linear": Family(
+        tied=tying.never,
         names=names.HYBRID_MLA,
         kinds=rules.kimi_kinds,
         build=hybrid({FULL: latent, LINEAR: linear.kimi_delta}),
     ),
     "bailing_hybrid": Family(
+        tied=tying.never,
         names=names.BAILING,
         kinds=rules.every_nth(6, FULL, LINEAR, "layer_group_size"),
         build=hybrid({FULL: gated.latent_per_head, LINEAR: linear.bailing_delta}),
@@ -210,16 +213,22 @@ ROWS: dict[str, Family] = {
         build=hybrid({HYBRID: unusual.zaya, HYBRID_SLIDING: unusual.zaya}),
     ),
     "inkling_text": replace(
-        _FREE, names=names.INKLING, kinds=rules.inkling_kinds, build=hybrid(_INKLING)
+        _FREE,
+        tied=tying.never,
+        names=names.INKLING,
+        kinds=rules.inkling_kinds,
+        build=hybrid(_INKLING),
     ),
     "inkling2_text": replace(
         _FREE,
+        tied=tying.never,
         names=names.INKLING,
         kinds=rules.every_nth(6, HYBRID, HYBRID_SLIDING),
         build=hybrid(_INKLING2),
     ),
     "inkling2_loop_text": replace(
         _FREE,
+        tied=tying.never,
         names=names.INKLING,
         kinds=rules.every_nth(6, HYBRID, HYBRID_SLIDING),
         build=unusual.looped(
@@ -257,15 +266,15 @@ ROWS: dict[str, Family] = {
     ),
     # Formats of their own
     "rwkv": replace(_FREE, names=names.NO_ATTENTION, build=own.rwkv),
-    "xlstm": replace(_FREE, names=names.NO_ATTENTION, build=own.xlstm),
+    "xlstm": replace(_FREE, tied=tying.never, names=names.NO_ATTENTION, build=own.xlstm),
     "xlnet": Family(
         names=names.XLNET,
         fixed_head_dim=True,
         key_value_heads=layers.as_query_heads,
         build=own.xlnet,
     ),
-    "reformer": Family(names=names.REFORMER, build=own.reformer),
-    "cpmant": Family(names=names.CPMANT, build=own.cpmant),
+    "reformer": Family(tied=tying.never, names=names.REFORMER, build=own.reformer),
+    "cpmant": Family(tied=tying.never, names=names.CPMANT, build=own.cpmant),
     "hrm_text": replace(
         _BIASED, names=names.HRM, key_value_heads=layers.as_query_heads, build=own.hrm_text
     ),
