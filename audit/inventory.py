@@ -193,6 +193,8 @@ _MIXERS = {
     frozenset({True}): "recurrent",
     frozenset({False, True}): "both",
 }
+# All experts of a layer in one tensor: GraniteMoE, Step 3.7.
+_STACKED = re.compile(r"(?<!shared_mlp)\.(?:in|out)put_linear|\.moe\.(?:gate|up|down)_proj")
 _RECURRENT = re.compile(
     r"(?:^|\.)(?:mamba\d?|mixer|ssm|conv|short_conv|recurrent|linear_attn|temporal_block|mlstm_layer)\."
 )
@@ -217,8 +219,8 @@ def _inside(prefix: str, inside: str, names: TensorNames, mixers: str) -> str:
     words = f"{prefix.rpartition('.')[2]}.{words}"
     if _is_norm(words):
         return "norms"
-    if re.search(r"(?<!shared_mlp)\.(?:in|out)put_linear", words):
-        return "experts"  # all experts of a layer in one tensor (GraniteMoE)
+    if _STACKED.search(words):
+        return "experts"
     if _ROUTER.search(inside.lower()):
         return "router"
     return "mlp" if _MLP.search(words) else "other"

@@ -14,6 +14,7 @@ from unittest import mock
 
 import torch
 from transformers import CONFIG_MAPPING, PreTrainedConfig, PreTrainedModel
+from transformers.core_model_loading import revert_weight_conversion
 from transformers.initialization import no_init_weights
 
 import every_type
@@ -83,7 +84,7 @@ def _runnable(values: Config) -> Config:
     for key in ("layer_types", *_WITHOUT.get(values["model_type"], ())):
         values.pop(key, None)
     for nested in values.values():
-        if isinstance(nested, dict) and "model_type" in nested:
+        if isinstance(nested, dict) and nested.get("model_type") in CONFIG_MAPPING:
             _runnable(nested)
     return values
 
@@ -123,8 +124,19 @@ def build(
 
 def save(model: PreTrainedModel, folder: Path, *, shard: str = "50GB", own: bool = True) -> None:
     """`save_pretrained`; `own=False` keeps the names that the model has in memory."""
-    with mock.patch("transformers.modeling_utils.safe_save_file", write_headers):
+    with (
+        mock.patch(f"{_SAVING}.safe_save_file", write_headers),
+        mock.patch(f"{_SAVING}.revert_weight_conversion", _revert),
+    ):
         model.save_pretrained(folder, max_shard_size=shard, save_original_format=own)
+
+
+_SAVING = "transformers.modeling_utils"
+
+
+def _revert(model: PreTrainedModel, tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Without values all views share one storage, which the index would count once."""
+    return {name: t.clone() for name, t in revert_weight_conversion(model, tensors).items()}
 
 
 def write_headers(
@@ -186,11 +198,15 @@ def expert_parameters(model: PreTrainedModel) -> int:
     """Parameters of experts, routed and shared, by the classes and names of modules."""
     found: dict[int, int] = {}
     for path, module in model.named_modules():
-        words = path.lower()
-        named = "expert" in words or "Experts" in type(module).__name__
-        if named and "attention" not in words and "gemma_expert" not in words:
-            found |= {id(p): p.numel() for p in module.parameters()}
+        for name, parameter in module.named_parameters(recurse=False):
+            words = f"{path}.{name}".lower()
+            is_expert = "expert" in words or "Experts" in type(module).__name__
+            if is_expert and not any(word in words for word in _NO_EXPERTS):
+                found[id(parameter)] = parameter.numel()
     return sum(found.values())
+
+
+_NO_EXPERTS = ("attention", "gemma_expert", "e_score_correction_bias")
 
 
 def by_layer(model_type: str) -> bool:
