@@ -298,7 +298,7 @@ MISTRAL_LARGE4 = TensorNames(
 # Its linear layers bear the same names; what is no attention is sorted by the config.
 BAILING = TensorNames(
     modules={path.replace("self_attn.", "attention."): part for path, part in MLA.modules.items()}
-    | {"attention.dense": "o"},
+    | {"attention.dense": "o", **MLA.modules},
     rest="other",
 )
 HRM = TensorNames(

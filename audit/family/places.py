@@ -108,8 +108,9 @@ def _kind(path: str, part: str) -> str:
 
 
 def _stranger(inside: str, names: TensorNames) -> Found | None:
+    general = _INNER_NUMBER.sub(".#.", inside, count=1) if names.numbered else inside
     for near in names.near:
-        if inside.startswith(near) and inside.removeprefix(near) not in BUFFERS:
+        if general.startswith(near) and general.removeprefix(near) not in BUFFERS:
             module, _, parameter = inside.rpartition(".")
             return module, parameter, names.rest, near in names.near_cross, 0
     return None

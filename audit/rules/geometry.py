@@ -72,7 +72,7 @@ def _other_shapes(facts: Facts) -> Iterator[Seen]:
                 continue
             expected, found = _expected(mixer, part, facts.observed.get(key)), item.out_in
             if len(shape) != 2:
-                if expected is not None and item.tensor.elements != prod(expected):
+                if _is_no_matrix(item, expected):
                     yield Seen(item.tensor.name, f"shape {list(shape)[:8]}: a matrix is expected")
                 continue
             if expected is not None and found != expected:
@@ -81,6 +81,16 @@ def _other_shapes(facts: Facts) -> Iterator[Seen]:
                     message=f"shape {list(shape)};"
                     f" {facts.where} makes it {list(expected)} (out, in)",
                 )
+
+
+def _is_no_matrix(item: Placed, expected: tuple[int, int] | None) -> bool:
+    """Whether a projection has other dimensions than two; XLNet's, which is no module, has three
+    that make up as many elements."""
+    if not item.place.part or not set(item.place.part) <= _PROJECTIONS:
+        return False
+    if item.tensor.name.endswith("weight"):
+        return True
+    return expected is not None and item.tensor.elements != prod(expected)
 
 
 # Letters of the parts that are projections, fused or not.
@@ -96,7 +106,7 @@ def _expected(mixer: Mixer, part: str | None, seen: Observed | None) -> tuple[in
     if not isinstance(mixer, Attention) or "_" in part:
         return None
     told = seen is not None and (
-        seen.hidden_size != mixer.hidden_size
+        seen.hidden_size not in (None, mixer.hidden_size)
         or (seen.head_dim is not None and seen.head_dim != mixer.head_dim)
         or (
             seen.num_key_value_heads is not None
@@ -171,12 +181,13 @@ def _sizes(facts: Facts) -> Iterator[Seen]:
         return
     for (stack, index, cross, _), mixer, placed in facts.mixers():
         needed, held = mixer.parameters(), count_parts(placed, mixer)
-        for part in ("norm", "other"):
+        whole = mixer.kind == "compressed_attention"  # whose matrices no other rule looks at
+        for part in needed._fields if whole else ("norm", "other"):
             said, stored = getattr(needed, part), getattr(held, part)
             if said and stored and said != stored:
                 yield Seen(
                     where=f"{_place(facts, stack, cross)}layer {index}",
-                    message=f"{_CALLED[part]} hold {stored:,} elements in its attention,"
+                    message=f"{_CALLED.get(part, part)} hold {stored:,} elements in its attention,"
                     f" {facts.where} makes it {said:,}",
                 )
 

@@ -1,25 +1,20 @@
 """What is done to a sound folder shows: each damage to the headers brings its finding."""
 
 import importlib
-import json
 import re
-import struct
 from collections.abc import Callable, Iterator
-from math import prod
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from checkpoints import BITS, header_bytes
 from headcount.audit import audit_model
 from headcount.audit.audited import Audit
 from headcount.audit.census import Placed
+from header_edits import Headers, rewrite
 
 pytestmark = pytest.mark.needs_convert
 pytest.importorskip("transformers")
 
-Headers = dict[str, tuple[str, list[int]]]
 Damage = Callable[[Headers, Audit], None]
 
 TYPES = (
@@ -107,7 +102,8 @@ def _numbers(headers: Headers, prefix: str) -> Iterator[str]:
 
 def other_dtype(headers: Headers, audit: Audit) -> None:
     name = key_tensor(audit).tensor.name
-    headers[name] = ("F32", headers[name][1])
+    dtype, shape = headers[name]
+    headers[name] = ("BF16" if dtype == "F32" else "F32", shape)
 
 
 def all_other_dtype(headers: Headers, audit: Audit) -> None:
@@ -131,23 +127,8 @@ DAMAGES: dict[str, tuple[Damage, set[str]]] = {
 }
 
 
-def rewrite(path: Path, change: Callable[[Headers], None]) -> None:
-    """The file with its header changed, and a hole for its values."""
-    with path.open("rb") as file:
-        (length,) = struct.unpack("<Q", file.read(8))
-        header = json.loads(file.read(length))
-    metadata = header.pop("__metadata__")
-    tensors: Headers = {name: (entry["dtype"], entry["shape"]) for name, entry in header.items()}
-    change(tensors)
-    written: dict[str, Any] = {"__metadata__": metadata}
-    end = 0
-    for name, (dtype, shape) in tensors.items():
-        size = prod(shape) * BITS[dtype] // 8
-        written[name] = {"dtype": dtype, "shape": shape, "data_offsets": [end, end + size]}
-        end += size
-    with path.open("wb") as file:
-        file.write(header_bytes(written))
-        file.truncate(file.tell() + end)
+# What cannot be found: XLM's attentions are no modules under which a stranger could stand.
+UNSEEN = {"xlm": {"stranger"}}
 
 
 @pytest.mark.parametrize(
@@ -161,7 +142,8 @@ def test_each_damage_is_found(model_type: str, tmp_path: Path) -> None:
     sound = audit_model(str(tmp_path))
     before = {(finding.code, finding.where) for finding in sound.findings}
     silent = []
-    for name, (damage, codes) in DAMAGES.items():
+    for name in DAMAGES.keys() - UNSEEN.get(model_type, set()):
+        damage, codes = DAMAGES[name]
         whole.save(model, tmp_path)
         rewrite(file, lambda headers, damage=damage: damage(headers, sound))  # type: ignore[misc]
         found = audit_model(str(tmp_path)).findings

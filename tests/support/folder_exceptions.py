@@ -59,4 +59,5 @@ EXPERTS_OTHERWISE = {
 ATTENTION_OTHERWISE = {
     "hrm_text": "the truth looks at one of its two stacks",
     "pi0": "the truth looks at its expert for actions",
+    "florence2": "the truth looks at its decoder alone",
 }

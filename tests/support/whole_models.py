@@ -161,17 +161,22 @@ def write_headers(
         file.truncate(8 + len(text) + end)
 
 
+_WAYS = ((True, "meta"), (False, "meta"), (False, "cpu"))
+
+
 class NotBuildableError(Exception):
     """transformers builds none of the configs that were tried."""
 
 
-def saved(model_type: str, task: str, folder: Path, first: int = 0, **how: Any) -> PreTrainedModel:
-    """The model of the first config from number `first` on that builds, saved in `folder`."""
+def saved(
+    model_type: str, task: str, folder: Path, *, tries: int = ATTEMPTS, **how: Any
+) -> PreTrainedModel:
+    """The model of the first config that builds, saved in `folder`. Raises NotBuildableError."""
     error: Exception | None = None
-    for seed in range(first, first + ATTEMPTS):
+    for seed in range(tries):
         given = config_of(model_type, task, seed)
         # A class may insist on the depth of its tower, or compute something while it is built.
-        for small, device in ((True, "meta"), (False, "meta"), (False, "cpu")):
+        for small, device in _WAYS if tries > 1 else _WAYS[:1]:
             try:
                 model = build(shrunk(given) if small else given, task, device=device)
                 save(model, folder, **how)
