@@ -8,6 +8,7 @@ from ..dtypes import resolve_dtype
 from ..errors import HeadcountError, InvalidConfigError, UnsupportedModelError
 from ..spec import Layer, ModelSpec
 from .class_defaults import class_defaults
+from .names import LLAMA, TensorNames
 from .row import Family
 from .table import FAMILIES, SPELLINGS
 from .view import ConfigView, MissingValueError
@@ -61,6 +62,24 @@ class Reading(NamedTuple):
             return None, str(error)
         return other + self.spec.attention_parameters, None
 
+    def names(self) -> dict[str, TensorNames]:
+        """How tensors are called on disk, for each stack."""
+        if self.family.models:
+            return {stack: nested(self.view, stack)[1].names for stack in self.family.models}
+        return dict.fromkeys((layer.stored_in for layer in self.spec.layers), self.family.names)
+
+    @property
+    def nests(self) -> bool:
+        """Whether the language model is one of several that the config describes."""
+        return self.text is not self.view
+
+    @property
+    def towers(self) -> str:
+        """What the other models are, for lists of layers whose names do not say it."""
+        keys = self.view.config.keys() | self.view.defaults.keys()
+        kinds = ("vision", "audio")
+        return next((kind for kind in kinds if any(kind in key for key in keys)), "other")
+
     def idle_parameters(self) -> int | None:
         """Parameters of experts that a token does not visit; None where no row describes them.
 
@@ -91,6 +110,8 @@ def read_config(config: Mapping[str, Any], where: str) -> Reading:
     view = _view(config, model_type, family, where)
     view.note("model_type", model_type, source)
     text, text_family = _language_model(view, family, where)
+    if text is not view and family.names is not LLAMA:
+        text_family = replace(text_family, names=family.names)
     assumed = not (is_known(model_type) and is_known(text.model_type))
     try:
         layers = text_family.build(text_family, text)
@@ -225,7 +246,7 @@ def _hidden_size(view: ConfigView, layers: tuple[Layer, ...]) -> int:
 
 
 def _dtype(view: ConfigView, inner: ConfigView) -> str | None:
-    for holder in (inner, view):
+    for holder in (view, inner):  # loading casts all parts to what the whole says
         value = holder.get("dtype")
         if value is None:
             continue

@@ -62,6 +62,7 @@ class Attention(Stateful):
             "k": self.num_key_value_heads * self.head_dim,
             "v": self.num_key_value_heads * self.v_head_dim,
             "o": self.hidden_size,
+            "g": self.num_attention_heads * self.v_head_dim,  # a gate on what o reads
         }
         return sum(width[letter] for letter in part)
 

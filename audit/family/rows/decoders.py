@@ -35,24 +35,28 @@ MUSE = replace(
 )
 DOTS1 = replace(LLAMA_NORMED, kinds=kinds.above_max_window_layers)
 
+MOSHI = replace(MISTRAL, names=names.MOSHI, tied=tying.never)
+
 ASSISTANT = Family(build=uneven.assistant)
 
 ROWS: dict[str, Family] = {
     # One kind of layer
     **dict.fromkeys(
         (
-            *("arcee", "aria_text", "cosmos3_edge_text", "emu3_text_model", "evolla"),
+            *("arcee", "aria_text", "emu3_text_model"),
             *("granitemoeshared", "granite4_vision_text", "hyperclovax", "iquestcoder"),
             *("jais2", "nanochat", "granite_docling_text"),
         ),
         LLAMA,
     ),
     **dict.fromkeys(
-        (*("apertus1p5_text", "hy_v3", "laguna_text", "mellum"),),
+        ("apertus1p5_text", "hy_v3", "laguna_text", "mellum"),
         LLAMA_NORMED,
     ),
+    "cosmos3_edge_text": replace(LLAMA, names=names.COSMOS3),
+    "evolla": replace(LLAMA, tied=tying.never),
+    "exaone": replace(LLAMA, names=names.EXAONE),
     **dict.fromkeys(("glm4v_moe_text", "helium", "solar_open"), GLM),
-    "exaone": replace(LLAMA, names=names.GPT_NEO),
     "bitnet": replace(LLAMA, names=names.BITNET, norm="output"),
     "chameleon": replace(LLAMA, norm="heads_bias", fixed_head_dim=True),
     "codegen": replace(ALL_HEADS_FIXED, names=names.CODEGEN),
@@ -66,10 +70,14 @@ ROWS: dict[str, Family] = {
     "glm_ocr_text": NO_BIAS,
     "gpt-sw3": GPT2,
     "gpt_neox_japanese": replace(
-        ALL_HEADS_FIXED, names=names.GPT_NEOX, per_layer=uneven.last_is_biased, other=uneven.biased
+        ALL_HEADS_FIXED,
+        names=names.GPT_NEOX_JAPANESE,
+        per_layer=uneven.last_is_biased,
+        other=uneven.biased,
     ),
     "hunyuan_vl_text": replace(LLAMA_NORMED, names=names.HUNYUAN),
     "jetmoe": Family(
+        names=names.JETMOE,
         build=uneven.mixture_of_attention,
     ),
     "openai-gpt": replace(GPT2, cached=False, stack="decoder", cross=False),
@@ -120,14 +128,15 @@ ROWS: dict[str, Family] = {
     "ministral": MISTRAL,
     "modernbert-decoder": replace(
         LLAMA,
+        names=names.MODERNBERT_DECODER,
         fixed_head_dim=True,
         key_value_heads=layers.as_query_heads,
         kinds=kinds.full_first(3, "global_attn_every_n_layers"),
         window=uneven.half_of_local_attention,
     ),
-    "molmo2_text": replace(GLM, norm=uneven.molmo_norm),
-    "kyutai_speech_to_text": MISTRAL,
-    "moshi": replace(MISTRAL, names=names.MOSHI, tied=tying.never),
+    "molmo2_text": replace(GLM, names=names.MOLMO2, norm=uneven.molmo_norm),
+    "kyutai_speech_to_text": MOSHI,
+    "moshi": MOSHI,
     "muse_glimmer_text": MUSE,
     "muse_spark_text": MUSE,
     "phi4_multimodal": replace(MISTRAL, names=names.QKV_PROJ),
@@ -138,7 +147,7 @@ ROWS: dict[str, Family] = {
     "voxtral_realtime_text": MISTRAL,
     # Latent attention
     **dict.fromkeys(("axk1", "glm4_moe_lite", "minicpm3", "sarvam_mla", "youtu", "mistral4"), MLA),
-    "longcat_flash": replace(MLA, build=uneven.two_per_block),
+    "longcat_flash": replace(MLA, names=names.LONGCAT, build=uneven.two_per_block),
     # An encoder beside it
     "blip_text_model": replace(
         ALL_BIASED,
