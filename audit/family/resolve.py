@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from ..dtypes import resolve_dtype
 from ..errors import HeadcountError, InvalidConfigError, UnsupportedModelError
+from ..mixers import Mixer
 from ..spec import Layer, ModelSpec
 from .class_defaults import class_defaults
 from .row import Family
@@ -224,9 +225,14 @@ def _dtype(view: ConfigView, inner: ConfigView) -> str | None:
     return None
 
 
+def _sees_encoder(mixer: Mixer) -> bool:
+    return any(state.sees_encoder for state in mixer.states)
+
+
 def _encoder_tokens(view: ConfigView, inner: ConfigView, layers: tuple[Layer, ...]) -> int:
     """How many tokens a cross-attention sees when nothing is asked for: the encoder's maximum."""
-    if not any(mixer.kind == "cross_attention" for layer in layers for mixer in layer.mixers):
+    mixers = [mixer for layer in layers for mixer in layer.mixers]
+    if not any(mixer.kind == "cross_attention" or _sees_encoder(mixer) for mixer in mixers):
         return 0
     source = inner.optional("max_source_positions")
     if source is not None:

@@ -19,7 +19,7 @@ from headcount.audit.family.resolve import read_spec
 from headcount.audit.family.states import rows as states
 from headcount.audit.sizes import AuditRequest
 from headcount.audit.spec import Layer, ModelSpec
-from state_configs import TYPES, state_config
+from state_configs import TYPES, WRAPPERS, state_config
 
 pytestmark = pytest.mark.needs_convert
 
@@ -155,19 +155,6 @@ def test_the_report_tells_constant_state_from_what_grows() -> None:
     assert totals["constant_state_bytes"] == audit.spec.constant_state_bytes(batch_size=2)
     growing = 2 * 1000 * totals["cache_bytes_per_token"]
     assert totals["cache_bytes"] == totals["constant_state_bytes"] + growing
-
-
-WRAPPERS = {
-    **{"qwen3_5": "qwen3_5_text", "qwen3_5_moe": "qwen3_5_moe_text"},
-    **{"qwen4_exp": "qwen4_exp_text", "dots3_note": "dots3_note_text", "lfm2_vl": "lfm2"},
-    **{"glm5_next": "glm5_next_text", "inkling2": "inkling2_text", "lfm3_vl": "lfm3"},
-    **{"inkling2_loop": "inkling2_loop_text", "inkling_mm_model": "inkling_text"},
-    **{"mistral_large4": "mistral_large4_text", "minimax_m3_vl": "minimax_m3_vl_text"},
-    **{"minicpm_ocr": "qwen3_5_text", "minicpmv4_6": "qwen3_5_text", "jev": "qwen3_5_text"},
-    **{"minicpmv4_7": "qwen3_5_text", "nemotron_h_omni": "nemotron_h"},
-    **{"nemo_speechlm": "nemotron_h", "hy_v4_vl": "hy_v4_vl_text"},
-    "unlimited_ocr": "unlimited_ocr_text",
-}
 
 
 def test_every_wrapper_is_tried() -> None:

@@ -11,7 +11,7 @@ from headcount.audit.family.resolve import read_config
 from headcount.audit.mixers import Parts
 from headcount.audit.spec import Layer
 from random_configs import Config, random_config
-from tiny_truth import build, cached, layer_list, layers_of, mixers_of, read, written
+from tiny_truth import SCATTERED, build, cached, layer_list, layers_of, mixers_of, read, written
 from transformers_truth import CachedElements, LayerTruth
 
 # (tokens, those decoded one by one): below, at and above the windows of random_configs
@@ -67,6 +67,8 @@ def _case(given: Config, task: str, lengths: Sequence[tuple[int, int]]) -> Case:
     model = build(config, task)
     layers = layers_of(model)
     crossing = any(mixer.kind == "cross" for layer in layers for mixer in layer.mixers)
+    crossing &= model.config.model_type not in SCATTERED  # keep nothing of what they see
+    crossing |= model.config.model_type == "musicgen_melody_decoder"  # in front of its tokens
     encoder_tokens = ENCODER_TOKENS if crossing or model.config.is_encoder_decoder else 0
     whole = model.config.model_type == given["model_type"]
     return Case(
@@ -88,12 +90,15 @@ def differences(config: Config, case: Case) -> Iterator[str]:
     pairs = [(layer, mixer) for layer in layers for mixer in layer.mixers]
     own = [pair for pair in pairs if pair[1].parameters().total]  # others run a module again
     true = [mixer for layer in case.layers for mixer in layer.mixers]
+    if config["model_type"] in SCATTERED:
+        own.sort(key=lambda pair: tuple(pair[1].parameters()))
+        true.sort(key=lambda mixer: tuple(mixer.parts.get(name, 0) for name in Parts._fields))
     if len(own) != len(true):
         yield f"{len(own)} mixers, {len(true)} built"
     for (layer, mixer), built in zip(own, true, strict=False):
         if not agree(mixer.parameters(), built.parts):
             yield f"{layer.stack} {layer.index}: {mixer.parameters()}, built {built.parts}"
-    decoder = [layer for layer in layers if layer.stack == "decoder"]
+    decoder = [layer for layer in layers if layer.stack == "decoder" or _elements(layer, 1)]
     for (tokens, _), truth in case.caches.items():
         said = [_elements(layer, tokens) for layer in decoder]
         held = _padded(truth, len(said))

@@ -32,6 +32,17 @@ _SIZES: dict[str, tuple[Any, ...]] = {
     "head_dim": (8, 12, 16, None, ABSENT),
     **dict.fromkeys(("d_kv", "kv_channels", "dim_head", "global_head_dim"), (8, 12)),
     **dict.fromkeys(("num_hidden_groups", "inner_group_num"), (1, 2)),
+    "block_sizes": ([1, 2], [2, 2, 1]),
+    "d_head": (8, 12),
+    **dict.fromkeys(("q_groups", "k_groups", "v_groups", "post_attention_groups"), (1, 2, 4)),
+    **dict.fromkeys(("head_ratio", "cross_layer_interval"), (1, 2)),
+    **dict.fromkeys(("use_bottleneck", "use_bottleneck_attention"), (True, False)),
+    **dict.fromkeys(("qk_layer_norms", "cross_attn_all_layers"), (True, False)),
+    **dict.fromkeys(("qk_channels", "v_channels"), (None, 32)),
+    "cross_attention_shape_for_attention": ("kv", "q"),
+    "num_blocks": (1, 2),
+    "num_self_attention_heads": (2, 4),
+    "num_cross_attention_heads": (2, 4),
     "relative_attention": (True, False),
     "pos_att_type": (None, ["c2p"], ["c2p", "p2c"]),
     "num_decoder_layers": (None, 2, 5),
@@ -84,6 +95,9 @@ _NEEDED: dict[str, Config] = {
     "dbrx": {"attn_config": {"kv_n_heads": 2, "clip_qkv": 8, "rope_theta": 1e4}},
     "gpt_neo": {"num_layers": 4, "attention_types": [[["global", "local"], 2]], "window_size": 8},
     "apertus1p5_text": {"vocab_size": 270_000},
+    "blt_local_encoder": {"cross_attn_k": 2},
+    "blt_local_decoder": {"cross_attn_k": 2},
+    "blt": {"encoder_hash_byte_group_size": [3, 4], "encoder_hash_byte_group_vocab": 50},
     "chameleon": {"vocabulary_map": {"<image>": 2}},
     "cohere_compass_text": {
         "rope_parameters": dict.fromkeys(("full_attention", "sliding_attention"), _ROPE)
@@ -165,6 +179,20 @@ def _fit(model_type: str, values: Config) -> None:
         values["d_kv"] = values["hidden_size"] // values["num_heads"]
     if model_type == "helium":
         values["head_dim"] = values["hidden_size"] // heads
+    if model_type.startswith("blt"):
+        values.pop("head_dim", None)  # only its rotary part reads it
+    if model_type == "blt":
+        values["decoder_config"]["hidden_size"] = values["encoder_config"]["hidden_size"]
+        values["decoder_config"]["hidden_size_global"] = values["global_config"]["hidden_size"]
+    if model_type == "idefics":
+        values["vision_config"] = {"embed_dim": 48, "num_hidden_layers": 1, "image_size": 28}
+        values["vision_config"] |= {"num_attention_heads": 2, "intermediate_size": 32}
+    if model_type == "perceiver":
+        values |= {"d_latents": 32, "num_latents": 4, "num_self_attends_per_block": 3}
+    if model_type == "squeezebert":
+        values["embedding_size"] = values["hidden_size"]
+    if model_type == "mobilebert":
+        values["intra_bottleneck_size"] = 32
     if model_type == "longcat_flash":
         values["head_dim"] = values["qk_rope_head_dim"]
     if model_type == "hunyuan_vl_text":

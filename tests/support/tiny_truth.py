@@ -47,6 +47,7 @@ _PARTS = {
     **dict.fromkeys(("kv_a_proj_with_mqa", "kv_b_proj", "kv_proj"), "kv"),
     **dict.fromkeys(("qkv_proj", "query_key_value", "Wqkv", "c_attn", "qkv"), "qkv"),
     "in_proj": "qkv",
+    **{"q_head": "q", "k_head": "k", "v_head": "v", "post_proj": "o"},
     **{"q_bias": "q", "v_bias": "v", "Wq": "q", "Wk": "k", "Wv": "v", "Wo": "o"},
 }
 
@@ -128,7 +129,17 @@ def _rank(name: str) -> int:
     return -(9 if found == 1 else found)
 
 
+# Models whose attention modules do not stand in one list of layers.
+SCATTERED = ("blt", "funnel", "idefics", "perceiver")
+_NOT_TEXT = ("vision_model", "perceiver_resampler")
+
+
 def layers_of(model: PreTrainedModel) -> list[LayerTruth]:
+    if model.config.model_type in SCATTERED:
+        return [
+            LayerTruth(stack="decoder", index=index, mixers=(mixer,))
+            for index, mixer in enumerate(mixers_of(model))
+        ]
     return [
         LayerTruth(stack=name, index=index, mixers=tuple(mixers_of(layer)))
         for name, stack in stacks_of(model)
@@ -167,9 +178,12 @@ def mixers_of(layer: nn.Module) -> Iterator[MixerTruth]:
     for name, child in layer.named_children():
         if name in _SELF + _CROSS and isinstance(child, nn.ModuleList):  # LongCat has two
             yield from (MixerTruth(kind="self", parts=parts_of(one)) for one in child)
-        elif name in _SELF + _CROSS:
-            yield MixerTruth(kind="cross" if name in _CROSS else "self", parts=parts_of(child))
-        elif "experts" not in name:
+        elif name in _SELF + _CROSS and type(child).__name__ != "PerceiverLayer":
+            parts = _with_output(parts_of(child), layer)
+            yield MixerTruth(kind="cross" if name in _CROSS else "self", parts=parts)
+        elif type(child).__name__ == "BltCrossAttention":
+            yield MixerTruth(kind="cross", parts=parts_of(child))
+        elif not any(word in name for word in ("experts", "bottleneck", *_NOT_TEXT)):
             yield from mixers_of(child)
 
 
@@ -182,12 +196,24 @@ def parts_of(attention: nn.Module) -> dict[str, int]:
     return parts
 
 
+def _with_output(parts: dict[str, int], layer: nn.Module) -> dict[str, int]:
+    """SqueezeBERT's output projection stands beside the attention."""
+    beside = getattr(layer, "post_attention", None)
+    return parts if beside is None else {**parts, "o": size(beside.conv1d)}
+
+
+def size(module: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
 def part_of(name: str) -> str:
     if "norm" in name.lower() or "_ln." in name:
         return "norm"
     return next((_PARTS[piece] for piece in name.split(".") if piece in _PARTS), "other")
 
 
+# What they are given of an encoder is in the cache from the first call on; they would add it again.
+_SEE_ONCE = ("mllama_text_model", "musicgen_melody_decoder")
 _WIDTHS = ("cross_attention_hidden_size", "encoder_hidden_size")
 
 
@@ -196,9 +222,12 @@ def cached(
 ) -> CachedElements:
     """Elements that the default cache holds in each layer after `tokens` tokens, of which the last
     `decoded` came one by one."""
-    decoder = decoder_of(model)
+    decoder = model if model.config.model_type in SCATTERED else decoder_of(model)
     config = getattr(decoder, "config", model.config)
-    if getattr(config, "num_kv_shared_layers", 0) == config.num_hidden_layers:
+    if config.model_type in ("funnel", "perceiver"):
+        model(input_ids=_ids(config, tokens))  # has nothing to keep, and no argument that asks
+        return CachedElements()
+    if getattr(config, "num_kv_shared_layers", 0) == getattr(config, "num_hidden_layers", None):
         return CachedElements()  # reads the cache of another model
     if config.model_type == "fsmt":  # its decoder asks for masks that the model makes
         decoder, arguments = model, {"input_ids": _ids(config, encoder_tokens)}
@@ -206,11 +235,18 @@ def cached(
     else:
         arguments, ids = _arguments(config, encoder_tokens), "input_ids"
     with torch.no_grad():
-        output = decoder(**{ids: _ids(config, tokens - decoded)}, use_cache=True, **arguments)
-        for _ in range(decoded):
+        for new in (tokens - decoded, *[1] * decoded):
+            if config.model_type == "idefics":  # a token sees the one image
+                arguments["image_attention_mask"] = torch.ones(1, new, 1)
+            output = decoder(**{ids: _ids(config, new)}, use_cache=True, **arguments)
             arguments["cache"] = cache_of(output)
-            output = decoder(**{ids: _ids(config, 1)}, use_cache=True, **arguments)
-    return count(cache_of(output))
+            if config.model_type in _SEE_ONCE:
+                arguments.pop("encoder_hidden_states", None)
+                arguments.pop("cross_attention_states", None)
+    held = count(arguments["cache"])
+    if config.model_type == "blt":  # not of one layer: the encoder's, then the decoder's
+        return CachedElements(self_attention=held.self_attention + held.cross_attention)
+    return held
 
 
 def cache_of(output: Any) -> Any:
@@ -229,6 +265,11 @@ def _arguments(config: PreTrainedConfig, encoder_tokens: int) -> dict[str, Any]:
     arguments: dict[str, Any] = {}
     if config.model_type == "granite4_vision_text":  # makes no cache by itself
         arguments["cache"] = DynamicCache(config=config)
+    if config.model_type == "blt":  # its config, from which a cache would be made, has no layers
+        arguments["cache"] = EncoderDecoderCache(DynamicCache(), DynamicCache())
+    if config.model_type == "idefics":
+        width = config.vision_config.embed_dim
+        arguments["image_encoder_embeddings"] = torch.randn(1, 3, width)
     if config.model_type == "blip_text_model":
         arguments["is_decoder"] = config.is_decoder
     if config.model_type == "voxtral_realtime_text":

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from .. import kinds, layers, names, own_parameters, uneven
+from .. import conditioned, kinds, layers, names, own_parameters, uneven
 from ..row import Family
 from .patterns import (
     ALL_BIASED,
@@ -24,6 +24,7 @@ GATED = replace(LLAMA_NORMED, other=own_parameters.output_gate)
 SINKS = replace(LLAMA, kinds=kinds.full_first(4), other=layers.one_per_head)
 STEP = replace(
     LLAMA_NORMED,
+    kinds=kinds.all_full,
     defaults={"gating": True},  # a constant of the class
     per_layer=uneven.step_values,
     other=uneven.gate_by_config,
@@ -44,7 +45,7 @@ ROWS: dict[str, Family] = {
         LLAMA,
     ),
     **dict.fromkeys(
-        (*("apertus1p5_text", "hy_v3", "laguna_text", "mellum", "hunyuan_vl_text"),),
+        ("apertus1p5_text", "hy_v3", "laguna_text", "hunyuan_vl_text"),
         LLAMA_NORMED,
     ),
     **dict.fromkeys(("glm4v_moe_text", "helium", "solar_open"), GLM),
@@ -79,7 +80,7 @@ ROWS: dict[str, Family] = {
         GATED, kinds=kinds.every(6, last_full=True), other=own_parameters.output_gate_and_head_bias
     ),
     "cohere2_moe": replace(LLAMA, kinds=kinds.cohere2_moe),
-    "cohere_compass_text": LLAMA,
+    "cohere_compass_text": replace(LLAMA, kinds=kinds.all_full),
     "cwm": replace(NO_BIAS, kinds=kinds.full_first(4)),
     "diffusion_gemma_text": replace(
         GEMMA4, defaults={"attention_k_eq_v": True, "global_head_dim": 512}
@@ -93,7 +94,13 @@ ROWS: dict[str, Family] = {
     "granite_swa": SINKS,
     "granitemoe_swa": SINKS,
     "kolibri1": replace(NO_BIAS, norm="head", kinds=kinds.every(5)),
-    "laguna": replace(LLAMA_NORMED, per_layer=uneven.heads_per_layer, other=uneven.gate_by_config),
+    "laguna": replace(
+        LLAMA_NORMED,
+        kinds=kinds.all_full,
+        per_layer=uneven.heads_per_layer,
+        other=uneven.gate_by_config,
+    ),
+    "mellum": replace(LLAMA_NORMED, kinds=kinds.all_full),
     "mimo_v2_flash": replace(
         GLM,
         kinds=kinds.mimo,
@@ -138,6 +145,11 @@ ROWS: dict[str, Family] = {
     "kosmos_2_5_text_model": replace(ALL_BIASED, names=names.BART),
     "biogpt": replace(ALL_BIASED, names=names.BART, cross="add_cross_attention"),
     "git": replace(ALL_BIASED, names=names.BERT),
+    "blt": replace(NO_BIAS, names=names.UNKNOWN, fixed_head_dim=True, build=conditioned.blt),
+    "idefics": replace(ALL_HEADS_FIXED, names=names.UNKNOWN, build=conditioned.idefics),
+    "musicgen_melody_decoder": replace(
+        ALL_HEADS_FIXED, names=names.BART, build=conditioned.musicgen_melody
+    ),
     "musicgen_decoder": replace(
         NO_BIAS,
         names=names.BART,

@@ -13,8 +13,6 @@ PROPHETNET = {
     "decoder_layers": ("num_decoder_layers",),
 }
 
-D_KV = {"head_dim": ("d_kv",)}
-
 ROWS: dict[str, Family] = {
     **dict.fromkeys(
         (
@@ -28,10 +26,10 @@ ROWS: dict[str, Family] = {
     "led": replace(BART, build=two_stacks.led),
     "longt5": replace(T5, build=two_stacks.longt5),
     "prophetnet": replace(BART, build=two_stacks.prophetnet, aliases=PROPHETNET),
-    "switch_transformers": replace(T5, aliases=D_KV),
+    "switch_transformers": T5,
     "umt5": replace(T5, build=two_stacks.umt5),
-    "udop": replace(T5, aliases=D_KV),
-    "pix2struct_text_model": replace(T5, build=two_stacks.t5_decoder, aliases=D_KV),
+    "udop": T5,
+    "pix2struct_text_model": replace(T5, build=two_stacks.t5_decoder),
     "pp_formulanet_text": replace(BART, build=two_stacks.bart_decoder),
     "t5gemma": replace(GEMMA2, build=two_stacks.t5gemma),
     "t5gemma2": replace(GEMMA3, build=two_stacks.t5gemma2),

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from .. import kinds, layers, names, odd, uneven
+from .. import kinds, layers, names, odd, odd_encoders, uneven
 from .. import own_parameters as extras
 from ..row import Family
 from .patterns import ALL_BIASED, BERT, LLAMA, NO_BIAS, VIT
@@ -12,6 +12,8 @@ XLM = replace(ALL_BIASED, names=names.XLM, cached=False, stack="decoder")
 SIGLIP = replace(ALL_BIASED, names=names.BART, build=odd.two_towers)
 
 WAV2VEC2 = replace(ALL_BIASED, names=names.BART, cached=False)
+NARROW = replace(PLAIN_BERT, names=names.UNKNOWN)
+BEIT = replace(VIT, qkv_bias=True, k_bias=False)
 GTE = Family(qkv_bias=True, o_bias=True, cached=False, key_value_heads=layers.as_query_heads)
 
 ROWS: dict[str, Family] = {
@@ -47,8 +49,22 @@ ROWS: dict[str, Family] = {
         kinds=kinds.full_first(3, "global_attn_every_n_layers"),
         window=uneven.half_of_local_attention,
     ),
-    "nomic_bert": replace(NO_BIAS, cached=False),
+    "nomic_bert": replace(NO_BIAS, cached=False, key_value_heads=layers.as_query_heads),
     "nystromformer": replace(PLAIN_BERT, other=extras.nystrom_convolution),
+    # Attention of other widths than the model's, or none; their headers are not sorted to parts
+    "convbert": replace(NARROW, fixed_head_dim=False, build=odd_encoders.convbert),
+    "fnet": Family(names=names.UNKNOWN, build=odd_encoders.no_attention, cached=False),
+    "funnel": replace(NARROW, build=odd_encoders.funnel),
+    "mobilebert": replace(NARROW, build=odd_encoders.mobilebert),
+    "neomme": replace(
+        LLAMA,
+        names=names.HYBRID,
+        cached=False,
+        kinds=kinds.every(6, last_full=True),
+        other=extras.output_gate_and_head_bias,
+    ),
+    "perceiver": replace(NARROW, build=odd_encoders.perceiver),
+    "squeezebert": replace(NARROW, build=odd_encoders.squeezebert),
     "ultrabert": replace(LLAMA, cached=False, kinds=kinds.every(3)),
     "xlm": XLM,
     # Vision and audio
@@ -59,11 +75,13 @@ ROWS: dict[str, Family] = {
         ),
         VIT,
     ),
-    **dict.fromkeys(("ijepa", "vivit", "yolos"), VIT),
+    **dict.fromkeys(("ijepa", "vivit"), VIT),
+    "yolos": replace(VIT, fixed_head_dim=True),
     **dict.fromkeys(
         ("data2vec-audio", "hubert", "unispeech", "unispeech-sat", "wav2vec2"), WAV2VEC2
     ),
-    **dict.fromkeys(("beit", "data2vec-vision"), replace(VIT, qkv_bias=True, k_bias=False)),
+    "beit": BEIT,
+    "data2vec-vision": replace(BEIT, fixed_head_dim=True),
     **dict.fromkeys(("dpr", "markuplm", "splinter", "visual_bert"), PLAIN_BERT),
     **dict.fromkeys(("chinese_clip", "clipseg", "siglip", "siglip2"), SIGLIP),
 }

@@ -34,6 +34,6 @@ ROWS: dict[str, Family] = {
     ),
     **dict.fromkeys(("qwen2_5_omni", "qwen3_omni_moe"), replace(WRAPPER, text="thinker_config")),
     **dict.fromkeys(("glmasr", "voxtral", "voxtral_realtime"), replace(WRAPPER, fills_text=True)),
-    "musicgen": replace(WRAPPER, text="decoder"),
+    **dict.fromkeys(("musicgen", "musicgen_melody"), replace(WRAPPER, text="decoder")),
     "pi0": replace(WRAPPER, text="vlm_config"),
 }
