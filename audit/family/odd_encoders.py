@@ -93,6 +93,18 @@ def squeezebert(family: "Family", view: ConfigView) -> tuple[Layer, ...]:
     return _stack(mixer, layer_count(view))
 
 
+def dinov3(family: "Family", view: ConfigView) -> tuple[Layer, ...]:
+    """DINOv3 (arXiv 2508.10104): a flag for the bias of each projection."""
+    mixer = replace(
+        attention(family, view),
+        q_bias=view.flag("query_bias"),
+        k_bias=view.flag("key_bias"),
+        v_bias=view.flag("value_bias"),
+        o_bias=view.flag("proj_bias"),
+    )
+    return _stack(mixer, layer_count(view))
+
+
 def perceiver(family: "Family", view: ConfigView) -> tuple[Layer, ...]:
     """Perceiver IO (arXiv 2107.14795): latents attend to the input once, then run `num_blocks`
     times through one block of layers; in the class for masked language models, every position

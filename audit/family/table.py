@@ -215,13 +215,14 @@ class FamilyTable(Mapping[str, Family]):
 @lru_cache
 def all_rows() -> dict[str, Family]:
     """The common rows and those of the rooms `rows` and `states`."""
-    from .rows import decoders, encoder_decoders, encoders, multimodal, remote
+    from .rows import decoders, encoder_decoders, encoders, multimodal, remote, towers
     from .states import rows as states
 
     return {
         **COMMON,
         **decoders.ROWS,
         **encoders.ROWS,
+        **towers.ROWS,
         **encoder_decoders.ROWS,
         **multimodal.ROWS,
         **remote.ROWS,

@@ -1,6 +1,7 @@
 """Every model_type of transformers' mappings: a tiny model of it against what an audit says."""
 
-from collections.abc import Iterator, Sequence
+import random
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -11,6 +12,7 @@ from headcount.audit.family.resolve import read_config
 from headcount.audit.mixers import Parts
 from headcount.audit.spec import Layer
 from random_configs import Config, random_config
+from spelled_otherwise import spelled_otherwise
 from tiny_truth import SCATTERED, build, cached, layer_list, layers_of, mixers_of, read, written
 from transformers_truth import CachedElements, LayerTruth
 
@@ -39,17 +41,22 @@ class Case:
 
     given: Config
     saved: Config
+    written_out: Config  # with every default
     layers: list[LayerTruth]
     caches: dict[tuple[int, int], CachedElements]
 
 
 def cases(
-    model_type: str, task: str, count: int, lengths: Sequence[tuple[int, int]] = LENGTHS
+    model_type: str,
+    task: str,
+    count: int,
+    lengths: Sequence[tuple[int, int]] = LENGTHS,
+    config: Callable[[str, int, str], Config] = random_config,
 ) -> Iterator[Case]:
     """`count` cases of `model_type`; raises NotBuildableError if there are not as many."""
     found, error = 0, None
     for seed in range(ATTEMPTS):
-        given = random_config(model_type, seed, task)
+        given = config(model_type, seed, task)
         try:
             case = _case(given, task, lengths)
         except Exception as failure:
@@ -74,6 +81,7 @@ def _case(given: Config, task: str, lengths: Sequence[tuple[int, int]]) -> Case:
     return Case(
         given=given,
         saved=written(model.config if whole else config),
+        written_out=written(model.config if whole else config, whole=True),
         layers=layers,
         caches={
             (tokens, decoded): cached(model, tokens, encoder_tokens, decoded=decoded)
@@ -142,12 +150,22 @@ def jobs() -> tuple[tuple[str, str], ...]:
 
 
 def compare(
-    model_type: str, task: str, count: int, lengths: Sequence[tuple[int, int]] = LENGTHS
+    model_type: str,
+    task: str,
+    count: int,
+    lengths: Sequence[tuple[int, int]] = LENGTHS,
+    config: Callable[[str, int, str], Config] = random_config,
 ) -> None:
     """Asserts that `count` models are as audited, from the config as given and as saved."""
-    for case in cases(model_type, task, count, lengths):
-        for config in (case.given, case.saved):
-            assert [*differences(config, case)] == [], config
+    for case in cases(model_type, task, count, lengths, config):
+        for config_json in (case.given, case.saved, case.written_out):
+            assert [*differences(config_json, case)] == [], config_json
+
+
+def odd_config(model_type: str, seed: int, task: str) -> Config:
+    """A config that few would write, the same for the same seed."""
+    chosen = random.Random(f"odd {model_type} {task} {seed}")
+    return spelled_otherwise(random_config(model_type, seed, task), chosen)
 
 
 def tower_differences(model_type: str, seed: int) -> list[str]:

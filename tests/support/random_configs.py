@@ -86,6 +86,15 @@ _SMALL: Config = {
     **dict.fromkeys(("rotary_dim", "partial_rotary_dim"), 4),
     **dict.fromkeys(("attention_window", "local_radius", "global_block_size", "block_size"), 8),
 }
+# Without these a model takes the size of a real one.
+FIXED_SIZES = {
+    *(key for key, among in _SIZES.items() if any(type(v) is int and v >= 64 for v in among)),
+    *("model_type", "is_encoder_decoder", "num_hidden_layers", "n_layer", "n_layers", "num_layers"),
+    *("layers", "encoder_layers", "decoder_layers", "num_decoder_layers", "num_encoder_layers"),
+    *("kv_lora_rank", "q_lora_rank", "max_window_layers", "d_latents", *_SMALL),
+    *("num_attention_heads", "n_head", "n_heads", "num_heads", "attention_heads"),
+    *("encoder_attention_heads", "decoder_attention_heads"),
+}
 _TOWERS = ("vision", "audio", "image", "speech", "visual", "codec", "vq", "qformer", "backbone")
 
 
@@ -126,7 +135,7 @@ def random_config(model_type: str, seed: int, task: str = "") -> Config:
     if task == "causal" and config_class.is_encoder_decoder and not config_class.sub_configs:
         values["is_encoder_decoder"] = False  # the decoder alone
     elif task == "causal":
-        declared = config_class().to_dict() if model_type not in _REFUSES_DEFAULTS else {}
+        declared = declared_defaults(config_class) if model_type not in _REFUSES_DEFAULTS else {}
         if model_type in _BREAK_ACROSS:
             declared.pop("add_cross_attention")
         roles = [role for role in ("is_decoder", "add_cross_attention") if role in declared]
@@ -134,22 +143,31 @@ def random_config(model_type: str, seed: int, task: str = "") -> Config:
     return values
 
 
-def _nullable(config_class: type[PreTrainedConfig]) -> set[str]:
+def default_config(config_class: type[PreTrainedConfig]) -> PreTrainedConfig:
+    return config_class(**_REFUSES_DEFAULTS.get(config_class.model_type, {}))
+
+
+def declared_defaults(config_class: type[PreTrainedConfig]) -> Config:
+    """What a bare config of the class says."""
+    return default_config(config_class).to_dict()
+
+
+def nullable(config_class: type[PreTrainedConfig]) -> set[str]:
     """The fields whose type allows null."""
     return {field.name for field in dataclasses.fields(config_class) if "None" in str(field.type)}
 
 
 def _fields(config_class: type[PreTrainedConfig], chosen: random.Random) -> Config:
-    config = config_class(**_REFUSES_DEFAULTS.get(config_class.model_type, {}))
+    config = default_config(config_class)
     values: Config = {}
-    nullable = _nullable(config_class)
+    may_be_null = nullable(config_class)
     for name, value in sorted(config.to_dict().items()):
         if name in config_class.sub_configs:
             if not any(tower in name for tower in _TOWERS):
                 values[name] = _nested(config, name, chosen)
         elif name in _SIZES:
             pick = chosen.choice(_SIZES[name])
-            if pick != ABSENT and (pick is not None or name in nullable):
+            if pick != ABSENT and (pick is not None or name in may_be_null):
                 values[name] = pick
         elif name in _SMALL:
             values[name] = _SMALL[name]
@@ -168,7 +186,7 @@ def _fields(config_class: type[PreTrainedConfig], chosen: random.Random) -> Conf
 
 
 _SECTIONED = ("glm4v", "glm_ocr", "glm46v", "qwen2_vl", "qwen2_5_vl", "qwen2_5_omni", "hunyuan_vl")
-_SECTIONED += ("ernie4_5_vl",)
+_SECTIONED += ("ernie4_5_vl", "glm_image")
 _SAME_WIDTH = {"granite_docling": "vision_config", "muse_spark": "audio_config"}
 
 

@@ -56,9 +56,9 @@ _PARTS = {
 _BLOCK_NORMS = ("output.LayerNorm", "LayerNorm", "self_attn_layer_norm", "ln.", "layer_norm")
 
 
-def written(config: PreTrainedConfig) -> dict[str, Any]:
-    """The config.json that save_pretrained would write."""
-    return dict(json.loads(config.to_json_string(use_diff=True)))
+def written(config: PreTrainedConfig, *, whole: bool = False) -> dict[str, Any]:
+    """The config.json that save_pretrained would write, or the `whole` of what the config holds."""
+    return dict(json.loads(config.to_json_string(use_diff=not whole)))
 
 
 def read(config: dict[str, Any]) -> PreTrainedConfig:

@@ -4,3 +4,9 @@
 NOT_STEPWISE = {
     "prophetnet": "its decoder counts positions by an attention mask that it does not make",
 }
+
+# Types beside the mappings of language models whose class these tests cannot run.
+NOT_RUN = {
+    "pop2piano": "no model of it alone: its class reads spectrograms",
+    "speecht5": "its decoder reads spectrograms, not tokens",
+}

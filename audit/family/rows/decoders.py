@@ -40,7 +40,8 @@ ROWS: dict[str, Family] = {
         (
             *("arcee", "aria_text", "cosmos3_edge_text", "emu3_text_model", "evolla"),
             *("exaone", "granitemoeshared", "granite4_vision_text", "hyperclovax", "iquestcoder"),
-            *("jais2", "nanochat", "granite_docling_text"),
+            *("jais2", "nanochat", "granite_docling_text", "csm", "csm_depth_decoder_model"),
+            "higgs_audio_v2",
         ),
         LLAMA,
     ),
@@ -48,7 +49,7 @@ ROWS: dict[str, Family] = {
         ("apertus1p5_text", "hy_v3", "laguna_text", "hunyuan_vl_text"),
         LLAMA_NORMED,
     ),
-    **dict.fromkeys(("glm4v_moe_text", "helium", "solar_open"), GLM),
+    **dict.fromkeys(("glm4v_moe_text", "glm_image_text", "helium", "solar_open"), GLM),
     "bitnet": replace(LLAMA, norm="output"),
     "chameleon": replace(LLAMA, norm="heads_bias", fixed_head_dim=True),
     "codegen": replace(ALL_HEADS_FIXED, names=names.CODEGEN),
@@ -60,7 +61,7 @@ ROWS: dict[str, Family] = {
     "flex_olmo": OLMO2,
     "glm4v_text": Family(qkv_bias=True),
     "glm_ocr_text": NO_BIAS,
-    "gpt-sw3": GPT2,
+    **dict.fromkeys(("gpt-sw3", "imagegpt"), GPT2),
     "gpt_neox_japanese": replace(
         ALL_HEADS_FIXED, names=names.GPT_NEOX, per_layer=uneven.last_is_biased, other=uneven.biased
     ),
@@ -123,7 +124,7 @@ ROWS: dict[str, Family] = {
     "muse_glimmer_text": MUSE,
     "muse_spark_text": MUSE,
     "phi4_multimodal": replace(MISTRAL, names=names.QKV_PROJ),
-    "qwen2_5_omni_text": QWEN2,
+    **dict.fromkeys(("qwen2_5_omni_text", "qwen2_5_omni_talker"), QWEN2),
     "qwen3_omni_moe_text": replace(LLAMA_NORMED, kinds=kinds.windowed),
     "step3p5": STEP,
     "vaultgemma": replace(LLAMA, kinds=kinds.every(2)),

@@ -18,6 +18,7 @@ ROWS: dict[str, Family] = {
         (
             *("blenderbot", "blenderbot-small", "fsmt", "m2m_100", "marian", "mbart", "mvp"),
             *("nllb-moe", "pegasus", "plbart", "speech_to_text", "seamless_m4t", "seamless_m4t_v2"),
+            "speecht5",
         ),
         BART,
     ),
@@ -27,6 +28,7 @@ ROWS: dict[str, Family] = {
     "longt5": replace(T5, build=two_stacks.longt5),
     "prophetnet": replace(BART, build=two_stacks.prophetnet, aliases=PROPHETNET),
     "switch_transformers": T5,
+    "pop2piano": T5,
     "umt5": replace(T5, build=two_stacks.umt5),
     "udop": T5,
     "pix2struct_text_model": replace(T5, build=two_stacks.t5_decoder),
@@ -34,5 +36,8 @@ ROWS: dict[str, Family] = {
     "t5gemma": replace(GEMMA2, build=two_stacks.t5gemma),
     "t5gemma2": replace(GEMMA3, build=two_stacks.t5gemma2),
     "encoder-decoder": replace(LLAMA, build=two_stacks.two_models),
-    "vision-encoder-decoder": replace(LLAMA, build=two_stacks.two_models),
+    **dict.fromkeys(
+        ("speech-encoder-decoder", "vision-encoder-decoder"),
+        replace(LLAMA, build=two_stacks.two_models),
+    ),
 }
