@@ -40,8 +40,12 @@ def musicgen_melody(family: "Family", view: ConfigView) -> tuple[Layer, ...]:
 
     def with_prefix(mixer: Mixer) -> Attention:
         assert isinstance(mixer, Attention)
-        prefix = State(per_token=mixer.key_value_elements(1), limit=0, sees_encoder=True)
-        return replace(mixer, states=(prefix,))
+        kept = State(
+            per_token=mixer.num_key_value_heads * (mixer.head_dim + mixer.v_head_dim),
+            limit=mixer.window and mixer.window - 1,
+            sees_encoder=True,
+        )
+        return replace(mixer, cached=False, states=(kept,))
 
     return tuple(
         replace(layer, mixers=tuple(with_prefix(mixer) for mixer in layer.mixers))

@@ -30,8 +30,6 @@ from .rows.patterns import (
     WRAPPER,
 )
 
-KIMI_K25 = replace(WRAPPER, defaults={"text_config": {"model_type": "kimi_k2"}})
-
 # Old spellings of the standard names, from before a class was part of transformers.
 FALCON_NAMES = {
     "hidden_size": ("n_embed",),
@@ -153,7 +151,7 @@ COMMON: dict[str, Family] = {
     "gemma3": WRAPPER,
     "gemma3n": WRAPPER,
     "gemma4": WRAPPER,
-    "kimi_k25": KIMI_K25,
+    "kimi_k25": WRAPPER,
     "llama4": replace(WRAPPER, tied=tying.text_word),
     "mistral3": WRAPPER,
     "mllama": replace(WRAPPER, tied=tying.never),

@@ -32,8 +32,8 @@ class State(NamedTuple):
     """What a mixer keeps beside K and V, or instead of them.
 
     `fixed` elements whatever the length, and `per_token` for each of the last `limit` tokens
-    (None: of all) and, with `sees_encoder`, for each encoder token. `bits` is None for what follows
-    the dtype of the cache. `since`: nothing is kept before that many tokens.
+    (None: of all); with `sees_encoder`, encoder tokens stand in front of these. `bits` is None for
+    what follows the dtype of the cache. `since`: nothing is kept before that many tokens.
     """
 
     fixed: int = 0
@@ -46,9 +46,9 @@ class State(NamedTuple):
     def elements(self, tokens: int, encoder_tokens: int = 0) -> int:
         if tokens < self.since:
             return 0
-        kept = tokens if self.limit is None else min(tokens, self.limit)
-        seen = encoder_tokens if self.sees_encoder else 0
-        return self.fixed + (kept + seen) * self.per_token
+        seen = tokens + (encoder_tokens if self.sees_encoder else 0)
+        kept = seen if self.limit is None else min(seen, self.limit)
+        return self.fixed + kept * self.per_token
 
     @property
     def growing_elements(self) -> int:

@@ -31,7 +31,7 @@ def jobs() -> list[tuple[str, str]]:
 
 
 JOBS = jobs()
-SAMPLE = 3  # one type in so many always runs, the others are marked slow
+SAMPLE = 4  # one type in so many always runs, the others are marked slow
 
 
 def sampled(index: int) -> tuple[pytest.MarkDecorator, ...]:

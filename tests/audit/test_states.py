@@ -6,6 +6,7 @@ cache keeps, in elements and bytes, at lengths below and above windows, prefille
 
 import importlib
 import json
+import random
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -69,7 +70,35 @@ def dtype_of(model_type: str, seed: int) -> Any:
 
 @pytest.mark.parametrize(("model_type", "seed"), CASES)
 def test_states_and_parameters(model_type: str, seed: int, truth: ModuleType) -> None:
-    given, dtype = state_config(model_type, seed), dtype_of(model_type, seed)
+    compare(truth, model_type, state_config(model_type, seed), dtype_of(model_type, seed))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model_type", TYPES)
+def test_spelled_otherwise(model_type: str, truth: ModuleType) -> None:
+    """Aliases, null and stray keys, and flags the other way, as far as transformers runs them."""
+    respell = importlib.import_module("spelled_otherwise").spelled_otherwise
+    ran = 0
+    for seed in range(100, 112):
+        given = state_config(model_type, seed)
+        given = respell(given, random.Random(f"odd {model_type} {seed}"), keep=frozenset(given))
+        try:
+            truth.run(truth.build(given, torch_float32()), 9, stepwise=2)
+        except Exception:
+            continue  # the class refuses what was made of the config
+        compare(truth, model_type, given, torch_float32())
+        ran += 1
+        if ran == 2:
+            return
+    assert ran, "transformers runs none of them"
+
+
+def torch_float32() -> Any:
+    return importlib.import_module("torch").float32
+
+
+def compare(truth: ModuleType, model_type: str, given: dict[str, Any], dtype: Any) -> None:
+    """The audit of the config, as given and as saved, against the model that it makes."""
     model = truth.build(given, dtype)
     read = [read_spec(config, "config.json")[0] for config in (truth.written(model), given)]
     parameters = truth.parameters(model)

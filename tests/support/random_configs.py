@@ -106,7 +106,12 @@ _NEEDED: dict[str, Config] = {
     "apertus1p5_text": {"vocab_size": 270_000},
     "blt_local_encoder": {"cross_attn_k": 2},
     "blt_local_decoder": {"cross_attn_k": 2},
-    "blt": {"encoder_hash_byte_group_size": [3, 4], "encoder_hash_byte_group_vocab": 50},
+    # Patches of one byte: those by entropy depend on weights, which are not initialised here.
+    "blt": {
+        "encoder_hash_byte_group_size": [3, 4],
+        "encoder_hash_byte_group_vocab": 50,
+        "patching_mode": "static",
+    },
     "chameleon": {"vocabulary_map": {"<image>": 2}},
     "cohere_compass_text": {
         "rope_parameters": dict.fromkeys(("full_attention", "sliding_attention"), _ROPE)

@@ -32,17 +32,21 @@ _STRAYS: dict[str, tuple[object, ...]] = {
 }
 
 
-def spelled_otherwise(config: Config, chosen: random.Random) -> Config:
-    """`config` with some keys changed, at every depth."""
+def spelled_otherwise(
+    config: Config, chosen: random.Random, *, keep: frozenset[str] = frozenset()
+) -> Config:
+    """`config` with some keys changed, at every depth; those in `keep` are never left out."""
     config_class = CONFIG_MAPPING[config["model_type"]]
     values = {
         key: spelled_otherwise(value, chosen)
-        if isinstance(value, dict) and key in config_class.sub_configs and "model_type" in value
+        if isinstance(value, dict)
+        and key in config_class.sub_configs
+        and value.get("model_type") in CONFIG_MAPPING
         else value
         for key, value in config.items()
     }
     _flip(values, config_class, chosen)
-    _leave_out(values, config_class, chosen)
+    _leave_out(values, config_class, chosen, keep)
     for key, among in _STRAYS.items():
         if not chosen.randrange(8):
             values[key] = chosen.choice(among)
@@ -57,10 +61,15 @@ def _flip(values: Config, config_class: type[PreTrainedConfig], chosen: random.R
             values[key] = bool(chosen.randrange(2))
 
 
-def _leave_out(values: Config, config_class: type[PreTrainedConfig], chosen: random.Random) -> None:
+def _leave_out(
+    values: Config,
+    config_class: type[PreTrainedConfig],
+    chosen: random.Random,
+    keep: frozenset[str],
+) -> None:
     may_be_null = nullable(config_class)
     for key in list(values):
-        if key in FIXED_SIZES or key in config_class.sub_configs:
+        if key in FIXED_SIZES or key in config_class.sub_configs or key in keep:
             continue
         if not chosen.randrange(8):
             values.pop(key)
