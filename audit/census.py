@@ -21,7 +21,7 @@ EMBEDDINGS = (
 )
 HEADS = (
     *("lm_head.weight", "lm_head.decoder.weight", "predictions.decoder.weight"),
-    "lm_head.out_proj.weight",
+    *("lm_head.out_proj.weight", "codebooks_head.weight", "audio_lm_head.weight"),
     "proj_out.weight",  # Whisper
     "embed_out.weight",
     "output_layer.weight",
@@ -139,7 +139,8 @@ def _find(
     """The tensor with one of these ends, outside every numbered layer and other models."""
     for end in ends:
         for name in outside:
-            if (name == end or name.endswith("." + end)) and stacks.tower(name) is None:
+            whole = name == end or name.endswith("." + end)
+            if whole and stacks.tower(name.removesuffix(end)) is None:
                 return checkpoint.tensors[name]
     return None
 
@@ -181,7 +182,9 @@ _BUFFERS = frozenset(
         *("weight_integer", "bias_integer", "weight_scaling_factor", "fc_scaling_factor"),  # I-BERT
         *("act_scaling_factor", "x_min", "x_max", "shift"),
         *("cluster_size", "embed_avg", "inited"),  # vector quantisers
-        *("global_mean", "global_invstd", "pos_idx_to_embed", "tid2eid", "balancing_biases"),
+        *("cluster_usage", "embed_sum", "initialized"),
+        *("norm_mean", "norm_std", "global_mean", "global_invstd"),
+        *("pos_idx_to_embed", "tid2eid", "balancing_biases"),
     }
 )
 

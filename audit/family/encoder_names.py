@@ -2,10 +2,29 @@
 
 from dataclasses import replace
 
-from .names import BART, BERT, T5, T5_PARTS, TensorNames, separate, under
+from .names import BART, BERT, LLAMA, T5, T5_PARTS, TensorNames, separate, under
 
 NLLB_MOE = TensorNames(modules=BART.modules, cross=separate("cross_attention", o="out_proj"))
 WAV2VEC2 = TensorNames(modules=separate("attention", o="out_proj"))
+SPEECHT5 = TensorNames(modules={**WAV2VEC2.modules, **BART.modules}, cross=BART.cross)
+DINOV3 = TensorNames(modules=separate("attention"))
+DIA = TensorNames(modules=separate("self_attention"))
+RADIO = TensorNames(modules=under("attn", qkv="qkv", o="proj"))
+# torch's own module of several heads
+TIPS = TensorNames(
+    modules={"attn.in_proj_weight": "qkv", "attn.in_proj_bias": "qkv", "attn.out_proj": "o"}
+)
+NEOMME = TensorNames(
+    modules={
+        **LLAMA.modules,
+        **under("self_attn.output_projection", o="o_proj", other="gate_proj"),
+        "self_attn.exclusive_self_attention.alpha": "other",
+    }
+)
+SQUEEZEBERT = TensorNames(
+    modules=under("attention", q="query", k="key", v="value")
+    | {"post_attention.conv1d": "o", "post_attention.layernorm": ""}
+)
 # The encoder's attention is another class than the decoder's.
 BIGBIRD_PEGASUS = TensorNames(
     modules={**BART.modules}

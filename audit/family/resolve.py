@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from ..dtypes import resolve_dtype
 from ..errors import HeadcountError, InvalidConfigError, UnsupportedModelError
+from ..mixers import Mixer
 from ..spec import Layer, ModelSpec
 from .class_defaults import class_defaults
 from .names import LLAMA, TensorNames
@@ -222,7 +223,8 @@ def nested(view: ConfigView, key: str, *, fills: bool = False) -> tuple[ConfigVi
     given = view.config.get(key)
     if given is not None and not isinstance(given, dict):
         raise InvalidConfigError(f"{view.where}: {key} must be an object, not {given!r}")
-    flat = given is None and view.config.get("hidden_size") is not None
+    own = "hidden_size" in view.defaults  # PaliGemma's own is that of its projector
+    flat = given is None and view.config.get("hidden_size") is not None and not own
     config = view.config if flat else (given or {})
     inner_type = (given or {}).get("model_type") or nested_defaults.get("model_type")
     if not isinstance(inner_type, str):
@@ -231,7 +233,7 @@ def nested(view: ConfigView, key: str, *, fills: bool = False) -> tuple[ConfigVi
     inner_family = find_family(inner_type, place, config)
     inner = _view(config, inner_type, inner_family, place)
     if given is None and not flat:
-        inner.defaults = nested_defaults
+        inner.defaults = {**nested_defaults, **inner_family.defaults}
     elif fills:
         inner.defaults = {**inner.defaults, **nested_defaults}
     inner.origins = view.origins
@@ -259,9 +261,13 @@ def _dtype(view: ConfigView, inner: ConfigView) -> str | None:
     return None
 
 
+def _keeps_encoder(mixer: Mixer) -> bool:
+    return mixer.state_elements(0, 2) != mixer.state_elements(0, 0)
+
+
 def _encoder_tokens(view: ConfigView, inner: ConfigView, layers: tuple[Layer, ...]) -> int:
     """How many tokens a cross-attention sees when nothing is asked for: the encoder's maximum."""
-    if not any(mixer.kind == "cross_attention" for layer in layers for mixer in layer.mixers):
+    if not any(_keeps_encoder(mixer) for layer in layers for mixer in layer.mixers):
         return 0
     source = inner.optional("max_source_positions")
     if source is not None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..spec import Layer
 from . import layers
-from .kinds import KindRule, all_full
+from .kinds import KindRule, by_window
 from .names import LLAMA, TensorNames
 from .tying import TyingRule, own_word
 from .view import ConfigView
@@ -33,7 +33,7 @@ class Family:
 
     names: TensorNames = LLAMA
     build: Callable[["Family", ConfigView], tuple[Layer, ...]] = layers.decoder
-    kinds: KindRule = all_full
+    kinds: KindRule = by_window
     qkv_bias: bool | str = False
     k_bias: bool | str | None = None
     o_bias: bool | str = False

@@ -110,6 +110,7 @@ def mixture_of_attention(family: "Family", view: ConfigView) -> tuple[Layer, ...
     experts, chosen = view.integer("num_local_experts"), view.integer("num_experts_per_tok")
     mixer = Attention(
         hidden_size=hidden,
+        window=view.optional("sliding_window"),
         num_attention_heads=kv * chosen,
         num_key_value_heads=kv,
         head_dim=d,

@@ -31,28 +31,29 @@ class Parts(NamedTuple):
 class State(NamedTuple):
     """What a mixer keeps beside K and V, or instead of them.
 
-    `fixed` elements whatever the length, and `per_token` for each of the last `limit` tokens
-    (None: of all) and, with `sees_encoder`, for each encoder token. `bits` is None for what follows
-    the dtype of the cache. `since`: nothing is kept before that many tokens.
+    `fixed` elements whatever the length, and `per_token` for each of the last `limit` (None: of
+    all) of the tokens that it `sees`: the decoder's, the encoder's, or the encoder's in front of
+    the decoder's. `bits` is None for what follows the dtype of the cache. `since`: nothing is kept
+    before that many tokens.
     """
 
     fixed: int = 0
     per_token: int = 0
     limit: int | None = None
     bits: int | None = None
-    sees_encoder: bool = False
+    sees: Literal["decoder", "encoder", "both"] = "decoder"
     since: int = 0
 
     def elements(self, tokens: int, encoder_tokens: int = 0) -> int:
         if tokens < self.since:
             return 0
-        kept = tokens if self.limit is None else min(tokens, self.limit)
-        seen = encoder_tokens if self.sees_encoder else 0
-        return self.fixed + (kept + seen) * self.per_token
+        seen = tokens * (self.sees != "encoder") + encoder_tokens * (self.sees != "decoder")
+        kept = seen if self.limit is None else min(seen, self.limit)
+        return self.fixed + kept * self.per_token
 
     @property
     def growing_elements(self) -> int:
-        return self.per_token if self.limit is None else 0
+        return self.per_token if self.limit is None and self.sees != "encoder" else 0
 
 
 class Stateful:

@@ -22,6 +22,8 @@ _BUFFER_OR_PARAMETER = (
     *("input_min", "output_max", "output_min", "std_bias", "std_scale", "expert_bias"),
     "gate.bias",  # what files of DeepSeek-V4 call it
 )
+# Types whose class counts tables of positions that it computes, and never stores.
+_NOT_STORED = frozenset({"marian"})
 # What wrappers of a module put in front of every name.
 _WRAPPERS = ("module.", "_orig_mod.", "base_model.model.", "_fsdp_wrapped_module.")
 
@@ -137,6 +139,8 @@ def parameters(facts: Facts) -> Iterator[Seen]:
     held -= facts.inventory.part("mtp")
     tensors = facts.checkpoint.tensors.values()
     slack = sum(t.elements for t in tensors if t.name.endswith(_BUFFER_OR_PARAMETER))
+    if held < said and facts.spec.model_type in _NOT_STORED:
+        return
     if not 0 <= held - said <= slack:
         more = "more" if held > said else "fewer"
         yield Seen(

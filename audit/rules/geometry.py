@@ -16,7 +16,9 @@ _TRUST = "memory follows the weights; correct config.json, or take the config of
 # Rows of the embedding beyond vocab_size that the class itself adds (image tokens, a start token).
 _MORE_ROWS = {"mllama": 8, "mllama_text_model": 8, "moshi": 1}
 # Types whose one embedding holds several vocabularies.
-_OTHER_ROWS = frozenset({"kyutai_speech_to_text"})
+_OTHER_ROWS = frozenset({"kyutai_speech_to_text", "csm", "csm_depth_decoder_model"})
+# Types whose head is over another vocabulary than that of the text.
+_OTHER_HEADS = frozenset({"higgs_audio_v2"})
 
 
 def key_value_heads(facts: Facts) -> Iterator[Seen]:
@@ -85,11 +87,11 @@ def _other_shapes(facts: Facts) -> Iterator[Seen]:
 
 
 def _is_no_matrix(item: Placed, expected: tuple[int, int] | None) -> bool:
-    """Whether a projection has other dimensions than two; XLNet's, which is no module, has three
-    that make up as many elements."""
+    """Whether a projection has other dimensions than two. Three that make up as many elements
+    are right for XLNet's, which is no module, and a convolution of width 1 (SqueezeBERT)."""
     if not item.place.part or not set(item.place.part) <= _PROJECTIONS:
         return False
-    if item.tensor.name.endswith("weight"):
+    if item.tensor.name.endswith("weight") and set(item.tensor.shape[2:]) != {1}:
         return True
     return expected is not None and item.tensor.elements != prod(expected)
 
@@ -201,7 +203,8 @@ def vocabulary(facts: Facts) -> Iterator[Seen]:
         if tensor is None or len(tensor.shape) != 2 or facts.spec.vocab_size is None:
             continue
         rows = tensor.shape[0]
-        if tensor is facts.census.embedding and facts.spec.model_type in _OTHER_ROWS:
+        others = _OTHER_ROWS if tensor is facts.census.embedding else _OTHER_HEADS
+        if facts.spec.model_type in others or _is_projection(tensor.name, facts):
             continue
         if tensor is facts.census.embedding:
             rows -= _MORE_ROWS.get(facts.spec.model_type, 0)
@@ -211,6 +214,11 @@ def vocabulary(facts: Facts) -> Iterator[Seen]:
                 message=f"{facts.where} says vocab_size {facts.spec.vocab_size:,},"
                 f" the weights have {rows:,} rows",
             )
+
+
+def _is_projection(name: str, facts: Facts) -> bool:
+    """What an encoder that stands alone calls its head may be no vocabulary (SigLIP)."""
+    return name == "head.weight" and not facts.spec.is_cached
 
 
 def strangers(facts: Facts) -> Iterator[Seen]:

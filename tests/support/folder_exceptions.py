@@ -11,6 +11,7 @@ DESERVED = {
 }
 # Warnings that one type's own file deserves.
 DESERVED_BY = {
+    "dinov3_vit": {"H208": "no register tokens"},
     "nemo_speechlm": {"H106": "transformers writes the dtype of its tower, which stays float32"},
 }
 _ADAPTER = "the default vision adapter does not fit another text width"
@@ -35,6 +36,7 @@ NOT_BUILT = {
     "musicgen:causal": _NOT_FLAT,
     "musicgen_melody:causal": _NOT_FLAT,
     "perception_lm": _TIMM,
+    "pop2piano": "its class has no mapping of its own",
     "qwen2_5_omni": "it is saved with a talker that is no part of its mapping's class",
     "qwen3_omni_moe": "it is saved with a talker that is no part of its mapping's class",
     "reformer:masked": "that class wants is_decoder false",

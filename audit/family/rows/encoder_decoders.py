@@ -14,7 +14,6 @@ PROPHETNET = {
 }
 
 IN_DECODER = ("decoder.num_key_value_heads",)
-D_KV = {"head_dim": ("d_kv",)}
 
 ROWS: dict[str, Family] = {
     **dict.fromkeys(
@@ -27,6 +26,7 @@ ROWS: dict[str, Family] = {
     **dict.fromkeys(
         ("nllb-moe", "seamless_m4t", "seamless_m4t_v2"), replace(BART, names=encoder_names.NLLB_MOE)
     ),
+    "speecht5": replace(BART, names=encoder_names.SPEECHT5),
     "fsmt": replace(BART, tied=tying.always),
     "bigbird_pegasus": replace(
         BART,
@@ -41,21 +41,18 @@ ROWS: dict[str, Family] = {
     "prophetnet": replace(
         BART, names=encoder_names.PROPHETNET, build=two_stacks.prophetnet, aliases=PROPHETNET
     ),
-    "switch_transformers": replace(T5, aliases=D_KV, tied=tying.own_word),
+    "switch_transformers": replace(T5, tied=tying.own_word),
+    "pop2piano": T5,
     "umt5": replace(T5, build=two_stacks.umt5),
-    "udop": replace(T5, aliases=D_KV),
+    "udop": T5,
     "pix2struct_text_model": replace(
-        T5,
-        names=encoder_names.PIX2STRUCT,
-        build=two_stacks.t5_decoder,
-        tied=tying.own_word,
-        aliases=D_KV,
+        T5, names=encoder_names.PIX2STRUCT, build=two_stacks.t5_decoder, tied=tying.own_word
     ),
     "pp_formulanet_text": replace(BART, build=two_stacks.bart_decoder),
     "t5gemma": replace(GEMMA2, build=two_stacks.t5gemma, key_value_keys=IN_DECODER),
     "t5gemma2": replace(GEMMA3, build=two_stacks.t5gemma2, key_value_keys=IN_DECODER),
     **dict.fromkeys(
-        ("encoder-decoder", "vision-encoder-decoder"),
+        ("encoder-decoder", "speech-encoder-decoder", "vision-encoder-decoder"),
         replace(
             LLAMA,
             build=two_stacks.two_models,

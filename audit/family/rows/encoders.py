@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from .. import encoder_names, kinds, layers, names, odd, tying, uneven
+from .. import encoder_names, kinds, layers, names, odd, odd_encoders, tying, uneven
 from .. import own_parameters as extras
 from ..row import Family
 from .patterns import ALL_BIASED, BERT, LLAMA, NO_BIAS, VIT
@@ -12,6 +12,8 @@ XLM = replace(ALL_BIASED, names=encoder_names.XLM, cached=False, stack="decoder"
 SIGLIP = replace(ALL_BIASED, names=names.BART, build=odd.two_towers)
 
 WAV2VEC2 = replace(ALL_BIASED, names=encoder_names.WAV2VEC2, cached=False)
+NARROW = replace(PLAIN_BERT, names=names.UNKNOWN)  # headers are not sorted to parts
+BEIT = replace(VIT, qkv_bias=True, k_bias=False)
 GTE = Family(
     names=encoder_names.GTE,
     qkv_bias=True,
@@ -67,6 +69,25 @@ ROWS: dict[str, Family] = {
     "nystromformer": replace(
         PLAIN_BERT, names=encoder_names.BERT_AND_MORE, other=extras.nystrom_convolution
     ),
+    # Attention of other widths than the model's, or none
+    "convbert": replace(
+        NARROW,
+        names=encoder_names.BERT_AND_MORE,
+        fixed_head_dim=False,
+        build=odd_encoders.convbert,
+    ),
+    "fnet": Family(names=names.UNKNOWN, build=odd_encoders.no_attention, cached=False),
+    "funnel": replace(NARROW, build=odd_encoders.funnel),
+    "mobilebert": replace(PLAIN_BERT, build=odd_encoders.mobilebert),
+    "neomme": replace(
+        LLAMA,
+        names=encoder_names.NEOMME,
+        cached=False,
+        kinds=kinds.every(6, last_full=True),
+        other=extras.output_gate_and_head_bias,
+    ),
+    "perceiver": replace(NARROW, build=odd_encoders.perceiver),
+    "squeezebert": replace(NARROW, names=encoder_names.SQUEEZEBERT, build=odd_encoders.squeezebert),
     "ultrabert": replace(LLAMA, cached=False, kinds=kinds.every(3)),
     "xlm": XLM,
     # Vision and audio
@@ -77,11 +98,13 @@ ROWS: dict[str, Family] = {
         ),
         VIT,
     ),
-    **dict.fromkeys(("ijepa", "vivit", "yolos"), VIT),
+    **dict.fromkeys(("ijepa", "vivit"), VIT),
+    "yolos": replace(VIT, fixed_head_dim=True),
     **dict.fromkeys(
         ("data2vec-audio", "hubert", "unispeech", "unispeech-sat", "wav2vec2"), WAV2VEC2
     ),
-    **dict.fromkeys(("beit", "data2vec-vision"), replace(VIT, qkv_bias=True, k_bias=False)),
+    "beit": BEIT,
+    "data2vec-vision": replace(BEIT, fixed_head_dim=True),
     **dict.fromkeys(("dpr", "markuplm", "splinter", "visual_bert"), PLAIN_BERT),
     **dict.fromkeys(("clipseg", "siglip", "siglip2"), SIGLIP),
     "chinese_clip": replace(SIGLIP, names=encoder_names.CHINESE_CLIP),

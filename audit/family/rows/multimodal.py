@@ -60,6 +60,6 @@ ROWS: dict[str, Family] = {
     "kosmos-2": replace(WRAPPER, tied=tying.either_word),
     "cosmos3_edge": UNTIED,
     "cosmos3_omni": replace(WRAPPER, names=names.COSMOS3),
-    "musicgen": replace(WRAPPER, text="decoder"),
+    **dict.fromkeys(("musicgen", "musicgen_melody"), replace(WRAPPER, text="decoder")),
     "pi0": replace(WRAPPER, text="vlm_config", tied=tying.always),  # no head computes logits
 }

@@ -46,7 +46,7 @@ INKLING = TensorNames(
         **dict.fromkeys(("attn.q_norm", "attn.k_norm"), "norm"),
         **dict.fromkeys(("self_attn.r_proj", "self_attn.rel_logits_proj.proj"), "other"),
         **{f"self_attn.{part}_sconv.conv1d": "other" for part in "kv"},
-        "attn_sconv.conv1d": "",
+        **dict.fromkeys(("attn_sconv.conv1d", "attn_sconv"), ""),
     },
     key_value={f"self_attn.{part}_sconv.conv1d": (part, 0) for part in "kv"},
     rest="other",
