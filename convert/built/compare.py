@@ -45,7 +45,7 @@ def compare(audit: Audit) -> VerifyFacts:
             *_unlike_total(spec, model),
             *grouped(held.unlike, "cache"),
         ),
-        left_out=(*_left_out(spec, layers), *held.left_out),
+        left_out=(*_left_out(spec, own), *held.left_out),
     )
 
 
@@ -164,9 +164,9 @@ def grouped(
         yield Unlike(what, detail, stack, tuple(sorted(indices)), mine, true)
 
 
-def _left_out(spec: ModelSpec, layers: list[BuiltLayer]) -> Iterator[tuple[str, str]]:
+def _left_out(spec: ModelSpec, own: list[Layer]) -> Iterator[tuple[str, str]]:
     if spec.parameters is None:
         yield "parameters", "no row of the family table counts the total of this type"
-    stacks = {layer.stack for layer in spec.layers} - {"text", *(la.stack for la in layers)}
+    stacks = {layer.stack for layer in spec.layers} - {"text", *(la.stack for la in own)}
     for stack in sorted(stacks):
         yield f"{stack} layers", "only the language model's layers are compared"
