@@ -220,16 +220,18 @@ def plan(
 
 
 @main.command("convert")
-@click.argument("source")
-@click.argument("target", type=PATH)
+@click.argument("source", required=False)
+@click.argument("target", type=PATH, required=False)
 @conversion_options
 @evaluation_options
 @output_options
 def convert(
-    source: str,
-    target: Path,
+    source: str | None,
+    target: Path | None,
+    families: bool,
     dry_run: bool,
     evaluates: bool,
+    checks: bool,
     allow_pickle: bool,
     form: str,
     output: Path | None,
@@ -247,7 +249,15 @@ def convert(
       headcount convert ./mha ./gqa --kv-heads 8 --dry-run
       headcount convert org/name ./gqa --kv-heads 8 --dtype bfloat16 --max-shard-size 5GB
       headcount convert ./mha ./gqa --kv-heads 8 --evaluate --text prose.txt
+      headcount convert --families
     """
+    if families:
+        from headcount.convert.families import families_report
+
+        write_reports([families_report()], form, output)
+        return
+    if source is None or target is None or options["num_key_value_heads"] is None:
+        raise click.UsageError("SOURCE, TARGET and --kv-heads are needed (or --families alone)")
     with on_signals(exit_at_once):
         need_extra()
         from headcount.convert.command import convert_model
@@ -259,6 +269,7 @@ def convert(
             request,
             options if evaluates else None,
             allow_pickle=allow_pickle,
+            checks=checks,
             dry_run=dry_run,
             output=output,
             write=lambda reports: write_reports(reports, form, output),

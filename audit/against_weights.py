@@ -8,7 +8,7 @@ from .audited import Audit, counted
 from .census import Census, copies, count_parts, is_buffer, take_census
 from .errors import InvalidConfigError
 from .family.parameters import Expected, expected_sizes
-from .family.resolve import Reading
+from .family.resolve import Reading, base_type
 from .inventory import Inventory, take_inventory
 from .mixers import Parts
 from .observe import correct
@@ -103,7 +103,7 @@ def _text_type(reading: Reading) -> str:
     """The model_type of the language model, which a wrapper nests."""
     inner = reading.text.config.get("model_type")
     nested = reading.text is not reading.view and isinstance(inner, str)
-    return str(inner) if nested else reading.spec.model_type
+    return str(inner) if nested else base_type(reading.spec.model_type)
 
 
 def stored_parts(census: Census, spec: ModelSpec) -> dict[MixerKey, Parts]:

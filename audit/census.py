@@ -29,7 +29,7 @@ HEADS = (
     *("generator_lm_head.weight", "vocab_projector.weight", "pred_layer.proj.weight"),
     *("lm_loss.weight", "unembed.weight", "output_projection.weight", "lm_heads.0.weight"),
     "head.weight",
-    "decoder.weight",  # ModernBERT
+    "decoder.weight",  # lm_head.decoder of RoBERTa, cls.predictions.decoder of BERT
 )
 
 

@@ -135,16 +135,17 @@ plan_options = stack(
     click.option("--parameters", type=COUNT, help="Such as 7b, where the config does not tell."),
 )
 CONVERSION = (
-    *("num_key_value_heads", "method", "seed", "dtype", "max_shard_size", "workers", "overwrite"),
+    *("num_key_value_heads", "method", "seed", "home", "dtype", "max_shard_size", "workers"),
+    "overwrite",
 )
 conversion_options = stack(
     click.option(
         "--kv-heads",
         "num_key_value_heads",
-        required=True,
         metavar="N",
         help="K/V heads of the result; 1 makes it MQA. Of single layers: 0-15:8,16-31:4.",
     ),
+    click.option("--families", is_flag=True, help="List the types that can be converted."),
     click.option(
         "--method",
         type=click.Choice(["mean", "first", "medoid", "random"]),
@@ -153,6 +154,13 @@ conversion_options = stack(
         help="How the K/V heads of a group become one.",
     ),
     click.option("--seed", type=int, default=0, show_default=True, help="Of the method random."),
+    click.option(
+        "--home",
+        type=click.Choice(["auto", "native", "rehome", "custom"]),
+        default="auto",
+        show_default=True,
+        help="The class of the result: its own, another, or a modelling file of ours.",
+    ),
     click.option(
         "--dtype",
         type=click.Choice(["bfloat16", "float16", "float32"]),
@@ -179,6 +187,9 @@ conversion_options = stack(
         help="Replace an earlier conversion with a whole one.",
     ),
     click.option("--dry-run", is_flag=True, help="Print the plan and write nothing."),
+    click.option(
+        "--check", "checks", is_flag=True, help="Then run SOURCE and TARGET on a few tokens."
+    ),
     click.option(
         "--evaluate", "evaluates", is_flag=True, help="Then evaluate TARGET against SOURCE."
     ),

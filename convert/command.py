@@ -8,7 +8,8 @@ from headcount.audit.report import Report
 from headcount.audit.signals import exit_cleanly, on_signals
 
 from .as_report import conversion_report, plan_report
-from .conversion import apply_plan
+from .conversion import ConversionReport, apply_plan
+from .plan.errors import CheckFailedError
 from .plan.planner import plan_conversion
 from .plan.request import ConversionRequest, parse_key_value_heads
 from .report_path import check_report_path
@@ -22,13 +23,14 @@ def convert_model(
     evaluation: Mapping[str, Any] | None,
     *,
     allow_pickle: bool,
+    checks: bool,
     dry_run: bool,
     output: Path | None,
     write: Callable[[list[Report]], None],
 ) -> None:
     """Converts with `options`, the fields of a ConversionRequest by their names, and evaluates with
-    the options `evaluation` if they are given; `write` gets the reports, `output` is the file that
-    it writes. Raises HeadcountError."""
+    the options `evaluation` if they are given; `checks`: runs source and result. `write` gets the
+    reports, `output` is the file that it writes. Raises HeadcountError, CheckFailedError."""
     check_report_path(output, (Path(source), target))
     with source_folder(source, target, whole=not dry_run, allow_pickle=allow_pickle) as found:
         request = _request(found, target, options)
@@ -41,14 +43,31 @@ def convert_model(
             write([plan_report(plan)])
             return
         with on_signals(exit_cleanly):
-            reports = [conversion_report(apply_plan(plan))]
+            done = apply_plan(plan)
+        reports, problems = [conversion_report(done)], ""
         try:
+            if checks:
+                problems = _check(found.path, target, done, reports)
             if evaluation is not None:
                 from .evaluate.command import run_evaluation
 
                 reports.append(run_evaluation(str(target), str(found.path), **evaluation))
         finally:  # an evaluation that fails does not undo the conversion
             write(reports)
+        if problems:
+            raise CheckFailedError(f"{target}: {problems}; the output is kept")
+
+
+def _check(source: Path, target: Path, done: ConversionReport, reports: list[Report]) -> str:
+    """Adds the report of a check; what is wrong, in one line."""
+    from .check import check_conversion
+    from .check_report import check_report
+
+    checked = check_conversion(
+        source, target, lossless=all(layer.lossless for layer in done.layers)
+    )
+    reports.append(check_report(checked))
+    return "; ".join(checked.problems)
 
 
 def _request(found: SourceFolder, target: Path, options: Mapping[str, Any]) -> ConversionRequest:

@@ -7,6 +7,7 @@ from .plan.existing import Existing, check_same_job
 from .plan.job import job_of
 from .plan.plan import ConversionPlan
 from .plan.side_files import RECORD
+from .plan.source import CONFIG
 from .stream.hashing import sha256_of
 
 
@@ -18,6 +19,8 @@ def check_finished(plan: ConversionPlan, existing: Existing) -> None:
     """
     check_same_job(existing, job_of(plan))
     _check_age(plan, existing)
+    if existing.manifest.keys() != _names(plan):
+        raise _other(existing, "its conversion.json was changed since it was written")
     for name, entry in existing.manifest.items():
         try:
             same = sha256_of(existing.folder / name) == entry["sha256"]
@@ -28,6 +31,12 @@ def check_finished(plan: ConversionPlan, existing: Existing) -> None:
     for file in plan.side_files:
         if sha256_of(file.path) != existing.manifest[file.name]["sha256"]:
             raise _other(existing, f"the source's {file.name} is another one now")
+
+
+def _names(plan: ConversionPlan) -> set[str]:
+    index = set() if plan.index_name is None else {plan.index_name}
+    weights = {file.name for file in plan.files}
+    return {CONFIG, *index, *weights, *(file.name for file in plan.side_files)}
 
 
 def _check_age(plan: ConversionPlan, existing: Existing) -> None:

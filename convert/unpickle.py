@@ -9,7 +9,6 @@ import os
 import shutil
 import subprocess
 import sys
-import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -17,17 +16,16 @@ from pathlib import Path
 from typing import Any
 
 from headcount.audit import audit_model
-from headcount.audit.console import exit_cleanly, on_signals
 from headcount.audit.errors import HeadcountError, InvalidWeightsError
+from headcount.audit.signals import exit_cleanly, on_signals
 from headcount.audit.source.checkpoint import INDEX, SINGLE, Checkpoint
 from headcount.audit.source.safetensors import read_header
 
+from .plan.leftovers import leftovers, own_folder
 from .plan.side_files import sort_side_files
 from .plan.target import check_space, check_target
 from .source_folder import SourceFolder
 from .stream.failure import writing
-from .stream.process import this_process
-from .stream.work_folder import leftovers
 
 # Below, files can break torch's reader even so: CVE-2025-32434, CVE-2026-24747.
 _SAFE_TORCH = (2, 10)
@@ -44,12 +42,10 @@ def unpickled(folder: Path, checkpoint: Checkpoint, target: Path) -> Iterator[So
     tied = _check(folder, checkpoint)
     check_target(folder, target)
     check_space(target, 2 * sum(header.size for header in checkpoint.files))
-    place = target.parent.resolve()
-    for left in leftovers(place / target.name, _KIND):
+    target = target.parent.resolve() / target.name
+    for left in leftovers(target, _KIND):
         shutil.rmtree(left, ignore_errors=True)
-    maker = this_process()
-    made_by = f"{maker.pid}-{maker.start}-{maker.host}{uuid.uuid4().hex[:8]}"
-    copy = place / f".{target.name}.{_KIND}-{made_by}"
+    copy = own_folder(target, _KIND)
     try:
         with on_signals(exit_cleanly), writing(copy, checkpoint.nbytes):
             copy.mkdir()

@@ -69,6 +69,11 @@ PIX2STRUCT = TensorNames(
     cross=under("encoder_decoder_attention.attention", **_PIX2STRUCT),
 )
 CHINESE_CLIP = replace(BERT, modules={**BERT.modules, **BART.modules})
+# A norm before the attention, under its own module.
+BERT_NORM_FIRST = TensorNames(
+    modules={**BERT.modules, "attention.ln": "", "attention.LayerNorm": ""},
+    cross={**BERT.cross, "crossattention.ln": "", "crossattention.LayerNorm": ""},
+)
 # With projections of their own beside q, k and v: Longformer, LUKE, Nyströmformer.
 BERT_AND_MORE = replace(BERT, rest="other")
 ALBERT = TensorNames(

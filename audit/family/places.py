@@ -19,6 +19,7 @@ _TOWERS: dict[str, str] = {
     "mtp": "mtp",
 }
 _TOWER = re.compile(r"(?<![a-z])vit(?![a-z])|" + "|".join(w for w in _TOWERS if w != "vit"))
+_ENCODERS = frozenset({"encoder", "text_encoder"})
 # A stored tensor of a packed weight ends in none of these.
 PLAIN = frozenset({"weight", "bias"})
 _DECODER = "transformer.encoder."  # ChatGLM's decoder has this name
@@ -148,7 +149,7 @@ def stack_of(prefix: str) -> str:
     if tower is not None:
         return tower
     parts = words.split(".")
-    if "encoder" in parts and not words.startswith(_DECODER):
+    if _ENCODERS.intersection(parts) and not words.startswith(_DECODER):
         return "text" if "text_model" in words else "encoder"
     return "decoder"
 

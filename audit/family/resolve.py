@@ -14,6 +14,8 @@ from .row import Family
 from .table import FAMILIES, SPELLINGS
 from .view import ConfigView, MissingValueError
 
+# What the types of our own modelling file begin with (grouped.py).
+GROUPED = "headcount_"
 # The standard name of the context length, and what older configs call it.
 _ALIASES: dict[str, tuple[str, ...]] = {
     "max_position_embeddings": (
@@ -54,7 +56,7 @@ class Reading(NamedTuple):
         try:
             other = other_parameters(
                 self.view,
-                self.spec.model_type,
+                base_type(self.spec.model_type),
                 self.spec.layers,
                 self.text,
                 tied=self.spec.tie_word_embeddings,
@@ -91,7 +93,8 @@ class Reading(NamedTuple):
         from .parameters import idle_parameters
 
         try:
-            return idle_parameters(self.view, self.spec.model_type, self.spec.layers, self.text)
+            model_type = base_type(self.spec.model_type)
+            return idle_parameters(self.view, model_type, self.spec.layers, self.text)
         except MissingValueError:
             return None
 
@@ -151,14 +154,25 @@ def read_spec(config: Mapping[str, Any], where: str) -> tuple[ModelSpec, Family]
 
 def is_known(model_type: str) -> bool:
     """Whether the family table has a row for `model_type`."""
-    return SPELLINGS.get(model_type, model_type) in FAMILIES
+    base = base_type(model_type)
+    return SPELLINGS.get(base, base) in FAMILIES
+
+
+def base_type(model_type: str) -> str:
+    """The type that a model of our own modelling file groups; any other is its own base."""
+    return model_type.removeprefix(GROUPED)
 
 
 def find_family(model_type: str, where: str, config: Mapping[str, Any]) -> Family:
     """The row of `model_type`, or one that is assumed by the keys of `config`.
 
     Raises UnsupportedModelError naming the type."""
-    family = FAMILIES.get(SPELLINGS.get(model_type, model_type))
+    base = base_type(model_type)
+    family = FAMILIES.get(SPELLINGS.get(base, base))
+    if family is not None and base != model_type:
+        from .grouped import grouped
+
+        family = grouped(family, base)
     if family is None:
         from .assumed import assumed_family
 
@@ -199,10 +213,17 @@ def _view(config: Mapping[str, Any], model_type: str, family: Family, where: str
         where=where,
         class_name=known.class_name if known else f"{model_type} (remote code)",
         defaults={**(known.defaults if known else {}), **family.defaults},
-        attribute_map=known.attribute_map if known else {},
+        attribute_map=_attribute_map(known.attribute_map if known else {}, model_type),
         aliases={**_ALIASES, **family.aliases},
         model_type=model_type,
     )
+
+
+def _attribute_map(known: Mapping[str, str], model_type: str) -> Mapping[str, str]:
+    """The class's other names, but for a count of K/V heads that our own modelling file reads."""
+    if not model_type.startswith(GROUPED):
+        return known
+    return {name: key for name, key in known.items() if name != "num_key_value_heads"}
 
 
 def _language_model(view: ConfigView, family: Family, where: str) -> tuple[ConfigView, Family]:
@@ -266,18 +287,8 @@ def _keeps_encoder(mixer: Mixer) -> bool:
 
 
 def _encoder_tokens(view: ConfigView, inner: ConfigView, layers: tuple[Layer, ...]) -> int:
-    """How many tokens a cross-attention sees when nothing is asked for: the encoder's maximum."""
     if not any(_keeps_encoder(mixer) for layer in layers for mixer in layer.mixers):
         return 0
-    source = inner.optional("max_source_positions")
-    if source is not None:
-        return source
-    if view.config.get("vision_config") is not None:
-        vision = view.child("vision_config")
-        image, patch = vision.get("image_size"), vision.get("patch_size")
-        if type(image) is int and type(patch) is int and 0 < patch <= image:
-            tiles, side = vision.optional("max_num_tiles") or 1, image // patch
-            formula = "derived: tiles * ((image_size / patch_size)^2 + 1)"
-            return int(view.note("encoder_tokens", tiles * (side * side + 1), formula))
-    limit = inner.optional("max_position_embeddings")
-    return limit if limit is not None else 512
+    from .encoder_tokens import encoder_tokens
+
+    return encoder_tokens(view, inner)

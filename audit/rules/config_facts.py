@@ -2,16 +2,18 @@
 
 from collections.abc import Iterator, Mapping
 from copy import copy
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..family.class_defaults import class_defaults
-from ..family.resolve import Reading
+from ..family.resolve import GROUPED, Reading
 from ..family.view import ConfigView
 from ..spec import ModelSpec
 
 # Keys that ask transformers for an implementation of a part of the model.
 _IMPLEMENTATION = ("attn_implementation", "experts_implementation", "attn_impl")
 _TOKENS = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id")
+OWN_MODULE = "modeling_headcount.py"  # what `headcount convert` lays beside some models
 _QUANTISATION = ("quantization_config", "compression_config", "quantization")
 
 
@@ -37,6 +39,7 @@ class ConfigFacts(NamedTuple):
 
     Paths are dotted. `key_value_heads`: what the file says under num_key_value_heads or an old
     spelling; `window`, `pattern` and `layer_types` likewise, used by the class or not.
+    `own_code`: the code that it names is the file that `headcount convert` writes, unchanged.
     `token_ids` are all that the file gives, lists taken apart.
     """
 
@@ -44,6 +47,7 @@ class ConfigFacts(NamedTuple):
     id: str
     spec: ModelSpec
     in_transformers: bool
+    own_code: bool
     nested: bool
     key_value_heads: int | None
     window: int | None
@@ -69,6 +73,7 @@ def config_facts(reading: Reading, config: Mapping[str, Any], where: str, id: st
         id=id,
         spec=reading.spec,
         in_transformers=class_defaults(reading.spec.model_type) is not None,
+        own_code=_is_own_code(reading.spec.model_type, config, where),
         nested=reading.text is not reading.view,
         key_value_heads=_key_value_heads(text),
         window=whole(text.get("sliding_window")),
@@ -82,6 +87,14 @@ def config_facts(reading: Reading, config: Mapping[str, Any], where: str, id: st
         quantisation=_quantisation(config, text.config),
         vision=isinstance(config.get("vision_config"), dict),
     )
+
+
+def _is_own_code(model_type: str, config: Mapping[str, Any], where: str) -> bool:
+    if not model_type.startswith(GROUPED):
+        return False
+    from ..family.grouped import is_own_code
+
+    return is_own_code(config, Path(where).parent / OWN_MODULE)
 
 
 def whole(value: Any) -> int | None:

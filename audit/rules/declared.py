@@ -17,19 +17,25 @@ _METHODS = frozenset(
 )
 
 
+_IN_TRANSFORMERS = (
+    "transformers has a class of its own for this model_type: load it without trust_remote_code"
+)
+_OWN_CODE = (
+    "headcount convert wrote that file, and it is unchanged: import headcount.convert, or load with"
+    " trust_remote_code=True"
+)
+
+
 def remote_code(facts: ConfigFacts) -> Iterator[Seen]:
     """The key auto_map names Python code that comes with the model."""
     if facts.remote_code:
         count, first = len(facts.remote_code), facts.remote_code[0]
-        known = (
-            "transformers has a class of its own for this model_type: load it without"
-            " trust_remote_code"
-        )
+        known = facts.in_transformers or facts.own_code
         yield Seen(
             first,
             f"names code of the model's own ({count} class{'es' if count > 1 else ''})",
-            severity="note" if facts.in_transformers else "warning",
-            hint=known if facts.in_transformers else None,
+            severity="note" if known else "warning",
+            hint=_OWN_CODE if facts.own_code else _IN_TRANSFORMERS if known else None,
         )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ..source.side_files import SideFiles
-from .config_facts import ConfigFacts
+from .config_facts import OWN_MODULE, ConfigFacts
 from .rule import Rule, Seen
 
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib")
@@ -56,7 +56,8 @@ def adapter(facts: FolderFacts) -> Iterator[Seen]:
 
 def code(facts: FolderFacts) -> Iterator[Seen]:
     """Code lies beside the model."""
-    names = sorted(n for n in facts.files.names if n.lower().endswith(_CODE))
+    own = {OWN_MODULE} if facts.config.own_code else set()  # H301 speaks of it
+    names = sorted(n for n in facts.files.names - own if n.lower().endswith(_CODE))
     found = [*names, *facts.files.code_folders]
     if found:
         yield Seen(found[0], f"{len(found)} file(s) of code")

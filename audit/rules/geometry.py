@@ -189,7 +189,8 @@ def _sizes(facts: Facts) -> Iterator[Seen]:
         whole = mixer.kind == "compressed_attention"  # whose matrices no other rule looks at
         for part in needed._fields if whole else ("norm", "other"):
             said, stored = getattr(needed, part), getattr(held, part)
-            if said and stored and said != stored:
+            unused = part == "norm" and isinstance(mixer, Attention) and not mixer.has_key_value
+            if said and stored and said != stored and not unused:  # the k norm of Gemma's readers
                 yield Seen(
                     where=f"{_place(facts, stack, cross)}layer {index}",
                     message=f"{_CALLED.get(part, part)} hold {stored:,} elements in its attention,"

@@ -12,9 +12,12 @@ from transformers.models.auto.modeling_auto import (
 )
 
 from headcount.audit.errors import HeadcountError, UnsupportedModelError
+from headcount.audit.family.resolve import GROUPED, base_type
 from headcount.audit.source.checkpoint import INDEX, SINGLE, find_weights, read_checkpoint
 from headcount.audit.source.json_file import read_json
 
+from ..plan.custom_config import CLASS
+from ..plan.model_classes import model_classes
 from .boundary import third_party
 
 # Other values can name a repository of kernels, which transformers would fetch and run
@@ -54,12 +57,20 @@ def open_subject(name: str) -> Subject:
             " and a tokenizer"
         )
     raw = read_json(folder / "config.json")
-    _refuse_own_code(folder / "config.json", raw)
+    _refuse_own_code(folder / "config.json", _without_our_code(raw))
     _check_weights(folder)
     with third_party(f"{folder / 'config.json'}: transformers cannot use it"):
         config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     _refuse_other_tasks(name, config)
     return Subject(id=name, folder=folder, config=config)
+
+
+def _without_our_code(raw: dict[str, Any]) -> dict[str, Any]:
+    """The config without the code that a conversion names: for its types transformers takes the
+    class of this package, and what lies in the folder is not run."""
+    model_type = str(raw.get("model_type"))
+    ours = model_type.startswith(GROUPED) and bool(model_classes(base_type(model_type)))
+    return {key: value for key, value in raw.items() if not (ours and key == "auto_map")}
 
 
 def refuse_tokenizer_code(folder: Path) -> None:
@@ -118,9 +129,9 @@ def _check_weights(folder: Path) -> None:
 
 
 def _refuse_other_tasks(name: str, config: PreTrainedConfig) -> None:
-    model_type = config.model_type
+    model_type = base_type(config.model_type)
     built = MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(model_type)
-    declared = config.architectures or []
+    declared = [given.removeprefix(CLASS) for given in config.architectures or []]
     what = ", ".join(declared) or f"model_type {model_type}"
     is_causal = any(_is_causal(architecture, built) for architecture in declared)
     if not declared:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 
 from .errors import CannotConvertError
+from .plan import SideFile
 from .steps import Dropped, Step
 
 # Which attention of which layer: its number, and whether it is the cross-attention.
@@ -116,9 +117,10 @@ class HeadsByLayer:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Draft:
     """The steps of each file by its name, in the order of the source's bytes; `layers` are the
-    numbers of the layers whose K/V heads they pool."""
+    numbers of the layers whose K/V heads they pool, `side_files` what the home lays beside them."""
 
     steps: Mapping[str, tuple[Step, ...]]
     layers: tuple[int, ...]
     dropped: tuple[Dropped, ...] = ()
     notes: tuple[str, ...] = ()
+    side_files: tuple[SideFile, ...] = ()

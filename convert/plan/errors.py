@@ -29,3 +29,9 @@ class SourceChangedError(HeadcountError):
 
 class SelfCheckError(HeadcountError):
     """An output that does not pass its own audit: a fault of this program, or of the disk."""
+
+
+class CheckFailedError(HeadcountError):
+    """A finished output that does not do what it should on a few tokens: exit code 1."""
+
+    exit_code = 1

@@ -1,5 +1,5 @@
 """Which class can hold the result: the source's own where it can have fewer K/V heads, or another
-that computes the same function.
+that computes the same function, or a modelling file of our own.
 
 A home turns the source's tensors into steps and its config into the output's. A new one is a row
 of `rehome.rows`.
@@ -15,7 +15,7 @@ from headcount.audit.family.resolve import read_config
 from headcount.audit.family.table import SPELLINGS
 from headcount.audit.mixers import LatentAttention
 
-from . import native
+from . import custom, native
 from .class_limits import REASONS
 from .draft import Draft, Heads, HeadsByLayer
 from .errors import CannotConvertError, HeadCountError, NoSuchHomeError
@@ -24,7 +24,7 @@ from .rehome.config import config
 from .rehome.drafting import draft
 from .rehome.row import Rehome
 from .rehome.rows import find_rehome
-from .request import KeyValueHeads
+from .request import HomeChoice, KeyValueHeads
 from .source import Source
 
 
@@ -38,22 +38,26 @@ class Home:
     config: Callable[[Source, HeadsByLayer], tuple[dict[str, Any], tuple[str, ...]]]
 
 
-def find_home(source: Source, wanted: KeyValueHeads) -> tuple[Home, HeadsByLayer]:
-    """The home of the result and the heads before and after: the first that holds it. Raises
-    CannotConvertError, and HeadCountError for a `wanted` that the heads cannot be pooled to."""
+def find_home(
+    source: Source, wanted: KeyValueHeads, choice: HomeChoice = "auto"
+) -> tuple[Home, HeadsByLayer]:
+    """The home of the result and the heads before and after: of kind `choice`, or the first that
+    holds it. Raises CannotConvertError, and HeadCountError for a `wanted` that the heads cannot be
+    pooled to."""
     where = f"{source.folder}: {source.audit.spec.model_type}"
     _refuse_other_states(source, where)
     errors: list[CannotConvertError | HeadCountError] = []
-    for find in HOMES.values():
+    for find in HOMES.values() if choice == "auto" else (HOMES[choice],):
         try:
             return find(source, wanted, where)
         except (CannotConvertError, HeadCountError) as error:
             errors.append(error)
-    raise min(errors, key=_telling)
+    raise min(reversed(errors), key=_telling)
 
 
 def _telling(error: Exception) -> int:
-    """Errors about a number come first: that can be changed."""
+    """Errors about a number come first: that can be changed. Of several, the last home's: it holds
+    more numbers than those before it."""
     if isinstance(error, HeadCountError):
         return 0
     return 2 if isinstance(error, NoSuchHomeError) else 1
@@ -116,9 +120,23 @@ def _one_count(row: Rehome, wanted: KeyValueHeads, before: int, where: str) -> i
     return wanted
 
 
+def _custom(source: Source, wanted: KeyValueHeads, where: str) -> tuple[Home, HeadsByLayer]:
+    if not custom.holds(source):
+        raise NoSuchHomeError(f"{where}: no modelling file of ours holds it")
+    home = Home(
+        name="custom",
+        reason=f"{custom.MODELING_FILE.name} beside the weights holds it",
+        steps=custom.steps,
+        config=custom.config,
+    )
+    return home, custom.heads(source, wanted)
+
+
+# In the order of `auto`: engines load a class that they know, and few load code that comes along.
 HOMES: Mapping[str, Callable[[Source, KeyValueHeads, str], tuple[Home, HeadsByLayer]]] = {
     "native": _native,
     "rehome": _rehome,
+    "custom": _custom,
 }
 
 

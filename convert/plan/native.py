@@ -26,11 +26,11 @@ FLOATS = ("F64", "F32", "F16", "BF16")
 _KEY_NORMS = ("k_norm", "k_layernorm", "key_layernorm")
 _QUERY_NORMS = ("q_norm", "q_layernorm", "query_layernorm", "attn_sub_norm")
 # A word of a tensor's path in its layer that makes it look like attention.
-_NEAR = re.compile(r"attn|attention|[qkv]_proj|qkv|query|key|value")
-_FAR = re.compile(r"norm|mlp|expert|(^|[._])ln_")  # unless it is one of these
+NEAR = re.compile(r"attn|attention|[qkv]_proj|qkv|query|key|value")
+FAR = re.compile(r"norm|mlp|expert|(^|[._])ln_")  # unless it is one of these
 _IN_LAYER = re.compile(r"(?:^|\.)\d+\.")
 # Towers of a multimodal model that keep no cache, and whose heads stay as they are.
-_TOWERS = ("vision", "audio", "embed_audio", "encoder")
+TOWERS = ("vision", "audio", "embed_audio", "encoder")
 
 NORM_NOTE = (
     "the k norm runs over all K/V heads of a token: with fewer heads its mean square changes, so"
@@ -74,6 +74,7 @@ class _Builder:
         self.attending = {*(index for index, _ in heads.layers), *heads.readers}
         self.indices = {layer.index for layer in source.audit.spec.layers}
         self.seen: dict[Where, set[str]] = {}
+        self.stood: dict[tuple[Where, str, str], str] = {}
         self.norm_lists: dict[tuple[int, str], dict[int, TensorInfo]] = _norm_lists(source)
         self.notes: dict[str, None] = {}
 
@@ -93,7 +94,12 @@ class _Builder:
             yield from self._of_attention(_Spot(tensor=tensor, place=found, heads=heads))
 
     def _of_attention(self, spot: _Spot) -> Iterator[Step]:
-        part = spot.place.part
+        part, key = spot.place.part, (_where(spot), spot.place.module, spot.place.parameter)
+        other = self.stood.setdefault(key, spot.tensor.name)
+        if other != spot.tensor.name:
+            raise self._unknown(
+                spot.tensor, f"stands in the same place of a layer as {other!r}: another tower?"
+            )
         if part in ("k", "v", "qkv"):
             yield self._projection(spot, part)
         elif spot.place.module in self.names.key_value:
@@ -226,7 +232,7 @@ class _Builder:
         )
 
     def _of_tower(self, tensor: TensorInfo, spot: Place) -> Step:
-        if spot.stack not in _TOWERS:
+        if spot.stack not in TOWERS:
             raise self._unknown(tensor, f"belongs to {spot.stack!r}, which convert does not handle")
         return copy(tensor)
 
@@ -254,13 +260,13 @@ class _Builder:
     def _refuse_lookalike(self, tensor: TensorInfo) -> None:
         """A tensor of a layer, outside the known modules, whose name sounds like attention."""
         number = _IN_LAYER.search(tensor.name)
-        if number is None or stack_of(tensor.name[: number.start()]) in _TOWERS:
+        if number is None or stack_of(tensor.name[: number.start()]) in TOWERS:
             return
         index = int(number[0].strip("."))
         inside = tensor.name[number.end() :]
-        if _FAR.search(inside) or index in self.indices - self.attending:
+        if FAR.search(inside) or index in self.indices - self.attending:
             return
-        if _NEAR.search(inside) and not any(inside.endswith("." + b) for b in BUFFERS - {"bias"}):
+        if NEAR.search(inside) and not any(inside.endswith("." + b) for b in BUFFERS - {"bias"}):
             raise self._unknown(tensor, "looks like attention but is not known")
 
     def _unknown(self, tensor: TensorInfo, what: str) -> CannotConvertError:

@@ -15,26 +15,26 @@ from headcount.audit.family.table import FAMILIES, SPELLINGS
 from .draft import Heads
 from .errors import CannotConvertError
 from .request import KeyValueHeads
-from .source import CONFIG, Source
 
 # A key that says how many K/V heads there are, in any of its spellings.
 _COUNT = re.compile(r"(key_value|kv)_heads?$|head_kv$")
 
 
 class ConfigEditor:
-    """Edits a copy of the source's config and tells every change."""
+    """Edits a copy of a config and tells every change; `where` is its path, for messages."""
 
-    def __init__(self, source: Source) -> None:
-        self.source = source
-        self.new: dict[str, Any] = deepcopy(dict(source.config))
+    def __init__(self, config: Mapping[str, Any], where: str) -> None:
+        self.where = where
+        self.new: dict[str, Any] = deepcopy(dict(config))
         self.changes: list[str] = []
-        self.reading: Reading = read_config(source.config, str(source.folder / CONFIG))
-        self.holder, self.prefix = _language_model(self.new, source)
+        self.reading: Reading = read_config(config, where)
+        self.family = self.reading.family
+        self.holder, self.prefix = language_model(self.new, where)
 
     def set_heads(self, wanted: KeyValueHeads) -> None:
         """Writes `wanted` K/V heads for all layers, or for some."""
         if isinstance(wanted, int):
-            for key in self.source.audit.family.key_value_keys:
+            for key in self.family.key_value_keys:
                 self._set_count(key, wanted)
             self._limit_single_layers(wanted)
         else:
@@ -42,14 +42,18 @@ class ConfigEditor:
         self._write_head_dim()
 
     def follow(self, counts: Mapping[int, set[int]]) -> None:
-        """Other numbers of K/V heads that the file holds, for engines that read those: each count
-        becomes what all attentions with as many have now."""
-        keys = {key for key in self.holder if _COUNT.search(key)}
-        for key in sorted(keys - set(self.source.audit.family.key_value_keys)):
-            now = self.holder[key]
-            after = counts.get(now, set()) if type(now) is int else set()
-            if len(after) == 1:
-                self._set(self.holder, self.prefix, key, next(iter(after)))
+        """Other numbers of K/V heads that the file holds, for engines that read those, also at the
+        top of a multimodal config: each count becomes what all attentions with as many have now."""
+        places = {self.prefix: self.holder, "": self.new}
+        for prefix, holder in places.items():
+            keys = {key for key in holder if _COUNT.search(key)}
+            if holder is self.holder:
+                keys -= set(self.family.key_value_keys)
+            for key in sorted(keys):
+                now = holder[key]
+                after = counts.get(now, set()) if type(now) is int else set()
+                if len(after) == 1:
+                    self._set(holder, prefix, key, next(iter(after)))
 
     def set_query_heads(self, heads: Heads) -> None:
         """Writes the padded number of query heads, and the head_dim that no longer follows."""
@@ -64,7 +68,7 @@ class ConfigEditor:
         """A count that is smaller already stays; a flag is on for one head."""
         holder, prefix, last = self._place(key)
         now = self._now(key)
-        if now is None and key != self.source.audit.family.key_value_keys[0]:
+        if now is None and key != self.family.key_value_keys[0]:
             return  # a second number that is not in use
         if isinstance(now, bool):
             self._set(holder, prefix, last, wanted == 1 or now)
@@ -75,28 +79,28 @@ class ConfigEditor:
         for index, values in self._single_layers().items():
             given = values.get("num_key_value_heads")
             if isinstance(given, int) and given > wanted:
-                place = f"{self.prefix}{self.source.audit.family.per_layer_key}.{index}."
+                place = f"{self.prefix}{self.family.per_layer_key}.{index}."
                 self._set(values, place, "num_key_value_heads", wanted)
 
     def _set_single_layers(self, wanted: Mapping[int, int]) -> None:
-        key = self.source.audit.family.per_layer_key
+        key = self.family.per_layer_key
         if key is None:
             raise CannotConvertError(
-                f"{self.source.folder}: {self.source.audit.spec.model_type} has one number of K/V"
+                f"{self.where}: {self.reading.spec.model_type} has one number of K/V"
                 " heads for all layers, so no config can say several"
             )
         entries = self._single_layers()
         known = {int(index): index for index in entries if index.isdecimal()}
         width = max(map(len, known.values()), default=0)
         readers = {
-            layer.index: wanted[layer.shares_cache_with]
-            for layer in self.source.audit.spec.layers
-            if layer.shares_cache_with in wanted
+            layer.index: wanted[owner]
+            for layer in self.reading.spec.layers
+            if (owner := layer.shares_cache_with) is not None and owner in wanted
         }
         every = {**wanted, **readers}
-        attending = {la.index for la in self.source.audit.spec.layers if la.mixers}
+        attending = {la.index for la in self.reading.spec.layers if la.mixers}
         if every.keys() >= attending:  # nobody is left for whom the common number holds
-            self._set_count(self.source.audit.family.key_value_keys[0], max(every.values()))
+            self._set_count(self.family.key_value_keys[0], max(every.values()))
         for layer, count in sorted(every.items()):
             index = known.get(layer, str(layer).zfill(width))
             values = entries.setdefault(index, {})
@@ -105,14 +109,14 @@ class ConfigEditor:
             self.holder[key] = entries
 
     def _single_layers(self) -> dict[str, dict[str, Any]]:
-        key = self.source.audit.family.per_layer_key
+        key = self.family.per_layer_key
         found = self.holder.get(key) if key else None
         return found if isinstance(found, dict) else {}
 
     def _write_head_dim(self) -> None:
         """A head_dim that only the class's default says is written out, for other readers."""
         text = self.reading.text
-        if self.holder.get("head_dim") is None and not self.source.audit.family.fixed_head_dim:
+        if self.holder.get("head_dim") is None and not self.family.fixed_head_dim:
             heads, hidden = text.optional("num_attention_heads"), text.optional("hidden_size")
             given = text.defaults.get("head_dim")
             if isinstance(given, int) and heads and hidden and given != hidden // heads:
@@ -126,7 +130,7 @@ class ConfigEditor:
             inner = holder.get(name)
             if not isinstance(inner, dict):
                 raise CannotConvertError(
-                    f"{self.source.folder}: {CONFIG} has no {prefix}{name}, so there is no place"
+                    f"{self.where}: has no {prefix}{name}, so there is no place"
                     " for the new number of heads: load and save it once with transformers"
                 )
             holder, prefix = inner, f"{prefix}{name}."
@@ -163,7 +167,7 @@ def _shown(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _language_model(new: dict[str, Any], source: Source) -> tuple[dict[str, Any], str]:
+def language_model(new: dict[str, Any], where: str) -> tuple[dict[str, Any], str]:
     """The object that describes the language model, and the words in front of its keys."""
     holder, prefix = new, ""
     for name in _text_keys(new):
@@ -172,7 +176,7 @@ def _language_model(new: dict[str, Any], source: Source) -> tuple[dict[str, Any]
             return holder, prefix
         if not isinstance(inner, dict):
             raise CannotConvertError(
-                f"{source.folder}: {CONFIG} has no {prefix}{name}, so there is no place for the new"
+                f"{where}: has no {prefix}{name}, so there is no place for the new"
                 " number of heads: load and save it once with transformers"
             )
         holder, prefix = inner, f"{prefix}{name}."

@@ -34,7 +34,7 @@ def native_heads(
     before = attentions(source.audit.spec)
     wanted = _for_all(wanted, before, where)
     _refuse_odd(source, wanted, where)
-    editor = ConfigEditor(source)
+    editor = ConfigEditor(source.config, str(source.folder / CONFIG))
     padded = _padding(source, before, wanted)
     editor.set_heads(wanted)
     if padded is not None:
@@ -82,7 +82,7 @@ def _heads(mixer: Attention, after: int) -> Heads:
 
 
 def _refuse_odd(source: Source, wanted: KeyValueHeads, where: str) -> None:
-    if source.audit.spec.model_type in EVEN_ONLY and isinstance(wanted, int) and wanted % 2:
+    if _text_type(source) in EVEN_ONLY and isinstance(wanted, int) and wanted % 2:
         raise HeadCountError(
             f"{where}: its class subtracts one half of the V heads from the other, so that"
             f" {wanted} is not possible: choose an even number"
@@ -136,7 +136,7 @@ def _may_be_padded(source: Source) -> bool:
     """Whether heads and head_dim are two numbers of the config, each for all layers."""
     family = source.audit.family
     flag_only = family.key_value_keys == ("multi_query",)
-    paired = source.audit.spec.model_type in EVEN_ONLY
+    paired = _text_type(source) in EVEN_ONLY
     return not (family.fixed_head_dim or family.per_layer or flag_only or paired)
 
 
@@ -149,7 +149,7 @@ def _read_again(
         for mixer in before.values():
             now = mixer.num_key_value_heads
             if isinstance(wanted, int) and now % wanted:
-                raise _no_fit(now, wanted, where) from None
+                raise no_fit(now, wanted, where) from None
         raise
 
 
@@ -162,12 +162,12 @@ def _check(
     """Raises unless each layer keeps its K/V heads or merges equal runs of them."""
     for place, own in heads.items():
         new = after[place]
-        if (own.after, new.num_key_value_heads) != (new.num_key_value_heads, own.after):
+        if own.after != new.num_key_value_heads:
             raise CannotConvertError(f"{where}: its class does not take {own.after} K/V heads")
         if own.after > own.before or (
             own.is_padded and new.num_attention_heads != own.padded_heads
         ):
-            raise _no_fit(own.before, own.after, where)
+            raise no_fit(own.before, own.after, where)
         if (new.head_dim, new.v_head_dim) != (own.head_dim, own.value_dim):
             raise CannotConvertError(f"{where}: the new config means another head_dim")
     if not isinstance(wanted, int):
@@ -182,7 +182,7 @@ def _check(
             f"{where}: its class has one K/V head per query head and ignores num_key_value_heads,"
             " so nothing could load the result"
         )
-    raise _no_fit(counts[-1], wanted, where)
+    raise no_fit(counts[-1], wanted, where)
 
 
 def _check_kinds(
@@ -198,7 +198,7 @@ def _check_kinds(
             )
 
 
-def _no_fit(before: int, wanted: int, where: str) -> HeadCountError:
+def no_fit(before: int, wanted: int, where: str) -> HeadCountError:
     if before == 1:
         return HeadCountError(f"{where}: has a single K/V head (MQA): no fewer are possible")
     possible = listed(divisors(before)[:-1])

@@ -1,10 +1,12 @@
 """From a request to a plan: every check that can be made without reading a tensor is made here."""
 
 from .cast import cast_config, cast_steps
-from .draft import HeadsByLayer
+from .class_limits import NOT_RUN
+from .draft import Draft, HeadsByLayer
 from .existing import check_same_job, read_existing
 from .homes import find_home
 from .job import job_of
+from .leftovers import reclaimable
 from .output_files import index_name, index_of, output_files
 from .plan import ConversionPlan, LayerHeads
 from .request import ConversionRequest
@@ -26,15 +28,17 @@ def plan_conversion(request: ConversionRequest) -> ConversionPlan:
     """
     source = read_source(request.source)
     check_target(request.source, request.target)
-    home, heads = find_home(source, request.num_key_value_heads)
+    home, heads = find_home(source, request.num_key_value_heads, request.home)
     draft = home.steps(source, heads)
     steps = {file: cast_steps(made, request.dtype) for file, made in draft.steps.items()}
     files = output_files(source, steps, request.max_shard_size)
     config, changes = home.config(source, heads)
     cast, dtype_changes = cast_config(config, request.dtype)
     index = index_name(source, files)
-    written = frozenset({CONFIG, *(file.name for file in files), *_index_names(source)})
-    side_files, left_files = sort_side_files(request.source, written)
+    made = (*(file.name for file in files), *(file.name for file in draft.side_files))
+    written = frozenset({CONFIG, *made, *_index_names(source)})
+    copied, left_files = sort_side_files(request.source, written)
+    side_files = (*copied, *draft.side_files)
     plan = ConversionPlan(
         request=request,
         source=source_state(source, side_files, request.source_name),
@@ -50,10 +54,10 @@ def plan_conversion(request: ConversionRequest) -> ConversionPlan:
         index=None if index is None else index_of(source, files),
         side_files=side_files,
         left_files=left_files,
-        notes=(*draft.notes, *heads.notes, *_notes(source)),
+        notes=(*draft.notes, *heads.notes, *_notes(source, draft)),
         findings=tuple(f for f in source.audit.findings if f.severity == "warning"),
     )
-    check_space(request.target, plan.total_nbytes)
+    check_space(request.target, plan.total_nbytes - reclaimable(request.target))
     existing = read_existing(request.target)
     if existing is not None and not request.overwrite:
         check_same_job(existing, job_of(plan))
@@ -77,12 +81,17 @@ def _index_names(source: Source) -> tuple[str, ...]:
     return (source.checkpoint.index.name,) if source.checkpoint.index else ()
 
 
-def _notes(source: Source) -> tuple[str, ...]:
+def _notes(source: Source, draft: Draft) -> tuple[str, ...]:
     notes = []
-    if source.config.get("auto_map"):
+    if source.config.get("auto_map") and not draft.side_files:
         notes.append(
             "config.json names code files (auto_map), which are not copied: transformers' own class"
             " loads the result"
+        )
+    if source.audit.spec.model_type in NOT_RUN:
+        notes.append(
+            "no model of this type was ever converted and compared as a whole; its language model's"
+            " type was"
         )
     if not any((source.folder / name).exists() for name in _TOKENIZERS):
         notes.append("the source has no tokenizer, so the result has none")

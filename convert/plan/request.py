@@ -13,6 +13,9 @@ from .cast import CAST_NAMES, CastName
 # How several K/V heads become one; docs/methods.md has the formulas and sources.
 Method = Literal["mean", "first", "medoid", "random"]
 METHODS: tuple[Method, ...] = get_args(Method)
+# Which class holds the result; auto takes the first that can, in this order.
+HomeChoice = Literal["auto", "native", "rehome", "custom"]
+HOME_CHOICES: tuple[HomeChoice, ...] = get_args(HomeChoice)
 # A number for all layers, or one for each of some: the others keep their heads.
 KeyValueHeads = int | Mapping[int, int]
 _RANGE = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?:([0-9]{1,5})", re.ASCII)
@@ -22,7 +25,8 @@ _RANGE = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?:([0-9]{1,5})", re.ASCII)
 class ConversionRequest:
     """Convert the model in the folder `source` to `num_key_value_heads` K/V heads, into `target`.
 
-    Layers that have no more of them keep theirs. `seed` matters to the method `random` only. Floats
+    Layers that have no more of them keep theirs. `home` is the kind of class that holds the result.
+    `seed` matters to the method `random` only. Floats
     become `dtype`, and files hold at most `max_shard_size` bytes, where these are given.
     `source_name` is what the record calls the source; its folder's name if not given. `workers`
     threads merge heads while others are written. `overwrite` replaces an earlier output of ours.
@@ -33,6 +37,7 @@ class ConversionRequest:
     num_key_value_heads: KeyValueHeads
     method: Method = "mean"
     seed: int = 0
+    home: HomeChoice = "auto"
     dtype: CastName | None = None
     max_shard_size: int | None = None
     source_name: str | None = None
@@ -42,6 +47,8 @@ class ConversionRequest:
     def __post_init__(self) -> None:
         if self.method not in METHODS:
             raise HeadcountError(f"method {self.method!r} is not one of {', '.join(METHODS)}")
+        if self.home not in HOME_CHOICES:
+            raise HeadcountError(f"home {self.home!r} is not one of {', '.join(HOME_CHOICES)}")
         if self.dtype is not None and self.dtype not in CAST_NAMES:
             raise HeadcountError(f"dtype {self.dtype!r} is not one of {', '.join(CAST_NAMES)}")
         if self.max_shard_size is not None and self.max_shard_size < 1:

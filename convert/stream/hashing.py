@@ -11,7 +11,7 @@ from headcount.audit.source.json_file import open_regular
 from .descriptors import read_at
 from .failure import reading
 
-_BLOCK = 2**20
+_BLOCK = 2**18  # stays in the processor's cache between reading and hashing
 # So much is handed to the disk at a time.
 _WRITE_BACK = 16 * 2**20
 

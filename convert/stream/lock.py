@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 
 from ..plan.errors import TargetError
-from .process import Maker, this_process
+from ..plan.process import Maker, this_process
 
 _PATIENCE = 0.2  # seconds that a rival may take between making its lock and writing into it
 

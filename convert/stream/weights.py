@@ -49,7 +49,7 @@ class Outcome:
         seen = self.repeats.alike
         return Outcome(
             errors={k: e for k, e in self.errors.items() if before.errors.get(k) != e},
-            chosen={k: self.chosen[k] for k in self.chosen.keys() - before.chosen.keys()},
+            chosen={k: c for k, c in self.chosen.items() if before.chosen.get(k) != c},
             moved=self.moved - before.moved,
             repeats=Repeats(
                 alike={k: a for k, a in seen.items() if before.repeats.alike.get(k) != a}
@@ -68,7 +68,7 @@ class Outcome:
         for key, error in other.errors.items():
             self.errors[key] = max(error, self.errors.get(key, 0.0))
         self.chosen.update(other.chosen)
-        self.moved |= other.moved
+        self.moved.update(other.moved)
         for layer, alike in other.repeats.alike.items():
             self.repeats.note(layer, alike)
 
@@ -212,7 +212,9 @@ class WeightStream:
         with self._lock:
             if key not in self._choices:
                 self._choices[key] = self._choose(*key)
-                self.outcome.chosen.setdefault(action.layer, self._choices[key])
+                # Of two attentions the self-attention's, whichever thread comes first.
+                if not action.cross or action.layer not in self.outcome.chosen:
+                    self.outcome.chosen[action.layer] = self._choices[key]
             return self._choices[key]
 
     def _choose(self, layer: int, cross: bool) -> tuple[int, ...]:

@@ -6,23 +6,22 @@ It holds the journal, files that are being written, and `model/`, which gets the
 
 import errno
 import os
-import re
 import shutil
 import sys
-import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 
 from ..plan.errors import TargetError
+from ..plan.leftovers import leftovers, own_folder
 from .hashing import sha256_of
 from .journal import NAME, FinishedFile, Journal, read_journal
-from .process import Maker, this_process
 from .writer import Written, sync_folder
+
+_KIND = "partial"
 
 
 class WorkFolder:
-    """`.<name>.partial-<process>-<its start>-<host and random>` next to the target.
+    """`.<name>.partial-…` next to the target.
 
     Inside the context, everything that killed runs have left for this target is claimed; on leaving
     it, all that was not committed is removed. `finished` are the files that need no second writing.
@@ -31,7 +30,7 @@ class WorkFolder:
     def __init__(self, target: Path, job: str) -> None:
         self.target = target.parent.resolve() / target.name
         self.job = job
-        self.path = self._own_path()
+        self.path = own_folder(self.target, _KIND)
         self.finished: dict[str, FinishedFile] = {}
         self._claimed: list[Path] = []
         self._journal: Journal | None = None
@@ -42,8 +41,8 @@ class WorkFolder:
         return self.path / "model"
 
     def __enter__(self) -> "WorkFolder":
-        for left in leftovers(self.target):
-            mine = self._own_path()
+        for left in leftovers(self.target, _KIND):
+            mine = own_folder(self.target, _KIND)
             try:
                 left.rename(mine)
             except FileNotFoundError:
@@ -136,33 +135,12 @@ class WorkFolder:
                 ) from error
             raise
 
-    def _own_path(self) -> Path:
-        maker = this_process()
-        made_by = f"{maker.pid}-{maker.start}-{maker.host}{uuid.uuid4().hex[:8]}"
-        return self.target.with_name(f".{self.target.name}.partial-{made_by}")
-
     def _finish_replacing(self, claimed: Path) -> None:
         """A run that was killed between its two renames had its model whole and checked."""
         if (claimed / "old").exists() and not self.target.exists():
             self._rename(claimed / "model", self.target)
             sync_folder(self.target.parent)
             _say(f"{self.target}: is now what a killed run had finished")
-
-
-def leftovers(target: Path, kind: str = "partial") -> Iterator[Path]:
-    """The work folders for `target` whose process has died, on this host."""
-    start = rf"\.{re.escape(target.name)}\.{kind}-"
-    pattern = re.compile(rf"{start}([1-9][0-9]*)-([0-9]+)-([0-9a-f]{{8}})[0-9a-f]{{8}}")
-    try:
-        beside = sorted(target.parent.resolve().iterdir())
-    except OSError:
-        return  # it may be written to, but not listed
-    for path in beside:
-        match = pattern.fullmatch(path.name)
-        if match and path.is_dir() and not path.is_symlink():
-            maker = Maker(pid=int(match[1]), start=int(match[2]), host=match[3])
-            if not maker.is_alive():
-                yield path
 
 
 def _is_whole(folder: Path, file: FinishedFile) -> bool:

@@ -16,9 +16,9 @@ import pytest
 from conversions import contents, run
 from headcount.convert.plan.errors import TargetError
 from headcount.convert.plan.planner import plan_conversion
+from headcount.convert.plan.process import this_process
 from headcount.convert.plan.request import ConversionRequest
 from headcount.convert.stream.lock import TargetLock
-from headcount.convert.stream.process import this_process
 
 pytestmark = pytest.mark.needs_convert
 Change = Callable[[Path, Path], Any]
@@ -172,3 +172,23 @@ def test_a_dry_run_on_a_finished_target_prints_the_plan(source: Path, tmp_path: 
     run(source, tmp_path / "out")
     request = ConversionRequest(source=source, target=tmp_path / "out", num_key_value_heads=2)
     assert plan_conversion(request).files
+
+
+def test_two_attentions_in_a_layer_give_the_same_record_whatever_the_workers(
+    tmp_path: Path,
+) -> None:
+    """The record tells which heads the self-attention kept, whichever thread chooses first."""
+    import torch
+    from transformers import BartConfig, BartForConditionalGeneration
+
+    torch.manual_seed(0)
+    sizes = {"d_model": 48, "vocab_size": 64, "max_position_embeddings": 32}
+    heads = {"encoder_attention_heads": 6, "decoder_attention_heads": 6}
+    layers = {"encoder_layers": 1, "decoder_layers": 3}
+    model = BartForConditionalGeneration(BartConfig(**sizes, **heads, **layers))
+    model.save_pretrained(tmp_path / "bart")
+    run(tmp_path / "bart", tmp_path / "out-1", 2, method="medoid", workers=1)
+    for workers in (2, 6, 6, 6):
+        shutil.rmtree(tmp_path / "out-n", ignore_errors=True)
+        run(tmp_path / "bart", tmp_path / "out-n", 2, method="medoid", workers=workers)
+        assert contents(tmp_path / "out-n") == contents(tmp_path / "out-1")

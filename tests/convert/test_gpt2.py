@@ -24,8 +24,8 @@ SIZES = {"n_embd": HEADS * D, "n_head": HEADS, "n_layer": 2, "n_positions": 32}
 TOKENS = torch.tensor([[5, 17, 33, 80, 7, 61, 42, 9]])
 
 
-def request(source: Path, target: Path, kv: int = 1) -> ConversionRequest:
-    return ConversionRequest(source=source, target=target, num_key_value_heads=kv)
+def request(source: Path, target: Path, kv: int = 1, home: Any = "auto") -> ConversionRequest:
+    return ConversionRequest(source=source, target=target, num_key_value_heads=kv, home=home)
 
 
 def tie_heads(model: Any) -> None:
@@ -101,12 +101,16 @@ def test_masks_of_old_files_are_dropped(build_model: BuildModel, tmp_path: Path)
     assert not masks.keys() & load_file(tmp_path / "mqa" / "model.safetensors").keys()
 
 
-def test_several_heads_have_no_home(build_model: BuildModel, tmp_path: Path) -> None:
+def test_several_heads_have_a_home_of_our_own(build_model: BuildModel, tmp_path: Path) -> None:
     build_model("gpt2", **SIZES).save_pretrained(tmp_path / "gpt2")
-    with pytest.raises(HeadCountError, match="--kv-heads 1 is possible"):
-        plan_conversion(request(tmp_path / "gpt2", tmp_path / "gqa", 3))
+    assert plan_conversion(request(tmp_path / "gpt2", tmp_path / "gqa", 3)).home.startswith(
+        "custom"
+    )
+    with pytest.raises(HeadCountError, match="--kv-heads can be 1, 2, 3"):
+        plan_conversion(request(tmp_path / "gpt2", tmp_path / "gqa", 4))
 
 
+@pytest.mark.usefixtures("classes_of_transformers")
 @pytest.mark.parametrize(
     ("flag", "message"),
     [
@@ -119,7 +123,7 @@ def test_what_gpt_bigcode_cannot_say_is_refused(
 ) -> None:
     build_model("gpt2", **SIZES, **{flag: True}).save_pretrained(tmp_path / "gpt2")
     with pytest.raises(CannotConvertError, match=message):
-        plan_conversion(request(tmp_path / "gpt2", tmp_path / "mqa"))
+        plan_conversion(request(tmp_path / "gpt2", tmp_path / "mqa", home="rehome"))
 
 
 def test_unknown_tensors_are_refused(build_model: BuildModel, tmp_path: Path) -> None:

@@ -220,3 +220,51 @@ def test_counts_that_do_not_fit_name_those_that_do(tmp_path: Path) -> None:
         plan_conversion(
             ConversionRequest(source=source, target=tmp_path / "out", num_key_value_heads=3)
         )
+
+
+def test_other_spellings_of_the_count_follow(tmp_path: Path) -> None:
+    """MiMo-V2-Flash as published has the number of its sliding layers, too, for other engines."""
+    source = build_pair("mimo_v2_flash", "causal", tmp_path / "models").repeated
+    path = source / "config.json"
+    config = {**json.loads(path.read_text()), "swa_num_key_value_heads": HEADS}
+    path.write_text(json.dumps(config))
+    report = run(source, tmp_path / "out", 1)
+    written = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert (written["num_key_value_heads"], written["swa_num_key_value_heads"]) == (1, 2)
+    assert {(layer.before, layer.after) for layer in report.plan.layers} == {(4, 1), (8, 2)}
+
+
+@pytest.mark.parametrize("method", ["first", "medoid", "random"])
+def test_methods_choose_for_each_attention(method: str, tmp_path: Path) -> None:
+    """T5Gemma's decoder layers have K/V heads twice: over themselves and over the encoder."""
+    pair = build_pair("t5gemma", "seq2seq", tmp_path / "models")
+    back = run(pair.repeated, tmp_path / "back", pair.kv, method=method).target
+    name = "model.safetensors"
+    assert (back / name).read_bytes() == (pair.grouped / name).read_bytes()
+
+
+def test_unused_heads_of_layers_that_share_follow_their_owner(tmp_path: Path) -> None:
+    """Gemma's files hold k and v of layers that read another's cache; engines may load them."""
+    pair = build_pair("gemma4_text", "causal", tmp_path / "models")
+    config = config_of(pair.repeated)
+    reader = config["num_hidden_layers"] - 1
+    assert config["num_kv_shared_layers"] > 0
+    kinds = config["layer_types"]
+    owner = max(
+        i
+        for i in range(config["num_hidden_layers"] - config["num_kv_shared_layers"])
+        if kinds[i] == kinds[reader]
+    )
+    file = pair.repeated / "model.safetensors"
+    tensors = load_file(file)
+    start, new = f"model.layers.{owner}.self_attn.", f"model.layers.{reader}.self_attn."
+    unused = {
+        new + name.removeprefix(start): tensor.clone()
+        for name, tensor in tensors.items()
+        if name.startswith(start) and name.removeprefix(start)[0] in "kv"
+    }
+    save_file({**tensors, **unused}, file, metadata={"format": "pt"})
+    run(pair.repeated, tmp_path / "out", pair.kv)
+    after = load_file(tmp_path / "out" / "model.safetensors")
+    for name in unused:
+        assert torch.equal(after[name], after[name.replace(new, start)]), name

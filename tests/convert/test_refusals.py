@@ -97,10 +97,7 @@ def test_a_single_head_has_no_fewer(grouped: MakeFolder, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("model_type", "sizes", "words"),
     [
-        ("bloom", {}, "ignores num_key_value_heads"),
-        ("biogpt", {}, "ignores num_key_value_heads"),
         ("bert", {}, "keeps no K/V cache"),
-        ("t5", {"d_kv": 8, "d_ff": 64, "decoder_start_token_id": 0}, "ignores num_key"),
         (
             "deepseek_v2",
             {
@@ -248,3 +245,10 @@ def test_too_little_space(llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_nothing_is_written_by_a_plan(llama: Path) -> None:
     plan(llama)
     assert [path.name for path in llama.parent.iterdir()] == ["llama"]
+
+
+def test_two_tensors_in_one_place_are_refused(llama: Path) -> None:
+    """A second tower whose layers look like those of the language model."""
+    change_tensors(llama, lambda t: t.update({f"other.{K_PROJ}": t[K_PROJ].clone()}))
+    with pytest.raises(HeadcountError, match=r"stands in the same place"):
+        plan(llama)

@@ -202,14 +202,15 @@ def test_what_no_class_computes_is_refused(
 ) -> None:
     build_model(model_type, **config).save_pretrained(tmp_path / "source")
     with pytest.raises(CannotConvertError, match=words):
-        run(tmp_path / "source", tmp_path / "out", kv)
+        run(tmp_path / "source", tmp_path / "out", kv, home="rehome")
+    assert run(tmp_path / "source", tmp_path / "out", kv).plan.home.startswith("custom")
 
 
 @pytest.mark.parametrize("model_type", ["opt", "falcon"])
 def test_other_counts_are_refused(build_model: BuildModel, tmp_path: Path, model_type: str) -> None:
     build_model(model_type, **CASES[model_type][0]).save_pretrained(tmp_path / "source")
     with pytest.raises(HeadCountError, match="--kv-heads 1 is possible"):
-        run(tmp_path / "source", tmp_path / "out", 4)
+        run(tmp_path / "source", tmp_path / "out", 4, home="rehome")
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,9 @@ import os
 import sys
 import tempfile
 import threading
+import traceback
+from collections.abc import Callable
+from typing import Any
 
 SPACE = ("open", "write", "copy_file_range", "link", "fsync", "mkdir")
 # What every run needs, so that the forks find it there.
@@ -26,14 +29,14 @@ CALLS = (*SPACE, "rename", "replace", "unlink", "remove", "rmdir")
 class Injector:
     """Counts calls that change a disk, and lets one of them go wrong."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.calls = 0
-        self.fault = None
+        self.fault: str | None = None
         self.at = self.number = 0
         self.lock = threading.Lock()
         self.plain = {name: getattr(os, name) for name in CALLS if hasattr(os, name)}
 
-    def install(self):
+    def install(self) -> None:
         for name, plain in self.plain.items():
             wrapped = self._wrap(name, plain)
             setattr(os, name, wrapped)
@@ -41,8 +44,8 @@ class Injector:
                 if plain in supports:  # asked by shutil.rmtree
                     supports.add(wrapped)
 
-    def _wrap(self, name, plain):
-        def call(*arguments, **options):
+    def _wrap(self, name: str, plain: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **options: Any) -> Any:
             if not self._counts(name, arguments):
                 return plain(*arguments, **options)
             with self.lock:
@@ -58,12 +61,12 @@ class Injector:
 
         return call
 
-    def _counts(self, name, arguments):
+    def _counts(self, name: str, arguments: tuple[Any, ...]) -> bool:
         if name == "open":
             return len(arguments) > 1 and bool(arguments[1] & os.O_CREAT)
         return name != "write" or arguments[0] > 2
 
-    def _half(self, name, arguments, options):
+    def _half(self, name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
         if name == "write":
             self.plain[name](arguments[0], bytes(arguments[1])[: len(arguments[1]) // 2])
         elif name == "copy_file_range":
@@ -71,7 +74,7 @@ class Injector:
             self.plain[name](source, target, max(count // 2, 1), **options)
 
 
-def serve(injector):
+def serve(injector: Injector) -> None:
     from pathlib import Path
 
     from headcount.cli import main
@@ -90,8 +93,8 @@ def serve(injector):
                 os.dup2(errors.fileno(), 2)
                 os.dup2(nothing.fileno(), 1)
                 if job.get("without") == "lock":
-                    lock.TargetLock.__enter__ = lambda self: self
-                    lock.TargetLock.__exit__ = lambda self, *_: None
+                    lock.TargetLock.__enter__ = lambda self: self  # type: ignore[method-assign]
+                    lock.TargetLock.__exit__ = lambda self, *_: None  # type: ignore[method-assign]
                 elif job.get("without"):
                     delattr(os, job["without"])
                 injector.calls = 0
@@ -103,8 +106,10 @@ def serve(injector):
                     sys.stderr.flush()
                     injector.at = 0
                     injector.plain["write"](tell, b"%d" % injector.calls)
-                    os._exit(end.code or 0)
-                finally:
+                    os._exit(int(end.code or 0))
+                except BaseException:
+                    traceback.print_exc()
+                    sys.stderr.flush()
                     os._exit(99)
             os.close(tell)
             calls = os.read(answer, 20)
@@ -112,8 +117,8 @@ def serve(injector):
             status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
             errors.seek(0)
             text = errors.read().decode()
-        answer = {"status": status, "calls": int(calls or 0), "stderr": text}
-        sys.stdout.write(json.dumps(answer) + "\n")
+        ended = {"status": status, "calls": int(calls or 0), "stderr": text}
+        sys.stdout.write(json.dumps(ended) + "\n")
         sys.stdout.flush()
 
 

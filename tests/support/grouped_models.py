@@ -89,6 +89,8 @@ def with_heads(config: dict[str, Any], kv: int) -> dict[str, Any]:
             new[name] = new.get(name) or 8
     if new.get("num_attention_heads_per_layer"):
         new["num_attention_heads_per_layer"] = [HEADS] * len(new["num_attention_heads_per_layer"])
+    if str(new.get("model_type")).startswith(("qwen3_5", "qwen4_exp")) and not nested:
+        new["num_hidden_layers"] = 4  # the fourth is the first with attention
     if new.get("model_type") == "diffllama":
         new["num_key_value_heads"] = max(kv, 2)
     return new

@@ -34,6 +34,10 @@ ROWS: dict[str, Family] = {
     **dict.fromkeys(("ibert", "layoutlm", "layoutlmv3", "mra", "tapas", "yoso"), PLAIN_BERT),
     "albert": replace(PLAIN_BERT, names=encoder_names.ALBERT, build=uneven.shared_groups),
     "big_bird": replace(BERT, qkv_bias="use_bias"),
+    **dict.fromkeys(
+        ("megatron-bert", "roberta-prelayernorm"),
+        replace(BERT, names=encoder_names.BERT_NORM_FIRST),
+    ),
     "deberta": replace(PLAIN_BERT, names=encoder_names.DEBERTA, k_bias=False, other=extras.deberta),
     "deberta-v2": replace(PLAIN_BERT, names=encoder_names.DEBERTA_V2, other=extras.deberta_v2),
     "distilbert": replace(PLAIN_BERT, names=encoder_names.DISTILBERT),

@@ -1,0 +1,187 @@
+"""Source and result on the same tokens: what the conversion did to the logits, to generation and to
+the cache. Both run in float32 (float64 where the weights are that), one after the other."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from transformers import AutoConfig, PreTrainedModel
+
+from headcount.audit import audit_model
+from headcount.audit.audited import Audit
+from headcount.audit.errors import HeadcountError
+
+from .evaluate.boundary import out_of_memory_explained, quiet_transformers, third_party
+from .evaluate.cache import measured_cache_bytes
+from .models import modeling_headcount
+
+# How many tokens are read, and how many are generated.
+PROMPT, NEW = 16, 8
+# |result - source| / |source| of the logits, where all merged heads were equal: rounding alone.
+ROUNDING = {torch.float32: 1e-4, torch.float64: 1e-9}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Checked:
+    """`max_difference` is the largest of the logits, `relative_difference` that of their Frobenius
+    norms. Of a model that generates nothing the last three are None. `problems` are sentences."""
+
+    dtype: str
+    lossless: bool
+    max_difference: float
+    relative_difference: float
+    top1_agreement: float
+    generated_tokens: int | None
+    predicted_cache_bytes: int | None
+    measured_cache_bytes: int | None
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Run:
+    logits: torch.Tensor
+    generated: int | None
+    cache_bytes: int | None
+    cached_tokens: int
+    encoder_tokens: int
+
+
+def check_conversion(source: Path, target: Path, *, lossless: bool) -> Checked:
+    """Runs both models. `lossless`: all merged heads were equal, so that the logits must be, too.
+    Raises HeadcountError for a model that transformers cannot run."""
+    with quiet_transformers(), out_of_memory_explained(), torch.no_grad():
+        audit = audit_model(str(target))
+        dtype = torch.float64 if audit.spec.dtype == "float64" else torch.float32
+        before = _run(source, dtype, generates=False)
+        after = _run(target, dtype, generates=True)
+    difference = (after.logits - before.logits).abs()
+    relative = float(difference.norm() / before.logits.norm().clamp_min(1e-30))
+    predicted = None if after.cache_bytes is None else _predicted(audit, after, dtype)
+    return Checked(
+        dtype=str(dtype).removeprefix("torch."),
+        lossless=lossless,
+        max_difference=float(difference.max()),
+        relative_difference=relative,
+        top1_agreement=float((after.logits.argmax(-1) == before.logits.argmax(-1)).double().mean()),
+        generated_tokens=after.generated,
+        predicted_cache_bytes=predicted,
+        measured_cache_bytes=after.cache_bytes,
+        problems=tuple(_problems(after, relative, predicted, lossless, dtype)),
+    )
+
+
+def _problems(
+    after: _Run, relative: float, predicted: int | None, lossless: bool, dtype: torch.dtype
+) -> list[str]:
+    found = []
+    if not after.logits.isfinite().all():
+        found.append("the result's logits are not finite")
+    if lossless and not relative <= ROUNDING[dtype]:
+        found.append(
+            f"all merged heads were equal, but the logits differ by {relative:.1e} of their norm"
+        )
+    if after.cache_bytes != predicted:
+        found.append(
+            f"the cache holds {after.cache_bytes:,} bytes, and the audit predicts {predicted:,}"
+        )
+    return found
+
+
+def _run(folder: Path, dtype: torch.dtype, *, generates: bool) -> _Run:
+    model = _load(folder, dtype)
+    with third_party(f"{folder}: transformers cannot run it"):
+        inputs = _inputs(model, folder)
+        decoder = {"decoder_input_ids": _ids(model)} if model.config.is_encoder_decoder else {}
+        output = model(**inputs, **decoder)
+        logits = (output.logits if "logits" in output else output[0]).double()
+        if not generates or not model.can_generate():
+            return _Run(
+                logits=logits, generated=None, cache_bytes=None, cached_tokens=0, encoder_tokens=0
+            )
+        return _generate(model, inputs, logits)
+
+
+def _generate(model: PreTrainedModel, inputs: dict[str, torch.Tensor], logits: Any) -> _Run:
+    options = {"max_new_tokens": NEW, "min_new_tokens": NEW, "do_sample": False, "num_beams": 1}
+    made: Any = model.generate(**inputs, **options, return_dict_in_generate=True)  # type: ignore[operator]
+    cache = made.past_key_values
+    cross = getattr(cache, "cross_attention_cache", None)
+    own = getattr(cache, "self_attention_cache", cache)
+    kept = [layer.keys for layer in cross.layers] if cross is not None else []
+    nbytes = sum(measured_cache_bytes(part) for part in (own, cross) if part is not None)
+    return _Run(
+        logits=logits,
+        generated=NEW,
+        cache_bytes=nbytes,
+        cached_tokens=made.sequences.shape[1] - 1,  # the last one was made, and not read
+        encoder_tokens=kept[0].shape[2] if kept else 0,
+    )
+
+
+def _load(folder: Path, dtype: torch.dtype) -> PreTrainedModel:
+    """The model as the class that its config names, of transformers or of ours."""
+    options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+    with third_party(f"{folder}: transformers cannot load it"):
+        config = AutoConfig.from_pretrained(folder, **options)
+        name = (config.architectures or [""])[0]
+        known = getattr(transformers, name, None) or _own_class(name)
+        if known is None:
+            raise HeadcountError(
+                f"{folder}: config.json names the class {name!r}, which transformers has not: it"
+                " cannot be checked"
+            )
+        model, info = known.from_pretrained(
+            folder,
+            config=config,
+            dtype=dtype,
+            attn_implementation="eager",
+            use_safetensors=True,
+            output_loading_info=True,
+            local_files_only=True,
+        )
+    if info["missing_keys"]:
+        raise HeadcountError(f"{folder}: the weights lack {min(info['missing_keys'])!r}")
+    loaded: PreTrainedModel = model.eval()
+    return loaded
+
+
+def _own_class(name: str) -> Any:
+    try:
+        return getattr(modeling_headcount, name) if name.startswith("Grouped") else None
+    except AttributeError:
+        return None
+
+
+def _inputs(model: PreTrainedModel, folder: Path) -> dict[str, torch.Tensor]:
+    """What the model reads first: tokens, or the features of 30 seconds of noise."""
+    if model.main_input_name == "input_ids":
+        return {"input_ids": _ids(model)}
+    if model.main_input_name == "input_features" and hasattr(model.config, "num_mel_bins"):
+        length = 2 * model.config.max_source_positions
+        shape = (1, model.config.num_mel_bins, length)
+        noise = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+        return {"input_features": noise.to(model.dtype)}
+    raise HeadcountError(
+        f"{folder}: reads {model.main_input_name}, which --check does not make: compare with"
+        " inputs of your own"
+    )
+
+
+def _ids(model: PreTrainedModel) -> torch.Tensor:
+    """The same tokens for both models, without the first few, which are often special."""
+    size = model.config.get_text_config(decoder=True).vocab_size
+    drawn = torch.randint(
+        min(4, size - 1), size, (1, PROMPT), generator=torch.Generator().manual_seed(0)
+    )
+    return drawn
+
+
+def _predicted(audit: Audit, run: _Run, dtype: torch.dtype) -> int:
+    return audit.spec.cache_bytes(
+        tokens=run.cached_tokens,
+        encoder_tokens=run.encoder_tokens,
+        batch_size=1,
+        bits=8 * dtype.itemsize,
+    )

@@ -1,0 +1,49 @@
+"""A check of a conversion as people and programs read it."""
+
+from collections.abc import Iterator
+from dataclasses import asdict
+
+from headcount.audit.report import Fact, Report
+
+from .check import NEW, PROMPT, Checked
+
+
+def check_report(checked: Checked) -> Report:
+    """What both models said to the same tokens."""
+    return Report(
+        title="Check: " + ("passed" if not checked.problems else "; ".join(checked.problems)),
+        facts=tuple(_facts(checked)),
+        notes=(
+            f"Both models read the same {PROMPT} random tokens in {checked.dtype}."
+            + (
+                " All merged heads were equal: the logits must be, but for rounding."
+                if checked.lossless
+                else " Merged heads were not equal: this shows that the result runs, not how good"
+                " it is (headcount evaluate does)."
+            ),
+        ),
+        document={"schema_version": 1, "check": asdict(checked)},
+    )
+
+
+def _facts(checked: Checked) -> Iterator[Fact]:
+    yield Fact(
+        key="relative_difference",
+        title="Logits moved",
+        value=f"{checked.relative_difference:.2e}",
+        note=f"of their norm; at most {checked.max_difference:.2e}",
+    )
+    yield Fact(
+        key="top1_agreement", title="Same first choice", value=f"{checked.top1_agreement:.0%}"
+    )
+    if checked.measured_cache_bytes is None:
+        yield Fact(key="generated", title="Generated", value="nothing", note="the class does not")
+        return
+    yield Fact(key="generated", title="Generated", value=NEW, unit="tokens")
+    yield Fact(
+        key="measured_cache_bytes",
+        title="Cache",
+        value=checked.measured_cache_bytes,
+        unit="exact_bytes",
+        note=f"predicted: {checked.predicted_cache_bytes:,}",
+    )

@@ -1,0 +1,182 @@
+"""Which types can be converted, where the result lives, and which engines load it: from the tables.
+
+A type's own class is asked in the way of a conversion: its config gets one K/V head, and is read
+again. What changes is what the class can hold.
+"""
+
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+from headcount.audit.errors import HeadcountError
+from headcount.audit.family.class_defaults import class_defaults
+from headcount.audit.family.resolve import read_config
+from headcount.audit.family.table import FAMILIES
+from headcount.audit.report import Column, Report, Table
+
+from .engines import engines
+from .plan.class_limits import EVEN_ONLY, REASONS
+from .plan.custom import groups
+from .plan.native_config import ConfigEditor, language_model
+from .plan.native_heads import attentions
+from .plan.rehome.rows import REHOMES
+
+_COLUMNS = (
+    Column(key="model_type", title="model_type"),
+    Column(key="home", title="Home"),
+    Column(key="key_value_heads", title="K/V heads"),
+    Column(key="engines", title="Loaded by"),
+)
+# Class defaults that hold one K/V head already, no attention at all, or nothing for a needed key.
+_ATTENTION = {"num_hidden_layers": 2, "layer_types": ["full_attention"] * 2}
+_VARIANTS: Mapping[str, Mapping[str, Any]] = {
+    "bamba": {"attn_layer_indices": [0]},
+    "falcon": {"new_decoder_architecture": True, "multi_query": False},
+    "gpt_bigcode": {"multi_query": False},
+    "granitemoehybrid": _ATTENTION,
+    "lfm2_moe": _ATTENTION,
+    "qwen4_exp_text": {"indexer_n_heads": 2, "indexer_head_dim": 128},
+}
+# For classes whose defaults do not go together.
+_SIZES: tuple[Mapping[str, Any], ...] = (
+    {},
+    {"head_dim": 128},
+    {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4},
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Convertible:
+    """A type with a home for its result. `key_value_heads` says which counts it can hold."""
+
+    model_type: str
+    home: str
+    key_value_heads: str
+    engines: tuple[str, ...]
+
+
+def convertible() -> tuple[Convertible, ...]:
+    """Every type of the family table that convert has a home for, by name."""
+    return tuple(sorted(_found(), key=lambda row: row.model_type))
+
+
+def families_report() -> Report:
+    """The table of `headcount convert --families`."""
+    found = convertible()
+    keys = [column.key for column in _COLUMNS]
+    rows = tuple((f.model_type, f.home, f.key_value_heads, ", ".join(f.engines)) for f in found)
+    return Report(
+        title=f"{len({row.model_type for row in found})} model types can be converted",
+        tables=(Table(key="families", title="Families", columns=_COLUMNS, rows=rows),),
+        notes=(
+            "native: the class that it has can hold fewer K/V heads. rehome: another class"
+            " computes the same function. custom: a modelling file of ours that lies beside the"
+            " weights and is loaded with trust_remote_code=True.",
+        ),
+        document={
+            "schema_version": 1,
+            "families": [{key: getattr(f, key) for key in keys} for f in found],
+        },
+    )
+
+
+def _found() -> Iterator[Convertible]:
+    for model_type in FAMILIES:
+        if _is_native(model_type):
+            yield Convertible(
+                model_type=model_type,
+                home="native",
+                key_value_heads=_counts(model_type),
+                engines=tuple(engines(model_type)),
+            )
+        for row in REHOMES.get(model_type, ()):
+            yield Convertible(
+                model_type=model_type,
+                home=f"rehome: {row.target}",
+                key_value_heads="divisors" if row.only is None else str(row.only),
+                engines=tuple(engines(row.target)),
+            )
+        if groups(model_type):
+            yield Convertible(
+                model_type=model_type,
+                home="custom",
+                key_value_heads="divisors",
+                engines=("transformers",),
+            )
+
+
+def _counts(model_type: str) -> str:
+    if model_type in EVEN_ONLY:
+        return "even divisors"
+    return "1" if model_type == "gpt_bigcode" else "divisors"
+
+
+def _is_native(model_type: str) -> bool:
+    """Whether the class of this type makes fewer K/V heads of a smaller number in its config."""
+    config = _example(model_type)
+    if config is None or FAMILIES[model_type].names.modules == {}:
+        return False
+    try:
+        editor = ConfigEditor(config, model_type)
+        reasons = {model_type, editor.reading.text.model_type} & REASONS.keys()
+        if reasons or not editor.family.names.modules:
+            return False
+        editor.set_heads(2 if model_type in EVEN_ONLY else 1)
+        after = attentions(ConfigEditor(editor.new, model_type).reading.spec)
+    except HeadcountError:
+        return False
+    before = attentions(editor.reading.spec)
+    return any(
+        after[at].num_key_value_heads < mixer.num_key_value_heads for at, mixer in before.items()
+    )
+
+
+def _example(model_type: str) -> dict[str, Any] | None:
+    """A config with K/V heads for all query heads, or half of them, in sizes that can be read."""
+    plain = _plain(model_type)
+    if plain is None:
+        return None
+    for sizes in _SIZES:
+        sized = deepcopy(plain)
+        try:
+            language_model(sized, model_type)[0].update(sizes)
+            editor = ConfigEditor(sized, model_type)
+            mixers = attentions(editor.reading.spec)
+        except HeadcountError:
+            continue
+        heads = max((mixer.num_attention_heads for mixer in mixers.values()), default=0)
+        for count in (heads, heads // 2):
+            filled = _filled(editor, count)
+            if count and filled is not None:
+                return filled
+    return plain
+
+
+def _plain(model_type: str) -> dict[str, Any] | None:
+    """The least config that its class can read; None for a type without a class."""
+    known, row = class_defaults(model_type), FAMILIES[model_type]
+    if known is None:
+        return None
+    config: dict[str, Any] = {"model_type": model_type, **_VARIANTS.get(model_type, {})}
+    if row.text is not None:
+        nested = (known.defaults.get(row.text) or {}).get("model_type")
+        inner = _plain(nested) if isinstance(nested, str) and nested in FAMILIES else None
+        return None if inner is None else {**config, row.text: inner}
+    for outer in {name.partition(".")[0] for name in row.key_value_keys if "." in name}:
+        config[outer] = dict(known.defaults.get(outer) or {})
+    return config
+
+
+def _filled(editor: ConfigEditor, count: int) -> dict[str, Any] | None:
+    """The editor's config with `count` K/V heads, if it can be read; a flag stays as it is."""
+    config = deepcopy(editor.new)
+    holder, _ = language_model(config, editor.where)
+    *outer, last = editor.family.key_value_keys[0].split(".")
+    place = holder[outer[0]] if outer else holder
+    if not isinstance(place.get(last), bool):
+        place[last] = count
+    try:
+        return config if attentions(read_config(config, editor.where).spec) else None
+    except HeadcountError:
+        return None

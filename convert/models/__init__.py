@@ -1,0 +1,1 @@
+"""Modelling files of our own: classes that hold what no class of transformers can."""

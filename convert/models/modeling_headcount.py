@@ -1,0 +1,283 @@
+"""Fewer K/V heads in transformers classes that have one K/V head per query head.
+
+Self-contained: this file lies beside the weights that it loads, and needs torch and transformers
+only. `from_pretrained(folder, trust_remote_code=True)` finds it through `auto_map` of config.json.
+
+`GroupedBartForConditionalGeneration` is `BartForConditionalGeneration` with three changes:
+
+- the projections of k and v make `num_key_value_heads` heads, and repeat each of them for the query
+  heads that share it. A fused projection is stored as [q|k|v], whatever the class's own order is;
+- what reaches the cache is one of the repeated heads, so that it holds `num_key_value_heads`, and
+  what comes out of it is repeated again;
+- the config says which projections these are, in `grouped_projections`.
+
+Masks, position embeddings, attention kernels and generation are those of the class, which sees one
+K/V head per query head as ever. Query heads [j*group_size, (j+1)*group_size) share K/V head j.
+
+There is such a class for every transformers model: it is made when its name is asked for.
+"""
+
+import inspect
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import transformers
+from torch import nn
+from transformers.cache_utils import Cache
+from transformers.models.auto import modeling_auto
+
+PREFIX = "headcount_"  # in front of the base class's model_type
+_CACHE = frozenset({"cache", "past_key_values", "past_key_value", "layer_past", "layer_state"})
+_NAME = "Grouped"  # in front of the base class's name
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """What a projection makes for a class that has `heads` heads of k and v: the parts in their
+    order, such as "k" or "qvk", `repeats` times in a row; stored as [q|k|v] with
+    `num_key_value_heads` heads of k and v."""
+
+    parts: str
+    heads: int
+    repeats: int
+    num_key_value_heads: int
+
+    def __post_init__(self) -> None:
+        if self.heads % self.num_key_value_heads or self.heads % self.repeats:
+            raise ValueError(
+                f"{self.heads} heads can neither be shared by {self.num_key_value_heads} K/V heads"
+                f" nor be stored in {self.repeats} repeats: both must divide them"
+            )
+
+    @property
+    def group_size(self) -> int:
+        return self.heads // self.num_key_value_heads
+
+    def stored_heads(self, part: str) -> int:
+        return self.heads if part == "q" else self.num_key_value_heads
+
+    def stored_rows(self, rows: int) -> int:
+        """How many of the class's `rows` outputs are stored."""
+        head_dim = rows // (len(self.parts) * self.heads)
+        return head_dim * sum(self.stored_heads(part) for part in self.parts)
+
+    def expanded(self, output: torch.Tensor) -> torch.Tensor:
+        """[..., stored rows] as the class expects it: [..., rows]."""
+        order = sorted(self.parts, key="qkv".index)
+        counts = [self.stored_heads(part) for part in order]
+        heads = output.unflatten(-1, (sum(counts), -1)).split(counts, dim=-2)
+        whole = {
+            part: head if part == "q" else head.repeat_interleave(self.group_size, dim=-2)
+            for part, head in zip(order, heads, strict=True)
+        }
+        if len(order) == 1:
+            only: torch.Tensor = whole[self.parts].flatten(-2)
+            return only
+        blocks = [whole[part].unflatten(-2, (self.repeats, -1)) for part in self.parts]
+        return torch.cat(blocks, dim=-2).flatten(-3)
+
+
+class GroupedCache:
+    """A cache as one attention sees it: its K/V heads repeated. It keeps nothing of its own.
+
+    For `isinstance` it is what it stands for; everything but K/V is the cache's."""
+
+    def __init__(self, cache: Any, group_size: int) -> None:
+        object.__setattr__(self, "_cache", cache)
+        object.__setattr__(self, "_group_size", group_size)
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return type(self._cache)
+
+    def update(
+        self, keys: torch.Tensor, values: torch.Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Stores the first of each run of equal heads; [batch, heads, tokens, head_dim]."""
+        step = self._group_size
+        stored = self._cache.update(keys[:, ::step], values[:, ::step], *args, **kwargs)
+        return self._repeated(stored[0]), self._repeated(stored[1])
+
+    @property
+    def keys(self) -> torch.Tensor:
+        return self._repeated(self._cache.keys)
+
+    @property
+    def values(self) -> torch.Tensor:
+        return self._repeated(self._cache.values)
+
+    @property
+    def layers(self) -> list["GroupedCache"]:
+        return [GroupedCache(layer, self._group_size) for layer in self._cache.layers]
+
+    @property
+    def self_attention_cache(self) -> "GroupedCache":
+        return GroupedCache(self._cache.self_attention_cache, self._group_size)
+
+    @property
+    def cross_attention_cache(self) -> "GroupedCache":
+        return GroupedCache(self._cache.cross_attention_cache, self._group_size)
+
+    def _repeated(self, heads: torch.Tensor) -> torch.Tensor:
+        return heads.repeat_interleave(self._group_size, dim=1)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cache, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._cache, name, value)
+
+    def __len__(self) -> int:
+        return len(self._cache)
+
+
+@dataclass(frozen=True)
+class _ExpandOutput:
+    """Forward hook of a projection."""
+
+    grouping: Grouping
+
+    def __call__(self, module: nn.Module, args: Any, output: torch.Tensor) -> torch.Tensor:
+        return self.grouping.expanded(output)
+
+
+@dataclass(frozen=True)
+class _HideCache:
+    """Forward hook before an attention: it gets views of the caches among its arguments."""
+
+    group_size: int
+
+    def __call__(self, module: nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any]:
+        return tuple(map(self._view, args)), {k: self._view(v) for k, v in kwargs.items()}
+
+    def _view(self, value: Any) -> Any:
+        return GroupedCache(value, self.group_size) if isinstance(value, Cache) else value
+
+
+def _show_cache(module: nn.Module, args: Any, output: Any) -> Any:
+    """Forward hook after an attention: a view that it hands on becomes the cache again."""
+    if isinstance(output, (tuple, list)):
+        return type(output)(_show_cache(module, args, value) for value in output)
+    return object.__getattribute__(output, "_cache") if type(output) is GroupedCache else output
+
+
+def group_heads(model: nn.Module, config: Any) -> None:
+    """Shrinks the projections that `config.grouped_projections` names, wherever the model has them.
+
+    A key is a tensor's module with `*` for the number of its layer, perhaps with the name of the
+    base model in front: `model.decoder.layers.*.self_attn.k_proj`. Raises ValueError if the model
+    has none of them.
+    """
+    attentions: dict[str, int] = {}
+    for name, module in list(model.named_modules()):
+        found = _grouping_of(name, config)
+        if found is not None:
+            _shrink(module, found)
+            attentions[_reader_of_cache(model, name)] = found.group_size
+    if not attentions:
+        raise ValueError(
+            f"{type(model).__name__} has none of the projections in config.grouped_projections: "
+            f"{', '.join(config.grouped_projections or ()) or 'it names none'}"
+        )
+    for name, group_size in attentions.items():
+        attention = model.get_submodule(name)
+        attention.register_forward_pre_hook(_HideCache(group_size), with_kwargs=True)
+        attention.register_forward_hook(_show_cache)
+
+
+def _reader_of_cache(model: nn.Module, name: str) -> str:
+    """The module nearest to the projection `name` that takes a cache: its attention, or what holds
+    it where that is exchanged on the way (BigBird)."""
+    while name:
+        name = name.rpartition(".")[0]
+        taken = inspect.signature(model.get_submodule(name).forward).parameters
+        if not _CACHE.isdisjoint(taken):
+            return name
+    raise ValueError(f"{type(model).__name__} takes no cache")
+
+
+def _grouping_of(name: str, config: Any) -> Grouping | None:
+    """What the module `name` is to make, None for all but the projections of k and v."""
+    number = re.search(r"(?:^|\.)(\d+)\.", name)
+    if number is None:
+        return None
+    path = f"{name[: number.start(1)]}*{name[number.end(1) :]}"
+    for key, value in (config.grouped_projections or {}).items():
+        if f".{key}".endswith(f".{path}") or f".{path}".endswith(f".{key}"):
+            counts = getattr(config, "num_key_value_heads_per_layer", None)
+            own = counts[int(number[1])] if counts else config.num_key_value_heads
+            return Grouping(num_key_value_heads=own, **value)
+    return None
+
+
+def _shrink(module: Any, grouping: Grouping) -> None:
+    """Keeps as many rows of weight and bias as are stored, and repeats them in what comes out."""
+    transposed = hasattr(module, "nf")  # GPT-2's Conv1D holds [in, out]
+    rows = module.weight.shape[1 if transposed else 0]
+    stored = grouping.stored_rows(rows)
+    weight = module.weight[:, :stored] if transposed else module.weight[:stored]
+    module.weight = nn.Parameter(weight.detach().clone())
+    if module.bias is not None:
+        module.bias = nn.Parameter(module.bias[:stored].detach().clone())
+    setattr(module, "nf" if transposed else "out_features", stored)
+    module.register_forward_hook(_ExpandOutput(grouping))
+
+
+class Grouped(nn.Module):
+    """What a grouped class does beside its base class."""
+
+    def __init__(self, config: Any, *args: Any, **kwargs: Any) -> None:
+        super().__init__(config, *args, **kwargs)
+        group_heads(self, config)
+
+    def _get_static_cache_init_shape(self) -> None:
+        """A static cache takes its shape from the first K/V that it gets."""
+        return None
+
+
+def grouped_config(base: Any) -> Any:
+    """The config class of a grouped model: `base` with a model_type of its own, and without another
+    meaning of num_key_value_heads (Whisper's is its encoder's heads)."""
+    names = dict(base.attribute_map)
+    names.pop("num_key_value_heads", None)
+    own = {"model_type": PREFIX + base.model_type, "attribute_map": names}
+    return _made(base, (base,), {**own, "_auto_class": "AutoConfig"})
+
+
+def grouped_model(base: Any) -> Any:
+    """The grouped class of a model class of transformers."""
+    config = globals().get(_NAME + base.config_class.__name__)
+    config = config or grouped_config(base.config_class)
+    # With an auto class, save_pretrained writes this file beside the weights.
+    return _made(base, (Grouped, base), {"config_class": config, "_auto_class": _auto_class(base)})
+
+
+def _auto_class(base: type) -> str:
+    """The auto class that takes `base`."""
+    autos = {
+        "AutoModelForCausalLM": modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+        "AutoModelForSeq2SeqLM": modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES,
+        "AutoModelForSpeechSeq2Seq": modeling_auto.MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING_NAMES,
+    }
+    taken = (auto for auto, names in autos.items() if base.__name__ in names.values())
+    task = re.search(r"For[A-Z]\w*$", base.__name__)
+    return next(taken, "AutoModel" + (task[0] if task else ""))
+
+
+def _made(base: Any, bases: tuple[Any, ...], members: dict[str, Any]) -> Any:
+    name = _NAME + base.__name__
+    made = type(name, bases, {**members, "__module__": __name__, "__qualname__": name})
+    globals()[name] = made
+    return made
+
+
+def __getattr__(name: str) -> Any:
+    """`GroupedX` for the class or config class `X` of transformers."""
+    base = getattr(transformers, name.removeprefix(_NAME), None)
+    if not name.startswith(_NAME) or not isinstance(base, type):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if issubclass(base, transformers.PreTrainedConfig):
+        return grouped_config(base)
+    return grouped_model(base)

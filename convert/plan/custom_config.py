@@ -1,0 +1,79 @@
+"""The config of a model that is loaded by the modelling file of our own."""
+
+from collections.abc import Mapping
+from copy import deepcopy
+from typing import Any
+
+from headcount.audit.family.resolve import GROUPED, base_type
+
+from .draft import HeadsByLayer
+from .errors import CannotConvertError
+from .model_classes import auto_class, model_classes, tokenizer_class
+from .source import Source
+
+MODULE = "modeling_headcount"
+CLASS = "Grouped"  # what the file calls a class of transformers, in front of its name
+# A type whose config class has another model_type.
+_SAME_CLASS = {"gpt-sw3": "gpt2"}
+
+
+def config(
+    source: Source, heads: HeadsByLayer, projections: Mapping[str, Mapping[str, Any]]
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The source's config for the grouped class of its own class, and what changed in it.
+
+    `projections`: module path -> what it makes, as the modelling file's `grouped_projections` has
+    it. Raises CannotConvertError for a class that is not known to generate text.
+    """
+    old = source.config
+    model_type = base_type(str(old["model_type"]))
+    model_type = _SAME_CLASS.get(model_type, model_type)
+    architecture = _architecture(source, model_type)
+    counts = [own.after for (_, cross), own in sorted(heads.layers.items()) if not cross]
+    added: dict[str, Any] = {
+        "model_type": GROUPED + model_type,
+        "architectures": [CLASS + architecture],
+        "auto_map": _auto_map(model_type, architecture),
+        "num_key_value_heads": max(counts),
+        **({"num_key_value_heads_per_layer": counts} if len(set(counts)) > 1 else {}),
+        "grouped_projections": {path: dict(made) for path, made in projections.items()},
+    }
+    tokenizer = None if old.get("tokenizer_class") else tokenizer_class(model_type)
+    if tokenizer is not None:  # transformers' own table does not know the new type
+        added["tokenizer_class"] = tokenizer
+    said = added.get("num_key_value_heads_per_layer", max(counts))
+    changes = (
+        f"model_type: {old['model_type']} -> {added['model_type']}",
+        f"architectures: {architecture} -> {CLASS}{architecture}",
+        f"auto_map: names {MODULE}.py, which lies beside the weights",
+        f"num_key_value_heads: {old.get('num_key_value_heads', 'absent')} -> {said}",
+        f"grouped_projections: {', '.join(projections)}",
+        *([f"tokenizer_class: absent -> {tokenizer}"] if tokenizer else []),
+    )
+    kept = {key: value for key, value in old.items() if key != "num_key_value_heads_per_layer"}
+    return {**deepcopy(kept), **added}, changes
+
+
+def _architecture(source: Source, model_type: str) -> str:
+    """The class that the source was saved from, by its name in transformers."""
+    given = source.config.get("architectures")
+    name = given[0] if isinstance(given, list) and given else None
+    if isinstance(name, str):
+        return name.removeprefix(CLASS)
+    classes = model_classes(model_type)
+    heads = [name for auto, name in classes.items() if auto not in ("AutoConfig", "AutoModel")]
+    if not heads:
+        raise CannotConvertError(
+            f"{source.folder}: config.json names no architectures, and {model_type} has no class"
+            " that generates text: name the class that saved it"
+        )
+    return heads[-1] if source.config.get("is_encoder_decoder", True) else heads[0]
+
+
+def _auto_map(model_type: str, architecture: str) -> dict[str, str]:
+    """Auto class -> our class: those that transformers has for the type, and the saved one."""
+    classes = model_classes(model_type)
+    own = auto_class(architecture, classes)
+    if own is not None:
+        classes[own] = architecture
+    return {auto: f"{MODULE}.{CLASS}{name}" for auto, name in classes.items()}

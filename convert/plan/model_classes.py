@@ -1,0 +1,37 @@
+"""The classes that transformers' auto classes take, from a generated table
+(tools/model_classes.py): a plan names them without importing transformers."""
+
+import json
+import re
+from pathlib import Path
+
+_TABLE = Path(__file__).with_name("model_classes.jsonl")
+_OF_MODELS = ("AutoConfig", "AutoModel")
+_TASK = re.compile(r"For[A-Z]\w*$")
+
+
+def model_classes(model_type: str) -> dict[str, str]:
+    """Auto class -> class, such as AutoConfig -> BartConfig; empty for a type that generates no
+    text with a class of transformers."""
+    return {auto: name for auto, name in _line(model_type).items() if auto.startswith(_OF_MODELS)}
+
+
+def tokenizer_class(model_type: str) -> str | None:
+    """The tokenizer that transformers takes where no file beside the weights names one."""
+    return _line(model_type).get("AutoTokenizer")
+
+
+def _line(model_type: str) -> dict[str, str]:
+    start = f'{{"model_type":{json.dumps(model_type)},'
+    for line in _TABLE.read_text(encoding="utf-8").splitlines():
+        if line.startswith(start):
+            found: dict[str, str] = json.loads(line)
+            return found
+    return {}
+
+
+def auto_class(name: str, classes: dict[str, str]) -> str | None:
+    """The auto class that takes the class `name`; None if that cannot be told."""
+    known = next((auto for auto, taken in classes.items() if taken == name), None)
+    task = _TASK.search(name)
+    return known or (f"AutoModel{task[0]}" if task else None)
