@@ -25,6 +25,8 @@ from headcount.audit.options import (
     evaluation_options,
     output_options,
     plan_options,
+    reconcile_options,
+    serving_options,
     workload_options,
 )
 from headcount.audit.signals import exit_at_once, on_signals
@@ -196,27 +198,54 @@ def rules(form: str, output: Path | None) -> None:
 @click.option("--device", metavar="NAME|SIZE", help="Such as h100 (`headcount devices`) or 80GiB.")
 @workload_options
 @plan_options
+@serving_options
 @output_options
-def plan(
-    model: str,
-    device: str | None,
-    parameters: int | None,
-    form: str,
-    output: Path | None,
-    **request: Any,
-) -> None:
+def plan(model: str, form: str, output: Path | None, **options: Any) -> None:
     """Say what serving MODEL takes in memory, and what fits where.
 
-    Weights, KV cache and overhead are held against DEVICE; without one, against every device.
+    Weights, KV cache and overhead are held against DEVICE; without one, against every device. With
+    --engine it is planned as that engine accounts, to be held against its log.
 
     \b
     Example:
       headcount plan llama-3-8b --device h100 --context 8k
       headcount plan llama-3-70b --tp 4 --kv-dtype fp8 --format markdown
+      headcount plan qwen3-8b --device l40s --engine vllm --engine-version 0.11.0
+      headcount plan qwen3-32b --target-users 32 --context 16k
+      headcount plan qwen3-8b --device a100-40gb --context 32k --require "concurrency>=4"
     """
-    from headcount.audit.plan.command import plan_model
+    from headcount.audit.plan.command import plan_command
 
-    write_reports([plan_model(model, device, parameters, **request)], form, output)
+    answer = plan_command(model, with_charts=form == "html", **options)
+    write_reports([answer.report], form, output)
+    if not answer.holds:
+        sys.exit(1)
+
+
+@main.command("reconcile")
+@click.argument("log", metavar="LOG")
+@reconcile_options
+@click.option("--exit-code", is_flag=True, help="Exit with 1 if a figure disagrees.")
+@output_options
+def reconcile(log: str, exit_code: bool, form: str, output: Path | None, **options: Any) -> None:
+    """Hold the start-up log of vLLM or SGLang against what the same start would give by the rules.
+
+    LOG is a file, or - for standard input; a few lines of it suffice. Tokens, blocks, concurrency,
+    weights and available memory are recomputed; what disagrees is explained. What the log does not
+    say can be given.
+
+    \b
+    Example:
+      vllm serve Qwen/Qwen3-8B 2>&1 | tee start.log
+      headcount reconcile start.log --device a100-40gb
+      headcount reconcile - --model llama-3.1-8b --engine-version 0.10.1 < fragment.log
+    """
+    from headcount.audit.reconcile.command import reconcile_log
+
+    answer = reconcile_log(log, options)
+    write_reports([answer.report], form, output)
+    if exit_code and not answer.agrees:
+        sys.exit(1)
 
 
 @main.command("convert")

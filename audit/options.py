@@ -128,11 +128,48 @@ plan_options = stack(
     click.option(
         "--utilisation",
         type=click.FloatRange(0, 1, min_open=True),
-        default=0.9,
-        show_default=True,
-        help="Share of the usable memory that may be planned with.",
+        help="Share of the usable memory that may be taken; default: 0.9, or the engine's.",
     ),
     click.option("--parameters", type=COUNT, help="Such as 7b, where the config does not tell."),
+)
+_AT_LEAST_1 = click.IntRange(min=1)
+_engine_options = stack(
+    click.option(
+        "--engine",
+        type=click.Choice(["vllm", "sglang", "transformers", "llama.cpp"]),
+        help="The engine that serves; where one is needed and none is named: vllm.",
+    ),
+    click.option("--engine-version", metavar="X.Y.Z", help="Default: the newest that is known."),
+    click.option("--pp", type=_AT_LEAST_1, help="Pipeline stages; default: 1."),
+    click.option("--context-ranks", type=_AT_LEAST_1, help="Context parallel, decode x prefill."),
+    click.option("--block-size", type=_AT_LEAST_1, help="Tokens of a block, or page."),
+    click.option("--max-num-seqs", type=_AT_LEAST_1, help="Sequences of a step (vllm)."),
+    click.option("--max-num-batched-tokens", type=TOKENS, help="Tokens of a step (vllm)."),
+    click.option("--enforce-eager", is_flag=True, help="Without CUDA graphs (vllm)."),
+    click.option(
+        "--disable-hybrid-kv-cache-manager", is_flag=True, help="Windows as full layers (vllm)."
+    ),
+    click.option("--sampler", type=click.Choice(["pytorch", "flashinfer"]), help="Of vllm."),
+    click.option("--offline", is_flag=True, help="vllm.LLM in place of a server: its defaults."),
+)
+serving_options = stack(
+    click.option("--kv-memory", type=SIZE, help="Cache memory of each device, as an engine logs."),
+    click.option(
+        "--require", metavar="WHAT", help="Exit with 1 without: fits,context>=32k,concurrency>=8."
+    ),
+    click.option("--target-users", type=_AT_LEAST_1, help="Search devices x tp for so many."),
+    _engine_options,
+    click.option("--static-cache", is_flag=True, help="A static cache (transformers)."),
+)
+reconcile_options = stack(
+    click.option("--model", help="Where the log names none, or one that is not known."),
+    click.option("--device", metavar="NAME|SIZE", help="Such as h100, or its memory as logged."),
+    click.option("--context", type=TOKENS, help="The longest request, in tokens."),
+    click.option("--tp", type=_AT_LEAST_1, help="Devices that share the model."),
+    click.option("--dtype", help="Element type that the weights were loaded as."),
+    click.option("--kv-dtype", help="Element type of the cache."),
+    click.option("--utilisation", type=click.FloatRange(0, 1, min_open=True)),
+    _engine_options,
 )
 CONVERSION = (
     *("num_key_value_heads", "method", "seed", "home", "dtype", "max_shard_size", "workers"),

@@ -59,9 +59,33 @@ class Fact(NamedTuple):
     note: str = ""
 
 
+class Series(NamedTuple):
+    """One line, area or group of bars of a chart."""
+
+    name: str
+    values: tuple[float, ...]
+
+
+class Chart(NamedTuple):
+    """`places` are the values of x that the series have one value at each. `kind` is area (the
+    series stacked), line or bar; `limits` are named values of y, drawn across. Html shows charts,
+    the other formats the tables that say the same."""
+
+    key: str
+    title: str
+    kind: Literal["area", "line", "bar"]
+    x_title: str
+    y_title: str
+    places: tuple[float, ...]
+    series: tuple[Series, ...]
+    limits: tuple[tuple[str, float], ...] = ()
+    x_is_log: bool = False
+
+
 class Report(NamedTuple):
     """`document` is the JSON interface, `records` the rows of CSV (None: those of the first table);
-    the rest is what people read. `lines` are text that is laid out already."""
+    `items` stand in for `document` where that is a list; the rest is what people read. `lines` are
+    text that is laid out already."""
 
     title: str
     lines: tuple[str, ...] = ()
@@ -71,3 +95,5 @@ class Report(NamedTuple):
     findings: tuple[Finding, ...] = ()
     document: Mapping[str, object] = MappingProxyType({})
     records: Table | None = None
+    items: tuple[Mapping[str, object], ...] | None = None
+    charts: tuple[Chart, ...] = ()

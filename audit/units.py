@@ -22,8 +22,10 @@ def parse_tokens(text: str) -> int:
 
 
 def parse_bytes(text: str) -> int:
-    """Bytes from `80GiB` (2^30) or `24GB` (10^9). Raises HeadcountError."""
-    return _parse(text, _BYTE_SUFFIX, "a size, such as 80GiB (2^30 bytes) or 24GB (10^9 bytes)")
+    """Bytes from `80GiB` (2^30) or `24GB` (10^9); `18.69GiB`, which is no whole number of them, is
+    rounded down. Raises HeadcountError."""
+    expected = "a size, such as 80GiB (2^30 bytes) or 24GB (10^9 bytes)"
+    return _parse(text, _BYTE_SUFFIX, expected, rounds=True)
 
 
 def parse_count(text: str) -> int:
@@ -31,14 +33,14 @@ def parse_count(text: str) -> int:
     return _parse(text, _COUNT_SUFFIX, "a number of parameters, such as 124m or 7b (powers of ten)")
 
 
-def _parse(text: str, suffixes: dict[str, int], expected: str) -> int:
-    """Exact: a float loses integers beyond 2^53."""
+def _parse(text: str, suffixes: dict[str, int], expected: str, *, rounds: bool = False) -> int:
+    """Exact: a float loses integers beyond 2^53. With `rounds` a unit's fraction may be any."""
     digits = text.strip().lower().replace(",", "").replace("_", "")
     match = _SIZE.fullmatch(digits) if len(digits) <= _LONGEST else None
     if match is None or match[2] not in suffixes:
         raise HeadcountError(f"{short(text)} is not {expected}")
     value = Fraction(match[1]) * suffixes[match[2]]
-    if value < 1 or value.denominator != 1:
+    if value < 1 or (value.denominator != 1 and not (rounds and suffixes[match[2]] > 1)):
         raise HeadcountError(f"{short(text)} is not {expected}")
     if value > _MOST:
         raise HeadcountError(f"{short(text)} is not {expected}: at most {_MOST:,}")

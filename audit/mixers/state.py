@@ -34,7 +34,8 @@ class State(NamedTuple):
     `fixed` elements whatever the length, and `per_token` for each of the last `limit` (None: of
     all) of the tokens that it `sees`: the decoder's, the encoder's, or the encoder's in front of
     the decoder's. `bits` is None for what follows the dtype of the cache. `since`: nothing is kept
-    before that many tokens.
+    before that many tokens. `columns`: the kernel of a convolution, of which transformers keeps all
+    columns, and an engine all but the newest.
     """
 
     fixed: int = 0
@@ -43,13 +44,21 @@ class State(NamedTuple):
     bits: int | None = None
     sees: Literal["decoder", "encoder", "both"] = "decoder"
     since: int = 0
+    columns: int | None = None
 
-    def elements(self, tokens: int, encoder_tokens: int = 0) -> int:
+    def elements(
+        self, tokens: int, encoder_tokens: int = 0, engine: Engine = "transformers"
+    ) -> int:
         if tokens < self.since:
             return 0
         seen = tokens * (self.sees != "encoder") + encoder_tokens * (self.sees != "decoder")
         kept = seen if self.limit is None else min(seen, self.limit)
-        return self.fixed + kept * self.per_token
+        return self.fixed_elements(engine) + kept * self.per_token
+
+    def fixed_elements(self, engine: Engine = "transformers") -> int:
+        if self.columns is None or engine == "transformers":
+            return self.fixed
+        return self.fixed * (self.columns - 1) // self.columns
 
     @property
     def growing_elements(self) -> int:
@@ -77,7 +86,7 @@ class Stateful:
         self, tokens: int, encoder_tokens: int = 0, engine: Engine = "transformers"
     ) -> int:
         """Elements of everything that is kept after `tokens` tokens, whatever their dtype."""
-        own = sum(state.elements(tokens, encoder_tokens) for state in self.states)
+        own = sum(state.elements(tokens, encoder_tokens, engine) for state in self.states)
         return self.key_value_elements(tokens, encoder_tokens, engine) + own
 
     def growing_elements(self, engine: Engine = "transformers") -> int:
@@ -90,7 +99,7 @@ class Stateful:
     ) -> int:
         """Bytes of the same for a cache of `bits` bits; state with bits of its own keeps them."""
         kept = self.key_value_elements(tokens, encoder_tokens, engine)
-        own = ((state.elements(tokens, encoder_tokens), state.bits) for state in self.states)
+        own = ((s.elements(tokens, encoder_tokens, engine), s.bits) for s in self.states)
         return _bytes(((kept, None), *own), bits)
 
     def growing_bytes(self, bits: int, engine: Engine = "transformers") -> int:

@@ -36,7 +36,7 @@ class Term:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Overhead:
     """`vocab_size` is None for a model that samples nothing; `in_steps` False for one that must see
-    a sequence whole."""
+    a sequence whole. A step has at most `step_limit` tokens, None: as many as there are."""
 
     hidden_size: int
     vocab_size: int | None
@@ -44,6 +44,7 @@ class Overhead:
     encoder_tokens: int
     tp: int
     in_steps: bool
+    step_limit: int | None = STEP_TOKENS
 
     @property
     def runtime_bytes(self) -> int:
@@ -52,8 +53,8 @@ class Overhead:
     def step_tokens(self, context: int, batch_size: int) -> int:
         """Tokens of the largest forward pass. An encoder is not run in pieces."""
         decoded = context * batch_size
-        if self.in_steps:
-            decoded = min(decoded, STEP_TOKENS)
+        if self.in_steps and self.step_limit is not None:
+            decoded = min(decoded, self.step_limit)
         return max(decoded, self.encoder_tokens * batch_size)
 
     def forward_bytes(self, context: int, batch_size: int) -> int:

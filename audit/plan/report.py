@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ..report import Report
+from ..report import Chart, Report
 from ..spec import ModelSpec
 from ..units import format_count
 from .document import plan_document
@@ -21,6 +21,7 @@ def plan_report(
     model_id: str,
     weights_bytes: int | None = None,
     config: Mapping[str, Any] | None = None,
+    with_charts: bool = False,
 ) -> Report:
     """The report of a plan: facts, tables, notes and the JSON document. Raises HeadcountError.
 
@@ -35,6 +36,7 @@ def plan_report(
         tables=tables,
         notes=(*(f"Warning: {text}" for text in warnings(plan)), *assumptions(plan)),
         document=plan_document(plan),
+        charts=_charts(plan) if with_charts else (),
     )
 
 
@@ -42,3 +44,9 @@ def _title(plan: ModelPlan) -> str:
     spec = plan.spec
     parameters = "" if spec.parameters is None else f", {format_count(spec.parameters)} parameters"
     return f"Plan of {plan.model_id} ({spec.model_type}{parameters})"
+
+
+def _charts(plan: ModelPlan) -> tuple[Chart, ...]:
+    from .charts import plan_charts
+
+    return plan_charts(plan)

@@ -122,7 +122,7 @@ def _raw(row: Iterable[object]) -> list[object]:
 
 
 def _json(reports: Sequence[Report]) -> str:
-    documents = [report.document for report in reports]
+    documents = [r.document if r.items is None else list(r.items) for r in reports]
     value = documents[0] if len(documents) == 1 else documents
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
     # Half of a surrogate pair, as in a file name that is not UTF-8, becomes JSON's own escape.

@@ -1,4 +1,5 @@
-"""Reports as one html page that needs nothing else: no script, no network, light and dark.
+"""Reports as one html page that needs nothing else: no network, light and dark; script only where
+a report has charts and the extra `charts` is installed.
 
 All that a model says of itself goes through `_text`.
 """
@@ -8,8 +9,10 @@ from html import escape
 
 from ..report import Column, Fact, Finding, Report, Table
 from .cells import cell, printable
+from .charts import drawing_of, figures_of
 
-# No more than the page's own style may be loaded, should a name ever get out of its quotes.
+# No more than the page's own style may be loaded, should a name ever get out of its quotes, and no
+# script run but those whose hashes are added.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1f2328; --soft: #59636e; --line: #d1d9e0;
@@ -37,6 +40,7 @@ th { background: var(--band); font-weight: 600; white-space: nowrap; }
 .heat { background: rgb(var(--heat) / var(--share)); }
 pre { overflow-x: auto; padding: 0.75rem; background: var(--band); }
 li { margin: 0.25rem 0; overflow-wrap: anywhere; }
+.chart { width: 100%; height: 26rem; }
 .error { color: var(--error); } .warning { color: var(--warning); } .note { color: var(--note); }
 @media (max-width: 40rem) { body { padding: 1rem; } dl { grid-template-columns: 1fr; }
   dd { margin-bottom: 0.5rem; } }
@@ -47,13 +51,14 @@ _DARKEST = 0.6  # opacity of a cell's shade, which its number must stay readable
 def page(reports: Sequence[Report]) -> str:
     """All reports, one section each."""
     title = reports[0].title if len(reports) == 1 else f"{len(reports)} reports"
+    drawing = drawing_of([chart for report in reports for chart in report.charts])
     return "\n".join(
         (
             "<!DOCTYPE html>",
             '<html lang="en">',
             "<head>",
             '<meta charset="utf-8">',
-            f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
+            f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}{drawing.policy}">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             f"<title>{_text(title)}</title>",
             f"<style>{_STYLE}</style>",
@@ -62,6 +67,7 @@ def page(reports: Sequence[Report]) -> str:
             "<main>",
             *(line for report in reports for line in _section(report)),
             "</main>",
+            *drawing.scripts,
             "</body>",
             "</html>",
         )
@@ -78,6 +84,8 @@ def _section(report: Report) -> Iterator[str]:
         yield f"<pre>{chr(10).join(_text(line) for line in report.lines)}</pre>"
     if report.facts:
         yield from ("<dl>", *(_fact(fact) for fact in report.facts), "</dl>")
+    if report.charts:
+        yield from figures_of(report.charts)
     for table in report.tables:
         yield f"<h2>{_text(table.title)}</h2>"
         yield from _table(table)

@@ -34,6 +34,12 @@ HOSTILE = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def without_charts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is tested here has no script, whether the extra `charts` is installed or not."""
+    monkeypatch.setattr("headcount.audit.render.charts.is_available", lambda: False)
+
+
 class Page(HTMLParser):
     """Checks that tags are closed in order; keeps tags, attributes and text."""
 

@@ -40,6 +40,7 @@ def test_tokens(text: str, tokens: int) -> None:
         ("24 gb", 24 * 10**9),
         ("512", 512),
         ("1.5TiB", 3 * 2**39),
+        ("18.69GiB", 20_068_234_690),  # as a log rounds it
     ],
 )
 def test_bytes(text: str, size: int) -> None:

@@ -159,3 +159,12 @@ def test_a_download_that_fails_is_one_line(
     assert "the download failed" in result.stderr
     assert result.stderr.count("\n") == 2  # with the line that says who is asked
     assert not (tmp_path / "out").exists()
+
+
+def test_a_server_that_fails_in_the_middle_is_one_line(hub: Hub, tmp_path: Path) -> None:
+    hub.locked = frozenset({"tokenizer.json"})
+    result = convert("org/model", tmp_path / "out")
+    assert result.exit_code == 2
+    assert "the download failed" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert not (tmp_path / "out").exists()

@@ -33,7 +33,7 @@ def gated_delta_net(family: "Family", view: ConfigView, kind: str) -> tuple[Mixe
             v_head_dim=dv,
             weights=hidden * (channels + 2 * nv * dv + 2 * nv) + channels * kernel + 2 * nv,
             norms=dv,
-            states=states(channels * kernel, nv * dk * dv),
+            states=states(channels, kernel, nv * dk * dv),
         ),
     )
 
@@ -87,7 +87,7 @@ def _delta(view: ConfigView, heads: int, d: int, kernel: int, *, decay_and_gate:
         v_head_dim=d,
         weights=4 * hidden * width + own + decay_and_gate,
         norms=d,
-        states=states(3 * width * kernel, heads * d * d),
+        states=states(3 * width, kernel, heads * d * d),
     )
 
 
@@ -141,7 +141,7 @@ def short_convolution(family: "Family", view: ConfigView, kind: str) -> tuple[Mi
             hidden_size=hidden,
             weights=4 * hidden * hidden + hidden * kernel + biases,
             biases=biases,
-            states=(State(fixed=hidden * kernel),),
+            states=(State(fixed=hidden * kernel, columns=kernel),),
         ),
     )
 

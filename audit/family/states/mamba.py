@@ -19,9 +19,11 @@ FLOAT32 = 32
 _PATTERN = {"M": "mamba", "E": "moe", "*": "attention", "-": "mlp"}
 
 
-def states(conv: int, recurrent: int, bits: int | None = FLOAT32) -> tuple[State, ...]:
+def states(
+    channels: int, kernel: int, recurrent: int, bits: int | None = FLOAT32
+) -> tuple[State, ...]:
     """A convolution's state, which follows the cache's dtype, and a recurrent one of `bits`."""
-    return (State(fixed=conv), State(fixed=recurrent, bits=bits))
+    return (State(fixed=channels * kernel, columns=kernel), State(fixed=recurrent, bits=bits))
 
 
 def number(view: ConfigView, *names: str) -> int:
@@ -103,7 +105,7 @@ def _mamba1(
         weights=matrices + width * (n + 1) + biases,
         norms=norms,
         biases=biases,
-        states=states(width * kernel, width * n),
+        states=states(width, kernel, width * n),
     )
 
 
@@ -154,7 +156,7 @@ def _mamba2(
         weights=hidden * rows + channels * kernel + 3 * heads + inner * hidden + biases,
         norms=inner if normed else 0,
         biases=biases,
-        states=states(channels * kernel, inner * n),
+        states=states(channels, kernel, inner * n),
     )
 
 

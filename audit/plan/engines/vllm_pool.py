@@ -1,0 +1,60 @@
+"""vLLM's K/V memory: blocks of layer groups."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .layers import LayerCache
+from .version import Version
+from .vllm_blocks import BlockRequest, BlockTable
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class VllmPool:
+    """`table` is that of the model on one rank of each stage."""
+
+    table: BlockTable
+    layers: tuple[LayerCache, ...]
+    version: Version
+    in_flight: int
+    encoder_tokens: int = 0
+    context_ranks: int = 1
+
+    @property
+    def block_size(self) -> int | None:
+        return self.table.block_size
+
+    @property
+    def bytes_per_token(self) -> int:
+        return sum(layer.token_bytes for layer in self.layers if layer.window is None)
+
+    def num_blocks(self, available: Sequence[int]) -> int:
+        return self.table.num_blocks(available)
+
+    def concurrency(self, available: Sequence[int], context: int) -> float:
+        return self.table.concurrency(self.num_blocks(available), self.request(context))
+
+    def kv_tokens(self, available: Sequence[int], context: int) -> int:
+        blocks = self.num_blocks(available)
+        return self.table.logged_tokens(blocks, self.request(context), self.version)
+
+    def request(self, context: int) -> BlockRequest:
+        """What a request of `context` tokens asks of the groups."""
+        return BlockRequest(
+            tokens=context,
+            in_flight=self.in_flight,
+            encoder_tokens=self.encoder_tokens,
+            context_ranks=self.context_ranks,
+        )
+
+    def notes(self) -> Sequence[str]:
+        groups = self.table.groups
+        found = [
+            "Cached prefixes live in the same blocks: prefix caching changes neither tokens nor"
+            " concurrency."
+        ]
+        if len(groups) > 1:
+            found.append(
+                f"The layers are {len(groups)} groups that share one pool of blocks; a request"
+                " takes blocks in each."
+            )
+        return found

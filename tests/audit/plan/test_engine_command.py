@@ -1,0 +1,262 @@
+"""`plan --engine`: answers, gates, searches and bad input, as a user types them."""
+
+import json
+import shlex
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from headcount.cli import main
+
+GIB = 2**30
+
+
+def run(*args: str) -> Result:
+    return CliRunner().invoke(main, ["plan", *args])
+
+
+def document(*args: str) -> Any:
+    result = run(*args, "--format", "json")
+    assert result.exit_code in (0, 1), result.output
+    return json.loads(result.output)
+
+
+def engine(*args: str) -> Any:
+    return document(*args)["engine"]
+
+
+LOGGED = ("qwen3-8b", "--engine", "vllm", "--engine-version", "0.9.2", "--context", "40960")
+
+
+def test_a_given_cache_memory_gives_what_the_engine_logged() -> None:
+    found = engine(*LOGGED, "--kv-memory", "18.69GiB")
+    assert found["num_blocks"] == 8506  # 8,505 in the log, whose 18.69 is rounded
+    assert found["kv_tokens"] == 136_096
+    assert found["concurrency"] == pytest.approx(3.32, abs=0.005)
+    assert found["max_concurrency"] == 3
+    assert (found["name"], found["version"], found["device"]) == ("vllm", "0.9.2", None)
+    assert found["budget"] == []
+    assert shlex.split(found["launch_command"])[-2] == "--kv-cache-memory-bytes"
+
+
+def test_the_budget_adds_up_and_the_plan_keeps_its_keys() -> None:
+    found = document(*LOGGED, "--device", "a100-40gb")
+    assert found["schema_version"] == 1
+    assert {"model", "request", "memory", "limits", "what_if", "findings"} <= set(found)
+    allowed, *taken = found["engine"]["budget"]
+    left = allowed["bytes"] - sum(term["bytes"] for term in taken)
+    assert found["engine"]["available_kv_bytes"] == left
+    assert found["engine"]["available_kv_low"] < left < found["engine"]["available_kv_high"]
+    assert found["engine"]["utilisation"] == 0.9
+    assert found["fits"] is found["engine"]["fits"] is True
+
+
+def test_the_largest_context_fits_and_one_token_more_does_not() -> None:
+    base = ("llama-3.1-70b", "--engine", "vllm", "--kv-memory", "3GiB")
+    most = engine(*base, "--batch-size", "2")["max_context"]
+    assert 0 < most < 131_072
+    assert engine(*base, "--batch-size", "2", "--context", str(most))["fits"]
+    over = engine(*base, "--batch-size", "2", "--context", str(most + 1))
+    assert not over["fits"]
+    assert over["smallest_change"]["change"] == "kv_dtype"
+    assert [c["value"] for c in over["changes"] if c["change"] == "context"] == [most]
+
+
+def test_each_change_makes_it_fit() -> None:
+    base = ["llama-3-70b", "--device", "h100", "--engine", "vllm", "--context", "8k"]
+    found = engine(*base)
+    assert found["limiting_term"] == "weights"
+    assert not found["fits"]
+    changes = {change["change"]: change["value"] for change in found["changes"]}
+    assert found["smallest_change"] == found["changes"][0]
+    assert changes["tp"] == 2
+    assert engine(*base, "--tp", str(changes["tp"]))["fits"]
+    assert engine(*base, "--dtype", changes["dtype"])["fits"]
+
+
+def test_fewer_key_value_heads_are_a_change() -> None:
+    base = ("qwen3-8b", "--engine", "vllm", "--kv-dtype", "fp8", "--kv-memory", "2GiB")
+    found = engine(*base, "--context", "32k", "--batch-size", "2")
+    changes = {change["change"]: change["value"] for change in found["changes"]}
+    assert changes == {"context": 14_560, "num_key_value_heads": 2}
+
+
+@pytest.mark.parametrize(
+    ("require", "code"),
+    [
+        ("fits", 0),
+        ("context>=32k", 0),
+        ("context >= 1m", 1),
+        ("concurrency>=3.3", 0),
+        ("concurrency>=4", 1),
+        ("kv_tokens>=100000", 0),
+        ("fits,concurrency>=8", 1),
+    ],
+)
+def test_a_requirement_sets_the_exit_status(require: str, code: int) -> None:
+    result = run(*LOGGED, "--kv-memory", "18.69GiB", "--require", require)
+    assert result.exit_code == code
+    assert f"Requires {require.split(',')[0].strip()}" in result.output
+
+
+@pytest.mark.parametrize("require", ["", "context>=", "speed>=3", "concurrency>=x", "fits,"])
+def test_an_unreadable_requirement_is_refused(require: str) -> None:
+    result = run(*LOGGED, "--kv-memory", "18GiB", "--require", require)
+    assert result.exit_code == 2
+    assert "Traceback" not in result.output
+
+
+def test_a_search_finds_the_least_memory_for_its_users() -> None:
+    found = engine("qwen3-32b", "--target-users", "32", "--context", "16k")
+    memory = [option["total_memory"] for option in found["smallest"]]
+    assert memory == sorted(memory)
+    assert all(option["concurrency"] >= 32 for option in found["smallest"])
+    assert {option["tp"] for option in found["options"]} == {1, 2, 4, 8}
+    one = engine("qwen3-32b", "--target-users", "32", "--context", "16k", "--device", "h200")
+    assert [option["tp"] for option in one["smallest"]] == [2]
+
+
+def test_a_search_that_finds_nothing_says_so() -> None:
+    result = run("llama-3.1-405b", "--target-users", "900", "--device", "a30", "--require", "fits")
+    assert result.exit_code == 1
+    assert "no device of the table suffices" in result.output
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("--tp", "3", "--device", "h100"), "valid are 1, 2, 4, 8, 16, 32"),
+        (("--pp", "99", "--device", "h100"), "valid are 1 to 36"),
+        (("--device", "h1000"), "nearest"),
+        (("--kv-dtype", "fp5", "--device", "h100"), "fp5"),
+        (("--target-users", "3", "--kv-memory", "3GiB"), "leave out --kv-memory"),
+        (("--kv-memory", "lots"), "is not a size"),
+    ],
+)
+def test_bad_input_is_told_in_a_line(args: tuple[str, ...], words: str) -> None:
+    result = run("qwen3-8b", "--engine", "vllm", *args)
+    assert result.exit_code == 2
+    assert words in result.output
+    assert "Traceback" not in result.output
+
+
+def test_a_context_beyond_the_maximum_and_an_unknown_version_are_warned_of() -> None:
+    args = ("qwen3-8b", "--kv-memory", "20GiB", "--context", "100k", "--engine-version", "9.9")
+    result = run(*args)
+    assert result.exit_code == 0
+    assert "beyond the model's maximum of 40,960: planned anyway" in " ".join(result.output.split())
+    assert "newer than 0.33, whose rules are used" in result.output
+
+
+@pytest.mark.parametrize(
+    ("args", "command"),
+    [
+        (
+            ("--engine", "vllm", "--tp", "2", "--kv-dtype", "fp8", "--utilisation", "0.85"),
+            "vllm serve Qwen/Qwen3-8B --max-model-len 8192 --tensor-parallel-size 2"
+            " --gpu-memory-utilization 0.85 --kv-cache-dtype fp8",
+        ),
+        (
+            ("--engine", "vllm", "--max-num-seqs", "64", "--enforce-eager", "--dtype", "fp8"),
+            "vllm serve Qwen/Qwen3-8B --max-model-len 8192 --quantization fp8 --max-num-seqs 64"
+            " --enforce-eager",
+        ),
+        (
+            ("--engine", "sglang", "--tp", "2", "--kv-dtype", "fp8_e5m2", "--utilisation", "0.8"),
+            "python -m sglang.launch_server --model-path Qwen/Qwen3-8B --context-length 8192"
+            " --tp-size 2 --mem-fraction-static 0.8 --kv-cache-dtype fp8_e5m2",
+        ),
+        (
+            ("--engine", "llama.cpp", "--batch-size", "4", "--kv-dtype", "q8_0"),
+            "llama-server -m Qwen/Qwen3-8B -ngl 999 -c 32768 --parallel 4 --cache-type-k q8_0"
+            " --cache-type-v q8_0",
+        ),
+        (
+            ("--engine", "transformers", "--static-cache"),
+            'model.generate(**inputs, max_length=8192, cache_implementation="static")',
+        ),
+    ],
+)
+def test_the_launch_command_says_what_was_planned(args: tuple[str, ...], command: str) -> None:
+    found = engine("qwen3-8b", "--device", "h100", "--context", "8k", *args)
+    assert found["launch_command"] == command
+    assert found["fits"]
+
+
+def test_conversion_buys_tokens_until_ranks_hold_copies() -> None:
+    rows = engine("qwen3-8b", "--device", "h100", "--tp", "4", "--engine", "vllm")["conversion"]
+    heads = [row["num_key_value_heads"] for row in rows]
+    assert heads[:4] == [8, 4, 2, 1]
+    per_token = [row["bytes_per_token"] for row in rows[:4]]
+    assert per_token == [36_864, 18_432, 18_432, 18_432]
+    assert [row["kv_copies"] for row in rows[:4]] == [1, 1, 2, 4]
+    assert rows[0]["replicated_kv_bytes"] == rows[1]["replicated_kv_bytes"] == 0
+    assert rows[3]["replicated_kv_bytes"] > rows[2]["replicated_kv_bytes"] > 0
+    assert rows[1]["concurrency"] > 1.9 * rows[0]["concurrency"]
+
+
+def test_latents_are_on_every_rank() -> None:
+    rows = engine("qwen3-8b", "--kv-memory", "20GiB", "--engine", "vllm")["conversion"]
+    latents = {row["name"]: row["bytes_per_token"] for row in rows if "MLA" in row["name"]}
+    assert latents == {
+        "MLA, latent of 512 + 64": 36 * 576 * 2,
+        "MLA, latent of 256 + 64": 36 * 320 * 2,
+    }
+
+
+def test_the_curve_falls_with_the_context() -> None:
+    points = engine("qwen3-8b", "--kv-memory", "20GiB")["curve"]
+    assert [point["context"] for point in points] == [*(1024 << i for i in range(6)), 40_960]
+    sizes = [point["request_bytes"] for point in points]
+    assert sizes[0] == 1024 * 147_456
+    assert sizes == sorted(sizes)
+
+
+@pytest.mark.parametrize("form", ["table", "markdown", "html", "csv", "json"])
+@pytest.mark.parametrize("name", ["vllm", "sglang", "transformers", "llama.cpp"])
+@pytest.mark.parametrize("model", ["gpt-oss-20b", "deepseek-v3", "qwen3-next", "whisper-base"])
+def test_every_engine_plans_every_kind_of_model(model: str, name: str, form: str) -> None:
+    result = run(model, "--device", "h200", "--tp", "8", "--engine", name, "--format", form)
+    assert result.exit_code == 0, result.output
+
+
+def test_a_model_without_a_cache_fits_if_its_weights_do() -> None:
+    for name in ("vllm", "sglang", "transformers", "llama.cpp"):
+        found = engine("bert-base", "--device", "h100", "--engine", name)
+        assert found["fits"] is True
+        assert found["max_context"] == 512
+    assert "keeps no cache" in run("bert-base", "--device", "h100", "--engine", "vllm").output
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("--block-size", "9" * 15),
+        ("--kv-memory", "1"),
+        ("--kv-memory", "9000000TiB"),
+        ("--context", "1"),
+        ("--context", "9" * 15),
+        ("--max-num-seqs", "9" * 15),
+        ("--max-num-batched-tokens", "9" * 15),
+        ("--batch-size", "1000000"),
+        ("--context-ranks", "9" * 9),
+        ("--utilisation", "0.000001"),
+        ("--engine-version", "9" * 400),
+        ("--engine-version", "0.0.0"),
+    ],
+)
+@pytest.mark.parametrize("name", ["vllm", "sglang", "transformers", "llama.cpp"])
+def test_extreme_values_give_a_plan_or_an_error(name: str, args: tuple[str, ...]) -> None:
+    given = () if args[0] == "--kv-memory" else ("--device", "h100")
+    result = run("gpt-oss-20b", "--engine", name, *given, *args)
+    assert result.exit_code in (0, 2), result.output
+    assert isinstance(result.exception, (SystemExit, type(None))), result.exception
+
+
+def test_stages_of_a_pipeline_share_weights_and_layers() -> None:
+    base = ("llama-3.1-70b", "--device", "h100", "--engine", "vllm", "--tp", "2", "--context", "8k")
+    one, two = engine(*base), engine(*base, "--pp", "2")
+    assert two["available_kv_bytes"] > one["available_kv_bytes"] + 30 * GIB
+    assert two["kv_tokens"] > 2 * one["kv_tokens"]
+    assert "--pipeline-parallel-size 2" in two["launch_command"]

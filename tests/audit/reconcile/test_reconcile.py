@@ -1,0 +1,275 @@
+"""`reconcile`: start-up logs read and recomputed, whole and in pieces, honest and hostile."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headcount.audit.reconcile.log import read_log
+from headcount.audit.reconcile.reading import LONGEST_LINE, read_lines
+from headcount.cli import main
+from start_up_logs import RECORDS, Record, block_size, carries_enough, ids
+
+GIB = 2**30
+
+
+def run(log: str, *args: str) -> Result:
+    return CliRunner().invoke(main, ["reconcile", "-", *args], input=log)
+
+
+def figures(log: str, *args: str) -> dict[str, Any]:
+    result = run(log, *args, "--format", "json")
+    assert result.exit_code == 0, result.output
+    rows = json.loads(result.output)
+    assert all(
+        list(row) == ["figure", "logged", "predicted", "low", "high", "agrees", "why"]
+        for row in rows
+    )
+    return {row["figure"]: row for row in rows}
+
+
+def vllm_log(record: Record) -> str:
+    """The lines of a record as vLLM prints them."""
+    lines = [
+        f"INFO 11-02 Initializing a V1 LLM engine (v{record['vllm']}) with config:"
+        f" model='{record['logged_model']}', dtype=torch.{record.get('dtype', 'bfloat16')},"
+        f" max_seq_len={record['max_model_len']}, tensor_parallel_size={record['tp']},"
+        f" quantization=None, enforce_eager={record.get('enforce_eager', False)},"
+        f" kv_cache_dtype={record.get('kv_dtype', 'auto')}",
+        f"\x1b[32mINFO\x1b[0m Available KV cache memory: {record['avail_kv_gib']} GiB",
+    ]
+    if "util" in record:
+        lines.append(f"non-default args: {{'gpu_memory_utilization': {record['util']}}}")
+    for name in ("max_num_batched_tokens", "max_num_seqs"):
+        if name in record:
+            lines.append(f"INFO {name}={record[name]}.")
+    if record.get("sampler") == "flashinfer":
+        lines.append("INFO Using FlashInfer for top-p & top-k sampling.")
+    if block_size(record):
+        lines.append(f"block_size={record['block_size']}")
+    elif "block_size" in record:
+        lines.append(f"Setting attention block size to {record['block_size']} tokens to ensure")
+    if "kv_tokens" in record:
+        lines.append(f"INFO GPU KV cache size: {record['kv_tokens']:,} tokens")
+    if "concurrency" in record:
+        length, fits = record["max_model_len"], record["concurrency"]
+        lines.append(f"Maximum concurrency for {length:,} tokens per request: {fits:.2f}x")
+    if "num_gpu_blocks" in record:
+        lines.append(f"num_gpu_blocks is: {record['num_gpu_blocks']}")
+    if "weights_gib" in record:
+        lines.append(f"Model loading took {record['weights_gib']} GiB and 3.2 seconds")
+    return "\n".join(lines) + "\n"
+
+
+def options(record: Record) -> list[str]:
+    """What the log does not say."""
+    offline = ["--offline"] if record.get("usage") == "offline" else []
+    model = ["--model", record["catalogue"]] if "," not in record["logged_model"] else []
+    return [*model, "--device", record["device"], *offline]
+
+
+NAMED = [r for r in RECORDS if r["catalogue"] and "config_changes" not in r]
+KNOWN = [r for r in NAMED if r.get("kv_tokens")]
+
+
+@pytest.mark.parametrize("record", KNOWN, ids=ids(KNOWN))
+def test_tokens_blocks_and_concurrency_of_real_logs_agree(record: Record) -> None:
+    found = figures(vllm_log(record), *options(record))
+    for name, key in (
+        ("kv_tokens", "kv_tokens"),
+        ("num_blocks", "num_gpu_blocks"),
+        ("concurrency", "concurrency"),
+    ):
+        assert (name in found) == (key in record)
+        if name in found:
+            row = found[name]
+            assert row["agrees"] is True, row
+            assert row["low"] <= row["logged"] <= row["high"]
+            assert row["low"] <= row["predicted"] <= row["high"]
+
+
+ENOUGH = [r for r in NAMED if carries_enough(r) is None]
+
+
+@pytest.mark.parametrize("record", ENOUGH, ids=ids(ENOUGH))
+def test_weights_and_available_memory_of_real_logs_agree(record: Record) -> None:
+    found = figures(vllm_log(record), *options(record))
+    assert found["available_kv_bytes"]["agrees"] is True, found["available_kv_bytes"]
+    if "weights_bytes" in found:
+        assert found["weights_bytes"]["agrees"] is True, found["weights_bytes"]
+
+
+def test_a_log_names_model_and_version_and_the_last_start_counts() -> None:
+    (record,) = (r for r in RECORDS if r["id"] == "qwen3-8b-a100-40g-v092")
+    first = vllm_log(record).replace("136,080", "999,999").replace("18.69", "1.00")
+    found = figures(first + vllm_log(record))
+    assert found["kv_tokens"]["agrees"] is True
+    assert found["available_kv_bytes"]["agrees"] is None
+    assert "--device" in found["available_kv_bytes"]["why"]
+
+
+FRAGMENT = """(Worker_TP0) INFO [gpu_worker.py:298] Available KV cache memory: 18.70 GiB
+(Worker_TP1) INFO [gpu_worker.py:298] Available KV cache memory: 18.69 GiB
+(EngineCore) INFO [kv_cache_utils.py:864] GPU KV cache size: 136,080 tokens
+(EngineCore) INFO Maximum concurrency for 40,960 tokens per request: 3.32x
+"""
+SAID = ("--model", "qwen3-8b", "--engine-version", "0.9.2")
+
+
+def test_a_fragment_needs_what_it_does_not_say() -> None:
+    found = figures(FRAGMENT, *SAID)
+    assert found["available_kv_bytes"]["logged"] == round(18.69 * GIB)  # the least of the ranks
+    assert found["kv_tokens"]["agrees"] and found["concurrency"]["agrees"]
+    nameless = run(FRAGMENT)
+    assert nameless.exit_code == 2
+    assert "--model" in nameless.output
+
+
+@pytest.mark.parametrize(
+    ("args", "reason"),
+    [
+        (("--kv-dtype", "fp8"), "agrees with --kv-dtype bfloat16"),
+        (("--tp", "2"), "agrees with --tp 1"),
+    ],
+)
+def test_a_wrong_setting_is_found(args: tuple[str, ...], reason: str) -> None:
+    row = figures(FRAGMENT, *SAID, *args)["kv_tokens"]
+    assert row["agrees"] is False
+    assert row["why"].startswith(reason)
+    assert run(FRAGMENT, *SAID, *args, "--exit-code").exit_code == 1
+
+
+def test_a_wrong_version_of_the_rules_is_found() -> None:
+    (record,) = (r for r in RECORDS if r["id"].startswith("gemma3-27b"))
+    row = figures(vllm_log(record), *options(record), "--engine-version", "0.33")["kv_tokens"]
+    assert row["agrees"] is False
+    assert row["why"].startswith("agrees with the rules of 0.11.0")
+
+
+def test_windows_that_were_given_as_much_as_full_layers_are_found() -> None:
+    """All 62 layers of Gemma-3 as full ones: 10 GiB are 21,136 tokens."""
+    log = "Available KV cache memory: 10.00 GiB\nGPU KV cache size: 21,136 tokens\n"
+    args = ("--model", "gemma-3-27b", "--engine-version", "0.11.0", "--context", "4096")
+    row = figures(log, *args)["kv_tokens"]
+    assert row["agrees"] is False
+    assert row["why"].startswith("agrees with --disable-hybrid-kv-cache-manager")
+    said = "Hybrid KV cache manager is disabled for this hybrid model\n"
+    assert figures(said + log, *args)["kv_tokens"]["agrees"] is True
+
+
+def test_a_utilisation_that_the_log_does_not_say_is_worked_out() -> None:
+    (record,) = (r for r in RECORDS if r["id"].startswith("exaone4"))
+    row = figures(vllm_log(record), *options(record))["available_kv_bytes"]
+    assert row["agrees"] is False
+    assert "which the log does not say, would have to be 0.9" in row["why"]
+
+
+def test_fp8_weights_of_a_bf16_model_are_told() -> None:
+    log = FRAGMENT + "Model loading took 7.9 GiB and 3 seconds\n"
+    row = figures(log, *SAID)["weights_bytes"]
+    assert row["agrees"] is False
+    assert row["why"].startswith("half: the weights are stored in 8 bit")
+
+
+SGLANG = """[2026-01-02 10:00:00] server_args=ServerArgs(model_path='/models/Qwen3-235B-A22B-FP8', \
+tokenizer_path='x', context_length=None, mem_fraction_static=0.93, tp_size=4, page_size=1, \
+kv_cache_dtype='auto')
+[TP0] Load weight end. type=Qwen3MoeForCausalLM, dtype=torch.bfloat16, avail mem=21.45 GB, \
+mem usage=55.64 GB.
+[TP0] KV Cache is allocated. #tokens: 367404, K size: 8.23 GB, V size: 8.23 GB
+[TP0] max_total_num_tokens=367404, chunked_prefill_size=8192, context_len=40960
+"""
+
+
+def test_sglang_logs_keys_and_values_apart() -> None:
+    found = figures(SGLANG, "--device", "h100")
+    assert found["kv_tokens"]["agrees"] is True
+    assert found["kv_tokens"]["logged"] == 367_404
+    assert found["available_kv_bytes"]["logged"] == round(16.46 * GIB)
+    assert found["weights_bytes"]["predicted"] == pytest.approx(55.64 * GIB, rel=0.03)
+    assert "num_blocks" not in found
+
+
+def test_sglang_latents_are_one_size() -> None:
+    log = "KV Cache is allocated. #tokens: 300000, KV size: 19.63 GB\ntp_size=8\n"
+    row = figures(log, "--model", "deepseek-v3", "--context", "32k")["kv_tokens"]
+    assert row["agrees"] is True
+
+
+@pytest.mark.parametrize("log", ["", "hello\n", "GPU KV cache size: many tokens\n", "\x00\xff" * 9])
+def test_a_log_without_figures_says_what_was_looked_for(log: str) -> None:
+    result = run(log, "--model", "gpt2")
+    assert result.exit_code == 2
+    assert "none of the figures" in result.output
+    assert "`GPU KV cache size`" in result.output
+    assert "Traceback" not in result.output
+
+
+def test_a_file_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, ["reconcile", str(tmp_path / "no.log")])
+    assert result.exit_code == 2
+    assert "cannot be read" in result.output
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "9" * 31,
+        "0",
+        "-1.0",
+        "1,2,3",
+        "1e99",
+        "nan",
+    ],
+)
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Available KV cache memory: {} GiB",
+        "GPU KV cache size: {} tokens",
+        "Maximum concurrency for {} tokens per request: 2.00x",
+        "Maximum concurrency for 100 tokens per request: {}x",
+        "# GPU blocks: {}",
+        "Model loading took {} GiB and 1 seconds",
+        "tensor_parallel_size={}",
+        "block_size={}",
+        "gpu_memory_utilization={}",
+        "max_seq_len={}",
+        "max_num_seqs={}",
+        "Free memory on device ({}/{} GiB) on startup",
+    ],
+)
+def test_hostile_values_give_a_report_or_an_error(line: str, value: str) -> None:
+    result = run(FRAGMENT + line.format(value, value) + "\n", *SAID)
+    assert result.exit_code in (0, 2), result.output
+    assert "Traceback" not in result.output
+    assert not isinstance(result.exception, (ValueError, OverflowError, ZeroDivisionError))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.sampled_from([*FRAGMENT.split(), *SGLANG.split(), "=", "(", "9" * 30])))
+def test_any_order_of_words_is_read(words: list[str]) -> None:
+    log = read_log([" ".join(words)])
+    assert all(isinstance(value, float) for value in log.figures.values())
+
+
+def test_a_line_without_end_is_cut_and_the_rest_skipped(tmp_path: Path) -> None:
+    path = tmp_path / "long.log"
+    path.write_bytes(b"x" * (5 * LONGEST_LINE) + b" GPU KV cache size: 1 tokens\n" + b"last\n")
+    lines = list(read_lines(str(path)))
+    assert [len(line) for line in lines] == [LONGEST_LINE, len("last\n")]
+
+
+def test_many_lines_are_read_in_little_time(tmp_path: Path) -> None:
+    path = tmp_path / "many.log"
+    noise = "(EngineCore pid=12) INFO 11-02 10:00:00 [x.py:1] dtype=" + "a=b, 'c': " * 20 + "\n"
+    path.write_text(noise * 40_000 + FRAGMENT, encoding="utf-8")
+    before = time.process_time()
+    log = read_log(read_lines(str(path)))
+    assert time.process_time() - before < 20
+    assert log.figures["kv_tokens"] == 136_080

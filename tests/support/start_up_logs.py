@@ -1,0 +1,96 @@
+"""Start-up logs of real runs, and the plan of each from its model, device, version and flags.
+
+`start_up_logs.json` has the figures that the runs printed, typed by hand. No figure of a log goes
+into a plan: those are only compared.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from headcount.audit.auditing import audit_model, audit_source
+from headcount.audit.plan.devices import find_device
+from headcount.audit.plan.engines.version import parse_version
+from headcount.audit.plan.serving.planning import ServingPlan, plan_serving
+from headcount.audit.plan.serving.request import ServingRequest, Subject
+from headcount.audit.source.found import Source
+
+GIB = 2**30
+HALF_STEP = 0.005  # GiB that the rounding of a log hides
+Record = Mapping[str, Any]
+RECORDS: tuple[Record, ...] = tuple(
+    json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))["records"]
+)
+
+
+def ids(records: list[Record]) -> list[str]:
+    """Names of parametrised cases."""
+    return [str(record["id"]) for record in records]
+
+
+def block_size(record: Record) -> int | None:
+    """What the log says, but beside recurrent state, where it is a result."""
+    is_hybrid = (record.get("geometry") or {}).get("kind") == "hybrid_mamba"
+    return None if is_hybrid else record.get("block_size")
+
+
+def ends(record: Record) -> tuple[int, int]:
+    """The least and the most bytes that the log's rounded figure may stand for."""
+    logged = record["avail_kv_gib"]
+    return int((logged - HALF_STEP) * GIB), int((logged + HALF_STEP) * GIB)
+
+
+def subject(record: Record) -> Subject:
+    """The catalogue's model, with the weights of the run where those were stored otherwise."""
+    audit = audit_model(record["catalogue"])
+    if "config_changes" in record:
+        audit = audit_source(_changed(audit.source, record["config_changes"]))
+    config = dict(audit.config)
+    if record.get("weights") == "fp8":
+        config["quantization_config"] = {"quant_method": "fp8"}
+    return Subject(model_id=audit.source.id, spec=audit.spec, config=config)
+
+
+def _changed(source: Source, changes: Mapping[str, Any]) -> Source:
+    """A smaller sister of a catalogue model: no longer the one whose parameters are known."""
+    config = json.loads(json.dumps(source.config))
+    config.get("text_config", config).update(changes)
+    return replace(source, config=config, entry=None)
+
+
+def plan_of(record: Record, kv_memory: int | None = None) -> ServingPlan:
+    """The plan of the record's run; `kv_memory` in place of its budget."""
+    model = subject(record)
+    is_quantised = "quantization_config" in model.config
+    return plan_serving(
+        model,
+        ServingRequest(
+            version=parse_version(record["vllm"]),
+            device=find_device(record["device"]),
+            kv_memory=kv_memory,
+            context=record["max_model_len"],
+            tp=record["tp"],
+            dtype=None if is_quantised else record.get("dtype"),
+            kv_dtype=record.get("kv_dtype"),
+            block_size=block_size(record),
+            max_num_batched_tokens=record.get("max_num_batched_tokens"),
+            max_num_seqs=record.get("max_num_seqs"),
+            usage=record.get("usage", "server"),
+            utilisation=record.get("util"),
+            enforce_eager=record.get("enforce_eager", False),
+            sampler=record.get("sampler", "pytorch"),
+        ),
+    )
+
+
+def carries_enough(record: Record) -> str | None:
+    """None if the budget can be predicted; else what is missing."""
+    if record["catalogue"] is None:
+        return "the model is not in the catalogue"
+    if "weights_unknown" in record:
+        return str(record["weights_unknown"])
+    if record.get("util") is None:
+        return "the log does not say the utilisation"
+    return None
