@@ -32,7 +32,8 @@ def hold_against_weights(
 ) -> Audit:
     """The audit of a config, as it was read, on the headers of `checkpoint`."""
     spec, family = reading.spec, reading.family
-    census = take_census(checkpoint, family, spec)
+    names = reading.names()
+    census = take_census(checkpoint, spec, names, others=reading.towers if reading.nests else None)
     corrected, observed = correct(spec, census, family)
     inventory = _inventory(census, checkpoint, reading, config)
     facts = Facts(
@@ -80,7 +81,8 @@ def _inventory(
     tensors = checkpoint.tensors
     return take_inventory(
         tensors,
-        reading.family,
+        census,
+        reading.names(),
         reading.spec,
         copies=copies(tensors, census, tied=reading.spec.tie_word_embeddings),
         buffers=frozenset(name for name, tensor in tensors.items() if is_buffer(tensor)),

@@ -1,12 +1,12 @@
 """What the headers say: attention tensors by layer, embeddings, dtypes, buffers and copies."""
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
-from .family.names import BUFFERS
-from .family.places import PLAIN, Place, layer_indices, place
-from .family.row import Family
+from .family.names import BUFFERS, TensorNames
+from .family.places import PLAIN, Found, Numbered, Place, find_part, numbered, place_of
+from .family.stacks import Stacks, find_stacks
 from .mixers import Attention, LatentAttention, Mixer, Parts
 from .source.checkpoint import Checkpoint
 from .source.safetensors import TensorInfo
@@ -16,14 +16,18 @@ from .spec import MixerKey, ModelSpec
 EMBEDDINGS = (
     *("shared.weight", "embed_tokens.weight", "wte.weight", "embed_in.weight"),
     *("word_embeddings.weight", "tok_embeddings.weight", "embedding.word_embeddings.weight"),
+    *("transformer.w.weight", "token_embedding.weight"),
     "token_embd.weight",  # GGUF
 )
 HEADS = (
-    "lm_head.weight",
+    *("lm_head.weight", "lm_head.decoder.weight", "predictions.decoder.weight"),
+    *("lm_head.out_proj.weight", "codebooks_head.weight", "audio_lm_head.weight"),
     "proj_out.weight",  # Whisper
     "embed_out.weight",
     "output_layer.weight",
     "output.weight",
+    *("generator_lm_head.weight", "vocab_projector.weight", "pred_layer.proj.weight"),
+    *("lm_loss.weight", "unembed.weight", "output_projection.weight", "lm_heads.0.weight"),
     "head.weight",
     "decoder.weight",  # lm_head.decoder of RoBERTa, cls.predictions.decoder of BERT
 )
@@ -35,16 +39,24 @@ class Placed:
 
     tensor: TensorInfo
     place: Place
+    transposed: bool = False
+
+    @property
+    def out_in(self) -> tuple[int, ...]:
+        """The shape of a matrix as [out, in]."""
+        return self.tensor.shape[::-1] if self.transposed else self.tensor.shape
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Census:
-    """The attention tensors per (stack, layer, cross), and what else the rules ask for.
+    """The attention tensors per mixer, and what else the rules ask for.
 
+    `stacks` says which lists of layers are the config's, and what stands apart from them.
     `packed`: some weight is stored as codes, so that elements are not parameters.
     """
 
     layers: Mapping[MixerKey, tuple[Placed, ...]]
+    stacks: Stacks
     strangers: tuple[str, ...]
     indices: Mapping[str, frozenset[int]]
     embedding: TensorInfo | None
@@ -53,62 +65,95 @@ class Census:
     packed: bool
 
 
-def take_census(checkpoint: Checkpoint, family: Family, spec: ModelSpec) -> Census:
-    """Sorts the tensors of `checkpoint` by their place; looks at names and shapes only."""
+def take_census(
+    checkpoint: Checkpoint,
+    spec: ModelSpec,
+    names: Mapping[str, TensorNames],
+    *,
+    others: str | None = None,
+) -> Census:
+    """Sorts the tensors of `checkpoint` by their place; looks at names and shapes only.
+
+    `names` are those of each stack; `others` is what further models are that the config describes.
+    """
     layers: dict[MixerKey, list[Placed]] = {}
     strangers: list[str] = []
-    towers = {layer.stack for layer in spec.layers}
-    indices = layer_indices(checkpoint.tensors)
-    alone = _is_decoder_named_encoder(towers, indices)
-    if alone:
-        indices["decoder"] = indices.pop("encoder")
-    for tensor in checkpoint.tensors.values():
-        spot = place(tensor.name, family.names)
-        if spot is not None and alone and spot.stack == "encoder":
-            spot = replace(spot, stack="decoder")
-        if spot is None or spot.stack not in towers:
+    spots = {name: numbered(name) for name in checkpoint.tensors}
+    in_lists = {name: at for name, at in spots.items() if at is not None}
+    stacks = find_stacks(in_lists.values(), names, spec.layers, others=others)
+    for tensor, spot in _places(checkpoint.tensors, in_lists, names, stacks.lists):
+        if is_buffer(tensor):
             continue
         if spot.part is None:
             strangers.append(tensor.name)
         else:
-            key = (spot.stack, spot.index, spot.cross)
-            layers.setdefault(key, []).append(Placed(tensor=tensor, place=spot))
-    embedding, head = _find(checkpoint, EMBEDDINGS), _find(checkpoint, HEADS)
+            key = MixerKey(spot.stack, spot.index, spot.cross, spot.nth)
+            placed = Placed(tensor=tensor, place=spot, transposed=names[spot.stack].transposed)
+            layers.setdefault(key, []).append(placed)
+    outside = [n for n, at in spots.items() if at is None or "." not in at.inside]
+    embedding, head = (_find(checkpoint, outside, ends, stacks) for ends in (EMBEDDINGS, HEADS))
     return Census(
         layers={key: tuple(placed) for key, placed in layers.items()},
+        stacks=stacks,
         strangers=tuple(strangers),
-        indices={stack: frozenset(found) for stack, found in indices.items()},
+        indices=_indices(in_lists.values(), stacks.lists),
         embedding=embedding,
         head=head,
-        bytes_by_dtype=_bytes_by_dtype(checkpoint),
+        bytes_by_dtype=_bytes_by_dtype(checkpoint, in_lists, stacks),
         packed=_is_packed(layers),
     )
 
 
-def _is_decoder_named_encoder(towers: set[str], indices: Mapping[str, set[int]]) -> bool:
-    """A BERT with `is_decoder` has one stack, which its class still calls the encoder."""
-    return (
-        "decoder" in towers
-        and "encoder" not in towers
-        and "decoder" not in indices
-        and ("encoder" in indices)
-    )
+def _places(
+    tensors: Mapping[str, TensorInfo],
+    in_lists: Mapping[str, Numbered],
+    names: Mapping[str, TensorNames],
+    stacks: Mapping[str, str],
+) -> Iterator[tuple[TensorInfo, Place]]:
+    """The attention tensors of `stacks`. Layers are alike: each name in a layer is read once."""
+    read: dict[tuple[str, str], Found | None] = {}
+    for name, at in in_lists.items():
+        stack = stacks.get(at.prefix)
+        if stack is None:
+            continue
+        key = (stack, at.inside)
+        if key not in read:
+            read[key] = find_part(at.inside, names[stack])
+        found = read[key]
+        if found is not None:
+            yield tensors[name], place_of(found, stack, at.number)
 
 
-def _find(checkpoint: Checkpoint, ends: tuple[str, ...]) -> TensorInfo | None:
-    """The tensor with one of these ends, outside every numbered layer."""
+def _indices(in_lists: Iterable[Numbered], stacks: Mapping[str, str]) -> dict[str, frozenset[int]]:
+    """For each stack the layer numbers that stand in tensor names."""
+    found: dict[str, set[int]] = {stack: set() for stack in stacks.values()}
+    for at in in_lists:
+        if at.prefix in stacks:
+            found[stacks[at.prefix]].add(at.number)
+    return {stack: frozenset(numbers) for stack, numbers in found.items()}
+
+
+def _find(
+    checkpoint: Checkpoint, outside: Iterable[str], ends: tuple[str, ...], stacks: Stacks
+) -> TensorInfo | None:
+    """The tensor with one of these ends, outside every numbered layer and other models."""
     for end in ends:
-        for name, tensor in checkpoint.tensors.items():
+        for name in outside:
             whole = name == end or name.endswith("." + end)
-            if whole and not any(word.isdigit() for word in name.split(".")):
-                return tensor
+            if whole and stacks.tower(name.removesuffix(end)) is None:
+                return checkpoint.tensors[name]
     return None
 
 
-def _bytes_by_dtype(checkpoint: Checkpoint) -> dict[str, int]:
+def _bytes_by_dtype(
+    checkpoint: Checkpoint, in_lists: Mapping[str, Numbered], stacks: Stacks
+) -> dict[str, int]:
+    """Of the model itself: its towers may have dtypes of their own."""
     count: Counter[str] = Counter()
-    for tensor in checkpoint.tensors.values():
-        count[tensor.dtype] += tensor.nbytes
+    for name, tensor in checkpoint.tensors.items():
+        at = in_lists.get(name)
+        if (at is not None and at.prefix in stacks.lists) or stacks.tower(name) is None:
+            count[tensor.dtype] += tensor.nbytes
     return dict(count.most_common())
 
 
@@ -128,10 +173,26 @@ def copies(tensors: Mapping[str, TensorInfo], census: Census, *, tied: bool) -> 
     return frozenset(found)
 
 
+# Last words of names that are buffers in every class that stores them.
+_BUFFERS = frozenset(
+    {
+        *("masked_bias", "inv_freq", "position_ids", "final_logits_bias"),
+        *("running_mean", "running_var", "num_batches_tracked"),  # of batch norms
+        *("slope_rate", "query_decay", "key_decay", "diagonal_decay"),  # MiniMax
+        *("weight_integer", "bias_integer", "weight_scaling_factor", "fc_scaling_factor"),  # I-BERT
+        *("act_scaling_factor", "x_min", "x_max", "shift"),
+        *("cluster_size", "embed_avg", "inited"),  # vector quantisers
+        *("cluster_usage", "embed_sum", "initialized"),
+        *("norm_mean", "norm_std", "global_mean", "global_invstd"),
+        *("pos_idx_to_embed", "tid2eid", "balancing_biases"),
+    }
+)
+
+
 def is_buffer(tensor: TensorInfo) -> bool:
     """Causal masks, rotary frequencies, indices and logit biases that are no parameters."""
     module, _, last = tensor.name.rpartition(".")
-    if last in ("masked_bias", "inv_freq", "position_ids", "final_logits_bias"):
+    if last in _BUFFERS:
         return True
     return (
         last in BUFFERS
@@ -161,16 +222,19 @@ def count_parts(placed: tuple[Placed, ...], mixer: Mixer) -> Parts:
 
 
 def _split(item: Placed, mixer: Mixer) -> Parts:
+    """A part of several matrices (`o_a`, `v_delayed`) is called by its first letter."""
     part, elements = item.place.part or "", item.tensor.elements
     if part == "":
         return Parts()
     if isinstance(mixer, LatentAttention) and part in ("q_a", "kv_a", "kv_b"):
         return _split_latent(part, elements, mixer)
+    part = part.partition("_")[0]
     if part in ("q", "k", "v", "o", "norm", "other"):
         return Parts(**{part: elements})
     assert isinstance(mixer, Attention)
     width = mixer.out_features(part)
-    return Parts(**{x: elements * mixer.out_features(x) // width for x in part})
+    counts = {x: elements * mixer.out_features(x) // width for x in part}
+    return Parts(other=counts.pop("g", 0), **counts)
 
 
 def _split_latent(part: str, elements: int, mixer: LatentAttention) -> Parts:

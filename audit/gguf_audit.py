@@ -8,12 +8,12 @@ from typing import Any
 
 from .against_weights import stored_parts
 from .audited import Audit
-from .census import Census, take_census
+from .census import Census, Placed, count_parts, take_census
 from .family.gguf.names import GGUF_FAMILY, NAMELESS
 from .family.gguf.spec import gguf_spec
 from .family.parameters import Expected
 from .inventory import take_inventory
-from .mixers import Attention, LatentAttention, Recurrent
+from .mixers import Attention, LatentAttention, Mixer, Recurrent
 from .report import Column, Finding, Table
 from .rules import files, geometry
 from .rules.facts import Facts
@@ -35,7 +35,9 @@ def audit_gguf(source: Source, metadata: Mapping[str, Any], checkpoint: Checkpoi
     spec = _fitted(gguf_spec(metadata, source.where), checkpoint)
     family = NAMELESS if spec.model_type == "whisper" else GGUF_FAMILY
     # Shapes are those of the parameters whatever the type: blocks of codes are not packed columns.
-    census = replace(take_census(checkpoint, family, spec), packed=False)
+    names = dict.fromkeys((layer.stored_in for layer in spec.layers), family.names)
+    census = replace(take_census(checkpoint, spec, names), packed=False)
+    spec = _with_what_stands_beside(spec, census)
     held = sum(t.elements for t in checkpoint.tensors.values() if t.name not in _TABLES)
     facts = Facts(
         spec=replace(spec, dtype=None),  # the cache's: weights of every type go with it
@@ -45,7 +47,8 @@ def audit_gguf(source: Source, metadata: Mapping[str, Any], checkpoint: Checkpoi
         census=census,
         inventory=take_inventory(
             checkpoint.tensors,
-            family,
+            census,
+            names,
             spec,
             copies=frozenset(),
             buffers=_TABLES,
@@ -79,6 +82,31 @@ def _fitted(spec: ModelSpec, checkpoint: Checkpoint) -> ModelSpec:
         tie_word_embeddings="output.weight" not in names,
         layers=tuple(_without_value(layer, names) for layer in _with_weights(spec.layers, names)),
     )
+
+
+def _with_what_stands_beside(spec: ModelSpec, census: Census) -> ModelSpec:
+    """Norms, gates and the like of attention, which no key tells of, as the tensors have them."""
+
+    def fitted(mixer: Mixer, placed: tuple[Placed, ...]) -> Mixer:
+        if not isinstance(mixer, Attention | LatentAttention) or not placed:
+            return mixer
+        said, held = mixer.parameters(), count_parts(placed, mixer)
+        if (said.norm or not held.norm) and (said.other or not held.other):
+            return mixer
+        return replace(
+            mixer,
+            norm_parameters=mixer.norm_parameters if said.norm else held.norm,
+            other_parameters=mixer.other_parameters if said.other else held.other,
+        )
+
+    layers = tuple(
+        replace(
+            layer,
+            mixers=tuple(fitted(m, census.layers.get(key, ())) for key, m in layer.keyed_mixers()),
+        )
+        for layer in spec.layers
+    )
+    return replace(spec, layers=layers)
 
 
 def _with_weights(layers: tuple[Layer, ...], names: Mapping[str, TensorInfo]) -> tuple[Layer, ...]:

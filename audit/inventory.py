@@ -4,16 +4,14 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from .family.places import place, stack_of
-from .family.row import Family
+from .census import Census
+from .family.names import TensorNames
+from .family.places import find_part, numbered
 from .packed import Packing
 from .source.safetensors import TensorInfo
 from .spec import ModelSpec
 
-_LAYER = re.compile(r"(?:^|\.)(\d{1,9})\.")
-_NORM = re.compile(r"\w*norm\w*|ln(?:_\w+|\d)?")
-_DIGITS = re.compile(r"\d+")
-_TOWERS = ("vision", "audio", "mtp")
+_NORM = re.compile(r"\w*norm\w*|ln(?:_\w+|\d)?|\w+_ln")
 _PROJECTORS = (
     "projector",
     "_projection",
@@ -22,9 +20,20 @@ _PROJECTORS = (
     "resampler",
     "mm_",
     "embed_vision",
+    "patch_merge",
+    "mlp_ar.",
+    "enc_to_dec_proj",
+    "query_tokens",
 )
-_EMBEDDINGS = ("embed", "wte", "wpe", "shared.")
-_HEADS = ("lm_head", "embed_out", "output_layer", "output")
+_EMBEDDINGS = ("embed", "wte", "wpe", "shared.", "segment_emb")
+_HEADS = frozenset(
+    {
+        *("lm_head", "lm_heads", "embed_out", "output_layer", "output", "unembed", "proj_out"),
+        *("predictions", "generator_predictions", "generator_lm_head", "pred_layer", "lm_loss"),
+        *("vocab_transform", "vocab_layer_norm", "vocab_projector", "head", "score", "classifier"),
+        *("output_projection", "decoder.weight", "decoder.bias"),
+    }
+)
 _ORDER = (
     *("attention", "mlp", "experts", "router", "mixer", "norms", "embeddings", "output head"),
     *("vision", "audio", "projector", "mtp", "other", "copies", "buffers"),
@@ -84,7 +93,8 @@ def add(values: Iterable[int | None]) -> int | None:
 
 def take_inventory(
     tensors: Mapping[str, TensorInfo],
-    family: Family,
+    census: Census,
+    names: Mapping[str, TensorNames],
     spec: ModelSpec,
     *,
     copies: frozenset[str],
@@ -92,7 +102,7 @@ def take_inventory(
     bits: int | None,
 ) -> Inventory:
     """Sorts `tensors` by names and shapes. `copies` and `buffers` are names that count for none."""
-    packing, sorter = Packing(tensors, bits), _Sorter(tensors, family, spec)
+    packing, sorter = Packing(tensors, bits), _Sorter(census, names, spec)
     rows: list[tuple[str, str, _Amount]] = []
     parts = {name: sorter.part(name) for name in tensors}
     parts |= dict.fromkeys(copies, "copies") | dict.fromkeys(buffers, "buffers")
@@ -136,77 +146,96 @@ def _lines(rows: Iterable[tuple[str, _Amount]], order: tuple[str, ...]) -> tuple
 class _Sorter:
     """The part of a tensor by its name; what the layers of the config do not reach is `mtp`."""
 
-    def __init__(self, tensors: Mapping[str, TensorInfo], family: Family, spec: ModelSpec) -> None:
-        self.names = family.names
-        self.stacks = {layer.stack for layer in spec.layers}
-        self.known = {
-            stack: {layer.index for layer in spec.layers if layer.stack == stack}
-            for stack in self.stacks
-        }
-        # Layers are alike: what a name means does not depend on its numbers.
-        self.seen: dict[tuple[str, str], str] = {}
+    def __init__(self, census: Census, names: Mapping[str, TensorNames], spec: ModelSpec) -> None:
+        self.stacks = census.stacks
+        self.names = names
+        self.mixers: dict[str, dict[int, str]] = {}
+        for layer in spec.layers:
+            kinds = {mixer.kind == "recurrent" for mixer in layer.mixers}
+            of_stack = self.mixers.setdefault(layer.stored_in, {})
+            of_stack.setdefault(layer.stored_as, _MIXERS[frozenset(kinds)])
+        self.last = {stack: max(known) for stack, known in self.mixers.items()}
+        # Layers of a kind are alike: each name in a layer is read once.
+        self.seen: dict[tuple[str, str, str], str] = {}
 
     def part(self, name: str) -> str:
-        number = _LAYER.search(name)
-        if number is None or any(word in name[: number.start()] for word in _PROJECTORS):
+        at = numbered(name)
+        stack = None if at is None else self.stacks.lists.get(at.prefix)
+        if at is None or stack is None:
             return self._outside(name)
-        stack, index = stack_of(name[: number.start()]), int(number[1])
-        if stack in _TOWERS and stack not in self.stacks:
-            return stack
-        if stack == "decoder" and stack in self.known and index > max(self.known[stack]):
+        known, index = self.mixers[stack], at.number
+        if stack == "decoder" and index > self.last[stack]:
             return "mtp"
-        inside = name[number.end() :]
-        key = (name[: number.start()], _DIGITS.sub("0", inside))
+        mixers = known.get(index, "attention")
+        key = (at.prefix, mixers, at.inside)
         if key not in self.seen:
-            self.seen[key] = self._inside(name, inside)
+            self.seen[key] = _inside(at.prefix, at.inside, self.names[stack], mixers)
         return self.seen[key]
 
     def _outside(self, name: str) -> str:
         words = name.lower()
-        stack = stack_of(words)
         if any(word in words for word in _PROJECTORS):
             return "projector"
-        if stack in _TOWERS and stack not in self.stacks:
-            return stack
-        if any(part in _HEADS for part in words.split(".")):
+        tower = self.stacks.tower(name)
+        if tower is not None:
+            return tower
+        if not _HEADS.isdisjoint(words.split(".")) or words in _HEADS:
             return "output head"
         if _is_norm(words):
             return "norms"
         return "embeddings" if any(word in words for word in _EMBEDDINGS) else "other"
 
-    def _inside(self, name: str, inside: str) -> str:
-        spot = place(_as_weight(name), self.names)
-        if spot is not None and spot.part:
-            return "attention"
-        words = inside.lower()
-        if "expert" in words:
-            return "experts"
-        if _is_norm(words):
-            return "norms"
-        if "input_linear" in words or "output_linear" in words:
-            return "experts"  # all experts of a layer in one tensor (GraniteMoE)
-        if (
-            "router" in words
-            or "e_score" in words
-            or re.search(r"(?:^|\.)(?:mlp|moe|block_sparse_moe|ffn)\.gate\.", words)
-        ):
-            return "router"
-        if re.search(r"attn|attention|crossattention", words.rpartition(".")[0]):
-            return "mlp" if re.search(r"attention\.output\.dense", words) else "attention"
-        if re.search(r"mamba|mixer|ssm|conv|recurrent|rglru|time_mix|linear_attn", words):
-            return "mixer"
-        return "mlp" if _MLP.search(words) else "other"
+
+# What mixes tokens in a layer, by whether its mixers are recurrent.
+_MIXERS = {
+    frozenset[bool](): "nothing",
+    frozenset({False}): "attention",
+    frozenset({True}): "recurrent",
+    frozenset({False, True}): "both",
+}
+# All experts of a layer in one tensor: GraniteMoE, Step 3.7.
+_STACKED = re.compile(r"(?<!shared_mlp)\.(?:in|out)put_linear|\.moe\.(?:gate|up|down)_proj")
+_RECURRENT = re.compile(
+    r"(?:^|\.)(?:mamba\d?|mixer|ssm|conv|short_conv|recurrent|linear_attn|temporal_block|mlstm_layer)\."
+)
+_ATTENTION = re.compile(r"(?:^|\.)(?:self_attn|attention)\.")
+_ROUTER = re.compile(
+    r"router|e_score|^gate\.|(?:^|\.)(?:mlp|moe|block_sparse_moe|ffn|feed_forward)\.gate\."
+)
+
+
+def _inside(prefix: str, inside: str, names: TensorNames, mixers: str) -> str:
+    """The part of what stands behind a layer's number, in a layer of such `mixers`."""
+    words = inside.lower()
+    found = find_part(_as_weight(inside), names)
+    if found is not None and found[2] != "" and mixers != "nothing":
+        return "mixer" if mixers == "recurrent" else "attention"
+    if mixers in ("recurrent", "both") and _RECURRENT.search(words):
+        return "mixer"
+    if mixers == "recurrent" and _ATTENTION.search(words):
+        return "mixer"
+    if "expert" in words:
+        return "experts"
+    words = f"{prefix.rpartition('.')[2]}.{words}"
+    if _is_norm(words):
+        return "norms"
+    if _STACKED.search(words):
+        return "experts"
+    if _ROUTER.search(inside.lower()):
+        return "router"
+    return "mlp" if _MLP.search(words) else "other"
 
 
 _MLP = re.compile(
     r"mlp|ffn|feed_forward|fc1|fc2|fc_in|fc_out|dense|intermediate|(?:^|\.)w[123]\."
-    r"|gate_proj|up_proj|down_proj|c_fc|densereludense|channel_mix"
+    r"|gate_proj|up_proj|down_proj|c_fc|densereludense|channel_mix|(?:^|\.)ff\.|(?:^|\.)lin[12]\."
 )
 
 
 def _is_norm(words: str) -> bool:
-    """Whether the module that a parameter belongs to is a norm, by its own name."""
-    module = words.rpartition(".")[0].rpartition(".")[2]
+    """Whether the module that a parameter belongs to is a norm, by its own name; a list of norms
+    numbers them."""
+    module = next((word for word in words.split(".")[-2::-1] if not word.isdigit()), "")
     return _NORM.fullmatch(module) is not None
 
 

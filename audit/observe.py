@@ -25,7 +25,7 @@ def observe(placed: Iterable[Placed], mixer: Attention, family: Family) -> Obser
     the q/k norms where they are per head, else the width of q (or the input of o) over the heads.
     """
     shapes = {
-        item.place.part: _out_in(item, family)
+        item.place.part: (item.out_in[0], item.out_in[1])
         for item in placed
         if item.place.parameter == "weight" and len(item.tensor.shape) == 2
     }
@@ -40,11 +40,6 @@ def observe(placed: Iterable[Placed], mixer: Attention, family: Family) -> Obser
     )
 
 
-def _out_in(item: Placed, family: Family) -> tuple[int, int]:
-    rows, columns = item.tensor.shape
-    return (columns, rows) if family.names.transposed else (rows, columns)
-
-
 def _over(total: int | None, count: int) -> int | None:
     return None if total is None or total % count else total // count
 
@@ -57,9 +52,11 @@ def _normed_dim(placed: Iterable[Placed], family: Family) -> int | None:
 
 
 def _hidden(shapes: Mapping[str | None, tuple[int, int]], mixer: Attention) -> int | None:
-    for part in () if mixer.query_size else ("q", "qkv"):
+    """The width that q reads where that is not as the mixer has it (Zamba reads twice as much)."""
+    for part in ("q", "qkv"):
         if part in shapes:
-            return shapes[part][1]
+            read = shapes[part][1]
+            return mixer.hidden_size if read == mixer.in_features(part) else read
     return shapes["o"][0] if "o" in shapes else None
 
 
@@ -109,10 +106,8 @@ def _corrected(mixer: Attention, seen: Observed) -> Mixer:
     if not mixer.has_key_value or not kv or mixer.num_attention_heads % kv:
         kv = mixer.num_key_value_heads
     d = seen.head_dim or mixer.head_dim
-    alike = mixer.v_head_dim == mixer.head_dim
-    return replace(
-        mixer, num_key_value_heads=kv, head_dim=d, v_head_dim=d if alike else mixer.v_head_dim
-    )
+    v = d if mixer.v_head_dim == mixer.head_dim else mixer.v_head_dim
+    return replace(mixer, num_key_value_heads=kv, head_dim=d, v_head_dim=v)
 
 
 def _corrections(before: tuple[Layer, ...], after: tuple[Layer, ...]) -> dict[str, Origin]:

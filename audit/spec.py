@@ -6,34 +6,69 @@ from typing import NamedTuple
 
 from .mixers import Engine, Mixer, Parts
 
-MixerKey = tuple[str, int, bool]  # stack, layer index, whether it is the cross-attention
+
+class MixerKey(NamedTuple):
+    """Where the tensors of a mixer stand in a file: the list of layers, the number in it, whether
+    it is the cross-attention, and which one of several attentions under one number."""
+
+    stack: str
+    number: int
+    cross: bool
+    nth: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Layer:
-    """One block. `stack` is `decoder`, `encoder`, or the tower's name in a model of two towers."""
+    """One block. `stack` is `decoder`, `encoder`, or the tower's name in a model of two towers.
+
+    `home` is a word in the names of its tensors where a stack is stored as several lists, `number`
+    the one that its tensors carry if that is not `index`, and `nth` which attention of several
+    under that number is its first.
+    """
 
     index: int
     mixers: tuple[Mixer, ...]
     stack: str = "decoder"
     shares_cache_with: int | None = None
+    home: str | None = None
+    number: int | None = None
+    nth: int = 0
+
+    @property
+    def stored_in(self) -> str:
+        """The list of layers that holds its tensors."""
+        return self.home or self.stack
+
+    @property
+    def stored_as(self) -> int:
+        """The number that its tensors carry."""
+        return self.index if self.number is None else self.number
+
+    @property
+    def is_again(self) -> bool:
+        """Whether it runs the weights of another layer, so that it has no tensors of its own."""
+        return bool(self.mixers) and all(
+            not getattr(mixer, "owns_parameters", True) for mixer in self.mixers
+        )
 
     def keyed_mixers(self) -> tuple[tuple[MixerKey, Mixer], ...]:
         """Each mixer with the key under which headers are sorted to it.
 
-        The headers of a recurrent mixer are not sorted: its key is that of no tensor.
+        The headers of a recurrent mixer are not sorted, and a mixer that runs another's weights has
+        none: their keys are those of no tensor.
         """
-        return tuple(
-            (
-                (
-                    f"{self.stack}, recurrent" if mixer.kind == "recurrent" else self.stack,
-                    self.index,
-                    mixer.kind == "cross_attention",
-                ),
-                mixer,
-            )
-            for mixer in self.mixers
-        )
+        keyed: list[tuple[MixerKey, Mixer]] = []
+        seen = {False: self.nth, True: self.nth}
+        for mixer in self.mixers:
+            cross, stack = mixer.kind == "cross_attention", self.stored_in
+            if mixer.kind == "recurrent":
+                stack = f"{stack}, recurrent"
+            elif not getattr(mixer, "owns_parameters", True):
+                stack = f"{stack}, again"
+            key = MixerKey(stack, self.stored_as, cross, seen[cross])
+            seen[cross] += mixer.kind != "recurrent"
+            keyed.append((key, mixer))
+        return tuple(keyed)
 
     def parameters(self) -> Parts:
         """Those of attention: every mixer but recurrent ones."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from ..errors import HeadcountError
 from ..mixers import Mixer
 from .class_defaults import class_defaults
-from .kinds import all_full
+from .kinds import all_full, by_window
 from .row import Family
 from .table import FAMILIES
 
@@ -64,14 +64,16 @@ def _language_model(model_type: str, family: Family) -> tuple[str | None, Family
 def _mixers(model_type: str, text: Family) -> tuple[str, ...]:
     from .resolve import read_config
 
-    found = dict.fromkeys(["attention, windowed"] if text.kinds is not all_full else [])
+    found = dict.fromkeys(
+        ["attention, windowed"] if text.kinds not in (all_full, by_window) else []
+    )
     for sizes in ({}, _ANY_SIZES):
         try:
             layers = read_config({"model_type": model_type, **sizes}, model_type).spec.layers
         except HeadcountError:
             continue
         names = dict.fromkeys(_name(mixer) for layer in layers for mixer in layer.mixers)
-        return tuple(sorted({**names, **found}))
+        return tuple(sorted({**names, **found})) or ("no attention",)
     return tuple(sorted({"attention": None, **found}))
 
 

@@ -42,6 +42,15 @@ def all_full(view: ConfigView, count: int) -> tuple[str, ...]:
     return (FULL,) * count
 
 
+def by_window(view: ConfigView, count: int) -> tuple[str, ...]:
+    """What transformers' cache assumes of a class that names no kinds: every layer slides if
+    `sliding_window` is set, else is chunked if `attention_chunk_size` is, whether or not the class
+    itself knows such a key."""
+    if view.optional("sliding_window", minimum=0):
+        return (SLIDING,) * count
+    return (CHUNKED if view.optional("attention_chunk_size") else FULL,) * count
+
+
 def windowed(view: ConfigView, count: int) -> tuple[str, ...]:
     """Every layer slides if `sliding_window` is set (Mistral, Phi-3, StarCoder2)."""
     return (SLIDING if view.optional("sliding_window", minimum=0) else FULL,) * count

@@ -8,7 +8,7 @@ from ..divisors import divisors, listed
 from ..errors import InvalidConfigError
 from ..mixers import Attention, CrossAttention, LatentAttention
 from ..spec import Layer
-from .kinds import CHUNKED, SLIDING, layer_kinds
+from .kinds import CHUNKED, FULL, SLIDING, by_window, layer_kinds
 from .view import MAX_LAYERS, ConfigView
 
 if TYPE_CHECKING:
@@ -126,8 +126,15 @@ def kind_window(family: "Family", view: ConfigView, kind: str) -> int | None:
 
 def decoder(family: "Family", view: ConfigView) -> tuple[Layer, ...]:
     """Equal layers but for their windows: nearly every decoder."""
-    kinds = layer_kinds(view, layer_count(view), family.kinds)
-    return single(family, view, mixers_by_layer(family, view, kinds))
+    return single(family, view, mixers_by_layer(family, view, _kinds(family, view)))
+
+
+def _kinds(family: "Family", view: ConfigView) -> tuple[str, ...]:
+    """Nothing but a cache reads `layer_types` in a class without windows of its own (BERT)."""
+    count = layer_count(view)
+    if family.kinds is by_window and not view.flag(family.cached):
+        return (FULL,) * count
+    return layer_kinds(view, count, family.kinds)
 
 
 def mixers_by_layer(
@@ -173,8 +180,9 @@ def encoder(family: "Family", view: ConfigView) -> tuple[Layer, ...]:
 
 def latent(family: "Family", view: ConfigView) -> tuple[Layer, ...]:
     """DeepSeek-V2/V3: multi-head latent attention in every layer."""
-    mixer = latent_attention(view)
-    return tuple(Layer(index=i, mixers=(mixer,)) for i in range(layer_count(view)))
+    mixer, kinds = latent_attention(view), _kinds(family, view)
+    made = {kind: replace(mixer, window=kind_window(family, view, kind)) for kind in set(kinds)}
+    return tuple(Layer(index=i, mixers=(made[kind],)) for i, kind in enumerate(kinds))
 
 
 def latent_attention(view: ConfigView) -> LatentAttention:
@@ -186,19 +194,30 @@ def latent_attention(view: ConfigView) -> LatentAttention:
         kv_lora_rank=view.integer("kv_lora_rank"),
         qk_nope_head_dim=view.integer("qk_nope_head_dim"),
         qk_rope_head_dim=view.integer("qk_rope_head_dim", minimum=0),
-        v_head_dim=view.integer("v_head_dim"),
+        v_head_dim=_latent_value_width(view),
         bias=view.flag("attention_bias"),
     )
 
 
+def _latent_value_width(view: ConfigView) -> int:
+    """v_head_dim; a class without a default for it divides the hidden size (MiniCPM3)."""
+    given = view.optional("v_head_dim")
+    if given is not None or "v_head_dim" not in view.defaults:
+        return view.integer("v_head_dim")
+    width = view.integer("hidden_size") // view.integer("num_attention_heads")
+    return int(view.note("v_head_dim", width, "derived: hidden_size / num_attention_heads"))
+
+
 def side_by_side(self_attention: Attention, *, other_parameters: int = 0) -> CrossAttention:
-    """The cross-attention of a decoder whose two attentions have the same shape."""
+    """The cross-attention of a decoder whose two attentions have the same shape. Its cache is made
+    by the same config: where that names a window, it slides over the encoder's tokens, too."""
     return CrossAttention(
         hidden_size=self_attention.hidden_size,
         num_attention_heads=self_attention.num_attention_heads,
         num_key_value_heads=self_attention.num_key_value_heads,
         head_dim=self_attention.head_dim,
         v_head_dim=self_attention.v_head_dim,
+        window=self_attention.window,
         q_bias=self_attention.q_bias,
         k_bias=self_attention.k_bias,
         v_bias=self_attention.v_bias,

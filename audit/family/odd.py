@@ -51,6 +51,11 @@ def _read_layers(view: ConfigView, side: str) -> int:
     return view.integer(f"{side}_layers", maximum=MAX_LAYERS)
 
 
+def _window(view: ConfigView) -> int | None:
+    """No such class has windows of its own, but its cache takes one that the config names."""
+    return view.optional("sliding_window") or view.optional("attention_chunk_size")
+
+
 def _bart_side(family: "Family", view: ConfigView, side: str) -> Attention:
     hidden = view.integer("hidden_size")
     heads = view.integer(f"{side}_attention_heads")
@@ -66,6 +71,7 @@ def _bart_side(family: "Family", view: ConfigView, side: str) -> Attention:
         num_key_value_heads=heads,
         head_dim=d,
         v_head_dim=d,
+        window=_window(view) if side == "decoder" else None,
         q_bias=bias,
         k_bias=bias if family.k_bias is None else view.flag(family.k_bias),
         v_bias=bias,
@@ -74,34 +80,48 @@ def _bart_side(family: "Family", view: ConfigView, side: str) -> Attention:
     )
 
 
+def _has_encoder(view: ConfigView) -> bool:
+    """`architectures` names the class; `is_encoder_decoder` is what that class writes."""
+    names = view.strings("architectures") or ("",)
+    return not names[0].endswith("ForCausalLM") and view.flag("is_encoder_decoder")
+
+
 def bart(family: "Family", view: ConfigView) -> tuple[Layer, ...]:
     """An encoder and a decoder with cross-attention, each with its own number of heads. The class
-    for causal language models has the decoder alone, and says so by `is_encoder_decoder`."""
+    for causal language models has the decoder alone."""
     outer = _bart_side(family, view, "decoder")
     decoder = [(outer, side_by_side(outer))] * _read_layers(view, "decoder")
-    if not view.flag("is_encoder_decoder"):
+    if not _has_encoder(view):
         return _two_stacks([], decoder)
     inner = _bart_side(family, view, "encoder")
     return _two_stacks([(inner,)] * _read_layers(view, "encoder"), decoder)
 
 
+def _own_layers(view: ConfigView) -> int:
+    """As many layers as the encoder, by the class's own name for their number."""
+    own = view.attribute_map.get("num_hidden_layers", "num_hidden_layers")
+    return layer_count(view.overridden({"num_hidden_layers": view.declared(own)}))
+
+
 def t5(family: "Family", view: ConfigView) -> tuple[Layer, ...]:
     """T5: layer 0 of each stack holds the relative position bias, buckets * H."""
-    heads, d = view.integer("num_attention_heads"), view.integer("head_dim")
+    heads, d = view.integer("num_attention_heads"), view.integer("d_kv")
     plain = Attention(
         hidden_size=view.integer("hidden_size"),
         num_attention_heads=heads,
         num_key_value_heads=heads,
         head_dim=d,
         v_head_dim=d,
+        window=_window(view),
     )
     buckets = view.integer("relative_attention_num_buckets")
     first = replace(plain, other_parameters=buckets * heads)
     cross = side_by_side(plain)
     count = layer_count(view)
-    decoder_count = view.optional("num_decoder_layers", maximum=MAX_LAYERS) or count
+    decoder_count = view.optional("num_decoder_layers", maximum=MAX_LAYERS) or _own_layers(view)
+    inner = [replace(mixer, cached=False, window=None) for mixer in (first, plain)]
     return _two_stacks(
-        [(replace(first if i == 0 else plain, cached=False),) for i in range(count)],
+        [(inner[i > 0],) for i in range(count)],
         [(first if i == 0 else plain, cross) for i in range(decoder_count)],
     )
 

@@ -1,24 +1,30 @@
 """Which part of which layer a tensor is, judged by its name on disk and the row's TensorNames."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from .names import BUFFERS, TensorNames
 
-_LEADING_NUMBER = re.compile(r"(?:^|\.)(\d{1,5})\.", re.ASCII)
+LEADING_NUMBER = re.compile(r"(?:^|\.)(\d{1,9})\.", re.ASCII)
 # A word in front of a number that counts no layers: the steps of a projector.
-_NO_LAYERS = ("proj", "adapter", "merger")
+_NO_LAYERS = ("proj", "adapter", "merger", "embed_tokens", "lm_heads")
 # Words in front of the layer number that mark a tower other than the language model.
-_TOWERS = ("vision", "visual", "audio", "image", "vpm", "embed_audio", "mtp")
-# The same, where they stand for a tower as a whole part of a path only.
-_TOWER_PARTS = frozenset({"vit", "sam_model", "qwen2_model", "perceiver_resampler"})
+_TOWERS: dict[str, str] = {
+    **dict.fromkeys(("vision", "visual", "image", "vpm", "vit", "vqmodel"), "vision"),
+    **dict.fromkeys(("sam_model", "video_tower", "generation_"), "vision"),
+    **dict.fromkeys(("qwen2_model", "perceiver_resampler"), "vision"),
+    **dict.fromkeys(("audio", "acoustic", "speech_encoder", "perception"), "audio"),
+    "mtp": "mtp",
+}
+_TOWER = re.compile(r"(?<![a-z])vit(?![a-z])|" + "|".join(w for w in _TOWERS if w != "vit"))
 _ENCODERS = frozenset({"encoder", "text_encoder"})
 # A stored tensor of a packed weight ends in none of these.
 PLAIN = frozenset({"weight", "bias"})
 _DECODER = "transformer.encoder."  # ChatGLM's decoder has this name
 # What stands in front of a layer's number in GGUF files of several stacks.
-_GGUF_STACKS = {"enc.blk": "encoder", "v.blk": "vision", "a.blk": "audio"}
+GGUF_STACKS = {"enc.blk": "encoder", "v.blk": "vision", "a.blk": "audio"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -26,7 +32,8 @@ class Place:
     """Tensor `parameter` (weight, bias, qweight…) of `module` in layer `index` of `stack`.
 
     `part` is q, k, v, o, a fused spelling such as qkv, norm or other; "" for a known module that no
-    part counts (BERT's output norm); None for an unknown one under an attention module.
+    part counts (BERT's output norm); None for an unknown one under an attention module. `nth` is
+    the number inside the layer of an attention of several.
     """
 
     stack: str
@@ -35,29 +42,68 @@ class Place:
     parameter: str
     part: str | None
     cross: bool = False
+    nth: int = 0
+
+
+class Numbered(NamedTuple):
+    """The name of a tensor in a numbered list: what stands in front of the number, and behind."""
+
+    prefix: str
+    number: int
+    inside: str
+
+
+def numbered(name: str) -> Numbered | None:
+    """`name` cut at its first number; None for a tensor of no list."""
+    found = LEADING_NUMBER.search(name)
+    if found is None:
+        return None
+    return Numbered(name[: found.start()], int(found[1]), name[found.end() :])
+
+
+Found = tuple[str, str, str | None, bool, int]
 
 
 def place(name: str, names: TensorNames) -> Place | None:
-    """The place of tensor `name`; None if it stands in no layer, or outside its attention."""
-    number = _LEADING_NUMBER.search(name)
-    if number is None:
-        return None
-    prefix, inside = name[: number.start()], name[number.end() :]
-    stack = stack_of(prefix)
+    """The place of tensor `name`, whose stack is guessed from the words in front of its number;
+    None if it stands in no layer, or outside its attention."""
+    at = numbered(name)
+    found = None if at is None else find_part(at.inside, names)
+    return None if at is None or found is None else place_of(found, stack_of(at.prefix), at.number)
+
+
+def place_of(found: Found, stack: str, index: int) -> Place:
+    """What `find_part` found, in layer `index` of `stack`."""
+    module, parameter, part, cross, nth = found
+    return Place(
+        stack=stack,
+        index=index,
+        module=module,
+        parameter=parameter,
+        part=part,
+        cross=cross,
+        nth=nth,
+    )
+
+
+def find_part(inside: str, names: TensorNames) -> Found | None:
+    """(module, parameter, part, whether of the cross-attention, which of several attentions) for
+    what stands behind a layer's number; None for a tensor outside attention."""
     module, _, parameter = inside.rpartition(".")
     for cross, table in ((False, names.modules), (True, names.cross)):
         found = _lookup(module, parameter, table)
         if found is not None:
-            module, parameter, part = found
-            return Place(
-                stack=stack,
-                index=int(number[1]),
-                module=module,
-                parameter=parameter,
-                part=part,
-                cross=cross,
-            )
-    return _stranger(stack, int(number[1]), inside, names)
+            return *found, cross, 0
+        if names.numbered and (inner := _INNER_NUMBER.search(inside)) is not None:
+            general = f"{inside[: inner.start(1)]}#{inside[inner.end(1) :]}"
+            module, _, parameter = general.rpartition(".")
+            found = _lookup(module, parameter, table)
+            if found is not None:
+                return *found, cross, int(inner[1])
+    return _stranger(inside, names)
+
+
+_INNER_NUMBER = re.compile(r"\.(\d{1,5})\.", re.ASCII)
 
 
 def _lookup(module: str, parameter: str, table: Mapping[str, str]) -> tuple[str, str, str] | None:
@@ -67,44 +113,47 @@ def _lookup(module: str, parameter: str, table: Mapping[str, str]) -> tuple[str,
         return module, parameter, table[module]
     whole = f"{module}.{parameter}"
     if whole in table:
-        return whole, "weight", table[whole]
+        return whole, _kind(whole, table[whole]), table[whole]
     parent, _, last = module.rpartition(".")
     if last.isdigit() and parent in table:
         return parent, f"{last}.{parameter}", table[parent]
     return None
 
 
-def _stranger(stack: str, index: int, inside: str, names: TensorNames) -> Place | None:
+def _kind(path: str, part: str) -> str:
+    """What a parameter without a module is: DeBERTa's q_bias is a bias, a bias by distance not."""
+    return "bias" if path.endswith("_bias") and part != "other" else "weight"
+
+
+def _stranger(inside: str, names: TensorNames) -> Found | None:
+    general = _INNER_NUMBER.sub(".#.", inside, count=1) if names.numbered else inside
     for near in names.near:
-        if inside.startswith(near) and inside.removeprefix(near) not in BUFFERS:
+        if general.startswith(near) and general.removeprefix(near) not in BUFFERS:
             module, _, parameter = inside.rpartition(".")
-            part = names.rest
-            return Place(stack=stack, index=index, module=module, parameter=parameter, part=part)
+            return module, parameter, names.rest, near in names.near_cross, 0
     return None
+
+
+def tower_of(prefix: str) -> str | None:
+    """The tower that the words in front of a layer's number name, if they do."""
+    found = _TOWER.search(prefix.lower())
+    return None if found is None else _TOWERS[found[0]]
 
 
 def stack_of(prefix: str) -> str:
     """`encoder`, `decoder`, or the tower, from the words in front of a layer's number."""
     words = prefix.lower()
-    if words in _GGUF_STACKS:
-        return _GGUF_STACKS[words]
-    for tower in _TOWERS:
-        if tower in words:
-            return "vision" if tower in ("visual", "image", "vpm") else tower
+    if words in GGUF_STACKS:
+        return GGUF_STACKS[words]
+    tower = tower_of(words)
+    if tower is not None:
+        return tower
     parts = words.split(".")
-    if _TOWER_PARTS.intersection(parts):
-        return "vision"
     if _ENCODERS.intersection(parts) and not words.startswith(_DECODER):
         return "text" if "text_model" in words else "encoder"
     return "decoder"
 
 
-def layer_indices(names: Iterable[str]) -> dict[str, set[int]]:
-    """For each stack the layer numbers that stand in tensor names."""
-    found: dict[str, set[int]] = {}
-    for name in names:
-        number = _LEADING_NUMBER.search(name)
-        prefix = "" if number is None else name[: number.start()]
-        if number is not None and not any(word in prefix for word in _NO_LAYERS):
-            found.setdefault(stack_of(name[: number.start()]), set()).add(int(number[1]))
-    return found
+def counts_layers(prefix: str) -> bool:
+    """Whether the numbers behind `prefix` may be those of layers."""
+    return not any(word in prefix for word in _NO_LAYERS)

@@ -6,8 +6,10 @@ from typing import Any, NamedTuple
 
 from ..dtypes import resolve_dtype
 from ..errors import HeadcountError, InvalidConfigError, UnsupportedModelError
+from ..mixers import Mixer
 from ..spec import Layer, ModelSpec
 from .class_defaults import class_defaults
+from .names import LLAMA, TensorNames
 from .row import Family
 from .table import FAMILIES, SPELLINGS
 from .view import ConfigView, MissingValueError
@@ -63,6 +65,24 @@ class Reading(NamedTuple):
             return None, str(error)
         return other + self.spec.attention_parameters, None
 
+    def names(self) -> dict[str, TensorNames]:
+        """How tensors are called on disk, for each stack."""
+        if self.family.models:
+            return {stack: nested(self.view, stack)[1].names for stack in self.family.models}
+        return dict.fromkeys((layer.stored_in for layer in self.spec.layers), self.family.names)
+
+    @property
+    def nests(self) -> bool:
+        """Whether the language model is one of several that the config describes."""
+        return self.text is not self.view
+
+    @property
+    def towers(self) -> str:
+        """What the other models are, for lists of layers whose names do not say it."""
+        keys = self.view.config.keys() | self.view.defaults.keys()
+        kinds = ("vision", "audio")
+        return next((kind for kind in kinds if any(kind in key for key in keys)), "other")
+
     def idle_parameters(self) -> int | None:
         """Parameters of experts that a token does not visit; None where no row describes them.
 
@@ -94,6 +114,8 @@ def read_config(config: Mapping[str, Any], where: str) -> Reading:
     view = _view(config, model_type, family, where)
     view.note("model_type", model_type, source)
     text, text_family = _language_model(view, family, where)
+    if text is not view and family.names is not LLAMA:
+        text_family = replace(text_family, names=family.names)
     assumed = not (is_known(model_type) and is_known(text.model_type))
     try:
         layers = text_family.build(text_family, text)
@@ -191,10 +213,17 @@ def _view(config: Mapping[str, Any], model_type: str, family: Family, where: str
         where=where,
         class_name=known.class_name if known else f"{model_type} (remote code)",
         defaults={**(known.defaults if known else {}), **family.defaults},
-        attribute_map=known.attribute_map if known else {},
+        attribute_map=_attribute_map(known.attribute_map if known else {}, model_type),
         aliases={**_ALIASES, **family.aliases},
         model_type=model_type,
     )
+
+
+def _attribute_map(known: Mapping[str, str], model_type: str) -> Mapping[str, str]:
+    """The class's other names, but for a count of K/V heads that our own modelling file reads."""
+    if not model_type.startswith(GROUPED):
+        return known
+    return {name: key for name, key in known.items() if name != "num_key_value_heads"}
 
 
 def _language_model(view: ConfigView, family: Family, where: str) -> tuple[ConfigView, Family]:
@@ -215,7 +244,8 @@ def nested(view: ConfigView, key: str, *, fills: bool = False) -> tuple[ConfigVi
     given = view.config.get(key)
     if given is not None and not isinstance(given, dict):
         raise InvalidConfigError(f"{view.where}: {key} must be an object, not {given!r}")
-    flat = given is None and view.config.get("hidden_size") is not None
+    own = "hidden_size" in view.defaults  # PaliGemma's own is that of its projector
+    flat = given is None and view.config.get("hidden_size") is not None and not own
     config = view.config if flat else (given or {})
     inner_type = (given or {}).get("model_type") or nested_defaults.get("model_type")
     if not isinstance(inner_type, str):
@@ -224,7 +254,7 @@ def nested(view: ConfigView, key: str, *, fills: bool = False) -> tuple[ConfigVi
     inner_family = find_family(inner_type, place, config)
     inner = _view(config, inner_type, inner_family, place)
     if given is None and not flat:
-        inner.defaults = nested_defaults
+        inner.defaults = {**nested_defaults, **inner_family.defaults}
     elif fills:
         inner.defaults = {**inner.defaults, **nested_defaults}
     inner.origins = view.origins
@@ -239,7 +269,7 @@ def _hidden_size(view: ConfigView, layers: tuple[Layer, ...]) -> int:
 
 
 def _dtype(view: ConfigView, inner: ConfigView) -> str | None:
-    for holder in (inner, view):
+    for holder in (view, inner):  # loading casts all parts to what the whole says
         value = holder.get("dtype")
         if value is None:
             continue
@@ -252,19 +282,13 @@ def _dtype(view: ConfigView, inner: ConfigView) -> str | None:
     return None
 
 
+def _keeps_encoder(mixer: Mixer) -> bool:
+    return mixer.state_elements(0, 2) != mixer.state_elements(0, 0)
+
+
 def _encoder_tokens(view: ConfigView, inner: ConfigView, layers: tuple[Layer, ...]) -> int:
-    """How many tokens a cross-attention sees when nothing is asked for: the encoder's maximum."""
-    if not any(mixer.kind == "cross_attention" for layer in layers for mixer in layer.mixers):
+    if not any(_keeps_encoder(mixer) for layer in layers for mixer in layer.mixers):
         return 0
-    source = inner.optional("max_source_positions")
-    if source is not None:
-        return source
-    if view.config.get("vision_config") is not None:
-        vision = view.child("vision_config")
-        image, patch = vision.get("image_size"), vision.get("patch_size")
-        if type(image) is int and type(patch) is int and 0 < patch <= image:
-            tiles, side = vision.optional("max_num_tiles") or 1, image // patch
-            formula = "derived: tiles * ((image_size / patch_size)^2 + 1)"
-            return int(view.note("encoder_tokens", tiles * (side * side + 1), formula))
-    limit = inner.optional("max_position_embeddings")
-    return limit if limit is not None else 512
+    from .encoder_tokens import encoder_tokens
+
+    return encoder_tokens(view, inner)

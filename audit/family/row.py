@@ -6,7 +6,7 @@ from typing import Any
 
 from ..spec import Layer
 from . import layers
-from .kinds import KindRule, all_full
+from .kinds import KindRule, by_window
 from .names import LLAMA, TensorNames
 from .tying import TyingRule, own_word
 from .view import ConfigView
@@ -25,14 +25,15 @@ class Family:
     `cached`: decoding keeps a cache, as a BERT does only with `is_decoder`; `stack` is the name of
     the layers where that does not follow from it. `cross` says whether a cross-attention stands
     beside each self-attention, and `cross_width` names the width that its k and v read. `text`
-    names the nested config of the language model, `tied` says whether
-    the head is the embedding; `aliases` and `defaults` serve types that transformers has no class
-    for. `build` makes odd layers.
+    names the nested config of the language model, whose own row names its tensors unless `names`
+    here does; `models` are nested configs that are whole models of their own types, one for each
+    stack. `tied` says whether the head is the embedding; `aliases` and `defaults` serve types that
+    transformers has no class for. `build` makes odd layers.
     """
 
     names: TensorNames = LLAMA
     build: Callable[["Family", ConfigView], tuple[Layer, ...]] = layers.decoder
-    kinds: KindRule = all_full
+    kinds: KindRule = by_window
     qkv_bias: bool | str = False
     k_bias: bool | str | None = None
     o_bias: bool | str = False
@@ -52,6 +53,7 @@ class Family:
     cross: bool | str = False
     cross_width: str | None = None
     text: str | None = None
+    models: tuple[str, ...] = ()
     fills_text: bool = False  # what the file leaves out of `text` takes the wrapper's default
     tied: TyingRule = own_word
     aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

@@ -30,8 +30,6 @@ from .rows.patterns import (
     WRAPPER,
 )
 
-KIMI_K25 = replace(WRAPPER, defaults={"text_config": {"model_type": "kimi_k2"}})
-
 # Old spellings of the standard names, from before a class was part of transformers.
 FALCON_NAMES = {
     "hidden_size": ("n_embed",),
@@ -160,7 +158,7 @@ COMMON: dict[str, Family] = {
     "gemma3": WRAPPER,
     "gemma3n": WRAPPER,
     "gemma4": WRAPPER,
-    "kimi_k25": KIMI_K25,
+    "kimi_k25": WRAPPER,
     "llama4": replace(WRAPPER, tied=tying.text_word),
     "mistral3": WRAPPER,
     "mllama": replace(WRAPPER, tied=tying.never),
@@ -222,13 +220,14 @@ class FamilyTable(Mapping[str, Family]):
 @lru_cache
 def all_rows() -> dict[str, Family]:
     """The common rows and those of the rooms `rows` and `states`."""
-    from .rows import decoders, encoder_decoders, encoders, multimodal, remote
+    from .rows import decoders, encoder_decoders, encoders, multimodal, remote, towers
     from .states import rows as states
 
     return {
         **COMMON,
         **decoders.ROWS,
         **encoders.ROWS,
+        **towers.ROWS,
         **encoder_decoders.ROWS,
         **remote.ROWS,
         **states.ROWS,

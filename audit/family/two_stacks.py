@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from ..mixers import Attention, Mixer
 from ..spec import Layer
 from .layers import decoder as stack
+from .layers import layer_count
 from .odd import bart, t5
 from .own_parameters import second_query_key_value
 from .view import ConfigView
@@ -69,9 +70,15 @@ def t5gemma(family: "Family", view: ConfigView) -> tuple[Layer, ...]:
     decoder = replace(family, cross=True, cross_width="encoder_width")
     width = {"encoder_width": inner.integer("hidden_size")}
     return (
-        *stack(replace(family, cached=False), inner),
-        *stack(decoder, outer.overridden(width)),
+        *stack(replace(family, cached=False, window=_optional_window), inner),
+        *(_all_of_the_encoder(layer) for layer in stack(decoder, outer.overridden(width))),
     )
+
+
+def _all_of_the_encoder(layer: Layer) -> Layer:
+    """The cross-attention's cache has no window, whatever that of the self-attention beside it."""
+    own, cross = layer.mixers
+    return replace(layer, mixers=(own, _with(cross, window=None)))
 
 
 def _optional_window(view: ConfigView) -> int | None:
@@ -87,13 +94,14 @@ def t5gemma2(family: "Family", view: ConfigView) -> tuple[Layer, ...]:
     decoder = stack(replace(family, cross=True), view.child("decoder"))
     return encoder + tuple(
         replace(layer, mixers=(own, _with(cross, has_key_value=False, has_query_output=False)))
-        for layer in decoder
+        for layer in map(_all_of_the_encoder, decoder)
         for own, cross in [layer.mixers]
     )
 
 
 def t5_decoder(family: "Family", view: ConfigView) -> tuple[Layer, ...]:
     """The decoder of T5 alone (Pix2Struct, whose encoder sees an image)."""
+    view = view.overridden({"num_decoder_layers": layer_count(view)})
     return tuple(layer for layer in t5(family, view) if layer.stack == "decoder")
 
 

@@ -110,6 +110,7 @@ def mixture_of_attention(family: "Family", view: ConfigView) -> tuple[Layer, ...
     experts, chosen = view.integer("num_local_experts"), view.integer("num_experts_per_tok")
     mixer = Attention(
         hidden_size=hidden,
+        window=view.optional("sliding_window"),
         num_attention_heads=kv * chosen,
         num_key_value_heads=kv,
         head_dim=d,
@@ -125,7 +126,10 @@ def two_per_block(family: "Family", view: ConfigView) -> tuple[Layer, ...]:
     numbers as layers."""
     count = 2 * view.integer("num_layers", maximum=MAX_LAYERS)
     view = view.overridden({"num_hidden_layers": count})
-    return latent(family, view)
+    return tuple(
+        replace(layer, number=layer.index // 2, nth=layer.index % 2)
+        for layer in latent(family, view)
+    )
 
 
 def doge(family: "Family", view: ConfigView) -> tuple[Layer, ...]:
@@ -146,14 +150,15 @@ def doge(family: "Family", view: ConfigView) -> tuple[Layer, ...]:
 def shared_groups(family: "Family", view: ConfigView) -> tuple[Layer, ...]:
     """ALBERT: all layers of a group run the same weights, which its first layer holds."""
     own = replace(attention(family, view), cached=False)
-    again = replace(own, has_key_value=False, has_query_output=False)
+    again = replace(own, owns_parameters=False)
     count, groups = layer_count(view), view.integer("num_hidden_groups")
     inner = view.integer("inner_group_num")
     found: list[Layer] = []
     for index in range(count):
-        is_first = index == 0 or index * groups // count != (index - 1) * groups // count
+        group = index * groups // count
+        is_first = index == 0 or group != (index - 1) * groups // count
         mixers = (own if is_first else again,) * inner
-        found.append(Layer(index=index, mixers=mixers, stack="encoder"))
+        found.append(Layer(index=index, mixers=mixers, stack="encoder", number=group))
     return tuple(found)
 
 

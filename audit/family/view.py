@@ -19,10 +19,11 @@ class MissingValueError(InvalidConfigError):
 class ConfigView:
     """One (possibly nested) config object.
 
-    `get(name)` looks in the file under the class's own name for the field, under the standard name
-    and under the row's aliases. A key that is not there takes its class's default; one that is null
-    is None, as for transformers (Mistral's window of 4,096 is switched off by a null). Every value
-    that was asked for is recorded in `origins`.
+    `get(name)` looks in the file under the standard names for the field, under the class's own
+    and under the row's aliases. A file with both means the standard one, which transformers sets
+    last. A key that is not there takes its class's default; one that is null is None, as for
+    transformers (Mistral's window of 4,096 is switched off by a null). Every value that was asked
+    for is recorded in `origins`.
     """
 
     def __init__(
@@ -50,7 +51,8 @@ class ConfigView:
     def get(self, name: str) -> Any:
         """The value of `name`, or None where neither the file nor the class says anything."""
         own = self.attribute_map.get(name, name)
-        known = (own, name, *self.aliases.get(name, ()))
+        standard = (word for word, key in self.attribute_map.items() if key == own)
+        known = tuple(dict.fromkeys((*standard, own, name, *self.aliases.get(name, ()))))
         keys = [k for k in known if k in self.config]
         for key in keys:
             value = self.config[key]
@@ -63,6 +65,11 @@ class ConfigView:
         if value is not None:
             self.note(name, value, f"class default of {self.class_name}")
         return value
+
+    def declared(self, name: str) -> Any:
+        """The value of the class's own key `name` alone: what a class sees while it derives other
+        values, before transformers sets the standard names."""
+        return self.config.get(name, self.defaults.get(name))
 
     def note(self, name: str, value: Any, source: str) -> Any:
         """Records where `value` came from, for `--explain`, and returns it."""
@@ -140,8 +147,9 @@ class ConfigView:
         if not values:
             return self
         spoken = {self.attribute_map.get(name, name): value for name, value in values.items()}
+        said = {k: v for k, v in self.config.items() if self.attribute_map.get(k, k) not in spoken}
         changed = ConfigView(
-            {**self.config, **spoken},
+            {**said, **spoken},
             where=self.where,
             class_name=self.class_name,
             defaults=self.defaults,

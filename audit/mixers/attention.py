@@ -33,6 +33,8 @@ class Attention(Stateful):
     o_bias: bool = False
     key_value_size: int | None = None  # width of what k and v read; None: hidden_size
     query_size: int | None = None  # width of what q reads; None: hidden_size
+    value_size: int | None = None  # width of what v reads; None: as k
+    output_size: int | None = None  # width of what o reads; None: H*dv
     query_gate: bool = False  # q_proj computes a gate for every element of q, too
     owns_parameters: bool = True  # False: another layer's block is used again (Zamba)
     norm_parameters: int = 0
@@ -62,13 +64,16 @@ class Attention(Stateful):
             "k": self.num_key_value_heads * self.head_dim,
             "v": self.num_key_value_heads * self.v_head_dim,
             "o": self.hidden_size,
+            "g": self.num_attention_heads * self.v_head_dim,  # a gate on what o reads
         }
         return sum(width[letter] for letter in part)
 
     def in_features(self, part: str) -> int:
         """Columns of the projection `part`."""
         if part == "o":
-            return self.num_attention_heads * self.v_head_dim
+            return self.output_size or self.num_attention_heads * self.v_head_dim
+        if part == "v" and self.value_size is not None:
+            return self.value_size
         read = self.query_size if part.startswith("q") else self.key_value_size
         return read or self.hidden_size
 
@@ -134,20 +139,19 @@ class CrossAttention(Attention):
 
     kind: ClassVar[str] = "cross_attention"
 
-    def _kept(self, tokens: int, engine: Engine) -> int:
-        raise AssertionError("a cross-attention keeps encoder tokens")
-
     def key_value_elements(
         self, tokens: int, encoder_tokens: int = 0, engine: Engine = "transformers"
     ) -> int:
         if not self.cached:  # computed anew at every step
             return 0
-        return encoder_tokens * self.num_key_value_heads * (self.head_dim + self.v_head_dim)
+        kept = self._kept(encoder_tokens, engine)
+        return kept * self.num_key_value_heads * (self.head_dim + self.v_head_dim)
 
     def mha_key_value_elements(self, tokens: int, encoder_tokens: int = 0) -> int:
         if not self.cached:
             return 0
-        return encoder_tokens * self.num_attention_heads * (self.head_dim + self.v_head_dim)
+        kept = self._kept(encoder_tokens, "transformers")
+        return kept * self.num_attention_heads * (self.head_dim + self.v_head_dim)
 
     def growing_key_value_elements(self, engine: Engine = "transformers") -> int:
         return 0

@@ -30,6 +30,7 @@ class LatentAttention(Stateful):
     norm_parameters: int = 0  # beside those of the two latents
     other_parameters: int = 0  # gates, sinks, an indexer
     expanded: bool = False  # K and V of every head are kept instead (llama.cpp, older files)
+    query_gate: bool = False  # q_b_proj reads two latents, and computes a gate on each value, too
     has_latent: bool = True  # False: it reads another layer's latent, and has no way down to one
     states: tuple[State, ...] = ()
 
@@ -44,7 +45,7 @@ class LatentAttention(Stateful):
     def out_features(self, part: str) -> int:
         """Rows of `q` (q_proj or q_b_proj), `q_a`, `kv_a`, `kv_b` or `o`."""
         return {
-            "q": self.num_attention_heads * self.head_dim,
+            "q": self.num_attention_heads * (self.head_dim + self.v_head_dim * self.query_gate),
             "q_a": self.q_lora_rank or 0,
             "kv_a": self.kv_lora_rank + self.qk_rope_head_dim,
             "kv_b": self.num_attention_heads * (self.qk_nope_head_dim + self.v_head_dim),
@@ -54,7 +55,7 @@ class LatentAttention(Stateful):
     def in_features(self, part: str) -> int:
         """Columns of the same."""
         return {
-            "q": self.q_lora_rank or self.hidden_size,
+            "q": (self.q_lora_rank or 0) * (1 + self.query_gate) or self.hidden_size,
             "q_a": self.hidden_size,
             "kv_a": self.hidden_size,
             "kv_b": self.kv_lora_rank,

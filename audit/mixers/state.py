@@ -31,17 +31,18 @@ class Parts(NamedTuple):
 class State(NamedTuple):
     """What a mixer keeps beside K and V, or instead of them.
 
-    `fixed` elements whatever the length, and `per_token` for each of the last `limit` tokens
-    (None: of all) and, with `sees_encoder`, for each encoder token. `bits` is None for what follows
-    the dtype of the cache. `since`: nothing is kept before that many tokens. `columns`: the kernel
-    of a convolution, of which transformers keeps all columns, and an engine all but the newest.
+    `fixed` elements whatever the length, and `per_token` for each of the last `limit` (None: of
+    all) of the tokens that it `sees`: the decoder's, the encoder's, or the encoder's in front of
+    the decoder's. `bits` is None for what follows the dtype of the cache. `since`: nothing is kept
+    before that many tokens. `columns`: the kernel of a convolution, of which transformers keeps all
+    columns, and an engine all but the newest.
     """
 
     fixed: int = 0
     per_token: int = 0
     limit: int | None = None
     bits: int | None = None
-    sees_encoder: bool = False
+    sees: Literal["decoder", "encoder", "both"] = "decoder"
     since: int = 0
     columns: int | None = None
 
@@ -50,9 +51,9 @@ class State(NamedTuple):
     ) -> int:
         if tokens < self.since:
             return 0
-        kept = tokens if self.limit is None else min(tokens, self.limit)
-        seen = encoder_tokens if self.sees_encoder else 0
-        return self.fixed_elements(engine) + (kept + seen) * self.per_token
+        seen = tokens * (self.sees != "encoder") + encoder_tokens * (self.sees != "decoder")
+        kept = seen if self.limit is None else min(seen, self.limit)
+        return self.fixed_elements(engine) + kept * self.per_token
 
     def fixed_elements(self, engine: Engine = "transformers") -> int:
         if self.columns is None or engine == "transformers":
@@ -61,7 +62,7 @@ class State(NamedTuple):
 
     @property
     def growing_elements(self) -> int:
-        return self.per_token if self.limit is None else 0
+        return self.per_token if self.limit is None and self.sees != "encoder" else 0
 
 
 class Stateful:

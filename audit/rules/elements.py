@@ -7,7 +7,7 @@ from ..units import format_bytes
 from .facts import Facts
 from .rule import Rule, Seen
 
-_PROJECTIONS = frozenset({"q", "k", "v", "o", "qkv", "kv", "q_a", "kv_a", "kv_b"})
+_PROJECTIONS = frozenset("gqkvo")
 # Methods whose files hold codes; others may quantise while loading.
 _STORED = frozenset({"gptq", "awq", "fp8", "fbgemm_fp8", "mxfp4", "compressed-tensors"})
 _LARGE = 2**30
@@ -18,7 +18,9 @@ def mixed_floats(facts: Facts) -> Iterator[Seen]:
     found: dict[str, str] = {}
     for _, _, placed in facts.mixers():
         for item in placed:
-            if item.place.part in _PROJECTIONS and item.tensor.dtype in FLOATS:
+            stem = (item.place.part or "?").partition("_")[0]
+            is_matrix = set(stem) <= _PROJECTIONS and len(item.tensor.shape) > 1
+            if is_matrix and item.tensor.dtype in FLOATS:
                 found.setdefault(item.tensor.dtype, item.tensor.name)
     if len(found) > 1 and not facts.inventory.codes:
         (first, one), (second, two), *_ = found.items()

@@ -1,10 +1,12 @@
 """Rules that hold the shapes in the headers against the config."""
 
 from collections.abc import Iterator
+from math import prod
 
+from ..census import Placed, count_parts
+from ..family.names import UNKNOWN
 from ..mixers import Attention, LatentAttention, Mixer
 from ..observe import Observed
-from ..spec import Layer
 from ..units import format_indices
 from .facts import Facts
 from .rule import Rule, Seen
@@ -13,6 +15,10 @@ _TRUST = "memory follows the weights; correct config.json, or take the config of
 
 # Rows of the embedding beyond vocab_size that the class itself adds (image tokens, a start token).
 _MORE_ROWS = {"mllama": 8, "mllama_text_model": 8, "moshi": 1}
+# Types whose one embedding holds several vocabularies.
+_OTHER_ROWS = frozenset({"kyutai_speech_to_text", "csm", "csm_depth_decoder_model"})
+# Types whose head is over another vocabulary than that of the text.
+_OTHER_HEADS = frozenset({"higgs_audio_v2"})
 
 
 def key_value_heads(facts: Facts) -> Iterator[Seen]:
@@ -24,6 +30,8 @@ def head_dim(facts: Facts) -> Iterator[Seen]:
     """The width of q or of the q/k norms gives another head_dim, or a latent rank differs."""
     yield from _mismatches(facts, "head_dim", "the weights have")
     yield from _other_shapes(facts)
+    if not any(seen for seen in _differences(facts, "head_dim")):
+        yield from _sizes(facts)
 
 
 def hidden_size(facts: Facts) -> Iterator[Seen]:
@@ -39,8 +47,8 @@ def _mismatches(facts: Facts, name: str, seen: str) -> Iterator[Seen]:
 def _differences(facts: Facts, name: str) -> Iterator[tuple[int, int, str]]:
     """(config's value, weights' value, layers) for each pair of values that differ."""
     runs: dict[tuple[str, int, int], list[int]] = {}
-    for (stack, index, cross), mixer, _ in facts.mixers():
-        seen: Observed | None = facts.observed.get((stack, index, cross))
+    for key, mixer, _ in facts.mixers():
+        (stack, index, cross, _), seen = key, facts.observed.get(key)
         if seen is None or not isinstance(mixer, Attention):
             continue
         config, weights = getattr(mixer, name), getattr(seen, name)
@@ -60,17 +68,16 @@ def _other_shapes(facts: Facts) -> Iterator[Seen]:
     """Shapes that fit neither the config nor another number of heads."""
     if facts.census.packed:
         return
-    for (stack, index, cross), mixer, placed in facts.mixers():
+    for key, mixer, placed in facts.mixers():
         for item in placed:
             part, shape = item.place.part, item.tensor.shape
             if item.place.parameter != "weight":
                 continue
+            expected, found = _expected(mixer, part, facts.observed.get(key)), item.out_in
             if len(shape) != 2:
-                if part and set(part) <= set("qkvo") and "_" not in part:
+                if _is_no_matrix(item, expected):
                     yield Seen(item.tensor.name, f"shape {list(shape)[:8]}: a matrix is expected")
                 continue
-            expected = _expected(mixer, part, facts.observed.get((stack, index, cross)))
-            found = shape[::-1] if facts.family.names.transposed else shape
             if expected is not None and found != expected:
                 yield Seen(
                     where=item.tensor.name,
@@ -79,17 +86,30 @@ def _other_shapes(facts: Facts) -> Iterator[Seen]:
                 )
 
 
+def _is_no_matrix(item: Placed, expected: tuple[int, int] | None) -> bool:
+    """Whether a projection has other dimensions than two. Three that make up as many elements
+    are right for XLNet's, which is no module, and a convolution of width 1 (SqueezeBERT)."""
+    if not item.place.part or not set(item.place.part) <= _PROJECTIONS:
+        return False
+    if item.tensor.name.endswith("weight") and set(item.tensor.shape[2:]) != {1}:
+        return True
+    return expected is not None and item.tensor.elements != prod(expected)
+
+
+# Letters of the parts that are projections, fused or not.
+_PROJECTIONS = frozenset("gqkvo_ab")
+
+
 def _expected(mixer: Mixer, part: str | None, seen: Observed | None) -> tuple[int, int] | None:
     """[out, in] of a projection; None where a more telling rule speaks of it already."""
-    if part in (None, "", "norm", "other"):
+    if not part or not set(part) <= _PROJECTIONS:
         return None
-    assert part is not None
     if isinstance(mixer, LatentAttention):
         return mixer.out_features(part), mixer.in_features(part)
-    if not isinstance(mixer, Attention):
+    if not isinstance(mixer, Attention) or "_" in part:
         return None
     told = seen is not None and (
-        seen.hidden_size != mixer.hidden_size
+        seen.hidden_size not in (None, mixer.hidden_size)
         or (seen.head_dim is not None and seen.head_dim != mixer.head_dim)
         or (
             seen.num_key_value_heads is not None
@@ -101,64 +121,81 @@ def _expected(mixer: Mixer, part: str | None, seen: Observed | None) -> tuple[in
 
 def layers(facts: Facts) -> Iterator[Seen]:
     """The weights hold more or fewer layers than the config, or lack a part of one."""
-    if not facts.family.names.modules:  # nothing is known of how such weights name their layers
+    if facts.family.names is UNKNOWN:  # nothing tells how such weights name their layers
         return
-    for stack in dict.fromkeys(layer.stack for layer in facts.spec.layers):
-        config = {layer.index for layer in facts.spec.layers if layer.stack == stack}
+    config: dict[str, set[int]] = {}
+    for layer in facts.spec.layers:
+        if not layer.is_again:
+            config.setdefault(layer.stored_in, set()).add(layer.stored_as)
+    for stack, numbers in config.items():
         weights = facts.census.indices.get(stack, frozenset())
-        if weights - config:
-            extra = sorted(weights - config)
+        if weights - numbers:
             yield Seen(
                 severity="warning",
-                where=f"{stack} layers {format_indices(extra)}",
-                message=f"{facts.where} says num_hidden_layers {len(config)},"
+                where=f"{stack} layers {format_indices(sorted(weights - numbers))}",
+                message=f"{facts.where} says num_hidden_layers {len(numbers)},"
                 " the weights hold more",
                 hint="layers for multi-token prediction are normal in GLM-4.5 and DeepSeek-V3; else"
                 " correct num_hidden_layers",
             )
-        config -= {la.index for la in facts.spec.layers if la.stack == stack and _runs_again(la)}
-        if not facts.checkpoint.partial and not facts.checkpoint.missing and config - weights:
+        if facts.whole and numbers - weights:
             half = not weights and facts.census.indices and not facts.has_head
             yield Seen(
                 severity="note" if half else None,
-                where=f"{stack} layers {format_indices(sorted(config - weights))}",
-                message=f"{facts.where} says num_hidden_layers {len(config)},"
+                where=f"{stack} layers {format_indices(sorted(numbers - weights))}",
+                message=f"{facts.where} says num_hidden_layers {len(numbers)},"
                 " the weights lack these",
             )
     yield from _lacking(facts)
 
 
-def _runs_again(layer: Layer) -> bool:
-    """Whether a layer is another one once more, with the same weights."""
-    own = (isinstance(m, Attention) and not m.owns_parameters for m in layer.mixers)
-    return bool(layer.mixers) and all(own)
-
-
 def _lacking(facts: Facts) -> Iterator[Seen]:
-    """A layer that is there, without a projection that its mixer needs."""
-    if facts.checkpoint.partial or facts.checkpoint.missing or facts.census.packed:
+    """A layer that is there, without a part that its mixer needs."""
+    if not facts.whole or facts.census.packed:
         return
-    for (stack, index, cross), mixer, placed in facts.mixers():
-        parts = {item.place.part for item in placed if item.place.parameter == "weight"}
+    for (stack, index, cross, _), mixer, placed in facts.mixers():
         if mixer.kind == "recurrent" or index not in facts.census.indices.get(stack, frozenset()):
             continue
-        if isinstance(mixer, Attention) and not mixer.owns_parameters:
-            continue  # its block is stored where it is used first
-        lacking = sorted(
-            set("qkvo" if mixer.kind != "latent_attention" else "qo")
-            - set("".join(p for p in parts if p and p not in ("norm", "other")))
-        )
-        if isinstance(mixer, Attention):
-            has = dict.fromkeys("qo", mixer.has_query_output)
-            has["k"] = mixer.has_key_value and mixer.has_key
-            has["v"] = mixer.has_key_value and mixer.has_value
-            absent = {part for part, there in has.items() if not there}
-            lacking = [part for part in lacking if part not in absent]
+        lacking = [*_missing(mixer, placed)]
         if lacking:
             yield Seen(
                 where=f"{_place(facts, stack, cross)}layer {index}",
                 message=f"no tensor for {', '.join(lacking)} in its attention",
             )
+
+
+_CALLED = {"norm": "its norms", "other": "its gates, sinks or other parts"}
+
+
+def _missing(mixer: Mixer, placed: tuple[Placed, ...]) -> Iterator[str]:
+    """Parts that have parameters by the config and no weight in the file."""
+    weights = tuple(item for item in placed if item.place.parameter != "bias")
+    needed, held = mixer.parameters(), count_parts(weights, mixer)
+    for part in sorted(needed._fields):
+        if getattr(needed, part) and not getattr(held, part):
+            yield _CALLED.get(part, part)
+    if isinstance(mixer, LatentAttention):
+        ways = {item.place.part for item in weights}
+        down = (("q_a", mixer.q_lora_rank), ("kv_a", mixer.has_latent))
+        yield from (part for part, there in down if there and part not in ways)
+
+
+def _sizes(facts: Facts) -> Iterator[Seen]:
+    """Norms and what stands beside the projections hold another number of elements."""
+    if not facts.whole or facts.census.packed:
+        return
+    for (stack, index, cross, _), mixer, placed in facts.mixers():
+        needed, held = mixer.parameters(), count_parts(placed, mixer)
+        whole = mixer.kind == "compressed_attention"  # whose matrices no other rule looks at
+        for part in needed._fields if whole else ("norm", "other"):
+            said, stored = getattr(needed, part), getattr(held, part)
+            unused = part == "norm" and isinstance(mixer, Attention) and not mixer.has_key_value
+            if said and stored and said != stored and not unused:  # the k norm of Gemma's readers
+                yield Seen(
+                    where=f"{_place(facts, stack, cross)}layer {index}",
+                    message=f"{_CALLED.get(part, part)} hold {stored:,} elements in its attention,"
+                    f" {facts.where} makes it {said:,}",
+                )
 
 
 def vocabulary(facts: Facts) -> Iterator[Seen]:
@@ -167,6 +204,9 @@ def vocabulary(facts: Facts) -> Iterator[Seen]:
         if tensor is None or len(tensor.shape) != 2 or facts.spec.vocab_size is None:
             continue
         rows = tensor.shape[0]
+        others = _OTHER_ROWS if tensor is facts.census.embedding else _OTHER_HEADS
+        if facts.spec.model_type in others or _is_projection(tensor.name, facts):
+            continue
         if tensor is facts.census.embedding:
             rows -= _MORE_ROWS.get(facts.spec.model_type, 0)
         if rows != facts.spec.vocab_size:
@@ -177,15 +217,31 @@ def vocabulary(facts: Facts) -> Iterator[Seen]:
             )
 
 
+def _is_projection(name: str, facts: Facts) -> bool:
+    """What an encoder that stands alone calls its head may be no vocabulary (SigLIP)."""
+    return name == "head.weight" and not facts.spec.is_cached
+
+
 def strangers(facts: Facts) -> Iterator[Seen]:
     """A tensor under an attention module that the architecture does not know."""
-    if facts.census.strangers and not facts.census.packed:
-        first, count = facts.census.strangers[0], len(facts.census.strangers)
+    if facts.census.packed:
+        return
+    found = [*facts.census.strangers, *_not_built(facts)]
+    if found:
         yield Seen(
-            where=first,
-            message=f"{count} tensor(s) under an attention module that {facts.spec.model_type} does"
-            " not have",
+            where=found[0],
+            message=f"{len(found)} tensor(s) under an attention module that"
+            f" {facts.spec.model_type} does not have",
         )
+
+
+def _not_built(facts: Facts) -> Iterator[str]:
+    """Norms, gates and sinks of mixers that have none by the config."""
+    for _, mixer, placed in facts.mixers():
+        needed = mixer.parameters()
+        for item in placed:
+            if item.place.part in ("norm", "other") and not getattr(needed, item.place.part):
+                yield item.tensor.name
 
 
 RULES: tuple[Rule[Facts], ...] = (

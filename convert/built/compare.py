@@ -14,9 +14,9 @@ from headcount.audit.rules.verified import Compared, Unlike, VerifyFacts
 from headcount.audit.spec import Layer, ModelSpec
 from headcount.convert.evaluate.boundary import quiet_transformers, third_party
 
-from .compare_caches import LayerKey, compare_caches
+from .compare_caches import ComparedCaches, LayerKey, compare_caches
 from .model import NotInTransformersError, build_on_meta, total_parameters
-from .modules import BuiltLayer, BuiltMixer, layers_of
+from .modules import SCATTERED, BuiltLayer, BuiltMixer, layers_of
 
 
 def compare(audit: Audit) -> VerifyFacts:
@@ -32,18 +32,26 @@ def compare(audit: Audit) -> VerifyFacts:
         model = _built(config, source.where)
         layers = _layers(model, source.where)
         crosses = any(mixer.kind == "cross" for layer in layers for mixer in layer.mixers)
-        held = compare_caches(spec, model, crosses=crosses)
+        scattered = model.config.model_type in SCATTERED
+        held = _NO_CACHES if scattered else compare_caches(spec, model, crosses=crosses)
+    own = list(spec.layers) if scattered else _of_stacks(spec, layers)
+    sums = tuple(_sums(own, layers))
     return VerifyFacts(
         built_as=type(model).__name__,
-        compared=(*_sums(spec, model, layers), *held.compared),
+        compared=(*sums[scattered:], *_total(spec, model), *held.compared),
         lengths=held.lengths,
         unlike=(
-            *grouped(_unlike_layers(spec, layers)),
+            *(_unlike_sums(sums[1:]) if scattered else grouped(_unlike_layers(own, layers))),
             *_unlike_total(spec, model),
             *grouped(held.unlike, "cache"),
         ),
-        left_out=(*_left_out(spec, layers), *held.left_out),
+        left_out=(*_left_out(spec, own), *held.left_out),
     )
+
+
+_NO_CACHES = ComparedCaches(
+    left_out=(("layers one by one, cache", "its attention does not stand in one list of layers"),)
+)
 
 
 def _built(config: Mapping[str, Any], where: str) -> PreTrainedModel:
@@ -62,14 +70,16 @@ def _layers(model: PreTrainedModel, where: str) -> list[BuiltLayer]:
         raise HeadcountError(f"{where}: cannot be verified: {name} has no known layers") from error
 
 
-def _sums(spec: ModelSpec, model: PreTrainedModel, layers: list[BuiltLayer]) -> Iterator[Compared]:
-    own = _of_stacks(spec, layers)
+def _sums(own: list[Layer], layers: list[BuiltLayer]) -> Iterator[Compared]:
     yield Compared("Layers", len(own), len(layers))
     for what, wanted in (("Attention parameters", False), ("Recurrent parameters", True)):
         mine = sum(m.parameters().total for la in own for m in _mixers(la, recurrent=wanted))
         true = sum(m.total for la in layers for m in _built_mixers(la, recurrent=wanted))
         if mine or true or not wanted:
             yield Compared(what, mine, true)
+
+
+def _total(spec: ModelSpec, model: PreTrainedModel) -> Iterator[Compared]:
     if spec.parameters is not None:
         yield Compared("Parameters", spec.parameters, total_parameters(model))
 
@@ -99,11 +109,17 @@ def _unlike_total(spec: ModelSpec, model: PreTrainedModel) -> Iterator[Unlike]:
         yield Unlike("total", "parameters", "", (), spec.parameters or 0, built)
 
 
+def _unlike_sums(sums: Iterable[Compared]) -> Iterator[Unlike]:
+    for what, mine, true in sums:
+        if mine != true:
+            yield Unlike("attention", what, "", (), mine, true)
+
+
 def _unlike_layers(
-    spec: ModelSpec, layers: list[BuiltLayer]
+    own: list[Layer], layers: list[BuiltLayer]
 ) -> Iterator[tuple[LayerKey, tuple[str, int, int]]]:
     """(stack, index) and (detail, audited, built) of everything that differs."""
-    mine = {(layer.stack, layer.index): layer for layer in _of_stacks(spec, layers)}
+    mine = {(layer.stack, layer.index): layer for layer in own}
     true = {(layer.stack, layer.index): layer for layer in layers}
     for key in mine.keys() ^ true.keys():
         yield key, ("layers", int(key in mine), int(key in true))
@@ -148,9 +164,9 @@ def grouped(
         yield Unlike(what, detail, stack, tuple(sorted(indices)), mine, true)
 
 
-def _left_out(spec: ModelSpec, layers: list[BuiltLayer]) -> Iterator[tuple[str, str]]:
+def _left_out(spec: ModelSpec, own: list[Layer]) -> Iterator[tuple[str, str]]:
     if spec.parameters is None:
         yield "parameters", "no row of the family table counts the total of this type"
-    stacks = {layer.stack for layer in spec.layers} - {"text", *(la.stack for la in layers)}
+    stacks = {layer.stack for layer in spec.layers} - {"text", *(la.stack for la in own)}
     for stack in sorted(stacks):
         yield f"{stack} layers", "only the language model's layers are compared"

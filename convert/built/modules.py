@@ -35,12 +35,19 @@ _PARTS = {
     **dict.fromkeys(("o_a_proj", "o_b_proj"), "o"),
     **dict.fromkeys(("kv_a_proj_with_mqa", "kv_b_proj", "kv_proj"), "kv"),
     **dict.fromkeys(("qkv_proj", "query_key_value", "Wqkv", "c_attn", "qkv", "in_proj"), "qkv"),
+    **{"q_head": "q", "k_head": "k", "v_head": "v", "post_proj": "o"},
     **{"q_bias": "q", "v_bias": "v", "Wq": "q", "Wk": "k", "Wv": "v", "Wo": "o"},
 }
 # Modules with projections and norms of their own that stand beside the heads.
 _BESIDE = ("indexer", "compressor")
 # Norms of the residual stream that stand inside a module called attention.
 _BLOCK_NORMS = ("output.LayerNorm", "LayerNorm", "self_attn_layer_norm", "ln.", "layer_norm")
+
+
+# Types whose attention modules do not stand in one list of layers.
+SCATTERED = ("blt", "funnel", "idefics", "perceiver")
+# Modules that are no attention of the language model, with all that they hold.
+_NOT_TEXT = ("experts", "bottleneck", "vision_model", "perceiver_resampler")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,8 +77,14 @@ class BuiltLayer:
 
 def layers_of(model: PreTrainedModel) -> list[BuiltLayer]:
     """The layers of the language model, encoder first. A parameter that several layers share
-    counts in the first. Raises LookupError where no list of layers is found."""
+    counts in the first; a module of a SCATTERED type is a layer by itself. Raises LookupError where
+    no list of layers is found."""
     seen: set[int] = set()
+    if model.config.model_type in SCATTERED:
+        return [
+            BuiltLayer(stack="decoder", index=index, mixers=(mixer,))
+            for index, mixer in enumerate(mixers_of(model, seen))
+        ]
     return [
         BuiltLayer(stack=name, index=index, mixers=tuple(mixers_of(layer, seen)))
         for name, stack in stacks_of(model)
@@ -121,19 +134,21 @@ def mixers_of(layer: nn.Module, seen: set[int] | None = None) -> Iterator[BuiltM
         return
     for name, child in layer.named_children():
         kind = _kind(name, child)
-        if kind is None and "experts" not in name:
+        if kind is None and not any(word in name for word in _NOT_TEXT):
             yield from mixers_of(child, seen)
         elif kind is not None and isinstance(child, nn.ModuleList):  # LongCat has two
             yield from (BuiltMixer(kind=kind, parts=parts_of(one, seen)) for one in child)
         elif kind is not None:
-            yield BuiltMixer(kind=kind, parts=parts_of(child, seen))
+            yield BuiltMixer(kind=kind, parts=_with_output(parts_of(child, seen), layer))
 
 
 def _kind(name: str, module: nn.Module) -> str | None:
     class_name = type(module).__name__
     if _RECURRENT.search(class_name):
         return "recurrent"
-    if name in _CROSS:
+    if class_name == "PerceiverLayer":  # called attention, and holds one
+        return None
+    if name in _CROSS or class_name == "BltCrossAttention":
         return "cross"
     return "self" if name in _SELF or _ATTENTION.search(class_name) else None
 
@@ -146,6 +161,14 @@ def parts_of(mixer: nn.Module, seen: set[int]) -> dict[str, int]:
             part = _part_of(name)
             parts[part] = parts.get(part, 0) + parameter.numel()
     return parts
+
+
+def _with_output(parts: dict[str, int], layer: nn.Module) -> dict[str, int]:
+    """SqueezeBERT's output projection stands beside the attention."""
+    beside = getattr(layer, "post_attention", None)
+    if beside is None:
+        return parts
+    return {**parts, "o": sum(parameter.numel() for parameter in beside.conv1d.parameters())}
 
 
 def _part_of(name: str) -> str:

@@ -13,9 +13,9 @@ EVEN_ONLY = frozenset({"diffllama"})
 WIDTH_CHECKED = frozenset(
     {
         *("arcee", "aria_text", "cosmos3_edge_text", "cwm", "deepseek_ocr2_text", "exaone"),
-        *("gemma2", "gemma3_text", "gemma3n_text", "hyperclovax", "internlm3", "iquestcoder"),
-        *("jais2", "llama", "muse_glimmer_text", "muse_spark_text", "t5gemma", "t5gemma2"),
-        *("unlimited_ocr_text", "vaultgemma"),
+        *("gemma2", "gemma3_text", "gemma3n_text", "higgs_audio_v2", "hyperclovax", "internlm3"),
+        *("iquestcoder", "jais2", "llama", "muse_glimmer_text", "muse_spark_text", "t5gemma"),
+        *("t5gemma2", "unlimited_ocr_text", "vaultgemma"),
     }
 )
 

@@ -43,6 +43,18 @@ def test_counts_are_those_of_the_tensors(tmp_path: Path) -> None:
     assert audit.spec.vocab_size == 40 and audit.spec.tie_word_embeddings
 
 
+def test_norms_and_gates_are_counted_as_the_tensors_have_them(tmp_path: Path) -> None:
+    """No key tells of them, so that they are neither missed nor strangers."""
+    tensors = llama_tensors()
+    for layer in range(3):
+        tensors[f"blk.{layer}.attn_q_norm.weight"] = ("F32", (32,))
+        tensors[f"blk.{layer}.attn_sinks.weight"] = ("F32", (8,))
+    audit = audit_model(str(write_gguf(tmp_path / "m.gguf", LLAMA, tensors)))
+    assert audit.findings == ()
+    plain = audit_model(str(write_gguf(tmp_path / "plain.gguf")))
+    assert audit.spec.attention_parameters == plain.spec.attention_parameters + 3 * (32 + 8)
+
+
 def test_head_counts_may_differ_by_layer() -> None:
     metadata = keys("deci", 3, attention__head_count=[8, 8, 4], attention__head_count_kv=[2, 0, 4])
     spec = gguf_spec(metadata, "m")

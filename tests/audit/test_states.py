@@ -6,6 +6,7 @@ cache keeps, in elements and bytes, at lengths below and above windows, prefille
 
 import importlib
 import json
+import random
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,7 +20,7 @@ from headcount.audit.family.resolve import read_spec
 from headcount.audit.family.states import rows as states
 from headcount.audit.sizes import AuditRequest
 from headcount.audit.spec import Layer, ModelSpec
-from state_configs import TYPES, state_config
+from state_configs import TYPES, WRAPPERS, state_config
 
 pytestmark = pytest.mark.needs_convert
 
@@ -69,7 +70,35 @@ def dtype_of(model_type: str, seed: int) -> Any:
 
 @pytest.mark.parametrize(("model_type", "seed"), CASES)
 def test_states_and_parameters(model_type: str, seed: int, truth: ModuleType) -> None:
-    given, dtype = state_config(model_type, seed), dtype_of(model_type, seed)
+    compare(truth, model_type, state_config(model_type, seed), dtype_of(model_type, seed))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model_type", TYPES)
+def test_spelled_otherwise(model_type: str, truth: ModuleType) -> None:
+    """Aliases, null and stray keys, and flags the other way, as far as transformers runs them."""
+    respell = importlib.import_module("spelled_otherwise").spelled_otherwise
+    ran = 0
+    for seed in range(100, 112):
+        given = state_config(model_type, seed)
+        given = respell(given, random.Random(f"odd {model_type} {seed}"), keep=frozenset(given))
+        try:
+            truth.run(truth.build(given, torch_float32()), 9, stepwise=2)
+        except Exception:
+            continue  # the class refuses what was made of the config
+        compare(truth, model_type, given, torch_float32())
+        ran += 1
+        if ran == 2:
+            return
+    assert ran, "transformers runs none of them"
+
+
+def torch_float32() -> Any:
+    return importlib.import_module("torch").float32
+
+
+def compare(truth: ModuleType, model_type: str, given: dict[str, Any], dtype: Any) -> None:
+    """The audit of the config, as given and as saved, against the model that it makes."""
     model = truth.build(given, dtype)
     read = [read_spec(config, "config.json")[0] for config in (truth.written(model), given)]
     parameters = truth.parameters(model)
@@ -156,19 +185,6 @@ def test_the_report_tells_constant_state_from_what_grows() -> None:
     assert totals["constant_state_bytes"] == audit.spec.constant_state_bytes(batch_size=2)
     growing = 2 * 1000 * totals["cache_bytes_per_token"]
     assert totals["cache_bytes"] == totals["constant_state_bytes"] + growing
-
-
-WRAPPERS = {
-    **{"qwen3_5": "qwen3_5_text", "qwen3_5_moe": "qwen3_5_moe_text"},
-    **{"qwen4_exp": "qwen4_exp_text", "dots3_note": "dots3_note_text", "lfm2_vl": "lfm2"},
-    **{"glm5_next": "glm5_next_text", "inkling2": "inkling2_text", "lfm3_vl": "lfm3"},
-    **{"inkling2_loop": "inkling2_loop_text", "inkling_mm_model": "inkling_text"},
-    **{"mistral_large4": "mistral_large4_text", "minimax_m3_vl": "minimax_m3_vl_text"},
-    **{"minicpm_ocr": "qwen3_5_text", "minicpmv4_6": "qwen3_5_text", "jev": "qwen3_5_text"},
-    **{"minicpmv4_7": "qwen3_5_text", "nemotron_h_omni": "nemotron_h"},
-    **{"nemo_speechlm": "nemotron_h", "hy_v4_vl": "hy_v4_vl_text"},
-    "unlimited_ocr": "unlimited_ocr_text",
-}
 
 
 def test_every_wrapper_is_tried() -> None:

@@ -172,3 +172,16 @@ def test_the_builder_reads_no_table_of_the_audit() -> None:
         froms = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
         ours = {module for module in froms if module and module.startswith("headcount")}
         assert ours <= {"headcount.audit.errors"}
+
+
+@pytest.mark.needs_convert
+@pytest.mark.parametrize("model_type", ["perceiver", "funnel"])
+def test_models_without_one_list_of_layers_are_compared_as_a_whole(
+    model_type: str, tmp_path: Path
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type}))
+    text = invoke(str(tmp_path), "--verify").stdout
+    (row,) = [line.split() for line in text.splitlines() if line.startswith("Attention parameters")]
+    assert row[2] == row[3] != "0" and row[4:] == ["the", "same"]
+    assert "layers one by one, cache: its attention does not stand in one list" in text
+    assert "encoder layers: only" not in text

@@ -32,6 +32,17 @@ _SIZES: dict[str, tuple[Any, ...]] = {
     "head_dim": (8, 12, 16, None, ABSENT),
     **dict.fromkeys(("d_kv", "kv_channels", "dim_head", "global_head_dim"), (8, 12)),
     **dict.fromkeys(("num_hidden_groups", "inner_group_num"), (1, 2)),
+    "block_sizes": ([1, 2], [2, 2, 1]),
+    "d_head": (8, 12),
+    **dict.fromkeys(("q_groups", "k_groups", "v_groups", "post_attention_groups"), (1, 2, 4)),
+    **dict.fromkeys(("head_ratio", "cross_layer_interval"), (1, 2)),
+    **dict.fromkeys(("use_bottleneck", "use_bottleneck_attention"), (True, False)),
+    **dict.fromkeys(("qk_layer_norms", "cross_attn_all_layers"), (True, False)),
+    **dict.fromkeys(("qk_channels", "v_channels"), (None, 32)),
+    "cross_attention_shape_for_attention": ("kv", "q"),
+    "num_blocks": (1, 2),
+    "num_self_attention_heads": (2, 4),
+    "num_cross_attention_heads": (2, 4),
     "relative_attention": (True, False),
     "pos_att_type": (None, ["c2p"], ["c2p", "p2c"]),
     "num_decoder_layers": (None, 2, 5),
@@ -75,6 +86,15 @@ _SMALL: Config = {
     **dict.fromkeys(("rotary_dim", "partial_rotary_dim"), 4),
     **dict.fromkeys(("attention_window", "local_radius", "global_block_size", "block_size"), 8),
 }
+# Without these a model takes the size of a real one.
+FIXED_SIZES = {
+    *(key for key, among in _SIZES.items() if any(type(v) is int and v >= 64 for v in among)),
+    *("model_type", "is_encoder_decoder", "num_hidden_layers", "n_layer", "n_layers", "num_layers"),
+    *("layers", "encoder_layers", "decoder_layers", "num_decoder_layers", "num_encoder_layers"),
+    *("kv_lora_rank", "q_lora_rank", "max_window_layers", "d_latents", *_SMALL),
+    *("num_attention_heads", "n_head", "n_heads", "num_heads", "attention_heads"),
+    *("encoder_attention_heads", "decoder_attention_heads"),
+}
 _TOWERS = ("vision", "audio", "image", "speech", "visual", "codec", "vq", "qformer", "backbone")
 
 
@@ -84,6 +104,14 @@ _NEEDED: dict[str, Config] = {
     "dbrx": {"attn_config": {"kv_n_heads": 2, "clip_qkv": 8, "rope_theta": 1e4}},
     "gpt_neo": {"num_layers": 4, "attention_types": [[["global", "local"], 2]], "window_size": 8},
     "apertus1p5_text": {"vocab_size": 270_000},
+    "blt_local_encoder": {"cross_attn_k": 2},
+    "blt_local_decoder": {"cross_attn_k": 2},
+    # Patches of one byte: those by entropy depend on weights, which are not initialised here.
+    "blt": {
+        "encoder_hash_byte_group_size": [3, 4],
+        "encoder_hash_byte_group_vocab": 50,
+        "patching_mode": "static",
+    },
     "chameleon": {"vocabulary_map": {"<image>": 2}},
     "cohere_compass_text": {
         "rope_parameters": dict.fromkeys(("full_attention", "sliding_attention"), _ROPE)
@@ -112,7 +140,7 @@ def random_config(model_type: str, seed: int, task: str = "") -> Config:
     if task == "causal" and config_class.is_encoder_decoder and not config_class.sub_configs:
         values["is_encoder_decoder"] = False  # the decoder alone
     elif task == "causal":
-        declared = config_class().to_dict() if model_type not in _REFUSES_DEFAULTS else {}
+        declared = declared_defaults(config_class) if model_type not in _REFUSES_DEFAULTS else {}
         if model_type in _BREAK_ACROSS:
             declared.pop("add_cross_attention")
         roles = [role for role in ("is_decoder", "add_cross_attention") if role in declared]
@@ -120,22 +148,31 @@ def random_config(model_type: str, seed: int, task: str = "") -> Config:
     return values
 
 
-def _nullable(config_class: type[PreTrainedConfig]) -> set[str]:
+def default_config(config_class: type[PreTrainedConfig]) -> PreTrainedConfig:
+    return config_class(**_REFUSES_DEFAULTS.get(config_class.model_type, {}))
+
+
+def declared_defaults(config_class: type[PreTrainedConfig]) -> Config:
+    """What a bare config of the class says."""
+    return default_config(config_class).to_dict()
+
+
+def nullable(config_class: type[PreTrainedConfig]) -> set[str]:
     """The fields whose type allows null."""
     return {field.name for field in dataclasses.fields(config_class) if "None" in str(field.type)}
 
 
 def _fields(config_class: type[PreTrainedConfig], chosen: random.Random) -> Config:
-    config = config_class(**_REFUSES_DEFAULTS.get(config_class.model_type, {}))
+    config = default_config(config_class)
     values: Config = {}
-    nullable = _nullable(config_class)
+    may_be_null = nullable(config_class)
     for name, value in sorted(config.to_dict().items()):
         if name in config_class.sub_configs:
             if not any(tower in name for tower in _TOWERS):
                 values[name] = _nested(config, name, chosen)
         elif name in _SIZES:
             pick = chosen.choice(_SIZES[name])
-            if pick != ABSENT and (pick is not None or name in nullable):
+            if pick != ABSENT and (pick is not None or name in may_be_null):
                 values[name] = pick
         elif name in _SMALL:
             values[name] = _SMALL[name]
@@ -154,7 +191,7 @@ def _fields(config_class: type[PreTrainedConfig], chosen: random.Random) -> Conf
 
 
 _SECTIONED = ("glm4v", "glm_ocr", "glm46v", "qwen2_vl", "qwen2_5_vl", "qwen2_5_omni", "hunyuan_vl")
-_SECTIONED += ("ernie4_5_vl",)
+_SECTIONED += ("ernie4_5_vl", "glm_image")
 _SAME_WIDTH = {"granite_docling": "vision_config", "muse_spark": "audio_config"}
 
 
@@ -165,6 +202,20 @@ def _fit(model_type: str, values: Config) -> None:
         values["d_kv"] = values["hidden_size"] // values["num_heads"]
     if model_type == "helium":
         values["head_dim"] = values["hidden_size"] // heads
+    if model_type.startswith("blt"):
+        values.pop("head_dim", None)  # only its rotary part reads it
+    if model_type == "blt":
+        values["decoder_config"]["hidden_size"] = values["encoder_config"]["hidden_size"]
+        values["decoder_config"]["hidden_size_global"] = values["global_config"]["hidden_size"]
+    if model_type == "idefics":
+        values["vision_config"] = {"embed_dim": 48, "num_hidden_layers": 1, "image_size": 28}
+        values["vision_config"] |= {"num_attention_heads": 2, "intermediate_size": 32}
+    if model_type == "perceiver":
+        values |= {"d_latents": 32, "num_latents": 4, "num_self_attends_per_block": 3}
+    if model_type == "squeezebert":
+        values["embedding_size"] = values["hidden_size"]
+    if model_type == "mobilebert":
+        values["intra_bottleneck_size"] = 32
     if model_type == "longcat_flash":
         values["head_dim"] = values["qk_rope_head_dim"]
     if model_type == "hunyuan_vl_text":

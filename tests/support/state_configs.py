@@ -313,6 +313,18 @@ KNOBS: dict[str, Knobs] = {
     },
 }
 TYPES = tuple(KNOBS)
+# Multimodal types with the one of these that they nest.
+WRAPPERS = {
+    **{"qwen3_5": "qwen3_5_text", "qwen3_5_moe": "qwen3_5_moe_text"},
+    **{"qwen4_exp": "qwen4_exp_text", "dots3_note": "dots3_note_text", "lfm2_vl": "lfm2"},
+    **{"glm5_next": "glm5_next_text", "inkling2": "inkling2_text", "lfm3_vl": "lfm3"},
+    **{"inkling2_loop": "inkling2_loop_text", "inkling_mm_model": "inkling_text"},
+    **{"mistral_large4": "mistral_large4_text", "minimax_m3_vl": "minimax_m3_vl_text"},
+    **{"minicpm_ocr": "qwen3_5_text", "minicpmv4_6": "qwen3_5_text", "jev": "qwen3_5_text"},
+    **{"minicpmv4_7": "qwen3_5_text", "nemotron_h_omni": "nemotron_h"},
+    **{"nemo_speechlm": "nemotron_h", "hy_v4_vl": "hy_v4_vl_text"},
+    "unlimited_ocr": "unlimited_ocr_text",
+}
 
 
 def state_config(model_type: str, seed: int) -> dict[str, Any]:

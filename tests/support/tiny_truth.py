@@ -14,7 +14,7 @@ from transformers.cache_utils import Cache, DynamicCache, EncoderDecoderCache
 from transformers.initialization import no_init_weights
 from transformers.models.auto import modeling_auto
 
-from headcount.convert.built.modules import decoder_of
+from headcount.convert.built.modules import SCATTERED, decoder_of
 from transformers_truth import CachedElements
 
 torch.set_num_threads(1)
@@ -27,9 +27,9 @@ _MAPPINGS = (
 )
 
 
-def written(config: PreTrainedConfig) -> dict[str, Any]:
-    """The config.json that save_pretrained would write."""
-    return dict(json.loads(config.to_json_string(use_diff=True)))
+def written(config: PreTrainedConfig, *, whole: bool = False) -> dict[str, Any]:
+    """The config.json that save_pretrained would write, or the `whole` of what the config holds."""
+    return dict(json.loads(config.to_json_string(use_diff=not whole)))
 
 
 def read(config: dict[str, Any]) -> PreTrainedConfig:
@@ -100,6 +100,8 @@ def _rank(name: str) -> int:
     return -(9 if found == 1 else found)
 
 
+# What they are given of an encoder is in the cache from the first call on; they would add it again.
+_SEE_ONCE = ("mllama_text_model", "musicgen_melody_decoder")
 _WIDTHS = ("cross_attention_hidden_size", "encoder_hidden_size")
 
 
@@ -108,9 +110,12 @@ def cached(
 ) -> CachedElements:
     """Elements that the default cache holds in each layer after `tokens` tokens, of which the last
     `decoded` came one by one."""
-    decoder = decoder_of(model)
+    decoder = model if model.config.model_type in SCATTERED else decoder_of(model)
     config = getattr(decoder, "config", model.config)
-    if getattr(config, "num_kv_shared_layers", 0) == config.num_hidden_layers:
+    if config.model_type in ("funnel", "perceiver"):
+        model(input_ids=_ids(config, tokens))  # has nothing to keep, and no argument that asks
+        return CachedElements([], [])
+    if getattr(config, "num_kv_shared_layers", 0) == getattr(config, "num_hidden_layers", None):
         return CachedElements([], [])  # reads the cache of another model
     if config.model_type == "fsmt":  # its decoder asks for masks that the model makes
         decoder, arguments = model, {"input_ids": _ids(config, encoder_tokens)}
@@ -118,11 +123,18 @@ def cached(
     else:
         arguments, ids = _arguments(config, encoder_tokens), "input_ids"
     with torch.no_grad():
-        output = decoder(**{ids: _ids(config, tokens - decoded)}, use_cache=True, **arguments)
-        for _ in range(decoded):
+        for new in (tokens - decoded, *[1] * decoded):
+            if config.model_type == "idefics":  # a token sees the one image
+                arguments["image_attention_mask"] = torch.ones(1, new, 1)
+            output = decoder(**{ids: _ids(config, new)}, use_cache=True, **arguments)
             arguments["cache"] = cache_of(output)
-            output = decoder(**{ids: _ids(config, 1)}, use_cache=True, **arguments)
-    return count(cache_of(output))
+            if config.model_type in _SEE_ONCE:
+                arguments.pop("encoder_hidden_states", None)
+                arguments.pop("cross_attention_states", None)
+    held = count(arguments["cache"])
+    if config.model_type == "blt":  # not of one layer: the encoder's, then the decoder's
+        return CachedElements([*held.self_attention, *held.cross_attention], [])
+    return held
 
 
 def cache_of(output: Any) -> Any:
@@ -141,6 +153,11 @@ def _arguments(config: PreTrainedConfig, encoder_tokens: int) -> dict[str, Any]:
     arguments: dict[str, Any] = {}
     if config.model_type == "granite4_vision_text":  # makes no cache by itself
         arguments["cache"] = DynamicCache(config=config)
+    if config.model_type == "blt":  # its config, from which a cache would be made, has no layers
+        arguments["cache"] = EncoderDecoderCache(DynamicCache(), DynamicCache())
+    if config.model_type == "idefics":
+        width = config.vision_config.embed_dim
+        arguments["image_encoder_embeddings"] = torch.randn(1, 3, width)
     if config.model_type == "blip_text_model":
         arguments["is_decoder"] = config.is_decoder
     if config.model_type == "voxtral_realtime_text":

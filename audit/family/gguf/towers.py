@@ -54,7 +54,7 @@ def t5(keys: Keys) -> tuple[tuple[Layer, ...], int]:
     count = keys.integer("decoder_block_count", len(encoder), MAX_LAYERS) or 0
     own = _attention(keys, cached=True)
     cross = _cross(own, cached=False)
-    kept = State(per_token=own.hidden_size, limit=0, bits=32, sees_encoder=True)
+    kept = State(per_token=own.hidden_size, bits=32, sees="encoder")
     decoder = tuple(
         Layer(index=i, mixers=(own, replace(cross, states=() if i else (kept,))))
         for i in range(count)

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from .. import kinds, layers, names, own_parameters, tying, uneven
+from .. import conditioned, kinds, layers, names, own_parameters, tying, uneven
 from ..row import Family
 from .patterns import (
     ALL_BIASED,
@@ -26,6 +26,7 @@ STEP = replace(
     LLAMA_NORMED,
     names=names.G_PROJ,
     per_layer_key="per_layer_config",
+    kinds=kinds.all_full,
     defaults={"gating": True},  # a constant of the class
     per_layer=uneven.step_values,
     other=uneven.gate_by_config,
@@ -35,24 +36,29 @@ MUSE = replace(
 )
 DOTS1 = replace(LLAMA_NORMED, kinds=kinds.above_max_window_layers)
 
+MOSHI = replace(MISTRAL, names=names.MOSHI, tied=tying.never)
+
 ASSISTANT = Family(build=uneven.assistant)
 
 ROWS: dict[str, Family] = {
     # One kind of layer
     **dict.fromkeys(
         (
-            *("arcee", "aria_text", "cosmos3_edge_text", "emu3_text_model", "evolla"),
+            *("arcee", "aria_text", "emu3_text_model"),
             *("granitemoeshared", "granite4_vision_text", "hyperclovax", "iquestcoder"),
-            *("jais2", "nanochat", "granite_docling_text"),
+            *("jais2", "nanochat", "granite_docling_text", "csm_depth_decoder_model"),
+            "higgs_audio_v2",
         ),
         LLAMA,
     ),
     **dict.fromkeys(
-        (*("apertus1p5_text", "hy_v3", "laguna_text", "mellum"),),
+        ("apertus1p5_text", "hy_v3", "laguna_text"),
         LLAMA_NORMED,
     ),
-    **dict.fromkeys(("glm4v_moe_text", "helium", "solar_open"), GLM),
-    "exaone": replace(LLAMA, names=names.GPT_NEO),
+    "cosmos3_edge_text": replace(LLAMA, names=names.COSMOS3),
+    **dict.fromkeys(("csm", "evolla"), replace(LLAMA, tied=tying.never)),
+    "exaone": replace(LLAMA, names=names.EXAONE),
+    **dict.fromkeys(("glm4v_moe_text", "glm_image_text", "helium", "solar_open"), GLM),
     "bitnet": replace(LLAMA, names=names.BITNET, norm="output"),
     "chameleon": replace(LLAMA, norm="heads_bias", fixed_head_dim=True),
     "codegen": replace(ALL_HEADS_FIXED, names=names.CODEGEN),
@@ -64,7 +70,7 @@ ROWS: dict[str, Family] = {
     "flex_olmo": OLMO2,
     "glm4v_text": Family(qkv_bias=True),
     "glm_ocr_text": NO_BIAS,
-    "gpt-sw3": GPT2,
+    **dict.fromkeys(("gpt-sw3", "imagegpt"), GPT2),
     "gpt_neox_japanese": replace(
         ALL_HEADS_FIXED,
         names=names.GPT_NEOX_JAPANESE,
@@ -73,6 +79,7 @@ ROWS: dict[str, Family] = {
     ),
     "hunyuan_vl_text": replace(LLAMA_NORMED, names=names.HUNYUAN),
     "jetmoe": Family(
+        names=names.JETMOE,
         build=uneven.mixture_of_attention,
     ),
     "openai-gpt": replace(GPT2, cached=False, stack="decoder", cross=False),
@@ -91,7 +98,7 @@ ROWS: dict[str, Family] = {
         other=own_parameters.output_gate_and_head_bias,
     ),
     "cohere2_moe": replace(LLAMA, kinds=kinds.cohere2_moe),
-    "cohere_compass_text": LLAMA,
+    "cohere_compass_text": replace(LLAMA, kinds=kinds.all_full),
     "cwm": replace(NO_BIAS, kinds=kinds.full_first(4)),
     "diffusion_gemma_text": replace(
         GEMMA4, defaults={"attention_k_eq_v": True, "global_head_dim": 512}
@@ -108,9 +115,11 @@ ROWS: dict[str, Family] = {
     "laguna": replace(
         LLAMA_NORMED,
         names=names.G_PROJ,
+        kinds=kinds.all_full,
         per_layer=uneven.heads_per_layer,
         other=uneven.gate_by_config,
     ),
+    "mellum": replace(LLAMA_NORMED, kinds=kinds.all_full),
     "mimo_v2_flash": replace(
         GLM,
         names=names.MIMO,
@@ -129,20 +138,20 @@ ROWS: dict[str, Family] = {
         kinds=kinds.full_first(3, "global_attn_every_n_layers"),
         window=uneven.half_of_local_attention,
     ),
-    "molmo2_text": replace(GLM, norm=uneven.molmo_norm),
-    "kyutai_speech_to_text": MISTRAL,
-    "moshi": replace(MISTRAL, names=names.MOSHI, tied=tying.never),
+    "molmo2_text": replace(GLM, names=names.MOLMO2, norm=uneven.molmo_norm),
+    "kyutai_speech_to_text": MOSHI,
+    "moshi": MOSHI,
     "muse_glimmer_text": MUSE,
     "muse_spark_text": MUSE,
     "phi4_multimodal": replace(MISTRAL, names=names.QKV_PROJ),
-    "qwen2_5_omni_text": QWEN2,
+    **dict.fromkeys(("qwen2_5_omni_text", "qwen2_5_omni_talker"), QWEN2),
     "qwen3_omni_moe_text": replace(LLAMA_NORMED, kinds=kinds.windowed),
     "step3p5": STEP,
     "vaultgemma": replace(LLAMA, kinds=kinds.every(2)),
     "voxtral_realtime_text": MISTRAL,
     # Latent attention
     **dict.fromkeys(("axk1", "glm4_moe_lite", "minicpm3", "sarvam_mla", "youtu", "mistral4"), MLA),
-    "longcat_flash": replace(MLA, build=uneven.two_per_block),
+    "longcat_flash": replace(MLA, names=names.LONGCAT, build=uneven.two_per_block),
     # An encoder beside it
     "blip_text_model": replace(
         ALL_BIASED,
@@ -157,6 +166,11 @@ ROWS: dict[str, Family] = {
     "kosmos_2_5_text_model": replace(ALL_BIASED, names=names.BART),
     "biogpt": replace(ALL_BIASED, names=names.BART, cross="add_cross_attention"),
     "git": replace(ALL_BIASED, names=names.BERT),
+    "blt": replace(NO_BIAS, names=names.UNKNOWN, fixed_head_dim=True, build=conditioned.blt),
+    "idefics": replace(ALL_HEADS_FIXED, names=names.UNKNOWN, build=conditioned.idefics),
+    "musicgen_melody_decoder": replace(
+        ALL_HEADS_FIXED, names=names.BART, build=conditioned.musicgen_melody
+    ),
     "musicgen_decoder": replace(
         NO_BIAS,
         names=names.BART,

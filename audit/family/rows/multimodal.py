@@ -2,9 +2,11 @@
 
 from dataclasses import replace
 
-from .. import tying
+from .. import names, tying
 from ..row import Family
 from .patterns import WRAPPER
+
+UNTIED = replace(WRAPPER, tied=tying.never)
 
 ROWS: dict[str, Family] = {
     **dict.fromkeys(
@@ -42,11 +44,22 @@ ROWS: dict[str, Family] = {
         replace(WRAPPER, tied=tying.either_word),
     ),
     **dict.fromkeys(("qwen2_5_omni", "qwen3_omni_moe"), replace(WRAPPER, text="thinker_config")),
-    **dict.fromkeys(("glmasr", "voxtral", "voxtral_realtime"), replace(WRAPPER, fills_text=True)),
+    **dict.fromkeys(("glmasr", "voxtral_realtime"), replace(WRAPPER, fills_text=True)),
+    "voxtral": replace(UNTIED, fills_text=True),
     **dict.fromkeys(
-        ("audioflamingo3", "musicflamingo", "qwen2_audio"), replace(WRAPPER, tied=tying.never)
+        (
+            *("audioflamingo3", "musicflamingo", "omniasr", "pp_formulanet", "qwen2_audio"),
+            "vibevoice_asr",
+        ),
+        UNTIED,
     ),
-    "voxtral": replace(WRAPPER, fills_text=True, tied=tying.never),
-    "musicgen": replace(WRAPPER, text="decoder"),
-    "pi0": replace(WRAPPER, text="vlm_config"),
+    **dict.fromkeys(
+        ("blip-2", "instructblip", "instructblipvideo", "kosmos-2.5"),
+        replace(WRAPPER, tied=tying.text_word),
+    ),
+    "kosmos-2": replace(WRAPPER, tied=tying.either_word),
+    "cosmos3_edge": UNTIED,
+    "cosmos3_omni": replace(WRAPPER, names=names.COSMOS3),
+    **dict.fromkeys(("musicgen", "musicgen_melody"), replace(WRAPPER, text="decoder")),
+    "pi0": replace(WRAPPER, text="vlm_config", tied=tying.always),  # no head computes logits
 }

@@ -22,7 +22,7 @@ ALL_HEADS_FIXED = Family(fixed_head_dim=True, key_value_heads=layers.as_query_he
 ALL_BIASED = replace(ALL_HEADS_FIXED, qkv_bias=True, o_bias=True)
 GPT2 = replace(ALL_BIASED, names=names.GPT2, cross="add_cross_attention")
 BERT = replace(ALL_BIASED, names=names.BERT, cached="is_decoder", cross="add_cross_attention")
-VIT = replace(ALL_BIASED, names=names.VIT, cached=False, qkv_bias="qkv_bias")
+VIT = replace(ALL_BIASED, names=names.VIT, cached=False, qkv_bias="qkv_bias", fixed_head_dim=False)
 BART = replace(ALL_BIASED, names=names.BART, build=odd.bart)
 T5 = Family(names=names.T5, build=odd.t5, tied=tying.always)
 MLA = replace(LLAMA, names=names.MLA, build=layers.latent)

@@ -29,5 +29,5 @@ ROWS: dict[str, Family] = {
         aliases=OPENELM,
         tied=tying.shared_layers,
     ),
-    "phi-msft": Family(names=names.PHI_MSFT, qkv_bias=True, o_bias=True, aliases=PHI_MSFT),
+    "phi-msft": Family(names=names.MIXER, qkv_bias=True, o_bias=True, aliases=PHI_MSFT),
 }

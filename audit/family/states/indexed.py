@@ -100,9 +100,7 @@ def indexed(
 
 def gated_query(view: ConfigView, mixer: LatentAttention) -> LatentAttention:
     """A.X-K2: q and an output gate come out of two latents of q_lora_rank together."""
-    rank, heads = mixer.q_lora_rank or 0, mixer.num_attention_heads
-    more = rank * heads * mixer.head_dim + 2 * rank * heads * mixer.v_head_dim
-    return replace(mixer, other_parameters=more)
+    return replace(mixer, query_gate=True)
 
 
 def gate_and_sinks(view: ConfigView, mixer: LatentAttention) -> LatentAttention:

@@ -136,9 +136,14 @@ def hrm_text(family: "Family", view: ConfigView) -> tuple[Layer, ...]:
     gate = mixer.num_attention_heads * mixer.head_dim
     mixer = replace(mixer, other_parameters=gate * (mixer.hidden_size + mixer.q_bias))
     again = replace(mixer, owns_parameters=False)
-    first = {0, low}  # the runs that use a stack for the first time
+    first = {0: "L_module", low: "H_module"}  # the runs that use a stack for the first time
     return tuple(
-        Layer(index=run * depth + i, mixers=(mixer if run in first else again,))
+        Layer(
+            index=run * depth + i,
+            mixers=(mixer if run in first else again,),
+            home=first.get(run),
+            number=i,
+        )
         for run in range(high * (low + 1))
         for i in range(depth)
     )

@@ -5,10 +5,10 @@ What a row claims was measured on models that transformers 5.24 builds and runs.
 
 from dataclasses import replace
 
-from .. import kinds, layers, names, tying
+from .. import kinds, layers, tying
 from ..kinds import FULL, SLIDING
 from ..row import Family
-from . import gated, indexed, linear, mamba, own, unusual
+from . import gated, indexed, linear, mamba, names, own, unusual
 from . import kinds as rules
 from .hybrid import (
     CONV,
@@ -122,7 +122,7 @@ ROWS: dict[str, Family] = {
     ),
     "zamba2": replace(
         _FREE,
-        names=names.ZAMBA2,
+        names=names.ZAMBA,
         kinds=rules.fixed_list(*rules.ZAMBA2_KINDS),
         aliases={  # names in Zyphra's own files
             **_LAYER_TYPES,
@@ -168,8 +168,8 @@ ROWS: dict[str, Family] = {
         build=hybrid({FULL: latent, LINEAR: linear.kimi_delta}),
     ),
     "bailing_hybrid": Family(
-        names=names.UNKNOWN,
         tied=tying.never,
+        names=names.BAILING,
         kinds=rules.every_nth(6, FULL, LINEAR, "layer_group_size"),
         build=hybrid({FULL: gated.latent_per_head, LINEAR: linear.bailing_delta}),
     ),
@@ -210,7 +210,7 @@ ROWS: dict[str, Family] = {
     ),
     "zaya": replace(
         _BIASED,
-        names=names.UNKNOWN,
+        names=names.ZAYA,
         kinds=rules.all_of(HYBRID),
         build=hybrid({HYBRID: unusual.zaya, HYBRID_SLIDING: unusual.zaya}),
     ),
@@ -224,15 +224,15 @@ ROWS: dict[str, Family] = {
     ),
     "inkling2_text": replace(
         _FREE,
-        names=names.UNKNOWN,
         tied=tying.never,
+        names=names.INKLING,
         kinds=rules.every_nth(6, HYBRID, HYBRID_SLIDING),
         build=hybrid(_INKLING2),
     ),
     "inkling2_loop_text": replace(
         _FREE,
-        names=names.UNKNOWN,
         tied=tying.never,
+        names=names.INKLING,
         kinds=rules.every_nth(6, HYBRID, HYBRID_SLIDING),
         build=unusual.looped(
             hybrid(_INKLING2), "loop_layer_index_start", "loop_layer_index_end", "loop_num_passes"
@@ -241,16 +241,18 @@ ROWS: dict[str, Family] = {
     # An indexer makes attention sparse
     "deepseek_v32": replace(_DSA, build=indexed.deepseek()),
     "glm_moe_dsa": replace(_DSA, build=indexed.deepseek(owners=indexed.indexer_owners)),
-    "axk2": replace(_DSA, names=names.UNKNOWN, build=indexed.deepseek(indexed.gated_query)),
+    "axk2": replace(_DSA, build=indexed.deepseek(indexed.gated_query)),
     "hy_v4": replace(
         _DSA, build=indexed.deepseek(indexed.gate_and_sinks, indexed.every_fourth_owns)
     ),
     "hy_v4_vl_text": replace(
         _DSA, build=indexed.deepseek(indexed.gate_and_sinks, indexed.every_fourth_owns)
     ),
-    "mistral_large4_text": replace(_DSA, names=names.UNKNOWN, build=indexed.mistral_large4),
+    "mistral_large4_text": replace(_DSA, names=names.MISTRAL_LARGE4, build=indexed.mistral_large4),
     "glm5_next_text": replace(_DSA, kinds=rules.at(3, 4, INDEXED, LINEAR), build=indexed.glm5_next),
-    "dots3_note_text": replace(_DSA, kinds=rules.dots3_kinds, build=indexed.dots3),
+    "dots3_note_text": replace(
+        _DSA, names=names.DOTS3, kinds=rules.dots3_kinds, build=indexed.dots3
+    ),
     "minimax_m3_vl_text": replace(
         _FREE,
         norm="head",
@@ -261,23 +263,23 @@ ROWS: dict[str, Family] = {
     ),
     "deepseek_v4": replace(
         _FREE,
-        names=names.UNKNOWN,
+        names=names.DEEPSEEK_V4,
         kinds=rules.deepseek_v4_kinds,
         build=hybrid(dict.fromkeys((SLIDING, rules.CSA, rules.HCA), unusual.deepseek_v4)),
     ),
     # Formats of their own
-    "rwkv": replace(_FREE, names=names.UNKNOWN, build=own.rwkv),
-    "xlstm": replace(_FREE, names=names.UNKNOWN, tied=tying.never, build=own.xlstm),
+    "rwkv": replace(_FREE, names=names.NO_ATTENTION, build=own.rwkv),
+    "xlstm": replace(_FREE, tied=tying.never, names=names.NO_ATTENTION, build=own.xlstm),
     "xlnet": Family(
-        names=names.UNKNOWN,
+        names=names.XLNET,
         fixed_head_dim=True,
         key_value_heads=layers.as_query_heads,
         build=own.xlnet,
     ),
-    "reformer": Family(names=names.UNKNOWN, build=own.reformer),
-    "cpmant": Family(names=names.UNKNOWN, tied=tying.never, build=own.cpmant),
+    "reformer": Family(tied=tying.never, names=names.REFORMER, build=own.reformer),
+    "cpmant": Family(tied=tying.never, names=names.CPMANT, build=own.cpmant),
     "hrm_text": replace(
-        _BIASED, names=names.UNKNOWN, key_value_heads=layers.as_query_heads, build=own.hrm_text
+        _BIASED, names=names.HRM, key_value_heads=layers.as_query_heads, build=own.hrm_text
     ),
     # All of the prompt stays, and a window of what was generated: a context counts as prompt.
     "unlimited_ocr_text": replace(
@@ -291,24 +293,8 @@ ROWS: dict[str, Family] = {
 
 # Multimodal types whose nested language model is one of these.
 WRAPPERS = (
-    "dots3_note",
-    "glm5_next",
-    "hy_v4_vl",
-    "inkling2",
-    "inkling2_loop",
-    "inkling_mm_model",
-    "jev",
-    "lfm2_vl",
-    "lfm3_vl",
-    "minicpm_ocr",
-    "minicpmv4_6",
-    "minicpmv4_7",
-    "minimax_m3_vl",
-    "mistral_large4",
-    "nemo_speechlm",
-    "nemotron_h_omni",
-    "qwen3_5",
-    "qwen3_5_moe",
-    "qwen4_exp",
-    "unlimited_ocr",
+    *("dots3_note", "glm5_next", "hy_v4_vl", "inkling2", "inkling2_loop", "inkling_mm_model"),
+    *("jev", "lfm2_vl", "lfm3_vl", "minicpm_ocr", "minicpmv4_6", "minicpmv4_7"),
+    *("minimax_m3_vl", "mistral_large4", "nemo_speechlm", "nemotron_h_omni", "qwen3_5"),
+    *("qwen3_5_moe", "qwen4_exp", "unlimited_ocr"),
 )
