@@ -21,7 +21,9 @@ from ..plan.layout import Blocks, fused, one_part
 from ..stream.heads import split_heads
 from ..stream.reader import DTYPES
 
-_CHUNK = 2**20  # elements that are multiplied in one piece
+# Elements that are multiplied in one piece: as float32 below the size from which malloc takes pages
+# of their own, which it then keeps between what stays.
+_CHUNK = 2**15
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

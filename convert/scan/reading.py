@@ -29,7 +29,7 @@ def scan(audit: Audit, *, progress: bool = True) -> ScanFacts:
     of_heads = key_value_tensors(audit)
     layers: dict[MixerKey, Likeness] = {}
     tensors: list[TensorScan] = []
-    with one_thread():  # the allocations of several would keep what they were given
+    with one_thread():
         for info, values in _read(checkpoint, progress=progress):
             tensors.append(_look(info, values))
             if info.name in of_heads:
