@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 
+from ..family.resolve import base_type
 from ..mixers import Attention
 from .facts import Facts
 from .rule import Rule, Seen
@@ -139,7 +140,7 @@ def parameters(facts: Facts) -> Iterator[Seen]:
     held -= facts.inventory.part("mtp")
     tensors = facts.checkpoint.tensors.values()
     slack = sum(t.elements for t in tensors if t.name.endswith(_BUFFER_OR_PARAMETER))
-    if held < said and facts.spec.model_type in _NOT_STORED:
+    if held < said and base_type(facts.spec.model_type) in _NOT_STORED:
         return
     if not 0 <= held - said <= slack:
         more = "more" if held > said else "fewer"

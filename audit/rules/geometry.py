@@ -5,6 +5,7 @@ from math import prod
 
 from ..census import Placed, count_parts
 from ..family.names import UNKNOWN
+from ..family.resolve import base_type
 from ..mixers import Attention, LatentAttention, Mixer
 from ..observe import Observed
 from ..units import format_indices
@@ -205,10 +206,10 @@ def vocabulary(facts: Facts) -> Iterator[Seen]:
             continue
         rows = tensor.shape[0]
         others = _OTHER_ROWS if tensor is facts.census.embedding else _OTHER_HEADS
-        if facts.spec.model_type in others or _is_projection(tensor.name, facts):
+        if base_type(facts.spec.model_type) in others or _is_projection(tensor.name, facts):
             continue
         if tensor is facts.census.embedding:
-            rows -= _MORE_ROWS.get(facts.spec.model_type, 0)
+            rows -= _MORE_ROWS.get(base_type(facts.spec.model_type), 0)
         if rows != facts.spec.vocab_size:
             yield Seen(
                 where=tensor.name,
