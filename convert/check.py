@@ -17,7 +17,7 @@ from .evaluate.boundary import out_of_memory_explained, quiet_transformers, thir
 from .evaluate.cache import measured_cache_bytes
 from .models import modeling_headcount
 
-# How many tokens are read, and how many are generated.
+# How many tokens are read, and how many are generated, where the model has positions for them.
 PROMPT, NEW = 16, 8
 # |result - source| / |source| of the logits, where all merged heads were equal: rounding alone.
 ROUNDING = {torch.float32: 1e-4, torch.float64: 1e-9}
@@ -25,11 +25,13 @@ ROUNDING = {torch.float32: 1e-4, torch.float64: 1e-9}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Checked:
-    """`max_difference` is the largest of the logits, `relative_difference` that of their Frobenius
-    norms. Of a model that generates nothing the last three are None. `problems` are sentences."""
+    """`prompt_tokens` were read. `max_difference` is the largest of the logits,
+    `relative_difference` that of their Frobenius norms. Of a model that generates nothing the last
+    three are None. `problems` are sentences."""
 
     dtype: str
     lossless: bool
+    prompt_tokens: int
     max_difference: float
     relative_difference: float
     top1_agreement: float
@@ -37,6 +39,14 @@ class Checked:
     predicted_cache_bytes: int | None
     measured_cache_bytes: int | None
     problems: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Lengths:
+    """In tokens: how many are read first, and how many are made then."""
+
+    prompt: int
+    new: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,14 +64,16 @@ def check_conversion(source: Path, target: Path, *, lossless: bool) -> Checked:
     with quiet_transformers(), out_of_memory_explained(), torch.no_grad():
         audit = audit_model(str(target))
         dtype = torch.float64 if audit.spec.dtype == "float64" else torch.float32
-        before = _run(source, dtype, generates=False)
-        after = _run(target, dtype, generates=True)
+        lengths = _lengths(audit.spec.max_position_embeddings)
+        before = _run(source, dtype, lengths, generates=False)
+        after = _run(target, dtype, lengths, generates=True)
     difference = (after.logits - before.logits).abs()
     relative = float(difference.norm() / before.logits.norm().clamp_min(1e-30))
     predicted = None if after.cache_bytes is None else _predicted(audit, after, dtype)
     return Checked(
         dtype=str(dtype).removeprefix("torch."),
         lossless=lossless,
+        prompt_tokens=lengths.prompt,
         max_difference=float(difference.max()),
         relative_difference=relative,
         top1_agreement=float((after.logits.argmax(-1) == before.logits.argmax(-1)).double().mean()),
@@ -89,22 +101,36 @@ def _problems(
     return found
 
 
-def _run(folder: Path, dtype: torch.dtype, *, generates: bool) -> _Run:
+def _lengths(positions: int | None) -> _Lengths:
+    """As many as have a position. The last token that is made is not read, and needs none."""
+    if positions is None:
+        return _Lengths(prompt=PROMPT, new=NEW)
+    new = max(min(NEW, positions // 2), 1)
+    return _Lengths(prompt=max(min(PROMPT, positions - new + 1), 1), new=new)
+
+
+def _run(folder: Path, dtype: torch.dtype, lengths: _Lengths, *, generates: bool) -> _Run:
     model = _load(folder, dtype)
     with third_party(f"{folder}: transformers cannot run it"):
-        inputs = _inputs(model, folder)
-        decoder = {"decoder_input_ids": _ids(model)} if model.config.is_encoder_decoder else {}
+        inputs = _inputs(model, folder, lengths.prompt)
+        decoder = (
+            {"decoder_input_ids": _ids(model, lengths.prompt)}
+            if model.config.is_encoder_decoder
+            else {}
+        )
         output = model(**inputs, **decoder)
         logits = (output.logits if "logits" in output else output[0]).double()
         if not generates or not model.can_generate():
             return _Run(
                 logits=logits, generated=None, cache_bytes=None, cached_tokens=0, encoder_tokens=0
             )
-        return _generate(model, inputs, logits)
+        return _generate(model, inputs, logits, lengths.new)
 
 
-def _generate(model: PreTrainedModel, inputs: dict[str, torch.Tensor], logits: Any) -> _Run:
-    options = {"max_new_tokens": NEW, "min_new_tokens": NEW, "do_sample": False, "num_beams": 1}
+def _generate(
+    model: PreTrainedModel, inputs: dict[str, torch.Tensor], logits: Any, new: int
+) -> _Run:
+    options = {"max_new_tokens": new, "min_new_tokens": new, "do_sample": False, "num_beams": 1}
     made: Any = model.generate(**inputs, **options, return_dict_in_generate=True)  # type: ignore[operator]
     cache = made.past_key_values
     cross = getattr(cache, "cross_attention_cache", None)
@@ -113,7 +139,7 @@ def _generate(model: PreTrainedModel, inputs: dict[str, torch.Tensor], logits: A
     nbytes = sum(measured_cache_bytes(part) for part in (own, cross) if part is not None)
     return _Run(
         logits=logits,
-        generated=NEW,
+        generated=new,
         cache_bytes=nbytes,
         cached_tokens=made.sequences.shape[1] - 1,  # the last one was made, and not read
         encoder_tokens=kept[0].shape[2] if kept else 0,
@@ -154,10 +180,10 @@ def _own_class(name: str) -> Any:
         return None
 
 
-def _inputs(model: PreTrainedModel, folder: Path) -> dict[str, torch.Tensor]:
+def _inputs(model: PreTrainedModel, folder: Path, tokens: int) -> dict[str, torch.Tensor]:
     """What the model reads first: tokens, or the features of 30 seconds of noise."""
     if model.main_input_name == "input_ids":
-        return {"input_ids": _ids(model)}
+        return {"input_ids": _ids(model, tokens)}
     if model.main_input_name == "input_features" and hasattr(model.config, "num_mel_bins"):
         length = 2 * model.config.max_source_positions
         shape = (1, model.config.num_mel_bins, length)
@@ -169,11 +195,11 @@ def _inputs(model: PreTrainedModel, folder: Path) -> dict[str, torch.Tensor]:
     )
 
 
-def _ids(model: PreTrainedModel) -> torch.Tensor:
+def _ids(model: PreTrainedModel, tokens: int) -> torch.Tensor:
     """The same tokens for both models, without the first few, which are often special."""
     size = model.config.get_text_config(decoder=True).vocab_size
     drawn = torch.randint(
-        min(4, size - 1), size, (1, PROMPT), generator=torch.Generator().manual_seed(0)
+        min(4, size - 1), size, (1, tokens), generator=torch.Generator().manual_seed(0)
     )
     return drawn
 

@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 from headcount.audit.report import Fact, Report
 
-from .check import NEW, PROMPT, Checked
+from .check import Checked
 
 
 def check_report(checked: Checked) -> Report:
@@ -14,7 +14,7 @@ def check_report(checked: Checked) -> Report:
         title="Check: " + ("passed" if not checked.problems else "; ".join(checked.problems)),
         facts=tuple(_facts(checked)),
         notes=(
-            f"Both models read the same {PROMPT} random tokens in {checked.dtype}."
+            f"Both models read the same {checked.prompt_tokens} random tokens in {checked.dtype}."
             + (
                 " All merged heads were equal: the logits must be, but for rounding."
                 if checked.lossless
@@ -39,7 +39,7 @@ def _facts(checked: Checked) -> Iterator[Fact]:
     if checked.measured_cache_bytes is None:
         yield Fact(key="generated", title="Generated", value="nothing", note="the class does not")
         return
-    yield Fact(key="generated", title="Generated", value=NEW, unit="tokens")
+    yield Fact(key="generated", title="Generated", value=checked.generated_tokens, unit="tokens")
     yield Fact(
         key="measured_cache_bytes",
         title="Cache",

@@ -43,6 +43,20 @@ def test_other_heads_are_measured_and_are_no_problem(grouped: MakeFolder, tmp_pa
     assert checked.relative_difference > 0.01
 
 
+@pytest.mark.parametrize(("positions", "read", "made"), [(11, 7, 5), (3, 3, 1), (1, 1, 1)])
+def test_a_model_of_few_positions_reads_no_more_than_it_has(
+    build_model: BuildModel, tmp_path: Path, positions: int, read: int, made: int
+) -> None:
+    model = build_model("gpt2", n_head=6, max_position_embeddings=positions)
+    model.save_pretrained(tmp_path / "source")
+    run(tmp_path / "source", tmp_path / "out", 2)
+    checked = check_conversion(tmp_path / "source", tmp_path / "out", lossless=False)
+    assert checked.problems == ()
+    assert (checked.prompt_tokens, checked.generated_tokens) == (read, made)
+    # K and V of 2 layers, 2 heads of 8 floats, for each token but the last.
+    assert checked.measured_cache_bytes == (read + made - 1) * 2 * 2 * 2 * 8 * 4
+
+
 def test_logits_that_should_be_equal_and_are_not(
     grouped: MakeFolder, repeated: MakeFolder, tmp_path: Path
 ) -> None:
