@@ -17,8 +17,8 @@ settings.register_profile("local", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
 
-# A shell starts what it runs in the background with signals ignored, and children inherit that. Tests
-# of signals want them as a terminal gives them; a handler is reset in a child.
+# A shell starts what it runs in the background with signals ignored, and children inherit that.
+# Tests of signals want them as a terminal gives them; a handler is reset in a child.
 for _name, _handler in (("SIGINT", signal.default_int_handler), ("SIGHUP", signal.SIG_DFL)):
     if hasattr(signal, _name) and signal.getsignal(getattr(signal, _name)) == signal.SIG_IGN:
         signal.signal(getattr(signal, _name), _handler)
