@@ -28,7 +28,7 @@ from .errors import CannotConvertError, HeadCountError
 from .layout import Block, Blocks, interleaved, query_key_value
 from .model_classes import model_classes
 from .native import FAR, FLOATS, NEAR, TOWERS
-from .native_heads import attentions, no_fit
+from .native_heads import attentions, heads_of, no_fit
 from .plan import SideFile
 from .request import KeyValueHeads
 from .source import Source
@@ -83,7 +83,7 @@ def heads(source: Source, wanted: KeyValueHeads) -> HeadsByLayer:
     if not isinstance(wanted, int) and (strangers := set(wanted) - {index for index, _ in found}):
         raise HeadCountError(f"{where}: layer {min(strangers)} has no K/V heads of its own")
     layers = {
-        place: _heads(mixer, _of_layer(wanted, place, mixer)) for place, mixer in found.items()
+        place: heads_of(mixer, _of_layer(wanted, place, mixer)) for place, mixer in found.items()
     }
     for own in layers.values():
         if own.after > own.before or own.is_padded:
@@ -96,15 +96,6 @@ def heads(source: Source, wanted: KeyValueHeads) -> HeadsByLayer:
 
 def _of_layer(wanted: KeyValueHeads, place: Where, mixer: Attention) -> int:
     return wanted if isinstance(wanted, int) else wanted.get(place[0], mixer.num_key_value_heads)
-
-
-def _heads(mixer: Attention, after: int) -> Heads:
-    return Heads(
-        num_attention_heads=mixer.num_attention_heads,
-        before=mixer.num_key_value_heads,
-        after=after,
-        head_dim=mixer.head_dim,
-    )
 
 
 def _cached(source: Source) -> list[Attention]:

@@ -17,9 +17,9 @@ from headcount.audit.mixers import LatentAttention
 
 from . import custom, native
 from .class_limits import REASONS
-from .draft import Draft, Heads, HeadsByLayer
+from .draft import Draft, HeadsByLayer
 from .errors import CannotConvertError, HeadCountError, NoSuchHomeError
-from .native_heads import attentions, native_heads
+from .native_heads import attentions, heads_of, native_heads
 from .rehome.config import config
 from .rehome.drafting import draft
 from .rehome.row import Rehome
@@ -86,12 +86,7 @@ def _rehome(source: Source, wanted: KeyValueHeads, where: str) -> tuple[Home, He
     if any(cross for _, cross in found):
         raise CannotConvertError(f"{where}: has cross-attention, which its new class has not")
     layers = {
-        place: Heads(
-            num_attention_heads=mixer.num_attention_heads,
-            before=mixer.num_key_value_heads,
-            after=_one_count(row, wanted, mixer.num_key_value_heads, where),
-            head_dim=mixer.head_dim,
-        )
+        place: heads_of(mixer, _one_count(row, wanted, mixer.num_key_value_heads, where))
         for place, mixer in found.items()
     }
     home = Home(

@@ -41,7 +41,7 @@ def native_heads(
         editor.set_query_heads(padded)
     after = _read_again(editor.new, before, wanted, where)
     heads = {
-        place: padded or _heads(mixer, after[place].num_key_value_heads)
+        place: padded or heads_of(mixer, after[place].num_key_value_heads)
         for place, mixer in before.items()
     }
     _check(heads, after, wanted, where)
@@ -71,7 +71,8 @@ def _counts(heads: Mapping[Where, Heads]) -> set[int]:
     return {own.before for own in heads.values()}
 
 
-def _heads(mixer: Attention, after: int) -> Heads:
+def heads_of(mixer: Attention, after: int) -> Heads:
+    """The heads of one attention that gets `after` K/V heads."""
     return Heads(
         num_attention_heads=mixer.num_attention_heads,
         before=mixer.num_key_value_heads,
@@ -114,7 +115,7 @@ def _padding(
     if not isinstance(wanted, int) or len(shapes) > 1 or not _may_be_padded(source):
         return None
     mixer = next(iter(before.values()))
-    heads = _heads(mixer, wanted)
+    heads = heads_of(mixer, wanted)
     if wanted >= heads.before or not heads.is_padded:
         return None
     if _text_type(source) not in WIDTH_CHECKED:
