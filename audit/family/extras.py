@@ -4,7 +4,7 @@ from typing import Any
 
 from ..errors import InvalidConfigError
 from ..spec import Layer
-from .body import Body, Head, Layers, no_head
+from .body import Body, Head, Layers
 from .feed_forward import matrices
 from .view import ConfigView
 
@@ -233,4 +233,3 @@ BERT_CLASSES: dict[str, Head | None] = {
     "RobertaModel": pooler,
 }
 VIT_CLASSES: dict[str, Head | None] = {"ViTModel": pooler}
-BASE_ONLY: dict[str, Head | None] = {"Model": no_head}

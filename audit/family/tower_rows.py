@@ -39,7 +39,6 @@ SMOL = Tower(
 IDEFICS3 = replace(SMOL, model_type="idefics3_vision")
 IDEFICS2 = replace(SMOL, model_type="idefics2_vision")
 PADDLE = replace(SMOL, model_type="paddleocr_vl_vision")
-JANUS = replace(SMOL, model_type="janus_vision_model")
 PIXTRAL = Tower(
     body=Body(vocabulary=None, extra=projectors.pixtral), family=PLAIN_HEADS, model_type="pixtral"
 )

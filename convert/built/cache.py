@@ -90,17 +90,18 @@ def _only_crosses(layer: torch.nn.Module) -> bool:
 
 def _elements(state: Any) -> int:
     """Elements of all tensors of one layer's state, each once."""
-    return sum({id(tensor): tensor.numel() for tensor in _tensors(state)}.values())
+    return sum({id(tensor): tensor.numel() for tensor in tensors_in(state)}.values())
 
 
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
+def tensors_in(value: Any) -> Iterator[torch.Tensor]:
+    """All tensors that a cache layer, or a collection of them, holds as state."""
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, dict):
         for item in value.values():
-            yield from _tensors(item)
+            yield from tensors_in(item)
     elif isinstance(value, (list, tuple)):
         for item in value:
-            yield from _tensors(item)
+            yield from tensors_in(item)
     elif hasattr(value, "__dict__"):
-        yield from _tensors({k: v for k, v in vars(value).items() if k not in _BOOKKEEPING})
+        yield from tensors_in({k: v for k, v in vars(value).items() if k not in _BOOKKEEPING})

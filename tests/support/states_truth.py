@@ -20,6 +20,9 @@ from transformers import (
     PreTrainedModel,
 )
 
+from headcount.convert.built.cache import tensors_in
+from headcount.convert.built.modules import layer_list
+
 _RECURRENT = re.compile(
     r"Mixer$|MambaLayer$|DeltaNet$|DeltaAttention$|(?<!Kimi)LinearAttention$|LightningAttention$"
     r"|ShortConv$|RecurrentBlock$|^RwkvSelfAttention$|^xLSTMLayer$"
@@ -32,7 +35,6 @@ _BARE = {
     "mistral_large4_text": "MistralLarge4TextModel",
     "unlimited_ocr_text": "UnlimitedOcrTextModel",
 }
-_LAYER_LISTS = ("layers", "layer", "h", "block", "blocks")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,15 +92,7 @@ def run(model: PreTrainedModel, tokens: int, *, stepwise: int = 0) -> Any:
 
 def layers_of(model: PreTrainedModel) -> nn.ModuleList:
     """The list of layers of the language model nearest to its top."""
-    decoder = model.get_decoder() if hasattr(model, "get_decoder") else model
-    level: list[nn.Module] = [decoder]
-    while level:
-        for module in level:
-            for name, child in module.named_children():
-                if name in _LAYER_LISTS and isinstance(child, nn.ModuleList):
-                    return child
-        level = [child for module in level for child in module.children()]
-    raise LookupError(f"no list of layers in {type(model).__name__}")
+    return layer_list(model.get_decoder() if hasattr(model, "get_decoder") else model)
 
 
 def mixers(layer: nn.Module, prefix: str = "") -> Iterator[tuple[str, str, nn.Module]]:
@@ -144,7 +138,7 @@ def kept(model: PreTrainedModel, cache: Any) -> list[Kept]:
         count = len(cache.states_cache)
         per_layer = [[cache.states_cache[i], cache.buckets_cache[i]] for i in range(count)]
     else:
-        per_layer = [list(_tensors(layer)) for layer in cache.layers]
+        per_layer = [list(tensors_in(layer)) for layer in cache.layers]
     for i, state in enumerate(getattr(cache, "linear_cache", ())):  # MiniMax
         per_layer.extend([] for _ in range(i + 1 - len(per_layer)))
         per_layer[i] += [state] if isinstance(state, torch.Tensor) else []
@@ -158,24 +152,6 @@ def kept(model: PreTrainedModel, cache: Any) -> list[Kept]:
                 if isinstance(value := getattr(module, name, None), torch.Tensor)
             ]
     return [_measured(found) for found in per_layer]
-
-
-# What a cache layer holds beside state: its window as a number, positions of indexed tokens.
-_BOOKKEEPING = ("_sliding_window_tensor", "indexer_position_ids", "cumulative_length")
-
-
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from _tensors(item)
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from _tensors(item)
-    elif hasattr(value, "__dict__"):
-        held = {k: v for k, v in vars(value).items() if k not in _BOOKKEEPING}
-        yield from _tensors(held)
 
 
 def _measured(found: list[torch.Tensor]) -> Kept:
