@@ -7,7 +7,7 @@ import torch
 from transformers import PreTrainedModel
 from transformers.cache_utils import EncoderDecoderCache
 
-from .modules import decoder_of, is_encoder, layer_list, mixers_of
+from .modules import decoder_of, layer_list, mixers_of
 from .shapes_only import shapes_only
 
 _WIDTHS = ("cross_attention_hidden_size", "encoder_hidden_size")
@@ -39,8 +39,6 @@ def cached_elements(
     vision states that mllama's layers read. Raises what the model's own code raises, and
     LookupError for a model that makes no cache object.
     """
-    if is_encoder(model):
-        return CachedElements([], [])
     decoder = decoder_of(model)
     arguments = _encoder_states(model, batch, encoder_tokens) if encoder_tokens else {}
     ids = torch.zeros(batch, tokens, dtype=torch.long, device="meta")

@@ -30,7 +30,7 @@ def compare(audit: Audit) -> VerifyFacts:
     spec = counted(read_config(config, source.where), source)
     with quiet_transformers():
         model = _built(config, source.where)
-        layers = _layers(model, source.where)
+        layers = _under_own_name(_layers(model, source.where), spec)
         crosses = any(mixer.kind == "cross" for layer in layers for mixer in layer.mixers)
         scattered = model.config.model_type in SCATTERED
         held = _NO_CACHES if scattered else compare_caches(spec, model, crosses=crosses)
@@ -84,12 +84,26 @@ def _total(spec: ModelSpec, model: PreTrainedModel) -> Iterator[Compared]:
         yield Compared("Parameters", spec.parameters, total_parameters(model))
 
 
+def _under_own_name(layers: list[BuiltLayer], spec: ModelSpec) -> list[BuiltLayer]:
+    """A single stack is called after the audit's: what was built does not tell an encoder."""
+    if {layer.stack for layer in layers} != {"decoder"} or _has_decoder(spec):
+        return layers
+    return [replace(layer, stack="encoder") for layer in layers]
+
+
+def _has_decoder(spec: ModelSpec) -> bool:
+    return any(layer.stack == "decoder" for layer in spec.layers)
+
+
 def _of_stacks(spec: ModelSpec, layers: list[BuiltLayer]) -> list[Layer]:
     """Those of the language model: a tower of images has its own modules, and one of text is built
-    as an encoder."""
+    as an encoder. A layer that runs another's weights may have no module (ALBERT's groups)."""
     stacks = {layer.stack for layer in layers}
     text = [replace(la, stack="encoder") if la.stack == "text" else la for la in spec.layers]
-    return [layer for layer in text if layer.stack in stacks]
+    own = [layer for layer in text if layer.stack in stacks]
+    if len(own) == len(layers):
+        return own
+    return [replace(la, index=la.stored_as) if la.number else la for la in own if not la.is_again]
 
 
 def _mixers(layer: Layer, *, recurrent: bool) -> list[Mixer]:

@@ -93,24 +93,17 @@ def layers_of(model: PreTrainedModel) -> list[BuiltLayer]:
 
 
 def stacks_of(model: PreTrainedModel) -> Iterator[tuple[str, nn.Module]]:
+    """The stacks of the language model. A single one counts as the decoder, whatever it does."""
     decoder = decoder_of(model)
     if model.config.is_encoder_decoder and (encoder := model.get_encoder()) is not decoder:
         yield "encoder", encoder
-    yield ("encoder" if is_encoder(model) else "decoder"), decoder
+    yield "decoder", decoder
 
 
 def decoder_of(model: PreTrainedModel) -> nn.Module:
     """Some models call another module so: ModernBERT's decoder is its output head."""
     found = model.get_decoder()
     return model.base_model if isinstance(found, (nn.Linear, nn.Identity)) else found
-
-
-def is_encoder(model: PreTrainedModel) -> bool:
-    """Whether the model never caches: BERT families, ViT, CLIP."""
-    causal = type(model).__name__.endswith(
-        ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")
-    )
-    return not causal and model.config.model_type in ("bert", "roberta", "vit", "clip")
 
 
 def layer_list(stack: nn.Module) -> nn.ModuleList:

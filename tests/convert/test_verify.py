@@ -71,6 +71,43 @@ def test_models_of_the_catalogue_are_as_built(model: str) -> None:
     assert compared["Layers"] == (layers, layers)
 
 
+ENCODERS = {
+    **{
+        "albert": "AlbertForMaskedLM",
+        "bert": "BertForMaskedLM",
+        "camembert": "CamembertForMaskedLM",
+    },
+    **{"clip": "CLIPModel", "deberta": "DebertaForMaskedLM", "distilbert": "DistilBertForMaskedLM"},
+    **{"electra": "ElectraForMaskedLM", "modernbert": "ModernBertForMaskedLM"},
+    **{"mpnet": "MPNetForMaskedLM", "roberta": "RobertaModel", "siglip": "SiglipModel"},
+    **{"vit": "ViTModel", "xlm-roberta": "XLMRobertaForMaskedLM", "dinov2": "Dinov2Model"},
+}
+
+
+@pytest.mark.needs_convert
+@pytest.mark.parametrize("model_type", ENCODERS)
+def test_encoders_are_as_built(tmp_path: Path, model_type: str) -> None:
+    """Whatever their type: what was built does not say that its only stack is an encoder."""
+    config = {"model_type": model_type, "architectures": [ENCODERS[model_type]]}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    found = report(str(tmp_path / "config.json"))
+    assert [one for one in found["findings"] if one["code"].startswith("H8")] == []
+    compared = {one["what"]: (one["audit"], one["built"]) for one in found["verify"]["compared"]}
+    assert all(audit == built and built for audit, built in compared.values())
+    layers = {"albert": 1, "distilbert": 6, "modernbert": 22}  # BERT's number where nothing is said
+    assert compared["Layers"][1] == layers.get(model_type, 12)
+
+
+@pytest.mark.needs_convert
+def test_groups_of_layers_are_as_built(tmp_path: Path) -> None:
+    """ALBERT's twelve layers run the weights of three."""
+    config = {"model_type": "albert", "architectures": ["AlbertModel"], "num_hidden_groups": 3}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    verify = report(str(tmp_path / "config.json"))["verify"]
+    assert verify["differences"] == []
+    assert verify["compared"][0] == {"what": "Layers", "audit": 3, "built": 3}
+
+
 @pytest.mark.needs_convert
 def test_windows_are_filled() -> None:
     assert report("google/gemma-3-4b-it")["verify"]["cache_tokens"] == [5, 1029]
