@@ -1,5 +1,6 @@
 """An audit's counts from the config alone, held against the model that transformers builds."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -35,17 +36,22 @@ def compare(audit: Audit) -> VerifyFacts:
         scattered = model.config.model_type in SCATTERED
         held = _NO_CACHES if scattered else compare_caches(spec, model, crosses=crosses)
     own = list(spec.layers) if scattered else _of_stacks(spec, layers)
+    totals = tuple(_total(spec, model, config))
     sums = tuple(_sums(own, layers))
     return VerifyFacts(
         built_as=type(model).__name__,
-        compared=(*sums[scattered:], *_total(spec, model), *held.compared),
+        compared=(*sums[scattered:], *totals, *held.compared),
         lengths=held.lengths,
         unlike=(
             *(_unlike_sums(sums[1:]) if scattered else grouped(_unlike_layers(own, layers))),
-            *_unlike_total(spec, model),
+            *(
+                Unlike("total", "parameters", "", (), *two[1:])
+                for two in totals
+                if two[1] != two[2]
+            ),
             *grouped(held.unlike, "cache"),
         ),
-        left_out=(*_left_out(spec, own), *held.left_out),
+        left_out=(*_left_out(spec, own, bool(totals)), *held.left_out),
     )
 
 
@@ -79,8 +85,12 @@ def _sums(own: list[Layer], layers: list[BuiltLayer]) -> Iterator[Compared]:
             yield Compared(what, mine, true)
 
 
-def _total(spec: ModelSpec, model: PreTrainedModel) -> Iterator[Compared]:
-    if spec.parameters is not None:
+def _total(
+    spec: ModelSpec, model: PreTrainedModel, config: Mapping[str, Any]
+) -> Iterator[Compared]:
+    """None for a model without its head, where the config did not ask for that."""
+    headless = type(model).__name__.endswith("Model") and not config.get("architectures")
+    if spec.parameters is not None and not headless:
         yield Compared("Parameters", spec.parameters, total_parameters(model))
 
 
@@ -97,13 +107,23 @@ def _has_decoder(spec: ModelSpec) -> bool:
 
 def _of_stacks(spec: ModelSpec, layers: list[BuiltLayer]) -> list[Layer]:
     """Those of the language model: a tower of images has its own modules, and one of text is built
-    as an encoder. A layer that runs another's weights may have no module (ALBERT's groups)."""
+    as an encoder. Where there are more of them than modules, those whose tensors have one number
+    are one module: ALBERT's group of layers, LongCat's two attentions of a block."""
     stacks = {layer.stack for layer in layers}
     text = [replace(la, stack="encoder") if la.stack == "text" else la for la in spec.layers]
     own = [layer for layer in text if layer.stack in stacks]
     if len(own) == len(layers):
         return own
-    return [replace(la, index=la.stored_as) if la.number else la for la in own if not la.is_again]
+    modules: dict[tuple[str, str, int], tuple[Mixer, ...]] = {}
+    for layer in (layer for layer in own if not layer.is_again):
+        key = (layer.stack, layer.stored_in, layer.stored_as)
+        modules[key] = (*modules.get(key, ()), *layer.mixers)
+    place = Counter[str]()
+    merged = []
+    for (stack, _, _), mixers in modules.items():
+        merged.append(Layer(index=place[stack], stack=stack, mixers=mixers))
+        place[stack] += 1
+    return merged
 
 
 def _mixers(layer: Layer, *, recurrent: bool) -> list[Mixer]:
@@ -115,12 +135,6 @@ def _mixers(layer: Layer, *, recurrent: bool) -> list[Mixer]:
 def _built_mixers(layer: BuiltLayer, *, recurrent: bool) -> list[BuiltMixer]:
     mixers = (mixer for mixer in layer.mixers if (mixer.kind == "recurrent") == recurrent)
     return [mixer for mixer in mixers if mixer.total]
-
-
-def _unlike_total(spec: ModelSpec, model: PreTrainedModel) -> Iterator[Unlike]:
-    built = total_parameters(model)
-    if spec.parameters not in (None, built):
-        yield Unlike("total", "parameters", "", (), spec.parameters or 0, built)
 
 
 def _unlike_sums(sums: Iterable[Compared]) -> Iterator[Unlike]:
@@ -178,9 +192,11 @@ def grouped(
         yield Unlike(what, detail, stack, tuple(sorted(indices)), mine, true)
 
 
-def _left_out(spec: ModelSpec, own: list[Layer]) -> Iterator[tuple[str, str]]:
+def _left_out(spec: ModelSpec, own: list[Layer], total: bool) -> Iterator[tuple[str, str]]:
     if spec.parameters is None:
         yield "parameters", "no row of the family table counts the total of this type"
+    elif not total:
+        yield "parameters", "the config names no class, and what was built has no output head"
     stacks = {layer.stack for layer in spec.layers} - {"text", *(la.stack for la in own)}
     for stack in sorted(stacks):
         yield f"{stack} layers", "only the language model's layers are compared"

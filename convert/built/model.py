@@ -26,6 +26,10 @@ _AUTO_CLASSES = (
     *(getattr(modeling_auto, f"MODEL_FOR_{name}_MAPPING") for name in _MAPPINGS),
     modeling_auto.MODEL_MAPPING,
 )
+_SEQ_TO_SEQ = (
+    modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING,
+    modeling_auto.MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING,
+)
 # What names code or kernels to fetch, a folder to read, or how the weights are packed.
 _DROPPED = (
     *("auto_map", "quantization_config", "compression_config", "trust_remote_code"),
@@ -104,7 +108,10 @@ def _named_class(values: Mapping[str, Any]) -> Any:
 
 
 def _language_model_class(config: PreTrainedConfig) -> Any:
-    found = next((mapping for mapping in _AUTO_CLASSES if type(config) in mapping), None)
+    """Of an encoder-decoder the class with both, though its decoder alone is a causal model."""
+    whole = _SEQ_TO_SEQ if config.is_encoder_decoder else ()
+    mappings = (*whole, *_AUTO_CLASSES)
+    found = next((mapping for mapping in mappings if type(config) in mapping), None)
     if found is not None:
         return found[type(config)]
     raise NotInTransformersError(f"transformers has no model for {type(config).__name__}")

@@ -36,6 +36,7 @@ _PARTS = {
     **dict.fromkeys(("kv_a_proj_with_mqa", "kv_b_proj", "kv_proj"), "kv"),
     **dict.fromkeys(("qkv_proj", "query_key_value", "Wqkv", "c_attn", "qkv", "in_proj"), "qkv"),
     **{"q_head": "q", "k_head": "k", "v_head": "v", "post_proj": "o"},
+    **{"project_q": "q", "project_k": "k", "project_v": "v", "attention_out": "o"},
     **{"q_bias": "q", "v_bias": "v", "Wq": "q", "Wk": "k", "Wv": "v", "Wo": "o"},
 }
 # Modules with projections and norms of their own that stand beside the heads.

@@ -109,6 +109,23 @@ def test_groups_of_layers_are_as_built(tmp_path: Path) -> None:
 
 
 @pytest.mark.needs_convert
+@pytest.mark.parametrize(
+    ("model_type", "model_class"),
+    [
+        *(("longcat_flash", "LongcatFlashForCausalLM"), ("cpmant", "CpmAntForCausalLM")),
+        *(("bart", "BartForConditionalGeneration"), ("mbart", "MBartForConditionalGeneration")),
+        *(("whisper", "WhisperForConditionalGeneration"), ("dory", "DoryForCausalLM")),
+    ],
+)
+def test_a_config_that_names_no_class(tmp_path: Path, model_type: str, model_class: str) -> None:
+    """The whole model is built, and two attentions of one block are those of its module."""
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type}))
+    verify = report(str(tmp_path / "config.json"))["verify"]
+    assert verify["model_class"] == model_class
+    assert verify["differences"] == []
+
+
+@pytest.mark.needs_convert
 def test_windows_are_filled() -> None:
     assert report("google/gemma-3-4b-it")["verify"]["cache_tokens"] == [5, 1029]
 
