@@ -17,13 +17,13 @@ from headcount.convert.evaluate.boundary import quiet_transformers, third_party
 
 from .compare_caches import ComparedCaches, LayerKey, compare_caches
 from .model import NotInTransformersError, build_on_meta, total_parameters
-from .modules import SCATTERED, BuiltLayer, BuiltMixer, layers_of
+from .modules import NOT_COMPARED, SCATTERED, BuiltLayer, BuiltMixer, layers_of
 
 
 def compare(audit: Audit) -> VerifyFacts:
     """Builds and runs, on the meta device, what the config of `audit` describes.
 
-    Raises HeadcountError when transformers alone cannot build it.
+    Raises HeadcountError when transformers alone cannot build it, or its modules are not known.
     """
     config, source = audit.source.config, audit.source
     if source.gguf is not None or config is None:
@@ -31,6 +31,7 @@ def compare(audit: Audit) -> VerifyFacts:
     spec = counted(read_config(config, source.where), source)
     with quiet_transformers():
         model = _built(config, source.where)
+        _refuse_unmatched(model, source.where)
         layers = _under_own_name(_layers(model, source.where), spec)
         crosses = any(mixer.kind == "cross" for layer in layers for mixer in layer.mixers)
         scattered = model.config.model_type in SCATTERED
@@ -66,6 +67,13 @@ def _built(config: Mapping[str, Any], where: str) -> PreTrainedModel:
             return build_on_meta(config)
     except NotInTransformersError as error:
         raise NotInTransformersError(f"{where}: cannot be verified: {error}") from error
+
+
+def _refuse_unmatched(model: PreTrainedModel, where: str) -> None:
+    config = model.config
+    for model_type in (config.model_type, config.get_text_config(decoder=True).model_type):
+        if model_type in NOT_COMPARED:
+            raise UnsupportedModelError(f"{where}: cannot be verified: {NOT_COMPARED[model_type]}")
 
 
 def _layers(model: PreTrainedModel, where: str) -> list[BuiltLayer]:

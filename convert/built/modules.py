@@ -47,6 +47,14 @@ _BLOCK_NORMS = ("output.LayerNorm", "LayerNorm", "self_attn_layer_norm", "ln.", 
 
 # Types whose attention modules do not stand in one list of layers.
 SCATTERED = ("blt", "funnel", "idefics", "perceiver")
+# Types whose modules are not matched with the layers of an audit, and why: a difference would say
+# nothing of the config.
+_OTHER_PARTS = "its modules join parts that the audit counts one by one"
+_OTHER_STACKS = "its attention stands in stacks that are not told apart here"
+NOT_COMPARED = {
+    **dict.fromkeys(("axk2", "inkling2_text", "inkling2_loop_text", "zaya"), _OTHER_PARTS),
+    **dict.fromkeys(("florence2", "hrm_text", "pi0", "pix2struct", "pp_formulanet"), _OTHER_STACKS),
+}
 # Modules that are no attention of the language model, with all that they hold.
 _NOT_TEXT = ("experts", "bottleneck", "vision_model", "perceiver_resampler")
 

@@ -126,6 +126,16 @@ def test_a_config_that_names_no_class(tmp_path: Path, model_type: str, model_cla
 
 
 @pytest.mark.needs_convert
+@pytest.mark.parametrize("model_type", ["zaya", "inkling2", "pix2struct", "hrm_text"])
+def test_modules_that_are_not_known_are_refused(tmp_path: Path, model_type: str) -> None:
+    """No difference is reported that would be one of the comparison."""
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type}))
+    done = invoke(str(tmp_path / "config.json"), "--verify")
+    assert done.exit_code == 2
+    assert "cannot be verified: its " in done.stderr
+
+
+@pytest.mark.needs_convert
 def test_windows_are_filled() -> None:
     assert report("google/gemma-3-4b-it")["verify"]["cache_tokens"] == [5, 1029]
 

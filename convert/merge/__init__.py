@@ -1,0 +1,1 @@
+"""How the heads of one attention become fewer: pure functions on per-head tensors, no files."""
