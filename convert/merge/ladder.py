@@ -1,0 +1,40 @@
+"""Which rungs of the ladder a conversion takes; docs/methods.md has formulas and figures."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+# How the heads of a group become one, from the crudest to the best.
+MergeMethod = Literal["mean", "renorm", "align", "merge"]
+MERGE_METHODS: tuple[MergeMethod, ...] = get_args(MergeMethod)
+Grouping = Literal["contiguous", "similar"]
+GROUPINGS: tuple[Grouping, ...] = get_args(Grouping)
+# What is fitted anew on calibration data: nothing, o, or o and the MLP's last projection.
+Refit = Literal["none", "output", "mlp"]
+REFITS: tuple[Refit, ...] = get_args(Refit)
+Quality = Literal["fast", "good", "best"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ladder:
+    """`temperature`: the scores of a query head are scaled to be as sharp as before.
+    `reconstruct`: steps of gradient descent on each layer's q, k, v and o."""
+
+    method: MergeMethod = "mean"
+    grouping: Grouping = "contiguous"
+    temperature: bool = False
+    refit: Refit = "none"
+    reconstruct: int = 0
+    seed: int = 0
+
+    @property
+    def needs_data(self) -> bool:
+        """Whether calibration text is needed; merging and grouping do without it, but less well."""
+        return self.temperature or self.refit != "none" or self.reconstruct > 0
+
+
+QUALITIES: Mapping[Quality, Ladder] = {
+    "fast": Ladder(method="merge"),
+    "good": Ladder(method="merge", grouping="similar", refit="mlp"),
+    "best": Ladder(method="merge", grouping="similar", refit="mlp", reconstruct=200),
+}

@@ -1,0 +1,1 @@
+"""Layers whose tensors get other values before heads are pooled: read, merged, written back."""
