@@ -25,7 +25,7 @@ else:
     import tomli as tomllib
 
 ROOT = Path(__file__).parents[1]
-ROOT_FILES = ("__init__.py", "cli.py", "py.typed")
+ROOT_FILES = ("__init__.py", "__main__.py", "cli.py", "py.typed")
 ROOT_FOLDERS = ("audit", "convert")
 
 needs_installed_wheel = pytest.mark.skipif(
@@ -86,7 +86,7 @@ def test_every_pattern_for_data_matches_a_file(setuptools_table: dict[str, Any])
 
 
 def test_the_root_holds_no_other_module() -> None:
-    assert {file.name for file in ROOT.glob("*.py")} == {"__init__.py", "cli.py"}
+    assert {file.name for file in ROOT.glob("*.py")} == {"__init__.py", "__main__.py", "cli.py"}
 
 
 def test_wheel_holds_the_package_and_nothing_else(wheel: ZipFile) -> None:
