@@ -264,7 +264,13 @@ _SCHEDULE = stack(
         show_default=True,
         help="The highest of AdamW; 1e-4 or less for billions of parameters.",
     ),
-    click.option("--warmup", type=click.IntRange(0), default=20, show_default=True, help="Steps."),
+    click.option(
+        "--warmup",
+        type=click.IntRange(0),
+        default=20,
+        show_default=True,
+        help="Steps in which the rate rises, at the start of each phase.",
+    ),
     click.option(
         "--decay", type=click.Choice(["cosine", "linear"]), default="cosine", show_default=True
     ),

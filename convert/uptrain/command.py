@@ -7,6 +7,7 @@ from typing import Any
 
 from headcount.audit.errors import MissingExtraError
 from headcount.audit.report import Report
+from headcount.audit.signals import exit_cleanly, on_signals
 
 from ..report_path import check_report_path
 
@@ -35,6 +36,7 @@ def uptrain_model(
     target = options.get("output_dir")
     check_report_path(output, folders if target is None else [*folders, target])
     request = UptrainRequest(converted=converted, teacher=teacher, texts=tuple(texts), **options)
-    report = uptrain(request)
+    with on_signals(exit_cleanly):
+        report = uptrain(request)
     if report is not None:
         write([uptraining_report(report)])

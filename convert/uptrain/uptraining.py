@@ -1,5 +1,6 @@
 """The uptraining: settle, train phase by phase, measure, write, and only then the final name."""
 
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -93,13 +94,18 @@ def _uptrain(plan: UptrainPlan, processes: Processes) -> UptrainReport | None:
     if record is not None:
         return _report(plan, processes, record["uptraining"], None) if processes.is_main else None
     progress = processes.main_only(lambda: _open(plan, work))
-    teacher = processes.together(lambda: _load_teacher(plan, processes))
-    progress, learner = _train(plan, processes, work, teacher, progress)
-    learner.round()
-    after = learner.score()
-    state = learner.state()
-    made = _Made(plan=plan, learner=learner, state=state, after=after, progress=progress)
-    record = processes.main_only(lambda: _write(made, work))
+    try:
+        teacher = processes.together(lambda: _load_teacher(plan, processes))
+        progress, learner = _train(plan, processes, work, teacher, progress)
+        learner.round()
+        after = learner.score()
+        state = learner.state()
+        made = _Made(plan=plan, learner=learner, state=state, after=after, progress=progress)
+        record = processes.main_only(lambda: _write(made, work))
+    except (KeyboardInterrupt, SystemExit):
+        if processes.is_main:
+            print(f"{work.path}: holds what was reached; the same command goes on", file=sys.stderr)
+        raise
     return _report(plan, processes, record, progress.seconds) if processes.is_main else None
 
 
@@ -309,6 +315,6 @@ def _report(
         record=record,
         seconds=seconds,
         processes=processes.count,
-        device=str(processes.device),
+        device=processes.device.type,
         done_before=seconds is None,
     )

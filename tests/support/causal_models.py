@@ -1,4 +1,4 @@
-"""Tiny random causal models of several architectures, and a tokenizer trained on the sample text."""
+"""Tiny random causal models of several architectures, and a tokenizer for them."""
 
 from typing import Any
 

@@ -66,9 +66,7 @@ def test_a_model_without_tokenizer_is_refused(pair: Pair, uptrain: Uptrain, tmp_
 
 
 @pytest.mark.parametrize("where", ["converted", "original", "converted/inside"])
-def test_the_models_are_no_target(
-    pair: Pair, uptrain: Uptrain, tmp_path: Path, where: str
-) -> None:
+def test_the_models_are_no_target(pair: Pair, uptrain: Uptrain, tmp_path: Path, where: str) -> None:
     folders = {"converted": pair.converted, "original": pair.original}
     target = {**folders, "converted/inside": pair.converted / "inside"}[where]
     before = sorted(path.name for path in pair.converted.parent.rglob("*"))
