@@ -113,6 +113,14 @@ def test_base_install_is_light(wheel: ZipFile) -> None:
     assert about["Requires-Python"] == ">=3.10"
 
 
+def test_the_extra_for_uptraining_is_that_for_converting_and_more() -> None:
+    table = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    extras = table["project"]["optional-dependencies"]
+    more = {*extras["uptrain"]} - {*extras["convert"]}
+    assert len(extras["uptrain"]) == len(extras["convert"]) + len(more)
+    assert more == {entry for entry in extras["test"] if entry.startswith("accelerate")}
+
+
 @needs_installed_wheel
 def test_tests_import_the_installed_wheel_and_not_the_tree() -> None:
     assert "site-packages" in Path(headcount.__file__).resolve().parts

@@ -49,6 +49,7 @@ class Learner:
     def close(self) -> None:
         """Lets go of model and optimizer, so that those of another phase can be prepared."""
         self._processes.accelerator.free_memory(self._module, self._optimizer)
+        del self._module, self._optimizer, self.student
 
     def save_state(self, folder: Path) -> None:
         """Everything that a resumed run needs."""

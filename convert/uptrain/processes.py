@@ -29,7 +29,7 @@ class Processes:
             raise HeadcountError(
                 f"--torch-device {device}: a launcher gives each process its GPU; cpu or cuda"
             )
-        on_cpu = device == "cpu" or not torch.accelerator.is_available()
+        on_cpu = device == "cpu" or not torch.cuda.is_available()
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
         self.accelerator = Accelerator(
             cpu=on_cpu,
