@@ -1,5 +1,6 @@
 """The processes that share a training, as accelerate runs them: one, or those of a launcher."""
 
+import logging
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,6 +18,18 @@ from .errors import OtherProcessError
 Value = TypeVar("Value")
 _PRECISIONS = {None: None, "float32": "no", "bfloat16": "bf16"}
 _TEACHER_DTYPES = {"no": torch.float32, "fp16": torch.float16}
+
+
+@contextmanager
+def quiet_accelerate() -> Iterator[None]:
+    """Only errors of accelerate's log inside: it tells of tied weights at every checkpoint."""
+    logger = logging.getLogger("accelerate")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 class Processes:

@@ -19,11 +19,14 @@ from ..stream.failure import writing
 from ..stream.lock import TargetLock
 from .learner import Learner
 from .output import done_before, write_output
-from .processes import Processes
+from .processes import Processes, quiet_accelerate
 from .request import UptrainPlan, UptrainRequest, settle
 from .scores import Scores, read_scores
 from .training import train
 from .work import Progress, Work, saving
+
+
+_LESS = "more --gradient-accumulation, a smaller --sequence-length, or --dtype bfloat16"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,7 +51,7 @@ def uptrain(request: UptrainRequest) -> UptrainReport | None:
     is not finite, and WriteError. Checkpoints stay then, and the next run of the same request goes
     on with the last one.
     """
-    with quiet_transformers(), out_of_memory_explained():
+    with quiet_transformers(), quiet_accelerate(), out_of_memory_explained(_LESS):
         processes = Processes(
             dtype=request.dtype, device=request.device, parts=request.gradient_accumulation
         )
