@@ -25,7 +25,6 @@ from .scores import Scores, read_scores
 from .training import train
 from .work import Progress, Work, saving
 
-
 _LESS = "more --gradient-accumulation, a smaller --sequence-length, or --dtype bfloat16"
 
 
