@@ -29,10 +29,14 @@ def arguments(pair: Pair, text: Path, target: Path, *options: str) -> list[str]:
     return [*models, "--text", str(text), "--output-dir", str(target), *SHORT, *options]
 
 
+def environment() -> dict[str, str]:
+    """The same number of threads everywhere: sums depend on it."""
+    return {**os.environ, "OMP_NUM_THREADS": "1"}
+
+
 def launched(command: tuple[str, ...], *more: str) -> "subprocess.CompletedProcess[str]":
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.run(
-        [*command, *more], capture_output=True, text=True, timeout=300, env=environment
+        [*command, *more], capture_output=True, text=True, timeout=300, env=environment()
     )
 
 
@@ -74,7 +78,9 @@ def test_a_signal_keeps_the_checkpoints(
     options = ("--steps", "80", "--checkpoint-every", "5")
     command = [*ALONE, *arguments(pair, prose, tmp_path / "out", *options)]
     work = tmp_path / ".out.uptraining"
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as running:
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env=environment()
+    ) as running:
         deadline = time.monotonic() + 200
         while not list(work.glob("checkpoint-??????")) and time.monotonic() < deadline:
             time.sleep(0.05)
