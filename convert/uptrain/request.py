@@ -5,6 +5,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from headcount import __version__
 from headcount.audit.errors import HeadcountError
 
@@ -200,13 +203,13 @@ def _rows(
             tokens=encode(tokenizer, texts[0], SHORT_TEXT_TOKENS),
             max_tokens=SHORT_TEXT_TOKENS,
         )
-    ids: list[tuple[int, ...]] = []
+    ids: list[Tensor] = []
     unknown = 0
     for text in texts:
         tokens = encode(tokenizer, text, MAX_TOKENS)
         for subject in (student, teacher):
             check_ids(tokens, subject)
-        ids.append(tokens.ids)
+        ids.append(torch.tensor(tokens.ids))
         unknown += tokens.unknown
     rows = pack_rows(
         ids,

@@ -28,9 +28,9 @@ class Rows:
 
 
 def pack_rows(
-    texts: Sequence[Sequence[int]], *, sequence_length: int, held_out: int, end: int | None
+    texts: Sequence[Tensor], *, sequence_length: int, held_out: int, end: int | None
 ) -> Rows:
-    """Cuts the token ids of `texts` into rows, without padding.
+    """Cuts the token ids of `texts` ([tokens] each) into rows, without padding.
 
     The last part of every text is held out: `held_out` tokens of all together, at most a tenth of
     each. What is left of the texts is joined, with the token `end` behind each if there is one, and
@@ -39,19 +39,15 @@ def pack_rows(
     """
     total = sum(len(text) for text in texts)
     share = min(held_out / max(total, 1), LARGEST_HELD_OUT_SHARE)
-    kept: list[int] = []
-    tail: list[int] = []
-    for text in texts:
-        cut = len(text) - round(len(text) * share)
-        kept += _ended(text[:cut], end)
-        tail += _ended(text[cut:], end)
-    needed = int((sequence_length + 1) / share) + 1 if share else 0
+    cuts = [len(text) - round(len(text) * share) for text in texts]
+    kept = _joined([text[:cut] for text, cut in zip(texts, cuts, strict=True)], end)
+    tail = _joined([text[cut:] for text, cut in zip(texts, cuts, strict=True)], end)
     rows = [_cut(part, sequence_length) for part in (kept, tail)]
     if not all(len(part) for part in rows):
         raise HeadcountError(
-            f"the text has {total:,} tokens, of which {len(tail):,} are held out: rows of"
-            f" {sequence_length:,} tokens take some {needed:,}; give more text, or a smaller"
-            " --sequence-length"
+            f"the text has {total:,} tokens, of which {len(tail):,} are held out, and each part"
+            f" must fill a row of {sequence_length:,}: give more text, or a smaller"
+            " --sequence-length (or a larger --held-out, up to a tenth of the text)"
         )
     return Rows(train=rows[0], held_out=rows[1])
 
@@ -72,12 +68,17 @@ def _order(rows: int, seed: int, passed: int) -> Tensor:
     return torch.randperm(rows, generator=generator)
 
 
-def _ended(text: Sequence[int], end: int | None) -> list[int]:
-    return [*text] if end is None or not text else [*text, end]
+def _joined(texts: Sequence[Tensor], end: int | None) -> Tensor:
+    """One after the other, with `end` behind each that is not empty."""
+    ends = [] if end is None else [torch.tensor([end])]
+    return torch.cat(
+        [torch.empty(0, dtype=torch.int64)]
+        + [part for text in texts if len(text) for part in (text, *ends)]
+    )
 
 
-def _cut(tokens: list[int], length: int) -> Tensor:
+def _cut(tokens: Tensor, length: int) -> Tensor:
     """[rows, length + 1], each beginning with the last token of the one before it."""
     if len(tokens) <= length:
         return torch.empty(0, length + 1, dtype=torch.int64)
-    return torch.tensor(tokens).unfold(0, length + 1, length)
+    return tokens.unfold(0, length + 1, length)

@@ -1,5 +1,7 @@
 """Rows: nothing is lost, nothing is in both parts, and any process can tell what a step reads."""
 
+from typing import Any
+
 import pytest
 
 from headcount.audit.errors import HeadcountError
@@ -8,10 +10,16 @@ pytestmark = pytest.mark.needs_convert
 END = 1_000_000
 
 
+def ids(count: int) -> Any:
+    import torch
+
+    return torch.arange(count)
+
+
 def test_rows_hold_the_text_in_its_order_and_predict_every_token_once() -> None:
     from headcount.convert.uptrain.rows import pack_rows
 
-    rows = pack_rows([range(1000)], sequence_length=10, held_out=50, end=None)
+    rows = pack_rows([ids(1000)], sequence_length=10, held_out=50, end=None)
     predicted = rows.train[:, 1:].flatten().tolist()
     assert predicted == list(range(1, 941))  # 950 tokens, of which the last nine fill no row
     assert rows.held_out[:, 1:].flatten().tolist() == list(range(951, 991))
@@ -21,7 +29,7 @@ def test_rows_hold_the_text_in_its_order_and_predict_every_token_once() -> None:
 def test_every_text_gives_its_end_to_the_part_that_is_held_out() -> None:
     from headcount.convert.uptrain.rows import pack_rows
 
-    texts = [range(300), range(1000, 1300)]
+    texts = [ids(300), 1000 + ids(300)]
     rows = pack_rows(texts, sequence_length=8, held_out=10_000, end=END)
     trained, held = ({*part.flatten().tolist()} for part in (rows.train, rows.held_out))
     assert trained & held == {END}
@@ -36,7 +44,7 @@ def test_a_text_that_fills_no_row_is_refused(tokens: int, length: int) -> None:
     from headcount.convert.uptrain.rows import pack_rows
 
     with pytest.raises(HeadcountError, match="more text, or a smaller --sequence-length"):
-        pack_rows([range(tokens)], sequence_length=length, held_out=3, end=None)
+        pack_rows([ids(tokens)], sequence_length=length, held_out=3, end=None)
 
 
 def test_a_pass_reads_every_row_once_in_an_order_that_the_seed_gives() -> None:
