@@ -50,6 +50,11 @@ def build_model(name: str, *, seed: int = 0, **config: Any) -> Any:
         "openai-gpt": ("OpenAIGPTConfig", "OpenAIGPTLMHeadModel", openai_gpt),
         "llama": ("LlamaConfig", "LlamaForCausalLM", llama),
         "mistral": ("MistralConfig", "MistralForCausalLM", {**llama, "sliding_window": 8}),
+        "mixtral": (
+            "MixtralConfig",
+            "MixtralForCausalLM",
+            {**llama, "num_local_experts": 4, "num_experts_per_tok": 2},
+        ),
         "gemma2": ("Gemma2Config", "Gemma2ForCausalLM", {**llama, "sliding_window": 8}),
         "gpt2": ("GPT2Config", "GPT2LMHeadModel", gpt2),
         "opt": ("OPTConfig", "OPTForCausalLM", opt),

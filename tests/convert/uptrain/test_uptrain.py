@@ -104,7 +104,8 @@ def test_the_first_phase_moves_attention_and_norms_alone(
 
 
 @pytest.mark.parametrize(
-    ("name", "dtype"), [("llama", "bfloat16"), ("gpt2", "float32"), ("gemma2", "float32")]
+    ("name", "dtype"),
+    [("llama", "bfloat16"), *((name, "float32") for name in ("gpt2", "gemma2", "mixtral"))],
 )
 def test_the_result_is_a_whole_model_of_the_same_class_and_type(
     make_pair: MakePair, uptrain: Uptrain, tmp_path: Path, name: str, dtype: str
