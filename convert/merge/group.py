@@ -42,7 +42,7 @@ def merge_group(
         v=pooled(values.encode, own.v),
         o=turned(values.decode.mT, own.o.mT).mT,
         q_bias=None if own.q_bias is None else turned(readers, own.q_bias[..., None])[..., 0],
-        k_bias=None if own.k_bias is None else pooled(keys.encode, own.k_bias),
+        k_bias=_key_bias(own, freedom, keys, moments.key_mean[_rows(members, own.k)], method),
         v_bias=None if own.v_bias is None else pooled(values.encode, own.v_bias),
         o_bias=None if means is None else _output_shift(own.o, values, means),
     )
@@ -88,6 +88,25 @@ def _key_maps(
         queries, keys, moments.key_mean[rows].double(), freedom, "mean" if same else method
     )
     return kept(maps) if same else maps
+
+
+def _key_bias(
+    own: AttentionWeights,
+    freedom: Freedom,
+    keys: HeadMaps,
+    key_mean: torch.Tensor,
+    method: MergeMethod,
+) -> torch.Tensor | None:
+    """[1, d]: the bias of the shared head. With `merge`, that of rows that are not rotated takes
+    their mean, which softmax does not see: keys about 0 lose least when they are rounded."""
+    if own.k_bias is None:
+        return None
+    bias = pooled(keys.encode, own.k_bias)
+    if method != "merge" or not (freedom.keys and freedom.key_bias) or agree(own.k, own.k_bias):
+        return bias
+    mean = pooled(keys.encode, key_mean.double().reshape(own.k_bias.shape))
+    mean[:, [*freedom.real, *freedom.imaginary]] = 0
+    return bias - mean
 
 
 def _query_moments(own: AttentionWeights, members: Sequence[int], moments: Moments) -> torch.Tensor:

@@ -130,8 +130,8 @@ def aligned_head(covariance: torch.Tensor, members: int) -> SharedHead:
 def _blocks(covariance: torch.Tensor, members: int) -> torch.Tensor:
     """[..., m, r, m, r]"""
     rank = covariance.shape[-1] // members
-    blocks: torch.Tensor = covariance.unflatten(-1, (members, rank))
-    return blocks.unflatten(-3, (members, rank))
+    shape = (*covariance.shape[:-2], members, rank, members, rank)
+    return covariance.reshape(shape)
 
 
 def _hermitian(matrix: torch.Tensor) -> torch.Tensor:

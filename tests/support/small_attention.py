@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import torch
+
 from headcount.convert.merge.attention import AttentionWeights, Freedom, Moments
 
 
