@@ -93,9 +93,9 @@ def _charts(sweep: Sweep) -> Iterator[Chart]:
     methods = dict.fromkeys(one.trial.method for one in sweep.trials if one.trial)
     by_share = sorted(sweep.trials, key=lambda one: one.cache_bytes)
     places = tuple(dict.fromkeys(_share(one, sweep) for one in by_share))
-    for key, title, values in (
-        ("delta_loss", "Loss added, nats a token", lambda one: one.delta_loss),
-        ("top1_agreement", "Top-1 agreement, %", lambda one: 100 * one.top1_agreement),
+    for key, title, scale in (
+        ("delta_loss", "Loss added, nats a token", 1),
+        ("top1_agreement", "Top-1 agreement, %", 100),
     ):
         yield Chart(
             key=key,
@@ -108,7 +108,9 @@ def _charts(sweep: Sweep) -> Iterator[Chart]:
                 Series(
                     name=method,
                     values=tuple(
-                        values(one) for one in by_share if one.trial and one.trial.method == method
+                        scale * getattr(one, key)
+                        for one in by_share
+                        if one.trial and one.trial.method == method
                     ),
                 )
                 for method in methods

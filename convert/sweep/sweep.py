@@ -2,7 +2,7 @@
 
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -77,7 +77,7 @@ def _changes(request: ConversionRequest) -> bool:
 
 
 def sweep(
-    trials: Sequence[Trial], evaluation: dict[str, Any], *, budget: float | None, progress: bool
+    trials: Sequence[Trial], evaluation: Mapping[str, Any], *, budget: float | None, progress: bool
 ) -> Sweep:
     """Measures all of `trials`, which have one source and one target. With a `budget`, in nats a
     token, the smallest cache within it becomes the target. Raises what a conversion raises."""
