@@ -335,7 +335,12 @@ _LOSS = stack(
 uptraining_options = stack(
     click.option("--teacher", required=True, metavar="ORIGINAL", help="The original, in a folder."),
     click.option(
-        "--text", "texts", type=PATH, multiple=True, required=True, help="UTF-8; several in turn."
+        "--text",
+        "texts",
+        type=PATH,
+        multiple=True,
+        required=True,
+        help="UTF-8; may be given several times.",
     ),
     click.option(
         "--output-dir", type=PATH, help="The folder to make; default: CONVERTED-uptrained."
