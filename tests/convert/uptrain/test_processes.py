@@ -124,3 +124,23 @@ def test_a_run_of_one_process_is_resumed_by_two(
     assert done.returncode == 0, done.stderr
     assert "from step 8" in done.stderr
     same(whole, json.loads(done.stdout))
+
+
+@pytest.mark.slow
+def test_computing_in_bfloat16_trains_weights_in_float32(
+    pair: Pair, prose: Path, tmp_path: Path
+) -> None:
+    """In a process of its own: accelerate keeps one type a process."""
+    from safetensors.torch import load_file
+
+    options = ("--dtype", "bfloat16", "--steps", "40", "--format", "json")
+    done = launched(ALONE, *arguments(pair, prose, tmp_path / "out", *options))
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["after"]["kl_divergence"] < 0.95 * found["before"]["kl_divergence"]
+    old, new = (
+        load_file(folder / "model.safetensors") for folder in (pair.converted, tmp_path / "out")
+    )
+    assert {tensor.dtype for tensor in new.values()} == {tensor.dtype for tensor in old.values()}
+    moved = [tensor for name, tensor in new.items() if not tensor.equal(old[name])]
+    assert any(not tensor.equal(tensor.bfloat16().float()) for tensor in moved)
