@@ -196,13 +196,15 @@ def test_a_failure_while_writing_leaves_no_target_and_is_resumed(
 ) -> None:
     from safetensors import SafetensorError
 
-    from headcount.convert.uptrain import uptraining, work
+    from headcount.convert.uptrain import training, uptraining, work
+
+    homes = {"write_output": uptraining, "sync_tree": work, "save_weights": training}
 
     def fails(*_: Any) -> None:
         raise SafetensorError("No space left on device") if broken == "save_weights" else OSError(5)
 
     with monkeypatch.context() as patch:
-        patch.setattr(work if broken == "sync_tree" else uptraining, broken, fails)
+        patch.setattr(homes[broken], broken, fails)
         result = uptrain(pair)
     assert result.exit_code == 3, result.stderr
     assert "cannot be written" in result.stderr
