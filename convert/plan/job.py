@@ -27,8 +27,8 @@ def _parts(plan: ConversionPlan) -> Iterator[str]:
     yield plan.source.fingerprint
     yield f"{plan.source.name} {request.method} {request.num_key_value_heads} {request.seed}"
     if plan.rewriting is not None:
-        yield f"{plan.rewriting.ladder} {plan.rewriting.calibration_sha256}"
-        yield str(request.calibration_tokens if request.calibration else None)
+        calibration = (plan.rewriting.calibration_sha256, plan.rewriting.calibration_tokens)
+        yield f"{plan.rewriting.ladder} {calibration}"
     for file in plan.files:
         yield f"{file.name} {json.dumps(file.metadata)}"
         yield from map(repr, file.steps)

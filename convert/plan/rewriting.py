@@ -11,7 +11,8 @@ from .source import Source
 class Rewriting:
     """Layers of `source` get tensors of other values, whose heads can be pooled to `heads` without
     a further loss. `nbytes` are those that these tensors take on disk for the time of the run, at
-    most. `calibration` is a text file or `builtin`, with the digest of the file's content."""
+    most. `calibration` is a text file or `builtin`, with the digest of the file's content; None
+    where weights alone decide."""
 
     source: Source
     heads: HeadsByLayer
@@ -19,6 +20,7 @@ class Rewriting:
     nbytes: int
     calibration: str | None = None
     calibration_sha256: str | None = None
+    calibration_tokens: int = 0
 
     @property
     def layers(self) -> tuple[int, ...]:

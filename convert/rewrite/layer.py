@@ -38,3 +38,9 @@ def merged_document(merged: Merged) -> dict[str, Any]:
 def attention_key(cross: bool) -> str:
     """The key of `measured` for one of a layer's attentions."""
     return "cross_attention" if cross else "attention"
+
+
+def merged_documents(measured: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
+    """The documents of a layer's attentions that were merged."""
+    keys = (attention_key(cross) for cross in (False, True))
+    return tuple(measured[key] for key in keys if key in measured)

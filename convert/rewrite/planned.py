@@ -40,6 +40,7 @@ def plan_rewriting(
         nbytes=_nbytes(source, tensors, ladder),
         calibration=request.calibration,
         calibration_sha256=_digest(request.calibration),
+        calibration_tokens=0 if request.calibration is None else request.calibration_tokens,
     )
     return rewriting, tuple(_limits(source, tensors, ladder))
 
@@ -75,7 +76,7 @@ def _limits(
     source: Source, tensors: Mapping[Where, AttentionTensors], ladder: Ladder
 ) -> Iterator[str]:
     """Each reason once, with how many attentions it holds for."""
-    limits = [limits_of(source, one) for one in tensors.values()]
+    limits = limits_of(source, tensors).values()
     for what, sense in _MEANING.items():
         if not _matters(what, ladder):
             continue

@@ -10,8 +10,9 @@ from headcount.audit.source.safetensors import TensorInfo
 from ..merge.attention import AttentionWeights, Freedom, Groups, Moments
 from ..merge.grouping import similar_groups
 from ..merge.ladder import Ladder
-from ..merge.merging import merge_attention, white_moments
-from ..plan.draft import Heads, HeadsByLayer, Where
+from ..merge.merging import merge_attention
+from ..merge.moments import white_moments
+from ..plan.draft import Heads, HeadsByLayer
 from ..plan.errors import BadValuesError
 from ..plan.source import Source
 from ..stream.duplicates import same_as_runs
