@@ -26,9 +26,13 @@ SHARED_SCORE_BIAS = SCORE_BIASES[0]
 # Keys of a config that clamp what the projections give.
 CLIPPING = ("clip_qkv", "attn_config.clip_qkv")
 # What types do by no tensor of their own: the key of the config that turns it on, True for always.
-NORMED_KEYS: Mapping[str, str | bool] = {}
-ALIBI: Mapping[str, str | bool] = {}
-CHANGED_VALUES: Mapping[str, str | bool] = {}
+NORMED_KEYS: Mapping[str, str | bool] = {"llama4_text": "use_qk_norm", "nanochat": True}
+ALIBI: Mapping[str, str | bool] = {"bloom": True, "falcon": "alibi", "mpt": True}
+CHANGED_VALUES: Mapping[str, str | bool] = {
+    **dict.fromkeys(("gemma3n_text", "gemma4_text", "gemma4_unified_text"), True),
+    "diffusion_gemma_text": True,
+    "roformer": "rotary_value",
+}
 NUMBERED_HEADS: Mapping[str, str | bool] = {}
 _ALL = ("keys", "values", "order")
 _Reasons = Iterator[tuple[tuple[str, ...], str]]
