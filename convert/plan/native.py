@@ -23,7 +23,7 @@ from .source import Source
 from .steps import Pool, Role, Step, copy
 
 FLOATS = ("F64", "F32", "F16", "BF16")
-_KEY_NORMS = ("k_norm", "k_layernorm", "key_layernorm")
+KEY_NORMS = ("k_norm", "k_layernorm", "key_layernorm")
 _QUERY_NORMS = ("q_norm", "q_layernorm", "query_layernorm", "attn_sub_norm")
 # A word of a tensor's path in its layer that makes it look like attention.
 NEAR = re.compile(r"attn|attention|[qkv]_proj|qkv|query|key|value")
@@ -104,7 +104,7 @@ class _Builder:
             yield self._projection(spot, part)
         elif spot.place.module in self.names.key_value:
             yield self._beside(spot)
-        elif part == "norm" and _word_of(spot.place, _KEY_NORMS):
+        elif part == "norm" and _word_of(spot.place, KEY_NORMS):
             yield from self._key_norm(spot)
         else:
             self._check_kept(spot)
@@ -288,7 +288,7 @@ def _norm_lists(source: Source) -> dict[tuple[int, str], dict[int, TensorInfo]]:
     found: dict[tuple[int, str], dict[int, TensorInfo]] = {}
     for tensor in source.checkpoint.tensors.values():
         spot = place(tensor.name, source.audit.family.names)
-        if spot is None or spot.part != "norm" or not _word_of(spot, _KEY_NORMS):
+        if spot is None or spot.part != "norm" or not _word_of(spot, KEY_NORMS):
             continue
         number, _, parameter = spot.parameter.partition(".")
         if number.isdigit():
