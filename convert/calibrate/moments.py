@@ -1,7 +1,5 @@
 """Second moments of queries, keys and mixed values, summed over batches."""
 
-from collections.abc import Sequence
-
 import torch
 
 from ..merge.attention import AttentionWeights, Groups, Moments
@@ -24,9 +22,11 @@ class MomentSums:
         self._keys = zeros(shared * head_dim, shared * head_dim)
         self._key_sum = zeros(shared * head_dim)
         self._values = zeros(shared * value_dim, shared * value_dim)
+        self._value_sum = zeros(shared * value_dim)
         self._members = [self._group_of(h) for h in range(heads)]
         sizes = [len(members) * value_dim for members in self._members]
         self._mixed = [zeros(size, size) for size in sizes]
+        self._mixed_sums = [zeros(size) for size in sizes]
         self._tokens = self._sampled = 0
 
     @property
@@ -53,17 +53,24 @@ class MomentSums:
         else:
             self._add_mixed(values, mixing)
 
-    def result(self, values: torch.Tensor | None = None) -> Moments:
-        """The means. `values`: those of a sum without groups, where this one has them."""
-        mixed = None if self._groups is None else [m / self._tokens for m in self._mixed]
+    def result(self, chosen_by: Moments | None = None) -> Moments:
+        """The means. `chosen_by`: those of a sum without groups, whose `values` are taken; without
+        it `values` has the blocks of the groups alone, 0 between them."""
         if self._groups is None:
-            values = self._values / self._sampled
+            values, value_mean = self._values / self._sampled, self._value_sum / self._sampled
+        elif chosen_by is not None:
+            values, value_mean = chosen_by.values, chosen_by.value_mean
+        else:
+            values, value_mean = self._spread()
+        known = self._groups is not None
         return Moments(
             queries=self._queries / self._tokens,
             keys=self._keys / self._tokens,
             key_mean=self._key_sum / self._tokens,
-            values=self._spread(mixed or ()) if values is None else values,
-            mixed=mixed,
+            values=values,
+            value_mean=value_mean,
+            mixed=[m / self._tokens for m in self._mixed] if known else None,
+            mixed_mean=[m / self._tokens for m in self._mixed_sums] if known else None,
         )
 
     def _add_values(self, values: torch.Tensor, mixing: torch.Tensor | None) -> None:
@@ -72,6 +79,7 @@ class MomentSums:
             mixed = flat if mixing is None else mixing[:, head, :: self._stride] @ flat
             rows = mixed.flatten(0, 1)
             self._values += rows.T @ rows
+            self._value_sum += rows.sum(0)
             self._sampled += len(rows)
 
     def _add_mixed(self, values: torch.Tensor, mixing: torch.Tensor | None) -> None:
@@ -79,15 +87,17 @@ class MomentSums:
             own = values[:, :, members].flatten(2)
             rows = (own if mixing is None else mixing[:, head] @ own).flatten(0, 1)
             self._mixed[head] += rows.T @ rows
+            self._mixed_sums[head] += rows.sum(0)
 
-    def _spread(self, mixed: Sequence[torch.Tensor]) -> torch.Tensor:
-        """The blocks of `values` that groups have; what lies between groups is not summed."""
-        value_dim, result = self._weights.v.shape[1], torch.zeros_like(self._values)
-        readers = len(mixed) / len(self._groups or ())
-        for members, moment in zip(self._members, mixed, strict=True):
+    def _spread(self) -> tuple[torch.Tensor, torch.Tensor]:
+        value_dim = self._weights.v.shape[1]
+        values, means = torch.zeros_like(self._values), torch.zeros_like(self._value_sum)
+        for head, members in enumerate(self._members):
             rows = torch.cat([torch.arange(m * value_dim, (m + 1) * value_dim) for m in members])
-            result[rows[:, None], rows[None]] += moment / readers
-        return result
+            share = self._tokens * len(members) * self._weights.group_size  # readers of the group
+            values[rows[:, None], rows[None]] += self._mixed[head] / share
+            means[rows] += self._mixed_sums[head] / share
+        return values, means
 
 
 def projected(

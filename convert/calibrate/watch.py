@@ -48,7 +48,7 @@ def watching(layer: nn.Module, place: AttentionPlace) -> Iterator[Seen]:
         seen.call = (args, dict(kwargs))
 
     def attention_out(module: nn.Module, args: Any, output: Any) -> None:
-        seen.mixing = _mixing_in(output)
+        seen.mixing = mixing_in(output)
 
     def query_in(module: nn.Module, args: Any) -> None:
         seen.inputs = args[0]
@@ -104,7 +104,7 @@ def run_until_stopped(call: Call, layer: nn.Module, hidden: torch.Tensor) -> Non
         return
 
 
-def _mixing_in(output: Any) -> torch.Tensor | None:
+def mixing_in(output: Any) -> torch.Tensor | None:
     """The attention weights among what an attention returns."""
     for value in output[1:] if isinstance(output, tuple) else ():
         if isinstance(value, torch.Tensor) and value.dim() == 4 and value.shape[2] == value.shape[3]:
