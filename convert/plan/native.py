@@ -24,7 +24,7 @@ from .steps import Pool, Role, Step, copy
 
 FLOATS = ("F64", "F32", "F16", "BF16")
 KEY_NORMS = ("k_norm", "k_layernorm", "key_layernorm")
-_QUERY_NORMS = ("q_norm", "q_layernorm", "query_layernorm", "attn_sub_norm")
+QUERY_NORMS = ("q_norm", "q_layernorm", "query_layernorm", "attn_sub_norm")
 # A word of a tensor's path in its layer that makes it look like attention.
 NEAR = re.compile(r"attn|attention|[qkv]_proj|qkv|query|key|value")
 FAR = re.compile(r"norm|mlp|expert|(^|[._])ln_")  # unless it is one of these
@@ -240,7 +240,7 @@ class _Builder:
         """Only what is named in the family's row may go along."""
         part, parameter = spot.place.part, spot.place.parameter.rpartition(".")[2]
         named = self.names.cross if spot.place.cross else self.names.modules
-        known_norm = part != "norm" or _word_of(spot.place, _QUERY_NORMS)
+        known_norm = part != "norm" or _word_of(spot.place, QUERY_NORMS)
         if spot.place.module not in named or parameter not in PLAIN or not known_norm:
             raise self._unknown(spot.tensor, "is not known well enough to be kept")
 

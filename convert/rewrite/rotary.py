@@ -1,0 +1,88 @@
+"""Which rows of a q or k head rotate together, by type: measured on what transformers builds.
+
+`tests/convert/test_freedom.py` turns keys by what stands here, in every type that converts.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from headcount.audit.family.resolve import GROUPED
+
+from ..plan.source import Source
+
+Rows = tuple[int, ...]
+# Rows i and i + half turn together.
+HALVES: frozenset[str] = frozenset()
+# Rows 2 i and 2 i + 1 turn together.
+PAIRS: frozenset[str] = frozenset()
+# Nothing turns.
+NONE: frozenset[str] = frozenset()
+_FLOATS = {name: float(name) for name in ("Infinity", "-Infinity", "NaN")}
+
+
+def rotated_rows(
+    model_type: str, config: Mapping[str, Any] | None, head_dim: int
+) -> tuple[Rows, Rows] | None:
+    """The rows of a head that are real and imaginary parts of what is rotated, in the order of
+    their frequencies; empty for a type without rotary embedding, None where that is not known.
+
+    `config` is the language model's, as transformers reads it.
+    """
+    if model_type in NONE:
+        return (), ()
+    if model_type not in HALVES | PAIRS or config is None:
+        return None
+    count = rotated_count(config, head_dim)
+    return None if count is None else rows_of(count, in_pairs=model_type in PAIRS)
+
+
+def rows_of(count: int, *, in_pairs: bool) -> tuple[Rows, Rows]:
+    """The real and the imaginary ones of the first `count` rows."""
+    if in_pairs:
+        return tuple(range(0, count, 2)), tuple(range(1, count, 2))
+    return tuple(range(count // 2)), tuple(range(count // 2, count))
+
+
+def rotated_count(config: Mapping[str, Any], head_dim: int) -> int | None:
+    """How many rows of a head rotate; None where layers differ, or that is no even number."""
+    absolute = config.get("rotary_dim")
+    if "rope_parameters" not in config:
+        return absolute if isinstance(absolute, int) else head_dim
+    shares = set(_shares(config["rope_parameters"] or {}))
+    if len(shares) != 1:
+        return None
+    count = int(head_dim * shares.pop())
+    return None if count % 2 else count
+
+
+def _shares(rope: Mapping[str, Any]) -> Iterator[float]:
+    """The rotated share of a head, of each kind of layer."""
+    nested = [value for value in rope.values() if isinstance(value, dict)]
+    for one in nested or [dict(rope)]:
+        yield float(one.get("partial_rotary_factor") or 1.0)
+
+
+def config_as_read(source: Source) -> dict[str, Any] | None:
+    """The language model's config with what its class adds to it; None if the class, which may be
+    of another release, refuses the file."""
+    from transformers import CONFIG_MAPPING
+
+    from ..built.model import without_code
+
+    values = dict(_decoded(without_code(source.config)))
+    model_type = str(values.pop("model_type", "")).removeprefix(GROUPED)
+    try:
+        config = CONFIG_MAPPING[model_type].from_dict(values)
+        text: dict[str, Any] = config.get_text_config(decoder=True).to_dict()
+    except Exception:  # whatever a class raises for a config that the audit can read
+        return None
+    return text
+
+
+def _decoded(value: Any) -> Any:
+    """Infinity and NaN as transformers writes them are numbers again."""
+    if isinstance(value, dict):
+        tag = value.get("__float__") if len(value) == 1 else None
+        known = _FLOATS.get(tag) if isinstance(tag, str) else None
+        return {k: _decoded(v) for k, v in value.items()} if known is None else known
+    return [_decoded(item) for item in value] if isinstance(value, list) else value
