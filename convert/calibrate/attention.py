@@ -1,5 +1,7 @@
 """An attention by itself: from what it is given, and weights by heads, to what its heads give."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -35,6 +37,21 @@ class AttentionRunner:
         self._prefix = f"{place.attention}."
         self._names, self._tensors, self._read = place.names, tensors, read
         self._call: tuple[tuple[Any, ...], dict[str, Any]] | None = None
+        self._fused = False
+
+    @contextmanager
+    def fast(self) -> Iterator[None]:
+        """Attention weights are not made inside, where this class gives the same without."""
+        config = getattr(self._module, "config", None)
+        if config is None or not self._fused:
+            yield
+            return
+        before = config._attn_implementation
+        config._attn_implementation = "sdpa"
+        try:
+            yield
+        finally:
+            config._attn_implementation = before
 
     def called(self, seen: Seen) -> None:
         """Learns the call from one batch. Raises CannotConvertError if another batch shows that
@@ -42,6 +59,9 @@ class AttentionRunner:
         assert seen.call is not None and seen.heads is not None
         if self._call is None:
             self._call = seen.call
+            self._fused = True
+            again = self._run(given(seen), {})
+            self._fused = bool((again - seen.heads).norm() <= _SAME * seen.heads.norm())
             return
         again = self._run(given(seen), {})
         if (again - seen.heads).norm() > _SAME * seen.heads.norm():
@@ -90,7 +110,8 @@ class AttentionRunner:
 
         handle = self._output.register_forward_pre_hook(stop)
         try:
-            functional_call(self._module, dict(tensors), args, kwargs)
+            with self.fast():
+                functional_call(self._module, dict(tensors), args, kwargs)
         except Stop:
             return found[0]
         finally:

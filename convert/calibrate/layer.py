@@ -94,10 +94,16 @@ class LayerFit:
     def run(self, *, is_last: bool) -> Layer:
         """All rungs. `is_last`: no layer after this one needs what the new one gives."""
         task = self._task
-        moments, groups = self._look(self._groups())
+        groups = self._groups()
+        moments = self._look(groups)
         merged = merge_attention(self._source, task.freedom, groups, moments, task.ladder.method)
         self._measured |= _of_merged(merged)
         weights = self._tempered(merged)
+        with self._runner.fast():
+            return self._fitted(merged, weights, is_last=is_last)
+
+    def _fitted(self, merged: Merged, weights: AttentionWeights, *, is_last: bool) -> Layer:
+        task = self._task
         if task.ladder.refit != "none" or task.ladder.reconstruct:
             weights = self._refit(merged, weights)
         attention = self._made(merged, weights)
@@ -146,7 +152,7 @@ class LayerFit:
         assert seen.inputs is not None
         sums.add(seen.inputs, seen.mixing)
 
-    def _look(self, groups: Groups) -> tuple[Moments, Groups]:
+    def _look(self, groups: Groups) -> Moments:
         """Moments for these groups; the original rows move on, and what the new attention should
         aim at is noted."""
         task, states = self._task, self._states
@@ -163,7 +169,7 @@ class LayerFit:
                 self._sample = self._sample or (given(seen), seen.mixing)
             states.target[batch] = self._at_use(noted, seen, output)
             states.original[batch] = output
-        return sums.result(self._seen_moments), groups
+        return sums.result(self._seen_moments)
 
     def _noting(self, take: Any, *, stop: bool = False) -> Any:
         if self._use is None or self._use.path is None:
