@@ -22,14 +22,7 @@ def key_maps(
     `keys` [m*d, m*d] and `key_mean` [m*d] those of the K heads. What is lost is the mean square
     error of the scores, with queries and keys independent.
     """
-    width = queries.shape[-1]
-    sizes = torch.ones_like(key_mean[::width])
-    if freedom.head_norms and not freedom.keys:
-        sizes = _root_mean_squares(keys, width)
-        queries = queries / _positive(queries.diagonal(dim1=-2, dim2=-1).sum(-1))[:, None, None]
-        wide = sizes.repeat_interleave(width)
-        keys, key_mean = keys / torch.outer(wide, wide), key_mean / wide
-    blocks = blocks_of(queries, keys, key_mean, freedom)
+    blocks, sizes = key_blocks(queries, keys, key_mean, freedom)
     means = [_mean_of_sizes(block, sizes) for block in blocks]
     if method == "mean" or (method == "renorm" and freedom.head_norms and not freedom.keys):
         heads = means
@@ -47,6 +40,21 @@ def key_maps(
         mean_lost=_lost(blocks, means, freedom),
         energy=sum(block.energy for block in blocks),
     )
+
+
+def key_blocks(
+    queries: torch.Tensor, keys: torch.Tensor, key_mean: torch.Tensor, freedom: Freedom
+) -> tuple[list[Block], torch.Tensor]:
+    """What `key_maps` solves, and the sizes [m] that heads were divided by: 1, or their own where a
+    norm does that to each of them."""
+    width = queries.shape[-1]
+    sizes = torch.ones_like(key_mean[::width])
+    if freedom.head_norms and not freedom.keys:
+        sizes = _positive(keys.diagonal().unflatten(0, (-1, width)).mean(-1)).sqrt()
+        queries = queries / _positive(queries.diagonal(dim1=-2, dim2=-1).sum(-1))[:, None, None]
+        wide = sizes.repeat_interleave(width)
+        keys, key_mean = keys / torch.outer(wide, wide), key_mean / wide
+    return blocks_of(queries, keys, key_mean, freedom), sizes
 
 
 def _mean_of_sizes(block: Block, sizes: torch.Tensor) -> SharedHead:
@@ -68,10 +76,6 @@ def _lost(blocks: list[Block], heads: list[SharedHead], freedom: Freedom) -> flo
     mirrored = sum(block.lost(head) for block, head in zip(blocks, nothing, strict=True))
     cross, own = (mirrored - lost) / 4, (mirrored + lost) / 2 - energy
     return energy - cross**2 / own if own > 0 else energy
-
-
-def _root_mean_squares(keys: torch.Tensor, width: int) -> torch.Tensor:
-    return _positive(keys.diagonal().unflatten(0, (-1, width)).mean(-1)).sqrt()
 
 
 def _positive(sizes: torch.Tensor) -> torch.Tensor:

@@ -96,11 +96,8 @@ def best_head(weight: torch.Tensor, covariance: torch.Tensor) -> SharedHead:
     so that y has the members' mean energy. Where Z has no r directions, the rest of y is 0.
     """
     members, rank = weight.shape[-3], weight.shape[-1]
-    roots = _square_roots(weight)
-    product = torch.einsum(
-        "...gab,...gbhc,...hcd->...gahd", roots, _blocks(covariance, members), roots
-    ).flatten(-4, -3)
-    values, vectors = torch.linalg.eigh(_hermitian(product.flatten(-2)))
+    roots = square_roots(weight)
+    values, vectors = torch.linalg.eigh(weighed(covariance, roots))
     top = values[..., -rank:].flip(-1)
     kept = top > _ROUNDING * values[..., -1:].clamp_min(0)
     singular = torch.where(kept, top, 1.0).sqrt()
@@ -115,6 +112,14 @@ def best_head(weight: torch.Tensor, covariance: torch.Tensor) -> SharedHead:
     scale = torch.where(held > 0, wanted / members / held.clamp_min(1e-300), 1.0).sqrt()
     scale = torch.where(scale > 0, scale, 1.0)[..., None, None, None]
     return SharedHead(encode=encode * scale, decode=decode / scale)
+
+
+def weighed(covariance: torch.Tensor, roots: torch.Tensor) -> torch.Tensor:
+    """[..., m*r, m*r]: weight^1/2 C weight^1/2 from the `roots` [..., m, r, r] of the weights."""
+    product = torch.einsum(
+        "...gab,...gbhc,...hcd->...gahd", roots, _blocks(covariance, roots.shape[-3]), roots
+    )
+    return _hermitian(product.flatten(-4, -3).flatten(-2))
 
 
 def aligned_head(covariance: torch.Tensor, members: int) -> SharedHead:
@@ -138,7 +143,8 @@ def _hermitian(matrix: torch.Tensor) -> torch.Tensor:
     return (matrix + matrix.mH) / 2
 
 
-def _square_roots(matrix: torch.Tensor) -> torch.Tensor:
+def square_roots(matrix: torch.Tensor) -> torch.Tensor:
+    """Of positive semidefinite Hermitian matrices."""
     values, vectors = torch.linalg.eigh(_hermitian(matrix))
     root: torch.Tensor = (vectors * values.clamp_min(0).sqrt()[..., None, :]) @ vectors.mH
     return root

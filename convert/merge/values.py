@@ -25,18 +25,10 @@ def value_maps(
     `merge` is the best of all where `mixed` is one for all; else it finds v in their mean, and what
     every query head reads of it in its own.
     """
-    members = mixed[0].shape[0] // outputs.shape[-1]
-    common = torch.stack(list(mixed)).mean(0)
-    block = Block(
-        weight=outputs.unflatten(0, (members, -1)).sum(1)[None],
-        covariance=common[None],
-        counts=1.0,
-        real=torch.arange(outputs.shape[-1], device=outputs.device),
-        imaginary=None,
-    )
+    block = value_block(outputs, sum(mixed[1:], mixed[0]) / len(mixed))
     solve = solved if freedom.values else pooled
     head = solve(block, method, renorm_scale([block]))
-    readers = len(outputs) // members
+    readers = len(outputs) // block.members
     decode = head.decode[0].repeat_interleave(readers, 0)
     if method == "merge" and freedom.values and len(mixed) > 1:
         decode = torch.stack(
@@ -49,6 +41,18 @@ def value_maps(
         lost=_lost(head.row[0], decode, outputs, mixed),
         mean_lost=_lost(mean.row[0], mean.decode[0].repeat_interleave(readers, 0), outputs, mixed),
         energy=_lost(torch.zeros_like(head.row[0]), decode, outputs, mixed),
+    )
+
+
+def value_block(outputs: torch.Tensor, moments: torch.Tensor) -> Block:
+    """What `value_maps` solves, for V heads with `moments` [m*dv, m*dv]."""
+    width = outputs.shape[-1]
+    return Block(
+        weight=outputs.unflatten(0, (len(moments) // width, -1)).sum(1)[None],
+        covariance=moments[None],
+        counts=1.0,
+        real=torch.arange(width, device=outputs.device),
+        imaginary=None,
     )
 
 

@@ -8,7 +8,6 @@ import torch
 from headcount.audit.source.safetensors import TensorInfo
 
 from ..merge.attention import AttentionWeights, Freedom, Groups, Moments
-from ..merge.grouping import similar_groups
 from ..merge.ladder import Ladder
 from ..merge.merging import merge_attention
 from ..merge.moments import white_moments
@@ -86,6 +85,8 @@ def groups_of(
 ) -> Groups:
     """The K/V heads that become one: neighbours, or those that are alike where heads may move."""
     if ladder.grouping == "similar" and freedom.order:
+        from ..merge.grouping import similar_groups
+
         return similar_groups(weights, freedom, moments, own.after)
     starts = accumulate(own.runs[:-1], initial=0)
     return [range(start, start + size) for start, size in zip(starts, own.runs, strict=True)]
