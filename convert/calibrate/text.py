@@ -1,0 +1,103 @@
+"""The text that a conversion is fitted to: rows of tokens of one length."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from headcount.audit.errors import HeadcountError
+
+from ..evaluate.text import Text, read_text
+from ..evaluate.tokens import check_ids, encode, has_vocabulary, load_tokenizer
+from ..plan.native_heads import attentions
+from ..plan.source import Source
+from .model import LayeredModel
+
+BUILTIN = "builtin"
+LONGEST_ROW = 512
+# Tokens of one batch: what a layer computes at a time.
+BATCH_TOKENS = 2048
+_LEAST_BATCHES = 4
+# One batch in so many is held out: nothing is fitted to it, and no step may be worse on it.
+HELD_OUT = 8
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CalibrationText:
+    """`ids` [rows, tokens]; `batches` are equal runs of rows, of which `held` are held out."""
+
+    ids: torch.Tensor
+    batches: tuple[slice, ...]
+    held: tuple[slice, ...]
+    sha256: str
+
+    @property
+    def fitted(self) -> tuple[slice, ...]:
+        return tuple(batch for batch in self.batches if batch not in self.held)
+
+    @property
+    def tokens(self) -> int:
+        return self.ids.numel()
+
+
+def calibration_text(
+    source: Source, layered: LayeredModel, name: str, tokens: int, seed: int
+) -> CalibrationText:
+    """At most `tokens` tokens of the file `name`, or of the prose in the package for `builtin`.
+
+    Rows follow one another in the text, and are shuffled. Raises HeadcountError without a
+    tokenizer, and for a text that is too short.
+    """
+    if not has_vocabulary(source.folder):
+        raise HeadcountError(
+            f"{source.folder}: no tokenizer there, so that the calibration text cannot be cut into"
+            " tokens: put the model's tokenizer files beside its weights"
+        )
+    text = builtin_text() if name == BUILTIN else read_text(Path(name))
+    sequence = encode(load_tokenizer(source.folder), text, tokens)
+    check_ids(sequence, layered.subject)
+    ids = torch.tensor(sequence.ids[:tokens])
+    if len(ids) < tokens:
+        print(
+            f"{text.name}: {len(ids):,} tokens for calibration, {tokens:,} were asked for",
+            file=sys.stderr,
+        )
+    widest = max(mixer.head_dim for mixer in attentions(source.audit.spec).values())
+    return cut_rows(
+        ids,
+        longest=min(LONGEST_ROW, layered.subject.max_position_embeddings or LONGEST_ROW),
+        least=_LEAST_BATCHES * widest,
+        seed=seed,
+        text=text,
+    )
+
+
+def builtin_text() -> Text:
+    """The second half of the prose in the package: `evaluate` reads it from the start."""
+    whole = read_text(None)
+    middle = whole.content.index("\n\n", len(whole.content) // 2)
+    return Text(name=BUILTIN, content=whole.content[middle:].strip(), sha256=whole.sha256)
+
+
+def cut_rows(
+    ids: torch.Tensor, *, longest: int, least: int, seed: int, text: Text
+) -> CalibrationText:
+    """Batches of whole rows. Raises HeadcountError below `least` tokens."""
+    if len(ids) < least:
+        raise HeadcountError(
+            f"{text.name}: {len(ids):,} tokens are too few to calibrate with: at least {least:,}"
+            " are needed, and tens of thousands are better"
+        )
+    length = min(longest, len(ids) // _LEAST_BATCHES)
+    per_batch = max(1, min(BATCH_TOKENS // length, len(ids) // length // _LEAST_BATCHES))
+    count = len(ids) // length // per_batch
+    rows = ids[: count * per_batch * length].view(-1, length)
+    order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed))
+    batches = tuple(slice(i * per_batch, (i + 1) * per_batch) for i in range(count))
+    return CalibrationText(
+        ids=rows[order].contiguous(),
+        batches=batches,
+        held=batches[:: min(HELD_OUT, count)],
+        sha256=text.sha256,
+    )
