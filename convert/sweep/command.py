@@ -1,6 +1,7 @@
 """What `convert --sweep` does: check all, measure all, keep one."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -18,6 +19,7 @@ from ..plan.request import CHOOSING, METHODS, ConversionRequest
 from ..report_path import check_report_path
 from ..source_folder import source_folder
 from .as_report import sweep_report
+from .sensitivity import sensitivities
 from .sweep import sweep, trials_of
 from .trial import parse_counts, parse_methods
 
@@ -33,13 +35,15 @@ def sweep_model(
     counts: str,
     methods: str | None,
     budget: float | None,
+    by_layer: bool,
     allow_pickle: bool,
     output: Path | None,
     write: Callable[[list[Report]], None],
 ) -> None:
     """Converts to each of `counts` by each of `methods` and evaluates; `options` are the other
-    fields of a ConversionRequest. With a `budget` the smallest cache within it is left at `target`,
-    else nothing is. Raises HeadcountError, and CheckFailedError where none is within it."""
+    fields of a ConversionRequest. `by_layer`: also each layer alone. With a `budget` the smallest
+    cache within it is left at `target`, else nothing is. Raises HeadcountError, and
+    CheckFailedError where none is within it."""
     if (target is None) != (budget is None):
         raise HeadcountError(
             "a sweep writes the smallest cache within --max-delta-loss to TARGET: give both, or"
@@ -62,6 +66,9 @@ def sweep_model(
             trials = trials_of(request, wanted, names, lambda name: _fields(options, name))
             with on_signals(exit_cleanly):
                 done = sweep(trials, evaluation, budget=budget, progress=True)
+                if by_layer:
+                    layers = sensitivities(trials[-1].request, evaluation, progress=True)
+                    done = replace(done, layers=layers)
     write([sweep_report(done)])
     if budget is not None and done.chosen is None:
         raise CheckFailedError(f"no conversion adds at most {budget:g} to the loss: nothing kept")
