@@ -32,6 +32,7 @@ def plan_rewriting(
                 f"{source.folder}: it is not known where the heads of layer {where[0]} lie: only"
                 " --method mean, first, medoid and random can do with that"
             )
+    _refuse_uncalibrated(source, heads, request)
     tensors = {where: found[where] for where in changed}
     rewriting = Rewriting(
         source=source,
@@ -43,6 +44,18 @@ def plan_rewriting(
         calibration_tokens=0 if request.calibration is None else request.calibration_tokens,
     )
     return rewriting, tuple(_limits(source, tensors, ladder))
+
+
+def _refuse_uncalibrated(source: Source, heads: HeadsByLayer, request: ConversionRequest) -> None:
+    """Raises CannotConvertError for what is merged by its weights alone."""
+    crossed = any(cross and own.is_changed for (_, cross), own in heads.layers.items())
+    if request.calibration is None or not (crossed or heads.readers):
+        return
+    what = "cross-attention" if crossed else "layers that read another's keys and values"
+    raise CannotConvertError(
+        f"{source.folder}: has {what}, which --calibration cannot run layer by layer: use --method"
+        " merge without it"
+    )
 
 
 def _nbytes(source: Source, tensors: Mapping[Where, AttentionTensors], ladder: Ladder) -> int:

@@ -19,6 +19,7 @@ from grouped_models import build_pair, load
 from grouped_models import logits as logits_of
 from headcount.audit.errors import HeadcountError
 from headcount.cli import main
+from headcount.convert.as_report import conversion_report
 from headcount.convert.plan.errors import BadValuesError
 from headcount.convert.plan.planner import plan_conversion
 from headcount.convert.plan.request import ConversionRequest
@@ -249,6 +250,25 @@ def test_rungs_that_do_not_go_together(options: list[str], words: str, tmp_path:
     result = CliRunner().invoke(main, [*command, *options])
     assert result.exit_code == 2 and words in result.output
     assert not (tmp_path / "out").exists()
+
+
+def test_cross_attention_is_not_calibrated(tmp_path: Path) -> None:
+    tiny_model("bart", "seq2seq").save_pretrained(tmp_path / "source")
+    command = ["convert", str(tmp_path / "source"), str(tmp_path / "out"), "--kv-heads", "2"]
+    options = ["--quality", "good", "--calibration", "builtin"]
+    result = CliRunner().invoke(main, [*command, *options])
+    assert result.exit_code == 2 and "merge without it" in result.output
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_report_tells_what_the_mean_would_lose(tmp_path: Path) -> None:
+    _llama(heads=8, kv=8).save_pretrained(tmp_path / "source")
+    report = run(tmp_path / "source", tmp_path / "out", 2, method="merge", grouping="similar")
+    shown = conversion_report(report)
+    assert [column.title for column in shown.tables[0].columns][-2:] == ["K by mean", "V by mean"]
+    assert any(fact.value == "merge, similar heads" for fact in shown.facts)
+    for row in shown.tables[0].rows:
+        assert 0 < row[3] < row[5] and 0 < row[4] < row[6]  # K and V, each below the mean's
 
 
 def test_options_come_before_the_quality(tmp_path: Path) -> None:
