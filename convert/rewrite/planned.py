@@ -102,8 +102,8 @@ def _limits(
 
 _TURNING = ("align", "merge")
 _MEANING = {
-    "keys": "keys are pooled as they are",
-    "values": "values are pooled as they are",
+    "keys": "keys are weighted, not turned",
+    "values": "values are weighted, not turned",
     "order": "neighbouring heads are merged, not similar ones",
 }
 

@@ -212,7 +212,7 @@ def test_a_plan_says_what_is_not_free(tmp_path: Path) -> None:
     )
     notes = plan_conversion(request).notes
     assert any("neighbouring heads" in note and "ALiBi" in note for note in notes)
-    assert not any("keys are pooled" in note for note in notes)
+    assert not any("keys are weighted" in note for note in notes)
 
 
 def test_space_for_rewritten_layers_is_asked_for(tmp_path: Path) -> None:
