@@ -32,6 +32,7 @@ NATIVE = {row.model_type for row in convertible() if row.home == "native"}
 OWN = {row.model_type for row in convertible() if row.home == "custom"} - {"hrm_text"}
 OWN_JOBS = [(task, t) for task in ("causal", "seq2seq") for t in MAPPINGS[task] if t in OWN]
 FLOAT32 = ("prophetnet", "xglm")  # whatever the weights are
+PARTS_IN_FLOAT32 = ("codegen", "gpt_neo", "gptj", "modernbert-decoder")  # rotations, or scores
 # With the reason why its keys are not free, or it is not run.
 UNKNOWN = {"mimo_v2_flash": "kinds of layers rotate other shares of a head"}
 NOT_COMPARED = {
@@ -68,7 +69,7 @@ def turn_own(model_type: str, task: str, folder: Path) -> dict[str, int]:
     check_known(model_type, folder / "source")
     free = turned_model(folder / "source", folder / "turned")
     before, after = (logits(_load(model, folder / name)) for name in ("source", "turned"))
-    rounded = model_type in (*FLOAT32, "codegen", "gptj")
+    rounded = model_type in (*FLOAT32, *PARTS_IN_FLOAT32)
     assert (after - before).abs().max().item() <= (ROUNDED if rounded else LIMIT)
     return free
 
