@@ -1,7 +1,7 @@
 """Whether the layers of a source can be rewritten as asked, and what a reader should know of it."""
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from pathlib import Path
 
 from headcount.audit.errors import HeadcountError
@@ -17,10 +17,13 @@ from .tensors import AttentionTensors, attention_tensors
 
 
 def plan_rewriting(
-    source: Source, heads: HeadsByLayer, request: ConversionRequest
+    source: Source, heads: HeadsByLayer, pooled: tuple[int, ...], request: ConversionRequest
 ) -> tuple[Rewriting | None, tuple[str, ...]]:
-    """What is done before heads are pooled, None: nothing; and what limits it. Reads headers, and
-    the calibration text. Raises CannotConvertError, and HeadcountError for a text that is none."""
+    """What is done before the heads of the layers `pooled` are, None: nothing; and what limits it.
+
+    Reads headers, and the calibration text. Raises CannotConvertError, and HeadcountError for a
+    text that is none.
+    """
     ladder = request.ladder
     if ladder is None:
         return None, ()
@@ -43,7 +46,16 @@ def plan_rewriting(
         calibration_sha256=_digest(request.calibration),
         calibration_tokens=0 if request.calibration is None else request.calibration_tokens,
     )
-    return rewriting, tuple(_limits(source, tensors, ladder))
+    known = {index for index, _ in found} | heads.readers.keys()
+    return rewriting, (*_limits(source, tensors, ladder), *_beyond(set(pooled) - known))
+
+
+def _beyond(layers: Set[int]) -> Iterator[str]:
+    if layers:
+        yield (
+            f"layers that the config does not count ({', '.join(map(str, sorted(layers)))}) are"
+            " pooled by their mean"
+        )
 
 
 def _refuse_uncalibrated(source: Source, heads: HeadsByLayer, request: ConversionRequest) -> None:
