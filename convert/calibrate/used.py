@@ -113,11 +113,17 @@ def _inputs(
                 if path in seen or not args or not isinstance(args[0], torch.Tensor):
                     again.add(path)
                 else:
-                    seen[path] = args[0].clone()
+                    seen[path] = in_rows(args[0], hidden).clone()
 
             stack.callback(layer.get_submodule(path).register_forward_pre_hook(see).remove)
         output = call.run(layer, hidden)
     return {path: value for path, value in seen.items() if path not in again} | {"": output}
+
+
+def in_rows(values: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
+    """[B, T, width] of what a layer flattened to [B * T, width] (OPT does)."""
+    flat = values.dim() == 2 and values.shape[0] == hidden.shape[0] * hidden.shape[1]
+    return values.unflatten(0, hidden.shape[:2]) if flat else values
 
 
 def _change(output: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
