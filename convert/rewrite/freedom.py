@@ -6,6 +6,7 @@ them and by the type. Where that is not known nothing is free but what is certai
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from headcount.audit.family.resolve import GROUPED, read_config
@@ -15,7 +16,7 @@ from ..plan.draft import Where
 from ..plan.native import KEY_NORMS, QUERY_NORMS
 from ..plan.source import CONFIG, Source
 from .beside import VALUE_NORMS, Beside
-from .rotary import config_as_read, rotated_rows
+from .rotary import NONE, config_as_read, rotated_rows
 from .tensors import AttentionTensors, attention_tensors
 
 # Modules beside the projections that stand in the way of nothing: sinks, a bias of what o gives.
@@ -26,9 +27,13 @@ SHARED_SCORE_BIAS = SCORE_BIASES[0]
 # Keys of a config that clamp what the projections give.
 CLIPPING = ("clip_qkv", "attn_config.clip_qkv")
 # What types do by no tensor of their own: the key of the config that turns it on, True for always.
-NORMED_KEYS: Mapping[str, str | bool] = {}
-ALIBI: Mapping[str, str | bool] = {}
-CHANGED_VALUES: Mapping[str, str | bool] = {}
+NORMED_KEYS: Mapping[str, str | bool] = {"llama4_text": "use_qk_norm", "nanochat": True}
+ALIBI: Mapping[str, str | bool] = {"bloom": True, "falcon": "alibi", "mpt": True}
+CHANGED_VALUES: Mapping[str, str | bool] = {
+    **dict.fromkeys(("gemma3n_text", "gemma4_text", "gemma4_unified_text"), True),
+    "diffusion_gemma_text": True,
+    "roformer": "rotary_value",
+}
 NUMBERED_HEADS: Mapping[str, str | bool] = {}
 _ALL = ("keys", "values", "order")
 _Reasons = Iterator[tuple[tuple[str, ...], str]]
@@ -66,12 +71,16 @@ class _Facts:
     def __init__(self, source: Source) -> None:
         self.text = read_config(source.config, CONFIG).text
         self.model_type = self.text.model_type.removeprefix(GROUPED)
-        self.config = config_as_read(source)
+        self.source = source
         spec = source.audit.spec
         self.read_by_others = {layer.shares_cache_with for layer in spec.layers}
         self.has_shared_bias = any(
             SHARED_SCORE_BIAS in module for module in source.audit.family.names.modules
         )
+
+    @cached_property
+    def config(self) -> dict[str, Any] | None:
+        return config_as_read(self.source)
 
     def is_on(self, types: Mapping[str, str | bool]) -> bool:
         key = types.get(self.model_type, False)
@@ -106,7 +115,16 @@ def _freedom(facts: _Facts, tensors: AttentionTensors) -> Freedom:
         order=limits.order is None,
         key_bias=tensors.has_bias("k"),
         output_bias=tensors.has_bias("o"),
+        head_norms=facts.is_on(NORMED_KEYS) or _norms_heads(tensors),
     )
+
+
+def _norms_heads(tensors: AttentionTensors) -> bool:
+    """Whether a norm stands behind k that is over one head at a time."""
+    norms = [m for m in tensors.modules if any(word in KEY_NORMS for word in m.split("."))]
+    lengths = {item.module: item.tensors[0].shape[-1] for item in tensors.beside}
+    d = tensors.mixer.head_dim
+    return bool(norms) and all(lengths.get(module, d) == d for module in norms)
 
 
 def _rows(
@@ -115,7 +133,8 @@ def _rows(
     """The rows that rotate: none in cross-attention, where no two positions are compared."""
     if tensors.where[1]:
         return (), ()
-    return rotated_rows(facts.model_type, facts.config, tensors.mixer.head_dim)
+    config = None if facts.model_type in NONE else facts.config
+    return rotated_rows(facts.model_type, config, tensors.mixer.head_dim)
 
 
 def _reasons(facts: _Facts, tensors: AttentionTensors) -> _Reasons:

@@ -12,11 +12,44 @@ from ..plan.source import Source
 
 Rows = tuple[int, ...]
 # Rows i and i + half turn together.
-HALVES: frozenset[str] = frozenset()
+HALVES = frozenset(
+    {
+        *("arcee", "aria_text", "bamba", "bitnet", "cohere_compass_text", "csm"),
+        *("csm_depth_decoder_model", "cwm", "deepseek_ocr2_text", "diffllama", "exaone"),
+        *("falcon", "falcon_h1", "gemma", "gemma2", "glm4_moe", "glm4v_moe_text"),
+        *("glm_image_text", "gpt_neox", "gpt_neox_japanese", "gpt_oss", "granite"),
+        *("granite4_vision_text", "granite_docling_text", "granite_swa", "granitemoe"),
+        *("granitemoe_swa", "granitemoehybrid", "granitemoeshared", "higgs_audio_v2", "hrm_text"),
+        *("hyperclovax", "internlm3", "iquestcoder", "jais2", "kyutai_speech_to_text", "llama"),
+        *("minimax", "minimax_m2", "ministral", "ministral3", "mistral", "mixtral"),
+        *("mllama_text_model", "modernbert-decoder", "moshi", "nemotron", "olmo"),
+        *("paddleocr_vl_text", "persimmon", "phi", "phi3", "phi4_multimodal", "phimoe", "qwen2"),
+        *("qwen2_5_omni_talker", "qwen2_5_omni_text", "qwen2_5_vl_text", "qwen2_moe"),
+        *("qwen2_vl_text", "recurrent_gemma", "seed_oss", "smollm3", "solar_open", "stablelm"),
+        *("starcoder2", "t5gemma", "vaultgemma", "voxtral_realtime_text", "zamba2"),
+    }
+)
 # Rows 2 i and 2 i + 1 turn together.
-PAIRS: frozenset[str] = frozenset()
+PAIRS = frozenset(
+    {
+        *("codegen", "cohere", "cohere2", "cohere2_moe", "ernie4_5", "ernie4_5_moe"),
+        *("ernie4_5_vl_moe_text", "glm", "glm4", "glm4v_text", "glm_ocr_text", "gptj", "helium"),
+        *("llama4_text", "roformer"),
+    }
+)
 # Nothing turns.
-NONE: frozenset[str] = frozenset()
+NONE = frozenset(
+    {
+        *("bart", "bert", "bert-generation", "big_bird", "bigbird_pegasus", "biogpt"),
+        *("blenderbot", "blenderbot-small", "bloom", "camembert", "ctrl", "data2vec-text"),
+        *("electra", "ernie", "fsmt", "git", "gpt-sw3", "gpt2", "gpt_bigcode", "gpt_neo"),
+        *("jamba", "led", "longt5", "m2m_100", "marian", "mbart", "megatron-bert", "mpt", "mt5"),
+        *("mvp", "nemotron_h", "nllb-moe", "opt", "pegasus", "pegasus_x", "plbart", "pop2piano"),
+        *("prophetnet", "rembert", "roberta", "roberta-prelayernorm", "roc_bert", "seamless_m4t"),
+        *("seamless_m4t_v2", "speech_to_text", "speecht5", "switch_transformers", "t5", "trocr"),
+        *("umt5", "whisper", "xglm", "xlm-roberta", "xlm-roberta-xl", "xmod", "zamba"),
+    }
+)
 _FLOATS = {name: float(name) for name in ("Infinity", "-Infinity", "NaN")}
 
 

@@ -8,6 +8,7 @@ import torch
 from headcount.audit.source.safetensors import TensorInfo
 
 from ..merge.attention import AttentionWeights, Freedom, Groups, Moments
+from ..merge.grouping import neighbour_groups, similar_groups
 from ..merge.ladder import Ladder
 from ..merge.merging import merge_attention
 from ..merge.moments import white_moments
@@ -83,10 +84,9 @@ def is_tied(weights: AttentionWeights, own: Heads) -> bool:
 def groups_of(
     weights: AttentionWeights, freedom: Freedom, moments: Moments, own: Heads, ladder: Ladder
 ) -> Groups:
-    """The K/V heads that become one: neighbours, or those that are alike where heads may move."""
-    if ladder.grouping == "similar" and freedom.order:
-        from ..merge.grouping import similar_groups
-
-        return similar_groups(weights, freedom, moments, own.after)
-    starts = accumulate(own.runs[:-1], initial=0)
-    return [range(start, start + size) for start, size in zip(starts, own.runs, strict=True)]
+    """The K/V heads that become one: neighbours, or those that are alike where heads may move. The
+    longer groups first, as the plan pools them."""
+    if ladder.grouping == "contiguous":
+        return neighbour_groups(own.before, own.after)
+    groups = similar_groups(weights, freedom, moments, own.after)
+    return sorted(groups, key=len, reverse=True)
