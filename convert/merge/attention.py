@@ -36,6 +36,10 @@ class AttentionWeights:
         """Query heads per K/V head."""
         return self.q.shape[0] // self.k.shape[0]
 
+    def queries_of(self, heads: Sequence[int]) -> list[int]:
+        """The query heads that read the K/V heads `heads`, in their order."""
+        return [head * self.group_size + i for head in heads for i in range(self.group_size)]
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Freedom:

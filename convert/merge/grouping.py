@@ -8,6 +8,7 @@ import torch
 
 from .attention import AttentionWeights, Freedom, Groups, Moments
 from .costs import Costs, costs_of
+from .moments import white_moments
 from .swaps import grown, pair_total, swapped
 
 _EXACT_HEADS = 16  # 2^16 sets of heads
@@ -25,20 +26,21 @@ def neighbour_groups(heads: int, count: int) -> Groups:
 
 
 def similar_groups(
-    weights: AttentionWeights, freedom: Freedom, moments: Moments, count: int
+    weights: AttentionWeights, freedom: Freedom, moments: Moments | None, count: int
 ) -> Groups:
     """`count` groups of the K/V heads, of one size or sizes that differ by one.
 
     K and V share the partition, since their heads go together. Up to 16 heads it is the best of
     all; above that, a good one that no swap of two heads betters. Where the costs of all sets would
-    take too long, a set's is taken from its pairs. Neighbours where heads keep their places. Heads
-    ascend in a group, and groups by their first heads. ValueError: no such number of groups.
+    take too long, a set's is taken from its pairs. Neighbours where heads keep their places. No
+    `moments`: those of white inputs. Heads ascend in a group, and groups by their first
+    heads. ValueError: no such number of groups.
     """
     heads = len(weights.k)
     neighbours = neighbour_groups(heads, count)
     if not freedom.order or count in (1, heads):
         return neighbours
-    costs = costs_of(weights, freedom, moments)
+    costs = costs_of(weights, freedom, white_moments(weights) if moments is None else moments)
     if heads > _EXACT_HEADS:
         pairs = _pair_costs(costs, heads)
         starts = [swapped(start, pairs) for start in (neighbours, grown(neighbours, pairs))]

@@ -14,13 +14,14 @@ def merge_attention(
     weights: AttentionWeights,
     freedom: Freedom,
     groups: Groups,
-    moments: Moments,
+    moments: Moments | None,
     method: MergeMethod,
 ) -> Merged:
     """The attention with one K and one V head for each of `groups`, tied over its members.
 
     Sums are made in float64 and rounded once, to the dtype of the weights. Heads that are equal
-    already, and a head that is alone, stay as they are, bit for bit. ValueError: `groups` do not
+    already, and a head that is alone, stay as they are, bit for bit. Without `moments` they are
+    those of white inputs, as of `white_moments`. ValueError: `groups` do not
     hold every K/V head once, or change an order that `freedom` keeps.
     """
     order = tuple(head for members in groups for head in members)

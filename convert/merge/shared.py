@@ -102,16 +102,24 @@ def best_head(weight: torch.Tensor, covariance: torch.Tensor) -> SharedHead:
     kept = top > _ROUNDING * values[..., -1:].clamp_min(0)
     singular = torch.where(kept, top, 1.0).sqrt()
     basis = vectors[..., -rank:].flip(-1).unflatten(-2, (members, rank))
-    encode = (basis.mH @ roots) * (kept * singular.rsqrt())[..., None, :, None]
+    encode = (basis.mH @ roots) * (kept / singular)[..., None, :, None]  # E[y y^H] = 1
     row = encode.movedim(-3, -2).flatten(-2)
-    decode = (covariance @ row.mH).unflatten(-2, (members, rank)) * (kept / singular)[
-        ..., None, None, :
-    ]
-    held = (row @ covariance * row.conj()).sum((-2, -1)).real
-    wanted = own_blocks(covariance, members).diagonal(dim1=-2, dim2=-1).real.sum((-2, -1))
-    scale = torch.where(held > 0, wanted / members / held.clamp_min(1e-300), 1.0).sqrt()
-    scale = torch.where(scale > 0, scale, 1.0)[..., None, None, None]
-    return SharedHead(encode=encode * scale, decode=decode / scale)
+    own = _hermitian(row @ covariance @ row.mH) + torch.diag_embed(~kept).to(row.dtype)
+    # Regression proper, since the eigenvectors of small values are not as precise as that.
+    decode = torch.linalg.solve(own, row @ covariance).mH.unflatten(-2, (members, rank))
+    scale = _scale_to_members((singular * kept).sum(-1), covariance, members)
+    gauge = singular.sqrt() * scale[..., None]
+    return SharedHead(
+        encode=encode * gauge[..., None, :, None], decode=decode / gauge[..., None, None, :]
+    )
+
+
+def _scale_to_members(held: torch.Tensor, covariance: torch.Tensor, members: int) -> torch.Tensor:
+    """[...]: what brings a head of energy `held` [...] to what the members have in the mean; 1
+    where there is none."""
+    wanted = covariance.diagonal(dim1=-2, dim2=-1).real.sum(-1) / members
+    some = (held > 0) & (wanted > 0)
+    return torch.where(some, wanted / torch.where(some, held, 1.0), 1.0).sqrt()
 
 
 def weighed(covariance: torch.Tensor, roots: torch.Tensor) -> torch.Tensor:

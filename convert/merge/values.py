@@ -21,7 +21,7 @@ def value_maps(
 
     `outputs` [n, dv, dv] are W_o,i^T W_o,i of the query heads that read the group, in its order;
     `mixed` the second moments [m*dv, m*dv] of its V heads as each query head's weights mix them, or
-    one for all. What is lost is the mean square error of the sum that o makes of every query head.
+    one for all. What is lost is the mean square error of what o makes of each query head, summed.
     `merge` is the best of all where `mixed` is one for all; else it finds v in their mean, and what
     every query head reads of it in its own.
     """
