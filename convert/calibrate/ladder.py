@@ -18,7 +18,7 @@ from ..rewrite.uncalibrated import finite, is_tied
 from ..stream.reader import SourceReader
 from .calls import Call, record
 from .layer import LayerFit
-from .model import LayeredModel, assign
+from .model import LayeredModel
 from .place import place_of
 from .rows import MEMORY_BUDGET, new_rows
 from .task import Layer, States, Task, run_rows
@@ -99,18 +99,23 @@ class _Run:
         last: int,
     ) -> RewrittenLayer | None:
         """The new layer, None if it stays; the states move on."""
-        own = self._changed.get((index, False))
-        before = done(index) if own is not None else None
-        if own is not None and before is None and self._is_tied(index, own):
-            before = RewrittenLayer(index=index, tensors={}, measured={})
-        if own is None or before is not None:
+        own, is_last = self._changed.get((index, False)), index == last
+        if own is None or self._is_tied(index, own):
             run_rows(layer, call, states.original, text.batches)
-            if before is not None:
-                self._assign(index, layer, before.tensors)
             run_rows(layer, call, states.converted, text.batches)
+            return None if own is None else RewrittenLayer(index=index, tensors={}, measured={})
+        fit = LayerFit(self._task(index, layer, call, own, text), states)
+        before = done(index)
+        if before is not None:
+            fit.skip(self._inside(index, before.tensors), is_last=is_last)
             return before
+        return self._rewritten(index, fit.run(self._ladder.seed + index, is_last=is_last))
+
+    def _task(
+        self, index: int, layer: nn.Module, call: Call, own: Heads, text: CalibrationText
+    ) -> Task:
         tensors = self._tensors[index, False]
-        task = Task(
+        return Task(
             layer=layer,
             call=call,
             place=place_of(self._layered, tensors),
@@ -122,17 +127,15 @@ class _Run:
             ladder=self._ladder,
             text=text,
         )
-        seed = self._ladder.seed + index
-        made = LayerFit(task, states).run(seed, is_last=index == last)
-        return self._rewritten(index, made)
 
     def _is_tied(self, index: int, own: Heads) -> bool:
         return is_tied(weights_of(self._tensors[index, False], self._read), own)
 
-    def _assign(self, index: int, layer: nn.Module, tensors: Mapping[str, torch.Tensor]) -> None:
+    def _inside(self, index: int, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Tensors of the files by their paths in the layer."""
         start = self._layered.path_of(index)
         inside = {self._layered.inside(name): value for name, value in tensors.items()}
-        assign(layer, {path.removeprefix(start): value for path, value in inside.items()})
+        return {path.removeprefix(start): value for path, value in inside.items()}
 
     def _on_disk(self, index: int, path: str) -> str | None:
         return self._layered.on_disk(self._layered.path_of(index) + path)

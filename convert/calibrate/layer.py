@@ -5,6 +5,7 @@ original layer gave: it also makes up for what they lost. A step that is not bet
 is not taken.
 """
 
+from collections.abc import Mapping
 from contextlib import suppress
 from itertools import accumulate
 from typing import Any
@@ -20,6 +21,7 @@ from ..rewrite.uncalibrated import groups_of
 from .aim import Aim
 from .attention import AttentionRunner, given
 from .calls import Stop
+from .model import assign
 from .moments import MomentSums
 from .refit import OutputFit, fit_mlp
 from .task import Layer, States, Task, run_rows
@@ -53,6 +55,15 @@ class LayerFit:
         weights = self._tempered(merged)
         with self._runner.fast():
             return self._fitted(merged, weights, seed, is_last=is_last)
+
+    def skip(self, tensors: Mapping[str, torch.Tensor], *, is_last: bool) -> None:
+        """Moves the states on as `run` does, for a layer that has its new tensors already."""
+        task = self._task
+        run_rows(task.layer, task.call, self._states.original, task.text.batches)
+        if not is_last:
+            assign(task.layer, tensors)
+            with self._runner.fast():
+                run_rows(task.layer, task.call, self._states.converted, task.text.batches)
 
     def _fitted(
         self, merged: Merged, weights: AttentionWeights, seed: int, *, is_last: bool

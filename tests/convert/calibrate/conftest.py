@@ -7,52 +7,30 @@ from typing import Any
 
 import pytest
 
-VOCABULARY = 257
-POSITIONS = 64
-LLAMA = {
-    **{"vocab_size": VOCABULARY, "hidden_size": 32, "intermediate_size": 48},
-    **{"num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 4, "head_dim": 8},
-    **{"max_position_embeddings": POSITIONS, "initializer_range": 0.2},
-    **{"bos_token_id": 0, "eos_token_id": 0, "pad_token_id": 0},
-}
-_GPT2 = {
-    **{"vocab_size": VOCABULARY, "n_embd": 32, "n_layer": 3, "n_head": 4},
-    **{"n_positions": POSITIONS, "initializer_range": 0.2, "bos_token_id": 0, "eos_token_id": 0},
-}
-_OPT = {"word_embed_proj_dim": 32, "ffn_dim": 48, "init_std": 0.2}
-_MOE = {"num_local_experts": 4, "num_experts_per_tok": 2}
-_BLOOM = {"vocab_size": VOCABULARY, "hidden_size": 32, "n_layer": 3, "n_head": 4}
-CONFIGS: dict[str, dict[str, Any]] = {
-    "llama": LLAMA,
-    "gemma2": {**LLAMA, "sliding_window": 16, "query_pre_attn_scalar": 8},
-    "gemma3_text": {**LLAMA, "sliding_window": 16, "query_pre_attn_scalar": 8},
-    "olmo2": LLAMA,
-    "granite": {**LLAMA, "residual_multiplier": 0.5, "attention_multiplier": 0.3},
-    "gpt2": _GPT2,
-    "gptj": {**_GPT2, "rotary_dim": 4},
-    "gpt_neox": {**LLAMA, "rotary_pct": 0.5},
-    "phi": {**LLAMA, "partial_rotary_factor": 0.5},
-    "opt": {**LLAMA, **_OPT},
-    "bloom": {**_BLOOM, "initializer_range": 0.2, "bos_token_id": 0, "eos_token_id": 0},
-    "mixtral": {**LLAMA, **_MOE},
-}
+from calibrated_models import CONFIGS, LLAMA
+
 MakeModel = Callable[..., Path]
 
 
 @pytest.fixture(scope="session")
 def make_model(tmp_path_factory: pytest.TempPathFactory) -> MakeModel:
-    """make_model(model_type, **config) -> a folder with random weights; made once per session."""
+    """make_model(model_type, **config) -> a folder with random weights; made once per session.
+    `seed_of_pairs`: the K/V heads of a Llama are alike two by two; 1: equal, 2: up to maps that
+    leave the function as it is."""
     import torch
     from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 
     made: dict[tuple[Any, ...], Path] = {}
 
-    def make(model_type: str = "llama", *, tokens: bool = True, **config: Any) -> Path:
-        key = (model_type, tokens, *sorted(config.items()))
+    def make(
+        model_type: str = "llama", *, tokens: bool = True, seed_of_pairs: int = 0, **config: Any
+    ) -> Path:
+        key = (model_type, tokens, seed_of_pairs, *sorted(config.items()))
         if key not in made:
             torch.manual_seed(0)
             settings = CONFIG_MAPPING[model_type](**{**CONFIGS[model_type], **config})
             model = AutoModelForCausalLM.from_config(settings).eval()
+            _pair_heads(model, seed_of_pairs)
             made[key] = tmp_path_factory.mktemp(model_type)
             model.save_pretrained(made[key])
             if tokens:
@@ -80,12 +58,34 @@ def no_gradients() -> Iterator[None]:
         yield
 
 
+def _pair_heads(model: Any, seed: int) -> None:
+    """1: every second K/V head is as the one before. 2: and then turned, together with what reads
+    it: keys and queries by angles, values and o by a matrix and its inverse."""
+    import torch
+
+    generator = torch.Generator().manual_seed(seed)
+    for layer in model.model.layers if seed else ():
+        attention, d = layer.self_attn, LLAMA["head_dim"]
+        q, k, v = (getattr(attention, f"{p}_proj").weight.data.view(-1, d, 32) for p in "qkv")
+        o = attention.o_proj.weight.data.view(32, -1, d)
+        k[1::2], v[1::2] = k[::2].clone(), v[::2].clone()
+        for head in range(1, len(k), 2) if seed == 2 else ():
+            angle = torch.rand(d // 2, generator=generator) * 6
+            cos, sin = torch.diag(angle.cos()), torch.diag(angle.sin())
+            turn = torch.cat([torch.cat([cos, -sin], 1), torch.cat([sin, cos], 1)])
+            mix = torch.randn(d, d, generator=generator) + 3 * torch.eye(d)
+            k[head], q[head] = turn @ k[head], turn @ q[head]
+            v[head], o[:, head] = mix @ v[head], o[:, head] @ mix.inverse()
+
+
 def _byte_tokenizer() -> Any:
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    inner = Tokenizer(models.BPE(vocab={"<s>": 0, **{c: i + 1 for i, c in enumerate(alphabet)}}, merges=[]))
+    inner = Tokenizer(
+        models.BPE(vocab={"<s>": 0, **{c: i + 1 for i, c in enumerate(alphabet)}}, merges=[])
+    )
     inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     inner.decoder = decoders.ByteLevel()
     return PreTrainedTokenizerFast(tokenizer_object=inner)
