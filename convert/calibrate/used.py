@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import nn
+from transformers.pytorch_utils import Conv1D
 
 from .calls import Call
 from .watch import AttentionPlace, output_changed
@@ -93,10 +94,9 @@ def _is_reader(module: nn.Module) -> bool:
 
 def _makes(module: nn.Module, width: int) -> bool:
     """Whether a module is one matrix that gives `width` values; Conv1D of GPT-2 has it turned."""
-    weight = module._parameters.get("weight")
-    if weight is None or weight.dim() != 2 or list(module.children()):
+    if not isinstance(module, (nn.Linear, Conv1D)):
         return False
-    return weight.shape[0 if isinstance(module, nn.Linear) else 1] == width
+    return module.weight.shape[0 if isinstance(module, nn.Linear) else 1] == width
 
 
 def _inputs(
