@@ -34,7 +34,7 @@ class Call:
         return layer(*self.args, **{**self.kwargs, self.keyword: hidden})
 
 
-class Stop(Exception):  # noqa: N818 (an interruption, no error)
+class Stop(Exception):
     """Ends a forward pass whose rest nobody needs."""
 
 
@@ -81,7 +81,7 @@ def _recorded(
 
     def answer(*args: Any, **kwargs: Any) -> Any:
         keyword = None if args else next(iter(kwargs))
-        hidden = args[0] if args else kwargs.pop(keyword)
+        hidden = args[0] if keyword is None else kwargs.pop(keyword)
         calls.append(Call(args=args[1:], kwargs=kwargs, keyword=keyword))
         first.append(hidden)
         if len(calls) == last:

@@ -7,21 +7,21 @@ import torch
 from torch import nn
 from tqdm import tqdm
 
-from headcount.audit.source.safetensors import TensorInfo
-
 from ..merge.ladder import Ladder
-from ..plan.draft import HeadsByLayer
+from ..plan.draft import Heads, HeadsByLayer
 from ..plan.errors import CannotConvertError
 from ..plan.source import Source
 from ..rewrite.freedom import freedom_of
 from ..rewrite.layer import RewrittenLayer
-from ..rewrite.tensors import AttentionTensors, attention_tensors
+from ..rewrite.tensors import attention_tensors, weights_of
+from ..rewrite.uncalibrated import finite, is_tied
 from ..stream.reader import SourceReader
 from .calls import Call, record
-from .layer import Layer, LayerFit, States, Task, run_rows
-from .model import LayeredModel, assign
+from .layer import LayerFit
+from .model import LayeredModel
 from .place import place_of
-from .rows import MEMORY_BUDGET, Rows, new_rows
+from .rows import MEMORY_BUDGET, new_rows
+from .task import Layer, States, Task, run_rows
 from .text import CalibrationText, calibration_text
 
 Done = Callable[[int], RewrittenLayer | None]
@@ -58,6 +58,7 @@ class _Run:
         _refuse_unknown(source, heads)
         self._layered = LayeredModel(source, reader)
         self._tensors = attention_tensors(source)
+        self._read = finite(reader)
 
     @torch.no_grad()
     def layers(
@@ -78,15 +79,12 @@ class _Run:
                 bar.update()
         finally:
             bar.close()
-            for rows in (states.original, states.converted, states.target, states.given):
-                rows.close()
+            states.close()
 
     def _start(self, text: CalibrationText) -> tuple[States, Sequence[Call]]:
-        width = self._layered.model.get_input_embeddings().weight.shape[-1]
-        template = torch.empty(text.ids.shape[1], width, dtype=self._layered.dtype)
-        rows = [
-            new_rows(len(text.ids), template, held=4, budget=MEMORY_BUDGET) for _ in range(4)
-        ]
+        length, width = text.ids.shape[1], self._layered.hidden_size
+        template = torch.empty(length, width, dtype=self._layered.dtype)
+        rows = [new_rows(len(text.ids), template, held=4, budget=MEMORY_BUDGET) for _ in range(4)]
         calls = record(self._layered, text.ids, text.batches, rows[:2])
         return States(original=rows[0], converted=rows[1], target=rows[2], given=rows[3]), calls
 
@@ -101,42 +99,51 @@ class _Run:
         last: int,
     ) -> RewrittenLayer | None:
         """The new layer, None if it stays; the states move on."""
-        own = self._changed.get((index, False))
-        before = done(index) if own is not None else None
-        if own is None or before is not None:
+        own, is_last = self._changed.get((index, False)), index == last
+        if own is None or self._is_tied(index, own):
             run_rows(layer, call, states.original, text.batches)
-            if before is not None:
-                self._assign(index, layer, before.tensors)
             run_rows(layer, call, states.converted, text.batches)
+            return None if own is None else RewrittenLayer(index=index, tensors={}, measured={})
+        fit = LayerFit(self._task(index, layer, call, own, text), states)
+        before = done(index)
+        if before is not None:
+            fit.skip(self._inside(index, before.tensors), is_last=is_last)
             return before
+        return self._rewritten(index, fit.run(self._ladder.seed + index, is_last=is_last))
+
+    def _task(
+        self, index: int, layer: nn.Module, call: Call, own: Heads, text: CalibrationText
+    ) -> Task:
         tensors = self._tensors[index, False]
-        task = Task(
+        return Task(
             layer=layer,
             call=call,
             place=place_of(self._layered, tensors),
             tensors=tensors,
             read=self._read,
+            stored=lambda path: self._on_disk(index, path) is not None,
             freedom=freedom_of(self._source, (index, False)),
             heads=own,
             ladder=self._ladder,
             text=text,
         )
-        made = LayerFit(task, states, self._ladder.seed + index).run(is_last=index == last)
-        return self._rewritten(index, made)
 
-    def _read(self, info: TensorInfo) -> torch.Tensor:
-        return self._layered.read(info.name)
+    def _is_tied(self, index: int, own: Heads) -> bool:
+        return is_tied(weights_of(self._tensors[index, False], self._read), own)
 
-    def _assign(self, index: int, layer: nn.Module, tensors: Mapping[str, torch.Tensor]) -> None:
+    def _inside(self, index: int, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Tensors of the files by their paths in the layer."""
         start = self._layered.path_of(index)
         inside = {self._layered.inside(name): value for name, value in tensors.items()}
-        assign(layer, {path.removeprefix(start): value for path, value in inside.items()})
+        return {path.removeprefix(start): value for path, value in inside.items()}
+
+    def _on_disk(self, index: int, path: str) -> str | None:
+        return self._layered.on_disk(self._layered.path_of(index) + path)
 
     def _rewritten(self, index: int, made: Layer) -> RewrittenLayer:
-        start = self._layered.path_of(index)
         tensors = dict(made.attention)
         for path, value in made.mlp.items():
-            name = self._layered.on_disk(start + path)
+            name = self._on_disk(index, path)
             assert name is not None
             tensors[name] = value.contiguous()
         return RewrittenLayer(index=index, tensors=tensors, measured=made.measured)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import Any, cast
 from unittest import mock
 
 import torch
@@ -47,6 +47,12 @@ class LayeredModel:
         self._inside = {name: inside for name, (inside, _) in found.items()}
         self._plain = {name for name, (_, converted) in found.items() if not converted}
 
+    @property
+    def hidden_size(self) -> int:
+        """The width of the hidden states."""
+        width: int = self.subject.config.get_text_config().hidden_size
+        return width
+
     def read(self, name: str) -> torch.Tensor:
         """The values of a tensor of the source's files, in the dtype that is computed in."""
         return self._reader.tensor(self.source.checkpoint.tensors[name]).to(self.dtype)
@@ -62,7 +68,7 @@ class LayeredModel:
         return self._inside[name]
 
     def on_disk(self, inside: str) -> str | None:
-        """The tensor of the files that the class keeps at `inside` as it is; None: there is none."""
+        """The tensor of the files that the class keeps at `inside` as it is, if there is one."""
         found = [n for n, path in self._inside.items() if path == inside and n in self._plain]
         return found[0] if len(found) == 1 else None
 
@@ -97,7 +103,7 @@ class LayeredModel:
         self, names: Iterable[str], checked: nn.Module, forgotten: nn.Module
     ) -> Iterator[None]:
         tensors = {name: self.read(name) for name in names if self._is_float(name)}
-        config = LoadStateDictConfig(dtype=self.dtype, weight_mapping=self._mapping)
+        config = LoadStateDictConfig(dtype=self.dtype, weight_mapping=cast(Any, self._mapping))
         with quiet_transformers(), third_party(f"{self.source.folder}: transformers cannot use it"):
             convert_and_load_state_dict_in_model(self.model, tensors, config)
         del tensors

@@ -17,16 +17,15 @@ class MomentSums:
         self._weights, self._groups = weights, groups
         heads, head_dim, _ = weights.q.shape
         shared, value_dim, _ = weights.v.shape
-        zeros = lambda *shape: torch.zeros(*shape, dtype=torch.float64)  # noqa: E731
-        self._queries = zeros(heads, head_dim, head_dim)
-        self._keys = zeros(shared * head_dim, shared * head_dim)
-        self._key_sum = zeros(shared * head_dim)
-        self._values = zeros(shared * value_dim, shared * value_dim)
-        self._value_sum = zeros(shared * value_dim)
+        self._queries = _zeros(heads, head_dim, head_dim)
+        self._keys = _zeros(shared * head_dim, shared * head_dim)
+        self._key_sum = _zeros(shared * head_dim)
+        self._values = _zeros(shared * value_dim, shared * value_dim)
+        self._value_sum = _zeros(shared * value_dim)
         self._members = [self._group_of(h) for h in range(heads)]
         sizes = [len(members) * value_dim for members in self._members]
-        self._mixed = [zeros(size, size) for size in sizes]
-        self._mixed_sums = [zeros(size) for size in sizes]
+        self._mixed = [_zeros(size, size) for size in sizes]
+        self._mixed_sums = [_zeros(size) for size in sizes]
         self._tokens = self._sampled = 0
 
     @property
@@ -59,6 +58,7 @@ class MomentSums:
         if self._groups is None:
             values, value_mean = self._values / self._sampled, self._value_sum / self._sampled
         elif chosen_by is not None:
+            assert chosen_by.value_mean is not None
             values, value_mean = chosen_by.values, chosen_by.value_mean
         else:
             values, value_mean = self._spread()
@@ -100,11 +100,14 @@ class MomentSums:
         return values, means
 
 
-def projected(
-    inputs: torch.Tensor, heads: torch.Tensor, bias: torch.Tensor | None
-) -> torch.Tensor:
+def projected(inputs: torch.Tensor, heads: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
     """[B, T, heads, d] of inputs [B, T, E], heads [heads, d, E] and their bias [heads, d]."""
     flat = inputs @ heads.flatten(0, 1).T
     if bias is not None:
         flat = flat + bias.flatten()
-    return flat.unflatten(-1, heads.shape[:2])
+    shaped: torch.Tensor = flat.unflatten(-1, heads.shape[:2])
+    return shaped
+
+
+def _zeros(*shape: int) -> torch.Tensor:
+    return torch.zeros(*shape, dtype=torch.float64)

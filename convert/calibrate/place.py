@@ -17,7 +17,9 @@ def place_of(layered: LayeredModel, tensors: AttentionTensors) -> AttentionPlace
     start = layered.path_of(index)
     names = {info.name: layered.inside(info.name) for info in tensors.tensors}
     strangers = [path for path in names.values() if not path.startswith(start)]
-    holders = {part: p.tensor.name for p in tensors.projections for part in p.parts if not p.is_bias}
+    holders = {
+        part: p.tensor.name for p in tensors.projections for part in p.parts if not p.is_bias
+    }
     if strangers:
         raise CannotConvertError(f"{layered.source.folder}: {strangers[0]} is not in layer {index}")
     paths = {name: path.removeprefix(start) for name, path in names.items()}
@@ -29,9 +31,7 @@ def place_of(layered: LayeredModel, tensors: AttentionTensors) -> AttentionPlace
             f"{layered.source.folder}: layer {index} keeps its projections in no module of their"
             " own, so that it cannot be calibrated: use --method merge without --calibration"
         )
-    return AttentionPlace(
-        attention=attention, query=modules["q"], output=modules["o"], names=paths
-    )
+    return AttentionPlace(attention=attention, query=modules["q"], output=modules["o"], names=paths)
 
 
 def _common(paths: Iterable[str]) -> str:

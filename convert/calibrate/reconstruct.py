@@ -52,7 +52,7 @@ def reconstruct(
             group["lr"] = STEP_SIZE * group["size"] * (1 - (step - 1) / steps)
         batch = fitted[int(torch.randint(len(fitted), (), generator=generator))]
         optimizer.zero_grad()
-        loss(_tied(start, free, groups), batch).backward()  # type: ignore[no-untyped-call]
+        loss(_tied(start, free, groups), batch).backward()
         optimizer.step()
         if step % _LOOK_EVERY == 0 or step == steps:
             now = _detached(_tied(start, free, groups))

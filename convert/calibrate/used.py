@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import nn
+from transformers.pytorch_utils import Conv1D
 
 from .calls import Call
 from .watch import AttentionPlace, output_changed
@@ -93,10 +94,9 @@ def _is_reader(module: nn.Module) -> bool:
 
 def _makes(module: nn.Module, width: int) -> bool:
     """Whether a module is one matrix that gives `width` values; Conv1D of GPT-2 has it turned."""
-    weight = module._parameters.get("weight")
-    if weight is None or weight.dim() != 2 or list(module.children()):
+    if not isinstance(module, (nn.Linear, Conv1D)):
         return False
-    return weight.shape[0 if isinstance(module, nn.Linear) else 1] == width
+    return module.weight.shape[0 if isinstance(module, nn.Linear) else 1] == width
 
 
 def _inputs(
@@ -113,11 +113,17 @@ def _inputs(
                 if path in seen or not args or not isinstance(args[0], torch.Tensor):
                     again.add(path)
                 else:
-                    seen[path] = args[0].clone()
+                    seen[path] = in_rows(args[0], hidden).clone()
 
             stack.callback(layer.get_submodule(path).register_forward_pre_hook(see).remove)
         output = call.run(layer, hidden)
     return {path: value for path, value in seen.items() if path not in again} | {"": output}
+
+
+def in_rows(values: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
+    """[B, T, width] of what a layer flattened to [B * T, width] (OPT does)."""
+    flat = values.dim() == 2 and values.shape[0] == hidden.shape[0] * hidden.shape[1]
+    return values.unflatten(0, hidden.shape[:2]) if flat else values
 
 
 def _change(output: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:

@@ -89,7 +89,9 @@ def input_of(
 @contextmanager
 def output_changed(layer: nn.Module, path: str, added: torch.Tensor) -> Iterator[None]:
     """Adds `added` to what the module at `path` gives."""
-    handle = layer.get_submodule(path).register_forward_hook(lambda m, a, output: output + added)
+    handle = layer.get_submodule(path).register_forward_hook(
+        lambda m, a, output: output + added.reshape(output.shape)
+    )
     try:
         yield
     finally:
@@ -107,6 +109,10 @@ def run_until_stopped(call: Call, layer: nn.Module, hidden: torch.Tensor) -> Non
 def mixing_in(output: Any) -> torch.Tensor | None:
     """The attention weights among what an attention returns."""
     for value in output[1:] if isinstance(output, tuple) else ():
-        if isinstance(value, torch.Tensor) and value.dim() == 4 and value.shape[2] == value.shape[3]:
+        if (
+            isinstance(value, torch.Tensor)
+            and value.dim() == 4
+            and value.shape[2] == value.shape[3]
+        ):
             return value
     return None
