@@ -278,9 +278,16 @@ def convert(
     killed is resumed by the next one.
 
     \b
+    --quality takes rungs of the ladder of docs/methods.md at once:
+      fast  --method merge --grouping similar: from the weights alone; no text, no training
+      good  and --refit mlp: runs SOURCE layer by layer over --calibration
+      best  and --reconstruct 200: trains each layer alone, many times as long
+
+    \b
     Example:
       headcount convert ./mha ./gqa --kv-heads 8 --dry-run
       headcount convert org/name ./gqa --kv-heads 8 --dtype bfloat16 --max-shard-size 5GB
+      headcount convert ./mha ./gqa --kv-heads 8 --quality good --calibration prose.txt
       headcount convert ./mha ./gqa --kv-heads 8 --evaluate --text prose.txt
       headcount convert ./mha --sweep 8,4,2,1
       headcount convert --families

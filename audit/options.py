@@ -171,9 +171,11 @@ reconcile_options = stack(
     click.option("--utilisation", type=click.FloatRange(0, 1, min_open=True)),
     _engine_options,
 )
+# What --quality says in place of options that are not given.
+LADDER = ("method", "grouping", "temperature", "refit", "reconstruct")
 CONVERSION = (
-    *("num_key_value_heads", "method", "seed", "home", "dtype", "max_shard_size", "workers"),
-    "overwrite",
+    *("num_key_value_heads", "seed", "home", "dtype", "max_shard_size", "workers", "overwrite"),
+    *("calibration", "calibration_tokens", "quality", *LADDER),
 )
 conversion_options = stack(
     click.option(
@@ -184,13 +186,51 @@ conversion_options = stack(
     ),
     click.option("--families", is_flag=True, help="List the types that can be converted."),
     click.option(
-        "--method",
-        type=click.Choice(["mean", "first", "medoid", "random"]),
-        default="mean",
-        show_default=True,
-        help="How the K/V heads of a group become one.",
+        "--quality",
+        type=click.Choice(["fast", "good", "best"]),
+        help="Rungs of the ladder, see below; options that are given come first.",
     ),
-    click.option("--seed", type=int, default=0, show_default=True, help="Of the method random."),
+    click.option(
+        "--method",
+        type=click.Choice(["mean", "renorm", "align", "merge", "first", "medoid", "random"]),
+        help="How the K/V heads of a group become one; default: mean.",
+    ),
+    click.option(
+        "--grouping",
+        type=click.Choice(["contiguous", "similar"]),
+        help="Which heads become one: neighbours (the default), or those that are alike.",
+    ),
+    click.option(
+        "--calibration",
+        metavar="FILE|builtin",
+        help="UTF-8 text that SOURCE is run on, for the rungs that need it; builtin: our sample.",
+    ),
+    click.option(
+        "--calibration-tokens",
+        type=TOKENS,
+        default=65536,
+        show_default=True,
+        help="Tokens of it that are read at most.",
+    ),
+    click.option(
+        "--temperature/--no-temperature",
+        default=None,
+        help="Scale the scores of each query head to be as sharp as before.",
+    ),
+    click.option(
+        "--refit",
+        type=click.Choice(["none", "output", "mlp"]),
+        help="Fit anew: nothing (the default), o, or o and the MLP's last projection.",
+    ),
+    click.option(
+        "--reconstruct",
+        type=click.IntRange(min=0),
+        metavar="STEPS",
+        help="Steps of gradient descent on each layer's q, k, v and o; default: 0.",
+    ),
+    click.option(
+        "--seed", type=int, default=0, show_default=True, help="Of what is drawn at random."
+    ),
     click.option(
         "--home",
         type=click.Choice(["auto", "native", "rehome", "custom"]),
@@ -231,7 +271,7 @@ conversion_options = stack(
         "--evaluate", "evaluates", is_flag=True, help="Then evaluate TARGET against SOURCE."
     ),
 )
-SWEEP = ("counts", "methods", "budget")
+SWEEP = ("counts", "methods", "budget", "by_layer")
 sweep_options = stack(
     click.option(
         "--sweep",
@@ -248,6 +288,9 @@ sweep_options = stack(
         type=float,
         metavar="NATS",
         help="…but for the smallest cache of a sweep that adds at most this to the loss.",
+    ),
+    click.option(
+        "--by-layer", is_flag=True, help="In a sweep also: what each layer alone adds to the loss."
     ),
 )
 evaluation_options = stack(

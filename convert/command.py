@@ -1,14 +1,17 @@
 """What the command `convert` does: plan, apply, evaluate, and hand over the reports."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from headcount.audit.options import LADDER
 from headcount.audit.report import Report
 from headcount.audit.signals import exit_cleanly, on_signals
 
 from .as_report import conversion_report, plan_report
 from .conversion import ConversionReport, apply_plan
+from .merge.ladder import QUALITIES, Ladder, Quality
 from .plan.errors import CheckFailedError
 from .plan.planner import plan_conversion
 from .plan.request import ConversionRequest, parse_key_value_heads
@@ -76,5 +79,15 @@ def _request(found: SourceFolder, target: Path, options: Mapping[str, Any]) -> C
         source=found.path,
         source_name=found.name,
         target=target,
-        **{**options, "num_key_value_heads": wanted},
+        **{**with_quality(options), "num_key_value_heads": wanted},
     )
+
+
+def with_quality(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options with the rungs of `quality`, which is none of a request's fields, in place of
+    those that are None. Choosing a head has no further rungs, and takes none."""
+    given = {name: value for name, value in options.items() if name not in ("quality", *LADDER)}
+    explicit = {name: options[name] for name in LADDER if options.get(name) is not None}
+    quality: Quality | None = options.get("quality")
+    bundle = asdict(Ladder() if quality is None else QUALITIES[quality])
+    return {**given, **{name: bundle[name] for name in LADDER}, **explicit}

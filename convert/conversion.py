@@ -4,7 +4,7 @@ import hashlib
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,8 @@ from .plan.request import ConversionRequest
 from .plan.side_files import RECORD
 from .plan.source import CONFIG, check_unchanged
 from .plan.target import check_target
+from .rewrite.layer import merged_documents
+from .rewrite.store import NOTHING, Rewritten, redirected, rewrite_layers
 from .stream.failure import writing
 from .stream.lock import TargetLock
 from .stream.shards import write_shards
@@ -34,7 +36,9 @@ from .verify import verify_output
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LayerError:
     """How far a layer's K and V weights moved: |pooled - member| / |member| over all members. Where
-    the values are the keys, both are the same.
+    the values are the keys, both are the same. Of a layer that was rewritten, the root of the share
+    of its scores' (`key`) and its output's (`value`) energy that is lost: with the mean of the same
+    heads it would be `key_mean` and `value_mean`.
 
     `kept` are the source heads that a choosing method kept, None for the mean. `lossless`: every
     merged head equals the heads that it stands for. `distinct`: how many of the source's K/V heads
@@ -47,6 +51,8 @@ class LayerError:
     kept: tuple[int, ...] | None
     lossless: bool
     distinct: int
+    key_mean: float | None = None
+    value_mean: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,7 +87,7 @@ def apply_plan(plan: ConversionPlan, *, progress: bool = True) -> ConversionRepo
     request = plan.request
     check_target(request.source, request.target)
     with (
-        writing(request.target, plan.total_nbytes),
+        writing(request.target, plan.needed_nbytes),
         TargetLock(request.target),
         WorkFolder(request.target, local_job_of(plan)) as work,
     ):
@@ -101,12 +107,14 @@ def _write(plan: ConversionPlan, work: WorkFolder, progress: bool) -> dict[str, 
     """The model, whole and verified, in the work folder; returns its record."""
     hidden = not progress or not sys.stderr.isatty()
     size = plan.total_nbytes
+    work.start()
+    rewritten = NOTHING
+    if plan.rewriting is not None:
+        rewritten = rewrite_layers(plan.rewriting, work, progress=progress)
     with tqdm(total=size, unit="B", unit_scale=True, disable=hidden, file=sys.stderr) as bar:
-        work.start()
-        outcome = write_shards(plan, work, bar.update)
+        outcome = write_shards(redirected(plan, rewritten), work, bar.update)
         manifest = {
-            file.name: Written(nbytes=file.nbytes, sha256=file.sha256)
-            for file in work.finished.values()
+            file.name: Written(nbytes=file.nbytes, sha256=file.sha256) for file in work.of_model
         }
         for side_file in plan.side_files:
             manifest[side_file.name] = _copy_side_file(side_file, work.model, bar.update)
@@ -116,7 +124,7 @@ def _write(plan: ConversionPlan, work: WorkFolder, progress: bool) -> dict[str, 
         manifest[plan.index_name] = write_bytes(work.model / plan.index_name, index)
     config = json_bytes(plan.config)
     manifest[CONFIG] = Written(nbytes=len(config), sha256=hashlib.sha256(config).hexdigest())
-    record = _record(plan, _layer_errors(plan, outcome), manifest)
+    record = _record(plan, _layer_errors(plan, outcome, rewritten), rewritten, manifest)
     write_bytes(work.model / RECORD, json_bytes(record))
     write_bytes(work.model / CONFIG, config)
     verify_output(plan, work.model)
@@ -133,8 +141,10 @@ def _copy_side_file(side_file: SideFile, folder: Path, advance: Advance) -> Writ
         os.close(descriptor)
 
 
-def _layer_errors(plan: ConversionPlan, outcome: Outcome) -> tuple[LayerError, ...]:
-    return tuple(
+def _layer_errors(
+    plan: ConversionPlan, outcome: Outcome, rewritten: Rewritten
+) -> tuple[LayerError, ...]:
+    pooled = (
         LayerError(
             index=layer.index,
             key=outcome.errors[layer.index, "k"],
@@ -145,10 +155,34 @@ def _layer_errors(plan: ConversionPlan, outcome: Outcome) -> tuple[LayerError, .
         )
         for layer in plan.layers
     )
+    return tuple(_as_rewritten(layer, rewritten) for layer in pooled)
+
+
+def _as_rewritten(pooled: LayerError, rewritten: Rewritten) -> LayerError:
+    """What rewriting has lost of a layer, if it was: pooling what is equal loses nothing."""
+    merged = merged_documents(rewritten.measured.get(pooled.index, {}))
+    if not merged:
+        return pooled
+
+    def lost(name: str) -> float:
+        return float(f"{max(one[name] for one in merged) ** 0.5:.4g}")
+
+    return replace(
+        pooled,
+        key=lost("key_error"),
+        value=lost("value_error"),
+        key_mean=lost("key_mean_error"),
+        value_mean=lost("value_mean_error"),
+        lossless=False,
+        distinct=rewritten.distinct[pooled.index],
+    )
 
 
 def _record(
-    plan: ConversionPlan, layers: tuple[LayerError, ...], manifest: Mapping[str, Written]
+    plan: ConversionPlan,
+    layers: tuple[LayerError, ...],
+    rewritten: Rewritten,
+    manifest: Mapping[str, Written],
 ) -> dict[str, Any]:
     """The content of conversion.json, which is not in the manifest itself."""
     measured = {
@@ -157,6 +191,10 @@ def _record(
             "kept": None if layer.kept is None else list(layer.kept),
             "lossless": layer.lossless,
             "distinct_key_value_heads": layer.distinct,
+            "relative_error_of_mean": None
+            if layer.key_mean is None
+            else {"k": layer.key_mean, "v": layer.value_mean},
+            "rewritten": rewritten.measured.get(layer.index),
         }
         for layer in layers
     }
@@ -184,6 +222,8 @@ def _report(
             kept=None if layer["kept"] is None else tuple(layer["kept"]),
             lossless=layer["lossless"],
             distinct=layer["distinct_key_value_heads"],
+            key_mean=(layer["relative_error_of_mean"] or {}).get("k"),
+            value_mean=(layer["relative_error_of_mean"] or {}).get("v"),
         )
         for layer in record["layers"]
     )

@@ -1,10 +1,12 @@
 """A plan as data for `--format json` and for the record beside the output. No times, no paths."""
 
 from collections import Counter
+from dataclasses import asdict
 
 from headcount import __version__
 
 from .plan import ConversionPlan, OutputFile
+from .rewriting import Rewriting
 from .steps import Step
 
 SCHEMA_VERSION = 1
@@ -35,7 +37,8 @@ def plan_summary(plan: ConversionPlan) -> dict[str, object]:
             "bytes": plan.nbytes,
         },
         "method": plan.request.method,
-        "seed": plan.request.seed if plan.request.method == "random" else None,
+        "seed": plan.request.seed if _is_seeded(plan) else None,
+        "ladder": None if plan.rewriting is None else _ladder(plan.rewriting),
         "config_changes": list(plan.config_changes),
         "layers": [
             {
@@ -55,6 +58,23 @@ def plan_summary(plan: ConversionPlan) -> dict[str, object]:
         },
         "notes": list(plan.notes),
         "findings": [finding.document() for finding in plan.findings],
+    }
+
+
+def _is_seeded(plan: ConversionPlan) -> bool:
+    return plan.request.method == "random" or plan.request.calibration is not None
+
+
+def _ladder(rewriting: Rewriting) -> dict[str, object]:
+    """The rungs beside the method. A path says nothing elsewhere: of a text its digest is kept."""
+    rungs = asdict(rewriting.ladder)
+    calibration = {
+        "sha256": rewriting.calibration_sha256,
+        "tokens": rewriting.calibration_tokens,
+    }
+    return {
+        **{name: rungs[name] for name in ("grouping", "temperature", "refit", "reconstruct")},
+        "calibration": None if rewriting.calibration is None else calibration,
     }
 
 

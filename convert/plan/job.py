@@ -26,6 +26,9 @@ def _parts(plan: ConversionPlan) -> Iterator[str]:
     yield __version__
     yield plan.source.fingerprint
     yield f"{plan.source.name} {request.method} {request.num_key_value_heads} {request.seed}"
+    if plan.rewriting is not None:
+        calibration = (plan.rewriting.calibration_sha256, plan.rewriting.calibration_tokens)
+        yield f"{plan.rewriting.ladder} {calibration}"
     for file in plan.files:
         yield f"{file.name} {json.dumps(file.metadata)}"
         yield from map(repr, file.steps)

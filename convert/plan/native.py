@@ -23,8 +23,8 @@ from .source import Source
 from .steps import Pool, Role, Step, copy
 
 FLOATS = ("F64", "F32", "F16", "BF16")
-_KEY_NORMS = ("k_norm", "k_layernorm", "key_layernorm")
-_QUERY_NORMS = ("q_norm", "q_layernorm", "query_layernorm", "attn_sub_norm")
+KEY_NORMS = ("k_norm", "k_layernorm", "key_layernorm")
+QUERY_NORMS = ("q_norm", "q_layernorm", "query_layernorm", "attn_sub_norm")
 # A word of a tensor's path in its layer that makes it look like attention.
 NEAR = re.compile(r"attn|attention|[qkv]_proj|qkv|query|key|value")
 FAR = re.compile(r"norm|mlp|expert|(^|[._])ln_")  # unless it is one of these
@@ -104,7 +104,7 @@ class _Builder:
             yield self._projection(spot, part)
         elif spot.place.module in self.names.key_value:
             yield self._beside(spot)
-        elif part == "norm" and _word_of(spot.place, _KEY_NORMS):
+        elif part == "norm" and _word_of(spot.place, KEY_NORMS):
             yield from self._key_norm(spot)
         else:
             self._check_kept(spot)
@@ -240,7 +240,7 @@ class _Builder:
         """Only what is named in the family's row may go along."""
         part, parameter = spot.place.part, spot.place.parameter.rpartition(".")[2]
         named = self.names.cross if spot.place.cross else self.names.modules
-        known_norm = part != "norm" or _word_of(spot.place, _QUERY_NORMS)
+        known_norm = part != "norm" or _word_of(spot.place, QUERY_NORMS)
         if spot.place.module not in named or parameter not in PLAIN or not known_norm:
             raise self._unknown(spot.tensor, "is not known well enough to be kept")
 
@@ -288,7 +288,7 @@ def _norm_lists(source: Source) -> dict[tuple[int, str], dict[int, TensorInfo]]:
     found: dict[tuple[int, str], dict[int, TensorInfo]] = {}
     for tensor in source.checkpoint.tensors.values():
         spot = place(tensor.name, source.audit.family.names)
-        if spot is None or spot.part != "norm" or not _word_of(spot, _KEY_NORMS):
+        if spot is None or spot.part != "norm" or not _word_of(spot, KEY_NORMS):
             continue
         number, _, parameter = spot.parameter.partition(".")
         if number.isdigit():

@@ -12,7 +12,7 @@ from .layout import Blocks, one_part
 from .steps import Pad, Step, copy
 
 # Modules beside the projections that have numbers for each query head, along their first axis.
-_PER_HEAD = ("sinks", "attention_sink_bias", "softmax_offset", "g_proj", "gate_proj", "gate_bias")
+PER_HEAD = ("sinks", "attention_sink_bias", "softmax_offset", "g_proj", "gate_proj", "gate_bias")
 
 
 def padded(tensor: TensorInfo, place: Place, heads: Heads) -> Step | None:
@@ -27,7 +27,7 @@ def padded(tensor: TensorInfo, place: Place, heads: Heads) -> Step | None:
         return _output(tensor, heads)
     if part == "norm":
         return _norm(tensor, heads)
-    if part == "other" and place.module.rpartition(".")[2] in _PER_HEAD and shape[0] % count == 0:
+    if part == "other" and place.module.rpartition(".")[2] in PER_HEAD and shape[0] % count == 0:
         return _pad(tensor, heads, one_part("q", count, shape[0] // count))
     return None
 

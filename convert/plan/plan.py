@@ -3,13 +3,16 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headcount.audit.report import Finding
 from headcount.audit.source.safetensors import FileHeader
 
 from .request import ConversionRequest
 from .steps import Dropped, Step
+
+if TYPE_CHECKING:
+    from .rewriting import Rewriting
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,7 +76,8 @@ class ConversionPlan:
 
     `home` says which class holds the result and why; `config` and `index` are the JSON objects to
     write; `findings` are the source's warnings, which the output may inherit. `layer_count` are all
-    layers of the model, `layers` those whose K/V heads change.
+    layers of the model, `layers` those whose K/V heads change. `rewriting` says what is done to the
+    source's tensors before the steps read them, None: nothing.
     """
 
     request: ConversionRequest
@@ -92,6 +96,7 @@ class ConversionPlan:
     left_files: tuple[LeftFile, ...]
     notes: tuple[str, ...]
     findings: tuple[Finding, ...]
+    rewriting: "Rewriting | None" = None
 
     @property
     def steps(self) -> Iterator[Step]:
@@ -111,3 +116,8 @@ class ConversionPlan:
     def total_nbytes(self) -> int:
         """Bytes that the output's tensors and copied files take on disk, small JSON left out."""
         return self.nbytes + sum(file.nbytes for file in self.side_files)
+
+    @property
+    def needed_nbytes(self) -> int:
+        """Bytes that have to be free while it is carried out."""
+        return self.total_nbytes + (0 if self.rewriting is None else self.rewriting.nbytes)

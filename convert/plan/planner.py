@@ -1,5 +1,6 @@
 """From a request to a plan: every check that can be made without reading a tensor is made here."""
 
+from ..rewrite.planned import plan_rewriting
 from .cast import cast_config, cast_steps
 from .class_limits import NOT_RUN
 from .draft import Draft, HeadsByLayer
@@ -30,6 +31,7 @@ def plan_conversion(request: ConversionRequest) -> ConversionPlan:
     check_target(request.source, request.target)
     home, heads = find_home(source, request.num_key_value_heads, request.home)
     draft = home.steps(source, heads)
+    rewriting, limits = plan_rewriting(source, heads, draft.layers, request)
     steps = {file: cast_steps(made, request.dtype) for file, made in draft.steps.items()}
     files = output_files(source, steps, request.max_shard_size)
     config, changes = home.config(source, heads)
@@ -54,10 +56,11 @@ def plan_conversion(request: ConversionRequest) -> ConversionPlan:
         index=None if index is None else index_of(source, files),
         side_files=side_files,
         left_files=left_files,
-        notes=(*draft.notes, *heads.notes, *_notes(source, draft)),
+        notes=(*draft.notes, *heads.notes, *limits, *_notes(source, draft)),
         findings=tuple(f for f in source.audit.findings if f.severity == "warning"),
+        rewriting=rewriting,
     )
-    check_space(request.target, plan.total_nbytes - reclaimable(request.target))
+    check_space(request.target, plan.needed_nbytes - reclaimable(request.target))
     existing = read_existing(request.target)
     if existing is not None and not request.overwrite:
         check_same_job(existing, job_of(plan))

@@ -1,18 +1,23 @@
 """What the user asks for."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
 from headcount.audit.errors import HeadcountError
 
+from ..merge.ladder import GROUPINGS, MERGE_METHODS, REFITS, Grouping, Ladder, MergeMethod, Refit
 from .cast import CAST_NAMES, CastName
 
 # How several K/V heads become one; docs/methods.md has the formulas and sources.
-Method = Literal["mean", "first", "medoid", "random"]
-METHODS: tuple[Method, ...] = get_args(Method)
+ChoosingMethod = Literal["first", "medoid", "random"]
+CHOOSING: tuple[ChoosingMethod, ...] = get_args(ChoosingMethod)
+Method = MergeMethod | ChoosingMethod
+METHODS: tuple[Method, ...] = (*MERGE_METHODS, *CHOOSING)
+# The text that comes with this program, in place of a file.
+BUILTIN = "builtin"
 # Which class holds the result; auto takes the first that can, in this order.
 HomeChoice = Literal["auto", "native", "rehome", "custom"]
 HOME_CHOICES: tuple[HomeChoice, ...] = get_args(HomeChoice)
@@ -25,8 +30,10 @@ _RANGE = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?:([0-9]{1,5})", re.ASCII)
 class ConversionRequest:
     """Convert the model in the folder `source` to `num_key_value_heads` K/V heads, into `target`.
 
-    Layers that have no more of them keep theirs. `home` is the kind of class that holds the result.
-    `seed` matters to the method `random` only. Floats
+    Layers that have no more of them keep theirs. `method` to `reconstruct` are the rungs of the
+    `Ladder`, where `method` is one of them; `calibration` is a text file, or `builtin`, of which
+    `calibration_tokens` are read. `seed` matters to what is drawn only: the method `random`, and
+    calibration. `home` is the kind of class that holds the result. Floats
     become `dtype`, and files hold at most `max_shard_size` bytes, where these are given.
     `source_name` is what the record calls the source; its folder's name if not given. `workers`
     threads merge heads while others are written. `overwrite` replaces an earlier output of ours.
@@ -36,6 +43,12 @@ class ConversionRequest:
     target: Path
     num_key_value_heads: KeyValueHeads
     method: Method = "mean"
+    grouping: Grouping = "contiguous"
+    temperature: bool = False
+    refit: Refit = "none"
+    reconstruct: int = 0
+    calibration: str | None = None
+    calibration_tokens: int = 65_536
     seed: int = 0
     home: HomeChoice = "auto"
     dtype: CastName | None = None
@@ -59,6 +72,61 @@ class ConversionRequest:
         least = wanted if isinstance(wanted, int) else min(wanted.values(), default=0)
         if least < 1:
             raise HeadcountError(f"{least} K/V heads: a model needs at least one")
+        self._check_ladder()
+
+    def _check_ladder(self) -> None:
+        """Raises HeadcountError for rungs that do not go together, or lack text to calibrate on."""
+        if self.grouping not in GROUPINGS:
+            raise HeadcountError(f"grouping {self.grouping!r} is not one of {', '.join(GROUPINGS)}")
+        if self.refit not in REFITS:
+            raise HeadcountError(f"refit {self.refit!r} is not one of {', '.join(REFITS)}")
+        if self.reconstruct < 0 or self.calibration_tokens < 1:
+            raise HeadcountError("steps of --reconstruct and --calibration-tokens are positive")
+        asked = dict(_asked(self))
+        if self.method in CHOOSING and (asked or self.calibration):
+            name = next(iter(asked), "--calibration")
+            raise HeadcountError(
+                f"--method {self.method} keeps heads as they are, so that {name} has nothing to"
+                f" work on: add --method merge (or one of {', '.join(MERGE_METHODS)})"
+            )
+        needing = [name for name, needs in asked.items() if needs]
+        if needing and self.calibration is None:
+            raise HeadcountError(
+                f"{needing[0]} needs text that the source is run on: add --calibration FILE, or"
+                f" --calibration {BUILTIN}"
+            )
+        if self.calibration is not None and self.ladder is None:
+            raise HeadcountError(
+                "--calibration changes nothing about the mean of neighbouring heads: add --method"
+                " merge, --refit output or --quality good"
+            )
+
+    @property
+    def ladder(self) -> Ladder | None:
+        """What is done to the source's heads before they are pooled; None where nothing is."""
+        method = next((known for known in MERGE_METHODS if known == self.method), None)
+        if method is None or (method == "mean" and not dict(_asked(self))):
+            return None
+        return Ladder(
+            method=method,
+            grouping=self.grouping,
+            temperature=self.temperature,
+            refit=self.refit,
+            reconstruct=self.reconstruct,
+            seed=self.seed,
+        )
+
+
+def _asked(request: ConversionRequest) -> Iterator[tuple[str, bool]]:
+    """The rungs beside the method that are asked for, and whether each needs calibration text."""
+    if request.grouping != "contiguous":
+        yield f"--grouping {request.grouping}", False
+    if request.temperature:
+        yield "--temperature", True
+    if request.refit != "none":
+        yield f"--refit {request.refit}", True
+    if request.reconstruct:
+        yield "--reconstruct", True
 
 
 def parse_key_value_heads(text: str) -> KeyValueHeads:

@@ -14,6 +14,7 @@ from headcount.audit.source.safetensors import TensorInfo
 
 from ..plan.errors import BadValuesError
 from ..plan.plan import ConversionPlan, OutputFile
+from ..plan.request import CHOOSING
 from ..plan.steps import Cast, Copy, Fold, Folded, Make, Pad, Pool, Skip, Step, Take, Transpose
 from .ahead import Ahead
 from .cast import cast, cast_pieces
@@ -126,9 +127,9 @@ class WeightStream:
             elif isinstance(first.action, Cast):
                 with self._named(first):
                     for piece in cast_pieces(self.reader, first.sources[0], DTYPES[first.dtype]):
-                        out.write(_raw(piece))
+                        out.write(raw_bytes(piece))
             else:
-                out.write(_raw(ahead.take()))
+                out.write(raw_bytes(ahead.take()))
         self.reader.close()
 
     def _make(self, step: Step) -> torch.Tensor:
@@ -205,8 +206,8 @@ class WeightStream:
         return sum(whole.sizes)
 
     def _chosen(self, action: Pool) -> tuple[int, ...] | None:
-        """The heads that the action's attention keeps; None for the mean."""
-        if self.plan.request.method == "mean":
+        """The heads that the action's attention keeps; None for a mean."""
+        if self.plan.request.method not in CHOOSING:
             return None
         key = (action.layer, action.cross)
         with self._lock:
@@ -303,7 +304,7 @@ def _own(chosen: tuple[int, ...] | None, action: Pool) -> tuple[int, ...] | None
     return tuple(head - first * action.members for head in chosen[first : first + count])
 
 
-def _raw(tensor: torch.Tensor) -> memoryview:
+def raw_bytes(tensor: torch.Tensor) -> memoryview:
     """The bytes of a contiguous tensor, not copied (numpy has no bfloat16, hence uint8)."""
     array: Any = tensor.flatten().view(torch.uint8).numpy()
     return memoryview(array)

@@ -1,7 +1,8 @@
 """The folder in which an output grows: beside its target, resumed after a kill, else removed.
 
 It holds the journal, files that are being written, and `model/`, which gets the target's name. In
-`old/` lies what that replaces, between two renames.
+`old/` lies what that replaces, between two renames; in `rewritten/` are layers of the source with
+other values, which the model is made of and which go away with the folder.
 """
 
 import errno
@@ -18,13 +19,16 @@ from .journal import NAME, FinishedFile, Journal, read_journal
 from .writer import Written, sync_folder
 
 _KIND = "partial"
+# The folder, and the start of the journal's names, of what is no part of the output.
+REWRITTEN = "rewritten"
 
 
 class WorkFolder:
     """`.<name>.partial-…` next to the target.
 
     Inside the context, everything that killed runs have left for this target is claimed; on leaving
-    it, all that was not committed is removed. `finished` are the files that need no second writing.
+    it, all that was not committed is removed. `finished` are the files that need no second writing,
+    those that `rewritten/…` names among them.
     """
 
     def __init__(self, target: Path, job: str) -> None:
@@ -39,6 +43,15 @@ class WorkFolder:
     def model(self) -> Path:
         """What gets the target's name in the end."""
         return self.path / "model"
+
+    @property
+    def of_model(self) -> tuple[FinishedFile, ...]:
+        """The finished files of the output."""
+        return tuple(f for name, f in self.finished.items() if not _is_rewritten(name))
+
+    def place(self, name: str) -> Path:
+        """Where a file of that name is kept."""
+        return _place(self.path, name)
 
     def __enter__(self) -> "WorkFolder":
         for left in leftovers(self.target, _KIND):
@@ -78,13 +91,16 @@ class WorkFolder:
     def _adopt(self, claimed: Path) -> bool:
         """Whether it holds something to go on with. Files that are half-written, and those that
         are made in the end, are removed from it."""
-        model, files = claimed / "model", read_journal(claimed / NAME, self.job)
-        whole = {file.name: file for file in files if _is_whole(model, file)}
+        model, rewritten = claimed / "model", claimed / REWRITTEN
+        files = read_journal(claimed / NAME, self.job)
+        whole = {file.name: file for file in files if _is_whole(claimed, file)}
         if not whole or (claimed / "old").exists():
             return False
-        for path in (*claimed.iterdir(), *model.iterdir()):
-            if path not in (model, claimed / NAME, *(model / name for name in whole)):
-                path.unlink()
+        kept = {model, rewritten, claimed / NAME, *(_place(claimed, name) for name in whole)}
+        for folder in (claimed, model, rewritten):
+            for path in folder.iterdir() if folder.exists() else ():
+                if path not in kept:
+                    path.unlink()
         self.path, self.finished = claimed, whole
         return True
 
@@ -93,9 +109,9 @@ class WorkFolder:
         return self.path / f"{name}.new"
 
     def keep(self, name: str, written: Written, measured: object) -> None:
-        """Moves a temporary file into the model, for good. Raises OSError."""
+        """Moves a temporary file to its place, for good. Raises OSError."""
         assert self._journal is not None
-        self.temporary(name).rename(self.model / name)
+        self.temporary(name).rename(self.place(name))
         file = FinishedFile(
             name=name, nbytes=written.nbytes, sha256=written.sha256, measured=measured
         )
@@ -143,8 +159,16 @@ class WorkFolder:
             _say(f"{self.target}: is now what a killed run had finished")
 
 
+def _is_rewritten(name: str) -> bool:
+    return name.startswith(f"{REWRITTEN}/")
+
+
+def _place(folder: Path, name: str) -> Path:
+    return folder / name if _is_rewritten(name) else folder / "model" / name
+
+
 def _is_whole(folder: Path, file: FinishedFile) -> bool:
-    path = folder / file.name
+    path = _place(folder, file.name)
     return path.is_file() and path.stat().st_size == file.nbytes and sha256_of(path) == file.sha256
 
 

@@ -34,11 +34,25 @@ def command() -> Iterator[FaultyCommand]:
 
 
 @pytest.fixture
-def converted(command: FaultyCommand, sharded: Path, tmp_path: Path) -> dict[str, bytes]:
+def rungs() -> tuple[str, ...]:
+    """Options of the runs; with a merge, layers are rewritten first."""
+    return ()
+
+
+RUNGS = [
+    pytest.param((), id="mean"),
+    pytest.param(("--method", "merge", "--grouping", "similar"), id="merge"),
+]
+
+
+@pytest.fixture
+def converted(
+    command: FaultyCommand, sharded: Path, tmp_path: Path, rungs: tuple[str, ...]
+) -> dict[str, bytes]:
     """What an undisturbed run writes."""
     (tmp_path / "tokenizer").touch()
     (sharded / "tokenizer.json").write_text('{"model": {"vocab": {"a": 0}}}')
-    assert convert(command, sharded, tmp_path / "whole").status == 0
+    assert convert(command, sharded, tmp_path / "whole", *rungs).status == 0
     return contents(tmp_path / "whole")
 
 
@@ -66,6 +80,7 @@ def chosen(calls: int, every: bool) -> list[int]:
 EVERY = [False, pytest.param(True, marks=pytest.mark.slow)]
 
 
+@pytest.mark.parametrize("rungs", RUNGS)
 @pytest.mark.parametrize("every", EVERY)
 def test_a_kill_at_any_call_loses_nothing(
     command: FaultyCommand,
@@ -73,17 +88,18 @@ def test_a_kill_at_any_call_loses_nothing(
     converted: dict[str, bytes],
     tmp_path: Path,
     every: bool,
+    rungs: tuple[str, ...],
 ) -> None:
     before = digests(sharded)
-    calls = convert(command, sharded, tmp_path / "counted").calls
+    calls = convert(command, sharded, tmp_path / "counted", *rungs).calls
     assert calls > 60
     resumed = 0
     for at in chosen(calls, every):
         target = tmp_path / f"out-{at}"
-        killed = convert(command, sharded, target, fault="kill", at=at)
+        killed = convert(command, sharded, target, *rungs, fault="kill", at=at)
         assert killed.status == 137, (at, killed)
         assert not target.exists() or contents(target) == converted, at
-        again = convert(command, sharded, target)
+        again = convert(command, sharded, target, *rungs)
         assert again.status == 0, (at, again)
         assert contents(target) == converted, at
         assert hidden(tmp_path) == [], at
@@ -92,6 +108,7 @@ def test_a_kill_at_any_call_loses_nothing(
     assert digests(sharded) == before
 
 
+@pytest.mark.parametrize("rungs", RUNGS)
 @pytest.mark.parametrize("every", EVERY)
 @pytest.mark.parametrize(("fault", "number"), FAULTS)
 def test_a_failing_call_leaves_nothing(
@@ -102,13 +119,14 @@ def test_a_failing_call_leaves_nothing(
     fault: str,
     number: int,
     every: bool,
+    rungs: tuple[str, ...],
 ) -> None:
     before = digests(sharded)
-    calls = convert(command, sharded, tmp_path / "counted").calls
+    calls = convert(command, sharded, tmp_path / "counted", *rungs).calls
     failed = 0
     for at in chosen(calls, every):
         target = tmp_path / "out"
-        ended = convert(command, sharded, target, fault=fault, at=at, number=number)
+        ended = convert(command, sharded, target, *rungs, fault=fault, at=at, number=number)
         assert hidden(tmp_path) == [], (at, ended)
         if ended.status == 0:  # a removal or a copy in the kernel failed: there is a second way
             assert contents(target) == converted, at

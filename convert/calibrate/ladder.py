@@ -1,0 +1,159 @@
+"""The calibrated rungs, layer by layer."""
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import torch
+from torch import nn
+from tqdm import tqdm
+
+from ..merge.ladder import Ladder
+from ..plan.draft import Heads, HeadsByLayer
+from ..plan.errors import CannotConvertError
+from ..plan.source import Source
+from ..rewrite.freedom import freedom_of
+from ..rewrite.layer import RewrittenLayer
+from ..rewrite.tensors import attention_tensors, weights_of
+from ..rewrite.uncalibrated import finite, is_tied
+from ..stream.reader import SourceReader
+from .calls import Call, record
+from .layer import LayerFit
+from .model import LayeredModel
+from .place import place_of
+from .rows import MEMORY_BUDGET, new_rows
+from .task import Layer, States, Task, run_rows
+from .text import CalibrationText, calibration_text
+
+Done = Callable[[int], RewrittenLayer | None]
+
+
+def calibrated_layers(
+    source: Source,
+    heads: HeadsByLayer,
+    ladder: Ladder,
+    calibration: str,
+    calibration_tokens: int,
+    done: Done,
+    progress: bool,
+) -> Iterator[RewrittenLayer]:
+    """Every layer whose K/V heads become fewer, in order, merged and fitted to text.
+
+    `calibration` is a UTF-8 file, or `builtin` for the prose in the package, of which
+    `calibration_tokens` tokens are used. A layer that `done` has is not computed again, but run, so
+    that the layers after it become what they would have become; it is yielded as it is.
+    `progress`: a bar on stderr, if that is a terminal. Raises HeadcountError.
+    """
+    with SourceReader(source.folder) as reader:
+        yield from _Run(source, heads, ladder, reader).layers(
+            calibration, calibration_tokens, done, progress
+        )
+
+
+class _Run:
+    def __init__(
+        self, source: Source, heads: HeadsByLayer, ladder: Ladder, reader: SourceReader
+    ) -> None:
+        self._source, self._ladder = source, ladder
+        self._changed = {where: own for where, own in heads.layers.items() if own.is_changed}
+        _refuse_unknown(source, heads)
+        self._layered = LayeredModel(source, reader)
+        self._tensors = attention_tensors(source)
+        self._read = finite(reader)
+
+    @torch.no_grad()
+    def layers(
+        self, calibration: str, tokens: int, done: Done, progress: bool
+    ) -> Iterator[RewrittenLayer]:
+        layered, seed = self._layered, self._ladder.seed
+        text = calibration_text(self._source, layered, calibration, tokens, seed)
+        states, calls = self._start(text)
+        last = max(index for index, _ in self._changed)
+        hidden = not progress or not sys.stderr.isatty()
+        bar = tqdm(total=last + 1, unit="layer", disable=hidden, file=sys.stderr)
+        try:
+            for index in range(last + 1):
+                with layered.layer(index) as layer:
+                    found = self._layer(index, layer, calls[index], states, text, done, last)
+                if found is not None:
+                    yield found
+                bar.update()
+        finally:
+            bar.close()
+            states.close()
+
+    def _start(self, text: CalibrationText) -> tuple[States, Sequence[Call]]:
+        length, width = text.ids.shape[1], self._layered.hidden_size
+        template = torch.empty(length, width, dtype=self._layered.dtype)
+        rows = [new_rows(len(text.ids), template, held=4, budget=MEMORY_BUDGET) for _ in range(4)]
+        calls = record(self._layered, text.ids, text.batches, rows[:2])
+        return States(original=rows[0], converted=rows[1], target=rows[2], given=rows[3]), calls
+
+    def _layer(
+        self,
+        index: int,
+        layer: nn.Module,
+        call: Call,
+        states: States,
+        text: CalibrationText,
+        done: Done,
+        last: int,
+    ) -> RewrittenLayer | None:
+        """The new layer, None if it stays; the states move on."""
+        own, is_last = self._changed.get((index, False)), index == last
+        if own is None or self._is_tied(index, own):
+            run_rows(layer, call, states.original, text.batches)
+            run_rows(layer, call, states.converted, text.batches)
+            return None if own is None else RewrittenLayer(index=index, tensors={}, measured={})
+        fit = LayerFit(self._task(index, layer, call, own, text), states)
+        before = done(index)
+        if before is not None:
+            fit.skip(self._inside(index, before.tensors), is_last=is_last)
+            return before
+        return self._rewritten(index, fit.run(self._ladder.seed + index, is_last=is_last))
+
+    def _task(
+        self, index: int, layer: nn.Module, call: Call, own: Heads, text: CalibrationText
+    ) -> Task:
+        tensors = self._tensors[index, False]
+        return Task(
+            layer=layer,
+            call=call,
+            place=place_of(self._layered, tensors),
+            tensors=tensors,
+            read=self._read,
+            stored=lambda path: self._on_disk(index, path) is not None,
+            freedom=freedom_of(self._source, (index, False)),
+            heads=own,
+            ladder=self._ladder,
+            text=text,
+        )
+
+    def _is_tied(self, index: int, own: Heads) -> bool:
+        return is_tied(weights_of(self._tensors[index, False], self._read), own)
+
+    def _inside(self, index: int, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Tensors of the files by their paths in the layer."""
+        start = self._layered.path_of(index)
+        inside = {self._layered.inside(name): value for name, value in tensors.items()}
+        return {path.removeprefix(start): value for path, value in inside.items()}
+
+    def _on_disk(self, index: int, path: str) -> str | None:
+        return self._layered.on_disk(self._layered.path_of(index) + path)
+
+    def _rewritten(self, index: int, made: Layer) -> RewrittenLayer:
+        tensors = dict(made.attention)
+        for path, value in made.mlp.items():
+            name = self._on_disk(index, path)
+            assert name is not None
+            tensors[name] = value.contiguous()
+        return RewrittenLayer(index=index, tensors=tensors, measured=made.measured)
+
+
+def _refuse_unknown(source: Source, heads: HeadsByLayer) -> None:
+    crossed = [index for (index, cross), own in heads.layers.items() if cross and own.is_changed]
+    if crossed or heads.readers:
+        what = "cross-attention" if crossed else "layers that read another's cache"
+        raise CannotConvertError(
+            f"{source.folder}: has {what}, which cannot be calibrated: use --method merge without"
+            " --calibration"
+        )

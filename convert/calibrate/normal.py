@@ -1,0 +1,73 @@
+"""Linear least squares with a ridge, from sums over batches, checked on rows that were held out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+# Largest side of the sums that are kept in float64; beyond it they take float32.
+_WIDE = 4096
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fit:
+    """`change` [features, outputs] of the map that was there, the squared errors of the held-out
+    rows without and with it, and the ridge, relative to the mean square of a feature."""
+
+    change: torch.Tensor
+    before: float
+    after: float
+    ridge: float
+
+
+class NormalEquations:
+    """Sums of a^T a and a^T r over fitted rows, r what a map leaves of its target. Held-out rows
+    are kept as they are."""
+
+    def __init__(self, features: int, outputs: int, *, bias: bool, dtype: torch.dtype) -> None:
+        size = features + bias
+        self._bias = bias
+        self._dtype = torch.float64 if size <= _WIDE else dtype
+        self._gram = torch.zeros(size, size, dtype=self._dtype)
+        self._cross = torch.zeros(size, outputs, dtype=self._dtype)
+        self._held: list[tuple[torch.Tensor, torch.Tensor]] = []
+
+    def add(self, features: torch.Tensor, rest: torch.Tensor) -> None:
+        """One batch: [..., features] and what is left of the target, [..., outputs]."""
+        a, r = self._augmented(features), rest.flatten(0, -2)
+        self._gram += a.T @ a
+        self._cross += a.T @ r
+
+    def hold(self, features: torch.Tensor, rest: torch.Tensor) -> None:
+        """One batch that is not fitted: what is found must not be worse on it."""
+        self._held.append((self._augmented(features), rest.flatten(0, -2).clone()))
+
+    def solve(self, ridges: Sequence[float]) -> Fit:
+        """The change that is best on the held-out rows, over `ridges`, or none at all."""
+        before = self._error(None)
+        best = Fit(change=torch.zeros_like(self._cross), before=before, after=before, ridge=0.0)
+        scale = float(self._gram.diagonal().mean())
+        if scale == 0:
+            return best
+        for ridge in ridges:
+            gram = self._gram.clone()
+            gram.diagonal().add_(ridge * scale)
+            factor, info = torch.linalg.cholesky_ex(gram)
+            if int(info):
+                continue
+            change = torch.cholesky_solve(self._cross, factor)
+            after = self._error(change)
+            if after < best.after:
+                best = Fit(change=change, before=before, after=after, ridge=ridge)
+        return best
+
+    def _augmented(self, features: torch.Tensor) -> torch.Tensor:
+        flat = features.flatten(0, -2)
+        return torch.cat([flat, flat.new_ones(len(flat), 1)], 1) if self._bias else flat
+
+    def _error(self, change: torch.Tensor | None) -> float:
+        total = 0.0
+        for a, r in self._held:
+            left = r if change is None else r - a @ change.to(a.dtype)
+            total += float(left.double().square().sum())
+        return total

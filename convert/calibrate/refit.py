@@ -1,0 +1,132 @@
+"""Projections fitted anew by least squares: o of an attention, and the last one of an MLP."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from ..merge.attention import AttentionWeights, Merged
+from .aim import Aim
+from .attention import AttentionRunner, given, output_of, with_output
+from .model import assign
+from .normal import Fit, NormalEquations
+from .reconstruct import reconstruct
+from .task import States, Task
+from .used import last_projection
+from .watch import input_of
+
+# Ridges that are tried, relative to the mean square of what is fitted to.
+_OUTPUT_RIDGES = (1e-4, 1e-3, 1e-2, 1e-1)
+_MLP_RIDGES = (1e-3, 1e-2, 1e-1)
+
+Batch = tuple[slice, torch.Tensor, torch.Tensor]  # rows, what is read, what should come of it
+
+
+class OutputFit:
+    """Fits an attention, which was assigned to the layer already, to what it should give."""
+
+    def __init__(
+        self, task: Task, states: States, runner: AttentionRunner, aim: Aim, merged: Merged
+    ) -> None:
+        self._task, self._states = task, states
+        self._runner, self._aim, self._merged = runner, aim, merged
+        self._size = 0.0  # sum of squares of the held-out targets
+
+    def run(self, weights: AttentionWeights, seed: int) -> tuple[AttentionWeights, dict[str, Any]]:
+        """The fitted weights, and what was measured: squared errors of the held-out rows, relative
+        to their targets, after each rung."""
+        ladder = self._task.ladder
+        fit = self._fit(weights, self._aimed())
+        errors = {"merged": fit.before / self._size}
+        measured: dict[str, Any] = {"target": self._aim.name, "output_error": errors}
+        if ladder.refit != "none":
+            weights, errors["refit"] = with_output(weights, fit.change), fit.after / self._size
+        if ladder.reconstruct:
+            weights, measured["steps"] = self._reconstruct(weights, seed)
+            fit = self._fit(weights, self._again(weights))
+            weights = with_output(weights, fit.change)
+            errors["reconstructed"] = fit.after / self._size
+        return weights, measured
+
+    def _fit(self, weights: AttentionWeights, batches: Iterable[Batch]) -> Fit:
+        count, width, value_dim = weights.o.shape
+        equations = NormalEquations(
+            count * value_dim, width, bias=weights.o_bias is not None, dtype=weights.o.dtype
+        )
+        for batch, heads, target in batches:
+            add = equations.hold if batch in self._task.text.held else equations.add
+            add(heads, target - output_of(heads, weights))
+        return equations.solve(_OUTPUT_RIDGES)
+
+    def _aimed(self) -> Iterable[Batch]:
+        """What the merged heads give on converted rows, and what their output should be, which
+        takes the place of what was noted of the original layer."""
+        states, text = self._states, self._task.text
+        for batch in text.batches:
+            looked = self._aim.run(states.converted[batch], stop=True)
+            target = self._aim.target(looked, states.target[batch])
+            states.target[batch] = target
+            if self._task.ladder.reconstruct:
+                states.given[batch] = given(looked.seen)
+            if batch in text.held:
+                self._size += float(target.double().square().sum())
+            assert looked.seen.heads is not None
+            yield batch, looked.seen.heads, target
+
+    def _again(self, weights: AttentionWeights) -> Iterable[Batch]:
+        for batch in self._task.text.batches:
+            heads = self._runner.heads(self._states.given[batch], weights, self._merged)
+            yield batch, heads, self._states.target[batch]
+
+    def _reconstruct(self, weights: AttentionWeights, seed: int) -> tuple[AttentionWeights, int]:
+        task, states = self._task, self._states
+        scale = self._size / sum(states.target[batch].numel() for batch in task.text.held)
+
+        def loss(now: AttentionWeights, batch: slice) -> torch.Tensor:
+            heads = self._runner.heads(states.given[batch], now, self._merged)
+            return (output_of(heads, now) - states.target[batch]).square().mean() / scale
+
+        with torch.enable_grad():
+            found = reconstruct(
+                weights,
+                self._merged.groups,
+                loss,
+                fitted=task.text.fitted,
+                held=task.text.held,
+                steps=task.ladder.reconstruct,
+                seed=seed,
+            )
+        return found.weights, found.step
+
+
+def fit_mlp(task: Task, states: States) -> tuple[dict[str, torch.Tensor], dict[str, Any] | None]:
+    """The weight and bias of a dense MLP's last projection by their paths in the layer, fitted to
+    what the original layer gave (`states.original`) and assigned; and the squared errors of the
+    held-out rows, relative to that. Nothing and None where there is no such projection."""
+    text = task.text
+    first = states.converted[text.batches[0]]
+    last = last_projection(task.layer, task.call, first, task.place)
+    if last is None or not task.stored(f"{last.path}.weight"):
+        return {}, None
+    module = task.layer.get_submodule(last.path)
+    weight, bias = module.get_parameter("weight"), module._parameters.get("bias")
+    features, width = weight.shape if last.transposed else weight.T.shape
+    equations = NormalEquations(features, width, bias=bias is not None, dtype=weight.dtype)
+    size = 0.0
+    for batch in text.batches:
+        noted: list[torch.Tensor] = []
+        with input_of(task.layer, last.path, noted.append):
+            output = task.call.run(task.layer, states.converted[batch])
+        wanted = states.original[batch]
+        if batch in text.held:
+            size += float(wanted.double().square().sum())
+        add = equations.hold if batch in text.held else equations.add
+        add(noted[0], (wanted - output) / last.factor)
+    fit = equations.solve(_MLP_RIDGES)
+    rows = fit.change[:features].to(weight.dtype)
+    made = {f"{last.path}.weight": weight + (rows if last.transposed else rows.T)}
+    if bias is not None:
+        made[f"{last.path}.bias"] = bias + fit.change[-1].to(bias.dtype)
+    assign(task.layer, made)
+    scale = last.factor**2 / size
+    return made, {"before": fit.before * scale, "after": fit.after * scale}

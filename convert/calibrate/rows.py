@@ -1,0 +1,75 @@
+"""Rows of hidden states [rows, tokens, hidden_size]: in memory, or in an unnamed temporary file."""
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, cast
+
+import torch
+
+# What the rows of one conversion may take in memory, all of them together.
+MEMORY_BUDGET = 2 * 2**30
+
+
+class Rows:
+    """`rows[start:stop]` gives and takes [stop - start, tokens, hidden_size]."""
+
+    def __init__(self, values: torch.Tensor | None, file: BinaryIO | None, template: torch.Tensor):
+        self._values, self._file, self._template = values, file, template
+
+    @property
+    def on_disk(self) -> bool:
+        return self._file is not None
+
+    def __getitem__(self, rows: slice) -> torch.Tensor:
+        """A copy, so that what is written later does not change what was read."""
+        if self._values is not None:
+            return self._values[rows].clone()
+        assert self._file is not None
+        shape = (rows.stop - rows.start, *self._template.shape)
+        read = torch.empty(shape, dtype=self._template.dtype)
+        self._seek(rows)
+        buffer = memoryview(read.numpy()).cast("B")  # type: ignore[arg-type]
+        if cast(int, self._file.readinto(buffer)) != len(buffer):  # type: ignore[attr-defined]
+            raise OSError(f"{self._file.name}: became shorter")
+        return read
+
+    def __setitem__(self, rows: slice, values: torch.Tensor) -> None:
+        if self._values is not None:
+            self._values[rows] = values
+            return
+        assert self._file is not None
+        self._seek(rows)
+        self._file.write(memoryview(values.contiguous().numpy()).cast("B"))  # type: ignore[arg-type]
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        raise TypeError("rows are read in slices")
+
+    def close(self) -> None:
+        """Gives memory or file back."""
+        self._values = None
+        if self._file is not None:
+            self._file.close()
+
+    def _seek(self, rows: slice) -> None:
+        assert self._file is not None
+        width = self._template.numel() * self._template.element_size()
+        self._file.seek(rows.start * width)
+
+
+def new_rows(
+    count: int,
+    template: torch.Tensor,
+    *,
+    held: int,
+    budget: int = MEMORY_BUDGET,
+    folder: Path | None = None,
+) -> Rows:
+    """Room for `count` rows like `template` [tokens, hidden_size], of which `held` such rooms share
+    the budget in bytes: beyond it, in a file in `folder` or the system's place for such."""
+    nbytes = count * template.numel() * template.element_size()
+    if nbytes * held <= budget:
+        shape = (count, *template.shape)
+        return Rows(torch.zeros(shape, dtype=template.dtype), None, template)
+    file = cast(BinaryIO, tempfile.TemporaryFile(dir=folder, buffering=0))  # noqa: SIM115
+    return Rows(None, file, template)

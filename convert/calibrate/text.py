@@ -1,0 +1,137 @@
+"""The text that a conversion is fitted to: rows of tokens of one length."""
+
+import hashlib
+import sys
+from dataclasses import dataclass, replace
+from importlib import resources
+from itertools import chain
+from pathlib import Path
+
+import torch
+from transformers import PreTrainedTokenizerBase
+
+from headcount.audit.errors import HeadcountError
+
+from ..evaluate.text import Text, read_text
+from ..evaluate.tokens import TokenSequence, check_ids, encode, has_vocabulary, load_tokenizer
+from ..plan.native_heads import attentions
+from ..plan.request import BUILTIN
+from ..plan.source import Source
+from .model import LayeredModel
+
+LONGEST_ROW = 256
+# Characters that are taken for one token to be sure of it; text beyond what they come to is left.
+_LONGEST_TOKEN = 16
+MAX_TOKENS = 2**40
+# Tokens of one batch: what a layer computes at a time.
+BATCH_TOKENS = 2048
+_LEAST_BATCHES = 4
+# One batch in so many is held out: nothing is fitted to it, and no step may be worse on it.
+HELD_OUT = 8
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CalibrationText:
+    """`ids` [rows, tokens]; `batches` are equal runs of rows, of which `held` are held out."""
+
+    ids: torch.Tensor
+    batches: tuple[slice, ...]
+    held: tuple[slice, ...]
+    sha256: str
+
+    @property
+    def fitted(self) -> tuple[slice, ...]:
+        return tuple(batch for batch in self.batches if batch not in self.held)
+
+    @property
+    def tokens(self) -> int:
+        return self.ids.numel()
+
+
+def calibration_text(
+    source: Source, layered: LayeredModel, name: str, tokens: int, seed: int
+) -> CalibrationText:
+    """At most `tokens` tokens of the file `name`, or of the prose in the package for `builtin`.
+
+    Rows follow one another in the text, and are shuffled. Raises HeadcountError without a
+    tokenizer, and for a text that is too short.
+    """
+    if not has_vocabulary(source.folder):
+        raise HeadcountError(
+            f"{source.folder}: no tokenizer there, so that the calibration text cannot be cut into"
+            " tokens: put the model's tokenizer files beside its weights"
+        )
+    text = builtin_text() if name == BUILTIN else read_text(Path(name))
+    tokenizer = load_tokenizer(source.folder)
+    limit = layered.subject.max_position_embeddings or LONGEST_ROW
+    ids = spread_tokens(tokenizer, text, tokens, row=min(LONGEST_ROW, limit))
+    check_ids(ids, layered.subject)
+    widest = max(mixer.head_dim for mixer in attentions(source.audit.spec).values())
+    return cut_rows(
+        torch.tensor(ids.ids),
+        longest=min(LONGEST_ROW, limit),
+        least=_LEAST_BATCHES * widest,
+        seed=seed,
+        text=text,
+    )
+
+
+def spread_tokens(
+    tokenizer: PreTrainedTokenizerBase, text: Text, tokens: int, *, row: int
+) -> TokenSequence:
+    """At most `tokens` tokens, in rows from all over the text if it has more than that."""
+    wanted = -(-tokens // row)
+    width = _LONGEST_TOKEN * row  # characters, so that a row is full
+    content = text.content
+    if len(content) <= wanted * width:
+        found = encode(tokenizer, text, MAX_TOKENS)
+        rows = [found.ids[i : i + row] for i in range(0, len(found.ids), row)]
+        whole = [r for r in rows if len(r) == row]
+        if len(whole) < wanted:
+            kept = found.ids[:tokens]
+            _say_if_few(text, len(kept), tokens)
+            return replace(found, ids=kept)
+        chosen = [whole[i * len(whole) // wanted] for i in range(wanted)]
+        return replace(found, ids=tuple(chain.from_iterable(chosen))[:tokens])
+    starts = (i * (len(content) - width) // wanted for i in range(wanted))
+    pieces = [replace(text, content=content[start : start + width]) for start in starts]
+    parts = [encode(tokenizer, piece, row - 1) for piece in pieces if piece.content.strip()]
+    return replace(parts[0], ids=tuple(chain.from_iterable(p.ids for p in parts))[:tokens])
+
+
+def _say_if_few(text: Text, found: int, wanted: int) -> None:
+    if found < wanted:
+        print(
+            f"{text.name}: {found:,} tokens for calibration, {wanted:,} were asked for",
+            file=sys.stderr,
+        )
+
+
+def builtin_text() -> Text:
+    """The prose in the package, of which `evaluate` reads nothing."""
+    data = resources.files(__package__).joinpath("sample.txt").read_bytes()
+    digest = hashlib.sha256(data).hexdigest()
+    return Text(name=BUILTIN, content=data.decode("utf-8"), sha256=digest)
+
+
+def cut_rows(
+    ids: torch.Tensor, *, longest: int, least: int, seed: int, text: Text
+) -> CalibrationText:
+    """Batches of whole rows. Raises HeadcountError below `least` tokens."""
+    if len(ids) < least:
+        raise HeadcountError(
+            f"{text.name}: {len(ids):,} tokens are too few to calibrate with: at least {least:,}"
+            " are needed, and tens of thousands are better"
+        )
+    length = min(longest, len(ids) // _LEAST_BATCHES)
+    per_batch = max(1, min(BATCH_TOKENS // length, len(ids) // length // _LEAST_BATCHES))
+    count = len(ids) // length // per_batch
+    rows = ids[: count * per_batch * length].view(-1, length)
+    order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed))
+    batches = tuple(slice(i * per_batch, (i + 1) * per_batch) for i in range(count))
+    return CalibrationText(
+        ids=rows[order].contiguous(),
+        batches=batches,
+        held=batches[:: min(HELD_OUT, count)],
+        sha256=text.sha256,
+    )

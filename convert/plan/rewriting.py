@@ -1,0 +1,28 @@
+"""What is done to layers of the source before their heads are pooled."""
+
+from dataclasses import dataclass
+
+from ..merge.ladder import Ladder
+from .draft import HeadsByLayer
+from .source import Source
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rewriting:
+    """Layers of `source` get tensors of other values, whose heads can be pooled to `heads` without
+    a further loss. `nbytes` are those that these tensors take on disk for the time of the run, at
+    most. `calibration` is a text file or `builtin`, with the digest of the file's content; None
+    where weights alone decide."""
+
+    source: Source
+    heads: HeadsByLayer
+    ladder: Ladder
+    nbytes: int
+    calibration: str | None = None
+    calibration_sha256: str | None = None
+    calibration_tokens: int = 0
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        """The numbers of the layers whose K/V heads become fewer."""
+        return tuple(sorted({i for (i, _), own in self.heads.layers.items() if own.is_changed}))

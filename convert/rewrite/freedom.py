@@ -1,0 +1,195 @@
+"""What may be changed in each attention of a source without a change of its function.
+
+What stands between the projections and the scores, or behind them, is told by the tensors beside
+them and by the type. Where that is not known nothing is free but what is certain.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from headcount.audit.family.resolve import GROUPED, read_config
+
+from ..merge.attention import Freedom
+from ..plan.draft import Where
+from ..plan.native import KEY_NORMS, QUERY_NORMS
+from ..plan.source import CONFIG, Source
+from .beside import VALUE_NORMS, Beside
+from .rotary import NONE, config_as_read, rotated_rows
+from .tensors import AttentionTensors, attention_tensors
+
+# Modules beside the projections that stand in the way of nothing: sinks, a bias of what o gives.
+HARMLESS = ("dense_bias", "sinks", "attention_sink_bias", "softmax_offset")
+OF_NO_HEAD = HARMLESS[:1]
+# Modules that add to the scores of each head; of T5 the first layer's is for all layers.
+SCORE_BIASES = ("relative_attention_bias", "relative_pos_embeddings")
+SHARED_SCORE_BIAS = SCORE_BIASES[0]
+# Keys of a config that clamp what the projections give.
+CLIPPING = ("clip_qkv", "attn_config.clip_qkv")
+# What types do by no tensor of their own: the key of the config that turns it on, True for always.
+NORMED_KEYS: Mapping[str, str | bool] = {"llama4_text": "use_qk_norm", "nanochat": True}
+ALIBI: Mapping[str, str | bool] = {"bloom": True, "falcon": "alibi", "mpt": True}
+CHANGED_VALUES: Mapping[str, str | bool] = {
+    **dict.fromkeys(("gemma3n_text", "gemma4_text", "gemma4_unified_text"), True),
+    "diffusion_gemma_text": True,
+    "roformer": "rotary_value",
+}
+NUMBERED_HEADS: Mapping[str, str | bool] = {}
+_ALL = ("keys", "values", "order")
+_Reasons = Iterator[tuple[tuple[str, ...], str]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Limits:
+    """Why keys, values and the order of heads are not free; None: they are."""
+
+    keys: str | None
+    values: str | None
+    order: str | None
+
+
+def freedom_of(source: Source, where: Where) -> Freedom:
+    """The freedom of one attention. Raises CannotConvertError, see `attention_tensors`."""
+    return freedoms_of(source, attention_tensors(source))[where]
+
+
+def freedoms_of(source: Source, tensors: Mapping[Where, AttentionTensors]) -> dict[Where, Freedom]:
+    """The freedom of every attention."""
+    facts = _Facts(source)
+    return {where: _freedom(facts, one) for where, one in tensors.items()}
+
+
+def limits_of(source: Source, tensors: Mapping[Where, AttentionTensors]) -> dict[Where, Limits]:
+    """What is not free in every attention."""
+    facts = _Facts(source)
+    return {where: _limits(facts, one) for where, one in tensors.items()}
+
+
+class _Facts:
+    """What the config says of all attentions."""
+
+    def __init__(self, source: Source) -> None:
+        self.text = read_config(source.config, CONFIG).text
+        self.model_type = self.text.model_type.removeprefix(GROUPED)
+        self.source = source
+        spec = source.audit.spec
+        self.read_by_others = {layer.shares_cache_with for layer in spec.layers}
+        self.has_shared_bias = any(
+            SHARED_SCORE_BIAS in module for module in source.audit.family.names.modules
+        )
+
+    @cached_property
+    def config(self) -> dict[str, Any] | None:
+        return config_as_read(self.source)
+
+    def is_on(self, types: Mapping[str, str | bool]) -> bool:
+        key = types.get(self.model_type, False)
+        return bool(self.value(key)) if isinstance(key, str) else key
+
+    def value(self, key: str) -> Any:
+        """The value of a key of the language model's config, or of an object in it."""
+        outer, _, last = key.rpartition(".")
+        if not outer:
+            return self.text.get(last)
+        nested = self.text.get(outer)
+        return nested.get(last) if isinstance(nested, dict) else None
+
+
+def _limits(facts: _Facts, tensors: AttentionTensors) -> Limits:
+    """The first reason for each that is not free."""
+    found: dict[str, str] = {}
+    for what, reason in _reasons(facts, tensors):
+        for one in what:
+            found.setdefault(one, reason)
+    return Limits(**{one: found.get(one) for one in _ALL})
+
+
+def _freedom(facts: _Facts, tensors: AttentionTensors) -> Freedom:
+    limits = _limits(facts, tensors)
+    real, imaginary = _rows(facts, tensors) or ((), ())
+    return Freedom(
+        real=real,
+        imaginary=imaginary,
+        keys=limits.keys is None,
+        values=limits.values is None,
+        order=limits.order is None,
+        key_bias=tensors.has_bias("k"),
+        output_bias=tensors.has_bias("o"),
+        head_norms=facts.is_on(NORMED_KEYS) or _norms_heads(tensors),
+    )
+
+
+def _norms_heads(tensors: AttentionTensors) -> bool:
+    """Whether a norm stands behind k that is over one head at a time."""
+    norms = [m for m in tensors.modules if any(word in KEY_NORMS for word in m.split("."))]
+    lengths = {item.module: item.tensors[0].shape[-1] for item in tensors.beside}
+    d = tensors.mixer.head_dim
+    return bool(norms) and all(lengths.get(module, d) == d for module in norms)
+
+
+def _rows(
+    facts: _Facts, tensors: AttentionTensors
+) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """The rows that rotate: none in cross-attention, where no two positions are compared."""
+    if tensors.where[1]:
+        return (), ()
+    config = None if facts.model_type in NONE else facts.config
+    return rotated_rows(facts.model_type, config, tensors.mixer.head_dim)
+
+
+def _reasons(facts: _Facts, tensors: AttentionTensors) -> _Reasons:
+    """(what is not free, why), in the order in which they are said."""
+    layer, cross = tensors.where
+    yield from _by_modules(tensors)
+    yield from _by_type(facts)
+    if layer in facts.read_by_others:
+        yield _ALL, "another layer reads its keys and values"
+    if not tensors.mixer.has_value:
+        yield ("keys", "values"), "its values are its keys"
+    if any("g" in projection.parts for projection in tensors.projections):
+        yield ("values",), "a gate stands between its values and o"
+    if _rows(facts, tensors) is None:
+        yield ("keys",), "it is not known which rows of its heads rotate together"
+    if not cross and facts.has_shared_bias:
+        yield ("order",), f"{SHARED_SCORE_BIAS} is a bias of each head, shared by all layers"
+    if not cross and facts.is_on(ALIBI):
+        yield ("order",), "ALiBi: each query head has a slope of its own"
+
+
+def _by_type(facts: _Facts) -> _Reasons:
+    if any(facts.value(key) is not None for key in CLIPPING):
+        yield ("keys", "values"), "clip_qkv clamps its queries, keys and values"
+    if facts.is_on(NORMED_KEYS):
+        yield ("keys",), "its queries and keys are normed"
+    if facts.is_on(CHANGED_VALUES):
+        yield ("values",), "its values are not only mixed"
+    if facts.is_on(NUMBERED_HEADS):
+        yield ("order",), "its heads are told apart by their numbers"
+
+
+def _by_modules(tensors: AttentionTensors) -> _Reasons:
+    known = {item.module: item for item in tensors.beside}
+    for module in tensors.modules:
+        words = module.split(".")
+        if any(word in SCORE_BIASES for word in words):
+            yield ("order",), f"{module} is a bias of each head"
+        elif any(word in VALUE_NORMS for word in words):
+            yield ("values",), f"{module} norms its values"
+        elif any(word in (*KEY_NORMS, *QUERY_NORMS) for word in words):
+            yield ("keys",), f"{module} norms its keys or queries"
+        elif not any(word in HARMLESS for word in words):
+            yield _between(module, known.get(module))
+        if module in tensors.unknown and words[-1] not in OF_NO_HEAD:
+            yield ("order",), f"it is not known how heads lie in {module}"
+
+
+def _between(module: str, item: Beside | None) -> tuple[tuple[str, ...], str]:
+    """What a module that is not named here may stand in the way of."""
+    if item is None:
+        return _ALL, f"it is not known what {module} does"
+    if item.tied:
+        return ("keys", "values"), f"{module} stands behind its keys or values"
+    if item.layout.blocks[0].rows == 1:  # one gate for a whole head
+        return (), ""
+    return ("values",), f"{module} is a gate between its values and o"

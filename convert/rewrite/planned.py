@@ -1,0 +1,124 @@
+"""Whether the layers of a source can be rewritten as asked, and what a reader should know of it."""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Set
+from pathlib import Path
+
+from headcount.audit.errors import HeadcountError
+
+from ..merge.ladder import Ladder
+from ..plan.draft import HeadsByLayer, Where
+from ..plan.errors import CannotConvertError
+from ..plan.request import BUILTIN, ConversionRequest
+from ..plan.rewriting import Rewriting
+from ..plan.source import Source
+from .freedom import limits_of
+from .tensors import AttentionTensors, attention_tensors
+
+
+def plan_rewriting(
+    source: Source, heads: HeadsByLayer, pooled: tuple[int, ...], request: ConversionRequest
+) -> tuple[Rewriting | None, tuple[str, ...]]:
+    """What is done before the heads of the layers `pooled` are, None: nothing; and what limits it.
+
+    Reads headers, and the calibration text. Raises CannotConvertError, and HeadcountError for a
+    text that is none.
+    """
+    ladder = request.ladder
+    if ladder is None:
+        return None, ()
+    found = attention_tensors(source)
+    changed = {where: own for where, own in heads.layers.items() if own.is_changed}
+    for where in changed:
+        if where not in found:
+            raise CannotConvertError(
+                f"{source.folder}: it is not known where the heads of layer {where[0]} lie: only"
+                " --method mean, first, medoid and random can do with that"
+            )
+    _refuse_uncalibrated(source, heads, request)
+    tensors = {where: found[where] for where in changed}
+    rewriting = Rewriting(
+        source=source,
+        heads=heads,
+        ladder=ladder,
+        nbytes=_nbytes(source, tensors, ladder),
+        calibration=request.calibration,
+        calibration_sha256=_digest(request.calibration),
+        calibration_tokens=0 if request.calibration is None else request.calibration_tokens,
+    )
+    known = {index for index, _ in found} | heads.readers.keys()
+    return rewriting, (*_limits(source, tensors, ladder), *_beyond(set(pooled) - known))
+
+
+def _beyond(layers: Set[int]) -> Iterator[str]:
+    if layers:
+        yield (
+            f"layers that the config does not count ({', '.join(map(str, sorted(layers)))}) are"
+            " pooled by their mean"
+        )
+
+
+def _refuse_uncalibrated(source: Source, heads: HeadsByLayer, request: ConversionRequest) -> None:
+    """Raises CannotConvertError for what is merged by its weights alone."""
+    crossed = any(cross and own.is_changed for (_, cross), own in heads.layers.items())
+    if request.calibration is None or not (crossed or heads.readers):
+        return
+    what = "cross-attention" if crossed else "layers that read another's keys and values"
+    raise CannotConvertError(
+        f"{source.folder}: has {what}, which --calibration cannot run layer by layer: use --method"
+        " merge without it"
+    )
+
+
+def _nbytes(source: Source, tensors: Mapping[Where, AttentionTensors], ladder: Ladder) -> int:
+    """Those of the attentions, and of one more matrix of each layer if MLPs are refitted, too."""
+    total = sum(t.elements * one.dtype.itemsize for one in tensors.values() for t in one.tensors)
+    if ladder.refit == "mlp":
+        size = max((one.dtype.itemsize for one in tensors.values()), default=4)
+        for layer in {where[0] for where in tensors}:
+            matrices = (
+                t.elements
+                for t in source.checkpoint.tensors.values()
+                if f".{layer}." in t.name and len(t.shape) > 1
+            )
+            total += max(matrices, default=0) * size
+    return total
+
+
+def _digest(calibration: str | None) -> str | None:
+    if calibration is None or calibration == BUILTIN:
+        return calibration
+    try:
+        return hashlib.sha256(Path(calibration).read_bytes()).hexdigest()
+    except OSError as error:
+        raise HeadcountError(
+            f"{calibration}: cannot be read: {error.strerror}; --calibration takes a file of UTF-8"
+            f" text, or {BUILTIN}"
+        ) from error
+
+
+def _limits(
+    source: Source, tensors: Mapping[Where, AttentionTensors], ladder: Ladder
+) -> Iterator[str]:
+    """Each reason once, with how many attentions it holds for."""
+    limits = limits_of(source, tensors).values()
+    for what, sense in _MEANING.items():
+        if not _matters(what, ladder):
+            continue
+        reasons = [reason for one in limits if (reason := getattr(one, what)) is not None]
+        for reason in dict.fromkeys(reasons):
+            where = "" if reasons.count(reason) == len(limits) else f" in {reasons.count(reason)}"
+            of = f" of {len(limits)} attentions" if where else ""
+            yield f"{sense}{where}{of}: {reason}"
+
+
+_TURNING = ("align", "merge")
+_MEANING = {
+    "keys": "keys are weighted, not turned",
+    "values": "values are weighted, not turned",
+    "order": "neighbouring heads are merged, not similar ones",
+}
+
+
+def _matters(what: str, ladder: Ladder) -> bool:
+    return ladder.grouping == "similar" if what == "order" else ladder.method in _TURNING

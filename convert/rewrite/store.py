@@ -1,0 +1,177 @@
+"""Rewritten layers in files of their own, for the time of a run.
+
+Each layer is a file of the work folder, in its journal once it is on the disk: a run that is killed
+goes on with the layers that it has. A plan reads the files in place of the source's tensors.
+"""
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any
+
+from tqdm import tqdm
+
+from headcount.audit.source.safetensors import TensorInfo, read_header
+
+from ..plan.plan import ConversionPlan, OutputFile
+from ..plan.rewriting import Rewriting
+from ..plan.steps import Cast, Copy, Step, make
+from ..stream.duplicates import Repeats
+from ..stream.reader import DTYPES, SourceReader
+from ..stream.weights import raw_bytes
+from ..stream.work_folder import REWRITTEN, WorkFolder
+from ..stream.writer import NewFile, check_written, header_bytes, json_bytes
+from .layer import RewrittenLayer
+from .tensors import attention_tensors, key_value_heads
+from .uncalibrated import uncalibrated_layers
+
+_STORED = {dtype: name for name, dtype in DTYPES.items()}
+_ALL = f"{REWRITTEN}/layers.json"  # is there once all layers are
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rewritten:
+    """Where the tensors lie that take the place of the source's, by name, and what was measured of
+    each layer. `distinct`: how many of a layer's K/V heads were no copies of their neighbours."""
+
+    tensors: Mapping[str, TensorInfo]
+    measured: Mapping[int, Mapping[str, Any]]
+    distinct: Mapping[int, int]
+
+
+NOTHING = Rewritten(tensors={}, measured={}, distinct={})
+
+
+def rewrite_layers(rewriting: Rewriting, work: WorkFolder, *, progress: bool) -> Rewritten:
+    """Rewrites every layer that is not there yet. Raises HeadcountError; OSError is a failure to
+    write."""
+    (work.path / REWRITTEN).mkdir(exist_ok=True)
+    if _ALL not in work.finished:
+        written = []
+        for layer in _layers(rewriting, work, progress):
+            if _name(layer.index) not in work.finished:
+                _write(rewriting, layer, work)
+            written.append(layer.index)
+        _keep(work, _ALL, [json_bytes(written)], {"layers": written})
+    return _found(work)
+
+
+def redirected(plan: ConversionPlan, rewritten: Rewritten) -> ConversionPlan:
+    """The plan with steps that read rewritten tensors where there are any."""
+    files = (
+        replace(file, steps=tuple(_redirected(step, rewritten.tensors) for step in file.steps))
+        for file in plan.files
+    )
+    return replace(plan, files=tuple(files))
+
+
+def _redirected(step: Step, tensors: Mapping[str, TensorInfo]) -> Step:
+    sources = tuple(tensors.get(source.name, source) for source in step.sources)
+    if sources == step.sources:
+        return step
+    is_cast = isinstance(step.action, Copy) and sources[0].dtype != step.dtype
+    return replace(step, sources=sources, action=Cast() if is_cast else step.action)
+
+
+def _layers(rewriting: Rewriting, work: WorkFolder, progress: bool) -> Iterator[RewrittenLayer]:
+    source, heads, ladder = rewriting.source, rewriting.heads, rewriting.ladder
+
+    def done(index: int) -> RewrittenLayer | None:
+        return _read(index, work)
+
+    if rewriting.calibration is None:
+        hidden = not progress or not sys.stderr.isatty()
+        layers = uncalibrated_layers(source, heads, ladder, done)
+        yield from tqdm(
+            layers,
+            total=len(rewriting.layers),
+            desc="merging heads",
+            unit="layer",
+            disable=hidden,
+            file=sys.stderr,
+        )
+        return
+    from ..calibrate.ladder import calibrated_layers
+
+    yield from calibrated_layers(
+        source,
+        heads,
+        ladder,
+        rewriting.calibration,
+        rewriting.calibration_tokens,
+        done,
+        progress,
+    )
+
+
+def _name(index: int) -> str:
+    return f"{REWRITTEN}/{index:05}.safetensors"
+
+
+def _write(rewriting: Rewriting, layer: RewrittenLayer, work: WorkFolder) -> None:
+    tensors = {name: tensor.detach() for name, tensor in layer.tensors.items()}
+    file = OutputFile(
+        name=_name(layer.index),
+        metadata={},
+        steps=tuple(
+            make(name, _STORED[tensor.dtype], tuple(tensor.shape), 0.0)
+            for name, tensor in tensors.items()
+        ),
+    )
+    measured = {"layer": dict(layer.measured), "distinct": _distinct(rewriting, layer.index)}
+    content = (raw_bytes(tensor) for tensor in tensors.values() if tensor.numel())
+    _keep(work, file.name, chain([header_bytes(file)], content), measured, file)
+
+
+def _distinct(rewriting: Rewriting, index: int) -> int:
+    """How many K/V heads of the source's layer are no copies of their neighbours."""
+    repeats, tensors = Repeats(), attention_tensors(rewriting.source)
+    with SourceReader(rewriting.source.folder) as reader:
+        for where in ((index, False), (index, True)):
+            if where in tensors:
+                for _, heads in key_value_heads(tensors[where], reader.tensor):
+                    repeats.see(index, heads)
+    return repeats.distinct(index)
+
+
+def _keep(
+    work: WorkFolder,
+    name: str,
+    content: Iterable[bytes | memoryview],
+    measured: object,
+    file: OutputFile | None = None,
+) -> None:
+    with NewFile(work.temporary(name), lambda count: None) as out:
+        for piece in content:
+            out.write(piece)
+        written = out.finish()
+    if file is not None:
+        check_written(out.path, file)
+    work.keep(name, written, measured)
+
+
+def _read(index: int, work: WorkFolder) -> RewrittenLayer | None:
+    """A layer that an earlier run has finished."""
+    finished = work.finished.get(_name(index))
+    if finished is None:
+        return None
+    with SourceReader(work.path) as reader:
+        tensors = {info.name: reader.tensor(info) for info in _infos(index, work)}
+    return RewrittenLayer(index=index, tensors=tensors, measured=finished.measured["layer"])
+
+
+def _infos(index: int, work: WorkFolder) -> Iterator[TensorInfo]:
+    path = work.place(_name(index))
+    for info in read_header(path).tensors:
+        yield replace(info, file=str(path))
+
+
+def _found(work: WorkFolder) -> Rewritten:
+    layers = work.finished[_ALL].measured["layers"]
+    measured = {index: work.finished[_name(index)].measured for index in layers}
+    return Rewritten(
+        tensors={info.name: info for index in layers for info in _infos(index, work)},
+        measured={index: of_layer["layer"] for index, of_layer in measured.items()},
+        distinct={index: of_layer["distinct"] for index, of_layer in measured.items()},
+    )

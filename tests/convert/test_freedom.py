@@ -1,0 +1,138 @@
+"""What is said to be free is free: random changes of it leave the logits of every type as they are.
+
+The types are those of the two sweeps (test_sweep, test_every_mha_type), run by transformers. That
+proves the table of rotary layouts and the layouts of the files at once. A type that the table does
+not know has keys that are not free, which is right, and worse than need be: those are listed.
+"""
+
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import PreTrainedModel
+
+from every_type import MAPPINGS, whole_jobs
+from grouped_models import NotBuildableError, build_pair, load
+from grouped_models import logits as logits_of
+from headcount.convert.families import convertible
+from headcount.convert.plan.class_limits import NOT_RUN
+from headcount.convert.plan.source import read_source
+from headcount.convert.rewrite.freedom import limits_of
+from headcount.convert.rewrite.tensors import attention_tensors
+from mha_types import logits, settle, tiny_model
+from turned import turned_model, widened
+
+pytestmark = pytest.mark.needs_convert
+
+LIMIT = 1e-9
+# Classes that compute norms or rotations in float32 whatever the weights are. What is not free
+# moves the logits by 0.02 and more.
+ROUNDED = 1e-4
+NATIVE = {row.model_type for row in convertible() if row.home == "native"}
+OWN = {row.model_type for row in convertible() if row.home == "custom"} - {"hrm_text"}
+OWN_JOBS = [(task, t) for task in ("causal", "seq2seq") for t in MAPPINGS[task] if t in OWN]
+FLOAT32 = ("prophetnet", "xglm")  # whatever the weights are
+PARTS_IN_FLOAT32 = ("codegen", "gpt_neo", "gptj", "modernbert-decoder")  # rotations, or scores
+# With the reason why its keys are not free, or it is not run.
+UNKNOWN = {"mimo_v2_flash": "kinds of layers rotate other shares of a head"}
+NOT_COMPARED = {
+    "diffusion_gemma": "it draws random numbers",
+    "shieldgemma2": "transformers does not load what it saves",
+}
+# With which an even number of rows of its heads rotates.
+SIZES = {"bamba": {"hidden_size": 64}}
+
+
+def check_known(model_type: str, source: Path) -> None:
+    """The table has the type, unless something else is in the way of its keys for good."""
+    model = read_source(source)
+    reasons = {limits.keys for limits in limits_of(model, attention_tensors(model)).values()}
+    unknown = any(reason is not None and "not known which rows" in reason for reason in reasons)
+    assert unknown is (model_type in UNKNOWN)
+
+
+def turn_native(model_type: str, task: str, folder: Path) -> dict[str, int]:
+    pair = build_pair(model_type, task, folder / "models", **SIZES.get(model_type, {}))
+    source = widened(pair.grouped)
+    check_known(model_type, source)
+    free = turned_model(source, folder / "turned")
+    before = logits_of(load(pair, source), torch.float64)
+    difference = (logits_of(load(pair, folder / "turned"), torch.float64) - before).abs().max()
+    assert difference.item() <= ROUNDED
+    return free
+
+
+def turn_own(model_type: str, task: str, folder: Path) -> dict[str, int]:
+    dtype = torch.float32 if model_type in FLOAT32 else torch.float64
+    model = tiny_model(model_type, task, dtype=dtype)
+    model.save_pretrained(folder / "source")
+    check_known(model_type, folder / "source")
+    free = turned_model(folder / "source", folder / "turned")
+    before, after = (logits(_load(model, folder / name)) for name in ("source", "turned"))
+    rounded = model_type in (*FLOAT32, *PARTS_IN_FLOAT32)
+    assert (after - before).abs().max().item() <= (ROUNDED if rounded else LIMIT)
+    return free
+
+
+def _load(model: PreTrainedModel, folder: Path) -> PreTrainedModel:
+    options = {"dtype": model.dtype, "attn_implementation": "eager"}
+    loaded: PreTrainedModel = type(model).from_pretrained(folder, **options)
+    settle(loaded)
+    return loaded.eval()
+
+
+SAMPLE = {
+    "llama": "kvo",
+    "cohere": "kvo",
+    "glm": "kvo",
+    "phi3": "kvo",
+    "qwen3": "vo",
+    "stablelm": "vo",
+    "falcon": "kvo",
+    "gemma4_text": "o",
+    "qwen3_5_text": "o",
+    "gpt_oss": "kvo",
+}
+OWN_SAMPLE = {
+    ("causal", "gpt2"): "kvo",
+    ("causal", "bloom"): "kv",
+    ("causal", "gpt_neox"): "kvo",
+    ("causal", "codegen"): "kvo",
+    ("causal", "gptj"): "kvo",
+    ("seq2seq", "t5"): "kvo",  # the order of its cross-attention alone
+    ("seq2seq", "bart"): "kvo",
+}
+
+
+def _letters(free: dict[str, int]) -> str:
+    return "".join(name[0] for name in ("keys", "values", "order") if free[name])
+
+
+@pytest.mark.parametrize("model_type", SAMPLE)
+def test_what_is_free_changes_nothing(model_type: str, tmp_path: Path) -> None:
+    task = next(task for known, task in whole_jobs() if known == model_type)
+    assert _letters(turn_native(model_type, task, tmp_path)) == SAMPLE[model_type]
+
+
+@pytest.mark.parametrize(("task", "model_type"), OWN_SAMPLE)
+def test_what_is_free_changes_nothing_in_a_class_without_groups(
+    task: str, model_type: str, tmp_path: Path
+) -> None:
+    assert _letters(turn_own(model_type, task, tmp_path)) == OWN_SAMPLE[task, model_type]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("model_type", "task"), [job for job in whole_jobs() if job[0] in NATIVE])
+def test_every_native_type(model_type: str, task: str, tmp_path: Path) -> None:
+    if model_type in NOT_COMPARED:
+        return
+    try:
+        turn_native(model_type, task, tmp_path)
+    except NotBuildableError:
+        assert model_type in NOT_RUN
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("task", "model_type"), OWN_JOBS)
+def test_every_type_of_ours(task: str, model_type: str, tmp_path: Path) -> None:
+    turn_own(model_type, task, tmp_path)
