@@ -20,7 +20,7 @@ class Objective:
     """Loss = KL + `cross_entropy` * cross-entropy + `hidden_loss` * hidden, in nats a token.
 
     KL is that of Hinton et al. 2015 (arXiv 1503.02531, section 2): T^2 KL(teacher || student) of
-    the softmax of logits / T. Hidden is the mean over the layers' outputs of
+    the softmax of logits / T. Hidden is the mean over tokens and the layers' outputs of
     |student - teacher|^2 / |teacher|^2.
     """
 
@@ -131,11 +131,12 @@ class _Pair:
         )
 
     def hidden_loss(self) -> Tensor:
-        """Mean over the layers' outputs; the first entry is what goes into the first layer."""
+        """Mean over the layers' outputs; the first entry is what goes into the first layer. Every
+        token has its own scale, so that parts of a batch add up to the batch."""
         assert self._student.hidden_states is not None and self._teacher.hidden_states is not None
         pairs = list(zip(self._student.hidden_states, self._teacher.hidden_states, strict=True))
         terms = [
-            F.mse_loss(mine.float(), theirs.float()) / theirs.float().square().mean()
+            (mine.float() - theirs.float()).square().sum(-1) / theirs.float().square().sum(-1)
             for mine, theirs in pairs[1:]
         ]
         return torch.stack(terms).mean()
