@@ -51,6 +51,7 @@ def _vllm(subject: Subject, request: ServingRequest, workload: Workload) -> Pool
     from ..engines.vllm_blocks import block_table
     from ..engines.vllm_hybrid import as_allocated
     from ..engines.vllm_pool import VllmPool
+    from ..engines.vllm_states import state_rule
 
     found = _caches(subject, request, workload)
     caches = as_allocated(
@@ -58,18 +59,28 @@ def _vllm(subject: Subject, request: ServingRequest, workload: Workload) -> Pool
     )
     step = default_step(request.version, request.device, request.usage)
     tokens = request.max_num_batched_tokens or step.max_num_batched_tokens
+    states = state_rule(
+        subject.spec,
+        subject.config,
+        request.version,
+        mode=request.mamba_cache_mode,
+        caches_prefixes=request.caches_prefixes,
+        device=request.device,
+    )
     return VllmPool(
         table=block_table(
             caches,
             version=request.version,
             block_size=request.block_size,
             stages=found.stages,
+            chunk=states.chunk,
         ),
         layers=caches,
         version=request.version,
-        in_flight=in_flight_tokens(request.version, tokens),
+        in_flight=in_flight_tokens(request.version, tokens, request.pp),
         encoder_tokens=workload.encoder_tokens,
         context_ranks=request.context_ranks,
+        states=states,
     )
 
 

@@ -40,10 +40,12 @@ def vllm_log(record: Record) -> str:
         f" model='{record['logged_model']}', dtype=torch.{record.get('dtype', 'bfloat16')},"
         f" max_seq_len={record['max_model_len']}, tensor_parallel_size={record['tp']},"
         f" quantization=None, enforce_eager={record.get('enforce_eager', False)},"
-        f" kv_cache_dtype={record.get('kv_dtype', 'auto')}",
+        f" kv_cache_dtype={record.get('kv_dtype', 'auto')},"
+        f" enable_prefix_caching={record.get('caches_prefixes')}",
+        "INFO Overriding num_gpu_blocks=0 with num_gpu_blocks_override=512",
         f"\x1b[32mINFO\x1b[0m Available KV cache memory: {record['avail_kv_gib']} GiB",
     ]
-    if "util" in record:
+    if record.get("util"):
         lines.append(f"non-default args: {{'gpu_memory_utilization': {record['util']}}}")
     for name in ("max_num_batched_tokens", "max_num_seqs"):
         if name in record:
@@ -70,7 +72,8 @@ def options(record: Record) -> list[str]:
     """What the log does not say."""
     offline = ["--offline"] if record.get("usage") == "offline" else []
     model = ["--model", record["catalogue"]] if "," not in record["logged_model"] else []
-    return [*model, "--device", record["device"], *offline]
+    device = ["--device", record["device"]] if record["device"] else []
+    return [*model, *device, *offline]
 
 
 NAMED = [r for r in RECORDS if r["catalogue"] and "config_changes" not in r]
