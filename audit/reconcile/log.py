@@ -119,7 +119,8 @@ _START = ("Initializing a V", "Initializing an LLM engine", "server_args=ServerA
 def read_log(lines: Iterable[str]) -> Log:
     """The last start in `lines` that has figures, since people paste parts of a log in any order;
     nothing in it is run or trusted beyond its numbers."""
-    log, earlier = Log(), {}
+    log = Log()
+    earlier: dict[str, float] = {}
     for line in lines:
         if any(words in line for words in _START):
             earlier = dict(log.figures) or earlier

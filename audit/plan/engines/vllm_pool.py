@@ -1,7 +1,7 @@
 """vLLM's K/V memory: blocks of layer groups."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from .layers import LayerCache
 from .version import Version
@@ -19,7 +19,7 @@ class VllmPool:
     in_flight: int
     encoder_tokens: int = 0
     context_ranks: int = 1
-    states: StateRule = StateRule()
+    states: StateRule = field(default_factory=StateRule)
 
     @property
     def block_size(self) -> int | None:
