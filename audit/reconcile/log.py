@@ -11,11 +11,13 @@ Value = int | float | str
 @dataclass(kw_only=True, slots=True)
 class Log:
     """`figures` are logged values by name, of the rank with the least where several log; `settings`
-    what the start was told or found out. Sizes are in GiB as logged."""
+    what the start was told or found out. Sizes are in GiB as logged. `pools` are SGLang's: GiB by
+    the tokens that each keeps."""
 
     engine: str = "vllm"
     figures: dict[str, float] = field(default_factory=dict)
     settings: dict[str, Value] = field(default_factory=dict)
+    pools: dict[int, float] = field(default_factory=dict)
 
     def least(self, name: str, value: float) -> None:
         self.figures[name] = min(value, self.figures.get(name, value))
@@ -61,16 +63,6 @@ _FIGURE_LINES: tuple[tuple[str, re.Pattern[str], tuple[str, ...]], ...] = tuple(
         ("Free memory on device", rf"on device.{{0,20}}\({_NUMBER}/{_NUMBER} GiB\)", ("", "total")),
         ("total_gpu_memory", rf"total_gpu_memory \({_NUMBER}GiB\)", ("total",)),
         ("Load weight end", rf"Load weight end.{{0,300}}mem usage={_NUMBER} GB", ("weights_gib",)),
-        (
-            "KV Cache is allocated",
-            rf"#tokens: {_NUMBER}, K size: {_NUMBER} GB, V size: {_NUMBER} GB",
-            ("kv_tokens", "k_gib", "v_gib"),
-        ),
-        (
-            "KV Cache is allocated",
-            rf"#tokens: {_NUMBER}, KV size: {_NUMBER} GB",
-            ("kv_tokens", "available_gib"),
-        ),
         ("max_total_num_tokens", rf"max_total_num_tokens={_NUMBER}", ("kv_tokens",)),
     )
 )
@@ -113,6 +105,11 @@ _OTHERS: tuple[tuple[str, re.Pattern[str], str], ...] = (
 )
 # What lines after the one that begins a start say: an earlier start's does not hold for the next.
 _OF_ONE_START = ("state_block", "sampler", "disable_hybrid_kv_cache_manager")
+# SGLang: a pool of keys and values apart, or of latents.
+_POOL = re.compile(
+    rf"KV Cache is allocated.{{0,80}}#tokens: {_NUMBER}, (?:K size: {_NUMBER} GB, V size:"
+    rf" {_NUMBER} GB|KV size: {_NUMBER} GB)"
+)
 _START = ("Initializing a V", "Initializing an LLM engine", "server_args=ServerArgs")
 
 
@@ -125,6 +122,7 @@ def read_log(lines: Iterable[str]) -> Log:
         if any(words in line for words in _START):
             earlier = dict(log.figures) or earlier
             log.figures.clear()
+            log.pools.clear()
             for name in _OF_ONE_START:
                 log.settings.pop(name, None)
         _read_engine(log, line)
@@ -156,6 +154,8 @@ def _read_figures(log: Log, line: str) -> None:
         if match := _BLOCKS_FOUND.search(line):
             log.settings["overridden"] = int(_number(match[1])) and int(_number(match[2]))
         return
+    if "KV Cache is allocated" in line and (match := _POOL.search(line)):
+        _read_pool(log, [_number(text) for text in match.groups() if text])
     for words, pattern, names in _FIGURE_LINES:
         if words in line and (match := pattern.search(line)):
             for name, text in zip(names, match.groups(), strict=True):
@@ -163,6 +163,13 @@ def _read_figures(log: Log, line: str) -> None:
                     log.settings["context"] = int(_number(text))
                 elif name:
                     log.least(name, _number(text))
+
+
+def _read_pool(log: Log, numbers: list[float]) -> None:
+    """Ranks and a draft model have pools of as many tokens, of which the model's is the largest."""
+    tokens, size = int(numbers[0]), sum(numbers[1:])
+    log.pools[tokens] = max(size, log.pools.get(tokens, 0.0))
+    log.settings["sizes_added"] = len(numbers) - 1
 
 
 def _read_settings(log: Log, line: str) -> None:
@@ -198,9 +205,11 @@ def _set(log: Log, name: str, text: str) -> None:
 
 
 def _finish(log: Log) -> None:
-    """SGLang logs keys and values apart; vLLM says at the end again what the cache got."""
+    """SGLang's layers with a window have a pool of their own; vLLM says at the end again what the
+    cache got."""
     if "in_use_gib" in log.figures:
         log.figures.setdefault("available_gib", log.figures.pop("in_use_gib"))
-    if "k_gib" in log.figures and "v_gib" in log.figures:
-        log.figures["available_gib"] = log.figures.pop("k_gib") + log.figures.pop("v_gib")
-        log.settings["is_sum"] = 1
+    if log.pools:
+        log.figures["kv_tokens"] = float(max(log.pools))
+        log.figures["available_gib"] = sum(log.pools.values())
+        log.settings["sizes_added"] = int(log.settings["sizes_added"]) * len(log.pools)
