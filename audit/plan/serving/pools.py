@@ -29,6 +29,7 @@ def plain_kv_dtype(name: str | None) -> str | None:
     """The name for the parts of a plan that know element types only."""
     if name is None or name == "auto" or name in ENGINE_DTYPES:
         return None
+    kv_format(name, compute_bits=16)  # raises for what is no dtype either
     return name
 
 

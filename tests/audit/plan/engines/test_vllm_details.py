@@ -144,6 +144,27 @@ def test_context_ranks_share_the_tokens_of_full_layers() -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "slot"),
+    [
+        ("turboquant_k8v4", 128 + 64 + 4),
+        ("turboquant_4bit_nc", 64 + 2 + 64 + 4),
+        ("turboquant_k3v4_nc", 48 + 2 + 64 + 4),
+        ("turboquant_3bit_nc", 48 + 2 + 48 + 4),
+    ],
+)
+def test_packed_caches_leave_the_first_and_last_two_layers_of_dense_models(
+    name: str, slot: int
+) -> None:
+    kv = kv_format(name, compute_bits=16)
+    sizes = [n.token_bytes for n in layer_caches(model(*[GQA] * 6), tp=1, kv=kv)]
+    plain = 4 * 256 * 2
+    assert sizes == [plain, plain, 4 * slot, 4 * slot, plain, plain]
+    mixer = Recurrent(form="gated delta net", hidden_size=64, weights=0)
+    hybrid = layer_caches(model(GQA, mixer, GQA), tp=1, kv=kv)
+    assert [n.token_bytes for n in hybrid] == [4 * slot, 4 * slot]
+
+
+@pytest.mark.parametrize(
     ("version", "full", "windows", "widths"),
     [
         ("0.11.0", 12, 13, [12, 12, 12]),  # the rarest kind's number; the rest is padding
@@ -326,7 +347,7 @@ def test_the_nearest_rules_stand_in_and_a_note_says_so(text: str, words: str | N
 
 
 def test_an_unknown_dtype_is_refused() -> None:
-    with pytest.raises(HeadcountError, match="fp5"):
+    with pytest.raises(HeadcountError, match=r"fp5.*\n.*fp8_e4m3.*turboquant_k8v4"):
         kv_format("fp5", compute_bits=16)
 
 
