@@ -34,10 +34,21 @@ def plain_kv_dtype(name: str | None) -> str | None:
 
 
 def _caches(subject: Subject, request: ServingRequest, workload: Workload) -> Stages:
-    kv = kv_format(request.kv_dtype, compute_bits=workload.compute_bits)
+    kv = kv_format(_kv_dtype(subject, request), compute_bits=workload.compute_bits)
     kv = with_state_dtypes(kv, subject.spec, subject.config, workload.compute_bits)
     found = staged_caches(subject.spec, tp=request.tp, pp=request.pp, kv=kv, chunk=_chunk(subject))
     return Stages(caches=found.caches, stages=found.stages)
+
+
+def _kv_dtype(subject: Subject, request: ServingRequest) -> str | None:
+    """vLLM 0.11.0 stored DeepSeek-V3.2's latents in its own layout unless told otherwise
+    (DeepseekV32ForCausalLM of vllm/model_executor/models/config.py)."""
+    name, version = request.kv_dtype, request.version
+    is_default = request.engine == "vllm" and name in (None, "auto")
+    first = version.at_least(0, 11) and not version.at_least(0, 11, 1)
+    if is_default and first and subject.spec.model_type == "deepseek_v32":
+        return "fp8_ds_mla"
+    return name
 
 
 def _chunk(subject: Subject) -> int | None:
