@@ -319,3 +319,12 @@ def test_caching_prefixes_of_a_hybrid_is_part_of_the_start() -> None:
 
 def test_a_plan_without_an_engine_says_how_to_get_a_command() -> None:
     assert "--engine vllm" in run("gpt2").output
+
+
+def test_a_search_gives_the_command_of_the_least_that_serves() -> None:
+    args = ("qwen3-32b", "--target-users", "32", "--context", "16k", "--device", "h100")
+    found = engine(*args)
+    (least,) = found["smallest"]
+    assert least["launch_command"].startswith("vllm serve Qwen/Qwen3-32B --max-model-len 16384")
+    assert f"--tensor-parallel-size {least['tp']}" in least["launch_command"]
+    assert least["launch_command"] in run(*args).output
