@@ -149,6 +149,11 @@ _engine_options = stack(
     click.option(
         "--disable-hybrid-kv-cache-manager", is_flag=True, help="Windows as full layers (vllm)."
     ),
+    click.option(
+        "--mamba-cache-mode",
+        type=click.Choice(["none", "align", "all"]),
+        help="Recurrent state kept for cached prefixes (vllm).",
+    ),
     click.option("--sampler", type=click.Choice(["pytorch", "flashinfer"]), help="Of vllm."),
     click.option("--offline", is_flag=True, help="vllm.LLM in place of a server: its defaults."),
 )
