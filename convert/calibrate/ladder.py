@@ -23,6 +23,7 @@ from .place import place_of
 from .rows import MEMORY_BUDGET, new_rows
 from .task import Layer, States, Task, run_rows
 from .text import CalibrationText, calibration_text
+from .used import Habits
 
 Done = Callable[[int], RewrittenLayer | None]
 
@@ -59,6 +60,7 @@ class _Run:
         self._layered = LayeredModel(source, reader)
         self._tensors = attention_tensors(source)
         self._read = finite(reader)
+        self._habits = Habits()
 
     @torch.no_grad()
     def layers(
@@ -126,6 +128,7 @@ class _Run:
             heads=own,
             ladder=self._ladder,
             text=text,
+            habits=self._habits,
         )
 
     def _is_tied(self, index: int, own: Heads) -> bool:

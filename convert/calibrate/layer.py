@@ -41,9 +41,8 @@ class LayerFit:
         self._source = weights_of(task.tensors, task.read)
         self._measured: dict[str, Any] = {}
         self._sample: tuple[torch.Tensor, torch.Tensor | None] | None = None
-        first = states.original[task.text.batches[0]]
-        self._aim = Aim(task, first)
-        self._runner.called(self._aim.run(first).seen)
+        self._first = states.original[task.text.batches[0]]
+        self._aim = Aim(task, self._first)
 
     def run(self, seed: int, *, is_last: bool) -> Layer:
         """All rungs. `is_last`: no layer after this one needs what the new one gives."""
@@ -59,6 +58,7 @@ class LayerFit:
     def skip(self, tensors: Mapping[str, torch.Tensor], *, is_last: bool) -> None:
         """Moves the states on as `run` does, for a layer that has its new tensors already."""
         task = self._task
+        self._runner.called(self._aim.run(self._first).seen)
         run_rows(task.layer, task.call, self._states.original, task.text.batches)
         if not is_last:
             assign(task.layer, tensors)
@@ -115,7 +115,7 @@ class LayerFit:
         for number, batch in enumerate(task.text.batches):
             looked = self._aim.run(states.original[batch])
             seen = looked.seen
-            if number == 1:
+            if number < 2:
                 self._runner.called(seen)
             if batch not in task.text.held:
                 assert seen.inputs is not None
