@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from headcount.audit.report import Column, Fact, Report, Table
 
-from .conversion import ConversionReport
-from .plan.describe import describe_plan
+from .conversion import ConversionReport, LayerError
+from .plan.describe import describe_plan, method_in_words
 from .plan.document import plan_document
 from .plan.plan import ConversionPlan, OutputFile
 from .plan.steps import Step
@@ -16,6 +16,15 @@ _COLUMNS = (
     Column(key="after", title="Now", unit="count"),
     Column(key="key_error", title="K moved", unit="percent"),
     Column(key="value_error", title="V moved", unit="percent"),
+)
+_OF_MEAN = (
+    Column(key="key_error_of_mean", title="K by mean", unit="percent"),
+    Column(key="value_error_of_mean", title="V by mean", unit="percent"),
+)
+_MOVED = "Moved: |merged - member| / |member| over all K (V) heads of a layer; 0 % is lossless."
+_LOST = (
+    "Moved: root of the share that is lost of the square of the scores (K) and of the output (V) of"
+    " a layer's merged heads; by mean: what their mean would lose."
 )
 _DONE = {False: "converted and audited clean", True: "already done, nothing was written"}
 _TENSOR_COLUMNS = (
@@ -52,8 +61,9 @@ def _tensor(step: Step, file: OutputFile) -> tuple[object, ...]:
 
 def conversion_report(report: ConversionReport) -> Report:
     """What was done."""
+    rewritten = report.plan.rewriting is not None
     rows = tuple(
-        (planned.index, planned.before, planned.after, 100 * layer.key, 100 * layer.value)
+        (planned.index, planned.before, planned.after, *_errors(layer, rewritten))
         for planned, layer in zip(report.plan.layers, report.layers, strict=True)
     )
     return Report(
@@ -65,17 +75,32 @@ def conversion_report(report: ConversionReport) -> Report:
                 value=_heads(report.plan),
                 note=_query_heads(report.plan),
             ),
-            Fact(key="method", title="Method", value=report.plan.request.method),
+            Fact(key="method", title="Method", value=method_in_words(report.plan)),
             Fact(key="nbytes", title="Weights", value=report.plan.nbytes, unit="bytes"),
         ),
-        tables=(Table(key="layers", title="Layers", columns=_COLUMNS, rows=rows),),
+        tables=(
+            Table(
+                key="layers",
+                title="Layers",
+                columns=(*_COLUMNS, *_OF_MEAN) if rewritten else _COLUMNS,
+                rows=rows,
+            ),
+        ),
         notes=(
-            "Moved: |merged - member| / |member| over all K (V) heads of a layer; 0 % is lossless.",
+            _LOST if rewritten else _MOVED,
             *_repeats(report),
             *report.plan.notes,
         ),
         document=report.document(),
     )
+
+
+def _errors(layer: LayerError, rewritten: bool) -> Iterator[float | None]:
+    """In percent; those of the mean where layers were rewritten."""
+    yield from (100 * layer.key, 100 * layer.value)
+    if rewritten:
+        for error in (layer.key_mean, layer.value_mean):
+            yield None if error is None else 100 * error
 
 
 def _heads(plan: ConversionPlan) -> str:

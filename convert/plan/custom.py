@@ -16,7 +16,7 @@ from headcount.audit.family import odd, two_stacks
 from headcount.audit.family.layers import as_query_heads
 from headcount.audit.family.names import BUFFERS
 from headcount.audit.family.places import PLAIN, Place, place, stack_of
-from headcount.audit.family.resolve import GROUPED
+from headcount.audit.family.resolve import GROUPED, base_type
 from headcount.audit.family.states.own import xlnet
 from headcount.audit.family.table import FAMILIES, SPELLINGS
 from headcount.audit.mixers import Attention
@@ -269,8 +269,11 @@ def _last(spot: Place) -> str:
 
 
 def _fused(source: Source, heads: Heads) -> tuple[str, int]:
-    """Order and repeats of the class's fused projection."""
-    order, repeats = _FUSED[source.audit.family.names.fused_by(source.config)]
+    """Order and repeats of a fused projection in the class of transformers, which the modelling
+    file makes one for; that in our own files is [q|k|v]."""
+    model_type = base_type(source.audit.spec.model_type)
+    names = FAMILIES[SPELLINGS.get(model_type, model_type)].names
+    order, repeats = _FUSED[names.fused_by(source.config)]
     return order, repeats or heads.num_attention_heads
 
 

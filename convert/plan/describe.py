@@ -31,20 +31,42 @@ def describe_plan(plan: ConversionPlan) -> Iterator[str]:
 
 def _head(plan: ConversionPlan) -> Iterator[str]:
     request = plan.request
-    seed = f", seed {request.seed}" if request.method == "random" else ""
     files = f"{len(plan.files)} file{'s' if len(plan.files) > 1 else ''}"
     name = request.source_name or request.source
     yield f"source       {name} ({plan.model_type}, {len(plan.layers)} layers)"
     yield f"target       {request.target} ({plan.config.get('model_type', plan.model_type)})"
     yield from (f"heads        {heads}" for heads in _heads(plan))
-    yield f"method       {request.method}{seed}"
+    yield f"method       {method_in_words(plan)}"
     yield f"home         {plan.home}"
     yield (
         f"weights      {format_bytes(plan.source_nbytes)} -> {format_bytes(plan.nbytes)} in {files}"
     )
+    if plan.rewriting is not None:
+        room = format_bytes(plan.rewriting.nbytes)
+        layers = len(plan.rewriting.layers)
+        yield f"rewritten    {layers} layers first; at most {room} on the disk until it is done"
     before = sum(layer.before * layer.head_dim for layer in plan.layers)
     after = sum(layer.after * layer.head_dim for layer in plan.layers)
     yield f"KV cache     {before / after:g} times smaller" + _in_these(plan)
+
+
+def method_in_words(plan: ConversionPlan) -> str:
+    """The method with its rungs and what they are drawn from."""
+    request = plan.request
+    words = [str(request.method)]
+    if request.method == "random":
+        words.append(f"seed {request.seed}")
+    if request.grouping == "similar":
+        words.append("similar heads")
+    if request.temperature:
+        words.append("temperature")
+    if request.refit != "none":
+        words.append(f"refit of {request.refit}")
+    if request.reconstruct:
+        words.append(f"{request.reconstruct} steps a layer")
+    if request.calibration is not None:
+        words.append(f"on {request.calibration_tokens:,} tokens of {request.calibration}")
+    return ", ".join(words)
 
 
 def _heads(plan: ConversionPlan) -> Iterator[str]:

@@ -31,7 +31,7 @@ def plan_conversion(request: ConversionRequest) -> ConversionPlan:
     check_target(request.source, request.target)
     home, heads = find_home(source, request.num_key_value_heads, request.home)
     draft = home.steps(source, heads)
-    rewriting, limits = plan_rewriting(source, heads, request)
+    rewriting, limits = plan_rewriting(source, heads, draft.layers, request)
     steps = {file: cast_steps(made, request.dtype) for file, made in draft.steps.items()}
     files = output_files(source, steps, request.max_shard_size)
     config, changes = home.config(source, heads)

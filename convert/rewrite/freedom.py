@@ -21,6 +21,7 @@ from .tensors import AttentionTensors, attention_tensors
 
 # Modules beside the projections that stand in the way of nothing: sinks, a bias of what o gives.
 HARMLESS = ("dense_bias", "sinks", "attention_sink_bias", "softmax_offset")
+OF_NO_HEAD = HARMLESS[:1]
 # Modules that add to the scores of each head; of T5 the first layer's is for all layers.
 SCORE_BIASES = ("relative_attention_bias", "relative_pos_embeddings")
 SHARED_SCORE_BIAS = SCORE_BIASES[0]
@@ -179,7 +180,7 @@ def _by_modules(tensors: AttentionTensors) -> _Reasons:
             yield ("keys",), f"{module} norms its keys or queries"
         elif not any(word in HARMLESS for word in words):
             yield _between(module, known.get(module))
-        if module in tensors.unknown:
+        if module in tensors.unknown and words[-1] not in OF_NO_HEAD:
             yield ("order",), f"it is not known how heads lie in {module}"
 
 

@@ -1,7 +1,7 @@
 """Whether the layers of a source can be rewritten as asked, and what a reader should know of it."""
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from pathlib import Path
 
 from headcount.audit.errors import HeadcountError
@@ -17,10 +17,13 @@ from .tensors import AttentionTensors, attention_tensors
 
 
 def plan_rewriting(
-    source: Source, heads: HeadsByLayer, request: ConversionRequest
+    source: Source, heads: HeadsByLayer, pooled: tuple[int, ...], request: ConversionRequest
 ) -> tuple[Rewriting | None, tuple[str, ...]]:
-    """What is done before heads are pooled, None: nothing; and what limits it. Reads headers, and
-    the calibration text. Raises CannotConvertError, and HeadcountError for a text that is none."""
+    """What is done before the heads of the layers `pooled` are, None: nothing; and what limits it.
+
+    Reads headers, and the calibration text. Raises CannotConvertError, and HeadcountError for a
+    text that is none.
+    """
     ladder = request.ladder
     if ladder is None:
         return None, ()
@@ -32,6 +35,7 @@ def plan_rewriting(
                 f"{source.folder}: it is not known where the heads of layer {where[0]} lie: only"
                 " --method mean, first, medoid and random can do with that"
             )
+    _refuse_uncalibrated(source, heads, request)
     tensors = {where: found[where] for where in changed}
     rewriting = Rewriting(
         source=source,
@@ -42,7 +46,28 @@ def plan_rewriting(
         calibration_sha256=_digest(request.calibration),
         calibration_tokens=0 if request.calibration is None else request.calibration_tokens,
     )
-    return rewriting, tuple(_limits(source, tensors, ladder))
+    known = {index for index, _ in found} | heads.readers.keys()
+    return rewriting, (*_limits(source, tensors, ladder), *_beyond(set(pooled) - known))
+
+
+def _beyond(layers: Set[int]) -> Iterator[str]:
+    if layers:
+        yield (
+            f"layers that the config does not count ({', '.join(map(str, sorted(layers)))}) are"
+            " pooled by their mean"
+        )
+
+
+def _refuse_uncalibrated(source: Source, heads: HeadsByLayer, request: ConversionRequest) -> None:
+    """Raises CannotConvertError for what is merged by its weights alone."""
+    crossed = any(cross and own.is_changed for (_, cross), own in heads.layers.items())
+    if request.calibration is None or not (crossed or heads.readers):
+        return
+    what = "cross-attention" if crossed else "layers that read another's keys and values"
+    raise CannotConvertError(
+        f"{source.folder}: has {what}, which --calibration cannot run layer by layer: use --method"
+        " merge without it"
+    )
 
 
 def _nbytes(source: Source, tensors: Mapping[Where, AttentionTensors], ladder: Ladder) -> int:
@@ -89,8 +114,8 @@ def _limits(
 
 _TURNING = ("align", "merge")
 _MEANING = {
-    "keys": "keys are pooled as they are",
-    "values": "values are pooled as they are",
+    "keys": "keys are weighted, not turned",
+    "values": "values are weighted, not turned",
     "order": "neighbouring heads are merged, not similar ones",
 }
 

@@ -14,19 +14,19 @@ Rows = tuple[int, ...]
 # Rows i and i + half turn together.
 HALVES = frozenset(
     {
-        *("arcee", "aria_text", "bamba", "bitnet", "cohere_compass_text", "csm"),
-        *("csm_depth_decoder_model", "cwm", "deepseek_ocr2_text", "diffllama", "exaone"),
+        *("arcee", "aria_text", "bamba", "bitnet", "cohere_compass_text"),
+        *("cwm", "deepseek_ocr2_text", "diffllama", "exaone"),
         *("falcon", "falcon_h1", "gemma", "gemma2", "glm4_moe", "glm4v_moe_text"),
-        *("glm_image_text", "gpt_neox", "gpt_neox_japanese", "gpt_oss", "granite"),
-        *("granite4_vision_text", "granite_docling_text", "granite_swa", "granitemoe"),
-        *("granitemoe_swa", "granitemoehybrid", "granitemoeshared", "higgs_audio_v2", "hrm_text"),
-        *("hyperclovax", "internlm3", "iquestcoder", "jais2", "kyutai_speech_to_text", "llama"),
+        *("gpt_neox", "gpt_neox_japanese", "gpt_oss", "granite"),
+        *("granite_swa", "granitemoe"),
+        *("granitemoe_swa", "granitemoehybrid", "granitemoeshared"),
+        *("hyperclovax", "internlm3", "iquestcoder", "jais2", "llama"),
         *("minimax", "minimax_m2", "ministral", "ministral3", "mistral", "mixtral"),
         *("mllama_text_model", "modernbert-decoder", "moshi", "nemotron", "olmo"),
         *("paddleocr_vl_text", "persimmon", "phi", "phi3", "phi4_multimodal", "phimoe", "qwen2"),
-        *("qwen2_5_omni_talker", "qwen2_5_omni_text", "qwen2_5_vl_text", "qwen2_moe"),
+        *("qwen2_5_omni_text", "qwen2_5_vl_text", "qwen2_moe"),
         *("qwen2_vl_text", "recurrent_gemma", "seed_oss", "smollm3", "solar_open", "stablelm"),
-        *("starcoder2", "t5gemma", "vaultgemma", "voxtral_realtime_text", "zamba2"),
+        *("starcoder2", "t5gemma", "vaultgemma", "zamba2"),
     }
 )
 # Rows 2 i and 2 i + 1 turn together.

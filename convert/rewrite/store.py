@@ -23,7 +23,7 @@ from ..stream.weights import raw_bytes
 from ..stream.work_folder import REWRITTEN, WorkFolder
 from ..stream.writer import NewFile, check_written, header_bytes, json_bytes
 from .layer import RewrittenLayer
-from .tensors import attention_tensors, weights_of
+from .tensors import attention_tensors, key_value_heads
 from .uncalibrated import uncalibrated_layers
 
 _STORED = {dtype: name for name, dtype in DTYPES.items()}
@@ -126,13 +126,11 @@ def _write(rewriting: Rewriting, layer: RewrittenLayer, work: WorkFolder) -> Non
 
 def _distinct(rewriting: Rewriting, index: int) -> int:
     """How many K/V heads of the source's layer are no copies of their neighbours."""
-    repeats = Repeats()
-    found = attention_tensors(rewriting.source)
+    repeats, tensors = Repeats(), attention_tensors(rewriting.source)
     with SourceReader(rewriting.source.folder) as reader:
-        for (layer, _), tensors in found.items():
-            if layer == index:
-                weights = weights_of(tensors, reader.tensor)
-                for heads in (weights.k, weights.v):
+        for where in ((index, False), (index, True)):
+            if where in tensors:
+                for _, heads in key_value_heads(tensors[where], reader.tensor):
                     repeats.see(index, heads)
     return repeats.distinct(index)
 

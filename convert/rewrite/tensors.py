@@ -4,7 +4,7 @@
 only, so that gradients pass. Between them nothing of a file's layout is known.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -193,6 +193,14 @@ def weights_of(tensors: AttentionTensors, read: Read) -> AttentionWeights:
     )
 
 
+def key_value_heads(tensors: AttentionTensors, read: Read) -> Iterator[tuple[str, torch.Tensor]]:
+    """`k` and `v` with [heads, rows, width], of the weights as they are stored."""
+    for projection in tensors.projections:
+        if not projection.is_bias and {"k", "v"} & set(projection.parts):
+            held = split_heads(read(projection.tensor), projection.layout)
+            yield from ((part, held[part]) for part in projection.parts if part in ("k", "v"))
+
+
 def tensors_of(
     tensors: AttentionTensors,
     weights: AttentionWeights,
@@ -204,7 +212,11 @@ def tensors_of(
 
     `order` are the K/V heads of the source in their new places, none: as they were; `groups` are
     runs of K/V heads that are equal. What stands beside the projections follows both: it is read.
+    ValueError: a bias that there is no tensor for.
     """
+    for part in "qkvo":
+        if getattr(weights, f"{part}_bias") is not None and not tensors.has_bias(part):
+            raise ValueError(f"there is no bias of {part} to hold what it should be")
     group_size, count = weights.group_size, weights.k.shape[0]
     heads = tuple(order) or tuple(range(count))
     query = [head * group_size + i for head in heads for i in range(group_size)]

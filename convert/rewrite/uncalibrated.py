@@ -68,6 +68,7 @@ def _layer(
             moments = white_moments(weights)
             groups = groups_of(weights, freedom, moments, own, ladder)
             merged = merge_attention(weights, freedom, groups, moments, ladder.method)
+            assert merged.groups == own.runs  # what the plan pools
             made |= tensors_of(tensors, merged.weights, read, merged.order, merged.groups)
             measured[attention_key(tensors.where[1])] = merged_document(merged)
     index = attentions[0][0].where[0]

@@ -17,7 +17,7 @@ from headcount.audit.family.class_defaults import class_defaults
 from headcount.audit.family.layers import decoder, standard_key_value_heads
 from headcount.audit.family.row import Family
 from headcount.audit.family.table import FAMILIES
-from headcount.convert.plan.request import METHODS
+from headcount.convert.plan.request import CHOOSING, METHODS
 
 pytestmark = pytest.mark.needs_convert
 
@@ -83,7 +83,7 @@ def test_grouped_heads_are_pooled_further(
     ).read_bytes()
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ["mean", *CHOOSING])
 def test_the_result_computes_what_the_source_does_with_its_heads_tied_by_hand(
     grouped: MakeFolder, tmp_path: Path, method: str
 ) -> None:

@@ -70,6 +70,13 @@ def test_the_mean_of_equal_heads_is_exact(dtype: torch.dtype, members: int) -> N
     assert relative_error(pooled) == 0
 
 
+def test_the_mean_of_three_equal_float64_heads_keeps_its_last_bit() -> None:
+    value = (2**52 + 2**51 + 2) / 2**52  # three times this lies between two numbers
+    assert (value + value + value) / 3 != value
+    pooled = pool_heads(heads(value, value, value, dtype=torch.float64), 3, None)
+    assert pooled.heads.item() == value and pooled.distance == 0
+
+
 def test_the_mean_is_rounded_once() -> None:
     """In bfloat16, 1 + 2^-8 is not a number: sums made there would lose the small terms."""
     values = heads(1, 2**-8, 1, 2**-8, dtype=torch.bfloat16)
@@ -135,7 +142,9 @@ def test_the_largest_numbers_are_pooled(dtype: torch.dtype, chosen: tuple[int, .
 def test_overflow_of_a_float64_sum_is_refused() -> None:
     largest = torch.finfo(torch.float64).max
     with pytest.raises(NotFiniteError, match="overflows float64"):
-        pool_heads(heads(largest, largest, dtype=torch.float64), 2, None)
+        pool_heads(heads(largest, 0.9 * largest, dtype=torch.float64), 2, None)
+    equal = heads(largest, largest, dtype=torch.float64)
+    assert pool_heads(equal, 2, None).heads.item() == largest
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import CONFIG_MAPPING
 
 from conversions import run
-from every_type import jobs
+from every_type import whole_jobs
 from grouped_models import (
     NoGroupsError,
     NotBuildableError,
@@ -42,17 +41,7 @@ NOT_COMPARED = {
 NOT_GENERATING = ("qwen2_5_omni_thinker", "qwen3_omni_moe_thinker")
 
 
-def _jobs() -> Iterator[tuple[str, str]]:
-    """Without the causal class of a wrapper, which is that of its text type."""
-    known = jobs()
-    for model_type, task in known:
-        nested = bool(CONFIG_MAPPING[model_type].sub_configs)
-        whole = (model_type, "image_text") in known
-        if task != "masked" and not (task == "causal" and nested and whole):
-            yield model_type, task
-
-
-JOBS = list(_jobs())
+JOBS = list(whole_jobs())
 # What `headcount convert --families` says.
 NATIVE = {row.model_type for row in convertible() if row.home == "native"}
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from transformers import CONFIG_MAPPING
 from transformers.models.auto import modeling_auto
 
 from headcount.audit.family.resolve import read_config
@@ -174,3 +175,14 @@ def tower_differences(model_type: str, seed: int) -> list[str]:
         for mixer, true in zip(own, built, strict=True)
         if not agree(mixer.parameters(), true.parts)
     ]
+
+
+def whole_jobs() -> Iterator[tuple[str, str]]:
+    """Those of models that generate text, without the causal class of a wrapper, which is that of
+    its text type."""
+    known = jobs()
+    for model_type, task in known:
+        nested = bool(CONFIG_MAPPING[model_type].sub_configs)
+        whole = (model_type, "image_text") in known
+        if task != "masked" and not (task == "causal" and nested and whole):
+            yield model_type, task

@@ -4,7 +4,7 @@ Written from the formulas (docs/methods.md), one head at a time: nothing here kn
 """
 
 import shutil
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import torch
@@ -54,6 +54,9 @@ def turned_model(source: Path, target: Path, *, order: bool = True) -> dict[str,
 
 def turned(weights: AttentionWeights, freedom: Freedom, generator: torch.Generator) -> Turned:
     """Keys against queries, values against o, and heads at other places."""
+    weights = AttentionWeights(
+        **{f.name: _double(getattr(weights, f.name)) for f in fields(weights)}
+    )
     if freedom.keys:
         weights = _turned_keys(weights, freedom, generator)
     if freedom.values:
@@ -63,6 +66,10 @@ def turned(weights: AttentionWeights, freedom: Freedom, generator: torch.Generat
     if freedom.order and heads > 1:
         order = [*range(1, heads), 0] if heads < 3 else _shuffled(heads, generator)
     return _moved(weights, order), order
+
+
+def _double(heads: torch.Tensor | None) -> torch.Tensor | None:
+    return None if heads is None else heads.double()
 
 
 def _shuffled(heads: int, generator: torch.Generator) -> list[int]:
