@@ -278,8 +278,8 @@ def convert(
 
     \b
     --quality takes rungs of the ladder of docs/methods.md at once:
-      fast  --method merge: from the weights alone, a little slower than mean
-      good  and --grouping similar --refit mlp: runs SOURCE once over --calibration
+      fast  --method merge --grouping similar: from the weights alone; no text, no training
+      good  and --refit mlp: runs SOURCE layer by layer over --calibration
       best  and --reconstruct 200: trains each layer alone, many times as long
 
     \b

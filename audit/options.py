@@ -271,7 +271,7 @@ conversion_options = stack(
         "--evaluate", "evaluates", is_flag=True, help="Then evaluate TARGET against SOURCE."
     ),
 )
-SWEEP = ("counts", "methods", "budget")
+SWEEP = ("counts", "methods", "budget", "by_layer")
 sweep_options = stack(
     click.option(
         "--sweep",
@@ -288,6 +288,9 @@ sweep_options = stack(
         type=float,
         metavar="NATS",
         help="…but for the smallest cache of a sweep that adds at most this to the loss.",
+    ),
+    click.option(
+        "--by-layer", is_flag=True, help="In a sweep also: what each layer alone adds to the loss."
     ),
 )
 evaluation_options = stack(

@@ -79,11 +79,11 @@ def _request(found: SourceFolder, target: Path, options: Mapping[str, Any]) -> C
         source=found.path,
         source_name=found.name,
         target=target,
-        **{**_with_quality(options), "num_key_value_heads": wanted},
+        **{**with_quality(options), "num_key_value_heads": wanted},
     )
 
 
-def _with_quality(options: Mapping[str, Any]) -> dict[str, Any]:
+def with_quality(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options with the rungs of `quality`, which is none of a request's fields, in place of
     those that are None. Choosing a head has no further rungs, and takes none."""
     given = {name: value for name, value in options.items() if name not in ("quality", *LADDER)}

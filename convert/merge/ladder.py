@@ -34,7 +34,7 @@ class Ladder:
 
 
 QUALITIES: Mapping[Quality, Ladder] = {
-    "fast": Ladder(method="merge"),
+    "fast": Ladder(method="merge", grouping="similar"),
     "good": Ladder(method="merge", grouping="similar", refit="mlp"),
     "best": Ladder(method="merge", grouping="similar", refit="mlp", reconstruct=200),
 }

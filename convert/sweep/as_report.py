@@ -20,6 +20,12 @@ _COLUMNS = (
     Column(key="top1_agreement", title="Top-1 agreement", unit="percent"),
     Column(key="bar", title="Loss added, log scale"),
 )
+_LAYER_COLUMNS = (
+    Column(key="layer", title="Layer", unit="count"),
+    Column(key="delta_loss", title="Loss added"),
+    Column(key="key_error", title="K lost", unit="percent"),
+    Column(key="value_error", title="V lost", unit="percent"),
+)
 _WIDTH = 24
 _LEAST = 1e-3  # nats a token; what adds less has no bar
 
@@ -29,11 +35,8 @@ def sweep_report(sweep: Sweep) -> Report:
     return Report(
         title=f"What a smaller cache costs {sweep.source}",
         facts=tuple(_facts(sweep)),
-        tables=(_table(sweep),),
-        notes=(
-            f"Cache of one sequence after {sweep.original.cache_tokens:,} tokens. Losses are in"
-            " nats a token; KL is original || result.",
-        ),
+        tables=(_table(sweep), *_layer_tables(sweep)),
+        notes=tuple(_notes(sweep)),
         document=_document(sweep),
         charts=tuple(_charts(sweep)),
     )
@@ -59,6 +62,37 @@ def _name(one: Measured) -> str:
 def _table(sweep: Sweep) -> Table:
     rows = tuple(_row(one, sweep) for one in (sweep.original, *sweep.trials))
     return Table(key="trials", title="Trials", columns=_COLUMNS, rows=rows)
+
+
+def _layer_tables(sweep: Sweep) -> Iterator[Table]:
+    if sweep.layers:
+        yield Table(
+            key="layers",
+            title="Each layer alone",
+            columns=_LAYER_COLUMNS,
+            rows=tuple(
+                (
+                    layer.index,
+                    f"{layer.delta_loss:+.4f}",
+                    100 * layer.key_error,
+                    100 * layer.value_error,
+                )
+                for layer in sweep.layers
+            ),
+        )
+
+
+def _notes(sweep: Sweep) -> Iterator[str]:
+    yield (
+        f"Cache of one sequence after {sweep.original.cache_tokens:,} tokens. Losses are in nats a"
+        " token; KL is original || result."
+    )
+    if sweep.layers:
+        fewest = min(one.num_key_value_heads for one in sweep.trials)
+        yield (
+            f"Each layer alone: {fewest} K/V heads by --quality fast in that layer, the others as"
+            " they were. Layers that add much are worth more heads (--kv-heads 0-1:8,2-5:4)."
+        )
 
 
 def _row(one: Measured, sweep: Sweep) -> tuple[object, ...]:
@@ -126,6 +160,7 @@ def _document(sweep: Sweep) -> dict[str, object]:
         "tokens": sweep.tokens,
         "original": sweep.original.document(),
         "trials": [one.document() for one in sweep.trials],
+        "layers": [layer.document() for layer in sweep.layers],
         "max_delta_loss": sweep.budget,
         "chosen": sweep.chosen.document() if sweep.chosen else None,
     }

@@ -1,22 +1,29 @@
 """What `convert --sweep` does: check all, measure all, keep one."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from headcount.audit.errors import HeadcountError
+from headcount.audit.options import LADDER
 from headcount.audit.report import Report
 from headcount.audit.signals import exit_cleanly, on_signals
 
+from ..command import with_quality
 from ..evaluate.command import check_evaluation
+from ..merge.ladder import QUALITIES
 from ..plan.errors import CheckFailedError
-from ..plan.request import METHODS, ConversionRequest
+from ..plan.request import CHOOSING, METHODS, ConversionRequest
 from ..report_path import check_report_path
 from ..source_folder import source_folder
 from .as_report import sweep_report
+from .sensitivity import sensitivities
 from .sweep import sweep, trials_of
 from .trial import parse_counts, parse_methods
+
+_BARE = ("mean", *CHOOSING)  # without further rungs, whatever the other methods of a sweep take
 
 
 def sweep_model(
@@ -28,20 +35,22 @@ def sweep_model(
     counts: str,
     methods: str | None,
     budget: float | None,
+    by_layer: bool,
     allow_pickle: bool,
     output: Path | None,
     write: Callable[[list[Report]], None],
 ) -> None:
     """Converts to each of `counts` by each of `methods` and evaluates; `options` are the other
-    fields of a ConversionRequest. With a `budget` the smallest cache within it is left at `target`,
-    else nothing is. Raises HeadcountError, and CheckFailedError where none is within it."""
+    fields of a ConversionRequest. `by_layer`: also each layer alone. With a `budget` the smallest
+    cache within it is left at `target`, else nothing is. Raises HeadcountError, and
+    CheckFailedError where none is within it."""
     if (target is None) != (budget is None):
         raise HeadcountError(
             "a sweep writes the smallest cache within --max-delta-loss to TARGET: give both, or"
             " neither to measure only"
         )
     wanted = parse_counts(counts)
-    names = parse_methods(methods or options["method"], METHODS)
+    names = parse_methods(methods or _asked(options), (*METHODS, *QUALITIES))
     with TemporaryDirectory(prefix="headcount-sweep-") as aside:
         place = target or Path(aside) / "model"
         check_report_path(output, [Path(source), place])
@@ -51,11 +60,35 @@ def sweep_model(
                 source=found.path,
                 source_name=found.name,
                 target=place,
-                **{**options, "num_key_value_heads": wanted[0]},
+                num_key_value_heads=wanted[0],
+                **_fields(options, names[0]),
             )
-            trials = trials_of(request, wanted, names, lambda name: {"method": name})
+            trials = trials_of(request, wanted, names, lambda name: _fields(options, name))
             with on_signals(exit_cleanly):
                 done = sweep(trials, evaluation, budget=budget, progress=True)
+                if by_layer:
+                    layers = sensitivities(trials[-1].request, evaluation, progress=True)
+                    done = replace(done, layers=layers)
     write([sweep_report(done)])
     if budget is not None and done.chosen is None:
         raise CheckFailedError(f"no conversion adds at most {budget:g} to the loss: nothing kept")
+
+
+def _asked(options: Mapping[str, Any]) -> str:
+    """What the options name without a list of methods."""
+    return str(options["quality"] or options["method"] or "mean")
+
+
+def _fields(options: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The fields of a request by the method or quality `name`."""
+    if name in QUALITIES:
+        return _counted(with_quality({**options, "quality": name, "method": None}))
+    if name in _BARE:
+        bare = {**options, **dict.fromkeys(("quality", "calibration", *LADDER)), "method": name}
+        return _counted(with_quality(bare))
+    return _counted(with_quality({**options, "quality": None, "method": name}))
+
+
+def _counted(fields: dict[str, Any]) -> dict[str, Any]:
+    """Without the number of K/V heads, which every trial has its own of."""
+    return {key: value for key, value in fields.items() if key != "num_key_value_heads"}

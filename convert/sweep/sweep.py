@@ -21,6 +21,7 @@ from ..plan.planner import plan_conversion
 from ..plan.request import ConversionRequest
 from ..plan.target import check_target
 from ..stream.failure import writing
+from .sensitivity import LayerSensitivity
 from .trial import MOST_TRIALS, Measured, Trial, smallest_within
 
 _KIND = "sweep"
@@ -29,7 +30,8 @@ _KIND = "sweep"
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sweep:
     """What was measured: the original, every trial, and the one that the budget chose, which
-    is at the target now. `tokens` were scored on `text`."""
+    is at the target now. `tokens` were scored on `text`. `layers` are the layers converted alone,
+    to the fewest heads of the sweep; empty if that was not asked for."""
 
     source: str
     original: Measured
@@ -38,6 +40,7 @@ class Sweep:
     chosen: Measured | None
     text: str
     tokens: int
+    layers: tuple[LayerSensitivity, ...] = ()
 
 
 def trials_of(

@@ -37,11 +37,14 @@ def test_every_trial_is_what_convert_and_evaluate_say(
     source: Path, text_file: Path, tmp_path: Path
 ) -> None:
     options = ("--text", text_file, *WINDOW, "--format", "json")
-    done = run("convert", source, "--sweep", "4,2,1", "--sweep-methods", "mean,first", *options)
+    done = run(
+        "convert", source, "--sweep", "4,2,1", "--sweep-methods", "mean,first,fast", *options
+    )
     assert done.exit_code == 0, done.stderr
     report = json.loads(done.stdout)
     trials = {(t["num_key_value_heads"], t["method"]): t for t in report["trials"]}
-    assert list(trials) == [(2, "mean"), (2, "first"), (1, "mean"), (1, "first")]
+    methods = ("mean", "first", "fast")
+    assert list(trials) == [(count, method) for count in (2, 1) for method in methods]
     assert (report["chosen"], report["max_delta_loss"]) == (None, None)
     single = tmp_path / "single"
     run("convert", source, single, "--kv-heads", 1, "--method", "first")
@@ -81,6 +84,23 @@ def test_nothing_is_kept_where_no_trial_is_within_it(
     assert "no conversion adds at most -9 to the loss" in done.stderr
     assert "none: nothing was written" in done.stdout
     assert not target.exists() and not list(tmp_path.glob(".*"))
+
+
+def test_a_layer_alone_adds_what_its_conversion_alone_adds(
+    save_model: SaveModel, text_file: Path, tmp_path: Path
+) -> None:
+    source = save_model("gpt2")
+    options = ("--text", text_file, *WINDOW, "--format", "json")
+    done = run("convert", source, "--sweep", "2", "--by-layer", *options)
+    assert done.exit_code == 0, done.stderr
+    layers = json.loads(done.stdout)["layers"]
+    assert [layer["index"] for layer in layers] == [0, 1]
+    for index in (0, 1):
+        alone = tmp_path / f"layer-{index}"
+        run("convert", source, alone, "--kv-heads", f"{index}:2", "--quality", "fast")
+        scores = run("evaluate", alone, "--against", source, "--no-speed", *options)
+        delta = json.loads(scores.stdout)["delta_loss"]
+        assert layers[index]["delta_loss"] == pytest.approx(delta, abs=1e-5)
 
 
 @pytest.mark.parametrize(
