@@ -71,7 +71,9 @@ class _Run:
         states, calls = self._start(text)
         last = max(index for index, _ in self._changed)
         hidden = not progress or not sys.stderr.isatty()
-        bar = tqdm(total=last + 1, unit="layer", disable=hidden, file=sys.stderr)
+        bar = tqdm(
+            total=last + 1, desc="calibrating", unit="layer", disable=hidden, file=sys.stderr
+        )
         try:
             for index in range(last + 1):
                 with layered.layer(index) as layer:
