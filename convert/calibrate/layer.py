@@ -81,7 +81,10 @@ class LayerFit:
             mlp, measured["mlp_error"] = fit_mlp(task, self._states)
         if not is_last:
             run_rows(task.layer, task.call, self._states.converted, task.text.batches)
-        document = {attention_key(cross=False): merged_document(merged), "calibration": measured}
+        document = {
+            attention_key(cross=False): merged_document(merged),
+            "calibration": _rounded(measured),
+        }
         return Layer(attention=attention, mlp=mlp, measured=document)
 
     def _moments_of_all(self) -> Moments | None:
@@ -151,3 +154,12 @@ class LayerFit:
 
 def _stop(module: nn.Module, args: Any, output: Any) -> None:
     raise Stop
+
+
+def _rounded(value: Any) -> Any:
+    """Numbers to four digits: sums differ between processors."""
+    if isinstance(value, dict):
+        return {key: _rounded(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_rounded(item) for item in value]
+    return float(f"{value:.4g}") if isinstance(value, float) else value
