@@ -29,7 +29,8 @@ class ConversionRequest:
     `seed` matters to the method `random` only. Floats
     become `dtype`, and files hold at most `max_shard_size` bytes, where these are given.
     `source_name` is what the record calls the source; its folder's name if not given. `workers`
-    threads merge heads while others are written. `overwrite` replaces an earlier output of ours.
+    threads merge heads, and as many finish files, while others are written. `overwrite` replaces an
+    earlier output of ours.
     """
 
     source: Path
