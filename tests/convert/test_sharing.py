@@ -43,11 +43,12 @@ def offsets(folder: Path) -> dict[str, tuple[int, int]]:
 
 
 def test_copied_tensors_stay_at_their_place_in_a_block(wide: Path, tmp_path: Path) -> None:
-    """K and V shrink by whole blocks here, so every other tensor can stay at its place."""
+    """K and V shrink by whole blocks here, so every other large tensor can stay at its place."""
     run(wide, tmp_path / "out", kv=2)
     before, after = offsets(wide), offsets(tmp_path / "out")
     assert before.keys() == after.keys()
-    kept = [name for name in before if "k_proj" not in name and "v_proj" not in name]
+    kept = [name for name, (start, end) in before.items() if end - start >= 2**16]
+    kept = [name for name in kept if "k_proj" not in name and "v_proj" not in name]
     assert len({before[name][0] % BLOCK for name in kept}) > 2
     assert [name for name in kept if (before[name][0] - after[name][0]) % BLOCK] == []
     load_whole(tmp_path / "out")
