@@ -186,10 +186,13 @@ def test_config_against_weights(llama: Path) -> None:
         plan(llama)
 
 
-@pytest.mark.parametrize("gone", ["config.json", "model.safetensors"])
-def test_missing_files(llama: Path, gone: str) -> None:
+@pytest.mark.parametrize(
+    ("gone", "words"),
+    [("config.json", "no config.json there"), ("model.safetensors", "no safetensors weights")],
+)
+def test_missing_files(llama: Path, gone: str, words: str) -> None:
     (llama / gone).unlink()
-    with pytest.raises(HeadcountError):
+    with pytest.raises(HeadcountError, match=words):
         plan(llama)
 
 
@@ -217,6 +220,7 @@ def test_remote_code_types(llama: Path) -> None:
         ("file", "exists and is not a folder"),
         ("link", "is a link"),
         ("nowhere/out", "no such folder"),
+        ("x" * 300, "too long"),
     ],
 )
 def test_targets(llama: Path, target: str, words: str) -> None:
