@@ -13,8 +13,8 @@ from headcount.audit.source.target import is_hub_id
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SourceFolder:
-    """Where a model lies as safetensors, and how reports and records name it. `made`: its files were
-    made for this run, as old as what they were made from."""
+    """Where a model lies as safetensors, and how reports and records name it. `made`: its files are
+    made for this run, as old as what they are made from."""
 
     path: Path
     name: str | None
