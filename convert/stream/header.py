@@ -15,7 +15,7 @@ from ..plan.steps import Copy
 # What XFS and btrfs share between files: whole blocks, as far from each file's start as from the
 # other's, up to whole blocks.
 BLOCK = 4096
-_WORTH_SHARING = 2**16  # bytes of a tensor; smaller ones need no blanks
+_WORTH_SHARING = 2**24  # copied bytes of a file; smaller ones need no blanks
 
 
 def header_bytes(file: OutputFile) -> bytes:
@@ -41,9 +41,11 @@ def _data_start(file: OutputFile, least: int) -> int:
     start, position = least + -least % 8, 0
     copied: Counter[int] = Counter()
     for step in file.steps:
-        if isinstance(step.action, Copy) and step.nbytes >= _WORTH_SHARING:
+        if isinstance(step.action, Copy) and step.nbytes >= BLOCK:
             copied[(step.sources[0].offsets[0] - position - start) % BLOCK] += step.nbytes
         position += step.nbytes
+    if copied.total() < _WORTH_SHARING:
+        return start
     blanks = [(count, -blank) for blank, count in copied.items() if blank % 8 == 0]
     return start - max(blanks, default=(0, 0))[1]
 

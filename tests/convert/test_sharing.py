@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from conversions import load_whole, run
+from headcount.convert.stream import header
 
 pytestmark = pytest.mark.needs_convert
 MakeFolder = Callable[..., Path]
@@ -18,10 +19,11 @@ WIDE = {"hidden_size": 256, "intermediate_size": 512, "vocab_size": 512, "head_d
 
 
 @pytest.fixture
-def wide(grouped: MakeFolder, tmp_path: Path) -> Path:
-    """A Llama with tensors of many blocks."""
+def wide(grouped: MakeFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A Llama with tensors of many blocks, none too small to be shared."""
     from transformers import AutoModelForCausalLM
 
+    monkeypatch.setattr(header, "_WORTH_SHARING", 0)
     model = AutoModelForCausalLM.from_pretrained(grouped("llama", 4, 4, **WIDE))
     model.save_pretrained(tmp_path / "wide", max_shard_size="1MB")
     return tmp_path / "wide"
