@@ -20,6 +20,7 @@ from headcount.audit.options import (
     AUDIT_HELP,
     CONVERSION,
     PATH,
+    SWEEP,
     audit_options,
     conversion_options,
     evaluation_options,
@@ -27,6 +28,7 @@ from headcount.audit.options import (
     plan_options,
     reconcile_options,
     serving_options,
+    sweep_options,
     workload_options,
 )
 from headcount.audit.signals import exit_at_once, on_signals
@@ -252,6 +254,7 @@ def reconcile(log: str, exit_code: bool, form: str, output: Path | None, **optio
 @click.argument("source", required=False)
 @click.argument("target", type=PATH, required=False)
 @conversion_options
+@sweep_options
 @evaluation_options
 @output_options
 def convert(
@@ -278,6 +281,7 @@ def convert(
       headcount convert ./mha ./gqa --kv-heads 8 --dry-run
       headcount convert org/name ./gqa --kv-heads 8 --dtype bfloat16 --max-shard-size 5GB
       headcount convert ./mha ./gqa --kv-heads 8 --evaluate --text prose.txt
+      headcount convert ./mha --sweep 8,4,2,1
       headcount convert --families
     """
     if families:
@@ -285,24 +289,27 @@ def convert(
 
         write_reports([families_report()], form, output)
         return
-    if source is None or target is None or options["num_key_value_heads"] is None:
+    grid = {name: options.pop(name) for name in SWEEP}
+    wanted = options["num_key_value_heads"] is not None and target is not None
+    if source is None or not (wanted or grid["counts"]):
         raise click.UsageError("SOURCE, TARGET and --kv-heads are needed (or --families alone)")
     with on_signals(exit_at_once):
         need_extra()
         from headcount.convert.command import convert_model
+        from headcount.convert.sweep.command import sweep_model
 
         request = {name: options.pop(name) for name in CONVERSION}
-        convert_model(
-            source,
-            target,
-            request,
-            options if evaluates else None,
-            allow_pickle=allow_pickle,
-            checks=checks,
-            dry_run=dry_run,
-            output=output,
-            write=lambda reports: write_reports(reports, form, output),
-        )
+        both: dict[str, Any] = {
+            "allow_pickle": allow_pickle,
+            "output": output,
+            "write": lambda reports: write_reports(reports, form, output),
+        }
+        if grid["counts"]:
+            sweep_model(source, target, request, options, **grid, **both)
+            return
+        assert target is not None
+        evaluation = options if evaluates else None
+        convert_model(source, target, request, evaluation, checks=checks, dry_run=dry_run, **both)
 
 
 @main.command("evaluate")

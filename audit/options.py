@@ -231,6 +231,25 @@ conversion_options = stack(
         "--evaluate", "evaluates", is_flag=True, help="Then evaluate TARGET against SOURCE."
     ),
 )
+SWEEP = ("counts", "methods", "budget")
+sweep_options = stack(
+    click.option(
+        "--sweep",
+        "counts",
+        metavar="8,4,2,1",
+        help="Convert to each of these, evaluate, print the trade-off, write nothing…",
+    ),
+    click.option(
+        "--sweep-methods", "methods", metavar="NAMES", help="Of a sweep; default: that of --method."
+    ),
+    click.option(
+        "--max-delta-loss",
+        "budget",
+        type=float,
+        metavar="NATS",
+        help="…but for the smallest cache of a sweep that adds at most this to the loss.",
+    ),
+)
 evaluation_options = stack(
     click.option("--text", type=PATH, help="UTF-8 text; default: a sample of prose."),
     click.option(

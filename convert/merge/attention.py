@@ -36,6 +36,10 @@ class AttentionWeights:
         """Query heads per K/V head."""
         return self.q.shape[0] // self.k.shape[0]
 
+    def queries_of(self, heads: Sequence[int]) -> list[int]:
+        """The query heads that read the K/V heads `heads`, in their order."""
+        return [head * self.group_size + i for head in heads for i in range(self.group_size)]
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Freedom:
@@ -44,9 +48,10 @@ class Freedom:
     `real` and `imaginary` are the rows of a q or k head that rotate together, as one complex
     number each; both are empty without rotary embedding. Rows in neither are not rotated. `keys`:
     nothing but the rotation stands between a projection and the scores, so that q and k may be
-    turned against each other; a q or k norm forbids it. `values`: the same of v and o; a gate or
-    norm between them forbids it. `order`: heads may change places; ALiBi forbids it. `key_bias`: k
-    has a bias slot, `output_bias`: o has one.
+    turned against each other; a q or k norm forbids it. `head_norms`: such a norm is over one head
+    at a time, so that a head's scale does not count (a norm over all heads keeps it). `values`: the
+    same of v and o; a gate or norm between them forbids it. `order`: heads may change places; ALiBi
+    forbids it. `key_bias`: k has a bias slot, `output_bias`: o has one.
     """
 
     real: tuple[int, ...] = ()
@@ -56,6 +61,7 @@ class Freedom:
     order: bool = True
     key_bias: bool = False
     output_bias: bool = False
+    head_norms: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,8 +72,10 @@ class Moments:
     the other; `key_mean` [G*d] their mean. `values` [G*dv, G*dv] of all V heads as the attention
     weights mix them, the mean over query heads: what groups are chosen by. `mixed` has for every
     query head those of the V heads of its group, in the group's order, as its own weights mix them,
-    [members*dv, members*dv]; None: they are blocks of `values`. Without data all are products of
-    the weights, as if inputs were white: `white_moments`.
+    [members*dv, members*dv]; None: they are blocks of `values`. `value_mean` [G*dv] and, beside
+    `mixed`, `mixed_mean` [members*dv] are the means of the same; without them nothing is known of
+    means, and an o bias stays as it is. Without data all are products of the weights, as if inputs
+    were white: `white_moments`.
     """
 
     queries: torch.Tensor
@@ -75,6 +83,8 @@ class Moments:
     key_mean: torch.Tensor
     values: torch.Tensor
     mixed: Sequence[torch.Tensor] | None = None
+    value_mean: torch.Tensor | None = None
+    mixed_mean: Sequence[torch.Tensor] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

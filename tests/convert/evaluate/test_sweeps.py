@@ -1,0 +1,128 @@
+"""`convert --sweep`: every trial is a conversion that was evaluated, and one at most is kept."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from headcount.audit.errors import HeadcountError
+from headcount.cli import main
+from headcount.convert.plan.request import ConversionRequest
+from headcount.convert.sweep.trial import (
+    Measured,
+    Trial,
+    parse_counts,
+    parse_methods,
+    smallest_within,
+)
+
+pytestmark = pytest.mark.needs_convert
+SaveModel = Callable[..., Path]
+WINDOW = ("--window", 32, "--max-tokens", 96)
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(main, list(map(str, arguments)))
+
+
+@pytest.fixture
+def source(save_model: SaveModel) -> Path:
+    return save_model("llama", num_attention_heads=4, num_key_value_heads=4)
+
+
+def test_every_trial_is_what_convert_and_evaluate_say(
+    source: Path, text_file: Path, tmp_path: Path
+) -> None:
+    options = ("--text", text_file, *WINDOW, "--format", "json")
+    done = run("convert", source, "--sweep", "4,2,1", "--sweep-methods", "mean,first", *options)
+    assert done.exit_code == 0, done.stderr
+    report = json.loads(done.stdout)
+    trials = {(t["num_key_value_heads"], t["method"]): t for t in report["trials"]}
+    assert list(trials) == [(2, "mean"), (2, "first"), (1, "mean"), (1, "first")]
+    assert (report["chosen"], report["max_delta_loss"]) == (None, None)
+    single = tmp_path / "single"
+    run("convert", source, single, "--kv-heads", 1, "--method", "first")
+    alone = json.loads(run("evaluate", single, "--against", source, "--no-speed", *options).stdout)
+    swept = trials[1, "first"]
+    assert swept["loss"] == alone["model"]["loss"]
+    assert swept["delta_loss"] == alone["delta_loss"]
+    assert swept["kl_divergence"] == alone["kl_divergence"]
+    assert swept["cache_bytes"] == alone["cache_bytes"]["measured"]
+    assert report["original"]["cache_bytes"] == 4 * swept["cache_bytes"]
+    assert report["original"]["loss"] == alone["against"]["loss"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "prose.txt", "single"]
+
+
+def test_the_smallest_cache_within_the_budget_is_kept(
+    source: Path, text_file: Path, tmp_path: Path
+) -> None:
+    target = tmp_path / "out"
+    options = ("--max-delta-loss", 100, "--text", text_file, *WINDOW)
+    done = run("convert", source, target, "--sweep", "1,2", *options)
+    assert done.exit_code == 0, done.stderr
+    assert "1 K/V heads by mean" in done.stdout
+    assert json.loads((target / "config.json").read_text())["num_key_value_heads"] == 1
+    assert run("audit", target, "--fail-on", "note").exit_code == 0
+    again = run("convert", source, target, "--kv-heads", 1)
+    assert "already done" in again.stdout
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_nothing_is_kept_where_no_trial_is_within_it(
+    source: Path, text_file: Path, tmp_path: Path
+) -> None:
+    target = tmp_path / "out"
+    options = ("--max-delta-loss", -9, "--text", text_file, *WINDOW)
+    done = run("convert", source, target, "--sweep", "2", *options)
+    assert done.exit_code == 1
+    assert "no conversion adds at most -9 to the loss" in done.stderr
+    assert "none: nothing was written" in done.stdout
+    assert not target.exists() and not list(tmp_path.glob(".*"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--sweep", "4"), "nothing to compare"),
+        (("--sweep", "2,3"), "--kv-heads can be"),
+        (("--sweep", "2,x"), "write 8 for all layers"),
+        (("--sweep", "0-1:2"), "a sweep takes numbers of K/V heads"),
+        (("--sweep", "2", "--sweep-methods", "mean,best guess"), "is not one of"),
+        (("--sweep", "2", "--max-delta-loss", "1"), "give both, or neither"),
+    ],
+)
+def test_wrong_sweeps_are_refused(
+    source: Path, tmp_path: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    done = run("convert", source, *arguments)
+    assert (done.exit_code, message in done.stderr) == (2, True), done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_counts_and_methods_are_read_as_people_write_them() -> None:
+    assert parse_counts("1, 8,4,8") == (8, 4, 1)
+    assert parse_methods("mean, first,mean", ("first", "mean")) == ("mean", "first")
+    with pytest.raises(HeadcountError, match="'best' is not one of first, mean"):
+        parse_methods("best", ("first", "mean"))
+
+
+def test_of_equal_caches_the_one_with_less_loss_is_chosen() -> None:
+    request = ConversionRequest(source=Path("a"), target=Path("b"), num_key_value_heads=2)
+    trial = Trial(num_key_value_heads=2, method="mean", request=request)
+    one = Measured(
+        trial=trial,
+        num_key_value_heads=2,
+        loss=3.0,
+        delta_loss=0.5,
+        kl_divergence=0.1,
+        top1_agreement=0.9,
+        cache_bytes=100,
+        cache_tokens=10,
+    )
+    better, smaller = replace(one, delta_loss=0.4), replace(one, cache_bytes=50, delta_loss=0.6)
+    assert smallest_within([one, better, smaller], 0.5) is better
+    assert smallest_within([one, better, smaller], 0.6) is smaller
+    assert smallest_within([replace(one, trial=None)], 1.0) is None
