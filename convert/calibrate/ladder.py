@@ -17,6 +17,7 @@ from ..rewrite.tensors import attention_tensors, weights_of
 from ..rewrite.uncalibrated import finite, is_tied
 from ..stream.reader import SourceReader
 from .calls import Call, record
+from .heap import give_back
 from .layer import LayerFit
 from .model import LayeredModel
 from .place import place_of
@@ -78,6 +79,7 @@ class _Run:
             for index in range(last + 1):
                 with layered.layer(index) as layer:
                     found = self._layer(index, layer, calls[index], states, text, done, last)
+                give_back()
                 if found is not None:
                     yield found
                 bar.update()
