@@ -15,9 +15,9 @@ from torch import nn
 
 from ..merge.attention import AttentionWeights, Groups, Merged, Moments
 from ..merge.merging import merge_attention
+from ..rewrite.groups import groups_of
 from ..rewrite.layer import attention_key, merged_document
 from ..rewrite.tensors import weights_of
-from ..rewrite.uncalibrated import groups_of
 from .aim import Aim
 from .attention import AttentionRunner, given
 from .calls import Stop

@@ -7,7 +7,12 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from headcount.convert.merge.grouping import neighbour_groups, similar_groups  # noqa: E402
+from headcount.convert.merge.grouping import (  # noqa: E402
+    cheapest_groups,
+    grouping_costs,
+    neighbour_groups,
+    similar_groups,
+)
 from headcount.convert.merge.merging import merge_attention  # noqa: E402
 from headcount.convert.merge.moments import white_moments  # noqa: E402
 from small_attention import (  # noqa: E402
@@ -58,6 +63,21 @@ def test_the_best_partition_of_all(shape, sizes):
     assert sorted(map(len, found), reverse=True) == list(sizes)
     assert errors[tuple(map(tuple, found))] == pytest.approx(best, abs=1e-8)
     assert max(errors.values()) > best + 0.01
+
+
+@pytest.mark.parametrize("sizes", [(2, 2, 2), (3, 3)])
+def test_the_best_partition_of_two_attentions_together(sizes):
+    shape = Shape(heads=6, kv_heads=6, rotated=2)
+    both = [(random_weights(shape, seed), drawn_inputs(shape, 4)) for seed in (3, 5)]
+    known = [(weights, measured_moments(weights, x)) for weights, x in both]
+    one, other = (grouping_costs(w, shape.freedom, m, len(sizes)) for w, m in known)
+    found = cheapest_groups(one + other)
+    errors = {
+        groups: sum(total_error(weights, shape, groups, moments) for weights, moments in known)
+        for groups in partitions(range(6), sizes)
+    }
+    assert errors[tuple(map(tuple, found))] == pytest.approx(min(errors.values()), abs=1e-8)
+    assert [cheapest_groups(costs) for costs in (one, other)] != [found, found]
 
 
 def with_twins(weights, twin_of):
