@@ -13,7 +13,7 @@ from .moments import white_moments
 from .swaps import grown, pair_total, pair_totals, swapped
 
 _EXACT_HEADS = 16  # 2^16 sets of heads
-_AFFORDABLE = 3 * 10**10  # multiplications: some ten seconds of eigenvalues on two cores
+_AFFORDABLE = 3 * 10**10  # multiplications: some five seconds of eigenvalues on one core
 
 
 def neighbour_groups(heads: int, count: int) -> Groups:

@@ -15,6 +15,7 @@ from ..merge.grouping import (
 from ..merge.ladder import Ladder
 from ..plan.draft import Heads
 from ..stream.duplicates import same_as_runs
+from ..stream.threads import one_thread
 from .tensors import AttentionTensors, Read, weights_of
 
 Attention = tuple[AttentionTensors, Freedom, Heads]
@@ -34,7 +35,8 @@ def groups_of(
     longer groups first, as the plan pools them."""
     if ladder.grouping == "contiguous":
         return neighbour_groups(own.before, own.after)
-    return _longest_first(similar_groups(weights, freedom, moments, own.after))
+    with one_thread():
+        return _longest_first(similar_groups(weights, freedom, moments, own.after))
 
 
 def common_groups(attentions: Sequence[Attention], read: Read) -> Groups | None:

@@ -35,7 +35,7 @@ def uncalibrated_layers(
     freedoms = freedoms_of(source, tensors, heads)
     changed = sorted(where for where, own in heads.layers.items() if own.is_changed)
     attentions = {w: (tensors[w], freedoms[w], heads.layers[w]) for w in changed}
-    with one_thread(), SourceReader(source.folder) as reader:
+    with SourceReader(source.folder) as reader:
         together = _Together(attentions, ladder, finite(reader), done)
         for index in dict.fromkeys(index for index, _ in changed):
             yield done(index) or _layer(
@@ -92,6 +92,7 @@ class _Together:
         return self._common[number]
 
 
+@one_thread()
 def _layer(
     index: int, attentions: Mapping[Where, Attention], together: _Together
 ) -> RewrittenLayer:

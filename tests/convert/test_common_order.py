@@ -132,6 +132,17 @@ def test_the_same_bytes_whatever_the_workers(tmp_path: Path) -> None:
     assert one == many
 
 
+def test_threads_are_as_before_between_layers(tmp_path: Path) -> None:
+    planted("t5", APART).save_pretrained(tmp_path / "source")
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        for _ in rewritten(tmp_path / "source", {}):
+            assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
 def rewritten(source: Path, done: dict[int, RewrittenLayer]) -> Iterator[RewrittenLayer]:
     model = read_source(source)
     _, heads = find_home(model, KV)

@@ -1,7 +1,7 @@
 """Groups of similar heads: the best of all where that is claimed, and planted duplicates found."""
 
 from dataclasses import replace
-from itertools import permutations
+from itertools import combinations, permutations
 
 import pytest
 
@@ -78,6 +78,26 @@ def test_the_best_partition_of_two_attentions_together(sizes):
     }
     assert errors[tuple(map(tuple, found))] == pytest.approx(min(errors.values()), abs=1e-8)
     assert [cheapest_groups(costs) for costs in (one, other)] != [found, found]
+
+
+@pytest.mark.parametrize("apart", [1.0, 1e-2, 1e-5, 0.0])
+def test_costs_of_wide_heads_are_those_of_the_merge(apart):
+    """Eigenvalues in float32 would lose what heads that are nearly alike lose."""
+    shape = Shape(heads=4, kv_heads=4, head_dim=72, v_head_dim=72, hidden=160)
+    one, other = random_weights(shape, 3), random_weights(shape, 4)
+    pairs = [0, 0, 2, 2]
+    near = replace(
+        one,
+        k=one.k[pairs] + apart * other.k,
+        v=one.v[pairs] + apart * other.v,
+    )
+    weights = replace(near, **{n: getattr(near, n).double() for n in ("q", "k", "v", "o")})
+    moments = white_moments(weights)
+    costs = grouping_costs(weights, shape.freedom, moments, 2).of_size[2].tolist()
+    for members, cost in zip(combinations(range(4), 2), costs, strict=True):
+        alone = [[head] for head in range(4) if head not in members]
+        lost = total_error(weights, shape, [members, *alone], moments)
+        assert cost == pytest.approx(lost, rel=1e-5, abs=1e-13)
 
 
 def with_twins(weights, twin_of):
