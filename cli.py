@@ -29,6 +29,7 @@ from headcount.audit.options import (
     reconcile_options,
     serving_options,
     sweep_options,
+    uptraining_options,
     workload_options,
 )
 from headcount.audit.signals import exit_at_once, on_signals
@@ -343,3 +344,40 @@ def evaluate(
 
         check_report_path(output, [Path(folder) for folder in (model, against) if folder])
         write_reports([run_evaluation(model, against, **request)], form, output)
+
+
+@main.command("uptrain")
+@click.argument("converted")
+@uptraining_options
+@output_options
+def uptrain(
+    converted: str,
+    teacher: str,
+    texts: tuple[Path, ...],
+    form: str,
+    output: Path | None,
+    **options: Any,
+) -> None:
+    """Train the model CONVERTED, a folder, to predict what ORIGINAL predicts.
+
+    First attention and norms learn, then all weights, from the logits of ORIGINAL on the text. The
+    result is measured on text that was held out, and lies in a new folder; both models are only
+    read. A run that was stopped goes on with its last checkpoint when it is started again.
+
+    \b
+    Example:
+      headcount uptrain ./gqa --teacher ./mha --text prose.txt --output-dir ./gqa-healed
+      accelerate launch -m headcount uptrain ./gqa --teacher ./mha --text prose.txt
+    """
+    with on_signals(exit_at_once):
+        need_extra()
+        from headcount.convert.uptrain.command import uptrain_model
+
+        uptrain_model(
+            converted,
+            teacher,
+            texts,
+            output=output,
+            write=lambda reports: write_reports(reports, form, output),
+            **options,
+        )

@@ -149,6 +149,11 @@ _engine_options = stack(
     click.option(
         "--disable-hybrid-kv-cache-manager", is_flag=True, help="Windows as full layers (vllm)."
     ),
+    click.option(
+        "--mamba-cache-mode",
+        type=click.Choice(["none", "align", "all"]),
+        help="Recurrent state kept for cached prefixes (vllm).",
+    ),
     click.option("--sampler", type=click.Choice(["pytorch", "flashinfer"]), help="Of vllm."),
     click.option("--offline", is_flag=True, help="vllm.LLM in place of a server: its defaults."),
 )
@@ -307,4 +312,115 @@ evaluation_options = stack(
     click.option("--tokenizer", type=PATH, help="A folder; default: the model's own."),
     click.option("--torch-device", "device", help="cpu, cuda, cuda:1…; default: cuda if there."),
     click.option("--speed/--no-speed", default=True, help="Whether to measure speed."),
+)
+_SHARE = click.FloatRange(0, 1)
+_WEIGHT = click.FloatRange(min=0)
+_SCHEDULE = stack(
+    click.option("--steps", type=_AT_LEAST_1, default=200, show_default=True),
+    click.option(
+        "--phase-one",
+        type=_SHARE,
+        default=0.25,
+        show_default=True,
+        help="Share of the steps in which only attention and norms learn; then all weights do.",
+    ),
+    click.option(
+        "--learning-rate",
+        type=click.FloatRange(min=0, min_open=True),
+        default=1e-3,
+        show_default=True,
+        help="The highest of AdamW; 1e-4 or less for billions of parameters.",
+    ),
+    click.option(
+        "--warmup",
+        type=click.IntRange(0),
+        default=20,
+        show_default=True,
+        help="Steps in which the rate rises, at the start of each phase.",
+    ),
+    click.option(
+        "--decay", type=click.Choice(["cosine", "linear"]), default="cosine", show_default=True
+    ),
+    click.option(
+        "--batch-size",
+        type=_AT_LEAST_1,
+        default=8,
+        show_default=True,
+        help="Rows of a step, in all processes together.",
+    ),
+    click.option("--sequence-length", type=TOKENS, help="Tokens of a row; default: up to 1,024."),
+    click.option(
+        "--gradient-accumulation",
+        type=_AT_LEAST_1,
+        default=1,
+        show_default=True,
+        help="Parts of a batch that a process computes one after the other.",
+    ),
+)
+_LOSS = stack(
+    click.option(
+        "--temperature",
+        type=click.FloatRange(min=0, min_open=True),
+        default=1.0,
+        show_default=True,
+        help="Of both models' logits in the KL divergence.",
+    ),
+    click.option(
+        "--cross-entropy",
+        type=_WEIGHT,
+        default=0.0,
+        show_default=True,
+        help="Weight of the text's own tokens beside the KL divergence.",
+    ),
+    click.option(
+        "--hidden-loss",
+        type=_WEIGHT,
+        default=0.0,
+        show_default=True,
+        help="Weight of the relative squared error of every layer's output.",
+    ),
+)
+uptraining_options = stack(
+    click.option("--teacher", required=True, metavar="ORIGINAL", help="The original, in a folder."),
+    click.option(
+        "--text",
+        "texts",
+        type=PATH,
+        multiple=True,
+        required=True,
+        help="UTF-8; may be given several times.",
+    ),
+    click.option(
+        "--output-dir", type=PATH, help="The folder to make; default: CONVERTED-uptrained."
+    ),
+    _SCHEDULE,
+    _LOSS,
+    click.option(
+        "--held-out",
+        type=TOKENS,
+        default=16384,
+        show_default=True,
+        help="Tokens to measure on, from the ends of the texts: at most a tenth of them.",
+    ),
+    click.option("--tokenizer", type=PATH, help="A folder; default: that of CONVERTED."),
+    click.option(
+        "--dtype",
+        type=click.Choice(["float32", "bfloat16"]),
+        help="To compute in; weights are trained in float32. Default: as the launcher says.",
+    ),
+    click.option("--torch-device", "device", help="cpu or cuda; default: cuda if there."),
+    click.option("--seed", type=int, default=0, show_default=True, help="Of the order of rows."),
+    click.option(
+        "--checkpoint-every",
+        type=click.IntRange(0),
+        default=100,
+        show_default=True,
+        help="Steps; 0: only between the phases.",
+    ),
+    click.option(
+        "--resume/--no-resume",
+        default=True,
+        show_default=True,
+        help="Whether to go on with the checkpoints of a run that was killed.",
+    ),
 )

@@ -78,6 +78,7 @@ def _request(found: SourceFolder, target: Path, options: Mapping[str, Any]) -> C
     return ConversionRequest(
         source=found.path,
         source_name=found.name,
+        source_made=found.made,
         target=target,
         **{**with_quality(options), "num_key_value_heads": wanted},
     )

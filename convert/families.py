@@ -16,6 +16,7 @@ from headcount.audit.family.table import FAMILIES
 from headcount.audit.report import Column, Report, Table
 
 from .engines import engines
+from .plan.by_layer import BY_LAYER
 from .plan.class_limits import EVEN_ONLY, REASONS
 from .plan.custom import groups
 from .plan.native_config import ConfigEditor, language_model
@@ -72,7 +73,8 @@ def families_report() -> Report:
         notes=(
             "native: the class that it has can hold fewer K/V heads. rehome: another class"
             " computes the same function. custom: a modelling file of ours that lies beside the"
-            " weights and is loaded with trust_remote_code=True.",
+            " weights and is loaded with trust_remote_code=True; by layer: for numbers that differ"
+            " between layers.",
         ),
         document={
             "schema_version": 1,
@@ -102,6 +104,13 @@ def _found() -> Iterator[Convertible]:
                 model_type=model_type,
                 home="custom",
                 key_value_heads="divisors",
+                engines=("transformers",),
+            )
+        elif model_type in BY_LAYER:
+            yield Convertible(
+                model_type=model_type,
+                home="custom",
+                key_value_heads="by layer",
                 engines=("transformers",),
             )
 

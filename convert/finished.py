@@ -1,5 +1,8 @@
 """Is a target already what a conversion would write?"""
 
+from collections.abc import Mapping
+from typing import Any
+
 from headcount.audit.errors import HeadcountError
 
 from .plan.errors import TargetError
@@ -14,12 +17,12 @@ from .stream.hashing import sha256_of
 def check_finished(plan: ConversionPlan, existing: Existing) -> None:
     """Raises TargetError unless `existing` is the whole output of this plan, byte for byte.
 
-    The values of the source's tensors are not read: a source file that is younger than the output
-    counts as changed.
+    The values of the source's tensors are not read: a source file that was written, moved or
+    touched after the output counts as changed.
     """
     check_same_job(existing, job_of(plan))
     _check_age(plan, existing)
-    if existing.manifest.keys() != _names(plan):
+    if existing.manifest.keys() != _names(plan) or not _is_measured(plan, existing.record):
         raise _other(existing, "its conversion.json was changed since it was written")
     for name, entry in existing.manifest.items():
         try:
@@ -42,8 +45,30 @@ def _names(plan: ConversionPlan) -> set[str]:
 def _check_age(plan: ConversionPlan, existing: Existing) -> None:
     written = (existing.folder / RECORD).stat().st_mtime_ns
     for path, (_, modified, _) in plan.source.stats:
-        if modified > written:
-            raise _other(existing, f"the source's {path.name} was written later")
+        # An older file that takes another's place keeps its time of writing, not that of change.
+        changed = 0 if plan.request.source_made else path.stat().st_ctime_ns
+        if max(modified, changed) > written:
+            raise _other(existing, f"the source's {path.name} was written or moved there later")
+
+
+def _is_measured(plan: ConversionPlan, record: Mapping[str, Any]) -> bool:
+    """Whether the record, which has no digest itself, says what a report needs of each layer."""
+    layers = record.get("layers")
+    if not isinstance(layers, list) or not all(map(_is_layer, layers)):
+        return False
+    return [layer["index"] for layer in layers] == [layer.index for layer in plan.layers]
+
+
+def _is_layer(layer: Any) -> bool:
+    if not isinstance(layer, dict) or not isinstance(layer.get("relative_error"), dict):
+        return False
+    return (
+        type(layer.get("index")) is int
+        and all(isinstance(layer["relative_error"].get(part), float | int) for part in "kv")
+        and isinstance(layer.get("kept", ""), list | None)
+        and type(layer.get("lossless")) is bool
+        and type(layer.get("distinct_key_value_heads")) is int
+    )
 
 
 def _other(existing: Existing, what: str) -> TargetError:

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from headcount.audit.errors import HeadcountError
 from headcount.audit.source.checkpoint import Checkpoint, find_weights, inside
 from headcount.audit.source.pickle_checkpoint import find_pickles, read_pickles
 from headcount.audit.source.target import is_hub_id
@@ -12,10 +13,12 @@ from headcount.audit.source.target import is_hub_id
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SourceFolder:
-    """Where a model lies as safetensors, and how reports and records name it."""
+    """Where a model lies as safetensors, and how reports and records name it. `made`: its files are
+    made for this run, as old as what they are made from."""
 
     path: Path
     name: str | None
+    made: bool = False
 
 
 @contextmanager
@@ -27,6 +30,7 @@ def source_folder(
     `whole`: with its weights, not only for a plan. `allow_pickle`: .bin files, of a folder that has
     nothing else, are turned into safetensors beside `target`. Raises HeadcountError.
     """
+    _check_name(source)
     if is_hub_id(source):
         from .hub_source import hub_source
 
@@ -42,6 +46,17 @@ def source_folder(
 
     with unpickled(path, checkpoint, target) as folder:
         yield folder
+
+
+def _check_name(source: str) -> None:
+    """Raises HeadcountError for what the system takes for no name at all."""
+    try:
+        Path(source).stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return  # a repository, or a mistake that is told later
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise HeadcountError(f"{source}: cannot be read: {reason}") from error
 
 
 def read_pickles_of(folder: Path) -> Checkpoint | None:

@@ -50,7 +50,7 @@ def unpickled(folder: Path, checkpoint: Checkpoint, target: Path) -> Iterator[So
         with on_signals(exit_cleanly), writing(copy, checkpoint.nbytes):
             copy.mkdir()
             _fill(folder, checkpoint, copy, "tied" if tied else "untied")
-        yield SourceFolder(path=copy, name=folder.resolve().name)
+        yield SourceFolder(path=copy, name=folder.resolve().name, made=True)
     finally:
         shutil.rmtree(copy, ignore_errors=True)
 
@@ -118,4 +118,4 @@ def _write_index(path: Path, weight_map: Mapping[str, str], checkpoint: Checkpoi
 def _as_old_as(path: Path, original: Path) -> None:
     """So that an output is not taken for older than its source."""
     stat = original.stat()
-    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    os.utime(path, ns=(stat.st_atime_ns, max(stat.st_mtime_ns, stat.st_ctime_ns)))

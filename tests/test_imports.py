@@ -58,6 +58,7 @@ def test_convert_never_imports_the_command_line() -> None:
         (["plan", "llama-3-8b", "--context", "8k"], "Meta-Llama-3-8B"),
         (["--help"], "Usage:"),
         (["convert", "--help"], "Usage:"),
+        (["uptrain", "--help"], "Usage:"),
     ],
 )
 def test_commands_of_the_light_half_load_nothing_heavy(

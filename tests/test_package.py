@@ -25,7 +25,7 @@ else:
     import tomli as tomllib
 
 ROOT = Path(__file__).parents[1]
-ROOT_FILES = ("__init__.py", "cli.py", "py.typed")
+ROOT_FILES = ("__init__.py", "__main__.py", "cli.py", "py.typed")
 ROOT_FOLDERS = ("audit", "convert")
 
 needs_installed_wheel = pytest.mark.skipif(
@@ -86,7 +86,7 @@ def test_every_pattern_for_data_matches_a_file(setuptools_table: dict[str, Any])
 
 
 def test_the_root_holds_no_other_module() -> None:
-    assert {file.name for file in ROOT.glob("*.py")} == {"__init__.py", "cli.py"}
+    assert {file.name for file in ROOT.glob("*.py")} == {"__init__.py", "__main__.py", "cli.py"}
 
 
 def test_wheel_holds_the_package_and_nothing_else(wheel: ZipFile) -> None:
@@ -111,6 +111,14 @@ def test_base_install_is_light(wheel: ZipFile) -> None:
     base = [line for line in about.get_all("Requires-Dist", []) if "extra ==" not in line]
     assert sorted(line.split(">=")[0] for line in base) == ["click", "huggingface_hub", "tabulate"]
     assert about["Requires-Python"] == ">=3.10"
+
+
+def test_the_extra_for_uptraining_is_that_for_converting_and_more() -> None:
+    table = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    extras = table["project"]["optional-dependencies"]
+    more = {*extras["uptrain"]} - {*extras["convert"]}
+    assert len(extras["uptrain"]) == len(extras["convert"]) + len(more)
+    assert more == {entry for entry in extras["test"] if entry.startswith("accelerate")}
 
 
 @needs_installed_wheel

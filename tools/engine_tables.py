@@ -64,7 +64,8 @@ def budget_table() -> Iterator[str]:
 def name(record: Record) -> str:
     """Model and devices, short."""
     tp = f"{record['tp']} x " if record["tp"] > 1 else ""
-    return f"{record['logged_model'].rsplit('/', 1)[-1]}, {tp}{record['device']}"
+    star = " *" if record.get("held_out") else ""
+    return f"{record['logged_model'].rsplit('/', 1)[-1]}, {tp}{record['device'] or '?'}{star}"
 
 
 def peers_table() -> Iterator[str]:

@@ -90,7 +90,9 @@ def _cache(plan: ModelPlan) -> Iterator[str]:
         return
     yield (
         f"The KV cache is {plan.workload.kv_dtype}, reserved for whole sequences, without an"
-        " engine's rounding to blocks; a window keeps its own length."
+        " engine's rounding to blocks; a window keeps its own length. --engine vllm, sglang,"
+        " llama.cpp or transformers plans as that engine accounts, and gives the command to start"
+        " it."
     )
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from math import ceil
 
 from ..plan.serving.planning import ServingPlan, plan_serving
 from .start import Start
@@ -49,8 +50,8 @@ def bounds(start: Start) -> Basis | None:
     None where there is neither."""
     logged = start.log.figures.get("available_gib")
     if logged is not None:
-        step = _HALF_STEP * (2 if "is_sum" in start.log.settings else 1)
-        ends = [int((logged + d) * _GIB) for d in (-step, 0, step)]
+        step = _HALF_STEP * int(start.log.settings.get("sizes_added", 1))
+        ends = [_whole(start, int((logged + d) * _GIB)) for d in (-step, 0, step)]
         words = f"from the logged {logged:g} GiB, rounded to 0.01"
     elif start.request.device is not None:
         plan = plan_serving(start.subject, start.request)
@@ -61,6 +62,15 @@ def bounds(start: Start) -> Basis | None:
         return None
     low, middle, high = (_with_memory(start, size) for size in ends)
     return Basis(low=low, middle=middle, high=high, words=words)
+
+
+def _whole(start: Start, size: int) -> int:
+    """SGLang logs the pool of keys and values without that of recurrent state beside it."""
+    from ..plan.engines.sglang import STATE_RATIO, SglangPool
+
+    pool = _with_memory(start, size).pool
+    has_state = isinstance(pool, SglangPool) and pool.state_bytes and pool.cell_bytes
+    return ceil(size * (1 + STATE_RATIO)) if has_state else size
 
 
 def _with_memory(start: Start, size: int) -> ServingPlan:

@@ -1,5 +1,6 @@
 """The lines of a log that may be huge or hostile: bounded in number and length."""
 
+import io
 import re
 import sys
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from typing import BinaryIO
 from ..errors import HeadcountError
 
 MOST_BYTES, LONGEST_LINE = 256 * 2**20, 64 * 2**10
+_UTF_16 = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 _COLOURS = re.compile(r"\x1b\[[0-9;]{0,20}[A-Za-z]")
 
 
@@ -28,9 +30,27 @@ def read_lines(name: str) -> Iterator[str]:
 
 
 def _lines(file: BinaryIO) -> Iterator[str]:
+    begin = file.read(2)
+    if begin in _UTF_16:  # as PowerShell redirects
+        text = io.TextIOWrapper(file, _UTF_16[begin], "replace")
+        try:
+            yield from _decoded(text)
+        finally:
+            text.detach()  # its opener closes it
+        return
     left, is_start = MOST_BYTES, True
-    while left > 0 and (line := file.readline(min(LONGEST_LINE, left))):
+    while left > 0 and (line := begin + file.readline(min(LONGEST_LINE - len(begin), left))):
+        begin = b""
         left -= len(line)
         if is_start:  # the rest of a line that is too long is no line of its own
             yield _COLOURS.sub("", line.decode("utf-8", "replace"))
         is_start = line.endswith((b"\n", b"\r"))
+
+
+def _decoded(file: io.TextIOWrapper) -> Iterator[str]:
+    left, is_start = MOST_BYTES // 2, True
+    while left > 0 and (line := file.readline(min(LONGEST_LINE, left))):
+        left -= len(line)
+        if is_start:
+            yield _COLOURS.sub("", line)
+        is_start = line.endswith("\n")

@@ -7,6 +7,7 @@ from typing import Any
 from ..errors import HeadcountError
 from ..plan.devices import Device, parse_device
 from ..plan.engines.version import newest, parse_version
+from ..plan.engines.vllm_states import STATE_MODES, StateMode
 from ..plan.serving.request import ServingRequest, Subject
 from .log import Log, Value
 from .model import find_model, loaded_as, need_model
@@ -47,12 +48,24 @@ def start_of(log: Log, options: Mapping[str, Any]) -> Start:
         block_size=_block_size(settings),
         context_ranks=_context_ranks(settings),
         enforce_eager=str(settings.get("enforce_eager", "")) == "True",
+        caches_prefixes=_flag(settings, "caches_prefixes"),
+        mamba_cache_mode=_mode(settings),
         disable_hybrid_kv_cache_manager=bool(settings.get("disable_hybrid_kv_cache_manager")),
         sampler=str(settings.get("sampler", "pytorch")),
         usage="offline" if settings.get("offline") else "server",
         **{name: settings[name] for name in _PASSED if name in settings},  # type: ignore[arg-type]
     )
     notes = [found.note] if found.note else []
+    if settings.get("overridden"):
+        notes.append(
+            f"the start overrides the number of blocks ({settings['overridden']:,}): what the log"
+            " counts does not follow from the memory"
+        )
+    if settings.get("speculated"):
+        notes.append(
+            "the start speculates: a draft's layers and the state of speculated tokens are not"
+            " reckoned with, so that fewer blocks may be logged than predicted"
+        )
     if version is None:
         notes.append(f"the log names no version: the rules of {request.version.text} are taken")
     return Start(
@@ -94,9 +107,19 @@ def _share(settings: Mapping[str, Value], engine: str) -> float | None:
 
 
 def _block_size(settings: Mapping[str, Value]) -> int | None:
-    """What was asked for: a size that the engine sets for recurrent state is a result."""
-    value = settings.get("block_size")
-    return None if value is None or "state_block" in settings else int(value)
+    """What was asked for, or what the log says that the engine made of it beside recurrent state:
+    kernels differ in their steps, which a log does not name."""
+    value = settings.get("state_block", settings.get("block_size"))
+    return None if value is None else int(value)
+
+
+def _flag(settings: Mapping[str, Value], name: str) -> bool | None:
+    return {"True": True, "False": False}.get(str(settings.get(name)))
+
+
+def _mode(settings: Mapping[str, Value]) -> StateMode | None:
+    named = settings.get("mamba_cache_mode")
+    return next((mode for mode in STATE_MODES if mode == named), None)
 
 
 def _context_ranks(settings: Mapping[str, Value]) -> int:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ..plan.engines.version import parse_version
+from ..plan.engines.vllm_states import STATE_MODES
 from ..plan.serving.planning import plan_serving
 from .figures import Figure, bounds, of_plan
 from .start import Start
@@ -53,9 +54,11 @@ def _others(start: Start) -> Iterator[tuple[str, Start]]:
             _with(start, max_num_batched_tokens=tokens),
         )
     if request.engine == "vllm":
+        for mode in STATE_MODES:
+            yield f"--mamba-cache-mode {mode}", _with(start, mamba_cache_mode=mode)
         words = "--disable-hybrid-kv-cache-manager"
         yield words, _with(start, disable_hybrid_kv_cache_manager=True)
-        for version in ("0.11.0", "0.12.0", "0.19.1", "0.21.0", "0.33"):
+        for version in ("0.11.0", "0.12.0", "0.19.0", "0.21.0", "0.26.0", "0.33.0"):
             yield f"the rules of {version}", _with(start, version=parse_version(version))
 
 

@@ -75,7 +75,7 @@ def config_facts(reading: Reading, config: Mapping[str, Any], where: str, id: st
         in_transformers=class_defaults(reading.spec.model_type) is not None,
         own_code=_is_own_code(reading.spec.model_type, config, where),
         nested=reading.text is not reading.view,
-        key_value_heads=_key_value_heads(text),
+        key_value_heads=_key_value_heads(text, reading.spec.model_type),
         window=whole(text.get("sliding_window")),
         pattern=whole(text.get("sliding_window_pattern")),
         layer_types=tuple(types) if _is_names(types) else (),
@@ -108,7 +108,9 @@ def _is_names(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
-def _key_value_heads(text: ConfigView) -> int | None:
+def _key_value_heads(text: ConfigView, model_type: str) -> int | None:
+    if model_type.startswith(GROUPED) and text.config.get("num_key_value_heads_per_layer"):
+        return None  # the list decides; the one number is what the class is built with
     inner = text.config.get("attn_config")
     for value in (
         *(text.config.get(key) for key in ("num_key_value_heads", "num_kv_heads", "n_head_kv")),

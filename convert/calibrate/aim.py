@@ -7,7 +7,7 @@ import torch
 
 from .calls import Stop
 from .task import Task
-from .used import Use, in_rows, use_of_attention
+from .used import Use, in_rows
 from .watch import Seen, input_of, watching
 
 
@@ -29,7 +29,7 @@ class Aim:
         self._task = task
         self._use: Use | None = None
         if task.is_fitted:
-            self._use = use_of_attention(task.layer, task.call, hidden, task.place)
+            self._use = task.habits.use(task.layer, task.call, hidden, task.place)
 
     @property
     def name(self) -> str:

@@ -24,6 +24,7 @@ from .place import place_of
 from .rows import MEMORY_BUDGET, new_rows
 from .task import Layer, States, Task, run_rows
 from .text import CalibrationText, calibration_text
+from .used import Habits
 
 Done = Callable[[int], RewrittenLayer | None]
 
@@ -60,6 +61,7 @@ class _Run:
         self._layered = LayeredModel(source, reader)
         self._tensors = attention_tensors(source)
         self._read = finite(reader)
+        self._habits = Habits()
 
     @torch.no_grad()
     def layers(
@@ -70,7 +72,9 @@ class _Run:
         states, calls = self._start(text)
         last = max(index for index, _ in self._changed)
         hidden = not progress or not sys.stderr.isatty()
-        bar = tqdm(total=last + 1, unit="layer", disable=hidden, file=sys.stderr)
+        bar = tqdm(
+            total=last + 1, desc="calibrating", unit="layer", disable=hidden, file=sys.stderr
+        )
         try:
             for index in range(last + 1):
                 with layered.layer(index) as layer:
@@ -127,6 +131,7 @@ class _Run:
             heads=own,
             ladder=self._ladder,
             text=text,
+            habits=self._habits,
         )
 
     def _is_tied(self, index: int, own: Heads) -> bool:

@@ -42,9 +42,8 @@ class LayerFit:
         self._source = weights_of(task.tensors, task.read)
         self._measured: dict[str, Any] = {}
         self._sample: tuple[torch.Tensor, torch.Tensor | None] | None = None
-        first = states.original[task.text.batches[0]]
-        self._aim = Aim(task, first)
-        self._runner.called(self._aim.run(first).seen)
+        self._first = states.original[task.text.batches[0]]
+        self._aim = Aim(task, self._first)
 
     def run(self, seed: int, *, is_last: bool) -> Layer:
         """All rungs. `is_last`: no layer after this one needs what the new one gives."""
@@ -63,6 +62,7 @@ class LayerFit:
     def skip(self, tensors: Mapping[str, torch.Tensor], *, is_last: bool) -> None:
         """Moves the states on as `run` does, for a layer that has its new tensors already."""
         task = self._task
+        self._runner.called(self._aim.run(self._first).seen)
         run_rows(task.layer, task.call, self._states.original, task.text.batches)
         if not is_last:
             assign(task.layer, tensors)
@@ -85,7 +85,10 @@ class LayerFit:
             mlp, measured["mlp_error"] = fit_mlp(task, self._states)
         if not is_last:
             run_rows(task.layer, task.call, self._states.converted, task.text.batches)
-        document = {attention_key(cross=False): merged_document(merged), "calibration": measured}
+        document = {
+            attention_key(cross=False): merged_document(merged),
+            "calibration": _rounded(measured),
+        }
         return Layer(attention=attention, mlp=mlp, measured=document)
 
     def _moments_of_all(self) -> Moments | None:
@@ -119,7 +122,7 @@ class LayerFit:
         for number, batch in enumerate(task.text.batches):
             looked = self._aim.run(states.original[batch])
             seen = looked.seen
-            if number == 1:
+            if number < 2:
                 self._runner.called(seen)
             if batch not in task.text.held:
                 assert seen.inputs is not None
@@ -155,3 +158,12 @@ class LayerFit:
 
 def _stop(module: nn.Module, args: Any, output: Any) -> None:
     raise Stop
+
+
+def _rounded(value: Any) -> Any:
+    """Numbers to four digits: sums differ between processors."""
+    if isinstance(value, dict):
+        return {key: _rounded(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_rounded(item) for item in value]
+    return float(f"{value:.4g}") if isinstance(value, float) else value

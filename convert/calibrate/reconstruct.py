@@ -89,8 +89,7 @@ def _detached(weights: AttentionWeights) -> AttentionWeights:
 
 
 def _sizes(free: dict[str, torch.Tensor]) -> Iterator[tuple[torch.Tensor, float]]:
-    """Each tensor with its root mean square; a bias of zeros moves as a bias of its weight's size
-    would."""
+    """Each tensor with its root mean square, of a small bias a tenth of its weight's."""
     for name, value in free.items():
         size = float(value.detach().square().mean().sqrt())
         weight = free[name.removesuffix("_bias")]

@@ -12,7 +12,6 @@ from .model import assign
 from .normal import Fit, NormalEquations
 from .reconstruct import reconstruct
 from .task import States, Task
-from .used import last_projection
 from .watch import input_of
 
 # Ridges that are tried, relative to the mean square of what is fitted to.
@@ -105,7 +104,7 @@ def fit_mlp(task: Task, states: States) -> tuple[dict[str, torch.Tensor], dict[s
     held-out rows, relative to that. Nothing and None where there is no such projection."""
     text = task.text
     first = states.converted[text.batches[0]]
-    last = last_projection(task.layer, task.call, first, task.place)
+    last = task.habits.last_projection(task.layer, task.call, first, task.place)
     if last is None or not task.stored(f"{last.path}.weight"):
         return {}, None
     module = task.layer.get_submodule(last.path)

@@ -15,6 +15,7 @@ from .calls import Call
 from .model import assign
 from .rows import Rows
 from .text import CalibrationText
+from .used import Habits
 from .watch import AttentionPlace
 
 
@@ -48,6 +49,7 @@ class Task:
     heads: Heads
     ladder: Ladder
     text: CalibrationText
+    habits: Habits
 
     @property
     def is_fitted(self) -> bool:

@@ -42,6 +42,36 @@ class LastProjection:
     transposed: bool
 
 
+class Habits:
+    """How layers use what their attention and MLP give: found once for layers of equal modules."""
+
+    def __init__(self) -> None:
+        self._uses: dict[object, Use | None] = {}
+        self._projections: dict[object, LastProjection | None] = {}
+
+    def use(
+        self, layer: nn.Module, call: Call, hidden: torch.Tensor, place: AttentionPlace
+    ) -> Use | None:
+        """See `use_of_attention`."""
+        key = _modules(layer, place)
+        if key not in self._uses:
+            self._uses[key] = use_of_attention(layer, call, hidden, place)
+        return self._uses[key]
+
+    def last_projection(
+        self, layer: nn.Module, call: Call, hidden: torch.Tensor, place: AttentionPlace
+    ) -> LastProjection | None:
+        """See `last_projection`."""
+        key = _modules(layer, place)
+        if key not in self._projections:
+            self._projections[key] = last_projection(layer, call, hidden, place)
+        return self._projections[key]
+
+
+def _modules(layer: nn.Module, place: AttentionPlace) -> object:
+    return place.output, tuple((path, type(module)) for path, module in layer.named_modules())
+
+
 def use_of_attention(
     layer: nn.Module, call: Call, hidden: torch.Tensor, place: AttentionPlace
 ) -> Use | None:

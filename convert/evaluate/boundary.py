@@ -57,11 +57,11 @@ def run_model(model: PreTrainedModel, **inputs: Any) -> Any:
 
 
 @contextmanager
-def out_of_memory_explained() -> Iterator[None]:
+def out_of_memory_explained(
+    remedy: str = "a smaller --window, --dtype bfloat16, or --device cpu",
+) -> Iterator[None]:
     """Turns running out of memory into a HeadcountError that says what to change."""
     try:
         yield
     except (torch.OutOfMemoryError, MemoryError) as error:
-        raise HeadcountError(
-            "out of memory: try a smaller --window, --dtype bfloat16, or --device cpu"
-        ) from error
+        raise HeadcountError(f"out of memory: try {remedy}") from error

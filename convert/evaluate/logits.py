@@ -25,30 +25,59 @@ def chunk_positions(vocab_size: int) -> int:
     return max(1, CHUNK_ELEMENTS // vocab_size)
 
 
-class WindowLogits:
-    """The logits of `input_ids` ([1, tokens], on the model's device), by ranges of positions."""
+class RowLogits:
+    """The logits of `input_ids` ([rows, tokens], on the model's device), by ranges of positions.
 
-    def __init__(self, model: PreTrainedModel, input_ids: Tensor) -> None:
+    `options` go to the model's forward. `hidden_states` are what the model's output has under that
+    name once `at` was called: None unless `options` ask for them.
+    """
+
+    def __init__(self, model: PreTrainedModel, input_ids: Tensor, **options: Any) -> None:
+        self.hidden_states: tuple[Tensor, ...] | None = None
         self._model = model
         self._input_ids = input_ids
+        self._options = {"use_cache": False, **options}
         self._replays = [_Replay(body) for body in _bodies(model)]
 
+    def whole(self) -> Tensor:
+        """Logits of all positions at once: [rows, tokens, vocabulary]."""
+        output = run_model(self._model, input_ids=self._input_ids, **self._options)
+        self.hidden_states = getattr(output, "hidden_states", None)
+        logits: Tensor = output.logits
+        return logits
+
     def at(self, start: int, stop: int) -> Tensor:
-        """Logits of the positions `[start, stop)`: [stop - start, vocabulary]."""
+        """Logits of the positions `[start, stop)`: [rows, stop - start, vocabulary]."""
         positions = torch.arange(start, stop, device=self._input_ids.device)
         with ExitStack() as stack:
             for replay in self._replays:
                 stack.enter_context(replay.installed())
-            logits: Tensor = run_model(
-                self._model, input_ids=self._input_ids, use_cache=False, logits_to_keep=positions
-            ).logits
+            output = run_model(
+                self._model,
+                input_ids=self._input_ids,
+                logits_to_keep=positions,
+                **self._options,
+            )
+        self.hidden_states = getattr(output, "hidden_states", None)
+        logits: Tensor = output.logits
         replayable = any(replay.output is not None for replay in self._replays)
-        if not replayable or logits.shape[:2] != (1, stop - start):
+        if not replayable or logits.shape[:2] != (len(self._input_ids), stop - start):
             raise UnsupportedModelError(
                 f"model_type {self._model.config.model_type}: transformers gives its logits only"
                 " for all positions at once, which evaluate does not do"
             )
-        return logits[0]
+        return logits
+
+
+class WindowLogits:
+    """The logits of `input_ids` ([1, tokens], on the model's device), by ranges of positions."""
+
+    def __init__(self, model: PreTrainedModel, input_ids: Tensor) -> None:
+        self._rows = RowLogits(model, input_ids)
+
+    def at(self, start: int, stop: int) -> Tensor:
+        """Logits of the positions `[start, stop)`: [stop - start, vocabulary]."""
+        return self._rows.at(start, stop)[0]
 
 
 class _Replay:

@@ -23,6 +23,7 @@ from headcount.audit.mixers import Attention
 from headcount.audit.source.safetensors import TensorInfo
 
 from . import custom_config
+from .by_layer import class_heads
 from .draft import Draft, Heads, HeadsByLayer, Where
 from .errors import CannotConvertError, HeadCountError
 from .layout import Block, Blocks, interleaved, query_key_value
@@ -85,9 +86,10 @@ def heads(source: Source, wanted: KeyValueHeads) -> HeadsByLayer:
     layers = {
         place: heads_of(mixer, _of_layer(wanted, place, mixer)) for place, mixer in found.items()
     }
-    for own in layers.values():
+    for (index, _), own in layers.items():
         if own.after > own.before or own.is_padded:
-            raise no_fit(own.before, own.after, where)
+            layer = "" if isinstance(wanted, int) else f": layer {index}"
+            raise no_fit(own.before, own.after, where + layer)
     if not any(own.is_changed for own in layers.values()):
         own = next(iter(layers.values()))
         raise no_fit(own.before, own.after, where)
@@ -177,7 +179,7 @@ class _Builder:
         heads = self._heads(spot)
         fused = _fused(self.source, heads)
         order, repeats = fused if spot.part == "qkv" else (spot.part, 1)
-        return {"parts": order, "heads": heads.num_attention_heads, "repeats": repeats}
+        return {"parts": order, "heads": class_heads(self.source, heads), "repeats": repeats}
 
     def _heads(self, spot: Place) -> Heads:
         heads = self.heads.of(spot.index, cross=spot.cross)

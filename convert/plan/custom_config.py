@@ -6,6 +6,7 @@ from typing import Any
 
 from headcount.audit.family.resolve import GROUPED, base_type
 
+from .by_layer import BY_LAYER, class_heads
 from .draft import HeadsByLayer
 from .errors import CannotConvertError
 from .model_classes import auto_class, model_classes, tokenizer_class
@@ -30,12 +31,14 @@ def config(
     model_type = _SAME_CLASS.get(model_type, model_type)
     architecture = _architecture(source, model_type)
     counts = [own.after for (_, cross), own in sorted(heads.layers.items()) if not cross]
+    by_layer = model_type in BY_LAYER
+    whole = class_heads(source, next(iter(heads.layers.values()))) if by_layer else max(counts)
     added: dict[str, Any] = {
         "model_type": GROUPED + model_type,
         "architectures": [CLASS + architecture],
         "auto_map": _auto_map(model_type, architecture),
-        "num_key_value_heads": max(counts),
-        **({"num_key_value_heads_per_layer": counts} if len(set(counts)) > 1 else {}),
+        "num_key_value_heads": whole,
+        **({"num_key_value_heads_per_layer": counts} if by_layer or len(set(counts)) > 1 else {}),
         "grouped_projections": {path: dict(made) for path, made in projections.items()},
     }
     tokenizer = None if old.get("tokenizer_class") else tokenizer_class(model_type)

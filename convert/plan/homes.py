@@ -16,6 +16,7 @@ from headcount.audit.family.table import SPELLINGS
 from headcount.audit.mixers import LatentAttention
 
 from . import custom, native
+from .by_layer import holds_by_layer
 from .class_limits import REASONS
 from .draft import Draft, HeadsByLayer
 from .errors import CannotConvertError, HeadCountError, NoSuchHomeError
@@ -116,7 +117,7 @@ def _one_count(row: Rehome, wanted: KeyValueHeads, before: int, where: str) -> i
 
 
 def _custom(source: Source, wanted: KeyValueHeads, where: str) -> tuple[Home, HeadsByLayer]:
-    if not custom.holds(source):
+    if not custom.holds(source) and not holds_by_layer(source, wanted):
         raise NoSuchHomeError(f"{where}: no modelling file of ours holds it")
     home = Home(
         name="custom",

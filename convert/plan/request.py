@@ -35,8 +35,10 @@ class ConversionRequest:
     `calibration_tokens` are read. `seed` matters to what is drawn only: the method `random`, and
     calibration. `home` is the kind of class that holds the result. Floats
     become `dtype`, and files hold at most `max_shard_size` bytes, where these are given.
-    `source_name` is what the record calls the source; its folder's name if not given. `workers`
-    threads merge heads while others are written. `overwrite` replaces an earlier output of ours.
+    `source_name` is what the record calls the source; its folder's name if not given.
+    `source_made`: its files were made for this run, as old as what they were made from. `workers`
+    threads merge heads, and as many finish files, while others are written. `overwrite` replaces an
+    earlier output of ours.
     """
 
     source: Path
@@ -54,6 +56,7 @@ class ConversionRequest:
     dtype: CastName | None = None
     max_shard_size: int | None = None
     source_name: str | None = None
+    source_made: bool = False
     workers: int = 2
     overwrite: bool = False
 
@@ -131,7 +134,7 @@ def _asked(request: ConversionRequest) -> Iterator[tuple[str, bool]]:
 
 def parse_key_value_heads(text: str) -> KeyValueHeads:
     """`8`, or `0-15:8,16-31:4` for layers 0 to 15 and 16 to 31. Raises HeadcountError."""
-    if text.isdecimal() and len(text) <= 5:
+    if text.isascii() and text.isdecimal() and len(text) <= 5:
         return int(text)
     found: dict[int, int] = {}
     for item in text.split(","):

@@ -34,6 +34,8 @@ def read_source(folder: Path) -> Source:
     """The model in `folder`. Raises HeadcountError for anything a conversion cannot start from."""
     if not folder.is_dir():
         raise HeadcountError(f"{folder}: not a folder; convert reads a folder with config.json")
+    if not os.path.lexists(folder / CONFIG):
+        raise HeadcountError(f"{folder}: no {CONFIG} there; convert reads a folder that has one")
     audit = audit_model(str(folder.absolute()))
     _refuse_errors(folder, audit)
     if audit.checkpoint is None or audit.checkpoint.format != "safetensors":

@@ -17,6 +17,13 @@ SLACK = 2**20
 def check_target(source: Path, target: Path) -> None:
     """Raises TargetError unless `target` can become a new folder that is not part of `source`, or
     is one that an earlier conversion wrote."""
+    try:
+        _check_place(source, target)
+    except OSError as error:  # a name that is too long, a loop of links
+        raise TargetError(f"{target}: {error.strerror}; name another folder") from error
+
+
+def _check_place(source: Path, target: Path) -> None:
     if target.is_symlink():
         raise TargetError(f"{target}: is a link; name the folder to make")
     if target.exists() and not target.is_dir():

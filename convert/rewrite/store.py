@@ -18,10 +18,11 @@ from ..plan.plan import ConversionPlan, OutputFile
 from ..plan.rewriting import Rewriting
 from ..plan.steps import Cast, Copy, Step, make
 from ..stream.duplicates import Repeats
+from ..stream.header import check_written, header_bytes
 from ..stream.reader import DTYPES, SourceReader
 from ..stream.weights import raw_bytes
 from ..stream.work_folder import REWRITTEN, WorkFolder
-from ..stream.writer import NewFile, check_written, header_bytes, json_bytes
+from ..stream.writer import NewFile, json_bytes
 from .layer import RewrittenLayer
 from .tensors import attention_tensors, key_value_heads
 from .uncalibrated import uncalibrated_layers

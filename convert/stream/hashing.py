@@ -1,5 +1,6 @@
 """SHA-256 of files: of finished ones, and of one that is being written, without waiting for it."""
 
+import errno
 import hashlib
 import os
 from pathlib import Path
@@ -39,7 +40,7 @@ class Follower:
         self._ends: SimpleQueue[int | None] = SimpleQueue()
         self._digest = hashlib.sha256()
         self._error: Exception | None = None
-        self._abandoned = False
+        self._stopped = False
         self._thread = Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -48,17 +49,24 @@ class Follower:
         self._ends.put(end)
 
     def finish(self) -> str:
-        """The digest of all that was announced. Raises OSError if it could not be read back."""
+        """The digest of all that was announced. Raises OSError if it could not be read back, or if
+        another thread stops this."""
         self._ends.put(None)
         self._thread.join()
         if self._error is not None:
             raise self._error
+        if self._stopped:
+            raise OSError(errno.ECANCELED, os.strerror(errno.ECANCELED))
         return self._digest.hexdigest()
+
+    def stop(self) -> None:
+        """Lets the thread end soon, for when the file is given up."""
+        self._stopped = True
+        self._ends.put(None)
 
     def abandon(self) -> None:
         """Ends the thread, for when the file is given up."""
-        self._abandoned = True
-        self._ends.put(None)
+        self.stop()
         self._thread.join()
 
     def _run(self) -> None:
@@ -70,7 +78,7 @@ class Follower:
     def _follow(self) -> None:
         block, position, given_back = memoryview(bytearray(_BLOCK)), 0, 0
         while (end := self._ends.get()) is not None:
-            while position < end and not self._abandoned:
+            while position < end and not self._stopped:
                 count = read_at(self._descriptor, block[: end - position], position)
                 if not count:
                     raise OSError("what was written cannot be read back")

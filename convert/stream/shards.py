@@ -1,15 +1,18 @@
-"""The weights of an output: a file is written while the one before it goes to the disk."""
+"""The weights of an output: a file is written while those before it go to the disk."""
 
+from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from threading import Lock
 
 from ..plan.plan import ConversionPlan, OutputFile
+from .header import check_written
 from .reader import SourceReader
 from .threads import one_thread
 from .weights import Outcome, WeightStream
 from .work_folder import WorkFolder
-from .writer import Advance, NewFile, check_written
+from .writer import Advance, NewFile
 
 
 def write_shards(plan: ConversionPlan, work: WorkFolder, advance: Advance) -> Outcome:
@@ -21,7 +24,7 @@ def write_shards(plan: ConversionPlan, work: WorkFolder, advance: Advance) -> Ou
         one_thread(),
         SourceReader(plan.request.source) as reader,
         _threads(plan.request.workers) as pool,
-        _Finisher(work) as finisher,
+        _Finisher(work, plan.request.workers) as finisher,
     ):
         stream = WeightStream(plan, reader, pool)
         for file in plan.files:
@@ -37,37 +40,43 @@ def write_shards(plan: ConversionPlan, work: WorkFolder, advance: Advance) -> Ou
 
 
 class _Finisher:
-    """Finishes one file at a time, in a thread: fsync, a look at what was written, its name."""
+    """Finishes a few files at a time, in threads: fsync, a look at what was written, its name."""
 
-    def __init__(self, work: WorkFolder) -> None:
+    def __init__(self, work: WorkFolder, most: int) -> None:
         self.work = work
-        self._threads = ThreadPoolExecutor(1)
-        self._last: Future[None] | None = None
+        self._most = most
+        self._threads = ThreadPoolExecutor(most)
+        self._begun: deque[tuple[NewFile, Future[None]]] = deque()
+        self._lock = Lock()  # for the journal
 
     def __enter__(self) -> "_Finisher":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *others: object) -> None:
         try:
-            if kind is None:
+            while kind is None and self._begun:
                 self._wait()
         finally:
+            for left, _ in self._begun:
+                left.give_up()
             self._threads.shutdown(wait=True)
 
     def take(self, file: OutputFile, out: NewFile, outcome: Outcome) -> None:
-        """Begins to finish `out`, when the one before it is. Raises what went wrong with that."""
-        self._wait()
+        """Begins to finish `out`; waits for the first one where there are enough of them. Raises
+        what went wrong with that."""
+        if len(self._begun) == self._most:
+            self._wait()
         out.hand_over()
-        self._last = self._threads.submit(self._finish, file, out, outcome)
+        self._begun.append((out, self._threads.submit(self._finish, file, out, outcome)))
 
     def _wait(self) -> None:
-        if self._last is not None:
-            self._last.result()
+        self._begun.popleft()[1].result()
 
     def _finish(self, file: OutputFile, out: NewFile, outcome: Outcome) -> None:
         written = out.finish()
         check_written(out.path, file)
-        self.work.keep(file.name, written, outcome.document())
+        with self._lock:
+            self.work.keep(file.name, written, outcome.document())
 
 
 @contextmanager

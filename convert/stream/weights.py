@@ -20,6 +20,7 @@ from .ahead import Ahead
 from .cast import cast, cast_pieces
 from .duplicates import Repeats, same_as_runs
 from .fold import fold_gain, fold_shift
+from .header import header_bytes
 from .heads import join_heads, placed_heads, reordered, split_heads
 from .pool import (
     NotFiniteError,
@@ -31,7 +32,7 @@ from .pool import (
     spread,
 )
 from .reader import DTYPES, SourceReader
-from .writer import NewFile, header_bytes
+from .writer import NewFile
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

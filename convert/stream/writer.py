@@ -3,20 +3,17 @@
 import errno
 import json
 import os
-import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from headcount.audit.source.safetensors import read_header
-
-from ..plan.errors import SelfCheckError, SourceChangedError
-from ..plan.plan import OutputFile
+from ..plan.errors import SourceChangedError
 from .descriptors import read_at
 from .failure import reading
 from .hashing import Follower
+from .header import BLOCK
 
 CHUNK = 8 * 2**20
 # One call moves at most this much, so that a progress bar moves and Ctrl-C is heard.
@@ -71,6 +68,10 @@ class NewFile:
         """Leaving the context does nothing from now on: another thread finishes the file."""
         self._handed_over = True
 
+    def give_up(self) -> None:
+        """Lets a thread that is finishing the file fail soon."""
+        self._follower.stop()
+
     def finish(self) -> Written:
         """Waits until all is on the disk, and closes. Raises OSError."""
         try:
@@ -105,10 +106,13 @@ class NewFile:
             start += count
 
     def _copy_some(self, source: int, start: int, count: int) -> int:
+        """Up to the next block of the source; from there whole ones, which some file systems share
+        between files instead of copying them."""
         if self._in_kernel:
+            most = KERNEL_CHUNK if start % BLOCK == 0 else BLOCK - start % BLOCK
             try:
                 moved = os.copy_file_range(
-                    source, self._descriptor, min(count, KERNEL_CHUNK), offset_src=start
+                    source, self._descriptor, min(count, most), offset_src=start
                 )
             except OSError as error:
                 if error.errno in _FINAL:
@@ -139,32 +143,6 @@ def write_bytes(path: Path, data: bytes) -> Written:
 def json_bytes(value: Any) -> bytes:
     """Indented JSON as transformers writes it, with the keys in the order they have."""
     return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode()
-
-
-def header_bytes(file: OutputFile) -> bytes:
-    """The start of a safetensors file: length, JSON, blanks up to a multiple of 8 bytes."""
-    entries: dict[str, Any] = {"__metadata__": dict(file.metadata)} if file.metadata else {}
-    position = 0
-    for step in file.steps:
-        end = position + step.nbytes
-        entries[step.name] = {
-            "dtype": step.dtype,
-            "shape": list(step.shape),
-            "data_offsets": [position, end],
-        }
-        position = end
-    text = json.dumps(entries, separators=(",", ":"), ensure_ascii=False).encode()
-    text += b" " * (-len(text) % 8)
-    return struct.pack("<Q", len(text)) + text
-
-
-def check_written(path: Path, file: OutputFile) -> None:
-    """Reads the header back. Raises SelfCheckError if it is not what the plan says."""
-    header = read_header(path)
-    found = [(t.name, t.dtype, t.shape) for t in header.tensors if t.nbytes]
-    planned = [(step.name, step.dtype, step.shape) for step in file.steps if step.nbytes]
-    if found != planned or len(header.tensors) != len(file.steps):
-        raise SelfCheckError(f"{path}: does not hold what was planned; nothing was kept")
 
 
 def sync_folder(path: Path) -> None:

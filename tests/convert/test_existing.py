@@ -40,6 +40,17 @@ def touch(path: Path) -> None:
     os.utime(path, ns=(later, later))
 
 
+def swap_for_an_older_one(path: Path) -> None:
+    """Another file of the same header, which says that it was written long ago."""
+    change_file(path)
+    os.utime(path, ns=(0, 0))
+
+
+def change_record(out: Path, **fields: Any) -> None:
+    record = json.loads((out / "conversion.json").read_text())
+    (out / "conversion.json").write_text(json.dumps({**record, **fields}))
+
+
 def change_file(path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
@@ -49,7 +60,10 @@ def change_file(path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda source, out: touch(source / "model.safetensors"), "was written later"),
+        (lambda source, out: touch(source / "model.safetensors"), "was written or moved"),
+        (lambda source, out: swap_for_an_older_one(source / "model.safetensors"), "moved there"),
+        (lambda source, out: change_record(out, layers=[{}]), "conversion.json was changed"),
+        (lambda source, out: change_record(out, layers=None), "conversion.json was changed"),
         (lambda source, out: change_file(out / "model.safetensors"), "was changed since"),
         (lambda source, out: (out / "tokenizer.json").unlink(), "is missing"),
         (lambda source, out: (out / "notes.txt").write_text("mine"), "notes.txt"),

@@ -9,6 +9,7 @@ from headcount.audit.family.table import FAMILIES
 from headcount.cli import main
 from headcount.convert.engines import LLAMA_CPP, SGLANG, VLLM
 from headcount.convert.families import convertible
+from headcount.convert.plan.by_layer import BY_LAYER
 from headcount.convert.plan.class_limits import EVEN_ONLY, REASONS, WIDTH_CHECKED
 
 FOUND = convertible()
@@ -36,7 +37,9 @@ def test_types_of_each_kind_have_a_home() -> None:
         *(("gpt2", "gpt_bigcode"), ("opt", "gpt_bigcode"), ("gpt_neox", "phi")),
         *(("gpt_neox", "starcoder2"), ("gptj", "phi"), ("codegen", "phi"), ("falcon", "falcon")),
     } <= rehomes
-    custom = {row.model_type for row in FOUND if row.home == "custom"}
+    by_layer = {row.model_type for row in FOUND if row.key_value_heads == "by layer"}
+    assert by_layer == BY_LAYER
+    custom = {row.model_type for row in FOUND if row.home == "custom"} - by_layer
     assert {"bart", "t5", "bloom", "opt", "gpt2", "whisper", "mpt", "persimmon"} <= custom
     assert not custom & NATIVE.keys() - {"falcon", "gpt_bigcode"}
 

@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from headcount.audit.errors import HeadcountError, InvalidWeightsError, WriteError
 from headcount.convert.plan.errors import CannotConvertError, HeadCountError, TargetError
 from headcount.convert.plan.planner import plan_conversion
-from headcount.convert.plan.request import ConversionRequest, KeyValueHeads
+from headcount.convert.plan.request import ConversionRequest, HomeChoice, KeyValueHeads
 
 pytestmark = pytest.mark.needs_convert
 
@@ -28,9 +28,14 @@ def llama(grouped: MakeFolder, tmp_path: Path) -> Path:
     return Path(shutil.copytree(grouped("llama", 12, 4), tmp_path / "llama"))
 
 
-def plan(source: Path, kv: KeyValueHeads = 2, target: Path | None = None) -> None:
+def plan(
+    source: Path,
+    kv: KeyValueHeads = 2,
+    target: Path | None = None,
+    home: HomeChoice = "auto",
+) -> None:
     request = ConversionRequest(
-        source=source, target=target or source.parent / "out", num_key_value_heads=kv
+        source=source, target=target or source.parent / "out", num_key_value_heads=kv, home=home
     )
     plan_conversion(request)
 
@@ -70,11 +75,13 @@ def test_a_count_that_divides_nothing_needs_a_free_head_dim(
 
 def test_counts_of_single_layers_need_a_config_that_says_them(llama: Path) -> None:
     with pytest.raises(CannotConvertError, match="one number of K/V heads for all layers"):
-        plan(llama, {0: 2})
+        plan(llama, {0: 2}, home="native")
     with pytest.raises(HeadCountError, match="layer 7 has no K/V heads"):
         plan(llama, {7: 2})
-    with pytest.raises(HeadCountError, match="layer 1 has 4 K/V heads; 8 would be more"):
+    with pytest.raises(HeadCountError, match="layer 1: has 4 K/V heads; 8 would be more"):
         plan(llama, {1: 8})
+    with pytest.raises(HeadCountError, match="layer 1: 4 K/V heads cannot be pooled to 3"):
+        plan(llama, {0: 2, 1: 3})
 
 
 def test_zero_heads_and_unknown_methods(llama: Path) -> None:
@@ -186,10 +193,13 @@ def test_config_against_weights(llama: Path) -> None:
         plan(llama)
 
 
-@pytest.mark.parametrize("gone", ["config.json", "model.safetensors"])
-def test_missing_files(llama: Path, gone: str) -> None:
+@pytest.mark.parametrize(
+    ("gone", "words"),
+    [("config.json", "no config.json there"), ("model.safetensors", "no safetensors weights")],
+)
+def test_missing_files(llama: Path, gone: str, words: str) -> None:
     (llama / gone).unlink()
-    with pytest.raises(HeadcountError):
+    with pytest.raises(HeadcountError, match=words):
         plan(llama)
 
 
@@ -217,6 +227,7 @@ def test_remote_code_types(llama: Path) -> None:
         ("file", "exists and is not a folder"),
         ("link", "is a link"),
         ("nowhere/out", "no such folder"),
+        ("x" * 300, "too long"),
     ],
 )
 def test_targets(llama: Path, target: str, words: str) -> None:

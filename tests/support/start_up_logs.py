@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from headcount.audit.auditing import audit_model, audit_source
-from headcount.audit.plan.devices import find_device
+from headcount.audit.plan.devices import Device, find_device
 from headcount.audit.plan.engines.version import parse_version
 from headcount.audit.plan.serving.planning import ServingPlan, plan_serving
 from headcount.audit.plan.serving.request import ServingRequest, Subject
@@ -34,6 +34,11 @@ def block_size(record: Record) -> int | None:
     """What the log says, but beside recurrent state, where it is a result."""
     is_hybrid = (record.get("geometry") or {}).get("kind") == "hybrid_mamba"
     return None if is_hybrid else record.get("block_size")
+
+
+def device_of(record: Record) -> Device | None:
+    """None where the log names none."""
+    return find_device(record["device"]) if record["device"] else None
 
 
 def ends(record: Record) -> tuple[int, int]:
@@ -68,7 +73,7 @@ def plan_of(record: Record, kv_memory: int | None = None) -> ServingPlan:
         model,
         ServingRequest(
             version=parse_version(record["vllm"]),
-            device=find_device(record["device"]),
+            device=device_of(record),
             kv_memory=kv_memory,
             context=record["max_model_len"],
             tp=record["tp"],
@@ -81,6 +86,7 @@ def plan_of(record: Record, kv_memory: int | None = None) -> ServingPlan:
             utilisation=record.get("util"),
             enforce_eager=record.get("enforce_eager", False),
             sampler=record.get("sampler", "pytorch"),
+            caches_prefixes=record.get("caches_prefixes"),
         ),
     )
 
@@ -91,6 +97,8 @@ def carries_enough(record: Record) -> str | None:
         return "the model is not in the catalogue"
     if "weights_unknown" in record:
         return str(record["weights_unknown"])
+    if record["device"] is None:
+        return "the log does not name the device"
     if record.get("util") is None:
         return "the log does not say the utilisation"
     return None

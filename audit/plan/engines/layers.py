@@ -1,11 +1,11 @@
 """The cache of each layer on one rank, as an engine with pages of K/V memory sees it."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from ...dtypes import bytes_of
-from ...mixers import CrossAttention, LatentAttention, Mixer, Recurrent
+from ...mixers import Attention, CrossAttention, LatentAttention, Mixer, Recurrent
 from ...spec import ModelSpec
 from ..parallel import rank_mixer
 from .kv_formats import KvFormat
@@ -51,7 +51,7 @@ def staged_caches(
         (cache, at)
         for layer, at in zip(spec.layers, stage, strict=True)
         for mixer in layer.mixers
-        for cache in _caches(rank_mixer(mixer, tp), kv, chunk)
+        for cache in _caches(rank_mixer(mixer, tp), _of_layer(kv, layer.index, spec), chunk)
     ]
     return StagedCaches(
         caches=tuple(cache for cache, _ in found), stages=tuple(at for _, at in found)
@@ -90,6 +90,25 @@ def _caches(mixer: Mixer, kv: KvFormat, chunk: int | None) -> Iterator[LayerCach
         yield LayerCache(kind="state", state_bytes=kept)
 
 
+def _of_layer(kv: KvFormat, index: int, spec: ModelSpec) -> KvFormat:
+    """The first and last layers may be left as they are, but in hybrid models."""
+    ends = min(kv.plain_ends, len(spec.layers) // 2)
+    if ends <= index < len(spec.layers) - ends or _has_state(spec):
+        return kv
+    return replace(kv, bits=kv.plain_bits, packed=None)
+
+
+def _has_state(spec: ModelSpec) -> bool:
+    return any(isinstance(mixer, Recurrent) for layer in spec.layers for mixer in layer.mixers)
+
+
+def _packed(mixer: Attention, bits: tuple[int, int]) -> int:
+    """A token of a head's keys and values in one slot."""
+    keys, values = bits
+    size = -(-mixer.head_dim * keys // 8) + 2 * (keys < 8) + -(-mixer.v_head_dim * values // 8) + 4
+    return size + size % 2
+
+
 def _bytes(elements: int, kv: KvFormat) -> int:
     scales = -(-elements // kv.scale_every) if kv.scale_every else 0
     return bytes_of(elements, kv.bits) + scales
@@ -97,7 +116,10 @@ def _bytes(elements: int, kv: KvFormat) -> int:
 
 def _keys_and_values(mixer: Mixer, elements: int, kv: KvFormat, chunk: int | None) -> LayerCache:
     heads = mixer.num_key_value_heads or 0
-    token = _bytes(elements, kv) + heads * kv.head_bytes
+    if kv.packed is not None and isinstance(mixer, Attention):
+        token = heads * _packed(mixer, kv.packed)
+    else:
+        token = _bytes(elements, kv) + heads * kv.head_bytes
     if isinstance(mixer, CrossAttention):
         return LayerCache(kind="cross", token_bytes=token)
     if mixer.window is None:

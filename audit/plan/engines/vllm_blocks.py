@@ -7,14 +7,15 @@ prefixes live in the same blocks: prefix caching changes none of these figures.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, lcm
 
 from .layers import LayerCache
 from .version import Version
 
-# Attention kernels take K/V in multiples of so many tokens; MLA's in larger ones.
-_KERNEL_BLOCK, _LATENT_KERNEL_BLOCK = 16, 128
-_LATENT_BLOCK = 64  # what FlashMLA sets where the user sets nothing
+# Attention kernels take K/V in multiples of so many tokens; MLA's in larger ones (FlashMLA), of
+# which the blocks beside recurrent state hold an even number since 0.27.
+_KERNEL_BLOCK, _LATENT_BLOCK = 16, 64
+_LATENT_128_SINCE = (0, 27)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -22,14 +23,14 @@ class BlockRequest:
     """A request of `tokens` tokens, `in_flight` of which may be scheduled and not yet done.
 
     `context_ranks` share the tokens of layers that keep all of them (decode and prefill context
-    parallel). `state_blocks` are those of recurrent state: one, and one per speculated token.
+    parallel). `state_blocks` are those of recurrent state, None: as many as its tokens fill.
     """
 
     tokens: int
     in_flight: int
     encoder_tokens: int = 0
     context_ranks: int = 1
-    state_blocks: int = 1
+    state_blocks: int | None = 1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,7 +46,8 @@ class LayerGroup:
         inside a block."""
         cache, size, tokens = self.cache, self.block_size, request.tokens
         if cache.kind == "state":
-            return request.state_blocks
+            blocks = request.state_blocks
+            return ceil(tokens / size) if blocks is None else blocks
         if cache.kind == "cross":
             return ceil(request.encoder_tokens / size)
         if cache.window is None:
@@ -86,7 +88,7 @@ class BlockTable:
 
     def logged_tokens(self, num_blocks: int, request: BlockRequest, version: Version) -> int:
         """`GPU KV cache size` in the log: tokens of the blocks of one group until 0.20.0, the
-        tokens of as many requests as fit since 0.20.2 (vllm-project/vllm#40691)."""
+        tokens of as many requests as fit since 0.20.1 (vllm-project/vllm#40691)."""
         size = self.block_size
         if version.at_least(0, 20, 1) or size is None:
             return int(self.concurrency(num_blocks, request) * request.tokens)
@@ -99,15 +101,17 @@ def block_table(
     version: Version,
     block_size: int | None = None,
     stages: Sequence[int] | None = None,
+    chunk: int = 1,
 ) -> BlockTable:
     """The groups that vLLM makes of the layers' caches; `block_size` is the user's, in tokens.
 
-    `stages` says which pipeline stage each of `layers` is on, from 0; None: all on one.
+    `stages` says which pipeline stage each of `layers` is on, from 0; None: all on one. Beside
+    recurrent state blocks are multiples of `chunk` tokens.
     """
     of = [0] * len(layers) if stages is None else list(stages)
     kept = [(n, at) for n, at in zip(layers, of, strict=True) if n.token_bytes or n.state_bytes]
     places = range(max(of, default=0) + 1)
-    size = _block_size([layer for layer, _ in kept], block_size)
+    size = _block_size([layer for layer, _ in kept], block_size, chunk, version)
     if len({_need(layer) for layer, _ in kept}) <= 1:
         return _one_group(kept, size, places)
     page = max(size * layer.token_bytes for layer, _ in kept)
@@ -152,16 +156,23 @@ def _members(
     return found
 
 
-def _block_size(layers: Sequence[LayerCache], wanted: int | None) -> int:
-    """The tokens of a block: beside recurrent state so many that a page holds the state."""
+def _block_size(
+    layers: Sequence[LayerCache], wanted: int | None, chunk: int, version: Version
+) -> int:
+    """The tokens of a block: beside recurrent state so many that a page holds the state. A size
+    that the user asks for is a multiple of them since 0.20, before the least."""
     is_latent = any(layer.kind == "latent" for layer in layers)
-    kernel = _LATENT_KERNEL_BLOCK if is_latent else _KERNEL_BLOCK
+    default = _LATENT_BLOCK if is_latent else _KERNEL_BLOCK
     states = max((layer.state_bytes for layer in layers), default=0)
     attention = max((layer.token_bytes for layer in layers), default=0)
     if not states or not attention:
-        return wanted or (_LATENT_BLOCK if is_latent else _KERNEL_BLOCK)
-    step = max(kernel, wanted or 0)
-    return step * ceil(states / (step * attention))
+        return wanted or default
+    if is_latent and version.at_least(*_LATENT_128_SINCE):
+        default = 128
+    is_step = version.at_least(0, 20)
+    step = lcm(max(default, wanted or 0) if is_step else default, chunk)
+    needed = step * ceil(states / (step * attention))
+    return needed if is_step else max(needed, wanted or 0)
 
 
 def _stretched(layer: LayerCache, size: int, page: int) -> int:
@@ -175,8 +186,8 @@ def _stretched(layer: LayerCache, size: int, page: int) -> int:
 def _group_width(counts: Sequence[int], version: Version) -> int:
     """Layers per group: as many as the rarest kind has, or as the commonest where that is little
     more and the rest is padding: a quarter more since 0.12 (vllm-project/vllm#29303), half since
-    0.19.1."""
+    0.18."""
     least, most = min(counts), max(counts)
-    if version.at_least(0, 19, 1):
+    if version.at_least(0, 18):
         return most if most < 1.5 * least else least
     return most if version.at_least(0, 12) and most < 1.25 * least else least

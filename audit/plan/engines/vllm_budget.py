@@ -1,7 +1,7 @@
 """What vLLM has left for K/V memory, from first principles: no figure of a log but constants.
 
 requested = device's total x utilisation; available = requested - weights - the peak of a profiled
-step - memory outside torch - since 0.20.2 CUDA graphs (vllm/v1/worker/gpu_worker.py). The constants
+step - memory outside torch - since 0.20 CUDA graphs (vllm/v1/worker/gpu_worker.py). The constants
 and their errors were fitted to public start-up logs; docs/engines.md holds them against all of
 them.
 """
@@ -24,7 +24,7 @@ _GIB = 2**30
 # cumulative sums. 38.4 to 39.6 in six logs of 0.9 to 0.13, and about 32 in one of 0.19.
 _PYTORCH, _PYTORCH_SINCE_019, _FLASHINFER = 38.9, 32.0, 17.5
 _NON_TORCH, _NON_TORCH_PARALLEL = 0.10, 0.55
-_TOWER, _GRAPHS, _UNIFIED = 0.5, 0.8, 1.0
+_TOWER, _GRAPHS, _UNIFIED = 0.5, 0.8, 1.5
 _TOWERS = ("vision_config", "audio_config", "thinker_config", "vision_tower")
 
 
@@ -142,8 +142,8 @@ def _unified(inputs: BudgetInputs) -> Iterator[BudgetTerm]:
             title="Shared memory",
             bytes=ceil(_UNIFIED * _GIB),
             formula=f"{_UNIFIED:g} GiB of file cache and processes of the host",
-            source="two start-up logs on GB10: 0.6 and 1.3 GiB",
-            error_bytes=ceil(_UNIFIED / 2 * _GIB),
+            source="three start-up logs on GB10: 0.6, 1.3 and 3.3 GiB",
+            error_bytes=ceil(_UNIFIED * _GIB),
         )
 
 
@@ -155,6 +155,6 @@ def _graphs(inputs: BudgetInputs) -> Iterator[BudgetTerm]:
         title="CUDA graphs",
         bytes=ceil(_GRAPHS * _GIB),
         formula=f"{_GRAPHS:g} GiB, estimated by the engine before capture",
-        source="start-up logs: 0.1 to 2.4 GiB; before 0.20.2 outside the budget",
+        source="start-up logs: 0.1 to 2.4 GiB; before 0.20 outside the budget",
         error_bytes=ceil(_GRAPHS * _GIB),
     )

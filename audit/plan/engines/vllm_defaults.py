@@ -11,7 +11,17 @@ from .version import Version
 
 Usage = Literal["server", "offline"]
 _GIB = 2**30
-_LARGE, _HUGE = 70 * _GIB, 160 * _GIB
+_SMALL_STEP = ("a100", "gb10")  # whatever their memory
+_LARGE, _HUGE, _HUGE_STEP_SINCE = 70 * _GIB, 160 * _GIB, (0, 28)
+
+
+# Compute capability 9 and above, for which some kernels are.
+_HOPPER = ("h100", "h200", "h20", "h800", "gh200", "b200", "b300", "gb", "rtx-50", "rtx-pro-6000")
+
+
+def is_hopper_or_newer(device: Device) -> bool:
+    """Whether kernels for Hopper run on it; a device of which only a size is known may be one."""
+    return device.key[:1].isdigit() or device.key.startswith(_HOPPER)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,35 +33,30 @@ class Step:
 
 
 def default_utilisation(version: Version) -> float:
-    """`--gpu-memory-utilization`: 0.92 since 0.20.2, where CUDA graphs became part of it."""
-    return 0.92 if version.at_least(0, 20, 1) else 0.90
+    """`--gpu-memory-utilization`: 0.92 since 0.20.0, where CUDA graphs became part of it."""
+    return 0.92 if version.at_least(0, 20) else 0.90
 
 
 def counts_graphs(version: Version) -> bool:
     """Whether an estimate of CUDA graphs is taken off the budget (vllm-project/vllm#30515: possible
-    before, the default since 0.20.2). Before, they lie outside of it."""
-    return version.at_least(0, 20, 1)
+    in 0.18 and 0.19, the default since 0.20.0). Before, they lie outside of it."""
+    return version.at_least(0, 20)
 
 
 def default_step(version: Version, device: Device | None, usage: Usage) -> Step:
     """`--max-num-batched-tokens` and `--max-num-seqs` by the device; without one, a large one's."""
     memory = _LARGE if device is None else device.usable_memory
-    is_a100 = device is not None and "a100" in device.key.lower()
-    if memory < _LARGE or is_a100:
+    if memory < _LARGE or (device is not None and device.key.startswith(_SMALL_STEP)):
         tokens = {"server": 2048, "offline": 8192}[usage]
         return Step(max_num_batched_tokens=tokens, max_num_seqs=256)
     tokens = {"server": 8192, "offline": 16384}[usage]
-    if memory >= _HUGE and _is_recent(version):
+    if memory >= _HUGE and version.at_least(*_HUGE_STEP_SINCE):
         tokens = 16384
     return Step(max_num_batched_tokens=tokens, max_num_seqs=1024)
 
 
-def in_flight_tokens(version: Version, max_num_batched_tokens: int) -> int:
-    """Tokens that may be scheduled and not yet done: of two steps where the scheduler runs ahead
-    (vllm-project/vllm#47728, July 2026), else of one."""
-    return max_num_batched_tokens * (2 if _is_recent(version) else 1)
-
-
-def _is_recent(version: Version) -> bool:
-    """The first release with both rules is not known; 0.20.2 has neither and 0.33 has them."""
-    return version.at_least(0, 26)
+def in_flight_tokens(version: Version, max_num_batched_tokens: int, pp: int = 1) -> int:
+    """Tokens that may be scheduled and not yet done: those of one step until 0.25, then those of
+    every step under way, one for each pipeline stage and one that the scheduler runs ahead
+    (vllm-project/vllm#47728; VllmConfig.max_in_flight_tokens)."""
+    return max_num_batched_tokens * (pp + 1 if version.at_least(0, 26) else 1)

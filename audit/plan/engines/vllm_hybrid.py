@@ -12,7 +12,7 @@ from .version import Version
 
 _SINCE = (0, 9, 1)  # vllm-project/vllm#17996
 _CHUNKED_SINCE = (0, 9, 2)  # vllm-project/vllm#19351
-_CHUNKED_OFF, _CHUNKED_AGAIN = (0, 10, 1), (0, 13)  # vllm-project/vllm#21761 and #29627
+_CHUNKED_OFF, _CHUNKED_AGAIN = (0, 10, 1), (0, 14)  # vllm-project/vllm#21761 and #29627
 
 
 def as_allocated(

@@ -1,11 +1,12 @@
 """vLLM's K/V memory: blocks of layer groups."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from .layers import LayerCache
 from .version import Version
 from .vllm_blocks import BlockRequest, BlockTable
+from .vllm_states import StateRule
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -18,6 +19,7 @@ class VllmPool:
     in_flight: int
     encoder_tokens: int = 0
     context_ranks: int = 1
+    states: StateRule = field(default_factory=StateRule)
 
     @property
     def block_size(self) -> int | None:
@@ -44,17 +46,28 @@ class VllmPool:
             in_flight=self.in_flight,
             encoder_tokens=self.encoder_tokens,
             context_ranks=self.context_ranks,
+            state_blocks=self.states.blocks,
         )
 
     def notes(self) -> Sequence[str]:
         groups = self.table.groups
-        found = [
-            "Cached prefixes live in the same blocks: prefix caching changes neither tokens nor"
-            " concurrency."
-        ]
+        found = [self._of_prefixes()]
         if len(groups) > 1:
             found.append(
                 f"The layers are {len(groups)} groups that share one pool of blocks; a request"
                 " takes blocks in each."
             )
         return found
+
+    def _of_prefixes(self) -> str:
+        if not any(group.cache.kind == "state" for group in self.table.groups):
+            return (
+                "Cached prefixes live in the same blocks: prefix caching changes neither tokens nor"
+                " concurrency."
+            )
+        blocks = self.states.blocks
+        each = "as many blocks as its tokens fill" if blocks is None else f"{blocks} blocks"
+        return (
+            f"A request takes {'1 block' if blocks == 1 else each} of recurrent state"
+            f" (--mamba-cache-mode {self.states.mode}): caching prefixes takes more."
+        )

@@ -15,6 +15,7 @@ from .request import ServingRequest, Subject
 
 _GIB = 2**30
 _ERROR = {"headers": 0.003, "parameters": 0.015, "quantised": 0.02}
+_BUFFERS = 40 * 2**20  # bytes: what a model registers beside its parameters, such as a second table
 _SOURCES = {
     "headers": "the files' headers",
     "parameters": "the config's count of parameters",
@@ -62,13 +63,19 @@ def _weights(
             formula=" + ".join([rank.weights_formula, *(extra.formula for extra in known)])
             + (f", stage {stage + 1} of {pp}" if pp > 1 else ""),
             source=_SOURCES[weights.source],
-            error_bytes=ceil(own * _ERROR[weights.source]),
+            error_bytes=max(_BUFFERS, ceil(own * _ERROR[weights.source])),
         )
 
 
 def _marlin(request: ServingRequest) -> bool:
-    """Whether MXFP4 experts run on Marlin, as on every device until Triton's kernels in 0.11."""
-    return request.engine == "vllm" and not request.version.at_least(0, 11)
+    """Whether MXFP4 experts run on Marlin, as on every device until Triton's kernels in 0.11, which
+    need Hopper (get_mxfp4_backend of vllm/model_executor/layers/quantization/mxfp4.py)."""
+    from ..engines.vllm_defaults import is_hopper_or_newer
+
+    if request.engine != "vllm":
+        return False
+    old = request.device is not None and not is_hopper_or_newer(request.device)
+    return old or not request.version.at_least(0, 11)
 
 
 def _vllm(

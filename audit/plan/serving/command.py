@@ -1,6 +1,6 @@
 """`plan --engine`: from options to a report."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,10 +13,11 @@ from .conversion import bought
 from .curves import curve
 from .document import engine_document, search_document
 from .gate import Requirement, check, parse_requirements
+from .launch import launch_command
 from .planning import ServingPlan, plan_serving
 from .report import engine_facts, engine_notes, engine_tables, search_table
 from .request import ServingRequest, Subject
-from .search import options, smallest
+from .search import Option, options, smallest
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -104,7 +105,7 @@ def _search(
     )
     report = Report(
         title=title,
-        facts=(_best(best, request),),
+        facts=tuple(_best(best, request)),
         tables=(search_table(best or found),),
         notes=tuple(engine_notes(found[0].plan)),
         document={**base, "fits": bool(best), "engine": {**engine, "holds": holds}},
@@ -112,10 +113,12 @@ def _search(
     return Answer(report=report, holds=holds)
 
 
-def _best(best: tuple[Any, ...], request: ServingRequest) -> Fact:
+def _best(best: tuple[Option, ...], request: ServingRequest) -> Iterator[Fact]:
     wanted = f"{request.batch_size:,} requests at once"
     if not best:
-        return Fact("verdict", "Verdict", "no device of the table suffices", "text", wanted)
+        yield Fact("verdict", "Verdict", "no device of the table suffices", "text", wanted)
+        return
     first = best[0]
     count = f"{first.tp} x " if first.tp > 1 else ""
-    return Fact("verdict", "Verdict", f"least memory: {count}{first.device.name}", "text", wanted)
+    yield Fact("verdict", "Verdict", f"least memory: {count}{first.device.name}", "text", wanted)
+    yield Fact("launch_command", "Start with", launch_command(first.plan))

@@ -32,6 +32,9 @@ def _vllm(plan: ServingPlan) -> Iterator[str]:
         yield "--enforce-eager"
     if request.disable_hybrid_kv_cache_manager:
         yield "--disable-hybrid-kv-cache-manager"
+    if request.mamba_cache_mode is not None:
+        caches = "--no-enable" if request.mamba_cache_mode == "none" else "--enable"
+        yield f"{caches}-prefix-caching --mamba-cache-mode {request.mamba_cache_mode}"
 
 
 def _vllm_cache(name: str | None) -> str:

@@ -9,6 +9,7 @@ from ...spec import ModelSpec
 from ..devices import Device
 from ..engines.version import Version, newest
 from ..engines.vllm_defaults import Usage
+from ..engines.vllm_states import StateMode
 
 ENGINES = ("vllm", "sglang", "transformers", "llama.cpp")
 
@@ -54,6 +55,8 @@ class ServingRequest:
     usage: Usage = "server"
     static_cache: bool = False
     disable_hybrid_kv_cache_manager: bool = False
+    mamba_cache_mode: StateMode | None = None
+    caches_prefixes: bool | None = None
 
     def __post_init__(self) -> None:
         if self.engine not in ENGINES:

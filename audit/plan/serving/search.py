@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from ..devices import Device
 from ..parallel import valid_tp
 from ..placement import TP_CHOICES
+from .launch import launch_command
 from .planning import ServingPlan, plan_serving
 from .request import ServingRequest, Subject
 
@@ -37,6 +38,7 @@ class Option:
             "kv_tokens": plan.kv_tokens,
             "concurrency": round(plan.concurrency, 2),
             "max_context": plan.max_context,
+            "launch_command": launch_command(plan),
         }
 
 

@@ -281,3 +281,50 @@ def test_stages_of_a_pipeline_share_weights_and_layers() -> None:
     assert two["available_kv_bytes"] > one["available_kv_bytes"] + 30 * GIB
     assert two["kv_tokens"] > 2 * one["kv_tokens"]
     assert "--pipeline-parallel-size 2" in two["launch_command"]
+
+
+@pytest.mark.parametrize(
+    ("version", "args", "latent"),
+    [
+        ("0.11.0", (), 656),
+        ("0.11.1", (), 1152),
+        ("0.11.0", ("--kv-dtype", "bf16"), 1152),
+        ("0.33.0", ("--kv-dtype", "fp8"), 656),
+    ],
+)
+def test_latents_of_deepseek_v32_go_by_version_and_type(
+    version: str, args: tuple[str, ...], latent: int
+) -> None:
+    found = engine(
+        "deepseek-v3.2",
+        "--engine",
+        "vllm",
+        "--engine-version",
+        version,
+        "--kv-memory",
+        "9GiB",
+        *args,
+    )
+    assert found["bytes_per_token"] == 61 * (latent + 132)
+
+
+def test_caching_prefixes_of_a_hybrid_is_part_of_the_start() -> None:
+    args = ("qwen3.5-27b", "--kv-memory", "20GiB", "--engine-version", "0.26.0")
+    none, align = (engine(*args, "--mamba-cache-mode", mode) for mode in ("none", "align"))
+    assert none["num_blocks"] == align["num_blocks"]
+    assert none["concurrency"] > align["concurrency"]
+    assert "--enable-prefix-caching --mamba-cache-mode align" in align["launch_command"]
+    assert "--no-enable-prefix-caching" in none["launch_command"]
+
+
+def test_a_plan_without_an_engine_says_how_to_get_a_command() -> None:
+    assert "--engine vllm" in run("gpt2").output
+
+
+def test_a_search_gives_the_command_of_the_least_that_serves() -> None:
+    args = ("qwen3-32b", "--target-users", "32", "--context", "16k", "--device", "h100")
+    found = engine(*args)
+    (least,) = found["smallest"]
+    assert least["launch_command"].startswith("vllm serve Qwen/Qwen3-32B --max-model-len 16384")
+    assert f"--tensor-parallel-size {least['tp']}" in least["launch_command"]
+    assert least["launch_command"] in run(*args).output

@@ -40,10 +40,12 @@ def vllm_log(record: Record) -> str:
         f" model='{record['logged_model']}', dtype=torch.{record.get('dtype', 'bfloat16')},"
         f" max_seq_len={record['max_model_len']}, tensor_parallel_size={record['tp']},"
         f" quantization=None, enforce_eager={record.get('enforce_eager', False)},"
-        f" kv_cache_dtype={record.get('kv_dtype', 'auto')}",
+        f" kv_cache_dtype={record.get('kv_dtype', 'auto')},"
+        f" enable_prefix_caching={record.get('caches_prefixes')}",
+        "INFO Overriding num_gpu_blocks=0 with num_gpu_blocks_override=512",
         f"\x1b[32mINFO\x1b[0m Available KV cache memory: {record['avail_kv_gib']} GiB",
     ]
-    if "util" in record:
+    if record.get("util"):
         lines.append(f"non-default args: {{'gpu_memory_utilization': {record['util']}}}")
     for name in ("max_num_batched_tokens", "max_num_seqs"):
         if name in record:
@@ -70,7 +72,8 @@ def options(record: Record) -> list[str]:
     """What the log does not say."""
     offline = ["--offline"] if record.get("usage") == "offline" else []
     model = ["--model", record["catalogue"]] if "," not in record["logged_model"] else []
-    return [*model, "--device", record["device"], *offline]
+    device = ["--device", record["device"]] if record["device"] else []
+    return [*model, *device, *offline]
 
 
 NAMED = [r for r in RECORDS if r["catalogue"] and "config_changes" not in r]
@@ -273,3 +276,83 @@ def test_many_lines_are_read_in_little_time(tmp_path: Path) -> None:
     log = read_log(read_lines(str(path)))
     assert time.process_time() - before < 20
     assert log.figures["kv_tokens"] == 136_080
+
+
+def test_blocks_overridden_while_graphs_are_profiled_are_no_figure() -> None:
+    line = "Overriding num_gpu_blocks={} with num_gpu_blocks_override=512\n"
+    found = figures(line.format(0) + FRAGMENT, "--model", "qwen3-8b", "--engine-version", "0.9.2")
+    assert "num_blocks" not in found
+    assert found["kv_tokens"]["agrees"] is True
+    args = ("--model", "qwen3-8b", "--engine-version", "0.9.2")
+    assert "overrides the number of blocks (512)" in run(line.format(8505) + FRAGMENT, *args).output
+
+
+def test_figures_pasted_before_the_line_that_begins_a_start_count() -> None:
+    start = "Initializing a V1 LLM engine (v0.9.2) with config: model='Qwen/Qwen3-8B'\n"
+    assert figures(FRAGMENT + start)["kv_tokens"]["agrees"] is True
+
+
+def test_what_an_earlier_start_found_out_does_not_hold_for_the_next() -> None:
+    earlier = "Using FlashInfer for top-p & top-k sampling.\nHybrid KV cache manager is disabled\n"
+    start = "Initializing a V1 LLM engine (v0.9.2) with config: model='Qwen/Qwen3-8B'\n"
+    log = read_log((earlier + start + FRAGMENT).splitlines())
+    assert not {"sampler", "disable_hybrid_kv_cache_manager"} & set(log.settings)
+
+
+def test_one_line_with_both_counts_and_the_memory_at_the_end_of_a_start() -> None:
+    log = (
+        "Initializing a V1 LLM engine (v0.30.0) with config: model='Qwen/Qwen3-8B'\n"
+        "INFO GPU KV cache size: 136,102 tokens, Maximum concurrency for 40,960 tokens per request:"
+        " 3.32x\n"
+        "INFO Free memory on device (39.2/39.49 GiB) on startup. Desired GPU memory utilization is"
+        " (0.92, 36.33 GiB). Current kv cache memory in use is 18.69 GiB.\n"
+    )
+    found = figures(log)
+    assert found["kv_tokens"]["agrees"] is True
+    assert found["concurrency"]["agrees"] is True
+
+
+def test_states_of_cached_prefixes_are_read_from_the_log() -> None:
+    log = (
+        "Mamba cache mode is set to 'align' for Qwen3_5MoeForConditionalGeneration by default\n"
+        "Initializing a V1 LLM engine (v0.18.1) with config: model='Qwen/Qwen3.5-35B-A3B'\n"
+        "Available KV cache memory: 55.72 GiB\n"
+        "Maximum concurrency for 262,144 tokens per request: {}x\n"
+    )
+    assert figures(log.format("10.85"))["concurrency"]["agrees"] is True
+    assert "--mamba-cache-mode none" in figures(log.format("10.98"))["concurrency"]["why"]
+
+
+def test_a_speculating_start_has_a_note() -> None:
+    text = FRAGMENT + "speculative_config={'method': 'mtp', 'num_speculative_tokens': 3}\n"
+    assert "speculates" in run(text, "--model", "qwen3-8b").output
+
+
+def test_pools_of_sglang_are_told_from_those_of_ranks_and_of_a_draft_model() -> None:
+    line = "KV Cache is allocated. dtype: torch.bfloat16, #tokens: {}, K size: {} GB, V size: {} GB"
+    lines = [line.format(1000, 5.22, 5.22), line.format(1000, 5.22, 5.22)]
+    draft, window = line.format(1000, 0.33, 0.33), line.format(800, 1.5, 1.5)
+    log = read_log([*lines, draft])
+    assert (log.figures["kv_tokens"], log.figures["available_gib"]) == (1000, 10.44)
+    both = read_log([*lines, draft, window])
+    assert (both.figures["kv_tokens"], both.figures["available_gib"]) == (1000, 13.44)
+    latent = read_log(["KV Cache is allocated. #tokens: 383872, KV size: 19.36 GB"])
+    assert (latent.figures["kv_tokens"], latent.figures["available_gib"]) == (383872, 19.36)
+
+
+def test_a_pool_beside_recurrent_state_is_that_of_keys_and_values() -> None:
+    """A start of Qwen3.8-27B, of the same geometry, on SGLang 0.5.17."""
+    log = (
+        "Mamba Cache is allocated. max_mamba_cache_size: 43, ssm_state size: 3.09GB\n"
+        "KV Cache is allocated. #tokens: 171008, K size: 5.22 GB, V size: 5.22 GB\n"
+    )
+    assert figures(log, "--model", "qwen3.5-27b")["kv_tokens"]["agrees"] is True
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "utf-8-sig"])
+def test_a_log_as_powershell_writes_it_is_read(tmp_path: Path, encoding: str) -> None:
+    text = ("\ufeff" if encoding == "utf-16-be" else "") + FRAGMENT.replace("\n", "\r\n")
+    (tmp_path / "log").write_bytes(text.encode(encoding))
+    log = read_log(read_lines(str(tmp_path / "log")))
+    assert log.figures["kv_tokens"] == 136080
+    assert log.figures["available_gib"] == 18.69

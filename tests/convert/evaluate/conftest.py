@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-VOCABULARY = 320
-POSITIONS = 48
+from causal_models import build_model, make_tokenizer, sample_text
 
 SaveModel = Callable[..., Path]
 
@@ -15,13 +14,13 @@ SaveModel = Callable[..., Path]
 @pytest.fixture(scope="session")
 def tokenizer() -> Any:
     """A byte-level BPE that puts no BOS before a text, like GPT-2's."""
-    return _tokenizer(bos=False)
+    return make_tokenizer(bos=False)
 
 
 @pytest.fixture(scope="session")
 def bos_tokenizer() -> Any:
     """The same with a BOS before every text, like Llama's."""
-    return _tokenizer(bos=True)
+    return make_tokenizer(bos=True)
 
 
 @pytest.fixture
@@ -45,91 +44,10 @@ def save_model(tmp_path: Path, tokenizer: Any, bos_tokenizer: Any) -> SaveModel:
 def text_file(tmp_path: Path) -> Path:
     """Some 300 tokens of the sample."""
     path = tmp_path / "prose.txt"
-    path.write_text(_sample()[:700], encoding="utf-8")
+    path.write_text(sample_text()[:700], encoding="utf-8")
     return path
 
 
 @pytest.fixture(scope="session")
 def build() -> Callable[..., Any]:
     return build_model
-
-
-def build_model(name: str, *, seed: int = 0, **config: Any) -> Any:
-    """A random causal model in float32, sharp enough that wrong contexts show in the loss."""
-    import torch
-    import transformers
-
-    llama = {
-        "vocab_size": VOCABULARY,
-        "hidden_size": 32,
-        "intermediate_size": 48,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "head_dim": 8,
-        "max_position_embeddings": POSITIONS,
-        "initializer_range": 0.3,
-        "bos_token_id": 0,
-        "eos_token_id": 0,
-        "pad_token_id": 0,
-    }
-    gpt2 = {
-        "vocab_size": VOCABULARY,
-        "n_embd": 32,
-        "n_layer": 2,
-        "n_head": 4,
-        "n_positions": POSITIONS,
-        "initializer_range": 0.3,
-        "bos_token_id": 0,
-        "eos_token_id": 0,
-    }
-    opt = {
-        "vocab_size": VOCABULARY,
-        "hidden_size": 32,
-        "word_embed_proj_dim": 32,
-        "ffn_dim": 48,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "max_position_embeddings": POSITIONS,
-        "init_std": 0.3,
-    }
-    openai_gpt = {name: value for name, value in gpt2.items() if not name.endswith("token_id")}
-    rows = {
-        "openai-gpt": ("OpenAIGPTConfig", "OpenAIGPTLMHeadModel", openai_gpt),
-        "llama": ("LlamaConfig", "LlamaForCausalLM", llama),
-        "mistral": ("MistralConfig", "MistralForCausalLM", {**llama, "sliding_window": 8}),
-        "gemma2": ("Gemma2Config", "Gemma2ForCausalLM", {**llama, "sliding_window": 8}),
-        "gpt2": ("GPT2Config", "GPT2LMHeadModel", gpt2),
-        "opt": ("OPTConfig", "OPTForCausalLM", opt),
-    }
-    config_class, model_class, defaults = rows[name]
-    torch.manual_seed(seed)
-    settings = getattr(transformers, config_class)(**{**defaults, **config})
-    return getattr(transformers, model_class)(settings).eval()
-
-
-def _tokenizer(*, bos: bool) -> Any:
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
-    from transformers import PreTrainedTokenizerFast
-
-    inner = Tokenizer(models.BPE())
-    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    inner.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=VOCABULARY,
-        special_tokens=["<s>"],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    inner.train_from_iterator([_sample()[:20000]], trainer)
-    if bos:
-        inner.post_processor = processors.TemplateProcessing(
-            single="<s> $A", special_tokens=[("<s>", 0)]
-        )
-    return PreTrainedTokenizerFast(tokenizer_object=inner, bos_token="<s>", eos_token="<s>")
-
-
-def _sample() -> str:
-    from headcount.convert.evaluate.text import read_text
-
-    return read_text(None).content

@@ -56,7 +56,7 @@ def test_each_term_says_how_it_came_about(record: Record) -> None:
 
 @pytest.mark.parametrize(
     ("version", "utilisation", "graphs"),
-    [("0.11.0", 0.90, False), ("0.19.1", 0.90, False), ("0.20.2", 0.92, True), ("1.0", 0.92, True)],
+    [("0.11.0", 0.90, False), ("0.19.1", 0.90, False), ("0.20.0", 0.92, True), ("1.0", 0.92, True)],
 )
 def test_defaults_go_by_the_version(version: str, utilisation: float, graphs: bool) -> None:
     found = parse_version(version)
@@ -74,7 +74,9 @@ def test_defaults_go_by_the_version(version: str, utilisation: float, graphs: bo
         ("h100", "0.11.0", "server", 8192, 1024),
         ("h100", "0.11.0", "offline", 16384, 1024),
         ("mi300x", "0.11.0", "server", 8192, 1024),
-        ("mi300x", "0.33.0", "server", 16384, 1024),
+        ("mi300x", "0.27.0", "server", 8192, 1024),
+        ("mi300x", "0.28.0", "server", 16384, 1024),
+        ("gb10", "0.18.1", "server", 2048, 256),
     ],
 )
 def test_a_step_goes_by_device_and_use(

@@ -4,8 +4,9 @@ import pytest
 
 from headcount.audit.auditing import audit_model
 from headcount.audit.errors import HeadcountError
-from headcount.audit.mixers import Attention, LatentAttention
+from headcount.audit.mixers import Attention, LatentAttention, Mixer, Recurrent
 from headcount.audit.mixers.state import State
+from headcount.audit.plan.devices import find_device
 from headcount.audit.plan.engines.kv_formats import kv_format
 from headcount.audit.plan.engines.layers import (
     LayerCache,
@@ -17,13 +18,14 @@ from headcount.audit.plan.engines.version import Version, parse_version, version
 from headcount.audit.plan.engines.vllm_blocks import BlockRequest, LayerGroup, block_table
 from headcount.audit.plan.engines.vllm_defaults import in_flight_tokens
 from headcount.audit.plan.engines.vllm_hybrid import as_allocated
+from headcount.audit.plan.engines.vllm_states import state_rule
 from headcount.audit.spec import Layer, ModelSpec
 
 GIB = 2**30
 OLD, NEW = parse_version("0.11.0"), parse_version("0.33.0")
 
 
-def model(*mixers: Attention | LatentAttention) -> ModelSpec:
+def model(*mixers: Mixer) -> ModelSpec:
     layers = tuple(Layer(index=i, mixers=(mixer,)) for i, mixer in enumerate(mixers))
     return ModelSpec(
         model_type="made",
@@ -142,14 +144,35 @@ def test_context_ranks_share_the_tokens_of_full_layers() -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "slot"),
+    [
+        ("turboquant_k8v4", 128 + 64 + 4),
+        ("turboquant_4bit_nc", 64 + 2 + 64 + 4),
+        ("turboquant_k3v4_nc", 48 + 2 + 64 + 4),
+        ("turboquant_3bit_nc", 48 + 2 + 48 + 4),
+    ],
+)
+def test_packed_caches_leave_the_first_and_last_two_layers_of_dense_models(
+    name: str, slot: int
+) -> None:
+    kv = kv_format(name, compute_bits=16)
+    sizes = [n.token_bytes for n in layer_caches(model(*[GQA] * 6), tp=1, kv=kv)]
+    plain = 4 * 256 * 2
+    assert sizes == [plain, plain, 4 * slot, 4 * slot, plain, plain]
+    mixer = Recurrent(form="gated delta net", hidden_size=64, weights=0)
+    hybrid = layer_caches(model(GQA, mixer, GQA), tp=1, kv=kv)
+    assert [n.token_bytes for n in hybrid] == [4 * slot, 4 * slot]
+
+
+@pytest.mark.parametrize(
     ("version", "full", "windows", "widths"),
     [
         ("0.11.0", 12, 13, [12, 12, 12]),  # the rarest kind's number; the rest is padding
         ("0.12.0", 12, 13, [13, 13]),
         ("0.12.0", 10, 14, [10, 10, 10]),
-        ("0.19.0", 10, 14, [10, 10, 10]),
-        ("0.19.1", 10, 14, [14, 14]),
-        ("0.19.1", 10, 15, [10, 10, 10]),
+        ("0.17.1", 10, 14, [10, 10, 10]),
+        ("0.18.0", 10, 14, [14, 14]),
+        ("0.18.0", 10, 15, [10, 10, 10]),
     ],
 )
 def test_the_width_of_groups_changed_with_versions(
@@ -188,9 +211,21 @@ def test_attention_blocks_grow_until_a_page_holds_the_state() -> None:
     attention = LayerCache(kind="full", token_bytes=1024)
     layers = [state] * 36 + [attention] * 12
     assert block_table(layers, version=OLD).block_size == 544
-    assert block_table(layers, version=OLD, block_size=128).block_size == 640
-    latent = LayerCache(kind="latent", token_bytes=1024)
-    assert block_table([state] * 3 + [latent], version=OLD).block_size == 640
+    assert block_table(layers, version=OLD, block_size=128).block_size == 544
+    assert block_table(layers, version=OLD, block_size=1000).block_size == 1000
+    assert block_table(layers, version=NEW, block_size=128).block_size == 640
+    assert block_table(layers, version=NEW, chunk=64).block_size == 576
+
+
+def test_blocks_of_latents_beside_states_are_those_of_a_kimi_linear_log() -> None:
+    """vllm-project/vllm#28228, on two ranks: 960 tokens, and 1.89 % of padding."""
+    heads, head_dim, width, conv = 16, 128, 512 + 64, 4
+    state = heads * head_dim * head_dim * 4 + (conv - 1) * 3 * heads * head_dim * 2
+    latent = LayerCache(kind="latent", token_bytes=width * 2)
+    layers = [LayerCache(kind="state", state_bytes=state)] * 20 + [latent] * 7
+    assert block_table(layers, version=parse_version("0.11.1")).block_size == 960
+    assert round(960 * width * 2 / state, 4) == 1.0189
+    assert block_table(layers, version=parse_version("0.27")).block_size == 1024
 
 
 def test_a_model_of_states_alone_has_as_many_requests_as_states() -> None:
@@ -229,9 +264,54 @@ def test_groups_are_dealt_to_stages_evenly() -> None:
     assert table.block_bytes == (2 * 1600, 2 * 1600)
 
 
-def test_in_flight_tokens_doubled() -> None:
-    assert in_flight_tokens(OLD, 8192) == 8192
-    assert in_flight_tokens(NEW, 16384) == 32768
+def test_tokens_in_flight_are_those_of_all_steps_under_way() -> None:
+    assert in_flight_tokens(OLD, 8192, pp=4) == 8192
+    assert in_flight_tokens(parse_version("0.25.1"), 8192) == 8192
+    assert in_flight_tokens(parse_version("0.26.0"), 16384) == 2 * 16384
+    assert in_flight_tokens(NEW, 8192, pp=2) == 3 * 8192
+
+
+def recurrent(form: str) -> ModelSpec:
+    mixer = Recurrent(form=form, hidden_size=64, weights=0)
+    return model(GQA, mixer)
+
+
+@pytest.mark.parametrize(
+    ("version", "form", "caches", "mode", "blocks"),
+    [
+        ("0.19.0", "gated delta net", None, "none", 1),
+        ("0.19.0", "gated delta net", True, "align", 2),
+        ("0.19.0", "Mamba-2", True, "all", None),
+        ("0.25.1", "gated delta net", None, "none", 1),
+        ("0.26.0", "gated delta net", None, "align", 2),
+        ("0.26.0", "gated delta net", False, "none", 1),
+        ("0.28.0", "Mamba-2", None, "all", None),
+        ("0.29.0", "Mamba-2", None, "align", 2),
+        ("0.33.0", "Mamba-2", None, "align", 3),
+        ("0.33.0", "Kimi delta attention", None, "align", 2),
+    ],
+)
+def test_states_that_a_request_keeps_go_by_prefix_caching_and_version(
+    version: str, form: str, caches: bool | None, mode: str, blocks: int | None
+) -> None:
+    rule = state_rule(recurrent(form), {}, parse_version(version), caches_prefixes=caches)
+    assert (rule.mode, rule.blocks) == (mode, blocks)
+
+
+def test_checkpoints_of_gated_delta_nets_need_the_kernel_of_new_devices() -> None:
+    spec = recurrent("gated delta net")
+    on = {key: state_rule(spec, {}, NEW, device=find_device(key)) for key in ("h100", "l40s")}
+    assert [(rule.blocks, rule.chunk) for rule in on.values()] == [(3, 64), (2, 1)]
+
+
+def test_in_mode_all_every_block_of_a_request_has_its_state() -> None:
+    config = {"mamba_chunk_size": 256}
+    rule = state_rule(recurrent("Mamba-2"), config, NEW, mode="all")
+    assert (rule.mode, rule.blocks, rule.chunk) == ("all", None, 256)
+    state, attention = LayerCache(kind="state", state_bytes=1000), FULL
+    table = block_table([state, attention], version=NEW, chunk=rule.chunk)
+    request = BlockRequest(tokens=1000, in_flight=0, state_blocks=rule.blocks)
+    assert (table.block_size, table.blocks_of(request)) == (256, 4 + 4)
 
 
 @pytest.mark.parametrize(
@@ -267,7 +347,7 @@ def test_the_nearest_rules_stand_in_and_a_note_says_so(text: str, words: str | N
 
 
 def test_an_unknown_dtype_is_refused() -> None:
-    with pytest.raises(HeadcountError, match="fp5"):
+    with pytest.raises(HeadcountError, match=r"fp5.*\n.*fp8_e4m3.*turboquant_k8v4"):
         kv_format("fp5", compute_bits=16)
 
 
@@ -283,7 +363,8 @@ CHUNK = LayerCache(kind="chunked", token_bytes=100, window=8192)
         ("0.9.1", CHUNK, False),
         ("0.10.0", CHUNK, True),
         ("0.10.1", CHUNK, False),
-        ("0.13.0", CHUNK, True),
+        ("0.13.0", CHUNK, False),
+        ("0.14.0", CHUNK, True),
     ],
 )
 def test_windows_beside_full_layers_need_the_hybrid_manager(

@@ -9,12 +9,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from headcount.audit.plan.devices import find_device
 from headcount.audit.plan.engines.layers import LayerCache
 from headcount.audit.plan.engines.version import parse_version
 from headcount.audit.plan.engines.vllm_blocks import BlockRequest, BlockTable, block_table
 from headcount.audit.plan.engines.vllm_defaults import default_step, in_flight_tokens
-from start_up_logs import RECORDS, Record, block_size, ends, ids, plan_of
+from start_up_logs import RECORDS, Record, block_size, device_of, ends, ids, plan_of
 
 WITH_TOKENS = [record for record in RECORDS if record.get("kv_tokens")]
 
@@ -46,9 +45,13 @@ def table(record: Record) -> BlockTable:
 
 def ask(record: Record) -> BlockRequest:
     version = parse_version(record["vllm"])
-    step = default_step(version, find_device(record["device"]), record.get("usage", "server"))
+    step = default_step(version, device_of(record), record.get("usage", "server"))
     tokens = record.get("max_num_batched_tokens", step.max_num_batched_tokens)
-    return BlockRequest(tokens=record["max_model_len"], in_flight=in_flight_tokens(version, tokens))
+    return BlockRequest(
+        tokens=record["max_model_len"],
+        in_flight=in_flight_tokens(version, tokens),
+        state_blocks=record["geometry"].get("state_blocks", 1),
+    )
 
 
 FROM_GEOMETRY = [record for record in WITH_TOKENS if record.get("geometry")]
@@ -59,10 +62,11 @@ def test_geometry_gives_the_logged_figures(record: Record) -> None:
     found, request, version = table(record), ask(record), parse_version(record["vllm"])
     blocks = [found.num_blocks([free]) for free in ends(record)]
     tokens = [found.logged_tokens(n, request, version) for n in blocks]
-    assert tokens == record["tokens_range"]
+    assert tokens == record.get("tokens_range", tokens)
     assert tokens[0] <= record["kv_tokens"] <= tokens[1]
     concurrency = [round(found.concurrency(n, request), 2) for n in blocks]
-    assert concurrency == record["concurrency_range"]
+    assert concurrency == record.get("concurrency_range", concurrency)
+    assert concurrency[0] <= record.get("concurrency", concurrency[0]) <= concurrency[1]
     if "num_gpu_blocks" in record:
         assert blocks[0] <= record["num_gpu_blocks"] <= blocks[1]
     if block_size(record) is None and "block_size" in record:
@@ -87,4 +91,4 @@ def test_the_config_gives_the_logged_figures(record: Record) -> None:
 def test_every_record_with_tokens_is_held_against_something() -> None:
     covered = {*ids(FROM_GEOMETRY), *ids(IN_CATALOGUE)}
     assert covered == set(ids(WITH_TOKENS))
-    assert len(covered) == 15
+    assert len(covered) == 25
