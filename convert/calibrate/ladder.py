@@ -12,9 +12,10 @@ from ..plan.draft import Heads, HeadsByLayer
 from ..plan.errors import CannotConvertError
 from ..plan.source import Source
 from ..rewrite.freedom import freedom_of
+from ..rewrite.groups import is_tied
 from ..rewrite.layer import RewrittenLayer
 from ..rewrite.tensors import attention_tensors, weights_of
-from ..rewrite.uncalibrated import finite, is_tied
+from ..rewrite.uncalibrated import finite
 from ..stream.reader import SourceReader
 from .calls import Call, record
 from .heap import give_back

@@ -15,9 +15,10 @@ from torch import nn
 
 from ..merge.attention import AttentionWeights, Groups, Merged, Moments
 from ..merge.merging import merge_attention
+from ..rewrite.groups import groups_of
 from ..rewrite.layer import attention_key, merged_document
 from ..rewrite.tensors import weights_of
-from ..rewrite.uncalibrated import groups_of
+from ..stream.threads import one_thread
 from .aim import Aim
 from .attention import AttentionRunner, given
 from .calls import Stop
@@ -50,7 +51,10 @@ class LayerFit:
         chosen_by = self._moments_of_all()
         groups = self._groups(chosen_by)
         moments = self._moments_of(groups, chosen_by)
-        merged = merge_attention(self._source, task.freedom, groups, moments, task.ladder.method)
+        with one_thread():
+            merged = merge_attention(
+                self._source, task.freedom, groups, moments, task.ladder.method
+            )
         weights = self._tempered(merged)
         with self._runner.fast():
             return self._fitted(merged, weights, seed, is_last=is_last)

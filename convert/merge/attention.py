@@ -51,7 +51,9 @@ class Freedom:
     turned against each other; a q or k norm forbids it. `head_norms`: such a norm is over one head
     at a time, so that a head's scale does not count (a norm over all heads keeps it). `values`: the
     same of v and o; a gate or norm between them forbids it. `order`: heads may change places; ALiBi
-    forbids it. `key_bias`: k has a bias slot, `output_bias`: o has one.
+    forbids it. Attentions with the same number in `order_set` must do so together, since they read
+    one table of what each head adds to its scores; None: each for itself. `key_bias`: k has a bias
+    slot, `output_bias`: o has one.
     """
 
     real: tuple[int, ...] = ()
@@ -59,6 +61,7 @@ class Freedom:
     keys: bool = True
     values: bool = True
     order: bool = True
+    order_set: int | None = None
     key_bias: bool = False
     output_bias: bool = False
     head_norms: bool = False

@@ -8,37 +8,63 @@ import torch
 from .attention import AttentionWeights, Freedom, Moments
 from .blocks import Block
 from .keys import key_blocks
-from .shared import square_roots, weighed
+from .shared import square_roots
 from .values import value_block
 
-_AT_ONCE = 2**22  # elements of the matrices whose eigenvalues are found together: 64 MiB
+_AT_ONCE = 2**22  # elements of the matrices whose eigenvalues are found together: 32 MiB
+# From so many rows on eigenvalues are found in float32, in some half of the time. A set that loses
+# less than this share of what it has is looked at again: there rounding (1e-6) might count.
+_WIDE, _ROUNDED = 128, 1e-3
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Part:
-    """One block of the objective; `mapped`: its heads may be mapped back after they are shared."""
+    """One block of the objective: `products` [G, G, F, r, r] are those of weight^1/2 C weight^1/2
+    for each two heads, as a share of the whole; `read` [F, G] the roots of weights of one row.
+    `mapped`: its heads may be mapped back after they are shared."""
 
-    roots: torch.Tensor
-    covariance: torch.Tensor
-    share: float
+    products: torch.Tensor
+    read: torch.Tensor
     mapped: bool
+
+    @property
+    def frequencies(self) -> int:
+        return self.products.shape[2]
+
+    @property
+    def rank(self) -> int:
+        return self.products.shape[-1]
 
     def lost(self, sets: torch.Tensor) -> torch.Tensor:
         """[n]: the share of the objective that each of `sets` [n, m] loses."""
-        frequencies, rank = self.covariance.shape[0], self.roots.shape[-1]
-        step = max(1, _AT_ONCE // (frequencies * (sets.shape[1] * rank) ** 2))
-        return torch.cat([self._lost(some) for some in sets.split(step)]) * self.share
+        width = sets.shape[1] * self.rank
+        step = max(1, _AT_ONCE // (self.frequencies * width**2))
+        find = self._tail if self.mapped else self._off_the_mean
+        if self.mapped and width >= _WIDE:
+            find = self._quick_tail
+        return torch.cat([find(some) for some in sets.split(step)])
 
-    def _lost(self, sets: torch.Tensor) -> torch.Tensor:
-        rank = self.roots.shape[-1]
-        rows = (sets[..., None] * rank + torch.arange(rank, device=sets.device)).flatten(1)
-        inner = self.covariance[:, rows[:, :, None], rows[:, None, :]]
-        product = weighed(inner, self.roots[:, sets])
-        if self.mapped:
-            values: torch.Tensor = torch.linalg.eigvalsh(product)
-            return values[..., :-rank].clamp_min(0).sum((0, -1))
-        # The weighted mean of rows by themselves: its direction is that of their weights.
-        read = self.roots[:, sets].diagonal(dim1=-2, dim2=-1)[..., 0]
+    def _of(self, sets: torch.Tensor, dtype: torch.dtype | None = None) -> torch.Tensor:
+        """[F, n, m*r, m*r]: the product of each set."""
+        blocks = self.products[sets[:, :, None], sets[:, None, :]].to(dtype)
+        return blocks.permute(3, 0, 1, 4, 2, 5).flatten(-2).flatten(-3, -2)
+
+    def _tail(self, sets: torch.Tensor, dtype: torch.dtype | None = None) -> torch.Tensor:
+        """All eigenvalues but the `rank` largest, summed."""
+        values: torch.Tensor = torch.linalg.eigvalsh(self._of(sets, dtype))
+        return values[..., : -self.rank].double().clamp_min(0).sum((0, -1))
+
+    def _quick_tail(self, sets: torch.Tensor) -> torch.Tensor:
+        found = self._tail(sets, torch.complex64 if self.products.is_complex() else torch.float32)
+        own = self.products.diagonal().diagonal(dim1=1, dim2=2).real.sum((0, 2))
+        close = found < _ROUNDED * own[sets].sum(-1)
+        if bool(close.any()):
+            found[close] = self._tail(sets[close])
+        return found
+
+    def _off_the_mean(self, sets: torch.Tensor) -> torch.Tensor:
+        """What the weighted mean of rows by themselves loses: its direction is that of `read`."""
+        product, read = self._of(sets), self.read[:, sets]
         along = (read[..., None, :] @ product @ read[..., :, None].conj())[..., 0, 0].real
         total = product.diagonal(dim1=-2, dim2=-1).real.sum(-1)
         return (total - along / read.abs().square().sum(-1).clamp_min(1e-300)).sum(0)
@@ -59,9 +85,7 @@ class Costs:
 
     def work(self, sets: int, size: int) -> int:
         """About how many multiplications `of` takes."""
-        each = sum(
-            part.covariance.shape[0] * (size * part.roots.shape[-1] + 8) ** 3 for part in self.parts
-        )
+        each = sum(part.frequencies * (size * part.rank + 8) ** 3 for part in self.parts)
         return sets * each
 
 
@@ -91,5 +115,23 @@ def _part(block: Block, share: float, mapped: bool) -> _Part:
         members = weight.shape[-3]
         weight = weight[0].diagonal(dim1=-2, dim2=-1).T[..., None, None]
         spread = covariance[0].unflatten(0, (members, -1)).unflatten(-1, (members, -1))
-        covariance = spread.diagonal(dim1=1, dim2=3).movedim(-1, 0).contiguous()
-    return _Part(roots=square_roots(weight), covariance=covariance, share=share, mapped=mapped)
+        covariance = spread.diagonal(dim1=1, dim2=3).movedim(-1, 0)
+    roots = square_roots(weight)
+    return _Part(
+        products=_weighed(covariance, roots * share**0.5),
+        read=roots[..., 0, 0],
+        mapped=mapped,
+    )
+
+
+def _weighed(covariance: torch.Tensor, roots: torch.Tensor) -> torch.Tensor:
+    """[G, G, F, r, r]: roots_g C_gh roots_h, from the `roots` [F, G, r, r] of all heads."""
+    count, rank = roots.shape[1:3]
+    spread = covariance.unflatten(1, (count, rank)).unflatten(-1, (count, rank))
+    products: torch.Tensor = spread.permute(1, 3, 0, 2, 4).contiguous()
+    by_head = roots.movedim(1, 0).contiguous()
+    for head in range(count):  # one at a time, since C is large
+        row = by_head[head] @ products[head, : head + 1] @ by_head[: head + 1]
+        products[head, : head + 1] = row
+        products[: head + 1, head] = row.mH
+    return products

@@ -10,15 +10,18 @@ _SWAPS = 2000  # far more than a partition of a hundred heads takes
 _GAIN = 1e-12  # less is rounding
 
 
-def pair_total(groups: Sequence[Sequence[int]], pairs: torch.Tensor) -> float:
-    """The cost of groups as their pairs [G, G] tell it: 2/m times the sum over the pairs of m.
+def pair_totals(sets: torch.Tensor, pairs: torch.Tensor) -> torch.Tensor:
+    """[n]: the cost of each of `sets` [n, m] as its pairs [G, G] tell it: 2/m times their sum.
 
     That is exact for two heads, for equal ones, and for heads that have nothing in common and are
     of one size (m - 1 of m are lost).
     """
-    return sum(
-        float(pairs[list(members)][:, list(members)].sum()) / len(members) for members in groups
-    )
+    return pairs[sets[:, :, None], sets[:, None, :]].sum((1, 2)) / sets.shape[1]
+
+
+def pair_total(groups: Groups, pairs: torch.Tensor) -> float:
+    """The sum of `pair_totals` over groups of any sizes."""
+    return sum(float(pair_totals(torch.tensor([list(m)]), pairs)) for m in groups)
 
 
 def grown(shape: Groups, pairs: torch.Tensor) -> Groups:

@@ -22,6 +22,8 @@ from ..stream.heads import join_heads, split_heads
 
 # Norms of what o reads, not of q or k.
 VALUE_NORMS = ("attn_sub_norm", "inner_attn_ln", "v_norm")
+# Biases of the scores of each head by distance, [buckets, heads]; see `tables`.
+SCORE_TABLE = "relative_attention_bias"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,6 +80,9 @@ def _layout(
     if item.place.part == "norm":
         return _norm(module, shape, len(tensors), mixer)
     heads = mixer.num_attention_heads
+    if last == SCORE_TABLE:
+        fits = len(shape) == 2 and shape[-1] == heads
+        return one_part("q", heads, 1, axis=-1) if fits else None
     if last in PER_HEAD and shape and shape[0] % heads == 0:
         return one_part("q", heads, shape[0] // heads)
     return None

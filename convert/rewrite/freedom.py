@@ -5,26 +5,26 @@ them and by the type. Where that is not known nothing is free but what is certai
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from headcount.audit.family.resolve import GROUPED, read_config
 
 from ..merge.attention import Freedom
-from ..plan.draft import Where
+from ..plan.draft import HeadsByLayer, Where
 from ..plan.native import KEY_NORMS, QUERY_NORMS
 from ..plan.source import CONFIG, Source
-from .beside import VALUE_NORMS, Beside
+from .beside import SCORE_TABLE, VALUE_NORMS, Beside
 from .rotary import NONE, config_as_read, rotated_rows
+from .tables import alike, tables_read
 from .tensors import AttentionTensors, attention_tensors
 
 # Modules beside the projections that stand in the way of nothing: sinks, a bias of what o gives.
 HARMLESS = ("dense_bias", "sinks", "attention_sink_bias", "softmax_offset")
 OF_NO_HEAD = HARMLESS[:1]
-# Modules that add to the scores of each head; of T5 the first layer's is for all layers.
-SCORE_BIASES = ("relative_attention_bias", "relative_pos_embeddings")
-SHARED_SCORE_BIAS = SCORE_BIASES[0]
+# Modules that add to the scores of each head.
+SCORE_BIASES = (SCORE_TABLE, "relative_pos_embeddings")
 # Keys of a config that clamp what the projections give.
 CLIPPING = ("clip_qkv", "attn_config.clip_qkv")
 # What types do by no tensor of their own: the key of the config that turns it on, True for always.
@@ -50,34 +50,65 @@ class Limits:
 
 
 def freedom_of(source: Source, where: Where) -> Freedom:
-    """The freedom of one attention. Raises CannotConvertError, see `attention_tensors`."""
-    return freedoms_of(source, attention_tensors(source))[where]
+    """The freedom of one attention by itself: where others must change their order with it, it
+    keeps its own. Raises CannotConvertError, see `attention_tensors`."""
+    found = freedoms_of(source, attention_tensors(source))[where]
+    return replace(found, order=found.order and found.order_set is None, order_set=None)
 
 
-def freedoms_of(source: Source, tensors: Mapping[Where, AttentionTensors]) -> dict[Where, Freedom]:
-    """The freedom of every attention."""
-    facts = _Facts(source)
+def freedoms_of(
+    source: Source,
+    tensors: Mapping[Where, AttentionTensors],
+    heads: HeadsByLayer | None = None,
+) -> dict[Where, Freedom]:
+    """The freedom of every attention; `tensors` are those of all. `heads` are what each is to get:
+    attentions that must change their order together can, if they get as many. None: they do."""
+    facts = _Facts(source, tensors, heads)
     return {where: _freedom(facts, one) for where, one in tensors.items()}
 
 
-def limits_of(source: Source, tensors: Mapping[Where, AttentionTensors]) -> dict[Where, Limits]:
-    """What is not free in every attention."""
-    facts = _Facts(source)
+def limits_of(
+    source: Source,
+    tensors: Mapping[Where, AttentionTensors],
+    heads: HeadsByLayer | None = None,
+) -> dict[Where, Limits]:
+    """What is not free in every attention, as in `freedoms_of`."""
+    facts = _Facts(source, tensors, heads)
     return {where: _limits(facts, one) for where, one in tensors.items()}
 
 
 class _Facts:
-    """What the config says of all attentions."""
+    """What the config says of all attentions, and what these have in common."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(
+        self,
+        source: Source,
+        tensors: Mapping[Where, AttentionTensors],
+        heads: HeadsByLayer | None,
+    ) -> None:
         self.text = read_config(source.config, CONFIG).text
         self.model_type = self.text.model_type.removeprefix(GROUPED)
         self.source = source
         spec = source.audit.spec
         self.read_by_others = {layer.shares_cache_with for layer in spec.layers}
-        self.has_shared_bias = any(
-            SHARED_SCORE_BIAS in module for module in source.audit.family.names.modules
+        self.has_tables = any(
+            SCORE_TABLE in module.split(".") for module in source.audit.family.names.modules
         )
+        self._tables = tables_read(tensors.values()) if self.has_tables else {}
+        self._heads = heads
+
+    def table(self, layer: int) -> int | None:
+        """The layer whose table of score biases the self-attention of `layer` reads, if known."""
+        return self._tables.get(layer)
+
+    def table_readers(self, layer: int) -> list[int]:
+        """The layers that read the same table."""
+        table = self.table(layer)
+        return [reader for reader, read in self._tables.items() if read == table]
+
+    def get_as_many(self, layers: list[int]) -> bool:
+        """Whether the self-attentions of all `layers` get the same number of K/V heads."""
+        return self._heads is None or alike(self._heads, layers)
 
     @cached_property
     def config(self) -> dict[str, Any] | None:
@@ -114,10 +145,18 @@ def _freedom(facts: _Facts, tensors: AttentionTensors) -> Freedom:
         keys=limits.keys is None,
         values=limits.values is None,
         order=limits.order is None,
+        order_set=_order_set(facts, tensors.where) if limits.order is None else None,
         key_bias=tensors.has_bias("k"),
         output_bias=tensors.has_bias("o"),
         head_norms=facts.is_on(NORMED_KEYS) or _norms_heads(tensors),
     )
+
+
+def _order_set(facts: _Facts, where: Where) -> int | None:
+    layer, cross = where
+    if cross or not facts.has_tables or facts.table_readers(layer) == [layer]:
+        return None
+    return facts.table(layer)
 
 
 def _norms_heads(tensors: AttentionTensors) -> bool:
@@ -151,10 +190,22 @@ def _reasons(facts: _Facts, tensors: AttentionTensors) -> _Reasons:
         yield ("values",), "a gate stands between its values and o"
     if _rows(facts, tensors) is None:
         yield ("keys",), "it is not known which rows of its heads rotate together"
-    if not cross and facts.has_shared_bias:
-        yield ("order",), f"{SHARED_SCORE_BIAS} is a bias of each head, shared by all layers"
+    if not cross and facts.has_tables:
+        yield from _by_table(facts, layer)
     if not cross and facts.is_on(ALIBI):
         yield ("order",), "ALiBi: each query head has a slope of its own"
+
+
+def _by_table(facts: _Facts, layer: int) -> _Reasons:
+    """Heads change places with their columns of a table, which other layers may read, too."""
+    table = facts.table(layer)
+    if table is None:
+        yield ("order",), f"it is not known which {SCORE_TABLE} is added to its scores"
+    elif not facts.get_as_many(facts.table_readers(layer)):
+        yield (
+            ("order",),
+            f"its {SCORE_TABLE} is for all layers, which do not all get as many K/V heads",
+        )
 
 
 def _by_type(facts: _Facts) -> _Reasons:
@@ -173,7 +224,8 @@ def _by_modules(tensors: AttentionTensors) -> _Reasons:
     for module in tensors.modules:
         words = module.split(".")
         if any(word in SCORE_BIASES for word in words):
-            yield ("order",), f"{module} is a bias of each head"
+            if module not in known:
+                yield ("order",), f"{module} is a bias of each head"
         elif any(word in VALUE_NORMS for word in words):
             yield ("values",), f"{module} norms its values"
         elif any(word in (*KEY_NORMS, *QUERY_NORMS) for word in words):

@@ -1,7 +1,7 @@
 """Whether the layers of a source can be rewritten as asked, and what a reader should know of it."""
 
 import hashlib
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
 
 from headcount.audit.errors import HeadcountError
@@ -12,7 +12,7 @@ from ..plan.errors import CannotConvertError
 from ..plan.request import BUILTIN, ConversionRequest
 from ..plan.rewriting import Rewriting
 from ..plan.source import Source
-from .freedom import limits_of
+from .freedom import Limits, limits_of
 from .tensors import AttentionTensors, attention_tensors
 
 
@@ -47,7 +47,11 @@ def plan_rewriting(
         calibration_tokens=0 if request.calibration is None else request.calibration_tokens,
     )
     known = {index for index, _ in found} | heads.readers.keys()
-    return rewriting, (*_limits(source, tensors, ladder), *_beyond(set(pooled) - known))
+    limits = limits_of(source, found, heads)
+    return rewriting, (
+        *_limits([limits[where] for where in changed], ladder),
+        *_beyond(set(pooled) - known),
+    )
 
 
 def _beyond(layers: Set[int]) -> Iterator[str]:
@@ -97,11 +101,8 @@ def _digest(calibration: str | None) -> str | None:
         ) from error
 
 
-def _limits(
-    source: Source, tensors: Mapping[Where, AttentionTensors], ladder: Ladder
-) -> Iterator[str]:
+def _limits(limits: Sequence[Limits], ladder: Ladder) -> Iterator[str]:
     """Each reason once, with how many attentions it holds for."""
-    limits = limits_of(source, tensors).values()
     for what, sense in _MEANING.items():
         if not _matters(what, ladder):
             continue

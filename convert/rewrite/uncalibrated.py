@@ -1,44 +1,45 @@
 """Layers whose heads are merged by their weights alone."""
 
-from collections.abc import Callable, Iterator
-from itertools import accumulate
+from collections.abc import Callable, Iterator, Mapping
 
 import torch
 
 from headcount.audit.source.safetensors import TensorInfo
 
-from ..merge.attention import AttentionWeights, Freedom, Groups, Moments
-from ..merge.grouping import neighbour_groups, similar_groups
+from ..merge.attention import AttentionWeights, Groups, Moments
 from ..merge.ladder import Ladder
 from ..merge.merging import merge_attention
 from ..merge.moments import white_moments
-from ..plan.draft import Heads, HeadsByLayer
+from ..plan.draft import HeadsByLayer, Where
 from ..plan.errors import BadValuesError
 from ..plan.source import Source
-from ..stream.duplicates import same_as_runs
 from ..stream.reader import SourceReader
 from ..stream.threads import one_thread
 from .freedom import freedoms_of
+from .groups import Attention, common_groups, groups_of, is_tied, recorded_groups
 from .layer import RewrittenLayer, attention_key, merged_document
-from .tensors import AttentionTensors, Read, attention_tensors, tensors_of, weights_of
+from .tensors import Read, attention_tensors, tensors_of, weights_of
+
+Done = Callable[[int], RewrittenLayer | None]
 
 
 def uncalibrated_layers(
     source: Source,
     heads: HeadsByLayer,
     ladder: Ladder,
-    done: Callable[[int], RewrittenLayer | None],
+    done: Done,
 ) -> Iterator[RewrittenLayer]:
     """Every layer whose K/V heads become fewer, in order; those that `done` knows are not computed
     again. One layer is in memory at a time. Raises BadValuesError for NaN and infinity."""
     tensors = attention_tensors(source)
-    freedoms = freedoms_of(source, tensors)
+    freedoms = freedoms_of(source, tensors, heads)
     changed = sorted(where for where, own in heads.layers.items() if own.is_changed)
-    with one_thread(), SourceReader(source.folder) as reader:
+    attentions = {w: (tensors[w], freedoms[w], heads.layers[w]) for w in changed}
+    with SourceReader(source.folder) as reader:
+        together = _Together(attentions, ladder, finite(reader), done)
         for index in dict.fromkeys(index for index, _ in changed):
-            mine = [where for where in changed if where[0] == index]
             yield done(index) or _layer(
-                [(tensors[w], freedoms[w], heads.layers[w]) for w in mine], ladder, finite(reader)
+                index, {w: one for w, one in attentions.items() if w[0] == index}, together
             )
 
 
@@ -57,37 +58,55 @@ def finite(reader: SourceReader) -> Read:
     return read
 
 
+class _Together:
+    """All attentions that change, and the groups of those that must agree on them."""
+
+    def __init__(
+        self, attentions: Mapping[Where, Attention], ladder: Ladder, read: Read, done: Done
+    ) -> None:
+        self.ladder, self.read = ladder, read
+        self._attentions, self._done = attentions, done
+        self._common: dict[int, Groups | None] = {}
+
+    def groups(
+        self, attention: Attention, weights: AttentionWeights, moments: Moments
+    ) -> Groups | None:
+        """Of one attention; None where its heads are equal already and stay as they are."""
+        _, freedom, own = attention
+        if self.ladder.grouping == "similar" and freedom.order_set is not None:
+            return self._groups_of_set(freedom.order_set)
+        if is_tied(weights, own):
+            return None
+        return groups_of(weights, freedom, moments, own, self.ladder)
+
+    def _groups_of_set(self, number: int) -> Groups | None:
+        """Chosen once; a run that goes on with the layers of another keeps what that chose."""
+        if number not in self._common:
+            members = {w: a for w, a in self._attentions.items() if a[1].order_set == number}
+            before = next((layer for w in members if (layer := self._done(w[0]))), None)
+            if before is None:
+                self._common[number] = common_groups(list(members.values()), self.read)
+            else:
+                document = before.measured.get(attention_key(cross=False))
+                self._common[number] = None if document is None else recorded_groups(document)
+        return self._common[number]
+
+
+@one_thread()
 def _layer(
-    attentions: list[tuple[AttentionTensors, Freedom, Heads]], ladder: Ladder, read: Read
+    index: int, attentions: Mapping[Where, Attention], together: _Together
 ) -> RewrittenLayer:
     made: dict[str, torch.Tensor] = {}
     measured = {}
-    for tensors, freedom, own in attentions:
+    read, method = together.read, together.ladder.method
+    for (_, cross), attention in attentions.items():
+        tensors, freedom, own = attention
         weights = weights_of(tensors, read)
-        if not is_tied(weights, own):
-            moments = white_moments(weights)
-            groups = groups_of(weights, freedom, moments, own, ladder)
-            merged = merge_attention(weights, freedom, groups, moments, ladder.method)
+        moments = white_moments(weights)
+        groups = together.groups(attention, weights, moments)
+        if groups is not None:
+            merged = merge_attention(weights, freedom, groups, moments, method)
             assert merged.groups == own.runs  # what the plan pools
             made |= tensors_of(tensors, merged.weights, read, merged.order, merged.groups)
-            measured[attention_key(tensors.where[1])] = merged_document(merged)
-    index = attentions[0][0].where[0]
+            measured[attention_key(cross)] = merged_document(merged)
     return RewrittenLayer(index=index, tensors=made, measured=measured)
-
-
-def is_tied(weights: AttentionWeights, own: Heads) -> bool:
-    """Whether the heads that are to become one are equal already: they are better left alone."""
-    held = (weights.k, weights.v, weights.k_bias, weights.v_bias)
-    firsts = list(accumulate(own.runs[:-1], initial=0))
-    return all(same_as_runs(heads, own.runs, heads[firsts]) for heads in held if heads is not None)
-
-
-def groups_of(
-    weights: AttentionWeights, freedom: Freedom, moments: Moments, own: Heads, ladder: Ladder
-) -> Groups:
-    """The K/V heads that become one: neighbours, or those that are alike where heads may move. The
-    longer groups first, as the plan pools them."""
-    if ladder.grouping == "contiguous":
-        return neighbour_groups(own.before, own.after)
-    groups = similar_groups(weights, freedom, moments, own.after)
-    return sorted(groups, key=len, reverse=True)

@@ -5,7 +5,9 @@ proves the table of rotary layouts and the layouts of the files at once. A type 
 not know has keys that are not free, which is right, and worse than need be: those are listed.
 """
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,9 +17,11 @@ from every_type import MAPPINGS, whole_jobs
 from grouped_models import NotBuildableError, build_pair, load
 from grouped_models import logits as logits_of
 from headcount.convert.families import convertible
+from headcount.convert.merge.attention import Freedom
 from headcount.convert.plan.class_limits import NOT_RUN
+from headcount.convert.plan.draft import Where
 from headcount.convert.plan.source import read_source
-from headcount.convert.rewrite.freedom import limits_of
+from headcount.convert.rewrite.freedom import freedom_of, freedoms_of, limits_of
 from headcount.convert.rewrite.tensors import attention_tensors
 from mha_types import logits, settle, tiny_model
 from turned import turned_model, widened
@@ -62,9 +66,9 @@ def turn_native(model_type: str, task: str, folder: Path) -> dict[str, int]:
     return free
 
 
-def turn_own(model_type: str, task: str, folder: Path) -> dict[str, int]:
+def turn_own(model_type: str, task: str, folder: Path, **more: int) -> dict[str, int]:
     dtype = torch.float32 if model_type in FLOAT32 else torch.float64
-    model = tiny_model(model_type, task, dtype=dtype)
+    model = tiny_model(model_type, task, dtype=dtype, **more)
     model.save_pretrained(folder / "source")
     check_known(model_type, folder / "source")
     free = turned_model(folder / "source", folder / "turned")
@@ -99,7 +103,7 @@ OWN_SAMPLE = {
     ("causal", "gpt_neox"): "kvo",
     ("causal", "codegen"): "kvo",
     ("causal", "gptj"): "kvo",
-    ("seq2seq", "t5"): "kvo",  # the order of its cross-attention alone
+    ("seq2seq", "t5"): "kvo",
     ("seq2seq", "bart"): "kvo",
 }
 
@@ -119,6 +123,37 @@ def test_what_is_free_changes_nothing_in_a_class_without_groups(
     task: str, model_type: str, tmp_path: Path
 ) -> None:
     assert _letters(turn_own(model_type, task, tmp_path)) == OWN_SAMPLE[task, model_type]
+
+
+SHARED_TABLE = {"t5", "mt5", "longt5", "switch_transformers"}
+TABLES = [*sorted(SHARED_TABLE), "umt5"]
+
+
+@pytest.mark.parametrize("model_type", TABLES)
+def test_heads_change_places_with_their_columns_of_a_table(model_type: str, tmp_path: Path) -> None:
+    """All self-attentions that read one table of score biases, together; and each by itself where
+    every layer has its own. What moves alone gives other logits."""
+    free = turn_own(model_type, "seq2seq", tmp_path, num_decoder_layers=3)
+    model = read_source(tmp_path / "source")
+    tensors = attention_tensors(model)
+    assert free["order"] == len(tensors) == 6
+    sets = {where: f.order_set for where, f in freedoms_of(model, tensors).items()}
+    of_layer_0 = 0 if model_type in SHARED_TABLE else None
+    assert sets == {(layer, cross): None if cross else of_layer_0 for layer, cross in tensors}
+    alone = {where: freedom_of(model, where).order for where in tensors}
+    assert alone == {(layer, cross): cross or of_layer_0 is None for layer, cross in tensors}
+
+
+def test_heads_of_one_layer_alone_give_another_function(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def each_by_itself(*args: Any) -> dict[Where, Freedom]:
+        return {w: replace(f, order_set=None) for w, f in freedoms_of(*args).items()}
+
+    monkeypatch.setattr("turned.freedoms_of", each_by_itself)
+    with pytest.raises(AssertionError, match="assert 0"):
+        turn_own("t5", "seq2seq", tmp_path)
+    turn_own("umt5", "seq2seq", tmp_path / "umt5")
 
 
 @pytest.mark.slow

@@ -38,10 +38,15 @@ def turned_model(source: Path, target: Path, *, order: bool = True) -> dict[str,
     tensors = attention_tensors(model)
     freedoms = freedoms_of(model, tensors)
     made: dict[str, torch.Tensor] = {}
+    common: dict[int, list[int]] = {}  # of attentions that change their order together
     with SourceReader(source) as reader:
         for where, one in tensors.items():
             freedom = replace(freedoms[where], order=freedoms[where].order and order)
-            weights, places = turned(weights_of(one, reader.tensor), freedom, generator)
+            number = freedom.order_set
+            given = None if number is None else common.get(number)
+            weights, places = turned(weights_of(one, reader.tensor), freedom, generator, given)
+            if number is not None:
+                common[number] = places
             made |= tensors_of(one, weights, reader.tensor, places)
     for path in target.glob("*.safetensors"):
         old = load_file(path)
@@ -52,8 +57,13 @@ def turned_model(source: Path, target: Path, *, order: bool = True) -> dict[str,
     return {name: sum(getattr(f, name) for f in freedoms.values()) for name in names}
 
 
-def turned(weights: AttentionWeights, freedom: Freedom, generator: torch.Generator) -> Turned:
-    """Keys against queries, values against o, and heads at other places."""
+def turned(
+    weights: AttentionWeights,
+    freedom: Freedom,
+    generator: torch.Generator,
+    places: list[int] | None = None,
+) -> Turned:
+    """Keys against queries, values against o, and heads at other places: random ones, or given."""
     weights = AttentionWeights(
         **{f.name: _double(getattr(weights, f.name)) for f in fields(weights)}
     )
@@ -62,8 +72,8 @@ def turned(weights: AttentionWeights, freedom: Freedom, generator: torch.Generat
     if freedom.values:
         weights = _turned_values(weights, generator)
     heads = len(weights.k)
-    order = list(range(heads))
-    if freedom.order and heads > 1:
+    order = places or list(range(heads))
+    if places is None and freedom.order and heads > 1:
         order = [*range(1, heads), 0] if heads < 3 else _shuffled(heads, generator)
     return _moved(weights, order), order
 

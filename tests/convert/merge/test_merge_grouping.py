@@ -1,13 +1,18 @@
 """Groups of similar heads: the best of all where that is claimed, and planted duplicates found."""
 
 from dataclasses import replace
-from itertools import permutations
+from itertools import combinations, permutations
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from headcount.convert.merge.grouping import neighbour_groups, similar_groups  # noqa: E402
+from headcount.convert.merge.grouping import (  # noqa: E402
+    cheapest_groups,
+    grouping_costs,
+    neighbour_groups,
+    similar_groups,
+)
 from headcount.convert.merge.merging import merge_attention  # noqa: E402
 from headcount.convert.merge.moments import white_moments  # noqa: E402
 from small_attention import (  # noqa: E402
@@ -58,6 +63,41 @@ def test_the_best_partition_of_all(shape, sizes):
     assert sorted(map(len, found), reverse=True) == list(sizes)
     assert errors[tuple(map(tuple, found))] == pytest.approx(best, abs=1e-8)
     assert max(errors.values()) > best + 0.01
+
+
+@pytest.mark.parametrize("sizes", [(2, 2, 2), (3, 3)])
+def test_the_best_partition_of_two_attentions_together(sizes):
+    shape = Shape(heads=6, kv_heads=6, rotated=2)
+    both = [(random_weights(shape, seed), drawn_inputs(shape, 4)) for seed in (3, 5)]
+    known = [(weights, measured_moments(weights, x)) for weights, x in both]
+    one, other = (grouping_costs(w, shape.freedom, m, len(sizes)) for w, m in known)
+    found = cheapest_groups(one + other)
+    errors = {
+        groups: sum(total_error(weights, shape, groups, moments) for weights, moments in known)
+        for groups in partitions(range(6), sizes)
+    }
+    assert errors[tuple(map(tuple, found))] == pytest.approx(min(errors.values()), abs=1e-8)
+    assert [cheapest_groups(costs) for costs in (one, other)] != [found, found]
+
+
+@pytest.mark.parametrize("apart", [1.0, 1e-2, 1e-5, 0.0])
+def test_costs_of_wide_heads_are_those_of_the_merge(apart):
+    """Eigenvalues in float32 would lose what heads that are nearly alike lose."""
+    shape = Shape(heads=4, kv_heads=4, head_dim=72, v_head_dim=72, hidden=160)
+    one, other = random_weights(shape, 3), random_weights(shape, 4)
+    pairs = [0, 0, 2, 2]
+    near = replace(
+        one,
+        k=one.k[pairs] + apart * other.k,
+        v=one.v[pairs] + apart * other.v,
+    )
+    weights = replace(near, **{n: getattr(near, n).double() for n in ("q", "k", "v", "o")})
+    moments = white_moments(weights)
+    costs = grouping_costs(weights, shape.freedom, moments, 2).of_size[2].tolist()
+    for members, cost in zip(combinations(range(4), 2), costs, strict=True):
+        alone = [[head] for head in range(4) if head not in members]
+        lost = total_error(weights, shape, [members, *alone], moments)
+        assert cost == pytest.approx(lost, rel=1e-5, abs=1e-13)
 
 
 def with_twins(weights, twin_of):
