@@ -213,9 +213,7 @@ conversion_options = stack(
     click.option(
         "--calibration-tokens",
         type=TOKENS,
-        default=65536,
-        show_default=True,
-        help="Tokens of it that are read at most.",
+        help="Tokens of it that are read at most; default: 32,768.",
     ),
     click.option(
         "--temperature/--no-temperature",
