@@ -283,7 +283,10 @@ sweep_options = stack(
         help="Convert to each of these, evaluate, print the trade-off, write nothing…",
     ),
     click.option(
-        "--sweep-methods", "methods", metavar="NAMES", help="Of a sweep; default: that of --method."
+        "--sweep-methods",
+        "methods",
+        metavar="NAMES",
+        help="Of a sweep: methods and qualities; default: what the other options say.",
     ),
     click.option(
         "--max-delta-loss",

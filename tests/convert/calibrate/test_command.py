@@ -184,8 +184,8 @@ def test_a_kill_between_layers_or_a_full_disk_loses_nothing(
 
     calls = convert("whole").calls
     whole = contents(tmp_path / "whole")
-    resumed = []
-    for at in range(calls // 8, calls, calls // 8):
+    resumed, failed = [], 0
+    for at in range(calls // 6, calls, calls // 6):
         killed = convert("out", fault="kill", at=at)
         assert killed.status == 137, killed
         again = convert("out")
@@ -196,7 +196,10 @@ def test_a_kill_between_layers_or_a_full_disk_loses_nothing(
         for path in (tmp_path / "out").iterdir():
             path.unlink()
         (tmp_path / "out").rmdir()
-        full = convert("full", fault="always", at=at, number=errno.ENOSPC)
-        assert full.status == 3 and not (tmp_path / "full").exists(), full
+        full = convert(f"full-{at}", fault="always", at=at, number=errno.ENOSPC)
+        kept = full.status == 0  # all that was left was to remove the work folder
+        assert kept or full.status == 3, full
+        assert (tmp_path / f"full-{at}").exists() == kept
         assert not list(tmp_path.glob(".*"))
-    assert sum(resumed) > len(resumed) / 2
+        failed += not kept
+    assert sum(resumed) > len(resumed) / 2 and failed > len(resumed) / 2
