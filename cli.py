@@ -280,9 +280,9 @@ def convert(
 
     \b
     --quality takes rungs of the ladder of docs/methods.md at once:
-      fast  --method merge --grouping similar: from the weights alone; no text, no training
-      good  and --refit mlp: runs SOURCE layer by layer over --calibration
-      best  and --reconstruct 200: trains each layer alone, many times as long
+      fast  --method merge --grouping similar: from the weights alone, seconds a layer at most
+      good  and --refit mlp: a few forward passes of --calibration, one layer in memory
+      best  and --reconstruct 200: also 200 steps of training a layer, many times as long
 
     \b
     Example:

@@ -1,5 +1,6 @@
 """The options that several commands share, and the types of their values."""
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,6 +43,16 @@ class FilePath(click.Path):
         if value == "":
             self.fail("must not be empty", param, ctx)
         return super().convert(value, param, ctx)
+
+
+class FiniteRange(click.FloatRange):
+    """A range of numbers; NaN, which no bound stops, and infinity are refused."""
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        found = super().convert(value, param, ctx)
+        if not math.isfinite(found):
+            self.fail(f"{value} is not a finite number", param, ctx)
+        return found
 
 
 TOKENS, SIZE, COUNT = (
@@ -127,7 +138,7 @@ plan_options = stack(
     ),
     click.option(
         "--utilisation",
-        type=click.FloatRange(0, 1, min_open=True),
+        type=FiniteRange(0, 1, min_open=True),
         help="Share of the usable memory that may be taken; default: 0.9, or the engine's.",
     ),
     click.option("--parameters", type=COUNT, help="Such as 7b, where the config does not tell."),
@@ -173,7 +184,7 @@ reconcile_options = stack(
     click.option("--tp", type=_AT_LEAST_1, help="Devices that share the model."),
     click.option("--dtype", help="Element type that the weights were loaded as."),
     click.option("--kv-dtype", help="Element type of the cache."),
-    click.option("--utilisation", type=click.FloatRange(0, 1, min_open=True)),
+    click.option("--utilisation", type=FiniteRange(0, 1, min_open=True)),
     _engine_options,
 )
 # What --quality says in place of options that are not given.
@@ -193,7 +204,7 @@ conversion_options = stack(
     click.option(
         "--quality",
         type=click.Choice(["fast", "good", "best"]),
-        help="Rungs of the ladder, see below; options that are given come first.",
+        help="Rungs of the ladder, see above; options that are given come first.",
     ),
     click.option(
         "--method",
@@ -314,8 +325,8 @@ evaluation_options = stack(
     click.option("--torch-device", "device", help="cpu, cuda, cuda:1…; default: cuda if there."),
     click.option("--speed/--no-speed", default=True, help="Whether to measure speed."),
 )
-_SHARE = click.FloatRange(0, 1)
-_WEIGHT = click.FloatRange(min=0)
+_SHARE = FiniteRange(0, 1)
+_WEIGHT = FiniteRange(min=0)
 _SCHEDULE = stack(
     click.option("--steps", type=_AT_LEAST_1, default=200, show_default=True),
     click.option(
@@ -327,7 +338,7 @@ _SCHEDULE = stack(
     ),
     click.option(
         "--learning-rate",
-        type=click.FloatRange(min=0, min_open=True),
+        type=FiniteRange(min=0, min_open=True),
         default=1e-3,
         show_default=True,
         help="The highest of AdamW; 1e-4 or less for billions of parameters.",
@@ -361,7 +372,7 @@ _SCHEDULE = stack(
 _LOSS = stack(
     click.option(
         "--temperature",
-        type=click.FloatRange(min=0, min_open=True),
+        type=FiniteRange(min=0, min_open=True),
         default=1.0,
         show_default=True,
         help="Of both models' logits in the KL divergence.",

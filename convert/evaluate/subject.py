@@ -53,8 +53,7 @@ def open_subject(name: str) -> Subject:
     folder = Path(name)
     if not folder.is_dir():
         raise HeadcountError(
-            f"{name}: not a folder; evaluate takes a folder with config.json, safetensors weights"
-            " and a tokenizer"
+            f"{name}: not a folder; give one with config.json, safetensors weights and a tokenizer"
         )
     raw = read_json(folder / "config.json")
     _refuse_own_code(folder / "config.json", _without_our_code(raw))

@@ -78,7 +78,7 @@ def test_a_harmless_attention_setting_is_accepted(save_model: SaveModel) -> None
 
 
 def test_a_name_that_is_no_folder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(HeadcountError, match="not a folder; evaluate takes a folder"):
+    with pytest.raises(HeadcountError, match="not a folder; give one"):
         open_subject("org/name")
 
 

@@ -38,6 +38,9 @@ def test_a_teacher_of_another_shape_is_refused(
         (("--tokenizer", "./nowhere"), "nowhere"),
         (("--torch-device", "tpu"), "tpu"),
         (("--phase-one", "1.5"), "--phase-one"),
+        (("--phase-one", "nan"), "nan is not a finite number"),
+        (("--learning-rate", "inf"), "inf is not a finite number"),
+        (("--temperature", "nan"), "nan is not a finite number"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(
