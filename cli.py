@@ -33,6 +33,7 @@ from headcount.audit.options import (
     workload_options,
 )
 from headcount.audit.signals import exit_at_once, on_signals
+from headcount.audit.together import check_together
 
 if _BEFORE is signal.default_int_handler:
     with suppress(ValueError):
@@ -292,6 +293,7 @@ def convert(
       headcount convert ./mha --sweep 8,4,2,1
       headcount convert --families
     """
+    check_together(click.get_current_context())
     if families:
         from headcount.convert.families import families_report
 

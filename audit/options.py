@@ -213,9 +213,7 @@ conversion_options = stack(
     click.option(
         "--calibration-tokens",
         type=TOKENS,
-        default=65536,
-        show_default=True,
-        help="Tokens of it that are read at most.",
+        help="Tokens of it that are read at most; default: 32,768.",
     ),
     click.option(
         "--temperature/--no-temperature",
@@ -285,7 +283,10 @@ sweep_options = stack(
         help="Convert to each of these, evaluate, print the trade-off, write nothing…",
     ),
     click.option(
-        "--sweep-methods", "methods", metavar="NAMES", help="Of a sweep; default: that of --method."
+        "--sweep-methods",
+        "methods",
+        metavar="NAMES",
+        help="Of a sweep: methods and qualities; default: what the other options say.",
     ),
     click.option(
         "--max-delta-loss",

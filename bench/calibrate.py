@@ -29,7 +29,8 @@ source = read_source(folder)
 FORWARD = f"""{_COMMON}
 from transformers import AutoModelForCausalLM
 with SourceReader(folder) as reader:
-    text = calibration_text(source, LayeredModel(source, reader), "builtin", tokens, 0)
+    layered = LayeredModel(source, reader)
+    text = calibration_text(source, layered.subject, "builtin", tokens, 0)
 model = AutoModelForCausalLM.from_pretrained(folder)
 with torch.no_grad():
     model(text.ids[text.batches[0]], use_cache=False)

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from headcount.audit.report import Column, Fact, Report, Table
 
 from .conversion import ConversionReport, LayerError
+from .fitted_table import fitted_notes, fitted_tables
 from .plan.describe import describe_plan, method_in_words
 from .plan.document import plan_document
 from .plan.plan import ConversionPlan, OutputFile
@@ -85,9 +86,11 @@ def conversion_report(report: ConversionReport) -> Report:
                 columns=(*_COLUMNS, *_OF_MEAN) if rewritten else _COLUMNS,
                 rows=rows,
             ),
+            *fitted_tables(report),
         ),
         notes=(
             _LOST if rewritten else _MOVED,
+            *fitted_notes(report),
             *_repeats(report),
             *report.plan.notes,
         ),

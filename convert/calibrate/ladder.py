@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import nn
@@ -9,7 +10,7 @@ from tqdm import tqdm
 
 from ..merge.ladder import Ladder
 from ..plan.draft import Heads, HeadsByLayer
-from ..plan.errors import CannotConvertError
+from ..plan.errors import BadValuesError, CannotConvertError, SourceChangedError
 from ..plan.source import Source
 from ..rewrite.freedom import freedom_of
 from ..rewrite.groups import is_tied
@@ -22,7 +23,7 @@ from .heap import give_back
 from .layer import LayerFit
 from .model import LayeredModel
 from .place import place_of
-from .rows import MEMORY_BUDGET, new_rows
+from .rows import MEMORY_BUDGET, NotFiniteError, new_rows
 from .task import Layer, States, Task, run_rows
 from .text import CalibrationText, calibration_text
 from .used import Habits
@@ -38,18 +39,22 @@ def calibrated_layers(
     calibration_tokens: int,
     done: Done,
     progress: bool,
+    sha256: str | None = None,
 ) -> Iterator[RewrittenLayer]:
     """Every layer whose K/V heads become fewer, in order, merged and fitted to text.
 
     `calibration` is a UTF-8 file, or `builtin` for the prose in the package, of which
     `calibration_tokens` tokens are used. A layer that `done` has is not computed again, but run, so
     that the layers after it become what they would have become; it is yielded as it is.
-    `progress`: a bar on stderr, if that is a terminal. Raises HeadcountError.
+    `progress`: a bar on stderr, if that is a terminal. `sha256`: the text's when it was planned
+    with. Raises HeadcountError.
     """
     with SourceReader(source.folder) as reader:
-        yield from _Run(source, heads, ladder, reader).layers(
-            calibration, calibration_tokens, done, progress
-        )
+        run = _Run(source, heads, ladder, reader)
+        text = run.text(calibration, calibration_tokens)
+        if sha256 not in (None, text.sha256):
+            raise SourceChangedError(f"{calibration}: changed while it was read; nothing was kept")
+        yield from run.layers(text, done, progress)
 
 
 class _Run:
@@ -64,12 +69,13 @@ class _Run:
         self._read = finite(reader)
         self._habits = Habits()
 
+    def text(self, calibration: str, tokens: int) -> CalibrationText:
+        subject, seed = self._layered.subject, self._ladder.seed
+        return calibration_text(self._source, subject, calibration, tokens, seed)
+
     @torch.no_grad()
-    def layers(
-        self, calibration: str, tokens: int, done: Done, progress: bool
-    ) -> Iterator[RewrittenLayer]:
-        layered, seed = self._layered, self._ladder.seed
-        text = calibration_text(self._source, layered, calibration, tokens, seed)
+    def layers(self, text: CalibrationText, done: Done, progress: bool) -> Iterator[RewrittenLayer]:
+        layered = self._layered
         states, calls = self._start(text)
         last = max(index for index, _ in self._changed)
         hidden = not progress or not sys.stderr.isatty()
@@ -78,7 +84,7 @@ class _Run:
         )
         try:
             for index in range(last + 1):
-                with layered.layer(index) as layer:
+                with layered.layer(index) as layer, self._finite(f"layer {index} gives"):
                     found = self._layer(index, layer, calls[index], states, text, done, last)
                 give_back()
                 if found is not None:
@@ -92,8 +98,20 @@ class _Run:
         length, width = text.ids.shape[1], self._layered.hidden_size
         template = torch.empty(length, width, dtype=self._layered.dtype)
         rows = [new_rows(len(text.ids), template, held=4, budget=MEMORY_BUDGET) for _ in range(4)]
-        calls = record(self._layered, text.ids, text.batches, rows[:2])
+        with self._finite("its embeddings give"):
+            calls = record(self._layered, text.ids, text.batches, rows[:2])
         return States(original=rows[0], converted=rows[1], target=rows[2], given=rows[3]), calls
+
+    @contextmanager
+    def _finite(self, who_gives: str) -> Iterator[None]:
+        try:
+            yield
+        except NotFiniteError as error:
+            raise BadValuesError(
+                f"{self._source.folder}: {who_gives} NaN or infinity on the calibration text: its"
+                " weights are damaged (headcount audit --scan shows where), or float32 cannot hold"
+                " what it computes; nothing was kept"
+            ) from error
 
     def _layer(
         self,

@@ -122,6 +122,8 @@ class LayerFit:
         for number, batch in enumerate(task.text.batches):
             looked = self._aim.run(states.original[batch])
             seen = looked.seen
+            assert looked.output is not None
+            states.original[batch] = looked.output
             if number < 2:
                 self._runner.called(seen)
             if batch not in task.text.held:
@@ -130,8 +132,6 @@ class LayerFit:
                 self._sample = self._sample or (given(seen), seen.mixing)
             if task.is_fitted:
                 states.target[batch] = looked.at_use
-            assert looked.output is not None
-            states.original[batch] = looked.output
         return sums.result(chosen_by)
 
     def _tempered(self, merged: Merged) -> AttentionWeights:
@@ -152,7 +152,12 @@ class LayerFit:
             return divergences(original, self._runner.mixing(hidden, now, merged))
 
         scale = best_temperatures(divergence, len(weights.q))
-        self._measured["temperature"] = [float(scale.min()), float(scale.max())]
+        before, after = divergence(torch.ones_like(scale)), divergence(scale)
+        self._measured["temperature"] = {
+            "least": float(scale.min()),
+            "most": float(scale.max()),
+            "divergence": {"before": float(before.mean()), "after": float(after.mean())},
+        }
         return with_temperatures(weights, scale)
 
 

@@ -3,6 +3,7 @@
 import torch
 
 from ..merge.attention import AttentionWeights, Groups, Moments
+from .rows import NotFiniteError
 
 
 class MomentSums:
@@ -54,7 +55,9 @@ class MomentSums:
 
     def result(self, chosen_by: Moments | None = None) -> Moments:
         """The means. `chosen_by`: those of a sum without groups, whose `values` are taken; without
-        it `values` has the blocks of the groups alone, 0 between them."""
+        it `values` has the blocks of the groups alone, 0 between them. Raises NotFiniteError."""
+        if not all(bool(found.isfinite().all()) for found in (self._queries, self._keys)):
+            raise NotFiniteError
         if self._groups is None:
             values, value_mean = self._values / self._sampled, self._value_sum / self._sampled
         elif chosen_by is not None:

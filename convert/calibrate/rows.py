@@ -7,8 +7,14 @@ from typing import BinaryIO, cast
 
 import torch
 
+from ..plan.errors import BadValuesError
+
 # What the rows of one conversion may take in memory, all of them together.
 MEMORY_BUDGET = 2 * 2**30
+
+
+class NotFiniteError(BadValuesError):
+    """NaN or infinity in what a model computes of a text."""
 
 
 class Rows:
@@ -35,6 +41,9 @@ class Rows:
         return read
 
     def __setitem__(self, rows: slice, values: torch.Tensor) -> None:
+        """Raises NotFiniteError."""
+        if not bool(values.isfinite().all()):
+            raise NotFiniteError
         if self._values is not None:
             self._values[rows] = values
             return

@@ -1,7 +1,6 @@
 """The text that a conversion is fitted to: rows of tokens of one length."""
 
 import hashlib
-import sys
 from dataclasses import dataclass, replace
 from importlib import resources
 from itertools import chain
@@ -12,12 +11,14 @@ from transformers import PreTrainedTokenizerBase
 
 from headcount.audit.errors import HeadcountError
 
+from ..evaluate.boundary import quiet_transformers
+from ..evaluate.subject import Subject, open_subject
 from ..evaluate.text import Text, read_text
 from ..evaluate.tokens import TokenSequence, check_ids, encode, has_vocabulary, load_tokenizer
 from ..plan.native_heads import attentions
 from ..plan.request import BUILTIN
 from ..plan.source import Source
-from .model import LayeredModel
+from .model import refuse_encoder_decoder
 
 LONGEST_ROW = 256
 # Characters that are taken for one token to be sure of it; text beyond what they come to is left.
@@ -32,12 +33,14 @@ HELD_OUT = 8
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CalibrationText:
-    """`ids` [rows, tokens]; `batches` are equal runs of rows, of which `held` are held out."""
+    """`ids` [rows, tokens]; `batches` are equal runs of rows, of which `held` are held out. They
+    were cut from the `found` first tokens, or rows from all over, of a text."""
 
     ids: torch.Tensor
     batches: tuple[slice, ...]
     held: tuple[slice, ...]
     sha256: str
+    found: int
 
     @property
     def fitted(self) -> tuple[slice, ...]:
@@ -48,24 +51,32 @@ class CalibrationText:
         return self.ids.numel()
 
 
+def planned_text(source: Source, name: str, tokens: int, seed: int) -> CalibrationText:
+    """What `source` would be calibrated on, before any weight is read. Raises HeadcountError for a
+    source that cannot be calibrated, and as `calibration_text`."""
+    refuse_encoder_decoder(source)
+    with quiet_transformers():
+        return calibration_text(source, open_subject(str(source.folder)), name, tokens, seed)
+
+
 def calibration_text(
-    source: Source, layered: LayeredModel, name: str, tokens: int, seed: int
+    source: Source, subject: Subject, name: str, tokens: int, seed: int
 ) -> CalibrationText:
     """At most `tokens` tokens of the file `name`, or of the prose in the package for `builtin`.
 
     Rows follow one another in the text, and are shuffled. Raises HeadcountError without a
     tokenizer, and for a text that is too short.
     """
+    text = builtin_text() if name == BUILTIN else _read(name)
     if not has_vocabulary(source.folder):
         raise HeadcountError(
             f"{source.folder}: no tokenizer there, so that the calibration text cannot be cut into"
             " tokens: put the model's tokenizer files beside its weights"
         )
-    text = builtin_text() if name == BUILTIN else read_text(Path(name))
     tokenizer = load_tokenizer(source.folder)
-    limit = layered.subject.max_position_embeddings or LONGEST_ROW
+    limit = subject.max_position_embeddings or LONGEST_ROW
     ids = spread_tokens(tokenizer, text, tokens, row=min(LONGEST_ROW, limit))
-    check_ids(ids, layered.subject)
+    check_ids(ids, subject)
     widest = max(mixer.head_dim for mixer in attentions(source.audit.spec).values())
     return cut_rows(
         torch.tensor(ids.ids),
@@ -74,6 +85,15 @@ def calibration_text(
         seed=seed,
         text=text,
     )
+
+
+def _read(name: str) -> Text:
+    try:
+        return read_text(Path(name))
+    except HeadcountError as error:
+        raise HeadcountError(
+            f"{error}; --calibration takes a file of UTF-8 text, or {BUILTIN}"
+        ) from error
 
 
 def spread_tokens(
@@ -88,23 +108,13 @@ def spread_tokens(
         rows = [found.ids[i : i + row] for i in range(0, len(found.ids), row)]
         whole = [r for r in rows if len(r) == row]
         if len(whole) < wanted:
-            kept = found.ids[:tokens]
-            _say_if_few(text, len(kept), tokens)
-            return replace(found, ids=kept)
+            return replace(found, ids=found.ids[:tokens])
         chosen = [whole[i * len(whole) // wanted] for i in range(wanted)]
         return replace(found, ids=tuple(chain.from_iterable(chosen))[:tokens])
     starts = (i * (len(content) - width) // wanted for i in range(wanted))
     pieces = [replace(text, content=content[start : start + width]) for start in starts]
     parts = [encode(tokenizer, piece, row - 1) for piece in pieces if piece.content.strip()]
     return replace(parts[0], ids=tuple(chain.from_iterable(p.ids for p in parts))[:tokens])
-
-
-def _say_if_few(text: Text, found: int, wanted: int) -> None:
-    if found < wanted:
-        print(
-            f"{text.name}: {found:,} tokens for calibration, {wanted:,} were asked for",
-            file=sys.stderr,
-        )
 
 
 def builtin_text() -> Text:
@@ -134,4 +144,5 @@ def cut_rows(
         batches=batches,
         held=batches[:: min(HELD_OUT, count)],
         sha256=text.sha256,
+        found=len(ids),
     )

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from headcount.audit.units import format_bytes, format_indices
 
 from .plan import ConversionPlan
+from .rewriting import Rewriting
 from .steps import Copy, Pool, Step
 
 _LAYER = re.compile(r"(?<=\.)\d+(?=\.)")
@@ -15,7 +16,7 @@ def describe_plan(plan: ConversionPlan) -> Iterator[str]:
     """What will be written, from what, and what will not, in about twenty lines."""
     yield from _head(plan)
     yield ""
-    yield from _steps(plan.steps)
+    yield from _steps(plan.steps, "unchanged" if plan.rewriting is None else "other")
     for dropped in plan.dropped:
         yield f"  drop       {dropped.source.name}: {dropped.reason}"
     yield ""
@@ -44,10 +45,17 @@ def _head(plan: ConversionPlan) -> Iterator[str]:
     if plan.rewriting is not None:
         room = format_bytes(plan.rewriting.nbytes)
         layers = len(plan.rewriting.layers)
-        yield f"rewritten    {layers} layers first; at most {room} on the disk until it is done"
+        yield (
+            f"rewritten    {layers} layers first, {_parts(plan.rewriting)}; at most {room} on the"
+            " disk until it is done"
+        )
     before = sum(layer.before * layer.head_dim for layer in plan.layers)
     after = sum(layer.after * layer.head_dim for layer in plan.layers)
     yield f"KV cache     {before / after:g} times smaller" + _in_these(plan)
+
+
+def _parts(rewriting: Rewriting) -> str:
+    return "their q, k, v and o" + (" and MLPs' last" if rewriting.ladder.refit == "mlp" else "")
 
 
 def method_in_words(plan: ConversionPlan) -> str:
@@ -63,9 +71,9 @@ def method_in_words(plan: ConversionPlan) -> str:
     if request.refit != "none":
         words.append(f"refit of {request.refit}")
     if request.reconstruct:
-        words.append(f"{request.reconstruct} steps a layer")
-    if request.calibration is not None:
-        words.append(f"on {request.calibration_tokens:,} tokens of {request.calibration}")
+        words.append(f"{request.reconstruct} step{'s'[: request.reconstruct > 1]} a layer")
+    if plan.rewriting is not None and plan.rewriting.calibration is not None:
+        words.append(f"on {plan.rewriting.tokens_read:,} tokens of {request.calibration}")
     return ", ".join(words)
 
 
@@ -87,12 +95,12 @@ def _in_these(plan: ConversionPlan) -> str:
     return "" if whole else f" in layers {format_indices(indices)}"
 
 
-def _steps(steps: Iterable[Step]) -> Iterator[str]:
-    """Copies summed up; of every other step its names with the layers drawn together."""
+def _steps(steps: Iterable[Step], kind: str) -> Iterator[str]:
+    """Copies summed up, as of that `kind`; every other step's names with the layers together."""
     alike: dict[tuple[str, str, str], list[Step]] = {}
     for step in steps:
         copied = isinstance(step.action, Copy)
-        name = "unchanged tensors" if copied else _LAYER.sub("{}", step.name, count=1)
+        name = f"{kind} tensors" if copied else _LAYER.sub("{}", step.name, count=1)
         key = (step.action.verb, name, "" if copied else _shapes(step))
         alike.setdefault(key, []).append(step)
     for (verb, name, shapes), same in sorted(alike.items()):

@@ -70,7 +70,7 @@ def _ladder(rewriting: Rewriting) -> dict[str, object]:
     rungs = asdict(rewriting.ladder)
     calibration = {
         "sha256": rewriting.calibration_sha256,
-        "tokens": rewriting.calibration_tokens,
+        "tokens": rewriting.tokens_read,
     }
     return {
         **{name: rungs[name] for name in ("grouping", "temperature", "refit", "reconstruct")},

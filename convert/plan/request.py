@@ -18,6 +18,9 @@ Method = MergeMethod | ChoosingMethod
 METHODS: tuple[Method, ...] = (*MERGE_METHODS, *CHOOSING)
 # The text that comes with this program, in place of a file.
 BUILTIN = "builtin"
+# Tokens of a calibration text that are read, unless another number is asked for: the packaged text
+# has as many for most tokenizers.
+CALIBRATION_TOKENS = 32_768
 # Which class holds the result; auto takes the first that can, in this order.
 HomeChoice = Literal["auto", "native", "rehome", "custom"]
 HOME_CHOICES: tuple[HomeChoice, ...] = get_args(HomeChoice)
@@ -31,10 +34,10 @@ class ConversionRequest:
     """Convert the model in the folder `source` to `num_key_value_heads` K/V heads, into `target`.
 
     Layers that have no more of them keep theirs. `method` to `reconstruct` are the rungs of the
-    `Ladder`, where `method` is one of them; `calibration` is a text file, or `builtin`, of which
-    `calibration_tokens` are read. `seed` matters to what is drawn only: the method `random`, and
-    calibration. `home` is the kind of class that holds the result. Floats
-    become `dtype`, and files hold at most `max_shard_size` bytes, where these are given.
+    `Ladder`, where `method` is one of them; `calibration` is a text file, or `builtin`, of which at
+    most `calibration_tokens` (None: CALIBRATION_TOKENS) are read. `seed` matters to what is drawn
+    only: the method `random`, and calibration. `home` is the kind of class that holds the result.
+    Floats become `dtype`, and files hold at most `max_shard_size` bytes, where these are given.
     `source_name` is what the record calls the source; its folder's name if not given.
     `source_made`: its files were made for this run, as old as what they were made from. `workers`
     threads merge heads, and as many finish files, while others are written. `overwrite` replaces an
@@ -50,7 +53,7 @@ class ConversionRequest:
     refit: Refit = "none"
     reconstruct: int = 0
     calibration: str | None = None
-    calibration_tokens: int = 65_536
+    calibration_tokens: int | None = None
     seed: int = 0
     home: HomeChoice = "auto"
     dtype: CastName | None = None
@@ -83,8 +86,10 @@ class ConversionRequest:
             raise HeadcountError(f"grouping {self.grouping!r} is not one of {', '.join(GROUPINGS)}")
         if self.refit not in REFITS:
             raise HeadcountError(f"refit {self.refit!r} is not one of {', '.join(REFITS)}")
-        if self.reconstruct < 0 or self.calibration_tokens < 1:
-            raise HeadcountError("steps of --reconstruct and --calibration-tokens are positive")
+        if self.reconstruct < 0:
+            raise HeadcountError(f"{self.reconstruct} steps of --reconstruct: at least 0 are taken")
+        if self.calibration_tokens is not None:
+            self._check_calibration_tokens(self.calibration_tokens)
         asked = dict(_asked(self))
         if self.method in CHOOSING and (asked or self.calibration):
             name = next(iter(asked), "--calibration")
@@ -102,6 +107,15 @@ class ConversionRequest:
             raise HeadcountError(
                 "--calibration changes nothing about the mean of neighbouring heads: add --method"
                 " merge, --refit output or --quality good"
+            )
+
+    def _check_calibration_tokens(self, tokens: int) -> None:
+        if tokens < 1:
+            raise HeadcountError(f"{tokens} --calibration-tokens: at least one has to be read")
+        if self.calibration is None:
+            raise HeadcountError(
+                "--calibration-tokens says how much of a text is read: add --calibration FILE, or"
+                f" --calibration {BUILTIN}"
             )
 
     @property

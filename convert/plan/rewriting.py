@@ -11,8 +11,8 @@ from .source import Source
 class Rewriting:
     """Layers of `source` get tensors of other values, whose heads can be pooled to `heads` without
     a further loss. `nbytes` are those that these tensors take on disk for the time of the run, at
-    most. `calibration` is a text file or `builtin`, with the digest of the file's content; None
-    where weights alone decide."""
+    most. `calibration` is a text file or `builtin`, with the digest of its content, of which
+    `tokens_read` are used, at most `calibration_tokens`; None where weights alone decide."""
 
     source: Source
     heads: HeadsByLayer
@@ -21,6 +21,7 @@ class Rewriting:
     calibration: str | None = None
     calibration_sha256: str | None = None
     calibration_tokens: int = 0
+    tokens_read: int = 0
 
     @property
     def layers(self) -> tuple[int, ...]:

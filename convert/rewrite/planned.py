@@ -1,19 +1,19 @@
 """Whether the layers of a source can be rewritten as asked, and what a reader should know of it."""
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence, Set
-from pathlib import Path
-
-from headcount.audit.errors import HeadcountError
+from typing import TYPE_CHECKING
 
 from ..merge.ladder import Ladder
 from ..plan.draft import HeadsByLayer, Where
 from ..plan.errors import CannotConvertError
-from ..plan.request import BUILTIN, ConversionRequest
+from ..plan.request import CALIBRATION_TOKENS, ConversionRequest
 from ..plan.rewriting import Rewriting
 from ..plan.source import Source
 from .freedom import Limits, limits_of
 from .tensors import AttentionTensors, attention_tensors
+
+if TYPE_CHECKING:
+    from ..calibrate.text import CalibrationText
 
 
 def plan_rewriting(
@@ -37,20 +37,23 @@ def plan_rewriting(
             )
     _refuse_uncalibrated(source, heads, request)
     tensors = {where: found[where] for where in changed}
+    text = _calibration(source, request)
     rewriting = Rewriting(
         source=source,
         heads=heads,
         ladder=ladder,
         nbytes=_nbytes(source, tensors, ladder),
         calibration=request.calibration,
-        calibration_sha256=_digest(request.calibration),
-        calibration_tokens=0 if request.calibration is None else request.calibration_tokens,
+        calibration_sha256=None if text is None else text.sha256,
+        calibration_tokens=0 if text is None else _wanted_tokens(request),
+        tokens_read=0 if text is None else text.tokens,
     )
     known = {index for index, _ in found} | heads.readers.keys()
     limits = limits_of(source, found, heads)
     return rewriting, (
         *_limits([limits[where] for where in changed], ladder),
         *_beyond(set(pooled) - known),
+        *_few(request, text),
     )
 
 
@@ -89,23 +92,27 @@ def _nbytes(source: Source, tensors: Mapping[Where, AttentionTensors], ladder: L
     return total
 
 
-def _digest(calibration: str | None) -> str | None:
-    if calibration is None or calibration == BUILTIN:
-        return calibration
-    try:
-        return hashlib.sha256(Path(calibration).read_bytes()).hexdigest()
-    except OSError as error:
-        raise HeadcountError(
-            f"{calibration}: cannot be read: {error.strerror}; --calibration takes a file of UTF-8"
-            f" text, or {BUILTIN}"
-        ) from error
+def _calibration(source: Source, request: ConversionRequest) -> "CalibrationText | None":
+    if request.calibration is None:
+        return None
+    from ..calibrate.text import planned_text  # imports transformers, which other plans do without
+
+    return planned_text(source, request.calibration, _wanted_tokens(request), request.seed)
+
+
+def _wanted_tokens(request: ConversionRequest) -> int:
+    return request.calibration_tokens or CALIBRATION_TOKENS
+
+
+def _few(request: ConversionRequest, text: "CalibrationText | None") -> Iterator[str]:
+    wanted = _wanted_tokens(request)
+    if text is not None and text.found < wanted:
+        yield f"the calibration text has {text.found:,} tokens, not {wanted:,}"
 
 
 def _limits(limits: Sequence[Limits], ladder: Ladder) -> Iterator[str]:
     """Each reason once, with how many attentions it holds for."""
-    for what, sense in _MEANING.items():
-        if not _matters(what, ladder):
-            continue
+    for what, sense in _meanings(ladder):
         reasons = [reason for one in limits if (reason := getattr(one, what)) is not None]
         for reason in dict.fromkeys(reasons):
             where = "" if reasons.count(reason) == len(limits) else f" in {reasons.count(reason)}"
@@ -114,12 +121,14 @@ def _limits(limits: Sequence[Limits], ladder: Ladder) -> Iterator[str]:
 
 
 _TURNING = ("align", "merge")
-_MEANING = {
-    "keys": "keys are weighted, not turned",
-    "values": "values are weighted, not turned",
-    "order": "neighbouring heads are merged, not similar ones",
-}
 
 
-def _matters(what: str, ladder: Ladder) -> bool:
-    return ladder.grouping == "similar" if what == "order" else ladder.method in _TURNING
+def _meanings(ladder: Ladder) -> Iterator[tuple[str, str]]:
+    """What is asked for and may not be free, and what becomes of it where it is not."""
+    if ladder.method in _TURNING:
+        yield "keys", "keys are weighted, not turned"
+        yield "values", "values are weighted, not turned"
+    if ladder.grouping == "similar":
+        yield "order", "neighbouring heads are merged, not similar ones"
+    if ladder.temperature:
+        yield "keys", "scores get no temperature"

@@ -14,6 +14,7 @@ from tqdm import tqdm
 
 from headcount.audit.source.safetensors import TensorInfo, read_header
 
+from ..plan.errors import BadValuesError
 from ..plan.plan import ConversionPlan, OutputFile
 from ..plan.rewriting import Rewriting
 from ..plan.steps import Cast, Copy, Step, make
@@ -103,6 +104,7 @@ def _layers(rewriting: Rewriting, work: WorkFolder, progress: bool) -> Iterator[
         rewriting.calibration_tokens,
         done,
         progress,
+        rewriting.calibration_sha256,
     )
 
 
@@ -112,6 +114,12 @@ def _name(index: int) -> str:
 
 def _write(rewriting: Rewriting, layer: RewrittenLayer, work: WorkFolder) -> None:
     tensors = {name: tensor.detach() for name, tensor in layer.tensors.items()}
+    for name, tensor in tensors.items():
+        if not bool(tensor.isfinite().all()):
+            raise BadValuesError(
+                f"{rewriting.source.folder}: rewriting {name!r} gives NaN or infinity; nothing was"
+                " kept"
+            )
     file = OutputFile(
         name=_name(layer.index),
         metadata={},

@@ -1,7 +1,8 @@
 """What `convert --sweep` does: check all, measure all, keep one."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from math import isnan
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -14,7 +15,7 @@ from headcount.audit.signals import exit_cleanly, on_signals
 from ..command import with_quality
 from ..evaluate.command import check_evaluation
 from ..merge.ladder import QUALITIES
-from ..plan.errors import CheckFailedError
+from ..plan.errors import CheckFailedError, TargetError
 from ..plan.request import CHOOSING, METHODS, ConversionRequest
 from ..report_path import check_report_path
 from ..source_folder import source_folder
@@ -24,6 +25,7 @@ from .sweep import sweep, trials_of
 from .trial import parse_counts, parse_methods
 
 _BARE = ("mean", *CHOOSING)  # without further rungs, whatever the other methods of a sweep take
+_RUNGS = ("calibration", "calibration_tokens", *LADDER)
 
 
 def sweep_model(
@@ -49,8 +51,16 @@ def sweep_model(
             "a sweep writes the smallest cache within --max-delta-loss to TARGET: give both, or"
             " neither to measure only"
         )
+    if budget is not None and isnan(budget):
+        raise HeadcountError("--max-delta-loss nan: give a number of nats a token")
     wanted = parse_counts(counts)
     names = parse_methods(methods or _asked(options), (*METHODS, *QUALITIES))
+    fields = {
+        name: _counted(with_quality(options)) if methods is None else _fields(options, name)
+        for name in names
+    }
+    if methods is not None:
+        _refuse_unused(options, names)
     with TemporaryDirectory(prefix="headcount-sweep-") as aside:
         place = target or Path(aside) / "model"
         check_report_path(output, [Path(source), place])
@@ -61,9 +71,11 @@ def sweep_model(
                 source_name=found.name,
                 target=place,
                 num_key_value_heads=wanted[0],
-                **_fields(options, names[0]),
+                **fields[names[0]],
             )
-            trials = trials_of(request, wanted, names, lambda name: _fields(options, name))
+            if target is not None and target.exists():
+                raise TargetError(f"{target}: exists; a sweep takes a name that does not yet")
+            trials = trials_of(request, wanted, names, lambda name: fields[name])
             with on_signals(exit_cleanly):
                 done = sweep(trials, evaluation, budget=budget, progress=True)
                 if by_layer:
@@ -80,13 +92,24 @@ def _asked(options: Mapping[str, Any]) -> str:
 
 
 def _fields(options: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """The fields of a request by the method or quality `name`."""
+    """The fields of a request by the method or quality `name`, one of several."""
     if name in QUALITIES:
         return _counted(with_quality({**options, "quality": name, "method": None}))
     if name in _BARE:
-        bare = {**options, **dict.fromkeys(("quality", "calibration", *LADDER)), "method": name}
+        bare = {**options, **dict.fromkeys(("quality", *_RUNGS)), "method": name}
         return _counted(with_quality(bare))
     return _counted(with_quality({**options, "quality": None, "method": name}))
+
+
+def _refuse_unused(options: Mapping[str, Any], names: Sequence[str]) -> None:
+    """Raises HeadcountError for rungs that none of the methods `names` takes."""
+    given = [name for name in _RUNGS if options.get(name) not in (None, False)]
+    if given and set(names) <= {*_BARE}:
+        option = f"--{given[0].replace('_', '-')}"
+        raise HeadcountError(
+            f"{option}: {', '.join(names)} stand in a sweep without further rungs: name another"
+            " method beside them, such as merge or good, or leave it out"
+        )
 
 
 def _counted(fields: dict[str, Any]) -> dict[str, Any]:

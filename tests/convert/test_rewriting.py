@@ -254,7 +254,7 @@ def test_space_for_rewritten_layers_is_asked_for(tmp_path: Path) -> None:
         (["--reconstruct", "10", "--method", "merge"], "--reconstruct needs text"),
         (["--method", "first", "--grouping", "similar"], "nothing to work on"),
         (["--calibration", "builtin"], "changes nothing"),
-        (["--method", "merge", "--calibration", "nowhere.txt"], "nowhere.txt: cannot be read"),
+        (["--method", "merge", "--calibration", "no.txt"], "no.txt: no such file; --calibration"),
     ],
 )
 def test_rungs_that_do_not_go_together(options: list[str], words: str, tmp_path: Path) -> None:

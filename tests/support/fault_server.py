@@ -22,7 +22,7 @@ SPACE = ("open", "write", "copy_file_range", "link", "fsync", "mkdir")
 PRELOADED = (
     *("headcount.audit.auditing", "headcount.audit.against_weights", "headcount.audit.render"),
     *("headcount.convert.as_report", "headcount.convert.conversion"),
-    "headcount.convert.built.model",
+    *("headcount.convert.built.model", "headcount.convert.calibrate.ladder"),
 )
 CALLS = (*SPACE, "rename", "replace", "unlink", "remove", "rmdir")
 

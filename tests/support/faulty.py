@@ -1,6 +1,7 @@
 """Conversions in which one call fails or the process is killed: the test's side of fault_server."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -38,8 +39,13 @@ class FaultyCommand:
 @contextmanager
 def faulty_command() -> Iterator[FaultyCommand]:
     """Starts the server, which takes the seconds of an import, once for many runs."""
+    one_thread = {**os.environ, "OMP_NUM_THREADS": "1"}  # a pool of threads does not survive a fork
     with subprocess.Popen(
-        [sys.executable, SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, SERVER],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=one_thread,
     ) as server:
         yield FaultyCommand(server)
         assert server.stdin is not None

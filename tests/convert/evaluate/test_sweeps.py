@@ -112,6 +112,7 @@ def test_a_layer_alone_adds_what_its_conversion_alone_adds(
         (("--sweep", "0-1:2"), "a sweep takes numbers of K/V heads"),
         (("--sweep", "2", "--sweep-methods", "mean,best guess"), "is not one of"),
         (("--sweep", "2", "--max-delta-loss", "1"), "give both, or neither"),
+        (("--sweep", "2", "--sweep-methods", "mean,first", "--refit", "mlp"), "further rungs"),
     ],
 )
 def test_wrong_sweeps_are_refused(
@@ -120,6 +121,29 @@ def test_wrong_sweeps_are_refused(
     done = run("convert", source, *arguments)
     assert (done.exit_code, message in done.stderr) == (2, True), done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+@pytest.mark.parametrize(
+    ("budget", "name", "message"),
+    [("nan", "out", "--max-delta-loss nan"), ("1", "model", "exists; a sweep takes a name")],
+)
+def test_a_budget_that_is_none_and_a_target_that_exists_are_refused(
+    source: Path, tmp_path: Path, budget: str, name: str, message: str
+) -> None:
+    done = run("convert", source, tmp_path / name, "--sweep", "2", "--max-delta-loss", budget)
+    assert (done.exit_code, message in done.stderr) == (2, True), done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_without_a_list_of_methods_a_sweep_converts_as_its_options_say(
+    source: Path, text_file: Path, tmp_path: Path
+) -> None:
+    rungs = ("--refit", "output", "--calibration", "builtin", "--calibration-tokens", "512")
+    options = ("--text", text_file, *WINDOW, "--format", "json")
+    swept = json.loads(run("convert", source, "--sweep", "2", *rungs, *options).stdout)["trials"]
+    run("convert", source, tmp_path / "alone", "--kv-heads", 2, *rungs)
+    alone = run("evaluate", tmp_path / "alone", "--against", source, "--no-speed", *options)
+    assert [trial["loss"] for trial in swept] == [json.loads(alone.stdout)["model"]["loss"]]
 
 
 def test_counts_and_methods_are_read_as_people_write_them() -> None:
