@@ -87,7 +87,7 @@ def test_counts_of_single_layers_need_a_config_that_says_them(llama: Path) -> No
 def test_zero_heads_and_unknown_methods(llama: Path) -> None:
     with pytest.raises(HeadcountError, match="at least one"):
         plan(llama, 0)
-    with pytest.raises(HeadcountError, match="mean, first, medoid, random"):
+    with pytest.raises(HeadcountError, match="mean, renorm, align, merge, first, medoid, random"):
         ConversionRequest(
             source=llama,
             target=llama,
