@@ -1,34 +1,43 @@
 """The last look before an output gets its name: it is audited like any model."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from headcount.audit import audit_model
+from headcount.audit.audited import Audit
 from headcount.audit.errors import HeadcountError
 from headcount.audit.mixers import Attention
+from headcount.audit.report import Finding
 
 from .plan.errors import SelfCheckError
 from .plan.plan import ConversionPlan
 
 
-def verify_output(plan: ConversionPlan, folder: Path) -> None:
-    """Raises SelfCheckError unless the audit of `folder` is clean and finds the planned heads.
+def audited_output(folder: Path, inherited: Iterable[Finding]) -> Audit:
+    """The audit of an output. Raises SelfCheckError unless it is clean.
 
-    Warnings that the source has already (a config that names another dtype, say) do not count: they
-    are in the plan, and a conversion repairs nothing it was not asked to.
+    Warnings that are `inherited` from the source (a config that names another dtype, say) do not
+    count: nothing is repaired that was not asked for.
     """
     try:
         audit = audit_model(str(folder))
     except HeadcountError as error:
         raise SelfCheckError(f"the output cannot be audited ({error}); nothing was kept") from error
-    inherited = {finding.code for finding in plan.findings}
+    known = {finding.code for finding in inherited if finding.severity == "warning"}
     for finding in audit.findings:
         if finding.severity == "error" or (
-            finding.severity == "warning" and finding.code not in inherited
+            finding.severity == "warning" and finding.code not in known
         ):
             raise SelfCheckError(
                 f"the output fails its audit: {finding.code} {finding.where}: {finding.message};"
                 " nothing was kept"
             )
+    return audit
+
+
+def verify_output(plan: ConversionPlan, folder: Path) -> None:
+    """Raises SelfCheckError unless the audit of `folder` is clean and finds the planned heads."""
+    audit = audited_output(folder, plan.findings)
     wanted = {layer.index: layer.after for layer in plan.layers}
     for layer in audit.spec.layers:
         if layer.stack != "decoder" or layer.index not in wanted:

@@ -12,7 +12,7 @@ from ..merge.ladder import Ladder
 from ..plan.draft import Heads, HeadsByLayer
 from ..plan.errors import BadValuesError, CannotConvertError, SourceChangedError
 from ..plan.source import Source
-from ..rewrite.freedom import freedom_of
+from ..rewrite.freedom import alone, freedoms_of
 from ..rewrite.groups import is_tied
 from ..rewrite.layer import RewrittenLayer
 from ..rewrite.tensors import attention_tensors, weights_of
@@ -66,6 +66,7 @@ class _Run:
         _refuse_unknown(source, heads)
         self._layered = LayeredModel(source, reader)
         self._tensors = attention_tensors(source)
+        self._freedoms = freedoms_of(source, self._tensors)
         self._read = finite(reader)
         self._habits = Habits()
 
@@ -147,7 +148,7 @@ class _Run:
             tensors=tensors,
             read=self._read,
             stored=lambda path: self._on_disk(index, path) is not None,
-            freedom=freedom_of(self._source, (index, False)),
+            freedom=alone(self._freedoms[index, False]),
             heads=own,
             ladder=self._ladder,
             text=text,

@@ -18,7 +18,7 @@ from ..plan.source import CONFIG, Source
 from .beside import SCORE_TABLE, VALUE_NORMS, Beside
 from .rotary import NONE, config_as_read, rotated_rows
 from .tables import alike, tables_read
-from .tensors import AttentionTensors, attention_tensors
+from .tensors import AttentionTensors
 
 # Modules beside the projections that stand in the way of nothing: sinks, a bias of what o gives.
 HARMLESS = ("dense_bias", "sinks", "attention_sink_bias", "softmax_offset")
@@ -49,11 +49,10 @@ class Limits:
     order: str | None
 
 
-def freedom_of(source: Source, where: Where) -> Freedom:
-    """The freedom of one attention by itself: where others must change their order with it, it
-    keeps its own. Raises CannotConvertError, see `attention_tensors`."""
-    found = freedoms_of(source, attention_tensors(source))[where]
-    return replace(found, order=found.order and found.order_set is None, order_set=None)
+def alone(freedom: Freedom) -> Freedom:
+    """The freedom of an attention by itself: where others must change their order with it, it
+    keeps its own."""
+    return replace(freedom, order=freedom.order and freedom.order_set is None, order_set=None)
 
 
 def freedoms_of(

@@ -79,7 +79,7 @@ def sweep_model(
             with on_signals(exit_cleanly):
                 done = sweep(trials, evaluation, budget=budget, progress=True)
                 if by_layer:
-                    layers = sensitivities(trials[-1].request, evaluation, progress=True)
+                    layers = sensitivities(trials[-1].plan.request, evaluation, progress=True)
                     done = replace(done, layers=layers)
     write([sweep_report(done)])
     if budget is not None and done.chosen is None:

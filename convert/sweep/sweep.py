@@ -17,8 +17,10 @@ from ..evaluate.evaluation import evaluate
 from ..evaluate.plan import EvaluationRequest
 from ..evaluate.report import EvaluationReport, ModelScore
 from ..plan.leftovers import leftovers, own_folder
+from ..plan.native_heads import attentions
 from ..plan.planner import plan_conversion
 from ..plan.request import ConversionRequest
+from ..plan.source import read_source
 from ..plan.target import check_target
 from ..stream.failure import writing
 from .sensitivity import LayerSensitivity
@@ -52,31 +54,24 @@ def trials_of(
     """Every count with every method; `options` are the fields of a request that a method sets. A
     count that the model has already is its own and no trial. Raises HeadcountError for one that it
     cannot have, before anything is converted."""
-    trials = tuple(
-        Trial(num_key_value_heads=count, method=method, request=made)
-        for count in counts
-        for method in methods
-        for made in [replace(request, num_key_value_heads=count, **options(method))]
-        if _changes(made)
-    )
-    if not trials:
-        raise HeadcountError(f"{request.source}: has these K/V heads already: nothing to compare")
-    if len(trials) > MOST_TRIALS:
-        raise HeadcountError(f"{len(trials)} conversions; a sweep makes at most {MOST_TRIALS}")
-    return trials
-
-
-def _changes(request: ConversionRequest) -> bool:
-    """Whether there is something to convert. Raises HeadcountError where it cannot be done."""
-    from ..plan.native_heads import attentions
-    from ..plan.source import read_source
-
     spec = read_source(request.source).audit.spec
-    counts = {mixer.num_key_value_heads for mixer in attentions(spec).values()}
-    if counts == {request.num_key_value_heads}:
-        return False
-    plan_conversion(request)
-    return True
+    has = {mixer.num_key_value_heads for mixer in attentions(spec).values()}
+    wanted = [count for count in counts if has != {count}]
+    if not wanted:
+        raise HeadcountError(f"{request.source}: has these K/V heads already: nothing to compare")
+    if len(wanted) * len(methods) > MOST_TRIALS:
+        raise HeadcountError(
+            f"{len(wanted) * len(methods)} conversions; a sweep makes at most {MOST_TRIALS}"
+        )
+    return tuple(
+        Trial(
+            num_key_value_heads=count,
+            method=method,
+            plan=plan_conversion(replace(request, num_key_value_heads=count, **options(method))),
+        )
+        for count in wanted
+        for method in methods
+    )
 
 
 def sweep(
@@ -84,7 +79,7 @@ def sweep(
 ) -> Sweep:
     """Measures all of `trials`, which have one source and one target. With a `budget`, in nats a
     token, the smallest cache within it becomes the target. Raises what a conversion raises."""
-    request = trials[0].request
+    request = trials[0].plan.request
     measured: list[Measured] = []
     original: Measured | None = None
     report: EvaluationReport | None = None
@@ -92,7 +87,8 @@ def sweep(
         bar = tqdm(trials, desc="sweep", unit="trial", disable=None if progress else True)
         for number, trial in enumerate(bar):
             place = shop / str(number)
-            apply_plan(plan_conversion(replace(trial.request, target=place)), progress=progress)
+            there = replace(trial.plan.request, target=place)
+            apply_plan(replace(trial.plan, request=there), progress=progress)
             report = evaluate(
                 EvaluationRequest(
                     model=str(place),
@@ -156,7 +152,7 @@ def _measured(trial: Trial, report: EvaluationReport) -> Measured:
 
 def _original(trial: Trial, report: EvaluationReport) -> Measured:
     assert report.against is not None
-    before = max(layer.before for layer in plan_conversion(trial.request).layers)
+    before = max(layer.before for layer in trial.plan.layers)
     return _scored(
         None, before, report.against, delta_loss=0.0, kl_divergence=0.0, top1_agreement=1.0
     )

@@ -6,18 +6,19 @@ from typing import Any
 
 from headcount.audit.errors import HeadcountError
 
-from ..plan.request import ConversionRequest, parse_key_value_heads
+from ..plan.plan import ConversionPlan
+from ..plan.request import parse_key_value_heads
 
 MOST_TRIALS = 64
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Trial:
-    """`request` makes `num_key_value_heads` K/V heads with what `method` names."""
+    """`plan` makes `num_key_value_heads` K/V heads with what `method` names."""
 
     num_key_value_heads: int
     method: str
-    request: ConversionRequest
+    plan: ConversionPlan
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

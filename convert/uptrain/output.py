@@ -13,7 +13,6 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from headcount import __version__
-from headcount.audit import audit_model
 from headcount.audit.errors import HeadcountError
 from headcount.audit.source.checkpoint import find_weights, read_checkpoint
 from headcount.audit.source.json_file import read_json
@@ -26,6 +25,7 @@ from ..plan.side_files import RECORD, sort_side_files
 from ..plan.source import CONFIG, check_unchanged
 from ..stream.hashing import sha256_of
 from ..stream.writer import json_bytes, write_bytes
+from ..verify import audited_output
 from .request import UptrainPlan
 
 
@@ -104,17 +104,7 @@ def _record(plan: UptrainPlan, folder: Path, uptraining: Mapping[str, Any]) -> d
 
 def _check(plan: UptrainPlan, folder: Path) -> None:
     """Raises SelfCheckError unless the output audits like CONVERTED and has its tensors."""
-    try:
-        audit = audit_model(str(folder))
-    except HeadcountError as error:
-        raise SelfCheckError(f"the output cannot be audited ({error}); nothing was kept") from error
-    known = {finding.code for finding in plan.source.audit.findings}
-    for finding in audit.findings:
-        if finding.severity != "note" and finding.code not in known:
-            raise SelfCheckError(
-                f"the output fails its audit: {finding.code} {finding.where}: {finding.message};"
-                " nothing was kept"
-            )
+    audited_output(folder, plan.source.audit.findings)
     path = find_weights(folder)
     assert path is not None
     found = {n: (t.dtype, t.shape) for n, t in read_checkpoint(path).tensors.items()}

@@ -21,7 +21,7 @@ from headcount.convert.merge.attention import Freedom
 from headcount.convert.plan.class_limits import NOT_RUN
 from headcount.convert.plan.draft import Where
 from headcount.convert.plan.source import read_source
-from headcount.convert.rewrite.freedom import freedom_of, freedoms_of, limits_of
+from headcount.convert.rewrite.freedom import alone, freedoms_of, limits_of
 from headcount.convert.rewrite.tensors import attention_tensors
 from mha_types import logits, settle, tiny_model
 from turned import turned_model, widened
@@ -140,8 +140,8 @@ def test_heads_change_places_with_their_columns_of_a_table(model_type: str, tmp_
     sets = {where: f.order_set for where, f in freedoms_of(model, tensors).items()}
     of_layer_0 = 0 if model_type in SHARED_TABLE else None
     assert sets == {(layer, cross): None if cross else of_layer_0 for layer, cross in tensors}
-    alone = {where: freedom_of(model, where).order for where in tensors}
-    assert alone == {(layer, cross): cross or of_layer_0 is None for layer, cross in tensors}
+    single = {where: alone(f).order for where, f in freedoms_of(model, tensors).items()}
+    assert single == {(layer, cross): cross or of_layer_0 is None for layer, cross in tensors}
 
 
 def test_heads_of_one_layer_alone_give_another_function(

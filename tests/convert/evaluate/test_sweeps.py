@@ -10,6 +10,7 @@ from click.testing import CliRunner, Result
 
 from headcount.audit.errors import HeadcountError
 from headcount.cli import main
+from headcount.convert.plan.planner import plan_conversion
 from headcount.convert.plan.request import ConversionRequest
 from headcount.convert.sweep.trial import (
     Measured,
@@ -153,9 +154,9 @@ def test_counts_and_methods_are_read_as_people_write_them() -> None:
         parse_methods("best", ("first", "mean"))
 
 
-def test_of_equal_caches_the_one_with_less_loss_is_chosen() -> None:
-    request = ConversionRequest(source=Path("a"), target=Path("b"), num_key_value_heads=2)
-    trial = Trial(num_key_value_heads=2, method="mean", request=request)
+def test_of_equal_caches_the_one_with_less_loss_is_chosen(source: Path, tmp_path: Path) -> None:
+    request = ConversionRequest(source=source, target=tmp_path / "b", num_key_value_heads=2)
+    trial = Trial(num_key_value_heads=2, method="mean", plan=plan_conversion(request))
     one = Measured(
         trial=trial,
         num_key_value_heads=2,
