@@ -16,20 +16,22 @@ import click
 
 from headcount import __version__
 from headcount.audit.console import Group, exit_on_findings, need_extra, write_reports
-from headcount.audit.options import (
-    AUDIT_HELP,
+from headcount.audit.conversion_options import (
     CONVERSION,
-    PATH,
     SWEEP,
-    audit_options,
     conversion_options,
     evaluation_options,
+    sweep_options,
+    uptraining_options,
+)
+from headcount.audit.options import (
+    AUDIT_HELP,
+    PATH,
+    audit_options,
     output_options,
     plan_options,
     reconcile_options,
     serving_options,
-    sweep_options,
-    uptraining_options,
     workload_options,
 )
 from headcount.audit.signals import exit_at_once, on_signals

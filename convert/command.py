@@ -5,7 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from headcount.audit.options import LADDER
+from headcount.audit.conversion_options import LADDER
 from headcount.audit.report import Report
 from headcount.audit.signals import exit_cleanly, on_signals
 

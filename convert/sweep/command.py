@@ -7,8 +7,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from headcount.audit.conversion_options import LADDER
 from headcount.audit.errors import HeadcountError
-from headcount.audit.options import LADDER
 from headcount.audit.report import Report
 from headcount.audit.signals import exit_cleanly, on_signals
 
