@@ -23,7 +23,7 @@ from .heap import give_back
 from .layer import LayerFit
 from .model import LayeredModel
 from .place import place_of
-from .rows import MEMORY_BUDGET, NotFiniteError, new_rows
+from .rows import MEMORY_BUDGET, NotFiniteError, Room, new_rows
 from .task import Layer, States, Task, run_rows
 from .text import CalibrationText, calibration_text
 from .used import Habits
@@ -98,10 +98,18 @@ class _Run:
     def _start(self, text: CalibrationText) -> tuple[States, Sequence[Call]]:
         length, width = text.ids.shape[1], self._layered.hidden_size
         template = torch.empty(length, width, dtype=self._layered.dtype)
-        rows = [new_rows(len(text.ids), template, held=4, budget=MEMORY_BUDGET) for _ in range(4)]
+        count, dtype = len(text.ids), self._layered.dtype
+        # Half of the budget for four rows of hidden states, half for the wider features of an MLP.
+        half = MEMORY_BUDGET // 2
+        rows = [new_rows(count, template, held=4, budget=half) for _ in range(4)]
+        features = Room(count, length, dtype, half)
         with self._finite("its embeddings give"):
             calls = record(self._layered, text.ids, text.batches, rows[:2])
-        return States(original=rows[0], converted=rows[1], target=rows[2], given=rows[3]), calls
+        original, converted, target, given = rows
+        states = States(
+            original=original, converted=converted, target=target, given=given, features=features
+        )
+        return states, calls
 
     @contextmanager
     def _finite(self, who_gives: str) -> Iterator[None]:

@@ -22,9 +22,10 @@ from ..stream.threads import one_thread
 from .aim import Aim
 from .attention import AttentionRunner, given
 from .calls import Stop
+from .mlp import MlpFit, fitted_projection
 from .model import assign
 from .moments import MomentSums
-from .refit import OutputFit, fit_mlp
+from .refit import OutputFit
 from .task import Layer, States, Task, run_rows
 from .temperature import best_temperatures, divergences, with_temperatures
 from .watch import watching
@@ -64,9 +65,15 @@ class LayerFit:
         task = self._task
         self._runner.called(self._aim.run(self._first).seen)
         run_rows(task.layer, task.call, self._states.original, task.text.batches)
-        if not is_last:
-            assign(task.layer, tensors)
-            with self._runner.fast():
+        if is_last:
+            return
+        own = set(task.place.names.values())
+        assign(task.layer, {path: value for path, value in tensors.items() if path in own})
+        with self._runner.fast():
+            last = fitted_projection(task, self._states)
+            if last is not None:
+                MlpFit(task, self._states, last, is_last=False).skip(tensors)
+            else:
                 run_rows(task.layer, task.call, self._states.converted, task.text.batches)
 
     def _fitted(
@@ -82,8 +89,12 @@ class LayerFit:
         task.assign(attention)
         mlp: dict[str, torch.Tensor] = {}
         if task.ladder.refit == "mlp":
-            mlp, measured["mlp_error"] = fit_mlp(task, self._states)
-        if not is_last:
+            measured["mlp_error"] = None
+        last = fitted_projection(task, self._states)
+        if last is not None:
+            mlp_fit = MlpFit(task, self._states, last, is_last=is_last)
+            mlp, measured["mlp_error"] = mlp_fit.run()
+        elif not is_last:
             run_rows(task.layer, task.call, self._states.converted, task.text.batches)
         document = {
             attention_key(cross=False): merged_document(merged),

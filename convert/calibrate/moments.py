@@ -3,6 +3,7 @@
 import torch
 
 from ..merge.attention import AttentionWeights, Groups, Moments
+from .gram import Gram
 from .rows import NotFiniteError
 
 
@@ -11,16 +12,14 @@ class MomentSums:
 
     `groups`: of each K/V head's group, the V heads are also kept as each of its query heads mixes
     them. Without groups all V heads are, as all query heads mix them, at every `stride`-th token:
-    their sum takes H * (G*dv)^2 a token.
+    their sum takes H * (G*dv)^2 a token. Those of queries and keys follow from the inputs'.
     """
 
     def __init__(self, weights: AttentionWeights, groups: Groups | None) -> None:
         self._weights, self._groups = weights, groups
-        heads, head_dim, _ = weights.q.shape
+        heads, _, width = weights.q.shape
         shared, value_dim, _ = weights.v.shape
-        self._queries = _zeros(heads, head_dim, head_dim)
-        self._keys = _zeros(shared * head_dim, shared * head_dim)
-        self._key_sum = _zeros(shared * head_dim)
+        self._inputs, self._input_sum = Gram(width), _zeros(width)
         self._values = _zeros(shared * value_dim, shared * value_dim)
         self._value_sum = _zeros(shared * value_dim)
         self._members = [self._group_of(h) for h in range(heads)]
@@ -40,14 +39,11 @@ class MomentSums:
     def add(self, inputs: torch.Tensor, mixing: torch.Tensor | None) -> None:
         """One batch: inputs [B, T, D] and attention weights [B, H, T, T]; None: the module does not
         give them, and values count as they are."""
-        w = self._weights
-        queries = projected(inputs, w.q, w.q_bias).flatten(0, 1).transpose(0, 1)
-        self._queries += queries.transpose(1, 2) @ queries
-        keys = projected(inputs, w.k, w.k_bias).flatten(0, 1).flatten(1)
-        self._keys += keys.T @ keys
-        self._key_sum += keys.sum(0)
-        self._tokens += len(keys)
-        values = projected(inputs, w.v, w.v_bias)
+        rows = inputs.flatten(0, 1)
+        self._inputs.add(rows)
+        self._input_sum += rows.sum(0)
+        self._tokens += len(rows)
+        values = projected(inputs, self._weights.v, self._weights.v_bias)
         if self._groups is None:
             self._add_values(values, mixing)
         else:
@@ -56,8 +52,10 @@ class MomentSums:
     def result(self, chosen_by: Moments | None = None) -> Moments:
         """The means. `chosen_by`: those of a sum without groups, whose `values` are taken; without
         it `values` has the blocks of the groups alone, 0 between them. Raises NotFiniteError."""
-        if not all(bool(found.isfinite().all()) for found in (self._queries, self._keys)):
+        w, inputs, mean = self._weights, self._inputs.result(), self._input_sum / self._tokens
+        if not bool(inputs.isfinite().all()):
             raise NotFiniteError
+        inputs /= self._tokens
         if self._groups is None:
             values, value_mean = self._values / self._sampled, self._value_sum / self._sampled
         elif chosen_by is not None:
@@ -65,16 +63,23 @@ class MomentSums:
             values, value_mean = chosen_by.values, chosen_by.value_mean
         else:
             values, value_mean = self._spread()
+        keys, key_mean = _made_of(inputs, mean, w.k, w.k_bias)
         known = self._groups is not None
         return Moments(
-            queries=self._queries / self._tokens,
-            keys=self._keys / self._tokens,
-            key_mean=self._key_sum / self._tokens,
+            queries=self._queries(inputs, mean),
+            keys=keys,
+            key_mean=key_mean,
             values=values,
             value_mean=value_mean,
             mixed=[m / self._tokens for m in self._mixed] if known else None,
             mixed_mean=[m / self._tokens for m in self._mixed_sums] if known else None,
         )
+
+    def _queries(self, inputs: torch.Tensor, mean: torch.Tensor) -> torch.Tensor:
+        q, bias = self._weights.q, self._weights.q_bias
+        biases = [None] * len(q) if bias is None else list(bias)
+        made = [_made_of(inputs, mean, head, b)[0] for head, b in zip(q, biases, strict=True)]
+        return torch.stack(made)
 
     def _add_values(self, values: torch.Tensor, mixing: torch.Tensor | None) -> None:
         flat = values.flatten(2)
@@ -110,6 +115,20 @@ def projected(inputs: torch.Tensor, heads: torch.Tensor, bias: torch.Tensor | No
         flat = flat + bias.flatten()
     shaped: torch.Tensor = flat.unflatten(-1, heads.shape[:2])
     return shaped
+
+
+def _made_of(
+    inputs: torch.Tensor, mean: torch.Tensor, heads: torch.Tensor, bias: torch.Tensor | None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Second moment and mean of what projections [..., D] and their bias [...] make of inputs with
+    those, [D, D] and [D]: E[(W x + b)(W x + b)^T], all rows of W side by side."""
+    weight = heads.flatten(0, -2).double()
+    second, first = weight @ inputs @ weight.T, weight @ mean
+    if bias is None:
+        return second, first
+    added = bias.flatten().double()
+    crossed = torch.outer(first, added)
+    return second + crossed + crossed.T + torch.outer(added, added), first + added
 
 
 def _zeros(*shape: int) -> torch.Tensor:

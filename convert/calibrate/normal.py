@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 import torch
 
+from .gram import Gram
+
 # Largest side of the sums that are kept in float64; beyond it they take float32.
 _WIDE = 4096
 
@@ -27,15 +29,15 @@ class NormalEquations:
     def __init__(self, features: int, outputs: int, *, bias: bool, dtype: torch.dtype) -> None:
         size = features + bias
         self._bias = bias
-        self._dtype = torch.float64 if size <= _WIDE else dtype
-        self._gram = torch.zeros(size, size, dtype=self._dtype)
-        self._cross = torch.zeros(size, outputs, dtype=self._dtype)
+        kept = torch.float64 if size <= _WIDE else dtype
+        self._gram = Gram(size, kept)
+        self._cross = torch.zeros(size, outputs, dtype=kept)
         self._held: list[tuple[torch.Tensor, torch.Tensor]] = []
 
     def add(self, features: torch.Tensor, rest: torch.Tensor) -> None:
         """One batch: [..., features] and what is left of the target, [..., outputs]."""
         a, r = self._augmented(features), rest.flatten(0, -2)
-        self._gram += a.T @ a
+        self._gram.add(a)
         self._cross += a.T @ r
 
     def hold(self, features: torch.Tensor, rest: torch.Tensor) -> None:
@@ -46,11 +48,12 @@ class NormalEquations:
         """The change that is best on the held-out rows, over `ridges`, or none at all."""
         before = self._error(None)
         best = Fit(change=torch.zeros_like(self._cross), before=before, after=before, ridge=0.0)
-        scale = float(self._gram.diagonal().mean())
+        products = self._gram.result()
+        scale = float(products.diagonal().mean())
         if scale == 0:
             return best
         for ridge in ridges:
-            gram = self._gram.clone()
+            gram = products.clone()
             gram.diagonal().add_(ridge * scale)
             factor, info = torch.linalg.cholesky_ex(gram)
             if int(info):

@@ -1,4 +1,4 @@
-"""Projections fitted anew by least squares: o of an attention, and the last one of an MLP."""
+"""The output projection of an attention, fitted anew by least squares."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -8,15 +8,12 @@ import torch
 from ..merge.attention import AttentionWeights, Merged
 from .aim import Aim
 from .attention import AttentionRunner, given, output_of, with_output
-from .model import assign
 from .normal import Fit, NormalEquations
 from .reconstruct import reconstruct
 from .task import States, Task
-from .watch import input_of
 
 # Ridges that are tried, relative to the mean square of what is fitted to.
-_OUTPUT_RIDGES = (1e-4, 1e-3, 1e-2, 1e-1)
-_MLP_RIDGES = (1e-3, 1e-2, 1e-1)
+_RIDGES = (1e-4, 1e-3, 1e-2, 1e-1)
 
 Batch = tuple[slice, torch.Tensor, torch.Tensor]  # rows, what is read, what should come of it
 
@@ -55,7 +52,7 @@ class OutputFit:
         for batch, heads, target in batches:
             add = equations.hold if batch in self._task.text.held else equations.add
             add(heads, target - output_of(heads, weights))
-        return equations.solve(_OUTPUT_RIDGES)
+        return equations.solve(_RIDGES)
 
     def _aimed(self) -> Iterable[Batch]:
         """What the merged heads give on converted rows, and what their output should be, which
@@ -96,36 +93,3 @@ class OutputFit:
                 seed=seed,
             )
         return found.weights, found.step
-
-
-def fit_mlp(task: Task, states: States) -> tuple[dict[str, torch.Tensor], dict[str, Any] | None]:
-    """The weight and bias of a dense MLP's last projection by their paths in the layer, fitted to
-    what the original layer gave (`states.original`) and assigned; and the squared errors of the
-    held-out rows, relative to that. Nothing and None where there is no such projection."""
-    text = task.text
-    first = states.converted[text.batches[0]]
-    last = task.habits.last_projection(task.layer, task.call, first, task.place)
-    if last is None or not task.stored(f"{last.path}.weight"):
-        return {}, None
-    module = task.layer.get_submodule(last.path)
-    weight, bias = module.get_parameter("weight"), module._parameters.get("bias")
-    features, width = weight.shape if last.transposed else weight.T.shape
-    equations = NormalEquations(features, width, bias=bias is not None, dtype=weight.dtype)
-    size = 0.0
-    for batch in text.batches:
-        noted: list[torch.Tensor] = []
-        with input_of(task.layer, last.path, noted.append):
-            output = task.call.run(task.layer, states.converted[batch])
-        wanted = states.original[batch]
-        if batch in text.held:
-            size += float(wanted.double().square().sum())
-        add = equations.hold if batch in text.held else equations.add
-        add(noted[0], (wanted - output) / last.factor)
-    fit = equations.solve(_MLP_RIDGES)
-    rows = fit.change[:features].to(weight.dtype)
-    made = {f"{last.path}.weight": weight + (rows if last.transposed else rows.T)}
-    if bias is not None:
-        made[f"{last.path}.bias"] = bias + fit.change[-1].to(bias.dtype)
-    assign(task.layer, made)
-    scale = last.factor**2 / size
-    return made, {"before": fit.before * scale, "after": fit.after * scale}

@@ -82,3 +82,24 @@ def new_rows(
         return Rows(torch.zeros(shape, dtype=template.dtype), None, template)
     file = cast(BinaryIO, tempfile.TemporaryFile(dir=folder, buffering=0))  # noqa: SIM115
     return Rows(None, file, template)
+
+
+class Room:
+    """Room for as many rows of whatever width is asked for, one width at a time."""
+
+    def __init__(self, count: int, tokens: int, dtype: torch.dtype, budget: int) -> None:
+        self._count, self._tokens, self._dtype, self._budget = count, tokens, dtype, budget
+        self._made: tuple[int, Rows] | None = None
+
+    def rows(self, width: int) -> Rows:
+        """[count, tokens, width], whatever they hold; rows of another width are gone."""
+        if self._made is None or self._made[0] != width:
+            self.close()
+            template = torch.empty(self._tokens, width, dtype=self._dtype)
+            self._made = width, new_rows(self._count, template, held=1, budget=self._budget)
+        return self._made[1]
+
+    def close(self) -> None:
+        if self._made is not None:
+            self._made[1].close()
+        self._made = None

@@ -13,7 +13,7 @@ from ..plan.draft import Heads
 from ..rewrite.tensors import AttentionTensors, Read, tensors_of
 from .calls import Call
 from .model import assign
-from .rows import Rows
+from .rows import Room, Rows
 from .text import CalibrationText
 from .used import Habits
 from .watch import AttentionPlace
@@ -22,15 +22,16 @@ from .watch import AttentionPlace
 @dataclass(frozen=True, kw_only=True, slots=True)
 class States:
     """Rows of one conversion: what the `original` and the `converted` prefix give to the layer at
-    hand, and room for targets and for what the attention is given."""
+    hand, and room for targets, for what the attention is given, and for an MLP's `features`."""
 
     original: Rows
     converted: Rows
     target: Rows
     given: Rows
+    features: Room
 
     def close(self) -> None:
-        for rows in (self.original, self.converted, self.target, self.given):
+        for rows in (self.original, self.converted, self.target, self.given, self.features):
             rows.close()
 
 

@@ -13,7 +13,10 @@ from calibrated_models import CONFIGS, VOCABULARY
 from calibrating import calibrate, logits, with_tensors
 from headcount.audit.errors import HeadcountError
 from headcount.convert.calibrate import ladder as ladder_module
-from headcount.convert.calibrate.model import LayeredModel
+from headcount.convert.calibrate import layer as layer_module
+from headcount.convert.calibrate import rows as rows_module
+from headcount.convert.calibrate.mlp import MlpFit
+from headcount.convert.calibrate.model import LayeredModel, assign
 from headcount.convert.calibrate.text import calibration_text
 from headcount.convert.merge.ladder import Ladder
 from headcount.convert.plan.source import read_source
@@ -121,10 +124,11 @@ def test_the_same_seed_gives_the_same_bytes(make_model: MakeModel, prose: Path) 
     assert not _same(one, calibrate(folder, prose, replace(BEST, seed=1), tokens=TOKENS))
 
 
+@pytest.mark.parametrize("model_type", ["gpt2", "gpt_neox", "granite", "llama"])
 def test_layers_that_are_done_are_run_and_not_computed_again(
-    make_model: MakeModel, prose: Path
+    model_type: str, make_model: MakeModel, prose: Path
 ) -> None:
-    folder = make_model("gpt_neox")
+    folder = make_model(model_type)
     whole = calibrate(folder, prose, BEST, tokens=TOKENS)
     resumed = calibrate(
         folder, prose, BEST, tokens=TOKENS, done=lambda index: whole[index] if index < 2 else None
@@ -139,16 +143,44 @@ def test_hidden_states_beyond_the_budget_lie_on_disk(
     folder = make_model("llama")
     in_memory = calibrate(folder, prose, BEST, tokens=TOKENS)
     made = []
-    plain = ladder_module.new_rows
+    plain = rows_module.new_rows
 
     def new_rows(*args: Any, **kwargs: Any) -> Any:
         made.append(plain(*args, **kwargs))
         return made[-1]
 
-    monkeypatch.setattr(ladder_module, "new_rows", new_rows)
+    for module in (ladder_module, rows_module):
+        monkeypatch.setattr(module, "new_rows", new_rows)
     monkeypatch.setattr(ladder_module, "MEMORY_BUDGET", 0)
     assert _same(in_memory, calibrate(folder, prose, BEST, tokens=TOKENS))
-    assert len(made) == 4 and all(rows.on_disk for rows in made)
+    assert len(made) == 5 and all(rows.on_disk for rows in made)  # four, and an MLP's features
+
+
+@pytest.mark.parametrize("model_type", ["gpt2", "gpt_neox", "granite", "llama"])
+def test_after_a_fit_of_an_mlp_the_states_are_what_the_layer_gives_with_it(
+    model_type: str, make_model: MakeModel, prose: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The layer is not run again for that; here it is."""
+    compared = []
+
+    class Compared(MlpFit):
+        def run(self) -> Any:
+            states, batches = self._states.converted, self._task.text.batches
+            given = [states[batch] for batch in batches]
+            made, errors = super().run()
+            if not self._is_last:
+                before = self._task.call.run(self._task.layer, given[0])
+                assign(self._task.layer, made)
+                for batch, hidden in zip(batches, given, strict=True):
+                    now = self._task.call.run(self._task.layer, hidden)
+                    torch.testing.assert_close(states[batch], now)
+                assert not torch.allclose(states[batches[0]], before)
+                compared.append(errors)
+            return made, errors
+
+    monkeypatch.setattr(layer_module, "MlpFit", Compared)
+    calibrate(make_model(model_type), prose, GOOD, tokens=TOKENS)
+    assert len(compared) == 2
 
 
 def test_a_temperature_sharpens_scores_that_were_made_flat(
