@@ -22,7 +22,8 @@ class TensorNames:
     are the prefixes under which nothing unknown may stand. `transposed`: the weights are stored
     [in, out] (GPT-2's Conv1D). `rest` is the part of what stands there without being named, such as
     an indexer; None: it is a stranger. `key_value` are modules beside the projections that hold
-    numbers of K or V heads: of which, and along which axis.
+    numbers of K or V heads: of which, and along which axis. `stacks` says of which stack or tower a
+    list of layers is whose words, in front of a layer's number, do not say it or say another.
 
     `fused` says how a `qkv` lies: `parts` is [q | k | v], `heads` has for each K/V head its query
     heads, its key and its value, `quarters` has four times [q | v | k] (CodeGen). Without the flag
@@ -35,6 +36,7 @@ class TensorNames:
     fused: str = "parts"
     parts_if: str | None = None
     key_value: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    stacks: Mapping[str, str] = field(default_factory=dict)
 
     def fused_by(self, config: Mapping[str, Any]) -> str:
         """How a fused projection lies in a model of this config."""
@@ -175,6 +177,9 @@ COSMOS3 = TensorNames(
     | {"self_attn.norm_q": "norm", "self_attn.norm_k": "norm"}
     | {**LLAMA.modules}
 )
+COSMOS3_OMNI = replace(COSMOS3, stacks={"blocks": "vision"})
+# transformers writes the language model so; older files have no `encoder` there.
+QIANFAN = replace(LLAMA, stacks={"language_model.model.encoder.layers": "decoder"})
 MOLMO2 = TensorNames(modules=under("self_attn", qkv="att_proj", o="attn_out") | _QK_NORM)
 JETMOE = TensorNames(modules=under("self_attention", kv="kv_proj"), rest="other")
 LONGCAT = TensorNames(

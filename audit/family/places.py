@@ -69,7 +69,9 @@ def place(name: str, names: TensorNames) -> Place | None:
     None if it stands in no layer, or outside its attention."""
     at = numbered(name)
     found = None if at is None else find_part(at.inside, names)
-    return None if at is None or found is None else place_of(found, stack_of(at.prefix), at.number)
+    if at is None or found is None:
+        return None
+    return place_of(found, stack_of(at.prefix, names), at.number)
 
 
 def place_of(found: Found, stack: str, index: int) -> Place:
@@ -140,8 +142,10 @@ def tower_of(prefix: str) -> str | None:
     return None if found is None else _TOWERS[found[0]]
 
 
-def stack_of(prefix: str) -> str:
+def stack_of(prefix: str, names: TensorNames) -> str:
     """`encoder`, `decoder`, or the tower, from the words in front of a layer's number."""
+    if prefix in names.stacks:
+        return names.stacks[prefix]
     words = prefix.lower()
     if words in GGUF_STACKS:
         return GGUF_STACKS[words]

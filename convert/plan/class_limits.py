@@ -22,10 +22,6 @@ WIDTH_CHECKED = frozenset(
 # Types whose K/V heads cannot be merged exactly, with the reason.
 REASONS: Mapping[str, str] = {
     "doge": "its mask is computed from the values of all K/V heads at once",
-    **dict.fromkeys(
-        ("cosmos3_edge", "cosmos3_edge_text", "cosmos3_omni", "qianfan_ocr"),
-        "the names of its weights are not known here",
-    ),
     "evolla": "its layers also attend to a protein, by adapters that were never compared",
     "jetmoe": "it has as many query heads in each expert as K/V heads, so that fewer of one mean"
     " fewer of the other",

@@ -246,7 +246,8 @@ class _Builder:
             raise self._unknown(tensor, "is not known in this architecture")
         number = _NUMBER.search(tensor.name)
         if number is not None and known is None:
-            stack, inside = stack_of(tensor.name[: number.start()]), tensor.name[number.end() :]
+            stack = stack_of(tensor.name[: number.start()], self.names)
+            inside = tensor.name[number.end() :]
             tower = stack in TOWERS and not (self.alone and stack == "encoder")
             if not tower and NEAR.search(inside) and not FAR.search(inside):
                 raise self._unknown(tensor, "looks like attention but is not known")

@@ -260,7 +260,7 @@ class _Builder:
     def _refuse_lookalike(self, tensor: TensorInfo) -> None:
         """A tensor of a layer, outside the known modules, whose name sounds like attention."""
         number = _IN_LAYER.search(tensor.name)
-        if number is None or stack_of(tensor.name[: number.start()]) in TOWERS:
+        if number is None or stack_of(tensor.name[: number.start()], self.names) in TOWERS:
             return
         index = int(number[0].strip("."))
         inside = tensor.name[number.end() :]

@@ -29,7 +29,7 @@ ROWS: dict[str, Family] = {
             ),
             *("moss_transcribe_diarize", "muse_glimmer", "muse_spark", "musicflamingo"),
             *("omniasr", "ovis2", "paddleocr_vl", "paligemma", "perception_lm", "pix2struct"),
-            *("pp_chart2table", "pp_formulanet", "qianfan_ocr", "qwen2_5_omni_thinker"),
+            *("pp_chart2table", "pp_formulanet", "qwen2_5_omni_thinker"),
             *("qwen2_audio", "qwen3_asr", "qwen3_omni_moe_thinker", "shieldgemma2", "smolvlm"),
             *("step3p7", "ultravbert", "vibevoice_asr", "video_llama_3", "video_llava", "vipllava"),
         ),
@@ -59,7 +59,8 @@ ROWS: dict[str, Family] = {
     ),
     "kosmos-2": replace(WRAPPER, tied=tying.either_word),
     "cosmos3_edge": UNTIED,
-    "cosmos3_omni": replace(WRAPPER, names=names.COSMOS3),
+    "cosmos3_omni": replace(WRAPPER, names=names.COSMOS3_OMNI),
+    "qianfan_ocr": replace(WRAPPER, names=names.QIANFAN),
     **dict.fromkeys(("musicgen", "musicgen_melody"), replace(WRAPPER, text="decoder")),
     "pi0": replace(WRAPPER, text="vlm_config", tied=tying.always),  # no head computes logits
 }
