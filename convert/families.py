@@ -18,7 +18,7 @@ from headcount.audit.report import Column, Report, Table
 from .engines import engines
 from .plan.by_layer import BY_LAYER
 from .plan.class_limits import EVEN_ONLY, REASONS
-from .plan.custom import groups
+from .plan.custom_types import groups
 from .plan.native_config import ConfigEditor, language_model
 from .plan.native_heads import attentions
 from .plan.rehome.rows import REHOMES

@@ -18,14 +18,22 @@ _MODELS = Path(__file__).parents[2] / "convert" / "models"
 
 
 def grouped(family: Family, model_type: str) -> Family:
-    """The row of `headcount_<model_type>`, from the row of the type itself."""
+    """The row of `headcount_<model_type>`, from the row of the type itself. Where that nests its
+    language model, the row of the nested one is to be grouped."""
+    own = replace(family, same_as=family.same_as or model_type)
+    return own if family.text is not None else with_key_value_heads(own)
+
+
+def with_key_value_heads(family: Family, whole: ConfigView | None = None) -> Family:
+    """The row for a class of ours, which says its K/V heads in its config: in `whole`, which nests
+    the one that the row reads, where there is one."""
 
     def build(_: Family, view: ConfigView) -> tuple[Layer, ...]:
-        return _with_key_value_heads(family.build(family, view), view)
+        return _with_key_value_heads(family.build(family, view), whole or view)
 
     # Whatever the class's own files hold, ours store a fused projection as [q | k | v].
     names = replace(family.names, fused="parts", parts_if=None)
-    return replace(family, names=names, build=build, same_as=family.same_as or model_type)
+    return replace(family, names=names, build=build)
 
 
 def is_own_code(config: Mapping[str, Any], module: Path) -> bool:

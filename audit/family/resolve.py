@@ -116,6 +116,10 @@ def read_config(config: Mapping[str, Any], where: str) -> Reading:
     text, text_family = _language_model(view, family, where)
     if text is not view and family.names is not LLAMA:
         text_family = replace(text_family, names=family.names)
+    if text is not view and model_type.startswith(GROUPED):
+        from .grouped import with_key_value_heads
+
+        text_family = with_key_value_heads(text_family, view)
     assumed = not (is_known(model_type) and is_known(text.model_type))
     try:
         layers = text_family.build(text_family, text)

@@ -26,6 +26,10 @@ import torch
 import transformers
 from torch import nn
 from transformers.cache_utils import Cache
+from transformers.conversion_mapping import (
+    get_checkpoint_conversion_mapping,
+    register_checkpoint_conversion_mapping,
+)
 from transformers.models.auto import modeling_auto
 
 PREFIX = "headcount_"  # in front of the base class's model_type
@@ -164,25 +168,29 @@ def _show_cache(module: nn.Module, args: Any, output: Any) -> Any:
 
 
 def group_heads(model: nn.Module, config: Any) -> None:
-    """Shrinks the projections that `config.grouped_projections` names, wherever the model has them.
+    """Shrinks the projections that `config.grouped_projections` names, wherever the model has them;
+    of several models in one, the language model.
 
     A key is a tensor's module with `*` for the number of its layer, perhaps with the name of the
     base model in front: `model.decoder.layers.*.self_attn.k_proj`. Raises ValueError if the model
     has none of them.
     """
+    language: Any = model
+    if config.sub_configs:
+        language = language.get_decoder()
     attentions: dict[str, int] = {}
-    for name, module in list(model.named_modules()):
+    for name, module in list(language.named_modules()):
         found = _grouping_of(name, config)
         if found is not None:
             _shrink(module, found)
-            attentions[_reader_of_cache(model, name)] = found.group_size
+            attentions[_reader_of_cache(language, name)] = found.group_size
     if not attentions:
         raise ValueError(
             f"{type(model).__name__} has none of the projections in config.grouped_projections: "
             f"{', '.join(config.grouped_projections or ()) or 'it names none'}"
         )
     for name, group_size in attentions.items():
-        attention = model.get_submodule(name)
+        attention = language.get_submodule(name)
         attention.register_forward_pre_hook(_HideCache(group_size), with_kwargs=True)
         attention.register_forward_hook(_show_cache)
 
@@ -243,7 +251,16 @@ def grouped_config(base: Any) -> Any:
     names = dict(base.attribute_map)
     names.pop("num_key_value_heads", None)
     own = {"model_type": PREFIX + base.model_type, "attribute_map": names}
+    _share_names(base.model_type, PREFIX + base.model_type)
     return _made(base, (base,), {**own, "_auto_class": "AutoConfig"})
+
+
+def _share_names(base: str, own: str) -> None:
+    """Tensors have the same names on disk in files of both types, where they differ from those of
+    the modules (`language_model.layers` for Fuyu's `model.language_model.layers`)."""
+    known = get_checkpoint_conversion_mapping(base)
+    if known is not None:
+        register_checkpoint_conversion_mapping(own, known, overwrite=True)
 
 
 def grouped_model(base: Any) -> Any:

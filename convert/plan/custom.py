@@ -12,22 +12,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from headcount.audit.family import odd, two_stacks
-from headcount.audit.family.layers import as_query_heads
 from headcount.audit.family.names import BUFFERS
 from headcount.audit.family.places import PLAIN, Place, place, stack_of
-from headcount.audit.family.resolve import GROUPED, base_type
-from headcount.audit.family.states.own import xlnet
-from headcount.audit.family.table import FAMILIES, SPELLINGS
+from headcount.audit.family.resolve import GROUPED
 from headcount.audit.mixers import Attention
 from headcount.audit.source.safetensors import TensorInfo
 
 from . import custom_config
 from .by_layer import class_heads
+from .custom_types import family_of
 from .draft import Draft, Heads, HeadsByLayer, Where
 from .errors import CannotConvertError, HeadCountError
 from .layout import Block, Blocks, interleaved, query_key_value
-from .model_classes import model_classes
 from .native import FAR, FLOATS, NEAR, TOWERS
 from .native_heads import attentions, heads_of, no_fit
 from .plan import SideFile
@@ -37,9 +33,6 @@ from .steps import Dropped, Pool, Step, copy
 
 MODELING_FILE = Path(__file__).parent.parent / "models" / f"{custom_config.MODULE}.py"
 
-# Rules of rows whose class does not read num_key_value_heads: by count, and by builder.
-_COUNTS = (as_query_heads, odd.multi_query_heads, odd.falcon_key_value_heads)
-_BUILDERS = (odd.bart, odd.t5, two_stacks.led, two_stacks.longt5, two_stacks.umt5)
 # `TensorNames.fused` -> order of the parts in a fused projection, and how often it stands there
 # (None: once per head).
 _FUSED: Mapping[str, tuple[str, int | None]] = {
@@ -49,28 +42,6 @@ _FUSED: Mapping[str, tuple[str, int | None]] = {
 }
 _POOLED = ("k", "v", "kv", "qkv")
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.)|^\d+(?=\.)")
-
-
-def holds(source: Source) -> bool:
-    """Whether the source's class keeps one K/V head per query head, in every layer of its decoder,
-    and ignores num_key_value_heads; or is already one of ours."""
-    spec = source.audit.spec
-    if spec.model_type.startswith(GROUPED):
-        return True
-    mixers = _cached(source)
-    mha = all(m.num_key_value_heads == m.num_attention_heads for m in mixers)
-    return bool(mixers and mha and groups(spec.model_type))
-
-
-def groups(model_type: str) -> bool:
-    """Whether the class of this type ignores num_key_value_heads, and ours can take its place."""
-    row = FAMILIES.get(SPELLINGS.get(model_type, model_type))
-    if row is None or row.text is not None:
-        return False  # a nested language model, whose wrapper builds it from another config
-    if row.cached is False or row.build is xlnet:  # nothing, or hidden states
-        return False
-    ignores = row.key_value_heads in _COUNTS or row.build in _BUILDERS
-    return ignores and bool(model_classes(model_type))
 
 
 def heads(source: Source, wanted: KeyValueHeads) -> HeadsByLayer:
@@ -98,15 +69,6 @@ def heads(source: Source, wanted: KeyValueHeads) -> HeadsByLayer:
 
 def _of_layer(wanted: KeyValueHeads, place: Where, mixer: Attention) -> int:
     return wanted if isinstance(wanted, int) else wanted.get(place[0], mixer.num_key_value_heads)
-
-
-def _cached(source: Source) -> list[Attention]:
-    """The attentions that keep a cache; none where a layer keeps something else."""
-    layers = [layer for layer in source.audit.spec.layers if layer.stack == "decoder"]
-    mixers = [mixer for layer in layers for mixer in layer.mixers]
-    if not all(isinstance(mixer, Attention) and mixer.cached for mixer in mixers):
-        return []
-    return [mixer for mixer in mixers if isinstance(mixer, Attention)]
 
 
 def steps(source: Source, heads: HeadsByLayer) -> Draft:
@@ -274,8 +236,8 @@ def _last(spot: Place) -> str:
 def _fused(source: Source, heads: Heads) -> tuple[str, int]:
     """Order and repeats of a fused projection in the class of transformers, which the modelling
     file makes one for; that in our own files is [q|k|v]."""
-    model_type = base_type(source.audit.spec.model_type)
-    names = FAMILIES[SPELLINGS.get(model_type, model_type)].names
+    row = family_of(source.text_type)
+    names = row.names if row is not None else source.audit.family.names
     order, repeats = _FUSED[names.fused_by(source.config)]
     return order, repeats or heads.num_attention_heads
 

@@ -11,11 +11,10 @@ from typing import Any
 
 from headcount.audit.divisors import divisors, listed
 from headcount.audit.family.class_defaults import class_defaults
-from headcount.audit.family.resolve import read_config
 from headcount.audit.family.table import SPELLINGS
 from headcount.audit.mixers import LatentAttention
 
-from . import custom, native
+from . import custom, custom_types, native
 from .by_layer import holds_by_layer
 from .class_limits import REASONS
 from .draft import Draft, HeadsByLayer
@@ -117,7 +116,7 @@ def _one_count(row: Rehome, wanted: KeyValueHeads, before: int, where: str) -> i
 
 
 def _custom(source: Source, wanted: KeyValueHeads, where: str) -> tuple[Home, HeadsByLayer]:
-    if not custom.holds(source) and not holds_by_layer(source, wanted):
+    if not custom_types.holds(source) and not holds_by_layer(source, wanted):
         raise NoSuchHomeError(f"{where}: no modelling file of ours holds it")
     home = Home(
         name="custom",
@@ -160,8 +159,7 @@ def _refuse_type(source: Source, where: str) -> None:
     """Raises CannotConvertError for a type whose class cannot hold fewer K/V heads exactly."""
     model_type = source.audit.spec.model_type
     model_type = SPELLINGS.get(model_type, model_type)
-    text_type = read_config(source.config, where).text.model_type
-    for name in (text_type, model_type):
+    for name in (source.text_type, model_type):
         if name in REASONS:
             raise CannotConvertError(f"{where}: {REASONS[name]}")
     if class_defaults(model_type) is None:

@@ -23,8 +23,8 @@ from .source import Source
 from .steps import Pool, Role, Step, copy
 
 FLOATS = ("F64", "F32", "F16", "BF16")
-KEY_NORMS = ("k_norm", "k_layernorm", "key_layernorm")
-QUERY_NORMS = ("q_norm", "q_layernorm", "query_layernorm", "attn_sub_norm")
+KEY_NORMS = ("k_norm", "norm_k", "k_layernorm", "key_layernorm")
+QUERY_NORMS = ("q_norm", "norm_q", "q_layernorm", "query_layernorm", "attn_sub_norm")
 # A word of a tensor's path in its layer that makes it look like attention.
 NEAR = re.compile(r"attn|attention|[qkv]_proj|qkv|query|key|value")
 FAR = re.compile(r"norm|mlp|expert|(^|[._])ln_")  # unless it is one of these

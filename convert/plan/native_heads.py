@@ -83,7 +83,7 @@ def heads_of(mixer: Attention, after: int) -> Heads:
 
 
 def _refuse_odd(source: Source, wanted: KeyValueHeads, where: str) -> None:
-    if _text_type(source) in EVEN_ONLY and isinstance(wanted, int) and wanted % 2:
+    if source.text_type in EVEN_ONLY and isinstance(wanted, int) and wanted % 2:
         raise HeadCountError(
             f"{where}: its class subtracts one half of the V heads from the other, so that"
             f" {wanted} is not possible: choose an even number"
@@ -118,7 +118,7 @@ def _padding(
     heads = heads_of(mixer, wanted)
     if wanted >= heads.before or not heads.is_padded:
         return None
-    if _text_type(source) not in WIDTH_CHECKED:
+    if source.text_type not in WIDTH_CHECKED:
         return heads
     fitting = (
         n
@@ -129,15 +129,11 @@ def _padding(
     return None if count is None else replace(heads, query_heads=count)
 
 
-def _text_type(source: Source) -> str:
-    return read_config(source.config, CONFIG).text.model_type
-
-
 def _may_be_padded(source: Source) -> bool:
     """Whether heads and head_dim are two numbers of the config, each for all layers."""
     family = source.audit.family
     flag_only = family.key_value_keys == ("multi_query",)
-    paired = _text_type(source) in EVEN_ONLY
+    paired = source.text_type in EVEN_ONLY
     return not (family.fixed_head_dim or family.per_layer or flag_only or paired)
 
 

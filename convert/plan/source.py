@@ -9,6 +9,7 @@ from typing import Any
 
 from headcount.audit import Audit, audit_model
 from headcount.audit.errors import HeadcountError, InvalidWeightsError
+from headcount.audit.family.resolve import read_config
 from headcount.audit.source.checkpoint import Checkpoint
 from headcount.audit.source.json_file import MAX_CONFIG_BYTES, open_regular, read_json
 from headcount.audit.source.safetensors import MAX_HEADER_BYTES
@@ -28,6 +29,11 @@ class Source:
     audit: Audit
     config: Mapping[str, Any]
     checkpoint: Checkpoint
+
+    @property
+    def text_type(self) -> str:
+        """The type of the language model, which is the model's own unless it is nested."""
+        return read_config(self.config, CONFIG).text.model_type
 
 
 def read_source(folder: Path) -> Source:

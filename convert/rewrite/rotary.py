@@ -15,7 +15,7 @@ Rows = tuple[int, ...]
 HALVES = frozenset(
     {
         *("arcee", "aria_text", "bamba", "bitnet", "cohere_compass_text"),
-        *("cwm", "deepseek_ocr2_text", "diffllama", "exaone"),
+        *("cosmos3_edge_text", "cwm", "deepseek_ocr2_text", "diffllama", "exaone"),
         *("falcon", "falcon_h1", "gemma", "gemma2", "glm4_moe", "glm4v_moe_text"),
         *("gpt_neox", "gpt_neox_japanese", "gpt_oss", "granite"),
         *("granite_swa", "granitemoe"),

@@ -42,7 +42,6 @@ NOT_CONVERTED = {
     "blt": "its class reads num_key_value_heads; no row of the family table describes it",
     "cpmant": "its cache holds a learned prompt beside the text, which is no K/V head of a token",
     "encoder-decoder": "a pair of models, each built from a type of its own",
-    "fuyu": "its language model is nested, and its class builds it from another type's config",
     "musicgen_melody": "no row of the family table describes it",
     "musicgen": "its decoder is saved under a type that no auto class loads",
     "hrm_text": "on disk q, k, v and a gate are one tensor, which transformers cuts in equal parts",

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from transformers import PreTrainedModel
+from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.cache_utils import EncoderDecoderCache
 
 from random_configs import random_config
-from tiny_truth import build, read
+from tiny_truth import build, read, whole
 
 HEADS, KV, HEAD_DIM = 8, 2, 8
 HIDDEN = HEADS * HEAD_DIM
@@ -32,6 +32,7 @@ _SAME = {
     **{"multi_query": False, "new_decoder_architecture": False, "is_decoder": True},
     **{"use_cache": True, "rotary_dim": 4, "add_cross_attention": False},
 }
+_TEXTS = ("text_config", "decoder")  # nested configs of a language model
 # Flags that a sweep over all types sets for one of them: what else its class can do.
 VARIANTS: dict[str, dict[str, Any]] = {
     "lfm2_moe": {"num_hidden_layers": 2, "layer_types": ["full_attention", "conv"]},
@@ -46,8 +47,12 @@ NO_CACHED_STEPS = ("prophetnet", "headcount_prophetnet")
 def tiny_config(model_type: str, task: str, seed: int, **more: Any) -> dict[str, Any]:
     """A random config with 8 heads of 8."""
     config = random_config(model_type, seed, task)
-    same = {key: value for key, value in _SAME.items() if key in (*config, *_ALWAYS)}
-    return {**config, **same, **VARIANTS.get(model_type, {}), **more}
+    config |= {k: _of_size(v) for k, v in config.items() if k in _TEXTS and isinstance(v, dict)}
+    return {**_of_size(config), **VARIANTS.get(model_type, {}), **more}
+
+
+def _of_size(config: dict[str, Any]) -> dict[str, Any]:
+    return {**config, **{k: v for k, v in _SAME.items() if k in (*config, *_ALWAYS)}}
 
 
 def tiny_model(
@@ -59,7 +64,7 @@ def tiny_model(
     for seed in range(ATTEMPTS):
         torch.manual_seed(seed)
         try:
-            model = build(read(tiny_config(model_type, task, seed, **more)), task).to(dtype)
+            model = _built(read(tiny_config(model_type, task, seed, **more)), task).to(dtype)
             for parameter in model.parameters():
                 parameter.data.normal_(std=0.2)
             for buffer in model.buffers():
@@ -73,6 +78,11 @@ def tiny_model(
             error = failure
     assert error is not None
     raise error
+
+
+def _built(config: PreTrainedConfig, task: str) -> PreTrainedModel:
+    """Where the language model is nested, too, the whole model."""
+    return whole(config, task) if config.sub_configs else build(config, task)
 
 
 def settle(model: PreTrainedModel) -> None:

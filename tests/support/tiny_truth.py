@@ -53,13 +53,18 @@ def build(config: PreTrainedConfig, task: str) -> PreTrainedModel:
     language model alone but for the task `base`."""
     text = config
     if task == "base":
-        return _instance(class_of(config, task), config)
+        return whole(config, task)
     nested = getattr(config, "vlm_config", None) or getattr(config, "text_config", None)
     if nested is not None:
         text = nested if nested.is_encoder_decoder else nested.get_text_config(decoder=True)
     elif task == "causal" or not config.is_encoder_decoder:
         text = config.get_text_config(decoder=True)
     return _instance(class_of(text, task), text)
+
+
+def whole(config: PreTrainedConfig, task: str) -> PreTrainedModel:
+    """The model of `config` for `task` with everything that it nests."""
+    return _instance(class_of(config, task), config)
 
 
 def _instance(model_class: type[PreTrainedModel], config: PreTrainedConfig) -> PreTrainedModel:
