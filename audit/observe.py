@@ -107,7 +107,7 @@ def _corrected(mixer: Attention, seen: Observed) -> Mixer:
         kv = mixer.num_key_value_heads
     d = seen.head_dim or mixer.head_dim
     v = d if mixer.v_head_dim == mixer.head_dim else mixer.v_head_dim
-    return replace(mixer, num_key_value_heads=kv, head_dim=d, v_head_dim=v)
+    return replace(mixer.with_key_value_heads(kv), head_dim=d, v_head_dim=v)
 
 
 def _corrections(before: tuple[Layer, ...], after: tuple[Layer, ...]) -> dict[str, Origin]:

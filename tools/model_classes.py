@@ -14,6 +14,7 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import transformers
 from transformers.models.auto import configuration_auto
@@ -24,19 +25,37 @@ from transformers.models.auto.tokenization_auto import TOKENIZER_MAPPING_NAMES  
 
 TARGET = Path(__file__).parent.parent / "convert" / "plan" / "model_classes.jsonl"
 _GENERATE = ("AutoModelForCausalLM", "AutoModelForSeq2SeqLM", "AutoModelForSpeechSeq2Seq")
+_AUTOS = ("AutoModel", *_GENERATE, "AutoModelForTextToWaveform")
+_CONFIGS = vars(configuration_auto)["CONFIG_MAPPING_NAMES"]
 
 
 def lines() -> Iterator[str]:
     """The content of the file."""
-    autos = {auto: getattr(transformers, auto)._model_mapping for auto in ("AutoModel", *_GENERATE)}
-    names = {auto: dict(mapping._model_mapping) for auto, mapping in autos.items()}
-    for model_type in sorted({found for auto in _GENERATE for found in names[auto]}):
-        classes = {"AutoConfig": vars(configuration_auto)["CONFIG_MAPPING_NAMES"][model_type]}
-        classes |= {auto: found[model_type] for auto, found in names.items() if model_type in found}
+    generating = {found for auto in _GENERATE for found in _names(auto)}
+    names: dict[str, dict[str, str]] = {}
+    for auto in _AUTOS:
+        for model_type, name in _names(auto).items():
+            if model_type in generating:
+                names.setdefault(_own_type(model_type, name), {})[auto] = name
+    for model_type, found in sorted(names.items()):
+        classes = {"AutoConfig": _CONFIGS[model_type], **found}
         tokenizer = TOKENIZER_MAPPING_NAMES.get(model_type)
         if isinstance(tokenizer, str):
             classes["AutoTokenizer"] = tokenizer
         yield json.dumps({"model_type": model_type, **classes}, separators=(",", ":")) + "\n"
+
+
+def _names(auto: str) -> dict[str, Any]:
+    return dict(getattr(transformers, auto)._model_mapping._model_mapping)
+
+
+def _own_type(model_type: str, name: Any) -> str:
+    """The type of the config that the class is made from: a mapping may name a language model by
+    the type that nests it (MusicGen)."""
+    config = getattr(transformers, _CONFIGS[model_type])
+    if not config.sub_configs or not isinstance(name, str):
+        return model_type
+    return str(getattr(transformers, name).config_class.model_type)
 
 
 def main() -> int:

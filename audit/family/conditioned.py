@@ -45,6 +45,7 @@ def musicgen_melody(family: "Family", view: ConfigView) -> tuple[Layer, ...]:
             per_token=mixer.num_key_value_heads * (mixer.head_dim + mixer.v_head_dim),
             limit=mixer.window and mixer.window - 1,
             sees="both",
+            key_value=True,
         )
         return replace(mixer, cached=False, states=(kept,))
 

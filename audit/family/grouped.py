@@ -76,7 +76,7 @@ def _with_key_value_heads(layers: tuple[Layer, ...], view: ConfigView) -> tuple[
 
 
 def _cached(layer: Layer) -> bool:
-    return any(isinstance(mixer, Attention) and mixer.cached for mixer in layer.mixers)
+    return any(isinstance(mixer, Attention) and mixer.keeps_key_value for mixer in layer.mixers)
 
 
 def _regrouped(layer: Layer, count: int, view: ConfigView) -> Layer:
@@ -86,7 +86,7 @@ def _regrouped(layer: Layer, count: int, view: ConfigView) -> Layer:
     return replace(
         layer,
         mixers=tuple(
-            replace(mixer, num_key_value_heads=count) if isinstance(mixer, Attention) else mixer
+            mixer.with_key_value_heads(count) if isinstance(mixer, Attention) else mixer
             for mixer in layer.mixers
         ),
     )

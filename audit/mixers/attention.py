@@ -4,7 +4,7 @@ Formulas: W_q is [H*d, h], W_k [KV*d, h], W_v [KV*dv, h] and
 W_o [h, H*dv], for hidden size h, H query heads, KV key/value heads and head dims d and dv.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from .state import Engine, Parts, State, Stateful
@@ -56,6 +56,20 @@ class Attention(Stateful):
         if self.num_key_value_heads == self.num_attention_heads:
             return "MHA"
         return "MQA" if self.num_key_value_heads == 1 else "GQA"
+
+    @property
+    def keeps_key_value(self) -> bool:
+        """Whether decoding keeps K and V, of the text's tokens or of others."""
+        return self.cached or any(state.key_value for state in self.states)
+
+    def with_key_value_heads(self, count: int) -> "Attention":
+        """The same attention with `count` K/V heads, in all that it keeps."""
+        states = tuple(state.with_heads(count, self.num_key_value_heads) for state in self.states)
+        return replace(self, num_key_value_heads=count, states=states)
+
+    @property
+    def mha_states(self) -> tuple[State, ...]:
+        return self.with_key_value_heads(self.num_attention_heads).states
 
     def out_features(self, part: str) -> int:
         """Rows of the projection `q`, `k`, `v` or `o`, or of a fused one such as `qkv`."""

@@ -35,7 +35,8 @@ class State(NamedTuple):
     all) of the tokens that it `sees`: the decoder's, the encoder's, or the encoder's in front of
     the decoder's. `bits` is None for what follows the dtype of the cache. `since`: nothing is kept
     before that many tokens. `columns`: the kernel of a convolution, of which transformers keeps all
-    columns, and an engine all but the newest.
+    columns, and an engine all but the newest. `key_value`: these are keys and values, of other
+    tokens than the text's, and grow and shrink with the K/V heads.
     """
 
     fixed: int = 0
@@ -45,6 +46,14 @@ class State(NamedTuple):
     sees: Literal["decoder", "encoder", "both"] = "decoder"
     since: int = 0
     columns: int | None = None
+    key_value: bool = False
+
+    def with_heads(self, count: int, before: int) -> "State":
+        """The same of `count` K/V heads instead of `before`, where it is keys and values."""
+        if not self.key_value:
+            return self
+        fixed, per_token = (size // before * count for size in (self.fixed, self.per_token))
+        return self._replace(fixed=fixed, per_token=per_token)
 
     def elements(
         self, tokens: int, encoder_tokens: int = 0, engine: Engine = "transformers"
@@ -111,10 +120,15 @@ class Stateful:
         """Elements of K and V with one K/V head per query head."""
         raise NotImplementedError
 
+    @property
+    def mha_states(self) -> tuple[State, ...]:
+        """The states with one K/V head per query head."""
+        return self.states
+
     def mha_bytes(self, tokens: int, encoder_tokens: int, bits: int) -> int:
         """Bytes of everything if every query head had its own K/V head."""
         kept = self.mha_key_value_elements(tokens, encoder_tokens)
-        own = ((state.elements(tokens, encoder_tokens), state.bits) for state in self.states)
+        own = ((s.elements(tokens, encoder_tokens), s.bits) for s in self.mha_states)
         return _bytes(((kept, None), *own), bits)
 
     def constant_bytes(self, bits: int) -> int:

@@ -72,7 +72,7 @@ def rank_mixer(mixer: Mixer, tp: int) -> Mixer:
     if isinstance(mixer, (LatentAttention, CompressedAttention)):
         return replace(mixer, num_attention_heads=heads)
     key_value = max(1, mixer.num_key_value_heads // tp)
-    return replace(mixer, num_attention_heads=heads, num_key_value_heads=key_value)
+    return replace(mixer.with_key_value_heads(key_value), num_attention_heads=heads)
 
 
 def key_value_copies(mixer: Mixer, tp: int) -> int:

@@ -60,7 +60,7 @@ def chain(heads: int, present: int) -> tuple[int, ...]:
 
 
 def _is_changeable(mixer: Mixer) -> bool:
-    return isinstance(mixer, Attention) and mixer.cached
+    return isinstance(mixer, Attention) and mixer.keeps_key_value
 
 
 def _with_heads(spec: ModelSpec, count: int) -> Variant:
@@ -81,8 +81,8 @@ def _uneven(spec: ModelSpec, all_mha: bool) -> tuple[Variant, ...]:
 
 def _changed(spec: ModelSpec, heads: Callable[[Attention], int]) -> ModelSpec:
     def change(mixer: Mixer) -> Mixer:
-        if isinstance(mixer, Attention) and mixer.cached:
-            return replace(mixer, num_key_value_heads=heads(mixer))
+        if isinstance(mixer, Attention) and mixer.keeps_key_value:
+            return mixer.with_key_value_heads(heads(mixer))
         return mixer
 
     return _with_layers(spec, change)

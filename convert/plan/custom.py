@@ -50,7 +50,8 @@ def heads(source: Source, wanted: KeyValueHeads) -> HeadsByLayer:
     where = f"{source.folder}: {source.audit.spec.model_type}"
     found = attentions(source.audit.spec)
     for mixer in found.values():
-        if mixer.states or mixer.query_gate or mixer.head_dim != mixer.v_head_dim:
+        other = any(not state.key_value for state in mixer.states)
+        if other or mixer.query_gate or mixer.head_dim != mixer.v_head_dim:
             raise CannotConvertError(f"{where}: its attention keeps more than K and V heads")
     if not isinstance(wanted, int) and (strangers := set(wanted) - {index for index, _ in found}):
         raise HeadCountError(f"{where}: layer {min(strangers)} has no K/V heads of its own")
@@ -113,8 +114,10 @@ class _Builder:
         self.names = source.audit.family.names
         self.pooled: dict[tuple[int, bool, str], None] = {}
         self.dropped: list[Dropped] = []
+        row = family_of(source.audit.spec.model_type)
         stacks = {layer.stack for layer in source.audit.spec.layers}
-        self.alone = "encoder" not in stacks
+        # Not beside a text encoder that is another model (MusicGen).
+        self.alone = "encoder" not in stacks and (row is None or row.text is None)
 
     def place(self, tensor: TensorInfo) -> Place | None:
         """The tensor's place; a BERT with `is_decoder` still calls its only stack the encoder."""

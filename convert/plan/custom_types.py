@@ -60,6 +60,6 @@ def _cached(source: Source) -> list[Attention]:
     """The attentions that keep a cache; none where a layer keeps something else."""
     layers = [layer for layer in source.audit.spec.layers if layer.stack == "decoder"]
     mixers = [mixer for layer in layers for mixer in layer.mixers]
-    if not all(isinstance(mixer, Attention) and mixer.cached for mixer in mixers):
+    if not all(isinstance(mixer, Attention) and mixer.keeps_key_value for mixer in mixers):
         return []
     return [mixer for mixer in mixers if isinstance(mixer, Attention)]

@@ -35,7 +35,7 @@ CHANGED_VALUES: Mapping[str, str | bool] = {
     "diffusion_gemma_text": True,
     "roformer": "rotary_value",
 }
-NUMBERED_HEADS: Mapping[str, str | bool] = {}
+NUMBERED_HEADS: Mapping[str, str | bool] = {"cpmant": True}  # columns of a table beside the layers
 _ALL = ("keys", "values", "order")
 _Reasons = Iterator[tuple[tuple[str, ...], str]]
 

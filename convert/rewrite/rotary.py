@@ -44,6 +44,7 @@ NONE = frozenset(
         *("blenderbot", "blenderbot-small", "bloom", "camembert", "ctrl", "data2vec-text"),
         *("electra", "ernie", "fsmt", "git", "gpt-sw3", "gpt2", "gpt_bigcode", "gpt_neo"),
         *("jamba", "led", "longt5", "m2m_100", "marian", "mbart", "megatron-bert", "mpt", "mt5"),
+        *("musicgen_decoder", "musicgen_melody_decoder", "cpmant"),
         *("mvp", "nemotron_h", "nllb-moe", "opt", "pegasus", "pegasus_x", "plbart", "pop2piano"),
         *("prophetnet", "rembert", "roberta", "roberta-prelayernorm", "roc_bert", "seamless_m4t"),
         *("seamless_m4t_v2", "speech_to_text", "speecht5", "switch_transformers", "t5", "trocr"),

@@ -40,10 +40,7 @@ ROTATED = {"codegen": 1e-6, "gptj": 1e-6}
 AUTO = {"causal": AutoModelForCausalLM, "seq2seq": AutoModelForSeq2SeqLM}
 NOT_CONVERTED = {
     "blt": "its class reads num_key_value_heads; no row of the family table describes it",
-    "cpmant": "its cache holds a learned prompt beside the text, which is no K/V head of a token",
     "encoder-decoder": "a pair of models, each built from a type of its own",
-    "musicgen_melody": "no row of the family table describes it",
-    "musicgen": "its decoder is saved under a type that no auto class loads",
     "hrm_text": "on disk q, k, v and a gate are one tensor, which transformers cuts in equal parts",
     "openai-gpt": "keeps no K/V cache",
     "reformer": "keeps the inputs of its layers instead of K and V",

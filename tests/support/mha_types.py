@@ -13,7 +13,7 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.cache_utils import EncoderDecoderCache
 
 from random_configs import random_config
-from tiny_truth import build, read, whole
+from tiny_truth import build, class_of, read, whole
 
 HEADS, KV, HEAD_DIM = 8, 2, 8
 HIDDEN = HEADS * HEAD_DIM
@@ -28,15 +28,23 @@ _SAME = {
     **dict.fromkeys(("encoder_attention_heads", "decoder_attention_heads"), HEADS),
     **dict.fromkeys(("num_encoder_attention_heads", "num_decoder_attention_heads"), HEADS),
     **dict.fromkeys(("attention_heads",), HEADS),
-    **dict.fromkeys(("d_kv", "head_dim"), HEAD_DIM),
+    **dict.fromkeys(("d_kv", "head_dim", "dim_head"), HEAD_DIM),
     **{"multi_query": False, "new_decoder_architecture": False, "is_decoder": True},
     **{"use_cache": True, "rotary_dim": 4, "add_cross_attention": False},
 }
+_KEYS_AND_VALUES = frozenset(
+    {
+        *("k_proj", "v_proj", "key", "value", "key_proj", "value_proj", "Wk", "Wv"),
+        *("k", "v", "project_k", "project_v"),
+    }
+)
 _TEXTS = ("text_config", "decoder")  # nested configs of a language model
 # Flags that a sweep over all types sets for one of them: what else its class can do.
 VARIANTS: dict[str, dict[str, Any]] = {
     "lfm2_moe": {"num_hidden_layers": 2, "layer_types": ["full_attention", "conv"]},
     "prophetnet": {"num_encoder_attention_heads": HEADS, "num_decoder_attention_heads": HEADS},
+    "musicgen_decoder": {"num_codebooks": 2},
+    "musicgen_melody_decoder": {"num_codebooks": 2},
     "falcon": {"alibi": True, "bias": True, "parallel_attn": False},
 }
 
@@ -48,11 +56,12 @@ def tiny_config(model_type: str, task: str, seed: int, **more: Any) -> dict[str,
     """A random config with 8 heads of 8."""
     config = random_config(model_type, seed, task)
     config |= {k: _of_size(v) for k, v in config.items() if k in _TEXTS and isinstance(v, dict)}
-    return {**_of_size(config), **VARIANTS.get(model_type, {}), **more}
+    return {**_of_size(config), **more}
 
 
 def _of_size(config: dict[str, Any]) -> dict[str, Any]:
-    return {**config, **{k: v for k, v in _SAME.items() if k in (*config, *_ALWAYS)}}
+    same = {key: value for key, value in _SAME.items() if key in (*config, *_ALWAYS)}
+    return {**config, **same, **VARIANTS.get(config["model_type"], {})}
 
 
 def tiny_model(
@@ -81,15 +90,17 @@ def tiny_model(
 
 
 def _built(config: PreTrainedConfig, task: str) -> PreTrainedModel:
-    """Where the language model is nested, too, the whole model."""
-    return whole(config, task) if config.sub_configs else build(config, task)
+    """The whole model where its language model is nested, unless the class is that one's (MusicGen:
+    other mappings have the whole)."""
+    takes_whole = config.sub_configs and class_of(config, task).config_class is type(config)
+    return whole(config, task) if takes_whole else build(config, task)
 
 
 def settle(model: PreTrainedModel) -> None:
     settings = model.generation_config
     settings.pad_token_id, settings.bos_token_id, settings.eos_token_id = 0, 1, None
     settings.forced_eos_token_id = settings.forced_bos_token_id = None
-    if model.config.is_encoder_decoder:
+    if model.config.is_encoder_decoder or hasattr(model.config, "num_codebooks"):
         settings.decoder_start_token_id = 2
         model.config.decoder_start_token_id = 2
 
@@ -97,6 +108,10 @@ def settle(model: PreTrainedModel) -> None:
 def inputs(model: PreTrainedModel) -> dict[str, torch.Tensor]:
     """What the model reads: tokens, or features of a sound."""
     main = model.main_input_name
+    if books := getattr(model.config, "num_codebooks", None):  # of one sequence, with a text
+        text = torch.rand((1, 4, HIDDEN), generator=torch.Generator().manual_seed(0))
+        tokens = {"input_ids": TOKENS[:books], "attention_mask": torch.ones_like(TOKENS[:1])}
+        return {**tokens, "encoder_hidden_states": text.to(model.dtype)}
     if main == "input_ids":
         return {"input_ids": TOKENS, "attention_mask": torch.ones_like(TOKENS)}
     generator = torch.Generator().manual_seed(0)
@@ -121,6 +136,7 @@ def greedy(model: PreTrainedModel) -> tuple[torch.Tensor, Any]:
         max_new_tokens=NEW_TOKENS,
         do_sample=False,
         num_beams=1,
+        num_return_sequences=1,
         use_cache=cached,
         return_dict_in_generate=True,
     )
@@ -172,7 +188,7 @@ def _elsewhere(model: PreTrainedModel, name: str) -> bool:
 def _key_value_rows(word: str, rows: int, kind: str) -> Iterator[torch.Tensor]:
     """The rows of K, then of V, in the order of their heads."""
     index = torch.arange(rows)
-    if word in ("k_proj", "v_proj", "key", "value", "key_proj", "value_proj", "Wk", "Wv", "k", "v"):
+    if word in _KEYS_AND_VALUES:
         yield index
     elif word == "query_key_value" or (
         word == "c_attn" and kind == "Linear" and rows == 3 * HIDDEN

@@ -119,7 +119,9 @@ def cpmant(family: "Family", view: ConfigView) -> tuple[Layer, ...]:
         num_key_value_heads=heads,
         head_dim=d,
         v_head_dim=d,
-        states=(State(fixed=view.integer("prompt_length", minimum=0) * 2 * heads * d),),
+        states=(
+            State(fixed=view.integer("prompt_length", minimum=0) * 2 * heads * d, key_value=True),
+        ),
     )
     return _alike(mixer, layer_count(view))
 

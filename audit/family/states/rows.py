@@ -277,7 +277,12 @@ ROWS: dict[str, Family] = {
         build=own.xlnet,
     ),
     "reformer": Family(tied=tying.never, names=names.REFORMER, build=own.reformer),
-    "cpmant": Family(tied=tying.never, names=names.CPMANT, build=own.cpmant),
+    "cpmant": Family(
+        tied=tying.never,
+        names=names.CPMANT,
+        key_value_heads=layers.as_query_heads,
+        build=own.cpmant,
+    ),
     "hrm_text": replace(
         _BIASED, names=names.HRM, key_value_heads=layers.as_query_heads, build=own.hrm_text
     ),
