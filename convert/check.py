@@ -16,6 +16,7 @@ from headcount.audit.errors import HeadcountError
 from .evaluate.boundary import out_of_memory_explained, quiet_transformers, third_party
 from .evaluate.cache import measured_cache_bytes
 from .models import modeling_headcount
+from .plan.class_limits import NO_EAGER
 
 # How many tokens are read, and how many are generated, where the model has positions for them.
 PROMPT, NEW = 16, 8
@@ -151,6 +152,7 @@ def _load(folder: Path, dtype: torch.dtype) -> PreTrainedModel:
     options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     with third_party(f"{folder}: transformers cannot load it"):
         config = AutoConfig.from_pretrained(folder, **options)
+        text_type = config.get_text_config(decoder=True).model_type
         name = (config.architectures or [""])[0]
         known = getattr(transformers, name, None) or _own_class(name)
         if known is None:
@@ -162,7 +164,7 @@ def _load(folder: Path, dtype: torch.dtype) -> PreTrainedModel:
             folder,
             config=config,
             dtype=dtype,
-            attn_implementation="eager",
+            attn_implementation="sdpa" if text_type in NO_EAGER else "eager",
             use_safetensors=True,
             output_loading_info=True,
             local_files_only=True,

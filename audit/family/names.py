@@ -101,6 +101,17 @@ MIMO = replace(LLAMA, modules={**LLAMA.modules, "self_attn.attention_sink_bias":
 MOSHI = TensorNames(
     modules=separate("self_attn") | {f"self_attn.{p}_proj.linear": p for p in "qkvo"}
 )
+# Beside the attention, adapters that attend to a protein with all heads and keep nothing.
+EVOLLA = replace(
+    LLAMA,
+    modules={
+        **LLAMA.modules,
+        **dict.fromkeys((f"adapter.{gate}" for gate in ("gate_attention", "gate_ffw")), ""),
+        **dict.fromkeys((f"adapter.{m}" for m in ("query", "out_proj", "attention_norm")), ""),
+        **dict.fromkeys((f"adapter.{k}_protein" for k in ("key", "value")), ""),
+        **dict.fromkeys((f"adapter.ff.{m}" for m in ("norm", "fc1", "fc2")), ""),
+    },
+)
 SARVAM = TensorNames(
     modules=under("attention", qkv="query_key_value", o="dense")
     | {"attention.query_layernorm": "norm", "attention.key_layernorm": "norm"}

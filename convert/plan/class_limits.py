@@ -18,11 +18,13 @@ WIDTH_CHECKED = frozenset(
         *("t5gemma2", "unlimited_ocr_text", "vaultgemma"),
     }
 )
+# Types whose eager attention in transformers takes one K/V head per query head only; its other ones
+# take fewer.
+NO_EAGER = frozenset({"unlimited_ocr_text"})
 
 # Types whose K/V heads cannot be merged exactly, with the reason.
 REASONS: Mapping[str, str] = {
     "doge": "its mask is computed from the values of all K/V heads at once",
-    "evolla": "its layers also attend to a protein, by adapters that were never compared",
     "jetmoe": "it has as many query heads in each expert as K/V heads, so that fewer of one mean"
     " fewer of the other",
     **dict.fromkeys(
@@ -30,8 +32,6 @@ REASONS: Mapping[str, str] = {
         "the weights that convolve its keys and values are computed from the input, and are not"
         " merged here",
     ),
-    "unlimited_ocr_text": "transformers' attention of it fails unless there is a K/V head for every"
-    " query head",
     "zaya": "its keys and queries are convolved together, so that no head stands by itself",
 }
 

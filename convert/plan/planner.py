@@ -2,7 +2,7 @@
 
 from ..rewrite.planned import plan_rewriting
 from .cast import cast_config, cast_steps
-from .class_limits import NOT_RUN
+from .class_limits import NO_EAGER, NOT_RUN
 from .draft import Draft, HeadsByLayer
 from .existing import check_same_job, read_existing
 from .homes import find_home
@@ -95,6 +95,11 @@ def _notes(source: Source, draft: Draft) -> tuple[str, ...]:
         notes.append(
             "no model of this type was ever converted and compared as a whole; its language model's"
             " type was"
+        )
+    if source.text_type in NO_EAGER:
+        notes.append(
+            "transformers' eager attention of this type fails with fewer K/V heads: load the result"
+            " with sdpa, which is what its class takes by default"
         )
     if not any((source.folder / name).exists() for name in _TOKENIZERS):
         notes.append("the source has no tokenizer, so the result has none")

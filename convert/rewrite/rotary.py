@@ -15,7 +15,7 @@ Rows = tuple[int, ...]
 HALVES = frozenset(
     {
         *("arcee", "aria_text", "bamba", "bitnet", "cohere_compass_text"),
-        *("cosmos3_edge_text", "cwm", "deepseek_ocr2_text", "diffllama", "exaone"),
+        *("cosmos3_edge_text", "cwm", "deepseek_ocr2_text", "diffllama", "evolla", "exaone"),
         *("falcon", "falcon_h1", "gemma", "gemma2", "glm4_moe", "glm4v_moe_text"),
         *("gpt_neox", "gpt_neox_japanese", "gpt_oss", "granite"),
         *("granite_swa", "granitemoe"),
@@ -26,7 +26,7 @@ HALVES = frozenset(
         *("paddleocr_vl_text", "persimmon", "phi", "phi3", "phi4_multimodal", "phimoe", "qwen2"),
         *("qwen2_5_omni_text", "qwen2_5_vl_text", "qwen2_moe"),
         *("qwen2_vl_text", "recurrent_gemma", "seed_oss", "smollm3", "solar_open", "stablelm"),
-        *("starcoder2", "t5gemma", "vaultgemma", "zamba2"),
+        *("starcoder2", "t5gemma", "unlimited_ocr_text", "vaultgemma", "zamba2"),
     }
 )
 # Rows 2 i and 2 i + 1 turn together.

@@ -91,6 +91,25 @@ def test_a_type_of_each_kind_comes_back(model_type: str, tmp_path: Path) -> None
     assert check(model_type, task, tmp_path).startswith("native")
 
 
+def test_adapters_beside_the_attention_see_the_same(tmp_path: Path) -> None:
+    """Evolla's layers attend to a protein, too, which the sweep does not give them."""
+    pair = build_pair("evolla", "image_text", tmp_path / "models")
+    back = run(pair.repeated, tmp_path / "back", pair.kv).target
+    protein = torch.tensor([[2, 5, 7, 4, 9, 3]])
+    inputs = {"protein_input_ids": protein, "protein_attention_mask": torch.ones_like(protein)}
+    with torch.no_grad():
+        alone, source, result = (
+            model(input_ids=tokens(model), **given).logits
+            for model, given in (
+                (load(pair, pair.repeated), {}),
+                (load(pair, pair.repeated), inputs),
+                (load(pair, back), inputs),
+            )
+        )
+    assert (source - alone).abs().max() > 1e-3
+    assert (source - result).abs().max() <= 1e-10
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("model_type", "task"), JOBS)
 def test_every_type_comes_back_or_says_why_not(

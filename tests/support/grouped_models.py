@@ -30,6 +30,8 @@ _HEADS = (
     *("swa_num_attention_heads", "encoder_attention_heads", "decoder_attention_heads"),
 )
 _TEXTS = ("text_config", "thinker_config", "vlm_config", "decoder", "language_config")
+# Their eager attention does not repeat K/V heads; transformers takes sdpa unless told otherwise.
+NO_EAGER = ("unlimited_ocr",)
 # Flags that a class must have set to have K/V heads at all.
 _FLAGS: dict[str, dict[str, Any]] = {
     "falcon": {"new_decoder_architecture": True, "multi_query": False, "alibi": False},
@@ -145,7 +147,12 @@ def _pair(
 
 def load(pair: Pair, folder: Path) -> PreTrainedModel:
     """In float64, and whole: no weight missing, left over or of another shape."""
-    options = {"dtype": torch.float64, "attn_implementation": "eager", "output_loading_info": True}
+    attention = "eager" if pair.config["model_type"] not in NO_EAGER else "sdpa"
+    options = {
+        "dtype": torch.float64,
+        "attn_implementation": attention,
+        "output_loading_info": True,
+    }
     try:
         model, info = pair.model_class.from_pretrained(
             folder, experts_implementation="eager", **options
