@@ -111,11 +111,11 @@ _INNER_NUMBER = re.compile(r"\.(\d{1,5})\.", re.ASCII)
 def _lookup(module: str, parameter: str, table: Mapping[str, str]) -> tuple[str, str, str] | None:
     """The module's part. A parameter without a module of its own (`sinks`) and a numbered list
     (`q_layernorm.norms.3`) are looked up by their path."""
-    if module in table:
-        return module, parameter, table[module]
     whole = f"{module}.{parameter}"
     if whole in table:
         return whole, _kind(whole, table[whole]), table[whole]
+    if module in table:
+        return module, parameter, table[module]
     parent, _, last = module.rpartition(".")
     if last.isdigit() and parent in table:
         return parent, f"{last}.{parameter}", table[parent]

@@ -27,11 +27,6 @@ REASONS: Mapping[str, str] = {
     "doge": "its mask is computed from the values of all K/V heads at once",
     "jetmoe": "it has as many query heads in each expert as K/V heads, so that fewer of one mean"
     " fewer of the other",
-    **dict.fromkeys(
-        ("inkling2_text", "inkling2_loop_text"),
-        "the weights that convolve its keys and values are computed from the input, and are not"
-        " merged here",
-    ),
     "zaya": "its keys and queries are convolved together, so that no head stands by itself",
 }
 

@@ -14,7 +14,7 @@ import torch
 from transformers import PreTrainedModel
 
 from every_type import MAPPINGS, whole_jobs
-from grouped_models import NotBuildableError, build_pair, load
+from grouped_models import NotBuildableError, build_pair, load, precision
 from grouped_models import logits as logits_of
 from headcount.convert.families import convertible
 from headcount.convert.merge.attention import Freedom
@@ -60,8 +60,9 @@ def turn_native(model_type: str, task: str, folder: Path) -> dict[str, int]:
     source = widened(pair.grouped)
     check_known(model_type, source)
     free = turned_model(source, folder / "turned")
-    before = logits_of(load(pair, source), torch.float64)
-    difference = (logits_of(load(pair, folder / "turned"), torch.float64) - before).abs().max()
+    dtype = precision(model_type)
+    before = logits_of(load(pair, source), dtype)
+    difference = (logits_of(load(pair, folder / "turned"), dtype) - before).abs().max()
     assert difference.item() <= ROUNDED
     return free
 

@@ -145,11 +145,16 @@ def _pair(
     )
 
 
+def precision(model_type: str) -> torch.dtype:
+    """That in which a type is compared: a router may read float32 whatever the weights are."""
+    return torch.float32 if model_type.startswith("inkling2") else torch.float64
+
+
 def load(pair: Pair, folder: Path) -> PreTrainedModel:
-    """In float64, and whole: no weight missing, left over or of another shape."""
+    """Whole: no weight missing, left over or of another shape."""
     attention = "eager" if pair.config["model_type"] not in NO_EAGER else "sdpa"
     options = {
-        "dtype": torch.float64,
+        "dtype": precision(pair.config["model_type"]),
         "attn_implementation": attention,
         "output_loading_info": True,
     }
@@ -217,12 +222,13 @@ def _repeat(
             (name.replace(numbered[0], f"{numbered[1]}{first + i}"), tensor.clone())
             for i in range(times)
         ]
-    rows, wanted = tensor.shape[0] if tensor.dim() else 0, large[name].shape
+    wanted = large[name].shape
     if tensor.shape == wanted:
         return [(name, tensor)]
-    if wanted[0] == rows * times:
+    axis = next(i for i, size in enumerate(tensor.shape) if size != wanted[i])
+    if wanted[axis] == tensor.shape[axis] * times:
         heads = _heads_in(tensor, name, config, kv)
-        return [(name, _times(tensor, heads, times))]
+        return [(name, _times(tensor.movedim(axis, 0), heads, times).movedim(0, axis).contiguous())]
     return [(name, _repeat_fused(tensor, wanted[0], config.model_type, kv, times))]
 
 

@@ -91,6 +91,7 @@ _INKLING: Knobs = {
     "rel_extent": (8,),
     "conv_kernel_size": (3, 4),
 }
+_INKLING2 = {**_INKLING, "unpadded_vocab_size": (60,)}  # of 64
 _LAYERS = ("num_hidden_layers",)
 _KINDS = ["linear_attention", "full_attention"]
 
@@ -227,10 +228,10 @@ KNOBS: dict[str, Knobs] = {
     },
     "inkling_text": {**_INKLING, "local_layer_ids": (None, [0, 2])},
     "inkling2_text": _but(
-        _INKLING, "intermediate_size", "num_hidden_layers", num_hidden_layers=(6, 7)
+        _INKLING2, "intermediate_size", "num_hidden_layers", num_hidden_layers=(6, 7)
     ),
     "inkling2_loop_text": _but(
-        _INKLING,
+        _INKLING2,
         "intermediate_size",
         n_layers_per_attn_res_block=(1,),
         loop_layer_index_start=(1,),

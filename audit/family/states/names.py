@@ -38,6 +38,7 @@ DORY = TensorNames(
     modules=separate("self_attn")
     | {f"self_attn.{name}": "other" for name in ("g_proj", "s_gate", "sqk")}
 )
+_DYNAMIC = {"weight_proj": 0, "static_w": 1}
 INKLING = TensorNames(
     modules={
         **LLAMA.modules,
@@ -50,6 +51,34 @@ INKLING = TensorNames(
     },
     key_value={f"self_attn.{part}_sconv.conv1d": (part, 0) for part in "kv"},
     rest="other",
+)
+# Layers that see everything compute what convolves their keys and values from the input, too.
+INKLING2 = TensorNames(
+    modules={
+        **INKLING.modules,
+        **{f"attn.{name}": "other" for name in ("attn_sink_proj", "gate_attn", "wr_du")},
+        **{f"attn.{name}.scale": "other" for name in ("q_l2_clip", "rel_l2_clip")},
+        "attn.rel_logits_proj.proj": "other",
+        **{f"attn.{part}_sconv": "other" for part in "kv"},
+        **{f"attn.{part}_sconv.{name}": "other" for part in "kv" for name in _DYNAMIC},
+    },
+    key_value={
+        **{f"attn.{part}_sconv": (part, 0) for part in "kv"},
+        **{f"attn.{part}_sconv.{name}": (part, i) for part in "kv" for name, i in _DYNAMIC.items()},
+    },
+    rest="other",
+)
+# What a layer reads in a later pass is mixed by gates, which know of no heads.
+INKLING2_LOOP = replace(
+    INKLING2,
+    modules={
+        **INKLING2.modules,
+        **{
+            f"controllers.{read}.{gate}_weight": ""
+            for read in ("attn", "k", "v", "mlp")
+            for gate in ("down", "gain", "forget")
+        },
+    },
 )
 ZAYA = TensorNames(
     modules=under("self_attn.qkv_proj", q="q_proj", k="k_proj", v_current="v_proj_current")

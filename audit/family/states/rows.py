@@ -225,14 +225,16 @@ ROWS: dict[str, Family] = {
     "inkling2_text": replace(
         _FREE,
         tied=tying.never,
-        names=names.INKLING,
+        names=names.INKLING2,
+        key_value_keys=_INKLING_KEYS,
         kinds=rules.every_nth(6, HYBRID, HYBRID_SLIDING),
         build=hybrid(_INKLING2),
     ),
     "inkling2_loop_text": replace(
         _FREE,
         tied=tying.never,
-        names=names.INKLING,
+        names=names.INKLING2_LOOP,
+        key_value_keys=_INKLING_KEYS,
         kinds=rules.every_nth(6, HYBRID, HYBRID_SLIDING),
         build=unusual.looped(
             hybrid(_INKLING2), "loop_layer_index_start", "loop_layer_index_end", "loop_num_passes"
