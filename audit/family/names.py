@@ -22,8 +22,7 @@ class TensorNames:
     are the prefixes under which nothing unknown may stand. `transposed`: the weights are stored
     [in, out] (GPT-2's Conv1D). `rest` is the part of what stands there without being named, such as
     an indexer; None: it is a stranger. `key_value` are modules beside the projections that hold
-    numbers of K or V heads: of which, and along which axis. `stacks` says of which stack or tower a
-    list of layers is whose words, in front of a layer's number, do not say it or say another.
+    numbers of K or V heads: of which, and along which axis. `stacks` are those of the row.
 
     `fused` says how a `qkv` lies: `parts` is [q | k | v], `heads` has for each K/V head its query
     heads, its key and its value, `quarters` has four times [q | v | k] (CodeGen). Without the flag
@@ -84,6 +83,7 @@ LLAMA = TensorNames(
 # The same with what else some classes keep beside their projections.
 GATE_PROJ = replace(LLAMA, modules={**LLAMA.modules, "self_attn.gate_proj": "other"})
 G_PROJ = replace(LLAMA, modules={**LLAMA.modules, "self_attn.g_proj": "other"})
+MUSE = replace(GATE_PROJ, modules={**GATE_PROJ.modules, "post_attention_residual_gate.gate": ""})
 BEAM = replace(GATE_PROJ, modules={**GATE_PROJ.modules, "self_attn.gate_bias": "other"})
 BITNET = replace(LLAMA, modules={**LLAMA.modules, "self_attn.attn_sub_norm": "norm"})
 DIFFLLAMA = replace(
@@ -188,9 +188,6 @@ COSMOS3 = TensorNames(
     | {"self_attn.norm_q": "norm", "self_attn.norm_k": "norm"}
     | {**LLAMA.modules}
 )
-COSMOS3_OMNI = replace(COSMOS3, stacks={"blocks": "vision"})
-# transformers writes the language model so; older files have no `encoder` there.
-QIANFAN = replace(LLAMA, stacks={"language_model.model.encoder.layers": "decoder"})
 MOLMO2 = TensorNames(modules=under("self_attn", qkv="att_proj", o="attn_out") | _QK_NORM)
 JETMOE = TensorNames(modules=under("self_attention", kv="kv_proj"), rest="other")
 LONGCAT = TensorNames(

@@ -144,8 +144,9 @@ def tower_of(prefix: str) -> str | None:
 
 def stack_of(prefix: str, names: TensorNames) -> str:
     """`encoder`, `decoder`, or the tower, from the words in front of a layer's number."""
-    if prefix in names.stacks:
-        return names.stacks[prefix]
+    for own, stack in names.stacks.items():
+        if f".{prefix}".endswith(f".{own}"):
+            return stack
     words = prefix.lower()
     if words in GGUF_STACKS:
         return GGUF_STACKS[words]

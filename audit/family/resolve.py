@@ -116,6 +116,9 @@ def read_config(config: Mapping[str, Any], where: str) -> Reading:
     text, text_family = _language_model(view, family, where)
     if text is not view and family.names is not LLAMA:
         text_family = replace(text_family, names=family.names)
+    if family.stacks:
+        names = replace(text_family.names, stacks=family.stacks)
+        text_family = replace(text_family, names=names)
     if text is not view and model_type.startswith(GROUPED):
         from .grouped import with_key_value_heads
 

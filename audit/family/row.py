@@ -27,8 +27,10 @@ class Family:
     beside each self-attention, and `cross_width` names the width that its k and v read. `text`
     names the nested config of the language model, whose own row names its tensors unless `names`
     here does; `models` are nested configs that are whole models of their own types, one for each
-    stack. `tied` says whether the head is the embedding; `aliases` and `defaults` serve types that
-    transformers has no class for. `build` makes odd layers.
+    stack. `stacks` says of which stack or tower a list of layers is where the words in front of a
+    layer's number do not say it, or say another; a base model may lack the first of them. `tied`
+    says whether the head is the embedding; `aliases` and `defaults` serve types that transformers
+    has no class for. `build` makes odd layers.
     """
 
     names: TensorNames = LLAMA
@@ -54,6 +56,7 @@ class Family:
     cross_width: str | None = None
     text: str | None = None
     models: tuple[str, ...] = ()
+    stacks: Mapping[str, str] = field(default_factory=dict)
     fills_text: bool = False  # what the file leaves out of `text` takes the wrapper's default
     tied: TyingRule = own_word
     aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

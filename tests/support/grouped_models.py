@@ -13,23 +13,31 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, PreTrainedModel
+from transformers.models.auto import modeling_auto
 
 import state_configs
+from own_towers import with_own
 from random_configs import random_config
 from small_towers import with_small_towers
-from tiny_truth import class_of, read
+from tiny_truth import TASKS, class_of, read
 
 HEADS, KV = 8, 2  # 1 < K/V heads < heads, and no count equals the group size
 LARGEST = 40_000_000  # parameters of a model that is called tiny
 ATTEMPTS = 10  # configs tried for one that transformers builds and runs
 TOKENS = torch.tensor([[5, 17, 33, 60, 7, 61, 42, 9, 11, 3]])
 
+_MULTIMODAL = modeling_auto.MODEL_FOR_MULTIMODAL_LM_MAPPING
 _COUNTS = ("num_key_value_heads", "num_kv_heads", "swa_num_key_value_heads")
 _HEADS = (
     *("num_attention_heads", "n_head", "n_heads", "num_heads", "attention_heads"),
     *("swa_num_attention_heads", "encoder_attention_heads", "decoder_attention_heads"),
 )
 _TEXTS = ("text_config", "thinker_config", "vlm_config", "decoder", "language_config")
+# They do not run on text alone, or have no logits of it.
+NOT_ON_TEXT = (
+    *("llama4", "pi0", "qwen2_5_omni", "qwen3_omni_moe"),
+    "voxtral_realtime",
+)
 # Their eager attention does not repeat K/V heads; transformers takes sdpa unless told otherwise.
 NO_EAGER = ("unlimited_ocr",)
 # Flags that a class must have set to have K/V heads at all.
@@ -62,7 +70,9 @@ def tiny_config(model_type: str, seed: int, task: str) -> dict[str, Any]:
     """A config of `model_type`, the same on every run; towers are small, too."""
     if model_type in state_configs.TYPES:
         return state_configs.state_config(model_type, seed)
-    values = with_small_towers(random_config(model_type, seed, task), seed)
+    values = with_own(with_small_towers(random_config(model_type, seed, task), seed))
+    if model_type == "qwen4_exp":
+        values["text_config"] = state_configs.state_config("qwen4_exp_text", seed)
     if model_type == "t5gemma2":  # both stacks have one width
         own = values["encoder"]["text_config"]["model_type"]
         values["encoder"]["text_config"] = {**values["decoder"], "model_type": own}
@@ -127,7 +137,8 @@ def _pair(
     large = _tensors(folder / "repeated")
     if {k: t.shape for k, t in small.items()} == {k: t.shape for k, t in large.items()}:
         raise NoGroupsError(model_type)
-    logits(repeated, repeated.dtype)
+    if model_type not in NOT_ON_TEXT:
+        logits(repeated, repeated.dtype)
     made = {
         new: value
         for name, tensor in small.items()
@@ -183,10 +194,16 @@ def tokens(model: PreTrainedModel) -> torch.Tensor:
     return TOKENS if books == 1 else TOKENS[..., None].expand(-1, -1, books + 1)
 
 
+def _class_of(config: Any, task: str) -> Any:
+    """That of the mapping of multimodal models where the one of images and text has none."""
+    is_known = type(config) in TASKS[task] or type(config) not in _MULTIMODAL
+    return class_of(config, task) if is_known else _MULTIMODAL[type(config)]
+
+
 def _saved(values: dict[str, Any], task: str, folder: Path, dtype: str) -> PreTrainedModel:
     config = read(values)
     config._attn_implementation = "eager"
-    model_class: type[PreTrainedModel] = class_of(config, task)
+    model_class: type[PreTrainedModel] = _class_of(config, task)
     with torch.device("meta"):
         count = sum(parameter.numel() for parameter in model_class(config).parameters())
     if count > LARGEST:

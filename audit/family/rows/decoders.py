@@ -31,9 +31,7 @@ STEP = replace(
     per_layer=uneven.step_values,
     other=uneven.gate_by_config,
 )
-MUSE = replace(
-    LLAMA, names=names.GATE_PROJ, kinds=kinds.full_last(4), other=own_parameters.output_gate
-)
+MUSE = replace(LLAMA, names=names.MUSE, kinds=kinds.full_last(4), other=own_parameters.output_gate)
 DOTS1 = replace(LLAMA_NORMED, kinds=kinds.above_max_window_layers)
 
 MOSHI = replace(MISTRAL, names=names.MOSHI, tied=tying.never)
@@ -140,7 +138,9 @@ ROWS: dict[str, Family] = {
         window=uneven.half_of_local_attention,
     ),
     "molmo2_text": replace(GLM, names=names.MOLMO2, norm=uneven.molmo_norm),
-    "kyutai_speech_to_text": MOSHI,
+    "kyutai_speech_to_text": replace(
+        MOSHI, stacks={f"codec_model.{p}coder_transformer.layers": "audio" for p in ("en", "de")}
+    ),
     "moshi": MOSHI,
     "muse_glimmer_text": MUSE,
     "muse_spark_text": MUSE,

@@ -14,9 +14,9 @@ ROWS: dict[str, Family] = {
             *("apertus1p5", "aria", "audioflamingo3", "aya_vision", "blip", "blip-2"),
             *("cohere2_vision", "cohere_compass", "cosmos3_edge", "cosmos3_omni", "deepseek_ocr2"),
             *("deepseek_vl", "deepseek_vl_hybrid", "diffusion_gemma", "emu3", "ernie4_5_vl_moe"),
-            *("exaone4_5", "fast_vlm", "florence2", "fun_asr_nano", "fuyu", "gemma4_unified"),
+            *("exaone4_5", "fast_vlm", "florence2", "fuyu", "gemma4_unified"),
             *("glm46v", "glm4v", "glm4v_moe", "glm_ocr", "glmga", "got_ocr2"),
-            *("granite4_vision", "granite_docling", "granite_speech", "granite_speech_plus"),
+            *("granite_docling", "granite_speech", "granite_speech_plus"),
             *("hunyuan_vl", "hyperclovax_vision_v2", "idefics2", "idefics3", "instructblip"),
             *("instructblipvideo", "internvl", "janus", "kosmos-2", "kosmos-2.5", "lighton_ocr"),
             *(
@@ -59,8 +59,15 @@ ROWS: dict[str, Family] = {
     ),
     "kosmos-2": replace(WRAPPER, tied=tying.either_word),
     "cosmos3_edge": UNTIED,
-    "cosmos3_omni": replace(WRAPPER, names=names.COSMOS3_OMNI),
-    "qianfan_ocr": replace(WRAPPER, names=names.QIANFAN),
+    "cosmos3_omni": replace(WRAPPER, names=names.COSMOS3, stacks={"blocks": "vision"}),
+    "fun_asr_nano": replace(WRAPPER, stacks={"multi_modal_projector.layers": "audio"}),
+    "granite4_vision": replace(
+        WRAPPER,
+        stacks=dict.fromkeys(("layerwise_projectors", "spatial_projectors"), "vision"),
+    ),
+    "nemo_speechlm": replace(WRAPPER, stacks={"ctc_timestamp.decoder.transformer.layers": "audio"}),
+    # transformers writes the language model so; older files have no `encoder` there.
+    "qianfan_ocr": replace(WRAPPER, stacks={"language_model.model.encoder.layers": "decoder"}),
     **dict.fromkeys(("musicgen", "musicgen_melody"), replace(WRAPPER, text="decoder")),
     "pi0": replace(WRAPPER, text="vlm_config", tied=tying.always),  # no head computes logits
 }
