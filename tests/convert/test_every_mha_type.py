@@ -21,6 +21,7 @@ from mha_types import (
     ATTEMPTS,
     HEADS,
     KV,
+    TOKENS,
     cached_heads,
     greedy,
     logits,
@@ -29,6 +30,8 @@ from mha_types import (
     tiny_config,
     tiny_model,
 )
+from random_configs import random_config
+from tiny_truth import read, whole
 
 pytestmark = pytest.mark.needs_convert
 
@@ -39,7 +42,7 @@ FLOAT32 = {"prophetnet": 1e-5, "xglm": 1e-5}
 ROTATED = {"codegen": 1e-6, "gptj": 1e-6}
 AUTO = {"causal": AutoModelForCausalLM, "seq2seq": AutoModelForSeq2SeqLM}
 NOT_CONVERTED = {
-    "blt": "its class reads num_key_value_heads; no row of the family table describes it",
+    "blt": "its class reads num_key_value_heads, and cannot generate with a cache",
     "encoder-decoder": "a pair of models, each built from a type of its own",
     "hrm_text": "on disk q, k, v and a gate are one tensor, which transformers cuts in equal parts",
     "openai-gpt": "keeps no K/V cache",
@@ -135,6 +138,15 @@ def test_every_type(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_reasons_are_of_types_that_exist() -> None:
     assert set(NOT_CONVERTED) <= {model_type for _, model_type in ALL}
+
+
+def test_blt_cannot_generate_with_a_cache() -> None:
+    """The reason why it is not converted: a release in which it can wants it converted."""
+    model = whole(read(random_config("blt", 0, "causal")), "causal")
+    for parameter in model.parameters():
+        parameter.data.normal_(std=0.05)
+    with pytest.raises(AttributeError, match="num_hidden_layers"):
+        model.generate(input_ids=TOKENS, max_new_tokens=2, do_sample=False, pad_token_id=0)
 
 
 def test_heads_that_differ_give_another_function(tmp_path: Path) -> None:
