@@ -25,11 +25,8 @@ from typing import Any
 import torch
 import transformers
 from torch import nn
+from transformers import conversion_mapping, core_model_loading
 from transformers.cache_utils import Cache
-from transformers.conversion_mapping import (
-    get_checkpoint_conversion_mapping,
-    register_checkpoint_conversion_mapping,
-)
 from transformers.models.auto import modeling_auto
 
 PREFIX = "headcount_"  # in front of the base class's model_type
@@ -167,7 +164,7 @@ def _show_cache(module: nn.Module, args: Any, output: Any) -> Any:
     return object.__getattribute__(output, "_cache") if type(output) is GroupedCache else output
 
 
-def group_heads(model: nn.Module, config: Any) -> None:
+def group_heads(model: Any, config: Any) -> None:
     """Shrinks the projections that `config.grouped_projections` names, wherever the model has them;
     of several models in one, the language model.
 
@@ -175,9 +172,7 @@ def group_heads(model: nn.Module, config: Any) -> None:
     base model in front: `model.decoder.layers.*.self_attn.k_proj`. Raises ValueError if the model
     has none of them.
     """
-    language: Any = model
-    if config.sub_configs:
-        language = language.get_decoder()
+    language: Any = model.get_decoder() if config.sub_configs else model
     attentions: dict[str, int] = {}
     for name, module in list(language.named_modules()):
         found = _grouping_of(name, config)
@@ -256,11 +251,16 @@ def grouped_config(base: Any) -> Any:
 
 
 def _share_names(base: str, own: str) -> None:
-    """Tensors have the same names on disk in files of both types, where they differ from those of
-    the modules (`language_model.layers` for Fuyu's `model.language_model.layers`)."""
-    known = get_checkpoint_conversion_mapping(base)
+    """Tensors have the same names on disk in files of both types, where those are not the modules'
+    (Fuyu). What is cut in equal parts (HRM-Text) is cut by size: k and v are smaller."""
+    known = conversion_mapping.get_checkpoint_conversion_mapping(base)
+    split = getattr(core_model_loading, "Split", None)  # not in the first 5.x
+    for entry in known or ():
+        operations = getattr(entry, "operations", [])
+        if split and [type(one) for one in operations] == [core_model_loading.Chunk]:
+            entry.operations = [split(operations[0].dim)]
     if known is not None:
-        register_checkpoint_conversion_mapping(own, known, overwrite=True)
+        conversion_mapping.register_checkpoint_conversion_mapping(own, known, overwrite=True)
 
 
 def grouped_model(base: Any) -> Any:

@@ -24,7 +24,7 @@ NO_EAGER = frozenset({"unlimited_ocr_text"})
 
 # Types whose K/V heads cannot be merged exactly, with the reason.
 REASONS: Mapping[str, str] = {
-    "blt": "transformers fails to generate with a cache of it, so that fewer K/V heads save nothing",
+    "blt": "transformers fails to generate with a cache, so that fewer K/V heads save nothing",
     "doge": "its mask is computed from the values of all K/V heads at once",
     "jetmoe": "it has as many query heads in each expert as K/V heads, so that fewer of one mean"
     " fewer of the other",

@@ -40,7 +40,7 @@ _FUSED: Mapping[str, tuple[str, int | None]] = {
     "heads": ("qkv", None),
     "quarters": ("qvk", 4),
 }
-_POOLED = ("k", "v", "kv", "qkv")
+_POOLED = ("k", "v", "kv", "qkv", "gqkv")
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.)|^\d+(?=\.)")
 
 
@@ -53,6 +53,8 @@ def heads(source: Source, wanted: KeyValueHeads) -> HeadsByLayer:
         other = any(not state.key_value for state in mixer.states)
         if other or mixer.query_gate or mixer.head_dim != mixer.v_head_dim:
             raise CannotConvertError(f"{where}: its attention keeps more than K and V heads")
+    if not isinstance(wanted, int) and any(layer.home for layer in source.audit.spec.layers):
+        raise CannotConvertError(f"{where}: the numbers of its layers are those of several lists")
     if not isinstance(wanted, int) and (strangers := set(wanted) - {index for index, _ in found}):
         raise HeadCountError(f"{where}: layer {min(strangers)} has no K/V heads of its own")
     layers = {
@@ -101,7 +103,7 @@ def config(source: Source, heads: HeadsByLayer) -> tuple[dict[str, Any], tuple[s
         spot = builder.place(tensor)
         if spot is not None and spot.part in _POOLED:
             path = _NUMBER.sub("*", tensor.name.rpartition(".")[0], count=1)
-            made[path] = builder.described(spot)
+            made |= builder.described(path, spot)
     return custom_config.config(source, heads, made)
 
 
@@ -116,6 +118,9 @@ class _Builder:
         self.dropped: list[Dropped] = []
         row = family_of(source.audit.spec.model_type)
         stacks = {layer.stack for layer in source.audit.spec.layers}
+        self.stored_elsewhere = [
+            layer for layer in source.audit.spec.layers if layer.home and not layer.is_again
+        ]
         # Not beside a text encoder that is another model (MusicGen).
         self.alone = "encoder" not in stacks and (row is None or row.text is None)
 
@@ -124,7 +129,16 @@ class _Builder:
         spot = place(tensor.name, self.names)
         renamed = spot is not None and self.alone and spot.stack == "encoder"
         spot = replace(spot, stack="decoder") if spot is not None and renamed else spot
+        spot = spot and self._numbered(spot, tensor.name)
         return spot if spot is None or spot.stack == "decoder" else None
+
+    def _numbered(self, spot: Place, name: str) -> Place:
+        """With the number of its layer, where that is not the one in the tensor's name."""
+        for layer in self.stored_elsewhere:
+            at_home = f".{layer.home}." in f".{name}"
+            if at_home and layer.stored_as == spot.index:
+                return replace(spot, index=layer.index)
+        return spot
 
     def steps(self, tensor: TensorInfo) -> Iterator[Step]:
         spot = self.place(tensor)
@@ -139,12 +153,17 @@ class _Builder:
         else:
             raise self._unknown(tensor, "is not known in this architecture")
 
-    def described(self, spot: Place) -> dict[str, Any]:
-        """What the class expects of the projection, as the modelling file reads it."""
+    def described(self, path: str, spot: Place) -> dict[str, dict[str, Any]]:
+        """What the class expects of the projections in the tensor, as the modelling file reads it:
+        by the path of their modules, which may be several."""
         heads = self._heads(spot)
         fused = _fused(self.source, heads)
-        order, repeats = fused if spot.part == "qkv" else (spot.part, 1)
-        return {"parts": order, "heads": class_heads(self.source, heads), "repeats": repeats}
+        order, repeats = fused if spot.part == "qkv" else (spot.part or "", 1)
+        split = self.names.split.get(spot.module)
+        stem = path.removesuffix(spot.module)
+        parts = {path: order} if split is None else {stem + m: p for p, m in split.items()}
+        count = class_heads(self.source, heads)
+        return {m: {"parts": p, "heads": count, "repeats": repeats} for m, p in parts.items()}
 
     def _heads(self, spot: Place) -> Heads:
         heads = self.heads.of(spot.index, cross=spot.cross)
@@ -158,12 +177,12 @@ class _Builder:
     def check_layers(self) -> None:
         """Raises CannotConvertError unless every decoder layer has its k and v."""
         for layer in self.source.audit.spec.layers:
-            if layer.stack != "decoder":
+            if layer.stack != "decoder" or layer.is_again:
                 continue
             for mixer in layer.mixers:
                 cross = mixer.kind == "cross_attention"
                 found = {p for i, c, p in self.pooled if (i, c) == (layer.index, cross)}
-                if found not in ({"k", "v"}, {"qkv"}, {"kv"}):
+                if found not in ({"k", "v"}, {"qkv"}, {"kv"}, {"gqkv"}):
                     raise CannotConvertError(
                         f"{self.source.folder}: decoder layer {layer.index} has no k and v"
                         f"{' of its cross-attention' if cross else ''} of a name that is known:"
@@ -248,6 +267,9 @@ def _fused(source: Source, heads: Heads) -> tuple[str, int]:
 def _layouts(source: Source, heads: Heads, part: str) -> tuple[Blocks, Blocks]:
     """The layout of a projection that holds K or V, in the source and in the output."""
     q, before, after, d = heads.num_attention_heads, heads.before, heads.after, heads.head_dim
+    if part == "gqkv":  # the gate has a head for each of q, in front of them, and is kept like them
+        kept = (Block(part="q", heads=2 * q, rows=d),)
+        return tuple(Blocks(blocks=(*kept, *_rows("kv", n, d).blocks)) for n in (before, after))
     if part != "qkv":
         return _rows(part, before, d), _rows(part, after, d)
     order, repeats = _fused(source, heads)

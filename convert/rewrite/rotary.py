@@ -20,7 +20,7 @@ HALVES = frozenset(
         *("gpt_neox", "gpt_neox_japanese", "gpt_oss", "granite"),
         *("granite_swa", "granitemoe"),
         *("granitemoe_swa", "granitemoehybrid", "granitemoeshared"),
-        *("hyperclovax", "internlm3", "iquestcoder", "jais2", "llama"),
+        *("hrm_text", "hyperclovax", "internlm3", "iquestcoder", "jais2", "llama"),
         *("minimax", "minimax_m2", "ministral", "ministral3", "mistral", "mixtral"),
         *("mllama_text_model", "modernbert-decoder", "moshi", "nemotron", "olmo"),
         *("paddleocr_vl_text", "persimmon", "phi", "phi3", "phi4_multimodal", "phimoe", "qwen2"),

@@ -26,7 +26,7 @@ from ..stream.reader import DTYPES
 from .beside import Beside, beside, moved
 
 Read = Callable[[TensorInfo], torch.Tensor]
-_PROJECTIONS = ("q", "k", "v", "o", "kv", "qkv")
+_PROJECTIONS = ("q", "k", "v", "o", "kv", "qkv", "gqkv")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -133,7 +133,7 @@ def _projection(source: Source, item: Placed, mixer: Attention, names: TensorNam
 def _layout(item: Placed, mixer: Attention, spelling: str) -> Blocks:
     part = item.place.part or ""
     axis = -1 if item.transposed and item.place.parameter == "weight" else 0
-    heads = {"q": mixer.num_attention_heads, "o": mixer.num_attention_heads}
+    heads = dict.fromkeys("qog", mixer.num_attention_heads)
     rows = {"q": mixer.head_dim, "k": mixer.head_dim}
     if part == "qkv":
         return fused(spelling, mixer, axis=axis)

@@ -44,7 +44,6 @@ AUTO = {"causal": AutoModelForCausalLM, "seq2seq": AutoModelForSeq2SeqLM}
 NOT_CONVERTED = {
     "blt": "its class reads num_key_value_heads, and cannot generate with a cache",
     "encoder-decoder": "a pair of models, each built from a type of its own",
-    "hrm_text": "on disk q, k, v and a gate are one tensor, which transformers cuts in equal parts",
     "openai-gpt": "keeps no K/V cache",
     "reformer": "keeps the inputs of its layers instead of K and V",
     "xlm": "runs over the whole text for every token: its cache is not read",

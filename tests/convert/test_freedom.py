@@ -33,7 +33,7 @@ LIMIT = 1e-9
 # moves the logits by 0.02 and more.
 ROUNDED = 1e-4
 NATIVE = {row.model_type for row in convertible() if row.home == "native"}
-OWN = {row.model_type for row in convertible() if row.home == "custom"} - {"hrm_text"}
+OWN = {row.model_type for row in convertible() if row.home == "custom"}
 OWN_JOBS = [(task, t) for task in ("causal", "seq2seq") for t in MAPPINGS[task] if t in OWN]
 FLOAT32 = ("prophetnet", "xglm")  # whatever the weights are
 PARTS_IN_FLOAT32 = ("codegen", "gpt_neo", "gptj", "modernbert-decoder")  # rotations, or scores

@@ -118,7 +118,8 @@ BAILING = TensorNames(
 HRM = TensorNames(
     modules=under("attn", gqkv="gqkv_proj", o="o_proj")
     | separate("self_attn")
-    | {"self_attn.gate_proj": "other"}
+    | {"self_attn.gate_proj": "other"},
+    split={"attn.gqkv_proj": {part: f"self_attn.{part}_proj" for part in "kv"}},
 )
 CPMANT = TensorNames(
     modules=under(
