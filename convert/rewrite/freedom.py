@@ -28,7 +28,10 @@ SCORE_BIASES = (SCORE_TABLE, "relative_pos_embeddings")
 # Keys of a config that clamp what the projections give.
 CLIPPING = ("clip_qkv", "attn_config.clip_qkv")
 # What types do by no tensor of their own: the key of the config that turns it on, True for always.
-NORMED_KEYS: Mapping[str, str | bool] = {"llama4_text": "use_qk_norm", "nanochat": True}
+NORMED_KEYS: Mapping[str, str | bool] = {
+    "llama4_text": "use_qk_norm",
+    **dict.fromkeys(("muse_glimmer_text", "muse_spark_text", "nanochat"), True),
+}
 ALIBI: Mapping[str, str | bool] = {"bloom": True, "falcon": "alibi", "mpt": True}
 CHANGED_VALUES: Mapping[str, str | bool] = {
     **dict.fromkeys(("gemma3n_text", "gemma4_text", "gemma4_unified_text"), True),

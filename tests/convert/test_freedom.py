@@ -14,7 +14,7 @@ import torch
 from transformers import PreTrainedModel
 
 from every_type import MAPPINGS, whole_jobs
-from grouped_models import NotBuildableError, build_pair, load, precision
+from grouped_models import NOT_ON_TEXT, NotBuildableError, build_pair, load, precision
 from grouped_models import logits as logits_of
 from headcount.convert.families import convertible
 from headcount.convert.merge.attention import Freedom
@@ -42,6 +42,7 @@ UNKNOWN = {"mimo_v2_flash": "kinds of layers rotate other shares of a head"}
 NOT_COMPARED = {
     "diffusion_gemma": "it draws random numbers",
     "shieldgemma2": "transformers does not load what it saves",
+    **dict.fromkeys(NOT_ON_TEXT, "it does not run on text alone"),
 }
 # With which an even number of rows of its heads rotates.
 SIZES = {"bamba": {"hidden_size": 64}}
