@@ -35,14 +35,14 @@ class WorkFolder:
     `finished` are the files that need no second writing, those that `rewritten/…` names among them.
     """
 
-    def __init__(self, target: Path, job: str) -> None:
+    def __init__(self, target: Path, job: str, *, resumable: bool = True) -> None:
         self.target = target.parent.resolve() / target.name
         self.job = job
         self.path = own_folder(self.target, _KIND)
         self.finished: dict[str, FinishedFile] = {}
         self._claimed: list[Path] = []
         self._journal: Journal | None = None
-        self._committed = False
+        self._worth_keeping = resumable
 
     @property
     def model(self) -> Path:
@@ -90,7 +90,7 @@ class WorkFolder:
     def _layers_to_keep(self) -> int:
         """How many layers took work that the next run of the same job need not do again."""
         layers = (n for n in self.finished if _is_rewritten(n) and n.endswith(".safetensors"))
-        return 0 if self._committed else len(list(layers))
+        return len(list(layers)) if self._worth_keeping else 0
 
     def start(self) -> None:
         """Goes on where a killed run of the same job stopped, or begins. Raises OSError."""
@@ -150,7 +150,7 @@ class WorkFolder:
             if replacing:
                 old.rename(self.target)
             raise
-        self._committed = True
+        self._worth_keeping = False
 
     def _sync_target(self) -> None:
         try:
