@@ -76,11 +76,14 @@ def convert(request: ConversionRequest, *, progress: bool = True) -> ConversionR
     return apply_plan(plan_conversion(request), progress=progress)
 
 
-def apply_plan(plan: ConversionPlan, *, progress: bool = True) -> ConversionReport:
+def apply_plan(
+    plan: ConversionPlan, *, progress: bool = True, resumable: bool = True
+) -> ConversionReport:
     """Writes what `plan` says, beside the target, and renames it when it is whole and verified.
 
     What a killed run of the same job has left is used; a target that this job has written already
-    is left as it is. `progress`: a bar on stderr, if that is a terminal. Raises BadValuesError for
+    is left as it is. `progress`: a bar on stderr, if that is a terminal. `resumable`: layers that a
+    signal finds rewritten are kept for the next run. Raises BadValuesError for
     NaN, infinity or overflow in what is computed, SourceChangedError, SelfCheckError, TargetError,
     and WriteError.
     """
@@ -89,7 +92,7 @@ def apply_plan(plan: ConversionPlan, *, progress: bool = True) -> ConversionRepo
     with (
         writing(request.target, plan.needed_nbytes),
         TargetLock(request.target),
-        WorkFolder(request.target, local_job_of(plan)) as work,
+        WorkFolder(request.target, local_job_of(plan), resumable=resumable) as work,
     ):
         check_target(request.source, request.target)  # which may have changed before we had it
         existing = read_existing(request.target)

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from tqdm import tqdm
 
+from ..evaluate.boundary import quiet_transformers
 from ..merge.ladder import Ladder
 from ..plan.draft import Heads, HeadsByLayer
 from ..plan.errors import BadValuesError, CannotConvertError, SourceChangedError
@@ -72,7 +73,8 @@ class _Run:
 
     def text(self, calibration: str, tokens: int) -> CalibrationText:
         subject, seed = self._layered.subject, self._ladder.seed
-        return calibration_text(self._source, subject, calibration, tokens, seed)
+        with quiet_transformers():
+            return calibration_text(self._source, subject, calibration, tokens, seed)
 
     @torch.no_grad()
     def layers(self, text: CalibrationText, done: Done, progress: bool) -> Iterator[RewrittenLayer]:

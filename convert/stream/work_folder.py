@@ -1,5 +1,7 @@
 """The folder in which an output grows: beside its target, resumed after a kill, else removed.
 
+A signal removes it, too, unless it holds rewritten layers, which may have taken hours.
+
 It holds the journal, files that are being written, and `model/`, which gets the target's name. In
 `old/` lies what that replaces, between two renames; in `rewritten/` are layers of the source with
 other values, which the model is made of and which go away with the folder.
@@ -21,23 +23,26 @@ from .writer import Written, sync_folder
 _KIND = "partial"
 # The folder, and the start of the journal's names, of what is no part of the output.
 REWRITTEN = "rewritten"
+# How a signal leaves the context.
+_SIGNALLED = (KeyboardInterrupt, SystemExit)
 
 
 class WorkFolder:
     """`.<name>.partial-…` next to the target.
 
     Inside the context, everything that killed runs have left for this target is claimed; on leaving
-    it, all that was not committed is removed. `finished` are the files that need no second writing,
-    those that `rewritten/…` names among them.
+    it, all that was not committed is removed, but for rewritten layers if a signal is the reason.
+    `finished` are the files that need no second writing, those that `rewritten/…` names among them.
     """
 
-    def __init__(self, target: Path, job: str) -> None:
+    def __init__(self, target: Path, job: str, *, resumable: bool = True) -> None:
         self.target = target.parent.resolve() / target.name
         self.job = job
         self.path = own_folder(self.target, _KIND)
         self.finished: dict[str, FinishedFile] = {}
         self._claimed: list[Path] = []
         self._journal: Journal | None = None
+        self._worth_keeping = resumable
 
     @property
     def model(self) -> Path:
@@ -72,8 +77,20 @@ class WorkFolder:
     ) -> None:
         if self._journal is not None:
             self._journal.close()
-        for path in (self.path, *self._claimed):
-            _remove(path)
+        kept = self._layers_to_keep() if kind in _SIGNALLED else 0
+        for path in {self.path, *self._claimed}:
+            if not kept or path != self.path:
+                _remove(path)
+        if kept:
+            _say(
+                f"stopped; {kept} rewritten layers are kept in {self.path}: the same command goes"
+                " on with them, removing that folder gives them up"
+            )
+
+    def _layers_to_keep(self) -> int:
+        """How many layers took work that the next run of the same job need not do again."""
+        layers = (n for n in self.finished if _is_rewritten(n) and n.endswith(".safetensors"))
+        return len(list(layers)) if self._worth_keeping else 0
 
     def start(self) -> None:
         """Goes on where a killed run of the same job stopped, or begins. Raises OSError."""
@@ -133,6 +150,7 @@ class WorkFolder:
             if replacing:
                 old.rename(self.target)
             raise
+        self._worth_keeping = False
 
     def _sync_target(self) -> None:
         try:

@@ -88,7 +88,7 @@ def sweep(
         for number, trial in enumerate(bar):
             place = shop / str(number)
             there = replace(trial.plan.request, target=place)
-            apply_plan(replace(trial.plan, request=there), progress=progress)
+            apply_plan(replace(trial.plan, request=there), progress=progress, resumable=False)
             report = evaluate(
                 EvaluationRequest(
                     model=str(place),

@@ -4,6 +4,10 @@ and the report say, and runs that are killed."""
 import errno
 import json
 import os
+import shutil
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -203,3 +207,66 @@ def test_a_kill_between_layers_or_a_full_disk_loses_nothing(
         assert not list(tmp_path.glob(".*"))
         failed += not kept
     assert sum(resumed) > len(resumed) / 2 and failed > len(resumed) / 2
+
+
+SIGNALS = [(signal.SIGTERM, 143), (signal.SIGINT, 130)]
+
+
+def _stopped(
+    number: signal.Signals, folder: Path, *words: object
+) -> "subprocess.CompletedProcess[str]":
+    """A command that stops itself when the second of three layers is on the disk."""
+    script = (
+        "import os, sys\n"
+        "from headcount.convert.stream.work_folder import WorkFolder\n"
+        "plain = WorkFolder.keep\n"
+        "def keep(self, name, *arguments):\n"
+        "    plain(self, name, *arguments)\n"
+        f"    if '00001' in name: os.kill(os.getpid(), {int(number)})\n"
+        "WorkFolder.keep = keep\n"
+        "from headcount.cli import main\n"
+        "main(sys.argv[1:])\n"
+    )
+    threads = str(torch.get_num_threads())
+    return subprocess.run(
+        [sys.executable, "-c", script, *map(str, words)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "OMP_NUM_THREADS": threads, "TMPDIR": str(folder)},
+    )
+
+
+@pytest.mark.parametrize(("number", "code"), SIGNALS)
+def test_layers_that_a_signal_finds_finished_are_kept(
+    run: Callable[..., Result],
+    make_model: MakeModel,
+    prose: Path,
+    tmp_path: Path,
+    number: signal.Signals,
+    code: int,
+) -> None:
+    options = (*BEST, "--calibration", prose)
+    assert run(*options).exit_code == 0
+    whole = contents(tmp_path / "out")
+    shutil.rmtree(tmp_path / "out")
+    words = ("convert", make_model("llama"), tmp_path / "out", "--kv-heads", 2, *options)
+    stopped = _stopped(number, tmp_path, *words)
+    assert stopped.returncode == code and "Traceback" not in stopped.stderr, stopped.stderr
+    (kept,) = tmp_path.iterdir()
+    assert f"stopped; 2 rewritten layers are kept in {kept}" in stopped.stderr
+    again = run(*options)
+    assert again.exit_code == 0 and "resuming" in again.stderr and ": 2 files of" in again.stderr
+    assert contents(tmp_path / "out") == whole
+    assert not list(tmp_path.glob(".*"))
+
+
+@pytest.mark.parametrize(("number", "code"), SIGNALS)
+def test_a_sweep_that_a_signal_stops_keeps_nothing(
+    make_model: MakeModel, prose: Path, tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    words = ("convert", make_model("llama"), "--sweep", 2, "--sweep-methods", "good", *FEW)
+    stopped = _stopped(number, tmp_path, *words, "--calibration", prose)
+    told = "Interrupted.\n" if number == signal.SIGINT else ""
+    assert (stopped.returncode, stopped.stdout, stopped.stderr) == (code, "", told)
+    assert not list(tmp_path.iterdir())
