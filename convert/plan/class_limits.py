@@ -40,6 +40,6 @@ _LIBRARY = "it needs a library beyond the convert extra"
 _LATENT = "its config wants a K/V head per query head: latent attention"
 NOT_RUN: dict[str, str] = {
     "gemma4_assistant": _READS,
-    **dict.fromkeys(("fast_vlm", "gemma3n", "inkling_mm_model", "perception_lm"), _LIBRARY),
+    "gemma3n": _LIBRARY,
     **dict.fromkeys(("dots3_note", "dots3_note_text", "glm5_next", "hy_v4_vl"), _LATENT),
 }

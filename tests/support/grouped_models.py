@@ -33,6 +33,8 @@ _HEADS = (
     *("swa_num_attention_heads", "encoder_attention_heads", "decoder_attention_heads"),
 )
 _TEXTS = ("text_config", "thinker_config", "vlm_config", "decoder", "language_config")
+# Language models whose configs do not come from the usual names of fields.
+NESTED_STATES = {"qwen4_exp": "qwen4_exp_text", "inkling_mm_model": "inkling_text"}
 # They do not run on text alone, or have no logits of it.
 NOT_ON_TEXT = (
     *("llama4", "pi0", "qwen2_5_omni", "qwen3_omni_moe"),
@@ -70,9 +72,10 @@ def tiny_config(model_type: str, seed: int, task: str) -> dict[str, Any]:
     """A config of `model_type`, the same on every run; towers are small, too."""
     if model_type in state_configs.TYPES:
         return state_configs.state_config(model_type, seed)
-    values = with_own(with_small_towers(random_config(model_type, seed, task), seed))
-    if model_type == "qwen4_exp":
-        values["text_config"] = state_configs.state_config("qwen4_exp_text", seed)
+    values = with_small_towers(random_config(model_type, seed, task), seed)
+    if model_type in NESTED_STATES:
+        values["text_config"] = state_configs.state_config(NESTED_STATES[model_type], seed)
+    values = with_own(values)
     if model_type == "t5gemma2":  # both stacks have one width
         own = values["encoder"]["text_config"]["model_type"]
         values["encoder"]["text_config"] = {**values["decoder"], "model_type": own}

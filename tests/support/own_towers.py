@@ -75,6 +75,15 @@ OWN: dict[str, dict[str, Any]] = {
     },
     "nemotron_h_omni": {"vision_config": {"video_temporal_patch_size": 2}},
 }
+# Towers of another type, for those of a library that is not installed here.
+_TOWER: dict[str, Any] = {
+    **{"model_type": "siglip_vision_model", "hidden_size": 64, "num_hidden_layers": 2},
+    **{"num_attention_heads": 4, "intermediate_size": 32, "image_size": 28, "patch_size": 14},
+}
+INSTEAD: dict[str, dict[str, Any]] = {
+    "fast_vlm": {"vision_config": _TOWER},
+    "perception_lm": {"vision_config": {**_TOWER, "model_args": {"embed_dim": 64}}},
+}
 
 
 def with_own(values: dict[str, Any]) -> dict[str, Any]:
@@ -86,7 +95,10 @@ def with_own(values: dict[str, Any]) -> dict[str, Any]:
         heads = dict.fromkeys(("swa_num_attention_heads", "swa_num_key_value_heads"), 8)
         sizes = {"swa_head_dim": 8, "sliding_window_size": 8, "num_hidden_layers": 6}
         own["text_config"] = {"unpadded_vocab_size": rows - 1, **heads, **sizes}
-    return _over(values, own)
+    if values["model_type"] == "inkling_mm_model":
+        width = {"text_hidden_size": values["text_config"]["hidden_size"]}
+        own = {"vision_config": {**width, "n_layers": 6, "patch_size": 4}, "audio_config": width}
+    return {**_over(values, own), **INSTEAD.get(values["model_type"], {})}
 
 
 def _over(values: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:

@@ -38,6 +38,10 @@ DORY = TensorNames(
     modules=separate("self_attn")
     | {f"self_attn.{name}": "other" for name in ("g_proj", "s_gate", "sqk")}
 )
+_CONVOLUTIONS = {
+    **{f"self_attn.{part}_sconv.conv1d": (part, 0) for part in "kv"},
+    **{f"attn.{part}_sconv": (part, 0) for part in "kv"},
+}
 _DYNAMIC = {"weight_proj": 0, "static_w": 1}
 INKLING = TensorNames(
     modules={
@@ -46,24 +50,23 @@ INKLING = TensorNames(
         **{f"self_attn.{part}_proj.linear": part for part in "qkvo"},
         **dict.fromkeys(("attn.q_norm", "attn.k_norm"), "norm"),
         **dict.fromkeys(("self_attn.r_proj", "self_attn.rel_logits_proj.proj"), "other"),
-        **{f"self_attn.{part}_sconv.conv1d": "other" for part in "kv"},
+        **dict.fromkeys(("attn.wr_du", "attn.rel_logits_proj.proj"), "other"),
+        **dict.fromkeys(_CONVOLUTIONS, "other"),
         **dict.fromkeys(("attn_sconv.conv1d", "attn_sconv"), ""),
     },
-    key_value={f"self_attn.{part}_sconv.conv1d": (part, 0) for part in "kv"},
+    key_value=_CONVOLUTIONS,
     rest="other",
 )
 # Layers that see everything compute what convolves their keys and values from the input, too.
 INKLING2 = TensorNames(
     modules={
         **INKLING.modules,
-        **{f"attn.{name}": "other" for name in ("attn_sink_proj", "gate_attn", "wr_du")},
+        **{f"attn.{name}": "other" for name in ("attn_sink_proj", "gate_attn")},
         **{f"attn.{name}.scale": "other" for name in ("q_l2_clip", "rel_l2_clip")},
-        "attn.rel_logits_proj.proj": "other",
-        **{f"attn.{part}_sconv": "other" for part in "kv"},
         **{f"attn.{part}_sconv.{name}": "other" for part in "kv" for name in _DYNAMIC},
     },
     key_value={
-        **{f"attn.{part}_sconv": (part, 0) for part in "kv"},
+        **_CONVOLUTIONS,
         **{f"attn.{part}_sconv.{name}": (part, i) for part in "kv" for name, i in _DYNAMIC.items()},
     },
     rest="other",
