@@ -167,7 +167,7 @@ def precision(model_type: str) -> torch.dtype:
 def load(pair: Pair, folder: Path) -> PreTrainedModel:
     """Whole: no weight missing, left over or of another shape."""
     attention = "eager" if pair.config["model_type"] not in NO_EAGER else "sdpa"
-    options = {
+    options: dict[str, Any] = {
         "dtype": precision(pair.config["model_type"]),
         "attn_implementation": attention,
         "output_loading_info": True,

@@ -302,6 +302,6 @@ ROWS: dict[str, Family] = {
 WRAPPERS = (
     *("dots3_note", "glm5_next", "hy_v4_vl", "inkling2", "inkling2_loop", "inkling_mm_model"),
     *("jev", "lfm2_vl", "lfm3_vl", "minicpm_ocr", "minicpmv4_6", "minicpmv4_7"),
-    *("minimax_m3_vl", "mistral_large4", "nemotron_h_omni", "qwen3_5"),
+    *("minimax_m3_vl", "mistral_large4", "nemo_speechlm", "nemotron_h_omni", "qwen3_5"),
     *("qwen3_5_moe", "qwen4_exp", "unlimited_ocr"),
 )
