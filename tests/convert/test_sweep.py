@@ -121,6 +121,16 @@ def test_adapters_beside_the_attention_see_the_same(tmp_path: Path) -> None:
     assert (source - result).abs().max() <= 1e-10
 
 
+def test_where_eager_attention_takes_no_fewer_heads_the_plan_says_so(tmp_path: Path) -> None:
+    """And transformers fails indeed: a release in which it does not wants no such list."""
+    pair = build_pair("unlimited_ocr", "image_text", tmp_path / "models")
+    report = run(pair.repeated, tmp_path / "back", pair.kv)
+    assert any("sdpa" in note for note in report.plan.notes)
+    eager = pair.model_class.from_pretrained(report.target, attn_implementation="eager")
+    with pytest.raises(RuntimeError, match="must match the size"):
+        eager(input_ids=tokens(eager))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("model_type", "task"), JOBS)
 def test_every_type_comes_back_or_says_why_not(
