@@ -15,7 +15,7 @@ from typing import Any
 from headcount.audit.family import odd, two_stacks
 from headcount.audit.family.layers import as_query_heads
 from headcount.audit.family.names import BUFFERS
-from headcount.audit.family.places import PLAIN, Place, place, stack_of
+from headcount.audit.family.places import PLAIN, Place
 from headcount.audit.family.resolve import GROUPED, base_type
 from headcount.audit.family.states.own import xlnet
 from headcount.audit.family.table import FAMILIES, SPELLINGS
@@ -28,7 +28,7 @@ from .draft import Draft, Heads, HeadsByLayer, Where
 from .errors import CannotConvertError, HeadCountError
 from .layout import Block, Blocks, interleaved, query_key_value
 from .model_classes import model_classes
-from .native import FAR, FLOATS, NEAR, TOWERS
+from .native import FAR, FLOATS, NEAR
 from .native_heads import attentions, heads_of, no_fit
 from .plan import SideFile
 from .request import KeyValueHeads
@@ -151,15 +151,11 @@ class _Builder:
         self.names = source.audit.family.names
         self.pooled: dict[tuple[int, bool, str], None] = {}
         self.dropped: list[Dropped] = []
-        stacks = {layer.stack for layer in source.audit.spec.layers}
-        self.alone = "encoder" not in stacks
 
     def place(self, tensor: TensorInfo) -> Place | None:
-        """The tensor's place; a BERT with `is_decoder` still calls its only stack the encoder."""
-        spot = place(tensor.name, self.names)
-        renamed = spot is not None and self.alone and spot.stack == "encoder"
-        spot = replace(spot, stack="decoder") if spot is not None and renamed else spot
-        return spot if spot is None or spot.stack == "decoder" else None
+        """Where in an attention of the decoder the tensor stands; None: in none."""
+        standing = self.source.standings.get(tensor.name)
+        return standing.place if standing is not None and standing.is_decoder else None
 
     def steps(self, tensor: TensorInfo) -> Iterator[Step]:
         spot = self.place(tensor)
@@ -238,23 +234,19 @@ class _Builder:
 
     def _outside(self, tensor: TensorInfo) -> Iterator[Step]:
         """A buffer that old files carry, an encoder's tensor, or one that is not attention."""
-        if self._is_buffer(tensor.name):
+        standing = self.source.standings.get(tensor.name)
+        inside = "" if standing is None else standing.at.inside
+        if self._is_buffer(inside):
             self.dropped.append(Dropped(source=tensor, reason="a buffer, not a parameter"))
             return
-        known = place(tensor.name, self.names)
-        if known is not None and known.part is None and known.stack not in TOWERS:
-            raise self._unknown(tensor, "is not known in this architecture")
-        number = _NUMBER.search(tensor.name)
-        if number is not None and known is None:
-            stack, inside = stack_of(tensor.name[: number.start()]), tensor.name[number.end() :]
-            tower = stack in TOWERS and not (self.alone and stack == "encoder")
-            if not tower and NEAR.search(inside) and not FAR.search(inside):
+        if standing is not None and not standing.is_tower:
+            if standing.place is not None:
+                raise self._unknown(tensor, f"belongs to {standing.owner}")
+            if NEAR.search(inside) and not FAR.search(inside):
                 raise self._unknown(tensor, "looks like attention but is not known")
         yield copy(tensor)
 
-    def _is_buffer(self, name: str) -> bool:
-        number = _NUMBER.search(name)
-        inside = name[number.end() + 1 :] if number else ""
+    def _is_buffer(self, inside: str) -> bool:
         return any(
             inside.startswith(near) and inside.removeprefix(near) in BUFFERS
             for near in self.names.near
