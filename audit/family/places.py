@@ -16,6 +16,8 @@ _TOWERS: dict[str, str] = {
     **dict.fromkeys(("sam_model", "video_tower", "generation_"), "vision"),
     **dict.fromkeys(("qwen2_model", "perceiver_resampler"), "vision"),
     **dict.fromkeys(("audio", "acoustic", "speech_encoder", "perception"), "audio"),
+    # SeamlessM4T's text to units of speech, and the word times of Nemotron 3.5 Transcribe
+    **dict.fromkeys(("t2u_model", "word_timestamp", "ctc_timestamp"), "audio"),
     "mtp": "mtp",
 }
 _TOWER = re.compile(r"(?<![a-z])vit(?![a-z])|" + "|".join(w for w in _TOWERS if w != "vit"))

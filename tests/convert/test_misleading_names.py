@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from transformers import AutoModelForSequenceClassification, T5Config, T5ForSequenceClassification
 
 from conversions import load_whole, run
 from headcount.convert.plan.errors import CannotConvertError
@@ -117,10 +118,41 @@ def test_a_second_list_of_attention_is_refused(
         run(source, tmp_path / "out", 2, home=home)
 
 
+def test_an_encoder_that_is_called_as_the_decoder_of_another_type_stays(tmp_path: Path) -> None:
+    """`transformer.encoder` is ChatGLM's decoder, and the encoder of this T5."""
+    sizes = {
+        "d_model": 48,
+        "d_kv": 8,
+        "num_heads": 6,
+        "d_ff": 32,
+        "num_layers": 2,
+        "vocab_size": 96,
+    }
+    torch.manual_seed(0)
+    model = T5ForSequenceClassification(T5Config(**sizes, decoder_start_token_id=0)).double().eval()
+    for name, parameter in model.named_parameters():
+        parameter.data.normal_(std=0.3)
+        if ".decoder." in name and name.endswith((".k.weight", ".v.weight")):
+            heads = parameter.data.unflatten(0, (2, 3, 8))  # each three alike
+            parameter.data = heads[:, :1].expand_as(heads).reshape(48, 48).clone()
+    model.save_pretrained(tmp_path / "t5")
+    result = run(tmp_path / "t5", tmp_path / "out", 2).target
+    one, other = (load_file(folder / "model.safetensors") for folder in (result, tmp_path / "t5"))
+    encoder = [name for name in other if ".encoder." in name]
+    assert encoder
+    assert all(torch.equal(one[name], other[name]) for name in encoder)
+    auto = AutoModelForSequenceClassification
+    loaded = load_whole(result, auto, dtype=torch.float64, trust_remote_code=True)
+    tokens = torch.tensor([[5, 17, 33, 80, 7, 61, 42, 1]])
+    with torch.no_grad():
+        difference = (loaded(tokens).logits - model(tokens).logits).abs().max().item()
+    assert difference <= 1e-10
+
+
 def test_a_recurrent_layers_number_excuses_no_other_list(
     build_model: Callable[..., Any], changed: MakeFolder, tmp_path: Path
 ) -> None:
-    """In layers of recurrent mixers attention-like names are theirs; in other lists they are not."""
+    """There attention-like names are the recurrent mixer's; in other lists they are not."""
     kinds = ["linear_attention", "full_attention"]
     sizes = {"num_attention_heads": 6, "num_key_value_heads": 6, "layer_types": kinds}
     sizes |= {"linear_num_value_heads": 4, "linear_num_key_heads": 2, "linear_key_head_dim": 8}

@@ -45,6 +45,11 @@ def test_an_encoders_word_in_front_of_a_text_model_says_nothing() -> None:
     assert found.owner("encoder.text_model.layers") is None
 
 
+@pytest.mark.parametrize("prefix", ["t2u_model.model.decoder.layers", "vision_tower.blocks"])
+def test_a_tower_needs_no_config_of_its_own(prefix: str) -> None:
+    assert stacks("text_decoder.layers", prefix).owner(prefix) in ("audio", "vision")
+
+
 def test_a_config_of_one_model_has_no_encoder_beside_it() -> None:
     assert stacks("model.layers", "encoder.model.layers").owner("encoder.model.layers") is None
 
