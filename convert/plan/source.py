@@ -55,7 +55,9 @@ def read_source(folder: Path) -> Source:
         audit=audit,
         config=config,
         checkpoint=checkpoint,
-        standings=standings(checkpoint.tensors, census.stacks, audit.family.names),
+        standings=standings(
+            checkpoint.tensors, census.stacks, audit.family.names, audit.spec.layers
+        ),
     )
 
 

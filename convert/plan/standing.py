@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from headcount.audit.family.names import TensorNames
 from headcount.audit.family.places import Found, Numbered, Place, find_part, numbered, place_of
 from headcount.audit.family.stacks import Stacks
+from headcount.audit.spec import Layer
 
 # Models beside the decoder that keep no cache, and whose heads stay as they are.
 _TOWERS = frozenset({"vision", "audio", "encoder"})
@@ -39,8 +40,11 @@ class Standing:
         return repr(self.stack) if self.stack else "a list of layers that is none of the config's"
 
 
-def standings(tensors: Iterable[str], stacks: Stacks, names: TensorNames) -> Mapping[str, Standing]:
+def standings(
+    tensors: Iterable[str], stacks: Stacks, names: TensorNames, layers: Iterable[Layer]
+) -> Mapping[str, Standing]:
     """That of each tensor in a numbered list, by its name."""
+    kinds = {layer.stored_in: layer.stack for layer in layers}  # a stack may be several lists
     owners: dict[str, str | None] = {}
     parts: dict[str, Found | None] = {}  # layers are alike: each name in a layer is read once
     found: dict[str, Standing] = {}
@@ -49,7 +53,8 @@ def standings(tensors: Iterable[str], stacks: Stacks, names: TensorNames) -> Map
         if at is None:
             continue
         if at.prefix not in owners:
-            owners[at.prefix] = stacks.owner(at.prefix)
+            owner = stacks.owner(at.prefix)
+            owners[at.prefix] = kinds.get(owner, owner) if owner else None
         if at.inside not in parts:
             parts[at.inside] = find_part(at.inside, names)
         stack, part = owners[at.prefix], parts[at.inside]
