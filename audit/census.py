@@ -81,14 +81,14 @@ def take_census(
     spots = {name: numbered(name) for name in checkpoint.tensors}
     in_lists = {name: at for name, at in spots.items() if at is not None}
     stacks = find_stacks(in_lists.values(), names, spec.layers, others=others)
-    for tensor, spot in _places(checkpoint.tensors, in_lists, names, stacks.lists):
+    for stack, tensor, spot in _places(checkpoint.tensors, in_lists, names, stacks.lists):
         if is_buffer(tensor):
             continue
         if spot.part is None:
             strangers.append(tensor.name)
         else:
-            key = MixerKey(spot.stack, spot.index, spot.cross, spot.nth)
-            placed = Placed(tensor=tensor, place=spot, transposed=names[spot.stack].transposed)
+            key = MixerKey(stack, spot.index, spot.cross, spot.nth)
+            placed = Placed(tensor=tensor, place=spot, transposed=names[stack].transposed)
             layers.setdefault(key, []).append(placed)
     outside = [n for n, at in spots.items() if at is None or "." not in at.inside]
     embedding, head = (_find(checkpoint, outside, ends, stacks) for ends in (EMBEDDINGS, HEADS))
@@ -109,8 +109,9 @@ def _places(
     in_lists: Mapping[str, Numbered],
     names: Mapping[str, TensorNames],
     stacks: Mapping[str, str],
-) -> Iterator[tuple[TensorInfo, Place]]:
-    """The attention tensors of `stacks`. Layers are alike: each name in a layer is read once."""
+) -> Iterator[tuple[str, TensorInfo, Place]]:
+    """The attention tensors of `stacks`, each with its stack. Layers are alike: each name in a
+    layer is read once."""
     read: dict[tuple[str, str], Found | None] = {}
     for name, at in in_lists.items():
         stack = stacks.get(at.prefix)
@@ -121,7 +122,7 @@ def _places(
             read[key] = find_part(at.inside, names[stack])
         found = read[key]
         if found is not None:
-            yield tensors[name], place_of(found, stack, at.number)
+            yield stack, tensors[name], place_of(found, at.number)
 
 
 def _indices(in_lists: Iterable[Numbered], stacks: Mapping[str, str]) -> dict[str, frozenset[int]]:

@@ -16,27 +16,26 @@ _TOWERS: dict[str, str] = {
     **dict.fromkeys(("sam_model", "video_tower", "generation_"), "vision"),
     **dict.fromkeys(("qwen2_model", "perceiver_resampler"), "vision"),
     **dict.fromkeys(("audio", "acoustic", "speech_encoder", "perception"), "audio"),
+    # SeamlessM4T's text to units of speech, and the word times of Nemotron 3.5 Transcribe
+    **dict.fromkeys(("t2u_model", "word_timestamp"), "audio"),
     "mtp": "mtp",
 }
 _TOWER = re.compile(r"(?<![a-z])vit(?![a-z])|" + "|".join(w for w in _TOWERS if w != "vit"))
-_ENCODERS = frozenset({"encoder", "text_encoder"})
 # A stored tensor of a packed weight ends in none of these.
 PLAIN = frozenset({"weight", "bias"})
-_DECODER = "transformer.encoder."  # ChatGLM's decoder has this name
 # What stands in front of a layer's number in GGUF files of several stacks.
 GGUF_STACKS = {"enc.blk": "encoder", "v.blk": "vision", "a.blk": "audio"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Place:
-    """Tensor `parameter` (weight, bias, qweight…) of `module` in layer `index` of `stack`.
+    """Tensor `parameter` (weight, bias, qweight…) of `module` in layer `index` of a stack.
 
     `part` is q, k, v, o, a fused spelling such as qkv, norm or other; "" for a known module that no
     part counts (BERT's output norm); None for an unknown one under an attention module. `nth` is
     the number inside the layer of an attention of several.
     """
 
-    stack: str
     index: int
     module: str
     parameter: str
@@ -64,21 +63,10 @@ def numbered(name: str) -> Numbered | None:
 Found = tuple[str, str, str | None, bool, int]
 
 
-def place(name: str, names: TensorNames) -> Place | None:
-    """The place of tensor `name`, whose stack is guessed from the words in front of its number;
-    None if it stands in no layer, or outside its attention."""
-    at = numbered(name)
-    found = None if at is None else find_part(at.inside, names)
-    if at is None or found is None:
-        return None
-    return place_of(found, stack_of(at.prefix, names), at.number)
-
-
-def place_of(found: Found, stack: str, index: int) -> Place:
-    """What `find_part` found, in layer `index` of `stack`."""
+def place_of(found: Found, index: int) -> Place:
+    """What `find_part` found, in layer `index`."""
     module, parameter, part, cross, nth = found
     return Place(
-        stack=stack,
         index=index,
         module=module,
         parameter=parameter,
@@ -140,23 +128,6 @@ def tower_of(prefix: str) -> str | None:
     """The tower that the words in front of a layer's number name, if they do."""
     found = _TOWER.search(prefix.lower())
     return None if found is None else _TOWERS[found[0]]
-
-
-def stack_of(prefix: str, names: TensorNames) -> str:
-    """`encoder`, `decoder`, or the tower, from the words in front of a layer's number."""
-    for own, stack in names.stacks.items():
-        if f".{prefix}".endswith(f".{own}"):
-            return stack
-    words = prefix.lower()
-    if words in GGUF_STACKS:
-        return GGUF_STACKS[words]
-    tower = tower_of(words)
-    if tower is not None:
-        return tower
-    parts = words.split(".")
-    if _ENCODERS.intersection(parts) and not words.startswith(_DECODER):
-        return "text" if "text_model" in words else "encoder"
-    return "decoder"
 
 
 def counts_layers(prefix: str) -> bool:

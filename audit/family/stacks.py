@@ -12,6 +12,8 @@ _DIGITS = re.compile(r"\d+")
 _WORD = re.compile(r"[a-z]+")
 # Words in front of the numbers of a language model beside others.
 _LANGUAGE = ("language_model", "text_model", "llm", "text_decoder")
+# Words of other models that keep no cache, beside those of towers.
+_ENCODERS = frozenset({"encoder", "text_encoder"})
 # Parts that only an attention has: `other` and norms may stand elsewhere.
 _PROJECTIONS = frozenset("qkvo")
 
@@ -29,11 +31,13 @@ class _List:
 class Stacks:
     """`lists` maps what stands in front of a layer's number to the stack of the config that it is.
     `roots` are the beginnings of names of other models, each with what it is; `own` are words of
-    towers that are the model itself (ViT, VisualBERT)."""
+    towers that are the model itself (ViT, VisualBERT). `nests`: the config describes several
+    models."""
 
     lists: Mapping[str, str]
     roots: tuple[tuple[str, str], ...] = ()
     own: frozenset[str | None] = frozenset()
+    nests: bool = False
 
     def tower(self, name: str) -> str | None:
         """Which other model a tensor outside the config's layers belongs to; None: to none."""
@@ -41,6 +45,18 @@ class Stacks:
         if named is not None and named not in self.own:
             return named
         return next((kind for root, kind in self.roots if name.startswith(root)), None)
+
+    def owner(self, prefix: str) -> str | None:
+        """The stack of the config that the list `prefix` is; else the other model that it belongs
+        to, which a word of its name must say, too: a second decoder could stand in such a place;
+        None: it is not known whose it is."""
+        if prefix in self.lists:
+            return self.lists[prefix]
+        if tower_of(prefix) is not None:
+            return self.tower(f"{prefix}.")
+        words = prefix.lower()
+        is_encoder = not _ENCODERS.isdisjoint(words.split(".")) and "text_model" not in words
+        return "encoder" if self.nests and is_encoder else None
 
 
 def find_stacks(
@@ -77,6 +93,7 @@ def find_stacks(
         lists=lists,
         roots=tuple(_roots(found, lists, others)) if others else (),
         own=frozenset(tower_of(prefix) for prefix in lists) | frozenset(wanted),
+        nests=others is not None,
     )
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from headcount.audit.family.names import BUFFERS
-from headcount.audit.family.places import PLAIN, Place, place, stack_of
+from headcount.audit.family.places import PLAIN, Place
 from headcount.audit.family.resolve import GROUPED
 from headcount.audit.mixers import Attention
 from headcount.audit.source.safetensors import TensorInfo
@@ -24,7 +24,7 @@ from .custom_types import family_of
 from .draft import Draft, Heads, HeadsByLayer, Where
 from .errors import CannotConvertError, HeadCountError
 from .layout import Block, Blocks, interleaved, query_key_value
-from .native import FAR, FLOATS, NEAR, TOWERS
+from .native import FAR, FLOATS, NEAR
 from .native_heads import attentions, heads_of, no_fit
 from .plan import SideFile
 from .request import KeyValueHeads
@@ -116,29 +116,11 @@ class _Builder:
         self.names = source.audit.family.names
         self.pooled: dict[tuple[int, bool, str], None] = {}
         self.dropped: list[Dropped] = []
-        row = family_of(source.audit.spec.model_type)
-        stacks = {layer.stack for layer in source.audit.spec.layers}
-        self.stored_elsewhere = [
-            layer for layer in source.audit.spec.layers if layer.home and not layer.is_again
-        ]
-        # Not beside a text encoder that is another model (MusicGen).
-        self.alone = "encoder" not in stacks and (row is None or row.text is None)
 
     def place(self, tensor: TensorInfo) -> Place | None:
-        """The tensor's place; a BERT with `is_decoder` still calls its only stack the encoder."""
-        spot = place(tensor.name, self.names)
-        renamed = spot is not None and self.alone and spot.stack == "encoder"
-        spot = replace(spot, stack="decoder") if spot is not None and renamed else spot
-        spot = spot and self._numbered(spot, tensor.name)
-        return spot if spot is None or spot.stack == "decoder" else None
-
-    def _numbered(self, spot: Place, name: str) -> Place:
-        """With the number of its layer, where that is not the one in the tensor's name."""
-        for layer in self.stored_elsewhere:
-            at_home = f".{layer.home}." in f".{name}"
-            if at_home and layer.stored_as == spot.index:
-                return replace(spot, index=layer.index)
-        return spot
+        """Where in an attention of the decoder the tensor stands; None: in none."""
+        standing = self.source.standings.get(tensor.name)
+        return standing.place if standing is not None and standing.is_decoder else None
 
     def steps(self, tensor: TensorInfo) -> Iterator[Step]:
         spot = self.place(tensor)
@@ -222,24 +204,19 @@ class _Builder:
 
     def _outside(self, tensor: TensorInfo) -> Iterator[Step]:
         """A buffer that old files carry, an encoder's tensor, or one that is not attention."""
-        if self._is_buffer(tensor.name):
+        standing = self.source.standings.get(tensor.name)
+        inside = "" if standing is None else standing.at.inside
+        if self._is_buffer(inside):
             self.dropped.append(Dropped(source=tensor, reason="a buffer, not a parameter"))
             return
-        known = place(tensor.name, self.names)
-        if known is not None and known.part is None and known.stack not in TOWERS:
-            raise self._unknown(tensor, "is not known in this architecture")
-        number = _NUMBER.search(tensor.name)
-        if number is not None and known is None:
-            stack = stack_of(tensor.name[: number.start()], self.names)
-            inside = tensor.name[number.end() :]
-            tower = stack in TOWERS and not (self.alone and stack == "encoder")
-            if not tower and NEAR.search(inside) and not FAR.search(inside):
+        if standing is not None and not standing.is_tower:
+            if standing.place is not None:
+                raise self._unknown(tensor, f"belongs to {standing.owner}")
+            if NEAR.search(inside) and not FAR.search(inside):
                 raise self._unknown(tensor, "looks like attention but is not known")
         yield copy(tensor)
 
-    def _is_buffer(self, name: str) -> bool:
-        number = _NUMBER.search(name)
-        inside = name[number.end() + 1 :] if number else ""
+    def _is_buffer(self, inside: str) -> bool:
         return any(
             inside.startswith(near) and inside.removeprefix(near) in BUFFERS
             for near in self.names.near
@@ -268,8 +245,9 @@ def _layouts(source: Source, heads: Heads, part: str) -> tuple[Blocks, Blocks]:
     """The layout of a projection that holds K or V, in the source and in the output."""
     q, before, after, d = heads.num_attention_heads, heads.before, heads.after, heads.head_dim
     if part == "gqkv":  # the gate has a head for each of q, in front of them, and is kept like them
-        kept = (Block(part="q", heads=2 * q, rows=d),)
-        return tuple(Blocks(blocks=(*kept, *_rows("kv", n, d).blocks)) for n in (before, after))
+        kept = Block(part="q", heads=2 * q, rows=d)
+        source_rows, target_rows = (_rows("kv", n, d).blocks for n in (before, after))
+        return Blocks(blocks=(kept, *source_rows)), Blocks(blocks=(kept, *target_rows))
     if part != "qkv":
         return _rows(part, before, d), _rows(part, after, d)
     order, repeats = _fused(source, heads)

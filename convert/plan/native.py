@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from headcount.audit.family.names import BUFFERS, TensorNames
-from headcount.audit.family.places import PLAIN, Place, place, stack_of
+from headcount.audit.family.places import PLAIN, Place
 from headcount.audit.source.safetensors import TensorInfo
 
 from .draft import Draft, Heads, HeadsByLayer, Where
@@ -20,6 +20,7 @@ from .native_heads import attentions
 from .native_layouts import layouts, merged
 from .padding import padded
 from .source import Source
+from .standing import Standing
 from .steps import Pool, Role, Step, copy
 
 FLOATS = ("F64", "F32", "F16", "BF16")
@@ -28,9 +29,6 @@ QUERY_NORMS = ("q_norm", "norm_q", "q_layernorm", "query_layernorm", "attn_sub_n
 # A word of a tensor's path in its layer that makes it look like attention.
 NEAR = re.compile(r"attn|attention|[qkv]_proj|qkv|query|key|value")
 FAR = re.compile(r"norm|mlp|expert|(^|[._])ln_")  # unless it is one of these
-_IN_LAYER = re.compile(r"(?:^|\.)\d+\.")
-# Towers of a multimodal model that keep no cache, and whose heads stay as they are.
-TOWERS = ("vision", "audio", "embed_audio", "encoder")
 
 NORM_NOTE = (
     "the k norm runs over all K/V heads of a token: with fewer heads its mean square changes, so"
@@ -79,12 +77,18 @@ class _Builder:
         self.notes: dict[str, None] = {}
 
     def steps(self, tensor: TensorInfo) -> Iterator[Step]:
-        found = place(tensor.name, self.names)
-        if found is None:
-            self._refuse_lookalike(tensor)
+        standing = self.source.standings.get(tensor.name)
+        if standing is None or standing.is_tower:
             yield copy(tensor)
-        elif found.stack != "decoder":
-            yield self._of_tower(tensor, found)
+            return
+        found = standing.place
+        if found is None:
+            self._refuse_lookalike(tensor, standing)
+            yield copy(tensor)
+        elif not standing.is_decoder:
+            raise self._unknown(
+                tensor, f"belongs to {standing.owner}, which convert does not handle"
+            )
         elif found.index in self.indices - self.attending:
             yield copy(tensor)  # a layer without attention, such as a recurrent one
         else:
@@ -97,9 +101,7 @@ class _Builder:
         part, key = spot.place.part, (_where(spot), spot.place.module, spot.place.parameter)
         other = self.stood.setdefault(key, spot.tensor.name)
         if other != spot.tensor.name:
-            raise self._unknown(
-                spot.tensor, f"stands in the same place of a layer as {other!r}: another tower?"
-            )
+            raise self._unknown(spot.tensor, f"stands in the same place of a layer as {other!r}")
         if part in ("k", "v", "qkv"):
             yield self._projection(spot, part)
         elif spot.place.module in self.names.key_value:
@@ -231,11 +233,6 @@ class _Builder:
             ),
         )
 
-    def _of_tower(self, tensor: TensorInfo, spot: Place) -> Step:
-        if spot.stack not in TOWERS:
-            raise self._unknown(tensor, f"belongs to {spot.stack!r}, which convert does not handle")
-        return copy(tensor)
-
     def _check_kept(self, spot: _Spot) -> None:
         """Only what is named in the family's row may go along."""
         part, parameter = spot.place.part, spot.place.parameter.rpartition(".")[2]
@@ -257,14 +254,11 @@ class _Builder:
             )
         return step
 
-    def _refuse_lookalike(self, tensor: TensorInfo) -> None:
+    def _refuse_lookalike(self, tensor: TensorInfo, standing: Standing) -> None:
         """A tensor of a layer, outside the known modules, whose name sounds like attention."""
-        number = _IN_LAYER.search(tensor.name)
-        if number is None or stack_of(tensor.name[: number.start()], self.names) in TOWERS:
-            return
-        index = int(number[0].strip("."))
-        inside = tensor.name[number.end() :]
-        if FAR.search(inside) or index in self.indices - self.attending:
+        inside, index = standing.at.inside, standing.at.number
+        recurrent = standing.is_decoder and index in self.indices - self.attending
+        if recurrent or FAR.search(inside):
             return
         if NEAR.search(inside) and not any(inside.endswith("." + b) for b in BUFFERS - {"bias"}):
             raise self._unknown(tensor, "looks like attention but is not known")
@@ -285,12 +279,13 @@ def _word_of(spot: Place, words: tuple[str, ...]) -> bool:
 
 def _norm_lists(source: Source) -> dict[tuple[int, str], dict[int, TensorInfo]]:
     """(layer, parameter) -> number -> tensor, for k norms stored as one tensor per head."""
+    tensors = source.checkpoint.tensors
     found: dict[tuple[int, str], dict[int, TensorInfo]] = {}
-    for tensor in source.checkpoint.tensors.values():
-        spot = place(tensor.name, source.audit.family.names)
+    for name, standing in source.standings.items():
+        spot = standing.place if standing.is_decoder else None
         if spot is None or spot.part != "norm" or not _word_of(spot, KEY_NORMS):
             continue
         number, _, parameter = spot.parameter.partition(".")
         if number.isdigit():
-            found.setdefault((spot.index, parameter), {})[int(number)] = tensor
+            found.setdefault((spot.index, parameter), {})[int(number)] = tensors[name]
     return found

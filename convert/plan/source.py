@@ -17,18 +17,21 @@ from headcount.audit.source.safetensors import MAX_HEADER_BYTES
 from .errors import CannotConvertError, SourceChangedError
 from .plan import SideFile, SourceState
 from .side_files import shown_name
+from .standing import Standing, standings
 
 CONFIG = "config.json"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Source:
-    """A model folder that was audited: what the steps of a plan are derived from."""
+    """A model folder that was audited: what the steps of a plan are derived from. `standings` are
+    those of the tensors in numbered lists, by name."""
 
     folder: Path
     audit: Audit
     config: Mapping[str, Any]
     checkpoint: Checkpoint
+    standings: Mapping[str, Standing]
 
     @property
     def text_type(self) -> str:
@@ -44,16 +47,24 @@ def read_source(folder: Path) -> Source:
         raise HeadcountError(f"{folder}: no {CONFIG} there; convert reads a folder that has one")
     audit = audit_model(str(folder.absolute()))
     _refuse_errors(folder, audit)
-    if audit.checkpoint is None or audit.checkpoint.format != "safetensors":
+    checkpoint, census = audit.checkpoint, audit.census
+    if checkpoint is None or census is None or checkpoint.format != "safetensors":
         raise InvalidWeightsError(
             f"{folder}: no safetensors weights: convert reads model.safetensors or an index and its"
             " shards (and .bin files with --allow-pickle)"
         )
-    checkpoint = audit.checkpoint
     _refuse_stale_index(checkpoint)
     config = read_json(folder / CONFIG)
     _refuse_quantised(folder, config)
-    return Source(folder=folder, audit=audit, config=config, checkpoint=checkpoint)
+    return Source(
+        folder=folder,
+        audit=audit,
+        config=config,
+        checkpoint=checkpoint,
+        standings=standings(
+            checkpoint.tensors, census.stacks, audit.family.names, audit.spec.layers
+        ),
+    )
 
 
 def _refuse_errors(folder: Path, audit: Audit) -> None:

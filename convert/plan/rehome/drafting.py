@@ -209,8 +209,11 @@ class _Drafting:
         return next(found, None)
 
     def _place(self, tensor: TensorInfo) -> tuple[int, str] | None:
+        standing = self.source.standings.get(tensor.name)
         match = self.row.layer.search(tensor.name)
-        return None if match is None else (int(match[1]), match[2])
+        if match is None or standing is None or not standing.is_decoder:
+            return None
+        return int(match[1]), match[2]
 
     def _weight(self, layer: int, module: str) -> TensorInfo:
         return self._tensor(layer, f"{module}.weight")
