@@ -55,7 +55,12 @@ ROWS: dict[str, Family] = {
     ),
     "cosmos3_edge_text": replace(LLAMA, names=names.COSMOS3),
     "csm": replace(LLAMA, tied=tying.never),
-    "evolla": replace(LLAMA, names=names.EVOLLA, tied=tying.never),
+    "evolla": replace(
+        LLAMA,
+        names=names.EVOLLA,
+        stacks={"protein_encoder.model.encoder.layer": "encoder"},
+        tied=tying.never,
+    ),
     "exaone": replace(LLAMA, names=names.EXAONE),
     **dict.fromkeys(("glm4v_moe_text", "glm_image_text", "helium", "solar_open"), GLM),
     "bitnet": replace(LLAMA, names=names.BITNET, norm="output"),
