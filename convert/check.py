@@ -132,6 +132,7 @@ def _generate(
     model: PreTrainedModel, inputs: dict[str, torch.Tensor], logits: Any, new: int
 ) -> _Run:
     options = {"max_new_tokens": new, "min_new_tokens": new, "do_sample": False, "num_beams": 1}
+    options["use_cache"] = True  # configs of models that were trained further often say no
     made: Any = model.generate(**inputs, **options, return_dict_in_generate=True)  # type: ignore[operator]
     cache = made.past_key_values
     cross = getattr(cache, "cross_attention_cache", None)
