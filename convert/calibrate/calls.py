@@ -39,8 +39,8 @@ class Stop(Exception):
 
 
 def hidden_of(output: Any) -> torch.Tensor:
-    """The hidden states of what a layer returns: a tensor, or the first of a tuple or list."""
-    found: torch.Tensor = output[0] if isinstance(output, (tuple, list)) else output
+    """The hidden states of what a layer returns: a tensor, or the first of a tuple."""
+    found: torch.Tensor = output[0] if isinstance(output, tuple) else output
     return found
 
 
@@ -86,7 +86,7 @@ def _recorded(
         first.append(hidden)
         if len(calls) == last:
             raise Stop
-        return (hidden, *like[1:]) if isinstance(like, (tuple, list)) else hidden
+        return (hidden, *like[1:]) if isinstance(like, tuple) else hidden
 
     with _answering(layered.layers, answer):
         try:

@@ -108,7 +108,7 @@ def run_until_stopped(call: Call, layer: nn.Module, hidden: torch.Tensor) -> Non
 
 def mixing_in(output: Any) -> torch.Tensor | None:
     """The attention weights among what an attention returns."""
-    for value in output[1:] if isinstance(output, (tuple, list)) else ():
+    for value in output[1:] if isinstance(output, tuple) else ():
         if (
             isinstance(value, torch.Tensor)
             and value.dim() == 4

@@ -24,7 +24,6 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "olmo2": LLAMA,
     "granite": {**LLAMA, "residual_multiplier": 0.5, "attention_multiplier": 0.3},
     "gpt2": _GPT2,
-    "openai-gpt": {k: v for k, v in _GPT2.items() if "token_id" not in k},
     "gptj": {**_GPT2, "rotary_dim": 4},
     "gpt_neox": {**LLAMA, "rotary_pct": 0.5},
     "phi": {**LLAMA, "partial_rotary_factor": 0.5},
