@@ -185,6 +185,11 @@ def _own_class(name: str) -> Any:
 
 def _inputs(model: PreTrainedModel, folder: Path, tokens: int) -> dict[str, torch.Tensor]:
     """What the model reads first: tokens, or the features of 30 seconds of noise."""
+    if "musicgen" in model.config.model_type:  # and the types of ours for its decoders
+        raise HeadcountError(
+            f"{folder}: reads codes of several codebooks at a time, which --check does not make:"
+            " compare with inputs of your own"
+        )
     if model.main_input_name == "input_ids":
         return {"input_ids": _ids(model, tokens)}
     if model.main_input_name == "input_features" and hasattr(model.config, "num_mel_bins"):

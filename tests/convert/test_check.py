@@ -16,6 +16,7 @@ from grouped_models import build_pair
 from headcount.audit.errors import HeadcountError
 from headcount.cli import main
 from headcount.convert.check import check_conversion
+from mha_types import tiny_model
 
 pytestmark = pytest.mark.needs_convert
 
@@ -130,6 +131,13 @@ def test_caches_of_classes_with_habits_of_their_own_are_found(
     run(pair.repeated, tmp_path / "out", pair.kv)
     checked = check_conversion(pair.repeated, tmp_path / "out", lossless=True)
     assert checked.problems == ()
+
+
+def test_codes_of_several_codebooks_are_not_made(tmp_path: Path) -> None:
+    tiny_model("musicgen_decoder", "causal", torch.float32).save_pretrained(tmp_path / "source")
+    run(tmp_path / "source", tmp_path / "out", 2)
+    with pytest.raises(HeadcountError, match=r"several codebooks.*inputs of your own"):
+        check_conversion(tmp_path / "source", tmp_path / "out", lossless=False)
 
 
 def test_the_command_says_what_it_found(
