@@ -37,13 +37,18 @@ def exit_at_once(number: int, _frame: Any) -> None:
         os._exit(128 + number)
 
 
+def _let_pass(_number: int, _frame: Any) -> None:
+    """Does nothing."""
+
+
 def exit_cleanly(number: int, _frame: Any) -> None:
     """Leaves through the same cleanup as an error, which further signals do not disturb."""
     import signal
 
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         if hasattr(signal, name):
-            signal.signal(getattr(signal, name), signal.SIG_IGN)
+            # Not SIG_IGN: Python would write a traceback for one that has come in already.
+            signal.signal(getattr(signal, name), _let_pass)
     if number == signal.SIGINT:
         raise KeyboardInterrupt
     sys.exit(128 + number)

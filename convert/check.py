@@ -132,6 +132,7 @@ def _generate(
     model: PreTrainedModel, inputs: dict[str, torch.Tensor], logits: Any, new: int
 ) -> _Run:
     options = {"max_new_tokens": new, "min_new_tokens": new, "do_sample": False, "num_beams": 1}
+    options["use_cache"] = True  # configs of models that were trained further often say no
     made: Any = model.generate(**inputs, **options, return_dict_in_generate=True)  # type: ignore[operator]
     cache = made.past_key_values
     cross = getattr(cache, "cross_attention_cache", None)
@@ -184,6 +185,11 @@ def _own_class(name: str) -> Any:
 
 def _inputs(model: PreTrainedModel, folder: Path, tokens: int) -> dict[str, torch.Tensor]:
     """What the model reads first: tokens, or the features of 30 seconds of noise."""
+    if "musicgen" in model.config.model_type:  # and the types of ours for its decoders
+        raise HeadcountError(
+            f"{folder}: reads codes of several codebooks at a time, which --check does not make:"
+            " compare with inputs of your own"
+        )
     if model.main_input_name == "input_ids":
         return {"input_ids": _ids(model, tokens)}
     if model.main_input_name == "input_features" and hasattr(model.config, "num_mel_bins"):

@@ -62,3 +62,26 @@ def test_importing_the_commands_leaves_ctrl_c_alone() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+TWO_AT_ONCE = """
+import os, signal
+from headcount.audit.signals import exit_cleanly, on_signals
+both = (signal.SIGTERM, signal.SIGINT)
+with on_signals(exit_cleanly):
+    signal.pthread_sigmask(signal.SIG_BLOCK, both)
+    for number in both:
+        os.kill(os.getpid(), number)
+    try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, both)
+    finally:
+        print("cleaned up")
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows cannot hold signals back")
+def test_two_signals_at_once_are_one_end_without_a_traceback() -> None:
+    done = subprocess.run([sys.executable, "-c", TWO_AT_ONCE], capture_output=True, text=True)
+    assert "ignored due to race condition" not in done.stderr
+    assert (done.stdout, done.stderr.count("Traceback")) == ("cleaned up\n", 1)
+    assert done.stderr.endswith("KeyboardInterrupt\n")  # which the command line shows as one line

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from .normal import NormalEquations
+from .normal import NormalEquations, relative
 from .rows import Rows
 from .task import States, Task
 from .used import LastProjection, in_rows
@@ -59,8 +59,10 @@ class MlpFit:
         made = self._made(fit.change)
         if kept is not None:
             self._move_on(made, kept)
-        scale = last.factor**2 / size
-        return made, {"before": fit.before * scale, "after": fit.after * scale}
+        return made, {
+            name: relative(error * last.factor**2, size)
+            for name, error in (("before", fit.before), ("after", fit.after))
+        }
 
     def skip(self, made: Mapping[str, torch.Tensor]) -> None:
         """Moves the states on as `run` did when it made `made`, to the last bit."""

@@ -22,6 +22,12 @@ class Fit:
     ridge: float
 
 
+def relative(error: float, size: float) -> float:
+    """A squared error as a share of the squares of what is aimed at; as it is where that is zero,
+    as an attention's output is whose weights are (of layers that are pruned, or not trained)."""
+    return error / (size or 1.0)
+
+
 class NormalEquations:
     """Sums of a^T a and a^T r over fitted rows, r what a map leaves of its target. Held-out rows
     are kept as they are."""

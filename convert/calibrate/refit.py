@@ -8,7 +8,7 @@ import torch
 from ..merge.attention import AttentionWeights, Merged
 from .aim import Aim
 from .attention import AttentionRunner, given, output_of, with_output
-from .normal import Fit, NormalEquations
+from .normal import Fit, NormalEquations, relative
 from .reconstruct import reconstruct
 from .task import States, Task
 
@@ -33,15 +33,16 @@ class OutputFit:
         to their targets, after each rung."""
         ladder = self._task.ladder
         fit = self._fit(weights, self._aimed())
-        errors = {"merged": fit.before / self._size}
+        errors = {"merged": relative(fit.before, self._size)}
         measured: dict[str, Any] = {"target": self._aim.name, "output_error": errors}
         if ladder.refit != "none":
-            weights, errors["refit"] = with_output(weights, fit.change), fit.after / self._size
+            weights = with_output(weights, fit.change)
+            errors["refit"] = relative(fit.after, self._size)
         if ladder.reconstruct:
             weights, measured["steps"] = self._reconstruct(weights, seed)
             fit = self._fit(weights, self._again(weights))
             weights = with_output(weights, fit.change)
-            errors["reconstructed"] = fit.after / self._size
+            errors["reconstructed"] = relative(fit.after, self._size)
         return weights, measured
 
     def _fit(self, weights: AttentionWeights, batches: Iterable[Batch]) -> Fit:
@@ -80,7 +81,7 @@ class OutputFit:
 
         def loss(now: AttentionWeights, batch: slice) -> torch.Tensor:
             heads = self._runner.heads(states.given[batch], now, self._merged)
-            return (output_of(heads, now) - states.target[batch]).square().mean() / scale
+            return (output_of(heads, now) - states.target[batch]).square().mean() / (scale or 1.0)
 
         with torch.enable_grad():
             found = reconstruct(

@@ -1,11 +1,15 @@
 """Rows of hidden states [rows, tokens, hidden_size]: in memory, or in an unnamed temporary file."""
 
+import errno
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
 
 import torch
+
+from headcount.audit.errors import WriteError
 
 from ..plan.errors import BadValuesError
 
@@ -35,13 +39,17 @@ class Rows:
         shape = (rows.stop - rows.start, *self._template.shape)
         read = torch.empty(shape, dtype=self._template.dtype)
         self._seek(rows)
-        buffer = memoryview(read.numpy()).cast("B")  # type: ignore[arg-type]
-        if cast(int, self._file.readinto(buffer)) != len(buffer):  # type: ignore[attr-defined]
-            raise OSError(f"{self._file.name}: became shorter")
+        left = memoryview(read.numpy()).cast("B")  # type: ignore[arg-type]
+        with _temporary():
+            while left:
+                count = cast(int, self._file.readinto(left))  # type: ignore[attr-defined]
+                if not count:
+                    raise OSError(errno.EIO, "a file became shorter")
+                left = left[count:]
         return read
 
     def __setitem__(self, rows: slice, values: torch.Tensor) -> None:
-        """Raises NotFiniteError."""
+        """Raises NotFiniteError, and WriteError where the file cannot take them."""
         if not bool(values.isfinite().all()):
             raise NotFiniteError
         if self._values is not None:
@@ -49,7 +57,10 @@ class Rows:
             return
         assert self._file is not None
         self._seek(rows)
-        self._file.write(memoryview(values.contiguous().numpy()).cast("B"))  # type: ignore[arg-type]
+        left = memoryview(values.contiguous().numpy()).cast("B")  # type: ignore[arg-type]
+        with _temporary():
+            while left:  # a disk that is nearly full takes a part
+                left = left[self._file.write(left) :]
 
     def __iter__(self) -> Iterator[torch.Tensor]:
         raise TypeError("rows are read in slices")
@@ -75,13 +86,32 @@ def new_rows(
     folder: Path | None = None,
 ) -> Rows:
     """Room for `count` rows like `template` [tokens, hidden_size], of which `held` such rooms share
-    the budget in bytes: beyond it, in a file in `folder` or the system's place for such."""
+    the budget in bytes: beyond it, in a file in `folder` or the system's place for such. Raises
+    WriteError."""
     nbytes = count * template.numel() * template.element_size()
     if nbytes * held <= budget:
         shape = (count, *template.shape)
         return Rows(torch.zeros(shape, dtype=template.dtype), None, template)
-    file = cast(BinaryIO, tempfile.TemporaryFile(dir=folder, buffering=0))  # noqa: SIM115
+    with _temporary():
+        file = cast(BinaryIO, tempfile.TemporaryFile(dir=folder, buffering=0))  # noqa: SIM115
     return Rows(None, file, template)
+
+
+@contextmanager
+def _temporary() -> Iterator[None]:
+    """An OSError inside is a failure of the place for temporary files, not of the target's."""
+    try:
+        yield
+    except OSError as error:
+        try:
+            place = tempfile.gettempdir()
+        except OSError:  # there is none that may be written to
+            place = "the folder for temporary files"
+        raise WriteError(
+            f"{place}: the hidden states of the calibration text cannot be kept there:"
+            f" {error.strerror or error}; set TMPDIR to a folder with room for them, or lower"
+            " --calibration-tokens; nothing was kept"
+        ) from error
 
 
 class Room:

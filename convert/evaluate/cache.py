@@ -15,7 +15,11 @@ from .load import LoadedModel
 from .speed import cache_argument, generate
 
 # What the layers of transformers' caches keep; the last two are dicts of tensors (cache_utils.py).
-STATE_ATTRIBUTES = ("keys", "values", "indexer_keys", "conv_states", "recurrent_states")
+# Unlimited-OCR's keep all that came before the first step apart from their window.
+STATE_ATTRIBUTES = (
+    *("keys", "values", "prefill_keys", "prefill_values", "indexer_keys"),
+    *("conv_states", "recurrent_states"),
+)
 
 PredictCache = Callable[[Path, int, int], int]
 

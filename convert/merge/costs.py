@@ -79,7 +79,7 @@ class Costs:
 
     def of(self, sets: torch.Tensor) -> torch.Tensor:
         """[n] for sets [n, m] of K/V heads, all of one size."""
-        if sets.shape[1] == 1:
+        if sets.shape[1] == 1 or not self.parts:  # there is nothing that could be lost
             return torch.zeros(len(sets), dtype=torch.float64, device=sets.device)
         return torch.stack([part.lost(sets) for part in self.parts]).sum(0)
 

@@ -1,6 +1,7 @@
 """The folder in which an output grows: beside its target, resumed after a kill, else removed.
 
-A signal removes it, too, unless it holds rewritten layers, which may have taken hours.
+A signal removes it, too, unless it holds rewritten layers, which may have taken hours. A run that
+ends before it has looked at what others left takes no such layers away with it either.
 
 It holds the journal, files that are being written, and `model/`, which gets the target's name. In
 `old/` lies what that replaces, between two renames; in `rewritten/` are layers of the source with
@@ -43,6 +44,7 @@ class WorkFolder:
         self._claimed: list[Path] = []
         self._journal: Journal | None = None
         self._worth_keeping = resumable
+        self._has_begun = False
 
     @property
     def model(self) -> Path:
@@ -77,20 +79,24 @@ class WorkFolder:
     ) -> None:
         if self._journal is not None:
             self._journal.close()
-        kept = self._layers_to_keep() if kind in _SIGNALLED else 0
         for path in {self.path, *self._claimed}:
-            if not kept or path != self.path:
+            kept = self._layers_to_keep(path, kind)
+            if not kept:
                 _remove(path)
-        if kept:
+                continue
             _say(
-                f"stopped; {kept} rewritten layers are kept in {self.path}: the same command goes"
-                " on with them, removing that folder gives them up"
+                f"stopped; {kept} rewritten layers are kept in {path}: the same command goes on"
+                " with them, removing that folder gives them up"
             )
 
-    def _layers_to_keep(self) -> int:
-        """How many layers took work that the next run of the same job need not do again."""
-        layers = (n for n in self.finished if _is_rewritten(n) and n.endswith(".safetensors"))
-        return len(list(layers)) if self._worth_keeping else 0
+    def _layers_to_keep(self, path: Path, kind: type[BaseException] | None) -> int:
+        """How many layers in `path` took work that the next run of the same job need not do again:
+        those of this run if a signal ends it, and those that it has not looked at if it fails."""
+        ended = kind in _SIGNALLED or (kind is not None and not self._has_begun)
+        if not ended or not self._worth_keeping or (path / "old").exists():
+            return 0
+        found = {f"{REWRITTEN}/{layer.name}" for layer in (path / REWRITTEN).glob("*.safetensors")}
+        return len(found & self.finished.keys() if path == self.path else found)
 
     def start(self) -> None:
         """Goes on where a killed run of the same job stopped, or begins. Raises OSError."""
@@ -104,6 +110,7 @@ class WorkFolder:
             self.path.mkdir()
             self.model.mkdir()
         self._journal = Journal(self.path / NAME, self.job, self.finished.values())
+        self._has_begun = True
 
     def _adopt(self, claimed: Path) -> bool:
         """Whether it holds something to go on with. Files that are half-written, and those that
@@ -118,7 +125,8 @@ class WorkFolder:
             for path in folder.iterdir() if folder.exists() else ():
                 if path not in kept:
                     path.unlink()
-        self.path, self.finished = claimed, whole
+        self.finished = whole
+        self.path = claimed
         return True
 
     def temporary(self, name: str) -> Path:
@@ -140,24 +148,31 @@ class WorkFolder:
         TargetError if somebody has made a target meanwhile, and OSError: then all is as it was."""
         sync_folder(self.model)
         sync_folder(self.path)
-        old = self.path / "old"
-        if replacing:
-            self.target.rename(old)
+        old, worth = self.path / "old", self._worth_keeping
         try:
-            self._rename(self.model, self.target)
-            self._sync_target()
-        except BaseException:
             if replacing:
-                old.rename(self.target)
-            raise
-        self._worth_keeping = False
-
-    def _sync_target(self) -> None:
-        try:
+                self.target.rename(old)
+            self._rename(self.model, self.target)
             sync_folder(self.target.parent)
+            self._worth_keeping = False
         except BaseException:
-            self.target.rename(self.model)
+            self._worth_keeping = worth
+            self._take_back(old)
             raise
+
+    def _take_back(self, old: Path) -> None:
+        """All as it was before `commit`. What was renamed is read from the disk: a signal can come
+        between a rename and whatever would note it."""
+        if not self.model.exists():
+            self.target.rename(self.model)
+        if not old.exists():
+            return
+        try:
+            old.rename(self.target)
+        except OSError:  # somebody has made another target meanwhile
+            aside = own_folder(self.target, "replaced")
+            old.rename(aside)
+            _say(f"{self.target}: what it held before is in {aside}")
 
     def _rename(self, path: Path, target: Path) -> None:
         try:

@@ -1,6 +1,7 @@
 """`convert --check`: what it says of results that are right, and of one that is not."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,11 @@ from click.testing import CliRunner
 from safetensors.torch import load_file, save_file
 
 from conversions import run
+from grouped_models import build_pair
 from headcount.audit.errors import HeadcountError
 from headcount.cli import main
 from headcount.convert.check import check_conversion
+from mha_types import tiny_model
 
 pytestmark = pytest.mark.needs_convert
 
@@ -104,6 +107,37 @@ def test_classes_of_every_kind_are_run(
     checked = check_conversion(tmp_path / "source", tmp_path / "out", lossless=False)
     assert checked.problems == ()
     assert checked.measured_cache_bytes
+
+
+def test_a_model_that_was_saved_without_its_cache_is_checked_with_it(
+    grouped: MakeFolder, repeated: MakeFolder, tmp_path: Path
+) -> None:
+    """As after training with gradient checkpointing."""
+    source = Path(shutil.copytree(repeated(grouped("llama", 12, 4), 3), tmp_path / "source"))
+    for name in ("config.json", "generation_config.json"):
+        values = {**json.loads((source / name).read_text()), "use_cache": False}
+        (source / name).write_text(json.dumps(values))
+    run(source, tmp_path / "out", 4)
+    checked = check_conversion(source, tmp_path / "out", lossless=True)
+    assert checked.problems == ()
+    assert checked.measured_cache_bytes == checked.predicted_cache_bytes != 0
+
+
+@pytest.mark.parametrize("model_type", ["evolla", "unlimited_ocr"])
+def test_caches_of_classes_with_habits_of_their_own_are_found(
+    model_type: str, tmp_path: Path
+) -> None:
+    pair = build_pair(model_type, "image_text", tmp_path / "models")
+    run(pair.repeated, tmp_path / "out", pair.kv)
+    checked = check_conversion(pair.repeated, tmp_path / "out", lossless=True)
+    assert checked.problems == ()
+
+
+def test_codes_of_several_codebooks_are_not_made(tmp_path: Path) -> None:
+    tiny_model("musicgen_decoder", "causal", torch.float32).save_pretrained(tmp_path / "source")
+    run(tmp_path / "source", tmp_path / "out", 2)
+    with pytest.raises(HeadcountError, match=r"several codebooks.*inputs of your own"):
+        check_conversion(tmp_path / "source", tmp_path / "out", lossless=False)
 
 
 def test_the_command_says_what_it_found(

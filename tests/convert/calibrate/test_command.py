@@ -213,17 +213,22 @@ SIGNALS = [(signal.SIGTERM, 143), (signal.SIGINT, 130)]
 
 
 def _stopped(
-    number: signal.Signals, folder: Path, *words: object
+    number: signal.Signals, folder: Path, *words: object, at: str = "work_folder.WorkFolder.keep"
 ) -> "subprocess.CompletedProcess[str]":
-    """A command that stops itself when the second of three layers is on the disk."""
+    """A command that stops itself when the second of three layers is on the disk, or at another
+    function of `work_folder` that is given it."""
+    owner, _, name = at.rpartition(".")
     script = (
         "import os, sys\n"
-        "from headcount.convert.stream.work_folder import WorkFolder\n"
-        "plain = WorkFolder.keep\n"
-        "def keep(self, name, *arguments):\n"
-        "    plain(self, name, *arguments)\n"
-        f"    if '00001' in name: os.kill(os.getpid(), {int(number)})\n"
-        "WorkFolder.keep = keep\n"
+        "from headcount.convert.stream import work_folder\n"
+        f"plain = {at}\n"
+        "def stopping(*arguments):\n"
+        "    result = plain(*arguments)\n"
+        "    names = [getattr(argument, 'name', argument) for argument in arguments]\n"
+        "    if any('00001' in name for name in names if isinstance(name, str)):\n"
+        f"        os.kill(os.getpid(), {int(number)})\n"
+        "    return result\n"
+        f"{owner}.{name} = stopping\n"
         "from headcount.cli import main\n"
         "main(sys.argv[1:])\n"
     )
@@ -258,6 +263,41 @@ def test_layers_that_a_signal_finds_finished_are_kept(
     again = run(*options)
     assert again.exit_code == 0 and "resuming" in again.stderr and ": 2 files of" in again.stderr
     assert contents(tmp_path / "out") == whole
+    assert not list(tmp_path.glob(".*"))
+
+
+@pytest.mark.parametrize(("number", "code"), SIGNALS)
+def test_a_signal_while_kept_layers_are_checked_keeps_them(
+    run: Callable[..., Result],
+    make_model: MakeModel,
+    prose: Path,
+    tmp_path: Path,
+    number: signal.Signals,
+    code: int,
+) -> None:
+    """Their digests take a while to compute: the run has not made them its own yet."""
+    options = (*BEST, "--calibration", prose)
+    words = ("convert", make_model("llama"), tmp_path / "out", "--kv-heads", 2, *options)
+    assert _stopped(number, tmp_path, *words).returncode == code
+    again = _stopped(number, tmp_path, *words, at="work_folder._is_whole")
+    assert again.returncode == code and "Traceback" not in again.stderr, again.stderr
+    (kept,) = tmp_path.iterdir()
+    assert f"stopped; 2 rewritten layers are kept in {kept}" in again.stderr
+    last = run(*options)
+    assert last.exit_code == 0 and ": 2 files of" in last.stderr
+
+
+def test_a_target_that_may_not_be_replaced_costs_no_kept_layers(
+    run: Callable[..., Result], make_model: MakeModel, prose: Path, tmp_path: Path
+) -> None:
+    assert run("--method", "mean").exit_code == 0
+    options = (*BEST, "--calibration", prose)
+    words = ("convert", make_model("llama"), tmp_path / "out", "--kv-heads", 2, *options)
+    assert _stopped(signal.SIGINT, tmp_path, *words, "--overwrite").returncode == 130
+    refused = run(*options)
+    assert refused.exit_code == 2 and "--overwrite" in refused.stderr
+    again = run(*options, "--overwrite")
+    assert again.exit_code == 0 and ": 2 files of" in again.stderr
     assert not list(tmp_path.glob(".*"))
 
 

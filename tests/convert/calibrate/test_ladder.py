@@ -1,5 +1,9 @@
 """The calibrated ladder on tiny models that transformers builds, and runs with what comes of it."""
 
+import errno
+import io
+import os
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -7,11 +11,12 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 from calibrated_models import CONFIGS, VOCABULARY
 from calibrating import calibrate, logits, with_tensors
-from headcount.audit.errors import HeadcountError
+from headcount.audit.errors import HeadcountError, WriteError
 from headcount.convert.calibrate import ladder as ladder_module
 from headcount.convert.calibrate import layer as layer_module
 from headcount.convert.calibrate import rows as rows_module
@@ -156,6 +161,41 @@ def test_hidden_states_beyond_the_budget_lie_on_disk(
     assert len(made) == 5 and all(rows.on_disk for rows in made)  # four, and an MLP's features
 
 
+class NearlyFull(io.BytesIO):
+    """A disk with room for some bytes, which takes what fits of a write, as a real one does."""
+
+    def __init__(self, room: int) -> None:
+        super().__init__()
+        self._room = room
+
+    def write(self, data: Any) -> int:
+        free = self._room - self.tell()
+        if free <= 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return super().write(memoryview(data)[:free])
+
+
+def test_a_full_place_for_hidden_states_is_told_from_a_full_target(
+    make_model: MakeModel, prose: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rooms = iter([10**9, 10**9, 10**9, 5000])
+    monkeypatch.setattr(ladder_module, "MEMORY_BUDGET", 0)
+    monkeypatch.setattr(rows_module.tempfile, "TemporaryFile", lambda **_: NearlyFull(next(rooms)))
+    with pytest.raises(WriteError, match=r"hidden states.*No space left.*set TMPDIR"):
+        calibrate(make_model("llama"), prose, BEST, tokens=TOKENS)
+
+
+def test_rows_are_read_as_they_were_written_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last write of all may be the one that fits in part: nothing after it would notice."""
+    monkeypatch.setattr(rows_module.tempfile, "TemporaryFile", lambda **_: NearlyFull(100))
+    rows = rows_module.new_rows(4, torch.zeros(2, 4), held=1, budget=0)
+    values = torch.randn(3, 2, 4)
+    rows[0:3] = values
+    assert torch.equal(rows[1:3], values[1:3])
+    with pytest.raises(WriteError, match="No space left"):
+        rows[3:4] = values[:1]
+
+
 @pytest.mark.parametrize("model_type", ["gpt2", "gpt_neox", "granite", "llama"])
 def test_after_a_fit_of_an_mlp_the_states_are_what_the_layer_gives_with_it(
     model_type: str, make_model: MakeModel, prose: Path, monkeypatch: pytest.MonkeyPatch
@@ -193,6 +233,33 @@ def test_a_temperature_sharpens_scores_that_were_made_flat(
         found = layer.measured["calibration"]["temperature"]
         assert 0.25 <= found["least"] <= found["most"] <= 4
         assert found["divergence"]["after"] < found["divergence"]["before"]
+
+
+ZEROS = {
+    "olmo2": "model.layers.1.self_attn.o_proj.weight",  # a norm of the attention's output follows
+    "gemma2": "model.layers.1.self_attn.v_proj.weight",
+    "llama": "model.layers.1.input_layernorm.weight",
+}
+
+
+@pytest.mark.parametrize("ladder", [GOOD, BEST], ids=["good", "best"])
+@pytest.mark.parametrize("model_type", sorted(ZEROS))
+def test_an_attention_that_gives_nothing_is_merged_like_others(
+    model_type: str, ladder: Ladder, make_model: MakeModel, prose: Path, tmp_path: Path
+) -> None:
+    """As in layers that are pruned, or that were added and not trained yet."""
+    folder = Path(shutil.copytree(make_model(model_type), tmp_path / "zeros"))
+    tensors = load_file(folder / "model.safetensors")
+    tensors[ZEROS[model_type]].zero_()
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    layers = calibrate(
+        folder, prose, replace(ladder, reconstruct=ladder.reconstruct and 3), tokens=TOKENS
+    )
+    assert [layer.index for layer in layers] == [0, 1, 2]
+    errors = layers[1].measured["calibration"]["output_error"]
+    assert all(error == 0 for error in errors.values()) or model_type == "llama"
+    assert all(bool(value.isfinite().all()) for value in _tensors(layers).values())
+    assert bool(logits(folder, IDS, layers).isfinite().all())
 
 
 def test_an_encoder_decoder_is_refused(tmp_path: Path, prose: Path) -> None:
