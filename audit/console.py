@@ -114,7 +114,7 @@ def need_extra(what: str = "this command") -> None:
     """Refuses what the heavy half does on a base install, in one line."""
     from importlib.util import find_spec
 
-    needed = ("torch", "transformers", "safetensors", "tqdm")
+    needed = ("torch", "transformers", "safetensors", "tqdm", "xxhash")
     missing = [name for name in needed if find_spec(name) is None]
     if missing:
         raise MissingExtraError(

@@ -1,6 +1,5 @@
 """The conversion: plan, stream, verify, and only then the final name."""
 
-import hashlib
 import os
 import sys
 from collections.abc import Mapping
@@ -25,6 +24,7 @@ from .plan.target import check_target
 from .rewrite.layer import merged_documents
 from .rewrite.store import NOTHING, Rewritten, redirected, rewrite_layers
 from .stream.failure import writing
+from .stream.hashing import digest_of_bytes
 from .stream.lock import TargetLock
 from .stream.shards import write_shards
 from .stream.weights import Outcome
@@ -117,7 +117,7 @@ def _write(plan: ConversionPlan, work: WorkFolder, progress: bool) -> dict[str, 
     with tqdm(total=size, unit="B", unit_scale=True, disable=hidden, file=sys.stderr) as bar:
         outcome = write_shards(redirected(plan, rewritten), work, bar.update)
         manifest = {
-            file.name: Written(nbytes=file.nbytes, sha256=file.sha256) for file in work.of_model
+            file.name: Written(nbytes=file.nbytes, digest=file.digest) for file in work.of_model
         }
         for side_file in plan.side_files:
             manifest[side_file.name] = _copy_side_file(side_file, work.model, bar.update)
@@ -126,7 +126,7 @@ def _write(plan: ConversionPlan, work: WorkFolder, progress: bool) -> dict[str, 
         index = json_bytes(plan.index)
         manifest[plan.index_name] = write_bytes(work.model / plan.index_name, index)
     config = json_bytes(plan.config)
-    manifest[CONFIG] = Written(nbytes=len(config), sha256=hashlib.sha256(config).hexdigest())
+    manifest[CONFIG] = Written(nbytes=len(config), digest=digest_of_bytes(config))
     record = _record(plan, _layer_errors(plan, outcome, rewritten), rewritten, manifest)
     write_bytes(work.model / RECORD, json_bytes(record))
     write_bytes(work.model / CONFIG, config)

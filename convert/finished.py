@@ -6,12 +6,12 @@ from typing import Any
 from headcount.audit.errors import HeadcountError
 
 from .plan.errors import TargetError
-from .plan.existing import Existing, check_same_job
+from .plan.existing import DIGEST, Existing, check_same_job
 from .plan.job import job_of
 from .plan.plan import ConversionPlan
 from .plan.side_files import RECORD
 from .plan.source import CONFIG
-from .stream.hashing import sha256_of
+from .stream.hashing import digest_of
 
 
 def check_finished(plan: ConversionPlan, existing: Existing) -> None:
@@ -26,13 +26,13 @@ def check_finished(plan: ConversionPlan, existing: Existing) -> None:
         raise _other(existing, "its conversion.json was changed since it was written")
     for name, entry in existing.manifest.items():
         try:
-            same = sha256_of(existing.folder / name) == entry["sha256"]
+            same = digest_of(existing.folder / name) == entry[DIGEST]
         except HeadcountError:
             same = False
         if not same:
             raise _other(existing, f"{name} is missing or was changed since it was written")
     for file in plan.side_files:
-        if sha256_of(file.path) != existing.manifest[file.name]["sha256"]:
+        if digest_of(file.path) != existing.manifest[file.name][DIGEST]:
             raise _other(existing, f"the source's {file.name} is another one now")
 
 

@@ -14,13 +14,15 @@ from headcount.audit.source.json_file import read_json
 from .errors import TargetError
 from .side_files import RECORD, shown_name
 
+# What a digest is called in the manifest: 128 bits of XXH3, as xxhsum -H2 prints them.
+DIGEST = "xxh3_128"
 _MAX_RECORD = 64 * 2**20
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Existing:
     """An output of ours: its conversion.json, the job that made it, and the manifest of its files:
-    name -> {"bytes", "sha256"}."""
+    name -> {"bytes", DIGEST}."""
 
     folder: Path
     record: Mapping[str, Any]
@@ -85,6 +87,6 @@ def _is_whole(manifest: Mapping[str, Any]) -> bool:
     return all(
         isinstance(entry, dict)
         and type(entry.get("bytes")) is int
-        and isinstance(entry.get("sha256"), str)
+        and isinstance(entry.get(DIGEST), str)
         for entry in manifest.values()
     )

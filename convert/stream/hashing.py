@@ -1,11 +1,16 @@
-"""SHA-256 of files: of finished ones, and of one that is being written, without waiting for it."""
+"""Digests of files: of finished ones, and of one that is being written, without waiting for it.
+
+They tell whether a file is still what was written, on a damaged disk or after an edit; they are no
+signature. XXH3 takes a twentieth of the time of a copy, where SHA-256 takes longer than it.
+"""
 
 import errno
-import hashlib
 import os
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
+
+import xxhash
 
 from headcount.audit.source.json_file import open_regular
 
@@ -17,11 +22,11 @@ _BLOCK = 2**18  # stays in the processor's cache between reading and hashing
 _WRITE_BACK = 16 * 2**20
 
 
-def sha256_of(path: Path) -> str:
+def digest_of(path: Path) -> str:
     """Hex digits of the content of a regular file. Raises HeadcountError."""
     descriptor = open_regular(path)
     try:
-        digest, block, position = hashlib.sha256(), memoryview(bytearray(_BLOCK)), 0
+        digest, block, position = xxhash.xxh3_128(), memoryview(bytearray(_BLOCK)), 0
         with reading(path):
             while count := read_at(descriptor, block, position):
                 digest.update(block[:count])
@@ -31,6 +36,11 @@ def sha256_of(path: Path) -> str:
     return digest.hexdigest()
 
 
+def digest_of_bytes(content: bytes) -> str:
+    """Hex digits of what a file will hold."""
+    return xxhash.xxh3_128(content).hexdigest()
+
+
 class Follower:
     """Reads a growing file behind its writer, in a thread: the digest is ready when the file is,
     and the disk is busy before the fsync that waits for it. It must be finished or abandoned."""
@@ -38,7 +48,7 @@ class Follower:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._ends: SimpleQueue[int | None] = SimpleQueue()
-        self._digest = hashlib.sha256()
+        self._digest = xxhash.xxh3_128()
         self._error: Exception | None = None
         self._stopped = False
         self._thread = Thread(target=self._run, daemon=True)

@@ -22,7 +22,7 @@ class FinishedFile:
 
     name: str
     nbytes: int
-    sha256: str
+    digest: str
     measured: Any
 
 

@@ -17,7 +17,7 @@ from types import TracebackType
 
 from ..plan.errors import TargetError
 from ..plan.leftovers import leftovers, own_folder
-from .hashing import sha256_of
+from .hashing import digest_of
 from .journal import NAME, FinishedFile, Journal, read_journal
 from .writer import Written, sync_folder
 
@@ -138,7 +138,7 @@ class WorkFolder:
         assert self._journal is not None
         self.temporary(name).rename(self.place(name))
         file = FinishedFile(
-            name=name, nbytes=written.nbytes, sha256=written.sha256, measured=measured
+            name=name, nbytes=written.nbytes, digest=written.digest, measured=measured
         )
         self._journal.add(file)
         self.finished[name] = file
@@ -202,7 +202,7 @@ def _place(folder: Path, name: str) -> Path:
 
 def _is_whole(folder: Path, file: FinishedFile) -> bool:
     path = _place(folder, file.name)
-    return path.is_file() and path.stat().st_size == file.nbytes and sha256_of(path) == file.sha256
+    return path.is_file() and path.stat().st_size == file.nbytes and digest_of(path) == file.digest
 
 
 def _remove(path: Path) -> None:

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any
 
 from ..plan.errors import SourceChangedError
+from ..plan.existing import DIGEST
 from .descriptors import read_at
 from .failure import reading
 from .hashing import Follower
@@ -26,14 +27,14 @@ Advance = Callable[[int], Any]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Written:
-    """What a finished file holds: its bytes, and the hex digits of their SHA-256."""
+    """What a finished file holds: its bytes, and the hex digits of their digest."""
 
     nbytes: int
-    sha256: str
+    digest: str
 
     def document(self) -> dict[str, object]:
         """The file's entry in the manifest of conversion.json."""
-        return {"bytes": self.nbytes, "sha256": self.sha256}
+        return {"bytes": self.nbytes, DIGEST: self.digest}
 
 
 class NewFile:
@@ -75,11 +76,11 @@ class NewFile:
     def finish(self) -> Written:
         """Waits until all is on the disk, and closes. Raises OSError."""
         try:
-            sha256 = self._follower.finish()
+            digest = self._follower.finish()
             os.fsync(self._descriptor)
         finally:
             self._close()
-        return Written(nbytes=self._nbytes, sha256=sha256)
+        return Written(nbytes=self._nbytes, digest=digest)
 
     def _close(self) -> None:
         if self._open:

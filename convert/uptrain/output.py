@@ -20,10 +20,10 @@ from headcount.audit.source.json_file import read_json
 from ..plan.custom import MODELING_FILE
 from ..plan.document import SCHEMA_VERSION
 from ..plan.errors import SelfCheckError
-from ..plan.existing import Existing
+from ..plan.existing import DIGEST, Existing
 from ..plan.side_files import RECORD, sort_side_files
 from ..plan.source import CONFIG, check_unchanged
-from ..stream.hashing import sha256_of
+from ..stream.hashing import digest_of
 from ..stream.writer import json_bytes, write_bytes
 from ..verify import audited_output
 from .request import UptrainPlan
@@ -91,7 +91,7 @@ def _record(plan: UptrainPlan, folder: Path, uptraining: Mapping[str, Any]) -> d
     begun = {"schema_version": SCHEMA_VERSION, "tool": {"name": "headcount"}}
     kept = {key: value for key, value in {**begun, **old}.items() if key not in ("job", "manifest")}
     manifest = {
-        path.name: {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
+        path.name: {"bytes": path.stat().st_size, DIGEST: digest_of(path)}
         for path in sorted(folder.iterdir())
     }
     return {
@@ -123,7 +123,7 @@ def done_before(plan: UptrainPlan, existing: Existing | None) -> dict[str, Any] 
         return None
     for name, entry in existing.manifest.items():
         try:
-            if sha256_of(existing.folder / name) != entry["sha256"]:
+            if digest_of(existing.folder / name) != entry[DIGEST]:
                 return None
         except HeadcountError:
             return None

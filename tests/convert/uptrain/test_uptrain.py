@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import xxhash
 from safetensors.torch import load_file
 
 from conversions import contents
@@ -149,7 +150,7 @@ def test_the_record_tells_conversion_and_uptraining(
     assert record["settings"]["hidden_loss"] == 0.5
     for name, entry in new["manifest"].items():
         data = (tmp_path / "out" / name).read_bytes()
-        assert entry == {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+        assert entry == {"bytes": len(data), "xxh3_128": xxhash.xxh3_128(data).hexdigest()}
     assert {*new["manifest"], "conversion.json"} == left(tmp_path / "out")
 
 
