@@ -22,8 +22,8 @@ class TensorNames:
     are the prefixes under which nothing unknown may stand. `transposed`: the weights are stored
     [in, out] (GPT-2's Conv1D). `rest` is the part of what stands there without being named, such as
     an indexer; None: it is a stranger. `key_value` are modules beside the projections that hold
-    numbers of K or V heads: of which, and along which axis. `stacks` are those of the row. `split`:
-    the modules of k and v that the class cuts a fused tensor into when it reads it.
+    numbers of K or V heads: of which, and along which axis. `split`: the
+    modules of k and v that the class cuts a fused tensor into when it reads it.
 
     `fused` says how a `qkv` lies: `parts` is [q | k | v], `heads` has for each K/V head its query
     heads, its key and its value, `quarters` has four times [q | v | k] (CodeGen). Without the flag
@@ -36,7 +36,6 @@ class TensorNames:
     fused: str = "parts"
     parts_if: str | None = None
     key_value: Mapping[str, tuple[str, int]] = field(default_factory=dict)
-    stacks: Mapping[str, str] = field(default_factory=dict)
     split: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def fused_by(self, config: Mapping[str, Any]) -> str:

@@ -117,8 +117,7 @@ def read_config(config: Mapping[str, Any], where: str) -> Reading:
     if text is not view and family.names is not LLAMA:
         text_family = replace(text_family, names=family.names)
     if family.stacks:
-        names = replace(text_family.names, stacks=family.stacks)
-        text_family = replace(text_family, names=names)
+        text_family = replace(text_family, stacks=family.stacks)
     if text is not view and model_type.startswith(GROUPED):
         from .grouped import with_key_value_heads
 

@@ -61,9 +61,7 @@ def read_source(folder: Path) -> Source:
         audit=audit,
         config=config,
         checkpoint=checkpoint,
-        standings=standings(
-            checkpoint.tensors, census.stacks, audit.family.names, audit.spec.layers
-        ),
+        standings=standings(checkpoint.tensors, census.stacks, audit.family, audit.spec.layers),
     )
 
 

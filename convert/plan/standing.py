@@ -7,8 +7,8 @@ the other lists are towers.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from headcount.audit.family.names import TensorNames
 from headcount.audit.family.places import Found, Numbered, Place, find_part, numbered, place_of
+from headcount.audit.family.row import Family
 from headcount.audit.family.stacks import Stacks
 from headcount.audit.spec import Layer
 
@@ -41,7 +41,7 @@ class Standing:
 
 
 def standings(
-    tensors: Iterable[str], stacks: Stacks, names: TensorNames, layers: Sequence[Layer]
+    tensors: Iterable[str], stacks: Stacks, family: Family, layers: Sequence[Layer]
 ) -> Mapping[str, Standing]:
     """That of each tensor in a numbered list, by its name."""
     kinds = {layer.stored_in: layer.stack for layer in layers}  # a stack may be several lists
@@ -54,9 +54,9 @@ def standings(
         if at is None:
             continue
         if at.prefix not in owners:
-            owners[at.prefix] = _by_row(at.prefix, names) or stacks.owner(at.prefix)
+            owners[at.prefix] = _by_row(at.prefix, family) or stacks.owner(at.prefix)
         if at.inside not in parts:
-            parts[at.inside] = find_part(at.inside, names)
+            parts[at.inside] = find_part(at.inside, family.names)
         owner, part = owners[at.prefix], parts[at.inside]
         index = indices.get((owner or "", at.number), at.number)
         place = None if part is None else place_of(part, index)
@@ -64,8 +64,8 @@ def standings(
     return found
 
 
-def _by_row(prefix: str, names: TensorNames) -> str | None:
+def _by_row(prefix: str, family: Family) -> str | None:
     """What the family's row says of a list."""
     return next(
-        (stack for own, stack in names.stacks.items() if f".{prefix}".endswith(f".{own}")), None
+        (stack for own, stack in family.stacks.items() if f".{prefix}".endswith(f".{own}")), None
     )
