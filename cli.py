@@ -15,8 +15,8 @@ if _BEFORE is signal.default_int_handler:
 import click
 
 from headcount import __version__
-from headcount.audit.console import Group, exit_on_findings, need_extra, write_reports
-from headcount.audit.conversion_options import (
+from headcount.commands.console import Group, exit_on_findings, need_extra, write_reports
+from headcount.commands.conversion_options import (
     CONVERSION,
     SWEEP,
     conversion_options,
@@ -24,7 +24,7 @@ from headcount.audit.conversion_options import (
     sweep_options,
     uptraining_options,
 )
-from headcount.audit.options import (
+from headcount.commands.options import (
     AUDIT_HELP,
     PATH,
     audit_options,
@@ -34,8 +34,8 @@ from headcount.audit.options import (
     serving_options,
     workload_options,
 )
-from headcount.audit.signals import exit_at_once, on_signals
-from headcount.audit.together import check_together
+from headcount.commands.together import check_together
+from headcount.convert.signals import exit_at_once, on_signals
 
 if _BEFORE is signal.default_int_handler:
     with suppress(ValueError):
@@ -77,7 +77,7 @@ def audit(
     **workload: Any,
 ) -> None:
     from headcount.audit.several import audit_all
-    from headcount.audit.sizes import AuditRequest
+    from headcount.model.sizes import AuditRequest
 
     reports, failed = audit_all(
         models,
@@ -123,7 +123,7 @@ def diff(a: str, b: str, exit_code: bool, form: str, output: Path | None, **work
     """
     from headcount.audit.auditing import audit_model
     from headcount.audit.diff import diff_report
-    from headcount.audit.sizes import AuditRequest
+    from headcount.model.sizes import AuditRequest
 
     report = diff_report(audit_model(a), audit_model(b), AuditRequest(**workload))
     write_reports([report], form, output)
@@ -150,7 +150,7 @@ def models(text: str, form: str, output: Path | None) -> None:
     Example:
       headcount models --search "qwen3 8b"
     """
-    from headcount.audit.lists import models_report
+    from headcount.commands.lists import models_report
 
     write_reports([models_report(text)], form, output)
 
@@ -165,7 +165,7 @@ def families(text: str, form: str, output: Path | None) -> None:
     Example:
       headcount families --search gemma
     """
-    from headcount.audit.lists import families_report
+    from headcount.commands.lists import families_report
 
     write_reports([families_report(text)], form, output)
 
@@ -179,7 +179,7 @@ def devices(form: str, output: Path | None) -> None:
     Example:
       headcount devices --format markdown
     """
-    from headcount.audit.lists import devices_report
+    from headcount.commands.lists import devices_report
 
     write_reports([devices_report()], form, output)
 
@@ -194,7 +194,7 @@ def rules(form: str, output: Path | None) -> None:
       headcount rules --format json
       headcount audit ./checkpoint --select H1,H2 --ignore H106
     """
-    from headcount.audit.lists import rules_report
+    from headcount.commands.lists import rules_report
 
     write_reports([rules_report()], form, output)
 
@@ -220,7 +220,7 @@ def plan(model: str, form: str, output: Path | None, **options: Any) -> None:
       headcount plan qwen3-32b --target-users 32 --context 16k
       headcount plan qwen3-8b --device a100-40gb --context 32k --require "concurrency>=4"
     """
-    from headcount.audit.plan.command import plan_command
+    from headcount.plan.command import plan_command
 
     answer = plan_command(model, with_charts=form == "html", **options)
     write_reports([answer.report], form, output)
@@ -246,7 +246,7 @@ def reconcile(log: str, exit_code: bool, form: str, output: Path | None, **optio
       headcount reconcile start.log --device a100-40gb
       headcount reconcile - --model llama-3.1-8b --engine-version 0.10.1 < fragment.log
     """
-    from headcount.audit.reconcile.command import reconcile_log
+    from headcount.plan.reconcile.command import reconcile_log
 
     answer = reconcile_log(log, options)
     write_reports([answer.report], form, output)
@@ -308,7 +308,7 @@ def convert(
     with on_signals(exit_at_once):
         need_extra()
         from headcount.convert.command import convert_model
-        from headcount.convert.sweep.command import sweep_model
+        from headcount.evaluate.sweep.command import sweep_model
 
         request = {name: options.pop(name) for name in CONVERSION}
         both: dict[str, Any] = {
@@ -343,8 +343,8 @@ def evaluate(
     """
     with on_signals(exit_at_once):
         need_extra()
-        from headcount.convert.evaluate.command import run_evaluation
         from headcount.convert.report_path import check_report_path
+        from headcount.evaluate.command import run_evaluation
 
         check_report_path(output, [Path(folder) for folder in (model, against) if folder])
         write_reports([run_evaluation(model, against, **request)], form, output)
@@ -375,7 +375,7 @@ def uptrain(
     """
     with on_signals(exit_at_once):
         need_extra()
-        from headcount.convert.uptrain.command import uptrain_model
+        from headcount.uptrain.command import uptrain_model
 
         uptrain_model(
             converted,

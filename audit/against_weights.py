@@ -4,22 +4,23 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from headcount.arch.parameters import Expected, expected_sizes
+from headcount.arch.resolve import Reading, base_type
+from headcount.model.errors import InvalidConfigError
+from headcount.model.mixers import Parts
+from headcount.model.spec import MixerKey, ModelSpec
+from headcount.report.report import Finding
+from headcount.sources.checkpoint import Checkpoint
+from headcount.sources.found import Source
+
 from .audited import Audit, counted
 from .census import Census, copies, count_parts, is_buffer, take_census
-from .errors import InvalidConfigError
-from .family.parameters import Expected, expected_sizes
-from .family.resolve import Reading, base_type
 from .inventory import Inventory, take_inventory
-from .mixers import Parts
 from .observe import correct
-from .report import Finding
 from .rules import content, elements, files, geometry, security
 from .rules.config_facts import ConfigFacts
 from .rules.facts import Facts
 from .rules.rule import run
-from .source.checkpoint import Checkpoint
-from .source.found import Source
-from .spec import MixerKey, ModelSpec
 
 # Files that say how weights are quantised, for engines that do not ask config.json.
 _BESIDE = ("hf_quant_config.json", "quantize_config.json", "quant_config.json")

@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from math import isfinite
 
+from headcount.model.mixers import Mixer, Parts
+from headcount.model.sizes import Sizes, mha_ratio
+from headcount.model.spec import Layer
+
 from .audited import Audit
-from .mixers import Mixer, Parts
-from .sizes import Sizes, mha_ratio
-from .spec import Layer
 
 SCHEMA_VERSION = 1
 

@@ -2,15 +2,16 @@
 
 from collections.abc import Iterator
 
+from headcount.model.errors import bounded
+from headcount.model.mixers import Mixer
+from headcount.model.sizes import AuditRequest, Sizes, fill_in, mha_ratio
+from headcount.model.spec import Layer, ModelSpec
+from headcount.model.units import format_count
+from headcount.report.report import Fact, Report
+
 from .audit_document import document
 from .audited import Audit
-from .errors import bounded
 from .layer_table import layer_table, record_table
-from .mixers import Mixer
-from .report import Fact, Report
-from .sizes import AuditRequest, Sizes, fill_in, mha_ratio
-from .spec import Layer, ModelSpec
-from .units import format_count
 
 
 def audit_report(audit: Audit, request: AuditRequest) -> Report:
@@ -233,7 +234,7 @@ def _published(audit: Audit) -> int | None:
     """What the catalogue says of a model of the Hub whose headers were read."""
     if audit.source.kind != "hub":
         return None
-    from .catalogue import find_row, read_entry
+    from headcount.sources.catalogue import find_row, read_entry
 
     row = find_row(audit.source.id)
     return None if row is None else read_entry(row).published_parameters

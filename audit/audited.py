@@ -4,17 +4,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from .family.resolve import Reading
-from .family.row import Family
-from .mixers import Parts
-from .report import Finding
-from .source.found import Source
-from .spec import Layer, MixerKey, ModelSpec
+from headcount.arch.resolve import Reading
+from headcount.arch.row import Family
+from headcount.model.mixers import Parts
+from headcount.model.spec import Layer, MixerKey, ModelSpec
+from headcount.report.report import Finding
+from headcount.sources.found import Source
 
 if TYPE_CHECKING:
+    from headcount.sources.checkpoint import Checkpoint
+
     from .census import Census
     from .inventory import Inventory
-    from .source.checkpoint import Checkpoint
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -3,16 +3,17 @@
 from dataclasses import replace
 from pathlib import Path
 
+from headcount.arch.resolve import read_config
+from headcount.model.errors import HeadcountError, UnsupportedModelError
+from headcount.report.report import Finding
+from headcount.sources.found import Source
+from headcount.sources.json_file import read_json
+from headcount.sources.target import resolve
+
 from .audited import Audit, counted
-from .errors import HeadcountError, UnsupportedModelError
-from .family.resolve import read_config
-from .report import Finding
 from .rules.config_facts import ConfigFacts, config_facts
 from .rules.config_rules import RULES as CONFIG_RULES
 from .rules.rule import in_order, run
-from .source.found import Source
-from .source.json_file import read_json
-from .source.target import resolve
 
 
 def audit_model(target: str, config: str | None = None, *, strict: bool = False) -> Audit:
@@ -78,8 +79,9 @@ def _of_folder(source: Source, config: ConfigFacts) -> tuple[Finding, ...]:
     """Findings on what lies in a model's folder; none for a model that is no folder."""
     if source.kind != "folder":
         return ()
+    from headcount.sources.side_files import read_side_files
+
     from .rules import folder, tokens
-    from .source.side_files import read_side_files
 
     checkpoint = source.checkpoint
     used = {file.path.name for file in checkpoint.files} if checkpoint else set()

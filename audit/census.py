@@ -4,13 +4,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from .family.names import BUFFERS, TensorNames
-from .family.places import PLAIN, Found, Numbered, Place, find_part, numbered, place_of
-from .family.stacks import Stacks, find_stacks
-from .mixers import Attention, LatentAttention, Mixer, Parts
-from .source.checkpoint import Checkpoint
-from .source.safetensors import TensorInfo
-from .spec import MixerKey, ModelSpec
+from headcount.arch.names import BUFFERS, TensorNames
+from headcount.arch.places import PLAIN, Found, Numbered, Place, find_part, numbered, place_of
+from headcount.arch.stacks import Stacks, find_stacks
+from headcount.model.mixers import Attention, LatentAttention, Mixer, Parts
+from headcount.model.spec import MixerKey, ModelSpec
+from headcount.sources.checkpoint import Checkpoint
+from headcount.sources.safetensors import TensorInfo
 
 # Ends of the names of the input embedding and of the output head.
 EMBEDDINGS = (

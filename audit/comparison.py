@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable
 
+from headcount.model.mixers import Mixer
+from headcount.model.sizes import AuditRequest, fill_in
+from headcount.report.report import Column, Report, Table
+
 from .audited import Audit
-from .mixers import Mixer
-from .report import Column, Report, Table
-from .sizes import AuditRequest, fill_in
 
 _COLUMNS = (
     Column(key="model", title="Model"),

@@ -3,12 +3,13 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from headcount.model.sizes import AuditRequest, Sizes, fill_in
+from headcount.model.spec import Layer
+from headcount.model.units import format_layers
+from headcount.report.cells import cell
+from headcount.report.report import Column, Report, Table
+
 from .audited import Audit
-from .render.cells import cell
-from .report import Column, Report, Table
-from .sizes import AuditRequest, Sizes, fill_in
-from .spec import Layer
-from .units import format_layers
 
 SCHEMA_VERSION = 1
 LayerKey = tuple[str, int]  # stack, index

@@ -6,22 +6,23 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from headcount.arch.gguf.names import GGUF_FAMILY, NAMELESS
+from headcount.arch.gguf.spec import gguf_spec
+from headcount.arch.parameters import Expected
+from headcount.model.mixers import Attention, LatentAttention, Mixer, Recurrent
+from headcount.model.spec import Layer, ModelSpec
+from headcount.report.report import Column, Finding, Table
+from headcount.sources.checkpoint import Checkpoint
+from headcount.sources.found import Source
+from headcount.sources.safetensors import TensorInfo
+
 from .against_weights import stored_parts
 from .audited import Audit
 from .census import Census, Placed, count_parts, take_census
-from .family.gguf.names import GGUF_FAMILY, NAMELESS
-from .family.gguf.spec import gguf_spec
-from .family.parameters import Expected
 from .inventory import take_inventory
-from .mixers import Attention, LatentAttention, Mixer, Recurrent
-from .report import Column, Finding, Table
 from .rules import files, geometry
 from .rules.facts import Facts
 from .rules.rule import in_order, run
-from .source.checkpoint import Checkpoint
-from .source.found import Source
-from .source.safetensors import TensorInfo
-from .spec import Layer, ModelSpec
 
 # Tables of angles that a converter computed: not parameters.
 _TABLES = frozenset({"rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"})

@@ -4,12 +4,13 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from headcount.arch.names import TensorNames
+from headcount.arch.places import find_part, numbered
+from headcount.model.spec import ModelSpec
+from headcount.sources.safetensors import TensorInfo
+
 from .census import Census
-from .family.names import TensorNames
-from .family.places import find_part, numbered
 from .packed import Packing
-from .source.safetensors import TensorInfo
-from .spec import ModelSpec
 
 _NORM = re.compile(r"\w*norm\w*|ln(?:_\w+|\d)?|\w+_ln")
 _PROJECTORS = (

@@ -1,11 +1,12 @@
 """The table of an audit's layers: for people, equal ones collapsed, and one row per mixer."""
 
+from headcount.model.mixers import Mixer, Parts
+from headcount.model.sizes import Sizes
+from headcount.model.spec import Layer
+from headcount.model.units import format_layers
+from headcount.report.report import Column, Table
+
 from .audited import Audit
-from .mixers import Mixer, Parts
-from .report import Column, Table
-from .sizes import Sizes
-from .spec import Layer
-from .units import format_layers
 
 _COLUMNS = (
     Column(key="layers", title="Layers"),

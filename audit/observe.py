@@ -3,10 +3,11 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from headcount.arch.row import Family
+from headcount.model.mixers import Attention, Mixer
+from headcount.model.spec import Layer, MixerKey, ModelSpec, Origin
+
 from .census import Census, Placed
-from .family.row import Family
-from .mixers import Attention, Mixer
-from .spec import Layer, MixerKey, ModelSpec, Origin
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

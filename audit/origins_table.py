@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 
+from headcount.report.report import Column, Table
+
 from .audited import Audit
-from .report import Column, Table
 
 
 def origins_table(audit: Audit) -> Table:

@@ -8,7 +8,7 @@ with scales, and MLX.
 
 from collections.abc import Iterator, Mapping
 
-from .source.safetensors import TensorInfo
+from headcount.sources.safetensors import TensorInfo
 
 FLOATS = frozenset({"F64", "F32", "F16", "BF16"})
 _WORDS = frozenset({"I32", "U32"})

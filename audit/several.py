@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Sequence
 
+from headcount.model.errors import HeadcountError
+from headcount.model.sizes import AuditRequest
+from headcount.report.report import Report
+
 from .audit_report import audit_report, error_report
 from .audited import Audit
 from .auditing import audit_model
-from .errors import HeadcountError
-from .report import Report
-from .sizes import AuditRequest
 
 Look = Callable[[Audit, AuditRequest], Report]
 

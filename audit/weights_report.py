@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 from itertools import combinations
 
+from headcount.report.report import Column, Fact, Table
+
 from .audited import Audit
 from .inventory import Inventory, Line
-from .report import Column, Fact, Table
 
 _COLUMNS = (
     Column(key="part", title="Part"),

@@ -23,7 +23,7 @@ LATENCY = 0.05
 AUDIT = (sys.executable, "-c", "from headcount.cli import audit_main; audit_main()")
 READ = """
 import sys, time
-from headcount.audit.source.hub import read_hub
+from headcount.sources.hub import read_hub
 for _ in range(3):
     start = time.perf_counter()
     source = read_hub(sys.argv[1])

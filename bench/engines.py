@@ -35,8 +35,8 @@ from transformers import (
 )
 
 from headcount.convert.conversion import convert
-from headcount.convert.evaluate.text import read_text
 from headcount.convert.plan.request import ConversionRequest
+from headcount.running.text import read_text
 
 VOCABULARY = 512
 

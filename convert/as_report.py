@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from headcount.audit.report import Column, Fact, Report, Table
+from headcount.report.report import Column, Fact, Report, Table
 
 from .conversion import ConversionReport, LayerError
 from .fitted_table import fitted_notes, fitted_tables

@@ -11,10 +11,10 @@ from transformers import AutoConfig, PreTrainedModel
 
 from headcount.audit import audit_model
 from headcount.audit.audited import Audit
-from headcount.audit.errors import HeadcountError
+from headcount.model.errors import HeadcountError
+from headcount.running.boundary import out_of_memory_explained, quiet_transformers, third_party
+from headcount.running.measured_cache import measured_cache_bytes
 
-from .evaluate.boundary import out_of_memory_explained, quiet_transformers, third_party
-from .evaluate.cache import measured_cache_bytes
 from .models import modeling_headcount
 from .plan.class_limits import NO_EAGER
 

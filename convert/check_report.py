@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import asdict
 
-from headcount.audit.report import Fact, Report
+from headcount.report.report import Fact, Report
 
 from .check import Checked
 

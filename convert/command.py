@@ -5,9 +5,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from headcount.audit.conversion_options import LADDER
-from headcount.audit.report import Report
-from headcount.audit.signals import exit_cleanly, on_signals
+from headcount.commands.conversion_options import LADDER
+from headcount.report.report import Report
 
 from .as_report import conversion_report, plan_report
 from .conversion import ConversionReport, apply_plan
@@ -16,6 +15,7 @@ from .plan.errors import CheckFailedError
 from .plan.planner import plan_conversion
 from .plan.request import ConversionRequest, parse_key_value_heads
 from .report_path import check_report_path
+from .signals import exit_cleanly, on_signals
 from .source_folder import SourceFolder, source_folder
 
 
@@ -39,7 +39,7 @@ def convert_model(
         request = _request(found, target, options)
         plan = plan_conversion(request)
         if evaluation is not None:
-            from .evaluate.command import check_evaluation
+            from headcount.evaluate.command import check_evaluation
 
             check_evaluation(found.path, **evaluation)
         if dry_run:
@@ -52,7 +52,7 @@ def convert_model(
             if checks:
                 problems = _check(found.path, target, done, reports)
             if evaluation is not None:
-                from .evaluate.command import run_evaluation
+                from headcount.evaluate.command import run_evaluation
 
                 reports.append(run_evaluation(str(target), str(found.path), **evaluation))
         finally:  # an evaluation that fails does not undo the conversion

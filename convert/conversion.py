@@ -9,7 +9,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from headcount.audit.source.json_file import open_regular
+from headcount.sources.json_file import open_regular
 
 from .finished import check_finished
 from .plan.document import plan_summary

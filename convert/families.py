@@ -9,11 +9,11 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
-from headcount.audit.errors import HeadcountError
-from headcount.audit.family.class_defaults import class_defaults
-from headcount.audit.family.resolve import read_config
-from headcount.audit.family.table import FAMILIES
-from headcount.audit.report import Column, Report, Table
+from headcount.arch.class_defaults import class_defaults
+from headcount.arch.resolve import read_config
+from headcount.arch.table import FAMILIES
+from headcount.model.errors import HeadcountError
+from headcount.report.report import Column, Report, Table
 
 from .engines import engines
 from .plan.by_layer import BY_LAYER

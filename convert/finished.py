@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from headcount.audit.errors import HeadcountError
+from headcount.model.errors import HeadcountError
 
 from .plan.errors import TargetError
 from .plan.existing import DIGEST, Existing, check_same_job

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from headcount.audit.report import Column, Table
-from headcount.audit.units import format_indices
+from headcount.model.units import format_indices
+from headcount.report.report import Column, Table
 
 from .conversion import ConversionReport
 

@@ -9,13 +9,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from headcount.audit.auditing import audit_source
-from headcount.audit.errors import HeadcountError, InvalidWeightsError, WriteError
-from headcount.audit.source.at_once import at_once
-from headcount.audit.source.checkpoint import Checkpoint
-from headcount.audit.source.found import Source
-from headcount.audit.source.http_client import Client
-from headcount.audit.source.hub import open_repo, read_hub
-from headcount.audit.source.safetensors import FileHeader
+from headcount.model.errors import HeadcountError, InvalidWeightsError, WriteError
+from headcount.sources.at_once import at_once
+from headcount.sources.checkpoint import Checkpoint
+from headcount.sources.found import Source
+from headcount.sources.http_client import Client
+from headcount.sources.hub import open_repo, read_hub
+from headcount.sources.safetensors import FileHeader
 
 from .plan.side_files import reason_by_name
 from .source_folder import SourceFolder

@@ -2,8 +2,8 @@
 
 from headcount.audit.audit_report import audit_report
 from headcount.audit.audited import Audit
-from headcount.audit.report import Report
-from headcount.audit.sizes import AuditRequest
+from headcount.model.sizes import AuditRequest
+from headcount.report.report import Report
 
 
 def look(audit: Audit, request: AuditRequest, *, scan: bool, verify: bool) -> Report:
@@ -15,7 +15,7 @@ def look(audit: Audit, request: AuditRequest, *, scan: bool, verify: bool) -> Re
     else:
         report = audit_report(audit, request)
     if verify:
-        from .built.report import with_verification
+        from headcount.running.built.report import with_verification
 
         report = with_verification(report, audit)
     return report

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from headcount.audit.errors import HeadcountError, WriteError
+from headcount.model.errors import HeadcountError, WriteError
 
 
 def check_report_path(output: Path | None, folders: Iterable[Path]) -> None:

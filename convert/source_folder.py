@@ -5,10 +5,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from headcount.audit.errors import HeadcountError
-from headcount.audit.source.checkpoint import Checkpoint, find_weights, inside
-from headcount.audit.source.pickle_checkpoint import find_pickles, read_pickles
-from headcount.audit.source.target import is_hub_id
+from headcount.model.errors import HeadcountError
+from headcount.sources.checkpoint import Checkpoint, find_weights, inside
+from headcount.sources.pickle_checkpoint import find_pickles, read_pickles
+from headcount.sources.target import is_hub_id
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

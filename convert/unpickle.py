@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from headcount.audit import audit_model
-from headcount.audit.errors import HeadcountError, InvalidWeightsError
-from headcount.audit.signals import exit_cleanly, on_signals
-from headcount.audit.source.checkpoint import INDEX, SINGLE, Checkpoint
-from headcount.audit.source.safetensors import read_header
+from headcount.model.errors import HeadcountError, InvalidWeightsError
+from headcount.sources.checkpoint import INDEX, SINGLE, Checkpoint
+from headcount.sources.safetensors import read_header
 
 from .plan.leftovers import leftovers, own_folder
 from .plan.side_files import sort_side_files
 from .plan.target import check_space, check_target
+from .signals import exit_cleanly, on_signals
 from .source_folder import SourceFolder
 from .stream.failure import writing
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from headcount.audit import audit_model
 from headcount.audit.audited import Audit
-from headcount.audit.errors import HeadcountError
-from headcount.audit.mixers import Attention
-from headcount.audit.report import Finding
+from headcount.model.errors import HeadcountError
+from headcount.model.mixers import Attention
+from headcount.report.report import Finding
 
 from .plan.errors import SelfCheckError
 from .plan.plan import ConversionPlan

@@ -26,7 +26,10 @@ else:
 
 ROOT = Path(__file__).parents[1]
 ROOT_FILES = ("__init__.py", "__main__.py", "cli.py", "py.typed")
-ROOT_FOLDERS = ("audit", "convert")
+ROOT_FOLDERS = (
+    *("arch", "audit", "commands", "convert", "evaluate", "model", "plan", "report"),
+    *("running", "sources", "uptrain"),
+)
 
 needs_installed_wheel = pytest.mark.skipif(
     "HEADCOUNT_TEST_INSTALLED" not in os.environ,
@@ -42,7 +45,7 @@ def package_files() -> list[str]:
 
 
 def dotted(folder: Path) -> str:
-    """The package that a folder of the tree is: `audit/source` is `headcount.audit.source`."""
+    """The package that a folder of the tree is: `convert/plan` is `headcount.convert.plan`."""
     return ".".join(["headcount", *folder.relative_to(ROOT).parts])
 
 

@@ -39,7 +39,7 @@ main(prog_name="headcount")
 @pytest.mark.parametrize(
     ("module", "status"),
     [
-        *((name, -2) for name in ("click", "headcount.audit", "headcount.audit.console")),
+        *((name, -2) for name in ("click", "headcount.audit", "headcount.commands.console")),
         *((name, 130) for name in ("headcount.audit.several", "tabulate")),
     ],
 )
@@ -66,7 +66,7 @@ def test_importing_the_commands_leaves_ctrl_c_alone() -> None:
 
 TWO_AT_ONCE = """
 import os, signal
-from headcount.audit.signals import exit_cleanly, on_signals
+from headcount.convert.signals import exit_cleanly, on_signals
 both = (signal.SIGTERM, signal.SIGINT)
 with on_signals(exit_cleanly):
     signal.pthread_sigmask(signal.SIG_BLOCK, both)

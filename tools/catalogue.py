@@ -9,10 +9,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from headcount.audit.errors import UnsupportedModelError
-from headcount.audit.family.resolve import read_spec
+from headcount.arch.resolve import read_spec
+from headcount.model.errors import UnsupportedModelError
 
-FOLDER = Path(__file__).parent.parent / "audit" / "catalogue"
+FOLDER = Path(__file__).parent.parent / "sources" / "catalogue"
 
 
 def line_of(entry: dict[str, Any], notes: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Write audit/family/class_defaults.jsonl: what each transformers config class assumes by itself.
+"""Write arch/class_defaults.jsonl: what each transformers config class assumes by itself.
 
 A config.json may leave a key out; the class then supplies a value (32 heads, a window of 4096, tied
 embeddings...). An audit must know those values without importing transformers, so this script
@@ -28,7 +28,7 @@ from typing import Any, cast
 from transformers import CONFIG_MAPPING, PreTrainedConfig
 from transformers import logging as transformers_logging
 
-TARGET = Path(__file__).parent.parent / "audit" / "family" / "class_defaults.jsonl"
+TARGET = Path(__file__).parent.parent / "arch" / "class_defaults.jsonl"
 
 # Keys that change neither a parameter count nor a cache nor a dtype.
 _IRRELEVANT = re.compile(

@@ -5,10 +5,10 @@ from copy import copy
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..family.class_defaults import class_defaults
-from ..family.resolve import GROUPED, Reading
-from ..family.view import ConfigView
-from ..spec import ModelSpec
+from headcount.arch.class_defaults import class_defaults
+from headcount.arch.resolve import GROUPED, Reading
+from headcount.arch.view import ConfigView
+from headcount.model.spec import ModelSpec
 
 # Keys that ask transformers for an implementation of a part of the model.
 _IMPLEMENTATION = ("attn_implementation", "experts_implementation", "attn_impl")
@@ -92,7 +92,7 @@ def config_facts(reading: Reading, config: Mapping[str, Any], where: str, id: st
 def _is_own_code(model_type: str, config: Mapping[str, Any], where: str) -> bool:
     if not model_type.startswith(GROUPED):
         return False
-    from ..family.grouped import is_own_code
+    from headcount.arch.grouped import is_own_code
 
     return is_own_code(config, Path(where).parent / OWN_MODULE)
 

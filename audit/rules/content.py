@@ -3,8 +3,9 @@
 import re
 from collections.abc import Iterator
 
-from ..family.resolve import base_type
-from ..mixers import Attention
+from headcount.arch.resolve import base_type
+from headcount.model.mixers import Attention
+
 from .facts import Facts
 from .rule import Rule, Seen
 

@@ -11,7 +11,7 @@ _KNOWN = frozenset(
     | {f"flash_attention_{n}" for n in (2, 3, 4)}
     | {f"paged|{name}" for name in ("eager", "sdpa", "flash_attention_2", "flash_attention_3")}
 )
-# Methods whose size per weight is known (audit/plan/stored.py).
+# Methods whose size per weight is known (plan/stored.py).
 _METHODS = frozenset(
     {"gptq", "awq", "fp8", "fbgemm_fp8", "mxfp4", "bitsandbytes", "compressed-tensors", "modelopt"}
 )

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 
+from headcount.model.units import format_bytes
+
 from ..packed import FLOATS
-from ..units import format_bytes
 from .facts import Facts
 from .rule import Rule, Seen
 

@@ -3,14 +3,15 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from headcount.arch.parameters import Expected
+from headcount.arch.row import Family
+from headcount.model.mixers import Mixer
+from headcount.model.spec import MixerKey, ModelSpec
+from headcount.sources.checkpoint import Checkpoint
+
 from ..census import Census, Placed
-from ..family.parameters import Expected
-from ..family.row import Family
 from ..inventory import Inventory
-from ..mixers import Mixer
 from ..observe import Observed
-from ..source.checkpoint import Checkpoint
-from ..spec import MixerKey, ModelSpec
 from .config_facts import Quantisation
 
 

@@ -3,7 +3,8 @@
 import re
 from collections.abc import Iterator
 
-from ..dtypes import CONFIG_NAME
+from headcount.model.dtypes import CONFIG_NAME
+
 from .facts import Facts
 from .rule import Rule, Seen
 

@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ..source.side_files import SideFiles
+from headcount.sources.side_files import SideFiles
+
 from .config_facts import OWN_MODULE, ConfigFacts
 from .rule import Rule, Seen
 

@@ -3,12 +3,13 @@
 from collections.abc import Iterator
 from math import prod
 
+from headcount.arch.names import UNKNOWN
+from headcount.arch.resolve import base_type
+from headcount.model.mixers import Attention, LatentAttention, Mixer
+from headcount.model.units import format_indices
+
 from ..census import Placed, count_parts
-from ..family.names import UNKNOWN
-from ..family.resolve import base_type
-from ..mixers import Attention, LatentAttention, Mixer
 from ..observe import Observed
-from ..units import format_indices
 from .facts import Facts
 from .rule import Rule, Seen
 

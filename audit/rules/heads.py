@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 
-from ..mixers import Attention, CrossAttention, Mixer
-from ..units import format_indices
+from headcount.model.mixers import Attention, CrossAttention, Mixer
+from headcount.model.units import format_indices
+
 from .config_facts import ConfigFacts
 from .rule import Rule, Seen
 

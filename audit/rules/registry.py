@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from ..errors import HeadcountError
-from ..report import Report
+from headcount.model.errors import HeadcountError
+from headcount.report.report import Report
+
 from . import (
     config_rules,
     content,

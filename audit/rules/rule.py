@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
-from ..errors import bounded
-from ..report import SEVERITIES, Finding, Severity
+from headcount.model.errors import bounded
+from headcount.report.report import SEVERITIES, Finding, Severity
 
 F = TypeVar("F")
 

@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from ..units import format_indices
+from headcount.model.units import format_indices
+
 from .rule import Rule, Seen
 
 

@@ -1,9 +1,10 @@
-"""H8xx: an audit's counts against what transformers builds, which is done in convert/built."""
+"""H8xx: an audit's counts against what transformers builds, which is done in running/built."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ..units import format_layers
+from headcount.model.units import format_layers
+
 from .rule import Rule, Seen
 
 

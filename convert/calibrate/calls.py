@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..evaluate.boundary import third_party
+from headcount.running.boundary import third_party
+
 from ..plan.errors import CannotConvertError
 from .model import LayeredModel
 from .rows import Rows

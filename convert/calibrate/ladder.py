@@ -8,7 +8,8 @@ import torch
 from torch import nn
 from tqdm import tqdm
 
-from ..evaluate.boundary import quiet_transformers
+from headcount.running.boundary import quiet_transformers
+
 from ..merge.ladder import Ladder
 from ..plan.draft import Heads, HeadsByLayer
 from ..plan.errors import BadValuesError, CannotConvertError, SourceChangedError

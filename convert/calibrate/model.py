@@ -18,11 +18,11 @@ from transformers.core_model_loading import (
 from transformers.initialization import no_init_weights
 from transformers.modeling_utils import LoadStateDictConfig
 
-from headcount.audit.errors import InvalidWeightsError, UnsupportedModelError
+from headcount.model.errors import InvalidWeightsError, UnsupportedModelError
+from headcount.running.boundary import quiet_transformers, third_party
+from headcount.running.built.modules import decoder_of, layer_list
+from headcount.running.subject import Subject, open_subject
 
-from ..built.modules import decoder_of, layer_list
-from ..evaluate.boundary import quiet_transformers, third_party
-from ..evaluate.subject import Subject, open_subject
 from ..plan.errors import CannotConvertError
 from ..plan.source import Source
 from ..stream.reader import DTYPES, SourceReader

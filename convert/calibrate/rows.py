@@ -9,7 +9,7 @@ from typing import BinaryIO, cast
 
 import torch
 
-from headcount.audit.errors import WriteError
+from headcount.model.errors import WriteError
 
 from ..plan.errors import BadValuesError
 

@@ -9,12 +9,18 @@ from pathlib import Path
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from headcount.audit.errors import HeadcountError
+from headcount.model.errors import HeadcountError
+from headcount.running.boundary import quiet_transformers
+from headcount.running.subject import Subject, open_subject
+from headcount.running.text import Text, read_text
+from headcount.running.tokens import (
+    TokenSequence,
+    check_ids,
+    encode,
+    has_vocabulary,
+    load_tokenizer,
+)
 
-from ..evaluate.boundary import quiet_transformers
-from ..evaluate.subject import Subject, open_subject
-from ..evaluate.text import Text, read_text
-from ..evaluate.tokens import TokenSequence, check_ids, encode, has_vocabulary, load_tokenizer
 from ..plan.native_heads import attentions
 from ..plan.request import BUILTIN
 from ..plan.source import Source

@@ -2,9 +2,9 @@
 
 import transformers
 
-from headcount.audit.family.resolve import GROUPED, base_type
+from headcount.arch.model_classes import model_classes
+from headcount.arch.resolve import GROUPED, base_type
 
-from ..plan.model_classes import model_classes
 from . import modeling_headcount
 
 

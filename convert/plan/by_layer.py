@@ -6,8 +6,8 @@ query head. `num_key_value_heads` stays what the class reads; `num_key_value_hea
 what is stored and cached.
 """
 
-from headcount.audit.family.resolve import GROUPED, base_type
-from headcount.audit.mixers import Attention
+from headcount.arch.resolve import GROUPED, base_type
+from headcount.model.mixers import Attention
 
 from .draft import Heads
 from .native_heads import attentions

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal, get_args
 
-from headcount.audit.dtypes import CONFIG_NAME
-from headcount.audit.family.names import BUFFERS
+from headcount.arch.names import BUFFERS
+from headcount.model.dtypes import CONFIG_NAME
 
 from .steps import Cast, Copy, Step
 

@@ -12,11 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from headcount.audit.family.names import BUFFERS
-from headcount.audit.family.places import PLAIN, Place
-from headcount.audit.family.resolve import GROUPED
-from headcount.audit.mixers import Attention
-from headcount.audit.source.safetensors import TensorInfo
+from headcount.arch.names import BUFFERS
+from headcount.arch.places import PLAIN, Place
+from headcount.arch.resolve import GROUPED
+from headcount.model.mixers import Attention
+from headcount.sources.safetensors import TensorInfo
 
 from . import custom_config
 from .by_layer import class_heads

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
 
-from headcount.audit.family.resolve import GROUPED, base_type
+from headcount.arch.model_classes import auto_class, model_classes, tokenizer_class
+from headcount.arch.resolve import GROUPED, base_type
 
 from .by_layer import BY_LAYER, class_heads
 from .draft import HeadsByLayer
 from .errors import CannotConvertError
-from .model_classes import auto_class, model_classes, tokenizer_class
 from .source import Source
 
 MODULE = "modeling_headcount"

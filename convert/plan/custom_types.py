@@ -1,16 +1,16 @@
 """Which types have one K/V head per query head whatever their config says, so that the modelling
 file of our own can hold fewer of them."""
 
-from headcount.audit.family import odd, two_stacks
-from headcount.audit.family.class_defaults import class_defaults
-from headcount.audit.family.layers import as_query_heads
-from headcount.audit.family.resolve import GROUPED, base_type
-from headcount.audit.family.row import Family
-from headcount.audit.family.states.own import xlnet
-from headcount.audit.family.table import FAMILIES, SPELLINGS
-from headcount.audit.mixers import Attention
+from headcount.arch import odd, two_stacks
+from headcount.arch.class_defaults import class_defaults
+from headcount.arch.layers import as_query_heads
+from headcount.arch.model_classes import model_classes
+from headcount.arch.resolve import GROUPED, base_type
+from headcount.arch.row import Family
+from headcount.arch.states.own import xlnet
+from headcount.arch.table import FAMILIES, SPELLINGS
+from headcount.model.mixers import Attention
 
-from .model_classes import model_classes
 from .source import Source
 
 # Rules of rows whose class does not read num_key_value_heads: by count, and by builder.

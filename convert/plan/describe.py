@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator
 
-from headcount.audit.units import format_bytes, format_indices
+from headcount.model.units import format_bytes, format_indices
 
 from .plan import ConversionPlan
 from .rewriting import Rewriting

@@ -1,6 +1,6 @@
-"""What a conversion adds to the errors of `headcount.audit.errors`."""
+"""What a conversion adds to the errors of `headcount.model.errors`."""
 
-from headcount.audit.errors import HeadcountError, UnsupportedModelError
+from headcount.model.errors import HeadcountError, UnsupportedModelError
 
 
 class CannotConvertError(UnsupportedModelError):

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headcount.audit.errors import HeadcountError
-from headcount.audit.source.json_file import read_json
+from headcount.model.errors import HeadcountError
+from headcount.sources.json_file import read_json
 
 from .errors import TargetError
 from .side_files import RECORD, shown_name

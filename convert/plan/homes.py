@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headcount.audit.divisors import divisors, listed
-from headcount.audit.family.class_defaults import class_defaults
-from headcount.audit.family.table import SPELLINGS
-from headcount.audit.mixers import LatentAttention
+from headcount.arch.class_defaults import class_defaults
+from headcount.arch.table import SPELLINGS
+from headcount.model.divisors import divisors, listed
+from headcount.model.mixers import LatentAttention
 
 from . import custom, custom_types, native
 from .by_layer import holds_by_layer

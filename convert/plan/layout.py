@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from headcount.audit.mixers import Attention
+from headcount.model.mixers import Attention
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from headcount.audit.family.names import BUFFERS, TensorNames
-from headcount.audit.family.places import PLAIN, Place
-from headcount.audit.source.safetensors import TensorInfo
+from headcount.arch.names import BUFFERS, TensorNames
+from headcount.arch.places import PLAIN, Place
+from headcount.sources.safetensors import TensorInfo
 
 from .draft import Draft, Heads, HeadsByLayer, Where
 from .errors import CannotConvertError

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from typing import Any
 
-from headcount.audit.family.resolve import Reading, read_config
-from headcount.audit.family.table import FAMILIES, SPELLINGS
+from headcount.arch.resolve import Reading, read_config
+from headcount.arch.table import FAMILIES, SPELLINGS
 
 from .draft import Heads
 from .errors import CannotConvertError

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from headcount.audit.divisors import divisors, listed
-from headcount.audit.errors import InvalidConfigError
-from headcount.audit.family.resolve import read_config
-from headcount.audit.mixers import Attention, CrossAttention
-from headcount.audit.spec import ModelSpec
+from headcount.arch.resolve import read_config
+from headcount.model.divisors import divisors, listed
+from headcount.model.errors import InvalidConfigError
+from headcount.model.mixers import Attention, CrossAttention
+from headcount.model.spec import ModelSpec
 
 from .class_limits import EVEN_ONLY, WIDTH_CHECKED
 from .draft import Heads, HeadsByLayer, Where

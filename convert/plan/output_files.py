@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from headcount.audit.source.checkpoint import INDEX, SINGLE
-from headcount.audit.source.json_file import read_json
-from headcount.audit.source.safetensors import MAX_HEADER_BYTES
+from headcount.sources.checkpoint import INDEX, SINGLE
+from headcount.sources.json_file import read_json
+from headcount.sources.safetensors import MAX_HEADER_BYTES
 
 from .errors import CannotConvertError
 from .plan import OutputFile

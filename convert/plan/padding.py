@@ -4,8 +4,8 @@ With them the K/V heads of an attention can be merged in runs that are not all o
 of zeros attends evenly, and what it finds is multiplied by zero.
 """
 
-from headcount.audit.family.places import PLAIN, Place
-from headcount.audit.source.safetensors import TensorInfo
+from headcount.arch.places import PLAIN, Place
+from headcount.sources.safetensors import TensorInfo
 
 from .draft import Heads
 from .layout import Blocks, one_part

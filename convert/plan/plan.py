@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headcount.audit.report import Finding
-from headcount.audit.source.safetensors import FileHeader
+from headcount.report.report import Finding
+from headcount.sources.safetensors import FileHeader
 
 from .request import ConversionRequest
 from .steps import Dropped, Step

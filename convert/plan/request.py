@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
-from headcount.audit.errors import HeadcountError
+from headcount.model.errors import HeadcountError
 
 from ..merge.ladder import GROUPINGS, MERGE_METHODS, REFITS, Grouping, Ladder, MergeMethod, Refit
 from .cast import CAST_NAMES, CastName

@@ -5,7 +5,7 @@ import os
 import stat
 from pathlib import Path
 
-from headcount.audit.units import format_bytes
+from headcount.model.units import format_bytes
 
 from .plan import LeftFile, SideFile
 

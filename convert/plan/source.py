@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from headcount.arch.resolve import read_config
 from headcount.audit import Audit, audit_model
-from headcount.audit.errors import HeadcountError, InvalidWeightsError
-from headcount.audit.family.resolve import read_config
-from headcount.audit.source.checkpoint import Checkpoint
-from headcount.audit.source.json_file import MAX_CONFIG_BYTES, open_regular, read_json
-from headcount.audit.source.safetensors import MAX_HEADER_BYTES
+from headcount.model.errors import HeadcountError, InvalidWeightsError
+from headcount.sources.checkpoint import Checkpoint
+from headcount.sources.json_file import MAX_CONFIG_BYTES, open_regular, read_json
+from headcount.sources.safetensors import MAX_HEADER_BYTES
 
 from .errors import CannotConvertError, SourceChangedError
 from .plan import SideFile, SourceState

@@ -7,10 +7,10 @@ the other lists are towers.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from headcount.audit.family.places import Found, Numbered, Place, find_part, numbered, place_of
-from headcount.audit.family.row import Family
-from headcount.audit.family.stacks import Stacks
-from headcount.audit.spec import Layer
+from headcount.arch.places import Found, Numbered, Place, find_part, numbered, place_of
+from headcount.arch.row import Family
+from headcount.arch.stacks import Stacks
+from headcount.model.spec import Layer
 
 # Models beside the decoder that keep no cache, and whose heads stay as they are.
 _TOWERS = frozenset({"vision", "audio", "encoder"})

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import ClassVar, Literal
 
-from headcount.audit.dtypes import SAFETENSORS_BITS, bytes_of
-from headcount.audit.source.safetensors import TensorInfo
+from headcount.model.dtypes import SAFETENSORS_BITS, bytes_of
+from headcount.sources.safetensors import TensorInfo
 
 from .layout import Blocks
 

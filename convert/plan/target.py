@@ -4,8 +4,8 @@ import os
 import shutil
 from pathlib import Path
 
-from headcount.audit.errors import WriteError
-from headcount.audit.units import format_bytes
+from headcount.model.errors import WriteError
+from headcount.model.units import format_bytes
 
 from .errors import TargetError
 from .existing import read_existing

@@ -10,10 +10,10 @@ from itertools import accumulate
 
 import torch
 
+from headcount.arch.names import TensorNames
 from headcount.audit.census import Placed
-from headcount.audit.family.names import TensorNames
-from headcount.audit.mixers import Attention
-from headcount.audit.source.safetensors import TensorInfo
+from headcount.model.mixers import Attention
+from headcount.sources.safetensors import TensorInfo
 
 from ..plan.layout import Blocks, one_part
 from ..plan.native import KEY_NORMS

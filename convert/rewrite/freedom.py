@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from headcount.audit.family.resolve import GROUPED, read_config
+from headcount.arch.resolve import GROUPED, read_config
 
 from ..merge.attention import Freedom
 from ..plan.draft import HeadsByLayer, Where

@@ -6,7 +6,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from headcount.audit.family.resolve import GROUPED
+from headcount.arch.resolve import GROUPED
 
 from ..plan.source import Source
 
@@ -102,7 +102,7 @@ def config_as_read(source: Source) -> dict[str, Any] | None:
     of another release, refuses the file."""
     from transformers import CONFIG_MAPPING
 
-    from ..built.model import without_code
+    from headcount.running.built.model import without_code
 
     values = dict(_decoded(without_code(source.config)))
     model_type = str(values.pop("model_type", "")).removeprefix(GROUPED)

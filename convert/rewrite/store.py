@@ -12,7 +12,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from headcount.audit.source.safetensors import TensorInfo, read_header
+from headcount.sources.safetensors import TensorInfo, read_header
 
 from ..plan.draft import Where
 from ..plan.errors import BadValuesError

@@ -10,11 +10,11 @@ from itertools import chain
 
 import torch
 
+from headcount.arch.names import TensorNames
+from headcount.arch.places import PLAIN
 from headcount.audit.census import Placed
-from headcount.audit.family.names import TensorNames
-from headcount.audit.family.places import PLAIN
-from headcount.audit.mixers import Attention, CrossAttention
-from headcount.audit.source.safetensors import TensorInfo
+from headcount.model.mixers import Attention, CrossAttention
+from headcount.sources.safetensors import TensorInfo
 
 from ..merge.attention import AttentionWeights
 from ..plan.draft import Where

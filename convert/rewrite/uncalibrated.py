@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import torch
 
-from headcount.audit.source.safetensors import TensorInfo
+from headcount.sources.safetensors import TensorInfo
 
 from ..merge.attention import AttentionWeights, Groups, Moments
 from ..merge.ladder import Ladder

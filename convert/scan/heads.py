@@ -11,11 +11,11 @@ import torch
 
 from headcount.audit.audited import Audit
 from headcount.audit.census import Placed
-from headcount.audit.divisors import divisors
-from headcount.audit.mixers import Attention
 from headcount.audit.rules.scanned import LayerScan
-from headcount.audit.source.safetensors import TensorInfo
-from headcount.audit.spec import MixerKey
+from headcount.model.divisors import divisors
+from headcount.model.mixers import Attention
+from headcount.model.spec import MixerKey
+from headcount.sources.safetensors import TensorInfo
 
 from ..plan.layout import Blocks, fused, one_part
 from ..stream.heads import split_heads

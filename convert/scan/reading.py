@@ -7,11 +7,11 @@ import torch
 from tqdm import tqdm
 
 from headcount.audit.audited import Audit
-from headcount.audit.errors import UnsupportedModelError
 from headcount.audit.rules.scanned import LayerScan, ScanFacts, TensorScan
-from headcount.audit.source.checkpoint import Checkpoint
-from headcount.audit.source.safetensors import TensorInfo
-from headcount.audit.spec import MixerKey
+from headcount.model.errors import UnsupportedModelError
+from headcount.model.spec import MixerKey
+from headcount.sources.checkpoint import Checkpoint
+from headcount.sources.safetensors import TensorInfo
 
 from ..stream.reader import DTYPES, SourceReader
 from ..stream.threads import one_thread

@@ -4,10 +4,10 @@ import time
 
 from headcount.audit.audit_report import audit_report
 from headcount.audit.audited import Audit
-from headcount.audit.report import Column, Report, Table
 from headcount.audit.rules.rule import in_order, run
 from headcount.audit.rules.scanned import RULES, LayerScan, ScanFacts
-from headcount.audit.sizes import AuditRequest
+from headcount.model.sizes import AuditRequest
+from headcount.report.report import Column, Report, Table
 
 from .reading import scan
 

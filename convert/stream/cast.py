@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import torch
 
-from headcount.audit.source.safetensors import TensorInfo
+from headcount.sources.safetensors import TensorInfo
 
 from .pool import NotFiniteError
 from .reader import DTYPES, SourceReader

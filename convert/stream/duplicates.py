@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from headcount.audit.divisors import divisors
+from headcount.model.divisors import divisors
 
 
 @dataclass(kw_only=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from headcount.audit.errors import HeadcountError, WriteError
+from headcount.model.errors import HeadcountError, WriteError
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 

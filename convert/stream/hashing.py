@@ -12,7 +12,7 @@ from threading import Thread
 
 import xxhash
 
-from headcount.audit.source.json_file import open_regular
+from headcount.sources.json_file import open_regular
 
 from .descriptors import read_at
 from .failure import reading

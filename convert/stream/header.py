@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from headcount.audit.source.safetensors import read_header
+from headcount.sources.safetensors import read_header
 
 from ..plan.errors import SelfCheckError
 from ..plan.plan import OutputFile

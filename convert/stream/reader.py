@@ -8,8 +8,8 @@ from types import TracebackType
 
 import torch
 
-from headcount.audit.source.json_file import open_regular
-from headcount.audit.source.safetensors import TensorInfo
+from headcount.sources.json_file import open_regular
+from headcount.sources.safetensors import TensorInfo
 
 from ..plan.errors import SourceChangedError
 from .descriptors import read_at

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from headcount.audit.source.safetensors import TensorInfo
+from headcount.sources.safetensors import TensorInfo
 
 from ..plan.errors import BadValuesError
 from ..plan.plan import ConversionPlan, OutputFile

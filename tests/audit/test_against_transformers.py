@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from headcount.arch.states import rows as states
+from headcount.arch.table import FAMILIES
 from headcount.audit import audit_model
-from headcount.audit.catalogue import CatalogueRow, catalogue, read_entry
-from headcount.audit.family.states import rows as states
-from headcount.audit.family.table import FAMILIES
-from headcount.audit.mixers import Parts
-from headcount.audit.spec import Layer, ModelSpec
+from headcount.model.mixers import Parts
+from headcount.model.spec import Layer, ModelSpec
+from headcount.sources.catalogue import CatalogueRow, catalogue, read_entry
 
 pytestmark = pytest.mark.needs_convert
 

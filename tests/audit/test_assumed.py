@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from headcount.audit.catalogue import catalogue, read_entry
-from headcount.audit.errors import UnsupportedModelError
-from headcount.audit.family.class_defaults import class_defaults
-from headcount.audit.family.resolve import read_config
-from headcount.audit.family.table import FAMILIES
+from headcount.arch.class_defaults import class_defaults
+from headcount.arch.resolve import read_config
+from headcount.arch.table import FAMILIES
 from headcount.cli import main
+from headcount.model.errors import UnsupportedModelError
+from headcount.sources.catalogue import catalogue, read_entry
 
 STANDARD: dict[str, Any] = {
     "model_type": "novel",

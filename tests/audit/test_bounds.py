@@ -6,10 +6,10 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from checkpoints import LLAMA_CONFIG
-from headcount.audit.errors import HeadcountError
 from headcount.audit.rules.rule import Rule, Seen
 from headcount.audit.rules.rule import run as run_rules
 from headcount.cli import main
+from headcount.model.errors import HeadcountError
 
 
 def test_one_of_several_that_fails_is_shown_within_bounds(tmp_path: Path) -> None:

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from headcount.audit import audit_model, catalogue
-from headcount.audit.catalogue import CatalogueRow, find_row, read_entry, search
-from headcount.audit.errors import UnknownModelError
+from headcount.audit import audit_model
+from headcount.model.errors import UnknownModelError
+from headcount.sources import catalogue
+from headcount.sources.catalogue import CatalogueRow, find_row, read_entry, search
 
 ROWS = catalogue.catalogue()
 FOLDER = Path(catalogue.__file__).parent

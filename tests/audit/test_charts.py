@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from headcount.audit.plan.charts import contexts, plan_charts
-from headcount.audit.plan.planning import plan_model
-from headcount.audit.plan.request import PlanRequest
-from headcount.audit.render import render
-from headcount.audit.report import Chart, Report, Series
 from headcount.cli import main
+from headcount.plan.charts import contexts, plan_charts
+from headcount.plan.planning import plan_model
+from headcount.plan.request import PlanRequest
+from headcount.report import render
+from headcount.report.report import Chart, Report, Series
 
 BROWSER = next(
     (
@@ -69,7 +69,7 @@ def test_contexts_double_up_to_the_maximum() -> None:
 
 
 def test_without_the_extra_the_page_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headcount.audit.render.charts.is_available", lambda: False)
+    monkeypatch.setattr("headcount.report.charts.is_available", lambda: False)
     text = page("gpt2")
     assert "<script" not in text
     assert ".[charts]" in text

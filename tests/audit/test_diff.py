@@ -141,5 +141,5 @@ def test_standard_input_without_a_config(given: str, message: str) -> None:
 
 
 def test_more_than_a_config_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headcount.audit.source.standard_input.MAX_CONFIG_BYTES", 9)
+    monkeypatch.setattr("headcount.sources.standard_input.MAX_CONFIG_BYTES", 9)
     assert "no more than 9 bytes" in run("audit", "-", given="{" + " " * 20 + "}").stderr

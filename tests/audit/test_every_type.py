@@ -8,9 +8,9 @@ from types import ModuleType
 
 import pytest
 
-from headcount.audit.family.class_defaults import class_defaults
-from headcount.audit.family.described import described
-from headcount.audit.family.table import FAMILIES
+from headcount.arch.class_defaults import class_defaults
+from headcount.arch.described import described
+from headcount.arch.table import FAMILIES
 from state_configs import TYPES as STATEFUL
 from state_configs import WRAPPERS as STATEFUL_WRAPPERS
 from type_exceptions import NOT_RUN, NOT_STEPWISE

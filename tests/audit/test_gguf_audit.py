@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from gguf_files import LLAMA, gguf_bytes, llama_tensors, write_gguf
 from gguf_files import key_values as keys
+from headcount.arch.gguf.spec import gguf_spec
 from headcount.audit import audit_model
-from headcount.audit.errors import HeadcountError
-from headcount.audit.family.gguf.spec import gguf_spec
 from headcount.cli import main
+from headcount.model.errors import HeadcountError
 
 
 def test_a_quantised_model_as_people_read_it(tmp_path: Path) -> None:

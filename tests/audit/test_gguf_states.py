@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from gguf_files import key_values
-from headcount.audit.errors import HeadcountError
-from headcount.audit.family.gguf.spec import gguf_spec
-from headcount.audit.mixers import Recurrent
-from headcount.audit.spec import ModelSpec
+from headcount.arch.gguf.spec import gguf_spec
+from headcount.model.errors import HeadcountError
+from headcount.model.mixers import Recurrent
+from headcount.model.spec import ModelSpec
 
 MIB = 2**20
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from gguf_files import key_values
-from headcount.audit.family.gguf.spec import gguf_spec
-from headcount.audit.family.gguf.windows import WINDOWS
+from headcount.arch.gguf.spec import gguf_spec
+from headcount.arch.gguf.windows import WINDOWS
 
 
 def windows(architecture: str, layers: int = 6, **values: Any) -> list[int | None]:

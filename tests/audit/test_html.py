@@ -8,9 +8,9 @@ import pytest
 from click.testing import CliRunner
 
 from checkpoints import LLAMA_CONFIG, llama_shapes, write_model
-from headcount.audit.render import render
-from headcount.audit.report import Column, Fact, Finding, Report, Table
 from headcount.cli import main
+from headcount.report import render
+from headcount.report.report import Column, Fact, Finding, Report, Table
 
 VOID = {"meta", "br"}
 # Everything that a page would need to fetch or to run something.
@@ -37,7 +37,7 @@ HOSTILE = [
 @pytest.fixture(autouse=True)
 def without_charts(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is tested here has no script, whether the extra `charts` is installed or not."""
-    monkeypatch.setattr("headcount.audit.render.charts.is_available", lambda: False)
+    monkeypatch.setattr("headcount.report.charts.is_available", lambda: False)
 
 
 class Page(HTMLParser):

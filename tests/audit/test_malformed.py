@@ -25,10 +25,10 @@ from checkpoints import (
     write_model,
     write_sharded,
 )
+from headcount.arch.table import FAMILIES
 from headcount.audit import audit_model
-from headcount.audit.errors import HeadcountError
-from headcount.audit.family.table import FAMILIES
 from headcount.cli import main
+from headcount.model.errors import HeadcountError
 
 INDEX = "model.safetensors.index.json"
 WEIGHTS = "model.safetensors"

@@ -21,11 +21,11 @@ from folder_exceptions import (
     NOT_BUILT,
     NOT_OWN_NAMES,
 )
+from headcount.arch.names import UNKNOWN
+from headcount.arch.resolve import read_config
+from headcount.arch.table import FAMILIES
 from headcount.audit import audit_model
 from headcount.audit.audited import Audit
-from headcount.audit.family.names import UNKNOWN
-from headcount.audit.family.resolve import read_config
-from headcount.audit.family.table import FAMILIES
 from header_edits import Headers, rewrite
 
 pytestmark = pytest.mark.needs_convert

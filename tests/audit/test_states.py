@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
+from headcount.arch.resolve import read_spec
+from headcount.arch.states import rows as states
 from headcount.audit import audit_model
 from headcount.audit.audit_report import audit_report
-from headcount.audit.catalogue import CatalogueRow, catalogue, read_entry
-from headcount.audit.family.resolve import read_spec
-from headcount.audit.family.states import rows as states
-from headcount.audit.sizes import AuditRequest
-from headcount.audit.spec import Layer, ModelSpec
+from headcount.model.sizes import AuditRequest
+from headcount.model.spec import Layer, ModelSpec
+from headcount.sources.catalogue import CatalogueRow, catalogue, read_entry
 from state_configs import TYPES, WRAPPERS, state_config
 
 pytestmark = pytest.mark.needs_convert

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headcount.audit.divisors import divisors, listed
-from headcount.audit.dtypes import bytes_of, resolve_dtype
-from headcount.audit.errors import HeadcountError, short
-from headcount.audit.units import (
+from headcount.model.divisors import divisors, listed
+from headcount.model.dtypes import bytes_of, resolve_dtype
+from headcount.model.errors import HeadcountError, short
+from headcount.model.units import (
     format_bytes,
     format_count,
     format_tokens,

@@ -13,9 +13,9 @@ from safetensors.torch import load_file, save_file
 
 from conversions import run
 from grouped_models import build_pair
-from headcount.audit.errors import HeadcountError
 from headcount.cli import main
 from headcount.convert.check import check_conversion
+from headcount.model.errors import HeadcountError
 from mha_types import tiny_model
 
 pytestmark = pytest.mark.needs_convert

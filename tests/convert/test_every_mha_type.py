@@ -12,11 +12,11 @@ from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
 from conversions import load_whole, run
 from every_type import MAPPINGS
-from headcount.audit.errors import HeadcountError
-from headcount.audit.family.resolve import Reading, read_config
-from headcount.audit.family.table import FAMILIES
-from headcount.audit.mixers import Attention
+from headcount.arch.resolve import Reading, read_config
+from headcount.arch.table import FAMILIES
 from headcount.convert.plan import homes
+from headcount.model.errors import HeadcountError
+from headcount.model.mixers import Attention
 from mha_types import (
     ATTEMPTS,
     HEADS,

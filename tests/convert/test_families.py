@@ -5,7 +5,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from headcount.audit.family.table import FAMILIES
+from headcount.arch.table import FAMILIES
 from headcount.cli import main
 from headcount.convert.engines import LLAMA_CPP, SGLANG, VLLM
 from headcount.convert.families import convertible

@@ -12,7 +12,6 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from conversions import contents, run
-from headcount.audit.errors import WriteError
 from headcount.convert import conversion
 from headcount.convert.conversion import apply_plan
 from headcount.convert.plan.errors import (
@@ -24,6 +23,7 @@ from headcount.convert.plan.errors import (
 from headcount.convert.plan.planner import plan_conversion
 from headcount.convert.plan.request import ConversionRequest
 from headcount.convert.stream.work_folder import WorkFolder
+from headcount.model.errors import WriteError
 
 pytestmark = pytest.mark.needs_convert
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from conversions import contents, run
-from headcount.audit.signals import exit_cleanly, on_signals
+from headcount.convert.signals import exit_cleanly, on_signals
 from headcount.convert.stream import work_folder
 
 pytestmark = pytest.mark.needs_convert

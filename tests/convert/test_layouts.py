@@ -10,15 +10,15 @@ from safetensors.torch import load_file, save_file
 
 from conversions import run
 from grouped_models import HEADS, TOKENS, Pair, build_pair, config_of, load
-from headcount.audit.errors import HeadcountError
-from headcount.audit.family.names import MLA
-from headcount.audit.family.table import FAMILIES
+from headcount.arch.names import MLA
+from headcount.arch.table import FAMILIES
 from headcount.convert.as_report import conversion_report
 from headcount.convert.plan.class_limits import WIDTH_CHECKED
 from headcount.convert.plan.draft import Heads, HeadsByLayer
 from headcount.convert.plan.errors import CannotConvertError, HeadCountError
 from headcount.convert.plan.planner import plan_conversion
 from headcount.convert.plan.request import ConversionRequest, parse_key_value_heads
+from headcount.model.errors import HeadcountError
 
 pytestmark = pytest.mark.needs_convert
 

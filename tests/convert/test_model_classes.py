@@ -8,8 +8,8 @@ import pytest
 import transformers
 
 import headcount
+from headcount.arch.model_classes import auto_class, model_classes, tokenizer_class
 from headcount.convert.models import modeling_headcount
-from headcount.convert.plan.model_classes import auto_class, model_classes, tokenizer_class
 
 pytestmark = pytest.mark.needs_convert
 

@@ -10,8 +10,8 @@ from safetensors.torch import load_file, save_file
 
 from conversions import contents, load_whole, run
 from headcount.audit import audit_model
-from headcount.audit.errors import HeadcountError, InvalidWeightsError
 from headcount.convert.plan.errors import BadValuesError
+from headcount.model.errors import HeadcountError, InvalidWeightsError
 
 pytestmark = pytest.mark.needs_convert
 MakeFolder = Callable[..., Path]

@@ -12,11 +12,11 @@ import pytest
 import torch
 
 from conversions import load_whole, run
-from headcount.audit.family.bodies import BODIES
-from headcount.audit.family.class_defaults import class_defaults
-from headcount.audit.family.layers import decoder, standard_key_value_heads
-from headcount.audit.family.row import Family
-from headcount.audit.family.table import FAMILIES
+from headcount.arch.bodies import BODIES
+from headcount.arch.class_defaults import class_defaults
+from headcount.arch.layers import decoder, standard_key_value_heads
+from headcount.arch.row import Family
+from headcount.arch.table import FAMILIES
 from headcount.convert.plan.request import CHOOSING, METHODS
 
 pytestmark = pytest.mark.needs_convert

@@ -3,13 +3,7 @@
 import pytest
 import torch
 
-from headcount.convert.plan.layout import (
-    Block,
-    Blocks,
-    interleaved,
-    one_part,
-    query_key_value,
-)
+from headcount.convert.plan.layout import Block, Blocks, interleaved, one_part, query_key_value
 from headcount.convert.stream.heads import join_heads, split_heads
 from headcount.convert.stream.pool import (
     NotFiniteError,

@@ -10,10 +10,10 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from headcount.audit.errors import HeadcountError, InvalidWeightsError, WriteError
 from headcount.convert.plan.errors import CannotConvertError, HeadCountError, TargetError
 from headcount.convert.plan.planner import plan_conversion
 from headcount.convert.plan.request import ConversionRequest, HomeChoice, KeyValueHeads
+from headcount.model.errors import HeadcountError, InvalidWeightsError, WriteError
 
 pytestmark = pytest.mark.needs_convert
 

@@ -12,8 +12,8 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModel
 
 from conversions import load_whole, run
-from headcount.audit.errors import HeadcountError
 from headcount.convert.plan.errors import CannotConvertError, HeadCountError
+from headcount.model.errors import HeadcountError
 
 pytestmark = pytest.mark.needs_convert
 

@@ -17,12 +17,12 @@ from transformers import AutoModelForSeq2SeqLM, LlamaConfig, LlamaForCausalLM
 from conversions import contents, load_whole, run
 from grouped_models import build_pair, load
 from grouped_models import logits as logits_of
-from headcount.audit.errors import HeadcountError
 from headcount.cli import main
 from headcount.convert.as_report import conversion_report
 from headcount.convert.plan.errors import BadValuesError
 from headcount.convert.plan.planner import plan_conversion
 from headcount.convert.plan.request import ConversionRequest
+from headcount.model.errors import HeadcountError
 from mha_types import KV, logits, tie, tiny_model
 from turned import turned_model, widened
 

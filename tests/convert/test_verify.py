@@ -10,10 +10,10 @@ from click.testing import CliRunner
 
 import headcount
 from headcount.audit import audit_model
-from headcount.audit.report import Finding
 from headcount.audit.rules.rule import run
 from headcount.audit.rules.verified import RULES, Unlike, VerifyFacts
 from headcount.cli import main
+from headcount.report.report import Finding
 
 CLEAN = VerifyFacts("LlamaForCausalLM", (), (5,), (), ())
 UNLIKE = {
@@ -143,7 +143,7 @@ def test_windows_are_filled() -> None:
 @pytest.mark.needs_convert
 def test_a_wrong_row_is_found_and_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if the family's row misread the K/V heads: parts, total and cache all tell."""
-    from headcount.convert.built import compare
+    from headcount.running.built import compare
 
     read = compare.read_config
     monkeypatch.setattr(
@@ -198,7 +198,7 @@ def test_code_of_a_model_is_never_run(tmp_path: Path, config: dict[str, Any]) ->
 
 @pytest.mark.needs_convert
 def test_keys_that_name_code_or_kernels_are_dropped_at_any_depth() -> None:
-    from headcount.convert.built.model import without_code
+    from headcount.running.built.model import without_code
 
     nested = {"text_config": {"_attn_implementation_internal": "evil/kernels", "n_layer": 2}}
     assert without_code({"auto_map": {}, **nested}) == {"text_config": {"n_layer": 2}}
@@ -235,7 +235,7 @@ def test_the_builder_reads_no_table_of_the_audit() -> None:
         tree = ast.parse((built / f"{name}.py").read_text(encoding="utf-8"))
         froms = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
         ours = {module for module in froms if module and module.startswith("headcount")}
-        assert ours <= {"headcount.audit.errors"}
+        assert ours <= {"headcount.model.errors"}
 
 
 @pytest.mark.needs_convert

@@ -87,6 +87,6 @@ def make_tokenizer(*, bos: bool) -> Any:
 
 
 def sample_text() -> str:
-    from headcount.convert.evaluate.text import read_text
+    from headcount.running.text import read_text
 
     return read_text(None).content

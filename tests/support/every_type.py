@@ -9,10 +9,10 @@ from typing import Any
 from transformers import CONFIG_MAPPING
 from transformers.models.auto import modeling_auto
 
-from headcount.audit.family.resolve import read_config
-from headcount.audit.mixers import Parts
-from headcount.audit.spec import Layer
-from headcount.convert.built.modules import SCATTERED, layer_list, layers_of, mixers_of
+from headcount.arch.resolve import read_config
+from headcount.model.mixers import Parts
+from headcount.model.spec import Layer
+from headcount.running.built.modules import SCATTERED, layer_list, layers_of, mixers_of
 from random_configs import Config, random_config
 from spelled_otherwise import spelled_otherwise
 from tiny_truth import build, cached, read, written

@@ -20,9 +20,9 @@ from typing import Any
 SPACE = ("open", "write", "copy_file_range", "link", "fsync", "mkdir")
 # What every run needs, so that the forks find it there.
 PRELOADED = (
-    *("headcount.audit.auditing", "headcount.audit.against_weights", "headcount.audit.render"),
+    *("headcount.audit.auditing", "headcount.audit.against_weights", "headcount.report"),
     *("headcount.convert.as_report", "headcount.convert.conversion"),
-    *("headcount.convert.built.model", "headcount.convert.calibrate.ladder"),
+    *("headcount.running.built.model", "headcount.convert.calibrate.ladder"),
 )
 CALLS = (*SPACE, "rename", "replace", "unlink", "remove", "rmdir")
 

@@ -6,7 +6,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from headcount.audit.source.ggml_types import GGML_TYPES
+from headcount.sources.ggml_types import GGML_TYPES
 
 TYPE_NUMBERS = {name: number for number, (name, _, _) in GGML_TYPES.items()}
 Tensors = Mapping[str, tuple[str, tuple[int, ...]]]  # name -> type, (rows, columns)

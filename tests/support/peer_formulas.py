@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from headcount.audit.spec import ModelSpec
+from headcount.model.spec import ModelSpec
 
 
 def text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from headcount.audit.auditing import audit_model, audit_source
-from headcount.audit.plan.devices import Device, find_device
-from headcount.audit.plan.engines.version import parse_version
-from headcount.audit.plan.serving.planning import ServingPlan, plan_serving
-from headcount.audit.plan.serving.request import ServingRequest, Subject
-from headcount.audit.source.found import Source
+from headcount.plan.devices import Device, find_device
+from headcount.plan.engines.version import parse_version
+from headcount.plan.serving.planning import ServingPlan, plan_serving
+from headcount.plan.serving.request import ServingRequest, Subject
+from headcount.sources.found import Source
 
 GIB = 2**30
 HALF_STEP = 0.005  # GiB that the rounding of a log hides

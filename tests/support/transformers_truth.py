@@ -4,15 +4,11 @@ The product's own builder for `--verify` serves here: it knows transformers' mod
 and reads no table of the audit, which tests/convert/test_verify.py makes sure of.
 """
 
-from headcount.convert.built.cache import CachedElements, cached_elements
-from headcount.convert.built.model import (
-    NotInTransformersError,
-    build_on_meta,
-    total_parameters,
-)
-from headcount.convert.built.modules import BuiltLayer as LayerTruth
-from headcount.convert.built.modules import BuiltMixer as MixerTruth
-from headcount.convert.built.modules import layers_of as attention_parameters
+from headcount.running.built.cache import CachedElements, cached_elements
+from headcount.running.built.model import NotInTransformersError, build_on_meta, total_parameters
+from headcount.running.built.modules import BuiltLayer as LayerTruth
+from headcount.running.built.modules import BuiltMixer as MixerTruth
+from headcount.running.built.modules import layers_of as attention_parameters
 
 __all__ = [
     "CachedElements",

@@ -21,8 +21,8 @@ import every_type
 import state_configs
 import states_truth
 import tiny_truth
-from headcount.audit.family.table import FAMILIES
-from headcount.convert.built.modules import layers_of
+from headcount.arch.table import FAMILIES
+from headcount.running.built.modules import layers_of
 from random_configs import _TOWERS as TOWERS
 from random_configs import Config, random_config
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 
-from headcount.audit.source.safetensors import TensorInfo
+from headcount.sources.safetensors import TensorInfo
 
 from ..draft import Draft, Heads
 from ..errors import CannotConvertError

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from headcount.audit.family.class_defaults import class_defaults
+from headcount.arch.class_defaults import class_defaults
 
 from ..draft import Heads
 from ..layout import Blocks

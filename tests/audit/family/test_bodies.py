@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from headcount.audit.catalogue import catalogue, read_entry
-from headcount.audit.errors import InvalidConfigError
-from headcount.audit.family import resolve
-from headcount.audit.family.bodies import BODIES
-from headcount.audit.family.body_rows import all_bodies
-from headcount.audit.family.parameters import idle_parameters, other_parameters
-from headcount.audit.family.table import FAMILIES
-from headcount.audit.family.uncounted import UncountedError
-from headcount.audit.family.wrappers import WRAPPERS
+from headcount.arch import resolve
+from headcount.arch.bodies import BODIES
+from headcount.arch.body_rows import all_bodies
+from headcount.arch.parameters import idle_parameters, other_parameters
+from headcount.arch.table import FAMILIES
+from headcount.arch.uncounted import UncountedError
+from headcount.arch.wrappers import WRAPPERS
+from headcount.model.errors import InvalidConfigError
+from headcount.sources.catalogue import catalogue, read_entry
 from tiny_configs import TYPES, tiny_config
 
 CONFIGS = {row.id: read_entry(row) for row in catalogue()}

@@ -5,12 +5,12 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from headcount.audit.errors import InvalidConfigError
-from headcount.audit.family.class_defaults import class_defaults
-from headcount.audit.family.described import described
-from headcount.audit.family.resolve import read_config
-from headcount.audit.family.table import FAMILIES
+from headcount.arch.class_defaults import class_defaults
+from headcount.arch.described import described
+from headcount.arch.resolve import read_config
+from headcount.arch.table import FAMILIES
 from headcount.cli import main
+from headcount.model.errors import InvalidConfigError
 
 
 def families(*arguments: str) -> list[dict[str, object]]:

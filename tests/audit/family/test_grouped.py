@@ -9,9 +9,9 @@ import pytest
 
 import headcount
 from checkpoints import write_model
+from headcount.arch.resolve import read_spec
 from headcount.audit import audit_model
-from headcount.audit.errors import InvalidConfigError, UnsupportedModelError
-from headcount.audit.family.resolve import read_spec
+from headcount.model.errors import InvalidConfigError, UnsupportedModelError
 
 MODULE = Path(headcount.__file__).parent / "convert" / "models" / "modeling_headcount.py"
 BART = {

@@ -2,10 +2,10 @@
 
 import pytest
 
-from headcount.audit.family.names import LLAMA
-from headcount.audit.family.places import numbered
-from headcount.audit.family.stacks import Stacks, find_stacks
-from headcount.audit.spec import Layer
+from headcount.arch.names import LLAMA
+from headcount.arch.places import numbered
+from headcount.arch.stacks import Stacks, find_stacks
+from headcount.model.spec import Layer
 
 INSIDE = ("self_attn.q_proj.weight", "self_attn.k_proj.weight", "mlp.up_proj.weight")
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from headcount.audit.errors import HeadcountError
-from headcount.audit.family.body_rows import all_bodies
-from headcount.audit.family.class_defaults import class_defaults
-from headcount.audit.family.resolve import read_config
-from headcount.audit.family.wrappers import WRAPPERS
+from headcount.arch.body_rows import all_bodies
+from headcount.arch.class_defaults import class_defaults
+from headcount.arch.resolve import read_config
+from headcount.arch.wrappers import WRAPPERS
+from headcount.model.errors import HeadcountError
 
 pytestmark = pytest.mark.needs_convert
 pytest.importorskip("transformers")

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from headcount.audit.catalogue import CatalogueEntry, find_row, read_entry
-from headcount.audit.family.resolve import read_spec
-from headcount.audit.plan.planning import ModelPlan, plan_model
-from headcount.audit.plan.request import PlanRequest
-from headcount.audit.spec import ModelSpec
+from headcount.arch.resolve import read_spec
+from headcount.model.spec import ModelSpec
+from headcount.plan.planning import ModelPlan, plan_model
+from headcount.plan.request import PlanRequest
+from headcount.sources.catalogue import CatalogueEntry, find_row, read_entry
 
 ReadSpec = Callable[[str], ModelSpec]
 MakePlan = Callable[..., ModelPlan]

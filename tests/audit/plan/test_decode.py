@@ -3,8 +3,8 @@
 import pytest
 
 from checkpoints import LLAMA_CONFIG
-from headcount.audit.family.resolve import read_spec
-from headcount.audit.plan.decode import unbounded_reason
+from headcount.arch.resolve import read_spec
+from headcount.plan.decode import unbounded_reason
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from itertools import groupby
 
 import pytest
 
-from headcount.audit.errors import HeadcountError
-from headcount.audit.plan.devices import Device, all_devices, find_device, parse_device
+from headcount.model.errors import HeadcountError
+from headcount.plan.devices import Device, all_devices, find_device, parse_device
 
 GIB = 2**30
 MIB = 2**20
@@ -196,7 +196,7 @@ def test_devices_are_frozen_and_checked() -> None:
 
 def test_importing_reads_no_table_and_no_difflib() -> None:
     program = (
-        "import sys; from headcount.audit.plan import devices;"
+        "import sys; from headcount.plan import devices;"
         "print('difflib' in sys.modules, devices.all_devices.cache_info().currsize)"
     )
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headcount.audit.errors import HeadcountError
-from headcount.audit.family.resolve import read_spec
-from headcount.audit.plan.devices import find_device, parse_device
-from headcount.audit.plan.limits import largest
-from headcount.audit.plan.planning import ModelPlan, plan_model
-from headcount.audit.plan.request import PlanRequest
-from headcount.audit.spec import ModelSpec
+from headcount.arch.resolve import read_spec
+from headcount.model.errors import HeadcountError
+from headcount.model.spec import ModelSpec
+from headcount.plan.devices import find_device, parse_device
+from headcount.plan.limits import largest
+from headcount.plan.planning import ModelPlan, plan_model
+from headcount.plan.request import PlanRequest
 
 MakePlan = Callable[..., ModelPlan]
 GIB = 2**30

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headcount.audit.plan.overhead import Overhead
+from headcount.plan.overhead import Overhead
 
 GIB = 2**30
 

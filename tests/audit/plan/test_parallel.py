@@ -4,12 +4,12 @@ from collections.abc import Callable
 
 import pytest
 
-from headcount.audit.errors import HeadcountError, InvalidConfigError
-from headcount.audit.family.resolve import read_spec
-from headcount.audit.plan.parallel import replicated_parameters, valid_tp
-from headcount.audit.plan.planning import ModelPlan
-from headcount.audit.plan.replication import replication
-from headcount.audit.spec import ModelSpec
+from headcount.arch.resolve import read_spec
+from headcount.model.errors import HeadcountError, InvalidConfigError
+from headcount.model.spec import ModelSpec
+from headcount.plan.parallel import replicated_parameters, valid_tp
+from headcount.plan.planning import ModelPlan
+from headcount.plan.replication import replication
 
 MakePlan = Callable[..., ModelPlan]
 ReadSpec = Callable[[str], ModelSpec]

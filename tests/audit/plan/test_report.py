@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from headcount.audit.catalogue import catalogue, find_row, read_entry
-from headcount.audit.family.table import FAMILIES
-from headcount.audit.plan.devices import all_devices, find_device, parse_device
-from headcount.audit.plan.planning import ModelPlan
-from headcount.audit.plan.report import plan_report
-from headcount.audit.plan.request import PlanRequest
-from headcount.audit.plan.tables import limit_contexts
-from headcount.audit.report import Report, Table
-from headcount.audit.spec import ModelSpec
+from headcount.arch.table import FAMILIES
+from headcount.model.spec import ModelSpec
+from headcount.plan.devices import all_devices, find_device, parse_device
+from headcount.plan.planning import ModelPlan
+from headcount.plan.report import plan_report
+from headcount.plan.request import PlanRequest
+from headcount.plan.tables import limit_contexts
+from headcount.report.report import Report, Table
+from headcount.sources.catalogue import catalogue, find_row, read_entry
 
 ReadSpec = Callable[[str], ModelSpec]
 MakePlan = Callable[..., ModelPlan]

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from headcount.audit.errors import InvalidConfigError
-from headcount.audit.plan.planning import ModelPlan
-from headcount.audit.plan.stored import stored_format
+from headcount.model.errors import InvalidConfigError
+from headcount.plan.planning import ModelPlan
+from headcount.plan.stored import stored_format
 
 MakePlan = Callable[..., ModelPlan]
 INT4_GROUPS = {"group_0": {"weights": {"num_bits": 4, "group_size": 32, "symmetric": True}}}

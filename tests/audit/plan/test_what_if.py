@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headcount.audit.mixers import Attention
-from headcount.audit.plan.devices import find_device
-from headcount.audit.plan.planning import ModelPlan
-from headcount.audit.plan.what_if import chain
+from headcount.model.mixers import Attention
+from headcount.plan.devices import find_device
+from headcount.plan.planning import ModelPlan
+from headcount.plan.what_if import chain
 
 MakePlan = Callable[..., ModelPlan]
 

@@ -10,9 +10,9 @@ from click.testing import CliRunner, Result
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headcount.audit.reconcile.log import read_log
-from headcount.audit.reconcile.reading import LONGEST_LINE, read_lines
 from headcount.cli import main
+from headcount.plan.reconcile.log import read_log
+from headcount.plan.reconcile.reading import LONGEST_LINE, read_lines
 from start_up_logs import RECORDS, Record, block_size, carries_enough, ids
 
 GIB = 2**30

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from checkpoints import LLAMA_CONFIG
+from headcount.arch.table import FAMILIES
 from headcount.audit import audit_model
-from headcount.audit.catalogue import catalogue
-from headcount.audit.family.table import FAMILIES
-from headcount.audit.report import Finding
+from headcount.report.report import Finding
+from headcount.sources.catalogue import catalogue
 
 Config = dict[str, Any]
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}

@@ -9,8 +9,8 @@ import pytest
 
 from checkpoints import LLAMA_CONFIG, llama_shapes, write_model, write_sharded
 from headcount.audit import audit_model
-from headcount.audit.report import Finding
 from headcount.audit.rules.registry import RULES
+from headcount.report.report import Finding
 
 Shapes = dict[str, tuple[int, ...]]
 K_PROJ = "model.layers.{}.self_attn.k_proj.weight"

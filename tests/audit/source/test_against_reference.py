@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from headcount.audit.dtypes import SAFETENSORS_BITS
-from headcount.audit.errors import HeadcountError
-from headcount.audit.source.safetensors import read_header
+from headcount.model.dtypes import SAFETENSORS_BITS
+from headcount.model.errors import HeadcountError
+from headcount.sources.safetensors import read_header
 
 safetensors = pytest.importorskip("safetensors")
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from checkpoints import LLAMA_CONFIG, llama_shapes, write_model, write_sharded
-from headcount.audit.errors import HeadcountError, InvalidWeightsError
-from headcount.audit.source.checkpoint import find_weights, is_plain_shard_name, read_checkpoint
-from headcount.audit.source.path import read_path
+from headcount.model.errors import HeadcountError, InvalidWeightsError
+from headcount.sources.checkpoint import find_weights, is_plain_shard_name, read_checkpoint
+from headcount.sources.path import read_path
 
 INDEX = "model.safetensors.index.json"
 

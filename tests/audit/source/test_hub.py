@@ -12,9 +12,9 @@ import pytest
 from huggingface_hub import constants
 
 from checkpoints import LLAMA_CONFIG, header_bytes, llama_shapes, write_model, write_sharded
-from headcount.audit.errors import HeadcountError
-from headcount.audit.source.checkpoint import read_checkpoint
-from headcount.audit.source.hub import read_hub
+from headcount.model.errors import HeadcountError
+from headcount.sources.checkpoint import read_checkpoint
+from headcount.sources.hub import read_hub
 from hub_server import COMMIT, Hub, serve
 from shards import PARAMETERS, make_shards
 
@@ -214,7 +214,7 @@ def test_without_a_network_one_message_comes_at_once(
 
 
 def test_a_hub_that_does_not_answer_is_given_up(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headcount.audit.source.hub.FIRST_SECONDS", 0.2)
+    monkeypatch.setattr("headcount.sources.hub.FIRST_SECONDS", 0.2)
     hub.latency = 0.5
     with pytest.raises(HeadcountError, match="no answer"):
         read_hub("org/one")

@@ -11,14 +11,14 @@ from huggingface_hub import constants
 from checkpoints import LLAMA_CONFIG
 from gguf_files import LLAMA, gguf_bytes, llama_tensors, write_gguf
 from headcount.audit import audit_model
-from headcount.audit.errors import HeadcountError
-from headcount.audit.source import ranged_file
-from headcount.audit.source.gguf_checkpoint import models_of, read_gguf_source
-from headcount.audit.source.hub import read_hub
-from headcount.audit.source.hub_gguf import is_file_of_hub, split_target
-from headcount.audit.source.hub_requests import Piece
-from headcount.audit.source.ranged_file import RangedFile
 from headcount.cli import main
+from headcount.model.errors import HeadcountError
+from headcount.sources import ranged_file
+from headcount.sources.gguf_checkpoint import models_of, read_gguf_source
+from headcount.sources.hub import read_hub
+from headcount.sources.hub_gguf import is_file_of_hub, split_target
+from headcount.sources.hub_requests import Piece
+from headcount.sources.ranged_file import RangedFile
 from hub_server import COMMIT, Hub
 
 
@@ -215,7 +215,7 @@ def test_a_server_without_ranges_is_not_downloaded_from(hub: Hub) -> None:
 
 def test_a_file_that_is_shorter_than_the_server_says() -> None:
     data = gguf_bytes({**LLAMA, "tokenizer.ggml.tokens": ["x" * 60] * 5_000}, {})
-    from headcount.audit.source.gguf import parse_gguf
+    from headcount.sources.gguf import parse_gguf
 
     for end in (3, 40, 200, len(data) // 2):
         remote = RangedFile(lambda a, b, end=end: Piece(data=data[:end][a:b], size=10**9), "m")  # type: ignore[misc]

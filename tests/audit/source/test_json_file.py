@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headcount.audit.errors import HeadcountError, InvalidConfigError
-from headcount.audit.source.json_file import parse_json, read_json
+from headcount.model.errors import HeadcountError, InvalidConfigError
+from headcount.sources.json_file import parse_json, read_json
 
 WRONG = [
     (b"", "not JSON"),

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from checkpoints import LLAMA_CONFIG, llama_shapes, write_model
 from headcount.audit import audit_model
-from headcount.audit.errors import HeadcountError
-from headcount.audit.source.pickle_file import read_pickle
-from headcount.audit.source.pickle_walk import is_harmless, walk
+from headcount.model.errors import HeadcountError
+from headcount.sources.pickle_file import read_pickle
+from headcount.sources.pickle_walk import is_harmless, walk
 from pickles import EVIL, MAGIC, glob, legacy_bytes, state_dict, tensor, word, write_bin
 
 SHAPES = {"a.weight": (2, 3), "b": (4,), "c": ()}
@@ -209,7 +209,7 @@ def test_a_pickle_that_is_a_tar_archive_too_is_refused(tmp_path: Path) -> None:
 
 
 def test_opcodes_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headcount.audit.source.pickle_walk.MAX_OPCODES", 1000)
+    monkeypatch.setattr("headcount.sources.pickle_walk.MAX_OPCODES", 1000)
     with pytest.raises(HeadcountError, match="opcodes"):
         read_pickle(write_bin(tmp_path / "a.bin", {}, data=b"\x80\x02" + b"N0" * 1000 + b"N."))
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checkpoints import header_bytes, write_safetensors
-from headcount.audit.errors import HeadcountError
-from headcount.audit.source.safetensors import read_header
+from headcount.model.errors import HeadcountError
+from headcount.sources.safetensors import read_header
 
 GOOD = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
 

@@ -43,7 +43,7 @@ def make_model(tmp_path_factory: pytest.TempPathFactory) -> MakeModel:
 @pytest.fixture(scope="session")
 def prose(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Some 5,000 bytes, which are as many tokens."""
-    from headcount.convert.evaluate.text import read_text
+    from headcount.running.text import read_text
 
     path = tmp_path_factory.mktemp("text") / "prose.txt"
     path.write_text(read_text(None).content[:5000], encoding="utf-8")

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from headcount.audit.errors import HeadcountError
 from headcount.convert.calibrate.normal import NormalEquations
 from headcount.convert.calibrate.rows import new_rows
 from headcount.convert.calibrate.temperature import best_temperatures, divergences
 from headcount.convert.calibrate.text import builtin_text, cut_rows
-from headcount.convert.evaluate.text import Text, read_text
+from headcount.model.errors import HeadcountError
+from headcount.running.text import Text, read_text
 
 pytestmark = pytest.mark.needs_convert
 

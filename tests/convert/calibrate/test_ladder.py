@@ -16,7 +16,6 @@ from transformers import AutoModelForCausalLM
 
 from calibrated_models import CONFIGS, VOCABULARY
 from calibrating import calibrate, logits, with_tensors
-from headcount.audit.errors import HeadcountError, WriteError
 from headcount.convert.calibrate import ladder as ladder_module
 from headcount.convert.calibrate import layer as layer_module
 from headcount.convert.calibrate import rows as rows_module
@@ -26,6 +25,7 @@ from headcount.convert.calibrate.text import calibration_text
 from headcount.convert.merge.ladder import Ladder
 from headcount.convert.plan.source import read_source
 from headcount.convert.stream.reader import SourceReader
+from headcount.model.errors import HeadcountError, WriteError
 
 MakeModel = Callable[..., Path]
 pytestmark = pytest.mark.needs_convert

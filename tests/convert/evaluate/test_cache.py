@@ -8,11 +8,11 @@ import pytest
 import torch
 from transformers import StaticCache
 
-from headcount.audit.errors import UnsupportedModelError
-from headcount.convert.evaluate.cache import CacheBytes, measured_cache_bytes, weigh_cache
-from headcount.convert.evaluate.load import LoadedModel, load_model
-from headcount.convert.evaluate.speed import Timing, generate, split_budget, summarize, take_turns
-from headcount.convert.evaluate.subject import open_subject
+from headcount.evaluate.speed import Timing, generate, split_budget, summarize, take_turns
+from headcount.model.errors import UnsupportedModelError
+from headcount.running.load import LoadedModel, load_model
+from headcount.running.measured_cache import CacheBytes, measured_cache_bytes, weigh_cache
+from headcount.running.subject import open_subject
 
 pytestmark = pytest.mark.needs_convert
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from headcount.convert.evaluate.compare import compare
-from headcount.convert.evaluate.errors import EvaluationFailedError
+from headcount.evaluate.compare import compare
+from headcount.evaluate.errors import EvaluationFailedError
 
 pytestmark = pytest.mark.needs_convert
 

@@ -10,11 +10,11 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from headcount.audit.errors import HeadcountError
-from headcount.convert.evaluate.errors import EvaluationFailedError, IncomparableModelsError
-from headcount.convert.evaluate.evaluation import evaluate
-from headcount.convert.evaluate.plan import EvaluationRequest
-from headcount.convert.evaluate.report import EvaluationReport
+from headcount.evaluate.errors import EvaluationFailedError, IncomparableModelsError
+from headcount.evaluate.evaluation import evaluate
+from headcount.evaluate.plan import EvaluationRequest
+from headcount.evaluate.report import EvaluationReport
+from headcount.model.errors import HeadcountError
 
 pytestmark = pytest.mark.needs_convert
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from conversions import run
-from headcount.audit.errors import UnsupportedModelError
-from headcount.convert.evaluate.evaluation import evaluate
-from headcount.convert.evaluate.plan import EvaluationRequest
-from headcount.convert.evaluate.subject import open_subject
+from headcount.evaluate.evaluation import evaluate
+from headcount.evaluate.plan import EvaluationRequest
+from headcount.model.errors import UnsupportedModelError
+from headcount.running.subject import open_subject
 
 pytestmark = pytest.mark.needs_convert
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from headcount.convert.evaluate.errors import EvaluationFailedError
-from headcount.convert.evaluate.loss import score_text
-from headcount.convert.evaluate.windows import cut_windows
+from headcount.evaluate.errors import EvaluationFailedError
+from headcount.evaluate.loss import score_text
+from headcount.evaluate.windows import cut_windows
 
 pytestmark = pytest.mark.needs_convert
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from headcount.audit.errors import HeadcountError
-from headcount.convert.evaluate.load import load_model, resolve_device, resolve_load_dtype
-from headcount.convert.evaluate.subject import open_subject
+from headcount.model.errors import HeadcountError
+from headcount.running.load import load_model, resolve_device, resolve_load_dtype
+from headcount.running.subject import open_subject
 
 pytestmark = pytest.mark.needs_convert
 

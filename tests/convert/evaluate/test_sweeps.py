@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from headcount.audit.errors import HeadcountError
 from headcount.cli import main
 from headcount.convert.plan.planner import plan_conversion
 from headcount.convert.plan.request import ConversionRequest
-from headcount.convert.sweep.trial import (
+from headcount.evaluate.sweep.trial import (
     Measured,
     Trial,
     parse_counts,
     parse_methods,
     smallest_within,
 )
+from headcount.model.errors import HeadcountError
 
 pytestmark = pytest.mark.needs_convert
 SaveModel = Callable[..., Path]

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from headcount.audit.errors import HeadcountError
-from headcount.convert.evaluate.text import Text, read_text
-from headcount.convert.evaluate.tokens import encode, load_tokenizer
+from headcount.model.errors import HeadcountError
+from headcount.running.text import Text, read_text
+from headcount.running.tokens import encode, load_tokenizer
 
 pytestmark = pytest.mark.needs_convert
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headcount.audit.errors import HeadcountError
-from headcount.convert.evaluate.windows import Window, cut_windows, resolve_window
+from headcount.evaluate.windows import Window, cut_windows, resolve_window
+from headcount.model.errors import HeadcountError
 
 pytestmark = pytest.mark.needs_convert
 

@@ -46,7 +46,7 @@ def expected(student: Any, teacher: Any, batch: Any, temperature: float) -> tupl
 @pytest.mark.parametrize("temperature", [1.0, 2.5])
 @pytest.mark.parametrize("name", ["llama", "gemma2"])
 def test_the_loss_is_the_divergence_and_what_is_added(name: str, temperature: float) -> None:
-    from headcount.convert.uptrain.distillation import Distillation, Objective
+    from headcount.uptrain.distillation import Distillation, Objective
 
     student, teacher = models(name)
     objective = Objective(temperature=temperature, cross_entropy=0.3)
@@ -57,7 +57,7 @@ def test_the_loss_is_the_divergence_and_what_is_added(name: str, temperature: fl
 
 
 def test_hidden_states_are_compared_layer_by_layer() -> None:
-    from headcount.convert.uptrain.distillation import Distillation, Objective
+    from headcount.uptrain.distillation import Distillation, Objective
 
     student, teacher = models()
     batch = rows()
@@ -77,7 +77,7 @@ def test_hidden_states_are_compared_layer_by_layer() -> None:
 
 @pytest.mark.parametrize("name", ["llama", "gemma2", "gpt2"])
 def test_logits_in_parts_give_the_same_loss_and_the_same_gradients(name: str) -> None:
-    from headcount.convert.uptrain.distillation import Distillation, Objective
+    from headcount.uptrain.distillation import Distillation, Objective
 
     student, teacher = models(name)
     objective = Objective(cross_entropy=0.5, hidden_loss=0.1)
@@ -97,7 +97,7 @@ def test_logits_in_parts_give_the_same_loss_and_the_same_gradients(name: str) ->
 
 @pytest.mark.parametrize("elements", [2**24, 4 * VOCABULARY])
 def test_scores_are_sums_over_the_tokens(elements: int) -> None:
-    from headcount.convert.uptrain.distillation import Distillation, Objective
+    from headcount.uptrain.distillation import Distillation, Objective
 
     student, teacher = models()
     module = Distillation(student, Objective(temperature=3.0), chunk_elements=elements)

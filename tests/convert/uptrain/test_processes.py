@@ -106,7 +106,7 @@ def test_a_signal_keeps_the_checkpoints(
 def test_a_run_of_one_process_is_resumed_by_two(
     uptrain: Uptrain, pair: Pair, prose: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from headcount.convert.uptrain.learner import Learner
+    from headcount.uptrain.learner import Learner
 
     step = Learner.step
 

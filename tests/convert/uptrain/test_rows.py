@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from headcount.audit.errors import HeadcountError
+from headcount.model.errors import HeadcountError
 
 pytestmark = pytest.mark.needs_convert
 END = 1_000_000
@@ -17,7 +17,7 @@ def ids(count: int) -> Any:
 
 
 def test_rows_hold_the_text_in_its_order_and_predict_every_token_once() -> None:
-    from headcount.convert.uptrain.rows import pack_rows
+    from headcount.uptrain.rows import pack_rows
 
     rows = pack_rows([ids(1000)], sequence_length=10, held_out=50, end=None)
     predicted = rows.train[:, 1:].flatten().tolist()
@@ -27,7 +27,7 @@ def test_rows_hold_the_text_in_its_order_and_predict_every_token_once() -> None:
 
 
 def test_every_text_gives_its_end_to_the_part_that_is_held_out() -> None:
-    from headcount.convert.uptrain.rows import pack_rows
+    from headcount.uptrain.rows import pack_rows
 
     texts = [ids(300), 1000 + ids(300)]
     rows = pack_rows(texts, sequence_length=8, held_out=10_000, end=END)
@@ -41,14 +41,14 @@ def test_every_text_gives_its_end_to_the_part_that_is_held_out() -> None:
 
 @pytest.mark.parametrize(("tokens", "length"), [(5, 10), (100, 10), (0, 1)])
 def test_a_text_that_fills_no_row_is_refused(tokens: int, length: int) -> None:
-    from headcount.convert.uptrain.rows import pack_rows
+    from headcount.uptrain.rows import pack_rows
 
     with pytest.raises(HeadcountError, match="more text, or a smaller --sequence-length"):
         pack_rows([ids(tokens)], sequence_length=length, held_out=3, end=None)
 
 
 def test_a_pass_reads_every_row_once_in_an_order_that_the_seed_gives() -> None:
-    from headcount.convert.uptrain.rows import batch_rows
+    from headcount.uptrain.rows import batch_rows
 
     def read(seed: int, steps: range) -> list[int]:
         return [

@@ -5,13 +5,13 @@ import math
 import pytest
 
 from causal_models import build_model
-from headcount.audit.errors import HeadcountError
+from headcount.model.errors import HeadcountError
 
 pytestmark = pytest.mark.needs_convert
 
 
 def test_phases_share_the_steps() -> None:
-    from headcount.convert.uptrain.schedule import phases
+    from headcount.uptrain.schedule import phases
 
     both = phases(100, 0.3)
     assert [(p.first, p.stop, p.everything) for p in both] == [(0, 30, False), (30, 100, True)]
@@ -21,7 +21,7 @@ def test_phases_share_the_steps() -> None:
 
 @pytest.mark.parametrize("decay", ["cosine", "linear"])
 def test_the_rate_rises_at_each_phase_and_decays_over_all_steps(decay: str) -> None:
-    from headcount.convert.uptrain.schedule import LearningRate, phases
+    from headcount.uptrain.schedule import LearningRate, phases
 
     rate = LearningRate(peak=2.0, steps=100, warmup=4, decay=decay)  # type: ignore[arg-type]
     one, two = phases(100, 0.5)
@@ -50,7 +50,7 @@ def test_the_rate_rises_at_each_phase_and_decays_over_all_steps(decay: str) -> N
     ],
 )
 def test_attention_and_norms_learn_first(name: str, learns: set[str], rests: set[str]) -> None:
-    from headcount.convert.uptrain.schedule import choose_trainable, phases
+    from headcount.uptrain.schedule import choose_trainable, phases
 
     model = build_model(name)
     one, two = phases(2, 0.5)
@@ -66,7 +66,7 @@ def test_attention_and_norms_learn_first(name: str, learns: set[str], rests: set
 def test_a_model_without_attention_is_refused() -> None:
     from torch import nn
 
-    from headcount.convert.uptrain.schedule import choose_trainable, phases
+    from headcount.uptrain.schedule import choose_trainable, phases
 
     with pytest.raises(HeadcountError, match="--phase-one 0"):
         choose_trainable(nn.Sequential(nn.Linear(2, 2)), phases(2, 0.5)[0])

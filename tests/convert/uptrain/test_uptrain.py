@@ -160,7 +160,7 @@ def test_a_killed_run_is_resumed_to_the_same_bytes(
     uptrain: Uptrain, pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:
     """Phases meet at step 3; checkpoints are at 2, 3, 4, 6, 8 and 10."""
-    from headcount.convert.uptrain.learner import Learner
+    from headcount.uptrain.learner import Learner
 
     options = ("--checkpoint-every", "2")
     whole = document(uptrain(pair, *options, target="whole"))
@@ -197,7 +197,7 @@ def test_a_failure_while_writing_leaves_no_target_and_is_resumed(
 ) -> None:
     from safetensors import SafetensorError
 
-    from headcount.convert.uptrain import training, uptraining, work
+    from headcount.uptrain import training, uptraining, work
 
     homes = {"write_output": uptraining, "sync_tree": work, "save_weights": training}
 
@@ -232,7 +232,7 @@ def test_what_is_done_is_not_done_again_and_nothing_is_replaced(
 def test_checkpoints_of_other_options_are_kept_and_named(
     uptrain: Uptrain, pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from headcount.convert.uptrain import uptraining
+    from headcount.uptrain import uptraining
 
     def fails(*_: Any) -> None:
         raise OSError(28, "No space left on device")

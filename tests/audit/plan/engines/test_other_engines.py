@@ -3,13 +3,13 @@
 import pytest
 
 from headcount.audit.auditing import audit_model
-from headcount.audit.errors import HeadcountError
-from headcount.audit.plan.devices import find_device
-from headcount.audit.plan.engines.kv_formats import kv_format
-from headcount.audit.plan.engines.layers import LayerCache, layer_caches
-from headcount.audit.plan.engines.llama_cpp import LlamaCppPool, llama_cpp_pool
-from headcount.audit.plan.engines.sglang import mem_fraction_static, sglang_pool
-from headcount.audit.plan.engines.transformers_cache import TransformersPool
+from headcount.model.errors import HeadcountError
+from headcount.plan.devices import find_device
+from headcount.plan.engines.kv_formats import kv_format
+from headcount.plan.engines.layers import LayerCache, layer_caches
+from headcount.plan.engines.llama_cpp import LlamaCppPool, llama_cpp_pool
+from headcount.plan.engines.sglang import mem_fraction_static, sglang_pool
+from headcount.plan.engines.transformers_cache import TransformersPool
 
 GIB, MIB = 2**30, 2**20
 

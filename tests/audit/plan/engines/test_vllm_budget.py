@@ -4,13 +4,9 @@ from statistics import median
 
 import pytest
 
-from headcount.audit.plan.devices import find_device
-from headcount.audit.plan.engines.version import parse_version
-from headcount.audit.plan.engines.vllm_defaults import (
-    counts_graphs,
-    default_step,
-    default_utilisation,
-)
+from headcount.plan.devices import find_device
+from headcount.plan.engines.version import parse_version
+from headcount.plan.engines.vllm_defaults import counts_graphs, default_step, default_utilisation
 from start_up_logs import GIB, RECORDS, Record, carries_enough, ids, plan_of
 
 ENOUGH = [record for record in RECORDS if carries_enough(record) is None]

@@ -3,23 +3,18 @@
 import pytest
 
 from headcount.audit.auditing import audit_model
-from headcount.audit.errors import HeadcountError
-from headcount.audit.mixers import Attention, LatentAttention, Mixer, Recurrent
-from headcount.audit.mixers.state import State
-from headcount.audit.plan.devices import find_device
-from headcount.audit.plan.engines.kv_formats import kv_format
-from headcount.audit.plan.engines.layers import (
-    LayerCache,
-    layer_caches,
-    stage_of_layers,
-    staged_caches,
-)
-from headcount.audit.plan.engines.version import Version, parse_version, version_note
-from headcount.audit.plan.engines.vllm_blocks import BlockRequest, LayerGroup, block_table
-from headcount.audit.plan.engines.vllm_defaults import in_flight_tokens
-from headcount.audit.plan.engines.vllm_hybrid import as_allocated
-from headcount.audit.plan.engines.vllm_states import state_rule
-from headcount.audit.spec import Layer, ModelSpec
+from headcount.model.errors import HeadcountError
+from headcount.model.mixers import Attention, LatentAttention, Mixer, Recurrent
+from headcount.model.mixers.state import State
+from headcount.model.spec import Layer, ModelSpec
+from headcount.plan.devices import find_device
+from headcount.plan.engines.kv_formats import kv_format
+from headcount.plan.engines.layers import LayerCache, layer_caches, stage_of_layers, staged_caches
+from headcount.plan.engines.version import Version, parse_version, version_note
+from headcount.plan.engines.vllm_blocks import BlockRequest, LayerGroup, block_table
+from headcount.plan.engines.vllm_defaults import in_flight_tokens
+from headcount.plan.engines.vllm_hybrid import as_allocated
+from headcount.plan.engines.vllm_states import state_rule
 
 GIB = 2**30
 OLD, NEW = parse_version("0.11.0"), parse_version("0.33.0")

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from headcount.audit.plan.engines.layers import LayerCache
-from headcount.audit.plan.engines.version import parse_version
-from headcount.audit.plan.engines.vllm_blocks import BlockRequest, BlockTable, block_table
-from headcount.audit.plan.engines.vllm_defaults import default_step, in_flight_tokens
+from headcount.plan.engines.layers import LayerCache
+from headcount.plan.engines.version import parse_version
+from headcount.plan.engines.vllm_blocks import BlockRequest, BlockTable, block_table
+from headcount.plan.engines.vllm_defaults import default_step, in_flight_tokens
 from start_up_logs import RECORDS, Record, block_size, device_of, ends, ids, plan_of
 
 WITH_TOKENS = [record for record in RECORDS if record.get("kv_tokens")]

@@ -1,0 +1,194 @@
+"""The layers of a language model, from the key-values that all architectures share."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from headcount.model.errors import InvalidConfigError
+from headcount.model.mixers import Attention, LatentAttention, Mixer, State
+from headcount.model.spec import Layer, ModelSpec
+
+from ..view import MAX_LAYERS
+from .indexers import indexer_states
+from .keys import Keys
+from .states import attends_beside, recurrent_mixers
+from .towers import TOWERS
+from .windows import windows
+
+# Architectures for which llama.cpp makes no cache (create_memory in src/llama-model.cpp).
+_NO_CACHE = frozenset(
+    {
+        *("bert", "jina-bert-v2", "jina-bert-v3", "nomic-bert", "nomic-bert-moe", "neo-bert"),
+        *("modern-bert", "eurobert", "gemma-embedding", "dream", "llada", "llada-moe", "rnd1"),
+        "wavtokenizer-dec",
+    }
+)
+# attn_q computes a gate for every element of q, too (load_arch_tensors of each).
+_QUERY_GATE = frozenset({"qwen3next", "qwen35", "qwen35moe", "qwen4exp"})
+_OWN_CACHES = {"gemma3n": 20}  # layers with a cache of their own, where the file does not tell
+
+
+def gguf_spec(metadata: Mapping[str, Any], where: str) -> ModelSpec:
+    """The layers that the key-values describe. Raises HeadcountError."""
+    architecture = metadata.get("general.architecture")
+    if not isinstance(architecture, str) or not architecture:
+        raise InvalidConfigError(f"{where}: no general.architecture: this is not a model")
+    keys = Keys(metadata, architecture, where)
+    if architecture in TOWERS:
+        layers, hidden = TOWERS[architecture](keys)
+    else:
+        layers, hidden = _layers(keys), keys.need("embedding_length")
+    return ModelSpec(
+        model_type=architecture,
+        layers=layers,
+        hidden_size=hidden,
+        vocab_size=keys.integer("vocab_size") or _token_count(metadata),
+        dtype="float16",  # of the cache, unless llama.cpp is told another by --cache-type-k/v
+        max_position_embeddings=_context(keys),
+        encoder_tokens=0,
+        tie_word_embeddings=True,
+        origins=keys.origins(),
+    )
+
+
+def _context(keys: Keys) -> int | None:
+    return keys.integer("context_length") or keys.integer("decoder.context_length")
+
+
+def _token_count(metadata: Mapping[str, Any]) -> int | None:
+    tokens = metadata.get("tokenizer.ggml.tokens")
+    return len(tokens) if isinstance(tokens, tuple) else getattr(tokens, "count", None)
+
+
+def _layers(keys: Keys) -> tuple[Layer, ...]:
+    passes = _passes(keys)
+    count = len(passes)
+    heads = keys.per_layer("attention.head_count", count, None)
+    kv_heads = keys.per_layer("attention.head_count_kv", count, None)
+    seen, indexers = windows(keys, count), indexer_states(keys, count)
+    recurrent = recurrent_mixers(keys, kv_heads)
+    layers = []
+    for i in range(count):
+        mixers: tuple[Mixer, ...] = () if recurrent[i] is None else (recurrent[i],)  # type: ignore[assignment]
+        if not mixers or attends_beside(keys):
+            attending = _attending(keys, heads[i], kv_heads[i], seen[i], indexers[i])
+            mixers = (*(_again(mixer, passes[i] - 1) for mixer in attending), *mixers)
+        layers.append(Layer(index=i, mixers=mixers))
+    own = count - keys.number("attention.shared_kv_layers")
+    if own == count:
+        own = min(count, _OWN_CACHES.get(keys.architecture, count))
+    return tuple(_shared(layer, layers, own) for layer in layers)
+
+
+def _passes(keys: Keys) -> list[int]:
+    """How often each layer of the file is run for a token: more than once in Nanbeige and HRM-Text.
+    llama.cpp gives each pass a cache of its own (load_arch_hparams of both)."""
+    count = keys.need("block_count", MAX_LAYERS) - keys.number("nextn_predict_layers")
+    if count < 1:
+        raise InvalidConfigError(f"{keys.where}: no layers but those for multi-token prediction")
+    if keys.architecture != "hrm_text":
+        return [keys.integer("num_loops", 1, MAX_LAYERS) or 1] * count
+    high, low = keys.need("hrm.h_cycles"), keys.need("hrm.l_cycles")
+    layers = keys.need("hrm.layers_per_stack", MAX_LAYERS)
+    if layers * high * (low + 1) != count:  # its block_count is that of caches
+        raise InvalidConfigError(
+            f"{keys.where}: block_count {count} is not layers_per_stack {layers} x h_cycles {high}"
+            f" x (l_cycles {low} + 1)"
+        )
+    return [high * low] * layers + [high] * layers
+
+
+def _again(mixer: Attention | LatentAttention, times: int) -> Attention | LatentAttention:
+    """`mixer` with the caches of `times` more passes through its layer."""
+    if times < 1:
+        return mixer
+    size = mixer.key_value_elements(1)
+    limit = None if mixer.window is None else mixer.window - 1
+    more = (
+        state._replace(fixed=times * state.fixed, per_token=times * state.per_token)
+        for state in (State(per_token=size, limit=limit), *mixer.states)
+    )
+    return replace(mixer, states=(*mixer.states, *more))
+
+
+def _attending(
+    keys: Keys, heads: int | None, kv: int | None, window: int | None, states: tuple[State, ...]
+) -> tuple[Attention | LatentAttention, ...]:
+    """No mixer where a layer has no heads: it is an MLP, or its attention was taken out."""
+    if heads is None:
+        raise InvalidConfigError(
+            f"{keys.where}: no {keys.architecture}.attention.head_count: is this a model?"
+        )
+    kv = heads if kv is None else kv
+    if heads == 0 or kv == 0:
+        return ()
+    if heads % kv:
+        raise InvalidConfigError(
+            f"{keys.where}: {heads} heads cannot share {kv} K/V heads: not a divisor"
+        )
+    if keys.number("attention.kv_lora_rank"):
+        return (_latent(keys, heads, window, states),)
+    return (_attention(keys, heads, kv, window, states),)
+
+
+def _length(keys: Keys, name: str, window: int | None, default: int | None = None) -> int:
+    """A size of one head; layers with a window may have their own, `*_swa`."""
+    own = keys.integer(f"attention.{name}_swa") if window else None
+    return (keys.integer(f"attention.{name}", default) or 0) if own is None else own
+
+
+def _attention(
+    keys: Keys, heads: int, kv: int, window: int | None, states: tuple[State, ...]
+) -> Attention:
+    hidden = keys.need("embedding_length")
+    key = _length(keys, "key_length", window, hidden // heads)
+    value = _length(keys, "value_length", window, hidden // heads)
+    if not key or not value:
+        raise InvalidConfigError(f"{keys.where}: heads of no elements: key_length or value_length")
+    return Attention(
+        hidden_size=hidden,
+        num_attention_heads=heads,
+        num_key_value_heads=kv,
+        head_dim=key,
+        v_head_dim=value,
+        window=window,
+        query_gate=keys.architecture in _QUERY_GATE,
+        cached=keys.get("attention.causal") is not False and keys.architecture not in _NO_CACHE,
+        states=states,
+    )
+
+
+def _latent(
+    keys: Keys, heads: int, window: int | None, states: tuple[State, ...]
+) -> LatentAttention:
+    """MLA. A file that has no lengths in *_length_mla, as those before April 2025, is run as plain
+    attention: K and V of every head are cached."""
+    rope = keys.need("rope.dimension_count")
+    mla = _length(keys, "key_length_mla", window)
+    key = mla or keys.need("attention.key_length")
+    value = _length(keys, "value_length_mla", window) or keys.need("attention.value_length")
+    if key <= rope:
+        raise InvalidConfigError(f"{keys.where}: key length {key} leaves nothing beside {rope}")
+    return LatentAttention(
+        hidden_size=keys.need("embedding_length"),
+        num_attention_heads=heads,
+        q_lora_rank=keys.integer("attention.q_lora_rank") or None,
+        kv_lora_rank=_length(keys, "kv_lora_rank", window),
+        qk_nope_head_dim=key - rope,
+        qk_rope_head_dim=rope,
+        v_head_dim=value,
+        window=window,
+        expanded=not mla,
+        states=states,
+    )
+
+
+def _shared(layer: Layer, layers: list[Layer], own: int) -> Layer:
+    """The last layers of Gemma 3n and 4 read the cache of the last one of their kind before."""
+    if layer.index < own or not layer.mixers or own < 1:
+        return layer
+    mixer = layer.mixers[0]
+    kind = [la.index for la in layers[:own] if la.mixers and la.mixers[0].window == mixer.window]
+    if not kind or type(mixer) is not Attention:
+        return layer
+    return replace(layer, mixers=(replace(mixer, has_key_value=False),), shares_cache_with=kind[-1])

@@ -1,0 +1,93 @@
+"""Models that `headcount convert` wrote with a modelling file of its own: `headcount_bart` is a
+BART whose decoder has `num_key_value_heads` K/V heads, in self- and in cross-attention."""
+
+import filecmp
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from headcount.model.errors import InvalidConfigError
+from headcount.model.mixers import Attention
+from headcount.model.spec import Layer
+
+from .layers import check_grouping
+from .row import Family
+from .view import ConfigView
+
+_MODELS = Path(__file__).parents[1] / "convert" / "models"
+
+
+def grouped(family: Family, model_type: str) -> Family:
+    """The row of `headcount_<model_type>`, from the row of the type itself. Where that nests its
+    language model, the row of the nested one is to be grouped."""
+    own = replace(family, same_as=family.same_as or model_type)
+    return own if family.text is not None else with_key_value_heads(own)
+
+
+def with_key_value_heads(family: Family, whole: ConfigView | None = None) -> Family:
+    """The row for a class of ours, which says its K/V heads in its config: in `whole`, which nests
+    the one that the row reads, where there is one."""
+
+    def build(_: Family, view: ConfigView) -> tuple[Layer, ...]:
+        return _with_key_value_heads(family.build(family, view), whole or view)
+
+    # Whatever the class's own files hold, ours store a fused projection as [q | k | v].
+    names = replace(family.names, fused="parts", parts_if=None)
+    return replace(family, names=names, build=build)
+
+
+def is_own_code(config: Mapping[str, Any], module: Path) -> bool:
+    """Whether all code that `config` names is our modelling file, and `module` is it, byte for
+    byte."""
+    named = config.get("auto_map")
+    values = named.values() if isinstance(named, dict) else ()
+    if not values or not all(
+        isinstance(v, str) and v.startswith(module.stem + ".") for v in values
+    ):
+        return False
+    try:
+        return filecmp.cmp(module, _MODELS / module.name, shallow=False)
+    except OSError:
+        return False
+
+
+def _with_key_value_heads(layers: tuple[Layer, ...], view: ConfigView) -> tuple[Layer, ...]:
+    """Only what keeps a cache has fewer heads. The count stands under its own name, whatever that
+    name means to the class (Whisper's is the encoder's heads)."""
+    plain = ConfigView(view.config, where=view.where, origins=view.origins)
+    everywhere = plain.integer("num_key_value_heads")
+    each = plain.integers("num_key_value_heads_per_layer")
+    decoders = [layer for layer in layers if layer.mixers and _cached(layer)]
+    if each is not None and len(each) != len(decoders):
+        raise InvalidConfigError(
+            f"{view.where}: num_key_value_heads_per_layer lists {len(each)} layers of"
+            f" {len(decoders)}"
+        )
+    if each is not None and min(each) < 1:
+        raise InvalidConfigError(
+            f"{view.where}: num_key_value_heads_per_layer holds {min(each)}; it must be from 1"
+        )
+    counts = each or [everywhere] * len(decoders)
+    by_layer = {id(layer): count for layer, count in zip(decoders, counts, strict=True)}
+    return tuple(
+        _regrouped(layer, by_layer[id(layer)], view) if id(layer) in by_layer else layer
+        for layer in layers
+    )
+
+
+def _cached(layer: Layer) -> bool:
+    return any(isinstance(mixer, Attention) and mixer.keeps_key_value for mixer in layer.mixers)
+
+
+def _regrouped(layer: Layer, count: int, view: ConfigView) -> Layer:
+    for mixer in layer.mixers:
+        if isinstance(mixer, Attention):
+            check_grouping(view, mixer.num_attention_heads, count)
+    return replace(
+        layer,
+        mixers=tuple(
+            mixer.with_key_value_heads(count) if isinstance(mixer, Attention) else mixer
+            for mixer in layer.mixers
+        ),
+    )

@@ -1,0 +1,67 @@
+"""Layers of several kinds, and layers of two mixers: which layer is what, and who makes it."""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from headcount.model.mixers import Mixer
+from headcount.model.spec import Layer
+
+from ..kinds import CHUNKED, FULL, SLIDING, KindRule, layer_kinds
+from ..layers import attention, kind_window, latent_attention, layer_count
+from ..view import ConfigView
+
+if TYPE_CHECKING:
+    from ..row import Family
+
+LINEAR, CONV, INDEXED = "linear_attention", "conv", "indexed_attention"
+HYBRID, HYBRID_SLIDING = "hybrid", "hybrid_sliding"
+NOTHING = "none"  # a layer that holds a feed-forward alone
+
+Maker = Callable[["Family", ConfigView, str], tuple[Mixer, ...]]
+Builder = Callable[["Family", ConfigView], tuple[Layer, ...]]
+
+# What files write for each kind, the names of before transformers 5 among them.
+_SPELLINGS = {
+    **{FULL: FULL, "attention": FULL, SLIDING: SLIDING, CHUNKED: CHUNKED},
+    **{LINEAR: LINEAR, "mamba": LINEAR, CONV: CONV, HYBRID: HYBRID},
+    **{HYBRID_SLIDING: HYBRID_SLIDING, "moe": NOTHING, "mlp": NOTHING, INDEXED: INDEXED},
+    **dict.fromkeys(("deepseek_sparse_attention", "qwen_sparse_attention"), INDEXED),
+    "minimax_m3_sparse": INDEXED,
+    **{word: word for word in ("compressed_sparse_attention", "heavily_compressed_attention")},
+}
+
+
+def hybrid(makers: Mapping[str, Maker], *, written: bool = True) -> Builder:
+    """Each layer made by its kind. `written`: the file may list kinds in `layer_types`; a class
+    that computes them from other keys ignores such a list."""
+
+    def build(family: "Family", view: ConfigView) -> tuple[Layer, ...]:
+        kinds = hybrid_kinds(family.kinds, view, makers, written=written)
+        made = {kind: makers[kind](family, view, kind) for kind in set(kinds)}
+        return tuple(Layer(index=i, mixers=made[kind]) for i, kind in enumerate(kinds))
+
+    return build
+
+
+def hybrid_kinds(
+    rule: KindRule, view: ConfigView, known: Mapping[str, Any], *, written: bool = True
+) -> tuple[str, ...]:
+    """One kind per layer, each of them in `known`. Raises InvalidConfigError."""
+    count = layer_count(view)
+    if not written:
+        return rule(view, count)
+    spellings = {word: kind for word, kind in _SPELLINGS.items() if kind in known}
+    return layer_kinds(view, count, rule, spellings)
+
+
+def plain(family: "Family", view: ConfigView, kind: str) -> tuple[Mixer, ...]:
+    """Attention as the row describes it, in the window of its kind."""
+    return (attention(family, view, window=kind_window(family, view, kind)),)
+
+
+def latent(family: "Family", view: ConfigView, kind: str) -> tuple[Mixer, ...]:
+    return (latent_attention(view),)
+
+
+def nothing(family: "Family", view: ConfigView, kind: str) -> tuple[Mixer, ...]:
+    return ()

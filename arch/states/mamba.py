@@ -1,0 +1,187 @@
+"""State space models: Mamba (arXiv 2312.00752) and Mamba-2 (arXiv 2405.21060).
+
+h is the hidden size, I the inner width, N the state size, K the kernel of the convolution. The
+convolution's state has K columns in transformers, and the recurrent state is float32.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from headcount.model.errors import InvalidConfigError
+from headcount.model.mixers import Mixer, Recurrent, State
+from headcount.model.spec import Layer
+
+from ..view import ConfigView
+from .hybrid import Builder, Maker
+
+if TYPE_CHECKING:
+    from ..row import Family
+
+FLOAT32 = 32
+_PATTERN = {"M": "mamba", "E": "moe", "*": "attention", "-": "mlp"}
+
+
+def states(
+    channels: int, kernel: int, recurrent: int, bits: int | None = FLOAT32
+) -> tuple[State, ...]:
+    """A convolution's state, which follows the cache's dtype, and a recurrent one of `bits`."""
+    return (State(fixed=channels * kernel, columns=kernel), State(fixed=recurrent, bits=bits))
+
+
+def number(view: ConfigView, *names: str) -> int:
+    """The first of `names` that the file or the class has, as an integer that must be there."""
+    given = (view.optional(name) for name in names[:-1])
+    found = next((value for value in given if value is not None), None)
+    return view.integer(names[-1]) if found is None else found
+
+
+def inner_width(view: ConfigView, key: str = "expand") -> int:
+    """`intermediate_size` where a pure Mamba's file has it, else expand * hidden_size."""
+    factor: Any = view.get(key)
+    if isinstance(factor, bool) or not isinstance(factor, (int, float)) or not 0 < factor < 1e6:
+        raise InvalidConfigError(f"{view.where}: {key} is {factor!r}; a number is expected")
+    return int(factor * view.integer("hidden_size"))
+
+
+def mamba1(family: "Family", view: ConfigView, kind: str) -> tuple[Mixer, ...]:
+    """`mamba` and `falcon_mamba`."""
+    return (
+        _mamba1(
+            view,
+            width=view.optional("intermediate_size") or inner_width(view),
+            n=view.integer("state_size"),
+            kernel=view.integer("conv_kernel"),
+            rank=_rank(view, "time_step_rank"),
+            conv_bias=view.flag("use_conv_bias"),
+            bias=view.flag("use_bias"),
+        ),
+    )
+
+
+def mamba1_of_hybrid(*, normed: bool) -> Maker:
+    """Jamba's, with `normed`: RMSNorms of the step's rank and of B and C; and Zamba's."""
+
+    def make(family: "Family", view: ConfigView, kind: str) -> tuple[Mixer, ...]:
+        n, rank = view.integer("mamba_d_state"), _rank(view, "mamba_dt_rank")
+        mixer = _mamba1(
+            view,
+            width=inner_width(view, "mamba_expand"),
+            n=n,
+            kernel=view.integer("mamba_d_conv"),
+            rank=rank,
+            conv_bias=view.flag("mamba_conv_bias"),
+            bias=view.flag("mamba_proj_bias"),
+            norms=rank + 2 * n if normed else 0,
+        )
+        return (mixer,)
+
+    return make
+
+
+def _rank(view: ConfigView, name: str) -> int:
+    """The rank of the step; `auto` is a sixteenth of the hidden size, rounded up."""
+    if view.get(name) == "auto":
+        return -(-view.integer("hidden_size") // 16)
+    return view.integer(name)
+
+
+def _mamba1(
+    view: ConfigView,
+    *,
+    width: int,
+    n: int,
+    kernel: int,
+    rank: int,
+    conv_bias: bool,
+    bias: bool,
+    norms: int = 0,
+) -> Recurrent:
+    """in_proj [2I, h], a convolution per channel, x_proj [rank + 2N, I], dt_proj [I, rank] with
+    its bias, A [I, N], D [I], out_proj [h, I]."""
+    hidden = view.integer("hidden_size")
+    biases = width + width * conv_bias + (2 * width + hidden) * bias
+    matrices = 3 * hidden * width + width * kernel + width * (2 * rank + 2 * n)
+    return Recurrent(
+        form="Mamba",
+        hidden_size=hidden,
+        weights=matrices + width * (n + 1) + biases,
+        norms=norms,
+        biases=biases,
+        states=states(width, kernel, width * n),
+    )
+
+
+def mamba2(
+    form: dict[str, str], *, width: str | None = None, gated_norm: bool | str = True
+) -> Maker:
+    """Mamba-2 by the family's key names: `expand`, `n`, `groups`, `kernel`, `heads`, `head_dim`,
+    `conv_bias`, `in_bias`, `out_bias`. `width` names a key that sets the inner width."""
+
+    def make(family: "Family", view: ConfigView, kind: str) -> tuple[Mixer, ...]:
+        given = view.optional(width) if width else None
+        if given is not None:
+            inner = given
+        elif "expand" in form:
+            inner = inner_width(view, form["expand"])
+        else:
+            inner = view.integer(form["heads"]) * view.integer(form["head_dim"])
+        heads = view.integer(form["heads"])
+        return (_mamba2(view, form, heads=heads, inner=inner, normed=view.flag(gated_norm)),)
+
+    return make
+
+
+def _mamba2(
+    view: ConfigView, form: dict[str, str], *, heads: int, inner: int, normed: bool
+) -> Recurrent:
+    """in_proj [2I + 2GN + heads, h], a convolution of I + 2GN channels, A, D and the step's bias
+    per head, a gated RMSNorm [I], out_proj [h, I]."""
+    if inner % heads:
+        raise InvalidConfigError(
+            f"{view.where}: the inner width {inner} is not divisible by {form['heads']} {heads}"
+        )
+    hidden, n = view.integer("hidden_size"), view.integer(form["n"])
+    kernel = view.integer(form["kernel"])
+    channels = inner + 2 * view.integer(form["groups"]) * n
+    rows = inner + channels + heads
+    conv_bias = form.get("conv_bias")
+    biases = (
+        (channels if conv_bias is None or view.flag(conv_bias) else 0)
+        + rows * view.flag(form["in_bias"])
+        + hidden * view.flag(form["out_bias"])
+    )
+    return Recurrent(
+        form="Mamba-2",
+        hidden_size=hidden,
+        num_attention_heads=heads,
+        head_dim=inner // heads,
+        weights=hidden * rows + channels * kernel + 3 * heads + inner * hidden + biases,
+        norms=inner if normed else 0,
+        biases=biases,
+        states=states(channels, kernel, inner * n),
+    )
+
+
+def pattern_kinds(view: ConfigView) -> tuple[str, ...]:
+    """The kind of each layer of Nemotron-H."""
+    kinds = view.strings("layer_types")
+    if kinds is not None:
+        return kinds
+    pattern = view.get("hybrid_override_pattern") or "ME*-"
+    if not isinstance(pattern, str) or not set(pattern) <= set(_PATTERN):
+        raise InvalidConfigError(
+            f"{view.where}: hybrid_override_pattern is {pattern!r}; letters of"
+            f" {''.join(_PATTERN)} are expected"
+        )
+    return tuple(_PATTERN[letter] for letter in pattern)
+
+
+def patterned(build: Builder) -> Builder:
+    """Nemotron-H: the number of layers is the length of the list of their kinds, or of the string
+    `hybrid_override_pattern` (M: Mamba-2, *: attention, -: MLP, E: experts)."""
+
+    def read(family: "Family", view: ConfigView) -> tuple[Layer, ...]:
+        kinds = pattern_kinds(view)
+        values = {"num_hidden_layers": len(kinds), "layer_types": list(kinds)}
+        return build(family, view.overridden(values))
+
+    return read

@@ -1,0 +1,174 @@
+"""A config read by standard names: aliases, class defaults, types and bounds in one place."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from headcount.model.errors import InvalidConfigError, short
+from headcount.model.spec import Origin
+
+# Bounds far above any model; they keep a hostile value from costing time or memory.
+MAX_LAYERS = 2_000
+MAX_HEADS = 10_000
+MAX_SIZE = 10**9
+
+
+class MissingValueError(InvalidConfigError):
+    """A key that is needed is not there, and its class has no default for it."""
+
+
+class ConfigView:
+    """One (possibly nested) config object.
+
+    `get(name)` looks in the file under the standard names for the field, under the class's own
+    and under the row's aliases. A file with both means the standard one, which transformers sets
+    last. A key that is not there takes its class's default; one that is null is None, as for
+    transformers (Mistral's window of 4,096 is switched off by a null). Every value that was asked
+    for is recorded in `origins`.
+    """
+
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        *,
+        where: str,
+        class_name: str = "",
+        defaults: Mapping[str, Any] | None = None,
+        attribute_map: Mapping[str, str] | None = None,
+        aliases: Mapping[str, tuple[str, ...]] | None = None,
+        origins: dict[str, Origin] | None = None,
+        model_type: str = "",
+    ) -> None:
+        self.config = config
+        self.where = where
+        self.class_name = class_name
+        self.defaults = defaults or {}
+        self.attribute_map = attribute_map or {}
+        self.aliases = aliases or {}
+        self.origins: dict[str, Origin] = {} if origins is None else origins
+        self.model_type = model_type
+        self.overrides = ""  # what `overridden` changed
+
+    def get(self, name: str) -> Any:
+        """The value of `name`, or None where neither the file nor the class says anything."""
+        own = self.attribute_map.get(name, name)
+        standard = (word for word, key in self.attribute_map.items() if key == own)
+        known = tuple(dict.fromkeys((*standard, own, name, *self.aliases.get(name, ()))))
+        keys = [k for k in known if k in self.config]
+        for key in keys:
+            value = self.config[key]
+            if value is not None:
+                source = self.where if key == name else f"{self.where} ({key})"
+                return self.note(name, value, source)
+        if keys:
+            return self.note(name, None, f"{self.where} (null)")
+        value = next((self.defaults[k] for k in known if self.defaults.get(k) is not None), None)
+        if value is not None:
+            self.note(name, value, f"class default of {self.class_name}")
+        return value
+
+    def declared(self, name: str) -> Any:
+        """The value of the class's own key `name` alone: what a class sees while it derives other
+        values, before transformers sets the standard names."""
+        return self.config.get(name, self.defaults.get(name))
+
+    def note(self, name: str, value: Any, source: str) -> Any:
+        """Records where `value` came from, for `--explain`, and returns it."""
+        self.origins[name] = Origin(value=value, source=source)
+        return value
+
+    def optional(self, name: str, *, minimum: int = 1, maximum: int = MAX_SIZE) -> int | None:
+        """An integer, or None if absent. Raises InvalidConfigError for any other type or range."""
+        value = self.get(name)
+        if value is None:
+            return None
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if type(value) is not int:
+            raise InvalidConfigError(
+                f"{self.where}: {name} is {short(value)}; an integer is expected"
+            )
+        if name.endswith("_heads"):
+            maximum = min(maximum, MAX_HEADS)
+        if not minimum <= value <= maximum:
+            raise InvalidConfigError(
+                f"{self.where}: {name} is {short(value)}; it must be from {minimum} to {maximum:,}"
+            )
+        return value
+
+    def integer(self, name: str, *, minimum: int = 1, maximum: int = MAX_SIZE) -> int:
+        """An integer that must be there. Raises InvalidConfigError."""
+        value = self.optional(name, minimum=minimum, maximum=maximum)
+        if value is None:
+            raise MissingValueError(
+                f"{self.where}: {name} is missing, and its class has no default"
+            )
+        return value
+
+    def integers(self, name: str) -> tuple[int, ...] | None:
+        """A list of integers, or None if absent. Raises InvalidConfigError."""
+        value = self.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, list) or not all(type(item) is int for item in value):
+            raise InvalidConfigError(f"{self.where}: {name} must be a list of integers")
+        if any(item > MAX_SIZE for item in value):
+            raise InvalidConfigError(
+                f"{self.where}: {name} holds {short(max(value))}; at most {MAX_SIZE:,} can be"
+            )
+        return tuple(value)
+
+    def strings(self, name: str) -> tuple[str, ...] | None:
+        """A list of strings, or None if absent. Raises InvalidConfigError."""
+        value = self.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            raise InvalidConfigError(f"{self.where}: {name} must be a list of strings")
+        return tuple(value)
+
+    def flag(self, name: str | bool) -> bool:
+        """A boolean by its key, False if absent. A bool, a row's constant, is returned as it is;
+        `!no_bias` is the opposite of `no_bias`."""
+        if isinstance(name, bool):
+            return name
+        if name.startswith("!"):
+            return not self.flag(name[1:])
+        value = self.get(name)
+        if value is None:
+            return False
+        if not isinstance(value, bool):
+            raise InvalidConfigError(
+                f"{self.where}: {name} is {short(value)}; true or false is expected"
+            )
+        return value
+
+    def overridden(self, values: Mapping[str, Any]) -> "ConfigView":
+        """The same view of a file in which `values` stand instead, by their standard names."""
+        if not values:
+            return self
+        spoken = {self.attribute_map.get(name, name): value for name, value in values.items()}
+        said = {k: v for k, v in self.config.items() if self.attribute_map.get(k, k) not in spoken}
+        changed = ConfigView(
+            {**said, **spoken},
+            where=self.where,
+            class_name=self.class_name,
+            defaults=self.defaults,
+            attribute_map=self.attribute_map,
+            aliases=self.aliases,
+            origins=self.origins,
+        )
+        changed.overrides = repr(sorted(values.items()))
+        return changed
+
+    def child(self, name: str) -> "ConfigView":
+        """The nested object `name`, read with the same rules and the wrapper's nested defaults."""
+        value, default = self.config.get(name), self.defaults.get(name)
+        if value is not None and not isinstance(value, dict):
+            raise InvalidConfigError(f"{self.where}: {name} must be an object, not {short(value)}")
+        return ConfigView(
+            value or {},
+            where=f"{self.where}: {name}",
+            class_name=self.class_name,
+            defaults=default if isinstance(default, dict) else {},
+            origins=self.origins,
+        )

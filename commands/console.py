@@ -1,0 +1,134 @@
+"""What every command shares: errors as exit codes, and where a report goes."""
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from headcount.model.errors import HeadcountError, MissingExtraError, WriteError
+
+if TYPE_CHECKING:
+    from headcount.report.report import Report
+
+
+class Failure(click.ClickException):
+    """A HeadcountError on its way out: its message on stderr, its own exit code."""
+
+    def __init__(self, error: HeadcountError) -> None:
+        super().__init__(str(error))
+        self.exit_code = error.exit_code  # type: ignore[misc]
+
+
+class _Started(click.Command):
+    """Before a command begins, too: a help text that cannot be written, and Ctrl-C."""
+
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        try:
+            return super().make_context(*args, **kwargs)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise Failure(_stdout_failed(error)) from error
+        except KeyboardInterrupt:
+            _interrupted()
+
+
+class Command(_Started):
+    """Turns our errors into one message and an exit code, and Ctrl-C into 130."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """An empty value is a script's unset variable: refused, never taken for no value."""
+        rest = super().parse_args(ctx, args)
+        for param in self.params:
+            if _is_empty(param, ctx.params.get(param.name or "")):
+                raise click.BadParameter("must not be empty", ctx, param)
+        return rest
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except HeadcountError as error:
+            if ctx.find_root().params.get("debug"):
+                raise
+            raise Failure(error) from error
+        except KeyboardInterrupt:
+            _interrupted()
+
+
+def _interrupted() -> NoReturn:
+    click.echo("Interrupted.", err=True)
+    sys.exit(130)
+
+
+def _is_empty(param: click.Parameter, value: object) -> bool:
+    if isinstance(param, click.Argument) and isinstance(value, tuple):
+        return "" in value
+    return value == "" != param.default
+
+
+class Group(_Started, click.Group):
+    """A group whose commands do so."""
+
+    command_class = Command
+
+
+def write_reports(reports: "Sequence[Report]", form: str, output: Path | None) -> None:
+    """Renders `reports` to stdout or to a file. Raises WriteError."""
+    from headcount.report import render
+
+    text = render(reports, form)
+    if output is None:
+        _print(text)
+        return
+    try:
+        output.write_text(text, encoding="utf-8", errors="backslashreplace")
+    except OSError as error:
+        raise WriteError(f"{output}: cannot be written: {error.strerror}") from error
+
+
+def _print(text: str) -> None:
+    """To stdout, with escapes for what its encoding lacks. Raises WriteError; a reader that went
+    away (BrokenPipeError) is left to click, which then stays quiet."""
+    encoding = sys.stdout.encoding or "utf-8"
+    try:
+        click.echo(text.encode(encoding, "backslashreplace").decode(encoding), nl=False)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise _stdout_failed(error) from error
+
+
+def _stdout_failed(error: OSError) -> WriteError:
+    """The error to raise; what is buffered goes to the null device, or Python would try, and fail,
+    again at exit."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, sys.stdout.fileno())
+    os.close(null)
+    return WriteError(f"standard output: cannot be written: {error.strerror}")
+
+
+def need_extra(what: str = "this command") -> None:
+    """Refuses what the heavy half does on a base install, in one line."""
+    from importlib.util import find_spec
+
+    needed = ("torch", "transformers", "safetensors", "tqdm", "xxhash")
+    missing = [name for name in needed if find_spec(name) is None]
+    if missing:
+        raise MissingExtraError(
+            f"{what} needs {', '.join(missing)}: install the extra `convert`, in a clone of"
+            " headcount with: pip install '.[convert]'"
+        )
+
+
+def exit_on_findings(reports: "Sequence[Report]", fail_on: str) -> None:
+    """Exit code 1 if a finding is at or above the severity `fail_on`."""
+    from headcount.report.report import SEVERITIES
+
+    if fail_on == "never":
+        return
+    failing = SEVERITIES[: SEVERITIES.index(fail_on) + 1]
+    if any(finding.severity in failing for report in reports for finding in report.findings):
+        sys.exit(1)

@@ -1,0 +1,160 @@
+"""Evaluating a model, alone or against the original that it was made from."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+import transformers
+from torch import Tensor
+from tqdm import tqdm
+
+from headcount.running.boundary import out_of_memory_explained, quiet_transformers
+from headcount.running.load import LoadedModel, load_model
+from headcount.running.measured_cache import (
+    CacheBytes,
+    PredictCache,
+    predicted_cache_bytes,
+    weigh_cache,
+)
+
+from .compare import Divergence
+from .logits import chunk_positions
+from .loss import TextScores, score_text
+from .plan import EvaluationPlan, EvaluationRequest, settle
+from .report import Comparison, EvaluationReport, ModelScore, Settings
+from .speed import Speed, repeated, take_turns
+from .windows import cut_windows
+
+
+def evaluate(
+    request: EvaluationRequest, *, predict: PredictCache = predicted_cache_bytes
+) -> EvaluationReport:
+    """Measures what `request` asks for. Reads only; nothing is fetched, no foreign code is run.
+
+    `predict` gives the cache bytes of a folder for a number of tokens and bits a value. Raises
+    HeadcountError; EvaluationFailedError (exit code 1) when a loss is not finite.
+    """
+    with quiet_transformers(), out_of_memory_explained():
+        plan = settle(request)
+        models = [
+            load_model(subject, dtype=plan.dtype, device=plan.device) for subject in plan.subjects
+        ]
+        scores = _score(plan, models)
+        runs = _run(plan, models, predict)
+        return _report(plan, models, scores, runs)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Runs:
+    """What generating showed of each model; `speeds` is None where speed was not asked for."""
+
+    caches: list[CacheBytes]
+    speeds: list[Speed] | None
+    warnings: tuple[str, ...]
+
+
+def _score(plan: EvaluationPlan, models: list[LoadedModel]) -> TextScores:
+    windows = cut_windows(len(plan.tokens.ids), window=plan.window, stride=plan.stride)
+    return score_text(
+        models[0].model,
+        torch.tensor(plan.tokens.ids, device=plan.device),
+        tqdm(windows, desc="scoring", unit="window", disable=None, leave=False),
+        chunk=chunk_positions(plan.subjects[0].vocab_size),
+        original=models[1].model if len(models) > 1 else None,
+    )
+
+
+def _run(plan: EvaluationPlan, models: list[LoadedModel], predict: PredictCache) -> _Runs:
+    """The cache measurement comes first, and warms each model up for the timing."""
+    ids = torch.tensor(plan.tokens.ids, device=plan.device)
+    tokens = repeated(ids, plan.prompt_tokens + plan.decode_tokens)
+    prompt, decode = tokens.split([plan.prompt_tokens, plan.decode_tokens], dim=1)
+    weighed = [weigh_cache(loaded, prompt, decode, predict) for loaded in models]
+    caches = [cache for cache, _ in weighed]
+    speeds = None
+    if plan.request.speed and all(cache.measured is not None for cache in caches):
+        repeats = plan.request.repeats
+        speeds = take_turns([m.model for m in models], prompt, decode, repeats=repeats)
+    return _Runs(
+        caches=caches, speeds=speeds, warnings=tuple(line for _, lines in weighed for line in lines)
+    )
+
+
+def _report(
+    plan: EvaluationPlan, models: list[LoadedModel], scores: TextScores, runs: _Runs
+) -> EvaluationReport:
+    losses = [scores.losses]
+    if scores.original_losses is not None:
+        losses.append(scores.original_losses)
+    summaries = [
+        _summary(plan, loaded, loss, cache, runs.speeds[i] if runs.speeds else None)
+        for i, (loaded, loss, cache) in enumerate(zip(models, losses, runs.caches, strict=True))
+    ]
+    loaded_warnings = tuple(line for loaded in models for line in loaded.warnings)
+    return EvaluationReport(
+        model=summaries[0],
+        against=summaries[1] if len(summaries) > 1 else None,
+        comparison=_comparison(scores.divergence),
+        settings=_settings(plan, models[0]),
+        warnings=_text_warnings(plan) + loaded_warnings + runs.warnings,
+    )
+
+
+def _comparison(divergence: Divergence | None) -> Comparison | None:
+    if divergence is None:
+        return None
+    return Comparison(
+        kl_divergence=divergence.kl.mean().item(),
+        top1_agreement=divergence.top1.double().mean().item(),
+    )
+
+
+def _summary(
+    plan: EvaluationPlan,
+    loaded: LoadedModel,
+    losses: Tensor,
+    cache: CacheBytes,
+    speed: Speed | None,
+) -> ModelScore:
+    nbytes = plan.tokens.nbytes
+    return ModelScore(
+        id=loaded.subject.id,
+        loss=losses.mean().item(),
+        tokens=len(losses),
+        bits_per_byte=losses.sum().item() / math.log(2) / nbytes if nbytes else None,
+        dtype=loaded.dtype,
+        cache=cache,
+        speed=speed,
+    )
+
+
+def _text_warnings(plan: EvaluationPlan) -> tuple[str, ...]:
+    unknown = plan.tokens.unknown
+    if not unknown:
+        return ()
+    return (
+        f"{plan.text.name}: {unknown:,} of {len(plan.tokens.ids):,} tokens are unknown to the"
+        " tokenizer; the loss does not cover what they stand for",
+    )
+
+
+def _settings(plan: EvaluationPlan, loaded: LoadedModel) -> Settings:
+    return Settings(
+        window=plan.window,
+        stride=plan.stride,
+        text=plan.text.name,
+        text_sha256=plan.text.sha256,
+        tokens=len(plan.tokens.ids),
+        max_tokens=plan.request.max_tokens,
+        bos=plan.tokens.bos,
+        tokenizer=plan.tokenizer,
+        dtype=loaded.dtype,
+        device=str(plan.device),
+        threads=torch.get_num_threads(),
+        attention=str(loaded.model.config._attn_implementation),
+        prompt_tokens=plan.prompt_tokens,
+        decode_tokens=plan.decode_tokens,
+        repeats=plan.request.repeats,
+        torch=torch.__version__,
+        transformers=transformers.__version__,
+    )

@@ -1,0 +1,124 @@
+"""What an evaluation is asked for, and how that is settled before any weight is read."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from transformers import PreTrainedTokenizerBase
+
+from headcount.model.errors import HeadcountError
+from headcount.running.load import resolve_device, resolve_load_dtype
+from headcount.running.subject import Subject, open_subject
+from headcount.running.text import Text, read_text
+from headcount.running.tokens import (
+    TokenSequence,
+    check_ids,
+    check_same_tokens,
+    check_same_vocabulary,
+    encode,
+    has_vocabulary,
+    load_tokenizer,
+)
+
+from .speed import split_budget
+from .windows import resolve_window
+
+MIN_REPEATS = 3
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EvaluationRequest:
+    """What to evaluate; None means the default that the field's comment gives."""
+
+    model: str  # a folder
+    against: str | None = None  # the folder of the original; None: no comparison
+    text: Path | None = None  # UTF-8; None: the sample in the package
+    tokenizer: Path | None = None  # a folder; None: the model's
+    window: int | None = None  # tokens; None: min(max_position_embeddings, 1024)
+    stride: int | None = None  # tokens; None: half the window
+    max_tokens: int = 16384  # at most so many tokens are scored
+    dtype: str | None = None  # None: the checkpoint's
+    device: str | None = None  # None: cuda where there is one, else cpu
+    speed: bool = True
+    repeats: int = MIN_REPEATS  # timed runs a model, after one warm-up
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EvaluationPlan:
+    """A request with everything checked and every default filled in."""
+
+    request: EvaluationRequest
+    subjects: tuple[Subject, ...]  # the model, then the original if there is one
+    text: Text
+    tokens: TokenSequence
+    tokenizer: str
+    window: int
+    stride: int
+    prompt_tokens: int
+    decode_tokens: int
+    dtype: torch.dtype | None
+    device: torch.device
+
+
+def settle(request: EvaluationRequest) -> EvaluationPlan:
+    """Checks everything that can be checked without weights. Raises HeadcountError."""
+    if request.max_tokens < 1:
+        raise HeadcountError(f"--max-tokens {request.max_tokens}: it takes at least 1")
+    if request.repeats < MIN_REPEATS:
+        raise HeadcountError(f"{request.repeats} repeats: a median takes at least {MIN_REPEATS}")
+    device, dtype = resolve_device(request.device), resolve_load_dtype(request.dtype)
+    text = read_text(request.text)
+    names = [request.model] if request.against is None else [request.model, request.against]
+    subjects = tuple(open_subject(name) for name in names)
+    limits = {s.id: s.max_position_embeddings for s in subjects}
+    known = {name: limit for name, limit in limits.items() if limit is not None}
+    window, stride = resolve_window(request.window, request.stride, known)
+    prompt_tokens, decode_tokens = split_budget(min(known.values(), default=None))
+    folder, tokens = _tokens(request, subjects, text)
+    return EvaluationPlan(
+        request=request,
+        subjects=subjects,
+        text=text,
+        tokens=tokens,
+        tokenizer=str(folder),
+        window=window,
+        stride=stride,
+        prompt_tokens=prompt_tokens,
+        decode_tokens=decode_tokens,
+        dtype=dtype,
+        device=device,
+    )
+
+
+def _tokens(
+    request: EvaluationRequest, subjects: tuple[Subject, ...], text: Text
+) -> tuple[Path, TokenSequence]:
+    """The tokenizer's folder and the tokens, checked to mean the same to all models."""
+    folder = request.tokenizer or subjects[0].folder
+    tokenizer = load_tokenizer(folder)
+    tokens = encode(tokenizer, text, request.max_tokens)
+    for original in subjects[1:]:
+        check_same_vocabulary(subjects[0], original)
+    for subject in subjects:
+        check_ids(tokens, subject)
+    for original in subjects[1:]:
+        if request.tokenizer is None and has_vocabulary(original.folder):
+            _check_same_tokens(request, tokenizer, original, text, tokens)
+    return folder, tokens
+
+
+def _check_same_tokens(
+    request: EvaluationRequest,
+    tokenizer: PreTrainedTokenizerBase,
+    original: Subject,
+    text: Text,
+    tokens: TokenSequence,
+) -> None:
+    check_same_tokens(
+        tokenizer,
+        load_tokenizer(original.folder),
+        names=(request.model, original.id),
+        text=text,
+        tokens=tokens,
+        max_tokens=request.max_tokens,
+    )

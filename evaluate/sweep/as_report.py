@@ -1,0 +1,166 @@
+"""A sweep as people read it: a line a conversion, a bar for its loss, a chart for the page."""
+
+from collections.abc import Iterator
+from math import log10
+
+from headcount.report.report import Chart, Column, Fact, Report, Series, Table
+
+from .sweep import Sweep
+from .trial import Measured
+
+SCHEMA_VERSION = 1
+_COLUMNS = (
+    Column(key="kv_heads", title="K/V heads", unit="count"),
+    Column(key="method", title="Method"),
+    Column(key="cache", title="Cache", unit="bytes"),
+    Column(key="share", title="Of the original", unit="percent"),
+    Column(key="loss", title="Loss", unit="loss"),
+    Column(key="delta_loss", title="Against it"),
+    Column(key="kl_divergence", title="KL", unit="loss"),
+    Column(key="top1_agreement", title="Top-1 agreement", unit="percent"),
+    Column(key="bar", title="Loss added, log scale"),
+)
+_LAYER_COLUMNS = (
+    Column(key="layer", title="Layer", unit="count"),
+    Column(key="delta_loss", title="Loss added"),
+    Column(key="key_error", title="K lost", unit="percent"),
+    Column(key="value_error", title="V lost", unit="percent"),
+)
+_WIDTH = 24
+_LEAST = 1e-3  # nats a token; what adds less has no bar
+
+
+def sweep_report(sweep: Sweep) -> Report:
+    """Table, chart and JSON of all trials."""
+    return Report(
+        title=f"What a smaller cache costs {sweep.source}",
+        facts=tuple(_facts(sweep)),
+        tables=(_table(sweep), *_layer_tables(sweep)),
+        notes=tuple(_notes(sweep)),
+        document=_document(sweep),
+        charts=tuple(_charts(sweep)),
+    )
+
+
+def _facts(sweep: Sweep) -> Iterator[Fact]:
+    tokens = f"{sweep.tokens:,} tokens scored"
+    yield Fact(key="text", title="Text", value=sweep.text, note=tokens)
+    if sweep.budget is not None:
+        yield Fact(
+            key="chosen",
+            title="Smallest cache within the budget",
+            value=_name(sweep.chosen) if sweep.chosen else "none: nothing was written",
+            note=f"loss may rise by {sweep.budget:g} nats a token",
+        )
+
+
+def _name(one: Measured) -> str:
+    assert one.trial is not None
+    return f"{one.num_key_value_heads} K/V heads by {one.trial.method}"
+
+
+def _table(sweep: Sweep) -> Table:
+    rows = tuple(_row(one, sweep) for one in (sweep.original, *sweep.trials))
+    return Table(key="trials", title="Trials", columns=_COLUMNS, rows=rows)
+
+
+def _layer_tables(sweep: Sweep) -> Iterator[Table]:
+    if sweep.layers:
+        yield Table(
+            key="layers",
+            title="Each layer alone",
+            columns=_LAYER_COLUMNS,
+            rows=tuple(
+                (
+                    layer.index,
+                    f"{layer.delta_loss:+.4f}",
+                    100 * layer.key_error,
+                    100 * layer.value_error,
+                )
+                for layer in sweep.layers
+            ),
+        )
+
+
+def _notes(sweep: Sweep) -> Iterator[str]:
+    yield (
+        f"Cache of one sequence after {sweep.original.cache_tokens:,} tokens. Losses are in nats a"
+        " token; KL is original || result."
+    )
+    if sweep.layers:
+        fewest = min(one.num_key_value_heads for one in sweep.trials)
+        yield (
+            f"Each layer alone: {fewest} K/V heads by --quality fast in that layer, the others as"
+            " they were. Layers that add much are worth more heads (--kv-heads 0-1:8,2-5:4)."
+        )
+
+
+def _row(one: Measured, sweep: Sweep) -> tuple[object, ...]:
+    return (
+        one.num_key_value_heads,
+        "original" if one.trial is None else one.trial.method,
+        one.cache_bytes,
+        _share(one, sweep),
+        one.loss,
+        f"{one.delta_loss:+.4f}",
+        one.kl_divergence,
+        100 * one.top1_agreement,
+        _bar(one, sweep),
+    )
+
+
+def _share(one: Measured, sweep: Sweep) -> float:
+    whole = sweep.original.cache_bytes
+    return 100 * one.cache_bytes / whole if whole else 0.0
+
+
+def _bar(one: Measured, sweep: Sweep) -> str:
+    """As long as the logarithm of the loss that was added, up to the worst of the sweep."""
+    worst = max(trial.delta_loss for trial in sweep.trials)
+    if one.delta_loss <= _LEAST or worst <= _LEAST:
+        return ""
+    part = log10(one.delta_loss / _LEAST) / log10(worst / _LEAST)
+    return "#" * max(1, round(_WIDTH * part))
+
+
+def _charts(sweep: Sweep) -> Iterator[Chart]:
+    methods = dict.fromkeys(one.trial.method for one in sweep.trials if one.trial)
+    by_share = sorted(sweep.trials, key=lambda one: one.cache_bytes)
+    places = tuple(dict.fromkeys(_share(one, sweep) for one in by_share))
+    for key, title, scale in (
+        ("delta_loss", "Loss added, nats a token", 1),
+        ("top1_agreement", "Top-1 agreement, %", 100),
+    ):
+        yield Chart(
+            key=key,
+            title=title,
+            kind="line",
+            x_title="cache, % of the original",
+            y_title=title,
+            places=places,
+            series=tuple(
+                Series(
+                    name=method,
+                    values=tuple(
+                        scale * getattr(one, key)
+                        for one in by_share
+                        if one.trial and one.trial.method == method
+                    ),
+                )
+                for method in methods
+            ),
+        )
+
+
+def _document(sweep: Sweep) -> dict[str, object]:
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "source": sweep.source,
+        "text": sweep.text,
+        "tokens": sweep.tokens,
+        "original": sweep.original.document(),
+        "trials": [one.document() for one in sweep.trials],
+        "layers": [layer.document() for layer in sweep.layers],
+        "max_delta_loss": sweep.budget,
+        "chosen": sweep.chosen.document() if sweep.chosen else None,
+    }

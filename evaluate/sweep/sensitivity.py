@@ -1,0 +1,119 @@
+"""What each layer alone adds to the loss when its K/V heads become fewer.
+
+The source's own class runs with one layer's heads tied at a time, in memory: that computes what a
+conversion of this layer alone would.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import nn
+from tqdm import tqdm
+from transformers import PreTrainedModel
+
+from headcount.convert.calibrate.model import LayeredModel, assign
+from headcount.convert.merge.ladder import QUALITIES
+from headcount.convert.plan.homes import find_home
+from headcount.convert.plan.request import ConversionRequest
+from headcount.convert.plan.source import read_source
+from headcount.convert.rewrite.layer import RewrittenLayer
+from headcount.convert.rewrite.uncalibrated import uncalibrated_layers
+from headcount.convert.stream.reader import SourceReader
+from headcount.running.boundary import out_of_memory_explained, quiet_transformers
+from headcount.running.load import load_model
+
+from ..logits import chunk_positions
+from ..loss import score_text
+from ..plan import EvaluationPlan, EvaluationRequest, settle
+from ..windows import cut_windows
+
+MOST_TOKENS = 2048  # a layer; the order of layers shows on few
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LayerSensitivity:
+    """`delta_loss`, in nats a token, of layer `index` converted alone; `key_error` and
+    `value_error` are the shares of its heads that merging loses."""
+
+    index: int
+    delta_loss: float
+    key_error: float
+    value_error: float
+
+    def document(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return {
+            "index": self.index,
+            "delta_loss": self.delta_loss,
+            "relative_error": {"k": self.key_error, "v": self.value_error},
+        }
+
+
+def sensitivities(
+    request: ConversionRequest, evaluation: Mapping[str, Any], *, progress: bool
+) -> tuple[LayerSensitivity, ...]:
+    """Of every layer that `request` changes, by the merge that needs no data. Reads only.
+
+    Raises UnsupportedModelError for what is no plain decoder.
+    """
+    source = read_source(request.source)
+    _, heads = find_home(source, request.num_key_value_heads, request.home)
+    plan = _settled(request, evaluation)
+    with quiet_transformers(), out_of_memory_explained(), SourceReader(source.folder) as reader:
+        layered = LayeredModel(source, reader)
+        model = load_model(plan.subjects[0], dtype=plan.dtype, device=plan.device).model
+        before = _loss(model, plan)
+        layers = uncalibrated_layers(source, heads, QUALITIES["fast"], lambda index: None)
+        bar = tqdm(
+            layers,
+            desc="layer by layer",
+            unit="layer",
+            total=len({index for (index, _), own in heads.layers.items() if own.is_changed}),
+            disable=None if progress else True,
+        )
+        return tuple(_sensitivity(model, plan, layered, layer, before) for layer in bar)
+
+
+def _settled(request: ConversionRequest, evaluation: Mapping[str, Any]) -> EvaluationPlan:
+    asked = EvaluationRequest(model=str(request.source), **{**evaluation, "speed": False})
+    return settle(replace(asked, max_tokens=min(asked.max_tokens, MOST_TOKENS)))
+
+
+def _sensitivity(
+    model: PreTrainedModel,
+    plan: EvaluationPlan,
+    layered: LayeredModel,
+    layer: RewrittenLayer,
+    before: float,
+) -> LayerSensitivity:
+    tensors = {layered.inside(name): tensor for name, tensor in layer.tensors.items()}
+    with _assigned(model, tensors):
+        after = _loss(model, plan)
+    merged = layer.measured.get("attention", {})
+    return LayerSensitivity(
+        index=layer.index,
+        delta_loss=after - before,
+        key_error=merged.get("key_error", 0.0),
+        value_error=merged.get("value_error", 0.0),
+    )
+
+
+@contextmanager
+def _assigned(model: nn.Module, tensors: Mapping[str, torch.Tensor]) -> Iterator[None]:
+    """`model` with other values in some parameters, for as long as the context lasts."""
+    old = {path: model.get_parameter(path).detach() for path in tensors}
+    try:
+        assign(model, {path: tensors[path].to(value) for path, value in old.items()})
+        yield
+    finally:
+        assign(model, old)
+
+
+def _loss(model: PreTrainedModel, plan: EvaluationPlan) -> float:
+    ids = torch.tensor(plan.tokens.ids, device=plan.device)
+    windows = cut_windows(len(ids), window=plan.window, stride=plan.stride)
+    chunk = chunk_positions(plan.subjects[0].vocab_size)
+    return float(score_text(model, ids, windows, chunk=chunk).losses.mean())

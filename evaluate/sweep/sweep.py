@@ -1,0 +1,171 @@
+"""Converts, evaluates and forgets, one trial after the other; the one that is wanted is kept."""
+
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from headcount.convert.conversion import apply_plan
+from headcount.convert.plan.leftovers import leftovers, own_folder
+from headcount.convert.plan.native_heads import attentions
+from headcount.convert.plan.planner import plan_conversion
+from headcount.convert.plan.request import ConversionRequest
+from headcount.convert.plan.source import read_source
+from headcount.convert.plan.target import check_target
+from headcount.convert.stream.failure import writing
+from headcount.model.errors import HeadcountError
+
+from ..evaluation import evaluate
+from ..plan import EvaluationRequest
+from ..report import EvaluationReport, ModelScore
+from .sensitivity import LayerSensitivity
+from .trial import MOST_TRIALS, Measured, Trial, smallest_within
+
+_KIND = "sweep"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sweep:
+    """What was measured: the original, every trial, and the one that the budget chose, which
+    is at the target now. `tokens` were scored on `text`. `layers` are the layers converted alone,
+    to the fewest heads of the sweep; empty if that was not asked for."""
+
+    source: str
+    original: Measured
+    trials: tuple[Measured, ...]
+    budget: float | None
+    chosen: Measured | None
+    text: str
+    tokens: int
+    layers: tuple[LayerSensitivity, ...] = ()
+
+
+def trials_of(
+    request: ConversionRequest,
+    counts: Sequence[int],
+    methods: Sequence[str],
+    options: Callable[[str], dict[str, Any]],
+) -> tuple[Trial, ...]:
+    """Every count with every method; `options` are the fields of a request that a method sets. A
+    count that the model has already is its own and no trial. Raises HeadcountError for one that it
+    cannot have, before anything is converted."""
+    spec = read_source(request.source).audit.spec
+    has = {mixer.num_key_value_heads for mixer in attentions(spec).values()}
+    wanted = [count for count in counts if has != {count}]
+    if not wanted:
+        raise HeadcountError(f"{request.source}: has these K/V heads already: nothing to compare")
+    if len(wanted) * len(methods) > MOST_TRIALS:
+        raise HeadcountError(
+            f"{len(wanted) * len(methods)} conversions; a sweep makes at most {MOST_TRIALS}"
+        )
+    return tuple(
+        Trial(
+            num_key_value_heads=count,
+            method=method,
+            plan=plan_conversion(replace(request, num_key_value_heads=count, **options(method))),
+        )
+        for count in wanted
+        for method in methods
+    )
+
+
+def sweep(
+    trials: Sequence[Trial], evaluation: Mapping[str, Any], *, budget: float | None, progress: bool
+) -> Sweep:
+    """Measures all of `trials`, which have one source and one target. With a `budget`, in nats a
+    token, the smallest cache within it becomes the target. Raises what a conversion raises."""
+    request = trials[0].plan.request
+    measured: list[Measured] = []
+    original: Measured | None = None
+    report: EvaluationReport | None = None
+    with writing(request.target, 0), _workshop(request.target) as shop:
+        bar = tqdm(trials, desc="sweep", unit="trial", disable=None if progress else True)
+        for number, trial in enumerate(bar):
+            place = shop / str(number)
+            there = replace(trial.plan.request, target=place)
+            apply_plan(replace(trial.plan, request=there), progress=progress, resumable=False)
+            report = evaluate(
+                EvaluationRequest(
+                    model=str(place),
+                    against=str(request.source),
+                    **{**evaluation, "speed": False},
+                )
+            )
+            measured.append(_measured(trial, report))
+            original = original or _original(trial, report)
+            _keep_best(shop, measured, budget)
+        assert original is not None and report is not None
+        chosen = None if budget is None else smallest_within(measured, budget)
+        if chosen is not None:
+            check_target(request.source, request.target)
+            (shop / str(measured.index(chosen))).rename(request.target)
+    return Sweep(
+        source=request.source_name or request.source.name,
+        original=original,
+        trials=tuple(measured),
+        budget=budget,
+        chosen=chosen,
+        text=report.settings.text,
+        tokens=report.model.tokens,
+    )
+
+
+def _keep_best(shop: Path, measured: Sequence[Measured], budget: float | None) -> None:
+    """Removes every output that can no longer be the one that is wanted."""
+    best = None if budget is None else smallest_within(measured, budget)
+    for number, one in enumerate(measured):
+        if one is not best:
+            shutil.rmtree(shop / str(number), ignore_errors=True)
+
+
+@contextmanager
+def _workshop(target: Path) -> Iterator[Path]:
+    """A folder beside the target, so that what is chosen only has to be renamed."""
+    target = target.parent.resolve() / target.name
+    for left in leftovers(target, _KIND):
+        shutil.rmtree(left, ignore_errors=True)
+        print(f"removed {left}, which a killed sweep had left", file=sys.stderr)
+    shop = own_folder(target, _KIND)
+    shop.mkdir()
+    try:
+        yield shop
+    finally:
+        shutil.rmtree(shop, ignore_errors=True)
+
+
+def _measured(trial: Trial, report: EvaluationReport) -> Measured:
+    assert report.comparison is not None and report.delta_loss is not None
+    return _scored(
+        trial,
+        trial.num_key_value_heads,
+        report.model,
+        delta_loss=report.delta_loss,
+        kl_divergence=report.comparison.kl_divergence,
+        top1_agreement=report.comparison.top1_agreement,
+    )
+
+
+def _original(trial: Trial, report: EvaluationReport) -> Measured:
+    assert report.against is not None
+    before = max(layer.before for layer in trial.plan.layers)
+    return _scored(
+        None, before, report.against, delta_loss=0.0, kl_divergence=0.0, top1_agreement=1.0
+    )
+
+
+def _scored(trial: Trial | None, heads: int, score: ModelScore, **compared: float) -> Measured:
+    cache = score.cache
+    held = cache.measured if cache.measured is not None else cache.predicted
+    return Measured(
+        trial=trial,
+        num_key_value_heads=heads,
+        loss=score.loss,
+        cache_bytes=held or 0,
+        cache_tokens=cache.tokens,
+        **compared,
+    )

@@ -1,0 +1,64 @@
+"""The errors a user can cause or meet. Each says what was found, where, and what to do."""
+
+_SHOWN = 120
+_LONGEST_LINE = 1000
+
+
+def short(value: object) -> str:
+    """`value` as Python writes it, at most about 120 characters: input is a stranger's."""
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(text):,} characters)"
+
+
+def bounded(message: str) -> str:
+    """`message` as it may be shown, whatever a stranger's input it quotes: each line of at most
+    about 1,000 characters, and control characters as escapes."""
+    return "\n".join(_bounded_line(line) for line in message.split("\n"))
+
+
+def _bounded_line(line: str) -> str:
+    if len(line) > _LONGEST_LINE:
+        line = f"{line[:_LONGEST_LINE]}… ({len(line):,} characters)"
+    if line.isascii() and line.isprintable():
+        return line
+    from headcount.report.cells import printable
+
+    return printable(line)
+
+
+class HeadcountError(Exception):
+    """Wrong use or unreadable input: one or two lines for the user, exit code 2.
+
+    Its text is bounded here, so that no message has to see to it.
+    """
+
+    exit_code = 2
+
+    def __str__(self) -> str:
+        return bounded(super().__str__())
+
+
+class UnknownModelError(HeadcountError):
+    """A name that is neither a catalogue alias nor a path nor a Hub id."""
+
+
+class UnsupportedModelError(HeadcountError):
+    """A model that was read but that the asked-for work cannot be done on."""
+
+
+class InvalidConfigError(HeadcountError):
+    """A config.json that is not JSON, or that holds an impossible value."""
+
+
+class InvalidWeightsError(HeadcountError):
+    """A safetensors file or index that breaks the format."""
+
+
+class MissingExtraError(HeadcountError):
+    """A command that needs the `convert` extra, on a base install."""
+
+
+class WriteError(HeadcountError):
+    """An I/O failure while writing: disk full, read-only, quota. Exit code 3."""
+
+    exit_code = 3

@@ -1,0 +1,141 @@
+"""The cache of each layer on one rank, as an engine with pages of K/V memory sees it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from headcount.model.dtypes import bytes_of
+from headcount.model.mixers import Attention, CrossAttention, LatentAttention, Mixer, Recurrent
+from headcount.model.spec import ModelSpec
+
+from ..parallel import rank_mixer
+from .kv_formats import KvFormat
+
+Kind = Literal["full", "sliding", "chunked", "latent", "cross", "state"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LayerCache:
+    """One layer's cache: `token_bytes` for each token that it keeps, or `state_bytes` in all.
+
+    `window` is the number of tokens that a query of a sliding or chunked layer can see.
+    """
+
+    kind: Kind
+    token_bytes: int = 0
+    state_bytes: int = 0
+    window: int | None = None
+
+
+# A sparse-attention indexer keeps its key in fp8 and a float32 scale per 128 elements of it.
+_INDEXER_BLOCK, _SCALE_BYTES = 128, 4
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StagedCaches:
+    """The caches of one rank of each pipeline stage; `stages[i]` is where `caches[i]` is."""
+
+    caches: tuple[LayerCache, ...]
+    stages: tuple[int, ...]
+
+
+def staged_caches(
+    spec: ModelSpec, *, tp: int, pp: int, kv: KvFormat, chunk: int | None = None
+) -> StagedCaches:
+    """What each layer keeps on one of `tp` ranks of its stage, of `pp`.
+
+    An indexer's keys count as a layer of their own, and so does recurrent state beside attention.
+    `chunk` is the config's attention_chunk_size: windows of that size begin at its multiples.
+    """
+    stage = stage_of_layers(len(spec.layers), pp)
+    found = [
+        (cache, at)
+        for layer, at in zip(spec.layers, stage, strict=True)
+        for mixer in layer.mixers
+        for cache in _caches(rank_mixer(mixer, tp), _of_layer(kv, layer.index, spec), chunk)
+    ]
+    return StagedCaches(
+        caches=tuple(cache for cache, _ in found), stages=tuple(at for _, at in found)
+    )
+
+
+def layer_caches(
+    spec: ModelSpec, *, tp: int, kv: KvFormat, chunk: int | None = None
+) -> tuple[LayerCache, ...]:
+    """The same on a single stage."""
+    return staged_caches(spec, tp=tp, pp=1, kv=kv, chunk=chunk).caches
+
+
+def stage_of_layers(layers: int, pp: int) -> tuple[int, ...]:
+    """The pipeline stage of each layer, as vLLM deals them: what is left over goes to the stages
+    before the last one, from the back, since the last has the output head (get_pp_indices)."""
+    each, left = divmod(layers, pp)
+    counts = [each + (pp - left - 1 <= stage < pp - 1) for stage in range(pp)]
+    return tuple(stage for stage, count in enumerate(counts) for _ in range(count))
+
+
+def _caches(mixer: Mixer, kv: KvFormat, chunk: int | None) -> Iterator[LayerCache]:
+    elements = mixer.key_value_elements(1, 1, "serving")
+    indexer = sum(state.per_token for state in mixer.states)
+    if isinstance(mixer, LatentAttention) and elements:
+        own = kv.sparse_latent_bytes if indexer else kv.latent_bytes
+        token = _bytes(elements, kv) if own is None else own
+        kind: Kind = "latent" if mixer.window is None else "sliding"
+        yield LayerCache(kind=kind, token_bytes=token, window=mixer.window)
+    elif elements:
+        yield _keys_and_values(mixer, elements, kv, chunk)
+    if indexer:
+        scales = -(-indexer // _INDEXER_BLOCK) * _SCALE_BYTES
+        yield LayerCache(kind="latent", token_bytes=indexer + scales)
+    if kept := _state_bytes(mixer, kv):
+        yield LayerCache(kind="state", state_bytes=kept)
+
+
+def _of_layer(kv: KvFormat, index: int, spec: ModelSpec) -> KvFormat:
+    """The first and last layers may be left as they are, but in hybrid models."""
+    ends = min(kv.plain_ends, len(spec.layers) // 2)
+    if ends <= index < len(spec.layers) - ends or _has_state(spec):
+        return kv
+    return replace(kv, bits=kv.plain_bits, packed=None)
+
+
+def _has_state(spec: ModelSpec) -> bool:
+    return any(isinstance(mixer, Recurrent) for layer in spec.layers for mixer in layer.mixers)
+
+
+def _packed(mixer: Attention, bits: tuple[int, int]) -> int:
+    """A token of a head's keys and values in one slot."""
+    keys, values = bits
+    size = -(-mixer.head_dim * keys // 8) + 2 * (keys < 8) + -(-mixer.v_head_dim * values // 8) + 4
+    return size + size % 2
+
+
+def _bytes(elements: int, kv: KvFormat) -> int:
+    scales = -(-elements // kv.scale_every) if kv.scale_every else 0
+    return bytes_of(elements, kv.bits) + scales
+
+
+def _keys_and_values(mixer: Mixer, elements: int, kv: KvFormat, chunk: int | None) -> LayerCache:
+    heads = mixer.num_key_value_heads or 0
+    if kv.packed is not None and isinstance(mixer, Attention):
+        token = heads * _packed(mixer, kv.packed)
+    else:
+        token = _bytes(elements, kv) + heads * kv.head_bytes
+    if isinstance(mixer, CrossAttention):
+        return LayerCache(kind="cross", token_bytes=token)
+    if mixer.window is None:
+        return LayerCache(kind="full", token_bytes=token)
+    kind: Kind = "chunked" if mixer.window == chunk else "sliding"
+    return LayerCache(kind=kind, token_bytes=token, window=mixer.window)
+
+
+def _state_bytes(mixer: Mixer, kv: KvFormat) -> int:
+    """Recurrent and convolution state: what has bits of its own in transformers is recurrent."""
+    total = 0
+    for state in mixer.states:
+        kept = state.fixed_elements("serving")
+        is_recurrent = state.bits is not None or (
+            isinstance(mixer, Recurrent) and not state.columns
+        )
+        total += bytes_of(kept, kv.state_bits if is_recurrent else kv.conv_bits)
+    return total

@@ -1,0 +1,99 @@
+"""Tensor parallelism: which numbers of ranks a model allows, and what one rank holds of a mixer.
+
+A rank owns num_attention_heads / tp query heads and max(1, num_key_value_heads / tp) K/V heads:
+with more ranks than K/V heads, every head is stored tp / num_key_value_heads times. The latent of
+MLA belongs to all heads, so every rank keeps all of it, and the projections down to it. Recurrent
+state is divided evenly.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+from math import ceil, gcd
+
+from headcount.model.divisors import divisors, listed
+from headcount.model.errors import HeadcountError
+from headcount.model.mixers import (
+    Attention,
+    CompressedAttention,
+    CrossAttention,
+    LatentAttention,
+    Mixer,
+    Recurrent,
+)
+from headcount.model.spec import ModelSpec
+
+AnyAttention = Attention | CrossAttention | LatentAttention | CompressedAttention
+
+
+def valid_tp(spec: ModelSpec) -> tuple[int, ...]:
+    """Every tp that splits the query heads of all layers evenly, and splits or copies K/V heads."""
+    mixers = set(attentions(spec))
+    common = gcd(*(mixer.num_attention_heads for mixer in mixers))
+    if common == 0:  # nothing has heads
+        return (1,)
+    return tuple(tp for tp in divisors(common) if all(_spreads(mixer, tp) for mixer in mixers))
+
+
+def attentions(spec: ModelSpec) -> list[AnyAttention]:
+    """Every mixer with K/V heads, or one latent for all heads."""
+    return [m for layer in spec.layers for m in layer.mixers if not isinstance(m, Recurrent)]
+
+
+def _spreads(mixer: AnyAttention, tp: int) -> bool:
+    heads = mixer.num_key_value_heads
+    return heads % tp == 0 or tp % heads == 0
+
+
+def check_tp(spec: ModelSpec, tp: int, model_id: str) -> None:
+    """Raises HeadcountError, listing the valid values, for a tp that the heads do not allow."""
+    valid = valid_tp(spec)
+    if tp in valid:
+        return
+    mixers = attentions(spec)
+    query = _counts(mixer.num_attention_heads for mixer in mixers)
+    key_value = _counts(mixer.num_key_value_heads for mixer in mixers)
+    raise HeadcountError(
+        f"tp {tp} does not split {model_id}: {query} attention heads and {key_value} K/V heads;"
+        f" valid are {listed(valid)}"
+    )
+
+
+def _counts(values: Iterable[int]) -> str:
+    return " and ".join(str(value) for value in sorted(set(values)))
+
+
+def rank_mixer(mixer: Mixer, tp: int) -> Mixer:
+    """The mixer with the heads of one rank; `tp` must be valid for it."""
+    if isinstance(mixer, Recurrent):
+        states = tuple(state._replace(fixed=ceil(state.fixed / tp)) for state in mixer.states)
+        return replace(mixer, weights=ceil(mixer.weights / tp), states=states)
+    heads = mixer.num_attention_heads // tp
+    if isinstance(mixer, (LatentAttention, CompressedAttention)):
+        return replace(mixer, num_attention_heads=heads)
+    key_value = max(1, mixer.num_key_value_heads // tp)
+    return replace(mixer.with_key_value_heads(key_value), num_attention_heads=heads)
+
+
+def key_value_copies(mixer: Mixer, tp: int) -> int:
+    """How many ranks store the same K/V head, or the same latent."""
+    if isinstance(mixer, Recurrent):
+        return 1
+    return max(1, tp // mixer.num_key_value_heads)
+
+
+def replicated_parameters(spec: ModelSpec, tp: int) -> int:
+    """Parameters of q, k and v that all ranks hold together beyond one copy.
+
+    Norms and the bias of the output projection are replicated too, and negligible.
+    """
+    mixers = Counter(attentions(spec))
+    return sum(
+        count * (tp * _projections(rank_mixer(mixer, tp)) - _projections(mixer))
+        for mixer, count in mixers.items()
+    )
+
+
+def _projections(mixer: Mixer) -> int:
+    parts = mixer.parameters()
+    return parts.q + parts.k + parts.v

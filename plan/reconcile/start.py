@@ -1,0 +1,130 @@
+"""The start that a log is of: what it says, what options add, and defaults for the rest."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from headcount.model.errors import HeadcountError
+
+from ..devices import Device, parse_device
+from ..engines.version import newest, parse_version
+from ..engines.vllm_states import STATE_MODES, StateMode
+from ..serving.request import ServingRequest, Subject
+from .log import Log, Value
+from .model import find_model, loaded_as, need_model
+
+_GIB = 2**30
+_PASSED = ("context", "kv_dtype", "tp", "pp", "max_num_seqs", "max_num_batched_tokens")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Start:
+    """`said` are the settings that log or options gave; the others are defaults."""
+
+    log: Log
+    subject: Subject
+    request: ServingRequest
+    said: frozenset[str]
+    notes: tuple[str, ...]
+
+
+def start_of(log: Log, options: Mapping[str, Any]) -> Start:
+    """The start of `log`; `options` that are given overrule what it says. Raises HeadcountError."""
+    given = {name: value for name, value in options.items() if value not in (None, False)}
+    settings: dict[str, Value] = {**log.settings, **given}
+    engine = str(given.get("engine", log.engine))
+    found = find_model(
+        need_model(_text(settings, "model")),
+        _text(log.settings, "model"),
+        _text(settings, "quantization"),
+    )
+    device = _device(log, _text(given, "device"))
+    version = _text(settings, "engine_version") or _text(settings, "version")
+    request = ServingRequest(
+        engine=engine,
+        version=parse_version(version, engine) if version else newest(engine),
+        device=device,
+        dtype=loaded_as(found.subject, _dtype(settings)),
+        utilisation=_share(settings, engine),
+        block_size=_block_size(settings),
+        context_ranks=_context_ranks(settings),
+        enforce_eager=str(settings.get("enforce_eager", "")) == "True",
+        caches_prefixes=_flag(settings, "caches_prefixes"),
+        mamba_cache_mode=_mode(settings),
+        disable_hybrid_kv_cache_manager=bool(settings.get("disable_hybrid_kv_cache_manager")),
+        sampler=str(settings.get("sampler", "pytorch")),
+        usage="offline" if settings.get("offline") else "server",
+        **{name: settings[name] for name in _PASSED if name in settings},  # type: ignore[arg-type]
+    )
+    notes = [found.note] if found.note else []
+    if settings.get("overridden"):
+        notes.append(
+            f"the start overrides the number of blocks ({settings['overridden']:,}): what the log"
+            " counts does not follow from the memory"
+        )
+    if settings.get("speculated"):
+        notes.append(
+            "the start speculates: a draft's layers and the state of speculated tokens are not"
+            " reckoned with, so that fewer blocks may be logged than predicted"
+        )
+    if version is None:
+        notes.append(f"the log names no version: the rules of {request.version.text} are taken")
+    return Start(
+        log=log,
+        subject=found.subject,
+        request=request,
+        said=frozenset(settings),
+        notes=tuple(notes),
+    )
+
+
+def _text(settings: Mapping[str, Any], name: str) -> str | None:
+    value = settings.get(name)
+    return None if value is None else str(value)
+
+
+def _device(log: Log, name: str | None) -> Device | None:
+    """The device named, else one of the memory that the log says is visible."""
+    if name is not None:
+        return parse_device(name)
+    total = log.figures.get("total")
+    return None if total is None or total <= 0 else parse_device(f"{total:.2f}GiB")
+
+
+def _dtype(settings: Mapping[str, Value]) -> str | None:
+    """auto and half-spelt names are left to the model."""
+    name = str(settings.get("dtype", "auto")).removeprefix("torch.")
+    return name if name in ("float16", "bfloat16", "float32", "half", "float") else None
+
+
+def _share(settings: Mapping[str, Value], engine: str) -> float | None:
+    value = settings.get("utilisation")
+    if value is None:
+        return None
+    share = float(value)
+    if not 0 < share <= 1:
+        raise HeadcountError(f"utilisation is {share}; above 0 and at most 1 is meant")
+    return share
+
+
+def _block_size(settings: Mapping[str, Value]) -> int | None:
+    """What was asked for, or what the log says that the engine made of it beside recurrent state:
+    kernels differ in their steps, which a log does not name."""
+    value = settings.get("state_block", settings.get("block_size"))
+    return None if value is None else int(value)
+
+
+def _flag(settings: Mapping[str, Value], name: str) -> bool | None:
+    return {"True": True, "False": False}.get(str(settings.get(name)))
+
+
+def _mode(settings: Mapping[str, Value]) -> StateMode | None:
+    named = settings.get("mamba_cache_mode")
+    return next((mode for mode in STATE_MODES if mode == named), None)
+
+
+def _context_ranks(settings: Mapping[str, Value]) -> int:
+    asked = settings.get("context_ranks")
+    if asked is not None:
+        return int(asked)
+    return int(settings.get("dcp", 1)) * int(settings.get("pcp", 1))

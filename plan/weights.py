@@ -1,0 +1,115 @@
+"""The bytes of a model's weights: from headers where they are at hand, else from its parameters."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import ceil
+from typing import Any, Literal
+
+from headcount.model.dtypes import BITS
+from headcount.model.errors import HeadcountError
+from headcount.model.spec import ModelSpec
+
+from .request import Workload
+from .stored import StoredFormat, stored_format
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Weights:
+    """Bytes of all weights, once. `per_attention_parameter` is in bytes.
+
+    `source`: the files' headers, the count of parameters, or that and the config's quantisation.
+
+    `embedding_bytes` are those of an input embedding that is not also the output head: a decode
+    step reads only a few of its rows.
+    """
+
+    total_bytes: int
+    source: Literal["headers", "parameters", "quantised"]
+    formula: str
+    per_attention_parameter: Fraction
+    embedding_bytes: int
+
+    def changed(self, parameters: int) -> "Weights":
+        """With so many attention parameters more, or fewer."""
+        if parameters == 0:
+            return self
+        difference = ceil(parameters * self.per_attention_parameter)
+        sign = "+" if parameters >= 0 else "-"
+        return replace(
+            self,
+            total_bytes=self.total_bytes + difference,
+            formula=f"{self.formula} {sign} {abs(parameters):,} of k and v",
+        )
+
+
+def plan_weights(
+    spec: ModelSpec,
+    workload: Workload,
+    *,
+    weights_bytes: int | None,
+    config: Mapping[str, Any] | None,
+    model_id: str,
+) -> Weights:
+    """Stored bytes unless a dtype is asked for; then, or without headers, parameters x bits.
+
+    Raises HeadcountError where neither headers nor a parameter count are there.
+    """
+    if weights_bytes is not None and workload.dtype is None:
+        return _from_headers(spec, workload, weights_bytes)
+    if spec.parameters is None:
+        raise HeadcountError(
+            f"the number of parameters of {model_id} is not known, so neither are its weights:"
+            " plan a folder that holds the weights, or give the count, as in --parameters 7b"
+        )
+    stored = stored_format(config) if config is not None and workload.dtype is None else None
+    if stored is not None:
+        return _quantised(spec, stored, spec.parameters)
+    return _uniform(spec, workload, spec.parameters)
+
+
+def _from_headers(spec: ModelSpec, workload: Workload, weights_bytes: int) -> Weights:
+    """The mean over all weights stands for attention where the parameters are known."""
+    known = spec.parameters
+    mean = Fraction(weights_bytes, known) if known else Fraction(workload.compute_bits, 8)
+    return Weights(
+        total_bytes=weights_bytes,
+        source="headers",
+        formula="bytes of the tensors in the files' headers",
+        per_attention_parameter=mean,
+        embedding_bytes=0 if spec.tie_word_embeddings else ceil(_embedding(spec) * mean),
+    )
+
+
+def _uniform(spec: ModelSpec, workload: Workload, parameters: int) -> Weights:
+    bits = BITS[workload.dtype or spec.dtype or workload.compute_dtype]
+    each = Fraction(bits, 8)
+    return Weights(
+        total_bytes=ceil(parameters * each),
+        source="parameters",
+        formula=f"{parameters:,} parameters x {bits} bit",
+        per_attention_parameter=each,
+        embedding_bytes=0 if spec.tie_word_embeddings else ceil(_embedding(spec) * each),
+    )
+
+
+def _quantised(spec: ModelSpec, stored: StoredFormat, parameters: int) -> Weights:
+    """Embeddings and the output head stay at 16 bit, and attention where the config says so."""
+    wide = _embedding(spec) * (1 if spec.tie_word_embeddings else 2)
+    if not stored.quantises_attention:
+        wide += spec.attention_parameters
+    narrow = max(0, parameters - wide)
+    return Weights(
+        total_bytes=ceil(narrow * stored.bits / 8) + 2 * (parameters - narrow),
+        source="quantised",
+        formula=(
+            f"{narrow:,} parameters x {float(stored.bits):.4g} bit ({stored.name})"
+            f" + {parameters - narrow:,} x 16 bit"
+        ),
+        per_attention_parameter=stored.bits / 8 if stored.quantises_attention else Fraction(2),
+        embedding_bytes=0 if spec.tie_word_embeddings else 2 * _embedding(spec),
+    )
+
+
+def _embedding(spec: ModelSpec) -> int:
+    return (spec.vocab_size or 0) * spec.hidden_size

@@ -1,0 +1,146 @@
+"""Reports as one html page that needs nothing else: no network, light and dark; script only where
+a report has charts and the extra `charts` is installed.
+
+All that a model says of itself goes through `_text`.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from html import escape
+
+from .cells import cell, printable
+from .charts import drawing_of, figures_of
+from .report import Column, Fact, Finding, Report, Table
+
+# No more than the page's own style may be loaded, should a name ever get out of its quotes, and no
+# script run but those whose hashes are added.
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+_STYLE = """
+:root { color-scheme: light dark; --ink: #1f2328; --soft: #59636e; --line: #d1d9e0;
+  --page: #ffffff; --band: #f6f8fa; --heat: 31 111 235;
+  --error: #b3261e; --warning: #8a5a00; --note: #0b57a4; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e6edf3; --soft: #9198a1; --line: #3d444d;
+  --page: #0d1117; --band: #151b23; --heat: 56 139 253;
+  --error: #ff8a80; --warning: #e3b341; --note: #79b8ff; } }
+* { box-sizing: border-box; }
+body { margin: 0; padding: 1.5rem; background: var(--page); color: var(--ink);
+  font: 0.9375rem/1.5 system-ui, sans-serif; }
+main { max-width: 75rem; margin: 0 auto; }
+section + section { margin-top: 3rem; border-top: 1px solid var(--line); }
+h1 { font-size: 1.375rem; line-height: 1.3; overflow-wrap: anywhere; }
+h2 { font-size: 1.0625rem; margin: 2rem 0 0.5rem; }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: 0.125rem 1.25rem; margin: 0; }
+dt, small { color: var(--soft); }
+dd { margin: 0; overflow-wrap: anywhere; }
+small { font-size: 0.875rem; }
+.scroll { overflow-x: auto; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: 0.875rem; }
+th, td { padding: 0.25rem 0.625rem; border-bottom: 1px solid var(--line); text-align: left; }
+th { background: var(--band); font-weight: 600; white-space: nowrap; }
+.number { text-align: right; white-space: nowrap; }
+.heat { background: rgb(var(--heat) / var(--share)); }
+pre { overflow-x: auto; padding: 0.75rem; background: var(--band); }
+li { margin: 0.25rem 0; overflow-wrap: anywhere; }
+.chart { width: 100%; height: 26rem; }
+.error { color: var(--error); } .warning { color: var(--warning); } .note { color: var(--note); }
+@media (max-width: 40rem) { body { padding: 1rem; } dl { grid-template-columns: 1fr; }
+  dd { margin-bottom: 0.5rem; } }
+"""
+_DARKEST = 0.6  # opacity of a cell's shade, which its number must stay readable on
+
+
+def page(reports: Sequence[Report]) -> str:
+    """All reports, one section each."""
+    title = reports[0].title if len(reports) == 1 else f"{len(reports)} reports"
+    drawing = drawing_of([chart for report in reports for chart in report.charts])
+    return "\n".join(
+        (
+            "<!DOCTYPE html>",
+            '<html lang="en">',
+            "<head>",
+            '<meta charset="utf-8">',
+            f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}{drawing.policy}">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f"<title>{_text(title)}</title>",
+            f"<style>{_STYLE}</style>",
+            "</head>",
+            "<body>",
+            "<main>",
+            *(line for report in reports for line in _section(report)),
+            "</main>",
+            *drawing.scripts,
+            "</body>",
+            "</html>",
+        )
+    )
+
+
+def _text(value: str) -> str:
+    return escape(printable(value))
+
+
+def _section(report: Report) -> Iterator[str]:
+    yield f"<section>\n<h1>{_text(report.title)}</h1>"
+    if report.lines:
+        yield f"<pre>{chr(10).join(_text(line) for line in report.lines)}</pre>"
+    if report.facts:
+        yield from ("<dl>", *(_fact(fact) for fact in report.facts), "</dl>")
+    if report.charts:
+        yield from figures_of(report.charts)
+    for table in report.tables:
+        yield f"<h2>{_text(table.title)}</h2>"
+        yield from _table(table)
+    yield from _list("Findings", (_finding(finding) for finding in report.findings))
+    yield from _list("Notes", (f"<li>{_text(note)}</li>" for note in report.notes))
+    yield "</section>"
+
+
+def _fact(fact: Fact) -> str:
+    note = f" <small>({_text(fact.note)})</small>" if fact.note else ""
+    return f"<dt>{_text(fact.title)}</dt><dd>{escape(cell(fact.value, fact.unit))}{note}</dd>"
+
+
+def _list(title: str, items: Iterable[str]) -> Iterator[str]:
+    listed = list(items)
+    if listed:
+        yield from (f"<h2>{title}</h2>", "<ul>", *listed, "</ul>")
+
+
+def _finding(finding: Finding) -> str:
+    return (
+        f'<li><strong class="{_text(finding.severity)}">{_text(finding.code)}'
+        f" {_text(finding.severity)}</strong> {_text(finding.where)}: {_text(finding.message)};"
+        f" {_text(finding.hint)}</li>"
+    )
+
+
+def _table(table: Table) -> Iterator[str]:
+    """A table that scrolls sideways on a narrow screen, by itself and not with the page."""
+    numeric = [
+        all(not isinstance(row[i], str) for row in table.rows) for i in range(len(table.columns))
+    ]
+    yield f'<div class="scroll" tabindex="0" role="region" aria-label="{_text(table.title)}">'
+    yield "<table>\n<thead><tr>"
+    for column, right in zip(table.columns, numeric, strict=True):
+        number = ' class="number"' if right else ""
+        yield f'<th scope="col"{number}>{_text(column.title)}</th>'
+    yield "</tr></thead>\n<tbody>"
+    for row in table.rows:
+        cells = zip(row, table.columns, numeric, strict=True)
+        yield f"<tr>{''.join(_cell(value, column, right) for value, column, right in cells)}</tr>"
+    yield "</tbody>\n</table>\n</div>"
+
+
+def _cell(value: object, column: Column, right: bool) -> str:
+    text = escape(cell(value, column.unit))
+    shade = _SHADES.get(column.unit)
+    if shade is None or not isinstance(value, int | float):
+        return f'<td class="number">{text}</td>' if right else f"<td>{text}</td>"
+    share = _DARKEST * min(1.0, max(0.0, shade(value)))
+    return f'<td class="number heat" style="--share: {share:.3f}">{text}</td>'
+
+
+# unit -> how dark a value is, from 0 to 1: the easier K/V heads are to merge, the darker.
+_SHADES: dict[str, Callable[[float], float]] = {
+    "similarity": lambda value: value,
+    "loss_share": lambda value: 1 - value,
+}

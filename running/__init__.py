@@ -1,0 +1,1 @@
+"""Models, tokenizers and texts in memory, through transformers: loaded, built and compared."""

@@ -1,0 +1,112 @@
+"""Loading a checked folder with transformers: all weights there, nothing fetched, no own code."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, PreTrainedModel
+
+from headcount.model.dtypes import resolve_dtype
+from headcount.model.errors import HeadcountError, InvalidWeightsError
+
+from .boundary import third_party
+from .subject import Subject
+
+DTYPES = {
+    "float64": torch.float64,
+    "float32": torch.float32,
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LoadedModel:
+    """A model in evaluation mode on its device, and what was odd about its checkpoint."""
+
+    subject: Subject
+    model: PreTrainedModel
+    warnings: tuple[str, ...]
+
+    @property
+    def dtype(self) -> str:
+        return str(self.model.dtype).removeprefix("torch.")
+
+
+def resolve_device(name: str | None) -> torch.device:
+    """`cpu` or `cuda`; for None, `cuda` where there is one. Raises HeadcountError."""
+    has_cuda = torch.cuda.is_available()
+    if name is None:
+        return torch.device("cuda" if has_cuda else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise HeadcountError(f"device {name!r} is not known: use cpu or cuda") from error
+    if device.type not in ("cpu", "cuda"):
+        raise HeadcountError(f"device {name!r}: evaluate runs on cpu or cuda")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise HeadcountError(f"device {name!r}: torch finds no such GPU; use --device cpu")
+    return device
+
+
+def resolve_load_dtype(name: str | None) -> torch.dtype | None:
+    """The dtype to compute in; None, the checkpoint's own, for None. Raises HeadcountError."""
+    if name is None:
+        return None
+    dtype = resolve_dtype(name)
+    if dtype not in DTYPES:
+        raise HeadcountError(f"--dtype {name}: models are run in {', '.join(DTYPES)}")
+    return DTYPES[dtype]
+
+
+def load_model(subject: Subject, *, dtype: torch.dtype | None, device: torch.device) -> LoadedModel:
+    """The model with its weights. Raises HeadcountError when any weight would be made up."""
+    with third_party(f"{subject.folder}: transformers cannot load it"):
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
+            subject.folder,
+            config=subject.config,
+            dtype="auto" if dtype is None else dtype,
+            local_files_only=True,
+            trust_remote_code=False,
+            use_safetensors=True,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,  # so that they are listed; they are refused below
+        )
+        model, info = loaded[0].eval().to(device), loaded[1]
+    _refuse_other_shapes(subject, info["mismatched_keys"])
+    _refuse_made_up_weights(subject, info["missing_keys"])
+    return LoadedModel(
+        subject=subject, model=model, warnings=_unused_weights(subject, info["unexpected_keys"])
+    )
+
+
+def _refuse_other_shapes(
+    subject: Subject, mismatched: Iterable[tuple[str, Sequence[int], Sequence[int]]]
+) -> None:
+    for name, stored, wanted in sorted(mismatched):
+        raise InvalidWeightsError(
+            f"{subject.folder}: tensor {name!r} is {list(stored)}, config.json makes it"
+            f" {list(wanted)}: weights and config do not belong together (`headcount audit` says"
+            " more)"
+        )
+
+
+def _refuse_made_up_weights(subject: Subject, missing: set[str]) -> None:
+    if missing:
+        raise InvalidWeightsError(
+            f"{subject.folder}: the weights lack {_some(missing)}; transformers would fill them"
+            " with random numbers (for an output head: is tie_word_embeddings right?)"
+        )
+
+
+def _unused_weights(subject: Subject, unexpected: set[str]) -> tuple[str, ...]:
+    if not unexpected:
+        return ()
+    return (f"{subject.id}: the model has no place for {_some(unexpected)}: not used",)
+
+
+def _some(names: set[str]) -> str:
+    """Two of `names`, and how many there are."""
+    shown = ", ".join(sorted(names)[:2])
+    return shown if len(names) <= 2 else f"{shown} … ({len(names)} tensors)"

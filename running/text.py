@@ -1,0 +1,49 @@
+"""The text to measure on: a UTF-8 file of the user's, or the prose sample in the package."""
+
+import hashlib
+import os
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+from headcount.model.errors import HeadcountError
+from headcount.sources.json_file import open_regular
+
+SAMPLE_NAME = "sample"
+MAX_TEXT_BYTES = 256 * 2**20
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Text:
+    """`content` as decoded, and the SHA-256 of the bytes that it was decoded from."""
+
+    name: str
+    content: str
+    sha256: str
+
+
+def read_text(path: Path | None) -> Text:
+    """The file at `path`, or the packaged sample for None. Raises HeadcountError."""
+    if path is None:
+        data = resources.files(__package__).joinpath("sample.txt").read_bytes()
+        return _decode(data, SAMPLE_NAME)
+    with os.fdopen(open_regular(path), "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > MAX_TEXT_BYTES:
+            raise HeadcountError(
+                f"{path}: {size:,} bytes; at most {MAX_TEXT_BYTES:,} are read: cut the text"
+            )
+        data = file.read()
+    return _decode(data, str(path))
+
+
+def _decode(data: bytes, name: str) -> Text:
+    try:
+        content = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise HeadcountError(
+            f"{name}: not UTF-8 (byte {error.start:,}): save the text as UTF-8"
+        ) from error
+    if not content.strip():
+        raise HeadcountError(f"{name}: holds no text")
+    return Text(name=name, content=content, sha256=hashlib.sha256(data).hexdigest())

@@ -1,0 +1,184 @@
+"""A checkpoint's tensors, from one safetensors file, an index, or a folder that holds either."""
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from headcount.model.errors import HeadcountError, InvalidConfigError, InvalidWeightsError, short
+
+from .json_file import read_json
+from .safetensors import MAX_HEADER_BYTES, FileHeader, TensorInfo, read_header
+
+SINGLE = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+SUFFIXES = (".safetensors",)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Checkpoint:
+    """The headers of all files of one checkpoint.
+
+    `tensors` maps names to their place; `missing` maps a shard that the index names, and that is
+    not there, to the tensors it should hold; `unlisted` are tensors of a shard that the index does
+    not know; `total_size` is the index's claim in bytes, None without an index. `partial`: this is
+    one shard of a set, so that what it lacks may be elsewhere. `format` is safetensors, gguf or
+    pickle; only of the first can `offsets` of a tensor be read without more ado. `suspects` maps a
+    pickle to what it imports although no tensor needs it.
+    """
+
+    folder: Path
+    files: tuple[FileHeader, ...]
+    tensors: Mapping[str, TensorInfo]
+    missing: Mapping[str, tuple[str, ...]]
+    unlisted: tuple[str, ...]
+    index: Path | None
+    total_size: int | None
+    partial: bool = False
+    format: str = "safetensors"
+    suspects: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all tensors, headers left out: what `total_size` should say."""
+        return sum(tensor.nbytes for tensor in self.tensors.values())
+
+
+def find_weights(folder: Path) -> Path | None:
+    """The index or the single file that transformers would load from `folder`; None if none."""
+    for name in (SINGLE, INDEX):
+        if (folder / name).exists() or (folder / name).is_symlink():
+            return folder / name
+    others = sorted(folder.glob("*.safetensors"))
+    return others[0] if len(others) == 1 else None
+
+
+def read_checkpoint(path: Path) -> Checkpoint:
+    """Headers of the checkpoint at `path`, a file or an index. Raises HeadcountError."""
+    if path.name.endswith(".json"):
+        return _read_indexed(path)
+    return single_file(read_header(path))
+
+
+def single_file(header: FileHeader) -> Checkpoint:
+    """The checkpoint that one safetensors file is."""
+    path = header.path
+    return Checkpoint(
+        folder=path.parent,
+        files=(header,),
+        tensors={tensor.name: tensor for tensor in header.tensors},
+        missing={},
+        unlisted=(),
+        index=None,
+        total_size=None,
+        partial=re.search(r"-\d+-of-\d+\.safetensors$", path.name) is not None,
+    )
+
+
+def _read_indexed(path: Path) -> Checkpoint:
+    weight_map, total_size = read_index(path)
+    present = {s for s in set(weight_map.values()) if os.path.lexists(path.parent / s)}
+    files = [read_header(inside(path.parent, shard)) for shard in sorted(present)]
+    return join_shards(path, weight_map, total_size, files)
+
+
+def join_shards(
+    path: Path, weight_map: Mapping[str, str], total_size: int | None, files: Iterable[FileHeader]
+) -> Checkpoint:
+    """One checkpoint of the index at `path` and the headers of the shards that are there.
+
+    Raises InvalidWeightsError if a shard lacks a tensor that the index expects in it.
+    """
+    files = tuple(files)
+    present = {file.path.name for file in files}
+    missing = {
+        shard: tuple(name for name, file in weight_map.items() if file == shard)
+        for shard in sorted(set(weight_map.values()) - present)
+    }
+    tensors = {tensor.name: tensor for tensor in _in_its_shard(files, weight_map)}
+    lost = [n for n, file in weight_map.items() if n not in tensors and file not in missing]
+    if lost:
+        raise InvalidWeightsError(
+            f"{path}: tensor {short(lost[0])} should be in {weight_map[lost[0]]}, whose header does"
+            f" not have it ({len(lost)} such tensors): the index and the shards do not belong"
+            " together"
+        )
+    unlisted = tuple(t.name for file in files for t in file.tensors if t.name not in weight_map)
+    return Checkpoint(
+        folder=path.parent,
+        files=files,
+        tensors=tensors,
+        missing=missing,
+        unlisted=unlisted,
+        index=path,
+        total_size=total_size,
+    )
+
+
+def _in_its_shard(
+    files: Iterable[FileHeader], weight_map: Mapping[str, str]
+) -> Iterable[TensorInfo]:
+    for file in files:
+        yield from (t for t in file.tensors if weight_map.get(t.name) == t.file)
+
+
+def read_index(
+    path: Path, suffixes: tuple[str, ...] = SUFFIXES
+) -> tuple[dict[str, str], int | None]:
+    """The weight_map and total_size of the index at `path`. Raises InvalidWeightsError."""
+    try:
+        index = read_json(path, MAX_HEADER_BYTES)
+    except InvalidConfigError as error:
+        raise InvalidWeightsError(str(error)) from error
+    return check_index(path, index, suffixes)
+
+
+def check_index(
+    path: Path, index: Mapping[str, Any], suffixes: tuple[str, ...] = SUFFIXES
+) -> tuple[dict[str, str], int | None]:
+    """The weight_map and total_size of an index that was read from `path`.
+
+    Raises InvalidWeightsError for anything but plain names of shards.
+    """
+    weight_map = index.get("weight_map")
+    if not isinstance(weight_map, dict) or not weight_map:
+        raise InvalidWeightsError(f"{path}: no weight_map: this is not an index of weights")
+    for name, shard in weight_map.items():
+        if not is_plain_shard_name(shard, suffixes):
+            raise InvalidWeightsError(
+                f"{path}: tensor {short(name)} points to {short(shard)}; a shard is a plain file"
+                f" name that ends in {' or '.join(suffixes)}"
+            )
+    metadata = index.get("metadata")
+    total: Any = metadata.get("total_size") if isinstance(metadata, dict) else None
+    if isinstance(total, float) and total.is_integer():
+        total = int(total)  # written so by some older tools
+    return weight_map, total if type(total) is int else None
+
+
+def is_plain_shard_name(name: Any, suffixes: tuple[str, ...] = SUFFIXES) -> bool:
+    """Whether `name` is a bare file name of weights under POSIX and Windows rules alike."""
+    plain = isinstance(name, str) and re.fullmatch(r"[^/\\:\x00-\x1f]+", name) is not None
+    return plain and name.endswith(suffixes) and name not in suffixes
+
+
+def inside(folder: Path, shard: str) -> Path:
+    """The shard's path, unless a link leads out of the folder and of its own Hub cache.
+
+    Raises HeadcountError then, and for links in a loop.
+    """
+    path = folder / shard
+    if not path.is_symlink():  # a plain name in the folder: nothing to follow, for 191 shards
+        return path
+    try:
+        real, home = path.resolve(), folder.resolve()
+    except (RuntimeError, OSError) as error:  # RuntimeError: a loop, before Python 3.13
+        raise HeadcountError(f"{path}: cannot be read: its links lead nowhere") from error
+    cache_blobs = home.parent.parent / "blobs"  # models--org--name/{snapshots/<rev>/, blobs/}
+    if real.is_relative_to(home) or real.is_relative_to(cache_blobs):
+        return path
+    raise HeadcountError(
+        f"{path}: links to {real}, outside the model's folder: copy the file there"
+    )

@@ -1,0 +1,214 @@
+"""Models of the Hugging Face Hub: config.json and the headers of the weights, nothing else."""
+
+import os
+import re
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from headcount import __version__
+from headcount.model.errors import (
+    HeadcountError,
+    InvalidConfigError,
+    InvalidWeightsError,
+    UnknownModelError,
+    bounded,
+)
+
+from .at_once import at_once, patiently, within
+from .checkpoint import INDEX, SINGLE, Checkpoint, check_index, join_shards, single_file
+from .found import Source
+from .http_client import Client, UnreachableError
+from .hub_cache import read_cached
+from .hub_gguf import read_hub_gguf, split_target
+from .hub_requests import HubRepo
+from .json_file import MAX_CONFIG_BYTES, parse_json
+from .safetensors import MAX_HEADER_BYTES, FileHeader, header_length, parse_header
+
+# What the first answer may take: a name server that is out of reach takes half a minute to say so.
+FIRST_SECONDS = 8.0
+# What a header takes: about so many bytes per tensor beside its name.
+_ENTRY_BYTES = 110
+_FIRST_BYTES = 2**17
+
+_NEEDED_LATER = (
+    *(
+        "concurrent.futures.thread",
+        "headcount.audit.against_weights",
+        "headcount.audit.audit_report",
+        "headcount.audit.weights_report",
+    ),
+    *("..render", "..render.formats", "tabulate"),
+)
+
+
+def is_repository(name: str) -> bool:
+    """Whether `name` is spelled as a repository of the Hub: org/name."""
+    return re.fullmatch(r"[\w.-]{1,96}/[\w.-]{1,96}", name, re.ASCII) is not None
+
+
+def read_hub(target: str) -> Source:
+    """`org/name[@revision]`: config.json and headers by range requests, from the cache offline.
+    `org/name/FILE.gguf` is one GGUF model of a repository.
+
+    Raises HeadcountError when the Hub cannot be reached, or has no such model or file.
+    """
+    name, revision, file = split_target(target)
+    if not is_repository(name):
+        raise UnknownModelError(
+            f"{target}: no such file or folder, and no valid Hub id (org/name[@revision])"
+        )
+    from huggingface_hub import constants
+
+    if constants.HF_HUB_OFFLINE:
+        return _from_cache(target, "HF_HUB_OFFLINE is set")
+    print(f"Asking the Hugging Face Hub for {bounded(target)} …", file=sys.stderr)
+    try:
+        with Client() as client:
+            return _read_online(open_repo(name, revision or "main", client), target, file)
+    except UnreachableError as error:
+        return _from_cache(target, str(error))
+
+
+def _from_cache(target: str, reason: str) -> Source:
+    name, revision, file = split_target(target)
+    cached = read_cached(name, revision or None, target, file)
+    if cached is None:
+        raise HeadcountError(
+            f"{target}: not in the catalogue, not in the Hub cache, and the Hub is out of reach"
+            f" ({reason}); give a local folder or a config.json instead"
+        )
+    print(
+        f"The Hub is out of reach ({bounded(reason)}); using the cached snapshot.", file=sys.stderr
+    )
+    return cached
+
+
+def open_repo(name: str, revision: str, client: Client) -> HubRepo:
+    from huggingface_hub import constants
+
+    token = None if constants.HF_HUB_DISABLE_IMPLICIT_TOKEN else _token(constants.HF_TOKEN_PATH)
+    login = {"Authorization": f"Bearer {token}"} if token else {}
+    return HubRepo(
+        name=name,
+        revision=revision,
+        endpoint=constants.ENDPOINT,
+        client=client,
+        headers={"User-Agent": f"headcount/{__version__}", **login},
+    )
+
+
+def _token(path: str) -> str | None:
+    """The token of HF_TOKEN or of `hf auth login`; huggingface_hub's own reader takes 0.3 s."""
+    for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"):
+        if os.environ.get(name):
+            return os.environ[name].strip()
+    try:
+        return Path(path).read_text(encoding="utf-8").strip() or None
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def _read_online(repo: HubRepo, target: str, file: str | None) -> Source:
+    """Three round trips: what is there; config and index; all shards."""
+    answer = within(FIRST_SECONDS, lambda: repo.fetch_info(MAX_HEADER_BYTES), _import_ahead)
+    info = parse_json(answer, f"{target}: the Hub's answer")
+    commit = info.get("sha")
+    files = _file_names(info)
+    revision = commit if isinstance(commit, str) else repo.revision
+    reads: tuple[Callable[[], Any], ...] = (
+        lambda: _read_config(repo),
+        lambda: _read_weights(repo, files),
+    )
+    if file is not None or ("config.json" not in files and any(map(_is_gguf, files))):
+        return read_hub_gguf(repo, files, file, revision)
+    if "config.json" not in files:
+        raise HeadcountError(f"{repo.name}: this Hub repository has no config.json")
+    config, checkpoint = at_once(_call, reads)
+    return Source(
+        kind="hub",
+        id=repo.name,
+        where=f"{target}: config.json",
+        config=config,
+        checkpoint=checkpoint,
+        revision=revision,
+    )
+
+
+def _is_gguf(file: str) -> bool:
+    return file.endswith(".gguf")
+
+
+def _import_ahead() -> None:
+    """Loads what the audit of weights will need, while the Hub is thinking: importing takes longer
+    than an answer."""
+    for name in _NEEDED_LATER:
+        import_module(name, __package__)
+
+
+def _call(read: Callable[[], Any]) -> Any:
+    return read()
+
+
+def _file_names(info: dict[str, Any]) -> frozenset[str]:
+    siblings = info.get("siblings")
+    found = siblings if isinstance(siblings, list) else []
+    return frozenset(str(file.get("rfilename")) for file in found if isinstance(file, dict))
+
+
+def _read_config(repo: HubRepo) -> dict[str, Any]:
+    piece = repo.fetch("config.json", 0, MAX_CONFIG_BYTES + 1)
+    if len(piece.data) > MAX_CONFIG_BYTES:
+        raise InvalidConfigError(f"{repo.name}: config.json is above {MAX_CONFIG_BYTES:,} bytes")
+    return parse_json(piece.data, f"{repo.name}: config.json", allow_non_finite=True)
+
+
+def _read_weights(repo: HubRepo, files: frozenset[str]) -> Checkpoint | None:
+    """The headers of the safetensors; None where the repository has none."""
+    if SINGLE in files:
+        return single_file(_fetch_header(repo, SINGLE, _FIRST_BYTES))
+    if INDEX in files:
+        return _read_shards(repo, files)
+    others = sorted(name for name in files if name.endswith((".bin", ".pt", ".gguf")))
+    for name in others[:1]:
+        more = f"audit {repo.name}/{name}" if _is_gguf(name) else "download the file and audit it"
+        print(
+            f"{repo.name} has no safetensors, but {name}: only the config is read; for more"
+            f" {more}.",
+            file=sys.stderr,
+        )
+    return None
+
+
+def _read_shards(repo: HubRepo, files: frozenset[str]) -> Checkpoint:
+    path = Path(repo.name, INDEX)
+    data = repo.fetch(INDEX, 0, MAX_HEADER_BYTES).data
+    try:
+        index = parse_json(data, str(path))
+    except InvalidConfigError as error:
+        raise InvalidWeightsError(str(error)) from error
+    weight_map, total_size = check_index(path, index)
+    expected: dict[str, int] = {}
+    for name, shard in weight_map.items():
+        expected[shard] = expected.get(shard, 512) + len(name) + _ENTRY_BYTES
+    present = sorted(shard for shard in expected if shard in files)
+    headers = at_once(lambda shard: _fetch_header(repo, shard, expected[shard]), present)
+    return join_shards(path, weight_map, total_size, headers)
+
+
+def _fetch_header(repo: HubRepo, file: str, guess: int) -> FileHeader:
+    """One request where the header fits into `guess` bytes, else two."""
+    path = Path(repo.name, file)
+    piece = patiently(lambda: repo.fetch(file, 0, guess))
+    if piece.size is None:
+        raise InvalidWeightsError(f"{path}: the server does not tell the size of the file")
+    length = header_length(path, piece.data[:8], piece.size)
+    raw = piece.data[8 : 8 + length]
+    if len(raw) < length:
+        rest = patiently(lambda: repo.fetch(file, 8 + len(raw), 8 + length))
+        raw += rest.data
+    if len(raw) < length:
+        raise InvalidWeightsError(f"{path}: the server sent {len(raw):,} of {length:,} bytes")
+    return parse_header(path, raw, piece.size)

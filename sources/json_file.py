@@ -1,0 +1,106 @@
+"""Strict reading of JSON that a stranger wrote: bounded, UTF-8 only, duplicate keys noticed."""
+
+import json
+import os
+import stat
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from headcount.model.errors import HeadcountError, InvalidConfigError, short
+
+MAX_CONFIG_BYTES = 10 * 2**20
+
+
+class _DuplicateKeys(ValueError):
+    pass
+
+
+def open_regular(path: Path) -> int:
+    """A read-only descriptor of a regular file; a FIFO or device is refused, never waited for.
+
+    It is looked at first, since opening a device can do something by itself, and once more when it
+    is open, since it may have been replaced in between.
+    """
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise HeadcountError(f"{path}: is not a regular file")
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    except FileNotFoundError as error:
+        raise HeadcountError(f"{path}: no such file") from error
+    except OSError as error:
+        raise HeadcountError(f"{path}: cannot be read: {error.strerror}") from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise HeadcountError(f"{path}: is not a regular file")
+    return descriptor
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[BinaryIO]:
+    """The bytes of a regular file. Raises HeadcountError, also where the disk fails later on."""
+    try:
+        with os.fdopen(open_regular(path), "rb") as file:
+            yield file
+    except OSError as error:
+        raise HeadcountError(f"{path}: cannot be read: {error.strerror or error}") from error
+
+
+def read_json(path: Path, limit: int = MAX_CONFIG_BYTES) -> dict[str, Any]:
+    """The JSON object in `path`. Raises InvalidConfigError that names the file and the position."""
+    with reading(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > limit:
+            raise InvalidConfigError(f"{path}: {size:,} bytes; no more than {limit:,} are read")
+        data = file.read(limit + 1)
+    return parse_json(data, str(path), allow_non_finite=True)
+
+
+def parse_json(data: bytes, where: str, *, allow_non_finite: bool = False) -> dict[str, Any]:
+    """`data` as a JSON object. Raises InvalidConfigError.
+
+    `Infinity` and `NaN`, which JSON does not know, are accepted only on demand: real config.json
+    files hold them (Nemotron-H: `time_step_limit`).
+    """
+    try:
+        value = json.loads(
+            data.decode("utf-8-sig"),
+            object_pairs_hook=_unique_pairs,
+            parse_constant=None if allow_non_finite else _refuse_constant,
+        )
+    except json.JSONDecodeError as error:
+        found = _what_it_is(data)
+        at = f"line {error.lineno}, column {error.colno}"
+        raise InvalidConfigError(f"{where}: not JSON ({error.msg}, {at}){found}") from error
+    except UnicodeDecodeError as error:
+        found = _what_it_is(data)
+        raise InvalidConfigError(f"{where}: not UTF-8 (byte {error.start}){found}") from error
+    except (ValueError, RecursionError, MemoryError) as error:
+        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise InvalidConfigError(f"{where}: {reason}") from error
+    if not isinstance(value, dict):
+        raise InvalidConfigError(f"{where}: a JSON object is expected, not {type(value).__name__}")
+    return value
+
+
+def _unique_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
+        raise _DuplicateKeys(f"the key {short(twice)} stands twice; keep one of them")
+    return result
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _what_it_is(data: bytes) -> str:
+    """Names the usual impostors, since their cure differs."""
+    if data.startswith(b"version https://git-lfs"):
+        return "; this is a Git LFS pointer: run `git lfs pull` in that folder"
+    if data[:256].lstrip().lower().startswith((b"<!doctype", b"<html")):
+        return "; this is an HTML page: the download went wrong"
+    return ""

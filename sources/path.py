@@ -1,0 +1,94 @@
+"""Models on disk: a folder, a config.json, a file of weights or an index."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from headcount.model.errors import HeadcountError
+
+from .checkpoint import Checkpoint, find_weights, inside, read_checkpoint
+from .found import Source
+from .json_file import read_json
+
+
+def read_path(path: Path) -> Source:
+    """A folder, a config.json, a file of weights or an index. Raises HeadcountError."""
+    if not _is_there(path):
+        raise HeadcountError(f"{path}: no such file or folder")
+    if path.is_dir():
+        return _read_folder(path)
+    if path.suffix == ".gguf":
+        from .gguf_checkpoint import read_gguf_source
+
+        return read_gguf_source(path)
+    if path.name.endswith((".bin", ".pt", ".pth", ".bin.index.json")):
+        from .pickle_checkpoint import read_pickles
+
+        return _beside_config(path, read_pickles(path))
+    if path.name.endswith((".safetensors", ".safetensors.index.json")):
+        return _beside_config(path, read_checkpoint(path))
+    if path.name.endswith(".json"):
+        return Source(kind="config", id=str(path), where=str(path), config=read_json(path))
+    raise HeadcountError(
+        f"{path}: a model is a folder, a config.json, a .safetensors file or its index.json, a"
+        " .gguf, .bin or .pt file"
+    )
+
+
+def _read_folder(folder: Path) -> Source:
+    config = folder / "config.json"
+    weights = _folder_weights(folder)
+    has_config = _is_there(config)
+    if not has_config and weights is None:
+        return _only_gguf(folder)
+    return Source(
+        kind="folder",
+        id=str(folder),
+        where=str(config),
+        config=read_json(inside(folder, config.name)) if has_config else None,
+        checkpoint=weights,
+    )
+
+
+def _only_gguf(folder: Path) -> Source:
+    """The GGUF model of a folder that holds no other. Raises HeadcountError."""
+    from .gguf_checkpoint import models_of
+
+    models = models_of(path.name for path in folder.glob("*.gguf"))
+    if len(models) == 1:
+        return replace(read_path(folder / models[0]), kind="folder", id=str(folder))
+    raise HeadcountError(
+        f"{folder}: holds neither a config.json nor weights that are told apart by their name"
+        + (f", but {len(models)} models in .gguf files: name one" if models else "")
+    )
+
+
+def _is_there(path: Path) -> bool:
+    """Raises HeadcountError for a link to nothing: it was meant to be there."""
+    if path.exists():
+        return True
+    if path.is_symlink():
+        raise HeadcountError(f"{path}: is a link to {path.readlink()}, which is not there")
+    return False
+
+
+def _folder_weights(folder: Path) -> Checkpoint | None:
+    """Safetensors where there are any, as transformers prefers them; else torch's pickles."""
+    path = find_weights(folder)
+    if path is not None:
+        return read_checkpoint(inside(folder, path.name))
+    from .pickle_checkpoint import find_pickles, read_pickles
+
+    path = find_pickles(folder)
+    return None if path is None else read_pickles(inside(folder, path.name))
+
+
+def _beside_config(path: Path, checkpoint: Checkpoint) -> Source:
+    """Lone weights; the config that lies beside them is read too, since it gives them a meaning."""
+    config = path.parent / "config.json"
+    return Source(
+        kind="file",
+        id=str(path),
+        where=str(config),
+        config=read_json(inside(path.parent, config.name)) if _is_there(config) else None,
+        checkpoint=checkpoint,
+    )

@@ -1,0 +1,151 @@
+"""What lies beside the weights in a folder: names, and the few facts that rules ask of them.
+
+Nothing is executed or rendered, links that lead out of the folder are not followed, and a file that
+cannot be read is a fact, not an error.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from headcount.model.errors import HeadcountError
+
+from .json_file import MAX_CONFIG_BYTES, read_json
+
+MAX_TOKENIZER_BYTES = 64 * 2**20
+MAX_ENTRIES = 20_000
+_CONFIGS = ("tokenizer_config.json", "generation_config.json")
+
+
+class TokenizerConfig(NamedTuple):
+    """Of tokenizer_config.json: the length it states, paths of code it names, its chat template."""
+
+    model_max_length: int | None
+    remote_code: tuple[str, ...]
+    trusts: bool
+    template: str | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SideFiles:
+    """`names` are all entries, `code_folders` those of sub-folders that hold Python; `leaving` are
+    links out of the folder. `largest_token` is the highest id of tokenizer.json. `generation` are
+    the special tokens of generation_config.json. None: no such file, or not readable."""
+
+    folder: Path
+    names: frozenset[str]
+    code_folders: tuple[str, ...]
+    leaving: tuple[str, ...]
+    unreadable: tuple[tuple[str, str], ...]
+    largest_token: int | None
+    tokenizer: TokenizerConfig | None
+    generation: Mapping[str, tuple[int, ...]] | None
+
+
+def read_side_files(folder: Path) -> SideFiles:
+    """The entries of `folder`, and tokenizer and generation facts as far as they can be read."""
+    entries = _entries(folder)
+    leaving = tuple(sorted(entry.name for entry in entries if _leaves(folder, entry)))
+    names = frozenset(entry.name for entry in entries)
+    unreadable: list[tuple[str, str]] = []
+    read: dict[str, Mapping[str, Any]] = {}
+    for name in (*_CONFIGS, "tokenizer.json"):
+        if name in names and name not in leaving:
+            limit = MAX_TOKENIZER_BYTES if name == "tokenizer.json" else MAX_CONFIG_BYTES
+            try:
+                read[name] = read_json(folder / name, limit)
+            except HeadcountError as error:
+                unreadable.append((name, str(error).removeprefix(f"{folder / name}: ")))
+    return SideFiles(
+        folder=folder,
+        names=names,
+        code_folders=_code_folders(entries),
+        leaving=leaving,
+        unreadable=tuple(unreadable),
+        largest_token=_largest_token(read.get("tokenizer.json")),
+        tokenizer=_tokenizer(read.get("tokenizer_config.json")),
+        generation=_generation(read.get("generation_config.json")),
+    )
+
+
+def _entries(folder: Path) -> list["os.DirEntry[str]"]:
+    found = []
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                found.append(entry)
+                if len(found) == MAX_ENTRIES:
+                    break
+    except OSError as error:
+        raise HeadcountError(f"{folder}: cannot be listed: {error.strerror}") from error
+    return found
+
+
+def _leaves(folder: Path, entry: "os.DirEntry[str]") -> bool:
+    """A link that ends neither in the folder nor in the blobs of its own Hub cache entry."""
+    if not entry.is_symlink():
+        return False
+    real, home = Path(os.path.realpath(entry.path)), Path(os.path.realpath(folder))
+    return not (real.is_relative_to(home) or real.is_relative_to(home.parent.parent / "blobs"))
+
+
+def _code_folders(entries: list["os.DirEntry[str]"]) -> tuple[str, ...]:
+    """Sub-folders that transformers runs code from: custom_generate/generate.py."""
+    return tuple(
+        f"{entry.name}/generate.py"
+        for entry in entries
+        if entry.name == "custom_generate"
+        and entry.is_dir(follow_symlinks=False)
+        and os.path.lexists(Path(entry.path, "generate.py"))
+    )
+
+
+def _largest_token(tokenizer: Mapping[str, Any] | None) -> int | None:
+    """The highest id of the vocabulary (an object, or a list in order) and of added tokens."""
+    if tokenizer is None:
+        return None
+    model, added = tokenizer.get("model"), tokenizer.get("added_tokens")
+    vocabulary = model.get("vocab") if isinstance(model, dict) else None
+    ids: list[int] = []
+    if isinstance(vocabulary, dict):
+        ids += [value for value in vocabulary.values() if type(value) is int]
+    elif isinstance(vocabulary, list):
+        ids.append(len(vocabulary) - 1)
+    for token in added if isinstance(added, list) else ():
+        if isinstance(token, dict) and type(token.get("id")) is int:
+            ids.append(token["id"])
+    return max(ids, default=None)
+
+
+def _tokenizer(config: Mapping[str, Any] | None) -> TokenizerConfig | None:
+    if config is None:
+        return None
+    length, remote = config.get("model_max_length"), config.get("auto_map")
+    template = config.get("chat_template")
+    named = (
+        [t.get("template") for t in template if isinstance(t, dict)]
+        if (isinstance(template, list))
+        else [template]
+    )
+    texts = [text for text in named if isinstance(text, str)]
+    return TokenizerConfig(
+        model_max_length=length if type(length) is int else None,
+        remote_code=tuple(f"auto_map.{name}" for name in remote)
+        if isinstance(remote, dict)
+        else (),
+        trusts=config.get("trust_remote_code") is True,
+        template="\n".join(texts) if texts else None,
+    )
+
+
+def _generation(config: Mapping[str, Any] | None) -> Mapping[str, tuple[int, ...]] | None:
+    if config is None:
+        return None
+    found: dict[str, tuple[int, ...]] = {}
+    for key in ("bos_token_id", "eos_token_id", "pad_token_id"):
+        value = config.get(key)
+        values = value if isinstance(value, list) else [value]
+        found[key] = tuple(item for item in values if type(item) is int)
+    return found

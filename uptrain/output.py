@@ -1,0 +1,130 @@
+"""The output folder: trained weights in the files, names and types of CONVERTED, all beside them
+as it was there, and the record of what was done."""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from headcount import __version__
+from headcount.convert.plan.custom import MODELING_FILE
+from headcount.convert.plan.document import SCHEMA_VERSION
+from headcount.convert.plan.errors import SelfCheckError
+from headcount.convert.plan.existing import DIGEST, Existing
+from headcount.convert.plan.side_files import RECORD, sort_side_files
+from headcount.convert.plan.source import CONFIG, check_unchanged
+from headcount.convert.stream.hashing import digest_of
+from headcount.convert.stream.writer import json_bytes, write_bytes
+from headcount.convert.verify import audited_output
+from headcount.model.errors import HeadcountError
+from headcount.sources.checkpoint import find_weights, read_checkpoint
+from headcount.sources.json_file import read_json
+
+from .request import UptrainPlan
+
+
+def job_digest(plan: UptrainPlan) -> str:
+    """What tells one uptraining from another in conversion.json."""
+    text = json.dumps(plan.job(local=False), sort_keys=True)
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def write_output(
+    plan: UptrainPlan,
+    student: PreTrainedModel,
+    state: Mapping[str, Tensor],
+    stored: Mapping[str, torch.dtype],
+    folder: Path,
+    uptraining: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Writes the whole model into `folder`, which must not exist, checks it, and returns its
+    record. Raises OSError, SafetensorError and SelfCheckError."""
+    folder.mkdir()
+    _write_weights(plan, student, state, stored, folder)
+    source = plan.student.folder
+    weights = {path.name for path in folder.iterdir()}
+    for file in sort_side_files(source, frozenset({CONFIG, *weights}))[0]:
+        shutil.copyfile(file.path, folder / file.name)
+    if "auto_map" in plan.source.config:  # of ours, or the student had not been loaded
+        shutil.copyfile(MODELING_FILE, folder / MODELING_FILE.name)
+    shutil.copyfile(source / CONFIG, folder / CONFIG)
+    for state_of in plan.states:
+        check_unchanged(state_of)
+    record = _record(plan, folder, uptraining)
+    write_bytes(folder / RECORD, json_bytes(record))
+    _check(plan, folder)
+    return record
+
+
+def _write_weights(
+    plan: UptrainPlan,
+    student: PreTrainedModel,
+    state: Mapping[str, Tensor],
+    stored: Mapping[str, torch.dtype],
+    folder: Path,
+) -> None:
+    """By transformers, which knows what its weights are called on the disk."""
+    files = plan.source.checkpoint.files
+    sizes = [file.path.stat().st_size for file in files]
+    scratch = folder / "weights"
+    student.save_pretrained(
+        scratch,
+        state_dict={name: value.to(stored[name]) for name, value in state.items()},
+        max_shard_size=2 * sum(sizes) if len(sizes) == 1 else max(sizes),
+    )
+    for path in scratch.iterdir():
+        if path.name.endswith((".safetensors", ".safetensors.index.json")):
+            path.rename(folder / path.name)
+    shutil.rmtree(scratch)
+
+
+def _record(plan: UptrainPlan, folder: Path, uptraining: Mapping[str, Any]) -> dict[str, Any]:
+    """The conversion's own record with what was done since. No times, no paths."""
+    source = plan.student.folder / RECORD
+    old = read_json(source, 64 * 2**20) if source.is_file() else {}
+    begun = {"schema_version": SCHEMA_VERSION, "tool": {"name": "headcount"}}
+    kept = {key: value for key, value in {**begun, **old}.items() if key not in ("job", "manifest")}
+    manifest = {
+        path.name: {"bytes": path.stat().st_size, DIGEST: digest_of(path)}
+        for path in sorted(folder.iterdir())
+    }
+    return {
+        **kept,
+        "uptraining": {"tool": {"name": "headcount", "version": __version__}, **uptraining},
+        "job": job_digest(plan),
+        "manifest": manifest,
+    }
+
+
+def _check(plan: UptrainPlan, folder: Path) -> None:
+    """Raises SelfCheckError unless the output audits like CONVERTED and has its tensors."""
+    audited_output(folder, plan.source.audit.findings)
+    path = find_weights(folder)
+    assert path is not None
+    found = {n: (t.dtype, t.shape) for n, t in read_checkpoint(path).tensors.items()}
+    wanted = {n: (t.dtype, t.shape) for n, t in plan.source.checkpoint.tensors.items()}
+    other = sorted(name for name in found if found[name] != wanted.get(name))
+    if other:
+        raise SelfCheckError(
+            f"transformers writes a tensor {other[0]!r} that {plan.student.id} has not (or with"
+            " another type or shape); nothing was kept"
+        )
+
+
+def done_before(plan: UptrainPlan, existing: Existing | None) -> dict[str, Any] | None:
+    """The record of a target that this very job has written, whole; None for any other."""
+    if existing is None or existing.job != job_digest(plan):
+        return None
+    for name, entry in existing.manifest.items():
+        try:
+            if digest_of(existing.folder / name) != entry[DIGEST]:
+                return None
+        except HeadcountError:
+            return None
+    return dict(existing.record)

@@ -1,0 +1,149 @@
+"""The steps of a training, phase by phase, with checkpoints."""
+
+import time
+from dataclasses import replace
+from typing import Any
+
+from tqdm import tqdm
+from transformers import PreTrainedModel
+
+from headcount.convert.stream.failure import writing
+
+from .learner import Learner
+from .processes import Processes
+from .request import UptrainPlan
+from .schedule import Phase
+from .scores import Scores
+from .weights import save_weights
+from .work import Progress, Work, saving
+
+_POINTS = 10  # entries of the history
+
+
+def train(
+    plan: UptrainPlan,
+    processes: Processes,
+    work: Work,
+    teacher: PreTrainedModel,
+    progress: Progress,
+) -> tuple[Progress, Learner]:
+    """All steps that are left, and the learner of the last phase."""
+    learner: Learner | None = None
+    with tqdm(
+        total=plan.request.steps,
+        initial=progress.step,
+        desc="uptraining",
+        unit="step",
+        disable=None if processes.is_main else True,
+        leave=False,
+    ) as bar:
+        for phase in _left(plan, progress):
+            if learner is not None:
+                learner.close()
+            learner = _begin(plan, processes, work, teacher, phase, progress)
+            progress = _Loop(plan, processes, work, learner, bar).run(progress)
+    assert learner is not None  # the last phase is always begun
+    return progress, learner
+
+
+def _left(plan: UptrainPlan, progress: Progress) -> tuple[Phase, ...]:
+    """Phases with steps to make, or the last one, for its weights."""
+    return tuple(p for p in plan.phases if p.stop > progress.step) or plan.phases[-1:]
+
+
+def _begin(
+    plan: UptrainPlan,
+    processes: Processes,
+    work: Work,
+    teacher: PreTrainedModel,
+    phase: Phase,
+    progress: Progress,
+) -> Learner:
+    """The learner of a phase as it was after `progress.step` steps."""
+    checkpoint = work.checkpoint(progress.step)
+    weights = work.weights(checkpoint)
+    learner = processes.together(
+        lambda: Learner(
+            plan, processes, teacher, phase, weights if progress.step and weights.exists() else None
+        )
+    )
+    if progress.step and not weights.exists():
+        learner.load_state(checkpoint)
+    if not progress.step:
+        before = learner.score()
+        processes.main_only(lambda: _remember(work, before))
+    return learner
+
+
+def _remember(work: Work, before: Scores) -> None:
+    with writing(work.path, 0):
+        work.remember("before", before.document())
+
+
+class _Loop:
+    """The steps of one phase, with checkpoints."""
+
+    def __init__(
+        self, plan: UptrainPlan, processes: Processes, work: Work, learner: Learner, bar: Any
+    ) -> None:
+        self.plan = plan
+        self.processes = processes
+        self.work = work
+        self.learner = learner
+        self.bar = bar
+
+    def run(self, progress: Progress) -> Progress:
+        every = self.plan.request.checkpoint_every
+        phase = self.learner.phase
+        while progress.step < phase.stop:
+            progress = self._step(progress)
+            if progress.step == phase.stop or (every and progress.step % every == 0):
+                self._checkpoint(progress)
+        return progress
+
+    def _step(self, progress: Progress) -> Progress:
+        begun = time.monotonic()
+        loss = self.learner.step(progress.step)
+        self.bar.set_postfix(loss=f"{loss:.4f}", phase=self.learner.phase.number, refresh=False)
+        self.bar.update()
+        done = replace(
+            progress,
+            step=progress.step + 1,
+            pending=(*progress.pending, loss),
+            seconds=progress.seconds + time.monotonic() - begun,
+        )
+        return self._noted(done)
+
+    def _noted(self, progress: Progress) -> Progress:
+        """With an entry in the history, where one is due."""
+        points = {round(self.plan.request.steps * i / _POINTS) for i in range(1, _POINTS + 1)}
+        if progress.step not in points:
+            return progress
+        entry = {
+            "step": progress.step,
+            "phase": self.learner.phase.number,
+            "learning_rate": self.plan.learning_rate.at(progress.step - 1, self.learner.phase),
+            "loss": sum(progress.pending) / len(progress.pending),
+        }
+        return replace(progress, history=(*progress.history, entry), pending=())
+
+    def _checkpoint(self, progress: Progress) -> None:
+        """At the end of a phase its weights, else everything that the phase goes on with."""
+        folder = self.work.new_checkpoint(progress.step)
+        ends = progress.step == self.learner.phase.stop
+        state = self.learner.state() if ends else {}
+
+        def save() -> None:
+            with saving(folder):
+                if not ends:
+                    self.learner.save_state(folder)
+                elif self.processes.is_main:
+                    save_weights(state, self.work.weights(folder))
+
+        def keep() -> None:
+            with saving(folder):
+                self.work.keep(progress)
+
+        self.processes.main_only(lambda: self.work.clear(folder))
+        self.processes.together(save)
+        self.processes.main_only(keep)

@@ -1,0 +1,188 @@
+"""The uptraining: settle, train phase by phase, measure, write, and only then the final name."""
+
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from transformers import PreTrainedModel
+
+from headcount.convert.plan.errors import TargetError
+from headcount.convert.plan.existing import read_existing
+from headcount.convert.plan.target import check_space, check_target
+from headcount.convert.stream.failure import writing
+from headcount.convert.stream.lock import TargetLock
+from headcount.model.errors import HeadcountError
+from headcount.running.boundary import out_of_memory_explained, quiet_transformers
+from headcount.running.load import load_model
+
+from .learner import Learner
+from .output import done_before, write_output
+from .processes import Processes, quiet_accelerate
+from .request import UptrainPlan, UptrainRequest, settle
+from .scores import Scores, read_scores
+from .training import train
+from .work import Progress, Work, saving
+
+_LESS = "more --gradient-accumulation, a smaller --sequence-length, or --dtype bfloat16"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UptrainReport:
+    """A finished uptraining. `record` is the entry `uptraining` of conversion.json; `seconds` were
+    spent on the steps, None where an earlier run has `done_before` what was asked for."""
+
+    plan: UptrainPlan
+    before: Scores
+    after: Scores
+    record: Mapping[str, Any]
+    seconds: float | None
+    processes: int
+    device: str
+    done_before: bool
+
+
+def uptrain(request: UptrainRequest) -> UptrainReport | None:
+    """Trains what `request` asks for; None in every process but the main one.
+
+    The models are only read. Raises HeadcountError; TrainingFailedError (exit code 1) when a loss
+    is not finite, and WriteError. Checkpoints stay then, and the next run of the same request goes
+    on with the last one.
+    """
+    with quiet_transformers(), quiet_accelerate(), out_of_memory_explained(_LESS):
+        processes = Processes(
+            dtype=request.dtype, device=request.device, parts=request.gradient_accumulation
+        )
+        with processes.ended():
+            plan = processes.together(lambda: _settled(request, processes.count))
+            with _locked(plan, processes):
+                return _uptrain(plan, processes)
+
+
+def _settled(request: UptrainRequest, count: int) -> UptrainPlan:
+    parts = count * request.gradient_accumulation
+    if request.batch_size % parts:
+        raise HeadcountError(
+            f"--batch-size {request.batch_size}: is shared by {count} process(es) in"
+            f" {request.gradient_accumulation} part(s) each: make it a multiple of {parts}"
+        )
+    return settle(request)
+
+
+@contextmanager
+def _locked(plan: UptrainPlan, processes: Processes) -> Iterator[None]:
+    """The main process holds the target's lock inside."""
+    with ExitStack() as stack:
+
+        def lock() -> None:
+            for folder in (plan.student.folder, plan.teacher.folder):
+                check_target(folder, plan.target)
+            with writing(plan.target, 0):
+                stack.enter_context(TargetLock(plan.target))
+
+        processes.main_only(lock)
+        yield
+
+
+def _uptrain(plan: UptrainPlan, processes: Processes) -> UptrainReport | None:
+    work = Work(plan.target)
+    record = processes.main_only(lambda: _done(plan, work))
+    if record is not None:
+        return _report(plan, processes, record["uptraining"], None) if processes.is_main else None
+    progress = processes.main_only(lambda: _open(plan, work))
+    try:
+        teacher = processes.together(lambda: _load_teacher(plan, processes))
+        progress, learner = train(plan, processes, work, teacher, progress)
+        learner.round()
+        after = learner.score()
+        state = learner.state()
+        made = _Made(plan=plan, learner=learner, state=state, after=after, progress=progress)
+        record = processes.main_only(lambda: _write(made, work))
+    except (KeyboardInterrupt, SystemExit):
+        if processes.is_main:
+            print(f"{work.path}: holds what was reached; the same command goes on", file=sys.stderr)
+        raise
+    return _report(plan, processes, record, progress.seconds) if processes.is_main else None
+
+
+def _done(plan: UptrainPlan, work: Work) -> dict[str, Any] | None:
+    """The record of a target that an earlier run has finished. Raises TargetError for others."""
+    existing = read_existing(plan.target)
+    if existing is None:
+        return None
+    record = done_before(plan, existing)
+    if record is None:
+        raise TargetError(
+            f"{plan.target}: exists, and is not what this command would write; it is never"
+            " replaced: name another --output-dir, or remove it"
+        )
+    work.discard()
+    return record
+
+
+def _open(plan: UptrainPlan, work: Work) -> Progress:
+    nbytes = sum(file.path.stat().st_size for file in plan.source.checkpoint.files)
+    numbers = sum(t.elements for t in plan.source.checkpoint.tensors.values())
+    if not work.path.is_dir():
+        # Two checkpoints of weights and two moments in float32, one of them being written.
+        check_space(plan.target, nbytes + 2 * 3 * 4 * numbers)
+    with writing(work.path, 0):
+        return work.open(plan.job(local=True), resume=plan.request.resume)
+
+
+def _load_teacher(plan: UptrainPlan, processes: Processes) -> PreTrainedModel:
+    loaded = load_model(plan.teacher, dtype=processes.teacher_dtype, device=processes.device)
+    return loaded.model.requires_grad_(False)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Made:
+    """What there is to write."""
+
+    plan: UptrainPlan
+    learner: Learner
+    state: Mapping[str, Any]
+    after: Scores
+    progress: Progress
+
+
+def _write(made: _Made, work: Work) -> dict[str, Any]:
+    """Writes the output and gives it its name; returns its record of the uptraining."""
+    plan = made.plan
+    before = work.recall("before")
+    if before is None:
+        raise TargetError(f"{work.path}: before.json is gone: begin anew with --no-resume")
+    record = {
+        "teacher": {"fingerprint": plan.states[1].fingerprint},
+        "converted": {"fingerprint": plan.states[0].fingerprint},
+        "texts": [{"sha256": text.sha256} for text in plan.texts],
+        "settings": plan.settings(),
+        "steps": plan.request.steps,
+        "tokens": plan.tokens,
+        "held_out": {"rows": len(plan.rows.held_out), "tokens": made.after.tokens},
+        "before": before,
+        "after": made.after.document(),
+        "history": list(made.progress.history),
+    }
+    with saving(work.path):
+        write_output(
+            plan, made.learner.student, made.state, made.learner.stored, work.model, record
+        )
+        work.commit()
+    return record
+
+
+def _report(
+    plan: UptrainPlan, processes: Processes, record: Mapping[str, Any], seconds: float | None
+) -> UptrainReport:
+    return UptrainReport(
+        plan=plan,
+        before=read_scores(record["before"]),
+        after=read_scores(record["after"]),
+        record=record,
+        seconds=seconds,
+        processes=processes.count,
+        device=processes.device.type,
+        done_before=seconds is None,
+    )
