@@ -1,6 +1,6 @@
 """What the package ships, as reports: the catalogue, the family table and the devices."""
 
-from headcount.arch.table import FAMILIES
+from headcount.arch.registry import ARCHITECTURES
 from headcount.plan.devices import Device, all_devices
 from headcount.report.report import Column, Report, Table
 from headcount.sources.catalogue import CatalogueRow, catalogue, search
@@ -53,7 +53,7 @@ def models_report(text: str = "") -> Report:
 
 
 def _model_row(row: CatalogueRow) -> tuple[object, ...]:
-    auditable = "yes" if row.model_type in FAMILIES else "not yet"
+    auditable = "yes" if row.model_type in ARCHITECTURES else "not yet"
     return (row.id, ", ".join(row.aliases), row.model_type, row.parameters, auditable)
 
 
@@ -61,7 +61,7 @@ def families_report(text: str = "") -> Report:
     """Every model_type that can be audited, or those with `text` in their name."""
     from headcount.arch.described import described
 
-    names = sorted(name for name in FAMILIES if text.casefold() in name.casefold())
+    names = [name for name in ARCHITECTURES if text.casefold() in name.casefold()]
     found = [described(name) for name in names]
     keys = [column.key for column in _FAMILY_COLUMNS]
     table = Table(

@@ -1,0 +1,162 @@
+"""The table of towers: encoders of images and sound inside multimodal models."""
+
+from dataclasses import replace
+
+from ..attention import layers
+from ..attention.shape import AttentionShape
+from ..body.body import Body, no_head
+from ..body.feed_forward import Mlp
+from ..body.towers import Tower, TwoTowers
+from . import extras, projectors, sense_bodies, tower_bodies
+from .bodies import IMAGE, PLAIN
+
+# Attention of towers
+PLAIN_HEADS = AttentionShape(build=layers.encoder, fixed_head_dim=True, kv_heads_from="query heads")
+BIASED_HEADS = replace(PLAIN_HEADS, qkv_bias=True, o_bias=True)
+QWEN_DEPTH = {"num_hidden_layers": "depth", "num_attention_heads": "num_heads"}
+
+CLIP = Tower(
+    body=replace(IMAGE, final_norms=2, extra=extras.clip_embeddings),
+    attention=BIASED_HEADS,
+    model_type="clip_vision_model",
+)
+SIGLIP = Tower(
+    body=replace(IMAGE, extra=projectors.siglip),
+    attention=BIASED_HEADS,
+    model_type="siglip_vision_model",
+)
+SIGLIP2 = Tower(
+    body=replace(IMAGE, extra=tower_bodies.siglip2),
+    attention=BIASED_HEADS,
+    model_type="siglip2_vision_model",
+)
+SMOL = Tower(
+    body=replace(IMAGE, extra=tower_bodies.without_head),
+    attention=BIASED_HEADS,
+    model_type="smolvlm_vision",
+)
+IDEFICS3 = replace(SMOL, model_type="idefics3_vision")
+IDEFICS2 = replace(SMOL, model_type="idefics2_vision")
+PADDLE = replace(SMOL, model_type="paddleocr_vl_vision")
+PIXTRAL = Tower(
+    body=Body(vocabulary=None, extra=projectors.pixtral),
+    attention=PLAIN_HEADS,
+    model_type="pixtral",
+)
+INTERN = Tower(
+    body=replace(IMAGE, final_norms=tower_bodies.intern_norms, extra=tower_bodies.intern),
+    attention=replace(PLAIN_HEADS, qkv_bias="attention_bias", o_bias=True),
+    model_type="internvl_vision",
+)
+QIANFAN = replace(INTERN, model_type="qianfan_ocr_vision")
+DINOV2 = Tower(
+    body=replace(IMAGE, mlp=Mlp(width=lambda view, layer: 0), extra=sense_bodies.dino),
+    attention=replace(BIASED_HEADS, qkv_bias="qkv_bias"),
+    model_type="dinov2",
+)
+GLM4V = Tower(
+    body=Body(
+        vocabulary=None,
+        final_norms=2,
+        mlp=Mlp(width="out_hidden_size"),
+        extra=tower_bodies.glm4v,
+    ),
+    attention=replace(PLAIN_HEADS, qkv_bias="attention_bias"),
+    model_type="glm4v_vision",
+    names=QWEN_DEPTH,
+)
+GLM4V_MOE = replace(GLM4V, model_type="glm4v_moe_vision")
+GLM_OCR = replace(
+    GLM4V,
+    body=replace(
+        GLM4V.body,
+        final_norms=1,
+        mlp=Mlp(bias="attention_bias"),
+        extra=tower_bodies.glm_ocr,
+    ),
+    attention=replace(PLAIN_HEADS, qkv_bias="attention_bias", o_bias="attention_bias", norm="head"),
+    model_type="glm_ocr_vision",
+)
+QWEN2_VL = Tower(
+    body=replace(
+        IMAGE,
+        final_norms=0,
+        mlp=replace(PLAIN, width=extras.ratio_width),
+        extra=projectors.qwen2_vl_patches,
+    ),
+    attention=BIASED_HEADS,
+    model_type="qwen2_vl_vision",
+    names={**QWEN_DEPTH, "output_size": "hidden_size", "hidden_size": "embed_dim"},
+)
+QWEN2_5_VL = Tower(
+    body=Body(
+        final_norms=0,
+        vocabulary=None,
+        mlp=Mlp(bias=True),
+        extra=projectors.qwen2_vl_patches,
+    ),
+    attention=BIASED_HEADS,
+    model_type="qwen2_5_vl_vision",
+    names=QWEN_DEPTH,
+)
+QWEN3_VL = Tower(
+    body=replace(IMAGE, final_norms=0, extra=projectors.qwen3_vl_patches),
+    attention=BIASED_HEADS,
+    model_type="qwen3_vl_vision",
+    names=QWEN_DEPTH,
+)
+QWEN3_VL_MOE = replace(QWEN3_VL, model_type="qwen3_vl_moe_vision")
+QWEN3_5 = replace(QWEN3_VL, model_type="qwen3_5_vision")
+QWEN3_5_MOE = replace(QWEN3_VL, model_type="qwen3_5_moe_vision")
+LLAMA4 = Tower(
+    body=replace(IMAGE, final_norms=2, extra=projectors.llama4_vision),
+    attention=BIASED_HEADS,
+    model_type="llama4_vision_model",
+)
+MLLAMA = Tower(
+    body=replace(IMAGE, final_norms=2, extra=projectors.mllama_vision),
+    attention=replace(PLAIN_HEADS, build=projectors.mllama_layers),
+    model_type="mllama_vision_model",
+    names={"num_attention_heads": "attention_heads"},
+)
+MOONVIT = Tower(
+    body=replace(IMAGE, extra=projectors.moonvit),
+    attention=BIASED_HEADS,
+    model_type="kimi_k25_vision",
+)
+GEMMA4 = Tower(
+    body=Body(norms=4, final_norms=0, vocabulary=None, extra=projectors.gemma4_vision),
+    attention=AttentionShape(build=layers.encoder, norm="head"),
+    model_type="gemma4_vision",
+)
+# Sound
+QWEN2_AUDIO = Tower(
+    body=replace(
+        IMAGE,
+        mlp=Mlp(width="encoder_ffn_dim", gated=False, bias=True),
+        extra=tower_bodies.whisper_encoder,
+    ),
+    attention=replace(BIASED_HEADS, k_bias=False),
+    model_type="qwen2_audio_encoder",
+    names={"num_hidden_layers": "encoder_layers", "num_attention_heads": "encoder_attention_heads"},
+)
+VOXTRAL = replace(
+    QWEN2_AUDIO,
+    body=replace(QWEN2_AUDIO.body, mlp=PLAIN),
+    model_type="voxtral_encoder",
+    names={},
+)
+QWEN2_5_OMNI = replace(QWEN2_5_VL, model_type="qwen2_5_omni_vision_encoder")
+QWEN2_5_OMNI_AUDIO = replace(
+    QWEN2_AUDIO,
+    body=replace(QWEN2_AUDIO.body, extra=tower_bodies.omni_encoder),
+    model_type="qwen2_5_omni_audio_encoder",
+)
+AUDIO_FLAMINGO = replace(VOXTRAL, model_type="audioflamingo3_encoder")
+
+GEMMA4_AUDIO = Tower(model_type="gemma4_audio", whole=tower_bodies.gemma4_audio)
+
+# Towers that classes accept which build whatever their config names
+ANY_IMAGE = (CLIP, SIGLIP, SIGLIP2, PIXTRAL, IDEFICS3, SMOL, INTERN, DINOV2)
+
+TWO_SIGLIPS = TwoTowers(bodies={}, classes={"SiglipModel": no_head}, constants=2, projection=None)
