@@ -5,9 +5,10 @@ from dataclasses import dataclass
 
 from headcount.model.spec import Layer
 
+from ..architecture import Architecture, ConfigKeys
 from ..attention.layers import build_layers
 from ..attention.shape import AttentionShape
-from ..body.body import Body, Head, Layers, find_head
+from ..body.body import Body, Head, Layers, find_head, no_head
 from ..body.uncounted import UncountedError
 from ..config_view import ConfigView
 from ..nested import nested
@@ -51,3 +52,21 @@ class TwoModels:
 
     def idle(self, view: ConfigView, layers: Layers) -> int:
         return 0
+
+
+def _pair(name: str, body: TwoModels | None) -> Architecture:
+    return Architecture(
+        types=(name,),
+        config=ConfigKeys(models=("encoder", "decoder"), tied=decoder_word),
+        attention=AttentionShape(
+            qkv_bias="attention_bias", o_bias="attention_bias", build=two_models
+        ),
+        body=body,
+    )
+
+
+ARCHITECTURES = (
+    _pair("encoder-decoder", TwoModels(classes={"EncoderDecoderModel": no_head})),
+    _pair("speech-encoder-decoder", None),
+    _pair("vision-encoder-decoder", TwoModels(classes={"VisionEncoderDecoderModel": no_head})),
+)
