@@ -1,15 +1,20 @@
 """Models of several stacks: a language model that sees through a tower, and two towers."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..attention.layers import build_layers
+from ..attention.layers import build_layers, encoder
 from ..attention.shape import AttentionShape
 from ..class_defaults import class_defaults
 from ..config_view import ConfigView
 from .body import Body, Head, Layers, find_head, lm_head, no_head
 from .uncounted import UncountedError
+
+# Attention of towers, and the keys of those that count layers and heads by other names.
+PLAIN_HEADS = AttentionShape(build=encoder, fixed_head_dim=True, kv_heads_from="query heads")
+BIASED_HEADS = replace(PLAIN_HEADS, qkv_bias=True, o_bias=True)
+DEPTH_KEYS = {"num_hidden_layers": "depth", "num_attention_heads": "num_heads"}
 
 # (the wrapper's config, the tower's, the language model's) -> parameters
 Projector = Callable[[ConfigView, ConfigView, ConfigView], int]

@@ -10,28 +10,28 @@ from dataclasses import replace
 from ..body import feed_forward
 from ..body.body import NO_NORM, WEIGHT_AND_BIAS, Body, Head, lm_head, no_head, one_per_mixer
 from ..body.feed_forward import Experts, Mlp
+from ..body.shapes import DECODER as LLAMA
+from ..body.shapes import DECODER_MLP_BIAS as LLAMA_BIASED
+from ..body.shapes import DEEPSEEK as DEEPSEEK
+from ..body.shapes import DEEPSEEK_EXPERTS as DEEPSEEK_EXPERTS
+from ..body.shapes import IMAGE as IMAGE
+from ..body.shapes import MIXTRAL as MIXTRAL
+from ..body.shapes import MLP_BIAS as BIASED
+from ..body.shapes import PARALLEL as PHI
+from ..body.shapes import PLAIN as PLAIN
+from ..body.shapes import SAME_WIDTH as SAME_WIDTH
+from ..body.shapes import SANDWICH as SANDWICH
 from ..body.towers import TwoTowers
 from . import extras
 
 # MLPs
-BIASED = Mlp(bias="mlp_bias")
-PLAIN = Mlp(gated=False, bias=True)
 
 # Decoders with RMSNorm and a gated MLP
-LLAMA = Body()
-LLAMA_BIASED = Body(mlp=BIASED)
 ERNIE = Body(mlp=Mlp(bias="use_bias"))
-SANDWICH = Body(norms=4)  # norms before and after each half
 GEMMA3N = Body(norms=8, extra=extras.gemma3n)
 TEXT_ONLY = replace(LLAMA, default_class="TextModel")  # no class of its own with a head
 
 # Experts
-SAME_WIDTH = Experts(count="num_local_experts", width="intermediate_size")
-MIXTRAL = Body(experts=SAME_WIDTH)
-DEEPSEEK_EXPERTS = Experts(
-    count="n_routed_experts", layers=feed_forward.after_dense, shared="n_shared_experts"
-)
-DEEPSEEK = Body(experts=DEEPSEEK_EXPERTS)
 QWEN_EXPERTS = Experts(layers=feed_forward.sparse_steps)
 QWEN3_MOE = Body(experts=QWEN_EXPERTS)
 HUNYUAN = Body(experts=Experts(width="intermediate_size", per_token="moe_topk", shared=1))
@@ -43,7 +43,6 @@ GPT2 = Body(
     positions=("max_position_embeddings",),
     mlp=Mlp(width="n_inner", times=4, gated=False, bias=True),
 )
-PHI = Body(norm=WEIGHT_AND_BIAS, norms=1, mlp=PLAIN, head_bias=True)
 FOUR_TIMES = feed_forward.four_times_hidden
 
 # Encoders and encoder-decoders
@@ -88,7 +87,6 @@ BERT = Body(
     classes=extras.BERT_CLASSES,
     default_class="ForMaskedLM",
 )
-IMAGE = Body(norm=WEIGHT_AND_BIAS, vocabulary=None, mlp=PLAIN)
 VIT = replace(
     IMAGE, extra=extras.vit_embeddings, classes=extras.VIT_CLASSES, default_class="ViTModel"
 )

@@ -1,6 +1,12 @@
 """What joins a tower to the language model, beside those in projectors: (wrapper, tower, text)."""
 
 from ..body.feed_forward import matrices
+from ..body.projectors import (
+    downsampling as downsampling,
+)
+from ..body.projectors import (
+    nothing as nothing,
+)
 from ..config_view import ConfigView
 from .projectors import linear, qwen2_5_vl
 
@@ -12,11 +18,6 @@ _RESAMPLER = {
     "resampler_n_latents": 64,
     "resampler_depth": 3,
 }
-
-
-def nothing(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
-    """The tower ends in its own merger."""
-    return 0
 
 
 def _features(view: ConfigView, name: str = "vision_feature_layer") -> int:
@@ -67,18 +68,13 @@ def paligemma(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
 
 def aya_vision(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
     """A norm over joined patches and a gated MLP in two matrices."""
-    inputs = tower.integer("hidden_size") * _downsampling(view) ** 2
+    inputs = tower.integer("hidden_size") * downsampling(view) ** 2
     return 2 * inputs + _gated(view, inputs, text)
 
 
 def cohere2_vision(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
-    inputs = tower.integer("hidden_size") * _downsampling(view) ** 2
+    inputs = tower.integer("hidden_size") * downsampling(view) ** 2
     return _gated(view, inputs, text)
-
-
-def _downsampling(view: ConfigView) -> int:
-    """Patches that are joined along each side, by default of all these classes 2."""
-    return view.optional("downsample_factor") or 2
 
 
 def _gated(view: ConfigView, inputs: int, text: ConfigView) -> int:
@@ -117,7 +113,7 @@ def internvl(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
 
 def lfm2_vl(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
     """A norm on demand, and two matrices over joined patches."""
-    inputs = tower.integer("hidden_size") * _downsampling(view) ** 2
+    inputs = tower.integer("hidden_size") * downsampling(view) ** 2
     width, bias = view.integer("projector_hidden_size"), view.flag("projector_bias")
     norm = 2 * inputs if view.flag("projector_use_layernorm") else 0
     return (

@@ -16,6 +16,9 @@ from ..attention.layers import (
     mixers_by_layer,
     side_by_side,
 )
+from ..attention.per_layer import (
+    listed_values as listed_values,
+)
 from ..attention.shape import AttentionShape, standard_key_value_heads
 from ..config_view import MAX_LAYERS, ConfigView
 
@@ -174,18 +177,6 @@ def gemma4_values(view: ConfigView, kinds: tuple[str, ...]) -> list[Mapping[str,
     if kv is not None and view.flag("attention_k_eq_v"):
         full["num_key_value_heads"] = kv
     return [full if kind == FULL else {} for kind in kinds]
-
-
-def listed_values(view: ConfigView, count: int) -> list[Mapping[str, Any]] | None:
-    """`per_layer_config`: {layer: {key: value}}, None where the file has none. transformers pads
-    the numbers of layers: "05" where there are ten or more."""
-    given = view.get("per_layer_config")
-    if given is None:
-        return None
-    if not isinstance(given, dict) or not all(isinstance(v, dict) for v in given.values()):
-        raise InvalidConfigError(f"{view.where}: per_layer_config must hold an object per layer")
-    by_index = {int(key): value for key, value in given.items() if key.isdecimal()}
-    return [by_index.get(i, {}) for i in range(count)]
 
 
 def _reader(index: int, mixer: Attention, owners: tuple[str, ...], kind: str) -> Layer:

@@ -1,6 +1,5 @@
 """What single families of `body_rows` hold beside the common shape: the callables of their rows."""
 
-from collections.abc import Callable
 from math import isqrt
 
 from headcount.model.errors import InvalidConfigError
@@ -8,9 +7,13 @@ from headcount.model.spec import Layer
 
 from ..body.body import Layers
 from ..body.feed_forward import after, matrices, per_layer, typed
+from ..body.hyper_connections import (
+    Extra as Extra,
+)
+from ..body.hyper_connections import (
+    hyper_connections as hyper_connections,
+)
 from ..config_view import ConfigView
-
-Extra = Callable[[ConfigView, Layers], int]
 
 # The layers that hold experts in some families whose extras depend on it.
 ALL_BUT_FIRST = typed(after(1))
@@ -137,21 +140,6 @@ def rwkv_channel_mix(view: ConfigView, layers: Layers) -> int:
     width = view.optional("intermediate_size") or 4 * hidden
     each = 2 * hidden + 2 * hidden * width + hidden * hidden
     return len(layers) * each + 2 * hidden
-
-
-def hyper_connections(*, mixing: bool, head: bool) -> Extra:
-    """Hyper-connections (arXiv 2409.19606) of `hc_mult` copies of the hidden state, before both
-    halves of a layer, and where `head` says so one that joins the copies at the end. With `mixing`
-    they also mix the copies among each other."""
-
-    def extra(view: ConfigView, layers: Layers) -> int:
-        n, hidden = view.integer("hc_mult"), view.integer("hidden_size")
-        outputs, scales = (n * n + 2 * n, 3) if mixing else (2 * n, 2)
-        each = outputs * (n * hidden + 1) + scales
-        last = n * (n * hidden + 1) + 1 if head else 0
-        return 2 * len(layers) * each + last
-
-    return extra
 
 
 def zamba_blocks(view: ConfigView, layers: Layers) -> int:

@@ -5,17 +5,13 @@ Each maps (view, query heads, head_dim) to a count.
 
 from collections.abc import Callable
 
+from ..attention.gates import (
+    output_gate as output_gate,
+)
+from ..attention.gates import (
+    output_gate_and_head_bias as output_gate_and_head_bias,
+)
 from ..config_view import ConfigView
-
-
-def output_gate(view: ConfigView, heads: int, head_dim: int) -> int:
-    """A gate on each element of what o_proj reads: a projection from the hidden size."""
-    return view.integer("hidden_size") * heads * head_dim
-
-
-def output_gate_and_head_bias(view: ConfigView, heads: int, head_dim: int) -> int:
-    """The same with a bias per head (Beam)."""
-    return output_gate(view, heads, head_dim) + heads
 
 
 def vectors_of_head_dim(count: int) -> Callable[[ConfigView, int, int], int]:

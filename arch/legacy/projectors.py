@@ -3,32 +3,22 @@
 from ..attention.layers import encoder
 from ..attention.shape import AttentionShape
 from ..body.body import Layers
-from ..body.feed_forward import matrices
+from ..body.image_towers import (
+    pixtral as pixtral,
+)
+from ..body.image_towers import (
+    pooling_head as pooling_head,
+)
+from ..body.image_towers import (
+    siglip as siglip,
+)
+from ..body.projectors import (
+    linear as linear,
+)
 from ..config_view import MAX_LAYERS, ConfigView
 from .extras import area, patch_count, patches
 
-
-def linear(inputs: int, outputs: int, *, bias: bool = True) -> int:
-    return (inputs + bias) * outputs
-
-
 # --- SigLIP (Gemma 3) --------------------------------------------------------------------------
-
-
-def siglip(view: ConfigView, layers: Layers) -> int:
-    """Patches and positions, and a pooling head."""
-    embeddings = patches(view, bias=True) + patch_count(view) * view.integer("hidden_size")
-    return embeddings + pooling_head(view)
-
-
-def pooling_head(view: ConfigView) -> int:
-    """A probe that attends to all patches, an MLP and a norm, unless `vision_use_head` says no."""
-    if view.get("vision_use_head") is False:
-        return 0
-    hidden = view.integer("hidden_size")
-    attention = linear(hidden, 4 * hidden)
-    mlp = matrices(hidden, view.integer("intermediate_size"), gated=False, bias=True)
-    return attention + mlp + 3 * hidden
 
 
 def gemma3(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
@@ -38,11 +28,6 @@ def gemma3(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
 
 
 # --- Pixtral (Mistral 3) -----------------------------------------------------------------------
-
-
-def pixtral(view: ConfigView, layers: Layers) -> int:
-    """Patches; positions are rotary."""
-    return patches(view, bias=False)
 
 
 def mistral3(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:

@@ -1,18 +1,22 @@
 """What encoders of images and sound hold beside their layers: callables of body_rows.encoders."""
 
 from ..body.body import Layers
-from ..body.feed_forward import matrices
+from ..body.image_embeddings import (
+    vit_patches as vit_patches,
+)
+from ..body.image_towers import (
+    dino as dino,
+)
+from ..body.image_towers import (
+    dinov2 as dinov2,
+)
+from ..body.image_towers import (
+    dinov2_mlps as dinov2_mlps,
+)
 from ..config_view import ConfigView
 from .extras import patch_count, patches
 
 # --- images ----------------------------------------------------------------------------------
-
-
-def vit_patches(view: ConfigView, tokens: int, *, positions: bool = True) -> int:
-    """Patches, `tokens` learned tokens and a position for each of either."""
-    hidden = view.integer("hidden_size")
-    rows = tokens + (patch_count(view) + tokens if positions else 0)
-    return patches(view, bias=True) + rows * hidden
 
 
 def deit(view: ConfigView, layers: Layers) -> int:
@@ -26,27 +30,6 @@ def ijepa(view: ConfigView, layers: Layers) -> int:
 
 def vit_msn(view: ConfigView, layers: Layers) -> int:
     return vit_patches(view, 1)
-
-
-def dinov2(view: ConfigView, layers: Layers) -> int:
-    """A class token, one that masks, registers without a position, and two scales in each layer."""
-    hidden = view.integer("hidden_size")
-    registers = view.optional("num_register_tokens", minimum=0) or 0
-    mask = 1 if view.get("use_mask_token") is not False else 0
-    return vit_patches(view, 1) + (mask + registers + 2 * len(layers)) * hidden
-
-
-def dinov2_mlps(view: ConfigView, layers: Layers) -> int:
-    hidden = view.integer("hidden_size")
-    width = hidden * view.integer("mlp_ratio")
-    if view.flag("use_swiglu_ffn"):
-        width = (int(width * 2 / 3) + 7) // 8 * 8
-        return len(layers) * matrices(hidden, width, gated=True, bias=True)
-    return len(layers) * matrices(hidden, width, gated=False, bias=True)
-
-
-def dino(view: ConfigView, layers: Layers) -> int:
-    return dinov2(view, layers) + dinov2_mlps(view, layers)
 
 
 def beit(view: ConfigView, layers: Layers) -> int:

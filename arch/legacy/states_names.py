@@ -3,10 +3,13 @@
 from dataclasses import replace
 
 from ..tensors.names import G_PROJ, LLAMA, MLA, TensorNames, separate, under
+from ..tensors.names import (
+    HYBRID as HYBRID,
+)
+from ..tensors.names import (
+    HYBRID_MLA as HYBRID_MLA,
+)
 
-# Attention beside recurrent mixers, or with an indexer or gates that no part names.
-HYBRID = TensorNames(modules=LLAMA.modules, rest="other")
-HYBRID_MLA = TensorNames(modules=MLA.modules, rest="other")
 LFM3 = replace(G_PROJ, modules={**G_PROJ.modules, "self_attn.gate_proj": "other"}, rest="other")
 LFM2 = TensorNames(
     modules=separate("self_attn", o="out_proj")

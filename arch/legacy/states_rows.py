@@ -23,12 +23,15 @@ from ..states.hybrid import (
     nothing,
     plain,
 )
+from ..states.hybrid import (
+    LAYER_TYPES as _LAYER_TYPES,
+)
+from ..states.mamba import BAMBA as _BAMBA
 from . import states_names as names
 from . import states_own as own
 from . import states_unusual as unusual
 from .row import Family
 
-_LAYER_TYPES = {"layer_types": ("layers_block_type",)}
 _BIASED = Family(
     names=names.HYBRID, qkv_bias="attention_bias", o_bias="attention_bias", aliases=_LAYER_TYPES
 )
@@ -39,11 +42,6 @@ _MAMBA2 = {
     **{"expand": "expand", "n": "state_size", "groups": "n_groups", "kernel": "conv_kernel"},
     **{"heads": "num_heads", "head_dim": "head_dim", "conv_bias": "use_conv_bias"},
     **{"in_bias": "use_bias", "out_bias": "use_bias"},
-}
-_BAMBA = {
-    **{"expand": "mamba_expand", "n": "mamba_d_state", "groups": "mamba_n_groups"},
-    **{"kernel": "mamba_d_conv", "heads": "mamba_n_heads", "conv_bias": "mamba_conv_bias"},
-    **{"in_bias": "mamba_proj_bias", "out_bias": "mamba_proj_bias"},
 }
 _NEMOTRON = {
     **{"n": "ssm_state_size", "groups": "n_groups", "kernel": "conv_kernel"},

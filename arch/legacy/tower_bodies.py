@@ -2,36 +2,21 @@
 
 from ..body.body import Layers
 from ..body.feed_forward import matrices
+from ..body.image_towers import (
+    intern as intern,
+)
+from ..body.image_towers import (
+    intern_norms as intern_norms,
+)
+from ..body.image_towers import (
+    siglip2 as siglip2,
+)
+from ..body.image_towers import (
+    without_head as without_head,
+)
 from ..config_view import ConfigView
 from .extras import convolution, patch_count, patches
-from .projectors import linear, pooling_head
-
-
-def without_head(view: ConfigView, layers: Layers) -> int:
-    """SigLIP's patches and positions."""
-    return patches(view, bias=True) + patch_count(view) * view.integer("hidden_size")
-
-
-def siglip2(view: ConfigView, layers: Layers) -> int:
-    """A matrix over the pixels of a patch, and positions for `num_patches` of them."""
-    hidden, size = view.integer("hidden_size"), view.integer("patch_size")
-    pixels = view.integer("num_channels") * size * size
-    positions = view.integer("num_patches") * hidden
-    return linear(pixels, hidden) + positions + pooling_head(view)
-
-
-def intern(view: ConfigView, layers: Layers) -> int:
-    """Patches, a class token and positions, and two scales in each layer; q/k norms on demand."""
-    hidden = view.integer("hidden_size")
-    rows = 1 + 2 * len(layers)
-    rows += patch_count(view) + 1 if view.flag("use_absolute_position_embeddings") else 0
-    rows += view.flag("use_mask_token") + (2 * len(layers) if view.flag("use_qk_norm") else 0)
-    return patches(view, bias=True) + rows * hidden
-
-
-def intern_norms(view: ConfigView) -> int:
-    """None after the last layer with mean pooling."""
-    return 0 if view.flag("use_mean_pooling") else 1
+from .projectors import linear
 
 
 def _frames(view: ConfigView) -> int:

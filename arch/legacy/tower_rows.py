@@ -6,54 +6,41 @@ from ..attention import layers
 from ..attention.shape import AttentionShape
 from ..body.body import Body, no_head
 from ..body.feed_forward import Mlp
-from ..body.towers import Tower, TwoTowers
-from . import extras, projectors, sense_bodies, tower_bodies
+from ..body.image_towers import (
+    ANY_IMAGE as ANY_IMAGE,
+)
+from ..body.image_towers import (
+    CLIP as CLIP,
+)
+from ..body.image_towers import (
+    DINOV2 as DINOV2,
+)
+from ..body.image_towers import (
+    IDEFICS3 as IDEFICS3,
+)
+from ..body.image_towers import (
+    INTERN as INTERN,
+)
+from ..body.image_towers import (
+    PIXTRAL as PIXTRAL,
+)
+from ..body.image_towers import (
+    SIGLIP as SIGLIP,
+)
+from ..body.image_towers import (
+    SIGLIP2 as SIGLIP2,
+)
+from ..body.image_towers import (
+    SMOL as SMOL,
+)
+from ..body.towers import BIASED_HEADS, PLAIN_HEADS, Tower, TwoTowers
+from ..body.towers import DEPTH_KEYS as QWEN_DEPTH
+from . import extras, projectors, tower_bodies
 from .bodies import IMAGE, PLAIN
 
-# Attention of towers
-PLAIN_HEADS = AttentionShape(build=layers.encoder, fixed_head_dim=True, kv_heads_from="query heads")
-BIASED_HEADS = replace(PLAIN_HEADS, qkv_bias=True, o_bias=True)
-QWEN_DEPTH = {"num_hidden_layers": "depth", "num_attention_heads": "num_heads"}
-
-CLIP = Tower(
-    body=replace(IMAGE, final_norms=2, extra=extras.clip_embeddings),
-    attention=BIASED_HEADS,
-    model_type="clip_vision_model",
-)
-SIGLIP = Tower(
-    body=replace(IMAGE, extra=projectors.siglip),
-    attention=BIASED_HEADS,
-    model_type="siglip_vision_model",
-)
-SIGLIP2 = Tower(
-    body=replace(IMAGE, extra=tower_bodies.siglip2),
-    attention=BIASED_HEADS,
-    model_type="siglip2_vision_model",
-)
-SMOL = Tower(
-    body=replace(IMAGE, extra=tower_bodies.without_head),
-    attention=BIASED_HEADS,
-    model_type="smolvlm_vision",
-)
-IDEFICS3 = replace(SMOL, model_type="idefics3_vision")
 IDEFICS2 = replace(SMOL, model_type="idefics2_vision")
 PADDLE = replace(SMOL, model_type="paddleocr_vl_vision")
-PIXTRAL = Tower(
-    body=Body(vocabulary=None, extra=projectors.pixtral),
-    attention=PLAIN_HEADS,
-    model_type="pixtral",
-)
-INTERN = Tower(
-    body=replace(IMAGE, final_norms=tower_bodies.intern_norms, extra=tower_bodies.intern),
-    attention=replace(PLAIN_HEADS, qkv_bias="attention_bias", o_bias=True),
-    model_type="internvl_vision",
-)
 QIANFAN = replace(INTERN, model_type="qianfan_ocr_vision")
-DINOV2 = Tower(
-    body=replace(IMAGE, mlp=Mlp(width=lambda view, layer: 0), extra=sense_bodies.dino),
-    attention=replace(BIASED_HEADS, qkv_bias="qkv_bias"),
-    model_type="dinov2",
-)
 GLM4V = Tower(
     body=Body(
         vocabulary=None,
@@ -156,7 +143,5 @@ AUDIO_FLAMINGO = replace(VOXTRAL, model_type="audioflamingo3_encoder")
 
 GEMMA4_AUDIO = Tower(model_type="gemma4_audio", whole=tower_bodies.gemma4_audio)
 
-# Towers that classes accept which build whatever their config names
-ANY_IMAGE = (CLIP, SIGLIP, SIGLIP2, PIXTRAL, IDEFICS3, SMOL, INTERN, DINOV2)
 
 TWO_SIGLIPS = TwoTowers(bodies={}, classes={"SiglipModel": no_head}, constants=2, projection=None)

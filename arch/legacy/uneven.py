@@ -1,47 +1,39 @@
 """Attention that differs from layer to layer, or is put together in a way of its own."""
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
-from headcount.model.errors import InvalidConfigError
 from headcount.model.mixers import Attention, Mixer
 from headcount.model.spec import Layer
 
 from ..attention.layer_kinds import SLIDING
 from ..attention.layers import attention, build_layers, decoder, latent, layer_count
+from ..attention.per_layer import (
+    Values as Values,
+)
+from ..attention.per_layer import (
+    for_each_layer as for_each_layer,
+)
 from ..attention.shape import AttentionShape
 from ..config_view import MAX_LAYERS, ConfigView, MissingValueError
 from .odd import listed_values
 from .own_parameters import output_gate
 
-Values = list[Mapping[str, Any]]
-
 
 def heads_per_layer(view: ConfigView, kinds: tuple[str, ...]) -> Values:
     """`num_attention_heads_per_layer` (Laguna)."""
-    given = _for_each_layer(view, "num_attention_heads_per_layer", len(kinds))
+    given = for_each_layer(view, "num_attention_heads_per_layer", len(kinds))
     return [{}] * len(kinds) if given is None else [{"num_attention_heads": n} for n in given]
 
 
 def openelm_heads(view: ConfigView, kinds: tuple[str, ...]) -> Values:
     """`num_query_heads` and `num_kv_heads` list a number for each layer."""
-    heads = _for_each_layer(view, "num_query_heads", len(kinds))
-    kv = _for_each_layer(view, "num_kv_heads", len(kinds))
+    heads = for_each_layer(view, "num_query_heads", len(kinds))
+    kv = for_each_layer(view, "num_kv_heads", len(kinds))
     if heads is None or kv is None:
         raise MissingValueError(f"{view.where}: num_query_heads and num_kv_heads must be given")
     return [
         {"num_attention_heads": n, "num_key_value_heads": m} for n, m in zip(heads, kv, strict=True)
     ]
-
-
-def _for_each_layer(view: ConfigView, name: str, count: int) -> tuple[int, ...] | None:
-    given = view.integers(name)
-    if given is not None and (len(given) != count or min(given, default=1) < 1):
-        raise InvalidConfigError(
-            f"{view.where}: {name} must list a positive number for each of {count} layers"
-        )
-    return given
 
 
 def step_values(view: ConfigView, kinds: tuple[str, ...]) -> Values:

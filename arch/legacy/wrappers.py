@@ -1,16 +1,12 @@
 """The table of multimodal models whose towers are counted; one without a row here has no total."""
 
 from ..body.body import lm_head, no_head
-from ..body.towers import Part, Tower, Wrapper
+from ..body.image_towers import (
+    any_image as _any,
+)
+from ..body.towers import Part, Wrapper
 from . import joints, projectors
 from . import tower_rows as towers
-from .tower_rows import ANY_IMAGE
-
-
-def _any(first: Tower) -> tuple[Tower, ...]:
-    """Whatever image tower the config names, by default `first`."""
-    return (first, *(tower for tower in ANY_IMAGE if tower is not first))
-
 
 LLAVA = Part(towers=_any(towers.CLIP), projector=joints.llava)
 IDEFICS3 = Part(towers=(towers.IDEFICS3,), projector=joints.idefics3)

@@ -13,6 +13,8 @@ from ..config_view import ConfigView
 
 LINEAR, CONV, INDEXED = "linear_attention", "conv", "indexed_attention"
 HYBRID, HYBRID_SLIDING = "hybrid", "hybrid_sliding"
+# What files that transformers 4 wrote call the kinds of layers.
+LAYER_TYPES: dict[str, tuple[str, ...]] = {"layer_types": ("layers_block_type",)}
 NOTHING = "none"  # a layer that holds a feed-forward alone
 
 Maker = Callable[[AttentionShape, ConfigView, str], tuple[Mixer, ...]]

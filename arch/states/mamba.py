@@ -15,6 +15,12 @@ from ..config_view import ConfigView
 from .hybrid import Builder, Maker
 
 FLOAT32 = 32
+# The keys of Mamba-2 in Bamba and its kin, see `mamba2`.
+BAMBA = {
+    **{"expand": "mamba_expand", "n": "mamba_d_state", "groups": "mamba_n_groups"},
+    **{"kernel": "mamba_d_conv", "heads": "mamba_n_heads", "conv_bias": "mamba_conv_bias"},
+    **{"in_bias": "mamba_proj_bias", "out_bias": "mamba_proj_bias"},
+}
 _PATTERN = {"M": "mamba", "E": "moe", "*": "attention", "-": "mlp"}
 
 

@@ -221,3 +221,10 @@ VIT = TensorNames(
 )
 # No name of a tensor is known: headers are not sorted to layers, and parts follow the config.
 UNKNOWN = TensorNames(modules={})
+
+
+# Attention beside recurrent mixers, or with an indexer or gates that no part names.
+HYBRID = TensorNames(modules=LLAMA.modules, rest="other")
+
+
+HYBRID_MLA = TensorNames(modules=MLA.modules, rest="other")
