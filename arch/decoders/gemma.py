@@ -1,0 +1,84 @@
+"""TODO."""
+
+from dataclasses import replace
+
+from headcount.model.errors import InvalidConfigError
+from headcount.model.mixers import Attention
+from headcount.model.spec import Layer
+
+from ..attention.layer_kinds import FULL, layer_kinds
+from ..attention.layers import layer_count, mixers_by_layer
+from ..attention.shape import AttentionShape
+from ..body.body import Layers
+from ..body.projectors import linear
+from ..config_view import ConfigView
+from ..tensors.names import TensorNames, separate
+
+
+def per_layer_inputs(view: ConfigView, layers: Layers) -> int:
+    """Gemma 3n and 4: an embedding of width d for each layer, and its projections."""
+    d = view.optional("hidden_size_per_layer_input", minimum=0)
+    if not d:
+        return 0
+    hidden, count = view.integer("hidden_size"), len(layers)
+    embedding = view.integer("vocab_size_per_layer_input") * count * d
+    return embedding + hidden * count * d + d + 2 * count * hidden * d
+
+
+def gemma3n(view: ConfigView, layers: Layers) -> int:
+    """Per-layer inputs, AltUp over n copies of the hidden state, and low-rank LAuReL blocks."""
+    hidden, n = view.integer("hidden_size"), view.integer("altup_num_inputs")
+    laurel = 2 * hidden * view.integer("laurel_rank")
+    each = n * n + n**3 + n * hidden + laurel
+    return per_layer_inputs(view, layers) + len(layers) * each + 2 * (n - 1) * hidden * hidden
+
+
+def gemma(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
+    """Gemma 3n and 4: the last `num_kv_shared_layers` read the cache of the last layer of their
+    kind before them, and hold no k and v. With `attention_k_eq_v`, full layers have no v_proj.
+    Gemma 4's last layer is full whatever `layer_types` says."""
+    kinds = layer_kinds(view, layer_count(view), shape.kinds)
+    if shape.per_layer is not None:
+        kinds = (*kinds[:-1], FULL)
+    own = len(kinds) - (view.optional("num_kv_shared_layers", minimum=0) or 0)
+    keys_only = view.flag("attention_k_eq_v")
+    mixers = [
+        replace(mixer, has_value=not (keys_only and kind == FULL))
+        for mixer, kind in zip(mixers_by_layer(shape, view, kinds), kinds, strict=True)
+    ]
+    return tuple(
+        Layer(index=i, mixers=(mixer,)) if i < own else _reader(i, mixer, kinds[:own], kinds[i])
+        for i, mixer in enumerate(mixers)
+    )
+
+
+def _reader(index: int, mixer: Attention, owners: tuple[str, ...], kind: str) -> Layer:
+    """A layer that reads the cache of the last owner of its kind; only its q norm remains. Without
+    any owner the cache is that of another model."""
+    source = max((i for i, owner in enumerate(owners) if owner == kind), default=None)
+    if source is None and owners:
+        raise InvalidConfigError(
+            f"num_kv_shared_layers leaves layer {index} no earlier {kind} layer to share with"
+        )
+    shared = replace(mixer, has_key_value=False, norm_parameters=mixer.head_dim)
+    return Layer(index=index, mixers=(shared,), shares_cache_with=source)
+
+
+def gemma3(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
+    """A norm and a matrix."""
+    hidden = tower.integer("hidden_size")
+    return hidden + linear(hidden, text.integer("hidden_size"), bias=False)
+
+
+def paligemma(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
+    """One matrix to `projection_dim`, a key of the wrapper or its tower."""
+    out = tower.optional("projection_dim") or view.integer("projection_dim")
+    return linear(tower.integer("hidden_size"), out)
+
+
+def half_width(view: ConfigView, layer: Layer) -> int:
+    """RecurrentGemma counts both branches of the gated MLP in `intermediate_size`."""
+    return view.integer("intermediate_size") // 2
+
+
+RECURRENT_GEMMA_NAMES = TensorNames(modules=separate("temporal_block"), rest="other")

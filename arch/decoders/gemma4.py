@@ -1,0 +1,92 @@
+"""TODO."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from headcount.model.spec import Layer
+
+from ..attention import layers
+from ..attention.layer_kinds import FULL
+from ..attention.layers import build_layers, layer_count
+from ..attention.per_layer import listed_values
+from ..attention.shape import AttentionShape
+from ..body.body import Body, Layers
+from ..body.feed_forward import matrices
+from ..body.image_embeddings import area
+from ..body.projectors import linear
+from ..body.towers import Tower
+from ..config_view import ConfigView
+
+
+def gemma4_values(view: ConfigView, kinds: tuple[str, ...]) -> list[Mapping[str, Any]]:
+    """Full layers have `global_head_dim`, and with `attention_k_eq_v` their own number of K/V
+    heads. A file that transformers 5.24 wrote says so in `per_layer_config` instead."""
+    given = listed_values(view, len(kinds))
+    if given is not None:
+        return given
+    full: dict[str, Any] = {}
+    d = view.optional("global_head_dim")
+    if d is not None:
+        full["head_dim"] = d
+    kv = view.optional("num_global_key_value_heads")
+    if kv is not None and view.flag("attention_k_eq_v"):
+        full["num_key_value_heads"] = kv
+    return [full if kind == FULL else {} for kind in kinds]
+
+
+def gemma4_norms(view: ConfigView, layer: Layer) -> int:
+    """Four, one after the per-layer input, and with experts three more and the router's scale."""
+    per_layer_input = view.optional("hidden_size_per_layer_input", minimum=0)
+    return 4 + bool(per_layer_input) + (4 if view.flag("enable_moe_block") else 0)
+
+
+def gemma4_width(view: ConfigView, layer: Layer) -> int:
+    """With `use_double_wide_mlp`, layers that read another layer's cache are twice as wide."""
+    wide = view.flag("use_double_wide_mlp") and layer.shares_cache_with is not None
+    return view.integer("intermediate_size") * (2 if wide else 1)
+
+
+def assistant(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
+    """Gemma 4's drafting models: every layer reads the cache of the model that they draft for."""
+    from ..nested import nested
+
+    text, inner = nested(view, "text_config")
+    shared = text.optional("num_kv_shared_layers", minimum=0) or layer_count(text)
+    return build_layers(inner.attention, text.overridden({"num_kv_shared_layers": shared}))
+
+
+def gemma4_vision(view: ConfigView, layers: Layers) -> int:
+    """A matrix over the pixels of a patch, and a table of positions for each axis."""
+    positions = 2 * view.integer("position_embedding_size")
+    pixels = 3 * area(view, "patch_size")
+    return (pixels + positions) * view.integer("hidden_size")
+
+
+def gemma4(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
+    return linear(tower.integer("hidden_size"), text.integer("hidden_size"), bias=False)
+
+
+def gemma4_audio_projector(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
+    return tower.integer("output_proj_dims") * text.integer("hidden_size")
+
+
+def gemma4_audio(view: ConfigView) -> int:
+    """A conformer: two convolutions over the spectrogram of 128 bins, and in each layer two MLPs
+    of four times the width, attention with relative keys and a gated depthwise convolution."""
+    hidden, kernel = view.integer("hidden_size"), view.integer("conv_kernel_size")
+    first, second = view.integers("subsampling_conv_channels") or (128, 32)
+    frames = 9 * (first + first * second) + first + second + first // 4 * second * hidden
+    mlps = 2 * (matrices(hidden, 4 * hidden, gated=False) + 2 * hidden)
+    attention = 5 * hidden * hidden + hidden // view.integer("num_attention_heads")
+    convolutions = 3 * hidden * hidden + hidden * kernel + 2 * hidden
+    each = mlps + attention + convolutions + 3 * hidden
+    out = linear(hidden, view.integer("output_proj_dims"))
+    return frames + view.integer("num_hidden_layers") * each + out
+
+
+GEMMA4_TOWER = Tower(
+    body=Body(norms=4, final_norms=0, vocabulary=None, extra=gemma4_vision),
+    attention=AttentionShape(build=layers.encoder, norm="head"),
+    model_type="gemma4_vision",
+)
+GEMMA4_AUDIO_TOWER = Tower(model_type="gemma4_audio", whole=gemma4_audio)

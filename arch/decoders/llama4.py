@@ -1,0 +1,84 @@
+"""TODO."""
+
+from dataclasses import replace
+
+from headcount.model.spec import Layer
+
+from ..attention.layers import attention, encoder, layer_count, side_by_side
+from ..attention.shape import AttentionShape
+from ..body.body import Layers
+from ..body.image_embeddings import patch_count, patches
+from ..body.projectors import linear
+from ..body.shapes import IMAGE
+from ..body.towers import BIASED_HEADS, PLAIN_HEADS, Tower
+from ..config_view import MAX_LAYERS, ConfigView
+from ..tensors.names import GATE_PROJ
+
+
+def llama4_width(view: ConfigView, layer: Layer) -> int:
+    """Layers without experts; `intermediate_size` is the width of an expert."""
+    return view.integer("intermediate_size_mlp")
+
+
+def mllama_text(view: ConfigView, layers: Layers) -> int:
+    """Eight more tokens than the head has, and two gates in each cross-attention layer."""
+    crossing = sum(m.kind == "cross_attention" for layer in layers for m in layer.mixers)
+    return 8 * view.integer("hidden_size") + 2 * crossing
+
+
+def mllama(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
+    """Llama 3.2 Vision: `cross_attention_layers` attend to the image instead of the text."""
+    mixer = attention(shape, view)
+    cross = replace(side_by_side(mixer), norm_parameters=2 * mixer.head_dim)
+    chosen = frozenset(view.integers("cross_attention_layers") or ())
+    return tuple(
+        Layer(index=i, mixers=(cross if i in chosen else mixer,)) for i in range(layer_count(view))
+    )
+
+
+def llama4_vision(view: ConfigView, layers: Layers) -> int:
+    """Unfolded patches, a class token, positions, and the adapter after the pixel shuffle."""
+    hidden, out = view.integer("hidden_size"), view.integer("projector_output_dim")
+    embeddings = patches(view, bias=False) + (patch_count(view) + 2) * hidden
+    adapter = linear(
+        view.integer("intermediate_size"), view.integer("projector_input_dim"), bias=False
+    )
+    return embeddings + adapter + linear(out, out, bias=False)
+
+
+def llama4(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
+    return linear(tower.integer("vision_output_dim"), text.integer("hidden_size"), bias=False)
+
+
+def mllama_vision(view: ConfigView, layers: Layers) -> int:
+    """Patches and a class token; gated positions, for the image, its tiles and their layout; and
+    two gates in each global layer."""
+    hidden, tokens = view.integer("hidden_size"), patch_count(view) + 1
+    ratios = view.get("supported_aspect_ratios")
+    layouts = 1 + (len(ratios) if isinstance(ratios, list) else 8)
+    tiles = layouts * view.integer("max_num_tiles") * hidden
+    embeddings = patches(view, bias=False) + hidden + tokens * hidden
+    gates = 3 + 2 * view.integer("num_global_layers", minimum=0)
+    return embeddings + tokens * tiles + 2 * tiles + gates
+
+
+def mllama_layers(shape: AttentionShape, view: ConfigView) -> Layers:
+    """The local layers, then as many global ones of the same shape as the config says."""
+    local = encoder(shape, view)
+    return local + local[:1] * view.integer("num_global_layers", minimum=0, maximum=MAX_LAYERS)
+
+
+LLAMA4_TOWER = Tower(
+    body=replace(IMAGE, final_norms=2, extra=llama4_vision),
+    attention=BIASED_HEADS,
+    model_type="llama4_vision_model",
+)
+MLLAMA_TOWER = Tower(
+    body=replace(IMAGE, final_norms=2, extra=mllama_vision),
+    attention=replace(PLAIN_HEADS, build=mllama_layers),
+    model_type="mllama_vision_model",
+    names={"num_attention_heads": "attention_heads"},
+)
+
+
+MUSE_NAMES = replace(GATE_PROJ, modules={**GATE_PROJ.modules, "post_attention_residual_gate.gate": ""})
