@@ -44,15 +44,15 @@ def qwen3_vl_patches(view: ConfigView, layers: Layers) -> int:
     return _frames(view, bias=True) + positions
 
 
-def qwen2_vl(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
+def qwen2_vl_projector(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
     return _merger(tower, tower.integer("output_size"), 2 * tower.integer("hidden_size"))
 
 
-def qwen2_5_vl(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
+def qwen2_5_vl_projector(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
     return _merger(tower, tower.integer("out_hidden_size"), tower.integer("hidden_size"))
 
 
-def qwen3_vl(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
+def qwen3_vl_projector(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
     """One merger at the end, and one for each layer whose output joins the language model's."""
     out, early = tower.integer("out_hidden_size"), tower.integers("deepstack_visual_indexes") or ()
     last = _merger(tower, out, 2 * tower.integer("hidden_size"))
@@ -89,6 +89,6 @@ QWEN3_VL_TOWER = Tower(
 )
 
 
-def qwen3_5(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
+def qwen3_5_projector(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
     """One merger, whose norm has a bias."""
-    return qwen2_5_vl(view, tower, text) + tower.integer("hidden_size")
+    return qwen2_5_vl_projector(view, tower, text) + tower.integer("hidden_size")

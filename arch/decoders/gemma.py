@@ -1,4 +1,4 @@
-"""TODO."""
+"""Gemma up to 3n, and models built on them."""
 
 from dataclasses import replace
 
@@ -6,13 +6,23 @@ from headcount.model.errors import InvalidConfigError
 from headcount.model.mixers import Attention
 from headcount.model.spec import Layer
 
-from ..attention.layer_kinds import FULL, layer_kinds
-from ..attention.layers import layer_count, mixers_by_layer
-from ..attention.shape import AttentionShape
-from ..body.body import Layers
+from ..architecture import Architecture, ConfigKeys, Conversion
+from ..attention.layer_kinds import FULL, SLIDING, every, layer_kinds
+from ..attention.layers import halved_if_two_sided, layer_count, mixers_by_layer
+from ..attention.shape import AttentionShape, plain_window
+from ..body.body import Body, Layers, lm_head
+from ..body.feed_forward import Mlp
+from ..body.image_towers import SIGLIP, any_image
 from ..body.projectors import linear
+from ..body.shapes import DECODER, SANDWICH
+from ..body.towers import Part, Wrapper
+from ..body.uncounted import TIMM
 from ..config_view import ConfigView
+from ..states.hybrid import LINEAR, hybrid, plain
+from ..states.kinds import recurrent_gemma_kinds
+from ..states.linear import rg_lru
 from ..tensors.names import TensorNames, separate
+from ..tying import always, either_word
 
 
 def per_layer_inputs(view: ConfigView, layers: Layers) -> int:
@@ -64,13 +74,13 @@ def _reader(index: int, mixer: Attention, owners: tuple[str, ...], kind: str) ->
     return Layer(index=index, mixers=(shared,), shares_cache_with=source)
 
 
-def gemma3(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
+def gemma3_projector(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
     """A norm and a matrix."""
     hidden = tower.integer("hidden_size")
     return hidden + linear(hidden, text.integer("hidden_size"), bias=False)
 
 
-def paligemma(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
+def paligemma_projector(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
     """One matrix to `projection_dim`, a key of the wrapper or its tower."""
     out = tower.optional("projection_dim") or view.integer("projection_dim")
     return linear(tower.integer("hidden_size"), out)
@@ -82,3 +92,78 @@ def half_width(view: ConfigView, layer: Layer) -> int:
 
 
 RECURRENT_GEMMA_NAMES = TensorNames(modules=separate("temporal_block"), rest="other")
+
+
+GEMMA = Architecture(
+    types=("gemma",),
+    attention=AttentionShape(qkv_bias="attention_bias", o_bias="attention_bias"),
+    body=Body(named=True),
+    rotary="halves",
+    conversion=Conversion(by_layer=True),
+)
+GEMMA2 = GEMMA.relative(
+    "gemma2",
+    attention={"kinds": every(2)},
+    body={"norms": 4},
+    conversion={"width_checked": True},
+)
+VAULTGEMMA = GEMMA2.relative("vaultgemma", body=DECODER, conversion=Conversion(width_checked=True))
+GEMMA3_TEXT = Architecture(
+    types=("gemma3_text",),
+    attention=replace(
+        GEMMA.attention,
+        norm="head",
+        kinds=every(6, "sliding_window_pattern"),
+        window=halved_if_two_sided,
+    ),
+    body=replace(SANDWICH, named=True),
+    conversion=Conversion(width_checked=True),
+)
+GEMMA3N_TEXT = GEMMA3_TEXT.relative(
+    "gemma3n_text",
+    attention={"build": gemma, "kinds": every(5), "window": plain_window},
+    body={"norms": 8, "extra": gemma3n},
+    conversion={"changes_values": True},
+)
+RECURRENT_GEMMA = Architecture(
+    types=("recurrent_gemma",),
+    attention=AttentionShape(
+        build=hybrid({SLIDING: plain, LINEAR: rg_lru}, written=False),
+        kinds=recurrent_gemma_kinds,
+        qkv_bias="attention_bias",
+        o_bias=True,
+    ),
+    body=Body(mlp=Mlp(width=half_width, bias=True)),
+    tensors=RECURRENT_GEMMA_NAMES,
+    rotary="halves",
+)
+
+# With towers
+GEMMA3 = Architecture(
+    types=("gemma3",),
+    config=ConfigKeys(text="text_config"),
+    body=Wrapper(parts=(Part(towers=(SIGLIP,), projector=gemma3_projector),)),
+)
+SHIELDGEMMA2 = GEMMA3.relative(
+    "shieldgemma2",
+    config={"tied": either_word},
+    body={"classes": {"ForConditionalGeneration": lm_head, "ForImageClassification": lm_head}},
+)
+PALIGEMMA = GEMMA3.relative(
+    "paligemma", body={"parts": (Part(towers=any_image(SIGLIP), projector=paligemma_projector),)}
+)
+GEMMA3N = GEMMA3.relative("gemma3n", body=None, uncounted=TIMM)
+PI0 = GEMMA3.relative(
+    "pi0",
+    config={"text": "vlm_config", "tied": always},  # no head computes logits
+    body=None,
+    conversion={
+        "refused": "its expert for actions puts its K/V heads in the same cache, and has them from"
+        " a config of its own"
+    },
+)
+
+ARCHITECTURES = (
+    *(GEMMA, GEMMA2, VAULTGEMMA, GEMMA3_TEXT, GEMMA3N_TEXT, RECURRENT_GEMMA),
+    *(GEMMA3, SHIELDGEMMA2, PALIGEMMA, GEMMA3N, PI0),
+)

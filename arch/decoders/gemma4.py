@@ -1,21 +1,24 @@
-"""TODO."""
+"""Gemma 4, whose layers share caches."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from headcount.model.spec import Layer
 
+from ..architecture import Architecture, ConfigKeys, Conversion
 from ..attention import layers
-from ..attention.layer_kinds import FULL
-from ..attention.layers import build_layers, layer_count
+from ..attention.layer_kinds import FULL, every
+from ..attention.layers import build_layers, halved_if_two_sided, layer_count
 from ..attention.per_layer import listed_values
 from ..attention.shape import AttentionShape
 from ..body.body import Body, Layers
-from ..body.feed_forward import matrices
+from ..body.feed_forward import Experts, Mlp, if_flag, matrices
 from ..body.image_embeddings import area
 from ..body.projectors import linear
-from ..body.towers import Tower
+from ..body.shapes import SANDWICH
+from ..body.towers import Part, Tower, Wrapper
 from ..config_view import ConfigView
+from .gemma import gemma, per_layer_inputs
 
 
 def gemma4_values(view: ConfigView, kinds: tuple[str, ...]) -> list[Mapping[str, Any]]:
@@ -62,7 +65,7 @@ def gemma4_vision(view: ConfigView, layers: Layers) -> int:
     return (pixels + positions) * view.integer("hidden_size")
 
 
-def gemma4(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
+def gemma4_projector(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
     return linear(tower.integer("hidden_size"), text.integer("hidden_size"), bias=False)
 
 
@@ -90,3 +93,64 @@ GEMMA4_TOWER = Tower(
     model_type="gemma4_vision",
 )
 GEMMA4_AUDIO_TOWER = Tower(model_type="gemma4_audio", whole=gemma4_audio)
+
+
+GEMMA4_TEXT = Architecture(
+    types=("gemma4_text",),
+    config=ConfigKeys(defaults={"global_head_dim": 512}),  # set in __post_init__, none declared
+    attention=AttentionShape(
+        build=gemma,
+        kinds=every(6),
+        qkv_bias="attention_bias",
+        o_bias="attention_bias",
+        norm="head",
+        window=halved_if_two_sided,
+        per_layer=gemma4_values,
+        key_value_keys=("num_key_value_heads", "num_global_key_value_heads"),
+        per_layer_key="per_layer_config",
+    ),
+    body=Body(
+        norms=gemma4_norms,
+        mlp=Mlp(width=gemma4_width),
+        experts=Experts(
+            per_token="top_k_experts",
+            layers=if_flag("enable_moe_block"),
+            correction=True,
+            beside_mlp=True,
+        ),
+        extra=per_layer_inputs,
+        named=True,
+    ),
+    conversion=Conversion(changes_values=True),
+)
+GEMMA4_UNIFIED_TEXT = GEMMA4_TEXT.relative("gemma4_unified_text", body=SANDWICH)
+DIFFUSION_GEMMA_TEXT = GEMMA4_TEXT.relative(
+    "diffusion_gemma_text",
+    config={"defaults": {"attention_k_eq_v": True, "global_head_dim": 512}},
+    body=Body(
+        norms=8,
+        experts=Experts(per_token="top_k_experts", correction=True, beside_mlp=True),
+    ),
+)
+ASSISTANT = Architecture(
+    types=("gemma4_assistant", "gemma4_unified_assistant"),
+    attention=AttentionShape(build=assistant),
+)
+UNCOUNTED = Architecture(
+    types=("gemma4_unified", "diffusion_gemma"), config=ConfigKeys(text="text_config")
+)
+GEMMA4 = UNCOUNTED.relative(
+    "gemma4",
+    body=Wrapper(
+        parts=(
+            Part(towers=(GEMMA4_TOWER,), projector=gemma4_projector),
+            Part(
+                towers=(GEMMA4_AUDIO_TOWER,), projector=gemma4_audio_projector, key="audio_config"
+            ),
+        )
+    ),
+)
+
+ARCHITECTURES = (
+    *(GEMMA4_TEXT, GEMMA4_UNIFIED_TEXT, DIFFUSION_GEMMA_TEXT, ASSISTANT, UNCOUNTED, GEMMA4),
+)

@@ -9,16 +9,21 @@ from headcount.model.errors import InvalidConfigError
 from headcount.model.mixers import Attention, Mixer
 from headcount.model.spec import Layer
 
-from ..architecture import Architecture, Conversion
+from ..architecture import Architecture, ConfigKeys, Conversion
+from ..attention.layer_kinds import full_first, smollm3, windowed
 from ..attention.layers import decoder
 from ..attention.per_layer import Values, for_each_layer
 from ..attention.shape import AttentionShape
-from ..body.body import Body, Layers
-from ..body.feed_forward import Mlp
+from ..body.body import NO_NORM, WEIGHT_AND_BIAS, Body, Layers
+from ..body.feed_forward import Experts, Mlp, after, typed
 from ..body.projectors import linear
-from ..body.qwen_towers import qwen2_5_vl
+from ..body.qwen_towers import QWEN2_5_VL_TOWER, qwen2_5_vl_projector
+from ..body.shapes import DECODER, DECODER_MLP_BIAS, DEEPSEEK_BODY, MLP_BIAS
+from ..body.towers import Part, Wrapper
 from ..config_view import ConfigView, MissingValueError
+from ..tensors.names import LLAMA as LLAMA_NAMES
 from ..tensors.names import TensorNames, under
+from ..tying import shared_layers
 
 
 def hyperclovax_norms(view: ConfigView, layer: Layer) -> int:
@@ -26,7 +31,7 @@ def hyperclovax_norms(view: ConfigView, layer: Layer) -> int:
     return 4 if view.flag("use_post_norm") else 2
 
 
-def widths(view: ConfigView, layers: Layers) -> int:
+def norm_of_mlp(view: ConfigView, layers: Layers) -> int:
     """BitNet: a norm of the width of the MLP in each layer."""
     return len(layers) * view.integer("intermediate_size")
 
@@ -50,10 +55,10 @@ def apertus_activations(view: ConfigView, layers: Layers) -> int:
     return 2 * len(layers) if learned else 0
 
 
-def hyperclovax(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
+def hyperclovax_projector(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
     """Qwen2.5-VL's merger, and one matrix."""
     out = tower.integer("out_hidden_size")
-    return qwen2_5_vl(view, tower, text) + linear(out, text.integer("hidden_size"))
+    return qwen2_5_vl_projector(view, tower, text) + linear(out, text.integer("hidden_size"))
 
 
 def openelm_heads(view: ConfigView, kinds: tuple[str, ...]) -> Values:
@@ -108,7 +113,9 @@ def vectors_of_head_dim(count: int) -> Callable[[ConfigView, int, int], int]:
     return parameters
 
 
-BITNET_NAMES = replace(LLAMA_NAMES, modules={**LLAMA_NAMES.modules, "self_attn.attn_sub_norm": "norm"})
+BITNET_NAMES = replace(
+    LLAMA_NAMES, modules={**LLAMA_NAMES.modules, "self_attn.attn_sub_norm": "norm"}
+)
 DIFFLLAMA_NAMES = replace(
     LLAMA_NAMES,
     modules={
@@ -117,7 +124,8 @@ DIFFLLAMA_NAMES = replace(
     },
 )
 DOGE_NAMES = replace(
-    LLAMA, modules={**LLAMA_NAMES.modules, "self_attn.A": "other", "self_attn.dt_proj": "other"}
+    LLAMA_NAMES,
+    modules={**LLAMA_NAMES.modules, "self_attn.A": "other", "self_attn.dt_proj": "other"},
 )
 INTERNLM2_NAMES = TensorNames(modules=under("attention", qkv="wqkv", o="wo"), fused="heads")
 BAICHUAN_NAMES = TensorNames(modules=under("self_attn", qkv="W_pack", o="o_proj"))
@@ -135,14 +143,103 @@ OPENELM_KEYS = {
 }
 
 
-RMS_NORM_GATED_MLP = Body(named=True)
-
 LLAMA = Architecture(
     types=("llama",),
     attention=AttentionShape(qkv_bias="attention_bias", o_bias="attention_bias"),
-    body=Body(mlp=Mlp(bias="mlp_bias"), named=True),
+    body=Body(mlp=MLP_BIAS, named=True),
     rotary="halves",
     conversion=Conversion(by_layer=True, width_checked=True),
 )
+WIDTH_CHECKED = Conversion(width_checked=True)
+IQUESTCODER = LLAMA.relative("iquestcoder", body=DECODER_MLP_BIAS, conversion=WIDTH_CHECKED)
+CWM = IQUESTCODER.relative("cwm", attention=AttentionShape(kinds=full_first(4)))
+INTERNLM3 = IQUESTCODER.relative(
+    "internlm3", attention={"qkv_bias": "qkv_bias", "o_bias": "bias"}, body={"named": True}
+)
+HYPERCLOVAX = IQUESTCODER.relative("hyperclovax", body={"norms": hyperclovax_norms})
+SMOLLM3 = LLAMA.relative(
+    "smollm3", attention={"kinds": smollm3}, conversion=Conversion(by_layer=True)
+)
+SEED_OSS = LLAMA.relative(
+    "seed_oss", attention={"o_bias": "attention_out_bias"}, conversion=Conversion()
+)
+SOLAR_OPEN = SEED_OSS.relative("solar_open", attention={"o_bias": False}, body=DEEPSEEK_BODY)
+HELIUM = SOLAR_OPEN.relative("helium", body=DECODER_MLP_BIAS, rotary="pairs")
+DIFFLLAMA = LLAMA.relative(
+    "diffllama",
+    attention={"other": vectors_of_head_dim(4)},
+    body=DECODER,
+    tensors=DIFFLLAMA_NAMES,
+    conversion=Conversion(even_only=True),
+)
+BITNET = LLAMA.relative(
+    "bitnet",
+    attention={"norm": "output"},
+    body=Body(extra=norm_of_mlp),
+    tensors=BITNET_NAMES,
+    conversion=Conversion(),
+)
 
-ARCHITECTURES = (LLAMA,)
+# Plain MLPs
+ARCEE = IQUESTCODER.relative("arcee", body=Body(mlp=Mlp(gated=False, bias="mlp_bias")))
+JAIS2 = ARCEE.relative("jais2", body={"norm": WEIGHT_AND_BIAS})
+NANOCHAT = LLAMA.relative(
+    "nanochat",
+    body=Body(norm=NO_NORM, mlp=Mlp(gated=False)),
+    rotary=None,
+    conversion=Conversion(norms_keys=True),
+)
+
+# Norms of q and k
+APERTUS = Architecture(
+    types=("apertus",),
+    attention=AttentionShape(qkv_bias="attention_bias", o_bias="attention_bias", norm="head"),
+    body=Body(mlp=Mlp(gated=False), extra=apertus_activations, named=True),
+)
+APERTUS1P5 = Architecture(types=("apertus1p5",), config=ConfigKeys(text="text_config"))
+APERTUS1P5_TEXT = APERTUS.relative("apertus1p5_text", body={"extra": always_xielu, "named": False})
+MELLUM = APERTUS.relative(
+    "mellum",
+    attention={"kinds": "full"},
+    body=Body(experts=Experts(layers=typed(after(0)))),
+)
+DOGE = APERTUS.relative(
+    "doge",
+    attention={"build": doge, "kinds": windowed},
+    body=Body(norms=4, mlp=MLP_BIAS, extra=doge_experts),
+    tensors=DOGE_NAMES,
+    conversion={"refused": "its mask is computed from the values of all K/V heads at once"},
+)
+
+# Remote code
+INTERNLM2 = Architecture(
+    types=("internlm2",),
+    attention=AttentionShape(qkv_bias="bias", o_bias="bias"),
+    body=Body(named=True),
+    tensors=INTERNLM2_NAMES,
+)
+BAICHUAN = INTERNLM2.relative(
+    "baichuan", attention=AttentionShape(kv_heads_from="query heads"), tensors=BAICHUAN_NAMES
+)
+OPENELM = Architecture(
+    types=("openelm",),
+    config=ConfigKeys(aliases=OPENELM_KEYS, tied=shared_layers),
+    attention=AttentionShape(
+        norm="head", norm_if="normalize_qk_projections", per_layer=openelm_heads
+    ),
+    body=Body(mlp=Mlp(width=openelm_width)),
+    tensors=OPENELM_NAMES,
+)
+
+# With towers
+HYPERCLOVAX_VISION_V2 = Architecture(
+    types=("hyperclovax_vision_v2",),
+    config=ConfigKeys(text="text_config"),
+    body=Wrapper(parts=(Part(towers=(QWEN2_5_VL_TOWER,), projector=hyperclovax_projector),)),
+)
+
+ARCHITECTURES = (
+    *(LLAMA, IQUESTCODER, CWM, INTERNLM3, HYPERCLOVAX, SMOLLM3, SEED_OSS, SOLAR_OPEN, HELIUM),
+    *(DIFFLLAMA, BITNET, ARCEE, JAIS2, NANOCHAT, APERTUS, APERTUS1P5, APERTUS1P5_TEXT, MELLUM),
+    *(DOGE, INTERNLM2, BAICHUAN, OPENELM, HYPERCLOVAX_VISION_V2),
+)

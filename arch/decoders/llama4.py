@@ -1,18 +1,23 @@
-"""TODO."""
+"""Llama 4, Llama 3.2 Vision, and Muse."""
 
 from dataclasses import replace
 
 from headcount.model.spec import Layer
 
+from ..architecture import Architecture, ConfigKeys, Conversion
+from ..attention.gates import output_gate
+from ..attention.layer_kinds import CHUNKED, full_last, without_rope
 from ..attention.layers import attention, encoder, layer_count, side_by_side
 from ..attention.shape import AttentionShape
-from ..body.body import Layers
+from ..body.body import Body, Layers
+from ..body.feed_forward import Mlp, listed
 from ..body.image_embeddings import patch_count, patches
 from ..body.projectors import linear
-from ..body.shapes import IMAGE
-from ..body.towers import BIASED_HEADS, PLAIN_HEADS, Tower
+from ..body.shapes import IMAGE, SAME_WIDTH, SANDWICH
+from ..body.towers import BIASED_HEADS, PLAIN_HEADS, Part, Tower, Wrapper
 from ..config_view import MAX_LAYERS, ConfigView
 from ..tensors.names import GATE_PROJ
+from ..tying import never, text_word
 
 
 def llama4_width(view: ConfigView, layer: Layer) -> int:
@@ -46,7 +51,7 @@ def llama4_vision(view: ConfigView, layers: Layers) -> int:
     return embeddings + adapter + linear(out, out, bias=False)
 
 
-def llama4(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
+def llama4_projector(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
     return linear(tower.integer("vision_output_dim"), text.integer("hidden_size"), bias=False)
 
 
@@ -81,4 +86,65 @@ MLLAMA_TOWER = Tower(
 )
 
 
-MUSE_NAMES = replace(GATE_PROJ, modules={**GATE_PROJ.modules, "post_attention_residual_gate.gate": ""})
+MUSE_NAMES = replace(
+    GATE_PROJ, modules={**GATE_PROJ.modules, "post_attention_residual_gate.gate": ""}
+)
+
+
+def mllama_projector(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
+    return linear(tower.integer("vision_output_dim"), text.integer("hidden_size"))
+
+
+LLAMA4_TEXT = Architecture(
+    types=("llama4_text",),
+    attention=AttentionShape(
+        kinds=without_rope(CHUNKED), qkv_bias="attention_bias", o_bias="attention_bias"
+    ),
+    body=Body(
+        mlp=Mlp(width=llama4_width),
+        experts=replace(SAME_WIDTH, layers=listed, shared=1),
+        named=True,
+    ),
+    rotary="pairs",
+    conversion=Conversion(norms_keys="use_qk_norm"),
+)
+LLAMA4 = Architecture(
+    types=("llama4",),
+    config=ConfigKeys(text="text_config", tied=text_word),
+    body=Wrapper(parts=(Part(towers=(LLAMA4_TOWER,), projector=llama4_projector),)),
+)
+LLAMA4_VISION_MODEL = Architecture(
+    types=("llama4_vision_model",),
+    attention=AttentionShape(
+        qkv_bias=True, o_bias=True, fixed_head_dim=True, kv_heads_from="query heads", cached=False
+    ),
+)
+MUSE_SPARK_TEXT = LLAMA4_TEXT.relative(
+    "muse_spark_text",
+    attention={"kinds": full_last(4), "other": output_gate},
+    body=None,
+    tensors=MUSE_NAMES,
+    rotary="halves",
+    conversion=Conversion(width_checked=True, norms_keys=True),
+)
+MUSE_GLIMMER_TEXT = MUSE_SPARK_TEXT.relative("muse_glimmer_text", body=SANDWICH)
+MUSE = Architecture(types=("muse_glimmer", "muse_spark"), config=ConfigKeys(text="text_config"))
+MLLAMA_TEXT = Architecture(
+    types=("mllama_text_model",),
+    config=ConfigKeys(
+        defaults={"cross_attention_layers": [3, 8, 13, 18, 23, 28, 33, 38]}, tied=never
+    ),
+    attention=AttentionShape(build=mllama),
+    body=Body(extra=mllama_text, named=True),
+    rotary="halves",
+)
+MLLAMA = LLAMA4.relative(
+    "mllama",
+    config={"tied": never},
+    body=Wrapper(parts=(Part(towers=(MLLAMA_TOWER,), projector=mllama_projector),)),
+)
+
+ARCHITECTURES = (
+    *(LLAMA4_TEXT, LLAMA4, LLAMA4_VISION_MODEL, MUSE_SPARK_TEXT, MUSE_GLIMMER_TEXT, MUSE),
+    *(MLLAMA_TEXT, MLLAMA),
+)
