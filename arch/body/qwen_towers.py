@@ -1,4 +1,4 @@
-"""TODO."""
+"""The image towers of Qwen's models, and what joins them to a language model."""
 
 from dataclasses import replace
 
@@ -10,8 +10,7 @@ from .feed_forward import Mlp
 from .image_embeddings import patches
 from .projectors import linear
 from .shapes import IMAGE, PLAIN
-from .towers import BIASED_HEADS, Tower
-from .towers import DEPTH_KEYS as QWEN_DEPTH
+from .towers import BIASED_HEADS, DEPTH_KEYS, Tower
 
 
 def ratio_width(view: ConfigView, layer: Layer) -> int:
@@ -68,7 +67,7 @@ QWEN2_VL_TOWER = Tower(
     ),
     attention=BIASED_HEADS,
     model_type="qwen2_vl_vision",
-    names={**QWEN_DEPTH, "output_size": "hidden_size", "hidden_size": "embed_dim"},
+    names={**DEPTH_KEYS, "output_size": "hidden_size", "hidden_size": "embed_dim"},
 )
 QWEN2_5_VL_TOWER = Tower(
     body=Body(
@@ -79,16 +78,11 @@ QWEN2_5_VL_TOWER = Tower(
     ),
     attention=BIASED_HEADS,
     model_type="qwen2_5_vl_vision",
-    names=QWEN_DEPTH,
+    names=DEPTH_KEYS,
 )
 QWEN3_VL_TOWER = Tower(
     body=replace(IMAGE, final_norms=0, extra=qwen3_vl_patches),
     attention=BIASED_HEADS,
     model_type="qwen3_vl_vision",
-    names=QWEN_DEPTH,
+    names=DEPTH_KEYS,
 )
-
-
-def qwen3_5_projector(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
-    """One merger, whose norm has a bias."""
-    return qwen2_5_vl_projector(view, tower, text) + tower.integer("hidden_size")

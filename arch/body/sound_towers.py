@@ -1,4 +1,4 @@
-"""TODO."""
+"""Encoders of sound as Whisper has them, which several multimodal models build."""
 
 from dataclasses import replace
 
@@ -18,7 +18,6 @@ def whisper_encoder(view: ConfigView, layers: Layers) -> int:
     return frames + view.integer("max_source_positions") * hidden
 
 
-# Sound
 QWEN2_AUDIO_TOWER = Tower(
     body=replace(
         IMAGE,

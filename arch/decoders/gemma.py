@@ -35,7 +35,7 @@ def per_layer_inputs(view: ConfigView, layers: Layers) -> int:
     return embedding + hidden * count * d + d + 2 * count * hidden * d
 
 
-def gemma3n(view: ConfigView, layers: Layers) -> int:
+def altup_and_laurel(view: ConfigView, layers: Layers) -> int:
     """Per-layer inputs, AltUp over n copies of the hidden state, and low-rank LAuReL blocks."""
     hidden, n = view.integer("hidden_size"), view.integer("altup_num_inputs")
     laurel = 2 * hidden * view.integer("laurel_rank")
@@ -43,7 +43,7 @@ def gemma3n(view: ConfigView, layers: Layers) -> int:
     return per_layer_inputs(view, layers) + len(layers) * each + 2 * (n - 1) * hidden * hidden
 
 
-def gemma(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
+def layers_sharing_caches(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
     """Gemma 3n and 4: the last `num_kv_shared_layers` read the cache of the last layer of their
     kind before them, and hold no k and v. With `attention_k_eq_v`, full layers have no v_proj.
     Gemma 4's last layer is full whatever `layer_types` says."""
@@ -121,8 +121,8 @@ GEMMA3_TEXT = Architecture(
 )
 GEMMA3N_TEXT = GEMMA3_TEXT.relative(
     "gemma3n_text",
-    attention={"build": gemma, "kinds": every(5), "window": plain_window},
-    body={"norms": 8, "extra": gemma3n},
+    attention={"build": layers_sharing_caches, "kinds": every(5), "window": plain_window},
+    body={"norms": 8, "extra": altup_and_laurel},
     conversion={"changes_values": True},
 )
 RECURRENT_GEMMA = Architecture(

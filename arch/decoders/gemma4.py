@@ -18,7 +18,8 @@ from ..body.projectors import linear
 from ..body.shapes import SANDWICH
 from ..body.towers import Part, Tower, Wrapper
 from ..config_view import ConfigView
-from .gemma import gemma, per_layer_inputs
+from ..nested import nested
+from .gemma import layers_sharing_caches, per_layer_inputs
 
 
 def gemma4_values(view: ConfigView, kinds: tuple[str, ...]) -> list[Mapping[str, Any]]:
@@ -49,10 +50,8 @@ def gemma4_width(view: ConfigView, layer: Layer) -> int:
     return view.integer("intermediate_size") * (2 if wide else 1)
 
 
-def assistant(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
+def drafting_layers(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
     """Gemma 4's drafting models: every layer reads the cache of the model that they draft for."""
-    from ..nested import nested
-
     text, inner = nested(view, "text_config")
     shared = text.optional("num_kv_shared_layers", minimum=0) or layer_count(text)
     return build_layers(inner.attention, text.overridden({"num_kv_shared_layers": shared}))
@@ -99,7 +98,7 @@ GEMMA4_TEXT = Architecture(
     types=("gemma4_text",),
     config=ConfigKeys(defaults={"global_head_dim": 512}),  # set in __post_init__, none declared
     attention=AttentionShape(
-        build=gemma,
+        build=layers_sharing_caches,
         kinds=every(6),
         qkv_bias="attention_bias",
         o_bias="attention_bias",
@@ -134,7 +133,7 @@ DIFFUSION_GEMMA_TEXT = GEMMA4_TEXT.relative(
 )
 ASSISTANT = Architecture(
     types=("gemma4_assistant", "gemma4_unified_assistant"),
-    attention=AttentionShape(build=assistant),
+    attention=AttentionShape(build=drafting_layers),
 )
 UNCOUNTED = Architecture(
     types=("gemma4_unified", "diffusion_gemma"), config=ConfigKeys(text="text_config")

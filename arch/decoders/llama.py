@@ -36,7 +36,7 @@ def norm_of_mlp(view: ConfigView, layers: Layers) -> int:
     return len(layers) * view.integer("intermediate_size")
 
 
-def always_xielu(view: ConfigView, layers: Layers) -> int:
+def activations(view: ConfigView, layers: Layers) -> int:
     """Two learned numbers of the activation in each layer."""
     return 2 * len(layers)
 
@@ -72,7 +72,7 @@ def openelm_heads(view: ConfigView, kinds: tuple[str, ...]) -> Values:
     ]
 
 
-def doge(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
+def masked_layers(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
     """Doge: a dynamic mask from `A` and `dt_proj`, from all values to a number per K/V head."""
     biased = view.flag("attention_bias")
 
@@ -197,7 +197,7 @@ APERTUS = Architecture(
     body=Body(mlp=Mlp(gated=False), extra=apertus_activations, named=True),
 )
 APERTUS1P5 = Architecture(types=("apertus1p5",), config=ConfigKeys(text="text_config"))
-APERTUS1P5_TEXT = APERTUS.relative("apertus1p5_text", body={"extra": always_xielu, "named": False})
+APERTUS1P5_TEXT = APERTUS.relative("apertus1p5_text", body={"extra": activations, "named": False})
 MELLUM = APERTUS.relative(
     "mellum",
     attention={"kinds": "full"},
@@ -205,7 +205,7 @@ MELLUM = APERTUS.relative(
 )
 DOGE = APERTUS.relative(
     "doge",
-    attention={"build": doge, "kinds": windowed},
+    attention={"build": masked_layers, "kinds": windowed},
     body=Body(norms=4, mlp=MLP_BIAS, extra=doge_experts),
     tensors=DOGE_NAMES,
     conversion={"refused": "its mask is computed from the values of all K/V heads at once"},

@@ -25,13 +25,13 @@ def llama4_width(view: ConfigView, layer: Layer) -> int:
     return view.integer("intermediate_size_mlp")
 
 
-def mllama_text(view: ConfigView, layers: Layers) -> int:
+def extra_tokens_and_gates(view: ConfigView, layers: Layers) -> int:
     """Eight more tokens than the head has, and two gates in each cross-attention layer."""
     crossing = sum(m.kind == "cross_attention" for layer in layers for m in layer.mixers)
     return 8 * view.integer("hidden_size") + 2 * crossing
 
 
-def mllama(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
+def layers_of_text_or_image(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
     """Llama 3.2 Vision: `cross_attention_layers` attend to the image instead of the text."""
     mixer = attention(shape, view)
     cross = replace(side_by_side(mixer), norm_parameters=2 * mixer.head_dim)
@@ -134,8 +134,8 @@ MLLAMA_TEXT = Architecture(
     config=ConfigKeys(
         defaults={"cross_attention_layers": [3, 8, 13, 18, 23, 28, 33, 38]}, tied=never
     ),
-    attention=AttentionShape(build=mllama),
-    body=Body(extra=mllama_text, named=True),
+    attention=AttentionShape(build=layers_of_text_or_image),
+    body=Body(extra=extra_tokens_and_gates, named=True),
     rotary="halves",
 )
 MLLAMA = LLAMA4.relative(

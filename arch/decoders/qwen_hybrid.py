@@ -7,15 +7,21 @@ from ..attention.layer_kinds import FULL
 from ..attention.shape import AttentionShape
 from ..body.body import Body
 from ..body.feed_forward import sparse_steps
-from ..body.qwen_towers import QWEN3_VL_TOWER, qwen3_5_projector
+from ..body.qwen_towers import QWEN3_VL_TOWER, qwen2_5_vl_projector
 from ..body.shapes import DECODER, ONE_SHARED
 from ..body.towers import Part, Wrapper
+from ..config_view import ConfigView
 from ..states.gated import by_query, indexed_by_query
 from ..states.hybrid import INDEXED, LAYER_TYPES, LINEAR, hybrid
 from ..states.kinds import every_nth
 from ..states.linear import gated_delta_net, with_ngrams
 from ..tensors.names import HYBRID, LLAMA, under
-from ..tensors.names import HYBRID as HYBRID_NAMES
+
+
+def qwen3_5_projector(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
+    """One merger, whose norm has a bias."""
+    return qwen2_5_vl_projector(view, tower, text) + tower.integer("hidden_size")
+
 
 QWEN3_5_TOWER = replace(QWEN3_VL_TOWER, model_type="qwen3_5_vision")
 QWEN3_5_MOE_TOWER = replace(QWEN3_VL_TOWER, model_type="qwen3_5_moe_vision")
@@ -50,7 +56,7 @@ QWEN3_NEXT = Architecture(
         norm="head",
     ),
     body=Body(experts=replace(SHARED_AND_GATE, layers=sparse_steps)),
-    tensors=HYBRID_NAMES,
+    tensors=HYBRID,
 )
 QWEN3_5_TEXT = QWEN3_NEXT.relative("qwen3_5_text", body=DECODER)
 QWEN3_5_MOE_TEXT = QWEN3_NEXT.relative("qwen3_5_moe_text", body={"experts": SHARED_AND_GATE})
