@@ -162,7 +162,8 @@ def encoder_stack(mixer: Attention, count: int, stack: str = "encoder") -> tuple
 def latent(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
     """DeepSeek-V2/V3: multi-head latent attention in every layer."""
     mixer, kinds = latent_attention(view), _kinds(shape, view)
-    made = {kind: replace(mixer, window=kind_window(shape, view, kind)) for kind in dict.fromkeys(kinds)}
+    windows = {kind: kind_window(shape, view, kind) for kind in dict.fromkeys(kinds)}
+    made = {kind: replace(mixer, window=window) for kind, window in windows.items()}
     return tuple(Layer(index=i, mixers=(made[kind],)) for i, kind in enumerate(kinds))
 
 
