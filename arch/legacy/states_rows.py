@@ -9,6 +9,9 @@ from .. import tying
 from ..attention import layer_kinds as kinds
 from ..attention import shape
 from ..attention.layer_kinds import FULL, SLIDING
+from ..decoders.deepseek import DEEPSEEK_V4_TENSORS, DOTS3_TENSORS
+from ..decoders.nemotron import NEMOTRON_H_TENSORS
+from ..decoders.nemotron import NEMOTRON_KEYS as _NEMOTRON
 from ..states import gated, indexed, linear, mamba
 from ..states import kinds as rules
 from ..states.hybrid import (
@@ -41,11 +44,6 @@ _DSA = Family(names=names.HYBRID_MLA, kinds=rules.all_of(INDEXED))
 _MAMBA2 = {
     **{"expand": "expand", "n": "state_size", "groups": "n_groups", "kernel": "conv_kernel"},
     **{"heads": "num_heads", "head_dim": "head_dim", "conv_bias": "use_conv_bias"},
-    **{"in_bias": "use_bias", "out_bias": "use_bias"},
-}
-_NEMOTRON = {
-    **{"n": "ssm_state_size", "groups": "n_groups", "kernel": "conv_kernel"},
-    **{"heads": "mamba_num_heads", "head_dim": "mamba_head_dim", "conv_bias": "use_conv_bias"},
     **{"in_bias": "use_bias", "out_bias": "use_bias"},
 }
 _ZAMBA2 = {
@@ -106,7 +104,7 @@ ROWS: dict[str, Family] = {
     ),
     "nemotron_h": replace(
         _FREE,
-        names=names.NEMOTRON_H,
+        names=NEMOTRON_H_TENSORS,
         tied=tying.never,
         build=mamba.patterned(
             hybrid({FULL: plain, LINEAR: mamba.mamba2(_NEMOTRON), NOTHING: nothing})
@@ -256,7 +254,7 @@ ROWS: dict[str, Family] = {
     "mistral_large4_text": replace(_DSA, names=names.MISTRAL_LARGE4, build=indexed.mistral_large4),
     "glm5_next_text": replace(_DSA, kinds=rules.at(3, 4, INDEXED, LINEAR), build=indexed.glm5_next),
     "dots3_note_text": replace(
-        _DSA, names=names.DOTS3, kinds=rules.dots3_kinds, build=indexed.dots3
+        _DSA, names=DOTS3_TENSORS, kinds=rules.dots3_kinds, build=indexed.dots3
     ),
     "minimax_m3_vl_text": replace(
         _FREE,
@@ -268,7 +266,7 @@ ROWS: dict[str, Family] = {
     ),
     "deepseek_v4": replace(
         _FREE,
-        names=names.DEEPSEEK_V4,
+        names=DEEPSEEK_V4_TENSORS,
         kinds=rules.deepseek_v4_kinds,
         build=hybrid(dict.fromkeys((SLIDING, rules.CSA, rules.HCA), unusual.deepseek_v4)),
     ),

@@ -10,7 +10,8 @@ from ..attention.layers import decoder, layer_count, side_by_side
 from ..attention.mha import ENCODER_HEADS
 from ..attention.shape import AttentionShape
 from ..body.feed_forward import matrices
-from ..body.image_towers import IDEFICS3, SMOL
+from ..body.image_towers import IDEFICS3 as IDEFICS3_TOWER
+from ..body.image_towers import SMOL
 from ..body.projectors import linear
 from ..body.towers import Part, Wrapper
 from ..config_view import ConfigView
@@ -86,7 +87,7 @@ IDEFICS2_VISION = Architecture(
     types=("idefics2_vision", "idefics3_vision"), attention=ENCODER_HEADS, tensors=BART_NAMES
 )
 IDEFICS3 = IDEFICS2.relative(
-    "idefics3", body={"parts": (Part(towers=(IDEFICS3,), projector=idefics3_projector),)}
+    "idefics3", body={"parts": (Part(towers=(IDEFICS3_TOWER,), projector=idefics3_projector),)}
 )
 SMOLVLM = IDEFICS2.relative(
     "smolvlm", body={"parts": (Part(towers=(SMOL,), projector=idefics3_projector),)}
