@@ -3,7 +3,7 @@
 from headcount.model.spec import Layer
 
 from ..architecture import Architecture, ConfigKeys
-from ..attention.layer_kinds import cohere2_moe, every
+from ..attention.layer_kinds import FULL, SLIDING, every
 from ..attention.shape import AttentionShape
 from ..body.body import Body
 from ..body.feed_forward import Experts, Mlp, after_dense, typed
@@ -11,6 +11,15 @@ from ..body.image_towers import SIGLIP, any_image
 from ..body.projectors import downsampling, linear
 from ..body.towers import Part, Wrapper
 from ..config_view import ConfigView
+
+
+def cohere2_moe(view: ConfigView, count: int) -> tuple[str, ...]:
+    """The dense layers at the start have a period of their own."""
+    dense = view.optional("first_k_dense_replace", minimum=0) or 0
+    first = view.integer("prefix_dense_sliding_window_pattern")
+    rest = view.integer("sliding_window_pattern")
+    periods = [(i, first) for i in range(dense)] + [(i, rest) for i in range(count - dense)]
+    return tuple(FULL if (i + 1) % period == 0 else SLIDING for i, period in periods)
 
 
 def aya_vision(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
@@ -71,7 +80,6 @@ COHERE_COMPASS_TEXT = COHERE2.relative(
 AYA_VISION = COHERE2_VISION.relative(
     "aya_vision", body={"parts": (Part(towers=any_image(SIGLIP), projector=aya_vision),)}
 )
-
 ARCHITECTURES = (
     COHERE,
     COHERE2,

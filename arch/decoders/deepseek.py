@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from headcount.model.mixers import CompressedAttention, Mixer
+from headcount.model.mixers import CompressedAttention, LatentAttention, Mixer
 from headcount.model.spec import Layer
 
 from ..architecture import Architecture, ConfigKeys
@@ -22,9 +22,38 @@ from ..body.shapes import (
 )
 from ..config_view import MAX_LAYERS, ConfigView
 from ..states.hybrid import INDEXED, LAYER_TYPES, hybrid
-from ..states.indexed import deepseek, dots3, gated_query
-from ..states.kinds import CSA, HCA, all_of, deepseek_v4_kinds, dots3_kinds
+from ..states.indexed import deepseek, dots3
+from ..states.kinds import all_of
 from ..tensors.names import HYBRID_MLA, LLAMA, MLA, TensorNames, under
+
+
+def gated_query(view: ConfigView, mixer: LatentAttention) -> LatentAttention:
+    """A.X-K2: q and an output gate come out of two latents of q_lora_rank together."""
+    return replace(mixer, query_gate=True)
+
+
+CSA = "compressed_sparse_attention"
+
+
+HCA = "heavily_compressed_attention"
+
+
+_RATIOS = {0: SLIDING, 4: CSA, 128: HCA}
+
+
+def deepseek_v4_kinds(view: ConfigView, count: int) -> tuple[str, ...]:
+    """`compress_ratios`, else two HCA layers and then HCA and CSA in turn."""
+    ratios = view.integers("compress_ratios")
+    if ratios is not None and len(ratios) >= count and set(ratios) <= set(_RATIOS):
+        return tuple(_RATIOS[ratio] for ratio in ratios[:count])
+    return tuple(CSA if i >= 2 and i % 2 else HCA for i in range(count))
+
+
+def dots3_kinds(view: ConfigView, count: int) -> tuple[str, ...]:
+    """Indexed where i < 2 or i % 4 == 1, else sliding."""
+    wide = "full_attention" if view.get("use_dsa") is False else INDEXED
+    slides = view.get("use_sliding_window") is not False
+    return tuple(wide if not slides or i < 2 or i % 4 == 1 else SLIDING for i in range(count))
 
 
 def gated_norms(view: ConfigView, layers: Layers) -> int:
@@ -103,13 +132,9 @@ SARVAM_TENSORS = TensorNames(
     | {"attention.query_layernorm": "norm", "attention.key_layernorm": "norm"}
     | {**LLAMA.modules}  # those of its class
 )
-
-
 LONGCAT_TENSORS = TensorNames(
     modules={path.replace("self_attn.", "self_attn.#."): p for path, p in MLA.modules.items()}
 )
-
-
 DEEPSEEK_V4_TENSORS = TensorNames(
     modules={
         path: part
@@ -124,13 +149,9 @@ DEEPSEEK_V4_TENSORS = TensorNames(
     },
     rest="other",
 )
-
-
 DOTS3_TENSORS = TensorNames(
     modules={**MLA.modules, "self_attn.k_rope_only_layernorm": "norm"}, rest="other"
 )
-
-
 # Its code is published with its weights.
 DEEPSEEK = Architecture(
     types=("deepseek",),
@@ -189,7 +210,6 @@ DOTS3_NOTE_TEXT = Architecture(
     attention=AttentionShape(build=dots3, kinds=dots3_kinds),
     tensors=DOTS3_TENSORS,
 )
-
 ARCHITECTURES = (
     DEEPSEEK,
     DEEPSEEK_V2,

@@ -6,7 +6,7 @@ from headcount.model.errors import InvalidConfigError
 
 from ..architecture import Architecture, ConfigKeys
 from ..attention.gates import output_gate, output_gate_and_head_bias
-from ..attention.layer_kinds import SLIDING, every, flint
+from ..attention.layer_kinds import FULL, SLIDING, every
 from ..attention.per_layer import Values, for_each_layer, listed_values
 from ..attention.shape import AttentionShape, nothing_else, one_per_head
 from ..body.body import Body
@@ -14,6 +14,12 @@ from ..body.feed_forward import Experts, after, typed
 from ..body.shapes import MLP_BIAS, ONE_SHARED, SAME_WIDTH
 from ..config_view import ConfigView
 from ..tensors.names import G_PROJ, GATE_PROJ, LLAMA
+
+
+def flint(view: ConfigView, count: int) -> tuple[str, ...]:
+    """Full: the first two, every fourth, and the last."""
+    full = {0, 1, count - 1}
+    return tuple(FULL if i in full or i % 4 == 1 else SLIDING for i in range(count))
 
 
 def step_layers(view: ConfigView, count: int) -> frozenset[int]:
@@ -65,11 +71,7 @@ def step_values(view: ConfigView, kinds: tuple[str, ...]) -> Values:
 
 
 BEAM_TENSORS = replace(GATE_PROJ, modules={**GATE_PROJ.modules, "self_attn.gate_bias": "other"})
-
-
 FLINT_TENSORS = replace(LLAMA, modules={**LLAMA.modules, "self_attn.softmax_offset": "other"})
-
-
 GPT_OSS = Architecture(
     types=("gpt_oss",),
     attention=AttentionShape(
@@ -152,7 +154,6 @@ KOLIBRI1 = Architecture(
     attention=AttentionShape(kinds=every(5), norm="head"),
     body=Body(norms=4, experts=ONE_SHARED),
 )
-
 ARCHITECTURES = (
     GPT_OSS,
     LAGUNA,

@@ -12,11 +12,20 @@ from ..body.shapes import AFTER_FIRST, IMAGE
 from ..body.towers import BIASED_HEADS, Part, Tower, Wrapper
 from ..config_view import ConfigView
 from ..states.hybrid import LINEAR, hybrid, latent
-from ..states.kinds import kimi_kinds
+from ..states.kinds import at
 from ..states.linear import kimi_delta
 from ..tensors.names import HYBRID_MLA
 from ..tying import never
 from .deepseek import DEEPSEEK_V3
+
+
+def kimi_kinds(view: ConfigView, count: int) -> tuple[str, ...]:
+    """`linear_attn_config` lists both kinds, from 1 on; else every fourth layer but 0 is full."""
+    legacy = view.child("linear_attn_config")
+    full = legacy.integers("full_attn_layers")
+    if full is not None and legacy.integers("kda_layers") is not None:
+        return tuple(FULL if i + 1 in full else LINEAR for i in range(count))
+    return at(0, 4, FULL, LINEAR, first=1)(view, count)
 
 
 def moonvit(view: ConfigView, layers: Layers) -> int:
@@ -38,8 +47,6 @@ MOONVIT = Tower(
     attention=BIASED_HEADS,
     model_type="kimi_k25_vision",
 )
-
-
 KIMI_K2 = DEEPSEEK_V3.relative("kimi_k2", config={"read_as": "deepseek_v3"})
 KIMI_K25 = Architecture(
     types=("kimi_k25",),
@@ -58,7 +65,6 @@ KIMI_LINEAR = Architecture(
     body=Body(experts=replace(AFTER_FIRST, count="num_experts")),
     tensors=HYBRID_MLA,
 )
-
 ARCHITECTURES = (
     KIMI_K2,
     KIMI_K25,

@@ -14,10 +14,38 @@ from ..attention.shape import AttentionShape
 from ..body.body import WEIGHT_AND_BIAS, Body, Layers
 from ..body.feed_forward import Experts, Mlp, per_layer
 from ..config_view import ConfigView
-from ..states.hybrid import LAYER_TYPES, LINEAR, NOTHING, hybrid, nothing, plain
-from ..states.mamba import mamba2, pattern_kinds, patterned
+from ..states.hybrid import LAYER_TYPES, LINEAR, NOTHING, Builder, hybrid, nothing, plain
+from ..states.mamba import mamba2
 from ..tensors.names import TensorNames, separate
 from ..tying import never
+
+_PATTERN = {"M": "mamba", "E": "moe", "*": "attention", "-": "mlp"}
+
+
+def pattern_kinds(view: ConfigView) -> tuple[str, ...]:
+    """The kind of each layer of Nemotron-H."""
+    kinds = view.strings("layer_types")
+    if kinds is not None:
+        return kinds
+    pattern = view.get("hybrid_override_pattern") or "ME*-"
+    if not isinstance(pattern, str) or not set(pattern) <= set(_PATTERN):
+        raise InvalidConfigError(
+            f"{view.where}: hybrid_override_pattern is {pattern!r}; letters of"
+            f" {''.join(_PATTERN)} are expected"
+        )
+    return tuple(_PATTERN[letter] for letter in pattern)
+
+
+def patterned(build: Builder) -> Builder:
+    """Nemotron-H: the number of layers is the length of the list of their kinds, or of the string
+    `hybrid_override_pattern` (M: Mamba-2, *: attention, -: MLP, E: experts)."""
+
+    def read(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
+        kinds = pattern_kinds(view)
+        values = {"num_hidden_layers": len(kinds), "layer_types": list(kinds)}
+        return build(shape, view.overridden(values))
+
+    return read
 
 
 def nemotron_nas(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
@@ -92,11 +120,7 @@ NEMOTRON_KEYS = {
     **{"heads": "mamba_num_heads", "head_dim": "mamba_head_dim", "conv_bias": "use_conv_bias"},
     **{"in_bias": "use_bias", "out_bias": "use_bias"},
 }
-
-
 NEMOTRON_H_TENSORS = TensorNames(modules=separate("mixer"), rest="other")
-
-
 NEMOTRON = Architecture(
     types=("nemotron",),
     attention=AttentionShape(qkv_bias="attention_bias", o_bias="attention_bias"),
@@ -143,7 +167,6 @@ NEMOTRON_H_OMNI = Architecture(types=("nemotron_h_omni",), config=ConfigKeys(tex
 NEMO_SPEECHLM = NEMOTRON_H_OMNI.relative(
     "nemo_speechlm", stacks={"ctc_timestamp.decoder.transformer.layers": "audio"}
 )
-
 ARCHITECTURES = (
     NEMOTRON,
     NEMOTRON_NAS,

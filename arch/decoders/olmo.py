@@ -8,9 +8,14 @@ from ..body.feed_forward import Experts
 from ..body.shapes import DECODER
 from ..config_view import ConfigView
 from ..states.hybrid import LAYER_TYPES, LINEAR, hybrid, plain
-from ..states.kinds import olmo_kinds
+from ..states.kinds import at
 from ..states.linear import gated_delta_net
 from ..tensors.names import HYBRID, QK_NORM, TensorNames, under
+
+
+def olmo_kinds(view: ConfigView, count: int) -> tuple[str, ...]:
+    found = at(3, 4, FULL, LINEAR)(view, count)
+    return found if FULL in found else (*found[:-1], FULL)
 
 
 def molmo_norm(view: ConfigView) -> str:
@@ -19,8 +24,6 @@ def molmo_norm(view: ConfigView) -> str:
 
 
 MOLMO2_TENSORS = TensorNames(modules=under("self_attn", qkv="att_proj", o="attn_out") | QK_NORM)
-
-
 OLMO = Architecture(
     types=("olmo",),
     attention=AttentionShape(qkv_bias="attention_bias", o_bias="attention_bias"),
@@ -51,7 +54,6 @@ MOLMO2_TEXT = Architecture(
     attention=AttentionShape(qkv_bias="attention_bias", norm=molmo_norm),
     tensors=MOLMO2_TENSORS,
 )
-
 ARCHITECTURES = (
     OLMO,
     OLMO2,

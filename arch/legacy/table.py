@@ -11,6 +11,7 @@ from functools import lru_cache
 from .. import tying
 from ..attention import layer_kinds as kinds
 from ..attention import shape
+from ..decoders.exaone import exaone4
 from ..decoders.glm import CHATGLM_KEYS as CHATGLM_NAMES
 from ..decoders.glm import CHATGLM_TENSORS
 from ..decoders.hunyuan import HUNYUAN_TENSORS
@@ -54,7 +55,7 @@ COMMON: dict[str, Family] = {
     "cohere2": replace(LLAMA, kinds=kinds.every(4, "sliding_window_pattern")),
     "ernie4_5": Family(qkv_bias="use_bias", o_bias="use_bias"),
     "ernie4_5_moe": Family(qkv_bias="use_bias", o_bias="use_bias"),
-    "exaone4": replace(NO_BIAS, norm="head", kinds=kinds.exaone4),
+    "exaone4": replace(NO_BIAS, norm="head", kinds=exaone4),
     "gemma": LLAMA,
     "gemma2": GEMMA2,
     "gemma3_text": GEMMA3,

@@ -5,9 +5,10 @@ from dataclasses import replace
 from ... import tying
 from ...attention import layer_kinds as kinds
 from ...attention import shape
+from ...decoders.cohere import cohere2_moe
 from ...decoders.deepseek import LONGCAT_TENSORS, SARVAM_TENSORS
-from ...decoders.exaone import EXAONE_TENSORS
-from ...decoders.gpt_oss import BEAM_TENSORS, FLINT_TENSORS
+from ...decoders.exaone import EXAONE_TENSORS, exaone4
+from ...decoders.gpt_oss import BEAM_TENSORS, FLINT_TENSORS, flint
 from ...decoders.hunyuan import HUNYUAN_TENSORS
 from ...decoders.olmo import MOLMO2_TENSORS
 from ...decoders.phi import PERSIMMON_TENSORS, QKV_PROJ_TENSORS
@@ -111,17 +112,15 @@ ROWS: dict[str, Family] = {
         kinds=kinds.every(6, last_full=True),
         other=own_parameters.output_gate_and_head_bias,
     ),
-    "cohere2_moe": replace(LLAMA, kinds=kinds.cohere2_moe),
+    "cohere2_moe": replace(LLAMA, kinds=cohere2_moe),
     "cohere_compass_text": replace(LLAMA, kinds="full"),
     "cwm": replace(NO_BIAS, kinds=kinds.full_first(4)),
     "diffusion_gemma_text": replace(
         GEMMA4, defaults={"attention_k_eq_v": True, "global_head_dim": 512}
     ),
     "dots1": DOTS1,
-    "exaone_moe": replace(NO_BIAS, norm="head", kinds=kinds.exaone4),
-    "flint": replace(
-        LLAMA_NORMED, names=FLINT_TENSORS, kinds=kinds.flint, other=shape.one_per_head
-    ),
+    "exaone_moe": replace(NO_BIAS, norm="head", kinds=exaone4),
+    "flint": replace(LLAMA_NORMED, names=FLINT_TENSORS, kinds=flint, other=shape.one_per_head),
     "gemma4_assistant": ASSISTANT,
     "gemma4_unified_assistant": ASSISTANT,
     "gemma4_unified_text": GEMMA4,
