@@ -9,6 +9,7 @@ from typing import Any
 from headcount.arch.gguf.names import GGUF_FILE, NAMELESS
 from headcount.arch.gguf.spec import gguf_spec
 from headcount.arch.parameters import Expected
+from headcount.arch.registry import gguf_of
 from headcount.model.mixers import Attention, LatentAttention, Mixer, Recurrent
 from headcount.model.spec import Layer, ModelSpec
 from headcount.report.report import Column, Finding, Table
@@ -34,7 +35,7 @@ _IN_MIXER = re.compile(r"blk\.(\d{1,5})\.(ssm_|time_mix_|shortconv\.|attn_(?!nor
 def audit_gguf(source: Source, metadata: Mapping[str, Any], checkpoint: Checkpoint) -> Audit:
     """Audits the model of a GGUF file. Raises HeadcountError."""
     spec = _fitted(gguf_spec(metadata, source.where), checkpoint)
-    architecture = NAMELESS if spec.model_type == "whisper" else GGUF_FILE
+    architecture = GGUF_FILE if gguf_of(spec.model_type).named else NAMELESS
     # Shapes are those of the parameters whatever the type: blocks of codes are not packed columns.
     names = dict.fromkeys((layer.stored_in for layer in spec.layers), architecture.names)
     census = replace(take_census(checkpoint, spec, names), packed=False)
@@ -239,9 +240,6 @@ def _state_notes(spec: ModelSpec) -> Iterator[str]:
             "The file has no attention.key_length_mla, so llama.cpp caches K and V of every head,"
             " not the latent: convert the model again."
         )
-    if spec.model_type == "t5":
-        yield (
-            "llama.cpp caches no K/V of the cross-attention, but the encoder's output, as float32."
-        )
-    if spec.model_type == "deepseek4":
-        yield "The compressed caches of deepseek4 are not counted: audit its Hugging Face config."
+    note = gguf_of(spec.model_type).note
+    if note is not None:
+        yield note
