@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import click
 
-from .conversion_options import SWEEP
+from .convert_options import SWEEP
 
 EVALUATION = ("text", "max_tokens", "window", "stride", "tokenizer", "device", "speed")
 # What a sweep decides, or does, itself.
