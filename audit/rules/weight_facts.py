@@ -16,7 +16,7 @@ from .config_facts import Quantisation
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Facts:
+class WeightFacts:
     """`spec` is as the config says, before the weights corrected it. `has_head`: the
     architecture computes logits, so that a head must be stored or tied.
 
