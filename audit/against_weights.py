@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from headcount.arch.our_types import base_type
 from headcount.arch.parameters import Expected, expected_sizes
-from headcount.arch.resolve import Reading, base_type
+from headcount.arch.read_config import Reading
 from headcount.model.errors import InvalidConfigError
 from headcount.model.mixers import Parts
 from headcount.model.spec import MixerKey, ModelSpec
@@ -32,14 +33,14 @@ def hold_against_weights(
     source: FoundModel, reading: Reading, checkpoint: Checkpoint, config: ConfigFacts
 ) -> Audit:
     """The audit of a config, as it was read, on the headers of `checkpoint`."""
-    spec, family = reading.spec, reading.family
+    spec, architecture = reading.spec, reading.architecture
     names = reading.names()
     census = take_census(checkpoint, spec, names, others=reading.towers if reading.nests else None)
-    corrected, observed = correct(spec, census, family)
+    corrected, observed = correct(spec, census, architecture)
     inventory = _inventory(census, checkpoint, reading, config)
     facts = WeightFacts(
         spec=spec,
-        family=family,
+        architecture=architecture,
         where=source.where,
         checkpoint=checkpoint,
         census=census,
@@ -60,7 +61,7 @@ def hold_against_weights(
             parameters=counts.parameters if held is None else held,
             parameters_source=counts.parameters_source if held is None else "headers",
         ),
-        family=family,
+        architecture=architecture,
         census=census,
         stored={} if census.packed else stored_parts(census, corrected),
         findings=_check(facts),

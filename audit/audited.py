@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from headcount.arch.resolve import Reading
-from headcount.arch.row import Family
+from headcount.arch.architecture import Architecture
+from headcount.arch.read_config import Reading
 from headcount.model.mixers import Parts
 from headcount.model.spec import Layer, MixerKey, ModelSpec
 from headcount.report.report import Finding
@@ -26,7 +26,7 @@ class Audit:
 
     source: FoundModel
     spec: ModelSpec
-    family: Family
+    architecture: Architecture
     census: "Census | None"
     stored: Mapping[MixerKey, Parts]
     findings: tuple[Finding, ...]

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from headcount.arch.resolve import read_config
+from headcount.arch.read_config import read_config
 from headcount.model.errors import HeadcountError, UnsupportedModelError
 from headcount.report.report import Finding
 from headcount.sources.found import FoundModel
@@ -73,7 +73,7 @@ def audit_source(source: FoundModel) -> Audit:
         audit = Audit(
             source=source,
             spec=counted(reading, source),
-            family=reading.family,
+            architecture=reading.architecture,
             census=None,
             stored={},
             findings=(),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from headcount.arch.gguf.names import GGUF_FAMILY, NAMELESS
+from headcount.arch.gguf.names import GGUF_FILE, NAMELESS
 from headcount.arch.gguf.spec import gguf_spec
 from headcount.arch.parameters import Expected
 from headcount.model.mixers import Attention, LatentAttention, Mixer, Recurrent
@@ -34,15 +34,15 @@ _IN_MIXER = re.compile(r"blk\.(\d{1,5})\.(ssm_|time_mix_|shortconv\.|attn_(?!nor
 def audit_gguf(source: FoundModel, metadata: Mapping[str, Any], checkpoint: Checkpoint) -> Audit:
     """Audits the model of a GGUF file. Raises HeadcountError."""
     spec = _fitted(gguf_spec(metadata, source.where), checkpoint)
-    family = NAMELESS if spec.model_type == "whisper" else GGUF_FAMILY
+    architecture = NAMELESS if spec.model_type == "whisper" else GGUF_FILE
     # Shapes are those of the parameters whatever the type: blocks of codes are not packed columns.
-    names = dict.fromkeys((layer.stored_in for layer in spec.layers), family.names)
+    names = dict.fromkeys((layer.stored_in for layer in spec.layers), architecture.names)
     census = replace(take_census(checkpoint, spec, names), packed=False)
     spec = _with_what_stands_beside(spec, census)
     held = sum(t.elements for t in checkpoint.tensors.values() if t.name not in _TABLES)
     facts = WeightFacts(
         spec=replace(spec, dtype=None),  # the cache's: weights of every type go with it
-        family=family,
+        architecture=architecture,
         where=source.where,
         checkpoint=checkpoint,
         census=census,
@@ -68,7 +68,7 @@ def audit_gguf(source: FoundModel, metadata: Mapping[str, Any], checkpoint: Chec
         spec=replace(
             spec, parameters=counted, parameters_source=None if counted is None else "headers"
         ),
-        family=family,
+        architecture=architecture,
         census=census,
         stored=stored_parts(census, spec),
         findings=_findings(facts),

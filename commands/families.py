@@ -35,9 +35,9 @@ def families(text: str, form: str, output: Path | None) -> None:
 def families_report(text: str = "") -> Report:
     """Every model_type that can be audited, or those with `text` in their name."""
     from headcount.arch.described import described
-    from headcount.arch.table import FAMILIES
+    from headcount.arch.registry import ARCHITECTURES
 
-    names = sorted(name for name in FAMILIES if text.casefold() in name.casefold())
+    names = [name for name in ARCHITECTURES if text.casefold() in name.casefold()]
     found = [described(name) for name in names]
     keys = [column.key for column in _COLUMNS]
     rows = tuple(tuple(_cell(getattr(family, key)) for key in keys) for family in found)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from headcount.arch.table import FAMILIES
+from headcount.arch.registry import ARCHITECTURES
 from headcount.report.report import Column, Report, Table
 from headcount.sources.catalogue import CatalogueRow, catalogue, search
 
@@ -48,5 +48,5 @@ def models_report(text: str = "") -> Report:
 
 
 def _row(row: CatalogueRow) -> tuple[object, ...]:
-    auditable = "yes" if row.model_type in FAMILIES else "not yet"
+    auditable = "yes" if row.model_type in ARCHITECTURES else "not yet"
     return (row.id, ", ".join(row.aliases), row.model_type, row.parameters, auditable)

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from headcount.arch.resolve import base_type
+from headcount.arch.our_types import base_type
 from headcount.model.mixers import Attention
 
 from .rule import Sighting, rule

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from math import prod
 
-from headcount.arch.names import UNKNOWN
-from headcount.arch.resolve import base_type
+from headcount.arch.our_types import base_type
+from headcount.arch.tensors.names import UNKNOWN
 from headcount.model.mixers import Attention, LatentAttention, Mixer
 from headcount.model.units import format_indices
 
@@ -134,7 +134,7 @@ def _expected(mixer: Mixer, part: str | None, seen: Observed | None) -> tuple[in
 )
 def layers(facts: WeightFacts) -> Iterator[Sighting]:
     """The weights hold more or fewer layers than the config, or lack a part of one."""
-    if facts.family.names is UNKNOWN:  # nothing tells how such weights name their layers
+    if facts.architecture.names is UNKNOWN:  # nothing tells how such weights name their layers
         return
     config: dict[str, set[int]] = {}
     for layer in facts.spec.layers:

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from headcount.arch.architecture import Architecture
 from headcount.arch.parameters import Expected
-from headcount.arch.row import Family
 from headcount.model.mixers import Mixer
 from headcount.model.spec import MixerKey, ModelSpec
 from headcount.sources.checkpoint import Checkpoint
@@ -26,7 +26,7 @@ class WeightFacts:
     """
 
     spec: ModelSpec
-    family: Family
+    architecture: Architecture
     where: str
     checkpoint: Checkpoint
     census: Census
