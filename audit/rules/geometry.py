@@ -24,7 +24,7 @@ _OTHER_HEADS = frozenset({"higgs_audio_v2"})
 
 
 @rule("H101", "kv-heads-mismatch", "error", _TRUST)
-def key_value_heads(facts: WeightFacts) -> Iterator[Sighting]:
+def kv_heads(facts: WeightFacts) -> Iterator[Sighting]:
     """The rows of k_proj are another number of K/V heads than the config's."""
     return _mismatches(facts, "num_key_value_heads", "the k weights have")
 
@@ -270,7 +270,7 @@ def _not_built(facts: WeightFacts) -> Iterator[str]:
 
 
 RULES = (
-    key_value_heads,
+    kv_heads,
     head_dim,
     layers,
     vocabulary,

@@ -172,9 +172,9 @@ def test_large_float32_weights() -> None:
         def __init__(self, **sizes: int) -> None:
             self.census = type("Census", (), {"bytes_by_dtype": sizes})
 
-    assert list(float32_weights(Sized(F32=2**32)))  # type: ignore[arg-type]
-    assert not list(float32_weights(Sized(F32=2**20)))  # type: ignore[arg-type]
-    assert not list(float32_weights(Sized(F32=2**31, BF16=2**33)))  # type: ignore[arg-type]
+    assert list(float32_weights.check(Sized(F32=2**32)))  # type: ignore[arg-type]
+    assert not list(float32_weights.check(Sized(F32=2**20)))  # type: ignore[arg-type]
+    assert not list(float32_weights.check(Sized(F32=2**31, BF16=2**33)))  # type: ignore[arg-type]
 
 
 def test_inventory_adds_up() -> None:
