@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from headcount.convert.signals import exit_at_once, exit_cleanly, on_signals
 from headcount.model.errors import MissingExtraError
+from headcount.running.signals import exit_at_once, exit_cleanly, on_signals
 from headcount.uptrain.request import COMPUTE_DTYPES, DECAYS, UptrainRequest
 
 from .console import Command, need_extra, write_reports
