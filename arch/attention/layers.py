@@ -153,10 +153,17 @@ def encoder(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
     return tuple(Layer(index=i, mixers=(mixer,), stack="encoder") for i in range(layer_count(view)))
 
 
+def encoder_stack(mixer: Attention, count: int, stack: str = "encoder") -> tuple[Layer, ...]:
+    """Equal layers of `mixer` that keep nothing."""
+    mixer = replace(mixer, cached=False)
+    return tuple(Layer(index=i, mixers=(mixer,), stack=stack) for i in range(count))
+
+
 def latent(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
     """DeepSeek-V2/V3: multi-head latent attention in every layer."""
     mixer, kinds = latent_attention(view), _kinds(shape, view)
-    made = {kind: replace(mixer, window=kind_window(shape, view, kind)) for kind in set(kinds)}
+    windows = {kind: kind_window(shape, view, kind) for kind in dict.fromkeys(kinds)}
+    made = {kind: replace(mixer, window=window) for kind, window in windows.items()}
     return tuple(Layer(index=i, mixers=(made[kind],)) for i, kind in enumerate(kinds))
 
 

@@ -12,10 +12,10 @@ from ..body.body import NO_NORM, WEIGHT_AND_BIAS, Body, Head, lm_head, no_head, 
 from ..body.feed_forward import Experts, Mlp
 from ..body.shapes import DECODER as LLAMA
 from ..body.shapes import DECODER_MLP_BIAS as LLAMA_BIASED
-from ..body.shapes import DEEPSEEK as DEEPSEEK
+from ..body.shapes import DEEPSEEK_BODY as DEEPSEEK
 from ..body.shapes import DEEPSEEK_EXPERTS as DEEPSEEK_EXPERTS
 from ..body.shapes import IMAGE as IMAGE
-from ..body.shapes import MIXTRAL as MIXTRAL
+from ..body.shapes import MIXTRAL_BODY as MIXTRAL
 from ..body.shapes import MLP_BIAS as BIASED
 from ..body.shapes import PARALLEL as PHI
 from ..body.shapes import PLAIN as PLAIN

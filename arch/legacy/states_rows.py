@@ -26,7 +26,7 @@ from ..states.hybrid import (
 from ..states.hybrid import (
     LAYER_TYPES as _LAYER_TYPES,
 )
-from ..states.mamba import BAMBA as _BAMBA
+from ..states.mamba import BAMBA_KEYS as _BAMBA
 from . import states_names as names
 from . import states_own as own
 from . import states_unusual as unusual

@@ -16,7 +16,7 @@ from .hybrid import Builder, Maker
 
 FLOAT32 = 32
 # The keys of Mamba-2 in Bamba and its kin, see `mamba2`.
-BAMBA = {
+BAMBA_KEYS = {
     **{"expand": "mamba_expand", "n": "mamba_d_state", "groups": "mamba_n_groups"},
     **{"kernel": "mamba_d_conv", "heads": "mamba_n_heads", "conv_bias": "mamba_conv_bias"},
     **{"in_bias": "mamba_proj_bias", "out_bias": "mamba_proj_bias"},
