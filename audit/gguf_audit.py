@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from headcount.arch.architecture import Stored
 from headcount.arch.gguf.names import GGUF_FILE, NAMELESS
 from headcount.arch.gguf.spec import gguf_spec
 from headcount.arch.parameters import Expected
@@ -43,6 +44,7 @@ def audit_gguf(source: FoundModel, metadata: Mapping[str, Any], checkpoint: Chec
     facts = WeightFacts(
         spec=replace(spec, dtype=None),  # the cache's: weights of every type go with it
         architecture=architecture,
+        stored=Stored(),
         where=source.where,
         checkpoint=checkpoint,
         census=census,
