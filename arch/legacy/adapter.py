@@ -4,14 +4,14 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from ..architecture import Architecture, ConfigKeys, Stored
+from ..architecture import Architecture, ConfigKeys
 from ..attention.layers import decoder
 from ..attention.shape import AttentionShape, as_query_heads, standard_key_value_heads
 from ..body.body import Body
 from ..tensors.names import LLAMA
 from .bodies import BODIES
 from .body_rows import find_body
-from .convert_tables import STORED, conversion, gguf_of, rotary
+from .convert_tables import conversion, gguf_of, rotary
 from .odd import bart, falcon_key_value_heads, multi_query_heads, t5
 from .row import Family
 from .states_own import xlnet
@@ -51,7 +51,6 @@ def legacy_architecture(model_type: str) -> Architecture | None:
         gguf=gguf_of(model_type),
         rotary=rotary(model_type),
         conversion=conversion(model_type),
-        stored=STORED.get(model_type, Stored()),
     )
 
 

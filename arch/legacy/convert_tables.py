@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ..architecture import Conversion, Rotary, Stored
+from ..architecture import Conversion, Rotary
 from ..gguf.form import Gguf
 
 # Rows i and i + half turn together.
@@ -99,16 +99,6 @@ _VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "granitemoehybrid": _ATTENTION,
     "lfm2_moe": _ATTENTION,
     "qwen4_exp_text": {"indexer_n_heads": 2, "indexer_head_dim": 128},
-}
-
-
-STORED: Mapping[str, Stored] = {
-    "moshi": Stored(more_rows=1),
-    **dict.fromkeys(
-        ("kyutai_speech_to_text", "csm", "csm_depth_decoder_model"),
-        Stored(several_vocabularies=True),
-    ),
-    "higgs_audio_v2": Stored(other_head=True),
 }
 
 
