@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from .architecture import Architecture
+from .gguf.form import Gguf
 
 _INDEX = Path(__file__).with_name("generated") / "lineages.json"
 
@@ -43,6 +44,18 @@ def index() -> dict[str, dict[str, str]]:
 @lru_cache
 def _by_type(module: str) -> dict[str, Architecture]:
     return {name: one for one in lineage(module) for name in one.types}
+
+
+def gguf_of(architecture: str) -> Gguf:
+    """How llama.cpp keeps the state of a GGUF file's `general.architecture`."""
+    module = index()["gguf"].get(architecture)
+    plain = Gguf(architecture=architecture)
+    return plain if module is None else _by_gguf(module)[architecture]
+
+
+@lru_cache
+def _by_gguf(module: str) -> dict[str, Gguf]:
+    return {form.architecture: form for one in lineage(module) for form in one.gguf}
 
 
 def lineage(module: str) -> tuple[Architecture, ...]:

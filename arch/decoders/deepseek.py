@@ -21,6 +21,7 @@ from ..body.shapes import (
     MLP_BIAS,
 )
 from ..config_view import MAX_LAYERS, ConfigView
+from ..gguf.form import Gguf, Indexer
 from ..states.hybrid import INDEXED, LAYER_TYPES, hybrid
 from ..states.indexed import deepseek, dots3
 from ..states.kinds import all_of
@@ -170,6 +171,7 @@ DEEPSEEK_V32 = Architecture(
     attention=AttentionShape(build=deepseek(), kinds=all_of(INDEXED)),
     body=Body(experts=AFTER_DENSE),
     tensors=HYBRID_MLA,
+    gguf=(Gguf(architecture="deepseek32", indexer=Indexer()),),
 )
 DEEPSEEK_V4 = Architecture(
     types=("deepseek_v4",),
@@ -183,6 +185,14 @@ DEEPSEEK_V4 = Architecture(
         extra=hyper_connections(mixing=True, head=True),
     ),
     tensors=DEEPSEEK_V4_TENSORS,
+    gguf=(
+        Gguf(
+            architecture="deepseek4",
+            slides="all",
+            note="The compressed caches of deepseek4 are not counted: audit its Hugging Face"
+            " config.",
+        ),
+    ),
 )
 YOUTU = DEEPSEEK_V2.relative("youtu", "minicpm3", body=DECODER_MLP_BIAS)
 AXK1 = DEEPSEEK_V2.relative("axk1", body=Body(experts=AFTER_FIRST, extra=norm_after_experts))
@@ -209,6 +219,7 @@ DOTS3_NOTE_TEXT = Architecture(
     types=("dots3_note_text",),
     attention=AttentionShape(build=dots3, kinds=dots3_kinds),
     tensors=DOTS3_TENSORS,
+    gguf=(Gguf(architecture="dots3note", indexer=Indexer()),),
 )
 ARCHITECTURES = (
     DEEPSEEK,

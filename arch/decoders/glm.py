@@ -9,6 +9,8 @@ from ..body.feed_forward import Mlp, after, typed
 from ..body.hyper_connections import hyper_connections
 from ..body.shapes import AFTER_FIRST, DEEPSEEK_EXPERTS
 from ..config_view import ConfigView
+from ..gguf.form import Gguf, Indexer, Recurrence
+from ..gguf.keys import Keys
 from ..states.hybrid import INDEXED, LINEAR
 from ..states.indexed import deepseek, glm5_next, indexer_owners
 from ..states.kinds import at
@@ -21,6 +23,13 @@ def chatglm_heads(view: ConfigView, heads: int) -> int:
     if view.flag("multi_query_attention"):
         return view.integer("multi_query_group_num")
     return heads
+
+
+def indexer_owners_of_file(keys: Keys, count: int) -> list[bool]:
+    """GLM-5.2 has indexers in every fourth layer, before that was a key of GGUF files."""
+    if keys.number("context_length") < 2**20:
+        return [True] * count
+    return [i < 2 or (i - 2) % 4 == 0 for i in range(count)]
 
 
 CHATGLM_KEYS = {
@@ -52,7 +61,9 @@ GLM4_MOE = GLM.relative(
 )
 GLM4_MOE_LITE = DEEPSEEK_V2.relative("glm4_moe_lite", body=Body(experts=AFTER_FIRST))
 GLM_MOE_DSA = DEEPSEEK_V32.relative(
-    "glm_moe_dsa", attention={"build": deepseek(owners=indexer_owners)}
+    "glm_moe_dsa",
+    attention={"build": deepseek(owners=indexer_owners)},
+    gguf=(Gguf(architecture="glm-dsa", indexer=Indexer(owners=indexer_owners_of_file)),),
 )
 GLM5_NEXT = Architecture(types=("glm5_next",), config=ConfigKeys(text="text_config"))
 GLM5_NEXT_TEXT = Architecture(
@@ -63,6 +74,13 @@ GLM5_NEXT_TEXT = Architecture(
         extra=hyper_connections(mixing=True, head=False),
     ),
     tensors=HYBRID_MLA,
+    gguf=(
+        Gguf(
+            architecture="glm5-next",
+            recurrence=Recurrence(form="Kimi delta", layers="without heads"),
+            indexer=Indexer(),
+        ),
+    ),
 )
 # Its code is published with its weights.
 CHATGLM = Architecture(

@@ -21,6 +21,7 @@ from ..body.qwen_towers import QWEN2_5_VL_TOWER, qwen2_5_vl_projector
 from ..body.shapes import DECODER, DECODER_MLP_BIAS, DEEPSEEK_BODY, MLP_BIAS
 from ..body.towers import Part, Wrapper
 from ..config_view import ConfigView, MissingValueError
+from ..gguf.form import Gguf, Windows
 from ..tensors.names import LLAMA as LLAMA_NAMES
 from ..tensors.names import TensorNames, under
 from ..tying import shared_layers
@@ -202,6 +203,7 @@ MELLUM = APERTUS.relative(
     "mellum",
     attention={"kinds": "full"},
     body=Body(experts=Experts(layers=typed(after(0)))),
+    gguf=(Gguf(architecture="mellum", windows=Windows(period=4)),),
 )
 DOGE = APERTUS.relative(
     "doge",
@@ -238,8 +240,15 @@ HYPERCLOVAX_VISION_V2 = Architecture(
     body=Wrapper(parts=(Part(towers=(QWEN2_5_VL_TOWER,), projector=hyperclovax_projector),)),
 )
 
+# LLaDA denoises all tokens at once: it keeps nothing. transformers has no type of it.
+LLADA = Architecture(
+    types=(),
+    gguf=(Gguf(architecture="llada", cached=False), Gguf(architecture="llada-moe", cached=False)),
+)
+
 ARCHITECTURES = (
     *(LLAMA, IQUESTCODER, CWM, INTERNLM3, HYPERCLOVAX, SMOLLM3, SEED_OSS, SOLAR_OPEN, HELIUM),
     *(DIFFLLAMA, BITNET, ARCEE, JAIS2, NANOCHAT, APERTUS, APERTUS1P5, APERTUS1P5_TEXT, MELLUM),
     *(DOGE, INTERNLM2, BAICHUAN, OPENELM, HYPERCLOVAX_VISION_V2),
+    LLADA,
 )

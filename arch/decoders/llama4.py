@@ -16,6 +16,7 @@ from ..body.projectors import linear
 from ..body.shapes import IMAGE, SAME_WIDTH, SANDWICH
 from ..body.towers import BIASED_HEADS, PLAIN_HEADS, Part, Tower, Wrapper
 from ..config_view import MAX_LAYERS, ConfigView
+from ..gguf.form import Gguf, Windows
 from ..tensors.names import GATE_PROJ
 from ..tying import never, text_word
 
@@ -107,6 +108,7 @@ LLAMA4_TEXT = Architecture(
     ),
     rotary="pairs",
     conversion=Conversion(norms_keys="use_qk_norm"),
+    gguf=(Gguf(architecture="llama4", windows=Windows(period=4, default=8192, always=8192)),),
 )
 LLAMA4 = Architecture(
     types=("llama4",),
@@ -127,7 +129,11 @@ MUSE_SPARK_TEXT = LLAMA4_TEXT.relative(
     rotary="halves",
     conversion=Conversion(width_checked=True, norms_keys=True),
 )
-MUSE_GLIMMER_TEXT = MUSE_SPARK_TEXT.relative("muse_glimmer_text", body=SANDWICH)
+MUSE_GLIMMER_TEXT = MUSE_SPARK_TEXT.relative(
+    "muse_glimmer_text",
+    body=SANDWICH,
+    gguf=(Gguf(architecture="muse-glimmer", windows=Windows(period=4)),),
+)
 MUSE = Architecture(types=("muse_glimmer", "muse_spark"), config=ConfigKeys(text="text_config"))
 MLLAMA_TEXT = Architecture(
     types=("mllama_text_model",),

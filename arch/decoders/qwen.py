@@ -19,6 +19,7 @@ from ..body.body import Body, Layers
 from ..body.feed_forward import Experts, Mlp, matrices, sparse_steps
 from ..body.shapes import AFTER_FIRST, DEEPSEEK_BODY, ONE_SHARED
 from ..config_view import ConfigView
+from ..gguf.form import Gguf, Windows
 from ..tensors.names import GPT2, LLAMA
 
 
@@ -109,4 +110,19 @@ QWEN = Architecture(
     tensors=replace(GPT2, transposed=False),
 )
 
-ARCHITECTURES = (QWEN2, QWEN2_MOE, QWEN3, QWEN3_MOE, DOTS1, MIMO, MIMO_V2_FLASH, QWEN)
+# Of llama.cpp alone: Dream and RND1 denoise all tokens at once and keep nothing.
+DREAM = Architecture(
+    types=(),
+    gguf=(Gguf(architecture="dream", cached=False), Gguf(architecture="rnd1", cached=False)),
+)
+SMALLTHINKER = Architecture(
+    types=(),
+    gguf=(
+        Gguf(architecture="smallthinker", windows=Windows(period=4, full_first=True, always=4096)),
+    ),
+)
+
+ARCHITECTURES = (
+    *(QWEN2, QWEN2_MOE, QWEN3, QWEN3_MOE, DOTS1, MIMO, MIMO_V2_FLASH, QWEN),
+    *(DREAM, SMALLTHINKER),
+)

@@ -13,6 +13,7 @@ from ..body.body import Body, Layers
 from ..body.feed_forward import Experts, matrices, periodic
 from ..body.shapes import NO_MLP
 from ..config_view import ConfigView
+from ..gguf.form import Gguf, Recurrence, Windows
 from ..states.hybrid import (
     HYBRID,
     HYBRID_SLIDING,
@@ -149,6 +150,7 @@ JAMBA = Architecture(
     ),
     tensors=HYBRID_NAMES,
     rotary="none",
+    gguf=(Gguf(architecture="jamba", recurrence=Recurrence(form="Mamba", layers="without heads")),),
 )
 ZAMBA = JAMBA.relative(
     "zamba",
@@ -201,4 +203,13 @@ ZAYA = Architecture(
     ),
 )
 
-ARCHITECTURES = (JAMBA, ZAMBA, ZAMBA2, ZAYA)
+# PLaMo is remote code, which llama.cpp runs.
+PLAMO = Architecture(
+    types=(),
+    gguf=(
+        Gguf(architecture="plamo2", recurrence=Recurrence(form="Mamba-2", layers="without heads")),
+        Gguf(architecture="plamo3", windows=Windows(period=8)),
+    ),
+)
+
+ARCHITECTURES = (JAMBA, ZAMBA, ZAMBA2, ZAYA, PLAMO)

@@ -13,6 +13,7 @@ from ..body.image_towers import SIGLIP2, any_image
 from ..body.projectors import downsampling, linear
 from ..body.towers import Part, Wrapper
 from ..config_view import ConfigView
+from ..gguf.form import Gguf, Recurrence
 from ..states.gated import per_head_on_demand
 from ..states.hybrid import CONV, LAYER_TYPES, hybrid, plain
 from ..states.kinds import lfm3_kinds, listed, needed
@@ -61,6 +62,8 @@ def lfm3_norms(view: ConfigView, layer: Layer) -> int:
     return 4 if view.flag("use_sandwich_norm") else 2
 
 
+CONVOLUTIONS = Recurrence(form="short convolution", layers="without heads")
+
 LFM2 = Architecture(
     types=("lfm2",),
     config=ConfigKeys(aliases=LAYER_TYPES),
@@ -71,12 +74,14 @@ LFM2 = Architecture(
     ),
     body=Body(mlp=Mlp(width=lfm2_width)),
     tensors=LFM2_NAMES,
+    gguf=(Gguf(architecture="lfm2", slides="all", recurrence=CONVOLUTIONS),),
 )
 LFM2_MOE = LFM2.relative(
     "lfm2_moe",
     attention={"kinds": needed},
     body=Body(experts=Experts(layers=after("num_dense_layers"))),
     conversion={"variant": {"num_hidden_layers": 2, "layer_types": ["full_attention"] * 2}},
+    gguf=(Gguf(architecture="lfm2moe", recurrence=CONVOLUTIONS),),
 )
 LFM3 = LFM2.relative(
     "lfm3",

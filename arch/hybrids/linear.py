@@ -6,6 +6,7 @@ from ..attention.shape import AttentionShape
 from ..body.body import Body
 from ..body.feed_forward import Experts, after_dense, typed
 from ..body.shapes import ONE_SHARED
+from ..gguf.form import Gguf, Recurrence
 from ..states.gated import latent_per_head
 from ..states.hybrid import LAYER_TYPES, LINEAR, hybrid, plain
 from ..states.kinds import every_nth, lara_kinds
@@ -34,6 +35,12 @@ BAILING_HYBRID = Architecture(
     ),
     body=Body(experts=Experts(layers=typed(after_dense), shared="n_shared_experts")),
     tensors=BAILING_NAMES,
+    gguf=(
+        Gguf(
+            architecture="bailingmoe3",
+            recurrence=Recurrence(form="Kimi delta", layers="without heads"),
+        ),
+    ),
 )
 LARA_MINI = Architecture(
     types=("lara_mini",),

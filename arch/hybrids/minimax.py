@@ -6,12 +6,22 @@ from ..attention.shape import AttentionShape
 from ..body.body import Body
 from ..body.feed_forward import Experts, Mlp, flagged, typed
 from ..body.shapes import MIXTRAL_BODY
+from ..gguf.form import Gguf, Indexer, Recurrence
+from ..gguf.keys import Keys
+from ..gguf.states import LIGHTNING
 from ..states.hybrid import INDEXED, LAYER_TYPES, LINEAR, hybrid, plain
 from ..states.indexed import with_key_value
 from ..states.kinds import at, m3_kinds
 from ..states.linear import lightning
 from ..tensors.names import HYBRID as HYBRID_NAMES
 from ..tying import either_word
+
+
+def after_dense_blocks(keys: Keys, count: int) -> list[bool]:
+    """The layers with experts have an indexer."""
+    dense = keys.number("leading_dense_block_count")
+    return [i >= dense for i in range(count)]
+
 
 MINIMAX = Architecture(
     types=("minimax",),
@@ -22,6 +32,12 @@ MINIMAX = Architecture(
     body=MIXTRAL_BODY,
     tensors=HYBRID_NAMES,
     rotary="halves",
+    gguf=(
+        Gguf(
+            architecture="minimax-01",
+            recurrence=Recurrence(form=LIGHTNING, layers="interval", period=8),
+        ),
+    ),
 )
 MINIMAX_M3_VL = Architecture(
     types=("minimax_m3_vl",), config=ConfigKeys(text="text_config", tied=either_word)
@@ -44,6 +60,11 @@ MINIMAX_M3_VL_TEXT = MINIMAX.relative(
         ),
     ),
     rotary=None,
+    gguf=(
+        Gguf(
+            architecture="minimax-m3", indexer=Indexer(owners=after_dense_blocks, keeps_values=True)
+        ),
+    ),
 )
 
 ARCHITECTURES = (MINIMAX, MINIMAX_M3_VL, MINIMAX_M3_VL_TEXT)
