@@ -7,22 +7,21 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from headcount.commands.conversion_options import LADDER
-from headcount.convert.command import with_quality
 from headcount.convert.merge.ladder import QUALITIES
 from headcount.convert.plan.errors import CheckFailedError, TargetError
 from headcount.convert.plan.request import CHOOSING, METHODS, ConversionRequest
-from headcount.convert.report_path import check_report_path
-from headcount.convert.signals import exit_cleanly, on_signals
 from headcount.convert.source_folder import source_folder
+from headcount.evaluate.sweep.as_report import sweep_report
+from headcount.evaluate.sweep.sensitivity import sensitivities
+from headcount.evaluate.sweep.sweep import sweep, trials_of
+from headcount.evaluate.sweep.trial import parse_counts, parse_methods
 from headcount.model.errors import HeadcountError
 from headcount.report.report import Report
+from headcount.running.signals import exit_cleanly, on_signals
 
-from ..command import check_evaluation
-from .as_report import sweep_report
-from .sensitivity import sensitivities
-from .sweep import sweep, trials_of
-from .trial import parse_counts, parse_methods
+from .convert_options import LADDER, with_quality
+from .evaluate import check_evaluation
+from .report_path import check_report_path
 
 _BARE = ("mean", *CHOOSING)  # without further rungs, whatever the other methods of a sweep take
 _RUNGS = ("calibration", "calibration_tokens", *LADDER)

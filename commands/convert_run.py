@@ -1,22 +1,21 @@
-"""What the command `convert` does: plan, apply, evaluate, and hand over the reports."""
+"""What `convert` does: plan, apply, check, evaluate, and hand over the reports."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from headcount.commands.conversion_options import LADDER
+from headcount.convert.as_report import conversion_report, plan_report
+from headcount.convert.conversion import ConversionReport, apply_plan
+from headcount.convert.plan.errors import CheckFailedError
+from headcount.convert.plan.planner import plan_conversion
+from headcount.convert.plan.request import ConversionRequest, parse_key_value_heads
+from headcount.convert.source_folder import SourceFolder, source_folder
 from headcount.report.report import Report
+from headcount.running.signals import exit_cleanly, on_signals
 
-from .as_report import conversion_report, plan_report
-from .conversion import ConversionReport, apply_plan
-from .merge.ladder import QUALITIES, Ladder, Quality
-from .plan.errors import CheckFailedError
-from .plan.planner import plan_conversion
-from .plan.request import ConversionRequest, parse_key_value_heads
+from .convert_options import with_quality
+from .evaluate import check_evaluation, run_evaluation
 from .report_path import check_report_path
-from .signals import exit_cleanly, on_signals
-from .source_folder import SourceFolder, source_folder
 
 
 def convert_model(
@@ -39,8 +38,6 @@ def convert_model(
         request = _request(found, target, options)
         plan = plan_conversion(request)
         if evaluation is not None:
-            from headcount.evaluate.command import check_evaluation
-
             check_evaluation(found.path, **evaluation)
         if dry_run:
             write([plan_report(plan)])
@@ -52,8 +49,6 @@ def convert_model(
             if checks:
                 problems = _check(found.path, target, done, reports)
             if evaluation is not None:
-                from headcount.evaluate.command import run_evaluation
-
                 reports.append(run_evaluation(str(target), str(found.path), **evaluation))
         finally:  # an evaluation that fails does not undo the conversion
             write(reports)
@@ -63,8 +58,8 @@ def convert_model(
 
 def _check(source: Path, target: Path, done: ConversionReport, reports: list[Report]) -> str:
     """Adds the report of a check; what is wrong, in one line."""
-    from .check import check_conversion
-    from .check_report import check_report
+    from headcount.convert.check import check_conversion
+    from headcount.convert.check_report import check_report
 
     checked = check_conversion(
         source, target, lossless=all(layer.lossless for layer in done.layers)
@@ -82,13 +77,3 @@ def _request(found: SourceFolder, target: Path, options: Mapping[str, Any]) -> C
         target=target,
         **{**with_quality(options), "num_key_value_heads": wanted},
     )
-
-
-def with_quality(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options with the rungs of `quality`, which is none of a request's fields, in place of
-    those that are None. Choosing a head has no further rungs, and takes none."""
-    given = {name: value for name, value in options.items() if name not in ("quality", *LADDER)}
-    explicit = {name: options[name] for name in LADDER if options.get(name) is not None}
-    quality: Quality | None = options.get("quality")
-    bundle = asdict(Ladder() if quality is None else QUALITIES[quality])
-    return {**given, **{name: bundle[name] for name in LADDER}, **explicit}

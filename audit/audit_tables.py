@@ -1,4 +1,6 @@
-"""The table of an audit's layers: for people, equal ones collapsed, and one row per mixer."""
+"""The tables of an audit: layers, for people and for programs, and where values came from."""
+
+from collections.abc import Iterator
 
 from headcount.model.mixers import Mixer, Parts
 from headcount.model.sizes import Sizes
@@ -95,3 +97,31 @@ def _geometry(layer: Layer, mixer: Mixer) -> tuple[object, ...]:
 
 def _part_values(parts: Parts) -> tuple[int, ...]:
     return (parts.q, parts.k, parts.v, parts.o, parts.norm, parts.other, parts.total)
+
+
+def origins_table(audit: Audit) -> Table:
+    """Where each value came from: what `--explain` prints."""
+    columns = ("Field", "Value", "Where it came from")
+    return Table(
+        key="origins",
+        title="Where each value came from",
+        columns=tuple(Column(key=title.split()[0].lower(), title=title) for title in columns),
+        rows=(
+            *(
+                (name, _short(origin.value), origin.source)
+                for name, origin in sorted(audit.spec.origins.items())
+            ),
+            *_catalogue_sources(audit),
+        ),
+    )
+
+
+def _catalogue_sources(audit: Audit) -> Iterator[tuple[str, str, str]]:
+    entry = audit.source.entry
+    for source in entry.sources if entry else ():
+        yield "(config)", entry.confidence if entry else "", source
+
+
+def _short(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= 48 else f"{text[:45]}..."

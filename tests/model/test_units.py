@@ -10,7 +10,6 @@ from headcount.model.errors import HeadcountError, short
 from headcount.model.units import (
     format_bytes,
     format_count,
-    format_tokens,
     parse_bytes,
     parse_count,
     parse_tokens,
@@ -108,7 +107,6 @@ def test_formats() -> None:
     assert [format_count(n) for n in (999, 124_439_808, 8_030_261_248)] == [
         *("999", "124.44 M", "8.03 B")
     ]
-    assert [format_tokens(n) for n in (1000, 8192, 2**20)] == ["1,000", "8k", "1m"]
 
 
 def test_dtypes() -> None:
