@@ -20,18 +20,14 @@ _INDEX = Path(__file__).with_name("generated") / "lineages.json"
 def architecture_of(model_type: str) -> Architecture | None:
     """The architecture of `model_type`, or of the type that it is another spelling of; None for a
     type that no lineage has."""
-    from .legacy.adapter import legacy_architecture
-
     name = standard_spelling(model_type)
     module = index()["types"].get(name)
-    return legacy_architecture(name) if module is None else _by_type(module)[name]
+    return None if module is None else _by_type(module)[name]
 
 
 def standard_spelling(model_type: str) -> str:
     """The type that `model_type` is another spelling of; any other is its own."""
-    from .legacy.table import SPELLINGS
-
-    return str(index()["spellings"].get(model_type, SPELLINGS.get(model_type, model_type)))
+    return index()["spellings"].get(model_type, model_type)
 
 
 @lru_cache
@@ -88,9 +84,7 @@ class Registry(Mapping[str, Architecture]):
 
 @lru_cache
 def _types() -> frozenset[str]:
-    from .legacy.table import all_rows
-
-    return frozenset({*index()["types"], *all_rows()})
+    return frozenset(index()["types"])
 
 
 ARCHITECTURES: Mapping[str, Architecture] = Registry()
