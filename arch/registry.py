@@ -9,10 +9,12 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .architecture import Architecture
-from .gguf.form import Gguf
+
+if TYPE_CHECKING:
+    from .gguf.form import Gguf
 
 _INDEX = Path(__file__).with_name("generated") / "lineages.json"
 
@@ -42,15 +44,17 @@ def _by_type(module: str) -> dict[str, Architecture]:
     return {name: one for one in lineage(module) for name in one.types}
 
 
-def gguf_of(architecture: str) -> Gguf:
+def gguf_of(architecture: str) -> "Gguf":
     """How llama.cpp keeps the state of a GGUF file's `general.architecture`."""
+    from .gguf.form import Gguf
+
     module = index()["gguf"].get(architecture)
     plain = Gguf(architecture=architecture)
     return plain if module is None else _by_gguf(module)[architecture]
 
 
 @lru_cache
-def _by_gguf(module: str) -> dict[str, Gguf]:
+def _by_gguf(module: str) -> "dict[str, Gguf]":
     return {form.architecture: form for one in lineage(module) for form in one.gguf}
 
 
