@@ -20,7 +20,6 @@ from ..body.uncounted import TIMM
 from ..config_view import ConfigView
 from ..gguf.form import Gguf, Windows
 from ..states.hybrid import LINEAR, hybrid, plain
-from ..states.kinds import recurrent_gemma_kinds
 from ..states.linear import rg_lru
 from ..tensors.names import TensorNames, separate
 from ..tying import always, either_word
@@ -90,6 +89,13 @@ def paligemma_projector(view: ConfigView, tower: ConfigView, text: ConfigView) -
 def half_width(view: ConfigView, layer: Layer) -> int:
     """RecurrentGemma counts both branches of the gated MLP in `intermediate_size`."""
     return view.integer("intermediate_size") // 2
+
+
+def recurrent_gemma_kinds(view: ConfigView, count: int) -> tuple[str, ...]:
+    blocks = view.get("block_types") or ()
+    return tuple(
+        LINEAR if blocks[i % len(blocks)] == "recurrent" else SLIDING for i in range(count)
+    )
 
 
 RECURRENT_GEMMA_NAMES = TensorNames(modules=separate("temporal_block"), rest="other")

@@ -2,7 +2,12 @@
 
 from dataclasses import replace
 
+from headcount.model.mixers import State
+from headcount.model.spec import Layer
+
 from ..architecture import Architecture, ConfigKeys
+from ..attention.layer_kinds import FULL
+from ..attention.layers import latent_attention, layer_count
 from ..attention.shape import AttentionShape
 from ..body.body import Body, lm_head
 from ..body.feed_forward import Mlp, after, typed
@@ -11,9 +16,10 @@ from ..body.shapes import AFTER_FIRST, DEEPSEEK_EXPERTS
 from ..config_view import ConfigView
 from ..gguf.form import Gguf, Indexer, Recurrence
 from ..gguf.keys import Keys
-from ..states.hybrid import INDEXED, LINEAR
-from ..states.indexed import deepseek, glm5_next, indexer_owners
+from ..states.hybrid import INDEXED, LINEAR, hybrid_kinds
+from ..states.indexed import deepseek, indexed, indexer_owners
 from ..states.kinds import at
+from ..states.linear import kimi_delta
 from ..tensors.names import HYBRID_MLA, TensorNames, under
 from .deepseek import DEEPSEEK_V2, DEEPSEEK_V32
 
@@ -30,6 +36,29 @@ def indexer_owners_of_file(keys: Keys, count: int) -> list[bool]:
     if keys.number("context_length") < 2**20:
         return [True] * count
     return [i < 2 or (i - 2) % 4 == 0 for i in range(count)]
+
+
+def glm5_next(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
+    """GLM-5-Next: Kimi delta attention, and latent attention without positions whose indexer pools
+    `index_kpool` keys. It keeps for each token the key, a gate of the same width and whether it is
+    valid."""
+    kinds = hybrid_kinds(shape.kinds, view, {INDEXED: INDEXED, FULL: INDEXED, LINEAR: LINEAR})
+    owners = indexer_owners(view, layer_count(view))
+    recurrent, bare = kimi_delta(shape, view, LINEAR), latent_attention(view)
+    d, with_indexer = view.integer("index_head_dim"), indexed(view, bare)
+    pooling = view.integer("index_kpool") * d + d * bare.hidden_size
+    with_indexer = replace(
+        with_indexer,
+        other_parameters=with_indexer.other_parameters + pooling,
+        states=(State(per_token=2 * d + 1),),
+    )
+    return tuple(
+        Layer(
+            index=i,
+            mixers=recurrent if kind == LINEAR else (with_indexer if owns else bare,),
+        )
+        for i, (kind, owns) in enumerate(zip(kinds, owners, strict=True))
+    )
 
 
 CHATGLM_KEYS = {

@@ -10,7 +10,7 @@ from headcount.model.mixers import Attention, Mixer
 from headcount.model.spec import Layer
 
 from ..architecture import Architecture, ConfigKeys, Conversion
-from ..attention.layer_kinds import full_first, smollm3, windowed
+from ..attention.layer_kinds import FULL, SLIDING, all_full, full_first, rope_layers, windowed
 from ..attention.layers import decoder
 from ..attention.per_layer import Values, for_each_layer
 from ..attention.shape import AttentionShape
@@ -24,7 +24,6 @@ from ..config_view import ConfigView, MissingValueError
 from ..gguf.form import Gguf, Windows
 from ..tensors.names import LLAMA as LLAMA_NAMES
 from ..tensors.names import TensorNames, under
-from ..tying import shared_layers
 
 
 def hyperclovax_norms(view: ConfigView, layer: Layer) -> int:
@@ -112,6 +111,18 @@ def vectors_of_head_dim(count: int) -> Callable[[ConfigView, int, int], int]:
         return count * head_dim
 
     return parameters
+
+
+def smollm3(view: ConfigView, count: int) -> tuple[str, ...]:
+    """With `use_sliding_window`, the layers without RoPE slide."""
+    if not view.flag("use_sliding_window") or not view.optional("sliding_window"):
+        return all_full(view, count)
+    return tuple(FULL if rope else SLIDING for rope in rope_layers(view, count))
+
+
+def shared_layers(view: ConfigView, text: ConfigView) -> bool:
+    """OpenELM's own name for it."""
+    return view.flag("share_input_output_layers")
 
 
 BITNET_NAMES = replace(

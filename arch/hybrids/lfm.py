@@ -2,10 +2,13 @@
 
 from dataclasses import replace
 
+from headcount.model.errors import InvalidConfigError
+from headcount.model.mixers import Mixer
 from headcount.model.spec import Layer
 
 from ..architecture import Architecture, ConfigKeys
 from ..attention.layer_kinds import FULL, SLIDING
+from ..attention.layers import attention, kind_window
 from ..attention.shape import AttentionShape
 from ..body.body import Body
 from ..body.feed_forward import Experts, Mlp, after
@@ -14,9 +17,8 @@ from ..body.projectors import downsampling, linear
 from ..body.towers import Part, Wrapper
 from ..config_view import ConfigView
 from ..gguf.form import Gguf, Recurrence
-from ..states.gated import per_head_on_demand
 from ..states.hybrid import CONV, LAYER_TYPES, hybrid, plain
-from ..states.kinds import lfm3_kinds, listed, needed
+from ..states.kinds import listed
 from ..states.linear import short_convolution
 from ..tensors.names import G_PROJ as G_PROJ_NAMES
 from ..tensors.names import TensorNames, separate
@@ -60,6 +62,25 @@ def lfm2_width(view: ConfigView, layer: Layer) -> int:
 def lfm3_norms(view: ConfigView, layer: Layer) -> int:
     """Two more, after each half, unless `use_sandwich_norm` says no."""
     return 4 if view.flag("use_sandwich_norm") else 2
+
+
+def needed(view: ConfigView, count: int) -> tuple[str, ...]:
+    """For a class that has no rule of its own. Raises InvalidConfigError."""
+    raise InvalidConfigError(f"{view.where}: layer_types is missing, and the class has no default")
+
+
+def lfm3_kinds(view: ConfigView, count: int) -> tuple[str, ...]:
+    def kind(i: int) -> str:
+        return FULL if i % 4 == 2 else SLIDING if i % 4 == 0 and i > 0 else CONV
+
+    return tuple(kind(i) for i in range(count))
+
+
+def per_head_on_demand(shape: AttentionShape, view: ConfigView, kind: str) -> tuple[Mixer, ...]:
+    """A gate per head, unless `use_attention_gate` is false (LFM3)."""
+    mixer = attention(shape, view, window=kind_window(shape, view, kind))
+    gate = mixer.hidden_size * mixer.num_attention_heads * view.flag("use_attention_gate")
+    return (replace(mixer, other_parameters=gate),)
 
 
 CONVOLUTIONS = Recurrence(form="short convolution", layers="without heads")
