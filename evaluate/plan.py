@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from transformers import PreTrainedTokenizerBase
 
 from headcount.model.errors import HeadcountError
 from headcount.running.load import resolve_device, resolve_load_dtype
@@ -13,13 +12,12 @@ from headcount.running.text import Text, read_text
 from headcount.running.tokens import (
     TokenSequence,
     check_ids,
-    check_same_tokens,
-    check_same_vocabulary,
     encode,
     has_vocabulary,
     load_tokenizer,
 )
 
+from .comparable import check_same_tokens, check_same_vocabulary
 from .speed import split_budget
 from .windows import resolve_window
 
@@ -103,22 +101,12 @@ def _tokens(
         check_ids(tokens, subject)
     for original in subjects[1:]:
         if request.tokenizer is None and has_vocabulary(original.folder):
-            _check_same_tokens(request, tokenizer, original, text, tokens)
+            check_same_tokens(
+                tokenizer,
+                subjects[0],
+                original,
+                text=text,
+                tokens=tokens,
+                max_tokens=request.max_tokens,
+            )
     return folder, tokens
-
-
-def _check_same_tokens(
-    request: EvaluationRequest,
-    tokenizer: PreTrainedTokenizerBase,
-    original: Subject,
-    text: Text,
-    tokens: TokenSequence,
-) -> None:
-    check_same_tokens(
-        tokenizer,
-        load_tokenizer(original.folder),
-        names=(request.model, original.id),
-        text=text,
-        tokens=tokens,
-        max_tokens=request.max_tokens,
-    )

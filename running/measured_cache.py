@@ -8,10 +8,10 @@ from typing import Any
 from torch import Tensor
 
 from headcount.audit import audit_model
-from headcount.evaluate.speed import cache_argument, generate
 from headcount.model.dtypes import BITS
 from headcount.model.errors import HeadcountError
 
+from .generate import cache_argument, generate
 from .load import LoadedModel
 
 # What the layers of transformers' caches keep; the last two are dicts of tensors (cache_utils.py).

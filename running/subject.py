@@ -11,9 +11,8 @@ from transformers.models.auto.modeling_auto import (
     MODEL_FOR_MASKED_LM_MAPPING_NAMES,
 )
 
-from headcount.arch.model_classes import model_classes
+from headcount.arch.model_classes import GROUPED_CLASS, model_classes
 from headcount.arch.resolve import GROUPED, base_type
-from headcount.convert.plan.custom_config import CLASS
 from headcount.model.errors import HeadcountError, UnsupportedModelError
 from headcount.sources.checkpoint import INDEX, SINGLE, find_weights, read_checkpoint
 from headcount.sources.json_file import read_json
@@ -130,7 +129,7 @@ def _check_weights(folder: Path) -> None:
 def _refuse_other_tasks(name: str, config: PreTrainedConfig) -> None:
     model_type = base_type(config.model_type)
     built = MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(model_type)
-    declared = [given.removeprefix(CLASS) for given in config.architectures or []]
+    declared = [given.removeprefix(GROUPED_CLASS) for given in config.architectures or []]
     what = ", ".join(declared) or f"model_type {model_type}"
     is_causal = any(_is_causal(architecture, built) for architecture in declared)
     if not declared:

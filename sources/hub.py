@@ -40,7 +40,7 @@ _NEEDED_LATER = (
         "headcount.audit.audit_report",
         "headcount.audit.weights_report",
     ),
-    *("..render", "..render.formats", "tabulate"),
+    *("headcount.report", "headcount.report.formats", "tabulate"),
 )
 
 

@@ -11,14 +11,13 @@ from torch import Tensor
 from headcount import __version__
 from headcount.convert.plan.plan import SourceState
 from headcount.convert.plan.source import Source, read_source, source_state
+from headcount.evaluate.comparable import check_same_tokens, check_same_vocabulary
 from headcount.evaluate.errors import IncomparableModelsError
 from headcount.model.errors import HeadcountError
 from headcount.running.subject import Subject, open_subject
 from headcount.running.text import Text, read_text
 from headcount.running.tokens import (
     check_ids,
-    check_same_tokens,
-    check_same_vocabulary,
     encode,
     has_vocabulary,
     load_tokenizer,
@@ -197,8 +196,8 @@ def _rows(
     if request.tokenizer is None and has_vocabulary(teacher.folder):
         check_same_tokens(
             tokenizer,
-            load_tokenizer(teacher.folder),
-            names=(student.id, teacher.id),
+            student,
+            teacher,
             text=texts[0],
             tokens=encode(tokenizer, texts[0], SHORT_TEXT_TOKENS),
             max_tokens=SHORT_TEXT_TOKENS,

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any, cast
-from unittest import mock
 
 import torch
 from torch import nn
+from torch.nn.modules.module import register_module_parameter_registration_hook
 from transformers import AutoModelForCausalLM, PreTrainedModel
 from transformers.conversion_mapping import get_model_conversion_mapping
 from transformers.core_model_loading import (
@@ -171,12 +171,12 @@ def _skeleton(subject: Subject, dtype: torch.dtype) -> PreTrainedModel:
 def _parameters_without_values() -> Iterator[None]:
     """Modules made inside get their parameters on the meta device, so that building costs nothing;
     buffers, which no file has, are computed."""
-    register = nn.Module.register_parameter
 
-    def on_meta(module: nn.Module, name: str, value: nn.Parameter | None) -> None:
-        register(module, name, value)
-        if value is not None:
-            module._parameters[name] = nn.Parameter(value.to("meta"), value.requires_grad)
+    def on_meta(_module: nn.Module, _name: str, value: nn.Parameter) -> Any:  # a new parameter
+        return nn.Parameter(value.to("meta"), value.requires_grad)
 
-    with mock.patch.object(nn.Module, "register_parameter", on_meta):
+    handle = register_module_parameter_registration_hook(on_meta)
+    try:
         yield
+    finally:
+        handle.remove()

@@ -1,8 +1,6 @@
 """The text that a conversion is fitted to: rows of tokens of one length."""
 
-import hashlib
 from dataclasses import dataclass, replace
-from importlib import resources
 from itertools import chain
 from pathlib import Path
 
@@ -12,7 +10,7 @@ from transformers import PreTrainedTokenizerBase
 from headcount.model.errors import HeadcountError
 from headcount.running.boundary import quiet_transformers
 from headcount.running.subject import Subject, open_subject
-from headcount.running.text import Text, read_text
+from headcount.running.text import Text, packaged_text, read_text
 from headcount.running.tokens import (
     TokenSequence,
     check_ids,
@@ -73,7 +71,7 @@ def calibration_text(
     Rows follow one another in the text, and are shuffled. Raises HeadcountError without a
     tokenizer, and for a text that is too short.
     """
-    text = builtin_text() if name == BUILTIN else _read(name)
+    text = _text(name)
     if not has_vocabulary(source.folder):
         raise HeadcountError(
             f"{source.folder}: no tokenizer there, so that the calibration text cannot be cut into"
@@ -93,7 +91,10 @@ def calibration_text(
     )
 
 
-def _read(name: str) -> Text:
+def _text(name: str) -> Text:
+    """The file `name`, or the prose in this package, of which `evaluate` reads nothing."""
+    if name == BUILTIN:
+        return packaged_text(__package__, BUILTIN)
     try:
         return read_text(Path(name))
     except HeadcountError as error:
@@ -121,13 +122,6 @@ def spread_tokens(
     pieces = [replace(text, content=content[start : start + width]) for start in starts]
     parts = [encode(tokenizer, piece, row - 1) for piece in pieces if piece.content.strip()]
     return replace(parts[0], ids=tuple(chain.from_iterable(p.ids for p in parts))[:tokens])
-
-
-def builtin_text() -> Text:
-    """The prose in the package, of which `evaluate` reads nothing."""
-    data = resources.files(__package__).joinpath("sample.txt").read_bytes()
-    digest = hashlib.sha256(data).hexdigest()
-    return Text(name=BUILTIN, content=data.decode("utf-8"), sha256=digest)
 
 
 def cut_rows(

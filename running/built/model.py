@@ -7,7 +7,6 @@ built can serve as the truth about it.
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
-from unittest import mock
 
 import torch
 import transformers
@@ -18,6 +17,8 @@ from transformers.initialization import no_init_weights
 from transformers.models.auto import modeling_auto
 
 from headcount.model.errors import UnsupportedModelError, short
+
+from ..replaced import replaced
 
 # Types whose code lives beside their weights only, with the type here that is the same model.
 SAME_AS = {"kimi_k2": "deepseek_v3"}
@@ -84,7 +85,7 @@ def total_parameters(model: nn.Module) -> int:
 @contextmanager
 def _offline() -> Iterator[None]:
     """huggingface_hub refuses every request within."""
-    with mock.patch.object(constants, "HF_HUB_OFFLINE", True):
+    with replaced(constants, "HF_HUB_OFFLINE", True):
         yield
 
 

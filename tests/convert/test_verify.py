@@ -230,7 +230,7 @@ def test_without_the_extra_one_line_says_what_to_install(monkeypatch: pytest.Mon
 
 def test_the_builder_reads_no_table_of_the_audit() -> None:
     """It is the truth of other tests: only errors may come from the audit."""
-    built = Path(headcount.__file__).parent / "convert" / "built"
+    built = Path(headcount.__file__).parent / "running" / "built"
     for name in ("model", "modules", "cache", "shapes_only"):
         tree = ast.parse((built / f"{name}.py").read_text(encoding="utf-8"))
         froms = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}

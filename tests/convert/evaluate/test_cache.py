@@ -8,8 +8,9 @@ import pytest
 import torch
 from transformers import StaticCache
 
-from headcount.evaluate.speed import Timing, generate, split_budget, summarize, take_turns
+from headcount.evaluate.speed import split_budget, summarize, take_turns
 from headcount.model.errors import UnsupportedModelError
+from headcount.running.generate import Timing, generate
 from headcount.running.load import LoadedModel, load_model
 from headcount.running.measured_cache import CacheBytes, measured_cache_bytes, weigh_cache
 from headcount.running.subject import open_subject
