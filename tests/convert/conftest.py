@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import os
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -9,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from faulty import FaultyCommand, faulty_command
 
 EXTRA = ("torch", "transformers", "safetensors", "tqdm")
 if not all(importlib.util.find_spec(name) for name in EXTRA):
@@ -141,6 +144,15 @@ def repeat_tensor(name: str, tensor: Any, kv: int, times: int) -> list[tuple[str
     repeated = heads.repeat_interleave(times, 0)
     flat = tensor.shape[0] != kv  # Cohere keeps [kv, head_dim]
     return [(name, (repeated.flatten(0, 1) if flat else repeated.squeeze(1)).contiguous())]
+
+
+@pytest.fixture(scope="session")
+def command() -> Iterator[FaultyCommand]:
+    """The command line in processes that a fault can be planted in."""
+    if not hasattr(os, "fork"):
+        pytest.skip("needs fork")
+    with faulty_command() as made:
+        yield made
 
 
 @pytest.fixture
