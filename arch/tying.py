@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from .view import ConfigView
+from .config_view import ConfigView
 
 TyingRule = Callable[[ConfigView, ConfigView], bool]
 
@@ -40,10 +40,3 @@ def always(view: ConfigView, text: ConfigView) -> bool:
 def unless_alone(view: ConfigView, text: ConfigView) -> bool:
     """The class of both stacks ties them, that of the decoder alone cannot (BigBird-Pegasus)."""
     return view.flag("is_encoder_decoder") and own_word(view, text)
-
-
-def decoder_word(view: ConfigView, text: ConfigView) -> bool:
-    """The decoder is a whole model of its own type (vision-encoder-decoder)."""
-    from .resolve import nested
-
-    return nested(view, "decoder")[0].flag("tie_word_embeddings")

@@ -12,9 +12,9 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-def within(seconds: float, work: Callable[[], R], meanwhile: Callable[[], None]) -> R:
-    """What `work` returns or raises, or UnreachableError when it takes longer. `meanwhile` runs
-    while that waits."""
+def within(seconds: float, work: Callable[[], R], meanwhile: Callable[[], None] | None = None) -> R:
+    """What `work` returns or raises, or UnreachableError when it takes longer. `meanwhile` is
+    called while that waits."""
     from queue import Empty, SimpleQueue
     from threading import Thread
 
@@ -27,7 +27,8 @@ def within(seconds: float, work: Callable[[], R], meanwhile: Callable[[], None])
             done.put((None, error))
 
     Thread(target=run, daemon=True).start()
-    meanwhile()
+    if meanwhile is not None:
+        meanwhile()
     try:
         result, error = done.get(timeout=seconds)
     except Empty:

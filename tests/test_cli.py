@@ -13,7 +13,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from checkpoints import LLAMA_CONFIG, llama_shapes, write_model
-from headcount.cli import audit, main
+from headcount.cli import main
+from headcount.commands.audit import audit
 
 
 def run(*arguments: str) -> Result:

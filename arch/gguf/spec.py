@@ -8,7 +8,7 @@ from headcount.model.errors import InvalidConfigError
 from headcount.model.mixers import Attention, LatentAttention, Mixer, State
 from headcount.model.spec import Layer, ModelSpec
 
-from ..view import MAX_LAYERS
+from ..config_view import MAX_LAYERS
 from .indexers import indexer_states
 from .keys import Keys
 from .states import attends_beside, recurrent_mixers

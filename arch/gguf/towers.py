@@ -7,7 +7,7 @@ from headcount.model.errors import InvalidConfigError
 from headcount.model.mixers import Attention, CrossAttention, State
 from headcount.model.spec import Layer
 
-from ..view import MAX_LAYERS
+from ..config_view import MAX_LAYERS
 from .keys import Keys
 
 Tower = Callable[[Keys], tuple[tuple[Layer, ...], int]]  # -> layers, hidden size

@@ -6,21 +6,19 @@ width; all its heads share one key.
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headcount.model.errors import InvalidConfigError
 from headcount.model.mixers import Attention, LatentAttention, Mixer, State
 from headcount.model.spec import Layer
 
-from ..kinds import FULL, SLIDING
-from ..layers import attention, kind_window, latent_attention, layer_count
-from ..view import ConfigView
+from ..attention.layer_kinds import FULL, SLIDING
+from ..attention.layers import attention, kind_window, latent_attention, layer_count
+from ..attention.shape import AttentionShape
+from ..config_view import ConfigView
 from .hybrid import INDEXED, LINEAR, Builder, Maker, hybrid_kinds
 from .linear import kimi_delta
 from .mamba import FLOAT32
-
-if TYPE_CHECKING:
-    from ..row import Family
 
 Shaped = Callable[[ConfigView, LatentAttention], LatentAttention]
 OwnersRule = Callable[[ConfigView, int], tuple[bool, ...]]
@@ -69,12 +67,12 @@ def _checked(view: ConfigView, given: tuple[str, ...], count: int) -> tuple[bool
     return tuple(words[word] for word in given[:count])
 
 
-def deepseek(shape: Shaped = same, owners: OwnersRule = all_own) -> Builder:
+def deepseek(changed: Shaped = same, owners: OwnersRule = all_own) -> Builder:
     """Latent attention with an indexer that reads the query's latent, in every layer."""
 
-    def build(family: "Family", view: ConfigView) -> tuple[Layer, ...]:
-        hybrid_kinds(family.kinds, view, {INDEXED: None})
-        bare = shape(view, latent_attention(view))
+    def build(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
+        hybrid_kinds(shape.kinds, view, {INDEXED: None})
+        bare = changed(view, latent_attention(view))
         with_indexer = indexed(view, bare)
         return tuple(
             Layer(index=i, mixers=(with_indexer if owns else bare,))
@@ -110,13 +108,13 @@ def gate_and_sinks(view: ConfigView, mixer: LatentAttention) -> LatentAttention:
     return replace(mixer, other_parameters=mixer.hidden_size * heads * mixer.v_head_dim + heads)
 
 
-def glm5_next(family: "Family", view: ConfigView) -> tuple[Layer, ...]:
+def glm5_next(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
     """GLM-5-Next: Kimi delta attention, and latent attention without positions whose indexer pools
     `index_kpool` keys. It keeps for each token the key, a gate of the same width and whether it is
     valid."""
-    kinds = hybrid_kinds(family.kinds, view, {INDEXED: INDEXED, FULL: INDEXED, LINEAR: LINEAR})
+    kinds = hybrid_kinds(shape.kinds, view, {INDEXED: INDEXED, FULL: INDEXED, LINEAR: LINEAR})
     owners = indexer_owners(view, layer_count(view))
-    recurrent, bare = kimi_delta(family, view, LINEAR), latent_attention(view)
+    recurrent, bare = kimi_delta(shape, view, LINEAR), latent_attention(view)
     d, with_indexer = view.integer("index_head_dim"), indexed(view, bare)
     pooling = view.integer("index_kpool") * d + d * bare.hidden_size
     with_indexer = replace(
@@ -133,11 +131,11 @@ def glm5_next(family: "Family", view: ConfigView) -> tuple[Layer, ...]:
     )
 
 
-def mistral_large4(family: "Family", view: ConfigView) -> tuple[Layer, ...]:
+def mistral_large4(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
     """Mistral Large 4: layers without RoPE cache the latent alone, and some read the latent of an
     earlier layer (`kv_source_layers`). The indexer reads the layer's input through a norm."""
     count = layer_count(view)
-    hybrid_kinds(family.kinds, view, {INDEXED: None})
+    hybrid_kinds(shape.kinds, view, {INDEXED: None})
     owners = indexer_owners(view, count)
     rope = _rope_layers(view, count)
     sources = view.integers("kv_source_layers") or tuple(range(count))
@@ -175,11 +173,11 @@ def _large4_mixer(view: ConfigView, rope: int, owns: bool, has_latent: bool) -> 
     return replace(mixer, other_parameters=mixer.other_parameters + own)
 
 
-def dots3(family: "Family", view: ConfigView) -> tuple[Layer, ...]:
+def dots3(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
     """dots3: sliding layers have heads and ranks of their own, `swa_*` or by layer in
     `per_layer_config`; the rotated key is normed, there is a gate per head, and the indexer's keys
     stay float32."""
-    kinds = hybrid_kinds(family.kinds, view, {INDEXED: None, SLIDING: None, FULL: None})
+    kinds = hybrid_kinds(shape.kinds, view, {INDEXED: None, SLIDING: None, FULL: None})
     own = view.get("per_layer_config")
     by_layer: Mapping[Any, Any] = own if isinstance(own, dict) else {}
     dense = own is None and view.get("use_dsa") is False
@@ -221,8 +219,8 @@ def _dots3_mixer(view: ConfigView, kind: str, own: Any) -> LatentAttention:
 def with_key_value(heads: str, width: str) -> Maker:
     """Attention with K/V heads and an indexer of one key head: MiniMax-M3 and Qwen4."""
 
-    def make(family: "Family", view: ConfigView, kind: str) -> tuple[Mixer, ...]:
-        mixer: Attention = attention(family, view, window=kind_window(family, view, kind))
+    def make(shape: AttentionShape, view: ConfigView, kind: str) -> tuple[Mixer, ...]:
+        mixer: Attention = attention(shape, view, window=kind_window(shape, view, kind))
         legacy = view.child("sparse_attention_config")  # MiniMax-M3's first files
         count = legacy.optional("sparse_num_index_heads") or view.integer(heads)
         d = legacy.optional("sparse_index_dim") or view.integer(width)

@@ -3,19 +3,19 @@ classes with recurrent, indexed or compressed layers."""
 
 from headcount.model.errors import InvalidConfigError
 
-from ..kinds import FULL, SLIDING, KindRule
-from ..view import ConfigView
+from ..attention.layer_kinds import FULL, SLIDING, KindFunction
+from ..config_view import ConfigView
 from .hybrid import CONV, HYBRID, HYBRID_SLIDING, INDEXED, LINEAR
 
 CSA, HCA = "compressed_sparse_attention", "heavily_compressed_attention"
 _RATIOS = {0: SLIDING, 4: CSA, 128: HCA}
 
 
-def all_of(kind: str) -> KindRule:
+def all_of(kind: str) -> KindFunction:
     return lambda view, count: (kind,) * count
 
 
-def every_nth(period: int, kind: str, other: str, key: str | None = None) -> KindRule:
+def every_nth(period: int, kind: str, other: str, key: str | None = None) -> KindFunction:
     """`kind` where (i + 1) % period == 0, else `other`; `key` may set the period."""
 
     def rule(view: ConfigView, count: int) -> tuple[str, ...]:
@@ -25,7 +25,7 @@ def every_nth(period: int, kind: str, other: str, key: str | None = None) -> Kin
     return rule
 
 
-def at(remainder: int, period: int, kind: str, other: str, *, first: int = 0) -> KindRule:
+def at(remainder: int, period: int, kind: str, other: str, *, first: int = 0) -> KindFunction:
     """`kind` where i % period == remainder and i >= first, else `other`."""
 
     def rule(view: ConfigView, count: int) -> tuple[str, ...]:
@@ -36,7 +36,7 @@ def at(remainder: int, period: int, kind: str, other: str, *, first: int = 0) ->
     return rule
 
 
-def listed(key: str, kind: str, other: str, *, absent: str) -> KindRule:
+def listed(key: str, kind: str, other: str, *, absent: str) -> KindFunction:
     """`kind` for the layers that the list `key` names, else `other`; all `absent` without it."""
 
     def rule(view: ConfigView, count: int) -> tuple[str, ...]:
@@ -112,7 +112,7 @@ def zamba_kinds(view: ConfigView, count: int) -> tuple[str, ...]:
     return (LINEAR, LINEAR, HYBRID, *rest)
 
 
-def fixed_list(*kinds: str) -> KindRule:
+def fixed_list(*kinds: str) -> KindFunction:
     return lambda view, count: kinds
 
 

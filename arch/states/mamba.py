@@ -4,19 +4,23 @@ h is the hidden size, I the inner width, N the state size, K the kernel of the c
 convolution's state has K columns in transformers, and the recurrent state is float32.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headcount.model.errors import InvalidConfigError
 from headcount.model.mixers import Mixer, Recurrent, State
 from headcount.model.spec import Layer
 
-from ..view import ConfigView
+from ..attention.shape import AttentionShape
+from ..config_view import ConfigView
 from .hybrid import Builder, Maker
 
-if TYPE_CHECKING:
-    from ..row import Family
-
 FLOAT32 = 32
+# The keys of Mamba-2 in Bamba and its kin, see `mamba2`.
+BAMBA = {
+    **{"expand": "mamba_expand", "n": "mamba_d_state", "groups": "mamba_n_groups"},
+    **{"kernel": "mamba_d_conv", "heads": "mamba_n_heads", "conv_bias": "mamba_conv_bias"},
+    **{"in_bias": "mamba_proj_bias", "out_bias": "mamba_proj_bias"},
+}
 _PATTERN = {"M": "mamba", "E": "moe", "*": "attention", "-": "mlp"}
 
 
@@ -42,7 +46,7 @@ def inner_width(view: ConfigView, key: str = "expand") -> int:
     return int(factor * view.integer("hidden_size"))
 
 
-def mamba1(family: "Family", view: ConfigView, kind: str) -> tuple[Mixer, ...]:
+def mamba1(shape: AttentionShape, view: ConfigView, kind: str) -> tuple[Mixer, ...]:
     """`mamba` and `falcon_mamba`."""
     return (
         _mamba1(
@@ -60,7 +64,7 @@ def mamba1(family: "Family", view: ConfigView, kind: str) -> tuple[Mixer, ...]:
 def mamba1_of_hybrid(*, normed: bool) -> Maker:
     """Jamba's, with `normed`: RMSNorms of the step's rank and of B and C; and Zamba's."""
 
-    def make(family: "Family", view: ConfigView, kind: str) -> tuple[Mixer, ...]:
+    def make(shape: AttentionShape, view: ConfigView, kind: str) -> tuple[Mixer, ...]:
         n, rank = view.integer("mamba_d_state"), _rank(view, "mamba_dt_rank")
         mixer = _mamba1(
             view,
@@ -113,10 +117,10 @@ def _mamba1(
 def mamba2(
     form: dict[str, str], *, width: str | None = None, gated_norm: bool | str = True
 ) -> Maker:
-    """Mamba-2 by the family's key names: `expand`, `n`, `groups`, `kernel`, `heads`, `head_dim`,
+    """Mamba-2 by the class's names: `expand`, `n`, `groups`, `kernel`, `heads`, `head_dim`,
     `conv_bias`, `in_bias`, `out_bias`. `width` names a key that sets the inner width."""
 
-    def make(family: "Family", view: ConfigView, kind: str) -> tuple[Mixer, ...]:
+    def make(shape: AttentionShape, view: ConfigView, kind: str) -> tuple[Mixer, ...]:
         given = view.optional(width) if width else None
         if given is not None:
             inner = given
@@ -179,9 +183,9 @@ def patterned(build: Builder) -> Builder:
     """Nemotron-H: the number of layers is the length of the list of their kinds, or of the string
     `hybrid_override_pattern` (M: Mamba-2, *: attention, -: MLP, E: experts)."""
 
-    def read(family: "Family", view: ConfigView) -> tuple[Layer, ...]:
+    def read(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
         kinds = pattern_kinds(view)
         values = {"num_hidden_layers": len(kinds), "layer_types": list(kinds)}
-        return build(family, view.overridden(values))
+        return build(shape, view.overridden(values))
 
     return read

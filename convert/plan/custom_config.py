@@ -10,7 +10,7 @@ from headcount.arch.model_classes import (
     model_classes,
     tokenizer_class,
 )
-from headcount.arch.resolve import GROUPED, base_type
+from headcount.arch.our_types import GROUPED, base_type
 
 from .by_layer import BY_LAYER, class_heads
 from .draft import HeadsByLayer

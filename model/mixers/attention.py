@@ -7,7 +7,7 @@ W_o [h, H*dv], for hidden size h, H query heads, KV key/value heads and head dim
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from .state import Engine, Parts, State, Stateful
+from .state import Keeper, Parts, State, Stateful
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -115,7 +115,7 @@ class Attention(Stateful):
         return self.out_features(part) * (self.in_features(part) + bias)
 
     def key_value_elements(
-        self, tokens: int, encoder_tokens: int = 0, engine: Engine = "transformers"
+        self, tokens: int, encoder_tokens: int = 0, engine: Keeper = "transformers"
     ) -> int:
         """Elements of K and V kept after `tokens` tokens.
 
@@ -129,7 +129,7 @@ class Attention(Stateful):
             heads = self.num_attention_heads
         return self._kept(tokens, engine) * heads * (self.head_dim + self.v_head_dim)
 
-    def _kept(self, tokens: int, engine: Engine) -> int:
+    def _kept(self, tokens: int, engine: Keeper) -> int:
         if self.window is None:
             return tokens
         return min(tokens, self.window - 1 if engine == "transformers" else self.window)
@@ -141,7 +141,7 @@ class Attention(Stateful):
         kept = self._kept(tokens, "transformers")
         return kept * self.num_attention_heads * (self.head_dim + self.v_head_dim)
 
-    def growing_key_value_elements(self, engine: Engine = "transformers") -> int:
+    def growing_key_value_elements(self, engine: Keeper = "transformers") -> int:
         if self.window is not None:
             return 0
         return self.key_value_elements(1, 0, engine)
@@ -154,7 +154,7 @@ class CrossAttention(Attention):
     kind: ClassVar[str] = "cross_attention"
 
     def key_value_elements(
-        self, tokens: int, encoder_tokens: int = 0, engine: Engine = "transformers"
+        self, tokens: int, encoder_tokens: int = 0, engine: Keeper = "transformers"
     ) -> int:
         if not self.cached:  # computed anew at every step
             return 0
@@ -167,5 +167,5 @@ class CrossAttention(Attention):
         kept = self._kept(encoder_tokens, "transformers")
         return kept * self.num_attention_heads * (self.head_dim + self.v_head_dim)
 
-    def growing_key_value_elements(self, engine: Engine = "transformers") -> int:
+    def growing_key_value_elements(self, engine: Keeper = "transformers") -> int:
         return 0

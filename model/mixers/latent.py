@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from .state import Engine, Parts, State, Stateful
+from .state import Keeper, Parts, State, Stateful
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -85,7 +85,7 @@ class LatentAttention(Stateful):
         return (down + self.hidden_size) * self.bias
 
     def key_value_elements(
-        self, tokens: int, encoder_tokens: int = 0, engine: Engine = "transformers"
+        self, tokens: int, encoder_tokens: int = 0, engine: Keeper = "transformers"
     ) -> int:
         """Latent and rotated key, stored once for all heads (transformers >= 5, vLLM, SGLang)."""
         if not self.has_latent:
@@ -95,7 +95,7 @@ class LatentAttention(Stateful):
             return kept * self.num_attention_heads * (self.head_dim + self.v_head_dim)
         return kept * self.out_features("kv_a")
 
-    def _kept(self, tokens: int, engine: Engine) -> int:
+    def _kept(self, tokens: int, engine: Keeper) -> int:
         if self.window is None:
             return tokens
         return min(tokens, self.window - 1 if engine == "transformers" else self.window)
@@ -106,5 +106,5 @@ class LatentAttention(Stateful):
         kept = self._kept(tokens, "transformers")
         return kept * self.num_attention_heads * (self.head_dim + self.v_head_dim)
 
-    def growing_key_value_elements(self, engine: Engine = "transformers") -> int:
+    def growing_key_value_elements(self, engine: Keeper = "transformers") -> int:
         return 0 if self.window is not None else self.key_value_elements(1)

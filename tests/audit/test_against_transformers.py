@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from headcount.arch.states import rows as states
-from headcount.arch.table import FAMILIES
+from headcount.arch.registry import ARCHITECTURES
 from headcount.audit import audit_model
 from headcount.model.mixers import Parts
 from headcount.model.spec import Layer, ModelSpec
 from headcount.sources.catalogue import CatalogueRow, catalogue, read_entry
+from state_configs import TYPES as STATE_TYPES
+from state_configs import WRAPPERS as STATE_WRAPPERS
 
 pytestmark = pytest.mark.needs_convert
 
@@ -25,8 +26,8 @@ REMOTE = {
     *("mimo", "nemotron-nas", "phi3small", "qwen"),
 }
 # What keeps more than keys and values is compared in test_states.
-STATEFUL = {*states.ROWS, *states.WRAPPERS}
-COMPARED = set(FAMILIES) - REMOTE - STATEFUL
+STATEFUL = {*STATE_TYPES, *STATE_WRAPPERS}
+COMPARED = set(ARCHITECTURES) - REMOTE - STATEFUL
 ROWS = [row for row in catalogue() if (row.model_type or "gpt2") in COMPARED]
 LENGTHS = (5, 700, 5000)  # below and above most windows
 

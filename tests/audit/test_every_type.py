@@ -10,7 +10,7 @@ import pytest
 
 from headcount.arch.class_defaults import class_defaults
 from headcount.arch.described import described
-from headcount.arch.table import FAMILIES
+from headcount.arch.registry import ARCHITECTURES
 from state_configs import TYPES as STATEFUL
 from state_configs import WRAPPERS as STATEFUL_WRAPPERS
 from type_exceptions import NOT_RUN, NOT_STEPWISE
@@ -71,9 +71,11 @@ def unmapped() -> list[str]:
     """The rows of transformers' classes that no mapping of language models has, and no model that
     one has nests."""
     mapped = {model_type for model_type, _ in importlib.import_module("every_type").jobs()}
-    nested = {described(model_type).reads for model_type in FAMILIES}
+    nested = {described(model_type).reads for model_type in ARCHITECTURES}
     compared = mapped | nested | {*STATEFUL, *STATEFUL_WRAPPERS}
-    return sorted(name for name in FAMILIES.keys() - compared if class_defaults(name) is not None)
+    return sorted(
+        name for name in ARCHITECTURES.keys() - compared if class_defaults(name) is not None
+    )
 
 
 def keeps(model_type: str) -> bool:
@@ -106,5 +108,5 @@ def test_every_type_is_compared(every_type: ModuleType) -> None:
     here = {model_type for model_type, _ in JOBS}
     assert types - here - set(STATEFUL) - set(STATEFUL_WRAPPERS) == set()
     assert set(STATEFUL_WRAPPERS.values()) <= set(STATEFUL)
-    assert types <= set(FAMILIES)
+    assert types <= set(ARCHITECTURES)
     assert len(types) > 340

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from headcount.arch.resolve import read_spec
-from headcount.arch.states import rows as states
+from headcount.arch.read_config import read_spec
+from headcount.arch.registry import ARCHITECTURES
 from headcount.audit import audit_model
 from headcount.audit.audit_report import audit_report
 from headcount.model.sizes import AuditRequest
@@ -122,7 +122,7 @@ def compare(truth: ModuleType, model_type: str, given: dict[str, Any], dtype: An
 # Zyphra's own key names, which the class does not read: it builds a number of heads that it cannot
 # run with the width of a head that the file gives.
 OWN_KEYS = {"Zyphra/Zamba2-7B"}
-STATEFUL = {*states.ROWS, *states.WRAPPERS}
+STATEFUL = {*TYPES, *WRAPPERS}
 CATALOGUE = [row for row in catalogue() if row.model_type in STATEFUL and row.id not in OWN_KEYS]
 SMALL = {  # of each type the smallest, where building it takes less than some seconds
     *("mamba", "falcon_mamba", "recurrent_gemma", "zamba2", "falcon_h1", "nemotron_h", "qwen3_5")
@@ -188,7 +188,7 @@ def test_the_report_tells_constant_state_from_what_grows() -> None:
 
 
 def test_every_wrapper_is_tried() -> None:
-    assert set(WRAPPERS) == set(states.WRAPPERS)
+    assert all(ARCHITECTURES[name].config.text for name in WRAPPERS)
 
 
 @pytest.mark.parametrize("wrapper", WRAPPERS)

@@ -9,7 +9,7 @@ from typing import Any
 from transformers import CONFIG_MAPPING
 from transformers.models.auto import modeling_auto
 
-from headcount.arch.resolve import read_config
+from headcount.arch.read_config import read_config
 from headcount.model.mixers import Parts
 from headcount.model.spec import Layer
 from headcount.running.built.modules import SCATTERED, layer_list, layers_of, mixers_of

@@ -15,7 +15,7 @@ from headcount.plan.devices import Device, find_device
 from headcount.plan.engines.version import parse_version
 from headcount.plan.serving.planning import ServingPlan, plan_serving
 from headcount.plan.serving.request import ServingRequest, Subject
-from headcount.sources.found import Source
+from headcount.sources.found import FoundModel
 
 GIB = 2**30
 HALF_STEP = 0.005  # GiB that the rounding of a log hides
@@ -58,7 +58,7 @@ def subject(record: Record) -> Subject:
     return Subject(model_id=audit.source.id, spec=audit.spec, config=config)
 
 
-def _changed(source: Source, changes: Mapping[str, Any]) -> Source:
+def _changed(source: FoundModel, changes: Mapping[str, Any]) -> FoundModel:
     """A smaller sister of a catalogue model: no longer the one whose parameters are known."""
     config = json.loads(json.dumps(source.config))
     config.get("text_config", config).update(changes)

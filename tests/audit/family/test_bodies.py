@@ -6,13 +6,11 @@ from typing import Any
 
 import pytest
 
-from headcount.arch import resolve
-from headcount.arch.bodies import BODIES
-from headcount.arch.body_rows import all_bodies
+from headcount.arch import read_config as resolve
+from headcount.arch.body.uncounted import UncountedError
+from headcount.arch.nested import config_view
 from headcount.arch.parameters import idle_parameters, other_parameters
-from headcount.arch.table import FAMILIES
-from headcount.arch.uncounted import UncountedError
-from headcount.arch.wrappers import WRAPPERS
+from headcount.arch.registry import ARCHITECTURES
 from headcount.model.errors import InvalidConfigError
 from headcount.sources.catalogue import catalogue, read_entry
 from tiny_configs import TYPES, tiny_config
@@ -53,8 +51,7 @@ def total(config: dict[str, Any]) -> int | None:
 def test_every_type_of_the_catalogue_has_a_row() -> None:
     """Others may have none: their totals are unknown."""
     types = {row.model_type for row in catalogue() if row.model_type}
-    assert types - set(all_bodies()) - set(WRAPPERS) == {"gemma3n"}
-    assert (set(all_bodies()) | set(WRAPPERS)) <= set(FAMILIES)
+    assert {name for name in types if ARCHITECTURES[name].body is None} == {"gemma3n"}
 
 
 @pytest.mark.parametrize("model", [name for name in CONFIGS if CONFIGS[name].built_parameters])
@@ -178,7 +175,7 @@ def test_a_part_of_another_kind_is_not_guessed() -> None:
 
 def test_a_type_without_a_row_has_no_total() -> None:
     config = CONFIGS["meta-llama/Meta-Llama-3-8B"].config
-    view = resolve._view(config, "llama", FAMILIES["llama"], "config.json")
+    view = config_view(config, "llama", ARCHITECTURES["llama"], "config.json")
     with pytest.raises(UncountedError, match="no_such_type"):
         other_parameters(view, "no_such_type", (), tied=True)
     assert idle_parameters(view, "no_such_type", ()) is None
@@ -202,7 +199,8 @@ def test_tiny_config_counts_what_transformers_builds(
 @pytest.mark.needs_convert
 def test_tiny_configs_cover_every_type_that_transformers_has() -> None:
     known = importlib.import_module("transformers").CONFIG_MAPPING
-    missing = set(BODIES) - set(TYPES)  # test_totals has the others
+    common = {name for name, one in ARCHITECTURES.items() if getattr(one.body, "named", False)}
+    missing = common - set(TYPES)  # test_totals has the others
     assert not any(name in known for name in missing - {"mllama_text_model"})
 
 

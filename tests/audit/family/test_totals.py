@@ -9,16 +9,19 @@ from typing import Any
 
 import pytest
 
-from headcount.arch.body_rows import all_bodies
 from headcount.arch.class_defaults import class_defaults
-from headcount.arch.resolve import read_config
-from headcount.arch.wrappers import WRAPPERS
+from headcount.arch.read_config import read_config
+from headcount.arch.registry import ARCHITECTURES
 from headcount.model.errors import HeadcountError
 
 pytestmark = pytest.mark.needs_convert
 pytest.importorskip("transformers")
 
-COUNTED = sorted(name for name in {*all_bodies(), *WRAPPERS} if class_defaults(name) is not None)
+COUNTED = [
+    name
+    for name, one in ARCHITECTURES.items()
+    if one.body is not None and class_defaults(name) is not None
+]
 # No class builds these configs: transformers refuses the random ones, or has them as a part only.
 NOT_BUILT: dict[str, str] = {}
 SAMPLE = COUNTED[::6]

@@ -1,0 +1,191 @@
+"""Which layers see everything and which a window, for configs that leave `layer_types` null.
+
+A rule maps (view, number of layers) to one kind per layer. The rules are those of transformers'
+config classes.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Literal
+
+from headcount.model.errors import InvalidConfigError
+
+from ..config_view import ConfigView
+
+FULL, SLIDING, CHUNKED = "full_attention", "sliding_attention", "chunked_attention"
+_SPELLINGS = {"attention": FULL, FULL: FULL, SLIDING: SLIDING, CHUNKED: CHUNKED}
+
+# A function, or "full": every layer sees everything; None: what a cache assumes (`by_window`).
+KindFunction = Callable[[ConfigView, int], tuple[str, ...]]
+KindRule = KindFunction | Literal["full"] | None
+
+
+def layer_kinds(
+    view: ConfigView, count: int, rule: KindRule, known: Mapping[str, str] = _SPELLINGS
+) -> tuple[str, ...]:
+    """One kind per layer: `layer_types` where the file has it, else the architecture's rule.
+
+    `known` maps each spelling that the class takes to its kind.
+    """
+    given = view.strings("layer_types")
+    if given is None:
+        return kinds_by_rule(view, count, rule)
+    unknown = sorted(set(given) - set(known))
+    if unknown:
+        raise InvalidConfigError(
+            f"{view.where}: layer_types holds {unknown[0]!r}; this model_type knows"
+            f" {', '.join(sorted(known))}"
+        )
+    if len(given) != count:
+        raise InvalidConfigError(
+            f"{view.where}: layer_types has {len(given)} entries for {count} layers"
+        )
+    return tuple(known[kind] for kind in given)
+
+
+def kinds_by_rule(view: ConfigView, count: int, rule: KindRule) -> tuple[str, ...]:
+    """One kind per layer, whatever `layer_types` says."""
+    if rule is None:
+        return by_window(view, count)
+    return all_full(view, count) if rule == "full" else rule(view, count)
+
+
+def all_full(view: ConfigView, count: int) -> tuple[str, ...]:
+    return (FULL,) * count
+
+
+def by_window(view: ConfigView, count: int) -> tuple[str, ...]:
+    """What transformers' cache assumes of a class that names no kinds: every layer slides if
+    `sliding_window` is set, else is chunked if `attention_chunk_size` is, whether or not the class
+    itself knows such a key."""
+    if view.optional("sliding_window", minimum=0):
+        return (SLIDING,) * count
+    return (CHUNKED if view.optional("attention_chunk_size") else FULL,) * count
+
+
+def windowed(view: ConfigView, count: int) -> tuple[str, ...]:
+    """Every layer slides if `sliding_window` is set (Mistral, Phi-3, StarCoder2)."""
+    return (SLIDING if view.optional("sliding_window", minimum=0) else FULL,) * count
+
+
+def windowed_on_demand(view: ConfigView, count: int) -> tuple[str, ...]:
+    """The same, but only with `use_sliding_window` (Qwen3-MoE)."""
+    return windowed(view, count) if view.flag("use_sliding_window") else all_full(view, count)
+
+
+def upper_layers(view: ConfigView, count: int) -> tuple[str, ...]:
+    """With `use_sliding_window`, layers from `max_window_layers` on slide (Qwen2, Qwen3)."""
+    if not view.flag("use_sliding_window") or not view.optional("sliding_window"):
+        return all_full(view, count)
+    first = view.integer("max_window_layers", minimum=0)
+    return tuple(SLIDING if index >= first else FULL for index in range(count))
+
+
+def qwen2_moe(view: ConfigView, count: int) -> tuple[str, ...]:
+    """With `use_sliding_window`, every second layer below `max_window_layers` slides."""
+    if not view.flag("use_sliding_window") or not view.optional("sliding_window"):
+        return all_full(view, count)
+    limit = view.integer("max_window_layers", minimum=0)
+    return tuple(SLIDING if (i + 1) % 2 and i < limit else FULL for i in range(count))
+
+
+def every(period: int, key: str | None = None, *, last_full: bool = False) -> KindFunction:
+    """Full when (i + 1) % period == 0, else sliding; `key` may set the period."""
+
+    def rule(view: ConfigView, count: int) -> tuple[str, ...]:
+        step = (view.optional(key) if key else None) or period
+        full = {i for i in range(count) if (i + 1) % step == 0} | (
+            {count - 1} if last_full else set()
+        )
+        return tuple(FULL if i in full else SLIDING for i in range(count))
+
+    return rule
+
+
+def full_first(period: int, key: str | None = None) -> KindFunction:
+    """Full when i % period == 0, else sliding; `key` may set the period."""
+
+    def rule(view: ConfigView, count: int) -> tuple[str, ...]:
+        step = (view.optional(key) if key else None) or period
+        return tuple(FULL if i % step == 0 else SLIDING for i in range(count))
+
+    return rule
+
+
+def full_last(period: int) -> KindFunction:
+    """Counted from the last layer, which is full (Muse)."""
+
+    def rule(view: ConfigView, count: int) -> tuple[str, ...]:
+        return tuple(FULL if (count - 1 - i) % period == 0 else SLIDING for i in range(count))
+
+    return rule
+
+
+def above_max_window_layers(view: ConfigView, count: int) -> tuple[str, ...]:
+    """Layers from `max_window_layers` on slide where a window is set (dots.llm1)."""
+    if not view.optional("sliding_window"):
+        return all_full(view, count)
+    first = view.integer("max_window_layers", minimum=0)
+    return tuple(SLIDING if index >= first else FULL for index in range(count))
+
+
+def flint(view: ConfigView, count: int) -> tuple[str, ...]:
+    """Full: the first two, every fourth, and the last."""
+    full = {0, 1, count - 1}
+    return tuple(FULL if i in full or i % 4 == 1 else SLIDING for i in range(count))
+
+
+def mimo(view: ConfigView, count: int) -> tuple[str, ...]:
+    """Full: the first and every sixth (MiMo-V2-Flash)."""
+    return tuple(FULL if i == 0 or (i + 1) % 6 == 0 else SLIDING for i in range(count))
+
+
+def cohere2_moe(view: ConfigView, count: int) -> tuple[str, ...]:
+    """The dense layers at the start have a period of their own."""
+    dense = view.optional("first_k_dense_replace", minimum=0) or 0
+    first = view.integer("prefix_dense_sliding_window_pattern")
+    rest = view.integer("sliding_window_pattern")
+    periods = [(i, first) for i in range(dense)] + [(i, rest) for i in range(count - dense)]
+    return tuple(FULL if (i + 1) % period == 0 else SLIDING for i, period in periods)
+
+
+def exaone4(view: ConfigView, count: int) -> tuple[str, ...]:
+    """Hybrid (three sliding, one full) where a window is set; EXAONE-4.0-1.2B sets none."""
+    pattern = view.get("sliding_window_pattern")
+    if not view.optional("sliding_window") or not pattern:
+        return all_full(view, count)
+    if isinstance(pattern, str):  # such as LLLG
+        kinds = {"L": SLIDING, "G": FULL}
+        return tuple(kinds.get(pattern[i % len(pattern)], FULL) for i in range(count))
+    return every(view.integer("sliding_window_pattern"))(view, count)
+
+
+def without_rope(kind: str) -> KindFunction:
+    """`kind` where `no_rope_layers[i]` is 1 (the layer has RoPE), full where it is 0.
+
+    Llama 4: chunked (without the list: every `no_rope_layer_interval`-th layer is full). SmolLM3
+    has the meaning reversed, see smollm3.
+    """
+
+    def rule(view: ConfigView, count: int) -> tuple[str, ...]:
+        return tuple(kind if rope else FULL for rope in _rope_layers(view, count))
+
+    return rule
+
+
+def smollm3(view: ConfigView, count: int) -> tuple[str, ...]:
+    """With `use_sliding_window`, the layers without RoPE slide."""
+    if not view.flag("use_sliding_window") or not view.optional("sliding_window"):
+        return all_full(view, count)
+    return tuple(FULL if rope else SLIDING for rope in _rope_layers(view, count))
+
+
+def _rope_layers(view: ConfigView, count: int) -> tuple[int, ...]:
+    given = view.integers("no_rope_layers")
+    if given:
+        if len(given) != count:
+            raise InvalidConfigError(
+                f"{view.where}: no_rope_layers has {len(given)} entries for {count} layers"
+            )
+        return given
+    step = view.optional("no_rope_layer_interval") or 4
+    return tuple(int((i + 1) % step != 0) for i in range(count))
