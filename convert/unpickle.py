@@ -24,7 +24,7 @@ from .plan.leftovers import leftovers, own_folder
 from .plan.side_files import sort_side_files
 from .plan.target import check_space, check_target
 from .signals import exit_cleanly, on_signals
-from .stream.failure import writing
+from .stream.os_failures import writing
 
 # Below, files can break torch's reader even so: CVE-2025-32434, CVE-2026-24747.
 _SAFE_TORCH = (2, 10)

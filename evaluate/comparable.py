@@ -2,14 +2,14 @@
 
 from transformers import PreTrainedTokenizerBase
 
-from headcount.running.subject import Subject
+from headcount.running.runnable import RunnableModel
 from headcount.running.text import Text
 from headcount.running.tokens import TokenSequence, encode, load_tokenizer
 
 from .errors import IncomparableModelsError
 
 
-def check_same_vocabulary(model: Subject, original: Subject) -> None:
+def check_same_vocabulary(model: RunnableModel, original: RunnableModel) -> None:
     """Raises IncomparableModelsError if the models predict over vocabularies of other sizes."""
     if model.vocab_size != original.vocab_size:
         raise IncomparableModelsError(
@@ -20,8 +20,8 @@ def check_same_vocabulary(model: Subject, original: Subject) -> None:
 
 def check_same_tokens(
     tokenizer: PreTrainedTokenizerBase,
-    model: Subject,
-    original: Subject,
+    model: RunnableModel,
+    original: RunnableModel,
     *,
     text: Text,
     tokens: TokenSequence,

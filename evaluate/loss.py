@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from .compare import Divergence, compare
+from .divergence import Divergence, compare
 from .errors import EvaluationFailedError
 from .logits import WindowLogits
 from .windows import Window

@@ -8,7 +8,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from headcount.model.errors import HeadcountError
 
 from .boundary import third_party
-from .subject import Subject, refuse_tokenizer_code
+from .runnable import RunnableModel, refuse_tokenizer_code
 from .text import Text
 
 # Without one of these, transformers makes up an empty tokenizer from the model_type.
@@ -85,12 +85,12 @@ def encode(tokenizer: PreTrainedTokenizerBase, text: Text, max_tokens: int) -> T
     )
 
 
-def check_ids(tokens: TokenSequence, subject: Subject) -> None:
+def check_ids(tokens: TokenSequence, runnable: RunnableModel) -> None:
     """Raises HeadcountError if a token has no place in the model's vocabulary."""
-    if max(tokens.ids) >= subject.vocab_size:
+    if max(tokens.ids) >= runnable.vocab_size:
         raise HeadcountError(
-            f"{subject.id}: the tokenizer gives token {max(tokens.ids):,}, the model has"
-            f" {subject.vocab_size:,}: this is not its tokenizer"
+            f"{runnable.id}: the tokenizer gives token {max(tokens.ids):,}, the model has"
+            f" {runnable.vocab_size:,}: this is not its tokenizer"
         )
 
 

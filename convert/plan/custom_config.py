@@ -4,12 +4,7 @@ from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
 
-from headcount.arch.model_classes import (
-    GROUPED_CLASS,
-    auto_class,
-    model_classes,
-    tokenizer_class,
-)
+from headcount.arch.model_classes import GROUPED_CLASS, auto_class, model_classes, tokenizer_class
 from headcount.arch.our_types import GROUPED, base_type
 
 from .by_layer import BY_LAYER, class_heads

@@ -146,7 +146,7 @@ def test_a_signal_during_the_imports_ends_the_process(
     assert list(tmp_path.iterdir()) == []
 
 
-WRITE = "headcount.convert.stream.weights:WeightStream.write"
+WRITE = "headcount.convert.stream.weight_file:WeightStream.write"
 
 
 @pytest.mark.parametrize(("number", "code"), SIGNALS)

@@ -4,15 +4,15 @@ import pytest
 import torch
 
 from headcount.convert.plan.layout import Block, Blocks, interleaved, one_part, query_key_value
-from headcount.convert.stream.heads import join_heads, split_heads
-from headcount.convert.stream.pool import (
+from headcount.convert.stream.head_layout import join_heads, split_heads
+from headcount.convert.stream.pooling import (
     NotFiniteError,
     first_heads,
     medoid_heads,
     pool_heads,
     random_heads,
 )
-from headcount.convert.stream.weights import relative_error
+from headcount.convert.stream.weight_file import relative_error
 
 pytestmark = pytest.mark.needs_convert
 

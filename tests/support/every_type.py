@@ -12,7 +12,7 @@ from transformers.models.auto import modeling_auto
 from headcount.arch.read_config import read_config
 from headcount.model.mixers import Parts
 from headcount.model.spec import Layer
-from headcount.running.built.modules import SCATTERED, layer_list, layers_of, mixers_of
+from headcount.running.built.built_layers import SCATTERED, layer_list, layers_of, mixers_of
 from random_configs import Config, random_config
 from spelled_otherwise import spelled_otherwise
 from tiny_truth import build, cached, read, written

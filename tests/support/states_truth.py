@@ -20,8 +20,8 @@ from transformers import (
     PreTrainedModel,
 )
 
-from headcount.running.built.cache import tensors_in
-from headcount.running.built.modules import layer_list
+from headcount.running.built.built_layers import layer_list
+from headcount.running.built.cached_elements import tensors_in
 
 _RECURRENT = re.compile(
     r"Mixer$|MambaLayer$|DeltaNet$|DeltaAttention$|(?<!Kimi)LinearAttention$|LightningAttention$"

@@ -167,8 +167,9 @@ def test_experts_whose_last_projection_stays_are_named(
     assert "MLP refitted" not in done.stdout
 
 
+@pytest.mark.parametrize("parts", [4, pytest.param(12, marks=pytest.mark.slow)])
 def test_a_kill_between_layers_or_a_full_disk_loses_nothing(
-    command: FaultyCommand, make_model: MakeModel, prose: Path, tmp_path: Path
+    command: FaultyCommand, make_model: MakeModel, prose: Path, tmp_path: Path, parts: int
 ) -> None:
     """Calls are counted over the whole run; layers are written in its first half."""
 
@@ -179,7 +180,7 @@ def test_a_kill_between_layers_or_a_full_disk_loses_nothing(
     calls = convert("whole").calls
     whole = contents(tmp_path / "whole")
     resumed, failed = [], 0
-    for at in range(calls // 6, calls, calls // 6):
+    for at in range(calls // parts, calls, calls // parts):
         killed = convert("out", fault="kill", at=at)
         assert killed.status == 137, killed
         again = convert("out")

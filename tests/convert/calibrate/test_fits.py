@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from headcount.convert.calibrate.normal import NormalEquations
-from headcount.convert.calibrate.rows import new_rows
+from headcount.convert.calibrate.calibration_text import cut_rows
+from headcount.convert.calibrate.normal_equations import NormalEquations
+from headcount.convert.calibrate.state_rows import new_rows
 from headcount.convert.calibrate.temperature import best_temperatures, divergences
-from headcount.convert.calibrate.text import cut_rows
 from headcount.model.errors import HeadcountError
 from headcount.running.text import Text, packaged_text, read_text
 
