@@ -128,35 +128,9 @@ def above_max_window_layers(view: ConfigView, count: int) -> tuple[str, ...]:
     return tuple(SLIDING if index >= first else FULL for index in range(count))
 
 
-def flint(view: ConfigView, count: int) -> tuple[str, ...]:
-    """Full: the first two, every fourth, and the last."""
-    full = {0, 1, count - 1}
-    return tuple(FULL if i in full or i % 4 == 1 else SLIDING for i in range(count))
-
-
 def mimo(view: ConfigView, count: int) -> tuple[str, ...]:
     """Full: the first and every sixth (MiMo-V2-Flash)."""
     return tuple(FULL if i == 0 or (i + 1) % 6 == 0 else SLIDING for i in range(count))
-
-
-def cohere2_moe(view: ConfigView, count: int) -> tuple[str, ...]:
-    """The dense layers at the start have a period of their own."""
-    dense = view.optional("first_k_dense_replace", minimum=0) or 0
-    first = view.integer("prefix_dense_sliding_window_pattern")
-    rest = view.integer("sliding_window_pattern")
-    periods = [(i, first) for i in range(dense)] + [(i, rest) for i in range(count - dense)]
-    return tuple(FULL if (i + 1) % period == 0 else SLIDING for i, period in periods)
-
-
-def exaone4(view: ConfigView, count: int) -> tuple[str, ...]:
-    """Hybrid (three sliding, one full) where a window is set; EXAONE-4.0-1.2B sets none."""
-    pattern = view.get("sliding_window_pattern")
-    if not view.optional("sliding_window") or not pattern:
-        return all_full(view, count)
-    if isinstance(pattern, str):  # such as LLLG
-        kinds = {"L": SLIDING, "G": FULL}
-        return tuple(kinds.get(pattern[i % len(pattern)], FULL) for i in range(count))
-    return every(view.integer("sliding_window_pattern"))(view, count)
 
 
 def without_rope(kind: str) -> KindFunction:

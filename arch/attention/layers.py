@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from headcount.model.divisors import divisors, listed
 from headcount.model.errors import InvalidConfigError
-from headcount.model.mixers import Attention, CrossAttention, LatentAttention
+from headcount.model.mixers import Attention, CrossAttention, LatentAttention, Mixer
 from headcount.model.spec import Layer
 
 from ..config_view import MAX_LAYERS, ConfigView
@@ -153,10 +153,17 @@ def encoder(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
     return tuple(Layer(index=i, mixers=(mixer,), stack="encoder") for i in range(layer_count(view)))
 
 
+def encoder_stack(mixer: Attention, count: int, stack: str = "encoder") -> tuple[Layer, ...]:
+    """Equal layers of `mixer` that keep nothing."""
+    mixer = replace(mixer, cached=False)
+    return tuple(Layer(index=i, mixers=(mixer,), stack=stack) for i in range(count))
+
+
 def latent(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
     """DeepSeek-V2/V3: multi-head latent attention in every layer."""
     mixer, kinds = latent_attention(view), _kinds(shape, view)
-    made = {kind: replace(mixer, window=kind_window(shape, view, kind)) for kind in set(kinds)}
+    windows = {kind: kind_window(shape, view, kind) for kind in dict.fromkeys(kinds)}
+    made = {kind: replace(mixer, window=window) for kind, window in windows.items()}
     return tuple(Layer(index=i, mixers=(made[kind],)) for i, kind in enumerate(kinds))
 
 
@@ -199,3 +206,8 @@ def side_by_side(self_attention: Attention, *, other_parameters: int = 0) -> Cro
         o_bias=self_attention.o_bias,
         other_parameters=other_parameters,
     )
+
+
+def alike(mixer: Mixer, count: int) -> tuple[Layer, ...]:
+    """`count` layers of one mixer."""
+    return tuple(Layer(index=i, mixers=(mixer,)) for i in range(count))

@@ -22,12 +22,12 @@ IMAGE = Body(norm=WEIGHT_AND_BIAS, vocabulary=None, mlp=PLAIN)
 
 # Experts as wide as the config's MLP (Mixtral)
 SAME_WIDTH = Experts(count="num_local_experts", width="intermediate_size")
-MIXTRAL = Body(experts=SAME_WIDTH)
+MIXTRAL_BODY = Body(experts=SAME_WIDTH)
 ONE_SHARED = Experts(shared=1, shared_width="shared_expert_intermediate_size")
 
 # Experts in all but the first layers (DeepSeek), which `mlp_layer_types` may list
 DEEPSEEK_EXPERTS = Experts(count="n_routed_experts", layers=after_dense, shared="n_shared_experts")
-DEEPSEEK = Body(experts=DEEPSEEK_EXPERTS)
+DEEPSEEK_BODY = Body(experts=DEEPSEEK_EXPERTS)
 AFTER_DENSE = Experts(
     count="n_routed_experts", layers=typed(after_dense), shared="n_shared_experts"
 )

@@ -14,3 +14,6 @@ def unknown_class(names: tuple[str, ...] | None) -> UncountedError:
     """For a class whose head no row describes."""
     shown = names[0][:80] if names else "the class"
     return UncountedError(f"the head of {shown} is not counted")
+
+
+TIMM = "its vision tower is a model of the library timm, whose sizes no config gives"

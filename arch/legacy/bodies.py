@@ -7,22 +7,17 @@ there and follow the modelling file published with their weights.
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ..body import feed_forward
+from ..body import feed_forward, shapes
 from ..body.body import NO_NORM, WEIGHT_AND_BIAS, Body, Head, lm_head, no_head, one_per_mixer
 from ..body.feed_forward import Experts, Mlp
-from ..body.shapes import DECODER as LLAMA
-from ..body.shapes import DECODER_MLP_BIAS as LLAMA_BIASED
-from ..body.shapes import DEEPSEEK as DEEPSEEK
-from ..body.shapes import DEEPSEEK_EXPERTS as DEEPSEEK_EXPERTS
-from ..body.shapes import IMAGE as IMAGE
-from ..body.shapes import MIXTRAL as MIXTRAL
-from ..body.shapes import MLP_BIAS as BIASED
-from ..body.shapes import PARALLEL as PHI
-from ..body.shapes import PLAIN as PLAIN
-from ..body.shapes import SAME_WIDTH as SAME_WIDTH
-from ..body.shapes import SANDWICH as SANDWICH
 from ..body.towers import TwoTowers
 from . import extras
+
+BIASED, PLAIN = shapes.MLP_BIAS, shapes.PLAIN
+LLAMA, LLAMA_BIASED, SANDWICH = shapes.DECODER, shapes.DECODER_MLP_BIAS, shapes.SANDWICH
+PHI, IMAGE = shapes.PARALLEL, shapes.IMAGE
+SAME_WIDTH, MIXTRAL = shapes.SAME_WIDTH, shapes.MIXTRAL_BODY
+DEEPSEEK_EXPERTS, DEEPSEEK = shapes.DEEPSEEK_EXPERTS, shapes.DEEPSEEK_BODY
 
 # MLPs
 

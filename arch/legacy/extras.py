@@ -1,8 +1,5 @@
 """What single families hold beside the common shape: the callables that rows of bodies.py name."""
 
-from typing import Any
-
-from headcount.model.errors import InvalidConfigError
 from headcount.model.spec import Layer
 
 from ..body.body import Body, Head, Layers
@@ -29,6 +26,21 @@ from ..body.image_embeddings import (
     vit_embeddings as vit_embeddings,
 )
 from ..config_view import ConfigView
+from ..decoders.nemotron import (
+    _block as _block,
+)
+from ..decoders.nemotron import (
+    deci_linears as deci_linears,
+)
+from ..decoders.nemotron import (
+    deci_norms as deci_norms,
+)
+from ..decoders.nemotron import (
+    deci_width as deci_width,
+)
+from ..decoders.phi import (
+    stablelm_norms as stablelm_norms,
+)
 
 # --- norms -----------------------------------------------------------------------------------
 
@@ -39,10 +51,6 @@ def falcon_norms(view: ConfigView, layer: Layer) -> int:
         return 2
     given = view.optional("num_ln_in_parallel_attn")
     return 2 if given == 2 or (given is None and view.flag("new_decoder_architecture")) else 1
-
-
-def stablelm_norms(view: ConfigView, layer: Layer) -> int:
-    return 1 if view.flag("use_parallel_residual") else 2
 
 
 def opt_final_norms(view: ConfigView) -> int:
@@ -145,40 +153,6 @@ def mimo_prediction(view: ConfigView, layers: Layers) -> int:
 
 
 # --- DeciLM: every block of its own ------------------------------------------------------------
-
-
-def _block(view: ConfigView, index: int, half: str) -> dict[str, Any]:
-    blocks = view.get("block_configs")
-    block = blocks[index] if isinstance(blocks, list) and index < len(blocks) else None
-    settings = block.get(half) if isinstance(block, dict) else None
-    if not isinstance(settings, dict):
-        raise InvalidConfigError(f"{view.where}: block_configs: layer {index} has no {half} object")
-    return settings
-
-
-def deci_norms(view: ConfigView, layer: Layer) -> int:
-    """One before each half that is there."""
-    return sum(not _block(view, layer.index, half).get("no_op") for half in ("attention", "ffn"))
-
-
-def deci_width(view: ConfigView, layer: Layer) -> int:
-    """2/3 * ffn_mult * hidden_size, rounded up to a multiple of 256; 0 where there is no MLP."""
-    settings = _block(view, layer.index, "ffn")
-    if settings.get("no_op") or settings.get("replace_with_linear"):
-        return 0
-    multiple: Any = settings.get("ffn_mult")
-    is_number = isinstance(multiple, (int, float)) and not isinstance(multiple, bool)
-    if not is_number or not 0 < multiple < 1000:
-        raise InvalidConfigError(f"{view.where}: block_configs: ffn_mult is {multiple!r}")
-    width = int(2 * multiple * view.integer("hidden_size") / 3)
-    return -(-width // 256) * 256
-
-
-def deci_linears(view: ConfigView, layers: Layers) -> int:
-    """A half that one square matrix replaces."""
-    halves = (_block(view, layer.index, half) for layer in layers for half in ("attention", "ffn"))
-    square = view.integer("hidden_size") ** 2
-    return sum(square for half in halves if half.get("replace_with_linear"))
 
 
 # --- heads of encoders -------------------------------------------------------------------------

@@ -8,6 +8,24 @@ from ..body.projectors import (
     nothing as nothing,
 )
 from ..config_view import ConfigView
+from ..decoders.cohere import (
+    _gated as _gated,
+)
+from ..decoders.cohere import (
+    aya_vision as aya_vision,
+)
+from ..decoders.cohere import (
+    cohere2_vision as cohere2_vision,
+)
+from ..decoders.deepseek_vision import (
+    two_layers as two_layers,
+)
+from ..decoders.ernie import (
+    paddleocr_vl as paddleocr_vl,
+)
+from ..decoders.phi import (
+    fuyu as fuyu,
+)
 from .projectors import linear, qwen2_5_vl
 
 # Sizes of Idefics2's resampler, and the defaults of its class.
@@ -49,11 +67,6 @@ def vipllava(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
     return 2 * inputs + linear(inputs, out) + linear(out, out)
 
 
-def two_layers(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
-    out = text.integer("hidden_size")
-    return linear(tower.integer("hidden_size"), out) + linear(out, out)
-
-
 def audio_flamingo(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
     """Two matrices, with biases unless `projector_bias` says no."""
     out, bias = text.integer("hidden_size"), view.get("projector_bias") is not False
@@ -64,23 +77,6 @@ def paligemma(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
     """One matrix to `projection_dim`, a key of the wrapper or its tower."""
     out = tower.optional("projection_dim") or view.integer("projection_dim")
     return linear(tower.integer("hidden_size"), out)
-
-
-def aya_vision(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
-    """A norm over joined patches and a gated MLP in two matrices."""
-    inputs = tower.integer("hidden_size") * downsampling(view) ** 2
-    return 2 * inputs + _gated(view, inputs, text)
-
-
-def cohere2_vision(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
-    inputs = tower.integer("hidden_size") * downsampling(view) ** 2
-    return _gated(view, inputs, text)
-
-
-def _gated(view: ConfigView, inputs: int, text: ConfigView) -> int:
-    out = text.integer("hidden_size")
-    width = view.optional("alignment_intermediate_size") or out
-    return linear(inputs, width) + linear(width // 2, out)
 
 
 def idefics3(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
@@ -123,13 +119,6 @@ def lfm2_vl(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
     )
 
 
-def paddleocr_vl(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
-    """A norm of patches, and two matrices over joined ones."""
-    hidden = tower.integer("hidden_size")
-    joined = hidden * tower.integer("spatial_merge_size") ** 2
-    return 2 * hidden + linear(joined, joined) + linear(joined, text.integer("hidden_size"))
-
-
 def aria(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
     """Queries that attend to the patches, and an MLP."""
     hidden, out = tower.integer("hidden_size"), text.integer("hidden_size")
@@ -165,9 +154,3 @@ def voxtral(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
     """Two matrices over joined frames."""
     out = text.integer("hidden_size")
     return (tower.integer("intermediate_size") + out) * out
-
-
-def fuyu(view: ConfigView, text: ConfigView) -> int:
-    """Patches of pixels go into the language model through one matrix."""
-    pixels = view.integer("patch_size") ** 2 * view.integer("num_channels")
-    return linear(pixels, text.integer("hidden_size"))

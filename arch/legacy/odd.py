@@ -21,6 +21,15 @@ from ..attention.per_layer import (
 )
 from ..attention.shape import AttentionShape, standard_key_value_heads
 from ..config_view import MAX_LAYERS, ConfigView
+from ..decoders.glm import (
+    chatglm_heads as chatglm_heads,
+)
+from ..decoders.nemotron import (
+    _block_mixers as _block_mixers,
+)
+from ..decoders.nemotron import (
+    nemotron_nas as nemotron_nas,
+)
 
 
 def falcon_key_value_heads(view: ConfigView, heads: int) -> int:
@@ -39,13 +48,6 @@ def multi_query_heads(view: ConfigView, heads: int) -> int:
 def attn_config_heads(view: ConfigView, heads: int) -> int:
     """`attn_config.kv_n_heads` (DBRX)."""
     return view.child("attn_config").optional("kv_n_heads") or heads
-
-
-def chatglm_heads(view: ConfigView, heads: int) -> int:
-    """`multi_query_group_num` K/V heads if `multi_query_attention` (ChatGLM2, GLM-4)."""
-    if view.flag("multi_query_attention"):
-        return view.integer("multi_query_group_num")
-    return heads
 
 
 def _read_layers(view: ConfigView, side: str) -> int:
@@ -199,25 +201,3 @@ def mllama(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
     return tuple(
         Layer(index=i, mixers=(cross if i in chosen else mixer,)) for i in range(layer_count(view))
     )
-
-
-def nemotron_nas(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
-    """DeciLM: every block says how many query heads share a K/V head, or has no attention."""
-    blocks = view.get("block_configs")
-    if not isinstance(blocks, list) or len(blocks) != layer_count(view):
-        raise InvalidConfigError(f"{view.where}: block_configs must list one object per layer")
-    return tuple(
-        Layer(index=i, mixers=_block_mixers(shape, view, block)) for i, block in enumerate(blocks)
-    )
-
-
-def _block_mixers(shape: AttentionShape, view: ConfigView, block: Any) -> tuple[Attention, ...]:
-    settings = block.get("attention") if isinstance(block, dict) else None
-    if not isinstance(settings, dict):
-        raise InvalidConfigError(f"{view.where}: block_configs: a block has no attention object")
-    if settings.get("no_op") or settings.get("replace_with_linear"):
-        return ()
-    shared, mixer = settings.get("n_heads_in_group"), attention(shape, view)
-    if type(shared) is not int or shared < 1 or mixer.num_attention_heads % shared:
-        raise InvalidConfigError(f"{view.where}: block_configs: n_heads_in_group is {shared!r}")
-    return (replace(mixer, num_key_value_heads=mixer.num_attention_heads // shared),)

@@ -2,11 +2,10 @@
 
 from math import isqrt
 
-from headcount.model.errors import InvalidConfigError
 from headcount.model.spec import Layer
 
 from ..body.body import Layers
-from ..body.feed_forward import after, matrices, per_layer, typed
+from ..body.feed_forward import after, matrices, typed
 from ..body.hyper_connections import (
     Extra as Extra,
 )
@@ -14,9 +13,43 @@ from ..body.hyper_connections import (
     hyper_connections as hyper_connections,
 )
 from ..config_view import ConfigView
+from ..decoders.cohere import (
+    cohere_dense_width as cohere_dense_width,
+)
+from ..decoders.deepseek import (
+    gated_norms as gated_norms,
+)
+from ..decoders.deepseek import (
+    longcat_experts as longcat_experts,
+)
+from ..decoders.deepseek import (
+    longcat_idle as longcat_idle,
+)
+from ..decoders.deepseek import (
+    norm_after_experts as norm_after_experts,
+)
+from ..decoders.ernie import (
+    ALL_BUT_FIRST as ALL_BUT_FIRST,
+)
+from ..decoders.ernie import (
+    idle_image_experts as idle_image_experts,
+)
+from ..decoders.ernie import (
+    image_experts as image_experts,
+)
+from ..decoders.gpt_oss import (
+    flint_layers as flint_layers,
+)
+from ..decoders.gpt_oss import (
+    step_layers as step_layers,
+)
+from ..decoders.nemotron import (
+    nemotron_layers as nemotron_layers,
+)
+from ..decoders.nemotron import (
+    nemotron_width as nemotron_width,
+)
 
-# The layers that hold experts in some families whose extras depend on it.
-ALL_BUT_FIRST = typed(after(1))
 EVERY_OR_TYPED = typed(after(0))
 
 # --- norms -----------------------------------------------------------------------------------
@@ -42,12 +75,6 @@ def one_norm(view: ConfigView, layers: Layers) -> int:
     return len(layers) * view.integer("hidden_size")
 
 
-def norm_after_experts(view: ConfigView, layers: Layers) -> int:
-    """A.X K1: one more in the layers that hold experts."""
-    sparse = typed(after("first_k_dense_replace", 1))(view, len(layers))
-    return len(sparse) * view.integer("hidden_size")
-
-
 def always_xielu(view: ConfigView, layers: Layers) -> int:
     """Two learned numbers of the activation in each layer."""
     return 2 * len(layers)
@@ -64,12 +91,6 @@ def no_width(view: ConfigView, layer: Layer) -> int:
 def multiple_width(view: ConfigView, layer: Layer) -> int:
     """GPT-NeoX Japanese."""
     return view.integer("hidden_size") * view.integer("intermediate_multiple_size")
-
-
-def cohere_dense_width(view: ConfigView, layer: Layer) -> int:
-    """Dense layers before those with experts may have a width of their own."""
-    given = view.optional("prefix_dense_intermediate_size")
-    return given or view.integer("intermediate_size")
 
 
 def lfm2_width(view: ConfigView, layer: Layer) -> int:
@@ -90,11 +111,6 @@ def half_width(view: ConfigView, layer: Layer) -> int:
     return view.integer("intermediate_size") // 2
 
 
-def nemotron_width(view: ConfigView, layer: Layer) -> int:
-    """A layer without a mixer is an MLP."""
-    return 0 if layer.mixers else per_layer(view, "intermediate_size", layer.index)
-
-
 def xlstm_width(view: ConfigView, layer: Layer) -> int:
     """`ffn_proj_factor` times the hidden size, rounded up to a multiple."""
     factor = view.get("ffn_proj_factor")
@@ -106,32 +122,7 @@ def xlstm_width(view: ConfigView, layer: Layer) -> int:
 # --- which layers hold experts -----------------------------------------------------------------
 
 
-def flint_layers(view: ConfigView, count: int) -> frozenset[int]:
-    """All but those of `mlp_only_layers`, which are the first two where it is absent."""
-    dense = view.integers("mlp_only_layers")
-    step = view.optional("decoder_sparse_step") or 1
-    sparse = frozenset(i for i in range(count) if (i + 1) % step == 0)
-    return sparse - frozenset((0, 1) if dense is None else dense)
-
-
-def nemotron_layers(view: ConfigView, count: int) -> frozenset[int]:
-    """Nemotron-H: a layer is experts, or an MLP, or a mixer."""
-    from ..states.mamba import pattern_kinds
-
-    return frozenset(i for i, kind in enumerate(pattern_kinds(view)) if kind == "moe")
-
-
 # --- blocks of their own -----------------------------------------------------------------------
-
-
-def longcat_experts(view: ConfigView, layers: Layers) -> int:
-    """One set of experts for two attentions. The router chooses among zero experts, too, and the
-    class reserves the upper matrices of these."""
-    hidden, width = view.integer("hidden_size"), view.integer("expert_ffn_hidden_size")
-    real = view.integer("n_routed_experts")
-    all_of_them = real + (view.optional("zero_expert_num", minimum=0) or 0)
-    each = hidden * (2 * width * all_of_them + width * real + all_of_them)
-    return len(layers) // 2 * each
 
 
 def rwkv_channel_mix(view: ConfigView, layers: Layers) -> int:
@@ -209,31 +200,6 @@ def doge_experts(view: ConfigView, layers: Layers) -> int:
     return len(layers) * view.integer("hidden_size") * (2 * isqrt(count) + 2 * count)
 
 
-def image_experts(view: ConfigView, layers: Layers) -> int:
-    """ERNIE 4.5 VL has experts of their own for the tokens of images."""
-    hidden, count = view.integer("hidden_size"), view.integer("moe_num_experts")
-    width = per_layer(view, "moe_intermediate_size", 1)
-    each = count * (matrices(hidden, width, gated=True) + hidden + 1)
-    return len(ALL_BUT_FIRST(view, len(layers))) * each
-
-
-def idle_image_experts(view: ConfigView, layers: Layers) -> int:
-    """All experts for images, since a token of text visits none of them."""
-    hidden, count = view.integer("hidden_size"), view.integer("moe_num_experts")
-    width = per_layer(view, "moe_intermediate_size", 1)
-    sparse = ALL_BUT_FIRST(view, len(layers))
-    return len(sparse) * count * matrices(hidden, width, gated=True)
-
-
-def longcat_idle(view: ConfigView, layers: Layers) -> int:
-    """All but the experts that a token visits where it chooses no zero expert, and the matrices
-    that the class reserves for these."""
-    hidden, width = view.integer("hidden_size"), view.integer("expert_ffn_hidden_size")
-    idle = max(0, view.integer("n_routed_experts") - view.integer("moe_topk"))
-    reserved = (view.optional("zero_expert_num", minimum=0) or 0) * 2 * hidden * width
-    return len(layers) // 2 * (idle * matrices(hidden, width, gated=True) + reserved)
-
-
 def xlstm_biases(view: ConfigView, layers: Layers) -> int:
     """Of both norms of each layer; the last norm has none."""
     return 2 * len(layers) * view.integer("hidden_size") if view.flag("use_bias") else 0
@@ -249,33 +215,11 @@ def time_conditions(view: ConfigView, layers: Layers) -> int:
     return len(layers) * 2 * 32 * view.integer("hidden_size")
 
 
-def gated_norms(view: ConfigView, layers: Layers) -> int:
-    """A.X K2: low-rank gates of the first norm of each layer, and of the second one in those that
-    hold experts."""
-    sparse = len(typed(after("first_k_dense_replace", 1))(view, len(layers)))
-    gates = len(layers) + sparse
-    return gates * 2 * view.integer("gated_norm_rank") * view.integer("hidden_size")
-
-
 def half_gated(view: ConfigView, layers: Layers) -> int:
     """Moshi: one matrix for both branches of the MLP, a second of half the width, and an embedding
     of one token more."""
     hidden, width = view.integer("hidden_size"), view.integer("ffn_dim")
     return len(layers) * (hidden * width + hidden * (width // 2)) + hidden
-
-
-def step_layers(view: ConfigView, count: int) -> frozenset[int]:
-    """Step 3.5: `moe_layers_enum`, or all but the first three layers."""
-    given = view.get("moe_layers_enum")
-    if given is None:
-        return frozenset(range(3, count))
-    items = given.split(",") if isinstance(given, str) else given
-    try:
-        return frozenset(int(item) for item in items if str(item).strip()) & frozenset(range(count))
-    except (TypeError, ValueError) as error:
-        raise InvalidConfigError(
-            f"{view.where}: moe_layers_enum must list indices of layers"
-        ) from error
 
 
 def hrm_start(view: ConfigView, layers: Layers) -> int:

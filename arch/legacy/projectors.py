@@ -16,6 +16,12 @@ from ..body.projectors import (
     linear as linear,
 )
 from ..config_view import MAX_LAYERS, ConfigView
+from ..decoders.kimi import (
+    kimi_k25 as kimi_k25,
+)
+from ..decoders.kimi import (
+    moonvit as moonvit,
+)
 from .extras import area, patch_count, patches
 
 # --- SigLIP (Gemma 3) --------------------------------------------------------------------------
@@ -125,20 +131,6 @@ def mllama(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
 
 
 # --- MoonViT (Kimi K2.5) and Gemma 4 -----------------------------------------------------------
-
-
-def moonvit(view: ConfigView, layers: Layers) -> int:
-    """Patches of three channels, and a grid of positions."""
-    hidden = view.integer("hidden_size")
-    grid = view.integer("pos_emb_height") * view.integer("pos_emb_width")
-    return linear(3 * area(view, "patch_size"), hidden) + grid * hidden
-
-
-def kimi_k25(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
-    """A norm and two matrices over merged patches."""
-    merged = tower.integer("hidden_size") * area(tower, "merge_kernel_size")
-    norm = 2 * view.integer("projection_hidden_size")
-    return norm + linear(merged, merged) + linear(merged, text.integer("hidden_size"))
 
 
 def gemma4_vision(view: ConfigView, layers: Layers) -> int:

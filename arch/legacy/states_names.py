@@ -16,7 +16,6 @@ LFM2 = TensorNames(
     | {"self_attn.q_layernorm": "norm", "self_attn.k_layernorm": "norm"},
     rest="other",
 )
-NEMOTRON_H = TensorNames(modules=separate("mixer"), rest="other")
 RECURRENT_GEMMA = TensorNames(modules=separate("temporal_block"), rest="other")
 # Shared blocks (Zamba), with adapters of q, k and v in Zamba2.
 ZAMBA = TensorNames(
@@ -92,28 +91,11 @@ ZAYA = TensorNames(
     | {"self_attn.qk_norm.temp": "other"},
     rest="other",
 )
-DEEPSEEK_V4 = TensorNames(
-    modules={
-        path: part
-        for stem in ("attn", "self_attn")
-        for path, part in {
-            **under(stem, q_a="wq_a", q_b="wq_b", k="wkv", o_a="wo_a", o_b="wo_b"),
-            **under(stem, q_a="q_a_proj", q_b="q_b_proj", k="kv_proj", o_a="o_a_proj"),
-            **{f"{stem}.o_b_proj": "o_b"},
-            **dict.fromkeys((f"{stem}.{n}" for n in ("norm", "q_norm")), "norm"),
-            **dict.fromkeys((f"{stem}.{n}" for n in ("kv_norm", "q_a_norm")), "norm"),
-        }.items()
-    },
-    rest="other",
-)
 MISTRAL_LARGE4 = TensorNames(
     modules=under("attention", q="wq", kv_a="wkv_a_with_mqa", kv_b="wkv_b", o="wo")
     | {"attention.o_proj": "o", "attention.kv_a_norm": "norm"}
     | {**MLA.modules},
     rest="other",
-)
-DOTS3 = TensorNames(
-    modules={**MLA.modules, "self_attn.k_rope_only_layernorm": "norm"}, rest="other"
 )
 # Its linear layers bear the same names; what is no attention is sorted by the config.
 BAILING = TensorNames(

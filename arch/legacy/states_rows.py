@@ -9,6 +9,20 @@ from .. import tying
 from ..attention import layer_kinds as kinds
 from ..attention import shape
 from ..attention.layer_kinds import FULL, SLIDING
+from ..decoders.deepseek import (
+    CSA,
+    DEEPSEEK_V4_TENSORS,
+    DOTS3_TENSORS,
+    HCA,
+    deepseek_v4_kinds,
+    dots3_kinds,
+    gated_query,
+)
+from ..decoders.hunyuan import every_fourth_owns, gate_and_sinks
+from ..decoders.kimi import kimi_kinds
+from ..decoders.nemotron import NEMOTRON_H_TENSORS, patterned
+from ..decoders.nemotron import NEMOTRON_KEYS as _NEMOTRON
+from ..decoders.olmo import olmo_kinds
 from ..states import gated, indexed, linear, mamba
 from ..states import kinds as rules
 from ..states.hybrid import (
@@ -26,7 +40,7 @@ from ..states.hybrid import (
 from ..states.hybrid import (
     LAYER_TYPES as _LAYER_TYPES,
 )
-from ..states.mamba import BAMBA as _BAMBA
+from ..states.mamba import BAMBA_KEYS as _BAMBA
 from . import states_names as names
 from . import states_own as own
 from . import states_unusual as unusual
@@ -41,11 +55,6 @@ _DSA = Family(names=names.HYBRID_MLA, kinds=rules.all_of(INDEXED))
 _MAMBA2 = {
     **{"expand": "expand", "n": "state_size", "groups": "n_groups", "kernel": "conv_kernel"},
     **{"heads": "num_heads", "head_dim": "head_dim", "conv_bias": "use_conv_bias"},
-    **{"in_bias": "use_bias", "out_bias": "use_bias"},
-}
-_NEMOTRON = {
-    **{"n": "ssm_state_size", "groups": "n_groups", "kernel": "conv_kernel"},
-    **{"heads": "mamba_num_heads", "head_dim": "mamba_head_dim", "conv_bias": "use_conv_bias"},
     **{"in_bias": "use_bias", "out_bias": "use_bias"},
 }
 _ZAMBA2 = {
@@ -106,11 +115,9 @@ ROWS: dict[str, Family] = {
     ),
     "nemotron_h": replace(
         _FREE,
-        names=names.NEMOTRON_H,
+        names=NEMOTRON_H_TENSORS,
         tied=tying.never,
-        build=mamba.patterned(
-            hybrid({FULL: plain, LINEAR: mamba.mamba2(_NEMOTRON), NOTHING: nothing})
-        ),
+        build=patterned(hybrid({FULL: plain, LINEAR: mamba.mamba2(_NEMOTRON), NOTHING: nothing})),
         aliases={
             **_LAYER_TYPES,
             **{"n_groups": ("mamba_n_groups",), "conv_kernel": ("mamba_d_conv",)},
@@ -146,7 +153,7 @@ ROWS: dict[str, Family] = {
     "olmo_hybrid": replace(
         _BIASED,
         norm="heads",
-        kinds=rules.olmo_kinds,
+        kinds=olmo_kinds,
         build=hybrid({FULL: plain, LINEAR: linear.gated_delta_net}),
     ),
     "qwen4_exp_text": replace(
@@ -167,7 +174,7 @@ ROWS: dict[str, Family] = {
     "kimi_linear": Family(
         names=names.HYBRID_MLA,
         tied=tying.never,
-        kinds=rules.kimi_kinds,
+        kinds=kimi_kinds,
         build=hybrid({FULL: latent, LINEAR: linear.kimi_delta}),
     ),
     "bailing_hybrid": Family(
@@ -246,18 +253,12 @@ ROWS: dict[str, Family] = {
     # An indexer makes attention sparse
     "deepseek_v32": replace(_DSA, build=indexed.deepseek()),
     "glm_moe_dsa": replace(_DSA, build=indexed.deepseek(owners=indexed.indexer_owners)),
-    "axk2": replace(_DSA, build=indexed.deepseek(indexed.gated_query)),
-    "hy_v4": replace(
-        _DSA, build=indexed.deepseek(indexed.gate_and_sinks, indexed.every_fourth_owns)
-    ),
-    "hy_v4_vl_text": replace(
-        _DSA, build=indexed.deepseek(indexed.gate_and_sinks, indexed.every_fourth_owns)
-    ),
+    "axk2": replace(_DSA, build=indexed.deepseek(gated_query)),
+    "hy_v4": replace(_DSA, build=indexed.deepseek(gate_and_sinks, every_fourth_owns)),
+    "hy_v4_vl_text": replace(_DSA, build=indexed.deepseek(gate_and_sinks, every_fourth_owns)),
     "mistral_large4_text": replace(_DSA, names=names.MISTRAL_LARGE4, build=indexed.mistral_large4),
     "glm5_next_text": replace(_DSA, kinds=rules.at(3, 4, INDEXED, LINEAR), build=indexed.glm5_next),
-    "dots3_note_text": replace(
-        _DSA, names=names.DOTS3, kinds=rules.dots3_kinds, build=indexed.dots3
-    ),
+    "dots3_note_text": replace(_DSA, names=DOTS3_TENSORS, kinds=dots3_kinds, build=indexed.dots3),
     "minimax_m3_vl_text": replace(
         _FREE,
         norm="head",
@@ -268,9 +269,9 @@ ROWS: dict[str, Family] = {
     ),
     "deepseek_v4": replace(
         _FREE,
-        names=names.DEEPSEEK_V4,
-        kinds=rules.deepseek_v4_kinds,
-        build=hybrid(dict.fromkeys((SLIDING, rules.CSA, rules.HCA), unusual.deepseek_v4)),
+        names=DEEPSEEK_V4_TENSORS,
+        kinds=deepseek_v4_kinds,
+        build=hybrid(dict.fromkeys((SLIDING, CSA, HCA), unusual.deepseek_v4)),
     ),
     # Formats of their own
     "rwkv": replace(_FREE, names=names.NO_ATTENTION, build=own.rwkv),

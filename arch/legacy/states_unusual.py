@@ -2,15 +2,22 @@
 
 from dataclasses import replace
 
-from headcount.model.mixers import Attention, CompressedAttention, Mixer, State
+from headcount.model.mixers import Attention, Mixer, State
 from headcount.model.spec import Layer
 
-from ..attention.layer_kinds import SLIDING
-from ..attention.layers import attention, check_grouping, resolve_head_dim
+from ..attention.layers import attention, check_grouping
 from ..attention.shape import AttentionShape, standard_key_value_heads
 from ..config_view import ConfigView
+from ..decoders.deepseek import (
+    _RATES as _RATES,
+)
+from ..decoders.deepseek import (
+    _rate as _rate,
+)
+from ..decoders.deepseek import (
+    deepseek_v4 as deepseek_v4,
+)
 from ..states.hybrid import HYBRID, HYBRID_SLIDING, LINEAR, Builder, Maker, hybrid_kinds
-from ..states.kinds import CSA, HCA
 from ..states.mamba import FLOAT32
 
 
@@ -173,30 +180,3 @@ def repeat(layers: tuple[Layer, ...], first: int, last: int, passes: int) -> tup
         )
         for i, layer in enumerate(copies)
     )
-
-
-_RATES = {CSA: ("compress_rate_csa", 4), HCA: ("compress_rate_hca", 128)}
-
-
-def deepseek_v4(shape: AttentionShape, view: ConfigView, kind: str) -> tuple[Mixer, ...]:
-    heads = view.integer("num_attention_heads")
-    return (
-        CompressedAttention(
-            hidden_size=view.integer("hidden_size"),
-            num_attention_heads=heads,
-            head_dim=resolve_head_dim(shape, view, heads),
-            q_lora_rank=view.integer("q_lora_rank"),
-            o_lora_rank=view.integer("o_lora_rank"),
-            o_groups=view.integer("o_groups"),
-            window=view.integer("sliding_window"),
-            rate=None if kind == SLIDING else _rate(view, kind),
-            overlaps=kind == CSA,
-            index_n_heads=view.integer("index_n_heads") if kind == CSA else 0,
-            index_head_dim=view.integer("index_head_dim") if kind == CSA else 0,
-        ),
-    )
-
-
-def _rate(view: ConfigView, kind: str) -> int:
-    key, default = _RATES[kind]
-    return view.optional(key) or view.child("compress_rates").optional(kind) or default

@@ -11,6 +11,11 @@ from functools import lru_cache
 from .. import tying
 from ..attention import layer_kinds as kinds
 from ..attention import shape
+from ..decoders.exaone import exaone4
+from ..decoders.glm import CHATGLM_KEYS as CHATGLM_NAMES
+from ..decoders.glm import CHATGLM_TENSORS
+from ..decoders.hunyuan import HUNYUAN_TENSORS
+from ..decoders.phi import PHI3_SMALL_TENSORS, PHI_TENSORS, QKV_PROJ_TENSORS, STABLELM_TENSORS
 from ..tensors import names
 from . import odd
 from .row import Family
@@ -41,12 +46,6 @@ FALCON_NAMES = {
     "num_hidden_layers": ("n_layer",),
     "num_key_value_heads": ("num_kv_heads", "n_head_kv"),
 }
-CHATGLM_NAMES = {
-    "num_hidden_layers": ("num_layers",),
-    "head_dim": ("kv_channels",),
-    "vocab_size": ("padded_vocab_size",),
-    "max_position_embeddings": ("seq_length",),
-}
 
 COMMON: dict[str, Family] = {
     # Llama and what differs from it by a flag
@@ -56,7 +55,7 @@ COMMON: dict[str, Family] = {
     "cohere2": replace(LLAMA, kinds=kinds.every(4, "sliding_window_pattern")),
     "ernie4_5": Family(qkv_bias="use_bias", o_bias="use_bias"),
     "ernie4_5_moe": Family(qkv_bias="use_bias", o_bias="use_bias"),
-    "exaone4": replace(NO_BIAS, norm="head", kinds=kinds.exaone4),
+    "exaone4": replace(NO_BIAS, norm="head", kinds=exaone4),
     "gemma": LLAMA,
     "gemma2": GEMMA2,
     "gemma3_text": GEMMA3,
@@ -66,8 +65,8 @@ COMMON: dict[str, Family] = {
     "gpt_oss": replace(LLAMA, kinds=kinds.every(2), other=shape.one_per_head),
     "granite": LLAMA,
     "granitemoe": LLAMA,
-    "hunyuan_v1_dense": replace(LLAMA, norm="head", names=names.HUNYUAN),
-    "hunyuan_v1_moe": replace(LLAMA, norm="head", names=names.HUNYUAN),
+    "hunyuan_v1_dense": replace(LLAMA, norm="head", names=HUNYUAN_TENSORS),
+    "hunyuan_v1_moe": replace(LLAMA, norm="head", names=HUNYUAN_TENSORS),
     "llama4_text": replace(LLAMA, kinds=kinds.without_rope(kinds.CHUNKED)),
     "minimax_m2": replace(NO_BIAS, norm="heads"),
     "ministral3": replace(NO_BIAS, kinds=kinds.windowed),
@@ -79,9 +78,9 @@ COMMON: dict[str, Family] = {
     "olmo3": replace(OLMO2, kinds=kinds.every(4)),
     "olmoe": OLMO2,
     "phi": Family(
-        names=names.PHI, qkv_bias=True, o_bias=True, norm="head_bias", norm_if="qk_layernorm"
+        names=PHI_TENSORS, qkv_bias=True, o_bias=True, norm="head_bias", norm_if="qk_layernorm"
     ),
-    "phi3": replace(NO_BIAS, names=names.QKV_PROJ, kinds=kinds.windowed),
+    "phi3": replace(NO_BIAS, names=QKV_PROJ_TENSORS, kinds=kinds.windowed),
     "phimoe": replace(LLAMA, kinds=kinds.windowed),
     "qwen2": QWEN2,
     "qwen2_moe": Family(qkv_bias="qkv_bias", kinds=kinds.qwen2_moe),
@@ -94,7 +93,7 @@ COMMON: dict[str, Family] = {
     "seed_oss": Family(qkv_bias="attention_bias", o_bias="attention_out_bias"),
     "smollm3": replace(LLAMA, kinds=kinds.smollm3),
     "stablelm": Family(
-        names=names.STABLELM,
+        names=STABLELM_TENSORS,
         qkv_bias="use_qkv_bias",
         norm="heads",
         norm_if="qk_layernorm",
@@ -173,7 +172,7 @@ COMMON: dict[str, Family] = {
     # Remote code
     "baichuan": replace(NO_BIAS, names=names.BAICHUAN, key_value_heads=shape.as_query_heads),
     "chatglm": Family(
-        names=names.CHATGLM,
+        names=CHATGLM_TENSORS,
         qkv_bias="add_qkv_bias",
         o_bias="add_bias_linear",
         key_value_heads=odd.chatglm_heads,
@@ -182,13 +181,13 @@ COMMON: dict[str, Family] = {
     "deepseek": LLAMA,
     "grok-1": replace(NO_BIAS, names=names.GROK),
     "hunyuan": replace(
-        LLAMA, norm="head", norm_if="use_qk_norm", names=names.HUNYUAN, same_as="hunyuan_v1_moe"
+        LLAMA, norm="head", norm_if="use_qk_norm", names=HUNYUAN_TENSORS, same_as="hunyuan_v1_moe"
     ),
     "internlm2": Family(names=names.INTERNLM2, qkv_bias="bias", o_bias="bias"),
     "internlm3": Family(qkv_bias="qkv_bias", o_bias="bias"),
     "mimo": QWEN2,
     "nemotron-nas": replace(LLAMA, build=odd.nemotron_nas),
-    "phi3small": Family(names=names.PHI3_SMALL, qkv_bias=True, o_bias=True, tied=tying.always),
+    "phi3small": Family(names=PHI3_SMALL_TENSORS, qkv_bias=True, o_bias=True, tied=tying.always),
     "qwen": Family(
         names=replace(names.GPT2, transposed=False),
         qkv_bias=True,

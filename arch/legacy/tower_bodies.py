@@ -15,33 +15,20 @@ from ..body.image_towers import (
     without_head as without_head,
 )
 from ..config_view import ConfigView
-from .extras import convolution, patch_count, patches
+from ..decoders.glm_vision import (
+    _downsampled as _downsampled,
+)
+from ..decoders.glm_vision import (
+    _frames as _frames,
+)
+from ..decoders.glm_vision import (
+    glm4v as glm4v,
+)
+from ..decoders.glm_vision import (
+    glm_ocr as glm_ocr,
+)
+from .extras import convolution
 from .projectors import linear
-
-
-def _frames(view: ConfigView) -> int:
-    """A convolution over patches of several frames."""
-    frames = view.integer("temporal_patch_size")
-    return patches(view, bias=False, channels="in_channels") * frames + view.integer("hidden_size")
-
-
-def _downsampled(view: ConfigView, width: int, norm: int) -> int:
-    """Neighbouring patches to one, then a projection, a norm and a gated MLP of `width`."""
-    hidden, out = view.integer("hidden_size"), view.integer("out_hidden_size")
-    joined = out * (hidden * view.integer("spatial_merge_size") ** 2 + 1)
-    return joined + out * out + norm * out + matrices(out, width, gated=True)
-
-
-def glm4v(view: ConfigView, layers: Layers) -> int:
-    """Patches, positions, and the merger that ends in `out_hidden_size`."""
-    positions = patch_count(view) * view.integer("hidden_size")
-    return _frames(view) + positions + _downsampled(view, view.integer("intermediate_size"), 2)
-
-
-def glm_ocr(view: ConfigView, layers: Layers) -> int:
-    """The same without positions; the merger is wider."""
-    width = view.integer("out_hidden_size") * view.integer("in_channels")
-    return _frames(view) + _downsampled(view, width, 2)
 
 
 def whisper_encoder(view: ConfigView, layers: Layers) -> int:

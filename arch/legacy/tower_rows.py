@@ -35,35 +35,17 @@ from ..body.image_towers import (
 )
 from ..body.towers import BIASED_HEADS, PLAIN_HEADS, Tower, TwoTowers
 from ..body.towers import DEPTH_KEYS as QWEN_DEPTH
+from ..decoders.ernie import (
+    PADDLE as PADDLE,
+)
+from ..decoders.kimi import (
+    MOONVIT as MOONVIT,
+)
 from . import extras, projectors, tower_bodies
 from .bodies import IMAGE, PLAIN
 
 IDEFICS2 = replace(SMOL, model_type="idefics2_vision")
-PADDLE = replace(SMOL, model_type="paddleocr_vl_vision")
 QIANFAN = replace(INTERN, model_type="qianfan_ocr_vision")
-GLM4V = Tower(
-    body=Body(
-        vocabulary=None,
-        final_norms=2,
-        mlp=Mlp(width="out_hidden_size"),
-        extra=tower_bodies.glm4v,
-    ),
-    attention=replace(PLAIN_HEADS, qkv_bias="attention_bias"),
-    model_type="glm4v_vision",
-    names=QWEN_DEPTH,
-)
-GLM4V_MOE = replace(GLM4V, model_type="glm4v_moe_vision")
-GLM_OCR = replace(
-    GLM4V,
-    body=replace(
-        GLM4V.body,
-        final_norms=1,
-        mlp=Mlp(bias="attention_bias"),
-        extra=tower_bodies.glm_ocr,
-    ),
-    attention=replace(PLAIN_HEADS, qkv_bias="attention_bias", o_bias="attention_bias", norm="head"),
-    model_type="glm_ocr_vision",
-)
 QWEN2_VL = Tower(
     body=replace(
         IMAGE,
@@ -105,11 +87,6 @@ MLLAMA = Tower(
     attention=replace(PLAIN_HEADS, build=projectors.mllama_layers),
     model_type="mllama_vision_model",
     names={"num_attention_heads": "attention_heads"},
-)
-MOONVIT = Tower(
-    body=replace(IMAGE, extra=projectors.moonvit),
-    attention=BIASED_HEADS,
-    model_type="kimi_k25_vision",
 )
 GEMMA4 = Tower(
     body=Body(norms=4, final_norms=0, vocabulary=None, extra=projectors.gemma4_vision),

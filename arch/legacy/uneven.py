@@ -6,7 +6,7 @@ from headcount.model.mixers import Attention, Mixer
 from headcount.model.spec import Layer
 
 from ..attention.layer_kinds import SLIDING
-from ..attention.layers import attention, build_layers, decoder, latent, layer_count
+from ..attention.layers import attention, build_layers, decoder, layer_count
 from ..attention.per_layer import (
     Values as Values,
 )
@@ -14,15 +14,22 @@ from ..attention.per_layer import (
     for_each_layer as for_each_layer,
 )
 from ..attention.shape import AttentionShape
-from ..config_view import MAX_LAYERS, ConfigView, MissingValueError
-from .odd import listed_values
-from .own_parameters import output_gate
-
-
-def heads_per_layer(view: ConfigView, kinds: tuple[str, ...]) -> Values:
-    """`num_attention_heads_per_layer` (Laguna)."""
-    given = for_each_layer(view, "num_attention_heads_per_layer", len(kinds))
-    return [{}] * len(kinds) if given is None else [{"num_attention_heads": n} for n in given]
+from ..config_view import ConfigView, MissingValueError
+from ..decoders.deepseek import (
+    two_per_block as two_per_block,
+)
+from ..decoders.gpt_oss import (
+    gate_by_config as gate_by_config,
+)
+from ..decoders.gpt_oss import (
+    heads_per_layer as heads_per_layer,
+)
+from ..decoders.gpt_oss import (
+    step_values as step_values,
+)
+from ..decoders.olmo import (
+    molmo_norm as molmo_norm,
+)
 
 
 def openelm_heads(view: ConfigView, kinds: tuple[str, ...]) -> Values:
@@ -34,26 +41,6 @@ def openelm_heads(view: ConfigView, kinds: tuple[str, ...]) -> Values:
     return [
         {"num_attention_heads": n, "num_key_value_heads": m} for n, m in zip(heads, kv, strict=True)
     ]
-
-
-def step_values(view: ConfigView, kinds: tuple[str, ...]) -> Values:
-    """Sliding layers have `num_sliding_attention_heads` (Step-3.5); older files say so in
-    `attention_other_setting`, those of transformers 5.24 in `per_layer_config`."""
-    given = listed_values(view, len(kinds))
-    if given is not None:
-        return given
-    heads = view.optional("num_sliding_attention_heads")
-    if heads is None and view.get("attention_other_setting"):
-        heads = view.child("attention_other_setting").optional("num_attention_heads")
-    own = {} if heads is None else {"num_attention_heads": heads}
-    return [own if kind == SLIDING else {} for kind in kinds]
-
-
-def gate_by_config(view: ConfigView, heads: int, head_dim: int) -> int:
-    """An output gate for each head with `gating` true or "per-head", else for each element."""
-    if view.get("gating") in (True, "per-head"):
-        return view.integer("hidden_size") * heads
-    return output_gate(view, heads, head_dim)
 
 
 def mimo_window(view: ConfigView) -> int:
@@ -87,11 +74,6 @@ def half_of_local_attention(view: ConfigView) -> int:
     return view.optional("sliding_window") or view.integer("local_attention") // 2
 
 
-def molmo_norm(view: ConfigView) -> str:
-    """Molmo 2: `qk_norm_type` is the model whose q/k norms it has."""
-    return "head" if view.get("qk_norm_type") == "qwen3" else "heads"
-
-
 def mixture_of_attention(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
     """JetMoE: each token asks `num_experts_per_tok` experts, which have query and output
     projections of their own for as many heads as there are K/V heads (arXiv 2404.07413)."""
@@ -110,17 +92,6 @@ def mixture_of_attention(shape: AttentionShape, view: ConfigView) -> tuple[Layer
         other_parameters=hidden + experts * hidden * (2 * kv * d + 1),
     )
     return tuple(Layer(index=i, mixers=(mixer,)) for i in range(layer_count(view)))
-
-
-def two_per_block(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
-    """LongCat-Flash: a block holds two attentions, each with a cache of its own, which transformers
-    numbers as layers."""
-    count = 2 * view.integer("num_layers", maximum=MAX_LAYERS)
-    view = view.overridden({"num_hidden_layers": count})
-    return tuple(
-        replace(layer, number=layer.index // 2, nth=layer.index % 2)
-        for layer in latent(shape, view)
-    )
 
 
 def doge(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:

@@ -5,12 +5,13 @@ from ..body.image_towers import (
     any_image as _any,
 )
 from ..body.towers import Part, Wrapper
+from ..decoders.glm_vision import GLM4V_MOE_TOWER, GLM4V_TOWER, GLM_OCR_TOWER
 from . import joints, projectors
 from . import tower_rows as towers
 
 LLAVA = Part(towers=_any(towers.CLIP), projector=joints.llava)
 IDEFICS3 = Part(towers=(towers.IDEFICS3,), projector=joints.idefics3)
-GLM4V = Part(towers=(towers.GLM4V,), projector=joints.nothing)
+GLM4V = Part(towers=(GLM4V_TOWER,), projector=joints.nothing)
 
 # Language models with towers. Their text_config is a row of the family table.
 WRAPPERS: dict[str, Wrapper] = {
@@ -47,8 +48,8 @@ WRAPPERS: dict[str, Wrapper] = {
         )
     ),
     **dict.fromkeys(("glm4v", "glm46v", "glmga"), Wrapper(parts=(GLM4V,))),
-    "glm4v_moe": Wrapper(parts=(Part(towers=(towers.GLM4V_MOE,), projector=joints.nothing),)),
-    "glm_ocr": Wrapper(parts=(Part(towers=(towers.GLM_OCR,), projector=joints.nothing),)),
+    "glm4v_moe": Wrapper(parts=(Part(towers=(GLM4V_MOE_TOWER,), projector=joints.nothing),)),
+    "glm_ocr": Wrapper(parts=(Part(towers=(GLM_OCR_TOWER,), projector=joints.nothing),)),
     "idefics2": Wrapper(parts=(Part(towers=(towers.IDEFICS2,), projector=joints.idefics2),)),
     "idefics3": Wrapper(parts=(IDEFICS3,)),
     "internvl": Wrapper(parts=(Part(towers=_any(towers.INTERN), projector=joints.internvl),)),

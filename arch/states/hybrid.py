@@ -37,7 +37,7 @@ def hybrid(makers: Mapping[str, Maker], *, written: bool = True) -> Builder:
 
     def build(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
         kinds = hybrid_kinds(shape.kinds, view, makers, written=written)
-        made = {kind: makers[kind](shape, view, kind) for kind in set(kinds)}
+        made = {kind: makers[kind](shape, view, kind) for kind in dict.fromkeys(kinds)}
         return tuple(Layer(index=i, mixers=made[kind]) for i, kind in enumerate(kinds))
 
     return build

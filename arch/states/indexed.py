@@ -43,22 +43,14 @@ def indexer_owners(view: ConfigView, count: int) -> tuple[bool, ...]:
         pattern = view.get("index_topk_pattern")
         given = tuple(pattern) if isinstance(pattern, (str, list)) else ()
     if given is not None:
-        return _checked(view, given, count)
+        return checked_owners(view, given, count)
     step = view.optional("index_topk_freq", minimum=0) or 1
     offset = view.optional("index_skip_topk_offset", minimum=0)
     skip = 2 if offset is None else offset
     return tuple(max(i - skip + 1, 0) % step == 0 for i in range(count))
 
 
-def every_fourth_owns(view: ConfigView, count: int) -> tuple[bool, ...]:
-    """Hy-V4: layer 0, and every fourth from layer 1 on."""
-    given = view.strings("indexer_types")
-    if given is not None:
-        return _checked(view, given, count)
-    return tuple(i == 0 or (i - 1) % 4 == 0 for i in range(count))
-
-
-def _checked(view: ConfigView, given: tuple[str, ...], count: int) -> tuple[bool, ...]:
+def checked_owners(view: ConfigView, given: tuple[str, ...], count: int) -> tuple[bool, ...]:
     words = {"full": True, "F": True, "shared": False, "S": False}
     if len(given) < count or not set(given) <= set(words):
         raise InvalidConfigError(
@@ -95,17 +87,6 @@ def indexed(
         other_parameters=mixer.other_parameters + own,
         states=(*mixer.states, State(per_token=d, bits=bits)),
     )
-
-
-def gated_query(view: ConfigView, mixer: LatentAttention) -> LatentAttention:
-    """A.X-K2: q and an output gate come out of two latents of q_lora_rank together."""
-    return replace(mixer, query_gate=True)
-
-
-def gate_and_sinks(view: ConfigView, mixer: LatentAttention) -> LatentAttention:
-    """Hy-V4: a gate for every element of the output, and a sink per head."""
-    heads = mixer.num_attention_heads
-    return replace(mixer, other_parameters=mixer.hidden_size * heads * mixer.v_head_dim + heads)
 
 
 def glm5_next(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:

@@ -7,9 +7,6 @@ from ..attention.layer_kinds import FULL, SLIDING, KindFunction
 from ..config_view import ConfigView
 from .hybrid import CONV, HYBRID, HYBRID_SLIDING, INDEXED, LINEAR
 
-CSA, HCA = "compressed_sparse_attention", "heavily_compressed_attention"
-_RATIOS = {0: SLIDING, 4: CSA, 128: HCA}
-
 
 def all_of(kind: str) -> KindFunction:
     return lambda view, count: (kind,) * count
@@ -51,20 +48,6 @@ def listed(key: str, kind: str, other: str, *, absent: str) -> KindFunction:
 def needed(view: ConfigView, count: int) -> tuple[str, ...]:
     """For a class that has no rule of its own. Raises InvalidConfigError."""
     raise InvalidConfigError(f"{view.where}: layer_types is missing, and the class has no default")
-
-
-def kimi_kinds(view: ConfigView, count: int) -> tuple[str, ...]:
-    """`linear_attn_config` lists both kinds, from 1 on; else every fourth layer but 0 is full."""
-    legacy = view.child("linear_attn_config")
-    full = legacy.integers("full_attn_layers")
-    if full is not None and legacy.integers("kda_layers") is not None:
-        return tuple(FULL if i + 1 in full else LINEAR for i in range(count))
-    return at(0, 4, FULL, LINEAR, first=1)(view, count)
-
-
-def olmo_kinds(view: ConfigView, count: int) -> tuple[str, ...]:
-    found = at(3, 4, FULL, LINEAR)(view, count)
-    return found if FULL in found else (*found[:-1], FULL)
 
 
 def lara_kinds(view: ConfigView, count: int) -> tuple[str, ...]:
@@ -123,18 +106,3 @@ ZAMBA2_KINDS = (
     *(*(LINEAR,) * 3, HYBRID),
     *(LINEAR,) * 2,
 )
-
-
-def dots3_kinds(view: ConfigView, count: int) -> tuple[str, ...]:
-    """Indexed where i < 2 or i % 4 == 1, else sliding."""
-    wide = "full_attention" if view.get("use_dsa") is False else INDEXED
-    slides = view.get("use_sliding_window") is not False
-    return tuple(wide if not slides or i < 2 or i % 4 == 1 else SLIDING for i in range(count))
-
-
-def deepseek_v4_kinds(view: ConfigView, count: int) -> tuple[str, ...]:
-    """`compress_ratios`, else two HCA layers and then HCA and CSA in turn."""
-    ratios = view.integers("compress_ratios")
-    if ratios is not None and len(ratios) >= count and set(ratios) <= set(_RATIOS):
-        return tuple(_RATIOS[ratio] for ratio in ratios[:count])
-    return tuple(CSA if i >= 2 and i % 2 else HCA for i in range(count))

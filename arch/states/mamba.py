@@ -8,20 +8,18 @@ from typing import Any
 
 from headcount.model.errors import InvalidConfigError
 from headcount.model.mixers import Mixer, Recurrent, State
-from headcount.model.spec import Layer
 
 from ..attention.shape import AttentionShape
 from ..config_view import ConfigView
-from .hybrid import Builder, Maker
+from .hybrid import Maker
 
 FLOAT32 = 32
 # The keys of Mamba-2 in Bamba and its kin, see `mamba2`.
-BAMBA = {
+BAMBA_KEYS = {
     **{"expand": "mamba_expand", "n": "mamba_d_state", "groups": "mamba_n_groups"},
     **{"kernel": "mamba_d_conv", "heads": "mamba_n_heads", "conv_bias": "mamba_conv_bias"},
     **{"in_bias": "mamba_proj_bias", "out_bias": "mamba_proj_bias"},
 }
-_PATTERN = {"M": "mamba", "E": "moe", "*": "attention", "-": "mlp"}
 
 
 def states(
@@ -163,29 +161,3 @@ def _mamba2(
         biases=biases,
         states=states(channels, kernel, inner * n),
     )
-
-
-def pattern_kinds(view: ConfigView) -> tuple[str, ...]:
-    """The kind of each layer of Nemotron-H."""
-    kinds = view.strings("layer_types")
-    if kinds is not None:
-        return kinds
-    pattern = view.get("hybrid_override_pattern") or "ME*-"
-    if not isinstance(pattern, str) or not set(pattern) <= set(_PATTERN):
-        raise InvalidConfigError(
-            f"{view.where}: hybrid_override_pattern is {pattern!r}; letters of"
-            f" {''.join(_PATTERN)} are expected"
-        )
-    return tuple(_PATTERN[letter] for letter in pattern)
-
-
-def patterned(build: Builder) -> Builder:
-    """Nemotron-H: the number of layers is the length of the list of their kinds, or of the string
-    `hybrid_override_pattern` (M: Mamba-2, *: attention, -: MLP, E: experts)."""
-
-    def read(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
-        kinds = pattern_kinds(view)
-        values = {"num_hidden_layers": len(kinds), "layer_types": list(kinds)}
-        return build(shape, view.overridden(values))
-
-    return read

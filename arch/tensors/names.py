@@ -75,17 +75,16 @@ def separate(prefix: str, o: str = "o_proj", **more: str) -> dict[str, str]:
     return under(prefix, q="q_proj", k="k_proj", v="v_proj", o=o, **more)
 
 
-_QK_NORM = {"self_attn.q_norm": "norm", "self_attn.k_norm": "norm"}
+QK_NORM = {"self_attn.q_norm": "norm", "self_attn.k_norm": "norm"}
 
 LLAMA = TensorNames(
-    modules={**separate("self_attn"), **_QK_NORM, "self_attn.sinks": "other"},
+    modules={**separate("self_attn"), **QK_NORM, "self_attn.sinks": "other"},
     cross=separate("cross_attn") | {"cross_attn.q_norm": "norm", "cross_attn.k_norm": "norm"},
 )
 # The same with what else some classes keep beside their projections.
 GATE_PROJ = replace(LLAMA, modules={**LLAMA.modules, "self_attn.gate_proj": "other"})
 G_PROJ = replace(LLAMA, modules={**LLAMA.modules, "self_attn.g_proj": "other"})
 MUSE = replace(GATE_PROJ, modules={**GATE_PROJ.modules, "post_attention_residual_gate.gate": ""})
-BEAM = replace(GATE_PROJ, modules={**GATE_PROJ.modules, "self_attn.gate_bias": "other"})
 BITNET = replace(LLAMA, modules={**LLAMA.modules, "self_attn.attn_sub_norm": "norm"})
 DIFFLLAMA = replace(
     LLAMA,
@@ -97,7 +96,6 @@ DIFFLLAMA = replace(
 DOGE = replace(
     LLAMA, modules={**LLAMA.modules, "self_attn.A": "other", "self_attn.dt_proj": "other"}
 )
-FLINT = replace(LLAMA, modules={**LLAMA.modules, "self_attn.softmax_offset": "other"})
 MIMO = replace(LLAMA, modules={**LLAMA.modules, "self_attn.attention_sink_bias": "other"})
 MOSHI = TensorNames(
     modules=separate("self_attn") | {f"self_attn.{p}_proj.linear": p for p in "qkvo"}
@@ -113,11 +111,6 @@ EVOLLA = replace(
         **dict.fromkeys((f"adapter.ff.{m}" for m in ("norm", "fc1", "fc2")), ""),
     },
 )
-SARVAM = TensorNames(
-    modules=under("attention", qkv="query_key_value", o="dense")
-    | {"attention.query_layernorm": "norm", "attention.key_layernorm": "norm"}
-    | {**LLAMA.modules}  # those of its class
-)
 MLA = TensorNames(
     modules=under(
         "self_attn", q="q_proj", q_a="q_a_proj", kv_a="kv_a_proj_with_mqa", kv_b="kv_b_proj"
@@ -128,19 +121,6 @@ MLA = TensorNames(
         "self_attn.q_a_layernorm": "norm",
         "self_attn.kv_a_layernorm": "norm",
     },
-)
-PHI = TensorNames(
-    modules=separate("self_attn", o="dense")
-    | {"self_attn.q_layernorm": "norm", "self_attn.k_layernorm": "norm"}
-)
-STABLELM = TensorNames(
-    modules=separate("self_attn")
-    | {"self_attn.q_layernorm.norms": "norm", "self_attn.k_layernorm.norms": "norm"}
-)
-QKV_PROJ = TensorNames(modules=under("self_attn", qkv="qkv_proj", o="o_proj"))
-HUNYUAN = TensorNames(
-    modules=separate("self_attn")
-    | {"self_attn.query_layernorm": "norm", "self_attn.key_layernorm": "norm"}
 )
 GPT2 = TensorNames(
     modules=under("attn", qkv="c_attn", o="c_proj"),
@@ -154,21 +134,12 @@ GPTJ = TensorNames(modules=separate("attn", o="out_proj"))
 BLOOM = TensorNames(
     modules=under("self_attention", qkv="query_key_value", o="dense"), fused="heads"
 )
-PERSIMMON = TensorNames(
-    modules=under("self_attn", qkv="query_key_value", o="dense")
-    | {"self_attn.q_layernorm": "norm", "self_attn.k_layernorm": "norm"},
-    fused="heads",
-)
 CODEGEN = TensorNames(modules=under("attn", qkv="qkv_proj", o="out_proj"), fused="quarters")
 CTRL = TensorNames(
     modules=under("multi_head_attention", q="Wq", k="Wk", v="Wv", o="dense"),
 )
 MPT = TensorNames(modules=under("attn", qkv="Wqkv", o="out_proj"))
 DBRX = TensorNames(modules=under("norm_attn_norm.attn", qkv="Wqkv", o="out_proj"))
-CHATGLM = TensorNames(
-    modules=under("self_attention", qkv="query_key_value", o="dense"),
-    parts_if="multi_query_attention",
-)
 INTERNLM2 = TensorNames(modules=under("attention", qkv="wqkv", o="wo"), fused="heads")
 BAICHUAN = TensorNames(modules=under("self_attn", qkv="W_pack", o="o_proj"))
 OPENELM = TensorNames(
@@ -176,24 +147,16 @@ OPENELM = TensorNames(
     | {"attn.q_norm": "norm", "attn.k_norm": "norm"}
 )
 MIXER = TensorNames(modules=under("mixer", qkv="Wqkv", o="out_proj"))
-PHI3_SMALL = TensorNames(
-    modules=under("self_attn", qkv="query_key_value", o="dense"), fused="heads"
-)
 GROK = TensorNames(
     modules=separate("attn") | under("multi_head_attention", q="query", k="key", v="value")
 )
-EXAONE = TensorNames(modules={**GPT_NEO.modules, **LLAMA.modules})
 GPT_NEOX_JAPANESE = replace(GPT_NEOX, modules={**GPT_NEOX.modules, "attention.dense_bias": "other"})
 COSMOS3 = TensorNames(
     modules=under("self_attn", q="to_q", k="to_k", v="to_v", o="to_out")
     | {"self_attn.norm_q": "norm", "self_attn.norm_k": "norm"}
     | {**LLAMA.modules}
 )
-MOLMO2 = TensorNames(modules=under("self_attn", qkv="att_proj", o="attn_out") | _QK_NORM)
 JETMOE = TensorNames(modules=under("self_attention", kv="kv_proj"), rest="other")
-LONGCAT = TensorNames(
-    modules={path.replace("self_attn.", "self_attn.#."): p for path, p in MLA.modules.items()}
-)
 MODERNBERT_DECODER = TensorNames(modules=separate("attn", o="Wo"))
 BART = TensorNames(
     modules=separate("self_attn", o="out_proj") | {"self_attn.inner_attn_ln": "norm"},  # Kosmos-2

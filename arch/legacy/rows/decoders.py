@@ -5,6 +5,13 @@ from dataclasses import replace
 from ... import tying
 from ...attention import layer_kinds as kinds
 from ...attention import shape
+from ...decoders.cohere import cohere2_moe
+from ...decoders.deepseek import LONGCAT_TENSORS, SARVAM_TENSORS
+from ...decoders.exaone import EXAONE_TENSORS, exaone4
+from ...decoders.gpt_oss import BEAM_TENSORS, FLINT_TENSORS, flint
+from ...decoders.hunyuan import HUNYUAN_TENSORS
+from ...decoders.olmo import MOLMO2_TENSORS
+from ...decoders.phi import PERSIMMON_TENSORS, QKV_PROJ_TENSORS
 from ...tensors import names
 from .. import conditioned, own_parameters, uneven
 from ..row import Family
@@ -65,7 +72,7 @@ ROWS: dict[str, Family] = {
         stacks={"protein_encoder.model.encoder.layer": "encoder"},
         tied=tying.never,
     ),
-    "exaone": replace(LLAMA, names=names.EXAONE),
+    "exaone": replace(LLAMA, names=EXAONE_TENSORS),
     **dict.fromkeys(("glm4v_moe_text", "glm_image_text", "helium", "solar_open"), GLM),
     "bitnet": replace(LLAMA, names=names.BITNET, norm="output"),
     "chameleon": replace(LLAMA, norm="heads_bias", fixed_head_dim=True),
@@ -85,7 +92,7 @@ ROWS: dict[str, Family] = {
         per_layer=uneven.last_is_biased,
         other=uneven.biased,
     ),
-    "hunyuan_vl_text": replace(LLAMA_NORMED, names=names.HUNYUAN),
+    "hunyuan_vl_text": replace(LLAMA_NORMED, names=HUNYUAN_TENSORS),
     "jetmoe": Family(
         names=names.JETMOE,
         build=uneven.mixture_of_attention,
@@ -93,27 +100,27 @@ ROWS: dict[str, Family] = {
     "openai-gpt": replace(GPT2, cached=False, stack="decoder", cross=False),
     "paddleocr_vl_text": USE_BIAS,
     "persimmon": replace(
-        ALL_BIASED, names=names.PERSIMMON, norm="head_bias", norm_if="qk_layernorm"
+        ALL_BIASED, names=PERSIMMON_TENSORS, norm="head_bias", norm_if="qk_layernorm"
     ),
-    "sarvam_moe": replace(GLM, names=names.SARVAM, norm="head", norm_if="use_qk_norm"),
+    "sarvam_moe": replace(GLM, names=SARVAM_TENSORS, norm="head", norm_if="use_qk_norm"),
     "xglm": replace(ALL_BIASED, names=names.BART, cross="add_cross_attention"),
     # Layers of two kinds, or windows
     "afmoe": replace(GATED, kinds=kinds.every(4, "global_attn_every_n_layers")),
     "beam": replace(
         GATED,
-        names=names.BEAM,
+        names=BEAM_TENSORS,
         kinds=kinds.every(6, last_full=True),
         other=own_parameters.output_gate_and_head_bias,
     ),
-    "cohere2_moe": replace(LLAMA, kinds=kinds.cohere2_moe),
+    "cohere2_moe": replace(LLAMA, kinds=cohere2_moe),
     "cohere_compass_text": replace(LLAMA, kinds="full"),
     "cwm": replace(NO_BIAS, kinds=kinds.full_first(4)),
     "diffusion_gemma_text": replace(
         GEMMA4, defaults={"attention_k_eq_v": True, "global_head_dim": 512}
     ),
     "dots1": DOTS1,
-    "exaone_moe": replace(NO_BIAS, norm="head", kinds=kinds.exaone4),
-    "flint": replace(LLAMA_NORMED, names=names.FLINT, kinds=kinds.flint, other=shape.one_per_head),
+    "exaone_moe": replace(NO_BIAS, norm="head", kinds=exaone4),
+    "flint": replace(LLAMA_NORMED, names=FLINT_TENSORS, kinds=flint, other=shape.one_per_head),
     "gemma4_assistant": ASSISTANT,
     "gemma4_unified_assistant": ASSISTANT,
     "gemma4_unified_text": GEMMA4,
@@ -146,14 +153,14 @@ ROWS: dict[str, Family] = {
         kinds=kinds.full_first(3, "global_attn_every_n_layers"),
         window=uneven.half_of_local_attention,
     ),
-    "molmo2_text": replace(GLM, names=names.MOLMO2, norm=uneven.molmo_norm),
+    "molmo2_text": replace(GLM, names=MOLMO2_TENSORS, norm=uneven.molmo_norm),
     "kyutai_speech_to_text": replace(
         MOSHI, stacks={f"codec_model.{p}coder_transformer.layers": "audio" for p in ("en", "de")}
     ),
     "moshi": MOSHI,
     "muse_glimmer_text": MUSE,
     "muse_spark_text": MUSE,
-    "phi4_multimodal": replace(MISTRAL, names=names.QKV_PROJ),
+    "phi4_multimodal": replace(MISTRAL, names=QKV_PROJ_TENSORS),
     **dict.fromkeys(("qwen2_5_omni_text", "qwen2_5_omni_talker"), QWEN2),
     "qwen3_omni_moe_text": replace(LLAMA_NORMED, kinds=kinds.windowed),
     "step3p5": STEP,
@@ -161,7 +168,7 @@ ROWS: dict[str, Family] = {
     "voxtral_realtime_text": MISTRAL,
     # Latent attention
     **dict.fromkeys(("axk1", "glm4_moe_lite", "minicpm3", "sarvam_mla", "youtu", "mistral4"), MLA),
-    "longcat_flash": replace(MLA, names=names.LONGCAT, build=uneven.two_per_block),
+    "longcat_flash": replace(MLA, names=LONGCAT_TENSORS, build=uneven.two_per_block),
     # An encoder beside it
     "blip_text_model": replace(
         ALL_BIASED,

@@ -3,6 +3,9 @@
 from dataclasses import replace
 
 from ... import tying
+from ...decoders.phi import (
+    PHI_MSFT_KEYS as PHI_MSFT,
+)
 from ...tensors import names
 from .. import uneven
 from ..row import Family
@@ -13,12 +16,6 @@ OPENELM = {
     "hidden_size": ("model_dim",),
     "num_hidden_layers": ("num_transformer_layers",),
     "max_position_embeddings": ("max_context_length",),
-}
-PHI_MSFT = {
-    "hidden_size": ("n_embd",),
-    "num_hidden_layers": ("n_layer",),
-    "num_attention_heads": ("n_head",),
-    "num_key_value_heads": ("n_head_kv",),
 }
 
 ROWS: dict[str, Family] = {

@@ -1,13 +1,16 @@
 """Bits per parameter of quantised checkpoints, and the sizes of published ones."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 import pytest
 
+from headcount.arch.read_config import read_config
 from headcount.model.errors import InvalidConfigError
-from headcount.plan.planning import ModelPlan
+from headcount.plan.planning import ModelPlan, plan_model
+from headcount.plan.request import PlanRequest
 from headcount.plan.stored import stored_format
 
 MakePlan = Callable[..., ModelPlan]
@@ -90,3 +93,35 @@ def test_estimates_are_near_published_checkpoints(
     weights = plan(name).weights
     assert weights.source == "quantised"
     assert weights.total_bytes == pytest.approx(published, rel=tolerance)
+
+
+def planned(*, tied: bool, **quantisation: Any) -> ModelPlan:
+    """Of a Llama with a table of 100 x 64 and weights of 8 bits."""
+    config = {
+        **{"model_type": "llama", "hidden_size": 64, "intermediate_size": 48, "vocab_size": 100},
+        **{"num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2},
+        **{"tie_word_embeddings": tied, "quantization_config": {"quant_method": "fp8"}},
+    }
+    config["quantization_config"] |= quantisation
+    reading = read_config(config, "config.json")
+    spec = replace(reading.spec, parameters=reading.parameters())
+    return plan_model(spec, PlanRequest(), model_id="model", config=config)
+
+
+ATTENTION = 2 * (64 * 64 + 2 * 64 * 32 + 64 * 64)
+MLPS = 2 * 3 * 64 * 48
+NORMS = 5 * 64  # of 8 bits here too: an estimate does not know them apart
+TABLE = 100 * 64
+
+
+@pytest.mark.parametrize(("tied", "tables"), [(True, 1), (False, 2)])
+def test_a_table_stays_at_16_bits_and_a_tied_one_is_there_once(tied: bool, tables: int) -> None:
+    weights = planned(tied=tied).weights
+    assert weights.total_bytes == ATTENTION + MLPS + NORMS + tables * 2 * TABLE
+    assert weights.embedding_bytes == (0 if tied else 2 * TABLE)  # a tied one is read as the head
+
+
+@pytest.mark.parametrize(("tied", "tables"), [(True, 1), (False, 2)])
+def test_so_does_attention_that_is_not_converted(tied: bool, tables: int) -> None:
+    weights = planned(tied=tied, modules_to_not_convert=["self_attn"]).weights
+    assert weights.total_bytes == 2 * ATTENTION + MLPS + NORMS + tables * 2 * TABLE

@@ -1,0 +1,106 @@
+"""Mistral, Mixtral, and Mistral's models of images and sound."""
+
+from ..architecture import Architecture, ConfigKeys, Conversion
+from ..attention.layer_kinds import windowed
+from ..attention.layers import latent
+from ..attention.shape import AttentionShape
+from ..body.body import Body, Layers
+from ..body.image_towers import PIXTRAL, any_image
+from ..body.projectors import linear
+from ..body.shapes import AFTER_DENSE, DECODER, DEEPSEEK_BODY, SAME_WIDTH
+from ..body.sound_towers import VOXTRAL_TOWER
+from ..body.towers import Part, Wrapper
+from ..config_view import ConfigView
+from ..states.hybrid import INDEXED
+from ..states.indexed import mistral_large4
+from ..states.kinds import all_of
+from ..tensors.names import MLA, TensorNames, under
+from ..tying import never
+
+
+def rotary_scales(view: ConfigView, layers: Layers) -> int:
+    """Mistral Large 4 learns a scale of each rotary frequency."""
+    return view.integer("qk_rope_head_dim") // 2
+
+
+def time_conditions(view: ConfigView, layers: Layers) -> int:
+    """Voxtral Realtime: two matrices of rank 32 that modulate a norm in each layer."""
+    return len(layers) * 2 * 32 * view.integer("hidden_size")
+
+
+def mistral3_projector(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
+    """A norm, a merger of neighbouring patches, and two matrices."""
+    hidden, out = tower.integer("hidden_size"), text.integer("hidden_size")
+    merged = hidden * view.integer("spatial_merge_size") ** 2
+    layers = view.get("vision_feature_layer")
+    features = len(layers) if isinstance(layers, list) else 1
+    bias = view.flag("multimodal_projector_bias")
+    merger = hidden + linear(merged, hidden, bias=False)
+    return merger + linear(features * hidden, out, bias=bias) + linear(out, out, bias=bias)
+
+
+def voxtral_projector(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
+    """Two matrices over joined frames."""
+    out = text.integer("hidden_size")
+    return (tower.integer("intermediate_size") + out) * out
+
+
+MISTRAL_LARGE4_NAMES = TensorNames(
+    modules=under("attention", q="wq", kv_a="wkv_a_with_mqa", kv_b="wkv_b", o="wo")
+    | {"attention.o_proj": "o", "attention.kv_a_norm": "norm"}
+    | {**MLA.modules},
+    rest="other",
+)
+
+
+MINISTRAL3 = Architecture(
+    types=("ministral3",),
+    attention=AttentionShape(kinds=windowed),
+    body=Body(named=True),
+    rotary="halves",
+)
+MISTRAL = MINISTRAL3.relative("mistral", conversion=Conversion(by_layer=True))
+MINISTRAL = MINISTRAL3.relative("ministral", body=DECODER)
+MIXTRAL = MINISTRAL3.relative("mixtral", body={"experts": SAME_WIDTH})
+
+# Latent attention
+MISTRAL4 = Architecture(
+    types=("mistral4",),
+    attention=AttentionShape(build=latent, qkv_bias="attention_bias", o_bias="attention_bias"),
+    body=DEEPSEEK_BODY,
+    tensors=MLA,
+)
+MISTRAL_LARGE4_TEXT = Architecture(
+    types=("mistral_large4_text",),
+    attention=AttentionShape(build=mistral_large4, kinds=all_of(INDEXED)),
+    body=Body(experts=AFTER_DENSE, extra=rotary_scales),
+    tensors=MISTRAL_LARGE4_NAMES,
+)
+MISTRAL_LARGE4 = Architecture(types=("mistral_large4",), config=ConfigKeys(text="text_config"))
+
+# Images
+MISTRAL3 = MISTRAL_LARGE4.relative(
+    "mistral3", body=Wrapper(parts=(Part(towers=(PIXTRAL,), projector=mistral3_projector),))
+)
+LIGHTON_OCR = MISTRAL_LARGE4.relative(
+    "lighton_ocr",
+    body=Wrapper(parts=(Part(towers=any_image(PIXTRAL), projector=mistral3_projector),)),
+)
+
+# Sound
+VOXTRAL = MISTRAL_LARGE4.relative(
+    "voxtral",
+    config={"fills_text": True, "tied": never},
+    body=Wrapper(
+        parts=(Part(towers=(VOXTRAL_TOWER,), projector=voxtral_projector, key="audio_config"),)
+    ),
+)
+VOXTRAL_REALTIME = MISTRAL_LARGE4.relative("voxtral_realtime", config={"fills_text": True})
+VOXTRAL_REALTIME_TEXT = MINISTRAL.relative(
+    "voxtral_realtime_text", body={"extra": time_conditions}, rotary=None
+)
+
+ARCHITECTURES = (
+    *(MINISTRAL3, MISTRAL, MINISTRAL, MIXTRAL, MISTRAL4, MISTRAL_LARGE4_TEXT, MISTRAL_LARGE4),
+    *(MISTRAL3, LIGHTON_OCR, VOXTRAL, VOXTRAL_REALTIME, VOXTRAL_REALTIME_TEXT),
+)
