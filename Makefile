@@ -45,7 +45,8 @@ tests:
 	@$(BIN)/pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
 test-light:
-	@HEADCOUNT_TEST_LIGHT=1 $(BIN)/pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
+	@HEADCOUNT_TEST_LIGHT=1 $(BIN)/pytest -n $(WORKERS) --dist worksteal \
+		-m "not slow and not needs_convert" $(PYTEST_ARGS)
 
 readme:
 	@echo "== README"

@@ -71,6 +71,22 @@ class Conversion:
     numbers_heads: bool | str = False
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stored:
+    """What files of the type hold otherwise than their config says.
+
+    `more_rows` of the embedding that the class adds to vocab_size (image tokens, a start token).
+    `several_vocabularies`: the one embedding holds more than that of the text. `other_head`: the
+    head is over another vocabulary than that of the text. `computes_positions`: the class counts
+    tables of positions that it computes, and never stores.
+    """
+
+    more_rows: int = 0
+    several_vocabularies: bool = False
+    other_head: bool = False
+    computes_positions: bool = False
+
+
 class CountsBody(Protocol):
     """What a model holds outside attention, as `body.Body` and its siblings count it."""
 
@@ -103,6 +119,7 @@ class Architecture:
     gguf: tuple[Gguf, ...] = ()
     rotary: Rotary | None = None
     conversion: Conversion = field(default_factory=Conversion)
+    stored: Stored = field(default_factory=Stored)
 
     @property
     def names(self) -> TensorNames:
@@ -122,4 +139,4 @@ class Architecture:
         return replace(self, **{"gguf": (), "spellings": (), "types": types, **parts})
 
 
-_NESTED = frozenset({"config", "attention", "body", "tensors", "conversion"})
+_NESTED = frozenset({"config", "attention", "body", "tensors", "conversion", "stored"})

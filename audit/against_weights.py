@@ -4,9 +4,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from headcount.arch.architecture import Stored
 from headcount.arch.our_types import base_type
 from headcount.arch.parameters import Expected, expected_sizes
 from headcount.arch.read_config import Reading
+from headcount.arch.registry import architecture_of
 from headcount.model.errors import InvalidConfigError
 from headcount.model.mixers import Parts
 from headcount.model.spec import MixerKey, ModelSpec
@@ -41,6 +43,7 @@ def hold_against_weights(
     facts = WeightFacts(
         spec=spec,
         architecture=architecture,
+        stored=_stored(spec.model_type),
         where=source.where,
         checkpoint=checkpoint,
         census=census,
@@ -90,6 +93,11 @@ def _inventory(
         buffers=frozenset(name for name, tensor in tensors.items() if is_buffer(tensor)),
         bits=config.quantisation.bits if config.quantisation else None,
     )
+
+
+def _stored(model_type: str) -> Stored:
+    found = architecture_of(base_type(model_type))
+    return Stored() if found is None else found.stored
 
 
 def _expected(reading: Reading) -> Expected:

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from headcount.arch.gguf.names import GGUF_FILE, NAMELESS
+from headcount.arch.architecture import Stored
+from headcount.arch.gguf.names import gguf_file
 from headcount.arch.gguf.spec import gguf_spec
 from headcount.arch.parameters import Expected
 from headcount.model.mixers import Attention, LatentAttention, Mixer, Recurrent
@@ -34,7 +35,7 @@ _IN_MIXER = re.compile(r"blk\.(\d{1,5})\.(ssm_|time_mix_|shortconv\.|attn_(?!nor
 def audit_gguf(source: FoundModel, metadata: Mapping[str, Any], checkpoint: Checkpoint) -> Audit:
     """Audits the model of a GGUF file. Raises HeadcountError."""
     spec = _fitted(gguf_spec(metadata, source.where), checkpoint)
-    architecture = NAMELESS if spec.model_type == "whisper" else GGUF_FILE
+    architecture = gguf_file(spec.model_type)
     # Shapes are those of the parameters whatever the type: blocks of codes are not packed columns.
     names = dict.fromkeys((layer.stored_in for layer in spec.layers), architecture.names)
     census = replace(take_census(checkpoint, spec, names), packed=False)
@@ -43,6 +44,7 @@ def audit_gguf(source: FoundModel, metadata: Mapping[str, Any], checkpoint: Chec
     facts = WeightFacts(
         spec=replace(spec, dtype=None),  # the cache's: weights of every type go with it
         architecture=architecture,
+        stored=Stored(),
         where=source.where,
         checkpoint=checkpoint,
         census=census,

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from headcount.arch.gguf.cache_notes import CACHE_NOTES
 from headcount.model.mixers import Attention, LatentAttention, Recurrent
 from headcount.model.spec import ModelSpec
 from headcount.report.report import Column, Table
@@ -87,9 +88,5 @@ def _state_notes(spec: ModelSpec) -> Iterator[str]:
             "The file has no attention.key_length_mla, so llama.cpp caches K and V of every head,"
             " not the latent: convert the model again."
         )
-    if spec.model_type == "t5":
-        yield (
-            "llama.cpp caches no K/V of the cross-attention, but the encoder's output, as float32."
-        )
-    if spec.model_type == "deepseek4":
-        yield "The compressed caches of deepseek4 are not counted: audit its Hugging Face config."
+    if spec.model_type in CACHE_NOTES:
+        yield CACHE_NOTES[spec.model_type]

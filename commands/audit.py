@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headcount.report import FOR_PEOPLE
 from headcount.report.report import SEVERITIES
 
 from .console import HELP_OPTIONS, Command, exit_on_findings, need_extra, write_reports
@@ -79,7 +80,7 @@ def audit(
         strict=strict,
         select=select,
         ignore=ignore,
-        compare=form in ("table", "markdown", "html"),
+        compare=form in FOR_PEOPLE,
         more=_looks(scan, verify),
     )
     write_reports(reports, form, output)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from headcount.model.errors import HeadcountError, MissingExtraError, WriteError
+from headcount.running.signals import exit_at_once, on_signals
 
 if TYPE_CHECKING:
     from headcount.report.report import Report
@@ -75,7 +76,7 @@ def _is_empty(param: click.Parameter, value: object) -> bool:
 
 class CommandFiles(Mapping[str, click.Command]):
     """Commands by their names: each is a function in the file of `package` that has its name, which
-    is imported when it is asked for. Ctrl-C while it loads is no traceback."""
+    is imported when it is asked for. A signal while it loads ends the process."""
 
     def __init__(self, package: str, names: Iterable[str]) -> None:
         self.package, self.names = package, frozenset(names)
@@ -83,10 +84,8 @@ class CommandFiles(Mapping[str, click.Command]):
     def __getitem__(self, name: str) -> click.Command:
         if name not in self.names:
             raise KeyError(name)
-        try:
+        with on_signals(exit_at_once):
             command: click.Command = getattr(import_module(f"{self.package}.{name}"), name)
-        except KeyboardInterrupt:
-            _interrupted()
         return command
 
     def __iter__(self) -> Iterator[str]:

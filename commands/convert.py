@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from headcount.convert.signals import exit_at_once, on_signals
+from headcount.running.signals import exit_at_once, on_signals
 
 from .console import Command, need_extra, write_reports
 from .convert_conflicts import check_together

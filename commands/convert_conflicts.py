@@ -1,12 +1,18 @@
 """Options of `convert` that do not go together: none is left out without a word."""
 
 from collections.abc import Iterable
+from dataclasses import fields
 
 import click
 
+from headcount.evaluate.evaluation_request import EvaluationRequest
+
 from .convert_options import SWEEP
 
-EVALUATION = ("text", "max_tokens", "window", "stride", "tokenizer", "device", "speed")
+_NO_OPTION = ("model", "against", "dtype", "repeats")
+_EVALUATION = tuple(
+    field.name for field in fields(EvaluationRequest) if field.name not in _NO_OPTION
+)
 # What a sweep decides, or does, itself.
 _OF_ONE = ("num_key_value_heads", "dry_run", "checks", "evaluates", "overwrite", "speed")
 _WITH_FAMILIES = ("families", "form", "output")
@@ -21,7 +27,7 @@ def check_together(context: click.Context) -> None:
     if "counts" not in given:
         _refuse(context, given, SWEEP, "is for --sweep 8,4,2,1: add that, or leave it out")
         if "evaluates" not in given:
-            _refuse(context, given, EVALUATION, "is for --evaluate or --sweep: add one of them")
+            _refuse(context, given, _EVALUATION, "is for --evaluate or --sweep: add one of them")
         return
     _refuse(context, given, _OF_ONE, "does not go with --sweep, which converts and evaluates all")
     if "methods" in given:

@@ -1,22 +1,29 @@
 """The options of `convert`, and how `--quality` becomes the rungs that it stands for."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
 import click
 
 from headcount.convert.merge.ladder import GROUPINGS, QUALITIES, REFITS, Ladder, Quality
 from headcount.convert.plan.cast import CAST_NAMES
-from headcount.convert.plan.request import HOME_CHOICES, METHODS, ConversionRequest
+from headcount.convert.plan.request import (
+    BUILTIN,
+    CALIBRATION_TOKENS,
+    HOME_CHOICES,
+    METHODS,
+    ConversionRequest,
+)
 
 from .options import SIZE, TOKENS, DefaultsOf, stack
 
 # The options that decide the conversion, and those of them that --quality bundles.
-LADDER = ("method", "grouping", "temperature", "refit", "reconstruct")
+LADDER = tuple(field.name for field in fields(Ladder) if field.name != "seed")
+_NO_OPTION = ("source", "target", "source_name", "source_made")
 CONVERSION = (
-    *("num_key_value_heads", "seed", "home", "dtype", "max_shard_size", "workers", "overwrite"),
-    *("calibration", "calibration_tokens", "quality", *LADDER),
+    *(field.name for field in fields(ConversionRequest) if field.name not in _NO_OPTION),
+    "quality",
 )
 _DEFAULTS = DefaultsOf(ConversionRequest)
 conversion_options = stack(
@@ -44,13 +51,14 @@ conversion_options = stack(
     ),
     click.option(
         "--calibration",
-        metavar="FILE|builtin",
-        help="UTF-8 text that SOURCE is run on, for the rungs that need it; builtin: our sample.",
+        metavar=f"FILE|{BUILTIN}",
+        help="UTF-8 text that SOURCE is run on, for the rungs that need it;"
+        f" {BUILTIN}: our sample.",
     ),
     click.option(
         "--calibration-tokens",
         type=TOKENS,
-        help="Tokens of it that are read at most; default: 32,768.",
+        help=f"Tokens of it that are read at most; default: {CALIBRATION_TOKENS:,}.",
     ),
     click.option(
         "--temperature/--no-temperature",

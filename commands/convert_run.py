@@ -9,9 +9,9 @@ from headcount.convert.conversion_report import conversion_report, plan_report
 from headcount.convert.plan.errors import CheckFailedError
 from headcount.convert.plan.planner import plan_conversion
 from headcount.convert.plan.request import ConversionRequest, parse_key_value_heads
-from headcount.convert.signals import exit_cleanly, on_signals
 from headcount.convert.source_folder import SourceFolder, source_folder
 from headcount.report.report import Report
+from headcount.running.signals import exit_cleanly, on_signals
 
 from .convert_options import with_quality
 from .evaluate import check_evaluation, run_evaluation

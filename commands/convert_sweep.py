@@ -10,7 +10,6 @@ from typing import Any
 from headcount.convert.merge.ladder import QUALITIES
 from headcount.convert.plan.errors import CheckFailedError, TargetError
 from headcount.convert.plan.request import CHOOSING, METHODS, ConversionRequest
-from headcount.convert.signals import exit_cleanly, on_signals
 from headcount.convert.source_folder import source_folder
 from headcount.evaluate.sweep.sensitivity import sensitivities
 from headcount.evaluate.sweep.sweep import sweep, trials_of
@@ -18,6 +17,7 @@ from headcount.evaluate.sweep.sweep_report import sweep_report
 from headcount.evaluate.sweep.trial import parse_counts, parse_methods
 from headcount.model.errors import HeadcountError
 from headcount.report.report import Report
+from headcount.running.signals import exit_cleanly, on_signals
 
 from .convert_options import LADDER, with_quality
 from .evaluate import check_evaluation

@@ -29,10 +29,10 @@ def devices(form: str, output: Path | None) -> None:
     Example:
       headcount devices --format markdown
     """
-    write_reports([devices_report()], form, output)
+    write_reports([_report()], form, output)
 
 
-def devices_report() -> Report:
+def _report() -> Report:
     """All accelerators of the table."""
     from headcount.plan.devices import all_devices
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headcount.convert.signals import exit_at_once, on_signals
 from headcount.evaluate.evaluation_request import EvaluationRequest
+from headcount.running.signals import exit_at_once, on_signals
 
 from .console import Command, need_extra, write_reports
 from .options import PATH, TOKENS, DefaultsOf, output_options, stack

@@ -29,10 +29,10 @@ def families(text: str, form: str, output: Path | None) -> None:
     Example:
       headcount families --search gemma
     """
-    write_reports([families_report(text)], form, output)
+    write_reports([_report(text)], form, output)
 
 
-def families_report(text: str = "") -> Report:
+def _report(text: str = "") -> Report:
     """Every model_type that can be audited, or those with `text` in their name."""
     from headcount.arch.described import described
     from headcount.arch.registry import ARCHITECTURES

@@ -30,10 +30,10 @@ def models(text: str, form: str, output: Path | None) -> None:
     Example:
       headcount models --search "qwen3 8b"
     """
-    write_reports([models_report(text)], form, output)
+    write_reports([_report(text)], form, output)
 
 
-def models_report(text: str = "") -> Report:
+def _report(text: str = "") -> Report:
     """The catalogue, or what `text` finds in it."""
     rows = search(text)
     table = Table(

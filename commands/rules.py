@@ -28,10 +28,10 @@ def rules(form: str, output: Path | None) -> None:
       headcount rules --format json
       headcount audit ./checkpoint --select H1,H2 --ignore H106
     """
-    write_reports([rules_report()], form, output)
+    write_reports([_report()], form, output)
 
 
-def rules_report() -> Report:
+def _report() -> Report:
     """All rules, by code. A rule's severity is the worst that it reports."""
     from headcount.audit.rules.registry import BY_READING
 

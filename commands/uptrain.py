@@ -6,12 +6,20 @@ from typing import Any
 
 import click
 
-from headcount.convert.signals import exit_at_once, exit_cleanly, on_signals
 from headcount.model.errors import MissingExtraError
+from headcount.running.signals import exit_at_once, exit_cleanly, on_signals
 from headcount.uptrain.uptrain_request import COMPUTE_DTYPES, DECAYS, UptrainRequest
 
 from .console import Command, need_extra, write_reports
-from .options import AT_LEAST_1, PATH, TOKENS, DefaultsOf, FiniteRange, output_options, stack
+from .options import (
+    AT_LEAST_1,
+    PATH,
+    TOKENS,
+    DefaultsOf,
+    FiniteRange,
+    output_options,
+    stack,
+)
 from .report_path import check_report_path
 
 _DEFAULTS = DefaultsOf(UptrainRequest)

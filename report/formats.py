@@ -134,6 +134,8 @@ def _html(reports: Sequence[Report]) -> str:
     return page(reports)
 
 
+# What people read; the others are for programs.
+FOR_PEOPLE = ("table", "markdown", "html")
 FORMATS: dict[str, Callable[[Sequence[Report]], str]] = {
     "table": _text,
     "markdown": _markdown,

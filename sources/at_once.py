@@ -5,7 +5,7 @@ from typing import TypeVar, cast
 
 from .http_client import UnreachableError
 
-PARALLEL = 100  # requests under way at once: two waves for the shards of the largest models
+MOST_AT_ONCE = 100  # requests under way at once: two waves for the shards of the largest models
 _ATTEMPTS = 2
 
 T = TypeVar("T")
@@ -45,7 +45,7 @@ def at_once(work: Callable[[T], R], items: Iterable[T]) -> list[R]:
     items = list(items)
     if not items:
         return []
-    executor = ThreadPoolExecutor(max_workers=min(PARALLEL, len(items)))
+    executor = ThreadPoolExecutor(max_workers=min(MOST_AT_ONCE, len(items)))
     try:
         return list(executor.map(work, items))
     finally:

@@ -67,7 +67,7 @@ def test_importing_the_commands_leaves_ctrl_c_alone() -> None:
 
 TWO_AT_ONCE = """
 import os, signal
-from headcount.convert.signals import exit_cleanly, on_signals
+from headcount.running.signals import exit_cleanly, on_signals
 both = (signal.SIGTERM, signal.SIGINT)
 with on_signals(exit_cleanly):
     signal.pthread_sigmask(signal.SIG_BLOCK, both)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from headcount.model.spec import Layer
 
-from ..architecture import Architecture, ConfigKeys, Conversion
+from ..architecture import Architecture, ConfigKeys, Conversion, Stored
 from ..attention.gates import output_gate
 from ..attention.layer_kinds import CHUNKED, full_last, without_rope
 from ..attention.layers import attention, encoder, layer_count, side_by_side
@@ -137,11 +137,13 @@ MLLAMA_TEXT = Architecture(
     attention=AttentionShape(build=layers_of_text_or_image),
     body=Body(extra=extra_tokens_and_gates, named=True),
     rotary="halves",
+    stored=Stored(more_rows=8),
 )
 MLLAMA = LLAMA4.relative(
     "mllama",
     config={"tied": never},
     body=Wrapper(parts=(Part(towers=(MLLAMA_TOWER,), projector=mllama_projector),)),
+    stored={"more_rows": 8},
 )
 
 ARCHITECTURES = (

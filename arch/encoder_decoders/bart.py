@@ -224,6 +224,7 @@ ARCHITECTURES = (
             extra=marian,
             classes={"MTModel": lm_head, "MarianModel": no_head},
         ),
+        stored={"computes_positions": True},
     ),
     BART.relative("fsmt", config={"tied": always}, body=None),
     SEAMLESS,

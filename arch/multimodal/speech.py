@@ -1,6 +1,6 @@
 """Models that hear or speak around a language model."""
 
-from ..architecture import Architecture, ConfigKeys
+from ..architecture import Architecture, ConfigKeys, Stored
 from ..attention.layer_kinds import windowed
 from ..attention.mha import ENCODER_HEADS
 from ..attention.shape import AttentionShape
@@ -28,13 +28,17 @@ CSM = Architecture(
     types=("csm",),
     config=ConfigKeys(tied=never),
     attention=AttentionShape(qkv_bias="attention_bias", o_bias="attention_bias"),
+    stored=Stored(several_vocabularies=True),
 )
 CSM_DEPTH_DECODER_MODEL = Architecture(
     types=("csm_depth_decoder_model",),
     attention=AttentionShape(qkv_bias="attention_bias", o_bias="attention_bias"),
+    stored=Stored(several_vocabularies=True),
 )
 HIGGS_AUDIO_V2 = CSM_DEPTH_DECODER_MODEL.relative(
-    "higgs_audio_v2", conversion={"width_checked": True}
+    "higgs_audio_v2",
+    conversion={"width_checked": True},
+    stored=Stored(other_head=True),
 )
 MOSHI = Architecture(
     types=("moshi",),
@@ -44,6 +48,7 @@ MOSHI = Architecture(
     uncounted="its audio codec is a network of its own",
     tensors=MOSHI_NAMES,
     rotary="halves",
+    stored=Stored(more_rows=1),
 )
 KYUTAI_SPEECH_TO_TEXT = Architecture(
     types=("kyutai_speech_to_text",),
@@ -55,6 +60,7 @@ KYUTAI_SPEECH_TO_TEXT = Architecture(
         "codec_model.decoder_transformer.layers": "audio",
     },
     rotary="halves",
+    stored=Stored(several_vocabularies=True),
 )
 FUN_ASR_NANO = Architecture(
     types=("fun_asr_nano",),

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterator
 
-from headcount.arch.our_types import base_type
 from headcount.model.mixers import Attention
 
 from .rule import Sighting, rule
@@ -24,8 +23,6 @@ _BUFFER_OR_PARAMETER = (
     *("input_min", "output_max", "output_min", "std_bias", "std_scale", "expert_bias"),
     "gate.bias",  # what files of DeepSeek-V4 call it
 )
-# Types whose class counts tables of positions that it computes, and never stores.
-_NOT_STORED = frozenset({"marian"})
 # What wrappers of a module put in front of every name.
 _WRAPPERS = ("module.", "_orig_mod.", "base_model.model.", "_fsdp_wrapped_module.")
 
@@ -177,7 +174,7 @@ def parameters(facts: WeightFacts) -> Iterator[Sighting]:
     held -= facts.inventory.part("mtp")
     tensors = facts.checkpoint.tensors.values()
     slack = sum(t.elements for t in tensors if t.name.endswith(_BUFFER_OR_PARAMETER))
-    if held < said and base_type(facts.spec.model_type) in _NOT_STORED:
+    if held < said and facts.stored.computes_positions:
         return
     if not 0 <= held - said <= slack:
         more = "more" if held > said else "fewer"

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from math import prod
 
-from headcount.arch.our_types import base_type
 from headcount.arch.tensors.names import UNKNOWN
 from headcount.model.mixers import Attention, LatentAttention, Mixer
 from headcount.model.units import format_indices
@@ -15,16 +14,9 @@ from .weight_facts import WeightFacts
 
 _TRUST = "memory follows the weights; correct config.json, or take the config of these weights"
 
-# Rows of the embedding beyond vocab_size that the class itself adds (image tokens, a start token).
-_MORE_ROWS = {"mllama": 8, "mllama_text_model": 8, "moshi": 1}
-# Types whose one embedding holds several vocabularies.
-_OTHER_ROWS = frozenset({"kyutai_speech_to_text", "csm", "csm_depth_decoder_model"})
-# Types whose head is over another vocabulary than that of the text.
-_OTHER_HEADS = frozenset({"higgs_audio_v2"})
-
 
 @rule("H101", "kv-heads-mismatch", "error", _TRUST)
-def key_value_heads(facts: WeightFacts) -> Iterator[Sighting]:
+def kv_heads(facts: WeightFacts) -> Iterator[Sighting]:
     """The rows of k_proj are another number of K/V heads than the config's."""
     return _mismatches(facts, "num_key_value_heads", "the k weights have")
 
@@ -222,12 +214,13 @@ def vocabulary(facts: WeightFacts) -> Iterator[Sighting]:
     for tensor in (facts.census.embedding, facts.census.head):
         if tensor is None or len(tensor.shape) != 2 or facts.spec.vocab_size is None:
             continue
-        rows = tensor.shape[0]
-        others = _OTHER_ROWS if tensor is facts.census.embedding else _OTHER_HEADS
-        if base_type(facts.spec.model_type) in others or _is_projection(tensor.name, facts):
+        rows, stored = tensor.shape[0], facts.stored
+        is_embedding = tensor is facts.census.embedding
+        is_other = stored.several_vocabularies if is_embedding else stored.other_head
+        if is_other or _is_projection(tensor.name, facts):
             continue
-        if tensor is facts.census.embedding:
-            rows -= _MORE_ROWS.get(base_type(facts.spec.model_type), 0)
+        if is_embedding:
+            rows -= stored.more_rows
         if rows != facts.spec.vocab_size:
             yield Sighting(
                 where=tensor.name,
@@ -270,7 +263,7 @@ def _not_built(facts: WeightFacts) -> Iterator[str]:
 
 
 RULES = (
-    key_value_heads,
+    kv_heads,
     head_dim,
     layers,
     vocabulary,

@@ -54,19 +54,19 @@ _HINT = "trust transformers' count, and report the config as a fault of headcoun
 
 
 @rule("H801", "attention-not-as-built", "error", _HINT)
-def attention(facts: VerifyFacts) -> Iterator[Sighting]:
+def attention_as_built(facts: VerifyFacts) -> Iterator[Sighting]:
     """Layers or parameters of the mixers are others than transformers builds."""
     yield from _seen(facts, "attention")
 
 
 @rule("H802", "total-not-as-built", "error", _HINT)
-def total(facts: VerifyFacts) -> Iterator[Sighting]:
+def total_as_built(facts: VerifyFacts) -> Iterator[Sighting]:
     """The model has another number of parameters than transformers builds."""
     yield from _seen(facts, "total")
 
 
 @rule("H803", "cache-not-as-built", "error", _HINT)
-def cache(facts: VerifyFacts) -> Iterator[Sighting]:
+def cache_as_built(facts: VerifyFacts) -> Iterator[Sighting]:
     """Layers keep another number of elements than transformers' default cache holds."""
     yield from _seen(facts, "cache")
 
@@ -78,4 +78,4 @@ def _seen(facts: VerifyFacts, what: str) -> Iterator[Sighting]:
             yield Sighting(one.where, f"{one.detail}: {counts}")
 
 
-RULES = (attention, total, cache)
+RULES = (attention_as_built, total_as_built, cache_as_built)

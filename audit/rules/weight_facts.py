@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from headcount.arch.architecture import Architecture
+from headcount.arch.architecture import Architecture, Stored
 from headcount.arch.parameters import Expected
 from headcount.model.mixers import Mixer
 from headcount.model.spec import MixerKey, ModelSpec
@@ -18,7 +18,8 @@ from .config_facts import Quantisation
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WeightFacts:
     """`spec` is as the config says, before the weights corrected it. `has_head`: the
-    architecture computes logits, so that a head must be stored or tied.
+    architecture computes logits, so that a head must be stored or tied. `stored` is that of the
+    whole model's type, `architecture` that of its language model.
 
     `expected` are sizes outside attention by the config, `counted` its parameters (None: no row
     counts them). `quantisation` is what the config says of it, `beside` whether a file of its own
@@ -27,6 +28,7 @@ class WeightFacts:
 
     spec: ModelSpec
     architecture: Architecture
+    stored: Stored
     where: str
     checkpoint: Checkpoint
     census: Census

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ..dtypes import bytes_of
-from .state import Keeper, Parts, State, Stateful
+from .state import Keeper, Parts, State, Stateful, tokens_kept
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,7 +72,7 @@ class CompressedAttention(Stateful):
     ) -> int:
         """The window's keys (transformers keeps them twice when nothing is compressed), closed
         entries, tokens that wait for theirs with their gates, and the tokens before them."""
-        kept = min(tokens, self.window - 1 if engine == "transformers" else self.window)
+        kept = tokens_kept(tokens, self.window, engine)
         if self.rate is None:
             return kept * self.head_dim * (2 if engine == "transformers" else 1)
         compressed = self._compressed(tokens, engine)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from .state import Keeper, Parts, State, Stateful
+from .state import Keeper, Parts, State, Stateful, tokens_kept
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -90,20 +90,15 @@ class LatentAttention(Stateful):
         """Latent and rotated key, stored once for all heads (transformers >= 5, vLLM, SGLang)."""
         if not self.has_latent:
             return 0
-        kept = self._kept(tokens, engine)
+        kept = tokens_kept(tokens, self.window, engine)
         if self.expanded:
             return kept * self.num_attention_heads * (self.head_dim + self.v_head_dim)
         return kept * self.out_features("kv_a")
 
-    def _kept(self, tokens: int, engine: Keeper) -> int:
-        if self.window is None:
-            return tokens
-        return min(tokens, self.window - 1 if engine == "transformers" else self.window)
-
     def mha_key_value_elements(self, tokens: int, encoder_tokens: int = 0) -> int:
         if not self.has_latent:
             return 0
-        kept = self._kept(tokens, "transformers")
+        kept = tokens_kept(tokens, self.window, "transformers")
         return kept * self.num_attention_heads * (self.head_dim + self.v_head_dim)
 
     def growing_key_value_elements(self, engine: Keeper = "transformers") -> int:

@@ -136,6 +136,17 @@ class Stateful:
         return _bytes(((state.fixed, state.bits) for state in self.states), bits)
 
 
+def tokens_kept(tokens: int, window: int | None, engine: Keeper) -> int:
+    """How many of `tokens` tokens a layer with this window keeps; None: it has none.
+
+    transformers' DynamicSlidingWindowLayer keeps the last window - 1 (the next query adds itself);
+    engines that preallocate keep the whole window.
+    """
+    if window is None:
+        return tokens
+    return min(tokens, window - 1 if engine == "transformers" else window)
+
+
 def _bytes(kept: Iterable[tuple[int, int | None]], bits: int) -> int:
     """Bytes of (elements, own bits or None): those without own bits are rounded up together."""
     kept = tuple(kept)
