@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from .layer_calls import Call, Stop
+from .layer_calls import Stop
 
 Tensors = Mapping[str, torch.Tensor]
 
@@ -96,14 +96,6 @@ def output_changed(layer: nn.Module, path: str, added: torch.Tensor) -> Iterator
         yield
     finally:
         handle.remove()
-
-
-def run_until_stopped(call: Call, layer: nn.Module, hidden: torch.Tensor) -> None:
-    """Runs a layer of which a hook ends the run."""
-    try:
-        call.run(layer, hidden)
-    except Stop:
-        return
 
 
 def mixing_in(output: Any) -> torch.Tensor | None:

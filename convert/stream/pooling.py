@@ -137,18 +137,14 @@ def _draw(text: str) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest(), "big")
 
 
-def medoid_heads(keys: torch.Tensor, values: torch.Tensor, runs: Runs) -> tuple[int, ...]:
-    """Of every run, the member with the least total squared distance to the others.
+def central_heads(shares: Sequence[Sequence[torch.Tensor]]) -> tuple[int, ...]:
+    """Of every run, the member with the least total squared distance to the others, summed
+    over `shares`: what `spread` gives of K, and of V.
 
     That is the one nearest to the mean: sum_b |a - b|^2 = m |a - mean|^2 + a constant. K and V
     decide together, each distance as a share of the run's sum, so that a K never meets another
     head's V. Of equals the first.
     """
-    return central_heads([spread(keys, runs), spread(values, runs)])
-
-
-def central_heads(shares: Sequence[Sequence[torch.Tensor]]) -> tuple[int, ...]:
-    """Of every run, the member with the least sum of `shares`, each a vector per run."""
     chosen, start = [], 0
     for run in zip(*shares, strict=True):
         # Rounded, so that the last bits of a sum do not choose between equals: the first is taken.
