@@ -2,16 +2,18 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from headcount.model.spec import Layer
 
 from .attention.shape import AttentionShape
-from .body.towers import Wrapper
 from .config_view import ConfigView
-from .gguf.form import Gguf
 from .tensors.names import LLAMA, TensorNames
 from .tying import TyingRule, own_word
+
+if TYPE_CHECKING:  # few types need them, and each takes time to start
+    from .body.towers import Wrapper
+    from .gguf.form import Gguf
 
 # Which rows of a q or k head rotate together: i and i + half, or 2 i and 2 i + 1; "none": nothing
 # turns. None: it is not known.
@@ -112,11 +114,11 @@ class Architecture:
     config: ConfigKeys = field(default_factory=ConfigKeys)
     attention: AttentionShape = field(default_factory=AttentionShape)
     spellings: tuple[str, ...] = ()
-    body: CountsBody | Wrapper | None = None
+    body: "CountsBody | Wrapper | None" = None
     uncounted: str | None = None
     tensors: TensorNames | None = None
     stacks: Mapping[str, str] = field(default_factory=dict)
-    gguf: tuple[Gguf, ...] = ()
+    gguf: "tuple[Gguf, ...]" = ()
     rotary: Rotary | None = None
     conversion: Conversion = field(default_factory=Conversion)
     stored: Stored = field(default_factory=Stored)

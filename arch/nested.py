@@ -8,7 +8,6 @@ from headcount.model.errors import InvalidConfigError, UnsupportedModelError
 from .architecture import Architecture
 from .class_defaults import class_defaults
 from .config_view import ConfigView
-from .grouped import grouped
 from .our_types import GROUPED, base_type
 from .registry import architecture_of, standard_spelling
 
@@ -31,6 +30,8 @@ def find_architecture(model_type: str, where: str, config: Mapping[str, Any]) ->
     base = base_type(model_type)
     found = architecture_of(base)
     if found is not None and base != model_type:
+        from .grouped import grouped
+
         return grouped(found, base)
     found = found or _assumed(model_type, config)
     if found is None:

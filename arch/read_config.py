@@ -12,7 +12,6 @@ from headcount.model.spec import Layer, ModelSpec
 from .architecture import Architecture
 from .attention.layers import build_layers
 from .config_view import ConfigView, MissingValueError
-from .grouped import with_key_value_heads
 from .nested import config_view, find_architecture, nested, unsupported
 from .our_types import GROUPED, base_type
 from .registry import ARCHITECTURES, architecture_of
@@ -180,6 +179,8 @@ def _language_model(view: ConfigView, whole: Architecture) -> tuple[ConfigView, 
     if whole.stacks:
         inner = replace(inner, stacks=whole.stacks)
     if view.model_type.startswith(GROUPED):
+        from .grouped import with_key_value_heads
+
         inner = with_key_value_heads(inner, view)
     return text, inner
 

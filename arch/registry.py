@@ -9,9 +9,12 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .architecture import Architecture
+
+if TYPE_CHECKING:
+    from .gguf.form import Gguf
 
 _INDEX = Path(__file__).with_name("generated") / "lineages.json"
 
@@ -19,18 +22,14 @@ _INDEX = Path(__file__).with_name("generated") / "lineages.json"
 def architecture_of(model_type: str) -> Architecture | None:
     """The architecture of `model_type`, or of the type that it is another spelling of; None for a
     type that no lineage has."""
-    from .legacy.adapter import legacy_architecture
-
     name = standard_spelling(model_type)
     module = index()["types"].get(name)
-    return legacy_architecture(name) if module is None else _by_type(module)[name]
+    return None if module is None else _by_type(module)[name]
 
 
 def standard_spelling(model_type: str) -> str:
     """The type that `model_type` is another spelling of; any other is its own."""
-    from .legacy.table import SPELLINGS
-
-    return str(index()["spellings"].get(model_type, SPELLINGS.get(model_type, model_type)))
+    return index()["spellings"].get(model_type, model_type)
 
 
 @lru_cache
@@ -43,6 +42,20 @@ def index() -> dict[str, dict[str, str]]:
 @lru_cache
 def _by_type(module: str) -> dict[str, Architecture]:
     return {name: one for one in lineage(module) for name in one.types}
+
+
+def gguf_of(architecture: str) -> "Gguf":
+    """How llama.cpp keeps the state of a GGUF file's `general.architecture`."""
+    from .gguf.form import Gguf
+
+    module = index()["gguf"].get(architecture)
+    plain = Gguf(architecture=architecture)
+    return plain if module is None else _by_gguf(module)[architecture]
+
+
+@lru_cache
+def _by_gguf(module: str) -> "dict[str, Gguf]":
+    return {form.architecture: form for one in lineage(module) for form in one.gguf}
 
 
 def lineage(module: str) -> tuple[Architecture, ...]:
@@ -75,9 +88,7 @@ class Registry(Mapping[str, Architecture]):
 
 @lru_cache
 def _types() -> frozenset[str]:
-    from .legacy.table import all_rows
-
-    return frozenset({*index()["types"], *all_rows()})
+    return frozenset(index()["types"])
 
 
 ARCHITECTURES: Mapping[str, Architecture] = Registry()

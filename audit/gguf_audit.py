@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from headcount.arch.architecture import Stored
-from headcount.arch.gguf.names import gguf_file
+from headcount.arch.gguf.names import GGUF_FILE, NAMELESS
 from headcount.arch.gguf.spec import gguf_spec
 from headcount.arch.parameters import Expected
+from headcount.arch.registry import gguf_of
 from headcount.model.mixers import Attention, LatentAttention, Mixer, Recurrent
 from headcount.model.spec import Layer, ModelSpec
 from headcount.report.report import Finding
@@ -35,7 +36,7 @@ _IN_MIXER = re.compile(r"blk\.(\d{1,5})\.(ssm_|time_mix_|shortconv\.|attn_(?!nor
 def audit_gguf(source: FoundModel, metadata: Mapping[str, Any], checkpoint: Checkpoint) -> Audit:
     """Audits the model of a GGUF file. Raises HeadcountError."""
     spec = _fitted(gguf_spec(metadata, source.where), checkpoint)
-    architecture = gguf_file(spec.model_type)
+    architecture = GGUF_FILE if gguf_of(spec.model_type).named else NAMELESS
     # Shapes are those of the parameters whatever the type: blocks of codes are not packed columns.
     names = dict.fromkeys((layer.stored_in for layer in spec.layers), architecture.names)
     census = replace(take_census(checkpoint, spec, names), packed=False)

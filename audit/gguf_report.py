@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from headcount.arch.gguf.cache_notes import CACHE_NOTES
+from headcount.arch.registry import gguf_of
 from headcount.model.mixers import Attention, LatentAttention, Recurrent
 from headcount.model.spec import ModelSpec
 from headcount.report.report import Column, Table
@@ -88,5 +88,6 @@ def _state_notes(spec: ModelSpec) -> Iterator[str]:
             "The file has no attention.key_length_mla, so llama.cpp caches K and V of every head,"
             " not the latent: convert the model again."
         )
-    if spec.model_type in CACHE_NOTES:
-        yield CACHE_NOTES[spec.model_type]
+    note = gguf_of(spec.model_type).note
+    if note is not None:
+        yield note

@@ -67,27 +67,6 @@ def windowed(view: ConfigView, count: int) -> tuple[str, ...]:
     return (SLIDING if view.optional("sliding_window", minimum=0) else FULL,) * count
 
 
-def windowed_on_demand(view: ConfigView, count: int) -> tuple[str, ...]:
-    """The same, but only with `use_sliding_window` (Qwen3-MoE)."""
-    return windowed(view, count) if view.flag("use_sliding_window") else all_full(view, count)
-
-
-def upper_layers(view: ConfigView, count: int) -> tuple[str, ...]:
-    """With `use_sliding_window`, layers from `max_window_layers` on slide (Qwen2, Qwen3)."""
-    if not view.flag("use_sliding_window") or not view.optional("sliding_window"):
-        return all_full(view, count)
-    first = view.integer("max_window_layers", minimum=0)
-    return tuple(SLIDING if index >= first else FULL for index in range(count))
-
-
-def qwen2_moe(view: ConfigView, count: int) -> tuple[str, ...]:
-    """With `use_sliding_window`, every second layer below `max_window_layers` slides."""
-    if not view.flag("use_sliding_window") or not view.optional("sliding_window"):
-        return all_full(view, count)
-    limit = view.integer("max_window_layers", minimum=0)
-    return tuple(SLIDING if (i + 1) % 2 and i < limit else FULL for i in range(count))
-
-
 def every(period: int, key: str | None = None, *, last_full: bool = False) -> KindFunction:
     """Full when (i + 1) % period == 0, else sliding; `key` may set the period."""
 
@@ -111,49 +90,7 @@ def full_first(period: int, key: str | None = None) -> KindFunction:
     return rule
 
 
-def full_last(period: int) -> KindFunction:
-    """Counted from the last layer, which is full (Muse)."""
-
-    def rule(view: ConfigView, count: int) -> tuple[str, ...]:
-        return tuple(FULL if (count - 1 - i) % period == 0 else SLIDING for i in range(count))
-
-    return rule
-
-
-def above_max_window_layers(view: ConfigView, count: int) -> tuple[str, ...]:
-    """Layers from `max_window_layers` on slide where a window is set (dots.llm1)."""
-    if not view.optional("sliding_window"):
-        return all_full(view, count)
-    first = view.integer("max_window_layers", minimum=0)
-    return tuple(SLIDING if index >= first else FULL for index in range(count))
-
-
-def mimo(view: ConfigView, count: int) -> tuple[str, ...]:
-    """Full: the first and every sixth (MiMo-V2-Flash)."""
-    return tuple(FULL if i == 0 or (i + 1) % 6 == 0 else SLIDING for i in range(count))
-
-
-def without_rope(kind: str) -> KindFunction:
-    """`kind` where `no_rope_layers[i]` is 1 (the layer has RoPE), full where it is 0.
-
-    Llama 4: chunked (without the list: every `no_rope_layer_interval`-th layer is full). SmolLM3
-    has the meaning reversed, see smollm3.
-    """
-
-    def rule(view: ConfigView, count: int) -> tuple[str, ...]:
-        return tuple(kind if rope else FULL for rope in _rope_layers(view, count))
-
-    return rule
-
-
-def smollm3(view: ConfigView, count: int) -> tuple[str, ...]:
-    """With `use_sliding_window`, the layers without RoPE slide."""
-    if not view.flag("use_sliding_window") or not view.optional("sliding_window"):
-        return all_full(view, count)
-    return tuple(FULL if rope else SLIDING for rope in _rope_layers(view, count))
-
-
-def _rope_layers(view: ConfigView, count: int) -> tuple[int, ...]:
+def rope_layers(view: ConfigView, count: int) -> tuple[int, ...]:
     given = view.integers("no_rope_layers")
     if given:
         if len(given) != count:

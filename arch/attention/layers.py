@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from headcount.model.divisors import divisors, listed
 from headcount.model.errors import InvalidConfigError
-from headcount.model.mixers import Attention, CrossAttention, LatentAttention, Mixer
+from headcount.model.mixers import Attention, CrossAttention, LatentAttention
 from headcount.model.spec import Layer
 
 from ..config_view import MAX_LAYERS, ConfigView
@@ -206,8 +206,3 @@ def side_by_side(self_attention: Attention, *, other_parameters: int = 0) -> Cro
         o_bias=self_attention.o_bias,
         other_parameters=other_parameters,
     )
-
-
-def alike(mixer: Mixer, count: int) -> tuple[Layer, ...]:
-    """`count` layers of one mixer."""
-    return tuple(Layer(index=i, mixers=(mixer,)) for i in range(count))

@@ -145,12 +145,6 @@ def after_dense(view: ConfigView, count: int) -> frozenset[int]:
     return after("first_k_dense_replace")(view, count)
 
 
-def after_dense_every(view: ConfigView, count: int) -> frozenset[int]:
-    """Of these every `moe_layer_freq`-th (DeepSeek's first model; later classes ignore the key)."""
-    step = view.optional("moe_layer_freq") or 1
-    return frozenset(i for i in after_dense(view, count) if i % step == 0)
-
-
 def sparse_steps(view: ConfigView, count: int) -> frozenset[int]:
     """Every `decoder_sparse_step`-th layer but those of `mlp_only_layers` (Qwen)."""
     if not view.optional("num_experts", minimum=0):
@@ -158,24 +152,6 @@ def sparse_steps(view: ConfigView, count: int) -> frozenset[int]:
     step = view.optional("decoder_sparse_step") or 1
     dense = view.integers("mlp_only_layers") or ()
     return frozenset(i for i in range(count) if (i + 1) % step == 0) - frozenset(dense)
-
-
-def between(view: ConfigView, count: int) -> frozenset[int]:
-    """From `moe_layer_start_index` to `moe_layer_end_index` every interval-th layer (ERNIE)."""
-    step = view.optional("moe_layer_interval") or 1
-    first = view.optional("moe_layer_start_index", minimum=0) or 0
-    last = view.optional("moe_layer_end_index", minimum=-1)
-    last = count - 1 if last is None or last < 0 else last
-    return frozenset(i for i in range(count) if (i + 1) % step == 0 and first <= i <= last)
-
-
-def listed(view: ConfigView, count: int) -> frozenset[int]:
-    """`moe_layers`, or every `interleave_moe_layer_step`-th layer (Llama 4)."""
-    given = view.integers("moe_layers")
-    if given is not None:
-        return frozenset(given) & frozenset(range(count))
-    step = view.optional("interleave_moe_layer_step") or 1
-    return frozenset(range(step - 1, count, step))
 
 
 def typed(otherwise: LayerRule, kinds: tuple[str, ...] = ("sparse",)) -> LayerRule:
@@ -197,26 +173,6 @@ def after(first: int | str, otherwise: int = 0) -> LayerRule:
     def rule(view: ConfigView, count: int) -> frozenset[int]:
         given = first if isinstance(first, int) else view.optional(first, minimum=0)
         return frozenset(range(otherwise if given is None else given, count))
-
-    return rule
-
-
-def periodic(period: str, offset: str) -> LayerRule:
-    """Every so many layers, from the one at the offset on (Jamba)."""
-
-    def rule(view: ConfigView, count: int) -> frozenset[int]:
-        step, first = view.integer(period), view.integer(offset, minimum=0)
-        return frozenset(i for i in range(count) if i % step == first)
-
-    return rule
-
-
-def flagged(name: str) -> LayerRule:
-    """The layers that the list `name` marks with 1; all where it is absent (MiniMax-M3)."""
-
-    def rule(view: ConfigView, count: int) -> frozenset[int]:
-        flags = view.integers(name)
-        return frozenset(i for i in range(count) if flags is None or (i < len(flags) and flags[i]))
 
     return rule
 

@@ -11,6 +11,7 @@ from ..body.image_towers import SIGLIP, any_image
 from ..body.projectors import downsampling, linear
 from ..body.towers import Part, Wrapper
 from ..config_view import ConfigView
+from ..gguf.form import Gguf, Windows
 
 
 def cohere2_moe(view: ConfigView, count: int) -> tuple[str, ...]:
@@ -56,6 +57,7 @@ COHERE = Architecture(
 COHERE2 = COHERE.relative(
     "cohere2",
     attention={"kinds": every(4, "sliding_window_pattern"), "norm": "none", "norm_if": True},
+    gguf=(Gguf(architecture="cohere2", windows=Windows(period=4)),),
 )
 COHERE2_MOE = COHERE2.relative(
     "cohere2_moe",
@@ -67,6 +69,7 @@ COHERE2_MOE = COHERE2.relative(
             width="intermediate_size", layers=typed(after_dense), shared="num_shared_experts"
         ),
     ),
+    gguf=(Gguf(architecture="cohere2moe", windows=Windows(period=4, full_first=True)),),
 )
 COHERE2_VISION = Architecture(
     types=("cohere2_vision",),

@@ -1,16 +1,18 @@
 """DeepSeek and its kin: latent attention, routed experts, an indexer, a compressed cache."""
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from headcount.model.mixers import CompressedAttention, LatentAttention, Mixer
 from headcount.model.spec import Layer
 
 from ..architecture import Architecture, ConfigKeys
-from ..attention.layer_kinds import SLIDING
-from ..attention.layers import latent, resolve_head_dim
+from ..attention.layer_kinds import FULL, SLIDING
+from ..attention.layers import latent, latent_attention, resolve_head_dim
 from ..attention.shape import AttentionShape
 from ..body.body import Body, Layers
-from ..body.feed_forward import Experts, Mlp, after, after_dense_every, matrices, typed
+from ..body.feed_forward import Experts, Mlp, after, after_dense, matrices, typed
 from ..body.hyper_connections import hyper_connections
 from ..body.shapes import (
     AFTER_DENSE,
@@ -21,9 +23,11 @@ from ..body.shapes import (
     MLP_BIAS,
 )
 from ..config_view import MAX_LAYERS, ConfigView
-from ..states.hybrid import INDEXED, LAYER_TYPES, hybrid
-from ..states.indexed import deepseek, dots3
+from ..gguf.form import Gguf, Indexer
+from ..states.hybrid import INDEXED, LAYER_TYPES, hybrid, hybrid_kinds
+from ..states.indexed import deepseek, indexed
 from ..states.kinds import all_of
+from ..states.mamba import FLOAT32
 from ..tensors.names import HYBRID_MLA, LLAMA, MLA, TensorNames, under
 
 
@@ -127,6 +131,55 @@ def two_per_block(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
     )
 
 
+def after_dense_every(view: ConfigView, count: int) -> frozenset[int]:
+    """Of these every `moe_layer_freq`-th (DeepSeek's first model; later classes ignore the key)."""
+    step = view.optional("moe_layer_freq") or 1
+    return frozenset(i for i in after_dense(view, count) if i % step == 0)
+
+
+def dots3(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
+    """dots3: sliding layers have heads and ranks of their own, `swa_*` or by layer in
+    `per_layer_config`; the rotated key is normed, there is a gate per head, and the indexer's keys
+    stay float32."""
+    kinds = hybrid_kinds(shape.kinds, view, {INDEXED: None, SLIDING: None, FULL: None})
+    own = view.get("per_layer_config")
+    by_layer: Mapping[Any, Any] = own if isinstance(own, dict) else {}
+    dense = own is None and view.get("use_dsa") is False
+    sparse = own is None and view.get("use_dsa") is not False
+    wide = {INDEXED: FULL} if dense else {FULL: INDEXED} if sparse else {}
+    kinds = tuple(wide.get(kind, kind) for kind in kinds)
+    return tuple(
+        Layer(index=i, mixers=(_dots3_mixer(view, kind, by_layer.get(str(i)) or by_layer.get(i)),))
+        for i, kind in enumerate(kinds)
+    )
+
+
+def _dots3_mixer(view: ConfigView, kind: str, own: Any) -> LatentAttention:
+    if isinstance(own, dict):
+        view = view.overridden(own)
+    elif kind == SLIDING:
+        swa = {k: view.optional(f"swa_{k}") or v for k, v in _DOTS3_SLIDING.items()}
+        rope = view.optional("swa_qk_rope_head_dim") or swa["head_dim"] - swa["qk_nope_head_dim"]
+        view = view.overridden({**swa, "qk_rope_head_dim": rope})
+    mixer = latent_attention(view)
+    if kind == SLIDING:
+        window = view.optional("sliding_window") or view.optional("sliding_window_size") or 512
+        mixer = replace(mixer, window=window)
+    mixer = replace(
+        mixer,
+        norm_parameters=mixer.qk_rope_head_dim,
+        other_parameters=mixer.hidden_size * mixer.num_attention_heads,
+    )
+    return indexed(view, mixer, bits=FLOAT32) if kind == INDEXED else mixer
+
+
+# The sliding layers' sizes where the file has no `swa_*` keys.
+_DOTS3_SLIDING = {
+    **{"num_attention_heads": 64, "q_lora_rank": 1024, "kv_lora_rank": 1024},
+    **{"head_dim": 256, "qk_nope_head_dim": 192, "v_head_dim": 128},
+}
+
+
 SARVAM_TENSORS = TensorNames(
     modules=under("attention", qkv="query_key_value", o="dense")
     | {"attention.query_layernorm": "norm", "attention.key_layernorm": "norm"}
@@ -170,6 +223,7 @@ DEEPSEEK_V32 = Architecture(
     attention=AttentionShape(build=deepseek(), kinds=all_of(INDEXED)),
     body=Body(experts=AFTER_DENSE),
     tensors=HYBRID_MLA,
+    gguf=(Gguf(architecture="deepseek32", indexer=Indexer()),),
 )
 DEEPSEEK_V4 = Architecture(
     types=("deepseek_v4",),
@@ -183,6 +237,14 @@ DEEPSEEK_V4 = Architecture(
         extra=hyper_connections(mixing=True, head=True),
     ),
     tensors=DEEPSEEK_V4_TENSORS,
+    gguf=(
+        Gguf(
+            architecture="deepseek4",
+            slides="all",
+            note="The compressed caches of deepseek4 are not counted: audit its Hugging Face"
+            " config.",
+        ),
+    ),
 )
 YOUTU = DEEPSEEK_V2.relative("youtu", "minicpm3", body=DECODER_MLP_BIAS)
 AXK1 = DEEPSEEK_V2.relative("axk1", body=Body(experts=AFTER_FIRST, extra=norm_after_experts))
@@ -209,6 +271,7 @@ DOTS3_NOTE_TEXT = Architecture(
     types=("dots3_note_text",),
     attention=AttentionShape(build=dots3, kinds=dots3_kinds),
     tensors=DOTS3_TENSORS,
+    gguf=(Gguf(architecture="dots3note", indexer=Indexer()),),
 )
 ARCHITECTURES = (
     DEEPSEEK,

@@ -5,7 +5,7 @@ from dataclasses import replace
 from ..architecture import Architecture, ConfigKeys
 from ..attention.shape import AttentionShape
 from ..body.body import Body, Layers
-from ..body.feed_forward import Experts, Mlp, after, between, matrices, per_layer, typed
+from ..body.feed_forward import Experts, Mlp, after, matrices, per_layer, typed
 from ..body.image_towers import SMOL
 from ..body.projectors import linear
 from ..body.towers import BIASED_HEADS, Part, Wrapper
@@ -39,6 +39,15 @@ def idle_image_experts(view: ConfigView, layers: Layers) -> int:
     width = per_layer(view, "moe_intermediate_size", 1)
     sparse = ALL_BUT_FIRST(view, len(layers))
     return len(sparse) * count * matrices(hidden, width, gated=True)
+
+
+def between(view: ConfigView, count: int) -> frozenset[int]:
+    """From `moe_layer_start_index` to `moe_layer_end_index` every interval-th layer (ERNIE)."""
+    step = view.optional("moe_layer_interval") or 1
+    first = view.optional("moe_layer_start_index", minimum=0) or 0
+    last = view.optional("moe_layer_end_index", minimum=-1)
+    last = count - 1 if last is None or last < 0 else last
+    return frozenset(i for i in range(count) if (i + 1) % step == 0 and first <= i <= last)
 
 
 PADDLE = replace(SMOL, model_type="paddleocr_vl_vision")

@@ -7,6 +7,7 @@ from ..body.body import Body
 from ..body.feed_forward import Experts, after_dense, typed
 from ..body.shapes import DECODER_MLP_BIAS
 from ..config_view import ConfigView
+from ..gguf.form import Gguf, Windows
 from ..tensors.names import LLAMA, TensorNames, separate
 
 
@@ -32,11 +33,16 @@ EXAONE = Architecture(
     conversion=Conversion(width_checked=True),
 )
 EXAONE4 = Architecture(
-    types=("exaone4",), attention=AttentionShape(kinds=exaone4, norm="head"), body=Body(named=True)
+    types=("exaone4",),
+    attention=AttentionShape(kinds=exaone4, norm="head"),
+    body=Body(named=True),
+    gguf=(Gguf(architecture="exaone4", windows=Windows(period=4, default=4096, depth=64)),),
 )
 EXAONE4_5 = Architecture(types=("exaone4_5",), config=ConfigKeys(text="text_config"))
 EXAONE_MOE = EXAONE4.relative(
-    "exaone_moe", body=Body(experts=Experts(layers=typed(after_dense), shared="num_shared_experts"))
+    "exaone_moe",
+    body=Body(experts=Experts(layers=typed(after_dense), shared="num_shared_experts")),
+    gguf=(Gguf(architecture="exaone-moe", windows=Windows(period=4, default=128)),),
 )
 ARCHITECTURES = (
     EXAONE,

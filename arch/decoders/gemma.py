@@ -18,8 +18,8 @@ from ..body.shapes import DECODER, SANDWICH
 from ..body.towers import Part, Wrapper
 from ..body.uncounted import TIMM
 from ..config_view import ConfigView
+from ..gguf.form import Gguf, Windows
 from ..states.hybrid import LINEAR, hybrid, plain
-from ..states.kinds import recurrent_gemma_kinds
 from ..states.linear import rg_lru
 from ..tensors.names import TensorNames, separate
 from ..tying import always, either_word
@@ -91,8 +91,17 @@ def half_width(view: ConfigView, layer: Layer) -> int:
     return view.integer("intermediate_size") // 2
 
 
+def recurrent_gemma_kinds(view: ConfigView, count: int) -> tuple[str, ...]:
+    blocks = view.get("block_types") or ()
+    return tuple(
+        LINEAR if blocks[i % len(blocks)] == "recurrent" else SLIDING for i in range(count)
+    )
+
+
 RECURRENT_GEMMA_NAMES = TensorNames(modules=separate("temporal_block"), rest="other")
 
+
+EVERY_SIXTH = Windows(period=6)
 
 GEMMA = Architecture(
     types=("gemma",),
@@ -106,6 +115,7 @@ GEMMA2 = GEMMA.relative(
     attention={"kinds": every(2)},
     body={"norms": 4},
     conversion={"width_checked": True},
+    gguf=(Gguf(architecture="gemma2", windows=Windows(period=2, default=4096)),),
 )
 VAULTGEMMA = GEMMA2.relative("vaultgemma", body=DECODER, conversion=Conversion(width_checked=True))
 GEMMA3_TEXT = Architecture(
@@ -118,12 +128,17 @@ GEMMA3_TEXT = Architecture(
     ),
     body=replace(SANDWICH, named=True),
     conversion=Conversion(width_checked=True),
+    gguf=(
+        Gguf(architecture="gemma3", windows=EVERY_SIXTH),
+        Gguf(architecture="gemma-embedding", windows=EVERY_SIXTH, cached=False),
+    ),
 )
 GEMMA3N_TEXT = GEMMA3_TEXT.relative(
     "gemma3n_text",
     attention={"build": layers_sharing_caches, "kinds": every(5), "window": plain_window},
     body={"norms": 8, "extra": altup_and_laurel},
     conversion={"changes_values": True},
+    gguf=(Gguf(architecture="gemma3n", windows=Windows(period=5), own_caches=20),),
 )
 RECURRENT_GEMMA = Architecture(
     types=("recurrent_gemma",),

@@ -2,16 +2,24 @@
 
 from dataclasses import replace
 
+from headcount.model.mixers import State
+from headcount.model.spec import Layer
+
 from ..architecture import Architecture, ConfigKeys
+from ..attention.layer_kinds import FULL
+from ..attention.layers import latent_attention, layer_count
 from ..attention.shape import AttentionShape
 from ..body.body import Body, lm_head
 from ..body.feed_forward import Mlp, after, typed
 from ..body.hyper_connections import hyper_connections
 from ..body.shapes import AFTER_FIRST, DEEPSEEK_EXPERTS
 from ..config_view import ConfigView
-from ..states.hybrid import INDEXED, LINEAR
-from ..states.indexed import deepseek, glm5_next, indexer_owners
+from ..gguf.form import Gguf, Indexer, Recurrence
+from ..gguf.keys import Keys
+from ..states.hybrid import INDEXED, LINEAR, hybrid_kinds
+from ..states.indexed import deepseek, indexed, indexer_owners
 from ..states.kinds import at
+from ..states.linear import kimi_delta
 from ..tensors.names import HYBRID_MLA, TensorNames, under
 from .deepseek import DEEPSEEK_V2, DEEPSEEK_V32
 
@@ -21,6 +29,36 @@ def chatglm_heads(view: ConfigView, heads: int) -> int:
     if view.flag("multi_query_attention"):
         return view.integer("multi_query_group_num")
     return heads
+
+
+def indexer_owners_of_file(keys: Keys, count: int) -> list[bool]:
+    """GLM-5.2 has indexers in every fourth layer, before that was a key of GGUF files."""
+    if keys.number("context_length") < 2**20:
+        return [True] * count
+    return [i < 2 or (i - 2) % 4 == 0 for i in range(count)]
+
+
+def glm5_next(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
+    """GLM-5-Next: Kimi delta attention, and latent attention without positions whose indexer pools
+    `index_kpool` keys. It keeps for each token the key, a gate of the same width and whether it is
+    valid."""
+    kinds = hybrid_kinds(shape.kinds, view, {INDEXED: INDEXED, FULL: INDEXED, LINEAR: LINEAR})
+    owners = indexer_owners(view, layer_count(view))
+    recurrent, bare = kimi_delta(shape, view, LINEAR), latent_attention(view)
+    d, with_indexer = view.integer("index_head_dim"), indexed(view, bare)
+    pooling = view.integer("index_kpool") * d + d * bare.hidden_size
+    with_indexer = replace(
+        with_indexer,
+        other_parameters=with_indexer.other_parameters + pooling,
+        states=(State(per_token=2 * d + 1),),
+    )
+    return tuple(
+        Layer(
+            index=i,
+            mixers=recurrent if kind == LINEAR else (with_indexer if owns else bare,),
+        )
+        for i, (kind, owns) in enumerate(zip(kinds, owners, strict=True))
+    )
 
 
 CHATGLM_KEYS = {
@@ -52,7 +90,9 @@ GLM4_MOE = GLM.relative(
 )
 GLM4_MOE_LITE = DEEPSEEK_V2.relative("glm4_moe_lite", body=Body(experts=AFTER_FIRST))
 GLM_MOE_DSA = DEEPSEEK_V32.relative(
-    "glm_moe_dsa", attention={"build": deepseek(owners=indexer_owners)}
+    "glm_moe_dsa",
+    attention={"build": deepseek(owners=indexer_owners)},
+    gguf=(Gguf(architecture="glm-dsa", indexer=Indexer(owners=indexer_owners_of_file)),),
 )
 GLM5_NEXT = Architecture(types=("glm5_next",), config=ConfigKeys(text="text_config"))
 GLM5_NEXT_TEXT = Architecture(
@@ -63,6 +103,13 @@ GLM5_NEXT_TEXT = Architecture(
         extra=hyper_connections(mixing=True, head=False),
     ),
     tensors=HYBRID_MLA,
+    gguf=(
+        Gguf(
+            architecture="glm5-next",
+            recurrence=Recurrence(form="Kimi delta", layers="without heads"),
+            indexer=Indexer(),
+        ),
+    ),
 )
 # Its code is published with its weights.
 CHATGLM = Architecture(

@@ -13,6 +13,7 @@ from ..body.body import Body
 from ..body.feed_forward import Experts, after, typed
 from ..body.shapes import MLP_BIAS, ONE_SHARED, SAME_WIDTH
 from ..config_view import ConfigView
+from ..gguf.form import Gguf, Windows
 from ..tensors.names import G_PROJ, GATE_PROJ, LLAMA
 
 
@@ -79,6 +80,7 @@ GPT_OSS = Architecture(
     ),
     body=Body(experts=replace(SAME_WIDTH, bias=True), named=True),
     rotary="halves",
+    gguf=(Gguf(architecture="gpt-oss", windows=Windows(period=2)),),
 )
 LAGUNA = Architecture(
     types=("laguna",),
@@ -98,7 +100,10 @@ LAGUNA = Architecture(
     tensors=G_PROJ,
 )
 LAGUNA_TEXT = LAGUNA.relative(
-    "laguna_text", attention={"kinds": None, "other": nothing_else, "per_layer": None}, tensors=None
+    "laguna_text",
+    attention={"kinds": None, "other": nothing_else, "per_layer": None},
+    tensors=None,
+    gguf=(Gguf(architecture="laguna", windows=Windows(period=4, full_first=True)),),
 )
 AFMOE = LAGUNA_TEXT.relative(
     "afmoe",
@@ -110,6 +115,7 @@ AFMOE = LAGUNA_TEXT.relative(
         ),
     ),
     tensors=GATE_PROJ,
+    gguf=(Gguf(architecture="afmoe", windows=Windows(period=4)),),
 )
 MINIMAX_M2 = Architecture(
     types=("minimax_m2",),

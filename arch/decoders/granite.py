@@ -7,6 +7,7 @@ from ..attention.layer_kinds import FULL, full_first
 from ..attention.shape import AttentionShape, one_per_head
 from ..body.body import Body
 from ..body.shapes import DECODER_MLP_BIAS, MLP_BIAS, SAME_WIDTH
+from ..gguf.form import Gguf, Recurrence
 from ..states.hybrid import LAYER_TYPES, LINEAR, hybrid, plain
 from ..states.kinds import all_of, listed
 from ..states.mamba import BAMBA_KEYS, mamba2
@@ -44,6 +45,12 @@ GRANITEMOEHYBRID = GRANITEMOESHARED.relative(
     conversion={
         "variant": {"num_hidden_layers": 2, "layer_types": ["full_attention", "full_attention"]}
     },
+    gguf=(
+        Gguf(
+            architecture="granitehybrid",
+            recurrence=Recurrence(form="Mamba-2", layers="without heads"),
+        ),
+    ),
 )
 BAMBA = GRANITE.relative(
     "bamba",

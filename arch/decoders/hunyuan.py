@@ -11,6 +11,7 @@ from ..body.feed_forward import Experts, after, typed
 from ..body.hyper_connections import hyper_connections
 from ..body.shapes import AFTER_FIRST, DECODER, MLP_BIAS
 from ..config_view import ConfigView
+from ..gguf.form import Gguf, Indexer
 from ..states.hybrid import INDEXED
 from ..states.indexed import checked_owners, deepseek
 from ..states.kinds import all_of
@@ -71,6 +72,7 @@ HY_V4 = Architecture(
     ),
     body=Body(experts=AFTER_FIRST, extra=hyper_connections(mixing=False, head=True)),
     tensors=HYBRID_MLA,
+    gguf=(Gguf(architecture="hy_v4", indexer=Indexer()),),
 )
 HY_V4_VL = Architecture(types=("hy_v4_vl",), config=ConfigKeys(text="text_config"))
 ARCHITECTURES = (

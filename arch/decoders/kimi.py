@@ -11,6 +11,7 @@ from ..body.projectors import linear
 from ..body.shapes import AFTER_FIRST, IMAGE
 from ..body.towers import BIASED_HEADS, Part, Tower, Wrapper
 from ..config_view import ConfigView
+from ..gguf.form import Gguf, Recurrence
 from ..states.hybrid import LINEAR, hybrid, latent
 from ..states.kinds import at
 from ..states.linear import kimi_delta
@@ -47,6 +48,8 @@ MOONVIT = Tower(
     attention=BIASED_HEADS,
     model_type="kimi_k25_vision",
 )
+KIMI_DELTA = Recurrence(form="Kimi delta", layers="without heads")
+
 KIMI_K2 = DEEPSEEK_V3.relative("kimi_k2", config={"read_as": "deepseek_v3"})
 KIMI_K25 = Architecture(
     types=("kimi_k25",),
@@ -64,6 +67,10 @@ KIMI_LINEAR = Architecture(
     attention=AttentionShape(build=hybrid({FULL: latent, LINEAR: kimi_delta}), kinds=kimi_kinds),
     body=Body(experts=replace(AFTER_FIRST, count="num_experts")),
     tensors=HYBRID_MLA,
+    gguf=(
+        Gguf(architecture="kimi-linear", recurrence=KIMI_DELTA),
+        Gguf(architecture="kimi-k3", recurrence=KIMI_DELTA),
+    ),
 )
 ARCHITECTURES = (
     KIMI_K2,

@@ -10,7 +10,7 @@ from headcount.model.mixers import Attention, Mixer
 from headcount.model.spec import Layer
 
 from ..architecture import Architecture, ConfigKeys, Conversion
-from ..attention.layer_kinds import full_first, smollm3, windowed
+from ..attention.layer_kinds import FULL, SLIDING, all_full, full_first, rope_layers, windowed
 from ..attention.layers import decoder
 from ..attention.per_layer import Values, for_each_layer
 from ..attention.shape import AttentionShape
@@ -21,9 +21,9 @@ from ..body.qwen_towers import QWEN2_5_VL_TOWER, qwen2_5_vl_projector
 from ..body.shapes import DECODER, DECODER_MLP_BIAS, DEEPSEEK_BODY, MLP_BIAS
 from ..body.towers import Part, Wrapper
 from ..config_view import ConfigView, MissingValueError
+from ..gguf.form import Gguf, Windows
 from ..tensors.names import LLAMA as LLAMA_NAMES
 from ..tensors.names import TensorNames, under
-from ..tying import shared_layers
 
 
 def hyperclovax_norms(view: ConfigView, layer: Layer) -> int:
@@ -111,6 +111,18 @@ def vectors_of_head_dim(count: int) -> Callable[[ConfigView, int, int], int]:
         return count * head_dim
 
     return parameters
+
+
+def smollm3(view: ConfigView, count: int) -> tuple[str, ...]:
+    """With `use_sliding_window`, the layers without RoPE slide."""
+    if not view.flag("use_sliding_window") or not view.optional("sliding_window"):
+        return all_full(view, count)
+    return tuple(FULL if rope else SLIDING for rope in rope_layers(view, count))
+
+
+def shared_layers(view: ConfigView, text: ConfigView) -> bool:
+    """OpenELM's own name for it."""
+    return view.flag("share_input_output_layers")
 
 
 BITNET_NAMES = replace(
@@ -202,6 +214,7 @@ MELLUM = APERTUS.relative(
     "mellum",
     attention={"kinds": "full"},
     body=Body(experts=Experts(layers=typed(after(0)))),
+    gguf=(Gguf(architecture="mellum", windows=Windows(period=4)),),
 )
 DOGE = APERTUS.relative(
     "doge",
@@ -238,8 +251,15 @@ HYPERCLOVAX_VISION_V2 = Architecture(
     body=Wrapper(parts=(Part(towers=(QWEN2_5_VL_TOWER,), projector=hyperclovax_projector),)),
 )
 
+# LLaDA denoises all tokens at once: it keeps nothing. transformers has no type of it.
+LLADA = Architecture(
+    types=(),
+    gguf=(Gguf(architecture="llada", cached=False), Gguf(architecture="llada-moe", cached=False)),
+)
+
 ARCHITECTURES = (
     *(LLAMA, IQUESTCODER, CWM, INTERNLM3, HYPERCLOVAX, SMOLLM3, SEED_OSS, SOLAR_OPEN, HELIUM),
     *(DIFFLLAMA, BITNET, ARCEE, JAIS2, NANOCHAT, APERTUS, APERTUS1P5, APERTUS1P5_TEXT, MELLUM),
     *(DOGE, INTERNLM2, BAICHUAN, OPENELM, HYPERCLOVAX_VISION_V2),
+    LLADA,
 )

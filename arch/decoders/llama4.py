@@ -6,16 +6,17 @@ from headcount.model.spec import Layer
 
 from ..architecture import Architecture, ConfigKeys, Conversion, Stored
 from ..attention.gates import output_gate
-from ..attention.layer_kinds import CHUNKED, full_last, without_rope
+from ..attention.layer_kinds import CHUNKED, FULL, SLIDING, KindFunction, rope_layers
 from ..attention.layers import attention, encoder, layer_count, side_by_side
 from ..attention.shape import AttentionShape
 from ..body.body import Body, Layers
-from ..body.feed_forward import Mlp, listed
+from ..body.feed_forward import Mlp
 from ..body.image_embeddings import patch_count, patches
 from ..body.projectors import linear
 from ..body.shapes import IMAGE, SAME_WIDTH, SANDWICH
 from ..body.towers import BIASED_HEADS, PLAIN_HEADS, Part, Tower, Wrapper
 from ..config_view import MAX_LAYERS, ConfigView
+from ..gguf.form import Gguf, Windows
 from ..tensors.names import GATE_PROJ
 from ..tying import never, text_word
 
@@ -95,6 +96,37 @@ def mllama_projector(view: ConfigView, tower: ConfigView, text: ConfigView) -> i
     return linear(tower.integer("vision_output_dim"), text.integer("hidden_size"))
 
 
+def full_last(period: int) -> KindFunction:
+    """Counted from the last layer, which is full (Muse)."""
+
+    def rule(view: ConfigView, count: int) -> tuple[str, ...]:
+        return tuple(FULL if (count - 1 - i) % period == 0 else SLIDING for i in range(count))
+
+    return rule
+
+
+def without_rope(kind: str) -> KindFunction:
+    """`kind` where `no_rope_layers[i]` is 1 (the layer has RoPE), full where it is 0.
+
+    Llama 4: chunked (without the list: every `no_rope_layer_interval`-th layer is full). SmolLM3
+    has the meaning reversed, see smollm3.
+    """
+
+    def rule(view: ConfigView, count: int) -> tuple[str, ...]:
+        return tuple(kind if rope else FULL for rope in rope_layers(view, count))
+
+    return rule
+
+
+def listed(view: ConfigView, count: int) -> frozenset[int]:
+    """`moe_layers`, or every `interleave_moe_layer_step`-th layer (Llama 4)."""
+    given = view.integers("moe_layers")
+    if given is not None:
+        return frozenset(given) & frozenset(range(count))
+    step = view.optional("interleave_moe_layer_step") or 1
+    return frozenset(range(step - 1, count, step))
+
+
 LLAMA4_TEXT = Architecture(
     types=("llama4_text",),
     attention=AttentionShape(
@@ -107,6 +139,7 @@ LLAMA4_TEXT = Architecture(
     ),
     rotary="pairs",
     conversion=Conversion(norms_keys="use_qk_norm"),
+    gguf=(Gguf(architecture="llama4", windows=Windows(period=4, default=8192, always=8192)),),
 )
 LLAMA4 = Architecture(
     types=("llama4",),
@@ -127,7 +160,11 @@ MUSE_SPARK_TEXT = LLAMA4_TEXT.relative(
     rotary="halves",
     conversion=Conversion(width_checked=True, norms_keys=True),
 )
-MUSE_GLIMMER_TEXT = MUSE_SPARK_TEXT.relative("muse_glimmer_text", body=SANDWICH)
+MUSE_GLIMMER_TEXT = MUSE_SPARK_TEXT.relative(
+    "muse_glimmer_text",
+    body=SANDWICH,
+    gguf=(Gguf(architecture="muse-glimmer", windows=Windows(period=4)),),
+)
 MUSE = Architecture(types=("muse_glimmer", "muse_spark"), config=ConfigKeys(text="text_config"))
 MLLAMA_TEXT = Architecture(
     types=("mllama_text_model",),

@@ -1,8 +1,14 @@
 """Mistral, Mixtral, and Mistral's models of images and sound."""
 
+from dataclasses import replace
+
+from headcount.model.errors import InvalidConfigError
+from headcount.model.mixers import LatentAttention
+from headcount.model.spec import Layer
+
 from ..architecture import Architecture, ConfigKeys, Conversion
 from ..attention.layer_kinds import windowed
-from ..attention.layers import latent
+from ..attention.layers import latent, latent_attention, layer_count
 from ..attention.shape import AttentionShape
 from ..body.body import Body, Layers
 from ..body.image_towers import PIXTRAL, any_image
@@ -11,8 +17,8 @@ from ..body.shapes import AFTER_DENSE, DECODER, DEEPSEEK_BODY, SAME_WIDTH
 from ..body.sound_towers import VOXTRAL_TOWER
 from ..body.towers import Part, Wrapper
 from ..config_view import ConfigView
-from ..states.hybrid import INDEXED
-from ..states.indexed import mistral_large4
+from ..states.hybrid import INDEXED, hybrid_kinds
+from ..states.indexed import indexed, indexer_owners
 from ..states.kinds import all_of
 from ..tensors.names import MLA, TensorNames, under
 from ..tying import never
@@ -43,6 +49,48 @@ def voxtral_projector(view: ConfigView, tower: ConfigView, text: ConfigView) -> 
     """Two matrices over joined frames."""
     out = text.integer("hidden_size")
     return (tower.integer("intermediate_size") + out) * out
+
+
+def mistral_large4(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
+    """Mistral Large 4: layers without RoPE cache the latent alone, and some read the latent of an
+    earlier layer (`kv_source_layers`). The indexer reads the layer's input through a norm."""
+    count = layer_count(view)
+    hybrid_kinds(shape.kinds, view, {INDEXED: None})
+    owners = indexer_owners(view, count)
+    rope = _rope_layers(view, count)
+    sources = view.integers("kv_source_layers") or tuple(range(count))
+    if len(sources) != count or any(not 0 <= s <= i for i, s in enumerate(sources)):
+        raise InvalidConfigError(
+            f"{view.where}: kv_source_layers must name for each of {count} layers it or one before"
+        )
+    return tuple(
+        Layer(
+            index=i,
+            mixers=(_large4_mixer(view, rope[i], owners[i], source == i),),
+            shares_cache_with=None if source == i else source,
+        )
+        for i, source in enumerate(sources)
+    )
+
+
+def _rope_layers(view: ConfigView, count: int) -> tuple[int, ...]:
+    step = view.optional("no_rope_layer_interval") or 4
+    given = view.integers("no_rope_layers")
+    return given or tuple(int((i + 1) % step != 0) for i in range(count))
+
+
+def _large4_mixer(view: ConfigView, rope: int, owns: bool, has_latent: bool) -> LatentAttention:
+    mixer = replace(latent_attention(view), q_lora_rank=None)
+    if not rope:
+        whole = mixer.qk_nope_head_dim + mixer.qk_rope_head_dim
+        mixer = replace(mixer, qk_nope_head_dim=whole, qk_rope_head_dim=0)
+    scales = 2 * mixer.num_attention_heads  # of the softmax, two per head
+    mixer = replace(mixer, has_latent=has_latent, other_parameters=scales)
+    if not owns:
+        return mixer
+    mixer = indexed(view, mixer)
+    own = 2 * (mixer.hidden_size + view.integer("index_n_heads"))  # a norm of its input, and scales
+    return replace(mixer, other_parameters=mixer.other_parameters + own)
 
 
 MISTRAL_LARGE4_NAMES = TensorNames(

@@ -14,6 +14,7 @@ from ..attention.shape import AttentionShape
 from ..body.body import WEIGHT_AND_BIAS, Body, Layers
 from ..body.feed_forward import Experts, Mlp, per_layer
 from ..config_view import ConfigView
+from ..gguf.form import Gguf, Recurrence
 from ..states.hybrid import LAYER_TYPES, LINEAR, NOTHING, Builder, hybrid, nothing, plain
 from ..states.mamba import mamba2
 from ..tensors.names import TensorNames, separate
@@ -121,6 +122,8 @@ NEMOTRON_KEYS = {
     **{"in_bias": "use_bias", "out_bias": "use_bias"},
 }
 NEMOTRON_H_TENSORS = TensorNames(modules=separate("mixer"), rest="other")
+MAMBA_OR_MLP = Recurrence(form="Mamba-2", layers="without heads or MLP")
+
 NEMOTRON = Architecture(
     types=("nemotron",),
     attention=AttentionShape(qkv_bias="attention_bias", o_bias="attention_bias"),
@@ -162,6 +165,10 @@ NEMOTRON_H = Architecture(
     ),
     tensors=NEMOTRON_H_TENSORS,
     rotary="none",
+    gguf=(
+        Gguf(architecture="nemotron_h", recurrence=MAMBA_OR_MLP),
+        Gguf(architecture="nemotron_h_moe", recurrence=MAMBA_OR_MLP),
+    ),
 )
 NEMOTRON_H_OMNI = Architecture(types=("nemotron_h_omni",), config=ConfigKeys(text="text_config"))
 NEMO_SPEECHLM = NEMOTRON_H_OMNI.relative(

@@ -7,6 +7,7 @@ from ..body.body import NO_NORM, WEIGHT, Body
 from ..body.feed_forward import Experts
 from ..body.shapes import DECODER
 from ..config_view import ConfigView
+from ..gguf.form import Gguf, Windows
 from ..states.hybrid import LAYER_TYPES, LINEAR, hybrid, plain
 from ..states.kinds import at
 from ..states.linear import gated_delta_net
@@ -37,6 +38,7 @@ OLMO2 = OLMO.relative(
     body={"norm": WEIGHT},
     rotary=None,
     conversion=Conversion(),
+    gguf=(Gguf(architecture="olmo2", windows=Windows(period=4)),),
 )
 OLMO3 = OLMO2.relative("olmo3", attention={"kinds": every(4)})
 OLMOE = OLMO2.relative("olmoe", body={"experts": Experts(width="intermediate_size")})

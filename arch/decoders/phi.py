@@ -13,6 +13,7 @@ from ..body.projectors import linear
 from ..body.shapes import N_INNER, PARALLEL, PLAIN, SAME_WIDTH
 from ..body.towers import Wrapper
 from ..config_view import ConfigView
+from ..gguf.form import Gguf
 from ..tensors.names import MIXER, TensorNames, separate, under
 from ..tying import always
 
@@ -76,6 +77,7 @@ PHI3 = Architecture(
     body=Body(named=True),
     tensors=QKV_PROJ_TENSORS,
     rotary="halves",
+    gguf=(Gguf(architecture="phi3", slides="dropped"),),
 )
 PHI4_MULTIMODAL = PHI3.relative(
     "phi4_multimodal", body=None, uncounted="its towers for images and sound are not counted"

@@ -5,20 +5,14 @@ from dataclasses import replace
 from headcount.model.spec import Layer
 
 from ..architecture import Architecture, ConfigKeys, Conversion
-from ..attention.layer_kinds import (
-    SLIDING,
-    above_max_window_layers,
-    mimo,
-    qwen2_moe,
-    upper_layers,
-    windowed_on_demand,
-)
+from ..attention.layer_kinds import FULL, SLIDING, all_full, windowed
 from ..attention.per_layer import Values
 from ..attention.shape import AttentionShape
 from ..body.body import Body, Layers
 from ..body.feed_forward import Experts, Mlp, matrices, sparse_steps
 from ..body.shapes import AFTER_FIRST, DEEPSEEK_BODY, ONE_SHARED
 from ..config_view import ConfigView
+from ..gguf.form import Gguf, Windows
 from ..tensors.names import GPT2, LLAMA
 
 
@@ -51,6 +45,40 @@ def mimo_values(view: ConfigView, kinds: tuple[str, ...]) -> Values:
 
 def sinks_by_layer(view: ConfigView, heads: int, head_dim: int) -> int:
     return heads if view.flag("attention_sinks") else 0
+
+
+def windowed_on_demand(view: ConfigView, count: int) -> tuple[str, ...]:
+    """The same, but only with `use_sliding_window` (Qwen3-MoE)."""
+    return windowed(view, count) if view.flag("use_sliding_window") else all_full(view, count)
+
+
+def upper_layers(view: ConfigView, count: int) -> tuple[str, ...]:
+    """With `use_sliding_window`, layers from `max_window_layers` on slide (Qwen2, Qwen3)."""
+    if not view.flag("use_sliding_window") or not view.optional("sliding_window"):
+        return all_full(view, count)
+    first = view.integer("max_window_layers", minimum=0)
+    return tuple(SLIDING if index >= first else FULL for index in range(count))
+
+
+def qwen2_moe(view: ConfigView, count: int) -> tuple[str, ...]:
+    """With `use_sliding_window`, every second layer below `max_window_layers` slides."""
+    if not view.flag("use_sliding_window") or not view.optional("sliding_window"):
+        return all_full(view, count)
+    limit = view.integer("max_window_layers", minimum=0)
+    return tuple(SLIDING if (i + 1) % 2 and i < limit else FULL for i in range(count))
+
+
+def above_max_window_layers(view: ConfigView, count: int) -> tuple[str, ...]:
+    """Layers from `max_window_layers` on slide where a window is set (dots.llm1)."""
+    if not view.optional("sliding_window"):
+        return all_full(view, count)
+    first = view.integer("max_window_layers", minimum=0)
+    return tuple(SLIDING if index >= first else FULL for index in range(count))
+
+
+def mimo(view: ConfigView, count: int) -> tuple[str, ...]:
+    """Full: the first and every sixth (MiMo-V2-Flash)."""
+    return tuple(FULL if i == 0 or (i + 1) % 6 == 0 else SLIDING for i in range(count))
 
 
 MIMO_NAMES = replace(LLAMA, modules={**LLAMA.modules, "self_attn.attention_sink_bias": "other"})
@@ -109,4 +137,19 @@ QWEN = Architecture(
     tensors=replace(GPT2, transposed=False),
 )
 
-ARCHITECTURES = (QWEN2, QWEN2_MOE, QWEN3, QWEN3_MOE, DOTS1, MIMO, MIMO_V2_FLASH, QWEN)
+# Of llama.cpp alone: Dream and RND1 denoise all tokens at once and keep nothing.
+DREAM = Architecture(
+    types=(),
+    gguf=(Gguf(architecture="dream", cached=False), Gguf(architecture="rnd1", cached=False)),
+)
+SMALLTHINKER = Architecture(
+    types=(),
+    gguf=(
+        Gguf(architecture="smallthinker", windows=Windows(period=4, full_first=True, always=4096)),
+    ),
+)
+
+ARCHITECTURES = (
+    *(QWEN2, QWEN2_MOE, QWEN3, QWEN3_MOE, DOTS1, MIMO, MIMO_V2_FLASH, QWEN),
+    *(DREAM, SMALLTHINKER),
+)

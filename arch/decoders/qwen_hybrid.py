@@ -11,6 +11,7 @@ from ..body.qwen_towers import QWEN3_VL_TOWER, qwen2_5_vl_projector
 from ..body.shapes import DECODER, ONE_SHARED
 from ..body.towers import Part, Wrapper
 from ..config_view import ConfigView
+from ..gguf.form import Gguf, Indexer, Recurrence
 from ..states.gated import by_query, indexed_by_query
 from ..states.hybrid import INDEXED, LAYER_TYPES, LINEAR, hybrid
 from ..states.kinds import every_nth
@@ -45,6 +46,8 @@ QWEN4_NAMES = replace(
 
 SHARED_AND_GATE = replace(ONE_SHARED, shared_gate=True)
 
+DELTA_NET = Recurrence(form="gated delta net", layers="interval", period=4)
+
 QWEN3_NEXT = Architecture(
     types=("qwen3_next",),
     config=ConfigKeys(aliases=LAYER_TYPES),
@@ -57,9 +60,18 @@ QWEN3_NEXT = Architecture(
     ),
     body=Body(experts=replace(SHARED_AND_GATE, layers=sparse_steps)),
     tensors=HYBRID,
+    gguf=(Gguf(architecture="qwen3next", recurrence=DELTA_NET, query_gate=True),),
 )
-QWEN3_5_TEXT = QWEN3_NEXT.relative("qwen3_5_text", body=DECODER)
-QWEN3_5_MOE_TEXT = QWEN3_NEXT.relative("qwen3_5_moe_text", body={"experts": SHARED_AND_GATE})
+QWEN3_5_TEXT = QWEN3_NEXT.relative(
+    "qwen3_5_text",
+    body=DECODER,
+    gguf=(Gguf(architecture="qwen35", recurrence=DELTA_NET, query_gate=True),),
+)
+QWEN3_5_MOE_TEXT = QWEN3_NEXT.relative(
+    "qwen3_5_moe_text",
+    body={"experts": SHARED_AND_GATE},
+    gguf=(Gguf(architecture="qwen35moe", recurrence=DELTA_NET, query_gate=True),),
+)
 QWEN4_EXP_TEXT = QWEN3_NEXT.relative(
     "qwen4_exp_text",
     attention={
@@ -71,6 +83,7 @@ QWEN4_EXP_TEXT = QWEN3_NEXT.relative(
     body=None,
     tensors=QWEN4_NAMES,
     conversion={"variant": {"indexer_n_heads": 2, "indexer_head_dim": 128}},
+    gguf=(Gguf(architecture="qwen4exp", recurrence=DELTA_NET, query_gate=True, indexer=Indexer()),),
 )
 QWEN4_EXP = Architecture(types=("qwen4_exp",), config=ConfigKeys(text="text_config"))
 QWEN3_5 = QWEN4_EXP.relative(

@@ -18,7 +18,7 @@ from ..body.plain_experts import bart_copies, idle_experts, with_copies
 from ..config_view import MAX_LAYERS, ConfigView
 from ..tensors.names import BART as BART_NAMES
 from ..tensors.names import TensorNames, separate, under
-from ..tying import always, never, unless_alone
+from ..tying import always, never, own_word
 
 # --- layers
 
@@ -140,6 +140,11 @@ def trocr_embeddings(view: ConfigView, layers: Layers) -> int:
     learned = view.flag("use_learned_position_embeddings")
     rows = view.integer("max_position_embeddings") + 2 if learned else 0
     return (rows + 2 * view.flag("layernorm_embedding")) * view.integer("hidden_size")
+
+
+def unless_alone(view: ConfigView, text: ConfigView) -> bool:
+    """The class of both stacks ties them, that of the decoder alone cannot (BigBird-Pegasus)."""
+    return view.flag("is_encoder_decoder") and own_word(view, text)
 
 
 NLLB_MOE = TensorNames(modules=BART_NAMES.modules, cross=separate("cross_attention", o="out_proj"))

@@ -13,6 +13,9 @@ from ..body.body import Body, no_head, one_per_mixer
 from ..body.feed_forward import Mlp
 from ..body.plain_experts import idle_experts, with_copies
 from ..config_view import MAX_LAYERS, ConfigView
+from ..gguf.form import Gguf
+from ..gguf.towers import t5 as t5_stacks
+from ..gguf.towers import t5_encoder
 from ..tensors.names import T5 as T5_NAMES
 from ..tensors.names import T5_PARTS, TensorNames, under
 from ..tying import always, own_word
@@ -104,6 +107,10 @@ T5_BODY = Body(
     classes={**SEQ2SEQ, "T5Model": no_head},
     default_class="ForConditionalGeneration",
 )
+NO_CROSS_CACHE = (
+    "llama.cpp caches no K/V of the cross-attention, but the encoder's output, as float32."
+)
+
 T5 = Architecture(
     types=("t5", "mt5"),
     config=ConfigKeys(tied=always),
@@ -111,6 +118,10 @@ T5 = Architecture(
     body=replace(T5_BODY, named=True),
     tensors=T5_NAMES,
     rotary="none",
+    gguf=(
+        Gguf(architecture="t5", reads=t5_stacks, note=NO_CROSS_CACHE),
+        Gguf(architecture="t5encoder", reads=t5_encoder),
+    ),
 )
 
 ARCHITECTURES = (

@@ -3,6 +3,8 @@
 from ..body.body import Layers, no_head
 from ..body.image_embeddings import convolution
 from ..config_view import ConfigView
+from ..gguf.form import Gguf
+from ..gguf.towers import whisper as whisper_stacks
 from .bart import BART, SEQ2SEQ
 
 
@@ -26,6 +28,7 @@ WHISPER = BART.relative(
         "position_offset": 0,
         "extra": whisper_frontend,
     },
+    gguf=(Gguf(architecture="whisper", reads=whisper_stacks, named=False),),
 )
 
 ARCHITECTURES = (WHISPER,)

@@ -24,6 +24,7 @@ from ..body.masked_lm import (
 )
 from ..body.shapes import PLAIN
 from ..config_view import ConfigView
+from ..gguf.form import Gguf
 from ..tensors.names import BERT as BERT_NAMES
 from ..tensors.names import TensorNames, under
 from ..tying import never
@@ -171,6 +172,7 @@ BERT = Architecture(
     body=replace(BERT_BODY, named=True),
     tensors=BERT_NAMES,
     rotary="none",
+    gguf=(Gguf(architecture="bert", cached=False),),
 )
 # Without a decoder's form, and what else it keeps is not known.
 PLAIN_BERT = BERT.relative(attention={"cached": False, "cross": False}, body=None, rotary=None)

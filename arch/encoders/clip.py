@@ -13,6 +13,8 @@ from ..body.image_embeddings import clip_embeddings
 from ..body.shapes import IMAGE, PLAIN
 from ..body.towers import TwoTowers
 from ..config_view import ConfigView
+from ..gguf.form import Gguf
+from ..gguf.towers import clip as clip_towers
 from ..tensors.names import BART, BERT
 from .bert import BERT_BODY
 
@@ -36,6 +38,7 @@ CLIP = Architecture(
     body=TwoTowers(bodies={"text": TEXT, "vision": VISION}, classes={"CLIPModel": no_head}),
     tensors=BART,
     rotary=None,
+    gguf=(Gguf(architecture="clip", reads=clip_towers),),
 )
 TOWERS = CLIP.relative(attention={"cross": False}, body=None)
 HALF = Architecture(types=(), attention=ENCODER_HEADS, tensors=BART)

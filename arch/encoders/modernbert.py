@@ -13,6 +13,7 @@ from ..body.feed_forward import Mlp
 from ..body.masked_lm import one_bias_head, vocabulary_matrix
 from ..body.shapes import MLP_BIAS
 from ..config_view import ConfigView
+from ..gguf.form import Gguf, Windows
 from ..tensors.names import LLAMA, MIXER, MPT, TensorNames, separate, under
 from ..tying import never
 from .bert import POOLED_BODY, UNPOOLED_BODY
@@ -95,8 +96,26 @@ WINDOWED = LIKE_LLAMA.relative(
     }
 )
 
+# Encoders of llama.cpp that transformers has no type of
+OTHER_ENCODERS = Architecture(
+    types=(),
+    gguf=(
+        Gguf(architecture="jina-bert-v2", cached=False),
+        Gguf(architecture="neo-bert", cached=False),
+    ),
+)
+
 ARCHITECTURES = (
-    WINDOWED.relative("modernbert", tensors=MODERNBERT, body=MODERNBERT_BODY),
+    WINDOWED.relative(
+        "modernbert",
+        tensors=MODERNBERT,
+        body=MODERNBERT_BODY,
+        gguf=(
+            Gguf(
+                architecture="modern-bert", windows=Windows(period=3, full_first=True), cached=False
+            ),
+        ),
+    ),
     WINDOWED.relative(
         "modernbert-decoder",
         attention={"cached": True},
@@ -113,6 +132,7 @@ ARCHITECTURES = (
         body=replace(
             UNPLACED, head_bias="mlp_bias", classes={"ForMaskedLM": lm_head, "Model": no_head}
         ),
+        gguf=(Gguf(architecture="eurobert", cached=False),),
     ),
     LIKE_LLAMA.relative(
         "ultrabert",
@@ -143,12 +163,22 @@ ARCHITECTURES = (
             classes={"ForMaskedLM": one_bias_head, "Model": no_head},
         ),
     ),
-    GTE_LIKE.relative("jina_embeddings_v3", tensors=MIXER, body=replace(POOLED_BODY, positions=())),
+    GTE_LIKE.relative(
+        "jina_embeddings_v3",
+        tensors=MIXER,
+        body=replace(POOLED_BODY, positions=()),
+        gguf=(Gguf(architecture="jina-bert-v3", cached=False),),
+    ),
     GTE_LIKE.relative(
         "nomic_bert",
         config={"defaults": {"tie_word_embeddings": True}},
         attention={"qkv_bias": False, "o_bias": False},
         tensors=MPT,
         body=replace(UNPOOLED_BODY, positions=(), mlp=Mlp()),
+        gguf=(
+            Gguf(architecture="nomic-bert", cached=False),
+            Gguf(architecture="nomic-bert-moe", cached=False),
+        ),
     ),
+    OTHER_ENCODERS,
 )

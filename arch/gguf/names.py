@@ -23,9 +23,3 @@ GGUF_NAMES = TensorNames(
 GGUF_FILE = Architecture(types=(), tensors=GGUF_NAMES)
 # Files of other tools, whose tensors have no names that are agreed on.
 NAMELESS = Architecture(types=(), tensors=UNKNOWN)
-_NAMELESS_TYPES = frozenset({"whisper"})
-
-
-def gguf_file(architecture: str) -> Architecture:
-    """How the files of a GGUF `architecture` call their tensors."""
-    return NAMELESS if architecture in _NAMELESS_TYPES else GGUF_FILE

@@ -9,6 +9,7 @@ from ..body.body import WEIGHT_AND_BIAS, Body
 from ..body.feed_forward import Mlp
 from ..body.shapes import DECODER_MLP_BIAS, NO_MLP
 from ..config_view import ConfigView
+from ..gguf.form import Gguf, Recurrence
 from ..states.hybrid import HYBRID, LAYER_TYPES, LINEAR, Maker, hybrid, plain
 from ..states.kinds import all_of
 from ..states.mamba import BAMBA_KEYS, mamba1, mamba2
@@ -109,6 +110,12 @@ FALCON_H1 = Architecture(
     body=DECODER_MLP_BIAS,
     tensors=HYBRID_NAMES,
     rotary="halves",
+    gguf=(
+        Gguf(
+            architecture="falcon-h1",
+            recurrence=Recurrence(form="Mamba-2", layers="all", beside=True),
+        ),
+    ),
 )
 
 ARCHITECTURES = (FALCON, FALCON_MAMBA, FALCON_H1)

@@ -12,7 +12,7 @@ from ..body.body import Body, Layers
 from ..body.feed_forward import Experts, after, matrices, typed
 from ..config_view import ConfigView
 from ..states.hybrid import HYBRID, HYBRID_SLIDING, LAYER_TYPES, Builder, Maker, hybrid
-from ..states.kinds import every_nth, inkling_kinds
+from ..states.kinds import every_nth
 from ..states.mamba import FLOAT32
 from ..tensors.names import LLAMA as LLAMA_NAMES
 from ..tensors.names import TensorNames, under
@@ -162,6 +162,13 @@ def looped(build: Builder, start: str, end: str, passes: str) -> Builder:
         return repeat(layers, first, last, view.integer(passes))
 
     return again
+
+
+def inkling_kinds(view: ConfigView, count: int) -> tuple[str, ...]:
+    local = view.integers("local_layer_ids")
+    if local is None:
+        return every_nth(6, HYBRID, HYBRID_SLIDING)(view, count)
+    return tuple(HYBRID_SLIDING if i in local else HYBRID for i in range(count))
 
 
 INKLING_TEXT = Architecture(

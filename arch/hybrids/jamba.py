@@ -6,13 +6,14 @@ from headcount.model.mixers import Attention, Mixer, State
 from headcount.model.spec import Layer
 
 from ..architecture import Architecture, ConfigKeys, Conversion
-from ..attention.layer_kinds import FULL
+from ..attention.layer_kinds import FULL, KindFunction
 from ..attention.layers import attention, check_grouping
 from ..attention.shape import AttentionShape, standard_key_value_heads
 from ..body.body import Body, Layers
-from ..body.feed_forward import Experts, matrices, periodic
+from ..body.feed_forward import Experts, LayerRule, matrices
 from ..body.shapes import NO_MLP
 from ..config_view import ConfigView
+from ..gguf.form import Gguf, Recurrence, Windows
 from ..states.hybrid import (
     HYBRID,
     HYBRID_SLIDING,
@@ -24,7 +25,7 @@ from ..states.hybrid import (
     hybrid_kinds,
     plain,
 )
-from ..states.kinds import ZAMBA2_KINDS, all_of, fixed_list, jamba_kinds, zamba_kinds
+from ..states.kinds import all_of, at
 from ..states.mamba import mamba1_of_hybrid, mamba2
 from ..tensors.names import HYBRID as HYBRID_NAMES
 from ..tensors.names import TensorNames, separate, under
@@ -135,6 +136,41 @@ def convolved_attention(shape: AttentionShape, view: ConfigView, kind: str) -> t
     )
 
 
+def periodic(period: str, offset: str) -> LayerRule:
+    """Every so many layers, from the one at the offset on (Jamba)."""
+
+    def rule(view: ConfigView, count: int) -> frozenset[int]:
+        step, first = view.integer(period), view.integer(offset, minimum=0)
+        return frozenset(i for i in range(count) if i % step == first)
+
+    return rule
+
+
+def jamba_kinds(view: ConfigView, count: int) -> tuple[str, ...]:
+    period, offset = view.integer("attn_layer_period"), view.integer("attn_layer_offset", minimum=0)
+    return at(offset, period, FULL, LINEAR)(view, count)
+
+
+def zamba_kinds(view: ConfigView, count: int) -> tuple[str, ...]:
+    """Two Mamba layers, a hybrid one, and then one in `attn_layer_period` from the offset on."""
+    period, offset = view.integer("attn_layer_period"), view.integer("attn_layer_offset", minimum=0)
+    rest = tuple(HYBRID if i % period == offset else LINEAR for i in range(max(count - 3, 0)))
+    return (LINEAR, LINEAR, HYBRID, *rest)
+
+
+def fixed_list(*kinds: str) -> KindFunction:
+    return lambda view, count: kinds
+
+
+ZAMBA2_KINDS = (
+    LINEAR,
+    *(*(LINEAR,) * 5, HYBRID) * 7,
+    *(*(LINEAR,) * 4, HYBRID),
+    *(*(LINEAR,) * 3, HYBRID),
+    *(LINEAR,) * 2,
+)
+
+
 JAMBA = Architecture(
     types=("jamba",),
     config=ConfigKeys(aliases=LAYER_TYPES),
@@ -149,6 +185,7 @@ JAMBA = Architecture(
     ),
     tensors=HYBRID_NAMES,
     rotary="none",
+    gguf=(Gguf(architecture="jamba", recurrence=Recurrence(form="Mamba", layers="without heads")),),
 )
 ZAMBA = JAMBA.relative(
     "zamba",
@@ -201,4 +238,13 @@ ZAYA = Architecture(
     ),
 )
 
-ARCHITECTURES = (JAMBA, ZAMBA, ZAMBA2, ZAYA)
+# PLaMo is remote code, which llama.cpp runs.
+PLAMO = Architecture(
+    types=(),
+    gguf=(
+        Gguf(architecture="plamo2", recurrence=Recurrence(form="Mamba-2", layers="without heads")),
+        Gguf(architecture="plamo3", windows=Windows(period=8)),
+    ),
+)
+
+ARCHITECTURES = (JAMBA, ZAMBA, ZAMBA2, ZAYA, PLAMO)

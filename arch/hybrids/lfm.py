@@ -2,10 +2,13 @@
 
 from dataclasses import replace
 
+from headcount.model.errors import InvalidConfigError
+from headcount.model.mixers import Mixer
 from headcount.model.spec import Layer
 
 from ..architecture import Architecture, ConfigKeys
 from ..attention.layer_kinds import FULL, SLIDING
+from ..attention.layers import attention, kind_window
 from ..attention.shape import AttentionShape
 from ..body.body import Body
 from ..body.feed_forward import Experts, Mlp, after
@@ -13,9 +16,9 @@ from ..body.image_towers import SIGLIP2, any_image
 from ..body.projectors import downsampling, linear
 from ..body.towers import Part, Wrapper
 from ..config_view import ConfigView
-from ..states.gated import per_head_on_demand
+from ..gguf.form import Gguf, Recurrence
 from ..states.hybrid import CONV, LAYER_TYPES, hybrid, plain
-from ..states.kinds import lfm3_kinds, listed, needed
+from ..states.kinds import listed
 from ..states.linear import short_convolution
 from ..tensors.names import G_PROJ as G_PROJ_NAMES
 from ..tensors.names import TensorNames, separate
@@ -61,6 +64,27 @@ def lfm3_norms(view: ConfigView, layer: Layer) -> int:
     return 4 if view.flag("use_sandwich_norm") else 2
 
 
+def needed(view: ConfigView, count: int) -> tuple[str, ...]:
+    """For a class that has no rule of its own. Raises InvalidConfigError."""
+    raise InvalidConfigError(f"{view.where}: layer_types is missing, and the class has no default")
+
+
+def lfm3_kinds(view: ConfigView, count: int) -> tuple[str, ...]:
+    def kind(i: int) -> str:
+        return FULL if i % 4 == 2 else SLIDING if i % 4 == 0 and i > 0 else CONV
+
+    return tuple(kind(i) for i in range(count))
+
+
+def per_head_on_demand(shape: AttentionShape, view: ConfigView, kind: str) -> tuple[Mixer, ...]:
+    """A gate per head, unless `use_attention_gate` is false (LFM3)."""
+    mixer = attention(shape, view, window=kind_window(shape, view, kind))
+    gate = mixer.hidden_size * mixer.num_attention_heads * view.flag("use_attention_gate")
+    return (replace(mixer, other_parameters=gate),)
+
+
+CONVOLUTIONS = Recurrence(form="short convolution", layers="without heads")
+
 LFM2 = Architecture(
     types=("lfm2",),
     config=ConfigKeys(aliases=LAYER_TYPES),
@@ -71,12 +95,14 @@ LFM2 = Architecture(
     ),
     body=Body(mlp=Mlp(width=lfm2_width)),
     tensors=LFM2_NAMES,
+    gguf=(Gguf(architecture="lfm2", slides="all", recurrence=CONVOLUTIONS),),
 )
 LFM2_MOE = LFM2.relative(
     "lfm2_moe",
     attention={"kinds": needed},
     body=Body(experts=Experts(layers=after("num_dense_layers"))),
     conversion={"variant": {"num_hidden_layers": 2, "layer_types": ["full_attention"] * 2}},
+    gguf=(Gguf(architecture="lfm2moe", recurrence=CONVOLUTIONS),),
 )
 LFM3 = LFM2.relative(
     "lfm3",

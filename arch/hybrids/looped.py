@@ -14,6 +14,8 @@ from ..attention.shape import AttentionShape
 from ..body.body import NO_NORM, Body, Layers
 from ..body.shapes import MLP_BIAS
 from ..config_view import MAX_LAYERS, ConfigView
+from ..gguf.form import Gguf
+from ..gguf.keys import Keys
 from ..states.hybrid import LAYER_TYPES
 from ..tensors.names import TensorNames, separate, under
 
@@ -111,6 +113,19 @@ def stacks_in_cycles(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ..
     )
 
 
+def runs_of_stacks(keys: Keys, count: int) -> list[int]:
+    """How often llama.cpp runs each layer of the low and of the high stack; its block_count is that
+    of caches."""
+    high, low = keys.need("hrm.h_cycles"), keys.need("hrm.l_cycles")
+    layers = keys.need("hrm.layers_per_stack", MAX_LAYERS)
+    if layers * high * (low + 1) != count:
+        raise InvalidConfigError(
+            f"{keys.where}: block_count {count} is not layers_per_stack {layers} x h_cycles {high}"
+            f" x (l_cycles {low} + 1)"
+        )
+    return [high * low] * layers + [high] * layers
+
+
 HRM_TEXT = Architecture(
     types=("hrm_text",),
     config=ConfigKeys(aliases=LAYER_TYPES),
@@ -123,6 +138,7 @@ HRM_TEXT = Architecture(
     body=Body(norm=NO_NORM, mlp=MLP_BIAS, extra=hrm_start),
     tensors=HRM_NAMES,
     rotary="halves",
+    gguf=(Gguf(architecture="hrm_text", passes=runs_of_stacks),),
 )
 DORY = HRM_TEXT.relative(
     "dory",

@@ -4,6 +4,7 @@ from ..architecture import Architecture, ConfigKeys
 from ..attention.shape import AttentionShape
 from ..body.body import Body
 from ..body.shapes import NO_MLP
+from ..gguf.form import Gguf, Recurrence
 from ..states.hybrid import LAYER_TYPES, LINEAR, hybrid
 from ..states.kinds import all_of
 from ..states.mamba import mamba1, mamba2
@@ -15,6 +16,7 @@ MAMBA = Architecture(
     attention=AttentionShape(build=hybrid({LINEAR: mamba1}, written=False), kinds=all_of(LINEAR)),
     body=Body(norms=1, mlp=NO_MLP),
     tensors=HYBRID_NAMES,
+    gguf=(Gguf(architecture="mamba", recurrence=Recurrence(form="Mamba", layers="all")),),
 )
 MAMBA2 = MAMBA.relative(
     "mamba2",
@@ -38,6 +40,7 @@ MAMBA2 = MAMBA.relative(
             written=False,
         )
     },
+    gguf=(Gguf(architecture="mamba2", recurrence=Recurrence(form="Mamba-2", layers="all")),),
 )
 
 ARCHITECTURES = (MAMBA, MAMBA2)

@@ -13,6 +13,7 @@ from ..body.body import WEIGHT_AND_BIAS, Body, Layers
 from ..body.feed_forward import Mlp
 from ..body.shapes import NO_MLP
 from ..config_view import ConfigView
+from ..gguf.form import Gguf, Recurrence
 from ..states.hybrid import LAYER_TYPES
 from ..states.mamba import FLOAT32
 from ..tensors.names import UNKNOWN
@@ -88,6 +89,9 @@ def mlstm(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
     return alike(mixer, layer_count(view))
 
 
+RWKV6 = Recurrence(form="RWKV-6", layers="all")
+RWKV7 = Recurrence(form="RWKV-7", layers="all")
+
 RWKV = Architecture(
     types=("rwkv",),
     config=ConfigKeys(aliases=LAYER_TYPES),
@@ -102,4 +106,15 @@ XLSTM = RWKV.relative(
     body=Body(mlp=Mlp(width=xlstm_width, bias="use_bias"), extra=xlstm_biases),
 )
 
-ARCHITECTURES = (RWKV, XLSTM)
+# Later RWKVs, alone and in a body of Qwen's, are not in transformers.
+LATER_RWKV = Architecture(
+    types=(),
+    gguf=(
+        Gguf(architecture="rwkv6", recurrence=RWKV6),
+        Gguf(architecture="rwkv6qwen2", recurrence=RWKV6),
+        Gguf(architecture="rwkv7", recurrence=RWKV7),
+        Gguf(architecture="arwkv7", recurrence=RWKV7),
+    ),
+)
+
+ARCHITECTURES = (RWKV, XLSTM, LATER_RWKV)

@@ -8,6 +8,7 @@ from ..body.body import Body, Layers
 from ..body.shapes import NO_MLP
 from ..config_view import ConfigView
 from ..encoders.wav2vec2 import WAV2VEC2_NAMES
+from ..gguf.form import Gguf
 from ..tensors.names import BART as BART_NAMES
 from ..tensors.names import TensorNames, separate
 from ..tying import never
@@ -76,6 +77,9 @@ MOSS_TRANSCRIBE_DIARIZE_AUDIO = OMNIASR_AUDIO.relative(
     "moss_transcribe_diarize_audio", attention={"k_bias": False}, tensors=BART_NAMES
 )
 
+# A decoder of sound, for llama.cpp alone
+WAVTOKENIZER = Architecture(types=(), gguf=(Gguf(architecture="wavtokenizer-dec", cached=False),))
+
 ARCHITECTURES = (
     CSM,
     CSM_DEPTH_DECODER_MODEL,
@@ -87,4 +91,5 @@ ARCHITECTURES = (
     OMNIASR_AUDIO,
     MOSS_TRANSCRIBE_DIARIZE,
     MOSS_TRANSCRIBE_DIARIZE_AUDIO,
+    WAVTOKENIZER,
 )

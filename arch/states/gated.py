@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from headcount.model.mixers import Attention, Mixer
 
-from ..attention.layers import attention, kind_window, latent_attention
+from ..attention.layers import attention, kind_window
 from ..attention.shape import AttentionShape
 from ..config_view import ConfigView
 from .indexed import with_key_value
@@ -22,16 +22,3 @@ def indexed_by_query(shape: AttentionShape, view: ConfigView, kind: str) -> tupl
     (mixer,) = with_key_value("indexer_n_heads", "indexer_head_dim")(shape, view, kind)
     assert isinstance(mixer, Attention)
     return (replace(mixer, query_gate=True),)
-
-
-def per_head_on_demand(shape: AttentionShape, view: ConfigView, kind: str) -> tuple[Mixer, ...]:
-    """A gate per head, unless `use_attention_gate` is false (LFM3)."""
-    mixer = attention(shape, view, window=kind_window(shape, view, kind))
-    gate = mixer.hidden_size * mixer.num_attention_heads * view.flag("use_attention_gate")
-    return (replace(mixer, other_parameters=gate),)
-
-
-def latent_per_head(shape: AttentionShape, view: ConfigView, kind: str) -> tuple[Mixer, ...]:
-    """Latent attention with a gate per head (Bailing)."""
-    mixer = latent_attention(view)
-    return (replace(mixer, other_parameters=mixer.hidden_size * mixer.num_attention_heads),)

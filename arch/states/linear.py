@@ -53,7 +53,7 @@ def kimi_delta(shape: AttentionShape, view: ConfigView, kind: str) -> tuple[Mixe
     d = legacy.optional("head_dim") or view.integer("linear_head_dim")
     kernel = legacy.optional("short_conv_kernel_size") or view.integer("linear_conv_kernel_dim")
     return (
-        _delta(
+        delta_rule(
             view,
             heads,
             d,
@@ -63,18 +63,9 @@ def kimi_delta(shape: AttentionShape, view: ConfigView, kind: str) -> tuple[Mixe
     )
 
 
-def bailing_delta(shape: AttentionShape, view: ConfigView, kind: str) -> tuple[Mixer, ...]:
-    """The same with full projections for decay and gate, and the heads of attention: files that
-    transformers saves name them again, since it overwrites head_dim by the rotated part."""
-    saved = view.config.get("linear_head_dim") is not None
-    heads = view.integer("linear_num_heads" if saved else "num_attention_heads")
-    d = view.integer("linear_head_dim" if saved else "head_dim")
-    kernel = view.integer("linear_conv_kernel_dim" if saved else "short_conv_kernel_size")
-    full = 2 * view.integer("hidden_size") * heads * d
-    return (_delta(view, heads, d, kernel, decay_and_gate=full),)
-
-
-def _delta(view: ConfigView, heads: int, d: int, kernel: int, *, decay_and_gate: int) -> Recurrent:
+def delta_rule(
+    view: ConfigView, heads: int, d: int, kernel: int, *, decay_and_gate: int
+) -> Recurrent:
     hidden, width = view.integer("hidden_size"), heads * d
     own = 3 * width * kernel + width + heads + hidden * heads  # convolution, dt_bias, A, b_proj
     return Recurrent(
@@ -86,25 +77,6 @@ def _delta(view: ConfigView, heads: int, d: int, kernel: int, *, decay_and_gate:
         weights=4 * hidden * width + own + decay_and_gate,
         norms=d,
         states=states(3 * width, kernel, heads * d * d),
-    )
-
-
-def lightning(shape: AttentionShape, view: ConfigView, kind: str) -> tuple[Mixer, ...]:
-    """Lightning attention (MiniMax-01, arXiv 2501.08313): one [d, d] state per head, of the dtype
-    of the model, with an output gate."""
-    hidden, heads = view.integer("hidden_size"), view.integer("num_attention_heads")
-    d = view.optional("head_dim") or hidden // heads
-    return (
-        Recurrent(
-            form="lightning attention",
-            hidden_size=hidden,
-            num_attention_heads=heads,
-            head_dim=d,
-            v_head_dim=d,
-            weights=5 * hidden * heads * d,
-            norms=heads * d,
-            states=(State(fixed=heads * d * d),),
-        ),
     )
 
 

@@ -29,13 +29,6 @@ def states(
     return (State(fixed=channels * kernel, columns=kernel), State(fixed=recurrent, bits=bits))
 
 
-def number(view: ConfigView, *names: str) -> int:
-    """The first of `names` that the file or the class has, as an integer that must be there."""
-    given = (view.optional(name) for name in names[:-1])
-    found = next((value for value in given if value is not None), None)
-    return view.integer(names[-1]) if found is None else found
-
-
 def inner_width(view: ConfigView, key: str = "expand") -> int:
     """`intermediate_size` where a pure Mamba's file has it, else expand * hidden_size."""
     factor: Any = view.get(key)

@@ -84,33 +84,6 @@ LLAMA = TensorNames(
 # The same with what else some classes keep beside their projections.
 GATE_PROJ = replace(LLAMA, modules={**LLAMA.modules, "self_attn.gate_proj": "other"})
 G_PROJ = replace(LLAMA, modules={**LLAMA.modules, "self_attn.g_proj": "other"})
-MUSE = replace(GATE_PROJ, modules={**GATE_PROJ.modules, "post_attention_residual_gate.gate": ""})
-BITNET = replace(LLAMA, modules={**LLAMA.modules, "self_attn.attn_sub_norm": "norm"})
-DIFFLLAMA = replace(
-    LLAMA,
-    modules={
-        **LLAMA.modules,
-        **{f"self_attn.lambda_{part}{number}": "other" for part in "qk" for number in "12"},
-    },
-)
-DOGE = replace(
-    LLAMA, modules={**LLAMA.modules, "self_attn.A": "other", "self_attn.dt_proj": "other"}
-)
-MIMO = replace(LLAMA, modules={**LLAMA.modules, "self_attn.attention_sink_bias": "other"})
-MOSHI = TensorNames(
-    modules=separate("self_attn") | {f"self_attn.{p}_proj.linear": p for p in "qkvo"}
-)
-# Beside the attention, adapters that attend to a protein with all heads and keep nothing.
-EVOLLA = replace(
-    LLAMA,
-    modules={
-        **LLAMA.modules,
-        **dict.fromkeys((f"adapter.{gate}" for gate in ("gate_attention", "gate_ffw")), ""),
-        **dict.fromkeys((f"adapter.{m}" for m in ("query", "out_proj", "attention_norm")), ""),
-        **dict.fromkeys((f"adapter.{k}_protein" for k in ("key", "value")), ""),
-        **dict.fromkeys((f"adapter.ff.{m}" for m in ("norm", "fc1", "fc2")), ""),
-    },
-)
 MLA = TensorNames(
     modules=under(
         "self_attn", q="q_proj", q_a="q_a_proj", kv_a="kv_a_proj_with_mqa", kv_b="kv_b_proj"
@@ -127,37 +100,11 @@ GPT2 = TensorNames(
     cross=under("crossattention", q="q_attn", kv="c_attn", o="c_proj"),
     transposed=True,
 )
-GPT_BIGCODE = replace(GPT2, transposed=False, fused="heads")
-GPT_NEO = TensorNames(modules=separate("attn.attention", o="out_proj"))
-GPT_NEOX = TensorNames(modules=under("attention", qkv="query_key_value", o="dense"), fused="heads")
-GPTJ = TensorNames(modules=separate("attn", o="out_proj"))
 BLOOM = TensorNames(
     modules=under("self_attention", qkv="query_key_value", o="dense"), fused="heads"
 )
-CODEGEN = TensorNames(modules=under("attn", qkv="qkv_proj", o="out_proj"), fused="quarters")
-CTRL = TensorNames(
-    modules=under("multi_head_attention", q="Wq", k="Wk", v="Wv", o="dense"),
-)
 MPT = TensorNames(modules=under("attn", qkv="Wqkv", o="out_proj"))
-DBRX = TensorNames(modules=under("norm_attn_norm.attn", qkv="Wqkv", o="out_proj"))
-INTERNLM2 = TensorNames(modules=under("attention", qkv="wqkv", o="wo"), fused="heads")
-BAICHUAN = TensorNames(modules=under("self_attn", qkv="W_pack", o="o_proj"))
-OPENELM = TensorNames(
-    modules=under("attn", qkv="qkv_proj", o="out_proj")
-    | {"attn.q_norm": "norm", "attn.k_norm": "norm"}
-)
 MIXER = TensorNames(modules=under("mixer", qkv="Wqkv", o="out_proj"))
-GROK = TensorNames(
-    modules=separate("attn") | under("multi_head_attention", q="query", k="key", v="value")
-)
-GPT_NEOX_JAPANESE = replace(GPT_NEOX, modules={**GPT_NEOX.modules, "attention.dense_bias": "other"})
-COSMOS3 = TensorNames(
-    modules=under("self_attn", q="to_q", k="to_k", v="to_v", o="to_out")
-    | {"self_attn.norm_q": "norm", "self_attn.norm_k": "norm"}
-    | {**LLAMA.modules}
-)
-JETMOE = TensorNames(modules=under("self_attention", kv="kv_proj"), rest="other")
-MODERNBERT_DECODER = TensorNames(modules=separate("attn", o="Wo"))
 BART = TensorNames(
     modules=separate("self_attn", o="out_proj") | {"self_attn.inner_attn_ln": "norm"},  # Kosmos-2
     cross=separate("encoder_attn", o="out_proj") | {"encoder_attn.inner_attn_ln": "norm"},
