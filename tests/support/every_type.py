@@ -10,7 +10,7 @@ from transformers import CONFIG_MAPPING
 from transformers.models.auto import modeling_auto
 
 from against_record import differences
-from headcount.running.built.modules import (
+from headcount.running.built.built_layers import (
     SCATTERED,
     BuiltLayer,
     layer_list,

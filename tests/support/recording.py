@@ -23,7 +23,7 @@ from headcount.arch.described import described
 from headcount.arch.read_config import read_config
 from headcount.arch.registry import ARCHITECTURES
 from headcount.audit import audit_model
-from headcount.running.built.model import NotInTransformersError
+from headcount.running.built.meta_model import NotInTransformersError
 from headcount.sources.catalogue import catalogue, read_entry
 from random_configs import Config, declared_defaults, random_config
 from spelled_otherwise import spelled_otherwise

@@ -14,7 +14,7 @@ from transformers.cache_utils import Cache, DynamicCache, EncoderDecoderCache
 from transformers.initialization import no_init_weights
 from transformers.models.auto import modeling_auto
 
-from headcount.running.built.modules import SCATTERED, decoder_of
+from headcount.running.built.built_layers import SCATTERED, decoder_of
 from transformers_truth import CachedElements
 
 torch.set_num_threads(1)

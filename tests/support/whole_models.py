@@ -22,7 +22,7 @@ import state_configs
 import states_truth
 import tiny_truth
 from headcount.arch.registry import ARCHITECTURES
-from headcount.running.built.modules import layers_of
+from headcount.running.built.built_layers import layers_of
 from random_configs import _TOWERS as TOWERS
 from random_configs import Config, random_config
 
