@@ -45,16 +45,6 @@ _BESIDE = ("indexer", "compressor")
 _BLOCK_NORMS = ("output.LayerNorm", "LayerNorm", "self_attn_layer_norm", "ln.", "layer_norm")
 
 
-# Types whose attention modules do not stand in one list of layers.
-SCATTERED = ("blt", "funnel", "idefics", "perceiver")
-# Types whose modules are not matched with the layers of an audit, and why: a difference would say
-# nothing of the config.
-_OTHER_PARTS = "its modules join parts that the audit counts one by one"
-_OTHER_STACKS = "its attention stands in stacks that are not told apart here"
-NOT_COMPARED = {
-    **dict.fromkeys(("axk2", "inkling2_text", "inkling2_loop_text", "zaya"), _OTHER_PARTS),
-    **dict.fromkeys(("florence2", "hrm_text", "pi0", "pix2struct", "pp_formulanet"), _OTHER_STACKS),
-}
 # Modules that are no attention of the language model, with all that they hold.
 _NOT_TEXT = ("experts", "bottleneck", "vision_model", "perceiver_resampler")
 
@@ -84,12 +74,12 @@ class BuiltLayer:
     mixers: tuple[BuiltMixer, ...]
 
 
-def layers_of(model: PreTrainedModel) -> list[BuiltLayer]:
+def layers_of(model: PreTrainedModel, *, scattered: bool = False) -> list[BuiltLayer]:
     """The layers of the language model, encoder first. A parameter that several layers share
-    counts in the first; a module of a SCATTERED type is a layer by itself. Raises LookupError where
-    no list of layers is found."""
+    counts in the first; with `scattered` attention, which stands in no list of layers, each module
+    is a layer by itself. Raises LookupError where no list of layers is found."""
     seen: set[int] = set()
-    if model.config.model_type in SCATTERED:
+    if scattered:
         return [
             BuiltLayer(stack="decoder", index=index, mixers=(mixer,))
             for index, mixer in enumerate(mixers_of(model, seen))

@@ -1,6 +1,7 @@
 """What transformers' default cache holds after a run on the meta device, counted in elements."""
 
 from collections.abc import Iterator
+from inspect import signature
 from typing import Any, NamedTuple
 
 import torch
@@ -36,7 +37,7 @@ def cached_elements(
     """What the default cache holds after `tokens` tokens were given at once.
 
     `encoder_tokens` is the length that cross-attention sees: of the encoder's output, or of the
-    vision states that mllama's layers read. Raises what the model's own code raises, and
+    vision states that Llama 3.2 Vision's layers read. Raises what the model's own code raises, and
     LookupError for a model that makes no cache object.
     """
     decoder = decoder_of(model)
@@ -51,13 +52,17 @@ def cached_elements(
 
 
 def _encoder_states(model: PreTrainedModel, batch: int, tokens: int) -> dict[str, Any]:
-    config = getattr(decoder_of(model), "config", model.config)
+    decoder = decoder_of(model)
+    config = getattr(decoder, "config", model.config)
     sizes = (getattr(config, key, None) for key in _WIDTHS)
     width = next((size for size in sizes if isinstance(size, int)), None)
     if width is None:
         width = config.get_text_config(decoder=True).hidden_size
     states = torch.empty(batch, tokens, width, device="meta", dtype=model.dtype)
-    name = "cross_attention_states" if "mllama" in config.model_type else "encoder_hidden_states"
+    known = signature(decoder.forward).parameters
+    name = (
+        "cross_attention_states" if "cross_attention_states" in known else "encoder_hidden_states"
+    )
     return {name: states}
 
 

@@ -7,7 +7,9 @@ from typing import Any
 
 from transformers import PreTrainedModel
 
+from headcount.arch.architecture import Verification
 from headcount.arch.read_config import read_config
+from headcount.arch.registry import architecture_of
 from headcount.audit.audited import Audit, counted
 from headcount.audit.rules.verified import Compared, Unlike, VerifyFacts
 from headcount.model.errors import HeadcountError, UnsupportedModelError
@@ -15,7 +17,7 @@ from headcount.model.mixers import Mixer, Parts
 from headcount.model.spec import Layer, ModelSpec
 
 from ..boundary import quiet_transformers, third_party
-from .built_layers import NOT_COMPARED, SCATTERED, BuiltLayer, BuiltMixer, layers_of
+from .built_layers import BuiltLayer, BuiltMixer, layers_of
 from .compare_caches import ComparedCaches, LayerKey, compare_caches
 from .meta_model import NotInTransformersError, build_on_meta, total_parameters
 
@@ -32,9 +34,9 @@ def compare(audit: Audit) -> VerifyFacts:
     with quiet_transformers():
         model = _built(config, source.where)
         _refuse_unmatched(model, source.where)
-        layers = _under_own_name(_layers(model, source.where), spec)
+        scattered = _verification(model.config.model_type).scattered
+        layers = _under_own_name(_layers(model, source.where, scattered), spec)
         crosses = any(mixer.kind == "cross" for layer in layers for mixer in layer.mixers)
-        scattered = model.config.model_type in SCATTERED
         held = _NO_CACHES if scattered else compare_caches(spec, model, crosses=crosses)
     own = list(spec.layers) if scattered else _of_stacks(spec, layers)
     totals = tuple(_total(spec, model, config))
@@ -64,21 +66,32 @@ _NO_CACHES = ComparedCaches(
 def _built(config: Mapping[str, Any], where: str) -> PreTrainedModel:
     try:
         with third_party(f"{where}: transformers cannot build it"):
-            return build_on_meta(config)
+            return build_on_meta(config, read_as=_read_as(config))
     except NotInTransformersError as error:
         raise NotInTransformersError(f"{where}: cannot be verified: {error}") from error
+
+
+def _read_as(config: Mapping[str, Any]) -> str | None:
+    found = architecture_of(str(config.get("model_type")))
+    return found.config.read_as if found else None
 
 
 def _refuse_unmatched(model: PreTrainedModel, where: str) -> None:
     config = model.config
     for model_type in (config.model_type, config.get_text_config(decoder=True).model_type):
-        if model_type in NOT_COMPARED:
-            raise UnsupportedModelError(f"{where}: cannot be verified: {NOT_COMPARED[model_type]}")
+        reason = _verification(model_type).refused
+        if reason is not None:
+            raise UnsupportedModelError(f"{where}: cannot be verified: {reason}")
 
 
-def _layers(model: PreTrainedModel, where: str) -> list[BuiltLayer]:
+def _verification(model_type: str) -> Verification:
+    found = architecture_of(model_type)
+    return found.verification if found else Verification()
+
+
+def _layers(model: PreTrainedModel, where: str, scattered: bool) -> list[BuiltLayer]:
     try:
-        return layers_of(model)
+        return layers_of(model, scattered=scattered)
     except (LookupError, AttributeError, NotImplementedError) as error:
         name = type(model).__name__
         raise HeadcountError(f"{where}: cannot be verified: {name} has no known layers") from error

@@ -20,8 +20,6 @@ from headcount.model.errors import UnsupportedModelError, short
 
 from ..replaced import replaced
 
-# Types whose code lives beside their weights only, with the type here that is the same model.
-SAME_AS = {"kimi_k2": "deepseek_v3"}
 _MAPPINGS = ("CAUSAL_LM", "IMAGE_TEXT_TO_TEXT", "SEQ_TO_SEQ_CAUSAL_LM", "MASKED_LM")
 _AUTO_CLASSES = (
     *(getattr(modeling_auto, f"MODEL_FOR_{name}_MAPPING") for name in _MAPPINGS),
@@ -44,18 +42,20 @@ class NotInTransformersError(UnsupportedModelError):
     """The architecture's code comes with its weights: transformers alone cannot build it."""
 
 
-def build_on_meta(config: Mapping[str, Any]) -> PreTrainedModel:
+def build_on_meta(config: Mapping[str, Any], *, read_as: str | None = None) -> PreTrainedModel:
     """The model that `config` (a config.json) describes, without values.
 
     It has the first class of `architectures` that transformers has, else the language model of its
-    type. Raises NotInTransformersError, and what transformers raises for a config it cannot use.
+    type. `read_as` is the type whose class reads it, where transformers lacks its own. Raises
+    NotInTransformersError, and what transformers raises for a config it cannot use.
     """
     values = without_code(config)
     model_class = _named_class(values)
     model_type = values.pop("model_type", None)
     if model_type is None and model_class is not None:
         model_type = model_class.config_class.model_type
-    model_type = SAME_AS.get(model_type, model_type)
+    if model_type not in CONFIG_MAPPING and read_as is not None:
+        model_type = read_as
     if model_type not in CONFIG_MAPPING:
         code = ": its code comes with its weights, and is never run" if "auto_map" in config else ""
         raise NotInTransformersError(f"transformers has no model_type {short(model_type)}{code}")
