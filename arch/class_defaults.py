@@ -1,7 +1,8 @@
 """Defaults of transformers' config classes, read from a generated table (tools/class_defaults.py).
 
 A key that config.json leaves out takes its class's default: 8 K/V heads in Mistral, a head_dim of
-256 in Gemma. The table holds one JSON line per model_type, and only the line asked for is parsed.
+256 in Gemma. The table holds, below the library's version, one JSON line per model_type, and only
+the line asked for is parsed.
 """
 
 import json

@@ -1,8 +1,8 @@
-"""Write arch/class_defaults.jsonl: what each transformers config class assumes by itself.
+"""Write arch/generated/class_defaults.jsonl: what each transformers config class assumes by itself.
 
 A config.json may leave a key out; the class then supplies a value (32 heads, a window of 4096, tied
 embeddings...). An audit must know those values without importing transformers, so this script
-reads them off the installed version, one line a model_type:
+reads them off the installed version, which the first line names, one line a model_type:
 
     {"model_type": "llama", "class": "LlamaConfig", "attribute_map": {...}, "defaults": {...}}
 
@@ -25,7 +25,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
-from transformers import CONFIG_MAPPING, PreTrainedConfig
+from transformers import CONFIG_MAPPING, PreTrainedConfig, __version__
 from transformers import logging as transformers_logging
 
 TARGET = Path(__file__).parent.parent / "arch" / "generated" / "class_defaults.jsonl"
@@ -173,9 +173,15 @@ def line_of(model_type: str) -> str:
 
 
 def table() -> str:
-    """The whole file, sorted by model_type."""
+    """The whole file: the version, then the types by name."""
     transformers_logging.set_verbosity_error()
-    return "".join(line_of(model_type) + "\n" for model_type in sorted(CONFIG_MAPPING.keys()))
+    types = map(line_of, sorted(CONFIG_MAPPING.keys()))
+    return "".join(f"{line}\n" for line in (first_line(), *types))
+
+
+def first_line() -> str:
+    """The library that the table is read from."""
+    return json.dumps({"versions": {"transformers": __version__}}, separators=(",", ":"))
 
 
 def main() -> int:

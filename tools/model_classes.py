@@ -1,7 +1,8 @@
-"""Write convert/plan/model_classes.jsonl: the classes that transformers' auto classes take.
+"""Write arch/generated/model_classes.jsonl: the classes that transformers' auto classes take.
 
 A plan names the classes that load its output, and is made without importing transformers. So this
-script reads them off the installed version, one line a model_type that generates text:
+script reads them off the installed version, which the first line names, one line a model_type that
+generates text:
 
     {"model_type": "bart", "AutoConfig": "BartConfig", "AutoModel": "BartModel", ...}
 
@@ -30,7 +31,8 @@ _CONFIGS = vars(configuration_auto)["CONFIG_MAPPING_NAMES"]
 
 
 def lines() -> Iterator[str]:
-    """The content of the file."""
+    """The content of the file: the version, then the types by name."""
+    yield _line({"versions": {"transformers": transformers.__version__}})
     generating = {found for auto in _GENERATE for found in _names(auto)}
     names: dict[str, dict[str, str]] = {}
     for auto in _AUTOS:
@@ -42,7 +44,11 @@ def lines() -> Iterator[str]:
         tokenizer = TOKENIZER_MAPPING_NAMES.get(model_type)
         if isinstance(tokenizer, str):
             classes["AutoTokenizer"] = tokenizer
-        yield json.dumps({"model_type": model_type, **classes}, separators=(",", ":")) + "\n"
+        yield _line({"model_type": model_type, **classes})
+
+
+def _line(row: dict[str, Any]) -> str:
+    return json.dumps(row, separators=(",", ":")) + "\n"
 
 
 def _names(auto: str) -> dict[str, Any]:

@@ -30,7 +30,8 @@ OLMO = Architecture(
     attention=AttentionShape(qkv_bias="attention_bias", o_bias="attention_bias"),
     body=Body(norm=NO_NORM, named=True),
     rotary="halves",
-    conversion=Conversion(by_layer=True),
+    # SGLang makes a K/V head for each query head.
+    conversion=Conversion(by_layer=True, not_in=("SGLang",)),
 )
 OLMO2 = OLMO.relative(
     "olmo2",

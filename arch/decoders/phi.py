@@ -69,7 +69,8 @@ PHI = Architecture(
     body=replace(PARALLEL, named=True),
     tensors=PHI_TENSORS,
     rotary="halves",
-    conversion=Conversion(by_layer=True),
+    # SGLang makes a K/V head for each query head, and llama.cpp's converter writes their number.
+    conversion=Conversion(by_layer=True, not_in=("SGLang", "llama.cpp")),
 )
 PHI3 = Architecture(
     types=("phi3",),

@@ -48,7 +48,9 @@ def tool() -> ModuleType:
 @pytest.fixture(scope="module")
 def lines(tool: ModuleType) -> dict[str, str]:
     text = tool.TARGET.read_text(encoding="utf-8")
-    return {json.loads(line)["model_type"]: line for line in text.splitlines()}
+    first, *types = text.splitlines()
+    assert first == tool.first_line()
+    return {json.loads(line)["model_type"]: line for line in types}
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,6 @@ from click.testing import CliRunner
 
 from headcount.arch.registry import ARCHITECTURES
 from headcount.cli import main
-from headcount.convert.engines import LLAMA_CPP, SGLANG, VLLM
 from headcount.convert.families import convertible
 from headcount.convert.plan.by_layer import BY_LAYER
 from headcount.convert.plan.class_limits import EVEN_ONLY, REASONS, WIDTH_CHECKED
@@ -52,8 +51,8 @@ def test_types_without_fewer_heads_have_none() -> None:
     }
 
 
-def test_the_lists_of_engines_name_types_that_exist() -> None:
-    for types in (VLLM, SGLANG, LLAMA_CPP, EVEN_ONLY, WIDTH_CHECKED, frozenset(REASONS)):
+def test_the_lists_of_types_name_types_that_exist() -> None:
+    for types in (EVEN_ONLY, WIDTH_CHECKED, frozenset(REASONS)):
         assert types <= ARCHITECTURES.keys()
 
 
