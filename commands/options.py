@@ -9,6 +9,7 @@ import click
 
 from headcount.model.errors import HeadcountError
 from headcount.model.units import parse_bytes, parse_count, parse_tokens
+from headcount.plan.engines.registry import ENGINES
 
 if TYPE_CHECKING:
     _ParamType = click.ParamType[int]
@@ -147,7 +148,7 @@ AT_LEAST_1 = click.IntRange(min=1)
 _engine_options = stack(
     click.option(
         "--engine",
-        type=click.Choice(["vllm", "sglang", "transformers", "llama.cpp"]),
+        type=click.Choice(list(ENGINES)),
         help="The engine that serves; where one is needed and none is named: vllm.",
     ),
     click.option("--engine-version", metavar="X.Y.Z", help="Default: the newest that is known."),

@@ -4,12 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headcount.model.errors import HeadcountError
-
 from ..devices import Device, parse_device
-from ..engines.version import newest, parse_version
-from ..engines.vllm_states import STATE_MODES, StateMode
-from ..serving.request import ServingRequest, Subject
+from ..engines.engine import find_engine
+from ..planned_model import PlannedModel
+from ..request import STATE_MODES, PlanRequest, StateMode
 from .log import Log, Value
 from .model import find_model, loaded_as, need_model
 
@@ -22,8 +20,8 @@ class Start:
     """`said` are the settings that log or options gave; the others are defaults."""
 
     log: Log
-    subject: Subject
-    request: ServingRequest
+    model: PlannedModel
+    request: PlanRequest
     said: frozenset[str]
     notes: tuple[str, ...]
 
@@ -32,7 +30,7 @@ def start_of(log: Log, options: Mapping[str, Any]) -> Start:
     """The start of `log`; `options` that are given overrule what it says. Raises HeadcountError."""
     given = {name: value for name, value in options.items() if value not in (None, False)}
     settings: dict[str, Value] = {**log.settings, **given}
-    engine = str(given.get("engine", log.engine))
+    engine = find_engine(str(given.get("engine", log.engine)))
     found = find_model(
         need_model(_text(settings, "model")),
         _text(log.settings, "model"),
@@ -40,12 +38,12 @@ def start_of(log: Log, options: Mapping[str, Any]) -> Start:
     )
     device = _device(log, _text(given, "device"))
     version = _text(settings, "engine_version") or _text(settings, "version")
-    request = ServingRequest(
-        engine=engine,
-        version=parse_version(version, engine) if version else newest(engine),
+    request = PlanRequest(
+        engine=engine.name,
+        version=engine.releases.parse(version) if version else engine.releases.latest(),
         device=device,
-        dtype=loaded_as(found.subject, _dtype(settings)),
-        utilisation=_share(settings, engine),
+        dtype=loaded_as(found.model, _dtype(settings)),
+        utilisation=_share(settings),
         block_size=_block_size(settings),
         context_ranks=_context_ranks(settings),
         enforce_eager=str(settings.get("enforce_eager", "")) == "True",
@@ -68,10 +66,11 @@ def start_of(log: Log, options: Mapping[str, Any]) -> Start:
             " reckoned with, so that fewer blocks may be logged than predicted"
         )
     if version is None:
-        notes.append(f"the log names no version: the rules of {request.version.text} are taken")
+        newest = engine.releases.latest().text
+        notes.append(f"the log names no version: the rules of {newest} are taken")
     return Start(
         log=log,
-        subject=found.subject,
+        model=found.model,
         request=request,
         said=frozenset(settings),
         notes=tuple(notes),
@@ -97,14 +96,9 @@ def _dtype(settings: Mapping[str, Value]) -> str | None:
     return name if name in ("float16", "bfloat16", "float32", "half", "float") else None
 
 
-def _share(settings: Mapping[str, Value], engine: str) -> float | None:
+def _share(settings: Mapping[str, Value]) -> float | None:
     value = settings.get("utilisation")
-    if value is None:
-        return None
-    share = float(value)
-    if not 0 < share <= 1:
-        raise HeadcountError(f"utilisation is {share}; above 0 and at most 1 is meant")
-    return share
+    return None if value is None else float(value)
 
 
 def _block_size(settings: Mapping[str, Value]) -> int | None:
