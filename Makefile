@@ -28,6 +28,8 @@ lint:
 	@echo "== ruff"
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
+	@echo "== import-linter"
+	@$(BIN)/lint-imports --no-cache
 
 types:
 	@echo "== mypy"

@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-_TABLE = Path(__file__).with_name("class_defaults.jsonl")
+_TABLE = Path(__file__).with_name("generated") / "class_defaults.jsonl"
 
 
 class ClassDefaults(NamedTuple):

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from headcount.model.errors import HeadcountError
 from headcount.model.mixers import Mixer
 
+from .architecture import Architecture
+from .attention.shape import AttentionShape
 from .class_defaults import class_defaults
-from .kinds import all_full, by_window
-from .row import Family
-from .table import FAMILIES
+from .read_config import read_config
+from .registry import architecture_of
 
 # Sizes for types whose class transformers does not have, and which have no defaults therefore.
 _ANY_SIZES = {
@@ -35,39 +36,42 @@ class Described:
 
 
 def described(model_type: str) -> Described:
-    """The row of `model_type`, which must exist."""
-    family = FAMILIES[model_type]
-    reads, text = _language_model(model_type, family)
-    known = class_defaults(family.same_as or model_type)
+    """The architecture of `model_type`, which must exist."""
+    whole = _known(model_type)
+    reads, text = _language_model(model_type, whole)
+    known = class_defaults(whole.config.read_as or model_type)
     return Described(
         model_type=model_type,
-        mixers=_mixers(model_type, text),
-        bias=f"{_switch(text.qkv_bias)} / {_switch(text.o_bias)}",
-        norm=_norm(text),
+        mixers=_mixers(model_type, text.attention),
+        bias=f"{_switch(text.attention.qkv_bias)} / {_switch(text.attention.o_bias)}",
+        norm=_norm(text.attention),
         reads=reads,
         source=f"transformers {known.class_name}" if known else "remote code",
     )
 
 
-def _language_model(model_type: str, family: Family) -> tuple[str | None, Family]:
-    if family.text is None:
-        return None, family
+def _known(model_type: str) -> Architecture:
+    found = architecture_of(model_type)
+    assert found is not None
+    return found
+
+
+def _language_model(model_type: str, whole: Architecture) -> tuple[str | None, Architecture]:
+    key = whole.config.text
+    if key is None:
+        return None, whole
     known = class_defaults(model_type)
-    defaults = {**(known.defaults if known else {}), **family.defaults}
-    nested = (defaults.get(family.text) or {}).get("model_type")
-    if not isinstance(nested, str) or nested not in FAMILIES:
-        return None, family
-    inner = FAMILIES[nested]
-    deeper, row = _language_model(nested, inner)
-    return deeper or nested, row
+    defaults = {**(known.defaults if known else {}), **whole.config.defaults}
+    nested = (defaults.get(key) or {}).get("model_type")
+    inner = architecture_of(nested) if isinstance(nested, str) else None
+    if inner is None or not isinstance(nested, str):
+        return None, whole
+    deeper, found = _language_model(nested, inner)
+    return deeper or nested, found
 
 
-def _mixers(model_type: str, text: Family) -> tuple[str, ...]:
-    from .resolve import read_config
-
-    found = dict.fromkeys(
-        ["attention, windowed"] if text.kinds not in (all_full, by_window) else []
-    )
+def _mixers(model_type: str, shape: AttentionShape) -> tuple[str, ...]:
+    found = dict.fromkeys(["attention, windowed"] if shape.kinds not in ("full", None) else [])
     for sizes in ({}, _ANY_SIZES):
         try:
             layers = read_config({"model_type": model_type, **sizes}, model_type).spec.layers
@@ -91,6 +95,6 @@ def _switch(value: bool | str) -> str:
     return f"not {value[1:]}" if value.startswith("!") else value
 
 
-def _norm(family: Family) -> str:
-    norm = family.norm if isinstance(family.norm, str) else "by the config"
-    return norm if family.norm_if is True else f"{norm} if {family.norm_if}"
+def _norm(shape: AttentionShape) -> str:
+    norm = shape.norm if isinstance(shape.norm, str) else "by the config"
+    return norm if shape.norm_if is True else f"{norm} if {shape.norm_if}"

@@ -1,6 +1,6 @@
 """How long an encoder's output is where nothing asks for a length."""
 
-from .view import ConfigView
+from .config_view import ConfigView
 
 
 def encoder_tokens(view: ConfigView, inner: ConfigView) -> int:

@@ -11,30 +11,35 @@ from headcount.model.errors import InvalidConfigError
 from headcount.model.mixers import Attention
 from headcount.model.spec import Layer
 
-from .layers import check_grouping
-from .row import Family
-from .view import ConfigView
+from .architecture import Architecture
+from .attention.layers import build_layers, check_grouping
+from .attention.shape import AttentionShape
+from .config_view import ConfigView
 
 _MODELS = Path(__file__).parents[1] / "convert" / "models"
 
 
-def grouped(family: Family, model_type: str) -> Family:
-    """The row of `headcount_<model_type>`, from the row of the type itself. Where that nests its
-    language model, the row of the nested one is to be grouped."""
-    own = replace(family, same_as=family.same_as or model_type)
-    return own if family.text is not None else with_key_value_heads(own)
+def grouped(architecture: Architecture, model_type: str) -> Architecture:
+    """The architecture of `headcount_<model_type>`, from that of the type itself. Where that nests
+    its language model, the nested one is to be grouped."""
+    keys = architecture.config
+    own = replace(architecture, config=replace(keys, read_as=keys.read_as or model_type))
+    return own if keys.text is not None else with_key_value_heads(own)
 
 
-def with_key_value_heads(family: Family, whole: ConfigView | None = None) -> Family:
-    """The row for a class of ours, which says its K/V heads in its config: in `whole`, which nests
-    the one that the row reads, where there is one."""
+def with_key_value_heads(
+    architecture: Architecture, whole: ConfigView | None = None
+) -> Architecture:
+    """That of a class of ours, which says its K/V heads in its config: in `whole`, which nests the
+    one that the architecture reads, where there is one."""
+    shape = architecture.attention
 
-    def build(_: Family, view: ConfigView) -> tuple[Layer, ...]:
-        return _with_key_value_heads(family.build(family, view), whole or view)
+    def build(_: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
+        return _with_key_value_heads(build_layers(shape, view), whole or view)
 
     # Whatever the class's own files hold, ours store a fused projection as [q | k | v].
-    names = replace(family.names, fused="parts", parts_if=None)
-    return replace(family, names=names, build=build)
+    names = replace(architecture.names, fused="parts", parts_if=None)
+    return replace(architecture, tensors=names, attention=replace(shape, build=build))
 
 
 def is_own_code(config: Mapping[str, Any], module: Path) -> bool:

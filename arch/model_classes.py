@@ -5,7 +5,7 @@ import json
 import re
 from pathlib import Path
 
-_TABLE = Path(__file__).with_name("model_classes.jsonl")
+_TABLE = Path(__file__).with_name("generated") / "model_classes.jsonl"
 _OF_MODELS = ("AutoConfig", "AutoModel")
 _TASK = re.compile(r"For[A-Z]\w*$")
 

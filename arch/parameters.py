@@ -2,14 +2,12 @@
 
 from typing import NamedTuple
 
-from .bodies import BODIES
-from .body import NO_NORM, Body, Layers
-from .body_rows import find_body
-from .table import SPELLINGS
-from .towers import TwoModels, TwoTowers
-from .uncounted import no_row
-from .view import ConfigView
-from .wrappers import WRAPPERS
+from .architecture import CountsBody
+from .body.body import NO_NORM, Body, Layers
+from .body.towers import Wrapper
+from .body.uncounted import no_row
+from .config_view import ConfigView
+from .registry import architecture_of
 
 
 def other_parameters(
@@ -29,16 +27,16 @@ def other_parameters(
     type, a classifier's head, a tower that is not counted; InvalidConfigError where a size is
     missing or impossible.
     """
-    wrapper = WRAPPERS.get(model_type)
-    if wrapper is None:
-        body = _body(model_type)
-        if body is None:
-            raise no_row(model_type)
-        return body.parameters(view, layers, tied=tied) + _recurrent(layers)
-    body = _text_body(view, model_type)
+    found = architecture_of(model_type)
+    whole = found.body if found else None
+    if whole is None:
+        raise no_row(model_type, found.uncounted if found else None)
+    if not isinstance(whole, Wrapper):
+        return whole.parameters(view, layers, tied=tied) + _recurrent(layers)
+    body = _text_body(view)
     if text is None or not isinstance(body, Body):
-        raise no_row(text.model_type if text else model_type)
-    return wrapper.parameters(view, text, body, layers, tied=tied) + _recurrent(layers)
+        raise no_row(text.model_type if text else model_type, None)
+    return whole.parameters(view, text, body, layers, tied=tied) + _recurrent(layers)
 
 
 def idle_parameters(
@@ -46,13 +44,18 @@ def idle_parameters(
 ) -> int | None:
     """Parameters of experts that one token does not visit: the total less these are the active
     ones, embeddings included. 0 for a model without experts, None where the type has no row."""
-    nested = model_type in WRAPPERS
-    body = _text_body(view, model_type) if nested else _body(model_type)
-    return None if body is None else body.idle(text if nested and text else view, layers)
+    body = _body(model_type)
+    nested = isinstance(body, Wrapper)
+    if isinstance(body, Wrapper):
+        body = _text_body(view)
+    if body is None or isinstance(body, Wrapper):
+        return None
+    return body.idle(text if nested and text else view, layers)
 
 
-def _body(model_type: str) -> Body | TwoTowers | TwoModels | None:
-    return find_body(SPELLINGS.get(model_type, model_type))
+def _body(model_type: str) -> CountsBody | Wrapper | None:
+    found = architecture_of(model_type)
+    return found.body if found else None
 
 
 def _recurrent(layers: Layers) -> int:
@@ -61,7 +64,7 @@ def _recurrent(layers: Layers) -> int:
     return sum(mixer.parameters().total for mixer in mixers)
 
 
-def _text_body(view: ConfigView, model_type: str) -> Body | TwoTowers | TwoModels | None:
+def _text_body(view: ConfigView) -> CountsBody | Wrapper | None:
     """The row of the nested language model: the file names its type, or the wrapper's class."""
     for config in (view.config, view.defaults):
         nested = config.get("text_config")
@@ -85,8 +88,8 @@ class Expected(NamedTuple):
 def expected_sizes(view: ConfigView, model_type: str, layers: Layers) -> Expected:
     """The sizes of the language model that `view` reads; empty where no row of a common model
     describes it, since only their tensors' names are known well enough to be held against it."""
-    body = BODIES.get(SPELLINGS.get(model_type, model_type))
-    if not isinstance(body, Body) or body.vocabulary is None:
+    body = _body(model_type)
+    if not isinstance(body, Body) or not body.named or body.vocabulary is None:
         return Expected({}, None, False)
     rows = [view.integer(name) + body.position_offset for name in body.positions]
     final = body.final_norms if isinstance(body.final_norms, int) else body.final_norms(view)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from .view import ConfigView
+from .config_view import ConfigView
 
 TyingRule = Callable[[ConfigView, ConfigView], bool]
 
@@ -22,11 +22,6 @@ def text_word(view: ConfigView, text: ConfigView) -> bool:
     return text.flag("tie_word_embeddings")
 
 
-def shared_layers(view: ConfigView, text: ConfigView) -> bool:
-    """OpenELM's own name for it."""
-    return view.flag("share_input_output_layers")
-
-
 def never(view: ConfigView, text: ConfigView) -> bool:
     """The class cannot tie them (Llama 3.2 Vision), whatever the file says."""
     return False
@@ -35,15 +30,3 @@ def never(view: ConfigView, text: ConfigView) -> bool:
 def always(view: ConfigView, text: ConfigView) -> bool:
     """transformers 5 ties them whatever the file says (T5)."""
     return True
-
-
-def unless_alone(view: ConfigView, text: ConfigView) -> bool:
-    """The class of both stacks ties them, that of the decoder alone cannot (BigBird-Pegasus)."""
-    return view.flag("is_encoder_decoder") and own_word(view, text)
-
-
-def decoder_word(view: ConfigView, text: ConfigView) -> bool:
-    """The decoder is a whole model of its own type (vision-encoder-decoder)."""
-    from .resolve import nested
-
-    return nested(view, "decoder")[0].flag("tie_word_embeddings")

@@ -4,23 +4,26 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from headcount.arch.architecture import Stored
+from headcount.arch.our_types import base_type
 from headcount.arch.parameters import Expected, expected_sizes
-from headcount.arch.resolve import Reading, base_type
+from headcount.arch.read_config import Reading
+from headcount.arch.registry import architecture_of
 from headcount.model.errors import InvalidConfigError
 from headcount.model.mixers import Parts
 from headcount.model.spec import MixerKey, ModelSpec
 from headcount.report.report import Finding
 from headcount.sources.checkpoint import Checkpoint
-from headcount.sources.found import Source
+from headcount.sources.found import FoundModel
 
 from .audited import Audit, counted
 from .census import Census, copies, count_parts, is_buffer, take_census
 from .inventory import Inventory, take_inventory
 from .observe import correct
-from .rules import content, elements, files, geometry, security
+from .rules import content, elements, files, geometry
 from .rules.config_facts import ConfigFacts
-from .rules.facts import Facts
 from .rules.rule import run
+from .rules.weight_facts import WeightFacts
 
 # Files that say how weights are quantised, for engines that do not ask config.json.
 _BESIDE = ("hf_quant_config.json", "quantize_config.json", "quant_config.json")
@@ -29,17 +32,18 @@ _BESIDE_COUNTS = frozenset({"H106", "H210", "H211", "H601", "H602"})
 
 
 def hold_against_weights(
-    source: Source, reading: Reading, checkpoint: Checkpoint, config: ConfigFacts
+    source: FoundModel, reading: Reading, checkpoint: Checkpoint, config: ConfigFacts
 ) -> Audit:
     """The audit of a config, as it was read, on the headers of `checkpoint`."""
-    spec, family = reading.spec, reading.family
+    spec, architecture = reading.spec, reading.architecture
     names = reading.names()
     census = take_census(checkpoint, spec, names, others=reading.towers if reading.nests else None)
-    corrected, observed = correct(spec, census, family)
+    corrected, observed = correct(spec, census, architecture)
     inventory = _inventory(census, checkpoint, reading, config)
-    facts = Facts(
+    facts = WeightFacts(
         spec=spec,
-        family=family,
+        architecture=architecture,
+        stored=_stored(spec.model_type),
         where=source.where,
         checkpoint=checkpoint,
         census=census,
@@ -60,7 +64,7 @@ def hold_against_weights(
             parameters=counts.parameters if held is None else held,
             parameters_source=counts.parameters_source if held is None else "headers",
         ),
-        family=family,
+        architecture=architecture,
         census=census,
         stored={} if census.packed else stored_parts(census, corrected),
         findings=_check(facts),
@@ -68,9 +72,9 @@ def hold_against_weights(
     )
 
 
-def _check(facts: Facts) -> tuple[Finding, ...]:
+def _check(facts: WeightFacts) -> tuple[Finding, ...]:
     """What the rules find; a count that differs is news only where nothing else explains it."""
-    rules = (*geometry.RULES, *content.RULES, *files.RULES, *elements.RULES, *security.RULES)
+    rules = (*geometry.RULES, *content.RULES, *files.RULES, *elements.RULES)
     found = run(rules, facts)
     unexplained = all(f.severity == "note" or f.code in _BESIDE_COUNTS for f in found)
     return (*found, *(run(content.LAST, facts) if unexplained else ()))
@@ -89,6 +93,11 @@ def _inventory(
         buffers=frozenset(name for name, tensor in tensors.items() if is_buffer(tensor)),
         bits=config.quantisation.bits if config.quantisation else None,
     )
+
+
+def _stored(model_type: str) -> Stored:
+    found = architecture_of(base_type(model_type))
+    return Stored() if found is None else found.stored
 
 
 def _expected(reading: Reading) -> Expected:

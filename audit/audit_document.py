@@ -9,14 +9,14 @@ from headcount.model.spec import Layer
 
 from .audited import Audit
 
-SCHEMA_VERSION = 1
+_SCHEMA_VERSION = 1
 
 
-def document(audit: Audit, sizes: Sizes, *, explain: bool = False) -> Mapping[str, object]:
+def audit_document(audit: Audit, sizes: Sizes, *, explain: bool = False) -> Mapping[str, object]:
     """The JSON report: an interface with stable keys."""
     spec, source = audit.spec, audit.source
     result: dict[str, object] = {
-        "schema_version": SCHEMA_VERSION,
+        "schema_version": _SCHEMA_VERSION,
         "model": {
             "id": source.id,
             "model_type": spec.model_type,
@@ -54,7 +54,7 @@ def document(audit: Audit, sizes: Sizes, *, explain: bool = False) -> Mapping[st
 
         result["weights"] = weights_document(audit.inventory)
     if source.gguf is not None:
-        from .gguf_audit import type_document
+        from .gguf_report import type_document
 
         result["types"] = type_document(audit)
     if explain:

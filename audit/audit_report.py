@@ -9,9 +9,9 @@ from headcount.model.spec import Layer, ModelSpec
 from headcount.model.units import format_count
 from headcount.report.report import Fact, Report
 
-from .audit_document import document
+from .audit_document import audit_document
+from .audit_tables import layer_table, origins_table, record_table
 from .audited import Audit
-from .layer_table import layer_table, record_table
 
 
 def audit_report(audit: Audit, request: AuditRequest) -> Report:
@@ -19,8 +19,6 @@ def audit_report(audit: Audit, request: AuditRequest) -> Report:
     sizes = fill_in(audit.spec, request)
     tables = [layer_table(audit, sizes)]
     if request.explain:
-        from .origins_table import origins_table
-
         tables.append(origins_table(audit))
     facts = list(_facts(audit, sizes))
     if audit.inventory is not None:
@@ -28,7 +26,7 @@ def audit_report(audit: Audit, request: AuditRequest) -> Report:
 
         tables.insert(1, weights_table(audit.inventory))
     if audit.source.gguf is not None:
-        from .gguf_audit import type_table
+        from .gguf_report import type_table
 
         tables.append(type_table(audit))
     if audit.inventory is not None or audit.active_parameters != audit.spec.parameters:
@@ -42,7 +40,7 @@ def audit_report(audit: Audit, request: AuditRequest) -> Report:
         records=record_table(audit, sizes),
         notes=tuple(_notes(audit, sizes)),
         findings=audit.findings,
-        document=document(audit, sizes, explain=request.explain),
+        document=audit_document(audit, sizes, explain=request.explain),
     )
 
 
@@ -189,7 +187,7 @@ def _cache_facts(spec: ModelSpec, sizes: Sizes) -> Iterator[Fact]:
 def _notes(audit: Audit, sizes: Sizes) -> Iterator[str]:
     spec, entry = audit.spec, audit.source.entry
     if audit.source.gguf is not None:
-        from .gguf_audit import gguf_notes
+        from .gguf_report import gguf_notes
 
         yield from gguf_notes(audit)
     if spec.assumed:

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from headcount.arch.resolve import Reading
-from headcount.arch.row import Family
+from headcount.arch.architecture import Architecture
+from headcount.arch.read_config import Reading
 from headcount.model.mixers import Parts
 from headcount.model.spec import Layer, MixerKey, ModelSpec
 from headcount.report.report import Finding
-from headcount.sources.found import Source
+from headcount.sources.found import FoundModel
 
 if TYPE_CHECKING:
     from headcount.sources.checkpoint import Checkpoint
@@ -24,9 +24,9 @@ class Audit:
     attention parameters that the headers hold per mixer, empty without headers.
     `active_parameters` are those that one token visits, None where no row can say it."""
 
-    source: Source
+    source: FoundModel
     spec: ModelSpec
-    family: Family
+    architecture: Architecture
     census: "Census | None"
     stored: Mapping[MixerKey, Parts]
     findings: tuple[Finding, ...]
@@ -83,7 +83,7 @@ class Audit:
         return sum(self.layer_parts(layer).total for layer in self.spec.layers)
 
 
-def counted(reading: Reading, source: Source) -> ModelSpec:
+def counted(reading: Reading, source: FoundModel) -> ModelSpec:
     """The spec with its parameters: as built (catalogue), by the config, or else as published."""
     entry = source.entry
     built = entry.built_parameters if entry else None

@@ -3,10 +3,10 @@
 from dataclasses import replace
 from pathlib import Path
 
-from headcount.arch.resolve import read_config
+from headcount.arch.read_config import read_config
 from headcount.model.errors import HeadcountError, UnsupportedModelError
 from headcount.report.report import Finding
-from headcount.sources.found import Source
+from headcount.sources.found import FoundModel
 from headcount.sources.json_file import read_json
 from headcount.sources.target import resolve
 
@@ -21,7 +21,7 @@ def audit_model(target: str, config: str | None = None, *, strict: bool = False)
 
     Reads config and headers only. Raises HeadcountError; `strict` refuses what would be assumed.
     """
-    source = resolve(target)
+    source = resolve(target, meanwhile=_import_ahead)
     if config is not None:
         if source.gguf is not None:
             raise HeadcountError(f"{target}: a GGUF file holds its own config: leave out --config")
@@ -35,7 +35,18 @@ def audit_model(target: str, config: str | None = None, *, strict: bool = False)
     return audit
 
 
-def audit_source(source: Source) -> Audit:
+def _import_ahead() -> None:
+    """Loads what the audit of weights will need, while the Hub is thinking: importing takes longer
+    than an answer."""
+
+    import tabulate  # noqa: F401
+
+    import headcount.report.formats  # noqa: F401
+
+    from . import against_weights, audit_report, weights_report  # noqa: F401
+
+
+def audit_source(source: FoundModel) -> Audit:
     """Audits a model that was found already. Raises HeadcountError."""
     if source.gguf is not None and source.checkpoint is not None:
         from .gguf_audit import audit_gguf
@@ -62,7 +73,7 @@ def audit_source(source: Source) -> Audit:
         audit = Audit(
             source=source,
             spec=counted(reading, source),
-            family=reading.family,
+            architecture=reading.architecture,
             census=None,
             stored={},
             findings=(),
@@ -75,7 +86,7 @@ def audit_source(source: Source) -> Audit:
     )
 
 
-def _of_folder(source: Source, config: ConfigFacts) -> tuple[Finding, ...]:
+def _of_folder(source: FoundModel, config: ConfigFacts) -> tuple[Finding, ...]:
     """Findings on what lies in a model's folder; none for a model that is no folder."""
     if source.kind != "folder":
         return ()

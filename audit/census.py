@@ -4,9 +4,17 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from headcount.arch.names import BUFFERS, TensorNames
-from headcount.arch.places import PLAIN, Found, Numbered, Place, find_part, numbered, place_of
-from headcount.arch.stacks import Stacks, find_stacks
+from headcount.arch.tensors.names import BUFFERS, TensorNames
+from headcount.arch.tensors.places import (
+    PLAIN,
+    Found,
+    Numbered,
+    Place,
+    find_part,
+    numbered,
+    place_of,
+)
+from headcount.arch.tensors.stacks import Stacks, find_stacks
 from headcount.model.mixers import Attention, LatentAttention, Mixer, Parts
 from headcount.model.spec import MixerKey, ModelSpec
 from headcount.sources.checkpoint import Checkpoint

@@ -11,8 +11,8 @@ from headcount.report.report import Column, Report, Table
 
 from .audited import Audit
 
-SCHEMA_VERSION = 1
-LayerKey = tuple[str, int]  # stack, index
+_SCHEMA_VERSION = 1
+_Place = tuple[str, int]  # stack, index
 
 # What is compared, and the unit that it prints in.
 _MODEL_FIELDS = {
@@ -62,7 +62,7 @@ def diff_report(a: Audit, b: Audit, request: AuditRequest) -> Report:
         records=_records(model, layers),
         notes=(f"Caches hold {context:,} tokens of batch {request.batch_size}.",),
         document={
-            "schema_version": SCHEMA_VERSION,
+            "schema_version": _SCHEMA_VERSION,
             "models": [{"id": x.source.id, "source": x.source.kind} for x in (a, b)],
             "request": {"context": context, "batch_size": request.batch_size},
             "same": same,
@@ -99,7 +99,7 @@ def _model_values(audit: Audit, sizes: Sizes) -> dict[str, object]:
     }
 
 
-def _layers(audit: Audit, sizes: Sizes) -> dict[LayerKey, dict[str, object]]:
+def _layers(audit: Audit, sizes: Sizes) -> dict[_Place, dict[str, object]]:
     return {
         (layer.stack, layer.index): _layer_values(audit, sizes, layer)
         for layer in audit.spec.layers
@@ -128,8 +128,8 @@ def _differences(a: Mapping[str, object], b: Mapping[str, object]) -> tuple[Diff
 
 
 def _layer_differences(
-    a: Mapping[LayerKey, Mapping[str, object]], b: Mapping[LayerKey, Mapping[str, object]]
-) -> Iterator[tuple[LayerKey, tuple[Difference, ...]]]:
+    a: Mapping[_Place, Mapping[str, object]], b: Mapping[_Place, Mapping[str, object]]
+) -> Iterator[tuple[_Place, tuple[Difference, ...]]]:
     """The layers that differ. Of one that only one model has, that is all there is to say."""
     for key in dict.fromkeys((*a, *b)):
         if key in a and key in b:
@@ -163,7 +163,7 @@ def _model_table(a: Mapping[str, object], b: Mapping[str, object]) -> Table:
     return Table(key="model", title="Model", columns=_SIDES, rows=rows)
 
 
-def _layer_table(layers: Mapping[LayerKey, tuple[Difference, ...]]) -> Table:
+def _layer_table(layers: Mapping[_Place, tuple[Difference, ...]]) -> Table:
     """One row per difference; layers with the same one share it."""
     alike: dict[tuple[str, str, object, object], list[int]] = {}
     for (stack, index), found in layers.items():
@@ -186,7 +186,7 @@ def _layer_table(layers: Mapping[LayerKey, tuple[Difference, ...]]) -> Table:
 
 
 def _records(
-    model: tuple[Difference, ...], layers: Mapping[LayerKey, tuple[Difference, ...]]
+    model: tuple[Difference, ...], layers: Mapping[_Place, tuple[Difference, ...]]
 ) -> Table:
     """Raw values, one row per difference, for programs."""
     names = ("stack", "layer", "field", "a", "b")

@@ -2,18 +2,20 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from headcount.arch.gguf.names import GGUF_FAMILY, NAMELESS
+from headcount.arch.architecture import Stored
+from headcount.arch.gguf.names import GGUF_FILE, NAMELESS
 from headcount.arch.gguf.spec import gguf_spec
 from headcount.arch.parameters import Expected
+from headcount.arch.registry import gguf_of
 from headcount.model.mixers import Attention, LatentAttention, Mixer, Recurrent
 from headcount.model.spec import Layer, ModelSpec
-from headcount.report.report import Column, Finding, Table
+from headcount.report.report import Finding
 from headcount.sources.checkpoint import Checkpoint
-from headcount.sources.found import Source
+from headcount.sources.found import FoundModel
 from headcount.sources.safetensors import TensorInfo
 
 from .against_weights import stored_parts
@@ -21,8 +23,8 @@ from .audited import Audit
 from .census import Census, Placed, count_parts, take_census
 from .inventory import take_inventory
 from .rules import files, geometry
-from .rules.facts import Facts
 from .rules.rule import in_order, run
+from .rules.weight_facts import WeightFacts
 
 # Tables of angles that a converter computed: not parameters.
 _TABLES = frozenset({"rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"})
@@ -31,18 +33,19 @@ _TABLES = frozenset({"rope_freqs.weight", "rope_factors_long.weight", "rope_fact
 _IN_MIXER = re.compile(r"blk\.(\d{1,5})\.(ssm_|time_mix_|shortconv\.|attn_(?!norm))", re.ASCII)
 
 
-def audit_gguf(source: Source, metadata: Mapping[str, Any], checkpoint: Checkpoint) -> Audit:
+def audit_gguf(source: FoundModel, metadata: Mapping[str, Any], checkpoint: Checkpoint) -> Audit:
     """Audits the model of a GGUF file. Raises HeadcountError."""
     spec = _fitted(gguf_spec(metadata, source.where), checkpoint)
-    family = NAMELESS if spec.model_type == "whisper" else GGUF_FAMILY
+    architecture = GGUF_FILE if gguf_of(spec.model_type).named else NAMELESS
     # Shapes are those of the parameters whatever the type: blocks of codes are not packed columns.
-    names = dict.fromkeys((layer.stored_in for layer in spec.layers), family.names)
+    names = dict.fromkeys((layer.stored_in for layer in spec.layers), architecture.names)
     census = replace(take_census(checkpoint, spec, names), packed=False)
     spec = _with_what_stands_beside(spec, census)
     held = sum(t.elements for t in checkpoint.tensors.values() if t.name not in _TABLES)
-    facts = Facts(
+    facts = WeightFacts(
         spec=replace(spec, dtype=None),  # the cache's: weights of every type go with it
-        family=family,
+        architecture=architecture,
+        stored=Stored(),
         where=source.where,
         checkpoint=checkpoint,
         census=census,
@@ -68,7 +71,7 @@ def audit_gguf(source: Source, metadata: Mapping[str, Any], checkpoint: Checkpoi
         spec=replace(
             spec, parameters=counted, parameters_source=None if counted is None else "headers"
         ),
-        family=family,
+        architecture=architecture,
         census=census,
         stored=stored_parts(census, spec),
         findings=_findings(facts),
@@ -145,7 +148,7 @@ def _without_value(layer: Layer, names: Mapping[str, TensorInfo]) -> Layer:
     return replace(layer, mixers=tuple(mixers))
 
 
-def _findings(facts: Facts) -> tuple[Finding, ...]:
+def _findings(facts: WeightFacts) -> tuple[Finding, ...]:
     """What the rules find, with the cure that a GGUF file has."""
     hint = "the file's key-values and its tensors disagree: convert the model again"
     found = in_order(run((*geometry.RULES, *files.RULES), facts))
@@ -159,89 +162,3 @@ def _main_types(census: Census) -> str:
     """`Q4_K` or `Q4_K/Q6_K`: the types that hold a tenth of the bytes or more."""
     total = sum(census.bytes_by_dtype.values())
     return "/".join(name for name, size in census.bytes_by_dtype.items() if size * 10 >= total)
-
-
-def type_table(audit: Audit) -> Table:
-    """What each element type holds: tensors, parameters, bytes and bits per parameter."""
-    rows: dict[str, list[int]] = {}
-    for tensor in audit.checkpoint.tensors.values() if audit.checkpoint else ():
-        row = rows.setdefault(tensor.dtype, [0, 0, 0])
-        row[0] += 1
-        row[1] += tensor.elements
-        row[2] += tensor.nbytes
-    ordered = sorted(rows.items(), key=lambda item: -item[1][2])
-    return Table(
-        key="types",
-        title="Stored types",
-        columns=(
-            Column(key="type", title="Type"),
-            Column(key="tensors", title="Tensors", unit="count"),
-            Column(key="elements", title="Elements", unit="count"),
-            Column(key="bytes", title="Bytes", unit="bytes"),
-            Column(key="bits", title="Bits/element", unit="bits"),
-        ),
-        rows=tuple(
-            (name, tensors, elements, size, 8 * size / elements if elements else None)
-            for name, (tensors, elements, size) in ordered
-        ),
-    )
-
-
-def type_document(audit: Audit) -> list[dict[str, object]]:
-    """The rows of `type_table` for JSON, raw."""
-    table = type_table(audit)
-    names = [column.key for column in table.columns[:-1]]
-    return [dict(zip(names, row[:-1], strict=True)) for row in table.rows]
-
-
-def gguf_notes(audit: Audit) -> tuple[str, ...]:
-    """What only a GGUF file has to say: experts in use, and who keeps which cache."""
-    metadata = audit.source.gguf or {}
-    prefix = f"{audit.spec.model_type}."
-    experts, used = (
-        metadata.get(prefix + "expert_count"),
-        metadata.get(prefix + "expert_used_count"),
-    )
-    notes = (
-        ["The cache's element type is llama.cpp's default, f16."] if audit.spec.is_cached else []
-    )
-    if type(experts) is int and type(used) is int and 0 < used < experts and audit.spec.parameters:
-        tensors = audit.checkpoint.tensors.values() if audit.checkpoint else ()
-        routed = sum(t.elements for t in tensors if "_exps." in t.name)
-        active = audit.spec.parameters - routed + routed * used // experts
-        notes.append(f"{used} of {experts} experts see a token: {active:,} parameters are active.")
-    window = metadata.get(prefix + "attention.sliding_window")
-    mixers = [mixer for layer in audit.spec.layers for mixer in layer.mixers]
-    if window and not any(mixer.window for mixer in mixers):
-        notes.append(
-            f"attention.sliding_window is {window}, but no layer is counted with it: the file does"
-            f" not say which, and llama.cpp is not known to use it for {audit.spec.model_type}."
-        )
-    notes.extend(_state_notes(audit.spec))
-    return tuple(notes)
-
-
-def _state_notes(spec: ModelSpec) -> Iterator[str]:
-    """Where llama.cpp keeps something else than transformers would."""
-    mixers = [mixer for layer in spec.layers for mixer in layer.mixers]
-    if any(isinstance(mixer, Attention) and mixer.window and mixer.cached for mixer in mixers):
-        yield (
-            "llama.cpp reserves more for a layer with a window: the window and --ubatch-size"
-            " (512) tokens, rounded up to a multiple of 256."
-        )
-    if any(isinstance(mixer, Recurrent) for mixer in mixers):
-        yield (
-            "Recurrent state is counted as llama.cpp keeps it: float32, with one column of a"
-            " convolution less than in transformers."
-        )
-    if any(isinstance(mixer, LatentAttention) and mixer.expanded for mixer in mixers):
-        yield (
-            "The file has no attention.key_length_mla, so llama.cpp caches K and V of every head,"
-            " not the latent: convert the model again."
-        )
-    if spec.model_type == "t5":
-        yield (
-            "llama.cpp caches no K/V of the cross-attention, but the encoder's output, as float32."
-        )
-    if spec.model_type == "deepseek4":
-        yield "The compressed caches of deepseek4 are not counted: audit its Hugging Face config."

@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from headcount.arch.names import TensorNames
-from headcount.arch.places import find_part, numbered
+from headcount.arch.tensors.names import TensorNames
+from headcount.arch.tensors.places import find_part, numbered
 from headcount.model.spec import ModelSpec
 from headcount.sources.safetensors import TensorInfo
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from headcount.arch.row import Family
+from headcount.arch.architecture import Architecture
 from headcount.model.mixers import Attention, Mixer
 from headcount.model.spec import Layer, MixerKey, ModelSpec, Origin
 
@@ -19,7 +19,7 @@ class Observed:
     num_key_value_heads: int | None = None
 
 
-def observe(placed: Iterable[Placed], mixer: Attention, family: Family) -> Observed:
+def observe(placed: Iterable[Placed], mixer: Attention, architecture: Architecture) -> Observed:
     """Hidden size, head_dim and K/V heads of one mixer from its shapes.
 
     The number of query heads cannot be seen in a shape, so it is the config's. head_dim is that of
@@ -33,7 +33,7 @@ def observe(placed: Iterable[Placed], mixer: Attention, family: Family) -> Obser
     query = shapes.get("q", (None, None))[0] or shapes.get("o", (None, None))[1]
     if "q" in shapes and query is not None and mixer.query_gate:
         query //= 2
-    head_dim = _normed_dim(placed, family) or _over(query, mixer.num_attention_heads)
+    head_dim = _normed_dim(placed, architecture) or _over(query, mixer.num_attention_heads)
     return Observed(
         hidden_size=_hidden(shapes, mixer),
         head_dim=head_dim,
@@ -45,8 +45,8 @@ def _over(total: int | None, count: int) -> int | None:
     return None if total is None or total % count else total // count
 
 
-def _normed_dim(placed: Iterable[Placed], family: Family) -> int | None:
-    if family.norm not in ("head", "head_bias"):
+def _normed_dim(placed: Iterable[Placed], architecture: Architecture) -> int | None:
+    if architecture.attention.norm not in ("head", "head_bias"):
         return None
     sizes = {item.tensor.shape for item in placed if item.place.part == "norm"}
     return next(iter(sizes))[0] if len(sizes) == 1 and len(next(iter(sizes))) == 1 else None
@@ -77,11 +77,11 @@ def _key_value_heads(
 
 
 def correct(
-    spec: ModelSpec, census: Census, family: Family
+    spec: ModelSpec, census: Census, architecture: Architecture
 ) -> tuple[ModelSpec, dict[MixerKey, Observed]]:
     """`spec` with the geometry that the weights have, and what was observed per mixer."""
     seen: dict[MixerKey, Observed] = {}
-    layers = tuple(_correct_layer(layer, census, family, seen) for layer in spec.layers)
+    layers = tuple(_correct_layer(layer, census, architecture, seen) for layer in spec.layers)
     if layers == spec.layers:
         return spec, seen
     origins = {**spec.origins, **_corrections(spec.layers, layers)}
@@ -89,13 +89,13 @@ def correct(
 
 
 def _correct_layer(
-    layer: Layer, census: Census, family: Family, seen: dict[MixerKey, Observed]
+    layer: Layer, census: Census, architecture: Architecture, seen: dict[MixerKey, Observed]
 ) -> Layer:
     mixers = []
     for key, mixer in layer.keyed_mixers():
         placed = census.layers.get(key)
         if placed and isinstance(mixer, Attention) and not census.packed:
-            seen[key] = observe(placed, mixer, family)
+            seen[key] = observe(placed, mixer, architecture)
             mixers.append(_corrected(mixer, seen[key]))
         else:
             mixers.append(mixer)

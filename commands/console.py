@@ -2,16 +2,21 @@
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from headcount.model.errors import HeadcountError, MissingExtraError, WriteError
+from headcount.running.signals import exit_at_once, on_signals
 
 if TYPE_CHECKING:
     from headcount.report.report import Report
+
+
+HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}
 
 
 class Failure(click.ClickException):
@@ -69,10 +74,33 @@ def _is_empty(param: click.Parameter, value: object) -> bool:
     return value == "" != param.default
 
 
-class Group(_Started, click.Group):
-    """A group whose commands do so."""
+class CommandFiles(Mapping[str, click.Command]):
+    """Commands by their names: each is a function in the file of `package` that has its name, which
+    is imported when it is asked for. A signal while it loads ends the process."""
 
-    command_class = Command
+    def __init__(self, package: str, names: Iterable[str]) -> None:
+        self.package, self.names = package, frozenset(names)
+
+    def __getitem__(self, name: str) -> click.Command:
+        if name not in self.names:
+            raise KeyError(name)
+        with on_signals(exit_at_once):
+            command: click.Command = getattr(import_module(f"{self.package}.{name}"), name)
+        return command
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+class Group(_Started, click.Group):
+    """The program: `commands` are only looked up, never added to."""
+
+    def __init__(self, *args: Any, commands: CommandFiles, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.commands = commands  # type: ignore[assignment]
 
 
 def write_reports(reports: "Sequence[Report]", form: str, output: Path | None) -> None:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from headcount.arch.class_defaults import class_defaults
-from headcount.arch.resolve import read_config
-from headcount.arch.table import FAMILIES
+from headcount.arch.read_config import read_config
+from headcount.arch.registry import ARCHITECTURES, architecture_of
 from headcount.model.errors import HeadcountError
 from headcount.report.report import Column, Report, Table
 
@@ -84,7 +84,7 @@ def families_report() -> Report:
 
 
 def _found() -> Iterator[Convertible]:
-    for model_type in FAMILIES:
+    for model_type in ARCHITECTURES:
         if _is_native(model_type):
             yield Convertible(
                 model_type=model_type,
@@ -124,12 +124,13 @@ def _counts(model_type: str) -> str:
 def _is_native(model_type: str) -> bool:
     """Whether the class of this type makes fewer K/V heads of a smaller number in its config."""
     config = _example(model_type)
-    if config is None or FAMILIES[model_type].names.modules == {}:
+    found = architecture_of(model_type)
+    if config is None or found is None or not found.names.modules:
         return False
     try:
         editor = ConfigEditor(config, model_type)
         reasons = {model_type, editor.reading.text.model_type} & REASONS.keys()
-        if reasons or not editor.family.names.modules:
+        if reasons or not editor.architecture.names.modules:
             return False
         editor.set_heads(2 if model_type in EVEN_ONLY else 1)
         after = attentions(ConfigEditor(editor.new, model_type).reading.spec)
@@ -164,15 +165,17 @@ def _example(model_type: str) -> dict[str, Any] | None:
 
 def _plain(model_type: str) -> dict[str, Any] | None:
     """The least config that its class can read; None for a type without a class."""
-    known, row = class_defaults(model_type), FAMILIES[model_type]
-    if known is None:
+    known, found = class_defaults(model_type), architecture_of(model_type)
+    if known is None or found is None:
         return None
     config: dict[str, Any] = {"model_type": model_type, **_VARIANTS.get(model_type, {})}
-    if row.text is not None:
-        nested = (known.defaults.get(row.text) or {}).get("model_type")
-        inner = _plain(nested) if isinstance(nested, str) and nested in FAMILIES else None
-        return None if inner is None else {**config, row.text: inner}
-    for outer in {name.partition(".")[0] for name in row.key_value_keys if "." in name}:
+    text = found.config.text
+    if text is not None:
+        nested = (known.defaults.get(text) or {}).get("model_type")
+        inner = _plain(nested) if isinstance(nested, str) else None
+        return None if inner is None else {**config, text: inner}
+    keys = found.attention.key_value_keys
+    for outer in {name.partition(".")[0] for name in keys if "." in name}:
         config[outer] = dict(known.defaults.get(outer) or {})
     return config
 
@@ -181,7 +184,7 @@ def _filled(editor: ConfigEditor, count: int) -> dict[str, Any] | None:
     """The editor's config with `count` K/V heads, if it can be read; a flag stays as it is."""
     config = deepcopy(editor.new)
     holder, _ = language_model(config, editor.where)
-    *outer, last = editor.family.key_value_keys[0].split(".")
+    *outer, last = editor.architecture.attention.key_value_keys[0].split(".")
     place = holder[outer[0]] if outer else holder
     if not isinstance(place.get(last), bool):
         place[last] = count

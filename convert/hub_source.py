@@ -12,7 +12,7 @@ from headcount.audit.auditing import audit_source
 from headcount.model.errors import HeadcountError, InvalidWeightsError, WriteError
 from headcount.sources.at_once import at_once
 from headcount.sources.checkpoint import Checkpoint
-from headcount.sources.found import Source
+from headcount.sources.found import FoundModel
 from headcount.sources.http_client import Client
 from headcount.sources.hub import open_repo, read_hub
 from headcount.sources.safetensors import FileHeader
@@ -45,7 +45,7 @@ def hub_source(source: str, *, whole: bool) -> Iterator[SourceFolder]:
         yield SourceFolder(path=Path(folder), name=name)
 
 
-def _weights(source: str, found: Source) -> Checkpoint:
+def _weights(source: str, found: FoundModel) -> Checkpoint:
     """The headers, after an audit without errors: nothing is downloaded in vain."""
     checkpoint = found.checkpoint
     if checkpoint is None or checkpoint.missing:
@@ -61,7 +61,9 @@ def _weights(source: str, found: Source) -> Checkpoint:
     return checkpoint
 
 
-def _download(found: Source, revision: str, checkpoint: Checkpoint, shards: Iterable[str]) -> Path:
+def _download(
+    found: FoundModel, revision: str, checkpoint: Checkpoint, shards: Iterable[str]
+) -> Path:
     """By huggingface_hub: files that are in its cache are not asked for again. Offline, the
     snapshot whose headers were read."""
     from huggingface_hub import HfApi, constants, snapshot_download
@@ -85,14 +87,14 @@ def _download(found: Source, revision: str, checkpoint: Checkpoint, shards: Iter
     return Path(folder)
 
 
-def _failure(found: Source, error: Exception) -> HeadcountError:
+def _failure(found: FoundModel, error: Exception) -> HeadcountError:
     reason = str(error).strip().partition("\n")[0] or type(error).__name__
     message = f"{found.id}: the download failed ({reason}); whole files are kept: run it again"
     full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
     return WriteError(message) if full else HeadcountError(message)
 
 
-def _write_headers(found: Source, checkpoint: Checkpoint, folder: Path) -> None:
+def _write_headers(found: FoundModel, checkpoint: Checkpoint, folder: Path) -> None:
     """Files of the right size with the right start, which take no space."""
     with Client() as client:
         repo = open_repo(found.id, found.revision or "main", client)

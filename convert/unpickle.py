@@ -17,13 +17,13 @@ from typing import Any
 
 from headcount.audit import audit_model
 from headcount.model.errors import HeadcountError, InvalidWeightsError
+from headcount.running.signals import exit_cleanly, on_signals
 from headcount.sources.checkpoint import INDEX, SINGLE, Checkpoint
 from headcount.sources.safetensors import read_header
 
 from .plan.leftovers import leftovers, own_folder
 from .plan.side_files import sort_side_files
 from .plan.target import check_space, check_target
-from .signals import exit_cleanly, on_signals
 from .source_folder import SourceFolder
 from .stream.failure import writing
 

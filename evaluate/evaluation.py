@@ -20,8 +20,9 @@ from headcount.running.measured_cache import (
 from .compare import Divergence
 from .logits import chunk_positions
 from .loss import TextScores, score_text
-from .plan import EvaluationPlan, EvaluationRequest, settle
+from .plan import EvaluationPlan, settle
 from .report import Comparison, EvaluationReport, ModelScore, Settings
+from .request import EvaluationRequest
 from .speed import Speed, repeated, take_turns
 from .windows import cut_windows
 

@@ -1,5 +1,7 @@
 """The errors a user can cause or meet. Each says what was found, where, and what to do."""
 
+from .text import printable
+
 _SHOWN = 120
 _LONGEST_LINE = 1000
 
@@ -19,10 +21,6 @@ def bounded(message: str) -> str:
 def _bounded_line(line: str) -> str:
     if len(line) > _LONGEST_LINE:
         line = f"{line[:_LONGEST_LINE]}… ({len(line):,} characters)"
-    if line.isascii() and line.isprintable():
-        return line
-    from headcount.report.cells import printable
-
     return printable(line)
 
 

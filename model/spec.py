@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from .mixers import Engine, Mixer, Parts
+from .mixers import Keeper, Mixer, Parts
 
 
 class MixerKey(NamedTuple):
@@ -76,7 +76,7 @@ class Layer:
         return sum(parts, Parts())
 
     def cache_bytes(
-        self, *, tokens: int, encoder_tokens: int, batch_size: int, bits: int, engine: Engine
+        self, *, tokens: int, encoder_tokens: int, batch_size: int, bits: int, engine: Keeper
     ) -> int:
         return sum(
             mixer.state_bytes(tokens, encoder_tokens, bits, engine) * batch_size
@@ -131,7 +131,7 @@ class ModelSpec:
         batch_size: int = 1,
         bits: int = 16,
         encoder_tokens: int | None = None,
-        engine: Engine = "transformers",
+        engine: Keeper = "transformers",
     ) -> int:
         """Bytes that `engine` keeps for `batch_size` sequences of `tokens` tokens each."""
         encoder = self.encoder_tokens if encoder_tokens is None else encoder_tokens
@@ -146,7 +146,7 @@ class ModelSpec:
             for layer in self.layers
         )
 
-    def cache_bytes_per_token(self, *, bits: int = 16, engine: Engine = "transformers") -> int:
+    def cache_bytes_per_token(self, *, bits: int = 16, engine: Keeper = "transformers") -> int:
         """Bytes that one more token of one sequence costs once every window is full."""
         return sum(
             mixer.growing_bytes(bits, engine) for layer in self.layers for mixer in layer.mixers

@@ -65,14 +65,6 @@ def format_count(count: int) -> str:
     return f"{count:,}"
 
 
-def format_tokens(count: int) -> str:
-    """`8k` when it is a whole number of 1,024 tokens, else the plain number."""
-    for size, unit in ((2**20, "m"), (2**10, "k")):
-        if count >= size and count % size == 0:
-            return f"{count // size}{unit}"
-    return f"{count:,}"
-
-
 def format_indices(numbers: Iterable[int]) -> str:
     """`0-3, 7`: layer numbers as people write them."""
     runs: list[list[int]] = []

@@ -15,6 +15,7 @@ UTILISATION = 0.90  # what serving engines take of a device's visible memory unl
 Usage = Literal["server", "offline"]
 StateMode = Literal["none", "align", "all"]
 STATE_MODES: tuple[StateMode, ...] = get_args(StateMode)
+SAMPLERS = ("pytorch", "flashinfer")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,7 +47,7 @@ class PlanRequest:
     max_num_seqs: int | None = None
     max_num_batched_tokens: int | None = None
     enforce_eager: bool = False
-    sampler: str = "pytorch"
+    sampler: str = SAMPLERS[0]
     usage: Usage = "server"
     static_cache: bool = False
     disable_hybrid_kv_cache_manager: bool = False

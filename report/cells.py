@@ -1,7 +1,6 @@
 """Raw values to text, by unit. Control characters never reach a terminal."""
 
-import unicodedata
-
+from headcount.model.text import printable
 from headcount.model.units import format_bytes, format_count
 
 
@@ -47,11 +46,3 @@ def _number(value: float, unit: str) -> str:
         "bytes": lambda v: format_bytes(int(v)),
     }
     return forms.get(unit, lambda v: f"{v:,.4g}")(value)
-
-
-def printable(text: str) -> str:
-    """Control, bidi and other invisible characters as escapes: a model's names are a stranger's."""
-    return "".join(
-        char if unicodedata.category(char)[0] != "C" else char.encode("unicode_escape").decode()
-        for char in text
-    )

@@ -8,7 +8,8 @@ from html import escape
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
-from .cells import printable
+from headcount.model.text import printable
+
 from .report import Chart
 
 # Okabe and Ito's colours, which people tell apart whatever their eyes, on light and dark.

@@ -5,7 +5,9 @@ import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from .cells import cell, printable
+from headcount.model.text import printable
+
+from .cells import cell
 from .report import Fact, Finding, Report, Table
 
 
@@ -54,9 +56,6 @@ def _finding(finding: Finding) -> str:
 def _grid(table: Table, style: str) -> str:
     from tabulate import tabulate
 
-    numeric = [
-        all(not isinstance(row[i], str) for row in table.rows) for i in range(len(table.columns))
-    ]
     return tabulate(
         [
             [cell(value, column.unit) for value, column in zip(row, table.columns, strict=True)]
@@ -64,7 +63,7 @@ def _grid(table: Table, style: str) -> str:
         ],
         headers=[column.title for column in table.columns],
         tablefmt=style,
-        colalign=["right" if right else "left" for right in numeric] if table.rows else None,
+        colalign=["right" if right else "left" for right in table.numeric] if table.rows else None,
         disable_numparse=True,
     )
 
@@ -135,6 +134,8 @@ def _html(reports: Sequence[Report]) -> str:
     return page(reports)
 
 
+# What people read; the others are for programs.
+FOR_PEOPLE = ("table", "markdown", "html")
 FORMATS: dict[str, Callable[[Sequence[Report]], str]] = {
     "table": _text,
     "markdown": _markdown,

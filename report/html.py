@@ -7,7 +7,9 @@ All that a model says of itself goes through `_text`.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from html import escape
 
-from .cells import cell, printable
+from headcount.model.text import printable
+
+from .cells import cell
 from .charts import drawing_of, figures_of
 from .report import Column, Fact, Finding, Report, Table
 
@@ -115,9 +117,7 @@ def _finding(finding: Finding) -> str:
 
 def _table(table: Table) -> Iterator[str]:
     """A table that scrolls sideways on a narrow screen, by itself and not with the page."""
-    numeric = [
-        all(not isinstance(row[i], str) for row in table.rows) for i in range(len(table.columns))
-    ]
+    numeric = table.numeric
     yield f'<div class="scroll" tabindex="0" role="region" aria-label="{_text(table.title)}">'
     yield "<table>\n<thead><tr>"
     for column, right in zip(table.columns, numeric, strict=True):

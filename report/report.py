@@ -48,6 +48,18 @@ class Table(NamedTuple):
     columns: tuple[Column, ...]
     rows: tuple[tuple[object, ...], ...]
 
+    @property
+    def numeric(self) -> list[bool]:
+        """For each column whether it holds no text, so that it is set to the right."""
+        return [
+            all(not isinstance(row[i], str) for row in self.rows) for i in range(len(self.columns))
+        ]
+
+    def documents(self) -> list[dict[str, object]]:
+        """Each row as an object of JSON, by the keys of the columns."""
+        keys = [column.key for column in self.columns]
+        return [dict(zip(keys, row, strict=True)) for row in self.rows]
+
 
 class Fact(NamedTuple):
     """One line of a report's head. `note` is said in brackets behind the value."""

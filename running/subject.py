@@ -12,7 +12,7 @@ from transformers.models.auto.modeling_auto import (
 )
 
 from headcount.arch.model_classes import model_classes
-from headcount.arch.resolve import GROUPED, base_type
+from headcount.arch.our_types import GROUPED, base_type
 from headcount.convert.plan.custom_config import CLASS
 from headcount.model.errors import HeadcountError, UnsupportedModelError
 from headcount.sources.checkpoint import INDEX, SINGLE, find_weights, read_checkpoint

@@ -5,16 +5,16 @@ from typing import TypeVar, cast
 
 from .http_client import UnreachableError
 
-PARALLEL = 100  # requests under way at once: two waves for the shards of the largest models
+MOST_AT_ONCE = 100  # requests under way at once: two waves for the shards of the largest models
 _ATTEMPTS = 2
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 
-def within(seconds: float, work: Callable[[], R], meanwhile: Callable[[], None]) -> R:
-    """What `work` returns or raises, or UnreachableError when it takes longer. `meanwhile` runs
-    while that waits."""
+def within(seconds: float, work: Callable[[], R], meanwhile: Callable[[], None] | None = None) -> R:
+    """What `work` returns or raises, or UnreachableError when it takes longer. `meanwhile` is
+    called while that waits."""
     from queue import Empty, SimpleQueue
     from threading import Thread
 
@@ -27,7 +27,8 @@ def within(seconds: float, work: Callable[[], R], meanwhile: Callable[[], None])
             done.put((None, error))
 
     Thread(target=run, daemon=True).start()
-    meanwhile()
+    if meanwhile is not None:
+        meanwhile()
     try:
         result, error = done.get(timeout=seconds)
     except Empty:
@@ -44,7 +45,7 @@ def at_once(work: Callable[[T], R], items: Iterable[T]) -> list[R]:
     items = list(items)
     if not items:
         return []
-    executor = ThreadPoolExecutor(max_workers=min(PARALLEL, len(items)))
+    executor = ThreadPoolExecutor(max_workers=min(MOST_AT_ONCE, len(items)))
     try:
         return list(executor.map(work, items))
     finally:

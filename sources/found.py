@@ -13,7 +13,7 @@ SourceKind = Literal["catalogue", "hub", "folder", "config", "file"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Source:
+class FoundModel:
     """A model found: its config (None for lone weights), headers, and the catalogue's entry.
 
     `where` is how messages name the config; `id` how reports name the model. `gguf` are the

@@ -8,7 +8,7 @@ from typing import Any
 from headcount.model.errors import InvalidWeightsError
 
 from .checkpoint import Checkpoint, inside
-from .found import Source, SourceKind
+from .found import FoundModel, SourceKind
 from .gguf import GgufFile, read_gguf
 
 _SPLIT = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.gguf", re.ASCII)
@@ -17,7 +17,7 @@ _BESIDE = ("mmproj", "imatrix")
 _MOST_MISSING = 100  # each of which is a finding of its own
 
 
-def read_gguf_source(path: Path) -> Source:
+def read_gguf_source(path: Path) -> FoundModel:
     """The model of a GGUF file and of the rest of its set. Raises HeadcountError."""
     first = read_gguf(path)
     names = siblings_of(path, first)
@@ -66,7 +66,7 @@ def gguf_source(
     files: Mapping[str, GgufFile | None],
     kind: SourceKind = "file",
     revision: str | None = None,
-) -> Source:
+) -> FoundModel:
     """The model that `files`, by name, hold together; None stands for one that is missing.
 
     Raises InvalidWeightsError if a tensor stands in two of them, or hardly any is there.
@@ -82,7 +82,7 @@ def gguf_source(
             f"{path}: is one of {len(files):,} files, of which {len(missing):,} are not there, such"
             f" as {missing[0]}"
         )
-    return Source(
+    return FoundModel(
         kind=kind,
         id=str(path),
         where=path.name,

@@ -29,7 +29,7 @@ class UnreachableError(HeadcountError):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Answer:
+class Response:
     """`body` is at most as long as was asked for; header names are in lower case."""
 
     status: int
@@ -54,7 +54,7 @@ class Client:
             while connections:
                 connections.pop().close()
 
-    def get(self, url: str, headers: Mapping[str, str], limit: int) -> Answer:
+    def get(self, url: str, headers: Mapping[str, str], limit: int) -> Response:
         """The answer to a GET, redirects followed, and no more than `limit` bytes of its body.
 
         Raises UnreachableError.
@@ -76,7 +76,7 @@ class Client:
                 raise UnreachableError(f"{parts.netloc}: leads from https to http")
         raise UnreachableError(f"{parts.scheme}://{parts.netloc}: redirects without end")
 
-    def _request(self, parts: SplitResult, headers: Mapping[str, str], limit: int) -> Answer:
+    def _request(self, parts: SplitResult, headers: Mapping[str, str], limit: int) -> Response:
         """One request; a connection that was idle may be dead, then a new one is tried."""
         place = (parts.scheme, parts.netloc)
         idle = self._idle.setdefault(place, [])
@@ -106,12 +106,12 @@ class Client:
 
 def _exchange(
     connection: http.client.HTTPConnection, target: str, headers: Mapping[str, str], limit: int
-) -> tuple[Answer, bool]:
+) -> tuple[Response, bool]:
     connection.request("GET", target, headers=dict(headers))
     response = connection.getresponse()
     body = _read(response, limit)
     found = {name.lower(): value for name, value in response.getheaders()}
-    return Answer(status=response.status, headers=found, body=body), response.isclosed()
+    return Response(status=response.status, headers=found, body=body), response.isclosed()
 
 
 def _target(parts: SplitResult, *, whole: bool) -> str:

@@ -4,7 +4,6 @@ import os
 import re
 import sys
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from headcount.model.errors import (
 
 from .at_once import at_once, patiently, within
 from .checkpoint import INDEX, SINGLE, Checkpoint, check_index, join_shards, single_file
-from .found import Source
+from .found import FoundModel
 from .http_client import Client, UnreachableError
 from .hub_cache import read_cached
 from .hub_gguf import read_hub_gguf, split_target
@@ -33,25 +32,16 @@ FIRST_SECONDS = 8.0
 _ENTRY_BYTES = 110
 _FIRST_BYTES = 2**17
 
-_NEEDED_LATER = (
-    *(
-        "concurrent.futures.thread",
-        "headcount.audit.against_weights",
-        "headcount.audit.audit_report",
-        "headcount.audit.weights_report",
-    ),
-    *("..render", "..render.formats", "tabulate"),
-)
-
 
 def is_repository(name: str) -> bool:
     """Whether `name` is spelled as a repository of the Hub: org/name."""
     return re.fullmatch(r"[\w.-]{1,96}/[\w.-]{1,96}", name, re.ASCII) is not None
 
 
-def read_hub(target: str) -> Source:
+def read_hub(target: str, meanwhile: Callable[[], None] | None = None) -> FoundModel:
     """`org/name[@revision]`: config.json and headers by range requests, from the cache offline.
-    `org/name/FILE.gguf` is one GGUF model of a repository.
+    `org/name/FILE.gguf` is one GGUF model of a repository. `meanwhile` is called while the first
+    answer is awaited.
 
     Raises HeadcountError when the Hub cannot be reached, or has no such model or file.
     """
@@ -67,12 +57,13 @@ def read_hub(target: str) -> Source:
     print(f"Asking the Hugging Face Hub for {bounded(target)} …", file=sys.stderr)
     try:
         with Client() as client:
-            return _read_online(open_repo(name, revision or "main", client), target, file)
+            repo = open_repo(name, revision or "main", client)
+            return _read_online(repo, target, file, meanwhile)
     except UnreachableError as error:
         return _from_cache(target, str(error))
 
 
-def _from_cache(target: str, reason: str) -> Source:
+def _from_cache(target: str, reason: str) -> FoundModel:
     name, revision, file = split_target(target)
     cached = read_cached(name, revision or None, target, file)
     if cached is None:
@@ -111,9 +102,11 @@ def _token(path: str) -> str | None:
         return None
 
 
-def _read_online(repo: HubRepo, target: str, file: str | None) -> Source:
+def _read_online(
+    repo: HubRepo, target: str, file: str | None, meanwhile: Callable[[], None] | None
+) -> FoundModel:
     """Three round trips: what is there; config and index; all shards."""
-    answer = within(FIRST_SECONDS, lambda: repo.fetch_info(MAX_HEADER_BYTES), _import_ahead)
+    answer = within(FIRST_SECONDS, lambda: repo.fetch_info(MAX_HEADER_BYTES), meanwhile)
     info = parse_json(answer, f"{target}: the Hub's answer")
     commit = info.get("sha")
     files = _file_names(info)
@@ -127,7 +120,7 @@ def _read_online(repo: HubRepo, target: str, file: str | None) -> Source:
     if "config.json" not in files:
         raise HeadcountError(f"{repo.name}: this Hub repository has no config.json")
     config, checkpoint = at_once(_call, reads)
-    return Source(
+    return FoundModel(
         kind="hub",
         id=repo.name,
         where=f"{target}: config.json",
@@ -139,13 +132,6 @@ def _read_online(repo: HubRepo, target: str, file: str | None) -> Source:
 
 def _is_gguf(file: str) -> bool:
     return file.endswith(".gguf")
-
-
-def _import_ahead() -> None:
-    """Loads what the audit of weights will need, while the Hub is thinking: importing takes longer
-    than an answer."""
-    for name in _NEEDED_LATER:
-        import_module(name, __package__)
 
 
 def _call(read: Callable[[], Any]) -> Any:

@@ -6,13 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from .checkpoint import Checkpoint, find_weights, inside, read_checkpoint
-from .found import Source
+from .found import FoundModel
 from .json_file import read_json
 
 
 def read_cached(
     name: str, revision: str | None, target: str, file: str | None = None
-) -> Source | None:
+) -> FoundModel | None:
     """The snapshot of `name` that is cached, or the GGUF model in `file` of it; None without its
     config.json or a .gguf file.
 
@@ -23,7 +23,7 @@ def read_cached(
         return None
     if file is not None or not (snapshot / "config.json").exists():
         return _read_gguf(snapshot, name, file)
-    return Source(
+    return FoundModel(
         kind="hub",
         id=name,
         where=f"{target}: config.json (cached)",
@@ -33,7 +33,7 @@ def read_cached(
     )
 
 
-def _read_gguf(snapshot: Path, name: str, file: str | None) -> Source | None:
+def _read_gguf(snapshot: Path, name: str, file: str | None) -> FoundModel | None:
     from .gguf_checkpoint import read_gguf_source
     from .hub_gguf import only_model
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from headcount.model.errors import HeadcountError
 
 from .at_once import at_once, patiently
-from .found import Source
+from .found import FoundModel
 from .gguf import GgufFile, parse_gguf
 from .gguf_checkpoint import gguf_source, models_of, siblings_of
 from .hub_requests import HubRepo
@@ -16,7 +16,9 @@ from .ranged_file import RangedFile
 _LISTED = 12
 
 
-def read_hub_gguf(repo: HubRepo, files: Iterable[str], file: str | None, revision: str) -> Source:
+def read_hub_gguf(
+    repo: HubRepo, files: Iterable[str], file: str | None, revision: str
+) -> FoundModel:
     """The model of `file`, or the only one of the repository. Raises HeadcountError."""
     files = frozenset(files)
     if file is None:

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from headcount.model.errors import HeadcountError
 
-from .http_client import Answer, Client, UnreachableError
+from .http_client import Client, Response, UnreachableError
 
 
 class FileMissingError(HeadcountError):
@@ -53,7 +53,7 @@ class HubRepo:
             raise HeadcountError(f"{self.name}/{file}: the server does not answer byte ranges")
         return Piece(data=answer.body, size=_size(answer.headers))
 
-    def _check(self, answer: Answer, file: str) -> None:
+    def _check(self, answer: Response, file: str) -> None:
         """Raises HeadcountError for every status but 200 and 206."""
         status, code, name = answer.status, answer.headers.get("x-error-code", ""), self.name
         if status in (200, 206):

@@ -39,7 +39,7 @@ def open_regular(path: Path) -> int:
 
 
 @contextmanager
-def reading(path: Path) -> Iterator[BinaryIO]:
+def open_bytes(path: Path) -> Iterator[BinaryIO]:
     """The bytes of a regular file. Raises HeadcountError, also where the disk fails later on."""
     try:
         with os.fdopen(open_regular(path), "rb") as file:
@@ -50,7 +50,7 @@ def reading(path: Path) -> Iterator[BinaryIO]:
 
 def read_json(path: Path, limit: int = MAX_CONFIG_BYTES) -> dict[str, Any]:
     """The JSON object in `path`. Raises InvalidConfigError that names the file and the position."""
-    with reading(path) as file:
+    with open_bytes(path) as file:
         size = os.fstat(file.fileno()).st_size
         if size > limit:
             raise InvalidConfigError(f"{path}: {size:,} bytes; no more than {limit:,} are read")

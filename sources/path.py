@@ -6,11 +6,11 @@ from pathlib import Path
 from headcount.model.errors import HeadcountError
 
 from .checkpoint import Checkpoint, find_weights, inside, read_checkpoint
-from .found import Source
+from .found import FoundModel
 from .json_file import read_json
 
 
-def read_path(path: Path) -> Source:
+def read_path(path: Path) -> FoundModel:
     """A folder, a config.json, a file of weights or an index. Raises HeadcountError."""
     if not _is_there(path):
         raise HeadcountError(f"{path}: no such file or folder")
@@ -27,20 +27,20 @@ def read_path(path: Path) -> Source:
     if path.name.endswith((".safetensors", ".safetensors.index.json")):
         return _beside_config(path, read_checkpoint(path))
     if path.name.endswith(".json"):
-        return Source(kind="config", id=str(path), where=str(path), config=read_json(path))
+        return FoundModel(kind="config", id=str(path), where=str(path), config=read_json(path))
     raise HeadcountError(
         f"{path}: a model is a folder, a config.json, a .safetensors file or its index.json, a"
         " .gguf, .bin or .pt file"
     )
 
 
-def _read_folder(folder: Path) -> Source:
+def _read_folder(folder: Path) -> FoundModel:
     config = folder / "config.json"
     weights = _folder_weights(folder)
     has_config = _is_there(config)
     if not has_config and weights is None:
         return _only_gguf(folder)
-    return Source(
+    return FoundModel(
         kind="folder",
         id=str(folder),
         where=str(config),
@@ -49,7 +49,7 @@ def _read_folder(folder: Path) -> Source:
     )
 
 
-def _only_gguf(folder: Path) -> Source:
+def _only_gguf(folder: Path) -> FoundModel:
     """The GGUF model of a folder that holds no other. Raises HeadcountError."""
     from .gguf_checkpoint import models_of
 
@@ -82,10 +82,10 @@ def _folder_weights(folder: Path) -> Checkpoint | None:
     return None if path is None else read_pickles(inside(folder, path.name))
 
 
-def _beside_config(path: Path, checkpoint: Checkpoint) -> Source:
+def _beside_config(path: Path, checkpoint: Checkpoint) -> FoundModel:
     """Lone weights; the config that lies beside them is read too, since it gives them a meaning."""
     config = path.parent / "config.json"
-    return Source(
+    return FoundModel(
         kind="file",
         id=str(path),
         where=str(config),

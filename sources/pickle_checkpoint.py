@@ -6,22 +6,22 @@ from pathlib import Path
 from .checkpoint import Checkpoint, inside, join_shards, read_index
 from .pickle_file import PickleFile, read_pickle
 
-SINGLE = "pytorch_model.bin"
-INDEX = "pytorch_model.bin.index.json"
-SUFFIXES = (".bin", ".pt", ".pth")
+_SINGLE = "pytorch_model.bin"
+_INDEX = "pytorch_model.bin.index.json"
+_SUFFIXES = (".bin", ".pt", ".pth")
 # What trainers leave beside the weights.
 _NO_WEIGHTS = ("training_args", "optimizer", "scheduler", "rng_state", "scaler", "tokenizer")
 
 
 def find_pickles(folder: Path) -> Path | None:
     """The file or index that holds the weights of a folder without safetensors; None if none."""
-    for name in (SINGLE, INDEX):
+    for name in (_SINGLE, _INDEX):
         if os.path.lexists(folder / name):
             return folder / name
     others = sorted(
         path
         for path in folder.iterdir()
-        if path.suffix in SUFFIXES and not path.name.startswith(_NO_WEIGHTS)
+        if path.suffix in _SUFFIXES and not path.name.startswith(_NO_WEIGHTS)
     )
     return others[0] if len(others) == 1 else None
 
@@ -44,7 +44,7 @@ def read_pickles(path: Path) -> Checkpoint:
             ),
             (file,),
         )
-    weight_map, total_size = read_index(path, SUFFIXES)
+    weight_map, total_size = read_index(path, _SUFFIXES)
     present = {s for s in weight_map.values() if os.path.lexists(path.parent / s)}
     files = tuple(read_pickle(inside(path.parent, shard)) for shard in sorted(present))
     headers = [file.header for file in files]

@@ -27,7 +27,7 @@ _TENSOR_GLOBALS = frozenset(
     }
 )
 # torch's name of an element type, and of its storage -> safetensors' name
-DTYPES = {
+_ELEMENTS = {
     **{"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16"},
     **{"int64": "I64", "int32": "I32", "int16": "I16", "int8": "I8", "uint8": "U8", "bool": "BOOL"},
     **{"float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2", "complex64": "C64"},
@@ -43,7 +43,7 @@ _STORAGES = {
 def is_harmless(name: str) -> bool:
     """Whether a file of tensors may import `name`."""
     module, _, last = name.rpartition(".")
-    known = module == "torch" and (last in _STORAGES or last in DTYPES)
+    known = module == "torch" and (last in _STORAGES or last in _ELEMENTS)
     return known or name in _TENSOR_GLOBALS
 
 
@@ -251,7 +251,7 @@ def _tensor(function: Any, arguments: Any) -> Any:
         return _OPAQUE
     dtype = storage.dtype
     if function.name.endswith("_v3") and len(arguments) > 6 and isinstance(arguments[6], Global):
-        dtype = DTYPES.get(arguments[6].name.rpartition(".")[2])
+        dtype = _ELEMENTS.get(arguments[6].name.rpartition(".")[2])
     if not isinstance(shape, tuple) or not isinstance(stride, tuple):
         return _OPAQUE
     numbers = (offset, *shape, *stride)

@@ -16,7 +16,7 @@ from typing import Any, TypeGuard
 from headcount.model.dtypes import SAFETENSORS_BITS
 from headcount.model.errors import InvalidConfigError, InvalidWeightsError, short
 
-from .json_file import parse_json, reading
+from .json_file import open_bytes, parse_json
 
 MAX_HEADER_BYTES = 32 * 2**20
 
@@ -53,7 +53,7 @@ class FileHeader:
 
 def read_header(path: Path) -> FileHeader:
     """The header of a safetensors file. Raises InvalidWeightsError; reads no tensor."""
-    with reading(path) as file:
+    with open_bytes(path) as file:
         size = os.fstat(file.fileno()).st_size
         raw = file.read(header_length(path, file.read(8), size))
     return parse_header(path, raw, size)

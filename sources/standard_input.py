@@ -4,13 +4,13 @@ import sys
 
 from headcount.model.errors import HeadcountError, InvalidConfigError
 
-from .found import Source
+from .found import FoundModel
 from .json_file import MAX_CONFIG_BYTES, parse_json
 
 _NAME = "standard input"
 
 
-def read_standard_input() -> Source:
+def read_standard_input() -> FoundModel:
     """The config that is piped in. Raises HeadcountError, also where nothing is."""
     stream = sys.stdin
     if stream is None or stream.closed or stream.isatty():
@@ -21,4 +21,4 @@ def read_standard_input() -> Source:
     if len(data) > MAX_CONFIG_BYTES:
         raise InvalidConfigError(f"{_NAME}: no more than {MAX_CONFIG_BYTES:,} bytes are read")
     config = parse_json(data, _NAME, allow_non_finite=True)
-    return Source(kind="config", id="-", where=_NAME, config=config)
+    return FoundModel(kind="config", id="-", where=_NAME, config=config)

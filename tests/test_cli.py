@@ -6,14 +6,17 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
+import headcount.commands
 from checkpoints import LLAMA_CONFIG, llama_shapes, write_model
-from headcount.cli import audit, main
+from headcount.cli import COMMANDS, main
+from headcount.commands.audit import audit
 
 
 def run(*arguments: str) -> Result:
@@ -368,3 +371,19 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     process.stdout.close()
     with process:
         assert process.stderr.read() == ""
+
+
+def test_every_file_of_a_command_is_listed() -> None:
+    folder = Path(headcount.commands.__file__).parent
+    named = {file.stem for file in folder.glob("*.py") if f"\ndef {file.stem}(" in file.read_text()}
+    assert named == set(COMMANDS)
+    assert {name: COMMANDS[name].name for name in COMMANDS} == {name: name for name in COMMANDS}
+
+
+def test_defaults_of_options_are_those_of_the_request() -> None:
+    """An option that gave another default, or none of its own, would not say what happens."""
+    from headcount.convert.plan.request import ConversionRequest
+
+    defaults = {field.name: field.default for field in fields(ConversionRequest)}
+    shown = {p.name: p.default for p in COMMANDS["convert"].params if getattr(p, "show_default", 0)}
+    assert {name: defaults[name] for name in ("seed", "home", "workers")}.items() <= shown.items()

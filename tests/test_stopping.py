@@ -39,8 +39,9 @@ main(prog_name="headcount")
 @pytest.mark.parametrize(
     ("module", "status"),
     [
-        *((name, -2) for name in ("click", "headcount.audit", "headcount.commands.console")),
-        *((name, 130) for name in ("headcount.audit.several", "tabulate")),
+        *((name, -2) for name in ("click", "headcount.commands.console")),
+        *((name, 130) for name in ("headcount.commands.audit", "headcount.audit.several")),
+        ("tabulate", 130),
     ],
 )
 def test_an_interrupt_while_modules_load_shows_no_traceback(module: str, status: int) -> None:
@@ -66,7 +67,7 @@ def test_importing_the_commands_leaves_ctrl_c_alone() -> None:
 
 TWO_AT_ONCE = """
 import os, signal
-from headcount.convert.signals import exit_cleanly, on_signals
+from headcount.running.signals import exit_cleanly, on_signals
 both = (signal.SIGTERM, signal.SIGINT)
 with on_signals(exit_cleanly):
     signal.pthread_sigmask(signal.SIG_BLOCK, both)

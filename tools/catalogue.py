@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from headcount.arch.resolve import read_spec
+from headcount.arch.read_config import read_spec
 from headcount.model.errors import UnsupportedModelError
 
 FOLDER = Path(__file__).parent.parent / "sources" / "catalogue"

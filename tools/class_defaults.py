@@ -28,7 +28,7 @@ from typing import Any, cast
 from transformers import CONFIG_MAPPING, PreTrainedConfig
 from transformers import logging as transformers_logging
 
-TARGET = Path(__file__).parent.parent / "arch" / "class_defaults.jsonl"
+TARGET = Path(__file__).parent.parent / "arch" / "generated" / "class_defaults.jsonl"
 
 # Keys that change neither a parameter count nor a cache nor a dtype.
 _IRRELEVANT = re.compile(

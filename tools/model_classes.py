@@ -23,7 +23,7 @@ from transformers.models.auto import configuration_auto
 vars(transformers.utils)["is_sentencepiece_available"] = lambda: True
 from transformers.models.auto.tokenization_auto import TOKENIZER_MAPPING_NAMES  # noqa: E402
 
-TARGET = Path(__file__).parent.parent / "arch" / "model_classes.jsonl"
+TARGET = Path(__file__).parent.parent / "arch" / "generated" / "model_classes.jsonl"
 _GENERATE = ("AutoModelForCausalLM", "AutoModelForSeq2SeqLM", "AutoModelForSpeechSeq2Seq")
 _AUTOS = ("AutoModel", *_GENERATE, "AutoModelForTextToWaveform")
 _CONFIGS = vars(configuration_auto)["CONFIG_MAPPING_NAMES"]

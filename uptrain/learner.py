@@ -9,8 +9,8 @@ from transformers import PreTrainedModel
 
 from .distillation import Distillation
 from .errors import TrainingFailedError
+from .plan import UptrainPlan
 from .processes import Processes
-from .request import UptrainPlan
 from .rows import batch_rows
 from .schedule import Phase, choose_trainable
 from .scores import Scores, sum_scores

@@ -26,7 +26,7 @@ from headcount.model.errors import HeadcountError
 from headcount.sources.checkpoint import find_weights, read_checkpoint
 from headcount.sources.json_file import read_json
 
-from .request import UptrainPlan
+from .plan import UptrainPlan
 
 
 def job_digest(plan: UptrainPlan) -> str:

@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -14,9 +14,12 @@ from headcount.model.errors import HeadcountError
 from headcount.running.load import resolve_device
 
 from .errors import OtherProcessError
+from .request import ComputeDtype
 
 Value = TypeVar("Value")
-_PRECISIONS = {None: None, "float32": "no", "bfloat16": "bf16"}
+_PRECISIONS: Mapping[ComputeDtype | None, str | None] = {
+    **{None: None, "float32": "no", "bfloat16": "bf16"}
+}
 _TEACHER_DTYPES = {"no": torch.float32, "fp16": torch.float16}
 
 
@@ -35,7 +38,7 @@ def quiet_accelerate() -> Iterator[None]:
 class Processes:
     """This process among those that share the work. Only the main one prints and writes."""
 
-    def __init__(self, *, dtype: str | None, device: str | None, parts: int) -> None:
+    def __init__(self, *, dtype: ComputeDtype | None, device: str | None, parts: int) -> None:
         """`parts`: how many parts of a batch are computed one after the other, in each process.
         Raises HeadcountError for a device that is not there."""
         if device is not None and resolve_device(device).type == "cuda" and device != "cuda":

@@ -2,14 +2,12 @@
 
 import math
 from dataclasses import dataclass
-from typing import Literal
 
 from torch import nn
 
 from headcount.model.errors import UnsupportedModelError
 
-Decay = Literal["cosine", "linear"]
-DECAYS: tuple[Decay, ...] = ("cosine", "linear")
+from .request import Decay
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -10,8 +10,8 @@ from transformers import PreTrainedModel
 from headcount.convert.stream.failure import writing
 
 from .learner import Learner
+from .plan import UptrainPlan
 from .processes import Processes
-from .request import UptrainPlan
 from .schedule import Phase
 from .scores import Scores
 from .weights import save_weights

@@ -19,8 +19,9 @@ from headcount.running.load import load_model
 
 from .learner import Learner
 from .output import done_before, write_output
+from .plan import UptrainPlan, settle
 from .processes import Processes, quiet_accelerate
-from .request import UptrainPlan, UptrainRequest, settle
+from .request import UptrainRequest
 from .scores import Scores, read_scores
 from .training import train
 from .work import Progress, Work, saving

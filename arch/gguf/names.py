@@ -1,7 +1,7 @@
 """Names of tensors in GGUF files: src/llama-arch.cpp, and tools/mtmd/clip-impl.h for towers."""
 
-from ..names import UNKNOWN, TensorNames
-from ..row import Family
+from ..architecture import Architecture
+from ..tensors.names import UNKNOWN, TensorNames
 
 _CROSS = {f"cross_attn_{letter}": letter for letter in "qkvo"} | {"cross_attn_rel_b": "other"}
 
@@ -20,6 +20,6 @@ GGUF_NAMES = TensorNames(
     cross=_CROSS,
     rest="other",  # of an indexer
 )
-GGUF_FAMILY = Family(names=GGUF_NAMES)
+GGUF_FILE = Architecture(types=(), tensors=GGUF_NAMES)
 # Files of other tools, whose tensors have no names that are agreed on.
-NAMELESS = Family(names=UNKNOWN)
+NAMELESS = Architecture(types=(), tensors=UNKNOWN)

@@ -8,24 +8,13 @@ from headcount.model.errors import InvalidConfigError
 from headcount.model.mixers import Attention, LatentAttention, Mixer, State
 from headcount.model.spec import Layer, ModelSpec
 
-from ..view import MAX_LAYERS
+from ..config_view import MAX_LAYERS
+from ..registry import gguf_of
+from .form import Gguf
 from .indexers import indexer_states
 from .keys import Keys
-from .states import attends_beside, recurrent_mixers
-from .towers import TOWERS
+from .states import recurrent_mixers
 from .windows import windows
-
-# Architectures for which llama.cpp makes no cache (create_memory in src/llama-model.cpp).
-_NO_CACHE = frozenset(
-    {
-        *("bert", "jina-bert-v2", "jina-bert-v3", "nomic-bert", "nomic-bert-moe", "neo-bert"),
-        *("modern-bert", "eurobert", "gemma-embedding", "dream", "llada", "llada-moe", "rnd1"),
-        "wavtokenizer-dec",
-    }
-)
-# attn_q computes a gate for every element of q, too (load_arch_tensors of each).
-_QUERY_GATE = frozenset({"qwen3next", "qwen35", "qwen35moe", "qwen4exp"})
-_OWN_CACHES = {"gemma3n": 20}  # layers with a cache of their own, where the file does not tell
 
 
 def gguf_spec(metadata: Mapping[str, Any], where: str) -> ModelSpec:
@@ -34,10 +23,11 @@ def gguf_spec(metadata: Mapping[str, Any], where: str) -> ModelSpec:
     if not isinstance(architecture, str) or not architecture:
         raise InvalidConfigError(f"{where}: no general.architecture: this is not a model")
     keys = Keys(metadata, architecture, where)
-    if architecture in TOWERS:
-        layers, hidden = TOWERS[architecture](keys)
+    form = gguf_of(architecture)
+    if form.reads is not None:
+        layers, hidden = form.reads(keys)
     else:
-        layers, hidden = _layers(keys), keys.need("embedding_length")
+        layers, hidden = _layers(form, keys), keys.need("embedding_length")
     return ModelSpec(
         model_type=architecture,
         layers=layers,
@@ -60,42 +50,36 @@ def _token_count(metadata: Mapping[str, Any]) -> int | None:
     return len(tokens) if isinstance(tokens, tuple) else getattr(tokens, "count", None)
 
 
-def _layers(keys: Keys) -> tuple[Layer, ...]:
-    passes = _passes(keys)
+def _layers(form: Gguf, keys: Keys) -> tuple[Layer, ...]:
+    passes = _passes(form, keys)
     count = len(passes)
     heads = keys.per_layer("attention.head_count", count, None)
     kv_heads = keys.per_layer("attention.head_count_kv", count, None)
-    seen, indexers = windows(keys, count), indexer_states(keys, count)
-    recurrent = recurrent_mixers(keys, kv_heads)
+    seen, indexers = windows(form, keys, count), indexer_states(form, keys, count)
+    recurrent = recurrent_mixers(form, keys, kv_heads)
+    beside = form.recurrence is not None and form.recurrence.beside
     layers = []
     for i in range(count):
         mixers: tuple[Mixer, ...] = () if recurrent[i] is None else (recurrent[i],)  # type: ignore[assignment]
-        if not mixers or attends_beside(keys):
-            attending = _attending(keys, heads[i], kv_heads[i], seen[i], indexers[i])
+        if not mixers or beside:
+            attending = _attending(form, keys, heads[i], kv_heads[i], seen[i], indexers[i])
             mixers = (*(_again(mixer, passes[i] - 1) for mixer in attending), *mixers)
         layers.append(Layer(index=i, mixers=mixers))
     own = count - keys.number("attention.shared_kv_layers")
-    if own == count:
-        own = min(count, _OWN_CACHES.get(keys.architecture, count))
+    if own == count and form.own_caches is not None:
+        own = min(count, form.own_caches)
     return tuple(_shared(layer, layers, own) for layer in layers)
 
 
-def _passes(keys: Keys) -> list[int]:
-    """How often each layer of the file is run for a token: more than once in Nanbeige and HRM-Text.
-    llama.cpp gives each pass a cache of its own (load_arch_hparams of both)."""
+def _passes(form: Gguf, keys: Keys) -> list[int]:
+    """How often each layer of the file is run for a token. llama.cpp gives each pass a cache of its
+    own (load_arch_hparams of Nanbeige and HRM-Text)."""
     count = keys.need("block_count", MAX_LAYERS) - keys.number("nextn_predict_layers")
     if count < 1:
         raise InvalidConfigError(f"{keys.where}: no layers but those for multi-token prediction")
-    if keys.architecture != "hrm_text":
-        return [keys.integer("num_loops", 1, MAX_LAYERS) or 1] * count
-    high, low = keys.need("hrm.h_cycles"), keys.need("hrm.l_cycles")
-    layers = keys.need("hrm.layers_per_stack", MAX_LAYERS)
-    if layers * high * (low + 1) != count:  # its block_count is that of caches
-        raise InvalidConfigError(
-            f"{keys.where}: block_count {count} is not layers_per_stack {layers} x h_cycles {high}"
-            f" x (l_cycles {low} + 1)"
-        )
-    return [high * low] * layers + [high] * layers
+    if form.passes is not None:
+        return form.passes(keys, count)
+    return [keys.integer("num_loops", 1, MAX_LAYERS) or 1] * count
 
 
 def _again(mixer: Attention | LatentAttention, times: int) -> Attention | LatentAttention:
@@ -112,7 +96,12 @@ def _again(mixer: Attention | LatentAttention, times: int) -> Attention | Latent
 
 
 def _attending(
-    keys: Keys, heads: int | None, kv: int | None, window: int | None, states: tuple[State, ...]
+    form: Gguf,
+    keys: Keys,
+    heads: int | None,
+    kv: int | None,
+    window: int | None,
+    states: tuple[State, ...],
 ) -> tuple[Attention | LatentAttention, ...]:
     """No mixer where a layer has no heads: it is an MLP, or its attention was taken out."""
     if heads is None:
@@ -128,7 +117,7 @@ def _attending(
         )
     if keys.number("attention.kv_lora_rank"):
         return (_latent(keys, heads, window, states),)
-    return (_attention(keys, heads, kv, window, states),)
+    return (_attention(form, keys, heads, kv, window, states),)
 
 
 def _length(keys: Keys, name: str, window: int | None, default: int | None = None) -> int:
@@ -138,7 +127,7 @@ def _length(keys: Keys, name: str, window: int | None, default: int | None = Non
 
 
 def _attention(
-    keys: Keys, heads: int, kv: int, window: int | None, states: tuple[State, ...]
+    form: Gguf, keys: Keys, heads: int, kv: int, window: int | None, states: tuple[State, ...]
 ) -> Attention:
     hidden = keys.need("embedding_length")
     key = _length(keys, "key_length", window, hidden // heads)
@@ -152,8 +141,8 @@ def _attention(
         head_dim=key,
         v_head_dim=value,
         window=window,
-        query_gate=keys.architecture in _QUERY_GATE,
-        cached=keys.get("attention.causal") is not False and keys.architecture not in _NO_CACHE,
+        query_gate=form.query_gate,
+        cached=keys.get("attention.causal") is not False and form.cached,
         states=states,
     )
 

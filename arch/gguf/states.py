@@ -10,87 +10,63 @@ from dataclasses import replace
 from headcount.model.errors import InvalidConfigError
 from headcount.model.mixers import Recurrent, State
 
+from .form import Gguf, Recurrence
 from .keys import Keys
 
-# Nothing attends (llm_arch_is_recurrent), and the form of the mixer.
-_ONLY = {
-    **{"mamba": "Mamba", "mamba2": "Mamba-2"},
-    **{"rwkv6": "RWKV-6", "rwkv6qwen2": "RWKV-6", "rwkv7": "RWKV-7", "arwkv7": "RWKV-7"},
-}
-# A layer without K/V heads is recurrent.
-_WITHOUT_HEADS = {
-    **{"jamba": "Mamba", "granitehybrid": "Mamba-2", "plamo2": "Mamba-2"},
-    **{"lfm2": "short convolution", "lfm2moe": "short convolution"},
-    **{"nemotron_h": "Mamba-2", "nemotron_h_moe": "Mamba-2"},
-    **{"kimi-linear": "Kimi delta", "kimi-k3": "Kimi delta", "bailingmoe3": "Kimi delta"},
-    "glm5-next": "Kimi delta",
-}
-# Every n-th layer attends, unless attention.recurrent_layers says which do not.
-_BY_INTERVAL = {
-    **{"qwen3next": ("gated delta net", 4), "qwen35": ("gated delta net", 4)},
-    **{"qwen35moe": ("gated delta net", 4), "qwen4exp": ("gated delta net", 4)},
-    "minimax-01": ("lightning attention", 8),
-}
-_BESIDE_ATTENTION = {"falcon-h1": "Mamba-2"}
+# The form that keeps a matrix of keys times values for each head.
+LIGHTNING = "lightning attention"
 
 
-def recurrent_mixers(keys: Keys, kv_heads: list[int | None]) -> list[Recurrent | None]:
+def recurrent_mixers(form: Gguf, keys: Keys, kv_heads: list[int | None]) -> list[Recurrent | None]:
     """The recurrent mixer of each layer, None where it has none."""
-    flags = recurrent_layers(keys, kv_heads)
-    if not any(flags):
-        return [None] * len(flags)
-    mixer, more = _mixer(keys), _embedded_state(keys)
+    recurrence, count = form.recurrence, len(kv_heads)
+    flags = [] if recurrence is None else recurrent_layers(recurrence, keys, kv_heads)
+    if recurrence is None or not any(flags):
+        return [None] * count
+    mixer, more = _mixer(recurrence, keys), _embedded_state(keys)
     longer = replace(mixer, states=(*mixer.states, State(fixed=more, bits=32)))
     embedded = keys.get("ple.layers") if more else ()
     listed = set(embedded) if isinstance(embedded, tuple) else set()
     return [(longer if i in listed else mixer) if flag else None for i, flag in enumerate(flags)]
 
 
-def recurrent_layers(keys: Keys, kv_heads: list[int | None]) -> list[bool]:
+def recurrent_layers(recurrence: Recurrence, keys: Keys, kv_heads: list[int | None]) -> list[bool]:
     """Whether each layer keeps a recurrent state."""
-    name, count = keys.architecture, len(kv_heads)
-    if name in _ONLY or name in _BESIDE_ATTENTION:
+    count = len(kv_heads)
+    if recurrence.layers == "all":
         return [True] * count
-    if name in _BY_INTERVAL:
-        listed = keys.flags("attention.recurrent_layers", count)
-        interval = keys.integer("full_attention_interval", _BY_INTERVAL[name][1])
-        if not interval:
-            raise InvalidConfigError(f"{keys.where}: {name}.full_attention_interval is 0")
-        return listed or [(i + 1) % interval != 0 for i in range(count)]
-    if name not in _WITHOUT_HEADS:
-        return [False] * count
+    if recurrence.layers == "interval":
+        return _by_interval(recurrence, keys, count)
     widths: list[int | None] = [None] * count
-    if name.startswith("nemotron_h"):  # its MLPs are layers of their own
+    if recurrence.layers == "without heads or MLP":  # its MLPs are layers of their own
         widths = keys.per_layer("feed_forward_length", count, 0)
     return [heads == 0 and not width for heads, width in zip(kv_heads, widths, strict=True)]
 
 
-def attends_beside(keys: Keys) -> bool:
-    """Whether a recurrent layer attends, too."""
-    return keys.architecture in _BESIDE_ATTENTION
+def _by_interval(recurrence: Recurrence, keys: Keys, count: int) -> list[bool]:
+    listed = keys.flags("attention.recurrent_layers", count)
+    interval = keys.integer("full_attention_interval", recurrence.period)
+    if not interval:
+        raise InvalidConfigError(f"{keys.where}: {keys.architecture}.full_attention_interval is 0")
+    return listed or [(i + 1) % interval != 0 for i in range(count)]
 
 
-def _form(name: str) -> str:
-    by_interval = {arch: form for arch, (form, _) in _BY_INTERVAL.items()}
-    return {**_ONLY, **_WITHOUT_HEADS, **by_interval, **_BESIDE_ATTENTION}[name]
-
-
-def _mixer(keys: Keys) -> Recurrent:
-    shift, state = _sizes(keys)
+def _mixer(recurrence: Recurrence, keys: Keys) -> Recurrent:
+    shift, state = _sizes(recurrence, keys)
     if not shift and not state:
         raise InvalidConfigError(
             f"{keys.where}: no key tells the size of {keys.architecture}'s recurrent state, such as"
             f" {keys.architecture}.ssm.state_size"
         )
     return Recurrent(
-        form=_form(keys.architecture),
+        form=recurrence.form,
         hidden_size=keys.need("embedding_length"),
         weights=0,
         states=(State(fixed=shift, bits=32), State(fixed=state, bits=32)),
     )
 
 
-def _sizes(keys: Keys) -> tuple[int, int]:
+def _sizes(recurrence: Recurrence, keys: Keys) -> tuple[int, int]:
     """Elements of `r` and `s`."""
     hidden = keys.need("embedding_length")
     head_size = keys.number("wkv.head_size")
@@ -103,7 +79,7 @@ def _sizes(keys: Keys) -> tuple[int, int]:
     if delta:
         heads = _heads(keys)
         return 3 * (kernel - 1 if kernel else 3) * heads * delta, heads * delta**2
-    if keys.architecture == "minimax-01":
+    if recurrence.form == LIGHTNING:
         heads = _heads(keys)
         return 0, heads * (keys.integer("attention.key_length") or hidden // heads) ** 2
     inner, state = keys.number("ssm.inner_size"), keys.number("ssm.state_size")

@@ -1,16 +1,13 @@
 """Files of several stacks: T5, Whisper, and the vision and audio towers of an mmproj file."""
 
-from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from headcount.model.errors import InvalidConfigError
 from headcount.model.mixers import Attention, CrossAttention, State
 from headcount.model.spec import Layer
 
-from ..view import MAX_LAYERS
+from ..config_view import MAX_LAYERS
 from .keys import Keys
-
-Tower = Callable[[Keys], tuple[tuple[Layer, ...], int]]  # -> layers, hidden size
 
 
 def _attention(keys: Keys, *, cached: bool) -> Attention:
@@ -97,6 +94,3 @@ def clip(keys: Keys) -> tuple[tuple[Layer, ...], int]:
             f"{keys.where}: neither clip.vision.block_count nor clip.audio.block_count: no tower"
         )
     return layers, max(mixer.hidden_size for layer in layers for mixer in layer.mixers)
-
-
-TOWERS: Mapping[str, Tower] = {"t5": t5, "t5encoder": t5_encoder, "clip": clip, "whisper": whisper}

@@ -1,24 +1,24 @@
 """Layers of several kinds, and layers of two mixers: which layer is what, and who makes it."""
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headcount.model.mixers import Mixer
 from headcount.model.spec import Layer
 
-from ..kinds import CHUNKED, FULL, SLIDING, KindRule, layer_kinds
-from ..layers import attention, kind_window, latent_attention, layer_count
-from ..view import ConfigView
-
-if TYPE_CHECKING:
-    from ..row import Family
+from ..attention.layer_kinds import CHUNKED, FULL, SLIDING, KindRule, kinds_by_rule, layer_kinds
+from ..attention.layers import attention, kind_window, latent_attention, layer_count
+from ..attention.shape import AttentionShape
+from ..config_view import ConfigView
 
 LINEAR, CONV, INDEXED = "linear_attention", "conv", "indexed_attention"
 HYBRID, HYBRID_SLIDING = "hybrid", "hybrid_sliding"
+# What files that transformers 4 wrote call the kinds of layers.
+LAYER_TYPES: dict[str, tuple[str, ...]] = {"layer_types": ("layers_block_type",)}
 NOTHING = "none"  # a layer that holds a feed-forward alone
 
-Maker = Callable[["Family", ConfigView, str], tuple[Mixer, ...]]
-Builder = Callable[["Family", ConfigView], tuple[Layer, ...]]
+Maker = Callable[[AttentionShape, ConfigView, str], tuple[Mixer, ...]]
+Builder = Callable[[AttentionShape, ConfigView], tuple[Layer, ...]]
 
 # What files write for each kind, the names of before transformers 5 among them.
 _SPELLINGS = {
@@ -35,9 +35,9 @@ def hybrid(makers: Mapping[str, Maker], *, written: bool = True) -> Builder:
     """Each layer made by its kind. `written`: the file may list kinds in `layer_types`; a class
     that computes them from other keys ignores such a list."""
 
-    def build(family: "Family", view: ConfigView) -> tuple[Layer, ...]:
-        kinds = hybrid_kinds(family.kinds, view, makers, written=written)
-        made = {kind: makers[kind](family, view, kind) for kind in set(kinds)}
+    def build(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
+        kinds = hybrid_kinds(shape.kinds, view, makers, written=written)
+        made = {kind: makers[kind](shape, view, kind) for kind in dict.fromkeys(kinds)}
         return tuple(Layer(index=i, mixers=made[kind]) for i, kind in enumerate(kinds))
 
     return build
@@ -49,19 +49,19 @@ def hybrid_kinds(
     """One kind per layer, each of them in `known`. Raises InvalidConfigError."""
     count = layer_count(view)
     if not written:
-        return rule(view, count)
+        return kinds_by_rule(view, count, rule)
     spellings = {word: kind for word, kind in _SPELLINGS.items() if kind in known}
     return layer_kinds(view, count, rule, spellings)
 
 
-def plain(family: "Family", view: ConfigView, kind: str) -> tuple[Mixer, ...]:
+def plain(shape: AttentionShape, view: ConfigView, kind: str) -> tuple[Mixer, ...]:
     """Attention as the row describes it, in the window of its kind."""
-    return (attention(family, view, window=kind_window(family, view, kind)),)
+    return (attention(shape, view, window=kind_window(shape, view, kind)),)
 
 
-def latent(family: "Family", view: ConfigView, kind: str) -> tuple[Mixer, ...]:
+def latent(shape: AttentionShape, view: ConfigView, kind: str) -> tuple[Mixer, ...]:
     return (latent_attention(view),)
 
 
-def nothing(family: "Family", view: ConfigView, kind: str) -> tuple[Mixer, ...]:
+def nothing(shape: AttentionShape, view: ConfigView, kind: str) -> tuple[Mixer, ...]:
     return ()

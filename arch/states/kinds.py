@@ -1,21 +1,15 @@
 """Which layer is of which kind, for configs that leave `layer_types` null: the rules of
 classes with recurrent, indexed or compressed layers."""
 
-from headcount.model.errors import InvalidConfigError
-
-from ..kinds import FULL, SLIDING, KindRule
-from ..view import ConfigView
-from .hybrid import CONV, HYBRID, HYBRID_SLIDING, INDEXED, LINEAR
-
-CSA, HCA = "compressed_sparse_attention", "heavily_compressed_attention"
-_RATIOS = {0: SLIDING, 4: CSA, 128: HCA}
+from ..attention.layer_kinds import KindFunction
+from ..config_view import ConfigView
 
 
-def all_of(kind: str) -> KindRule:
+def all_of(kind: str) -> KindFunction:
     return lambda view, count: (kind,) * count
 
 
-def every_nth(period: int, kind: str, other: str, key: str | None = None) -> KindRule:
+def every_nth(period: int, kind: str, other: str, key: str | None = None) -> KindFunction:
     """`kind` where (i + 1) % period == 0, else `other`; `key` may set the period."""
 
     def rule(view: ConfigView, count: int) -> tuple[str, ...]:
@@ -25,7 +19,7 @@ def every_nth(period: int, kind: str, other: str, key: str | None = None) -> Kin
     return rule
 
 
-def at(remainder: int, period: int, kind: str, other: str, *, first: int = 0) -> KindRule:
+def at(remainder: int, period: int, kind: str, other: str, *, first: int = 0) -> KindFunction:
     """`kind` where i % period == remainder and i >= first, else `other`."""
 
     def rule(view: ConfigView, count: int) -> tuple[str, ...]:
@@ -36,7 +30,7 @@ def at(remainder: int, period: int, kind: str, other: str, *, first: int = 0) ->
     return rule
 
 
-def listed(key: str, kind: str, other: str, *, absent: str) -> KindRule:
+def listed(key: str, kind: str, other: str, *, absent: str) -> KindFunction:
     """`kind` for the layers that the list `key` names, else `other`; all `absent` without it."""
 
     def rule(view: ConfigView, count: int) -> tuple[str, ...]:
@@ -46,95 +40,3 @@ def listed(key: str, kind: str, other: str, *, absent: str) -> KindRule:
         return tuple(kind if i in chosen else other for i in range(count))
 
     return rule
-
-
-def needed(view: ConfigView, count: int) -> tuple[str, ...]:
-    """For a class that has no rule of its own. Raises InvalidConfigError."""
-    raise InvalidConfigError(f"{view.where}: layer_types is missing, and the class has no default")
-
-
-def kimi_kinds(view: ConfigView, count: int) -> tuple[str, ...]:
-    """`linear_attn_config` lists both kinds, from 1 on; else every fourth layer but 0 is full."""
-    legacy = view.child("linear_attn_config")
-    full = legacy.integers("full_attn_layers")
-    if full is not None and legacy.integers("kda_layers") is not None:
-        return tuple(FULL if i + 1 in full else LINEAR for i in range(count))
-    return at(0, 4, FULL, LINEAR, first=1)(view, count)
-
-
-def olmo_kinds(view: ConfigView, count: int) -> tuple[str, ...]:
-    found = at(3, 4, FULL, LINEAR)(view, count)
-    return found if FULL in found else (*found[:-1], FULL)
-
-
-def lara_kinds(view: ConfigView, count: int) -> tuple[str, ...]:
-    cycle = (LINEAR, SLIDING, LINEAR, FULL, SLIDING)
-    return tuple(cycle[i % 5] for i in range(count))
-
-
-def lfm3_kinds(view: ConfigView, count: int) -> tuple[str, ...]:
-    def kind(i: int) -> str:
-        return FULL if i % 4 == 2 else SLIDING if i % 4 == 0 and i > 0 else CONV
-
-    return tuple(kind(i) for i in range(count))
-
-
-def jamba_kinds(view: ConfigView, count: int) -> tuple[str, ...]:
-    period, offset = view.integer("attn_layer_period"), view.integer("attn_layer_offset", minimum=0)
-    return at(offset, period, FULL, LINEAR)(view, count)
-
-
-def recurrent_gemma_kinds(view: ConfigView, count: int) -> tuple[str, ...]:
-    blocks = view.get("block_types") or ()
-    return tuple(
-        LINEAR if blocks[i % len(blocks)] == "recurrent" else SLIDING for i in range(count)
-    )
-
-
-def inkling_kinds(view: ConfigView, count: int) -> tuple[str, ...]:
-    local = view.integers("local_layer_ids")
-    if local is None:
-        return every_nth(6, HYBRID, HYBRID_SLIDING)(view, count)
-    return tuple(HYBRID_SLIDING if i in local else HYBRID for i in range(count))
-
-
-def m3_kinds(view: ConfigView, count: int) -> tuple[str, ...]:
-    flags = view.child("sparse_attention_config").integers("sparse_attention_freq")
-    if flags is None:
-        return (FULL,) * count
-    return tuple(INDEXED if flag else FULL for flag in flags)
-
-
-def zamba_kinds(view: ConfigView, count: int) -> tuple[str, ...]:
-    """Two Mamba layers, a hybrid one, and then one in `attn_layer_period` from the offset on."""
-    period, offset = view.integer("attn_layer_period"), view.integer("attn_layer_offset", minimum=0)
-    rest = tuple(HYBRID if i % period == offset else LINEAR for i in range(max(count - 3, 0)))
-    return (LINEAR, LINEAR, HYBRID, *rest)
-
-
-def fixed_list(*kinds: str) -> KindRule:
-    return lambda view, count: kinds
-
-
-ZAMBA2_KINDS = (
-    LINEAR,
-    *(*(LINEAR,) * 5, HYBRID) * 7,
-    *(*(LINEAR,) * 4, HYBRID),
-    *(*(LINEAR,) * 3, HYBRID),
-    *(LINEAR,) * 2,
-)
-
-
-def dots3_kinds(view: ConfigView, count: int) -> tuple[str, ...]:
-    """Indexed where i < 2 or i % 4 == 1, else sliding."""
-    wide = "full_attention" if view.get("use_dsa") is False else INDEXED
-    slides = view.get("use_sliding_window") is not False
-    return tuple(wide if not slides or i < 2 or i % 4 == 1 else SLIDING for i in range(count))
-
-
-def deepseek_v4_kinds(view: ConfigView, count: int) -> tuple[str, ...]:
-    """`compress_ratios`, else two HCA layers and then HCA and CSA in turn."""
-    ratios = view.integers("compress_ratios")
-    if ratios is not None and len(ratios) >= count and set(ratios) <= set(_RATIOS):
-        return tuple(_RATIOS[ratio] for ratio in ratios[:count])
-    return tuple(CSA if i >= 2 and i % 2 else HCA for i in range(count))

@@ -5,20 +5,17 @@ h is the hidden size, K the kernel of the convolution, whose state has K columns
 """
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from headcount.model.mixers import Attention, Mixer, Recurrent, State
 from headcount.model.spec import Layer
 
-from ..view import ConfigView
+from ..attention.shape import AttentionShape
+from ..config_view import ConfigView
 from .hybrid import Builder
 from .mamba import FLOAT32, states
 
-if TYPE_CHECKING:
-    from ..row import Family
 
-
-def gated_delta_net(family: "Family", view: ConfigView, kind: str) -> tuple[Mixer, ...]:
+def gated_delta_net(shape: AttentionShape, view: ConfigView, kind: str) -> tuple[Mixer, ...]:
     """Gated delta net (arXiv 2412.06464): q and k of nk heads, v and a gate z of nv heads, a
     convolution over q, k and v, two numbers per v head from the input, out_proj."""
     hidden = view.integer("hidden_size")
@@ -48,7 +45,7 @@ def _delta_heads(view: ConfigView) -> tuple[int, int, int, int]:
     return nk, nv, dk, view.optional("linear_value_head_dim") or 2 * dk
 
 
-def kimi_delta(family: "Family", view: ConfigView, kind: str) -> tuple[Mixer, ...]:
+def kimi_delta(shape: AttentionShape, view: ConfigView, kind: str) -> tuple[Mixer, ...]:
     """Kimi delta attention (arXiv 2510.26692): its decay and its gate come out of a bottleneck of
     one head's width. `linear_attn_config` holds the sizes in older files."""
     legacy = view.child("linear_attn_config")
@@ -56,7 +53,7 @@ def kimi_delta(family: "Family", view: ConfigView, kind: str) -> tuple[Mixer, ..
     d = legacy.optional("head_dim") or view.integer("linear_head_dim")
     kernel = legacy.optional("short_conv_kernel_size") or view.integer("linear_conv_kernel_dim")
     return (
-        _delta(
+        delta_rule(
             view,
             heads,
             d,
@@ -66,18 +63,9 @@ def kimi_delta(family: "Family", view: ConfigView, kind: str) -> tuple[Mixer, ..
     )
 
 
-def bailing_delta(family: "Family", view: ConfigView, kind: str) -> tuple[Mixer, ...]:
-    """The same with full projections for decay and gate, and the heads of attention: files that
-    transformers saves name them again, since it overwrites head_dim by the rotated part."""
-    saved = view.config.get("linear_head_dim") is not None
-    heads = view.integer("linear_num_heads" if saved else "num_attention_heads")
-    d = view.integer("linear_head_dim" if saved else "head_dim")
-    kernel = view.integer("linear_conv_kernel_dim" if saved else "short_conv_kernel_size")
-    full = 2 * view.integer("hidden_size") * heads * d
-    return (_delta(view, heads, d, kernel, decay_and_gate=full),)
-
-
-def _delta(view: ConfigView, heads: int, d: int, kernel: int, *, decay_and_gate: int) -> Recurrent:
+def delta_rule(
+    view: ConfigView, heads: int, d: int, kernel: int, *, decay_and_gate: int
+) -> Recurrent:
     hidden, width = view.integer("hidden_size"), heads * d
     own = 3 * width * kernel + width + heads + hidden * heads  # convolution, dt_bias, A, b_proj
     return Recurrent(
@@ -92,26 +80,7 @@ def _delta(view: ConfigView, heads: int, d: int, kernel: int, *, decay_and_gate:
     )
 
 
-def lightning(family: "Family", view: ConfigView, kind: str) -> tuple[Mixer, ...]:
-    """Lightning attention (MiniMax-01, arXiv 2501.08313): one [d, d] state per head, of the dtype
-    of the model, with an output gate."""
-    hidden, heads = view.integer("hidden_size"), view.integer("num_attention_heads")
-    d = view.optional("head_dim") or hidden // heads
-    return (
-        Recurrent(
-            form="lightning attention",
-            hidden_size=hidden,
-            num_attention_heads=heads,
-            head_dim=d,
-            v_head_dim=d,
-            weights=5 * hidden * heads * d,
-            norms=heads * d,
-            states=(State(fixed=heads * d * d),),
-        ),
-    )
-
-
-def rg_lru(family: "Family", view: ConfigView, kind: str) -> tuple[Mixer, ...]:
+def rg_lru(shape: AttentionShape, view: ConfigView, kind: str) -> tuple[Mixer, ...]:
     """Griffin's recurrent block (arXiv 2402.19427): two branches of width W, a convolution, and a
     recurrence with gates that are block-diagonal by head. Kept as attributes of the module."""
     hidden, heads = view.integer("hidden_size"), view.integer("num_attention_heads")
@@ -132,7 +101,7 @@ def rg_lru(family: "Family", view: ConfigView, kind: str) -> tuple[Mixer, ...]:
     )
 
 
-def short_convolution(family: "Family", view: ConfigView, kind: str) -> tuple[Mixer, ...]:
+def short_convolution(shape: AttentionShape, view: ConfigView, kind: str) -> tuple[Mixer, ...]:
     """LFM2's gated short convolution: in_proj [3h, h], K columns per channel, out_proj [h, h]."""
     hidden, kernel = view.integer("hidden_size"), view.integer("conv_L_cache")
     biases = 5 * hidden if view.flag("conv_bias") else 0
@@ -151,8 +120,8 @@ def with_ngrams(build: Builder) -> Builder:
     """Qwen4: layers in `ple_layer_ids`, from 1 on, add embeddings of n-grams. They keep what their
     dilated convolution needs and the last ids, which are int64."""
 
-    def read(family: "Family", view: ConfigView) -> tuple[Layer, ...]:
-        layers, chosen = build(family, view), view.integers("ple_layer_ids") or ()
+    def read(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
+        layers, chosen = build(shape, view), view.integers("ple_layer_ids") or ()
         if not chosen:
             return layers
         ngram = view.integer("ngram_size")

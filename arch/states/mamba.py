@@ -4,20 +4,22 @@ h is the hidden size, I the inner width, N the state size, K the kernel of the c
 convolution's state has K columns in transformers, and the recurrent state is float32.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headcount.model.errors import InvalidConfigError
 from headcount.model.mixers import Mixer, Recurrent, State
-from headcount.model.spec import Layer
 
-from ..view import ConfigView
-from .hybrid import Builder, Maker
-
-if TYPE_CHECKING:
-    from ..row import Family
+from ..attention.shape import AttentionShape
+from ..config_view import ConfigView
+from .hybrid import Maker
 
 FLOAT32 = 32
-_PATTERN = {"M": "mamba", "E": "moe", "*": "attention", "-": "mlp"}
+# The keys of Mamba-2 in Bamba and its kin, see `mamba2`.
+BAMBA_KEYS = {
+    **{"expand": "mamba_expand", "n": "mamba_d_state", "groups": "mamba_n_groups"},
+    **{"kernel": "mamba_d_conv", "heads": "mamba_n_heads", "conv_bias": "mamba_conv_bias"},
+    **{"in_bias": "mamba_proj_bias", "out_bias": "mamba_proj_bias"},
+}
 
 
 def states(
@@ -25,13 +27,6 @@ def states(
 ) -> tuple[State, ...]:
     """A convolution's state, which follows the cache's dtype, and a recurrent one of `bits`."""
     return (State(fixed=channels * kernel, columns=kernel), State(fixed=recurrent, bits=bits))
-
-
-def number(view: ConfigView, *names: str) -> int:
-    """The first of `names` that the file or the class has, as an integer that must be there."""
-    given = (view.optional(name) for name in names[:-1])
-    found = next((value for value in given if value is not None), None)
-    return view.integer(names[-1]) if found is None else found
 
 
 def inner_width(view: ConfigView, key: str = "expand") -> int:
@@ -42,7 +37,7 @@ def inner_width(view: ConfigView, key: str = "expand") -> int:
     return int(factor * view.integer("hidden_size"))
 
 
-def mamba1(family: "Family", view: ConfigView, kind: str) -> tuple[Mixer, ...]:
+def mamba1(shape: AttentionShape, view: ConfigView, kind: str) -> tuple[Mixer, ...]:
     """`mamba` and `falcon_mamba`."""
     return (
         _mamba1(
@@ -60,7 +55,7 @@ def mamba1(family: "Family", view: ConfigView, kind: str) -> tuple[Mixer, ...]:
 def mamba1_of_hybrid(*, normed: bool) -> Maker:
     """Jamba's, with `normed`: RMSNorms of the step's rank and of B and C; and Zamba's."""
 
-    def make(family: "Family", view: ConfigView, kind: str) -> tuple[Mixer, ...]:
+    def make(shape: AttentionShape, view: ConfigView, kind: str) -> tuple[Mixer, ...]:
         n, rank = view.integer("mamba_d_state"), _rank(view, "mamba_dt_rank")
         mixer = _mamba1(
             view,
@@ -113,10 +108,10 @@ def _mamba1(
 def mamba2(
     form: dict[str, str], *, width: str | None = None, gated_norm: bool | str = True
 ) -> Maker:
-    """Mamba-2 by the family's key names: `expand`, `n`, `groups`, `kernel`, `heads`, `head_dim`,
+    """Mamba-2 by the class's names: `expand`, `n`, `groups`, `kernel`, `heads`, `head_dim`,
     `conv_bias`, `in_bias`, `out_bias`. `width` names a key that sets the inner width."""
 
-    def make(family: "Family", view: ConfigView, kind: str) -> tuple[Mixer, ...]:
+    def make(shape: AttentionShape, view: ConfigView, kind: str) -> tuple[Mixer, ...]:
         given = view.optional(width) if width else None
         if given is not None:
             inner = given
@@ -159,29 +154,3 @@ def _mamba2(
         biases=biases,
         states=states(channels, kernel, inner * n),
     )
-
-
-def pattern_kinds(view: ConfigView) -> tuple[str, ...]:
-    """The kind of each layer of Nemotron-H."""
-    kinds = view.strings("layer_types")
-    if kinds is not None:
-        return kinds
-    pattern = view.get("hybrid_override_pattern") or "ME*-"
-    if not isinstance(pattern, str) or not set(pattern) <= set(_PATTERN):
-        raise InvalidConfigError(
-            f"{view.where}: hybrid_override_pattern is {pattern!r}; letters of"
-            f" {''.join(_PATTERN)} are expected"
-        )
-    return tuple(_PATTERN[letter] for letter in pattern)
-
-
-def patterned(build: Builder) -> Builder:
-    """Nemotron-H: the number of layers is the length of the list of their kinds, or of the string
-    `hybrid_override_pattern` (M: Mamba-2, *: attention, -: MLP, E: experts)."""
-
-    def read(family: "Family", view: ConfigView) -> tuple[Layer, ...]:
-        kinds = pattern_kinds(view)
-        values = {"num_hidden_layers": len(kinds), "layer_types": list(kinds)}
-        return build(family, view.overridden(values))
-
-    return read

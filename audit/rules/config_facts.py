@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from headcount.arch.class_defaults import class_defaults
-from headcount.arch.resolve import GROUPED, Reading
-from headcount.arch.view import ConfigView
+from headcount.arch.config_view import ConfigView
+from headcount.arch.our_types import GROUPED
+from headcount.arch.read_config import Reading
 from headcount.model.spec import ModelSpec
 
 # Keys that ask transformers for an implementation of a part of the model.

@@ -3,11 +3,10 @@
 import re
 from collections.abc import Iterator
 
-from headcount.arch.resolve import base_type
 from headcount.model.mixers import Attention
 
-from .facts import Facts
-from .rule import Rule, Seen
+from .rule import Sighting, rule
+from .weight_facts import WeightFacts
 
 _POSITIONS = (
     *("wpe.weight", "position_embeddings.weight", "embed_positions.weight"),
@@ -24,13 +23,17 @@ _BUFFER_OR_PARAMETER = (
     *("input_min", "output_max", "output_min", "std_bias", "std_scale", "expert_bias"),
     "gate.bias",  # what files of DeepSeek-V4 call it
 )
-# Types whose class counts tables of positions that it computes, and never stores.
-_NOT_STORED = frozenset({"marian"})
 # What wrappers of a module put in front of every name.
 _WRAPPERS = ("module.", "_orig_mod.", "base_model.model.", "_fsdp_wrapped_module.")
 
 
-def biases(facts: Facts) -> Iterator[Seen]:
+@rule(
+    "H108",
+    "bias-mismatch",
+    "warning",
+    "stored biases are dropped, missing ones start at 0: set the config's bias flags",
+)
+def biases(facts: WeightFacts) -> Iterator[Sighting]:
     """Attention biases are stored that the config rules out, or the other way round."""
     if facts.census.packed:
         return
@@ -61,11 +64,17 @@ def _letters(part: str | None) -> str:
     return stem if set(stem) <= set("gqkvo") else ""
 
 
-def _bias(part: str, indices: list[int], message: str) -> Seen:
-    return Seen(f"bias of {part}", f"{message} in {len(set(indices))} layer(s)")
+def _bias(part: str, indices: list[int], message: str) -> Sighting:
+    return Sighting(f"bias of {part}", f"{message} in {len(set(indices))} layer(s)")
 
 
-def mlp_width(facts: Facts) -> Iterator[Seen]:
+@rule(
+    "H110",
+    "mlp-width-mismatch",
+    "error",
+    "loading fails on the shape; correct intermediate_size",
+)
+def mlp_width(facts: WeightFacts) -> Iterator[Sighting]:
     """An MLP's matrix has another width than the config's intermediate size."""
     if facts.census.packed:
         return
@@ -80,18 +89,24 @@ def mlp_width(facts: Facts) -> Iterator[Seen]:
             found = next((n for n in tensor.shape if n != facts.spec.hidden_size), tensor.shape[0])
             wrong.setdefault((width, found), []).append(name)
     for (width, found), names in wrong.items():
-        yield Seen(
+        yield Sighting(
             names[0], f"is {found} wide in {len(names)} matrices; {facts.where} makes it {width}"
         )
 
 
-def _width(facts: Facts, name: str, index: int) -> int | None:
+def _width(facts: WeightFacts, name: str, index: int) -> int | None:
     stack = "encoder" if "encoder" in name.split(".") else "decoder"
     widths = facts.expected.mlp_widths
     return widths.get((stack, index), widths.get(("decoder", index)))
 
 
-def positions(facts: Facts) -> Iterator[Seen]:
+@rule(
+    "H111",
+    "positions-mismatch",
+    "error",
+    "loading fails on the shape; correct max_position_embeddings",
+)
+def positions(facts: WeightFacts) -> Iterator[Sighting]:
     """The table of learned positions has another number of rows than the config's."""
     rows = facts.expected.positions
     for name, tensor in facts.checkpoint.tensors.items():
@@ -102,10 +117,16 @@ def positions(facts: Facts) -> Iterator[Seen]:
         ):
             continue
         if tensor.shape and tensor.shape[0] != rows:
-            yield Seen(name, f"has {tensor.shape[0]:,} rows; {facts.where} makes it {rows:,}")
+            yield Sighting(name, f"has {tensor.shape[0]:,} rows; {facts.where} makes it {rows:,}")
 
 
-def final_norm(facts: Facts) -> Iterator[Seen]:
+@rule(
+    "H112",
+    "no-final-norm",
+    "error",
+    "it would be loaded as ones, without any error: the file is incomplete",
+)
+def final_norm(facts: WeightFacts) -> Iterator[Sighting]:
     """The norm behind the last layer is not stored."""
     if not facts.whole or not facts.expected.final_norm or not facts.census.layers:
         return
@@ -115,10 +136,16 @@ def final_norm(facts: Facts) -> Iterator[Seen]:
         if part == "norms" and not _LAYER.search(name)
     )
     if not any(outside):
-        yield Seen("final norm", "no norm is stored outside the layers")
+        yield Sighting("final norm", "no norm is stored outside the layers")
 
 
-def embedding(facts: Facts) -> Iterator[Seen]:
+@rule(
+    "H113",
+    "no-embedding",
+    "error",
+    "it would be loaded with random values: the file is incomplete",
+)
+def embedding(facts: WeightFacts) -> Iterator[Sighting]:
     """No matrix with the rows of the vocabulary is stored."""
     size = facts.spec.vocab_size
     if not facts.whole or size is None or not facts.expected.final_norm or facts.inventory.codes:
@@ -130,10 +157,16 @@ def embedding(facts: Facts) -> Iterator[Seen]:
         for name, tensor in facts.checkpoint.tensors.items()
         if not _LAYER.search(name)
     ):
-        yield Seen("embedding", f"no stored matrix has {size:,} rows")
+        yield Sighting("embedding", f"no stored matrix has {size:,} rows")
 
 
-def parameters(facts: Facts) -> Iterator[Seen]:
+@rule(
+    "H109",
+    "parameters-mismatch",
+    "warning",
+    "another class than architectures names, extra heads, or an incomplete file",
+)
+def parameters(facts: WeightFacts) -> Iterator[Sighting]:
     """The config describes another number of parameters than the headers hold."""
     held, said = facts.inventory.parameters, facts.counted
     if not facts.whole or held is None or said is None:
@@ -141,105 +174,67 @@ def parameters(facts: Facts) -> Iterator[Seen]:
     held -= facts.inventory.part("mtp")
     tensors = facts.checkpoint.tensors.values()
     slack = sum(t.elements for t in tensors if t.name.endswith(_BUFFER_OR_PARAMETER))
-    if held < said and base_type(facts.spec.model_type) in _NOT_STORED:
+    if held < said and facts.stored.computes_positions:
         return
     if not 0 <= held - said <= slack:
         more = "more" if held > said else "fewer"
-        yield Seen(
+        yield Sighting(
             "parameters",
             f"{held:,} are stored, {abs(held - said):,} {more} than {facts.where} describes",
         )
 
 
-def empty_tensors(facts: Facts) -> Iterator[Seen]:
+@rule(
+    "H208",
+    "empty-tensor",
+    "warning",
+    "a sharded optimizer leaves such stubs (DeepSpeed ZeRO-3): gather before saving",
+)
+def empty_tensors(facts: WeightFacts) -> Iterator[Sighting]:
     """A tensor has a dimension of size 0."""
     empty = [t for t in facts.checkpoint.tensors.values() if 0 in t.shape]
     if empty:
-        yield Seen(
+        yield Sighting(
             empty[0].name, f"shape {list(empty[0].shape)}: {len(empty)} tensor(s) hold nothing"
         )
 
 
-def odd_names(facts: Facts) -> Iterator[Seen]:
+@rule(
+    "H209",
+    "odd-tensor-name",
+    "warning",
+    "never use it in a path or print it raw; rename it where the file was made",
+)
+def odd_names(facts: WeightFacts) -> Iterator[Sighting]:
     """A tensor's name is empty, or holds control characters or a path."""
     for name in facts.checkpoint.tensors:
         if not name.strip() or not name.isprintable() or "/" in name or "\\" in name:
-            yield Seen(repr(name), "is no name of a parameter")
+            yield Sighting(repr(name), "is no name of a parameter")
 
 
-def wrapped_names(facts: Facts) -> Iterator[Seen]:
+@rule(
+    "H213",
+    "wrapped-names",
+    "error",
+    "no tensor would be found: save the inner module, or strip the prefix",
+)
+def wrapped_names(facts: WeightFacts) -> Iterator[Sighting]:
     """All names carry the prefix of a training wrapper."""
     names = facts.checkpoint.tensors
     for wrapper in _WRAPPERS:
         if names and all(name.startswith(wrapper) for name in names):
-            yield Seen(wrapper, f"stands in front of all {len(names):,} names")
+            yield Sighting(wrapper, f"stands in front of all {len(names):,} names")
 
 
-RULES: tuple[Rule[Facts], ...] = (
-    Rule(
-        code="H108",
-        name="bias-mismatch",
-        severity="warning",
-        hint="stored biases are dropped, missing ones start at 0: set the config's bias flags",
-        check=biases,
-    ),
-    Rule(
-        code="H110",
-        name="mlp-width-mismatch",
-        severity="error",
-        hint="loading fails on the shape; correct intermediate_size",
-        check=mlp_width,
-    ),
-    Rule(
-        code="H111",
-        name="positions-mismatch",
-        severity="error",
-        hint="loading fails on the shape; correct max_position_embeddings",
-        check=positions,
-    ),
-    Rule(
-        code="H112",
-        name="no-final-norm",
-        severity="error",
-        hint="it would be loaded as ones, without any error: the file is incomplete",
-        check=final_norm,
-    ),
-    Rule(
-        code="H113",
-        name="no-embedding",
-        severity="error",
-        hint="it would be loaded with random values: the file is incomplete",
-        check=embedding,
-    ),
-    Rule(
-        code="H208",
-        name="empty-tensor",
-        severity="warning",
-        hint="a sharded optimizer leaves such stubs (DeepSpeed ZeRO-3): gather before saving",
-        check=empty_tensors,
-    ),
-    Rule(
-        code="H209",
-        name="odd-tensor-name",
-        severity="warning",
-        hint="never use it in a path or print it raw; rename it where the file was made",
-        check=odd_names,
-    ),
-    Rule(
-        code="H213",
-        name="wrapped-names",
-        severity="error",
-        hint="no tensor would be found: save the inner module, or strip the prefix",
-        check=wrapped_names,
-    ),
+RULES = (
+    biases,
+    mlp_width,
+    positions,
+    final_norm,
+    embedding,
+    empty_tensors,
+    odd_names,
+    wrapped_names,
 )
 # What is worth saying only where nothing else explains it.
-LAST: tuple[Rule[Facts], ...] = (
-    Rule(
-        code="H109",
-        name="parameters-mismatch",
-        severity="warning",
-        hint="another class than architectures names, extra heads, or an incomplete file",
-        check=parameters,
-    ),
-)
+LAST = (parameters,)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from .config_facts import ConfigFacts
-from .rule import Rule, Seen
+from .rule import Sighting, rule
 
 # Names that transformers itself gives to implementations.
 _KNOWN = frozenset(
@@ -26,12 +26,18 @@ _OWN_CODE = (
 )
 
 
-def remote_code(facts: ConfigFacts) -> Iterator[Seen]:
+@rule(
+    "H301",
+    "remote-code",
+    "warning",
+    "it runs with trust_remote_code=True only: read it first, and pin the revision",
+)
+def remote_code(facts: ConfigFacts) -> Iterator[Sighting]:
     """The key auto_map names Python code that comes with the model."""
     if facts.remote_code:
         count, first = len(facts.remote_code), facts.remote_code[0]
         known = facts.in_transformers or facts.own_code
-        yield Seen(
+        yield Sighting(
             first,
             f"names code of the model's own ({count} class{'es' if count > 1 else ''})",
             severity="note" if known else "warning",
@@ -39,13 +45,20 @@ def remote_code(facts: ConfigFacts) -> Iterator[Seen]:
         )
 
 
-def named_implementation(facts: ConfigFacts) -> Iterator[Seen]:
+@rule(
+    "H303",
+    "named-implementation",
+    "error",
+    "remove the key: some releases of transformers run that code without being asked"
+    " (CVE-2026-4372)",
+)
+def named_implementation(facts: ConfigFacts) -> Iterator[Sighting]:
     """The config names an implementation that transformers would fetch from the Hub."""
     for path, name in facts.implementations:
         if "/" in name:
-            yield Seen(path, f"{name!r} names a repository, whose code would be run")
+            yield Sighting(path, f"{name!r} names a repository, whose code would be run")
         elif name not in _KNOWN:
-            yield Seen(
+            yield Sighting(
                 path,
                 f"{name!r} is no implementation of transformers",
                 severity="warning",
@@ -53,75 +66,52 @@ def named_implementation(facts: ConfigFacts) -> Iterator[Seen]:
             )
 
 
-def nested_trust(facts: ConfigFacts) -> Iterator[Seen]:
+@rule("H305", "nested-trust", "warning", "only the caller may say this; remove the key")
+def nested_trust(facts: ConfigFacts) -> Iterator[Sighting]:
     """The config itself says trust_remote_code: true."""
     for path in facts.trusts:
-        yield Seen(path, "true: the file grants itself the right to run code")
+        yield Sighting(path, "true: the file grants itself the right to run code")
 
 
-def token_outside(facts: ConfigFacts) -> Iterator[Seen]:
+@rule(
+    "H504",
+    "token-outside-vocabulary",
+    "warning",
+    "looking that token up fails, and generation does not stop at it; correct the id",
+)
+def token_outside(facts: ConfigFacts) -> Iterator[Sighting]:
     """A special token's id is not in the vocabulary."""
     size = facts.spec.vocab_size
     for key, number in dict.fromkeys(facts.token_ids):
         if size is not None and number >= size:
-            yield Seen(key, f"{number:,}, vocab_size is {size:,}")
+            yield Sighting(key, f"{number:,}, vocab_size is {size:,}")
 
 
-def no_dtype(facts: ConfigFacts) -> Iterator[Seen]:
+@rule(
+    "H606",
+    "no-dtype",
+    "note",
+    "--kv-dtype gives another; transformers loads such weights as they are stored",
+)
+def no_dtype(facts: ConfigFacts) -> Iterator[Sighting]:
     """The config names no element type."""
     if facts.spec.dtype is None:
-        yield Seen("dtype", "not given: the cache is sized for 16 bit")
+        yield Sighting("dtype", "not given: the cache is sized for 16 bit")
 
 
-def unknown_method(facts: ConfigFacts) -> Iterator[Seen]:
+@rule("H607", "unknown-quantisation", "note", "without headers the stored bytes cannot be computed")
+def unknown_method(facts: ConfigFacts) -> Iterator[Sighting]:
     """The weights are quantised in a way that is not known here."""
     found = facts.quantisation
     if found is not None and found.key != "quantization" and found.method not in _METHODS:
-        yield Seen(found.key, f"quant_method {found.method!r} is not known here")
+        yield Sighting(found.key, f"quant_method {found.method!r} is not known here")
 
 
-RULES: tuple[Rule[ConfigFacts], ...] = (
-    Rule(
-        code="H301",
-        name="remote-code",
-        severity="warning",
-        hint="it runs with trust_remote_code=True only: read it first, and pin the revision",
-        check=remote_code,
-    ),
-    Rule(
-        code="H303",
-        name="named-implementation",
-        severity="error",
-        hint="remove the key: some releases of transformers run that code without being asked"
-        " (CVE-2026-4372)",
-        check=named_implementation,
-    ),
-    Rule(
-        code="H305",
-        name="nested-trust",
-        severity="warning",
-        hint="only the caller may say this; remove the key",
-        check=nested_trust,
-    ),
-    Rule(
-        code="H504",
-        name="token-outside-vocabulary",
-        severity="warning",
-        hint="looking that token up fails, and generation does not stop at it; correct the id",
-        check=token_outside,
-    ),
-    Rule(
-        code="H606",
-        name="no-dtype",
-        severity="note",
-        hint="--kv-dtype gives another; transformers loads such weights as they are stored",
-        check=no_dtype,
-    ),
-    Rule(
-        code="H607",
-        name="unknown-quantisation",
-        severity="note",
-        hint="without headers the stored bytes cannot be computed",
-        check=unknown_method,
-    ),
+RULES = (
+    remote_code,
+    named_implementation,
+    nested_trust,
+    token_outside,
+    no_dtype,
+    unknown_method,
 )

@@ -3,32 +3,26 @@
 from collections.abc import Iterator
 from math import prod
 
-from headcount.arch.names import UNKNOWN
-from headcount.arch.resolve import base_type
+from headcount.arch.tensors.names import UNKNOWN
 from headcount.model.mixers import Attention, LatentAttention, Mixer
 from headcount.model.units import format_indices
 
 from ..census import Placed, count_parts
 from ..observe import Observed
-from .facts import Facts
-from .rule import Rule, Seen
+from .rule import Sighting, rule
+from .weight_facts import WeightFacts
 
 _TRUST = "memory follows the weights; correct config.json, or take the config of these weights"
 
-# Rows of the embedding beyond vocab_size that the class itself adds (image tokens, a start token).
-_MORE_ROWS = {"mllama": 8, "mllama_text_model": 8, "moshi": 1}
-# Types whose one embedding holds several vocabularies.
-_OTHER_ROWS = frozenset({"kyutai_speech_to_text", "csm", "csm_depth_decoder_model"})
-# Types whose head is over another vocabulary than that of the text.
-_OTHER_HEADS = frozenset({"higgs_audio_v2"})
 
-
-def key_value_heads(facts: Facts) -> Iterator[Seen]:
+@rule("H101", "kv-heads-mismatch", "error", _TRUST)
+def kv_heads(facts: WeightFacts) -> Iterator[Sighting]:
     """The rows of k_proj are another number of K/V heads than the config's."""
     return _mismatches(facts, "num_key_value_heads", "the k weights have")
 
 
-def head_dim(facts: Facts) -> Iterator[Seen]:
+@rule("H102", "head-dim-mismatch", "error", _TRUST)
+def head_dim(facts: WeightFacts) -> Iterator[Sighting]:
     """The width of q or of the q/k norms gives another head_dim, or a latent rank differs."""
     yield from _mismatches(facts, "head_dim", "the weights have")
     yield from _other_shapes(facts)
@@ -36,17 +30,18 @@ def head_dim(facts: Facts) -> Iterator[Seen]:
         yield from _sizes(facts)
 
 
-def hidden_size(facts: Facts) -> Iterator[Seen]:
+@rule("H105", "hidden-size-mismatch", "error", _TRUST)
+def hidden_size(facts: WeightFacts) -> Iterator[Sighting]:
     """The projections read another width than hidden_size."""
     return _mismatches(facts, "hidden_size", "the projections read")
 
 
-def _mismatches(facts: Facts, name: str, seen: str) -> Iterator[Seen]:
+def _mismatches(facts: WeightFacts, name: str, seen: str) -> Iterator[Sighting]:
     for config, weights, where in _differences(facts, name):
-        yield Seen(where, f"{facts.where} says {name} {config}, {seen} {weights}")
+        yield Sighting(where, f"{facts.where} says {name} {config}, {seen} {weights}")
 
 
-def _differences(facts: Facts, name: str) -> Iterator[tuple[int, int, str]]:
+def _differences(facts: WeightFacts, name: str) -> Iterator[tuple[int, int, str]]:
     """(config's value, weights' value, layers) for each pair of values that differ."""
     runs: dict[tuple[str, int, int], list[int]] = {}
     for key, mixer, _ in facts.mixers():
@@ -60,13 +55,13 @@ def _differences(facts: Facts, name: str) -> Iterator[tuple[int, int, str]]:
         yield config, weights, f"{place}layers {format_indices(indices)}"
 
 
-def _place(facts: Facts, stack: str, cross: bool) -> str:
+def _place(facts: WeightFacts, stack: str, cross: bool) -> str:
     """A word in front of `layers` where a model has several stacks or attentions."""
     several = len({layer.stack for layer in facts.spec.layers}) > 1
     return (f"{stack} " if several else "") + ("cross-attention " if cross else "")
 
 
-def _other_shapes(facts: Facts) -> Iterator[Seen]:
+def _other_shapes(facts: WeightFacts) -> Iterator[Sighting]:
     """Shapes that fit neither the config nor another number of heads."""
     if facts.census.packed:
         return
@@ -78,10 +73,12 @@ def _other_shapes(facts: Facts) -> Iterator[Seen]:
             expected, found = _expected(mixer, part, facts.observed.get(key)), item.out_in
             if len(shape) != 2:
                 if _is_no_matrix(item, expected):
-                    yield Seen(item.tensor.name, f"shape {list(shape)[:8]}: a matrix is expected")
+                    yield Sighting(
+                        item.tensor.name, f"shape {list(shape)[:8]}: a matrix is expected"
+                    )
                 continue
             if expected is not None and found != expected:
-                yield Seen(
+                yield Sighting(
                     where=item.tensor.name,
                     message=f"shape {list(shape)};"
                     f" {facts.where} makes it {list(expected)} (out, in)",
@@ -121,9 +118,15 @@ def _expected(mixer: Mixer, part: str | None, seen: Observed | None) -> tuple[in
     return None if told else (mixer.out_features(part), mixer.in_features(part))
 
 
-def layers(facts: Facts) -> Iterator[Seen]:
+@rule(
+    "H103",
+    "layers-mismatch",
+    "error",
+    "what is missing would be loaded with random values: find the missing shards",
+)
+def layers(facts: WeightFacts) -> Iterator[Sighting]:
     """The weights hold more or fewer layers than the config, or lack a part of one."""
-    if facts.family.names is UNKNOWN:  # nothing tells how such weights name their layers
+    if facts.architecture.names is UNKNOWN:  # nothing tells how such weights name their layers
         return
     config: dict[str, set[int]] = {}
     for layer in facts.spec.layers:
@@ -132,7 +135,7 @@ def layers(facts: Facts) -> Iterator[Seen]:
     for stack, numbers in config.items():
         weights = facts.census.indices.get(stack, frozenset())
         if weights - numbers:
-            yield Seen(
+            yield Sighting(
                 severity="warning",
                 where=f"{stack} layers {format_indices(sorted(weights - numbers))}",
                 message=f"{facts.where} says num_hidden_layers {len(numbers)},"
@@ -142,7 +145,7 @@ def layers(facts: Facts) -> Iterator[Seen]:
             )
         if facts.whole and numbers - weights:
             half = not weights and facts.census.indices and not facts.has_head
-            yield Seen(
+            yield Sighting(
                 severity="note" if half else None,
                 where=f"{stack} layers {format_indices(sorted(numbers - weights))}",
                 message=f"{facts.where} says num_hidden_layers {len(numbers)},"
@@ -151,7 +154,7 @@ def layers(facts: Facts) -> Iterator[Seen]:
     yield from _lacking(facts)
 
 
-def _lacking(facts: Facts) -> Iterator[Seen]:
+def _lacking(facts: WeightFacts) -> Iterator[Sighting]:
     """A layer that is there, without a part that its mixer needs."""
     if not facts.whole or facts.census.packed:
         return
@@ -160,7 +163,7 @@ def _lacking(facts: Facts) -> Iterator[Seen]:
             continue
         lacking = [*_missing(mixer, placed)]
         if lacking:
-            yield Seen(
+            yield Sighting(
                 where=f"{_place(facts, stack, cross)}layer {index}",
                 message=f"no tensor for {', '.join(lacking)} in its attention",
             )
@@ -182,7 +185,7 @@ def _missing(mixer: Mixer, placed: tuple[Placed, ...]) -> Iterator[str]:
         yield from (part for part, there in down if there and part not in ways)
 
 
-def _sizes(facts: Facts) -> Iterator[Seen]:
+def _sizes(facts: WeightFacts) -> Iterator[Sighting]:
     """Norms and what stands beside the projections hold another number of elements."""
     if not facts.whole or facts.census.packed:
         return
@@ -193,51 +196,64 @@ def _sizes(facts: Facts) -> Iterator[Seen]:
             said, stored = getattr(needed, part), getattr(held, part)
             unused = part == "norm" and isinstance(mixer, Attention) and not mixer.has_key_value
             if said and stored and said != stored and not unused:  # the k norm of Gemma's readers
-                yield Seen(
+                yield Sighting(
                     where=f"{_place(facts, stack, cross)}layer {index}",
                     message=f"{_CALLED.get(part, part)} hold {stored:,} elements in its attention,"
                     f" {facts.where} makes it {said:,}",
                 )
 
 
-def vocabulary(facts: Facts) -> Iterator[Seen]:
+@rule(
+    "H104",
+    "vocabulary-mismatch",
+    "error",
+    "token ids beyond the rows fail; set vocab_size to the rows of the embedding",
+)
+def vocabulary(facts: WeightFacts) -> Iterator[Sighting]:
     """The embedding or the head has another number of rows than vocab_size."""
     for tensor in (facts.census.embedding, facts.census.head):
         if tensor is None or len(tensor.shape) != 2 or facts.spec.vocab_size is None:
             continue
-        rows = tensor.shape[0]
-        others = _OTHER_ROWS if tensor is facts.census.embedding else _OTHER_HEADS
-        if base_type(facts.spec.model_type) in others or _is_projection(tensor.name, facts):
+        rows, stored = tensor.shape[0], facts.stored
+        is_embedding = tensor is facts.census.embedding
+        is_other = stored.several_vocabularies if is_embedding else stored.other_head
+        if is_other or _is_projection(tensor.name, facts):
             continue
-        if tensor is facts.census.embedding:
-            rows -= _MORE_ROWS.get(base_type(facts.spec.model_type), 0)
+        if is_embedding:
+            rows -= stored.more_rows
         if rows != facts.spec.vocab_size:
-            yield Seen(
+            yield Sighting(
                 where=tensor.name,
                 message=f"{facts.where} says vocab_size {facts.spec.vocab_size:,},"
                 f" the weights have {rows:,} rows",
             )
 
 
-def _is_projection(name: str, facts: Facts) -> bool:
+def _is_projection(name: str, facts: WeightFacts) -> bool:
     """What an encoder that stands alone calls its head may be no vocabulary (SigLIP)."""
     return name == "head.weight" and not facts.spec.is_cached
 
 
-def strangers(facts: Facts) -> Iterator[Seen]:
+@rule(
+    "H203",
+    "unexpected-attention-tensor",
+    "warning",
+    "they are not loaded, and not counted: an adapter, or another model_type?",
+)
+def strangers(facts: WeightFacts) -> Iterator[Sighting]:
     """A tensor under an attention module that the architecture does not know."""
     if facts.census.packed:
         return
     found = [*facts.census.strangers, *_not_built(facts)]
     if found:
-        yield Seen(
+        yield Sighting(
             where=found[0],
             message=f"{len(found)} tensor(s) under an attention module that"
             f" {facts.spec.model_type} does not have",
         )
 
 
-def _not_built(facts: Facts) -> Iterator[str]:
+def _not_built(facts: WeightFacts) -> Iterator[str]:
     """Norms, gates and sinks of mixers that have none by the config."""
     for _, mixer, placed in facts.mixers():
         needed = mixer.parameters()
@@ -246,41 +262,11 @@ def _not_built(facts: Facts) -> Iterator[str]:
                 yield item.tensor.name
 
 
-RULES: tuple[Rule[Facts], ...] = (
-    Rule(
-        code="H101",
-        name="kv-heads-mismatch",
-        severity="error",
-        hint=_TRUST,
-        check=key_value_heads,
-    ),
-    Rule(code="H102", name="head-dim-mismatch", severity="error", hint=_TRUST, check=head_dim),
-    Rule(
-        code="H103",
-        name="layers-mismatch",
-        severity="error",
-        hint="what is missing would be loaded with random values: find the missing shards",
-        check=layers,
-    ),
-    Rule(
-        code="H104",
-        name="vocabulary-mismatch",
-        severity="error",
-        hint="token ids beyond the rows fail; set vocab_size to the rows of the embedding",
-        check=vocabulary,
-    ),
-    Rule(
-        code="H105",
-        name="hidden-size-mismatch",
-        severity="error",
-        hint=_TRUST,
-        check=hidden_size,
-    ),
-    Rule(
-        code="H203",
-        name="unexpected-attention-tensor",
-        severity="warning",
-        hint="they are not loaded, and not counted: an adapter, or another model_type?",
-        check=strangers,
-    ),
+RULES = (
+    kv_heads,
+    head_dim,
+    layers,
+    vocabulary,
+    hidden_size,
+    strangers,
 )

@@ -6,31 +6,49 @@ from headcount.model.mixers import Attention, CrossAttention, Mixer
 from headcount.model.units import format_indices
 
 from .config_facts import ConfigFacts
-from .rule import Rule, Seen
+from .rule import Sighting, rule
 
 _COUNTS = ("num_attention_heads", "num_key_value_heads", "head_dim", "hidden_size")
 LARGE_HEAD = 256  # the widest head that FlashAttention-2 computes
 
 
-def odd_head_dim(facts: ConfigFacts) -> Iterator[Seen]:
+@rule(
+    "H401",
+    "odd-head-dim",
+    "warning",
+    "rotary embeddings need an even head_dim; check hidden_size and num_attention_heads",
+)
+def odd_head_dim(facts: ConfigFacts) -> Iterator[Sighting]:
     """The head_dim is odd: rotary embeddings turn pairs, and kernels copy aligned rows."""
     for where, dim in _dims(facts):
         if dim % 2:
-            yield Seen(where, f"head_dim {dim} is odd")
+            yield Sighting(where, f"head_dim {dim} is odd")
 
 
-def unaligned_head_dim(facts: ConfigFacts) -> Iterator[Seen]:
+@rule(
+    "H402",
+    "unaligned-head-dim",
+    "warning",
+    "fused attention kernels want multiples of 8: engines pad, or take a slow path",
+)
+def unaligned_head_dim(facts: ConfigFacts) -> Iterator[Sighting]:
     """The head_dim is even but no multiple of 8."""
     for where, dim in _dims(facts):  # below 8 it is a toy that no kernel is made for
         if dim > 8 and dim % 2 == 0 and dim % 8:
-            yield Seen(where, f"head_dim {dim} is no multiple of 8")
+            yield Sighting(where, f"head_dim {dim} is no multiple of 8")
 
 
-def large_head_dim(facts: ConfigFacts) -> Iterator[Seen]:
+@rule(
+    "H403",
+    "large-head-dim",
+    "note",
+    "FlashAttention-2 stops there; check that the engine has a kernel for it",
+)
+def large_head_dim(facts: ConfigFacts) -> Iterator[Sighting]:
     """The head_dim is beyond what common attention kernels compute."""
     for where, dim in _dims(facts):
         if dim > LARGE_HEAD:
-            yield Seen(where, f"head_dim {dim} is above {LARGE_HEAD}")
+            yield Sighting(where, f"head_dim {dim} is above {LARGE_HEAD}")
 
 
 def _dims(facts: ConfigFacts) -> Iterator[tuple[str, int]]:
@@ -52,7 +70,13 @@ def _attentions(facts: ConfigFacts) -> Iterator[Attention]:
                 yield mixer
 
 
-def width_of_heads(facts: ConfigFacts) -> Iterator[Seen]:
+@rule(
+    "H404",
+    "attention-width",
+    "note",
+    "sizes taken from hidden_size / num_attention_heads are wrong for this model",
+)
+def width_of_heads(facts: ConfigFacts) -> Iterator[Sighting]:
     """Heads x head_dim is not hidden_size: the attention is wider or narrower than the model."""
     seen = {
         (mixer.num_attention_heads, mixer.head_dim, mixer.hidden_size)
@@ -60,19 +84,33 @@ def width_of_heads(facts: ConfigFacts) -> Iterator[Seen]:
         if mixer.num_attention_heads * mixer.head_dim != mixer.hidden_size
     }
     for heads, dim, hidden in sorted(seen):
-        yield Seen("head_dim", f"{heads} heads x {dim} = {heads * dim}, hidden_size is {hidden}")
+        yield Sighting(
+            "head_dim", f"{heads} heads x {dim} = {heads * dim}, hidden_size is {hidden}"
+        )
 
 
-def heads_by_default(facts: ConfigFacts) -> Iterator[Seen]:
+@rule(
+    "H405",
+    "kv-heads-by-default",
+    "note",
+    "tools that take one K/V head per query head are wrong here; write the key out",
+)
+def heads_by_default(facts: ConfigFacts) -> Iterator[Sighting]:
     """No num_key_value_heads is given, and the class's default is not one per query head."""
     origin = facts.spec.origins.get("num_key_value_heads")
     if origin is None or not origin.source.startswith("class default"):
         return
     if any(m.num_key_value_heads != m.num_attention_heads for m in _attentions(facts)):
-        yield Seen("num_key_value_heads", f"not given; {origin.value} by the {origin.source}")
+        yield Sighting("num_key_value_heads", f"not given; {origin.value} by the {origin.source}")
 
 
-def ignored_heads(facts: ConfigFacts) -> Iterator[Seen]:
+@rule(
+    "H406",
+    "ignored-kv-heads",
+    "warning",
+    "its class decides otherwise; tools that read the key alone are wrong",
+)
+def ignored_heads(facts: ConfigFacts) -> Iterator[Sighting]:
     """The config gives a number of K/V heads that its class does not use."""
     said = facts.key_value_heads
     mixers: list[Mixer] = [m for layer in facts.spec.layers for m in layer.mixers]
@@ -81,67 +119,31 @@ def ignored_heads(facts: ConfigFacts) -> Iterator[Seen]:
     used = {m.num_key_value_heads for m in mixers}
     if said not in used:
         counts = ", ".join(str(n) for n in sorted(n for n in used if n is not None))
-        yield Seen(
+        yield Sighting(
             "num_key_value_heads", f"says {said}, {facts.spec.model_type} builds {counts} of them"
         )
 
 
-def whole_floats(facts: ConfigFacts) -> Iterator[Seen]:
+@rule(
+    "H407",
+    "float-count",
+    "warning",
+    "it is read as that integer here; strict readers refuse the file",
+)
+def whole_floats(facts: ConfigFacts) -> Iterator[Sighting]:
     """A count is written as a float, such as 32.0."""
     for name in _COUNTS:
         origin = facts.spec.origins.get(name)
         if origin is not None and isinstance(origin.value, float):
-            yield Seen(name, f"is {origin.value!r}; an integer is expected")
+            yield Sighting(name, f"is {origin.value!r}; an integer is expected")
 
 
-RULES: tuple[Rule[ConfigFacts], ...] = (
-    Rule(
-        code="H401",
-        name="odd-head-dim",
-        severity="warning",
-        hint="rotary embeddings need an even head_dim; check hidden_size and num_attention_heads",
-        check=odd_head_dim,
-    ),
-    Rule(
-        code="H402",
-        name="unaligned-head-dim",
-        severity="warning",
-        hint="fused attention kernels want multiples of 8: engines pad, or take a slow path",
-        check=unaligned_head_dim,
-    ),
-    Rule(
-        code="H403",
-        name="large-head-dim",
-        severity="note",
-        hint="FlashAttention-2 stops there; check that the engine has a kernel for it",
-        check=large_head_dim,
-    ),
-    Rule(
-        code="H404",
-        name="attention-width",
-        severity="note",
-        hint="sizes taken from hidden_size / num_attention_heads are wrong for this model",
-        check=width_of_heads,
-    ),
-    Rule(
-        code="H405",
-        name="kv-heads-by-default",
-        severity="note",
-        hint="tools that take one K/V head per query head are wrong here; write the key out",
-        check=heads_by_default,
-    ),
-    Rule(
-        code="H406",
-        name="ignored-kv-heads",
-        severity="warning",
-        hint="its class decides otherwise; tools that read the key alone are wrong",
-        check=ignored_heads,
-    ),
-    Rule(
-        code="H407",
-        name="float-count",
-        severity="warning",
-        hint="it is read as that integer here; strict readers refuse the file",
-        check=whole_floats,
-    ),
+RULES = (
+    odd_head_dim,
+    unaligned_head_dim,
+    large_head_dim,
+    width_of_heads,
+    heads_by_default,
+    ignored_heads,
+    whole_floats,
 )

@@ -3,17 +3,23 @@
 from collections.abc import Iterator
 
 from .config_facts import ConfigFacts
-from .rule import Rule, Seen
+from .rule import Sighting, rule
 
 SLIDING = "sliding_attention"
 
 
-def window_beyond_context(facts: ConfigFacts) -> Iterator[Seen]:
+@rule(
+    "H411",
+    "window-beyond-context",
+    "note",
+    "within its context the model attends to everything: the window saves no memory",
+)
+def window_beyond_context(facts: ConfigFacts) -> Iterator[Sighting]:
     """A window is as long as the context or longer, so that it never acts."""
     limit = _limit(facts)
     for window in sorted(_windows(facts)):
         if limit is not None and window >= limit:
-            yield Seen("sliding_window", f"{window:,} tokens, the context is {limit:,}")
+            yield Sighting("sliding_window", f"{window:,} tokens, the context is {limit:,}")
 
 
 def _limit(facts: ConfigFacts) -> int | None:
@@ -29,39 +35,69 @@ def _windows(facts: ConfigFacts) -> set[int]:
     return {window for window in found if isinstance(window, int)}
 
 
-def unused_window(facts: ConfigFacts) -> Iterator[Seen]:
+@rule(
+    "H412",
+    "unused-window",
+    "note",
+    "use_sliding_window or layer_types switch it off; the cache grows with every token",
+)
+def unused_window(facts: ConfigFacts) -> Iterator[Sighting]:
     """A sliding_window is set, and no layer uses it."""
     if facts.window and not _windows(facts) and facts.spec.is_cached:
-        yield Seen("sliding_window", f"{facts.window:,}, but every layer sees everything")
+        yield Sighting("sliding_window", f"{facts.window:,}, but every layer sees everything")
 
 
-def pattern_against_types(facts: ConfigFacts) -> Iterator[Seen]:
+@rule(
+    "H413",
+    "pattern-against-layer-types",
+    "warning",
+    "layer_types is what transformers 5 uses; other readers go by the pattern",
+)
+def pattern_against_types(facts: ConfigFacts) -> Iterator[Sighting]:
     """The layer_types and the sliding_window_pattern say different things."""
     types, step = facts.layer_types, facts.pattern
     if not step or step < 1 or SLIDING not in types:
         return
     wrong = [i for i, kind in enumerate(types) if (kind == SLIDING) == ((i + 1) % step == 0)]
     if wrong:
-        yield Seen(
+        yield Sighting(
             "layer_types", f"layer {wrong[0]} is {types[wrong[0]]}, against the pattern {step}"
         )
 
 
-def no_context(facts: ConfigFacts) -> Iterator[Seen]:
+@rule(
+    "H414",
+    "no-context-length",
+    "note",
+    "8,192 tokens are taken for the sizes here; --context gives another number",
+)
+def no_context(facts: ConfigFacts) -> Iterator[Sighting]:
     """A decoder's config does not say how long its context is."""
     if facts.spec.max_position_embeddings is None and facts.spec.is_cached:
-        yield Seen("max_position_embeddings", "not given, and the class has no default")
+        yield Sighting("max_position_embeddings", "not given, and the class has no default")
 
 
-def rescaled_positions(facts: ConfigFacts) -> Iterator[Seen]:
+@rule(
+    "H415",
+    "rescaled-positions",
+    "note",
+    "quality beyond the original context is the rescaling's; short texts may lose by it",
+)
+def rescaled_positions(facts: ConfigFacts) -> Iterator[Sighting]:
     """Rotary positions are rescaled to reach further than the model was trained for."""
     for rope in dict.fromkeys(facts.ropes):
         factor = f" x {rope.factor:g}" if rope.factor is not None else ""
         origin = f" from {rope.original:,}" if rope.original is not None else ""
-        yield Seen(rope.holder, f"positions are rescaled: {rope.kind}{factor}{origin}")
+        yield Sighting(rope.holder, f"positions are rescaled: {rope.kind}{factor}{origin}")
 
 
-def rescaling_does_not_add_up(facts: ConfigFacts) -> Iterator[Seen]:
+@rule(
+    "H416",
+    "rescaling-mismatch",
+    "warning",
+    "engines stop at max_position_embeddings; correct whichever is wrong",
+)
+def rescaling_does_not_add_up(facts: ConfigFacts) -> Iterator[Sighting]:
     """YaRN's factor times the original context is not max_position_embeddings."""
     limit = _limit(facts)
     for rope in dict.fromkeys(facts.ropes):
@@ -69,54 +105,18 @@ def rescaling_does_not_add_up(facts: ConfigFacts) -> Iterator[Seen]:
             continue
         reach = rope.factor * rope.original
         if reach != limit:
-            yield Seen(
+            yield Sighting(
                 rope.holder,
                 f"{rope.original:,} x {rope.factor:g} = {reach:,.0f},"
                 f" max_position_embeddings is {limit:,}",
             )
 
 
-RULES: tuple[Rule[ConfigFacts], ...] = (
-    Rule(
-        code="H411",
-        name="window-beyond-context",
-        severity="note",
-        hint="within its context the model attends to everything: the window saves no memory",
-        check=window_beyond_context,
-    ),
-    Rule(
-        code="H412",
-        name="unused-window",
-        severity="note",
-        hint="use_sliding_window or layer_types switch it off; the cache grows with every token",
-        check=unused_window,
-    ),
-    Rule(
-        code="H413",
-        name="pattern-against-layer-types",
-        severity="warning",
-        hint="layer_types is what transformers 5 uses; other readers go by the pattern",
-        check=pattern_against_types,
-    ),
-    Rule(
-        code="H414",
-        name="no-context-length",
-        severity="note",
-        hint="8,192 tokens are taken for the sizes here; --context gives another number",
-        check=no_context,
-    ),
-    Rule(
-        code="H415",
-        name="rescaled-positions",
-        severity="note",
-        hint="quality beyond the original context is the rescaling's; short texts may lose by it",
-        check=rescaled_positions,
-    ),
-    Rule(
-        code="H416",
-        name="rescaling-mismatch",
-        severity="warning",
-        hint="engines stop at max_position_embeddings; correct whichever is wrong",
-        check=rescaling_does_not_add_up,
-    ),
+RULES = (
+    window_beyond_context,
+    unused_window,
+    pattern_against_types,
+    no_context,
+    rescaled_positions,
+    rescaling_does_not_add_up,
 )

@@ -13,7 +13,6 @@ from . import (
     folder,
     geometry,
     scanned,
-    security,
     tokens,
     verified,
 )
@@ -29,7 +28,6 @@ BY_READING: dict[str, tuple[Rule[Any], ...]] = {
         *content.LAST,
         *files.RULES,
         *elements.RULES,
-        *security.RULES,
     ),
     "weights (--scan)": scanned.RULES,
     "transformers (--verify)": verified.RULES,

@@ -10,7 +10,7 @@ from headcount.report.report import SEVERITIES, Finding, Severity
 F = TypeVar("F")
 
 
-class Seen(NamedTuple):
+class Sighting(NamedTuple):
     """One place where a rule's fault stands. None: the severity and hint of the rule itself."""
 
     where: str
@@ -28,7 +28,18 @@ class Rule(Generic[F]):
     name: str
     severity: Severity
     hint: str
-    check: Callable[[F], Iterable[Seen]]
+    check: Callable[[F], Iterable[Sighting]]
+
+
+def rule(
+    code: str, name: str, severity: Severity, hint: str
+) -> Callable[[Callable[[F], Iterable[Sighting]]], Rule[F]]:
+    """Makes a rule of the check that stands below, by whose name it is called."""
+
+    def of(check: Callable[[F], Iterable[Sighting]]) -> Rule[F]:
+        return Rule(code=code, name=name, severity=severity, hint=hint, check=check)
+
+    return of
 
 
 def run(rules: Iterable[Rule[F]], facts: F) -> tuple[Finding, ...]:

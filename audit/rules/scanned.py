@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from headcount.model.units import format_indices
 
-from .rule import Rule, Seen
+from .rule import Sighting, rule
 
 
 class TensorScan(NamedTuple):
@@ -39,68 +39,58 @@ class ScanFacts(NamedTuple):
     layers: tuple[LayerScan, ...]
 
 
-def nans(facts: ScanFacts) -> Iterator[Seen]:
+@rule("H701", "nan", "error", "every output would be NaN: restore the tensor from the original")
+def nans(facts: ScanFacts) -> Iterator[Sighting]:
     """A tensor holds NaN."""
     for tensor in facts.tensors:
         if tensor.nans:
-            yield Seen(tensor.name, f"{tensor.nans:,} of {tensor.elements:,} values are NaN")
+            yield Sighting(tensor.name, f"{tensor.nans:,} of {tensor.elements:,} values are NaN")
 
 
-def infinities(facts: ScanFacts) -> Iterator[Seen]:
+@rule(
+    "H702",
+    "infinity",
+    "error",
+    "a cast to float16 overflowed? convert from the original again, to bfloat16",
+)
+def infinities(facts: ScanFacts) -> Iterator[Sighting]:
     """A tensor holds infinite values."""
     for tensor in facts.tensors:
         if tensor.infinities:
-            yield Seen(
+            yield Sighting(
                 tensor.name, f"{tensor.infinities:,} of {tensor.elements:,} values are infinite"
             )
 
 
-def zeros(facts: ScanFacts) -> Iterator[Seen]:
+@rule(
+    "H703",
+    "all-zero",
+    "warning",
+    "a placeholder that was never filled, or a layer that does nothing",
+)
+def zeros(facts: ScanFacts) -> Iterator[Sighting]:
     """A matrix holds nothing but zeros."""
     for tensor in facts.tensors:
         if tensor.zero and tensor.name.endswith("weight"):
-            yield Seen(tensor.name, f"all {tensor.elements:,} values are 0")
+            yield Sighting(tensor.name, f"all {tensor.elements:,} values are 0")
 
 
-def repeated_heads(facts: ScanFacts) -> Iterator[Seen]:
+@rule(
+    "H704",
+    "repeated-kv-heads",
+    "note",
+    "`headcount convert --kv-heads N` to the distinct ones loses nothing",
+)
+def repeated_heads(facts: ScanFacts) -> Iterator[Sighting]:
     """Equal K/V heads stand side by side: fewer would compute the same."""
     counts = [layer.repeated for layer in facts.layers]
     fewer = [count for count in counts if count is not None]
     if fewer and len(fewer) == len(counts):
         indices = format_indices([layer.layer for layer in facts.layers])
-        yield Seen(
+        yield Sighting(
             f"layers {indices}",
             f"{facts.layers[0].num_key_value_heads} K/V heads, {max(fewer)} distinct",
         )
 
 
-RULES: tuple[Rule[ScanFacts], ...] = (
-    Rule(
-        code="H701",
-        name="nan",
-        severity="error",
-        hint="every output would be NaN: restore the tensor from the original",
-        check=nans,
-    ),
-    Rule(
-        code="H702",
-        name="infinity",
-        severity="error",
-        hint="a cast to float16 overflowed? convert from the original again, to bfloat16",
-        check=infinities,
-    ),
-    Rule(
-        code="H703",
-        name="all-zero",
-        severity="warning",
-        hint="a placeholder that was never filled, or a layer that does nothing",
-        check=zeros,
-    ),
-    Rule(
-        code="H704",
-        name="repeated-kv-heads",
-        severity="note",
-        hint="`headcount convert --kv-heads N` to the distinct ones loses nothing",
-        check=repeated_heads,
-    ),
-)
+RULES = (nans, infinities, zeros, repeated_heads)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from .folder import FolderFacts
-from .rule import Rule, Seen
+from .rule import Sighting, rule
 
 # Any of these is a vocabulary.
 _VOCABULARIES = frozenset(
@@ -19,45 +19,69 @@ _TEMPLATES = frozenset({"chat_template.jinja", "chat_template.json"})
 _INTERNALS = re.compile(r"__(?:class|subclasses|globals|builtins|import|mro|init)__")
 
 
-def no_tokenizer(facts: FolderFacts) -> Iterator[Seen]:
+@rule(
+    "H501",
+    "no-vocabulary",
+    "warning",
+    "copy tokenizer.json (or tokenizer.model) from the model this was made of",
+)
+def no_tokenizer(facts: FolderFacts) -> Iterator[Sighting]:
     """The folder has settings of a tokenizer, and no vocabulary."""
     names = facts.files.names
     if names & _SETTINGS and not _has_vocabulary(names) and facts.config.spec.vocab_size:
-        yield Seen(min(names & _SETTINGS), "settings of a tokenizer whose vocabulary is not here")
+        yield Sighting(
+            min(names & _SETTINGS), "settings of a tokenizer whose vocabulary is not here"
+        )
 
 
 def _has_vocabulary(names: frozenset[str]) -> bool:
     return bool(names & _VOCABULARIES) or any(n.endswith((".tiktoken", ".spm")) for n in names)
 
 
-def tokenizer_larger(facts: FolderFacts) -> Iterator[Seen]:
+@rule(
+    "H502",
+    "tokenizer-too-large",
+    "warning",
+    "a text with that token fails: resize the embedding, or take the right tokenizer",
+)
+def tokenizer_larger(facts: FolderFacts) -> Iterator[Sighting]:
     """The tokenizer has ids that the embedding has no row for."""
     largest, size = facts.files.largest_token, facts.config.spec.vocab_size
     if largest is not None and size is not None and largest >= size:
-        yield Seen("tokenizer.json", f"its largest id is {largest:,}, vocab_size is {size:,}")
+        yield Sighting("tokenizer.json", f"its largest id is {largest:,}, vocab_size is {size:,}")
 
 
-def unreadable(facts: FolderFacts) -> Iterator[Seen]:
+@rule("H503", "unreadable-side-file", "warning", "download it again; what it says was not checked")
+def unreadable(facts: FolderFacts) -> Iterator[Sighting]:
     """A side file cannot be read."""
     for name, reason in facts.files.unreadable:
-        yield Seen(name, reason)
+        yield Sighting(name, reason)
 
 
-def generation_outside(facts: FolderFacts) -> Iterator[Seen]:
+@rule("H505", "generation-token-outside", "warning", "correct the id in generation_config.json")
+def generation_outside(facts: FolderFacts) -> Iterator[Sighting]:
     """A token of generation_config.json is not in the vocabulary."""
     size = facts.config.spec.vocab_size
     for key, numbers in (facts.files.generation or {}).items():
         for number in numbers:
             if size is not None and number >= size and (key, number) not in facts.config.token_ids:
-                yield Seen(f"generation_config.json: {key}", f"{number:,}, vocab_size is {size:,}")
+                yield Sighting(
+                    f"generation_config.json: {key}", f"{number:,}, vocab_size is {size:,}"
+                )
 
 
-def generation_differs(facts: FolderFacts) -> Iterator[Seen]:
+@rule(
+    "H506",
+    "different-end-of-text",
+    "warning",
+    "generate() follows generation_config.json; other tools follow config.json",
+)
+def generation_differs(facts: FolderFacts) -> Iterator[Sighting]:
     """generation_config.json does not stop at the end-of-text token of the config."""
     given = (facts.files.generation or {}).get("eos_token_id", ())
     ours = {number for key, number in facts.config.token_ids if key == "eos_token_id"}
     if given and ours and not ours & set(given):
-        yield Seen(
+        yield Sighting(
             "generation_config.json: eos_token_id", f"{_list(given)}; config.json has {_list(ours)}"
         )
 
@@ -66,122 +90,91 @@ def _list(numbers: tuple[int, ...] | set[int]) -> str:
     return ", ".join(str(number) for number in sorted(numbers))
 
 
-def longer_than_model(facts: FolderFacts) -> Iterator[Seen]:
+@rule(
+    "H507",
+    "tokenizer-longer-than-model",
+    "note",
+    "truncation at the tokenizer's limit does not keep texts inside the model's",
+)
+def longer_than_model(facts: FolderFacts) -> Iterator[Sighting]:
     """The tokenizer allows longer texts than the model has positions for."""
     tokenizer, limit = facts.files.tokenizer, facts.config.spec.max_position_embeddings
     length = tokenizer.model_max_length if tokenizer else None
     if length is not None and limit is not None and limit < length < 10**9:
-        yield Seen(
+        yield Sighting(
             "tokenizer_config.json: model_max_length", f"{length:,}, the model's limit is {limit:,}"
         )
 
 
-def no_template(facts: FolderFacts) -> Iterator[Seen]:
+@rule(
+    "H508",
+    "no-chat-template",
+    "note",
+    "chat endpoints of engines refuse such a model; copy the template",
+)
+def no_template(facts: FolderFacts) -> Iterator[Sighting]:
     """A model called instruct or chat has no chat template."""
     tokenizer = facts.files.tokenizer
     name = facts.files.folder.name
     if tokenizer is None or tokenizer.template or facts.files.names & _TEMPLATES:
         return
     if _CHAT.search(name):
-        yield Seen("tokenizer_config.json", f"no chat template, though the model is called {name}")
+        yield Sighting(
+            "tokenizer_config.json", f"no chat template, though the model is called {name}"
+        )
 
 
-def no_processor(facts: FolderFacts) -> Iterator[Seen]:
+@rule(
+    "H509",
+    "no-preprocessor",
+    "warning",
+    "images cannot be prepared; copy preprocessor_config.json",
+)
+def no_processor(facts: FolderFacts) -> Iterator[Sighting]:
     """A model with a vision tower has no preprocessor config."""
     names = facts.files.names
     settings = {"preprocessor_config.json", "processor_config.json", "params.json"}
     if facts.config.vision and _has_vocabulary(names) and not names & settings:
-        yield Seen("preprocessor_config.json", "not here, though the model sees images")
+        yield Sighting("preprocessor_config.json", "not here, though the model sees images")
 
 
-def template_internals(facts: FolderFacts) -> Iterator[Seen]:
+@rule("H307", "template-internals", "error", "a template has no use for them: do not render it")
+def template_internals(facts: FolderFacts) -> Iterator[Sighting]:
     """The chat template reaches for Python's internals."""
     tokenizer = facts.files.tokenizer
     found = _INTERNALS.search(tokenizer.template) if tokenizer and tokenizer.template else None
     if found is not None:
-        yield Seen("tokenizer_config.json: chat_template", f"holds {found[0]}")
+        yield Sighting("tokenizer_config.json: chat_template", f"holds {found[0]}")
 
 
-def tokenizer_code(facts: FolderFacts) -> Iterator[Seen]:
+@rule(
+    "H308",
+    "tokenizer-code",
+    "warning",
+    "it runs with trust_remote_code=True only: read it first",
+)
+def tokenizer_code(facts: FolderFacts) -> Iterator[Sighting]:
     """The file tokenizer_config.json names code, or grants it the right to run."""
     tokenizer = facts.files.tokenizer
     if tokenizer is None:
         return
     if tokenizer.trusts:
-        yield Seen("tokenizer_config.json: trust_remote_code", "true: only the caller may say so")
+        yield Sighting(
+            "tokenizer_config.json: trust_remote_code", "true: only the caller may say so"
+        )
     for path in tokenizer.remote_code[:1]:
-        yield Seen(f"tokenizer_config.json: {path}", "names code of the model's own")
+        yield Sighting(f"tokenizer_config.json: {path}", "names code of the model's own")
 
 
-RULES: tuple[Rule[FolderFacts], ...] = (
-    Rule(
-        code="H307",
-        name="template-internals",
-        severity="error",
-        hint="a template has no use for them: do not render it",
-        check=template_internals,
-    ),
-    Rule(
-        code="H308",
-        name="tokenizer-code",
-        severity="warning",
-        hint="it runs with trust_remote_code=True only: read it first",
-        check=tokenizer_code,
-    ),
-    Rule(
-        code="H501",
-        name="no-vocabulary",
-        severity="warning",
-        hint="copy tokenizer.json (or tokenizer.model) from the model this was made of",
-        check=no_tokenizer,
-    ),
-    Rule(
-        code="H502",
-        name="tokenizer-too-large",
-        severity="warning",
-        hint="a text with that token fails: resize the embedding, or take the right tokenizer",
-        check=tokenizer_larger,
-    ),
-    Rule(
-        code="H503",
-        name="unreadable-side-file",
-        severity="warning",
-        hint="download it again; what it says was not checked",
-        check=unreadable,
-    ),
-    Rule(
-        code="H505",
-        name="generation-token-outside",
-        severity="warning",
-        hint="correct the id in generation_config.json",
-        check=generation_outside,
-    ),
-    Rule(
-        code="H506",
-        name="different-end-of-text",
-        severity="warning",
-        hint="generate() follows generation_config.json; other tools follow config.json",
-        check=generation_differs,
-    ),
-    Rule(
-        code="H507",
-        name="tokenizer-longer-than-model",
-        severity="note",
-        hint="truncation at the tokenizer's limit does not keep texts inside the model's",
-        check=longer_than_model,
-    ),
-    Rule(
-        code="H508",
-        name="no-chat-template",
-        severity="note",
-        hint="chat endpoints of engines refuse such a model; copy the template",
-        check=no_template,
-    ),
-    Rule(
-        code="H509",
-        name="no-preprocessor",
-        severity="warning",
-        hint="images cannot be prepared; copy preprocessor_config.json",
-        check=no_processor,
-    ),
+RULES = (
+    template_internals,
+    tokenizer_code,
+    no_tokenizer,
+    tokenizer_larger,
+    unreadable,
+    generation_outside,
+    generation_differs,
+    longer_than_model,
+    no_template,
+    no_processor,
 )

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from headcount.model.units import format_layers
 
-from .rule import Rule, Seen
+from .rule import Sighting, rule
 
 
 class Unlike(NamedTuple):
@@ -50,31 +50,32 @@ class VerifyFacts(NamedTuple):
     left_out: tuple[tuple[str, str], ...]
 
 
-def attention(facts: VerifyFacts) -> Iterator[Seen]:
+_HINT = "trust transformers' count, and report the config as a fault of headcount"
+
+
+@rule("H801", "attention-not-as-built", "error", _HINT)
+def attention_as_built(facts: VerifyFacts) -> Iterator[Sighting]:
     """Layers or parameters of the mixers are others than transformers builds."""
     yield from _seen(facts, "attention")
 
 
-def total(facts: VerifyFacts) -> Iterator[Seen]:
+@rule("H802", "total-not-as-built", "error", _HINT)
+def total_as_built(facts: VerifyFacts) -> Iterator[Sighting]:
     """The model has another number of parameters than transformers builds."""
     yield from _seen(facts, "total")
 
 
-def cache(facts: VerifyFacts) -> Iterator[Seen]:
+@rule("H803", "cache-not-as-built", "error", _HINT)
+def cache_as_built(facts: VerifyFacts) -> Iterator[Sighting]:
     """Layers keep another number of elements than transformers' default cache holds."""
     yield from _seen(facts, "cache")
 
 
-def _seen(facts: VerifyFacts, what: str) -> Iterator[Seen]:
+def _seen(facts: VerifyFacts, what: str) -> Iterator[Sighting]:
     for one in facts.unlike:
         if one.what == what:
             counts = f"audit counts {one.audit:,}, {facts.built_as} has {one.built:,}"
-            yield Seen(one.where, f"{one.detail}: {counts}")
+            yield Sighting(one.where, f"{one.detail}: {counts}")
 
 
-_HINT = "trust transformers' count, and report the config as a fault of headcount"
-RULES: tuple[Rule[VerifyFacts], ...] = (
-    Rule(code="H801", name="attention-not-as-built", severity="error", hint=_HINT, check=attention),
-    Rule(code="H802", name="total-not-as-built", severity="error", hint=_HINT, check=total),
-    Rule(code="H803", name="cache-not-as-built", severity="error", hint=_HINT, check=cache),
-)
+RULES = (attention_as_built, total_as_built, cache_as_built)

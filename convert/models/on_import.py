@@ -12,7 +12,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-from headcount.arch.resolve import GROUPED
+from headcount.arch.our_types import GROUPED
 
 _AUTO = "transformers.models.auto.configuration_auto"
 

@@ -3,7 +3,7 @@
 import transformers
 
 from headcount.arch.model_classes import model_classes
-from headcount.arch.resolve import GROUPED, base_type
+from headcount.arch.our_types import GROUPED, base_type
 
 from . import modeling_headcount
 

@@ -6,7 +6,7 @@ query head. `num_key_value_heads` stays what the class reads; `num_key_value_hea
 what is stored and cached.
 """
 
-from headcount.arch.resolve import GROUPED, base_type
+from headcount.arch.our_types import GROUPED, base_type
 from headcount.model.mixers import Attention
 
 from .draft import Heads

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal, get_args
 
-from headcount.arch.names import BUFFERS
+from headcount.arch.tensors.names import BUFFERS
 from headcount.model.dtypes import CONFIG_NAME
 
 from .steps import Cast, Copy, Step

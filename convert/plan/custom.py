@@ -12,15 +12,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from headcount.arch.names import BUFFERS
-from headcount.arch.places import PLAIN, Place
-from headcount.arch.resolve import GROUPED
+from headcount.arch.our_types import GROUPED, base_type
+from headcount.arch.registry import architecture_of
+from headcount.arch.tensors.names import BUFFERS
+from headcount.arch.tensors.places import PLAIN, Place
 from headcount.model.mixers import Attention
 from headcount.sources.safetensors import TensorInfo
 
 from . import custom_config
 from .by_layer import class_heads
-from .custom_types import family_of
 from .draft import Draft, Heads, HeadsByLayer, Where
 from .errors import CannotConvertError, HeadCountError
 from .layout import Block, Blocks, interleaved, query_key_value
@@ -113,7 +113,7 @@ class _Builder:
     def __init__(self, source: Source, heads: HeadsByLayer) -> None:
         self.source = source
         self.heads = heads
-        self.names = source.audit.family.names
+        self.names = source.audit.architecture.names
         self.pooled: dict[tuple[int, bool, str], None] = {}
         self.dropped: list[Dropped] = []
 
@@ -235,8 +235,8 @@ def _last(spot: Place) -> str:
 def _fused(source: Source, heads: Heads) -> tuple[str, int]:
     """Order and repeats of a fused projection in the class of transformers, which the modelling
     file makes one for; that in our own files is [q|k|v]."""
-    row = family_of(source.text_type)
-    names = row.names if row is not None else source.audit.family.names
+    found = architecture_of(base_type(source.text_type))
+    names = found.names if found is not None else source.audit.architecture.names
     order, repeats = _FUSED[names.fused_by(source.config)]
     return order, repeats or heads.num_attention_heads
 

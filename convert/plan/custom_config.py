@@ -5,7 +5,7 @@ from copy import deepcopy
 from typing import Any
 
 from headcount.arch.model_classes import auto_class, model_classes, tokenizer_class
-from headcount.arch.resolve import GROUPED, base_type
+from headcount.arch.our_types import GROUPED, base_type
 
 from .by_layer import BY_LAYER, class_heads
 from .draft import HeadsByLayer

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headcount.arch.class_defaults import class_defaults
-from headcount.arch.table import SPELLINGS
+from headcount.arch.registry import standard_spelling
 from headcount.model.divisors import divisors, listed
 from headcount.model.mixers import LatentAttention
 
@@ -66,7 +66,7 @@ def _telling(error: Exception) -> int:
 def _native(source: Source, wanted: KeyValueHeads, where: str) -> tuple[Home, HeadsByLayer]:
     _refuse_type(source, where)
     heads, new, changes = native_heads(source, wanted)
-    keys = " and ".join(source.audit.family.key_value_keys)
+    keys = " and ".join(source.audit.architecture.attention.key_value_keys)
     home = Home(
         name="native",
         reason=f"its class reads {keys}",
@@ -158,7 +158,7 @@ def _refuse_other_states(source: Source, where: str) -> None:
 def _refuse_type(source: Source, where: str) -> None:
     """Raises CannotConvertError for a type whose class cannot hold fewer K/V heads exactly."""
     model_type = source.audit.spec.model_type
-    model_type = SPELLINGS.get(model_type, model_type)
+    model_type = standard_spelling(model_type)
     for name in (source.text_type, model_type):
         if name in REASONS:
             raise CannotConvertError(f"{where}: {REASONS[name]}")
@@ -167,5 +167,5 @@ def _refuse_type(source: Source, where: str) -> None:
             f"{where}: transformers has no class for it (its code comes with the model), so the"
             " result could not be checked"
         )
-    if not source.audit.family.names.modules:
+    if not source.audit.architecture.names.modules:
         raise CannotConvertError(f"{where}: it is not known how its weights hold heads")

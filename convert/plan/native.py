@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from headcount.arch.names import BUFFERS, TensorNames
-from headcount.arch.places import PLAIN, Place
+from headcount.arch.tensors.names import BUFFERS, TensorNames
+from headcount.arch.tensors.places import PLAIN, Place
 from headcount.sources.safetensors import TensorInfo
 
 from .draft import Draft, Heads, HeadsByLayer, Where
@@ -68,7 +68,7 @@ class _Builder:
     def __init__(self, source: Source, heads: HeadsByLayer) -> None:
         self.source = source
         self.heads = heads
-        self.names: TensorNames = source.audit.family.names
+        self.names: TensorNames = source.audit.architecture.names
         self.attending = {*(index for index, _ in heads.layers), *heads.readers}
         self.indices = {layer.index for layer in source.audit.spec.layers}
         self.seen: dict[Where, set[str]] = {}

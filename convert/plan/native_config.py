@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from typing import Any
 
-from headcount.arch.resolve import Reading, read_config
-from headcount.arch.table import FAMILIES, SPELLINGS
+from headcount.arch.read_config import Reading, read_config
+from headcount.arch.registry import architecture_of
 
 from .draft import Heads
 from .errors import CannotConvertError
@@ -28,13 +28,13 @@ class ConfigEditor:
         self.new: dict[str, Any] = deepcopy(dict(config))
         self.changes: list[str] = []
         self.reading: Reading = read_config(config, where)
-        self.family = self.reading.family
+        self.architecture = self.reading.architecture
         self.holder, self.prefix = language_model(self.new, where)
 
     def set_heads(self, wanted: KeyValueHeads) -> None:
         """Writes `wanted` K/V heads for all layers, or for some."""
         if isinstance(wanted, int):
-            for key in self.family.key_value_keys:
+            for key in self.architecture.attention.key_value_keys:
                 self._set_count(key, wanted)
             self._limit_single_layers(wanted)
         else:
@@ -48,7 +48,7 @@ class ConfigEditor:
         for prefix, holder in places.items():
             keys = {key for key in holder if _COUNT.search(key)}
             if holder is self.holder:
-                keys -= set(self.family.key_value_keys)
+                keys -= set(self.architecture.attention.key_value_keys)
             for key in sorted(keys):
                 now = holder[key]
                 after = counts.get(now, set()) if type(now) is int else set()
@@ -68,7 +68,7 @@ class ConfigEditor:
         """A count that is smaller already stays; a flag is on for one head."""
         holder, prefix, last = self._place(key)
         now = self._now(key)
-        if now is None and key != self.family.key_value_keys[0]:
+        if now is None and key != self.architecture.attention.key_value_keys[0]:
             return  # a second number that is not in use
         if isinstance(now, bool):
             self._set(holder, prefix, last, wanted == 1 or now)
@@ -79,11 +79,11 @@ class ConfigEditor:
         for index, values in self._single_layers().items():
             given = values.get("num_key_value_heads")
             if isinstance(given, int) and given > wanted:
-                place = f"{self.prefix}{self.family.per_layer_key}.{index}."
+                place = f"{self.prefix}{self.architecture.attention.per_layer_key}.{index}."
                 self._set(values, place, "num_key_value_heads", wanted)
 
     def _set_single_layers(self, wanted: Mapping[int, int]) -> None:
-        key = self.family.per_layer_key
+        key = self.architecture.attention.per_layer_key
         if key is None:
             raise CannotConvertError(
                 f"{self.where}: {self.reading.spec.model_type} has one number of K/V"
@@ -100,7 +100,7 @@ class ConfigEditor:
         every = {**wanted, **readers}
         attending = {la.index for la in self.reading.spec.layers if la.mixers}
         if every.keys() >= attending:  # nobody is left for whom the common number holds
-            self._set_count(self.family.key_value_keys[0], max(every.values()))
+            self._set_count(self.architecture.attention.key_value_keys[0], max(every.values()))
         for layer, count in sorted(every.items()):
             index = known.get(layer, str(layer).zfill(width))
             values = entries.setdefault(index, {})
@@ -109,14 +109,14 @@ class ConfigEditor:
             self.holder[key] = entries
 
     def _single_layers(self) -> dict[str, dict[str, Any]]:
-        key = self.family.per_layer_key
+        key = self.architecture.attention.per_layer_key
         found = self.holder.get(key) if key else None
         return found if isinstance(found, dict) else {}
 
     def _write_head_dim(self) -> None:
         """A head_dim that only the class's default says is written out, for other readers."""
         text = self.reading.text
-        if self.holder.get("head_dim") is None and not self.family.fixed_head_dim:
+        if self.holder.get("head_dim") is None and not self.architecture.attention.fixed_head_dim:
             heads, hidden = text.optional("num_attention_heads"), text.optional("hidden_size")
             given = text.defaults.get("head_dim")
             if isinstance(given, int) and heads and hidden and given != hidden // heads:
@@ -187,11 +187,12 @@ def _text_keys(config: Mapping[str, Any]) -> Iterator[str]:
     """The names of the nested configs from the outermost to the language model."""
     while True:
         model_type = str(config.get("model_type"))
-        row = FAMILIES.get(SPELLINGS.get(model_type, model_type))
-        if row is None or row.text is None:
+        found = architecture_of(model_type)
+        text = found.config.text if found else None
+        if text is None:
             return
-        yield row.text
-        inner = config.get(row.text)
+        yield text
+        inner = config.get(text)
         if not isinstance(inner, dict):
             return
         config = inner

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from headcount.arch.resolve import read_config
+from headcount.arch.read_config import read_config
 from headcount.model.divisors import divisors, listed
 from headcount.model.errors import InvalidConfigError
 from headcount.model.mixers import Attention, CrossAttention
@@ -131,10 +131,10 @@ def _padding(
 
 def _may_be_padded(source: Source) -> bool:
     """Whether heads and head_dim are two numbers of the config, each for all layers."""
-    family = source.audit.family
-    flag_only = family.key_value_keys == ("multi_query",)
+    shape = source.audit.architecture.attention
+    flag_only = shape.key_value_keys == ("multi_query",)
     paired = source.text_type in EVEN_ONLY
-    return not (family.fixed_head_dim or family.per_layer or flag_only or paired)
+    return not (shape.fixed_head_dim or shape.per_layer or flag_only or paired)
 
 
 def _read_again(

@@ -4,7 +4,7 @@ With them the K/V heads of an attention can be merged in runs that are not all o
 of zeros attends evenly, and what it finds is multiplied by zero.
 """
 
-from headcount.arch.places import PLAIN, Place
+from headcount.arch.tensors.places import PLAIN, Place
 from headcount.sources.safetensors import TensorInfo
 
 from .draft import Heads

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headcount.arch.resolve import read_config
+from headcount.arch.read_config import read_config
 from headcount.audit import Audit, audit_model
 from headcount.model.errors import HeadcountError, InvalidWeightsError
 from headcount.sources.checkpoint import Checkpoint
@@ -61,7 +61,9 @@ def read_source(folder: Path) -> Source:
         audit=audit,
         config=config,
         checkpoint=checkpoint,
-        standings=standings(checkpoint.tensors, census.stacks, audit.family, audit.spec.layers),
+        standings=standings(
+            checkpoint.tensors, census.stacks, audit.architecture, audit.spec.layers
+        ),
     )
 
 

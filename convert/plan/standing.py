@@ -7,9 +7,9 @@ the other lists are towers.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from headcount.arch.places import Found, Numbered, Place, find_part, numbered, place_of
-from headcount.arch.row import Family
-from headcount.arch.stacks import Stacks
+from headcount.arch.architecture import Architecture
+from headcount.arch.tensors.places import Found, Numbered, Place, find_part, numbered, place_of
+from headcount.arch.tensors.stacks import Stacks
 from headcount.model.spec import Layer
 
 # Models beside the decoder that keep no cache, and whose heads stay as they are.
@@ -41,7 +41,7 @@ class Standing:
 
 
 def standings(
-    tensors: Iterable[str], stacks: Stacks, family: Family, layers: Sequence[Layer]
+    tensors: Iterable[str], stacks: Stacks, architecture: Architecture, layers: Sequence[Layer]
 ) -> Mapping[str, Standing]:
     """That of each tensor in a numbered list, by its name."""
     kinds = {layer.stored_in: layer.stack for layer in layers}  # a stack may be several lists
@@ -54,9 +54,9 @@ def standings(
         if at is None:
             continue
         if at.prefix not in owners:
-            owners[at.prefix] = _by_row(at.prefix, family) or stacks.owner(at.prefix)
+            owners[at.prefix] = _by_row(at.prefix, architecture) or stacks.owner(at.prefix)
         if at.inside not in parts:
-            parts[at.inside] = find_part(at.inside, family.names)
+            parts[at.inside] = find_part(at.inside, architecture.names)
         owner, part = owners[at.prefix], parts[at.inside]
         index = indices.get((owner or "", at.number), at.number)
         place = None if part is None else place_of(part, index)
@@ -64,8 +64,9 @@ def standings(
     return found
 
 
-def _by_row(prefix: str, family: Family) -> str | None:
-    """What the family's row says of a list."""
+def _by_row(prefix: str, architecture: Architecture) -> str | None:
+    """What the architecture says of a list."""
     return next(
-        (stack for own, stack in family.stacks.items() if f".{prefix}".endswith(f".{own}")), None
+        (stack for own, stack in architecture.stacks.items() if f".{prefix}".endswith(f".{own}")),
+        None,
     )

@@ -10,7 +10,7 @@ from itertools import accumulate
 
 import torch
 
-from headcount.arch.names import TensorNames
+from headcount.arch.tensors.names import TensorNames
 from headcount.audit.census import Placed
 from headcount.model.mixers import Attention
 from headcount.sources.safetensors import TensorInfo

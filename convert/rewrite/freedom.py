@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from headcount.arch.resolve import GROUPED, read_config
+from headcount.arch.our_types import GROUPED
+from headcount.arch.read_config import read_config
 
 from ..merge.attention import Freedom
 from ..plan.draft import HeadsByLayer, Where
@@ -94,7 +95,7 @@ class _Facts:
         spec = source.audit.spec
         self.read_by_others = {layer.shares_cache_with for layer in spec.layers}
         self.has_tables = any(
-            SCORE_TABLE in module.split(".") for module in source.audit.family.names.modules
+            SCORE_TABLE in module.split(".") for module in source.audit.architecture.names.modules
         )
         self._tables = tables_read(tensors.values()) if self.has_tables else {}
         self._heads = heads

@@ -6,7 +6,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from headcount.arch.resolve import GROUPED
+from headcount.arch.our_types import GROUPED
 
 from ..plan.source import Source
 

@@ -10,8 +10,8 @@ from itertools import chain
 
 import torch
 
-from headcount.arch.names import TensorNames
-from headcount.arch.places import PLAIN
+from headcount.arch.tensors.names import TensorNames
+from headcount.arch.tensors.places import PLAIN
 from headcount.audit.census import Placed
 from headcount.model.mixers import Attention, CrossAttention
 from headcount.sources.safetensors import TensorInfo
@@ -93,7 +93,7 @@ def attention_tensors(source: Source) -> dict[Where, AttentionTensors]:
 def _of_attention(
     source: Source, where: Where, mixer: Attention, placed: tuple[Placed, ...]
 ) -> AttentionTensors:
-    names = source.audit.family.names
+    names = source.audit.architecture.names
     plain = [item for item in placed if item.place.parameter in PLAIN]
     held = [item for item in plain if item.place.part in _PROJECTIONS]
     others = [item for item in placed if item not in held and item.place.part != ""]

@@ -61,7 +61,7 @@ def key_value_tensors(audit: Audit) -> dict[str, HeadTensor]:
 def _head_tensors(
     audit: Audit, key: MixerKey, mixer: Attention, placed: tuple[Placed, ...]
 ) -> Iterator[tuple[str, HeadTensor]]:
-    names = audit.family.names
+    names = audit.architecture.names
     for item in placed:
         part, info = item.place.part or "", item.tensor
         if part not in ("k", "v", "qkv") or info.dtype not in DTYPES:

@@ -27,7 +27,8 @@ from headcount.running.load import load_model
 
 from ..logits import chunk_positions
 from ..loss import score_text
-from ..plan import EvaluationPlan, EvaluationRequest, settle
+from ..plan import EvaluationPlan, settle
+from ..request import EvaluationRequest
 from ..windows import cut_windows
 
 MOST_TOKENS = 2048  # a layer; the order of layers shows on few

@@ -21,8 +21,8 @@ from headcount.convert.stream.failure import writing
 from headcount.model.errors import HeadcountError
 
 from ..evaluation import evaluate
-from ..plan import EvaluationRequest
 from ..report import EvaluationReport, ModelScore
+from ..request import EvaluationRequest
 from .sensitivity import LayerSensitivity
 from .trial import MOST_TRIALS, Measured, Trial, smallest_within
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .attention import Attention, CrossAttention
 from .latent import LatentAttention
-from .state import Engine, Parts, State
+from .state import Keeper, Parts, State
 
 if TYPE_CHECKING:
     from .compressed import CompressedAttention
@@ -22,7 +22,7 @@ __all__ = [
     "Attention",
     "CompressedAttention",
     "CrossAttention",
-    "Engine",
+    "Keeper",
     "LatentAttention",
     "Mixer",
     "Parts",

@@ -7,7 +7,7 @@ W_o [h, H*dv], for hidden size h, H query heads, KV key/value heads and head dim
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from .state import Engine, Parts, State, Stateful
+from .state import Keeper, Parts, State, Stateful, tokens_kept
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -115,33 +115,24 @@ class Attention(Stateful):
         return self.out_features(part) * (self.in_features(part) + bias)
 
     def key_value_elements(
-        self, tokens: int, encoder_tokens: int = 0, engine: Engine = "transformers"
+        self, tokens: int, encoder_tokens: int = 0, engine: Keeper = "transformers"
     ) -> int:
-        """Elements of K and V kept after `tokens` tokens.
-
-        transformers' DynamicSlidingWindowLayer keeps the last window - 1 tokens (the next query
-        adds itself); engines that preallocate keep the whole window.
-        """
+        """Elements of K and V kept after `tokens` tokens."""
         if not self.cached or not self.has_key_value:
             return 0
         heads = self.num_key_value_heads
         if self.broadcasts_key_value and engine == "transformers":
             heads = self.num_attention_heads
-        return self._kept(tokens, engine) * heads * (self.head_dim + self.v_head_dim)
-
-    def _kept(self, tokens: int, engine: Engine) -> int:
-        if self.window is None:
-            return tokens
-        return min(tokens, self.window - 1 if engine == "transformers" else self.window)
+        return tokens_kept(tokens, self.window, engine) * heads * (self.head_dim + self.v_head_dim)
 
     def mha_key_value_elements(self, tokens: int, encoder_tokens: int = 0) -> int:
         """The same with one K/V head per query head: what GQA is measured against."""
         if not self.cached or not self.has_key_value:
             return 0
-        kept = self._kept(tokens, "transformers")
+        kept = tokens_kept(tokens, self.window, "transformers")
         return kept * self.num_attention_heads * (self.head_dim + self.v_head_dim)
 
-    def growing_key_value_elements(self, engine: Engine = "transformers") -> int:
+    def growing_key_value_elements(self, engine: Keeper = "transformers") -> int:
         if self.window is not None:
             return 0
         return self.key_value_elements(1, 0, engine)
@@ -154,18 +145,18 @@ class CrossAttention(Attention):
     kind: ClassVar[str] = "cross_attention"
 
     def key_value_elements(
-        self, tokens: int, encoder_tokens: int = 0, engine: Engine = "transformers"
+        self, tokens: int, encoder_tokens: int = 0, engine: Keeper = "transformers"
     ) -> int:
         if not self.cached:  # computed anew at every step
             return 0
-        kept = self._kept(encoder_tokens, engine)
+        kept = tokens_kept(encoder_tokens, self.window, engine)
         return kept * self.num_key_value_heads * (self.head_dim + self.v_head_dim)
 
     def mha_key_value_elements(self, tokens: int, encoder_tokens: int = 0) -> int:
         if not self.cached:
             return 0
-        kept = self._kept(encoder_tokens, "transformers")
+        kept = tokens_kept(encoder_tokens, self.window, "transformers")
         return kept * self.num_attention_heads * (self.head_dim + self.v_head_dim)
 
-    def growing_key_value_elements(self, engine: Engine = "transformers") -> int:
+    def growing_key_value_elements(self, engine: Keeper = "transformers") -> int:
         return 0

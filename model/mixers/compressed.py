@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ..dtypes import bytes_of
-from .state import Engine, Parts, State, Stateful
+from .state import Keeper, Parts, State, Stateful, tokens_kept
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,17 +68,17 @@ class CompressedAttention(Stateful):
         return 0
 
     def key_value_elements(
-        self, tokens: int, encoder_tokens: int = 0, engine: Engine = "transformers"
+        self, tokens: int, encoder_tokens: int = 0, engine: Keeper = "transformers"
     ) -> int:
         """The window's keys (transformers keeps them twice when nothing is compressed), closed
         entries, tokens that wait for theirs with their gates, and the tokens before them."""
-        kept = min(tokens, self.window - 1 if engine == "transformers" else self.window)
+        kept = tokens_kept(tokens, self.window, engine)
         if self.rate is None:
             return kept * self.head_dim * (2 if engine == "transformers" else 1)
         compressed = self._compressed(tokens, engine)
         return kept * self.head_dim + compressed + self._overlap(tokens)
 
-    def _compressed(self, tokens: int, engine: Engine) -> int:
+    def _compressed(self, tokens: int, engine: Keeper) -> int:
         """An engine that allocates beforehand has room for as many tokens as ever wait."""
         assert self.rate is not None
         width = self.head_dim + self.index_head_dim
@@ -92,19 +92,19 @@ class CompressedAttention(Stateful):
             return 0
         return self.rate * (self.head_dim + self.index_head_dim)
 
-    def growing_key_value_elements(self, engine: Engine = "transformers") -> int:
+    def growing_key_value_elements(self, engine: Keeper = "transformers") -> int:
         """On average: an entry comes once in `rate` tokens."""
         if self.rate is None:
             return 0
         return -(-(self.head_dim + self.index_head_dim) // self.rate)
 
     def state_elements(
-        self, tokens: int, encoder_tokens: int = 0, engine: Engine = "transformers"
+        self, tokens: int, encoder_tokens: int = 0, engine: Keeper = "transformers"
     ) -> int:
         return self.key_value_elements(tokens, encoder_tokens, engine) + self._overlap(tokens)
 
     def state_bytes(
-        self, tokens: int, encoder_tokens: int, bits: int, engine: Engine = "transformers"
+        self, tokens: int, encoder_tokens: int, bits: int, engine: Keeper = "transformers"
     ) -> int:
         """The gates of overlapping tokens stay float32."""
         kept = self.key_value_elements(tokens, encoder_tokens, engine)

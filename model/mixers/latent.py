@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from .state import Engine, Parts, State, Stateful
+from .state import Keeper, Parts, State, Stateful, tokens_kept
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -85,26 +85,21 @@ class LatentAttention(Stateful):
         return (down + self.hidden_size) * self.bias
 
     def key_value_elements(
-        self, tokens: int, encoder_tokens: int = 0, engine: Engine = "transformers"
+        self, tokens: int, encoder_tokens: int = 0, engine: Keeper = "transformers"
     ) -> int:
         """Latent and rotated key, stored once for all heads (transformers >= 5, vLLM, SGLang)."""
         if not self.has_latent:
             return 0
-        kept = self._kept(tokens, engine)
+        kept = tokens_kept(tokens, self.window, engine)
         if self.expanded:
             return kept * self.num_attention_heads * (self.head_dim + self.v_head_dim)
         return kept * self.out_features("kv_a")
 
-    def _kept(self, tokens: int, engine: Engine) -> int:
-        if self.window is None:
-            return tokens
-        return min(tokens, self.window - 1 if engine == "transformers" else self.window)
-
     def mha_key_value_elements(self, tokens: int, encoder_tokens: int = 0) -> int:
         if not self.has_latent:
             return 0
-        kept = self._kept(tokens, "transformers")
+        kept = tokens_kept(tokens, self.window, "transformers")
         return kept * self.num_attention_heads * (self.head_dim + self.v_head_dim)
 
-    def growing_key_value_elements(self, engine: Engine = "transformers") -> int:
+    def growing_key_value_elements(self, engine: Keeper = "transformers") -> int:
         return 0 if self.window is not None else self.key_value_elements(1)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from .state import Engine, Parts, State, Stateful
+from .state import Keeper, Parts, State, Stateful
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,11 +37,11 @@ class Recurrent(Stateful):
         return self.biases
 
     def key_value_elements(
-        self, tokens: int, encoder_tokens: int = 0, engine: Engine = "transformers"
+        self, tokens: int, encoder_tokens: int = 0, engine: Keeper = "transformers"
     ) -> int:
         return 0
 
-    def growing_key_value_elements(self, engine: Engine = "transformers") -> int:
+    def growing_key_value_elements(self, engine: Keeper = "transformers") -> int:
         return 0
 
     def mha_key_value_elements(self, tokens: int, encoder_tokens: int = 0) -> int:

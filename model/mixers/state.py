@@ -5,8 +5,8 @@ from typing import Literal, NamedTuple
 
 from ..dtypes import bytes_of
 
-# What a transformers cache object holds, or what an engine with preallocated K/V memory stores.
-Engine = Literal["transformers", "serving"]
+# Who keeps it: a transformers cache object, or an engine with preallocated K/V memory.
+Keeper = Literal["transformers", "serving"]
 
 
 class Parts(NamedTuple):
@@ -56,7 +56,7 @@ class State(NamedTuple):
         return self._replace(fixed=fixed, per_token=per_token)
 
     def elements(
-        self, tokens: int, encoder_tokens: int = 0, engine: Engine = "transformers"
+        self, tokens: int, encoder_tokens: int = 0, engine: Keeper = "transformers"
     ) -> int:
         if tokens < self.since:
             return 0
@@ -64,7 +64,7 @@ class State(NamedTuple):
         kept = seen if self.limit is None else min(seen, self.limit)
         return self.fixed_elements(engine) + kept * self.per_token
 
-    def fixed_elements(self, engine: Engine = "transformers") -> int:
+    def fixed_elements(self, engine: Keeper = "transformers") -> int:
         if self.columns is None or engine == "transformers":
             return self.fixed
         return self.fixed * (self.columns - 1) // self.columns
@@ -84,34 +84,34 @@ class Stateful:
     states: tuple[State, ...]
 
     def key_value_elements(
-        self, tokens: int, encoder_tokens: int = 0, engine: Engine = "transformers"
+        self, tokens: int, encoder_tokens: int = 0, engine: Keeper = "transformers"
     ) -> int:
         raise NotImplementedError
 
-    def growing_key_value_elements(self, engine: Engine = "transformers") -> int:
+    def growing_key_value_elements(self, engine: Keeper = "transformers") -> int:
         raise NotImplementedError
 
     def state_elements(
-        self, tokens: int, encoder_tokens: int = 0, engine: Engine = "transformers"
+        self, tokens: int, encoder_tokens: int = 0, engine: Keeper = "transformers"
     ) -> int:
         """Elements of everything that is kept after `tokens` tokens, whatever their dtype."""
         own = sum(state.elements(tokens, encoder_tokens, engine) for state in self.states)
         return self.key_value_elements(tokens, encoder_tokens, engine) + own
 
-    def growing_elements(self, engine: Engine = "transformers") -> int:
+    def growing_elements(self, engine: Keeper = "transformers") -> int:
         """Elements that one more token costs once every window is full."""
         own = sum(state.growing_elements for state in self.states)
         return self.growing_key_value_elements(engine) + own
 
     def state_bytes(
-        self, tokens: int, encoder_tokens: int, bits: int, engine: Engine = "transformers"
+        self, tokens: int, encoder_tokens: int, bits: int, engine: Keeper = "transformers"
     ) -> int:
         """Bytes of the same for a cache of `bits` bits; state with bits of its own keeps them."""
         kept = self.key_value_elements(tokens, encoder_tokens, engine)
         own = ((s.elements(tokens, encoder_tokens, engine), s.bits) for s in self.states)
         return _bytes(((kept, None), *own), bits)
 
-    def growing_bytes(self, bits: int, engine: Engine = "transformers") -> int:
+    def growing_bytes(self, bits: int, engine: Keeper = "transformers") -> int:
         """Bytes that one more token costs once every window is full."""
         own = ((state.growing_elements, state.bits) for state in self.states)
         return _bytes(((self.growing_key_value_elements(engine), None), *own), bits)
@@ -134,6 +134,17 @@ class Stateful:
     def constant_bytes(self, bits: int) -> int:
         """Bytes of state that is there from the first token and never grows."""
         return _bytes(((state.fixed, state.bits) for state in self.states), bits)
+
+
+def tokens_kept(tokens: int, window: int | None, engine: Keeper) -> int:
+    """How many of `tokens` tokens a layer with this window keeps; None: it has none.
+
+    transformers' DynamicSlidingWindowLayer keeps the last window - 1 (the next query adds itself);
+    engines that preallocate keep the whole window.
+    """
+    if window is None:
+        return tokens
+    return min(tokens, window - 1 if engine == "transformers" else window)
 
 
 def _bytes(kept: Iterable[tuple[int, int | None]], bits: int) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 
 from transformers import PreTrainedModel
 
-from headcount.arch.resolve import read_config
+from headcount.arch.read_config import read_config
 from headcount.audit.audited import Audit, counted
 from headcount.audit.rules.verified import Compared, Unlike, VerifyFacts
 from headcount.model.errors import HeadcountError, UnsupportedModelError

@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from headcount.arch.class_defaults import class_defaults
-from headcount.arch.resolve import read_config
-from headcount.arch.table import FAMILIES
+from headcount.arch.read_config import read_config
+from headcount.arch.registry import ARCHITECTURES
 from headcount.cli import main
 from headcount.model.errors import UnsupportedModelError
 from headcount.sources.catalogue import catalogue, read_entry
@@ -89,7 +89,7 @@ def test_keys_of_recurrent_layers_are_refused(key: str) -> None:
 
 def test_a_class_of_transformers_without_a_row_is_refused() -> None:
     """Its defaults and layers are its own: the standard names would not say the truth."""
-    types = [t for t in ("detr", "encodec", "resnet", "sam", "vits") if t not in FAMILIES]
+    types = [t for t in ("detr", "encodec", "resnet", "sam", "vits") if t not in ARCHITECTURES]
     assert types
     for model_type in types:
         assert class_defaults(model_type) is not None
@@ -98,6 +98,6 @@ def test_a_class_of_transformers_without_a_row_is_refused() -> None:
 
 
 def test_nothing_of_the_catalogue_is_assumed() -> None:
-    configs = [read_entry(row).config for row in catalogue() if row.model_type in FAMILIES]
+    configs = [read_entry(row).config for row in catalogue() if row.model_type in ARCHITECTURES]
     assert len(configs) > 100
     assert not any(read_config(config, "config").spec.assumed for config in configs)

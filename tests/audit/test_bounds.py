@@ -6,7 +6,7 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from checkpoints import LLAMA_CONFIG
-from headcount.audit.rules.rule import Rule, Seen
+from headcount.audit.rules.rule import Rule, Sighting
 from headcount.audit.rules.rule import run as run_rules
 from headcount.cli import main
 from headcount.model.errors import HeadcountError
@@ -33,8 +33,8 @@ def test_every_error_bounds_what_it_quotes() -> None:
 
 
 def test_every_finding_bounds_what_it_quotes() -> None:
-    def check(_: object) -> list[Seen]:
-        return [Seen("w\x1b" * 10**5, "m\u202e" * 10**5)]
+    def check(_: object) -> list[Sighting]:
+        return [Sighting("w\x1b" * 10**5, "m\u202e" * 10**5)]
 
     rule = Rule(code="H999", name="n", severity="note", hint="", check=check)
     (finding,) = run_rules((rule,), None)

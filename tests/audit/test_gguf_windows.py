@@ -10,7 +10,7 @@ import pytest
 
 from gguf_files import key_values
 from headcount.arch.gguf.spec import gguf_spec
-from headcount.arch.gguf.windows import WINDOWS
+from headcount.arch.registry import gguf_of, index
 
 
 def windows(architecture: str, layers: int = 6, **values: Any) -> list[int | None]:
@@ -46,7 +46,7 @@ def test_windows_are_those_of_llama_cpp(architecture: str) -> None:
 
 
 def test_every_row_is_tested() -> None:
-    assert set(WINDOWS) <= set(PATTERNS)
+    assert {name for name in index()["gguf"] if gguf_of(name).windows} <= set(PATTERNS)
 
 
 def test_exaone_of_64_layers_has_windows() -> None:

@@ -12,8 +12,8 @@ from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
 from conversions import load_whole, run
 from every_type import MAPPINGS
-from headcount.arch.resolve import Reading, read_config
-from headcount.arch.table import FAMILIES
+from headcount.arch.read_config import Reading, read_config
+from headcount.arch.registry import ARCHITECTURES
 from headcount.convert.plan import homes
 from headcount.model.errors import HeadcountError
 from headcount.model.mixers import Attention
@@ -105,7 +105,7 @@ def is_mha_only(task: str, model_type: str) -> bool:
 def read_some(task: str, model_type: str) -> Reading:
     """A config that says fewer K/V heads, wherever its class may look for them."""
     fewer = {"num_key_value_heads": KV, "num_kv_heads": KV, "num_attention_heads": HEADS}
-    text, error = FAMILIES[model_type].text, None
+    text, error = ARCHITECTURES[model_type].config.text, None
     for seed in range(ATTEMPTS):
         config = {"sliding_window": 8, **tiny_config(model_type, task, seed, **fewer)}
         if text is not None:

@@ -5,7 +5,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from headcount.arch.table import FAMILIES
+from headcount.arch.registry import ARCHITECTURES
 from headcount.cli import main
 from headcount.convert.engines import LLAMA_CPP, SGLANG, VLLM
 from headcount.convert.families import convertible
@@ -54,7 +54,7 @@ def test_types_without_fewer_heads_have_none() -> None:
 
 def test_the_lists_of_engines_name_types_that_exist() -> None:
     for types in (VLLM, SGLANG, LLAMA_CPP, EVEN_ONLY, WIDTH_CHECKED, frozenset(REASONS)):
-        assert types <= FAMILIES.keys()
+        assert types <= ARCHITECTURES.keys()
 
 
 @pytest.mark.parametrize("form", ["table", "json"])

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from conversions import contents, run
-from headcount.convert.signals import exit_cleanly, on_signals
 from headcount.convert.stream import work_folder
+from headcount.running.signals import exit_cleanly, on_signals
 
 pytestmark = pytest.mark.needs_convert
 MakeFolder = Callable[..., Path]

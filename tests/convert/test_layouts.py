@@ -10,8 +10,8 @@ from safetensors.torch import load_file, save_file
 
 from conversions import run
 from grouped_models import HEADS, TOKENS, Pair, build_pair, config_of, load
-from headcount.arch.names import MLA
-from headcount.arch.table import FAMILIES
+from headcount.arch.registry import ARCHITECTURES
+from headcount.arch.tensors.names import MLA
 from headcount.convert.as_report import conversion_report
 from headcount.convert.plan.class_limits import WIDTH_CHECKED
 from headcount.convert.plan.draft import Heads, HeadsByLayer
@@ -158,15 +158,17 @@ def test_types_that_check_their_width() -> None:
     from transformers import CONFIG_MAPPING
 
     refused = set()
-    for model_type, row in FAMILIES.items():
-        if model_type in CONFIG_MAPPING and not row.fixed_head_dim and row.text is None:
+    for model_type, row in ARCHITECTURES.items():
+        free = not row.attention.fixed_head_dim and row.config.text is None
+        if model_type in CONFIG_MAPPING and free:
             try:
                 CONFIG_MAPPING[model_type](
                     hidden_size=64, num_attention_heads=9, num_key_value_heads=3, head_dim=8
                 )
             except Exception as error:
                 refused |= {model_type} if "multiple of the number of" in str(error) else set()
-    cached = {n for n in refused if FAMILIES[n].cached is not False and FAMILIES[n].names != MLA}
+    kept = {n for n in refused if ARCHITECTURES[n].attention.cached is not False}
+    cached = {n for n in kept if ARCHITECTURES[n].names != MLA}
     native = cached - {"esmc", "ultrabert", "hrm_text"}  # encoders, and one that has no GQA
     assert native <= WIDTH_CHECKED
 

@@ -14,7 +14,7 @@ from headcount.convert.models import modeling_headcount
 pytestmark = pytest.mark.needs_convert
 
 ROOT = Path(__file__).parents[2]
-TABLE = Path(headcount.__file__).parent / "convert" / "plan" / "model_classes.jsonl"
+TABLE = Path(headcount.__file__).parent / "arch" / "generated" / "model_classes.jsonl"
 
 
 def test_the_table_is_what_transformers_says() -> None:

@@ -12,11 +12,10 @@ import pytest
 import torch
 
 from conversions import load_whole, run
-from headcount.arch.bodies import BODIES
+from headcount.arch.architecture import Architecture
+from headcount.arch.body.body import Body
 from headcount.arch.class_defaults import class_defaults
-from headcount.arch.layers import decoder, standard_key_value_heads
-from headcount.arch.row import Family
-from headcount.arch.table import FAMILIES
+from headcount.arch.registry import ARCHITECTURES
 from headcount.convert.plan.request import CHOOSING, METHODS
 
 pytestmark = pytest.mark.needs_convert
@@ -25,15 +24,21 @@ MakeFolder = Callable[..., Path]
 TOKENS = torch.tensor([[5, 17, 33, 80, 7, 61, 42, 9]])
 
 
-def is_native(model_type: str, row: Family) -> bool:
+def is_native(model_type: str, architecture: Architecture) -> bool:
     """What the documentation promises, said once more without the converter's code."""
-    separate = {"q", "k", "v", "o"} <= set(row.names.modules.values())
-    reads_count = row.key_value_heads is standard_key_value_heads and row.build is decoder
-    return separate and reads_count and row.text is None and class_defaults(model_type) is not None
+    shape = architecture.attention
+    separate = {"q", "k", "v", "o"} <= set(architecture.names.modules.values())
+    reads_count = shape.kv_heads_from == "config" and shape.key_value_heads is None
+    common = reads_count and shape.build is None and architecture.config.text is None
+    return separate and common and class_defaults(model_type) is not None
 
 
 # The text models of multimodal types have no causal-LM class of their own.
-NATIVE = [t for t in BODIES if is_native(t, FAMILIES[t]) and "_vl" not in t]
+NATIVE = [
+    t
+    for t, found in ARCHITECTURES.items()
+    if isinstance(found.body, Body) and found.body.named and is_native(t, found) and "_vl" not in t
+]
 
 # Their k norm takes a float32 mean over all K/V heads; its rounding depends on how many there are.
 NORMED_OVER_ALL_HEADS = {"olmo2", "olmo3", "olmoe", "minimax_m2"}

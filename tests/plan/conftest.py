@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headcount.arch.resolve import read_spec
+from headcount.arch.read_config import read_spec
 from headcount.model.spec import ModelSpec
 from headcount.plan.plan import Plan, plan_model
 from headcount.plan.planned_model import PlannedModel

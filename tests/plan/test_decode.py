@@ -3,7 +3,7 @@
 import pytest
 
 from checkpoints import LLAMA_CONFIG
-from headcount.arch.resolve import read_spec
+from headcount.arch.read_config import read_spec
 from headcount.plan.decode import unbounded_reason
 
 

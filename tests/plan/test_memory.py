@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headcount.arch.resolve import read_spec
+from headcount.arch.read_config import read_spec
 from headcount.model.errors import HeadcountError
 from headcount.model.spec import ModelSpec
 from headcount.plan.devices import find_device, parse_device

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from headcount.arch.resolve import read_spec
+from headcount.arch.read_config import read_spec
 from headcount.model.errors import HeadcountError, InvalidConfigError
 from headcount.model.spec import ModelSpec
 from headcount.plan.parallel import replicated_parameters, valid_tp

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headcount.arch.table import FAMILIES
+from headcount.arch.registry import ARCHITECTURES
 from headcount.model.spec import ModelSpec
 from headcount.plan.devices import all_devices, find_device, parse_device
 from headcount.plan.plan import Plan
@@ -244,7 +244,7 @@ def test_limit_contexts_stay_within_the_model(plan: MakePlan) -> None:
 
 def test_every_model_that_is_audited_is_planned(read_model: ReadSpec) -> None:
     """With and without a device; JSON must take the document."""
-    rows = [row for row in catalogue() if row.model_type in FAMILIES and row.parameters]
+    rows = [row for row in catalogue() if row.model_type in ARCHITECTURES and row.parameters]
     assert len(rows) > 200
     for row in rows[::5]:
         spec, config = read_model(row.id), read_entry(row).config

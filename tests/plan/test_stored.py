@@ -1,14 +1,19 @@
 """Bits per parameter of quantised checkpoints, and the sizes of published ones."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 import pytest
 
+from headcount.arch.read_config import read_config
 from headcount.model.errors import InvalidConfigError
-from headcount.plan.plan import Plan
+from headcount.plan.plan import Plan, plan_model
+from headcount.plan.planned_model import PlannedModel
+from headcount.plan.request import PlanRequest
 from headcount.plan.stored import stored_format
+from headcount.plan.weights import Weights
 
 MakePlan = Callable[..., Plan]
 INT4_GROUPS = {"group_0": {"weights": {"num_bits": 4, "group_size": 32, "symmetric": True}}}
@@ -90,3 +95,38 @@ def test_estimates_are_near_published_checkpoints(
     weights = plan(name).weights
     assert weights.source == "quantised"
     assert weights.total_bytes == pytest.approx(published, rel=tolerance)
+
+
+def planned(*, tied: bool, **quantisation: Any) -> Weights:
+    """Of a Llama with a table of 100 x 64 and weights of 8 bits."""
+    config = {
+        **{"model_type": "llama", "hidden_size": 64, "intermediate_size": 48, "vocab_size": 100},
+        **{"num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2},
+        **{"tie_word_embeddings": tied, "quantization_config": {"quant_method": "fp8"}},
+    }
+    config["quantization_config"] |= quantisation
+    reading = read_config(config, "config.json")
+    spec = replace(reading.spec, parameters=reading.parameters())
+    model = PlannedModel(model_id="model", spec=spec, config=config)
+    weights = plan_model(model, PlanRequest()).weights
+    assert weights is not None
+    return weights
+
+
+ATTENTION = 2 * (64 * 64 + 2 * 64 * 32 + 64 * 64)
+MLPS = 2 * 3 * 64 * 48
+NORMS = 5 * 64  # of 8 bits here too: an estimate does not know them apart
+TABLE = 100 * 64
+
+
+@pytest.mark.parametrize(("tied", "tables"), [(True, 1), (False, 2)])
+def test_a_table_stays_at_16_bits_and_a_tied_one_is_there_once(tied: bool, tables: int) -> None:
+    weights = planned(tied=tied)
+    assert weights.total_bytes == ATTENTION + MLPS + NORMS + tables * 2 * TABLE
+    assert weights.embedding_bytes == (0 if tied else 2 * TABLE)  # a tied one is read as the head
+
+
+@pytest.mark.parametrize(("tied", "tables"), [(True, 1), (False, 2)])
+def test_so_does_attention_that_is_not_converted(tied: bool, tables: int) -> None:
+    weights = planned(tied=tied, modules_to_not_convert=["self_attn"])
+    assert weights.total_bytes == 2 * ATTENTION + MLPS + NORMS + tables * 2 * TABLE

@@ -190,8 +190,10 @@ def _fields(config_class: type[PreTrainedConfig], chosen: random.Random) -> Conf
     return values | _NEEDED.get(config_class.model_type, {})
 
 
-_SECTIONED = ("glm4v", "glm_ocr", "glm46v", "qwen2_vl", "qwen2_5_vl", "qwen2_5_omni", "hunyuan_vl")
-_SECTIONED += ("ernie4_5_vl", "glm_image")
+_SECTIONED = (
+    *("glm4v", "glm_ocr", "glm46v", "qwen2_vl", "qwen2_5_vl", "qwen2_5_omni", "hunyuan_vl"),
+    *("ernie4_5_vl", "glm_image"),
+)
 _SAME_WIDTH = {"granite_docling": "vision_config", "muse_spark": "audio_config"}
 
 

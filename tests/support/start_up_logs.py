@@ -16,7 +16,7 @@ from headcount.plan.engines.vllm.vllm import ENGINE
 from headcount.plan.plan import Plan, plan_model
 from headcount.plan.planned_model import PlannedModel
 from headcount.plan.request import PlanRequest
-from headcount.sources.found import Source
+from headcount.sources.found import FoundModel
 
 GIB = 2**30
 parse_version = ENGINE.releases.parse
@@ -60,7 +60,7 @@ def subject(record: Record) -> PlannedModel:
     return PlannedModel(model_id=audit.source.id, spec=audit.spec, config=config)
 
 
-def _changed(source: Source, changes: Mapping[str, Any]) -> Source:
+def _changed(source: FoundModel, changes: Mapping[str, Any]) -> FoundModel:
     """A smaller sister of a catalogue model: no longer the one whose parameters are known."""
     config = json.loads(json.dumps(source.config))
     config.get("text_config", config).update(changes)

@@ -20,7 +20,6 @@ from transformers import (
     PreTrainedModel,
 )
 
-from headcount.running.built.cache import tensors_in
 from headcount.running.built.modules import layer_list
 
 _RECURRENT = re.compile(
@@ -39,21 +38,26 @@ _BARE = {
 
 @dataclass(frozen=True, kw_only=True)
 class Kept:
-    """Bytes and elements of one layer's state."""
+    """One layer's state: its elements by what the cache calls them, and bytes in all."""
 
-    elements: int
+    kinds: dict[str, int]
     nbytes: int
 
 
 def build(config: dict[str, Any], dtype: torch.dtype) -> PreTrainedModel:
-    """The causal model of `config`, on the CPU, with random weights of `dtype`."""
+    """The causal model of `config`, or of the language model that it nests, on the CPU, with random
+    weights of `dtype`."""
     values = dict(config)
-    built = CONFIG_MAPPING[values.pop("model_type")].from_dict(values)
+    built = CONFIG_MAPPING[values.pop("model_type")].from_dict(values).get_text_config(decoder=True)
     torch.manual_seed(0)
     for auto_class in (AutoModelForCausalLM, AutoModel):
         if type(built) in auto_class._model_mapping:
-            return auto_class.from_config(built, dtype=dtype).eval()
-    return getattr(transformers, _BARE[built.model_type])._from_config(built, dtype=dtype).eval()
+            make: Any = auto_class.from_config
+            break
+    else:
+        make = getattr(transformers, _BARE[built.model_type])._from_config
+    model: PreTrainedModel = make(built, dtype=dtype).eval()
+    return model
 
 
 def written(model: PreTrainedModel) -> dict[str, Any]:
@@ -123,40 +127,64 @@ def parameters(model: PreTrainedModel) -> list[dict[str, int]]:
     return found
 
 
+Named = tuple[str, torch.Tensor]
+# What a cache layer holds beside state: its window as a number, positions of indexed tokens.
+_BOOKKEEPING = ("_sliding_window_tensor", "indexer_position_ids", "cumulative_length")
+
+
 def kept(model: PreTrainedModel, cache: Any) -> list[Kept]:
     """What each layer keeps, in the order of the cache's layers."""
-    if isinstance(
-        cache, (list, tuple)
-    ):  # RWKV: vectors of all layers side by side; XLNet: one per layer
-        if model.config.model_type == "rwkv":
-            per_layer = [[tensor[..., i] for tensor in cache] for i in range(cache[0].shape[-1])]
-        else:
-            per_layer = [[tensor] for tensor in cache]
-    elif hasattr(cache, "rnn_state"):  # xLSTM
-        per_layer = [list(states) for states in cache.rnn_state.values()]
-    elif hasattr(cache, "states_cache"):  # Reformer
-        count = len(cache.states_cache)
-        per_layer = [[cache.states_cache[i], cache.buckets_cache[i]] for i in range(count)]
-    else:
-        per_layer = [list(tensors_in(layer)) for layer in cache.layers]
+    layers = _layers_of_cache(model.config.model_type, cache)
     for i, state in enumerate(getattr(cache, "linear_cache", ())):  # MiniMax
-        per_layer.extend([] for _ in range(i + 1 - len(per_layer)))
-        per_layer[i] += [state] if isinstance(state, torch.Tensor) else []
+        layers.extend([] for _ in range(i + 1 - len(layers)))
+        layers[i] += [("linear_cache", state)] if isinstance(state, torch.Tensor) else []
     if model.config.model_type == "recurrent_gemma":
         for i, layer in enumerate(layers_of(model)):
-            per_layer.extend([] for _ in range(i + 1 - len(per_layer)))
-            per_layer[i] += [
-                value
+            layers.extend([] for _ in range(i + 1 - len(layers)))
+            layers[i] += [
+                (name, value)
                 for module in layer.modules()
                 for name in ("conv1d_state", "recurrent_states")
                 if isinstance(value := getattr(module, name, None), torch.Tensor)
             ]
-    return [_measured(found) for found in per_layer]
+    return [_measured(found) for found in layers]
 
 
-def _measured(found: list[torch.Tensor]) -> Kept:
+def _layers_of_cache(model_type: str, cache: Any) -> list[list[Named]]:
+    if isinstance(cache, (list, tuple)) and model_type == "rwkv":  # layers side by side
+        count = cache[0].shape[-1]
+        return [[("state", tensor[..., i]) for tensor in cache] for i in range(count)]
+    if isinstance(cache, (list, tuple)):  # XLNet: one per layer
+        return [[("mems", tensor)] for tensor in cache]
+    if hasattr(cache, "rnn_state"):  # xLSTM
+        states = cache.rnn_state.values()
+        return [[("rnn_state", state) for state in layer] for layer in states]
+    if hasattr(cache, "states_cache"):  # Reformer
+        pairs = zip(cache.states_cache, cache.buckets_cache, strict=False)
+        return [[("states", states), ("buckets", buckets)] for states, buckets in pairs]
+    return [list(_named_tensors("", layer)) for layer in cache.layers]
+
+
+def _named_tensors(name: str, value: Any) -> Iterator[Named]:
+    """All tensors that a cache layer holds, by the attribute that holds them."""
+    if isinstance(value, torch.Tensor):
+        yield name, value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _named_tensors(name, item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _named_tensors(name, item)
+    elif hasattr(value, "__dict__"):
+        for key, item in vars(value).items():
+            if key not in _BOOKKEEPING:
+                yield from _named_tensors(key, item)
+
+
+def _measured(found: list[Named]) -> Kept:
     """A tensor that stands under two names counts once."""
-    own = {(t.data_ptr(), t.shape, t.dtype): t for t in found if t.numel()}.values()
-    return Kept(
-        elements=sum(t.numel() for t in own), nbytes=sum(t.numel() * t.element_size() for t in own)
-    )
+    own = {(t.data_ptr(), t.shape, t.dtype): (n, t) for n, t in reversed(found) if t.numel()}
+    kinds: dict[str, int] = {}
+    for name, tensor in reversed(own.values()):
+        kinds[name] = kinds.get(name, 0) + tensor.numel()
+    return Kept(kinds=kinds, nbytes=sum(t.numel() * t.element_size() for _, t in own.values()))

@@ -70,7 +70,8 @@ def whole(config: PreTrainedConfig, task: str) -> PreTrainedModel:
 def _instance(model_class: type[PreTrainedModel], config: PreTrainedConfig) -> PreTrainedModel:
     config._attn_implementation = "eager"
     with no_init_weights():
-        return model_class(config).eval()
+        model: PreTrainedModel = model_class(config).eval()
+    return model
 
 
 def class_of(config: PreTrainedConfig, task: str) -> Any:

@@ -3,7 +3,10 @@
 They start from those of `random_configs` and `state_configs`, and are built on the meta device.
 """
 
+import math
 import random
+import re
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -13,6 +16,8 @@ from transformers.initialization import no_init_weights
 import random_configs
 import state_configs
 from every_type import jobs
+from headcount.arch.read_config import read_config
+from headcount.model.errors import HeadcountError
 from random_configs import Config, random_config
 from tiny_truth import TASKS, class_of, read
 
@@ -66,6 +71,56 @@ def build(config: Config, seed: int) -> PreTrainedModel:
     return model
 
 
+def models(model_type: str, count: int) -> Iterator[tuple[int, Config, PreTrainedModel]]:
+    """`count` seeds, configs that transformers builds and an audit accepts, and their models."""
+    found = 0
+    for seed in range(ATTEMPTS):
+        config = total_config(model_type, seed)
+        try:
+            read_config(config, "config")
+            model = build(config, seed)
+        except HeadcountError:  # a combination that no model can run
+            continue
+        except Exception as refused:
+            error = refused
+            continue
+        yield seed, config, model
+        found += 1
+        if found == count:
+            return
+    raise AssertionError(f"{model_type}: {found} of {count} built; {error}")
+
+
+_EXPERTS = re.compile(r"(^|\.)experts\.[a-z_]+(_proj|_weight)?(\.weight|\.bias)?$")
+
+
+def experts_not_visited(model: Any) -> int | None:
+    """Parameters of fused experts beyond those that a token visits; None where there are none, or
+    where the class keeps them in another form."""
+    text = model.config.get_text_config(decoder=True)
+    visited: int | None = next(
+        (
+            getattr(text, name)
+            for name in ("num_experts_per_tok", "moe_topk", "top_k_experts")
+            if type(getattr(text, name, None)) is int
+        ),
+        None,
+    )
+    fused = [
+        parameter.shape
+        for name, parameter in model.named_parameters()
+        if _EXPERTS.search(name) and "shared" not in name and "self_att" not in name
+    ]
+    if any(".vision_moe." in name for name, _ in model.named_parameters()):
+        return None  # ERNIE 4.5 VL: a token visits experts of one of two sets
+    counts = {shape[0] for shape in fused}
+    if visited is None or len(counts) != 1 or any(len(shape) < 2 for shape in fused):
+        return None
+    idle: int = max(0, counts.pop() - visited)
+    each: int = sum(math.prod(shape[1:]) for shape in fused)
+    return idle * each
+
+
 def _task(model_type: str) -> str:
     tasks = [task for name, task in jobs() if name == model_type]
     if CONFIG_MAPPING[model_type].is_encoder_decoder and "seq2seq" not in tasks:
@@ -106,6 +161,7 @@ def _vary(
             _vary_nested(values, name, getattr(instance, name, None), chance, likely)
         elif chance.random() < likely + 0.3 * (name in _MORE):
             _vary_one(values, name, declared.get(name), chance, likely)
+    _one_spelling(values, config_class, declared)
     values["tie_word_embeddings"] = chance.random() < 0.5
 
 

@@ -10,3 +10,9 @@ NOT_RUN = {
     "pop2piano": "no model of it alone: its class reads spectrograms",
     "speecht5": "its decoder reads spectrograms, not tokens",
 }
+
+# Models of the catalogue whose files do not say what their class builds.
+OWN_KEYS = {
+    "Zyphra/Zamba2-7B": "its file has Zyphra's own key names, which the class does not read: it "
+    "builds a number of heads that it cannot run with the width of a head that the file gives",
+}

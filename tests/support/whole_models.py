@@ -21,7 +21,7 @@ import every_type
 import state_configs
 import states_truth
 import tiny_truth
-from headcount.arch.table import FAMILIES
+from headcount.arch.registry import ARCHITECTURES
 from headcount.running.built.modules import layers_of
 from random_configs import _TOWERS as TOWERS
 from random_configs import Config, random_config
@@ -54,7 +54,7 @@ def jobs() -> tuple[tuple[str, str], ...]:
     found |= dict.fromkeys((name, "causal") for name in state_configs.TYPES)
     found |= dict.fromkeys((name, "image_text") for name in STATE_WRAPPERS)
     types = {model_type for model_type, _ in found}
-    rest = (name for name in sorted(FAMILIES) if name not in types and name in CONFIG_MAPPING)
+    rest = (name for name in sorted(ARCHITECTURES) if name not in types and name in CONFIG_MAPPING)
     return (*found, *((name, "base") for name in rest))
 
 

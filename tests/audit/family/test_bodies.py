@@ -1,21 +1,18 @@
 """The parameters that a config alone gives are those of the model that transformers builds."""
 
-import importlib
-from types import ModuleType
 from typing import Any
 
 import pytest
 
-from headcount.arch import resolve
-from headcount.arch.bodies import BODIES
-from headcount.arch.body_rows import all_bodies
+from headcount.arch import read_config as resolve
+from headcount.arch.body.uncounted import UncountedError
+from headcount.arch.class_defaults import class_defaults
+from headcount.arch.nested import config_view
 from headcount.arch.parameters import idle_parameters, other_parameters
-from headcount.arch.table import FAMILIES
-from headcount.arch.uncounted import UncountedError
-from headcount.arch.wrappers import WRAPPERS
+from headcount.arch.registry import ARCHITECTURES
 from headcount.model.errors import InvalidConfigError
 from headcount.sources.catalogue import catalogue, read_entry
-from tiny_configs import TYPES, tiny_config
+from truth_record import key_of, recorded
 
 CONFIGS = {row.id: read_entry(row) for row in catalogue()}
 # Models without a total, and why.
@@ -35,7 +32,6 @@ PUBLISHED = {
     # less the rotary buffers that the file holds: 64 frequencies in each of 32 layers
     "microsoft/Phi-3-small-8k-instruct": 7_392_274_432 - 64 * 32,
 }
-PER_TYPE = 3
 
 
 def count(config: dict[str, Any]) -> tuple[int | None, int | None]:
@@ -53,8 +49,7 @@ def total(config: dict[str, Any]) -> int | None:
 def test_every_type_of_the_catalogue_has_a_row() -> None:
     """Others may have none: their totals are unknown."""
     types = {row.model_type for row in catalogue() if row.model_type}
-    assert types - set(all_bodies()) - set(WRAPPERS) == {"gemma3n"}
-    assert (set(all_bodies()) | set(WRAPPERS)) <= set(FAMILIES)
+    assert {name for name in types if ARCHITECTURES[name].body is None} == {"gemma3n"}
 
 
 @pytest.mark.parametrize("model", [name for name in CONFIGS if CONFIGS[name].built_parameters])
@@ -99,6 +94,31 @@ OPENELM = {
 
 def test_openelm_counts_what_its_model_page_does() -> None:
     assert total(OPENELM) == 271_527_168
+
+
+@pytest.mark.parametrize("qkv_bias", [True, False])
+@pytest.mark.parametrize("bias", [True, False])
+def test_internlm3_has_the_biases_of_its_modelling_code(qkv_bias: bool, bias: bool) -> None:
+    """modeling_internlm3.py of internlm/internlm3-8b-instruct: `qkv_bias` is that of q, k and v,
+    `bias` that of o and of all three projections of the MLP. transformers' own class wants both
+    alike."""
+    hidden, width, heads, kv_heads, head_dim, layers, vocab = 64, 48, 4, 2, 24, 3, 100
+    config = {
+        **{"model_type": "internlm3", "architectures": ["InternLM3ForCausalLM"]},
+        **{"hidden_size": hidden, "intermediate_size": width, "num_attention_heads": heads},
+        **{"num_key_value_heads": kv_heads, "head_dim": head_dim, "num_hidden_layers": layers},
+        **{"vocab_size": vocab, "tie_word_embeddings": False, "qkv_bias": qkv_bias, "bias": bias},
+    }
+    rows = (heads + 2 * kv_heads) * head_dim
+    attention = rows * (hidden + qkv_bias) + hidden * (heads * head_dim + bias)
+    mlp = 2 * width * (hidden + bias) + hidden * (width + bias)
+    norms = 2 * hidden
+    assert total(config) == layers * (attention + mlp + norms) + hidden + 2 * vocab * hidden
+
+
+def test_internlm3_reaches_its_published_size() -> None:
+    """8.8 billion: internlm3-8b-instruct without biases."""
+    assert total(CONFIGS["internlm/internlm3-8b-instruct"].config) == 8_804_241_408
 
 
 def test_the_first_phi_files_count_as_the_later_ones() -> None:
@@ -178,41 +198,14 @@ def test_a_part_of_another_kind_is_not_guessed() -> None:
 
 def test_a_type_without_a_row_has_no_total() -> None:
     config = CONFIGS["meta-llama/Meta-Llama-3-8B"].config
-    view = resolve._view(config, "llama", FAMILIES["llama"], "config.json")
+    view = config_view(config, "llama", ARCHITECTURES["llama"], "config.json")
     with pytest.raises(UncountedError, match="no_such_type"):
         other_parameters(view, "no_such_type", (), tied=True)
     assert idle_parameters(view, "no_such_type", ()) is None
 
 
-@pytest.fixture(scope="module")
-def truth() -> ModuleType:
-    return importlib.import_module("transformers_truth")  # takes seconds: it imports transformers
-
-
-@pytest.mark.needs_convert
-@pytest.mark.parametrize("seed", range(PER_TYPE))
-@pytest.mark.parametrize("model_type", TYPES)
-def test_tiny_config_counts_what_transformers_builds(
-    model_type: str, seed: int, truth: ModuleType
-) -> None:
-    config = tiny_config(model_type, seed)
-    assert total(config) == truth.total_parameters(truth.build_on_meta(config))
-
-
-@pytest.mark.needs_convert
-def test_tiny_configs_cover_every_type_that_transformers_has() -> None:
-    known = importlib.import_module("transformers").CONFIG_MAPPING
-    missing = set(BODIES) - set(TYPES)  # test_totals has the others
-    assert not any(name in known for name in missing - {"mllama_text_model"})
-
-
-@pytest.mark.slow
-@pytest.mark.needs_convert
-@pytest.mark.parametrize("model", [name for name in CONFIGS if name not in NOT_COUNTED])
-def test_catalogue_model_counts_what_transformers_builds(model: str, truth: ModuleType) -> None:
-    config = CONFIGS[model].config
-    try:
-        built = truth.build_on_meta(config)
-    except truth.NotInTransformersError:
-        pytest.skip("remote code")
-    assert total(config) == truth.total_parameters(built)
+def test_every_type_that_transformers_has_is_recorded() -> None:
+    """Its totals are compared in tests/audit/test_truth.py."""
+    counted = {name for name, one in ARCHITECTURES.items() if one.body is not None}
+    built = {name for name in counted if class_defaults(name) is not None}
+    assert built - {key_of(line) for line in recorded("totals")} == set()

@@ -7,8 +7,8 @@ from click.testing import CliRunner
 
 from headcount.arch.class_defaults import class_defaults
 from headcount.arch.described import described
-from headcount.arch.resolve import read_config
-from headcount.arch.table import FAMILIES
+from headcount.arch.read_config import read_config
+from headcount.arch.registry import ARCHITECTURES
 from headcount.cli import main
 from headcount.model.errors import InvalidConfigError
 
@@ -22,10 +22,12 @@ def families(*arguments: str) -> list[dict[str, object]]:
 
 def test_it_lists_every_row_once() -> None:
     found = families()
-    assert [row["model_type"] for row in found] == sorted(FAMILIES)
+    assert [row["model_type"] for row in found] == sorted(ARCHITECTURES)
     assert all(row["mixers"] for row in found)
     remote = {row["model_type"] for row in found if row["source"] == "remote code"}
-    assert remote == {t for t in FAMILIES if class_defaults(FAMILIES[t].same_as or t) is None}
+    assert remote == {
+        t for t in ARCHITECTURES if class_defaults(ARCHITECTURES[t].config.read_as or t) is None
+    }
 
 
 def test_search() -> None:

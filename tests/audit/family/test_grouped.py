@@ -9,7 +9,7 @@ import pytest
 
 import headcount
 from checkpoints import write_model
-from headcount.arch.resolve import read_spec
+from headcount.arch.read_config import read_spec
 from headcount.audit import audit_model
 from headcount.model.errors import InvalidConfigError, UnsupportedModelError
 

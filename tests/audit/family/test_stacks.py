@@ -2,9 +2,9 @@
 
 import pytest
 
-from headcount.arch.names import LLAMA
-from headcount.arch.places import numbered
-from headcount.arch.stacks import Stacks, find_stacks
+from headcount.arch.tensors.names import LLAMA
+from headcount.arch.tensors.places import numbered
+from headcount.arch.tensors.stacks import Stacks, find_stacks
 from headcount.model.spec import Layer
 
 INSIDE = ("self_attn.q_proj.weight", "self_attn.k_proj.weight", "mlp.up_proj.weight")

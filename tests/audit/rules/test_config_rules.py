@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from checkpoints import LLAMA_CONFIG
-from headcount.arch.table import FAMILIES
+from headcount.arch.registry import ARCHITECTURES
 from headcount.audit import audit_model
 from headcount.report.report import Finding
 from headcount.sources.catalogue import catalogue
@@ -127,7 +127,7 @@ def test_real_configs_have_no_errors_and_no_unexplained_warnings() -> None:
     seen = [
         (finding.code, finding.severity, row.id)
         for row in catalogue()
-        if (row.model_type or "gpt2") in FAMILIES
+        if (row.model_type or "gpt2") in ARCHITECTURES
         for finding in audit_model(row.id).findings
     ]
     assert [one for one in seen if one[1] == "error"] == []

@@ -12,8 +12,8 @@ from safetensors.torch import load_file, save_file
 
 from headcount.evaluate.errors import EvaluationFailedError, IncomparableModelsError
 from headcount.evaluate.evaluation import evaluate
-from headcount.evaluate.plan import EvaluationRequest
 from headcount.evaluate.report import EvaluationReport
+from headcount.evaluate.request import EvaluationRequest
 from headcount.model.errors import HeadcountError
 
 pytestmark = pytest.mark.needs_convert

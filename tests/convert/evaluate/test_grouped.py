@@ -8,7 +8,7 @@ import pytest
 
 from conversions import run
 from headcount.evaluate.evaluation import evaluate
-from headcount.evaluate.plan import EvaluationRequest
+from headcount.evaluate.request import EvaluationRequest
 from headcount.model.errors import UnsupportedModelError
 from headcount.running.subject import open_subject
 

@@ -91,7 +91,7 @@ def test_a_loss_that_is_not_finite_ends_the_run(
 def test_without_accelerate_it_says_what_to_install(
     pair: Pair, uptrain: Uptrain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from headcount.uptrain import command
+    from headcount.commands import uptrain as command
 
     monkeypatch.setattr(command, "find_spec", lambda name: None)
     result = uptrain(pair)

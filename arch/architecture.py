@@ -1,0 +1,144 @@
+"""The type of an architecture: all that tells one `model_type` from another, in one value."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from headcount.model.spec import Layer
+
+from .attention.shape import AttentionShape
+from .config_view import ConfigView
+from .tensors.names import LLAMA, TensorNames
+from .tying import TyingRule, own_word
+
+if TYPE_CHECKING:  # few types need them, and each takes time to start
+    from .body.towers import Wrapper
+    from .gguf.form import Gguf
+
+# Which rows of a q or k head rotate together: i and i + half, or 2 i and 2 i + 1; "none": nothing
+# turns. None: it is not known.
+Rotary = Literal["halves", "pairs", "none"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ConfigKeys:
+    """How a config.json of the type is read.
+
+    `aliases` are other names of standard keys and `defaults` what a key that is not there means,
+    for types that transformers has no class for (generated/class_defaults.jsonl has the others).
+    `read_as`: a type whose class reads this one's configs. `text` names the nested config of the
+    language model, whose own architecture describes it; `fills_text`: what the file leaves out of
+    it takes the wrapper's default. `models` are nested configs that are whole models of their own
+    types, one for each stack. `tied` says whether the output head is the embedding.
+    """
+
+    aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    read_as: str | None = None
+    text: str | None = None
+    fills_text: bool = False
+    models: tuple[str, ...] = ()
+    tied: TyingRule = own_word
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Conversion:
+    """What holds a model of the type with fewer K/V heads, and what stands in the way.
+
+    `refused`: why heads cannot be merged exactly at all. `by_layer`: the modelling file of our own
+    can give each layer a number of its own, although the class reads one for all. `even_only`: half
+    of the V heads are subtracted from the other half (DIFF Transformer). `width_checked`: the
+    config refuses a hidden_size that is no multiple of the query heads, though head_dim is free.
+    `eager`: eager attention in transformers takes fewer K/V heads than query heads.
+    `only`: the one number of K/V heads that the class can hold. `variant`: keys of a config
+    with K/V heads to merge, where that of the class's defaults has none.
+    `not_in`: engines that list the class and do not read its number of K/V heads.
+
+    The others say what the type does by no tensor of its own, True or the key that turns it on:
+    `norms_keys`, `alibi`, `changes_values` (values are not only mixed) and `numbers_heads` (heads
+    are told apart by their number, in a table beside the layers).
+    """
+
+    refused: str | None = None
+    by_layer: bool = False
+    even_only: bool = False
+    width_checked: bool = False
+    eager: bool = True
+    only: int | None = None
+    variant: Mapping[str, Any] = field(default_factory=dict)
+    not_in: tuple[str, ...] = ()
+    norms_keys: bool | str = False
+    alibi: bool | str = False
+    changes_values: bool | str = False
+    numbers_heads: bool | str = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stored:
+    """What files of the type hold otherwise than their config says.
+
+    `more_rows` of the embedding that the class adds to vocab_size (image tokens, a start token).
+    `several_vocabularies`: the one embedding holds more than that of the text. `other_head`: the
+    head is over another vocabulary than that of the text. `computes_positions`: the class counts
+    tables of positions that it computes, and never stores.
+    """
+
+    more_rows: int = 0
+    several_vocabularies: bool = False
+    other_head: bool = False
+    computes_positions: bool = False
+
+
+class CountsBody(Protocol):
+    """What a model holds outside attention, as `body.Body` and its siblings count it."""
+
+    def parameters(self, view: ConfigView, layers: tuple[Layer, ...], *, tied: bool) -> int:
+        """All but attention. Raises UncountedError."""
+
+    def idle(self, view: ConfigView, layers: tuple[Layer, ...]) -> int:
+        """Parameters of the experts that one token does not visit."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Architecture:
+    """One lineage's value for `types`, which differ in nothing but their name.
+
+    `spellings` are other names that older files give the first of `types`. `tensors` None: the
+    names of Llama, or of the language model where that is nested. `stacks` says of which stack or
+    tower a list of layers is where the words in front of a layer's number do not say it, or say
+    another; a base model may lack the first of them. `body` None: the total does not follow from
+    the config, and `uncounted` says why.
+    """
+
+    types: tuple[str, ...]
+    config: ConfigKeys = field(default_factory=ConfigKeys)
+    attention: AttentionShape = field(default_factory=AttentionShape)
+    spellings: tuple[str, ...] = ()
+    body: "CountsBody | Wrapper | None" = None
+    uncounted: str | None = None
+    tensors: TensorNames | None = None
+    stacks: Mapping[str, str] = field(default_factory=dict)
+    gguf: "tuple[Gguf, ...]" = ()
+    rotary: Rotary | None = None
+    conversion: Conversion = field(default_factory=Conversion)
+    stored: Stored = field(default_factory=Stored)
+
+    @property
+    def names(self) -> TensorNames:
+        """How its attention tensors are called on disk."""
+        return LLAMA if self.tensors is None else self.tensors
+
+    def relative(self, *types: str, **changes: Any) -> "Architecture":
+        """The value of `types`, equal to this one but for `changes`: whole fields, or for a nested
+        value a dict of its own fields, as in `LLAMA.relative("x", attention={"norm": "head"})`.
+        Other spellings and GGUF architectures are its parent's alone."""
+        parts = {
+            name: replace(getattr(self, name), **change)
+            if isinstance(change, dict) and name in _NESTED
+            else change
+            for name, change in changes.items()
+        }
+        return replace(self, **{"gguf": (), "spellings": (), "types": types, **parts})
+
+
+_NESTED = frozenset({"config", "attention", "body", "tensors", "conversion", "stored"})

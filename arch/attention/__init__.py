@@ -1,0 +1,1 @@
+"""Attention of one layer after another, from a config: shapes, kinds of layers, builders."""

@@ -1,0 +1,1 @@
+"""What a model holds outside attention: embeddings, feed-forward, norms, heads, towers."""

@@ -1,0 +1,187 @@
+"""The feed-forward half of a layer: one MLP, or experts behind a router.
+
+Counts are weights and biases. h is the hidden size, w the width of the MLP or of one expert: a
+plain MLP holds 2*h*w weights, a gated one (a second matrix beside the first) 3*h*w.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from headcount.model.errors import InvalidConfigError
+from headcount.model.spec import Layer
+
+from ..config_view import ConfigView
+
+# Which layers hold experts: (view, number of layers) -> their indices.
+LayerRule = Callable[[ConfigView, int], frozenset[int]]
+
+
+def matrices(hidden: int, width: int, *, gated: bool, bias: bool = False) -> int:
+    """Parameters of one MLP."""
+    inner = 2 if gated else 1
+    return (inner + 1) * hidden * width + (inner * width + hidden if bias else 0)
+
+
+def per_layer(view: ConfigView, name: str, index: int, *, minimum: int = 1) -> int:
+    """An integer that the config gives once for all layers, or as a list with one for each."""
+    if not isinstance(view.get(name), list):
+        return view.integer(name, minimum=minimum)
+    values = view.integers(name) or ()
+    if index >= len(values) or values[index] < minimum:
+        raise InvalidConfigError(f"{view.where}: {name} has no valid entry for layer {index}")
+    return values[index]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Mlp:
+    """`width` is a config key, where `{stack}` stands for encoder or decoder, or a callable.
+
+    `times` is the multiple of the hidden size that applies when the key is absent. `gated` and
+    `bias` are constants or what decides them.
+    """
+
+    width: str | Callable[[ConfigView, Layer], int] = "intermediate_size"
+    times: int | None = None
+    gated: bool | Callable[[ConfigView], bool] = True
+    bias: bool | str = False
+
+    def parameters(self, view: ConfigView, layer: Layer) -> int:
+        return self.of_width(view, self.layer_width(view, layer))
+
+    def of_width(self, view: ConfigView, width: int) -> int:
+        """The same MLP with another width, 0 where there is none."""
+        if not width:
+            return 0
+        gated = self.gated if isinstance(self.gated, bool) else self.gated(view)
+        hidden = view.integer("hidden_size")
+        return matrices(hidden, width, gated=gated, bias=view.flag(self.bias))
+
+    def layer_width(self, view: ConfigView, layer: Layer) -> int:
+        """Columns of the MLP's inner matrix in one layer."""
+        if not isinstance(self.width, str):
+            return self.width(view, layer)
+        name = self.width.format(stack=layer.stack)
+        if self.times is not None and view.get(name) is None:
+            return self.times * view.integer("hidden_size")
+        return per_layer(view, name, layer.index)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Experts:
+    """A router over gated experts, and MLPs that every token passes beside them.
+
+    `count`, `per_token` and `width` are keys, found in the nested object `inside` where that is
+    given. `gated`: an expert is a gated MLP. `shared` is how many experts are always on, or the key
+    that says it; they form one MLP of `shared_width`, or of as many expert widths. `correction`:
+    the router learns one more number per expert; without `router` it is counted elsewhere. `inputs`
+    is the key of a smaller width that the experts work in, between two projections for them all.
+    `beside_mlp`: the dense MLP stays, too.
+    """
+
+    count: str = "num_experts"
+    per_token: str = "num_experts_per_tok"
+    width: str = "moe_intermediate_size"
+    layers: LayerRule = lambda view, count: frozenset(range(count))
+    gated: bool = True
+    bias: bool = False
+    correction: bool = False
+    router: bool = True
+    inputs: str | None = None
+    shared: int | str = 0
+    shared_width: str | None = None
+    shared_gate: bool = False
+    beside_mlp: bool = False
+    inside: str | None = None
+
+    def parameters(self, view: ConfigView, mlp: Mlp, layer: Layer) -> int:
+        hidden, holder = view.integer("hidden_size"), self._holder(view)
+        count = holder.integer(self.count)
+        router = count * (hidden + self.bias + self.correction) if self.router else 0
+        beside = mlp.parameters(view, layer) if self.beside_mlp else 0
+        always = router + beside + self._shared(view, mlp) + self._projections(view, mlp)
+        return count * self._one(view) + always
+
+    def idle(self, view: ConfigView, layer: Layer) -> int:
+        """Parameters of the experts that a token does not visit."""
+        holder = self._holder(view)
+        visited = per_layer(holder, self.per_token, layer.index)
+        return max(0, holder.integer(self.count) - visited) * self._one(view)
+
+    def _holder(self, view: ConfigView) -> ConfigView:
+        return view.child(self.inside) if self.inside else view
+
+    def _one(self, view: ConfigView) -> int:
+        width = per_layer(self._holder(view), self.width, 0)
+        return matrices(
+            self._inputs(view) or view.integer("hidden_size"),
+            width,
+            gated=self.gated,
+            bias=self.bias,
+        )
+
+    def _inputs(self, view: ConfigView) -> int | None:
+        return view.optional(self.inputs) if self.inputs else None
+
+    def _projections(self, view: ConfigView, mlp: Mlp) -> int:
+        """From the hidden size to the width that the experts work in, and back."""
+        hidden, inner = view.integer("hidden_size"), self._inputs(view)
+        if inner is None:
+            return 0
+        return 2 * hidden * inner + (hidden + inner if view.flag(mlp.bias) else 0)
+
+    def _shared(self, view: ConfigView, mlp: Mlp) -> int:
+        count = self.shared
+        if isinstance(count, str):
+            count = view.optional(count, minimum=0) or 0
+        if not count:
+            return 0
+        width = per_layer(view, self.shared_width or self.width, 0)
+        gate = view.integer("hidden_size") if self.shared_gate else 0
+        return mlp.of_width(view, count * width) + gate
+
+
+def after_dense(view: ConfigView, count: int) -> frozenset[int]:
+    """All but the first `first_k_dense_replace` layers (DeepSeek, GLM)."""
+    return after("first_k_dense_replace")(view, count)
+
+
+def sparse_steps(view: ConfigView, count: int) -> frozenset[int]:
+    """Every `decoder_sparse_step`-th layer but those of `mlp_only_layers` (Qwen)."""
+    if not view.optional("num_experts", minimum=0):
+        return frozenset()
+    step = view.optional("decoder_sparse_step") or 1
+    dense = view.integers("mlp_only_layers") or ()
+    return frozenset(i for i in range(count) if (i + 1) % step == 0) - frozenset(dense)
+
+
+def typed(otherwise: LayerRule, kinds: tuple[str, ...] = ("sparse",)) -> LayerRule:
+    """`mlp_layer_types` names the kind of each layer; `otherwise` applies where it is absent."""
+
+    def rule(view: ConfigView, count: int) -> frozenset[int]:
+        given = view.strings("mlp_layer_types")
+        if given is None:
+            return otherwise(view, count)
+        return frozenset(i for i, kind in enumerate(given[:count]) if kind in kinds)
+
+    return rule
+
+
+def after(first: int | str, otherwise: int = 0) -> LayerRule:
+    """All but the first so many layers: a constant of the class, or the key that says it, with what
+    applies in its absence."""
+
+    def rule(view: ConfigView, count: int) -> frozenset[int]:
+        given = first if isinstance(first, int) else view.optional(first, minimum=0)
+        return frozenset(range(otherwise if given is None else given, count))
+
+    return rule
+
+
+def if_flag(name: str) -> LayerRule:
+    """All layers if the flag `name` is set, else none."""
+    return lambda view, count: frozenset(range(count)) if view.flag(name) else frozenset()
+
+
+def four_times_hidden(view: ConfigView, layer: Layer) -> int:
+    """A class that reads no width (BLOOM, MPT)."""
+    return 4 * view.integer("hidden_size")

@@ -1,0 +1,19 @@
+"""Why the total of a model cannot be known from its config, or is not counted."""
+
+
+class UncountedError(Exception):
+    """A part of the model that no row counts; the message is a clause that says which."""
+
+
+def no_row(model_type: str, reason: str | None) -> UncountedError:
+    """For a type without a body, with the `reason` that its architecture gives."""
+    return UncountedError(reason or f"no row counts what {model_type} holds outside attention")
+
+
+def unknown_class(names: tuple[str, ...] | None) -> UncountedError:
+    """For a class whose head no row describes."""
+    shown = names[0][:80] if names else "the class"
+    return UncountedError(f"the head of {shown} is not counted")
+
+
+TIMM = "its vision tower is a model of the library timm, whose sizes no config gives"

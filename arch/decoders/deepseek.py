@@ -1,0 +1,290 @@
+"""DeepSeek and its kin: latent attention, routed experts, an indexer, a compressed cache."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from headcount.model.mixers import CompressedAttention, LatentAttention, Mixer
+from headcount.model.spec import Layer
+
+from ..architecture import Architecture, ConfigKeys
+from ..attention.layer_kinds import FULL, SLIDING
+from ..attention.layers import latent, latent_attention, resolve_head_dim
+from ..attention.shape import AttentionShape
+from ..body.body import Body, Layers
+from ..body.feed_forward import Experts, Mlp, after, after_dense, matrices, typed
+from ..body.hyper_connections import hyper_connections
+from ..body.shapes import (
+    AFTER_DENSE,
+    AFTER_FIRST,
+    DECODER_MLP_BIAS,
+    DEEPSEEK_BODY,
+    DEEPSEEK_EXPERTS,
+    MLP_BIAS,
+)
+from ..config_view import MAX_LAYERS, ConfigView
+from ..gguf.form import Gguf, Indexer
+from ..states.hybrid import INDEXED, LAYER_TYPES, hybrid, hybrid_kinds
+from ..states.indexed import deepseek, indexed
+from ..states.kinds import all_of
+from ..states.mamba import FLOAT32
+from ..tensors.names import HYBRID_MLA, LLAMA, MLA, TensorNames, under
+
+
+def gated_query(view: ConfigView, mixer: LatentAttention) -> LatentAttention:
+    """A.X-K2: q and an output gate come out of two latents of q_lora_rank together."""
+    return replace(mixer, query_gate=True)
+
+
+CSA = "compressed_sparse_attention"
+
+
+HCA = "heavily_compressed_attention"
+
+
+_RATIOS = {0: SLIDING, 4: CSA, 128: HCA}
+
+
+def deepseek_v4_kinds(view: ConfigView, count: int) -> tuple[str, ...]:
+    """`compress_ratios`, else two HCA layers and then HCA and CSA in turn."""
+    ratios = view.integers("compress_ratios")
+    if ratios is not None and len(ratios) >= count and set(ratios) <= set(_RATIOS):
+        return tuple(_RATIOS[ratio] for ratio in ratios[:count])
+    return tuple(CSA if i >= 2 and i % 2 else HCA for i in range(count))
+
+
+def dots3_kinds(view: ConfigView, count: int) -> tuple[str, ...]:
+    """Indexed where i < 2 or i % 4 == 1, else sliding."""
+    wide = "full_attention" if view.get("use_dsa") is False else INDEXED
+    slides = view.get("use_sliding_window") is not False
+    return tuple(wide if not slides or i < 2 or i % 4 == 1 else SLIDING for i in range(count))
+
+
+def gated_norms(view: ConfigView, layers: Layers) -> int:
+    """A.X K2: low-rank gates of the first norm of each layer, and of the second one in those that
+    hold experts."""
+    sparse = len(typed(after("first_k_dense_replace", 1))(view, len(layers)))
+    gates = len(layers) + sparse
+    return gates * 2 * view.integer("gated_norm_rank") * view.integer("hidden_size")
+
+
+def longcat_experts(view: ConfigView, layers: Layers) -> int:
+    """One set of experts for two attentions. The router chooses among zero experts, too, and the
+    class reserves the upper matrices of these."""
+    hidden, width = view.integer("hidden_size"), view.integer("expert_ffn_hidden_size")
+    real = view.integer("n_routed_experts")
+    all_of_them = real + (view.optional("zero_expert_num", minimum=0) or 0)
+    each = hidden * (2 * width * all_of_them + width * real + all_of_them)
+    return len(layers) // 2 * each
+
+
+def longcat_idle(view: ConfigView, layers: Layers) -> int:
+    """All but the experts that a token visits where it chooses no zero expert, and the matrices
+    that the class reserves for these."""
+    hidden, width = view.integer("hidden_size"), view.integer("expert_ffn_hidden_size")
+    idle = max(0, view.integer("n_routed_experts") - view.integer("moe_topk"))
+    reserved = (view.optional("zero_expert_num", minimum=0) or 0) * 2 * hidden * width
+    return len(layers) // 2 * (idle * matrices(hidden, width, gated=True) + reserved)
+
+
+def norm_after_experts(view: ConfigView, layers: Layers) -> int:
+    """A.X K1: one more in the layers that hold experts."""
+    sparse = typed(after("first_k_dense_replace", 1))(view, len(layers))
+    return len(sparse) * view.integer("hidden_size")
+
+
+_RATES = {CSA: ("compress_rate_csa", 4), HCA: ("compress_rate_hca", 128)}
+
+
+def deepseek_v4(shape: AttentionShape, view: ConfigView, kind: str) -> tuple[Mixer, ...]:
+    heads = view.integer("num_attention_heads")
+    return (
+        CompressedAttention(
+            hidden_size=view.integer("hidden_size"),
+            num_attention_heads=heads,
+            head_dim=resolve_head_dim(shape, view, heads),
+            q_lora_rank=view.integer("q_lora_rank"),
+            o_lora_rank=view.integer("o_lora_rank"),
+            o_groups=view.integer("o_groups"),
+            window=view.integer("sliding_window"),
+            rate=None if kind == SLIDING else _rate(view, kind),
+            overlaps=kind == CSA,
+            index_n_heads=view.integer("index_n_heads") if kind == CSA else 0,
+            index_head_dim=view.integer("index_head_dim") if kind == CSA else 0,
+        ),
+    )
+
+
+def _rate(view: ConfigView, kind: str) -> int:
+    key, default = _RATES[kind]
+    return view.optional(key) or view.child("compress_rates").optional(kind) or default
+
+
+def two_per_block(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
+    """LongCat-Flash: a block holds two attentions, each with a cache of its own, which transformers
+    numbers as layers."""
+    count = 2 * view.integer("num_layers", maximum=MAX_LAYERS)
+    view = view.overridden({"num_hidden_layers": count})
+    return tuple(
+        replace(layer, number=layer.index // 2, nth=layer.index % 2)
+        for layer in latent(shape, view)
+    )
+
+
+def after_dense_every(view: ConfigView, count: int) -> frozenset[int]:
+    """Of these every `moe_layer_freq`-th (DeepSeek's first model; later classes ignore the key)."""
+    step = view.optional("moe_layer_freq") or 1
+    return frozenset(i for i in after_dense(view, count) if i % step == 0)
+
+
+def dots3(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
+    """dots3: sliding layers have heads and ranks of their own, `swa_*` or by layer in
+    `per_layer_config`; the rotated key is normed, there is a gate per head, and the indexer's keys
+    stay float32."""
+    kinds = hybrid_kinds(shape.kinds, view, {INDEXED: None, SLIDING: None, FULL: None})
+    own = view.get("per_layer_config")
+    by_layer: Mapping[Any, Any] = own if isinstance(own, dict) else {}
+    dense = own is None and view.get("use_dsa") is False
+    sparse = own is None and view.get("use_dsa") is not False
+    wide = {INDEXED: FULL} if dense else {FULL: INDEXED} if sparse else {}
+    kinds = tuple(wide.get(kind, kind) for kind in kinds)
+    return tuple(
+        Layer(index=i, mixers=(_dots3_mixer(view, kind, by_layer.get(str(i)) or by_layer.get(i)),))
+        for i, kind in enumerate(kinds)
+    )
+
+
+def _dots3_mixer(view: ConfigView, kind: str, own: Any) -> LatentAttention:
+    if isinstance(own, dict):
+        view = view.overridden(own)
+    elif kind == SLIDING:
+        swa = {k: view.optional(f"swa_{k}") or v for k, v in _DOTS3_SLIDING.items()}
+        rope = view.optional("swa_qk_rope_head_dim") or swa["head_dim"] - swa["qk_nope_head_dim"]
+        view = view.overridden({**swa, "qk_rope_head_dim": rope})
+    mixer = latent_attention(view)
+    if kind == SLIDING:
+        window = view.optional("sliding_window") or view.optional("sliding_window_size") or 512
+        mixer = replace(mixer, window=window)
+    mixer = replace(
+        mixer,
+        norm_parameters=mixer.qk_rope_head_dim,
+        other_parameters=mixer.hidden_size * mixer.num_attention_heads,
+    )
+    return indexed(view, mixer, bits=FLOAT32) if kind == INDEXED else mixer
+
+
+# The sliding layers' sizes where the file has no `swa_*` keys.
+_DOTS3_SLIDING = {
+    **{"num_attention_heads": 64, "q_lora_rank": 1024, "kv_lora_rank": 1024},
+    **{"head_dim": 256, "qk_nope_head_dim": 192, "v_head_dim": 128},
+}
+
+
+SARVAM_TENSORS = TensorNames(
+    modules=under("attention", qkv="query_key_value", o="dense")
+    | {"attention.query_layernorm": "norm", "attention.key_layernorm": "norm"}
+    | {**LLAMA.modules}  # those of its class
+)
+LONGCAT_TENSORS = TensorNames(
+    modules={path.replace("self_attn.", "self_attn.#."): p for path, p in MLA.modules.items()}
+)
+DEEPSEEK_V4_TENSORS = TensorNames(
+    modules={
+        path: part
+        for stem in ("attn", "self_attn")
+        for path, part in {
+            **under(stem, q_a="wq_a", q_b="wq_b", k="wkv", o_a="wo_a", o_b="wo_b"),
+            **under(stem, q_a="q_a_proj", q_b="q_b_proj", k="kv_proj", o_a="o_a_proj"),
+            **{f"{stem}.o_b_proj": "o_b"},
+            **dict.fromkeys((f"{stem}.{n}" for n in ("norm", "q_norm")), "norm"),
+            **dict.fromkeys((f"{stem}.{n}" for n in ("kv_norm", "q_a_norm")), "norm"),
+        }.items()
+    },
+    rest="other",
+)
+DOTS3_TENSORS = TensorNames(
+    modules={**MLA.modules, "self_attn.k_rope_only_layernorm": "norm"}, rest="other"
+)
+# Its code is published with its weights.
+DEEPSEEK = Architecture(
+    types=("deepseek",),
+    attention=AttentionShape(qkv_bias="attention_bias", o_bias="attention_bias"),
+    body=Body(experts=replace(DEEPSEEK_EXPERTS, layers=after_dense_every), named=True),
+)
+DEEPSEEK_V2 = DEEPSEEK.relative(
+    "deepseek_v2",
+    attention={"build": latent},
+    body={"mlp": MLP_BIAS, "experts": DEEPSEEK_EXPERTS},
+    tensors=MLA,
+)
+DEEPSEEK_V3 = DEEPSEEK_V2.relative("deepseek_v3", body={"mlp": Mlp()})
+DEEPSEEK_V32 = Architecture(
+    types=("deepseek_v32",),
+    attention=AttentionShape(build=deepseek(), kinds=all_of(INDEXED)),
+    body=Body(experts=AFTER_DENSE),
+    tensors=HYBRID_MLA,
+    gguf=(Gguf(architecture="deepseek32", indexer=Indexer()),),
+)
+DEEPSEEK_V4 = Architecture(
+    types=("deepseek_v4",),
+    config=ConfigKeys(aliases=LAYER_TYPES),
+    attention=AttentionShape(
+        build=hybrid(dict.fromkeys((SLIDING, CSA, HCA), deepseek_v4)),
+        kinds=deepseek_v4_kinds,
+    ),
+    body=Body(
+        experts=Experts(count="n_routed_experts", layers=after(0), shared=1),
+        extra=hyper_connections(mixing=True, head=True),
+    ),
+    tensors=DEEPSEEK_V4_TENSORS,
+    gguf=(
+        Gguf(
+            architecture="deepseek4",
+            slides="all",
+            note="The compressed caches of deepseek4 are not counted: audit its Hugging Face"
+            " config.",
+        ),
+    ),
+)
+YOUTU = DEEPSEEK_V2.relative("youtu", "minicpm3", body=DECODER_MLP_BIAS)
+AXK1 = DEEPSEEK_V2.relative("axk1", body=Body(experts=AFTER_FIRST, extra=norm_after_experts))
+AXK2 = DEEPSEEK_V32.relative(
+    "axk2",
+    attention={"build": deepseek(gated_query)},
+    body=Body(experts=AFTER_FIRST, extra=gated_norms),
+)
+SARVAM_MLA = DEEPSEEK_V2.relative("sarvam_mla", body=DEEPSEEK_BODY)
+SARVAM_MOE = Architecture(
+    types=("sarvam_moe",),
+    attention=AttentionShape(qkv_bias="attention_bias", norm="head", norm_if="use_qk_norm"),
+    body=DEEPSEEK_BODY,
+    tensors=SARVAM_TENSORS,
+)
+LONGCAT_FLASH = DEEPSEEK.relative(
+    "longcat_flash",
+    attention={"build": two_per_block},
+    body=Body(mlp=Mlp(width="ffn_hidden_size"), extra=longcat_experts, idle_extra=longcat_idle),
+    tensors=LONGCAT_TENSORS,
+)
+DOTS3_NOTE = Architecture(types=("dots3_note",), config=ConfigKeys(text="text_config"))
+DOTS3_NOTE_TEXT = Architecture(
+    types=("dots3_note_text",),
+    attention=AttentionShape(build=dots3, kinds=dots3_kinds),
+    tensors=DOTS3_TENSORS,
+    gguf=(Gguf(architecture="dots3note", indexer=Indexer()),),
+)
+ARCHITECTURES = (
+    DEEPSEEK,
+    DEEPSEEK_V2,
+    DEEPSEEK_V3,
+    DEEPSEEK_V32,
+    DEEPSEEK_V4,
+    YOUTU,
+    AXK1,
+    AXK2,
+    SARVAM_MLA,
+    SARVAM_MOE,
+    LONGCAT_FLASH,
+    DOTS3_NOTE,
+    DOTS3_NOTE_TEXT,
+)

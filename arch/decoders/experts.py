@@ -1,0 +1,121 @@
+"""Decoders with experts that are kin to no other lineage: DBRX, Grok, JetMoE, Aria."""
+
+from headcount.model.mixers import Attention
+from headcount.model.spec import Layer
+
+from ..architecture import Architecture, ConfigKeys, Conversion
+from ..attention.layers import layer_count
+from ..attention.shape import AttentionShape
+from ..body.body import Body, Layers
+from ..body.feed_forward import Experts
+from ..body.image_towers import IDEFICS3, any_image
+from ..body.projectors import linear
+from ..body.shapes import MLP_BIAS, SAME_WIDTH
+from ..body.towers import Part, Wrapper
+from ..config_view import ConfigView
+from ..tensors.names import TensorNames, separate, under
+
+DBRX_NAMES = TensorNames(modules=under("norm_attn_norm.attn", qkv="Wqkv", o="out_proj"))
+GROK_NAMES = TensorNames(
+    modules=separate("attn") | under("multi_head_attention", q="query", k="key", v="value")
+)
+JETMOE_NAMES = TensorNames(modules=under("self_attention", kv="kv_proj"), rest="other")
+
+
+def aria_projector(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
+    """Queries that attend to the patches, and an MLP."""
+    hidden, out = tower.integer("hidden_size"), text.integer("hidden_size")
+    counts = view.get("projector_patch_to_query_dict")
+    queries = max(counts.values()) if isinstance(counts, dict) and counts else 256
+    inner = linear(hidden, 3 * hidden) + 2 * linear(hidden, hidden)
+    outer = 3 * hidden * hidden  # q, k and v in front of the attention's own
+    norms = 6 * hidden
+    mlp = linear(hidden, out, bias=False) + linear(out, out, bias=False)
+    return queries * hidden + inner + outer + norms + mlp
+
+
+def attn_config_heads(view: ConfigView, heads: int) -> int:
+    """`attn_config.kv_n_heads` (DBRX)."""
+    return view.child("attn_config").optional("kv_n_heads") or heads
+
+
+def bias_of_experts(view: ConfigView, layers: Layers) -> int:
+    """A vector of the hidden size in each layer: the bias of JetMoE's experts."""
+    return len(layers) * view.integer("hidden_size")
+
+
+def mixture_of_attention(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
+    """JetMoE: each token asks `num_experts_per_tok` experts, which have query and output
+    projections of their own for as many heads as there are K/V heads (arXiv 2404.07413)."""
+    hidden, kv, d = (
+        view.integer(name) for name in ("hidden_size", "num_key_value_heads", "head_dim")
+    )
+    experts, chosen = view.integer("num_local_experts"), view.integer("num_experts_per_tok")
+    mixer = Attention(
+        hidden_size=hidden,
+        window=view.optional("sliding_window"),
+        num_attention_heads=kv * chosen,
+        num_key_value_heads=kv,
+        head_dim=d,
+        v_head_dim=d,
+        has_query_output=False,
+        other_parameters=hidden + experts * hidden * (2 * kv * d + 1),
+    )
+    return tuple(Layer(index=i, mixers=(mixer,)) for i in range(layer_count(view)))
+
+
+DBRX = Architecture(
+    types=("dbrx",),
+    attention=AttentionShape(
+        fixed_head_dim=True,
+        key_value_heads=attn_config_heads,
+        key_value_keys=("attn_config.kv_n_heads",),
+    ),
+    body=Body(
+        experts=Experts(
+            count="moe_num_experts",
+            per_token="moe_top_k",
+            width="ffn_hidden_size",
+            inside="ffn_config",
+        ),
+        named=True,
+    ),
+    tensors=DBRX_NAMES,
+)
+GROK_1 = Architecture(
+    types=("grok-1",),
+    body=Body(norms=4, experts=Experts(width="intermediate_size"), named=True),
+    tensors=GROK_NAMES,
+)
+JETMOE = Architecture(
+    types=("jetmoe",),
+    attention=AttentionShape(build=mixture_of_attention),
+    body=Body(experts=SAME_WIDTH, extra=bias_of_experts),
+    tensors=JETMOE_NAMES,
+    conversion=Conversion(
+        refused="it has as many query heads in each expert as K/V heads, so that fewer of one mean"
+        " fewer of the other"
+    ),
+)
+ARIA = Architecture(
+    types=("aria",),
+    config=ConfigKeys(text="text_config"),
+    body=Wrapper(parts=(Part(towers=any_image(IDEFICS3), projector=aria_projector),)),
+)
+ARIA_TEXT = Architecture(
+    types=("aria_text",),
+    attention=AttentionShape(qkv_bias="attention_bias", o_bias="attention_bias"),
+    body=Body(
+        mlp=MLP_BIAS,
+        experts=Experts(
+            count="moe_num_experts",
+            per_token="moe_topk",
+            width="intermediate_size",
+            shared="moe_num_shared_experts",
+        ),
+    ),
+    rotary="halves",
+    conversion=Conversion(width_checked=True),
+)
+
+ARCHITECTURES = (DBRX, GROK_1, JETMOE, ARIA, ARIA_TEXT)

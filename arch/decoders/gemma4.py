@@ -1,0 +1,155 @@
+"""Gemma 4, whose layers share caches."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from headcount.model.spec import Layer
+
+from ..architecture import Architecture, ConfigKeys, Conversion
+from ..attention import layers
+from ..attention.layer_kinds import FULL, every
+from ..attention.layers import build_layers, halved_if_two_sided, layer_count
+from ..attention.per_layer import listed_values
+from ..attention.shape import AttentionShape
+from ..body.body import Body, Layers
+from ..body.feed_forward import Experts, Mlp, if_flag, matrices
+from ..body.image_embeddings import area
+from ..body.projectors import linear
+from ..body.shapes import SANDWICH
+from ..body.towers import Part, Tower, Wrapper
+from ..config_view import ConfigView
+from ..nested import nested
+from .gemma import layers_sharing_caches, per_layer_inputs
+
+
+def gemma4_values(view: ConfigView, kinds: tuple[str, ...]) -> list[Mapping[str, Any]]:
+    """Full layers have `global_head_dim`, and with `attention_k_eq_v` their own number of K/V
+    heads. A file that transformers 5.24 wrote says so in `per_layer_config` instead."""
+    given = listed_values(view, len(kinds))
+    if given is not None:
+        return given
+    full: dict[str, Any] = {}
+    d = view.optional("global_head_dim")
+    if d is not None:
+        full["head_dim"] = d
+    kv = view.optional("num_global_key_value_heads")
+    if kv is not None and view.flag("attention_k_eq_v"):
+        full["num_key_value_heads"] = kv
+    return [full if kind == FULL else {} for kind in kinds]
+
+
+def gemma4_norms(view: ConfigView, layer: Layer) -> int:
+    """Four, one after the per-layer input, and with experts three more and the router's scale."""
+    per_layer_input = view.optional("hidden_size_per_layer_input", minimum=0)
+    return 4 + bool(per_layer_input) + (4 if view.flag("enable_moe_block") else 0)
+
+
+def gemma4_width(view: ConfigView, layer: Layer) -> int:
+    """With `use_double_wide_mlp`, layers that read another layer's cache are twice as wide."""
+    wide = view.flag("use_double_wide_mlp") and layer.shares_cache_with is not None
+    return view.integer("intermediate_size") * (2 if wide else 1)
+
+
+def drafting_layers(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
+    """Gemma 4's drafting models: every layer reads the cache of the model that they draft for."""
+    text, inner = nested(view, "text_config")
+    shared = text.optional("num_kv_shared_layers", minimum=0) or layer_count(text)
+    return build_layers(inner.attention, text.overridden({"num_kv_shared_layers": shared}))
+
+
+def gemma4_vision(view: ConfigView, layers: Layers) -> int:
+    """A matrix over the pixels of a patch, and a table of positions for each axis."""
+    positions = 2 * view.integer("position_embedding_size")
+    pixels = 3 * area(view, "patch_size")
+    return (pixels + positions) * view.integer("hidden_size")
+
+
+def gemma4_projector(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
+    return linear(tower.integer("hidden_size"), text.integer("hidden_size"), bias=False)
+
+
+def gemma4_audio_projector(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
+    return tower.integer("output_proj_dims") * text.integer("hidden_size")
+
+
+def gemma4_audio(view: ConfigView) -> int:
+    """A conformer: two convolutions over the spectrogram of 128 bins, and in each layer two MLPs
+    of four times the width, attention with relative keys and a gated depthwise convolution."""
+    hidden, kernel = view.integer("hidden_size"), view.integer("conv_kernel_size")
+    first, second = view.integers("subsampling_conv_channels") or (128, 32)
+    frames = 9 * (first + first * second) + first + second + first // 4 * second * hidden
+    mlps = 2 * (matrices(hidden, 4 * hidden, gated=False) + 2 * hidden)
+    attention = 5 * hidden * hidden + hidden // view.integer("num_attention_heads")
+    convolutions = 3 * hidden * hidden + hidden * kernel + 2 * hidden
+    each = mlps + attention + convolutions + 3 * hidden
+    out = linear(hidden, view.integer("output_proj_dims"))
+    return frames + view.integer("num_hidden_layers") * each + out
+
+
+GEMMA4_TOWER = Tower(
+    body=Body(norms=4, final_norms=0, vocabulary=None, extra=gemma4_vision),
+    attention=AttentionShape(build=layers.encoder, norm="head"),
+    model_type="gemma4_vision",
+)
+GEMMA4_AUDIO_TOWER = Tower(model_type="gemma4_audio", whole=gemma4_audio)
+
+
+GEMMA4_TEXT = Architecture(
+    types=("gemma4_text",),
+    config=ConfigKeys(defaults={"global_head_dim": 512}),  # set in __post_init__, none declared
+    attention=AttentionShape(
+        build=layers_sharing_caches,
+        kinds=every(6),
+        qkv_bias="attention_bias",
+        o_bias="attention_bias",
+        norm="head",
+        window=halved_if_two_sided,
+        per_layer=gemma4_values,
+        key_value_keys=("num_key_value_heads", "num_global_key_value_heads"),
+        per_layer_key="per_layer_config",
+    ),
+    body=Body(
+        norms=gemma4_norms,
+        mlp=Mlp(width=gemma4_width),
+        experts=Experts(
+            per_token="top_k_experts",
+            layers=if_flag("enable_moe_block"),
+            correction=True,
+            beside_mlp=True,
+        ),
+        extra=per_layer_inputs,
+        named=True,
+    ),
+    conversion=Conversion(changes_values=True),
+)
+GEMMA4_UNIFIED_TEXT = GEMMA4_TEXT.relative("gemma4_unified_text", body=SANDWICH)
+DIFFUSION_GEMMA_TEXT = GEMMA4_TEXT.relative(
+    "diffusion_gemma_text",
+    config={"defaults": {"attention_k_eq_v": True, "global_head_dim": 512}},
+    body=Body(
+        norms=8,
+        experts=Experts(per_token="top_k_experts", correction=True, beside_mlp=True),
+    ),
+)
+ASSISTANT = Architecture(
+    types=("gemma4_assistant", "gemma4_unified_assistant"),
+    attention=AttentionShape(build=drafting_layers),
+)
+UNCOUNTED = Architecture(
+    types=("gemma4_unified", "diffusion_gemma"), config=ConfigKeys(text="text_config")
+)
+GEMMA4 = UNCOUNTED.relative(
+    "gemma4",
+    body=Wrapper(
+        parts=(
+            Part(towers=(GEMMA4_TOWER,), projector=gemma4_projector),
+            Part(
+                towers=(GEMMA4_AUDIO_TOWER,), projector=gemma4_audio_projector, key="audio_config"
+            ),
+        )
+    ),
+)
+
+ARCHITECTURES = (
+    *(GEMMA4_TEXT, GEMMA4_UNIFIED_TEXT, DIFFUSION_GEMMA_TEXT, ASSISTANT, UNCOUNTED, GEMMA4),
+)

@@ -1,0 +1,102 @@
+"""GLM-4.1V and its kin: a tower that ends in its own merger."""
+
+from dataclasses import replace
+
+from ..architecture import Architecture, ConfigKeys
+from ..attention.shape import AttentionShape
+from ..body.body import Body, Layers
+from ..body.feed_forward import Mlp, matrices
+from ..body.image_embeddings import patch_count, patches
+from ..body.projectors import nothing
+from ..body.shapes import DEEPSEEK_BODY, SANDWICH
+from ..body.towers import DEPTH_KEYS, PLAIN_HEADS, Part, Tower, Wrapper
+from ..config_view import ConfigView
+from ..tying import either_word, own_word
+
+
+def _downsampled(view: ConfigView, width: int, norm: int) -> int:
+    """Neighbouring patches to one, then a projection, a norm and a gated MLP of `width`."""
+    hidden, out = view.integer("hidden_size"), view.integer("out_hidden_size")
+    joined = out * (hidden * view.integer("spatial_merge_size") ** 2 + 1)
+    return joined + out * out + norm * out + matrices(out, width, gated=True)
+
+
+def _frames(view: ConfigView) -> int:
+    """A convolution over patches of several frames."""
+    frames = view.integer("temporal_patch_size")
+    return patches(view, bias=False, channels="in_channels") * frames + view.integer("hidden_size")
+
+
+def glm4v(view: ConfigView, layers: Layers) -> int:
+    """Patches, positions, and the merger that ends in `out_hidden_size`."""
+    positions = patch_count(view) * view.integer("hidden_size")
+    return _frames(view) + positions + _downsampled(view, view.integer("intermediate_size"), 2)
+
+
+def glm_ocr(view: ConfigView, layers: Layers) -> int:
+    """The same without positions; the merger is wider."""
+    width = view.integer("out_hidden_size") * view.integer("in_channels")
+    return _frames(view) + _downsampled(view, width, 2)
+
+
+GLM4V_TOWER = Tower(
+    body=Body(
+        vocabulary=None,
+        final_norms=2,
+        mlp=Mlp(width="out_hidden_size"),
+        extra=glm4v,
+    ),
+    attention=replace(PLAIN_HEADS, qkv_bias="attention_bias"),
+    model_type="glm4v_vision",
+    names=DEPTH_KEYS,
+)
+
+
+GLM4V_MOE_TOWER = replace(GLM4V_TOWER, model_type="glm4v_moe_vision")
+
+
+GLM_OCR_TOWER = replace(
+    GLM4V_TOWER,
+    body=replace(
+        GLM4V_TOWER.body,
+        final_norms=1,
+        mlp=Mlp(bias="attention_bias"),
+        extra=glm_ocr,
+    ),
+    attention=replace(PLAIN_HEADS, qkv_bias="attention_bias", o_bias="attention_bias", norm="head"),
+    model_type="glm_ocr_vision",
+)
+
+
+GLM4V = Architecture(
+    types=("glm4v",),
+    config=ConfigKeys(text="text_config", tied=either_word),
+    body=Wrapper(parts=(Part(towers=(GLM4V_TOWER,), projector=nothing),)),
+)
+GLM4V_TEXT = Architecture(
+    types=("glm4v_text",), attention=AttentionShape(qkv_bias=True), body=SANDWICH, rotary="pairs"
+)
+GLM4V_MOE = GLM4V.relative(
+    "glm4v_moe", body={"parts": (Part(towers=(GLM4V_MOE_TOWER,), projector=nothing),)}
+)
+GLM4V_MOE_TEXT = Architecture(
+    types=("glm4v_moe_text",),
+    attention=AttentionShape(qkv_bias="attention_bias"),
+    body=DEEPSEEK_BODY,
+    rotary="halves",
+)
+GLM46V = GLM4V.relative("glm46v", "glmga", config={"tied": own_word})
+GLM_OCR = GLM4V.relative(
+    "glm_ocr", body={"parts": (Part(towers=(GLM_OCR_TOWER,), projector=nothing),)}
+)
+GLM_OCR_TEXT = Architecture(types=("glm_ocr_text",), body=SANDWICH, rotary="pairs")
+
+ARCHITECTURES = (
+    GLM4V,
+    GLM4V_TEXT,
+    GLM4V_MOE,
+    GLM4V_MOE_TEXT,
+    GLM46V,
+    GLM_OCR,
+    GLM_OCR_TEXT,
+)

@@ -1,0 +1,1 @@
+"""Lineages of an encoder and a decoder that attends to it."""

@@ -1,0 +1,162 @@
+"""T5 and its kin: relative position biases, which layer 0 of a stack holds for all."""
+
+from dataclasses import replace
+
+from headcount.model.mixers import Attention
+from headcount.model.spec import Layer
+
+from ..architecture import Architecture, ConfigKeys
+from ..attention.layers import layer_count, side_by_side
+from ..attention.shape import AttentionShape
+from ..attention.two_stacks import cache_window, change_stack, two_stacks
+from ..body.body import Body, no_head, one_per_mixer
+from ..body.feed_forward import Mlp
+from ..body.plain_experts import idle_experts, with_copies
+from ..config_view import MAX_LAYERS, ConfigView
+from ..gguf.form import Gguf
+from ..gguf.towers import t5 as t5_stacks
+from ..gguf.towers import t5_encoder
+from ..tensors.names import T5 as T5_NAMES
+from ..tensors.names import T5_PARTS, TensorNames, under
+from ..tying import always, own_word
+from .bart import SEQ2SEQ
+
+
+def _own_layers(view: ConfigView) -> int:
+    """As many layers as the encoder, by the class's own name for their number."""
+    own = view.attribute_map.get("num_hidden_layers", "num_hidden_layers")
+    return layer_count(view.overridden({"num_hidden_layers": view.declared(own)}))
+
+
+def t5(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
+    """T5: layer 0 of each stack holds the relative position bias, buckets * H."""
+    heads, d = view.integer("num_attention_heads"), view.integer("d_kv")
+    plain = Attention(
+        hidden_size=view.integer("hidden_size"),
+        num_attention_heads=heads,
+        num_key_value_heads=heads,
+        head_dim=d,
+        v_head_dim=d,
+        window=cache_window(view),
+    )
+    buckets = view.integer("relative_attention_num_buckets")
+    first = replace(plain, other_parameters=buckets * heads)
+    cross = side_by_side(plain)
+    count = layer_count(view)
+    decoder_count = view.optional("num_decoder_layers", maximum=MAX_LAYERS) or _own_layers(view)
+    inner = [replace(mixer, cached=False, window=None) for mixer in (first, plain)]
+    return two_stacks(
+        [(inner[i > 0],) for i in range(count)],
+        [(first if i == 0 else plain, cross) for i in range(decoder_count)],
+    )
+
+
+def longt5(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
+    """LongT5: with transient-global attention the encoder has a second position bias and a norm."""
+    layers = t5(shape, view)
+    if view.get("encoder_attention_type") != "transient-global":
+        return layers
+    more = view.integer("relative_attention_num_buckets") * view.integer("num_attention_heads")
+    hidden = view.integer("hidden_size")
+    layers = change_stack(layers, "encoder", norm_parameters=hidden)
+    return change_stack(layers, "encoder", 0, other_parameters=2 * more)
+
+
+def umt5(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
+    """UMT5: every layer has a position bias of its own."""
+    more = view.integer("relative_attention_num_buckets") * view.integer("num_attention_heads")
+    layers = change_stack(t5(shape, view), "encoder", other_parameters=more)
+    return change_stack(layers, "decoder", other_parameters=more)
+
+
+def t5_decoder(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
+    """The decoder of T5 alone (Pix2Struct, whose encoder sees an image)."""
+    view = view.overridden({"num_decoder_layers": layer_count(view)})
+    return tuple(layer for layer in t5(shape, view) if layer.stack == "decoder")
+
+
+def t5_gated(view: ConfigView) -> bool:
+    """`feed_forward_proj` is `relu` in T5 and `gated-gelu` in T5 v1.1, unless the file says it."""
+    said = view.config.get("is_gated_act")
+    if isinstance(said, bool):
+        return said
+    value = view.get("feed_forward_proj")
+    return isinstance(value, str) and value.startswith("gated")
+
+
+LONGT5 = TensorNames(
+    modules={
+        **T5_NAMES.modules,
+        **under("layer.0.LocalSelfAttention", **T5_PARTS),
+        **under("layer.0.TransientGlobalSelfAttention", **T5_PARTS),
+        "layer.0.TransientGlobalSelfAttention.global_relative_attention_bias": "other",
+        "layer.0.TransientGlobalSelfAttention.global_input_layer_norm": "norm",
+    },
+    cross=T5_NAMES.cross,
+)
+_PIX2STRUCT = {**T5_PARTS, "q": "query", "k": "key", "v": "value", "o": "output"}
+PIX2STRUCT = TensorNames(
+    modules=under("self_attention.attention", **_PIX2STRUCT),
+    cross=under("encoder_decoder_attention.attention", **_PIX2STRUCT),
+)
+
+T5_BODY = Body(
+    norms=one_per_mixer,
+    final_norms=2,
+    mlp=Mlp(width="d_ff", gated=t5_gated),
+    classes={**SEQ2SEQ, "T5Model": no_head},
+    default_class="ForConditionalGeneration",
+)
+NO_CROSS_CACHE = (
+    "llama.cpp caches no K/V of the cross-attention, but the encoder's output, as float32."
+)
+
+T5 = Architecture(
+    types=("t5", "mt5"),
+    config=ConfigKeys(tied=always),
+    attention=AttentionShape(build=t5, kv_heads_from="query heads"),
+    body=replace(T5_BODY, named=True),
+    tensors=T5_NAMES,
+    rotary="none",
+    gguf=(
+        Gguf(architecture="t5", reads=t5_stacks, note=NO_CROSS_CACHE),
+        Gguf(architecture="t5encoder", reads=t5_encoder),
+    ),
+)
+
+ARCHITECTURES = (
+    T5,
+    T5.relative("pop2piano", body=None),
+    T5.relative("udop", body=None, rotary=None),
+    T5.relative(
+        "umt5",
+        attention={"build": umt5},
+        body=replace(T5_BODY, classes={**SEQ2SEQ, "UMT5Model": no_head}),
+    ),
+    T5.relative(
+        "longt5",
+        attention={"build": longt5},
+        tensors=LONGT5,
+        body=replace(T5_BODY, classes={**SEQ2SEQ, "LongT5Model": no_head}),
+    ),
+    T5.relative(
+        "switch_transformers",
+        config={"tied": own_word},
+        body=replace(
+            T5_BODY,
+            mlp=Mlp(width="d_ff", gated=False),
+            extra=with_copies,
+            idle_extra=idle_experts,
+            classes={**SEQ2SEQ, "SwitchTransformersModel": no_head},
+        ),
+    ),
+    T5.relative(
+        "pix2struct_text_model",
+        config={"tied": own_word},
+        attention={"build": t5_decoder, "kv_heads_from": "config"},
+        tensors=PIX2STRUCT,
+        body=None,
+        rotary=None,
+    ),
+    Architecture(types=("pix2struct",), config=ConfigKeys(text="text_config")),
+)

@@ -1,0 +1,1 @@
+"""Lineages of encoders of text, images and sound."""

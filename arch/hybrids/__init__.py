@@ -1,0 +1,1 @@
+"""Lineages of decoders that keep recurrent or other state beside keys and values."""

@@ -1,0 +1,120 @@
+"""RWKV and xLSTM: recurrent mixers alone."""
+
+from typing import Any
+
+from headcount.model.errors import InvalidConfigError
+from headcount.model.mixers import Recurrent, State
+from headcount.model.spec import Layer
+
+from ..architecture import Architecture, ConfigKeys
+from ..attention.layers import layer_count
+from ..attention.shape import AttentionShape
+from ..body.body import WEIGHT_AND_BIAS, Body, Layers
+from ..body.feed_forward import Mlp
+from ..body.shapes import NO_MLP
+from ..config_view import ConfigView
+from ..gguf.form import Gguf, Recurrence
+from ..states.hybrid import LAYER_TYPES
+from ..states.mamba import FLOAT32
+from ..tensors.names import UNKNOWN
+from ..tying import never
+
+
+def rwkv_channel_mix(view: ConfigView, layers: Layers) -> int:
+    """Two mixing vectors, a key, a value and a receptance, and one norm before the first layer."""
+    hidden = view.integer("hidden_size")
+    width = view.optional("intermediate_size") or 4 * hidden
+    each = 2 * hidden + 2 * hidden * width + hidden * hidden
+    return len(layers) * each + 2 * hidden
+
+
+def xlstm_biases(view: ConfigView, layers: Layers) -> int:
+    """Of both norms of each layer; the last norm has none."""
+    return 2 * len(layers) * view.integer("hidden_size") if view.flag("use_bias") else 0
+
+
+def xlstm_width(view: ConfigView, layer: Layer) -> int:
+    """`ffn_proj_factor` times the hidden size, rounded up to a multiple."""
+    factor = view.get("ffn_proj_factor")
+    multiple = view.integer("ffn_round_up_to_multiple_of")
+    width = view.integer("hidden_size") * (factor if isinstance(factor, (int, float)) else 1)
+    return int(-(-width // multiple) * multiple)
+
+
+def alike(mixer: Any, count: int) -> tuple[Layer, ...]:
+    return tuple(Layer(index=i, mixers=(mixer,)) for i in range(count))
+
+
+def rwkv(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
+    """RWKV-4 (arXiv 2305.13048): key, value, receptance and output, a decay and a bonus per channel
+    and three mixing vectors. It keeps the last input of both halves of the block, and three float32
+    vectors: numerator, denominator and maximum of its softmax."""
+    hidden = view.integer("hidden_size")
+    width = view.optional("attention_hidden_size") or hidden
+    mixer = Recurrent(
+        form="RWKV",
+        hidden_size=hidden,
+        weights=4 * hidden * width + 2 * width + 3 * hidden,
+        states=(State(fixed=2 * hidden), State(fixed=3 * hidden, bits=FLOAT32)),
+    )
+    return alike(mixer, layer_count(view))
+
+
+def _factor(view: ConfigView, name: str) -> float:
+    value: Any = view.get(name)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1e6:
+        raise InvalidConfigError(f"{view.where}: {name} is {value!r}; a number is expected")
+    return float(value)
+
+
+def mlstm(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
+    """mLSTM layers (arXiv 2405.04517): q, k, v, an output gate, two gates per head with biases, and
+    a normaliser. The state of a head is [qk, v] and [qk] and a number; its widths are rounded up to
+    64 where the state is allocated."""
+    hidden, heads = view.integer("hidden_size"), view.integer("num_heads")
+    qk, v = (int(hidden * _factor(view, name)) for name in ("qk_dim_factor", "v_dim_factor"))
+    state_qk, state_v = (-(-width // 64) * 64 // heads for width in (qk, v))
+    biases = 2 * heads + (2 * qk + 2 * v + hidden) * view.flag("use_bias")
+    mixer = Recurrent(
+        form="mLSTM",
+        hidden_size=hidden,
+        num_attention_heads=heads,
+        head_dim=qk // heads,
+        v_head_dim=v // heads,
+        weights=hidden * (2 * qk + 3 * v + 2 * heads) + biases,
+        norms=v * (1 + view.flag("use_bias")),
+        biases=biases,
+        states=(State(fixed=heads * (state_qk * state_v + state_qk + 1)),),
+    )
+    return alike(mixer, layer_count(view))
+
+
+RWKV6 = Recurrence(form="RWKV-6", layers="all")
+RWKV7 = Recurrence(form="RWKV-7", layers="all")
+
+RWKV = Architecture(
+    types=("rwkv",),
+    config=ConfigKeys(aliases=LAYER_TYPES),
+    attention=AttentionShape(build=rwkv),
+    body=Body(norm=WEIGHT_AND_BIAS, mlp=NO_MLP, extra=rwkv_channel_mix),
+    tensors=UNKNOWN,
+)
+XLSTM = RWKV.relative(
+    "xlstm",
+    config={"tied": never},
+    attention={"build": mlstm},
+    body=Body(mlp=Mlp(width=xlstm_width, bias="use_bias"), extra=xlstm_biases),
+)
+
+# Later RWKVs, alone and in a body of Qwen's, are not in transformers.
+LATER_RWKV = Architecture(
+    types=(),
+    gguf=(
+        Gguf(architecture="rwkv6", recurrence=RWKV6),
+        Gguf(architecture="rwkv6qwen2", recurrence=RWKV6),
+        Gguf(architecture="rwkv7", recurrence=RWKV7),
+        Gguf(architecture="arwkv7", recurrence=RWKV7),
+    ),
+)
+
+ARCHITECTURES = (RWKV, XLSTM, LATER_RWKV)

@@ -1,0 +1,1 @@
+"""Lineages of multimodal models around language models of other lineages."""

@@ -1,0 +1,125 @@
+"""A config by the architecture of its type, and the configs of other types that it nests."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from headcount.model.errors import InvalidConfigError, UnsupportedModelError
+
+from .architecture import Architecture
+from .class_defaults import class_defaults
+from .config_view import ConfigView
+from .our_types import GROUPED, base_type
+from .registry import architecture_of, standard_spelling
+
+# The standard name of the context length, and what older configs call it.
+_ALIASES: dict[str, tuple[str, ...]] = {
+    "max_position_embeddings": (
+        *("n_positions", "n_ctx", "max_seq_len", "seq_length", "max_sequence_length"),
+        *("max_target_positions", "model_max_length"),
+    ),
+    "dtype": ("torch_dtype",),
+}
+# Words in config keys of layers that are not attention, which the standard names do not describe.
+_OTHER_STATE = ("mamba", "ssm", "state_size", "rwkv", "linear_attn", "linear_key", "conv_kernel")
+
+
+def find_architecture(model_type: str, where: str, config: Mapping[str, Any]) -> Architecture:
+    """The architecture of `model_type`, or one that is assumed by the keys of `config`.
+
+    Raises UnsupportedModelError naming the type."""
+    base = base_type(model_type)
+    found = architecture_of(base)
+    if found is not None and base != model_type:
+        from .grouped import grouped
+
+        return grouped(found, base)
+    found = found or _assumed(model_type, config)
+    if found is None:
+        raise unsupported(model_type, where)
+    return found
+
+
+def unsupported(model_type: str, where: str) -> UnsupportedModelError:
+    return UnsupportedModelError(
+        f"{where}: model_type {model_type!r} has no row in the family table: its layers are"
+        " recurrent, hybrid or of another kind that is not counted yet."
+        " `headcount families` lists what can be audited"
+    )
+
+
+def _assumed(model_type: str, config: Mapping[str, Any]) -> Architecture | None:
+    """For a type that nobody described: Llama, or latent attention or a nested language model where
+    `config` has their keys, read by the standard names. None for a type that transformers has a
+    class for, since that class says more than the names do, and for one whose keys speak of
+    recurrent layers."""
+    if class_defaults(model_type) is not None:
+        return None
+    if any(word in key for key in config for word in _OTHER_STATE):
+        return None
+    if isinstance(config.get("text_config"), dict):
+        pattern = "llava"
+    else:
+        pattern = "llama" if config.get("kv_lora_rank") is None else "deepseek_v3"
+    like = architecture_of(pattern)
+    assert like is not None
+    return Architecture(
+        types=(model_type,),
+        config=like.config,
+        attention=like.attention,
+        tensors=like.tensors,
+    )
+
+
+def config_view(
+    config: Mapping[str, Any], model_type: str, architecture: Architecture, where: str
+) -> ConfigView:
+    """`config` read by its class's names and defaults."""
+    keys = architecture.config
+    known = class_defaults(keys.read_as or standard_spelling(model_type))
+    return ConfigView(
+        config,
+        where=where,
+        class_name=known.class_name if known else f"{model_type} (remote code)",
+        defaults={**(known.defaults if known else {}), **keys.defaults},
+        attribute_map=_attribute_map(known.attribute_map if known else {}, model_type),
+        aliases={**_ALIASES, **keys.aliases},
+        model_type=model_type,
+    )
+
+
+def _attribute_map(known: Mapping[str, str], model_type: str) -> Mapping[str, str]:
+    """The class's other names, but for a count of K/V heads that our own modelling file reads."""
+    if not model_type.startswith(GROUPED):
+        return known
+    return {name: key for name, key in known.items() if name != "num_key_value_heads"}
+
+
+def nested(view: ConfigView, key: str, *, fills: bool = False) -> tuple[ConfigView, Architecture]:
+    """The nested config `key` of `view`, read by the architecture of its own model_type.
+
+    Older files keep the text model's keys at the top (Qwen2-VL). A config that is there takes its
+    own class's defaults; one that is missing takes those of the wrapper, and so does what one
+    leaves out where the wrapper `fills` it (Voxtral).
+    """
+    nested_defaults = view.defaults.get(key) or {}
+    given = view.config.get(key)
+    if given is not None and not isinstance(given, dict):
+        raise InvalidConfigError(f"{view.where}: {key} must be an object, not {given!r}")
+    own = "hidden_size" in view.defaults  # PaliGemma's own is that of its projector
+    flat = given is None and view.config.get("hidden_size") is not None and not own
+    config = view.config if flat else (given or {})
+    inner_type = (given or {}).get("model_type") or nested_defaults.get("model_type")
+    if not isinstance(inner_type, str):
+        raise InvalidConfigError(f"{view.where}: {key} has no model_type")
+    place = view.where if flat else f"{view.where}: {key}"
+    architecture = find_architecture(inner_type, place, config)
+    keys = architecture.config
+    inner = config_view(config, inner_type, architecture, place)
+    if given is None and not flat:
+        inner.defaults = {**nested_defaults, **keys.defaults}
+    elif fills:
+        inner.defaults = {**inner.defaults, **nested_defaults}
+    inner.origins = view.origins
+    if keys.text is not None:
+        return nested(inner, keys.text, fills=keys.fills_text)
+    return inner, architecture

@@ -1,0 +1,216 @@
+"""From a config.json to a ModelSpec, through the row of its model_type."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from headcount.model.dtypes import resolve_dtype
+from headcount.model.errors import HeadcountError, InvalidConfigError
+from headcount.model.mixers import Mixer
+from headcount.model.spec import Layer, ModelSpec
+
+from .architecture import Architecture
+from .attention.layers import build_layers
+from .config_view import ConfigView, MissingValueError
+from .nested import config_view, find_architecture, nested, unsupported
+from .our_types import GROUPED, base_type
+from .registry import ARCHITECTURES, architecture_of
+from .tensors.names import TensorNames
+
+
+class Reading(NamedTuple):
+    """A config as read: the spec, the architecture that read it, and the views of it.
+
+    `view` is of the whole config, `text` of its language model, the same object where that is not
+    nested. What only some audits need is counted when it is asked for.
+    """
+
+    spec: ModelSpec
+    architecture: Architecture
+    view: ConfigView
+    text: ConfigView
+
+    def parameters(self) -> int | None:
+        """All parameters, as transformers builds the model; None where they cannot be known.
+
+        Raises InvalidConfigError for an impossible size.
+        """
+        return self.total()[0]
+
+    def total(self) -> tuple[int | None, str | None]:
+        """All parameters, or None and a clause that says why they are not known.
+
+        Raises InvalidConfigError for an impossible size.
+        """
+        from .body.uncounted import UncountedError
+        from .parameters import other_parameters
+
+        try:
+            other = other_parameters(
+                self.view,
+                base_type(self.spec.model_type),
+                self.spec.layers,
+                self.text,
+                tied=self.spec.tie_word_embeddings,
+            )
+        except (MissingValueError, UncountedError) as error:
+            return None, str(error)
+        return other + self.spec.attention_parameters, None
+
+    def names(self) -> dict[str, TensorNames]:
+        """How tensors are called on disk, for each stack."""
+        models = self.architecture.config.models
+        if models:
+            return {stack: nested(self.view, stack)[1].names for stack in models}
+        stacks = (layer.stored_in for layer in self.spec.layers)
+        return dict.fromkeys(stacks, self.architecture.names)
+
+    @property
+    def nests(self) -> bool:
+        """Whether the language model is one of several that the config describes."""
+        return self.text is not self.view
+
+    @property
+    def towers(self) -> str:
+        """What the other models are, for lists of layers whose names do not say it."""
+        keys = self.view.config.keys() | self.view.defaults.keys()
+        kinds = ("vision", "audio")
+        return next((kind for kind in kinds if any(kind in key for key in keys)), "other")
+
+    def idle_parameters(self) -> int | None:
+        """Parameters of experts that a token does not visit; None where no row describes them.
+
+        Raises InvalidConfigError for an impossible size.
+        """
+        if not any("expert" in key or "moe" in key or key == "ffn_config" for key in self._keys()):
+            return 0
+        from .parameters import idle_parameters
+
+        try:
+            model_type = base_type(self.spec.model_type)
+            return idle_parameters(self.view, model_type, self.spec.layers, self.text)
+        except MissingValueError:
+            return None
+
+    def _keys(self) -> set[str]:
+        return {*self.text.config, *self.text.defaults, *self.view.config}
+
+
+def read_config(config: Mapping[str, Any], where: str) -> Reading:
+    """The layers that `config` describes, and the row that read it.
+
+    A model_type that neither the table nor transformers knows is read by the standard names, and
+    the spec is marked `assumed`. Raises InvalidConfigError for impossible values and
+    UnsupportedModelError for a type that cannot be read so.
+    """
+    model_type, source = _model_type(config, where)
+    whole = find_architecture(model_type, where, config)
+    view = config_view(config, model_type, whole, where)
+    view.note("model_type", model_type, source)
+    text, architecture = _language_model(view, whole)
+    assumed = not (is_known(model_type) and is_known(text.model_type))
+    try:
+        layers = build_layers(architecture.attention, text)
+    except MissingValueError as error:
+        if assumed:
+            raise unsupported(text.model_type, where) from error
+        raise
+    spec = ModelSpec(
+        model_type=model_type,
+        layers=layers,
+        hidden_size=_hidden_size(text, layers),
+        vocab_size=text.optional("vocab_size"),
+        dtype=_dtype(view, text),
+        max_position_embeddings=text.optional("max_position_embeddings"),
+        encoder_tokens=_encoder_tokens(view, text, layers),
+        tie_word_embeddings=whole.config.tied(view, text),
+        assumed=assumed,
+        origins=view.origins,
+    )
+    return Reading(spec=spec, architecture=architecture, view=view, text=text)
+
+
+def read_spec(config: Mapping[str, Any], where: str) -> tuple[ModelSpec, Architecture]:
+    """The spec of `config` with its parameters counted, and the architecture that read it."""
+    reading = read_config(config, where)
+    count, unknown = reading.total()
+    source = None if count is None else "config"
+    spec = replace(
+        reading.spec,
+        parameters=count,
+        parameters_source=source,
+        parameters_unknown=unknown,
+    )
+    return spec, reading.architecture
+
+
+def is_known(model_type: str) -> bool:
+    """Whether a lineage describes `model_type`."""
+    return architecture_of(base_type(model_type)) is not None
+
+
+def _model_type(config: Mapping[str, Any], where: str) -> tuple[str, str]:
+    given = config.get("model_type")
+    if isinstance(given, str) and given:
+        return given, where
+    architectures = config.get("architectures")
+    if isinstance(architectures, list) and architectures and isinstance(architectures[0], str):
+        wanted = architectures[0].lower()
+        fitting = [
+            t for t in ARCHITECTURES if wanted.startswith(t.replace("_", "").replace("-", ""))
+        ]
+        if fitting:
+            return max(fitting, key=len), f"derived: architectures ({architectures[0]})"
+    raise InvalidConfigError(
+        f"{where}: no model_type, and architectures does not tell it: this is not the config.json"
+        " of a transformers model"
+    )
+
+
+def _language_model(view: ConfigView, whole: Architecture) -> tuple[ConfigView, Architecture]:
+    """The config of the language model, which a multimodal model nests, and its architecture with
+    what the wrapper says of it."""
+    key = whole.config.text
+    if key is None:
+        return view, whole
+    text, inner = nested(view, key, fills=whole.config.fills_text)
+    if text is not view and whole.tensors is not None:
+        inner = replace(inner, tensors=whole.tensors)
+    if whole.stacks:
+        inner = replace(inner, stacks=whole.stacks)
+    if view.model_type.startswith(GROUPED):
+        from .grouped import with_key_value_heads
+
+        inner = with_key_value_heads(inner, view)
+    return text, inner
+
+
+def _hidden_size(view: ConfigView, layers: tuple[Layer, ...]) -> int:
+    mixers = [mixer for layer in layers for mixer in layer.mixers]
+    return mixers[0].hidden_size if mixers else view.integer("hidden_size")
+
+
+def _dtype(view: ConfigView, inner: ConfigView) -> str | None:
+    for holder in (view, inner):  # loading casts all parts to what the whole says
+        value = holder.get("dtype")
+        if value is None:
+            continue
+        if not isinstance(value, str):
+            raise InvalidConfigError(f"{holder.where}: dtype is {value!r}; a name is expected")
+        try:
+            return resolve_dtype(value)
+        except HeadcountError as error:
+            raise InvalidConfigError(f"{holder.where}: {error}") from error
+    return None
+
+
+def _keeps_encoder(mixer: Mixer) -> bool:
+    return mixer.state_elements(0, 2) != mixer.state_elements(0, 0)
+
+
+def _encoder_tokens(view: ConfigView, inner: ConfigView, layers: tuple[Layer, ...]) -> int:
+    if not any(_keeps_encoder(mixer) for layer in layers for mixer in layer.mixers):
+        return 0
+    from .encoder_tokens import encoder_tokens
+
+    return encoder_tokens(view, inner)

@@ -1,0 +1,84 @@
+"""`convert`: fewer K/V heads."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from headcount.running.signals import exit_at_once, on_signals
+
+from .console import Command, need_extra, write_reports
+from .convert_conflicts import check_together
+from .convert_options import CONVERSION, SWEEP, conversion_options, sweep_options
+from .evaluate import evaluation_options
+from .options import PATH, output_options
+
+
+@click.command(cls=Command)
+@click.argument("source", required=False)
+@click.argument("target", type=PATH, required=False)
+@conversion_options
+@sweep_options
+@evaluation_options
+@output_options
+def convert(
+    source: str | None,
+    target: Path | None,
+    families: bool,
+    dry_run: bool,
+    evaluates: bool,
+    checks: bool,
+    allow_pickle: bool,
+    form: str,
+    output: Path | None,
+    **options: Any,
+) -> None:
+    """Turn the model SOURCE into one with fewer K/V heads, in folder TARGET.
+
+    SOURCE is a folder, or org/name[@revision] of the Hugging Face Hub. The plan is made and checked
+    first. Then everything that does not change is copied byte for byte, and K/V heads are merged,
+    tensor by tensor. TARGET appears when it is complete and its audit is clean; a run that was
+    killed is resumed by the next one.
+
+    \b
+    --quality takes rungs of the ladder of docs/methods.md at once:
+      fast  --method merge --grouping similar: from the weights alone, seconds a layer at most
+      good  and --refit mlp: a few forward passes of --calibration, one layer in memory
+      best  and --reconstruct 200: also 200 steps of training a layer, many times as long
+
+    \b
+    Example:
+      headcount convert ./mha ./gqa --kv-heads 8 --dry-run
+      headcount convert org/name ./gqa --kv-heads 8 --dtype bfloat16 --max-shard-size 5GB
+      headcount convert ./mha ./gqa --kv-heads 8 --quality good --calibration prose.txt
+      headcount convert ./mha ./gqa --kv-heads 8 --evaluate --text prose.txt
+      headcount convert ./mha --sweep 8,4,2,1
+      headcount convert --families
+    """
+    check_together(click.get_current_context())
+    if families:
+        from headcount.convert.families import families_report
+
+        write_reports([families_report()], form, output)
+        return
+    grid = {name: options.pop(name) for name in SWEEP}
+    wanted = options["num_key_value_heads"] is not None and target is not None
+    if source is None or not (wanted or grid["counts"]):
+        raise click.UsageError("SOURCE, TARGET and --kv-heads are needed (or --families alone)")
+    with on_signals(exit_at_once):
+        need_extra()
+        from .convert_run import convert_model
+        from .convert_sweep import sweep_model
+
+        request = {name: options.pop(name) for name in CONVERSION}
+        both: dict[str, Any] = {
+            "allow_pickle": allow_pickle,
+            "output": output,
+            "write": lambda reports: write_reports(reports, form, output),
+        }
+        if grid["counts"]:
+            sweep_model(source, target, request, options, **grid, **both)
+            return
+        assert target is not None
+        evaluation = options if evaluates else None
+        convert_model(source, target, request, evaluation, checks=checks, dry_run=dry_run, **both)

@@ -1,0 +1,57 @@
+"""Options of `convert` that do not go together: none is left out without a word."""
+
+from collections.abc import Iterable
+from dataclasses import fields
+
+import click
+
+from headcount.evaluate.request import EvaluationRequest
+
+from .convert_options import SWEEP
+
+_NO_OPTION = ("model", "against", "dtype", "repeats")
+_EVALUATION = tuple(
+    field.name for field in fields(EvaluationRequest) if field.name not in _NO_OPTION
+)
+# What a sweep decides, or does, itself.
+_OF_ONE = ("num_key_value_heads", "dry_run", "checks", "evaluates", "overwrite", "speed")
+_WITH_FAMILIES = ("families", "form", "output")
+
+
+def check_together(context: click.Context) -> None:
+    """Raises UsageError for options on the command line that others make useless."""
+    given = [name for name in context.params if _is_given(context, name)]
+    if "families" in given:
+        _refuse(context, given, set(given) - {*_WITH_FAMILIES}, "does not go with --families")
+        return
+    if "counts" not in given:
+        _refuse(context, given, SWEEP, "is for --sweep 8,4,2,1: add that, or leave it out")
+        if "evaluates" not in given:
+            _refuse(context, given, _EVALUATION, "is for --evaluate or --sweep: add one of them")
+        return
+    _refuse(context, given, _OF_ONE, "does not go with --sweep, which converts and evaluates all")
+    if "methods" in given:
+        why = "does not go with --sweep-methods: name it there"
+        _refuse(context, given, ("method", "quality"), why)
+    elif "method" in given:
+        why = "does not go with --method in a sweep: --sweep-methods takes names of both"
+        _refuse(context, given, ("quality",), why)
+
+
+def _is_given(context: click.Context, name: str) -> bool:
+    """Without --no-speed, which takes nothing away that a sweep would do."""
+    source = context.get_parameter_source(name)
+    return source is click.core.ParameterSource.COMMANDLINE and (name, context.params[name]) != (
+        "speed",
+        False,
+    )
+
+
+def _refuse(context: click.Context, given: Iterable[str], names: Iterable[str], why: str) -> None:
+    """Raises UsageError if one of `names` is among the `given`."""
+    wrong = {name for name in given if name in set(names)}
+    for parameter in context.command.params:
+        if parameter.name in wrong:
+            is_option = isinstance(parameter, click.Option)
+            name = parameter.opts[0] if is_option else parameter.human_readable_name
+            raise click.UsageError(f"{name} {why}", ctx=context)

@@ -1,0 +1,160 @@
+"""The options of `convert`, and how `--quality` becomes the rungs that it stands for."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from typing import Any
+
+import click
+
+from headcount.convert.merge.ladder import GROUPINGS, QUALITIES, REFITS, Ladder, Quality
+from headcount.convert.plan.cast import CAST_NAMES
+from headcount.convert.plan.request import (
+    BUILTIN,
+    CALIBRATION_TOKENS,
+    HOME_CHOICES,
+    METHODS,
+    ConversionRequest,
+)
+
+from .options import SIZE, TOKENS, DefaultsOf, stack
+
+# The options that decide the conversion, and those of them that --quality bundles.
+LADDER = tuple(field.name for field in fields(Ladder) if field.name != "seed")
+_NO_OPTION = ("source", "target", "source_name", "source_made")
+CONVERSION = (
+    *(field.name for field in fields(ConversionRequest) if field.name not in _NO_OPTION),
+    "quality",
+)
+_DEFAULTS = DefaultsOf(ConversionRequest)
+conversion_options = stack(
+    click.option(
+        "--kv-heads",
+        "num_key_value_heads",
+        metavar="N",
+        help="K/V heads of the result; 1 makes it MQA. Of single layers: 0-15:8,16-31:4.",
+    ),
+    click.option("--families", is_flag=True, help="List the types that can be converted."),
+    click.option(
+        "--quality",
+        type=click.Choice([*QUALITIES]),
+        help="Rungs of the ladder, see above; options that are given come first.",
+    ),
+    click.option(
+        "--method",
+        type=click.Choice(METHODS),
+        help="How the K/V heads of a group become one; default: mean.",
+    ),
+    click.option(
+        "--grouping",
+        type=click.Choice(GROUPINGS),
+        help="Which heads become one: neighbours (the default), or those that are alike.",
+    ),
+    click.option(
+        "--calibration",
+        metavar=f"FILE|{BUILTIN}",
+        help="UTF-8 text that SOURCE is run on, for the rungs that need it;"
+        f" {BUILTIN}: our sample.",
+    ),
+    click.option(
+        "--calibration-tokens",
+        type=TOKENS,
+        help=f"Tokens of it that are read at most; default: {CALIBRATION_TOKENS:,}.",
+    ),
+    click.option(
+        "--temperature/--no-temperature",
+        default=None,
+        help="Scale the scores of each query head to be as sharp as before.",
+    ),
+    click.option(
+        "--refit",
+        type=click.Choice(REFITS),
+        help="Fit anew: nothing (the default), o, or o and the MLP's last projection.",
+    ),
+    click.option(
+        "--reconstruct",
+        type=click.IntRange(min=0),
+        metavar="STEPS",
+        help="Steps of gradient descent on each layer's q, k, v and o; default: 0.",
+    ),
+    click.option(
+        "--seed",
+        type=int,
+        default=_DEFAULTS.seed,
+        show_default=True,
+        help="Of what is drawn at random.",
+    ),
+    click.option(
+        "--home",
+        type=click.Choice(HOME_CHOICES),
+        default=_DEFAULTS.home,
+        show_default=True,
+        help="The class of the result: its own, another, or a modelling file of ours.",
+    ),
+    click.option(
+        "--dtype",
+        type=click.Choice(CAST_NAMES),
+        help="Element type of the result; default: as stored.",
+    ),
+    click.option(
+        "--max-shard-size", type=SIZE, help="Of a file, such as 5GB; default: SOURCE's files."
+    ),
+    click.option(
+        "--allow-pickle",
+        is_flag=True,
+        help="Load .bin files, where there is nothing else, in a process of their own.",
+    ),
+    click.option(
+        "--workers",
+        type=click.IntRange(1, 64),
+        default=_DEFAULTS.workers,
+        show_default=True,
+        help="Threads that merge heads while others are written.",
+    ),
+    click.option(
+        "--overwrite",
+        is_flag=True,
+        help="Replace an earlier conversion with a whole one.",
+    ),
+    click.option("--dry-run", is_flag=True, help="Print the plan and write nothing."),
+    click.option(
+        "--check", "checks", is_flag=True, help="Then run SOURCE and TARGET on a few tokens."
+    ),
+    click.option(
+        "--evaluate", "evaluates", is_flag=True, help="Then evaluate TARGET against SOURCE."
+    ),
+)
+SWEEP = ("counts", "methods", "budget", "by_layer")
+sweep_options = stack(
+    click.option(
+        "--sweep",
+        "counts",
+        metavar="8,4,2,1",
+        help="Convert to each of these, evaluate, print the trade-off, write nothing…",
+    ),
+    click.option(
+        "--sweep-methods",
+        "methods",
+        metavar="NAMES",
+        help="Of a sweep: methods and qualities; default: what the other options say.",
+    ),
+    click.option(
+        "--max-delta-loss",
+        "budget",
+        type=float,
+        metavar="NATS",
+        help="…but for the smallest cache of a sweep that adds at most this to the loss.",
+    ),
+    click.option(
+        "--by-layer", is_flag=True, help="In a sweep also: what each layer alone adds to the loss."
+    ),
+)
+
+
+def with_quality(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options with the rungs of `quality`, which is none of a request's fields, in place of
+    those that are None. Choosing a head has no further rungs, and takes none."""
+    given = {name: value for name, value in options.items() if name not in ("quality", *LADDER)}
+    explicit = {name: options[name] for name in LADDER if options.get(name) is not None}
+    quality: Quality | None = options.get("quality")
+    bundle = asdict(Ladder() if quality is None else QUALITIES[quality])
+    return {**given, **{name: bundle[name] for name in LADDER}, **explicit}

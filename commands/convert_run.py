@@ -1,0 +1,79 @@
+"""What `convert` does: plan, apply, check, evaluate, and hand over the reports."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from headcount.convert.as_report import conversion_report, plan_report
+from headcount.convert.conversion import ConversionReport, apply_plan
+from headcount.convert.plan.errors import CheckFailedError
+from headcount.convert.plan.planner import plan_conversion
+from headcount.convert.plan.request import ConversionRequest, parse_key_value_heads
+from headcount.convert.source_folder import SourceFolder, source_folder
+from headcount.report.report import Report
+from headcount.running.signals import exit_cleanly, on_signals
+
+from .convert_options import with_quality
+from .evaluate import check_evaluation, run_evaluation
+from .report_path import check_report_path
+
+
+def convert_model(
+    source: str,
+    target: Path,
+    options: Mapping[str, Any],
+    evaluation: Mapping[str, Any] | None,
+    *,
+    allow_pickle: bool,
+    checks: bool,
+    dry_run: bool,
+    output: Path | None,
+    write: Callable[[list[Report]], None],
+) -> None:
+    """Converts with `options`, the fields of a ConversionRequest by their names, and evaluates with
+    the options `evaluation` if they are given; `checks`: runs source and result. `write` gets the
+    reports, `output` is the file that it writes. Raises HeadcountError, CheckFailedError."""
+    check_report_path(output, (Path(source), target))
+    with source_folder(source, target, whole=not dry_run, allow_pickle=allow_pickle) as found:
+        request = _request(found, target, options)
+        plan = plan_conversion(request)
+        if evaluation is not None:
+            check_evaluation(found.path, **evaluation)
+        if dry_run:
+            write([plan_report(plan)])
+            return
+        with on_signals(exit_cleanly):
+            done = apply_plan(plan)
+        reports, problems = [conversion_report(done)], ""
+        try:
+            if checks:
+                problems = _check(found.path, target, done, reports)
+            if evaluation is not None:
+                reports.append(run_evaluation(str(target), str(found.path), **evaluation))
+        finally:  # an evaluation that fails does not undo the conversion
+            write(reports)
+        if problems:
+            raise CheckFailedError(f"{target}: {problems}; the output is kept")
+
+
+def _check(source: Path, target: Path, done: ConversionReport, reports: list[Report]) -> str:
+    """Adds the report of a check; what is wrong, in one line."""
+    from headcount.convert.check import check_conversion
+    from headcount.convert.check_report import check_report
+
+    checked = check_conversion(
+        source, target, lossless=all(layer.lossless for layer in done.layers)
+    )
+    reports.append(check_report(checked))
+    return "; ".join(checked.problems)
+
+
+def _request(found: SourceFolder, target: Path, options: Mapping[str, Any]) -> ConversionRequest:
+    wanted = parse_key_value_heads(options["num_key_value_heads"])
+    return ConversionRequest(
+        source=found.path,
+        source_name=found.name,
+        source_made=found.made,
+        target=target,
+        **{**with_quality(options), "num_key_value_heads": wanted},
+    )

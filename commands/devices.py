@@ -1,0 +1,52 @@
+"""`devices`: the accelerators that `plan` knows."""
+
+from pathlib import Path
+
+import click
+
+from headcount.report.report import Column, Report, Table
+
+from .console import Command, write_reports
+from .options import output_options
+
+_COLUMNS = (
+    Column(key="key", title="Device"),
+    Column(key="name", title="Name"),
+    Column(key="memory", title="Memory", unit="bytes"),
+    Column(key="usable_memory", title="Usable", unit="bytes"),
+    Column(key="bandwidth", title="Bandwidth", unit="bandwidth"),
+    Column(key="flops", title="16-bit FLOP/s", unit="flops"),
+)
+_ONLY_JSON = ("vendor", "usable_source", "source", "aliases")
+
+
+@click.command(cls=Command)
+@output_options
+def devices(form: str, output: Path | None) -> None:
+    """List the accelerators that `plan` knows, with usable memory and bandwidth.
+
+    \b
+    Example:
+      headcount devices --format markdown
+    """
+    write_reports([_report()], form, output)
+
+
+def _report() -> Report:
+    """All accelerators of the table."""
+    from headcount.plan.devices import all_devices
+
+    found = all_devices()
+    keys = [column.key for column in _COLUMNS]
+    rows = tuple(tuple(getattr(device, key) for key in keys) for device in found)
+    return Report(
+        title=f"{len(found)} devices",
+        tables=(Table(key="devices", title="Devices", columns=_COLUMNS, rows=rows),),
+        notes=("Usable memory is what a framework sees of a fresh device; see docs/devices.md.",),
+        document={
+            "schema_version": 1,
+            "devices": [
+                {key: getattr(device, key) for key in (*keys, *_ONLY_JSON)} for device in found
+            ],
+        },
+    )

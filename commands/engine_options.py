@@ -1,0 +1,33 @@
+"""The options that `plan` and `reconcile` share: which engine serves, and how it was started."""
+
+import click
+
+from headcount.plan.engines.registry import ENGINES
+from headcount.plan.request import SAMPLERS, STATE_MODES
+
+from .options import AT_LEAST_1, TOKENS, stack
+
+engine_options = stack(
+    click.option(
+        "--engine",
+        type=click.Choice(list(ENGINES)),
+        help="The engine that serves; where one is needed and none is named: vllm.",
+    ),
+    click.option("--engine-version", metavar="X.Y.Z", help="Default: the newest that is known."),
+    click.option("--pp", type=AT_LEAST_1, help="Pipeline stages; default: 1."),
+    click.option("--context-ranks", type=AT_LEAST_1, help="Context parallel, decode x prefill."),
+    click.option("--block-size", type=AT_LEAST_1, help="Tokens of a block, or page."),
+    click.option("--max-num-seqs", type=AT_LEAST_1, help="Sequences of a step (vllm)."),
+    click.option("--max-num-batched-tokens", type=TOKENS, help="Tokens of a step (vllm)."),
+    click.option("--enforce-eager", is_flag=True, help="Without CUDA graphs (vllm)."),
+    click.option(
+        "--disable-hybrid-kv-cache-manager", is_flag=True, help="Windows as full layers (vllm)."
+    ),
+    click.option(
+        "--mamba-cache-mode",
+        type=click.Choice(STATE_MODES),
+        help="Recurrent state kept for cached prefixes (vllm).",
+    ),
+    click.option("--sampler", type=click.Choice(SAMPLERS), help="Of vllm."),
+    click.option("--offline", is_flag=True, help="vllm.LLM in place of a server: its defaults."),
+)

@@ -1,0 +1,82 @@
+"""`evaluate`: what a conversion did to a model, or what one model is like."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headcount.evaluate.request import EvaluationRequest
+from headcount.running.signals import exit_at_once, on_signals
+
+from .console import Command, need_extra, write_reports
+from .options import PATH, TOKENS, DefaultsOf, output_options, stack
+from .report_path import check_report_path
+
+if TYPE_CHECKING:
+    from headcount.report.report import Report
+
+_DEFAULTS = DefaultsOf(EvaluationRequest)
+evaluation_options = stack(
+    click.option("--text", type=PATH, help="UTF-8 text; default: a sample of prose."),
+    click.option(
+        "--max-tokens",
+        type=TOKENS,
+        default=_DEFAULTS.max_tokens,
+        show_default=True,
+        help="Tokens to score at most.",
+    ),
+    click.option("--window", type=TOKENS, help="Tokens a window; default: up to 1,024."),
+    click.option("--stride", type=TOKENS, help="Tokens between windows; default: half a window."),
+    click.option("--tokenizer", type=PATH, help="A folder; default: the model's own."),
+    click.option("--torch-device", "device", help="cpu, cuda, cuda:1…; default: cuda if there."),
+    click.option(
+        "--speed/--no-speed",
+        default=_DEFAULTS.speed,
+        help="Whether to measure speed.",
+    ),
+)
+
+
+@click.command(cls=Command)
+@click.argument("model")
+@click.option("--against", metavar="ORIGINAL", help="The model to compare with, in a folder.")
+@click.option("--dtype", help="Element type to load the weights as; default: as stored.")
+@evaluation_options
+@output_options
+def evaluate(
+    model: str, against: str | None, form: str, output: Path | None, **request: Any
+) -> None:
+    """Measure MODEL, a folder: loss, perplexity, cache bytes and speed.
+
+    With ORIGINAL also the KL divergence and top-1 agreement between the two.
+
+    \b
+    Example:
+      headcount evaluate ./gqa --against ./mha --text prose.txt
+    """
+    with on_signals(exit_at_once):
+        need_extra()
+        check_report_path(output, [Path(folder) for folder in (model, against) if folder])
+        write_reports([run_evaluation(model, against, **request)], form, output)
+
+
+def run_evaluation(model: str, against: str | None, **request: Any) -> "Report":
+    """Evaluates, and prints warnings on stderr. Raises HeadcountError."""
+    from headcount.evaluate.as_report import evaluation_report
+    from headcount.evaluate.evaluation import evaluate
+
+    evaluation = evaluate(EvaluationRequest(model=model, against=against, **request))
+    for warning in evaluation.warnings:
+        print(f"Warning: {warning}", file=sys.stderr)
+    return evaluation_report(evaluation)
+
+
+def check_evaluation(source: Path, **request: Any) -> None:
+    """Raises HeadcountError for an evaluation that would fail, before a conversion is made for it:
+    text, tokenizer, window and device are those of the source."""
+    from headcount.evaluate.plan import settle
+    from headcount.running.boundary import quiet_transformers
+
+    with quiet_transformers():
+        settle(EvaluationRequest(model=str(source), **request))

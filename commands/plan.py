@@ -1,0 +1,76 @@
+"""`plan`: what serving a model takes in memory, and what fits where."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from .console import Command, write_reports
+from .engine_options import engine_options
+from .options import (
+    AT_LEAST_1,
+    COUNT,
+    SIZE,
+    FiniteRange,
+    output_options,
+    stack,
+    workload_options,
+)
+
+_MODEL_OPTIONS = stack(
+    click.option(
+        "--dtype", help="Element type that the weights are loaded as; default: as stored."
+    ),
+    click.option(
+        "--tp",
+        type=AT_LEAST_1,
+        default=1,
+        show_default=True,
+        help="Devices that share the model (tensor parallel).",
+    ),
+    click.option(
+        "--utilisation",
+        type=FiniteRange(0, 1, min_open=True),
+        help="Share of the usable memory that may be taken; default: 0.9, or the engine's.",
+    ),
+    click.option("--parameters", type=COUNT, help="Such as 7b, where the config does not tell."),
+)
+_SERVING_OPTIONS = stack(
+    click.option("--kv-memory", type=SIZE, help="Cache memory of each device, as an engine logs."),
+    click.option(
+        "--require", metavar="WHAT", help="Exit with 1 without: fits,context>=32k,concurrency>=8."
+    ),
+    click.option("--target-users", type=AT_LEAST_1, help="Search devices x tp for so many."),
+    engine_options,
+    click.option("--static-cache", is_flag=True, help="A static cache (transformers)."),
+)
+
+
+@click.command(cls=Command)
+@click.argument("model")
+@click.option("--device", metavar="NAME|SIZE", help="Such as h100 (`headcount devices`) or 80GiB.")
+@workload_options
+@_MODEL_OPTIONS
+@_SERVING_OPTIONS
+@output_options
+def plan(model: str, form: str, output: Path | None, **options: Any) -> None:
+    """Say what serving MODEL takes in memory, and what fits where.
+
+    Weights, KV cache and overhead are held against DEVICE; without one, against every device. With
+    --engine it is planned as that engine accounts, to be held against its log.
+
+    \b
+    Example:
+      headcount plan llama-3-8b --device h100 --context 8k
+      headcount plan llama-3-70b --tp 4 --kv-dtype fp8 --format markdown
+      headcount plan qwen3-8b --device l40s --engine vllm --engine-version 0.11.0
+      headcount plan qwen3-32b --target-users 32 --context 16k
+      headcount plan qwen3-8b --device a100-40gb --context 32k --require "concurrency>=4"
+    """
+    from headcount.plan.command import plan_command
+
+    answer = plan_command(model, with_charts=form == "html", **options)
+    write_reports([answer.report], form, output)
+    if not answer.holds:
+        sys.exit(1)

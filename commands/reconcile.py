@@ -1,0 +1,48 @@
+"""`reconcile`: an engine's start-up log held against what the same start gives by the rules."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from .console import Command, write_reports
+from .engine_options import engine_options
+from .options import AT_LEAST_1, TOKENS, FiniteRange, output_options, stack
+
+_START_OPTIONS = stack(
+    click.option("--model", help="Where the log names none, or one that is not known."),
+    click.option("--device", metavar="NAME|SIZE", help="Such as h100, or its memory as logged."),
+    click.option("--context", type=TOKENS, help="The longest request, in tokens."),
+    click.option("--tp", type=AT_LEAST_1, help="Devices that share the model."),
+    click.option("--dtype", help="Element type that the weights were loaded as."),
+    click.option("--kv-dtype", help="Element type of the cache."),
+    click.option("--utilisation", type=FiniteRange(0, 1, min_open=True)),
+    engine_options,
+)
+
+
+@click.command(cls=Command)
+@click.argument("log", metavar="LOG")
+@_START_OPTIONS
+@click.option("--exit-code", is_flag=True, help="Exit with 1 if a figure disagrees.")
+@output_options
+def reconcile(log: str, exit_code: bool, form: str, output: Path | None, **options: Any) -> None:
+    """Hold the start-up log of vLLM or SGLang against what the same start would give by the rules.
+
+    LOG is a file, or - for standard input; a few lines of it suffice. Tokens, blocks, concurrency,
+    weights and available memory are recomputed; what disagrees is explained. What the log does not
+    say can be given.
+
+    \b
+    Example:
+      vllm serve Qwen/Qwen3-8B 2>&1 | tee start.log
+      headcount reconcile start.log --device a100-40gb
+      headcount reconcile - --model llama-3.1-8b --engine-version 0.10.1 < fragment.log
+    """
+    from headcount.plan.reconcile.command import reconcile_log
+
+    answer = reconcile_log(log, options)
+    write_reports([answer.report], form, output)
+    if exit_code and not answer.agrees:
+        sys.exit(1)

@@ -1,0 +1,193 @@
+"""`uptrain`: heal a converted model by training it to predict what its original predicts."""
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import click
+
+from headcount.model.errors import MissingExtraError
+from headcount.running.signals import exit_at_once, exit_cleanly, on_signals
+from headcount.uptrain.request import COMPUTE_DTYPES, DECAYS, UptrainRequest
+
+from .console import Command, need_extra, write_reports
+from .options import (
+    AT_LEAST_1,
+    PATH,
+    TOKENS,
+    DefaultsOf,
+    FiniteRange,
+    output_options,
+    stack,
+)
+from .report_path import check_report_path
+
+_DEFAULTS = DefaultsOf(UptrainRequest)
+_SHARE = FiniteRange(0, 1)
+_WEIGHT = FiniteRange(min=0)
+_SCHEDULE = stack(
+    click.option("--steps", type=AT_LEAST_1, default=_DEFAULTS.steps, show_default=True),
+    click.option(
+        "--phase-one",
+        type=_SHARE,
+        default=_DEFAULTS.phase_one,
+        show_default=True,
+        help="Share of the steps in which only attention and norms learn; then all weights do.",
+    ),
+    click.option(
+        "--learning-rate",
+        type=FiniteRange(min=0, min_open=True),
+        default=_DEFAULTS.learning_rate,
+        show_default=True,
+        help="The highest of AdamW; 1e-4 or less for billions of parameters.",
+    ),
+    click.option(
+        "--warmup",
+        type=click.IntRange(0),
+        default=_DEFAULTS.warmup,
+        show_default=True,
+        help="Steps in which the rate rises, at the start of each phase.",
+    ),
+    click.option(
+        "--decay",
+        type=click.Choice(DECAYS),
+        default=_DEFAULTS.decay,
+        show_default=True,
+    ),
+    click.option(
+        "--batch-size",
+        type=AT_LEAST_1,
+        default=_DEFAULTS.batch_size,
+        show_default=True,
+        help="Rows of a step, in all processes together.",
+    ),
+    click.option("--sequence-length", type=TOKENS, help="Tokens of a row; default: up to 1,024."),
+    click.option(
+        "--gradient-accumulation",
+        type=AT_LEAST_1,
+        default=_DEFAULTS.gradient_accumulation,
+        show_default=True,
+        help="Parts of a batch that a process computes one after the other.",
+    ),
+)
+_LOSS = stack(
+    click.option(
+        "--temperature",
+        type=FiniteRange(min=0, min_open=True),
+        default=_DEFAULTS.temperature,
+        show_default=True,
+        help="Of both models' logits in the KL divergence.",
+    ),
+    click.option(
+        "--cross-entropy",
+        type=_WEIGHT,
+        default=_DEFAULTS.cross_entropy,
+        show_default=True,
+        help="Weight of the text's own tokens beside the KL divergence.",
+    ),
+    click.option(
+        "--hidden-loss",
+        type=_WEIGHT,
+        default=_DEFAULTS.hidden_loss,
+        show_default=True,
+        help="Weight of the relative squared error of every layer's output.",
+    ),
+)
+_OPTIONS = stack(
+    click.option("--teacher", required=True, metavar="ORIGINAL", help="The original, in a folder."),
+    click.option(
+        "--text",
+        "texts",
+        type=PATH,
+        multiple=True,
+        required=True,
+        help="UTF-8; may be given several times.",
+    ),
+    click.option(
+        "--output-dir", type=PATH, help="The folder to make; default: CONVERTED-uptrained."
+    ),
+    _SCHEDULE,
+    _LOSS,
+    click.option(
+        "--held-out",
+        type=TOKENS,
+        default=_DEFAULTS.held_out,
+        show_default=True,
+        help="Tokens to measure on, from the ends of the texts: at most a tenth of them.",
+    ),
+    click.option("--tokenizer", type=PATH, help="A folder; default: that of CONVERTED."),
+    click.option(
+        "--dtype",
+        type=click.Choice(COMPUTE_DTYPES),
+        help="To compute in; weights are trained in float32. Default: as the launcher says.",
+    ),
+    click.option("--torch-device", "device", help="cpu or cuda; default: cuda if there."),
+    click.option(
+        "--seed",
+        type=int,
+        default=_DEFAULTS.seed,
+        show_default=True,
+        help="Of the order of rows.",
+    ),
+    click.option(
+        "--checkpoint-every",
+        type=click.IntRange(0),
+        default=_DEFAULTS.checkpoint_every,
+        show_default=True,
+        help="Steps; 0: only between the phases.",
+    ),
+    click.option(
+        "--resume/--no-resume",
+        default=_DEFAULTS.resume,
+        show_default=True,
+        help="Whether to go on with the checkpoints of a run that was killed.",
+    ),
+)
+
+
+@click.command(cls=Command)
+@click.argument("converted")
+@_OPTIONS
+@output_options
+def uptrain(
+    converted: str,
+    teacher: str,
+    texts: tuple[Path, ...],
+    form: str,
+    output: Path | None,
+    **options: Any,
+) -> None:
+    """Train the model CONVERTED, a folder, to predict what ORIGINAL predicts.
+
+    First attention and norms learn, then all weights, from the logits of ORIGINAL on the text. The
+    result is measured on text that was held out, and lies in a new folder; both models are only
+    read. A run that was stopped goes on with its last checkpoint when it is started again.
+
+    \b
+    Example:
+      headcount uptrain ./gqa --teacher ./mha --text prose.txt --output-dir ./gqa-healed
+      accelerate launch -m headcount uptrain ./gqa --teacher ./mha --text prose.txt
+    """
+    with on_signals(exit_at_once):
+        need_extra()
+        _need_accelerate()
+        from headcount.uptrain.as_report import uptraining_report
+        from headcount.uptrain.uptraining import uptrain
+
+        target = options.get("output_dir")
+        read = [Path(converted), Path(teacher)]
+        check_report_path(output, read if target is None else [*read, target])
+        request = UptrainRequest(converted=converted, teacher=teacher, texts=texts, **options)
+        with on_signals(exit_cleanly):
+            report = uptrain(request)
+        if report is not None:  # in the main process alone
+            write_reports([uptraining_report(report)], form, output)
+
+
+def _need_accelerate() -> None:
+    """Raises MissingExtraError."""
+    if find_spec("accelerate") is None:
+        raise MissingExtraError(
+            "uptrain needs accelerate: install the extra `uptrain`, in a clone of headcount with:"
+            " pip install '.[uptrain]'"
+        )

@@ -1,0 +1,23 @@
+"""What an evaluation is asked for. Light: the command line reads its defaults."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+MIN_REPEATS = 3
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EvaluationRequest:
+    """What to evaluate; None means the default that the field's comment gives."""
+
+    model: str  # a folder
+    against: str | None = None  # the folder of the original; None: no comparison
+    text: Path | None = None  # UTF-8; None: the sample in the package
+    tokenizer: Path | None = None  # a folder; None: the model's
+    window: int | None = None  # tokens; None: min(max_position_embeddings, 1024)
+    stride: int | None = None  # tokens; None: half the window
+    max_tokens: int = 16384  # at most so many tokens are scored
+    dtype: str | None = None  # None: the checkpoint's
+    device: str | None = None  # None: cuda where there is one, else cpu
+    speed: bool = True
+    repeats: int = MIN_REPEATS  # timed runs a model, after one warm-up

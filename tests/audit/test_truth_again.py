@@ -1,0 +1,60 @@
+"""The record made anew with the installed transformers: a few types always, all of them slowly."""
+
+import importlib
+import json
+from types import ModuleType
+
+import pytest
+
+from truth_record import FILES, Line, header, key_of, recorded
+
+transformers = pytest.importorskip("transformers")
+VERSION = header("decoders")["transformers"]
+pytestmark = [
+    pytest.mark.needs_convert,
+    pytest.mark.skipif(
+        transformers.__version__ != VERSION,
+        reason=f"the record is of transformers {VERSION}, not {transformers.__version__}",
+    ),
+]
+SAMPLE = {  # one of each way to keep something, and of each file
+    *("llama", "gemma3_text", "deepseek_v3", "gpt2", "bert", "t5", "llava", "vit", "mamba"),
+    *("jamba", "deepseek_v4", "resnet"),
+    *("openai-community/gpt2", "google-t5/t5-small", "state-spaces/mamba-130m-hf"),
+}
+KEYS = [(name, key) for name in FILES for key in dict.fromkeys(map(key_of, recorded(name)))]
+
+
+@pytest.fixture(scope="module")
+def recording() -> ModuleType:
+    return importlib.import_module("recording")
+
+
+def unlike(before: list[Line], now: list[Line]) -> list[str]:
+    """What differs between lines of one key, a line a config."""
+    if len(before) != len(now):
+        return [f"{len(before)} lines are recorded, {len(now)} made"]
+    return [
+        f"config {old.get('seed')}, {part}: {json.dumps(old.get(part))} is recorded,"
+        f" {json.dumps(new.get(part))} made"
+        for old, new in zip(before, now, strict=True)
+        for part in dict.fromkeys((*old, *new))
+        if old.get(part) != new.get(part)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        pytest.param(*both, marks=() if both[1] in SAMPLE else pytest.mark.slow, id="-".join(both))
+        for both in KEYS
+    ],
+)
+def test_the_same_is_built_today(recording: ModuleType, name: str, key: str) -> None:
+    before = [line for line in recorded(name) if key_of(line) == key]
+    assert unlike(before, json.loads(json.dumps(recording.lines(name, key)))) == []
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_type_has_its_lines_in_order(recording: ModuleType, name: str) -> None:
+    assert [key for file, key in KEYS if file == name] == recording.keys(name)
