@@ -1,15 +1,15 @@
 """The start that a log is of: what it says, what options add, and defaults for the rest."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ..devices import Device, parse_device
-from ..engines.engine import find_engine
+from ..engines.engine import Engine, find_engine
 from ..planned_model import PlannedModel
 from ..request import STATE_MODES, PlanRequest, StateMode
 from .log import Log, Value
-from .model import find_model, loaded_as, need_model
+from .model import Found, find_model, loaded_as, need_model
 
 _GIB = 2**30
 _PASSED = ("context", "kv_dtype", "tp", "pp", "max_num_seqs", "max_num_batched_tokens")
@@ -54,27 +54,34 @@ def start_of(log: Log, options: Mapping[str, Any]) -> Start:
         usage="offline" if settings.get("offline") else "server",
         **{name: settings[name] for name in _PASSED if name in settings},  # type: ignore[arg-type]
     )
-    notes = [found.note] if found.note else []
-    if settings.get("overridden"):
-        notes.append(
-            f"the start overrides the number of blocks ({settings['overridden']:,}): what the log"
-            " counts does not follow from the memory"
-        )
-    if settings.get("speculated"):
-        notes.append(
-            "the start speculates: a draft's layers and the state of speculated tokens are not"
-            " reckoned with, so that fewer blocks may be logged than predicted"
-        )
-    if version is None:
-        newest = engine.releases.latest().text
-        notes.append(f"the log names no version: the rules of {newest} are taken")
     return Start(
         log=log,
         model=found.model,
         request=request,
         said=frozenset(settings),
-        notes=tuple(notes),
+        notes=tuple(_notes(found, settings, None if version else engine)),
     )
+
+
+def _notes(
+    found: Found, settings: Mapping[str, Value], versionless: Engine | None
+) -> Iterator[str]:
+    """What may keep the figures from agreeing."""
+    if found.note:
+        yield found.note
+    if settings.get("overridden"):
+        yield (
+            f"the start overrides the number of blocks ({settings['overridden']:,}): what the log"
+            " counts does not follow from the memory"
+        )
+    if settings.get("speculated"):
+        yield (
+            "the start speculates: a draft's layers and the state of speculated tokens are not"
+            " reckoned with, so that fewer blocks may be logged than predicted"
+        )
+    if versionless is not None:
+        newest = versionless.releases.latest().text
+        yield f"the log names no version: the rules of {newest} are taken"
 
 
 def _text(settings: Mapping[str, Any], name: str) -> str | None:
