@@ -4,14 +4,17 @@ PYTHON ?= python3
 VENV   := .venv-test
 BIN    ?= $(VENV)/bin
 PYTEST_ARGS ?=
+# A worker a core, each with one thread: models this small leave a second thread waiting.
+WORKERS     ?= 2
 
 pip = $(VENV)/bin/python -m pip --disable-pip-version-check
 
-.PHONY: help test test-all check lint types tests readme readme-write format install clean
+.PHONY: help test test-all test-light check lint types tests readme readme-write format install clean
 
 help:
 	@echo "make test          install the wheel of this checkout in $(VENV), then make check"
 	@echo "make test-all      the same, with the tests that are marked slow"
+	@echo "make test-light    the tests that need no torch, with what is installed in BIN=$(BIN)"
 	@echo "make check         lint, types, tests and README with what is installed in BIN=$(BIN)"
 	@echo "make format        let ruff format and fix what it can"
 	@echo "make readme-write  put the real output of its commands into README.md"
@@ -39,7 +42,11 @@ types:
 # The script and not `python -m pytest`, which would put the root, and so `audit`, on sys.path.
 tests:
 	@echo "== pytest"
-	@$(BIN)/pytest $(PYTEST_ARGS)
+	@$(BIN)/pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
+
+test-light:
+	@HEADCOUNT_TEST_LIGHT=1 $(BIN)/pytest -n $(WORKERS) --dist worksteal \
+		-m "not slow and not needs_convert" $(PYTEST_ARGS)
 
 readme:
 	@echo "== README"

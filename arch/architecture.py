@@ -89,6 +89,22 @@ class Stored:
     computes_positions: bool = False
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Verification:
+    """How what transformers builds of the type is held against an audit.
+
+    `scattered`: its attention modules do not stand in one list of layers. `refused`: why modules
+    are not matched with the layers of an audit; a difference would say nothing of the config.
+    """
+
+    scattered: bool = False
+    refused: str | None = None
+
+
+JOINED = Verification(refused="its modules join parts that the audit counts one by one")
+OTHER_STACKS = Verification(refused="its attention stands in stacks that are not told apart here")
+
+
 class CountsBody(Protocol):
     """What a model holds outside attention, as `body.Body` and its siblings count it."""
 
@@ -122,6 +138,7 @@ class Architecture:
     rotary: Rotary | None = None
     conversion: Conversion = field(default_factory=Conversion)
     stored: Stored = field(default_factory=Stored)
+    verification: Verification = field(default_factory=Verification)
 
     @property
     def names(self) -> TensorNames:

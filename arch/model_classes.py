@@ -5,6 +5,8 @@ import json
 import re
 from pathlib import Path
 
+# What the modelling file of a conversion calls a class of transformers, in front of its name.
+GROUPED_CLASS = "Grouped"
 _TABLE = Path(__file__).with_name("generated") / "model_classes.jsonl"
 _OF_MODELS = ("AutoConfig", "AutoModel")
 _TASK = re.compile(r"For[A-Z]\w*$")

@@ -20,8 +20,8 @@ from pathlib import Path
 import torch
 torch.set_num_threads(1)
 from headcount.convert.plan.source import read_source
-from headcount.convert.calibrate.text import calibration_text
-from headcount.convert.calibrate.model import LayeredModel
+from headcount.convert.calibrate.calibration_text import calibration_text
+from headcount.convert.calibrate.layered_model import LayeredModel
 from headcount.convert.stream.reader import SourceReader
 folder, tokens, steps = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 source = read_source(folder)
@@ -30,7 +30,7 @@ FORWARD = f"""{_COMMON}
 from transformers import AutoModelForCausalLM
 with SourceReader(folder) as reader:
     layered = LayeredModel(source, reader)
-    text = calibration_text(source, layered.subject, "builtin", tokens, 0)
+    text = calibration_text(source, layered.runnable, "builtin", tokens, 0)
 model = AutoModelForCausalLM.from_pretrained(folder)
 with torch.no_grad():
     model(text.ids[text.batches[0]], use_cache=False)
@@ -40,7 +40,7 @@ with torch.no_grad():
 print(time.process_time() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
 CALIBRATE = f"""{_COMMON}
-from headcount.convert.calibrate.ladder import calibrated_layers
+from headcount.convert.calibrate.calibrated_layers import calibrated_layers
 from headcount.convert.merge.ladder import Ladder
 from headcount.convert.plan.draft import HeadsByLayer
 from headcount.convert.plan.native_heads import attentions, heads_of

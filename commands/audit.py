@@ -108,7 +108,7 @@ def _look(audit: "Audit", request: "AuditRequest", *, scan: bool, verify: bool) 
 
         report = audit_report(audit, request)
     if verify:
-        from headcount.running.built.report import with_verification
+        from headcount.running.built.verify_report import with_verification
 
         report = with_verification(report, audit)
     return report

@@ -5,7 +5,7 @@ from dataclasses import fields
 
 import click
 
-from headcount.evaluate.request import EvaluationRequest
+from headcount.evaluate.evaluation_request import EvaluationRequest
 
 from .convert_options import SWEEP
 

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from headcount.convert.as_report import conversion_report, plan_report
 from headcount.convert.conversion import ConversionReport, apply_plan
+from headcount.convert.conversion_report import conversion_report, plan_report
 from headcount.convert.plan.errors import CheckFailedError
 from headcount.convert.plan.planner import plan_conversion
 from headcount.convert.plan.request import ConversionRequest, parse_key_value_heads

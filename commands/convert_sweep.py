@@ -11,9 +11,9 @@ from headcount.convert.merge.ladder import QUALITIES
 from headcount.convert.plan.errors import CheckFailedError, TargetError
 from headcount.convert.plan.request import CHOOSING, METHODS, ConversionRequest
 from headcount.convert.source_folder import source_folder
-from headcount.evaluate.sweep.as_report import sweep_report
 from headcount.evaluate.sweep.sensitivity import sensitivities
 from headcount.evaluate.sweep.sweep import sweep, trials_of
+from headcount.evaluate.sweep.sweep_report import sweep_report
 from headcount.evaluate.sweep.trial import parse_counts, parse_methods
 from headcount.model.errors import HeadcountError
 from headcount.report.report import Report

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headcount.evaluate.request import EvaluationRequest
+from headcount.evaluate.evaluation_request import EvaluationRequest
 from headcount.running.signals import exit_at_once, on_signals
 
 from .console import Command, need_extra, write_reports
@@ -63,8 +63,8 @@ def evaluate(
 
 def run_evaluation(model: str, against: str | None, **request: Any) -> "Report":
     """Evaluates, and prints warnings on stderr. Raises HeadcountError."""
-    from headcount.evaluate.as_report import evaluation_report
     from headcount.evaluate.evaluation import evaluate
+    from headcount.evaluate.evaluation_report import evaluation_report
 
     evaluation = evaluate(EvaluationRequest(model=model, against=against, **request))
     for warning in evaluation.warnings:
@@ -75,7 +75,7 @@ def run_evaluation(model: str, against: str | None, **request: Any) -> "Report":
 def check_evaluation(source: Path, **request: Any) -> None:
     """Raises HeadcountError for an evaluation that would fail, before a conversion is made for it:
     text, tokenizer, window and device are those of the source."""
-    from headcount.evaluate.plan import settle
+    from headcount.evaluate.evaluation_plan import settle
     from headcount.running.boundary import quiet_transformers
 
     with quiet_transformers():

@@ -8,7 +8,7 @@ import click
 
 from headcount.model.errors import MissingExtraError
 from headcount.running.signals import exit_at_once, exit_cleanly, on_signals
-from headcount.uptrain.request import COMPUTE_DTYPES, DECAYS, UptrainRequest
+from headcount.uptrain.uptrain_request import COMPUTE_DTYPES, DECAYS, UptrainRequest
 
 from .console import Command, need_extra, write_reports
 from .options import (
@@ -171,7 +171,7 @@ def uptrain(
     with on_signals(exit_at_once):
         need_extra()
         _need_accelerate()
-        from headcount.uptrain.as_report import uptraining_report
+        from headcount.uptrain.uptrain_report import uptraining_report
         from headcount.uptrain.uptraining import uptrain
 
         target = options.get("output_dir")

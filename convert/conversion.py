@@ -11,7 +11,8 @@ from tqdm import tqdm
 
 from headcount.sources.json_file import open_regular
 
-from .finished import check_finished
+from .audited_output import verify_output
+from .finished_target import check_finished
 from .plan.document import plan_summary
 from .plan.existing import check_foreign, read_existing
 from .plan.job import job_of, local_job_of
@@ -23,14 +24,13 @@ from .plan.source import CONFIG, check_unchanged
 from .plan.target import check_target
 from .rewrite.layer import merged_documents
 from .rewrite.store import NOTHING, Rewritten, redirected, rewrite_layers
-from .stream.failure import writing
 from .stream.hashing import digest_of_bytes
 from .stream.lock import TargetLock
+from .stream.os_failures import writing
 from .stream.shards import write_shards
-from .stream.weights import Outcome
+from .stream.weight_file import Outcome
 from .stream.work_folder import WorkFolder
 from .stream.writer import Advance, NewFile, Written, json_bytes, write_bytes
-from .verify import verify_output
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -18,12 +18,12 @@ from headcount.sources.hub import open_repo, read_hub
 from headcount.sources.safetensors import FileHeader
 
 from .plan.side_files import reason_by_name
-from .source_folder import SourceFolder
 
 
 @contextmanager
-def hub_source(source: str, *, whole: bool) -> Iterator[SourceFolder]:
-    """The snapshot of `org/name[@revision]` in the Hub's cache, with what is missing downloaded.
+def hub_source(source: str, *, whole: bool) -> Iterator[tuple[Path, str]]:
+    """The snapshot of `org/name[@revision]` in the Hub's cache, with what is missing downloaded,
+    and its name with the commit.
 
     Config and headers are read and judged first. Not `whole`: a folder for plans, gone afterwards,
     whose weights are headers over nothing. Raises HeadcountError, and WriteError for a full disk.
@@ -33,16 +33,16 @@ def hub_source(source: str, *, whole: bool) -> Iterator[SourceFolder]:
     shards = [header.path.name for header in checkpoint.files]
     revision = source.partition("@")[2] or "main"
     snapshot = _download(found, revision, checkpoint, shards if whole else [])
-    name = f"{found.id}@{snapshot.name}"  # the commit
+    name = f"{found.id}@{snapshot.name}"
     if whole:
-        yield SourceFolder(path=snapshot, name=name)
+        yield snapshot, name
         return
     with TemporaryDirectory(prefix="headcount-") as folder:
         for path in snapshot.iterdir():
             if path.is_file() and path.name not in shards:
                 shutil.copyfile(path, Path(folder, path.name))
         _write_headers(found, checkpoint, Path(folder))
-        yield SourceFolder(path=Path(folder), name=name)
+        yield Path(folder), name
 
 
 def _weights(source: str, found: FoundModel) -> Checkpoint:

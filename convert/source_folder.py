@@ -34,8 +34,8 @@ def source_folder(
     if is_hub_id(source):
         from .hub_source import hub_source
 
-        with hub_source(source, whole=whole) as folder:
-            yield folder
+        with hub_source(source, whole=whole) as (snapshot, name):
+            yield SourceFolder(path=snapshot, name=name)
         return
     path = Path(source)
     checkpoint = read_pickles_of(path) if allow_pickle else None
@@ -44,8 +44,8 @@ def source_folder(
         return
     from .unpickle import unpickled
 
-    with unpickled(path, checkpoint, target) as folder:
-        yield folder
+    with unpickled(path, checkpoint, target) as copy:
+        yield SourceFolder(path=copy, name=path.resolve().name, made=True)
 
 
 def _check_name(source: str) -> None:

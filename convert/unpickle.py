@@ -24,8 +24,7 @@ from headcount.sources.safetensors import read_header
 from .plan.leftovers import leftovers, own_folder
 from .plan.side_files import sort_side_files
 from .plan.target import check_space, check_target
-from .source_folder import SourceFolder
-from .stream.failure import writing
+from .stream.os_failures import writing
 
 # Below, files can break torch's reader even so: CVE-2025-32434, CVE-2026-24747.
 _SAFE_TORCH = (2, 10)
@@ -34,7 +33,7 @@ _CHILD = Path(__file__).with_name("unpickle_child.py")
 
 
 @contextmanager
-def unpickled(folder: Path, checkpoint: Checkpoint, target: Path) -> Iterator[SourceFolder]:
+def unpickled(folder: Path, checkpoint: Checkpoint, target: Path) -> Iterator[Path]:
     """`folder` with its pickles as safetensors, beside `target`, removed when the context ends.
 
     Raises HeadcountError, for files that hold more than tensors without loading them.
@@ -50,7 +49,7 @@ def unpickled(folder: Path, checkpoint: Checkpoint, target: Path) -> Iterator[So
         with on_signals(exit_cleanly), writing(copy, checkpoint.nbytes):
             copy.mkdir()
             _fill(folder, checkpoint, copy, "tied" if tied else "untied")
-        yield SourceFolder(path=copy, name=folder.resolve().name, made=True)
+        yield copy
     finally:
         shutil.rmtree(copy, ignore_errors=True)
 

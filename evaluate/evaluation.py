@@ -17,12 +17,12 @@ from headcount.running.measured_cache import (
     weigh_cache,
 )
 
-from .compare import Divergence
+from .divergence import Divergence
+from .evaluation_document import Comparison, EvaluationReport, ModelScore, Settings
+from .evaluation_plan import EvaluationPlan, settle
+from .evaluation_request import EvaluationRequest
 from .logits import chunk_positions
 from .loss import TextScores, score_text
-from .plan import EvaluationPlan, settle
-from .report import Comparison, EvaluationReport, ModelScore, Settings
-from .request import EvaluationRequest
 from .speed import Speed, repeated, take_turns
 from .windows import cut_windows
 
@@ -38,7 +38,8 @@ def evaluate(
     with quiet_transformers(), out_of_memory_explained():
         plan = settle(request)
         models = [
-            load_model(subject, dtype=plan.dtype, device=plan.device) for subject in plan.subjects
+            load_model(runnable, dtype=plan.dtype, device=plan.device)
+            for runnable in plan.runnables
         ]
         scores = _score(plan, models)
         runs = _run(plan, models, predict)
@@ -60,7 +61,7 @@ def _score(plan: EvaluationPlan, models: list[LoadedModel]) -> TextScores:
         models[0].model,
         torch.tensor(plan.tokens.ids, device=plan.device),
         tqdm(windows, desc="scoring", unit="window", disable=None, leave=False),
-        chunk=chunk_positions(plan.subjects[0].vocab_size),
+        chunk=chunk_positions(plan.runnables[0].vocab_size),
         original=models[1].model if len(models) > 1 else None,
     )
 
@@ -119,7 +120,7 @@ def _summary(
 ) -> ModelScore:
     nbytes = plan.tokens.nbytes
     return ModelScore(
-        id=loaded.subject.id,
+        id=loaded.runnable.id,
         loss=losses.mean().item(),
         tokens=len(losses),
         bits_per_byte=losses.sum().item() / math.log(2) / nbytes if nbytes else None,

@@ -68,17 +68,6 @@ class RowLogits:
         return logits
 
 
-class WindowLogits:
-    """The logits of `input_ids` ([1, tokens], on the model's device), by ranges of positions."""
-
-    def __init__(self, model: PreTrainedModel, input_ids: Tensor) -> None:
-        self._rows = RowLogits(model, input_ids)
-
-    def at(self, start: int, stop: int) -> Tensor:
-        """Logits of the positions `[start, stop)`: [stop - start, vocabulary]."""
-        return self._rows.at(start, stop)[0]
-
-
 class _Replay:
     """Answers for a module: the first call runs it, later ones return what that gave."""
 

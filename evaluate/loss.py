@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from .compare import Divergence, compare
+from .divergence import Divergence, compare
 from .errors import EvaluationFailedError
-from .logits import WindowLogits
+from .logits import RowLogits
 from .windows import Window
 
 
@@ -62,19 +62,19 @@ def _score_window(
     chunk: int,
 ) -> Iterator[TextScores]:
     input_ids = ids[window.start : window.stop].unsqueeze(0)
-    logits = WindowLogits(model, input_ids)
-    original_logits = None if original is None else WindowLogits(original, input_ids)
+    logits = RowLogits(model, input_ids)
+    original_logits = None if original is None else RowLogits(original, input_ids)
     for first in range(window.first, window.stop + 1, chunk):
         last = min(first + chunk, window.stop + 1)
         # The position that reads token t - 1 predicts token t; the window's first is position 0.
         at = (first - 1 - window.start, last - 1 - window.start)
         targets = ids[first:last]
-        log_probs = log_probabilities(logits.at(*at))
+        log_probs = log_probabilities(logits.at(*at)[0])
         losses = token_losses(log_probs, targets, first=first, role="model")
         if original_logits is None:
             yield TextScores(losses=losses, original_losses=None, divergence=None)
             continue
-        original_log_probs = log_probabilities(original_logits.at(*at))
+        original_log_probs = log_probabilities(original_logits.at(*at)[0])
         yield TextScores(
             losses=losses,
             original_losses=token_losses(original_log_probs, targets, first=first, role="original"),

@@ -11,7 +11,7 @@ from headcount.model.dtypes import resolve_dtype
 from headcount.model.errors import HeadcountError, InvalidWeightsError
 
 from .boundary import third_party
-from .subject import Subject
+from .runnable import RunnableModel
 
 DTYPES = {
     "float64": torch.float64,
@@ -25,7 +25,7 @@ DTYPES = {
 class LoadedModel:
     """A model in evaluation mode on its device, and what was odd about its checkpoint."""
 
-    subject: Subject
+    runnable: RunnableModel
     model: PreTrainedModel
     warnings: tuple[str, ...]
 
@@ -60,12 +60,14 @@ def resolve_load_dtype(name: str | None) -> torch.dtype | None:
     return DTYPES[dtype]
 
 
-def load_model(subject: Subject, *, dtype: torch.dtype | None, device: torch.device) -> LoadedModel:
+def load_model(
+    runnable: RunnableModel, *, dtype: torch.dtype | None, device: torch.device
+) -> LoadedModel:
     """The model with its weights. Raises HeadcountError when any weight would be made up."""
-    with third_party(f"{subject.folder}: transformers cannot load it"):
+    with third_party(f"{runnable.folder}: transformers cannot load it"):
         loaded: Any = AutoModelForCausalLM.from_pretrained(
-            subject.folder,
-            config=subject.config,
+            runnable.folder,
+            config=runnable.config,
             dtype="auto" if dtype is None else dtype,
             local_files_only=True,
             trust_remote_code=False,
@@ -74,36 +76,36 @@ def load_model(subject: Subject, *, dtype: torch.dtype | None, device: torch.dev
             ignore_mismatched_sizes=True,  # so that they are listed; they are refused below
         )
         model, info = loaded[0].eval().to(device), loaded[1]
-    _refuse_other_shapes(subject, info["mismatched_keys"])
-    _refuse_made_up_weights(subject, info["missing_keys"])
+    _refuse_other_shapes(runnable, info["mismatched_keys"])
+    _refuse_made_up_weights(runnable, info["missing_keys"])
     return LoadedModel(
-        subject=subject, model=model, warnings=_unused_weights(subject, info["unexpected_keys"])
+        runnable=runnable, model=model, warnings=_unused_weights(runnable, info["unexpected_keys"])
     )
 
 
 def _refuse_other_shapes(
-    subject: Subject, mismatched: Iterable[tuple[str, Sequence[int], Sequence[int]]]
+    runnable: RunnableModel, mismatched: Iterable[tuple[str, Sequence[int], Sequence[int]]]
 ) -> None:
     for name, stored, wanted in sorted(mismatched):
         raise InvalidWeightsError(
-            f"{subject.folder}: tensor {name!r} is {list(stored)}, config.json makes it"
+            f"{runnable.folder}: tensor {name!r} is {list(stored)}, config.json makes it"
             f" {list(wanted)}: weights and config do not belong together (`headcount audit` says"
             " more)"
         )
 
 
-def _refuse_made_up_weights(subject: Subject, missing: set[str]) -> None:
+def _refuse_made_up_weights(runnable: RunnableModel, missing: set[str]) -> None:
     if missing:
         raise InvalidWeightsError(
-            f"{subject.folder}: the weights lack {_some(missing)}; transformers would fill them"
+            f"{runnable.folder}: the weights lack {_some(missing)}; transformers would fill them"
             " with random numbers (for an output head: is tie_word_embeddings right?)"
         )
 
 
-def _unused_weights(subject: Subject, unexpected: set[str]) -> tuple[str, ...]:
+def _unused_weights(runnable: RunnableModel, unexpected: set[str]) -> tuple[str, ...]:
     if not unexpected:
         return ()
-    return (f"{subject.id}: the model has no place for {_some(unexpected)}: not used",)
+    return (f"{runnable.id}: the model has no place for {_some(unexpected)}: not used",)
 
 
 def _some(names: set[str]) -> str:

@@ -8,10 +8,10 @@ from typing import Any
 from torch import Tensor
 
 from headcount.audit import audit_model
-from headcount.evaluate.speed import cache_argument, generate
 from headcount.model.dtypes import BITS
 from headcount.model.errors import HeadcountError
 
+from .generate import cache_argument, generate
 from .load import LoadedModel
 
 # What the layers of transformers' caches keep; the last two are dicts of tensors (cache_utils.py).
@@ -44,19 +44,21 @@ def weigh_cache(
     tokens = prompt.shape[1] + decode.shape[1]
     dtype, measured, warnings = loaded.dtype, None, []
     if cache_argument(loaded.model) is None:
-        warnings.append(f"{loaded.subject.id}: the model takes no cache: bytes, speed not measured")
+        warnings.append(
+            f"{loaded.runnable.id}: the model takes no cache: bytes, speed not measured"
+        )
     else:
         _, cache = generate(loaded.model, prompt, decode)
         measured = measured_cache_bytes(cache)
         dtype = cache_dtype(cache) or dtype
     try:
-        predicted = predict(loaded.subject.folder, tokens, BITS[dtype])
+        predicted = predict(loaded.runnable.folder, tokens, BITS[dtype])
     except HeadcountError as error:
         predicted = None
         warnings.append(f"no prediction of cache bytes: {error}")
     if None not in (measured, predicted) and measured != predicted:
         warnings.append(
-            f"{loaded.subject.id}: the audit predicts {predicted:,} cache bytes, the cache holds"
+            f"{loaded.runnable.id}: the audit predicts {predicted:,} cache bytes, the cache holds"
             f" {measured:,}"
         )
     weighed = CacheBytes(predicted=predicted, measured=measured, tokens=tokens, dtype=dtype)

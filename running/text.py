@@ -25,8 +25,7 @@ class Text:
 def read_text(path: Path | None) -> Text:
     """The file at `path`, or the packaged sample for None. Raises HeadcountError."""
     if path is None:
-        data = resources.files(__package__).joinpath("sample.txt").read_bytes()
-        return _decode(data, SAMPLE_NAME)
+        return packaged_text(__package__, SAMPLE_NAME)
     with os.fdopen(open_regular(path), "rb") as file:
         size = os.fstat(file.fileno()).st_size
         if size > MAX_TEXT_BYTES:
@@ -35,6 +34,11 @@ def read_text(path: Path | None) -> Text:
             )
         data = file.read()
     return _decode(data, str(path))
+
+
+def packaged_text(package: str, name: str) -> Text:
+    """The prose `sample.txt` that lies in `package`, under the name that reports give it."""
+    return _decode(resources.files(package).joinpath("sample.txt").read_bytes(), name)
 
 
 def _decode(data: bytes, name: str) -> Text:

@@ -5,11 +5,10 @@ from pathlib import Path
 
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-from headcount.evaluate.errors import IncomparableModelsError
 from headcount.model.errors import HeadcountError
 
 from .boundary import third_party
-from .subject import Subject, refuse_tokenizer_code
+from .runnable import RunnableModel, refuse_tokenizer_code
 from .text import Text
 
 # Without one of these, transformers makes up an empty tokenizer from the model_type.
@@ -86,41 +85,12 @@ def encode(tokenizer: PreTrainedTokenizerBase, text: Text, max_tokens: int) -> T
     )
 
 
-def check_ids(tokens: TokenSequence, subject: Subject) -> None:
+def check_ids(tokens: TokenSequence, runnable: RunnableModel) -> None:
     """Raises HeadcountError if a token has no place in the model's vocabulary."""
-    if max(tokens.ids) >= subject.vocab_size:
+    if max(tokens.ids) >= runnable.vocab_size:
         raise HeadcountError(
-            f"{subject.id}: the tokenizer gives token {max(tokens.ids):,}, the model has"
-            f" {subject.vocab_size:,}: this is not its tokenizer"
-        )
-
-
-def check_same_vocabulary(model: Subject, original: Subject) -> None:
-    """Raises IncomparableModelsError if the models predict over vocabularies of other sizes."""
-    if model.vocab_size != original.vocab_size:
-        raise IncomparableModelsError(
-            f"{model.id} predicts {model.vocab_size:,} tokens, {original.id}"
-            f" {original.vocab_size:,}: such predictions cannot be compared; evaluate each alone"
-        )
-
-
-def check_same_tokens(
-    mine: PreTrainedTokenizerBase,
-    other: PreTrainedTokenizerBase,
-    *,
-    names: tuple[str, str],
-    text: Text,
-    tokens: TokenSequence,
-    max_tokens: int,
-) -> None:
-    """Raises IncomparableModelsError unless both have one vocabulary and cut `text` alike.
-
-    `tokens` is what `mine` made of the text.
-    """
-    if mine.get_vocab() != other.get_vocab() or encode(other, text, max_tokens).ids != tokens.ids:
-        raise IncomparableModelsError(
-            f"{names[0]} and {names[1]} have different tokenizers: their tokens cannot be compared;"
-            " evaluate each alone, or name the one for both with --tokenizer"
+            f"{runnable.id}: the tokenizer gives token {max(tokens.ids):,}, the model has"
+            f" {runnable.vocab_size:,}: this is not its tokenizer"
         )
 
 

@@ -1,14 +1,17 @@
-"""What holds for every test: no network, two threads, and skips that say what is missing."""
+"""What holds for every test: no network, one thread, and skips that say what is missing."""
 
 import importlib.util
 import os
 import signal
+import sys
 
 # Read by the libraries when they are imported, so set before any test module is.
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TRANSFORMERS_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
-os.environ["OMP_NUM_THREADS"] = "2"  # torch's threads, without importing torch here
+# Torch's threads, without importing torch here: models this small only wait for a second one, and
+# the other core has a worker of its own.
+os.environ["OMP_NUM_THREADS"] = "1"
 
 import pytest
 from hypothesis import settings
@@ -23,15 +26,21 @@ for _name, _handler in (("SIGINT", signal.default_int_handler), ("SIGHUP", signa
     if hasattr(signal, _name) and signal.getsignal(getattr(signal, _name)) == signal.SIG_IGN:
         signal.signal(getattr(signal, _name), _handler)
 
-_CONVERT_EXTRA = ("torch", "transformers", "safetensors")
+pytest_plugins = ("causal_fixtures", "checkpoint_fixtures")  # models that several rooms test with
+
+_CONVERT_EXTRA = ("torch", "transformers", "safetensors", "tqdm")
+if os.environ.get("HEADCOUNT_TEST_LIGHT"):  # as on an install without the extra
+    sys.modules.update(dict.fromkeys(_CONVERT_EXTRA))  # type: ignore[arg-type]
+_MISSING = [name for name in _CONVERT_EXTRA if importlib.util.find_spec(name) is None]
+if _MISSING:
+    collect_ignore = ["convert", "evaluate", "running", "uptrain"]  # they import torch
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip tests marked `needs_convert` on a base install; `make test` runs every one of them."""
-    missing = [name for name in _CONVERT_EXTRA if importlib.util.find_spec(name) is None]
-    if not missing or os.environ.get("HEADCOUNT_TEST_INSTALLED"):
+    if not _MISSING or os.environ.get("HEADCOUNT_TEST_INSTALLED"):
         return
-    skip = pytest.mark.skip(reason=f"needs the convert extra: no {', '.join(missing)}")
+    skip = pytest.mark.skip(reason=f"needs the convert extra: no {', '.join(_MISSING)}")
     for item in items:
         if item.get_closest_marker("needs_convert"):
             item.add_marker(skip)

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
-from headcount.evaluate.compare import compare
+from headcount.evaluate.divergence import compare
 from headcount.evaluate.logits import CHUNK_ELEMENTS, RowLogits
 from headcount.evaluate.loss import log_probabilities, token_losses
 

@@ -9,12 +9,12 @@ from transformers import PreTrainedModel
 
 from .distillation import Distillation
 from .errors import TrainingFailedError
-from .plan import UptrainPlan
 from .processes import Processes
-from .rows import batch_rows
 from .schedule import Phase, choose_trainable
 from .scores import Scores, sum_scores
-from .weights import load_student, load_weights, own_state, round_weights
+from .student_weights import load_student, load_weights, own_state, round_weights
+from .text_rows import batch_rows
+from .uptrain_plan import UptrainPlan
 
 _BETAS = (0.9, 0.95)
 _LARGEST_NORM = 1.0

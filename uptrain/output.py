@@ -13,6 +13,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from headcount import __version__
+from headcount.convert.audited_output import audited_output
 from headcount.convert.plan.custom import MODELING_FILE
 from headcount.convert.plan.document import SCHEMA_VERSION
 from headcount.convert.plan.errors import SelfCheckError
@@ -21,12 +22,11 @@ from headcount.convert.plan.side_files import RECORD, sort_side_files
 from headcount.convert.plan.source import CONFIG, check_unchanged
 from headcount.convert.stream.hashing import digest_of
 from headcount.convert.stream.writer import json_bytes, write_bytes
-from headcount.convert.verify import audited_output
 from headcount.model.errors import HeadcountError
 from headcount.sources.checkpoint import find_weights, read_checkpoint
 from headcount.sources.json_file import read_json
 
-from .plan import UptrainPlan
+from .uptrain_plan import UptrainPlan
 
 
 def job_digest(plan: UptrainPlan) -> str:

@@ -14,7 +14,7 @@ from headcount.model.errors import HeadcountError
 from headcount.running.load import resolve_device
 
 from .errors import OtherProcessError
-from .request import ComputeDtype
+from .uptrain_request import ComputeDtype
 
 Value = TypeVar("Value")
 _PRECISIONS: Mapping[ComputeDtype | None, str | None] = {

@@ -7,7 +7,7 @@ from torch import nn
 
 from headcount.model.errors import UnsupportedModelError
 
-from .request import Decay
+from .uptrain_request import Decay
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -7,15 +7,15 @@ from typing import Any
 from tqdm import tqdm
 from transformers import PreTrainedModel
 
-from headcount.convert.stream.failure import writing
+from headcount.convert.stream.os_failures import writing
 
 from .learner import Learner
-from .plan import UptrainPlan
 from .processes import Processes
 from .schedule import Phase
 from .scores import Scores
-from .weights import save_weights
-from .work import Progress, Work, saving
+from .student_weights import save_weights
+from .training_folder import Progress, TrainingFolder, saving
+from .uptrain_plan import UptrainPlan
 
 _POINTS = 10  # entries of the history
 
@@ -23,7 +23,7 @@ _POINTS = 10  # entries of the history
 def train(
     plan: UptrainPlan,
     processes: Processes,
-    work: Work,
+    work: TrainingFolder,
     teacher: PreTrainedModel,
     progress: Progress,
 ) -> tuple[Progress, Learner]:
@@ -54,7 +54,7 @@ def _left(plan: UptrainPlan, progress: Progress) -> tuple[Phase, ...]:
 def _begin(
     plan: UptrainPlan,
     processes: Processes,
-    work: Work,
+    work: TrainingFolder,
     teacher: PreTrainedModel,
     phase: Phase,
     progress: Progress,
@@ -75,7 +75,7 @@ def _begin(
     return learner
 
 
-def _remember(work: Work, before: Scores) -> None:
+def _remember(work: TrainingFolder, before: Scores) -> None:
     with writing(work.path, 0):
         work.remember("before", before.document())
 
@@ -84,7 +84,12 @@ class _Loop:
     """The steps of one phase, with checkpoints."""
 
     def __init__(
-        self, plan: UptrainPlan, processes: Processes, work: Work, learner: Learner, bar: Any
+        self,
+        plan: UptrainPlan,
+        processes: Processes,
+        work: TrainingFolder,
+        learner: Learner,
+        bar: Any,
     ) -> None:
         self.plan = plan
         self.processes = processes

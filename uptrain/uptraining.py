@@ -11,20 +11,20 @@ from transformers import PreTrainedModel
 from headcount.convert.plan.errors import TargetError
 from headcount.convert.plan.existing import read_existing
 from headcount.convert.plan.target import check_space, check_target
-from headcount.convert.stream.failure import writing
 from headcount.convert.stream.lock import TargetLock
+from headcount.convert.stream.os_failures import writing
 from headcount.model.errors import HeadcountError
 from headcount.running.boundary import out_of_memory_explained, quiet_transformers
 from headcount.running.load import load_model
 
 from .learner import Learner
 from .output import done_before, write_output
-from .plan import UptrainPlan, settle
 from .processes import Processes, quiet_accelerate
-from .request import UptrainRequest
 from .scores import Scores, read_scores
 from .training import train
-from .work import Progress, Work, saving
+from .training_folder import Progress, TrainingFolder, saving
+from .uptrain_plan import UptrainPlan, settle
+from .uptrain_request import UptrainRequest
 
 _LESS = "more --gradient-accumulation, a smaller --sequence-length, or --dtype bfloat16"
 
@@ -87,7 +87,7 @@ def _locked(plan: UptrainPlan, processes: Processes) -> Iterator[None]:
 
 
 def _uptrain(plan: UptrainPlan, processes: Processes) -> UptrainReport | None:
-    work = Work(plan.target)
+    work = TrainingFolder(plan.target)
     record = processes.main_only(lambda: _done(plan, work))
     if record is not None:
         return _report(plan, processes, record["uptraining"], None) if processes.is_main else None
@@ -107,7 +107,7 @@ def _uptrain(plan: UptrainPlan, processes: Processes) -> UptrainReport | None:
     return _report(plan, processes, record, progress.seconds) if processes.is_main else None
 
 
-def _done(plan: UptrainPlan, work: Work) -> dict[str, Any] | None:
+def _done(plan: UptrainPlan, work: TrainingFolder) -> dict[str, Any] | None:
     """The record of a target that an earlier run has finished. Raises TargetError for others."""
     existing = read_existing(plan.target)
     if existing is None:
@@ -122,7 +122,7 @@ def _done(plan: UptrainPlan, work: Work) -> dict[str, Any] | None:
     return record
 
 
-def _open(plan: UptrainPlan, work: Work) -> Progress:
+def _open(plan: UptrainPlan, work: TrainingFolder) -> Progress:
     nbytes = sum(file.path.stat().st_size for file in plan.source.checkpoint.files)
     numbers = sum(t.elements for t in plan.source.checkpoint.tensors.values())
     if not work.path.is_dir():
@@ -148,7 +148,7 @@ class _Made:
     progress: Progress
 
 
-def _write(made: _Made, work: Work) -> dict[str, Any]:
+def _write(made: _Made, work: TrainingFolder) -> dict[str, Any]:
     """Writes the output and gives it its name; returns its record of the uptraining."""
     plan = made.plan
     before = work.recall("before")

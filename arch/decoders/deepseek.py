@@ -7,7 +7,7 @@ from typing import Any
 from headcount.model.mixers import CompressedAttention, LatentAttention, Mixer
 from headcount.model.spec import Layer
 
-from ..architecture import Architecture, ConfigKeys
+from ..architecture import JOINED, Architecture, ConfigKeys
 from ..attention.layer_kinds import FULL, SLIDING
 from ..attention.layers import latent, latent_attention, resolve_head_dim
 from ..attention.shape import AttentionShape
@@ -252,6 +252,7 @@ AXK2 = DEEPSEEK_V32.relative(
     "axk2",
     attention={"build": deepseek(gated_query)},
     body=Body(experts=AFTER_FIRST, extra=gated_norms),
+    verification=JOINED,
 )
 SARVAM_MLA = DEEPSEEK_V2.relative("sarvam_mla", body=DEEPSEEK_BODY)
 SARVAM_MOE = Architecture(

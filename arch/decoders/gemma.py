@@ -6,7 +6,7 @@ from headcount.model.errors import InvalidConfigError
 from headcount.model.mixers import Attention
 from headcount.model.spec import Layer
 
-from ..architecture import Architecture, ConfigKeys, Conversion
+from ..architecture import OTHER_STACKS, Architecture, ConfigKeys, Conversion
 from ..attention.layer_kinds import FULL, SLIDING, every, layer_kinds
 from ..attention.layers import halved_if_two_sided, layer_count, mixers_by_layer
 from ..attention.shape import AttentionShape, plain_window
@@ -176,6 +176,7 @@ PI0 = GEMMA3.relative(
         "refused": "its expert for actions puts its K/V heads in the same cache, and has them from"
         " a config of its own"
     },
+    verification=OTHER_STACKS,
 )
 
 ARCHITECTURES = (

@@ -6,7 +6,7 @@ from headcount.model.errors import InvalidConfigError
 from headcount.model.mixers import Attention
 from headcount.model.spec import Layer
 
-from ..architecture import Architecture, ConfigKeys
+from ..architecture import OTHER_STACKS, Architecture, ConfigKeys
 from ..attention.layers import side_by_side
 from ..attention.mha import MHA_BIASED
 from ..attention.second_projections import second_query_key_value
@@ -283,6 +283,12 @@ ARCHITECTURES = (
         ),
     ),
     BART.relative("pp_formulanet_text", attention={"build": bart_decoder}, body=None, rotary=None),
-    Architecture(types=("pp_formulanet",), config=ConfigKeys(text="text_config", tied=never)),
-    Architecture(types=("florence2",), config=ConfigKeys(text="text_config")),
+    Architecture(
+        types=("pp_formulanet",),
+        config=ConfigKeys(text="text_config", tied=never),
+        verification=OTHER_STACKS,
+    ),
+    Architecture(
+        types=("florence2",), config=ConfigKeys(text="text_config"), verification=OTHER_STACKS
+    ),
 )

@@ -5,7 +5,7 @@ from dataclasses import replace
 from headcount.model.mixers import Attention
 from headcount.model.spec import Layer
 
-from ..architecture import Architecture, ConfigKeys
+from ..architecture import OTHER_STACKS, Architecture, ConfigKeys
 from ..attention.layers import layer_count, side_by_side
 from ..attention.shape import AttentionShape
 from ..attention.two_stacks import cache_window, change_stack, two_stacks
@@ -158,5 +158,7 @@ ARCHITECTURES = (
         body=None,
         rotary=None,
     ),
-    Architecture(types=("pix2struct",), config=ConfigKeys(text="text_config")),
+    Architecture(
+        types=("pix2struct",), config=ConfigKeys(text="text_config"), verification=OTHER_STACKS
+    ),
 )

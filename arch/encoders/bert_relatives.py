@@ -5,7 +5,7 @@ from dataclasses import replace
 from headcount.model.mixers import Attention, CrossAttention
 from headcount.model.spec import Layer
 
-from ..architecture import Architecture
+from ..architecture import Architecture, Verification
 from ..attention.layers import attention, encoder_stack, layer_count
 from ..attention.mha import ENCODER_HEADS
 from ..attention.second_projections import second_query_key_value
@@ -322,8 +322,12 @@ ARCHITECTURES = (
         "convbert", attention={"fixed_head_dim": False, "build": convbert}, tensors=BERT_AND_MORE
     ),
     ENCODER.relative("mobilebert", attention={"build": mobilebert}),
-    NARROW.relative("funnel", attention={"build": funnel}),
-    NARROW.relative("perceiver", attention={"build": perceiver}),
+    NARROW.relative(
+        "funnel", attention={"build": funnel}, verification=Verification(scattered=True)
+    ),
+    NARROW.relative(
+        "perceiver", attention={"build": perceiver}, verification=Verification(scattered=True)
+    ),
     NARROW.relative("squeezebert", attention={"build": squeezebert}, tensors=SQUEEZEBERT),
     Architecture(
         types=("fnet",),

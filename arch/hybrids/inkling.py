@@ -5,7 +5,7 @@ from dataclasses import replace
 from headcount.model.mixers import Attention, Mixer, State
 from headcount.model.spec import Layer
 
-from ..architecture import Architecture, ConfigKeys
+from ..architecture import JOINED, Architecture, ConfigKeys
 from ..attention.layers import check_grouping
 from ..attention.shape import AttentionShape
 from ..body.body import Body, Layers
@@ -196,6 +196,7 @@ INKLING2_TEXT = INKLING_TEXT.relative(
     },
     body=None,
     tensors=INKLING2_NAMES,
+    verification=JOINED,
 )
 INKLING2_LOOP_TEXT = INKLING2_TEXT.relative(
     "inkling2_loop_text",
@@ -208,6 +209,7 @@ INKLING2_LOOP_TEXT = INKLING2_TEXT.relative(
         )
     },
     tensors=INKLING2_LOOP_NAMES,
+    verification=JOINED,
 )
 
 ARCHITECTURES = (INKLING_TEXT, INKLING_MM_MODEL, INKLING2_TEXT, INKLING2_LOOP_TEXT)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from headcount.model.mixers import Attention, Mixer, State
 from headcount.model.spec import Layer
 
-from ..architecture import Architecture, ConfigKeys, Conversion
+from ..architecture import JOINED, Architecture, ConfigKeys, Conversion
 from ..attention.layer_kinds import FULL, KindFunction
 from ..attention.layers import attention, check_grouping
 from ..attention.shape import AttentionShape, standard_key_value_heads
@@ -236,6 +236,7 @@ ZAYA = Architecture(
     conversion=Conversion(
         refused="its keys and queries are convolved together, so that no head stands by itself"
     ),
+    verification=JOINED,
 )
 
 # PLaMo is remote code, which llama.cpp runs.

@@ -7,7 +7,7 @@ from headcount.model.errors import InvalidConfigError
 from headcount.model.mixers import Attention
 from headcount.model.spec import Layer
 
-from ..architecture import Architecture, ConfigKeys
+from ..architecture import OTHER_STACKS, Architecture, ConfigKeys, Verification
 from ..attention.layer_kinds import every
 from ..attention.layers import attention, decoder, layer_count
 from ..attention.shape import AttentionShape
@@ -139,6 +139,7 @@ HRM_TEXT = Architecture(
     tensors=HRM_NAMES,
     rotary="halves",
     gguf=(Gguf(architecture="hrm_text", passes=runs_of_stacks),),
+    verification=OTHER_STACKS,
 )
 DORY = HRM_TEXT.relative(
     "dory",
@@ -146,6 +147,7 @@ DORY = HRM_TEXT.relative(
     body={"extra": dory_scales, "head_bias": True},
     tensors=DORY_NAMES,
     rotary=None,
+    verification=Verification(),
 )
 
 ARCHITECTURES = (HRM_TEXT, DORY)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from headcount.model.spec import Layer
 
-from ..architecture import Architecture, ConfigKeys, Conversion
+from ..architecture import Architecture, ConfigKeys, Conversion, Verification
 from ..attention.layers import attention, layer_count, side_by_side
 from ..attention.shape import AttentionShape
 from ..body.body import Body
@@ -74,6 +74,7 @@ BLT = Architecture(
     conversion=Conversion(
         refused="transformers fails to generate with a cache, so that fewer K/V heads save nothing"
     ),
+    verification=Verification(scattered=True),
 )
 EVOLLA = Architecture(
     types=("evolla",),

@@ -5,7 +5,7 @@ from dataclasses import replace
 from headcount.model.mixers import Attention, Mixer
 from headcount.model.spec import Layer
 
-from ..architecture import Architecture, ConfigKeys
+from ..architecture import Architecture, ConfigKeys, Verification
 from ..attention.layers import decoder, layer_count, side_by_side
 from ..attention.mha import ENCODER_HEADS
 from ..attention.shape import AttentionShape
@@ -77,6 +77,7 @@ IDEFICS = Architecture(
         build=image_between_layers, fixed_head_dim=True, kv_heads_from="query heads"
     ),
     tensors=UNKNOWN,
+    verification=Verification(scattered=True),
 )
 IDEFICS2 = Architecture(
     types=("idefics2",),

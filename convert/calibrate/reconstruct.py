@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields, replace
 
 import torch
 
-from ..merge.attention import AttentionWeights
+from ..merge.attention_weights import AttentionWeights
 
 # Of a tensor's root mean square, for the first step.
 STEP_SIZE = 0.02

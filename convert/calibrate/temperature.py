@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import torch
 
-from ..merge.attention import AttentionWeights
+from ..merge.attention_weights import AttentionWeights
 
 RANGE = (0.25, 4.0)
 _STEPS = 16

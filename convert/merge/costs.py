@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 import torch
 
-from .attention import AttentionWeights, Freedom, Moments
-from .blocks import Block
-from .keys import key_blocks
-from .shared import square_roots
-from .values import value_block
+from .attention_weights import AttentionWeights, Freedom, Moments
+from .row_blocks import RowBlock
+from .shared_head import square_roots
+from .shared_keys import key_blocks
+from .shared_values import value_block
 
 _AT_ONCE = 2**22  # elements of the matrices whose eigenvalues are found together: 32 MiB
 # From so many rows on eigenvalues are found in float32, in some half of the time. A set that loses
@@ -102,14 +102,14 @@ def costs_of(weights: AttentionWeights, freedom: Freedom, moments: Moments) -> C
     return Costs(parts=[*_parts(keys, freedom.keys), *_parts([value], freedom.values)])
 
 
-def _parts(blocks: Sequence[Block], mapped: bool) -> list[_Part]:
+def _parts(blocks: Sequence[RowBlock], mapped: bool) -> list[_Part]:
     energy = sum(block.energy for block in blocks)
     if energy <= 0:
         return []
     return [_part(block, block.counts / energy, mapped) for block in blocks]
 
 
-def _part(block: Block, share: float, mapped: bool) -> _Part:
+def _part(block: RowBlock, share: float, mapped: bool) -> _Part:
     weight, covariance = block.weight, block.covariance
     if not mapped and weight.shape[-1] > 1:  # every row by itself
         members = weight.shape[-3]

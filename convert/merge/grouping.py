@@ -7,9 +7,9 @@ from itertools import combinations
 
 import torch
 
-from .attention import AttentionWeights, Freedom, Groups, Moments
+from .attention_weights import AttentionWeights, Freedom, Groups, Moments
 from .costs import Costs, costs_of
-from .moments import white_moments
+from .head_moments import white_moments
 from .swaps import grown, pair_total, pair_totals, swapped
 
 _EXACT_HEADS = 16  # 2^16 sets of heads

@@ -27,11 +27,6 @@ class Ladder:
     reconstruct: int = 0
     seed: int = 0
 
-    @property
-    def needs_data(self) -> bool:
-        """Whether calibration text is needed; merging and grouping do without it, but less well."""
-        return self.temperature or self.refit != "none" or self.reconstruct > 0
-
 
 QUALITIES: Mapping[Quality, Ladder] = {
     "fast": Ladder(method="merge", grouping="similar"),

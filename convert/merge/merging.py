@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import torch
 
-from .attention import AttentionWeights, Freedom, Groups, Merged, Moments
-from .group import MergedGroup, merge_group
+from .attention_weights import AttentionWeights, Freedom, Groups, Merged, Moments
+from .head_maps import HeadMaps
 from .ladder import MergeMethod
-from .maps import HeadMaps
+from .merged_group import MergedGroup, merge_group
 
 
 def merge_attention(

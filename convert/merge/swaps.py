@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import torch
 
-from .attention import Groups
+from .attention_weights import Groups
 
 _SWAPS = 2000  # far more than a partition of a hundred heads takes
 _GAIN = 1e-12  # less is rounding

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
 
-from headcount.arch.model_classes import auto_class, model_classes, tokenizer_class
+from headcount.arch.model_classes import GROUPED_CLASS, auto_class, model_classes, tokenizer_class
 from headcount.arch.our_types import GROUPED, base_type
 
 from .by_layer import BY_LAYER, class_heads
@@ -13,7 +13,6 @@ from .errors import CannotConvertError
 from .source import Source
 
 MODULE = "modeling_headcount"
-CLASS = "Grouped"  # what the file calls a class of transformers, in front of its name
 # A type whose config class has another model_type.
 _SAME_CLASS = {"gpt-sw3": "gpt2"}
 
@@ -35,7 +34,7 @@ def config(
     whole = class_heads(source, next(iter(heads.layers.values()))) if by_layer else max(counts)
     added: dict[str, Any] = {
         "model_type": GROUPED + model_type,
-        "architectures": [CLASS + architecture],
+        "architectures": [GROUPED_CLASS + architecture],
         "auto_map": _auto_map(model_type, architecture),
         "num_key_value_heads": whole,
         **({"num_key_value_heads_per_layer": counts} if by_layer or len(set(counts)) > 1 else {}),
@@ -47,7 +46,7 @@ def config(
     said = added.get("num_key_value_heads_per_layer", max(counts))
     changes = (
         f"model_type: {old['model_type']} -> {added['model_type']}",
-        f"architectures: {architecture} -> {CLASS}{architecture}",
+        f"architectures: {architecture} -> {GROUPED_CLASS}{architecture}",
         f"auto_map: names {MODULE}.py, which lies beside the weights",
         f"num_key_value_heads: {old.get('num_key_value_heads', 'absent')} -> {said}",
         f"grouped_projections: {', '.join(projections)}",
@@ -62,7 +61,7 @@ def _architecture(source: Source, model_type: str) -> str:
     given = source.config.get("architectures")
     name = given[0] if isinstance(given, list) and given else None
     if isinstance(name, str):
-        return name.removeprefix(CLASS)
+        return name.removeprefix(GROUPED_CLASS)
     classes = model_classes(model_type)
     heads = [name for auto, name in classes.items() if auto not in ("AutoConfig", "AutoModel")]
     if not heads:
@@ -79,4 +78,4 @@ def _auto_map(model_type: str, architecture: str) -> dict[str, str]:
     own = auto_class(architecture, classes)
     if own is not None:
         classes[own] = architecture
-    return {auto: f"{MODULE}.{CLASS}{name}" for auto, name in classes.items()}
+    return {auto: f"{MODULE}.{GROUPED_CLASS}{name}" for auto, name in classes.items()}

@@ -18,7 +18,7 @@ from headcount.sources.safetensors import TensorInfo
 from ..plan.layout import Blocks, one_part
 from ..plan.native import KEY_NORMS
 from ..plan.padding import PER_HEAD
-from ..stream.heads import join_heads, split_heads
+from ..stream.head_layout import join_heads, split_heads
 
 # Norms of what o reads, not of q or k.
 VALUE_NORMS = ("attn_sub_norm", "inner_attn_ln", "v_norm")

@@ -12,7 +12,7 @@ from typing import Any
 from headcount.arch.our_types import GROUPED
 from headcount.arch.read_config import read_config
 
-from ..merge.attention import Freedom
+from ..merge.attention_weights import Freedom
 from ..plan.draft import HeadsByLayer, Where
 from ..plan.native import KEY_NORMS, QUERY_NORMS
 from ..plan.source import CONFIG, Source

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
-from ..merge.attention import AttentionWeights, Freedom, Groups, Moments
+from ..merge.attention_weights import AttentionWeights, Freedom, Groups, Moments
 from ..merge.grouping import (
     GroupingCosts,
     cheapest_groups,
@@ -14,7 +14,7 @@ from ..merge.grouping import (
 )
 from ..merge.ladder import Ladder
 from ..plan.draft import Heads
-from ..stream.duplicates import same_as_runs
+from ..stream.repeated_heads import same_as_runs
 from ..stream.threads import one_thread
 from .tensors import AttentionTensors, Read, weights_of
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from ..merge.attention import Merged
+from ..merge.attention_weights import Merged
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -13,7 +13,7 @@ from .freedom import Limits, limits_of
 from .tensors import AttentionTensors, attention_tensors
 
 if TYPE_CHECKING:
-    from ..calibrate.text import CalibrationText
+    from ..calibrate.calibration_text import CalibrationText
 
 
 def plan_rewriting(
@@ -95,7 +95,9 @@ def _nbytes(source: Source, tensors: Mapping[Where, AttentionTensors], ladder: L
 def _calibration(source: Source, request: ConversionRequest) -> "CalibrationText | None":
     if request.calibration is None:
         return None
-    from ..calibrate.text import planned_text  # imports transformers, which other plans do without
+    from ..calibrate.calibration_text import (
+        planned_text,  # imports transformers, which other plans do without
+    )
 
     return planned_text(source, request.calibration, _wanted_tokens(request), request.seed)
 

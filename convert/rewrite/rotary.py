@@ -102,7 +102,7 @@ def config_as_read(source: Source) -> dict[str, Any] | None:
     of another release, refuses the file."""
     from transformers import CONFIG_MAPPING
 
-    from headcount.running.built.model import without_code
+    from headcount.running.built.meta_model import without_code
 
     values = dict(_decoded(without_code(source.config)))
     model_type = str(values.pop("model_type", "")).removeprefix(GROUPED)

@@ -19,10 +19,10 @@ from ..plan.errors import BadValuesError
 from ..plan.plan import ConversionPlan, OutputFile
 from ..plan.rewriting import Rewriting
 from ..plan.steps import Cast, Copy, Step, make
-from ..stream.duplicates import Repeats
-from ..stream.header import check_written, header_bytes
 from ..stream.reader import DTYPES, SourceReader
-from ..stream.weights import raw_bytes
+from ..stream.repeated_heads import Repeats
+from ..stream.safetensors_header import check_written, header_bytes
+from ..stream.weight_file import raw_bytes
 from ..stream.work_folder import REWRITTEN, WorkFolder
 from ..stream.writer import NewFile, json_bytes
 from .layer import RewrittenLayer
@@ -95,7 +95,7 @@ def _layers(rewriting: Rewriting, work: WorkFolder, progress: bool) -> Iterator[
             file=sys.stderr,
         )
         return
-    from ..calibrate.ladder import calibrated_layers
+    from ..calibrate.calibrated_layers import calibrated_layers
 
     yield from calibrated_layers(
         source,

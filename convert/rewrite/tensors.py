@@ -16,12 +16,12 @@ from headcount.audit.census import Placed
 from headcount.model.mixers import Attention, CrossAttention
 from headcount.sources.safetensors import TensorInfo
 
-from ..merge.attention import AttentionWeights
+from ..merge.attention_weights import AttentionWeights
 from ..plan.draft import Where
 from ..plan.errors import CannotConvertError
 from ..plan.layout import Block, Blocks, fused, one_part
 from ..plan.source import Source
-from ..stream.heads import Heads, join_heads, split_heads
+from ..stream.head_layout import Heads, join_heads, split_heads
 from ..stream.reader import DTYPES
 from .beside import Beside, beside, moved
 

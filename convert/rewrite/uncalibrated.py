@@ -6,10 +6,10 @@ import torch
 
 from headcount.sources.safetensors import TensorInfo
 
-from ..merge.attention import AttentionWeights, Groups, Moments
+from ..merge.attention_weights import AttentionWeights, Groups, Moments
+from ..merge.head_moments import white_moments
 from ..merge.ladder import Ladder
 from ..merge.merging import merge_attention
-from ..merge.moments import white_moments
 from ..plan.draft import HeadsByLayer, Where
 from ..plan.errors import BadValuesError
 from ..plan.source import Source

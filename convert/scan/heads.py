@@ -18,7 +18,7 @@ from headcount.model.spec import MixerKey
 from headcount.sources.safetensors import TensorInfo
 
 from ..plan.layout import Blocks, fused, one_part
-from ..stream.heads import split_heads
+from ..stream.head_layout import split_heads
 from ..stream.reader import DTYPES
 
 # Elements that are multiplied in one piece: as float32 below the size from which malloc takes pages

@@ -15,7 +15,7 @@ import xxhash
 from headcount.sources.json_file import open_regular
 
 from .descriptors import read_at
-from .failure import reading
+from .os_failures import reading
 
 _BLOCK = 2**18  # stays in the processor's cache between reading and hashing
 # So much is handed to the disk at a time.

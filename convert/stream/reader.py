@@ -13,7 +13,7 @@ from headcount.sources.safetensors import TensorInfo
 
 from ..plan.errors import SourceChangedError
 from .descriptors import read_at
-from .failure import reading
+from .os_failures import reading
 
 DTYPES = {
     "F64": torch.float64,

@@ -12,9 +12,9 @@ from typing import Any
 from ..plan.errors import SourceChangedError
 from ..plan.existing import DIGEST
 from .descriptors import read_at
-from .failure import reading
 from .hashing import Follower
-from .header import BLOCK
+from .os_failures import reading
+from .safetensors_header import BLOCK
 
 CHUNK = 8 * 2**20
 # One call moves at most this much, so that a progress bar moves and Ctrl-C is heard.

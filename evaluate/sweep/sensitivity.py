@@ -14,7 +14,7 @@ from torch import nn
 from tqdm import tqdm
 from transformers import PreTrainedModel
 
-from headcount.convert.calibrate.model import LayeredModel, assign
+from headcount.convert.calibrate.layered_model import LayeredModel, assign
 from headcount.convert.merge.ladder import QUALITIES
 from headcount.convert.plan.homes import find_home
 from headcount.convert.plan.request import ConversionRequest
@@ -25,10 +25,10 @@ from headcount.convert.stream.reader import SourceReader
 from headcount.running.boundary import out_of_memory_explained, quiet_transformers
 from headcount.running.load import load_model
 
+from ..evaluation_plan import EvaluationPlan, settle
+from ..evaluation_request import EvaluationRequest
 from ..logits import chunk_positions
 from ..loss import score_text
-from ..plan import EvaluationPlan, settle
-from ..request import EvaluationRequest
 from ..windows import cut_windows
 
 MOST_TOKENS = 2048  # a layer; the order of layers shows on few
@@ -65,7 +65,7 @@ def sensitivities(
     plan = _settled(request, evaluation)
     with quiet_transformers(), out_of_memory_explained(), SourceReader(source.folder) as reader:
         layered = LayeredModel(source, reader)
-        model = load_model(plan.subjects[0], dtype=plan.dtype, device=plan.device).model
+        model = load_model(plan.runnables[0], dtype=plan.dtype, device=plan.device).model
         before = _loss(model, plan)
         layers = uncalibrated_layers(source, heads, QUALITIES["fast"], lambda index: None)
         bar = tqdm(
@@ -116,5 +116,5 @@ def _assigned(model: nn.Module, tensors: Mapping[str, torch.Tensor]) -> Iterator
 def _loss(model: PreTrainedModel, plan: EvaluationPlan) -> float:
     ids = torch.tensor(plan.tokens.ids, device=plan.device)
     windows = cut_windows(len(ids), window=plan.window, stride=plan.stride)
-    chunk = chunk_positions(plan.subjects[0].vocab_size)
+    chunk = chunk_positions(plan.runnables[0].vocab_size)
     return float(score_text(model, ids, windows, chunk=chunk).losses.mean())

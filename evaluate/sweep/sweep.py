@@ -17,12 +17,12 @@ from headcount.convert.plan.planner import plan_conversion
 from headcount.convert.plan.request import ConversionRequest
 from headcount.convert.plan.source import read_source
 from headcount.convert.plan.target import check_target
-from headcount.convert.stream.failure import writing
+from headcount.convert.stream.os_failures import writing
 from headcount.model.errors import HeadcountError
 
 from ..evaluation import evaluate
-from ..report import EvaluationReport, ModelScore
-from ..request import EvaluationRequest
+from ..evaluation_document import EvaluationReport, ModelScore
+from ..evaluation_request import EvaluationRequest
 from .sensitivity import LayerSensitivity
 from .trial import MOST_TRIALS, Measured, Trial, smallest_within
 

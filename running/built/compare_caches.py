@@ -8,7 +8,7 @@ from headcount.audit.rules.verified import Compared
 from headcount.model.errors import short
 from headcount.model.spec import Layer, ModelSpec
 
-from .cache import cached_elements
+from .cached_elements import cached_elements
 
 LayerKey = tuple[str, int]  # stack, index
 

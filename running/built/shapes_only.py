@@ -11,12 +11,13 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from types import ModuleType
 from typing import Any
-from unittest import mock
 
 import torch
 from torch import nn
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.masking_utils import eager_mask
+
+from ..replaced import replaced
 
 _NAME = "shapes_only"
 _MASKED = "shapes_only_masked"
@@ -26,18 +27,19 @@ _MASKED = "shapes_only_masked"
 def shapes_only(model: PreTrainedModel) -> Iterator[None]:
     """Norms, MLPs, experts, rotations and attention scores of `model` are passed by within."""
     decoder, before = model.get_decoder(), model.config._attn_implementation
-    rotations = _rotations(sys.modules[type(decoder).__module__])
+    code = sys.modules[type(decoder).__module__]
+    rotations = _rotations(code)
     stand_ins = {_pass_by: [module for module in decoder.modules() if _is_passed_by(module)]}
     if rotations:
         stand_ins[_no_angles] = [module for module in decoder.modules() if _is_rotary(module)]
-    with ExitStack() as patches:
+    with ExitStack() as stack:
         for function in rotations:
-            patches.enter_context(mock.patch(f"{type(decoder).__module__}.{function}", _unrotated))
+            stack.enter_context(replaced(code, function, _unrotated))
         for stand_in, modules in stand_ins.items():
             for module_class in {type(module) for module in modules}:
-                patches.enter_context(mock.patch.object(module_class, "forward", stand_in))
+                stack.enter_context(replaced(module_class, "forward", stand_in))
         if decoder._supports_attention_backend:  # others compute their scores themselves
-            patches.callback(setattr, model.config, "_attn_implementation", before)
+            stack.callback(setattr, model.config, "_attn_implementation", before)
             model.config._attn_implementation = _MASKED if _has_indexer(decoder) else _NAME
         yield
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from faulty import FaultyCommand
 from headcount.cli import main
 
 pytestmark = pytest.mark.needs_convert
@@ -115,7 +116,7 @@ SIGNALS = [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)]
 
 @pytest.mark.parametrize(("number", "code"), SIGNALS)
 @pytest.mark.parametrize(
-    "module", ["torch.nn", "torch.fx", "tqdm", "safetensors", "convert.verify"]
+    "module", ["torch.nn", "torch.fx", "tqdm", "safetensors", "headcount.convert.audited_output"]
 )
 def test_a_signal_during_the_imports_ends_the_process(
     grouped: MakeFolder, tmp_path: Path, number: signal.Signals, code: int, module: str
@@ -125,7 +126,7 @@ def test_a_signal_during_the_imports_ends_the_process(
         "import os, sys\n"
         "class Finder:\n"
         "    def find_spec(self, name, *_):\n"
-        f"        if name.endswith({module!r}):\n"
+        f"        if name == {module!r}:\n"
         "            try:\n"
         f"                os.kill(os.getpid(), {int(number)})\n"
         "            except BaseException:\n"
@@ -145,30 +146,17 @@ def test_a_signal_during_the_imports_ends_the_process(
     assert list(tmp_path.iterdir()) == []
 
 
+WRITE = "headcount.convert.stream.weight_file:WeightStream.write"
+
+
 @pytest.mark.parametrize(("number", "code"), SIGNALS)
 def test_a_signal_leaves_nothing_behind(
-    grouped: MakeFolder, tmp_path: Path, number: signal.Signals, code: int
+    command: FaultyCommand, grouped: MakeFolder, tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
-    """The child stops itself in the middle of its writing, as a user would stop it."""
-    script = (
-        "import os, sys\n"
-        "from headcount.convert.stream import weights\n"
-        "plain = weights.WeightStream.write\n"
-        "def write(self, *arguments):\n"
-        "    plain(self, *arguments)\n"
-        f"    os.kill(os.getpid(), {int(number)})\n"
-        "weights.WeightStream.write = write\n"
-        "from headcount.cli import main\n"
-        "main(sys.argv[1:])\n"
-    )
-    target = tmp_path / "out"
-    done = subprocess.run(
-        [sys.executable, "-c", script, "convert", grouped(), target, "--kv-heads", "1"],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == code, done.stderr
+    """It is stopped in the middle of its writing."""
+    fault = {"fault": "signal", "at": WRITE, "number": int(number)}
+    done = command("convert", grouped(), tmp_path / "out", "--kv-heads", 1, **fault)
+    assert done.status == code, done.stderr
     assert "Traceback" not in done.stderr
     assert list(tmp_path.iterdir()) == []
 

@@ -3,9 +3,8 @@ gives the same bytes, and a failure that can be answered leaves nothing."""
 
 import errno
 import hashlib
-import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,10 +12,7 @@ import pytest
 from conversions import contents
 from faulty import FaultyCommand, Ran, faulty_command
 
-pytestmark = [
-    pytest.mark.needs_convert,
-    pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork"),
-]
+pytestmark = pytest.mark.needs_convert
 MakeFolder = Callable[..., Path]
 SAMPLE = 14  # of the calls of a run, where not all of them are tried
 FAULTS = [
@@ -25,12 +21,6 @@ FAULTS = [
     pytest.param("always", errno.ENOSPC, id="full"),
     pytest.param("always", errno.EIO, id="broken"),
 ]
-
-
-@pytest.fixture(scope="module")
-def command() -> Iterator[FaultyCommand]:
-    with faulty_command() as made:
-        yield made
 
 
 @pytest.fixture
@@ -139,7 +129,8 @@ def test_a_failing_call_leaves_nothing(
             assert "cannot be written" in ended.stderr
             assert ended.stderr.count("\n") == 1
             assert not target.exists(), at
-    assert failed > len(chosen(calls, every)) / 2
+    # Which calls of a sample are copies, which have a second way, depends on the threads.
+    assert failed > len(chosen(calls, every)) / (2 if every else 3)
     assert digests(sharded) == before
 
 
@@ -177,9 +168,15 @@ def test_a_kill_while_replacing_keeps_one_model_whole(
     assert absent or not every
 
 
+@pytest.mark.parametrize("every", EVERY)
 @pytest.mark.parametrize("fault", ["once", "always"])
 def test_a_failure_while_replacing_keeps_the_old_model(
-    command: FaultyCommand, sharded: Path, converted: dict[str, bytes], tmp_path: Path, fault: str
+    command: FaultyCommand,
+    sharded: Path,
+    converted: dict[str, bytes],
+    tmp_path: Path,
+    fault: str,
+    every: bool,
 ) -> None:
     target = tmp_path / "out"
     old = ("convert", sharded, target, "--kv-heads", 1, "--overwrite")
@@ -187,7 +184,7 @@ def test_a_failure_while_replacing_keeps_the_old_model(
     other = contents(target)
     calls = convert(command, sharded, target, "--overwrite").calls
     assert command(*old).status == 0
-    for at in chosen(calls, False)[:-6] + list(range(calls - 40, calls + 1)):
+    for at in sorted({*chosen(calls, every), *range(calls - 40, calls + 1, 1 if every else 4)}):
         ended = convert(command, sharded, target, "--overwrite", fault=fault, at=at, number=5)
         assert hidden(tmp_path) == [], (at, ended)
         assert contents(target) == (converted if ended.status == 0 else other), (at, ended)
@@ -195,15 +192,21 @@ def test_a_failure_while_replacing_keeps_the_old_model(
             assert command(*old).status == 0
 
 
+@pytest.mark.parametrize("races", [8, pytest.param(50, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("without", [None, "lock"])
 def test_of_two_runs_at_once_one_writes(
-    sharded: Path, converted: dict[str, bytes], tmp_path: Path, without: str | None
+    command: FaultyCommand,
+    sharded: Path,
+    converted: dict[str, bytes],
+    tmp_path: Path,
+    without: str | None,
+    races: int,
 ) -> None:
-    """20 races. Without the lock both may work, but one valid model comes out."""
-    with faulty_command() as one, faulty_command() as two:
-        for number in range(20):
+    """Without the lock both may work, but one valid model comes out."""
+    with faulty_command() as other:
+        for number in range(races):
             target = tmp_path / f"race-{number}"
-            ended = race((one, two), sharded, target, without)
+            ended = race((command, other), sharded, target, without)
             assert contents(target) == converted
             assert hidden(tmp_path) == []
             losers = [ran for ran in ended if ran.status]

@@ -17,7 +17,7 @@ from every_type import MAPPINGS, whole_jobs
 from grouped_models import NOT_ON_TEXT, NotBuildableError, build_pair, load, precision
 from grouped_models import logits as logits_of
 from headcount.convert.families import convertible
-from headcount.convert.merge.attention import Freedom
+from headcount.convert.merge.attention_weights import Freedom
 from headcount.convert.plan.class_limits import NOT_RUN
 from headcount.convert.plan.draft import Where
 from headcount.convert.plan.source import read_source

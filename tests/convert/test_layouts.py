@@ -12,7 +12,7 @@ from conversions import run
 from grouped_models import HEADS, TOKENS, Pair, build_pair, config_of, load
 from headcount.arch.registry import ARCHITECTURES
 from headcount.arch.tensors.names import MLA
-from headcount.convert.as_report import conversion_report
+from headcount.convert.conversion_report import conversion_report
 from headcount.convert.plan.class_limits import WIDTH_CHECKED
 from headcount.convert.plan.draft import Heads, HeadsByLayer
 from headcount.convert.plan.errors import CannotConvertError, HeadCountError

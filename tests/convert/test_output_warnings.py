@@ -8,8 +8,8 @@ import pytest
 from conversions import run
 from headcount.audit import audit_model
 from headcount.convert import conversion
+from headcount.convert.audited_output import audited_output
 from headcount.convert.plan.errors import SelfCheckError
-from headcount.convert.verify import audited_output
 from headcount.report.report import Finding
 
 pytestmark = pytest.mark.needs_convert

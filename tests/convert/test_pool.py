@@ -4,15 +4,17 @@ import pytest
 import torch
 
 from headcount.convert.plan.layout import Block, Blocks, interleaved, one_part, query_key_value
-from headcount.convert.stream.heads import join_heads, split_heads
-from headcount.convert.stream.pool import (
+from headcount.convert.stream.head_layout import join_heads, split_heads
+from headcount.convert.stream.pooling import (
     NotFiniteError,
+    Runs,
+    central_heads,
     first_heads,
-    medoid_heads,
     pool_heads,
     random_heads,
+    spread,
 )
-from headcount.convert.stream.weights import relative_error
+from headcount.convert.stream.weight_file import relative_error
 
 pytestmark = pytest.mark.needs_convert
 
@@ -20,6 +22,10 @@ pytestmark = pytest.mark.needs_convert
 def heads(*values: float, dtype: torch.dtype = torch.float32) -> torch.Tensor:
     """One head of one number per value."""
     return torch.tensor(values, dtype=dtype).reshape(-1, 1, 1)
+
+
+def medoids(keys: torch.Tensor, values: torch.Tensor, runs: Runs) -> tuple[int, ...]:
+    return central_heads([spread(keys, runs), spread(values, runs)])
 
 
 def test_mean_by_hand() -> None:
@@ -41,7 +47,7 @@ def test_runs_of_several_lengths_by_hand() -> None:
     assert pool_heads(values, (3, 2), None).heads.flatten().tolist() == [4, 20]
     assert pool_heads(values, (3, 2), (1, 4)).heads.flatten().tolist() == [3, 30]
     assert first_heads((3, 2)) == (0, 3)
-    assert medoid_heads(values, values, (3, 2)) == (1, 3)
+    assert medoids(values, values, (3, 2)) == (1, 3)
     drawn = [random_heads((3, 2), seed=seed, layer=0) for seed in range(9)]
     assert {last for _, last in drawn} == {3, 4}
 
@@ -99,21 +105,21 @@ def test_random_depends_on_seed_and_layer_only() -> None:
 
 def test_medoid_is_the_member_nearest_to_the_others() -> None:
     keys = heads(0, 5, 9, 1, 2, 30)
-    assert medoid_heads(keys, keys, 3) == (1, 4)
+    assert medoids(keys, keys, 3) == (1, 4)
 
 
 def test_key_and_value_choose_the_medoid_together() -> None:
     """K alone would take head 1 and V alone head 2; scaling V changes nothing."""
     keys, values = heads(0, 4, 9), heads(0, 9, 4.3)
-    assert medoid_heads(keys, keys, 3) == (1,)
-    assert medoid_heads(values, values, 3) == (2,)
-    assert medoid_heads(keys, values, 3) == medoid_heads(keys, 1000 * values, 3)
+    assert medoids(keys, keys, 3) == (1,)
+    assert medoids(values, values, 3) == (2,)
+    assert medoids(keys, values, 3) == medoids(keys, 1000 * values, 3)
 
 
 def test_of_equal_medoids_the_first_is_taken() -> None:
     torch.manual_seed(0)
     pairs = torch.randn(8, 16, 32)
-    assert medoid_heads(pairs, pairs.flip(1), 2) == (0, 2, 4, 6)
+    assert medoids(pairs, pairs.flip(1), 2) == (0, 2, 4, 6)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
@@ -145,7 +151,7 @@ def test_overflow_of_a_float64_sum_is_refused() -> None:
 def test_a_chosen_head_is_never_refused_for_its_size(dtype: torch.dtype) -> None:
     largest = torch.finfo(dtype).max
     values = heads(-largest, largest, largest, dtype=dtype)
-    assert medoid_heads(values, values, 3) == (1,)
+    assert medoids(values, values, 3) == (1,)
     pooled = pool_heads(values, 3, (1,))
     assert pooled.heads.item() == largest
     assert relative_error(pooled) == pytest.approx(2 / 3**0.5, rel=1e-3)

@@ -18,7 +18,7 @@ from conversions import contents, load_whole, run
 from grouped_models import build_pair, load
 from grouped_models import logits as logits_of
 from headcount.cli import main
-from headcount.convert.as_report import conversion_report
+from headcount.convert.conversion_report import conversion_report
 from headcount.convert.plan.errors import BadValuesError
 from headcount.convert.plan.planner import plan_conversion
 from headcount.convert.plan.request import ConversionRequest

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from conversions import load_whole, run
-from headcount.convert.stream import header
+from headcount.convert.stream import safetensors_header as header
 
 pytestmark = pytest.mark.needs_convert
 MakeFolder = Callable[..., Path]

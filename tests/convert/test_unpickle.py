@@ -53,7 +53,7 @@ def pickled(folder: Path, place: Path, shards: int = 1, **save: Any) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("shards", "save"), [(1, {}), (3, {}), (1, {"_use_new_zipfile_serialization": False})]
+    ("shards", "save"), [(1, {}), (2, {}), (1, {"_use_new_zipfile_serialization": False})]
 )
 def test_a_pickled_model_gives_what_its_safetensors_give(
     grouped: MakeFolder, tmp_path: Path, shards: int, save: dict[str, Any]

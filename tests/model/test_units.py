@@ -7,13 +7,7 @@ from hypothesis import strategies as st
 from headcount.model.divisors import divisors, listed
 from headcount.model.dtypes import bytes_of, resolve_dtype
 from headcount.model.errors import HeadcountError, short
-from headcount.model.units import (
-    format_bytes,
-    format_count,
-    parse_bytes,
-    parse_count,
-    parse_tokens,
-)
+from headcount.model.units import format_bytes, format_count, parse_bytes, parse_count, parse_tokens
 
 
 @pytest.mark.parametrize(

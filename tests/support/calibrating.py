@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from headcount.convert.calibrate.ladder import calibrated_layers
+from headcount.convert.calibrate.calibrated_layers import calibrated_layers
 from headcount.convert.merge.ladder import Ladder
 from headcount.convert.plan.draft import HeadsByLayer
 from headcount.convert.plan.native_heads import attentions, heads_of

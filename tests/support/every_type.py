@@ -10,8 +10,7 @@ from transformers import CONFIG_MAPPING
 from transformers.models.auto import modeling_auto
 
 from against_record import differences
-from headcount.running.built.modules import (
-    SCATTERED,
+from headcount.running.built.built_layers import (
     BuiltLayer,
     layer_list,
     layers_of,
@@ -19,7 +18,7 @@ from headcount.running.built.modules import (
 )
 from random_configs import Config, random_config
 from spelled_otherwise import spelled_otherwise
-from tiny_truth import build, cached, read, written
+from tiny_truth import SCATTERED, build, cached, read, written
 from truth_record import ENCODER_TOKENS, Line, counted
 
 # (tokens, those decoded one by one): below, at and above the windows of random_configs, and above
@@ -79,7 +78,8 @@ def cases(
 def _case(given: Config, seed: int, task: str, lengths: Sequence[tuple[int, int]]) -> Case:
     config = read(given)
     model = build(config, task)
-    layers = layers_of(model)
+    scattered = model.config.model_type in SCATTERED
+    layers = layers_of(model, scattered=scattered)
     crossing = any(mixer.kind == "cross" for layer in layers for mixer in layer.mixers)
     crossing &= model.config.model_type not in SCATTERED  # keep nothing of what they see
     crossing |= model.config.model_type == "musicgen_melody_decoder"  # in front of its tokens

@@ -1,10 +1,12 @@
 """Runs the command line again and again in forked processes, each with one fault at a chosen call.
 
 A program of its own: the wrappers below must be in place before anything else binds the functions.
-Reads JSON lines {"arguments", "fault", "at", "number"} and answers {"status", "calls", "stderr"}.
-`fault` is null, "kill" (the process ends at that call, a write half done), "once" or "always" (the
-call, or it and all later ones that take space, fail with `number`). `without` names a function that
-this system is to lack, or "lock".
+Reads JSON lines {"arguments", "fault", "at", "number"} and answers {"status", "calls", "stdout",
+"stderr"}. `fault` is null, "kill" (the process ends at that call, a write half done), "once" or
+"always" (the call, or it and all later ones that take space, fail with `number`), or "signal" (the
+process sends itself the signal `number` when the function `at`, "module:Class.method", has done its
+work, once it is given something that has `given` in its name). `without` names a function that this
+system is to lack, or "lock".
 """
 
 import importlib
@@ -18,12 +20,6 @@ from collections.abc import Callable
 from typing import Any
 
 SPACE = ("open", "write", "copy_file_range", "link", "fsync", "mkdir")
-# What every run needs, so that the forks find it there.
-PRELOADED = (
-    *("headcount.audit.auditing", "headcount.audit.against_weights", "headcount.report"),
-    *("headcount.convert.as_report", "headcount.convert.conversion"),
-    *("headcount.running.built.model", "headcount.convert.calibrate.ladder"),
-)
 CALLS = (*SPACE, "rename", "replace", "unlink", "remove", "rmdir")
 
 
@@ -75,50 +71,88 @@ class Injector:
             self.plain[name](source, target, max(count // 2, 1), **options)
 
 
-def serve(injector: Injector) -> None:
-    from pathlib import Path
+def stop_at(place: str, given: str, number: int) -> None:
+    """Puts a function that sends a signal in the place of the one that `place` names."""
+    module, _, path = place.partition(":")
+    owner = importlib.import_module(module)
+    *classes, name = path.split(".")
+    for one in classes:
+        owner = getattr(owner, one)
+    plain = getattr(owner, name)
 
-    from headcount.cli import main
+    def stopping(*arguments: Any) -> Any:
+        result = plain(*arguments)
+        names = [str(getattr(argument, "name", argument)) for argument in arguments]
+        if any(given in name for name in names):
+            os.kill(os.getpid(), number)
+        return result
+
+    setattr(owner, name, stopping)
+
+
+def plant(injector: Injector, job: dict[str, Any]) -> None:
+    """Makes ready what is to go wrong."""
     from headcount.convert.stream import lock
 
-    for name in PRELOADED:
-        importlib.import_module(name)
+    if job.get("without") == "lock":
+        lock.TargetLock.__enter__ = lambda self: self  # type: ignore[method-assign]
+        lock.TargetLock.__exit__ = lambda self, *_: None  # type: ignore[method-assign]
+    elif job.get("without"):
+        delattr(os, job["without"])
+    injector.calls = 0
+    if job.get("fault") == "signal":
+        stop_at(job["at"], job.get("given", ""), job["number"])
+        return
+    injector.fault, injector.at = job.get("fault"), job.get("at", 0)
+    injector.number = job.get("number", 0)
 
+
+def run(injector: Injector, job: dict[str, Any], tell: int) -> None:
+    """The child: ends with the command's status. It tells how many calls it made, and what it had
+    to import."""
+    from headcount.cli import main
+
+    before = {*sys.modules}
+    plant(injector, job)
+    try:
+        main(job["arguments"])
+    except SystemExit as end:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        injector.at = 0
+        told = {"calls": injector.calls, "imported": sorted({*sys.modules} - before)}
+        injector.plain["write"](tell, json.dumps(told).encode())
+        os._exit(int(end.code or 0))
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(99)
+
+
+def serve(injector: Injector) -> None:
+    importlib.import_module("headcount.convert.conversion")  # and torch with it
     for line in sys.stdin:
         job = json.loads(line)
         answer, tell = os.pipe()
-        with tempfile.TemporaryFile() as errors, Path(os.devnull).open("wb") as nothing:
+        with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
             child = os.fork()
             if child == 0:
                 os.close(answer)
+                os.dup2(output.fileno(), 1)
                 os.dup2(errors.fileno(), 2)
-                os.dup2(nothing.fileno(), 1)
-                if job.get("without") == "lock":
-                    lock.TargetLock.__enter__ = lambda self: self  # type: ignore[method-assign]
-                    lock.TargetLock.__exit__ = lambda self, *_: None  # type: ignore[method-assign]
-                elif job.get("without"):
-                    delattr(os, job["without"])
-                injector.calls = 0
-                injector.fault, injector.at = job.get("fault"), job.get("at", 0)
-                injector.number = job.get("number", 0)
-                try:
-                    main(job["arguments"])
-                except SystemExit as end:
-                    sys.stderr.flush()
-                    injector.at = 0
-                    injector.plain["write"](tell, b"%d" % injector.calls)
-                    os._exit(int(end.code or 0))
-                except BaseException:
-                    traceback.print_exc()
-                    sys.stderr.flush()
-                    os._exit(99)
+                run(injector, job, tell)
             os.close(tell)
-            calls = os.read(answer, 20)
-            os.close(answer)
+            with os.fdopen(answer, "rb") as told_by:
+                told = json.loads(told_by.read() or b'{"calls": 0, "imported": []}')
             status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-            errors.seek(0)
-            text = errors.read().decode()
-        ended = {"status": status, "calls": int(calls or 0), "stderr": text}
+            texts = []
+            for file in (output, errors):
+                file.seek(0)
+                texts.append(file.read().decode())
+        for name in told.pop("imported"):  # so that the next fork finds it there
+            if name.split(".")[0] in ("headcount", "safetensors", "tabulate", "torch", "tqdm"):
+                importlib.import_module(name)
+        ended = {"status": status, "stdout": texts[0], "stderr": texts[1], **told}
         sys.stdout.write(json.dumps(ended) + "\n")
         sys.stdout.flush()
 

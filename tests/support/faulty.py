@@ -15,10 +15,11 @@ SERVER = Path(__file__).with_name("fault_server.py")
 
 @dataclass(frozen=True, kw_only=True)
 class Ran:
-    """How a run ended: its exit status, calls that changed the disk (0 when killed), its stderr."""
+    """How a run ended: exit status, calls that changed the disk (0 when killed), what it said."""
 
     status: int
     calls: int
+    stdout: str
     stderr: str
 
 

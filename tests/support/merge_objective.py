@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from headcount.convert.merge.attention import AttentionWeights
+from headcount.convert.merge.attention_weights import AttentionWeights
 from small_attention import Shape
 
 

@@ -23,7 +23,7 @@ from headcount.arch.described import described
 from headcount.arch.read_config import read_config
 from headcount.arch.registry import ARCHITECTURES
 from headcount.audit import audit_model
-from headcount.running.built.model import NotInTransformersError
+from headcount.running.built.meta_model import NotInTransformersError
 from headcount.sources.catalogue import catalogue, read_entry
 from random_configs import Config, declared_defaults, random_config
 from spelled_otherwise import spelled_otherwise
@@ -182,6 +182,8 @@ def _total(key: str, written: str, seed: int, config: Config, model: Any, more: 
 
 # The catalogue
 
+# Types whose code lies beside their weights only, and the type here that is the same model.
+READ_AS = {"kimi_k2": "deepseek_v3"}
 _REACH = (5, 700, 5000)  # below and above most windows
 
 
@@ -191,7 +193,9 @@ def _catalogue_model(_: str, key: str) -> Iterator[Line]:
         yield {"model": key, "reason": OWN_KEYS[key]}
         return
     try:
-        model = transformers_truth.build_on_meta(read_entry(row).config)
+        model = transformers_truth.build_on_meta(
+            read_entry(row).config, read_as=READ_AS.get(row.model_type or "")
+        )
     except NotInTransformersError:
         yield {"model": key, "reason": "its code comes with its weights, and is never run"}
         return

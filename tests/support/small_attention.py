@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
-from headcount.convert.merge.attention import AttentionWeights, Freedom, Moments
+from headcount.convert.merge.attention_weights import AttentionWeights, Freedom, Moments
 
 
 @dataclass(frozen=True, kw_only=True)

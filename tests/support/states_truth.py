@@ -20,7 +20,7 @@ from transformers import (
     PreTrainedModel,
 )
 
-from headcount.running.built.modules import layer_list
+from headcount.running.built.built_layers import layer_list
 
 _RECURRENT = re.compile(
     r"Mixer$|MambaLayer$|DeltaNet$|DeltaAttention$|(?<!Kimi)LinearAttention$|LightningAttention$"

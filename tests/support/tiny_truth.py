@@ -14,7 +14,7 @@ from transformers.cache_utils import Cache, DynamicCache, EncoderDecoderCache
 from transformers.initialization import no_init_weights
 from transformers.models.auto import modeling_auto
 
-from headcount.running.built.modules import SCATTERED, decoder_of
+from headcount.running.built.built_layers import decoder_of
 from transformers_truth import CachedElements
 
 torch.set_num_threads(1)
@@ -25,6 +25,9 @@ _MAPPINGS = (
     *(getattr(modeling_auto, f"MODEL_FOR_{kind}_MAPPING") for kind in _KINDS),
     modeling_auto.MODEL_MAPPING,
 )
+
+# Types whose attention modules do not stand in one list of layers.
+SCATTERED = ("blt", "funnel", "idefics", "perceiver")
 
 
 def written(config: PreTrainedConfig, *, whole: bool = False) -> dict[str, Any]:

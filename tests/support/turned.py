@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file, save_file
 
-from headcount.convert.merge.attention import AttentionWeights, Freedom
+from headcount.convert.merge.attention_weights import AttentionWeights, Freedom
 from headcount.convert.plan.source import read_source
 from headcount.convert.rewrite.freedom import freedoms_of
 from headcount.convert.rewrite.tensors import attention_tensors, tensors_of, weights_of

@@ -22,9 +22,10 @@ import state_configs
 import states_truth
 import tiny_truth
 from headcount.arch.registry import ARCHITECTURES
-from headcount.running.built.modules import layers_of
+from headcount.running.built.built_layers import layers_of
 from random_configs import _TOWERS as TOWERS
 from random_configs import Config, random_config
+from tiny_truth import SCATTERED
 
 ATTEMPTS = 12  # configs tried until one builds
 _CODES = {
@@ -229,7 +230,7 @@ def attention(model: PreTrainedModel, model_type: str, stacks: Iterable[str]) ->
     only = {"decoder"} if "decoder" in stacks and "encoder" not in stacks else None
     return [
         sum(mixer.parts.values())
-        for layer in layers_of(model)
+        for layer in layers_of(model, scattered=model.config.model_type in SCATTERED)
         for mixer in layer.mixers
         if (only is None or layer.stack in only) and mixer.parts
     ]

@@ -3,12 +3,9 @@ and the report say, and runs that are killed."""
 
 import errno
 import json
-import os
 import shutil
 import signal
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +15,7 @@ from click.testing import CliRunner, Result
 from safetensors.torch import load_file, save_file
 
 from conversions import contents
-from faulty import FaultyCommand, faulty_command
+from faulty import FaultyCommand, Ran
 from headcount.cli import main
 
 MakeModel = Callable[..., Path]
@@ -170,15 +167,9 @@ def test_experts_whose_last_projection_stays_are_named(
     assert "MLP refitted" not in done.stdout
 
 
-@pytest.fixture(scope="module")
-def command() -> Iterator[FaultyCommand]:
-    with faulty_command() as made:
-        yield made
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.parametrize("parts", [4, pytest.param(12, marks=pytest.mark.slow)])
 def test_a_kill_between_layers_or_a_full_disk_loses_nothing(
-    command: FaultyCommand, make_model: MakeModel, prose: Path, tmp_path: Path
+    command: FaultyCommand, make_model: MakeModel, prose: Path, tmp_path: Path, parts: int
 ) -> None:
     """Calls are counted over the whole run; layers are written in its first half."""
 
@@ -189,7 +180,7 @@ def test_a_kill_between_layers_or_a_full_disk_loses_nothing(
     calls = convert("whole").calls
     whole = contents(tmp_path / "whole")
     resumed, failed = [], 0
-    for at in range(calls // 6, calls, calls // 6):
+    for at in range(calls // parts, calls, calls // parts):
         killed = convert("out", fault="kill", at=at)
         assert killed.status == 137, killed
         again = convert("out")
@@ -212,38 +203,18 @@ def test_a_kill_between_layers_or_a_full_disk_loses_nothing(
 SIGNALS = [(signal.SIGTERM, 143), (signal.SIGINT, 130)]
 
 
-def _stopped(
-    number: signal.Signals, folder: Path, *words: object, at: str = "work_folder.WorkFolder.keep"
-) -> "subprocess.CompletedProcess[str]":
-    """A command that stops itself when the second of three layers is on the disk, or at another
-    function of `work_folder` that is given it."""
-    owner, _, name = at.rpartition(".")
-    script = (
-        "import os, sys\n"
-        "from headcount.convert.stream import work_folder\n"
-        f"plain = {at}\n"
-        "def stopping(*arguments):\n"
-        "    result = plain(*arguments)\n"
-        "    names = [getattr(argument, 'name', argument) for argument in arguments]\n"
-        "    if any('00001' in name for name in names if isinstance(name, str)):\n"
-        f"        os.kill(os.getpid(), {int(number)})\n"
-        "    return result\n"
-        f"{owner}.{name} = stopping\n"
-        "from headcount.cli import main\n"
-        "main(sys.argv[1:])\n"
-    )
-    threads = str(torch.get_num_threads())
-    return subprocess.run(
-        [sys.executable, "-c", script, *map(str, words)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env={**os.environ, "OMP_NUM_THREADS": threads, "TMPDIR": str(folder)},
-    )
+KEPT = "headcount.convert.stream.work_folder:WorkFolder.keep"
+CHECKED = "headcount.convert.stream.work_folder:_is_whole"
+
+
+def _stopped(command: FaultyCommand, number: signal.Signals, *words: object, at: str = KEPT) -> Ran:
+    """A command that stops itself when the second of three layers is on the disk, or is checked."""
+    return command(*words, fault="signal", at=at, given="00001", number=int(number))
 
 
 @pytest.mark.parametrize(("number", "code"), SIGNALS)
 def test_layers_that_a_signal_finds_finished_are_kept(
+    command: FaultyCommand,
     run: Callable[..., Result],
     make_model: MakeModel,
     prose: Path,
@@ -256,8 +227,8 @@ def test_layers_that_a_signal_finds_finished_are_kept(
     whole = contents(tmp_path / "out")
     shutil.rmtree(tmp_path / "out")
     words = ("convert", make_model("llama"), tmp_path / "out", "--kv-heads", 2, *options)
-    stopped = _stopped(number, tmp_path, *words)
-    assert stopped.returncode == code and "Traceback" not in stopped.stderr, stopped.stderr
+    stopped = _stopped(command, number, *words)
+    assert stopped.status == code and "Traceback" not in stopped.stderr, stopped.stderr
     (kept,) = tmp_path.iterdir()
     assert f"stopped; 2 rewritten layers are kept in {kept}" in stopped.stderr
     again = run(*options)
@@ -268,6 +239,7 @@ def test_layers_that_a_signal_finds_finished_are_kept(
 
 @pytest.mark.parametrize(("number", "code"), SIGNALS)
 def test_a_signal_while_kept_layers_are_checked_keeps_them(
+    command: FaultyCommand,
     run: Callable[..., Result],
     make_model: MakeModel,
     prose: Path,
@@ -278,9 +250,9 @@ def test_a_signal_while_kept_layers_are_checked_keeps_them(
     """Their digests take a while to compute: the run has not made them its own yet."""
     options = (*BEST, "--calibration", prose)
     words = ("convert", make_model("llama"), tmp_path / "out", "--kv-heads", 2, *options)
-    assert _stopped(number, tmp_path, *words).returncode == code
-    again = _stopped(number, tmp_path, *words, at="work_folder._is_whole")
-    assert again.returncode == code and "Traceback" not in again.stderr, again.stderr
+    assert _stopped(command, number, *words).status == code
+    again = _stopped(command, number, *words, at=CHECKED)
+    assert again.status == code and "Traceback" not in again.stderr, again.stderr
     (kept,) = tmp_path.iterdir()
     assert f"stopped; 2 rewritten layers are kept in {kept}" in again.stderr
     last = run(*options)
@@ -288,12 +260,16 @@ def test_a_signal_while_kept_layers_are_checked_keeps_them(
 
 
 def test_a_target_that_may_not_be_replaced_costs_no_kept_layers(
-    run: Callable[..., Result], make_model: MakeModel, prose: Path, tmp_path: Path
+    command: FaultyCommand,
+    run: Callable[..., Result],
+    make_model: MakeModel,
+    prose: Path,
+    tmp_path: Path,
 ) -> None:
     assert run("--method", "mean").exit_code == 0
     options = (*BEST, "--calibration", prose)
     words = ("convert", make_model("llama"), tmp_path / "out", "--kv-heads", 2, *options)
-    assert _stopped(signal.SIGINT, tmp_path, *words, "--overwrite").returncode == 130
+    assert _stopped(command, signal.SIGINT, *words, "--overwrite").status == 130
     refused = run(*options)
     assert refused.exit_code == 2 and "--overwrite" in refused.stderr
     again = run(*options, "--overwrite")
@@ -303,10 +279,15 @@ def test_a_target_that_may_not_be_replaced_costs_no_kept_layers(
 
 @pytest.mark.parametrize(("number", "code"), SIGNALS)
 def test_a_sweep_that_a_signal_stops_keeps_nothing(
-    make_model: MakeModel, prose: Path, tmp_path: Path, number: signal.Signals, code: int
+    command: FaultyCommand,
+    make_model: MakeModel,
+    prose: Path,
+    tmp_path: Path,
+    number: signal.Signals,
+    code: int,
 ) -> None:
     words = ("convert", make_model("llama"), "--sweep", 2, "--sweep-methods", "good", *FEW)
-    stopped = _stopped(number, tmp_path, *words, "--calibration", prose)
+    stopped = _stopped(command, number, *words, "--calibration", prose)
     told = "Interrupted.\n" if number == signal.SIGINT else ""
-    assert (stopped.returncode, stopped.stdout, stopped.stderr) == (code, "", told)
+    assert (stopped.status, stopped.stdout, stopped.stderr) == (code, "", told)
     assert not list(tmp_path.iterdir())

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from headcount.convert.calibrate.normal import NormalEquations
-from headcount.convert.calibrate.rows import new_rows
+from headcount.convert.calibrate.calibration_text import cut_rows
+from headcount.convert.calibrate.normal_equations import NormalEquations
+from headcount.convert.calibrate.state_rows import new_rows
 from headcount.convert.calibrate.temperature import best_temperatures, divergences
-from headcount.convert.calibrate.text import builtin_text, cut_rows
 from headcount.model.errors import HeadcountError
-from headcount.running.text import Text, read_text
+from headcount.running.text import Text, packaged_text, read_text
 
 pytestmark = pytest.mark.needs_convert
 
@@ -81,7 +81,11 @@ def test_rows_on_disk_are_those_in_memory(tmp_path: Path) -> None:
 
 
 def test_the_text_of_the_package_has_nothing_of_that_of_evaluate() -> None:
-    own = {line for line in builtin_text().content.splitlines() if len(line) > 40}
+    own = {
+        line
+        for line in packaged_text("headcount.convert.calibrate", "builtin").content.splitlines()
+        if len(line) > 40
+    }
     assert len(own) > 500
     assert not own & set(read_text(None).content.splitlines())
 

@@ -16,12 +16,12 @@ from transformers import AutoModelForCausalLM
 
 from calibrated_models import CONFIGS, VOCABULARY
 from calibrating import calibrate, logits, with_tensors
-from headcount.convert.calibrate import ladder as ladder_module
-from headcount.convert.calibrate import layer as layer_module
-from headcount.convert.calibrate import rows as rows_module
-from headcount.convert.calibrate.mlp import MlpFit
-from headcount.convert.calibrate.model import LayeredModel, assign
-from headcount.convert.calibrate.text import calibration_text
+from headcount.convert.calibrate import calibrated_layers as ladder_module
+from headcount.convert.calibrate import layer_fit as layer_module
+from headcount.convert.calibrate import state_rows as rows_module
+from headcount.convert.calibrate.calibration_text import calibration_text
+from headcount.convert.calibrate.layered_model import LayeredModel, assign
+from headcount.convert.calibrate.mlp_fit import MlpFit
 from headcount.convert.merge.ladder import Ladder
 from headcount.convert.plan.source import read_source
 from headcount.convert.stream.reader import SourceReader
@@ -89,7 +89,7 @@ def test_each_rung_is_no_worse_on_held_out_rows(
     source = read_source(folder)
     with SourceReader(folder) as reader:
         layered = LayeredModel(source, reader)
-        text = calibration_text(source, layered.subject, str(prose), 4096, 0)
+        text = calibration_text(source, layered.runnable, str(prose), 4096, 0)
     held = torch.cat([text.ids[batch] for batch in text.held])
     wanted = _first_attention(AutoModelForCausalLM.from_pretrained(folder), held)
     errors = []

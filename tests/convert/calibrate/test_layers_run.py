@@ -8,13 +8,13 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from calibrated_models import CONFIGS, VOCABULARY
-from headcount.convert.calibrate.calls import record
-from headcount.convert.calibrate.model import LayeredModel
-from headcount.convert.calibrate.moments import MomentSums
-from headcount.convert.calibrate.place import place_of
-from headcount.convert.calibrate.rows import new_rows
-from headcount.convert.calibrate.used import Use, last_projection, use_of_attention
-from headcount.convert.calibrate.watch import watching
+from headcount.convert.calibrate.attention_place import place_of
+from headcount.convert.calibrate.layer_calls import record
+from headcount.convert.calibrate.layer_hooks import watching
+from headcount.convert.calibrate.layered_model import LayeredModel
+from headcount.convert.calibrate.moment_sums import MomentSums
+from headcount.convert.calibrate.output_uses import OutputUse, last_projection, use_of_attention
+from headcount.convert.calibrate.state_rows import new_rows
 from headcount.convert.plan.source import read_source
 from headcount.convert.rewrite.tensors import attention_tensors, weights_of
 from headcount.convert.stream.reader import SourceReader
@@ -25,16 +25,16 @@ BATCHES = (slice(0, 2), slice(2, 4))
 IDS = torch.randint(1, VOCABULARY, (4, 32), generator=torch.Generator().manual_seed(3))
 # Where the attention's output is added, times what; the MLP's last projection.
 USES = {
-    "llama": (Use(path="post_attention_layernorm", factor=1.0), "mlp.down_proj"),
-    "granite": (Use(path="post_attention_layernorm", factor=0.5), "mlp.down_proj"),
-    "gemma2": (Use(path="post_attention_layernorm", factor=1.0), None),
-    "olmo2": (Use(path="post_attention_layernorm", factor=1.0), None),
-    "gpt2": (Use(path="ln_2", factor=1.0), "mlp.c_proj"),
-    "gptj": (Use(path=None, factor=1.0), "mlp.fc_out"),
-    "gpt_neox": (Use(path=None, factor=1.0), "mlp.dense_4h_to_h"),
-    "phi": (Use(path=None, factor=1.0), "mlp.fc2"),
-    "opt": (Use(path="final_layer_norm", factor=1.0), "fc2"),
-    "mixtral": (Use(path="post_attention_layernorm", factor=1.0), None),
+    "llama": (OutputUse(path="post_attention_layernorm", factor=1.0), "mlp.down_proj"),
+    "granite": (OutputUse(path="post_attention_layernorm", factor=0.5), "mlp.down_proj"),
+    "gemma2": (OutputUse(path="post_attention_layernorm", factor=1.0), None),
+    "olmo2": (OutputUse(path="post_attention_layernorm", factor=1.0), None),
+    "gpt2": (OutputUse(path="ln_2", factor=1.0), "mlp.c_proj"),
+    "gptj": (OutputUse(path=None, factor=1.0), "mlp.fc_out"),
+    "gpt_neox": (OutputUse(path=None, factor=1.0), "mlp.dense_4h_to_h"),
+    "phi": (OutputUse(path=None, factor=1.0), "mlp.fc2"),
+    "opt": (OutputUse(path="final_layer_norm", factor=1.0), "fc2"),
+    "mixtral": (OutputUse(path="post_attention_layernorm", factor=1.0), None),
 }
 
 

@@ -7,9 +7,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from headcount.convert.merge.head_moments import white_moments  # noqa: E402
 from headcount.convert.merge.ladder import MERGE_METHODS  # noqa: E402
 from headcount.convert.merge.merging import merge_attention  # noqa: E402
-from headcount.convert.merge.moments import white_moments  # noqa: E402
 from small_attention import (  # noqa: E402
     Shape,
     attention,

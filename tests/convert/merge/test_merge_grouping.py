@@ -13,8 +13,8 @@ from headcount.convert.merge.grouping import (  # noqa: E402
     neighbour_groups,
     similar_groups,
 )
+from headcount.convert.merge.head_moments import white_moments  # noqa: E402
 from headcount.convert.merge.merging import merge_attention  # noqa: E402
-from headcount.convert.merge.moments import white_moments  # noqa: E402
 from small_attention import (  # noqa: E402
     Shape,
     drawn_inputs,

@@ -1,0 +1,197 @@
+"""The calibrated rungs, layer by layer."""
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import nn
+from tqdm import tqdm
+
+from headcount.running.boundary import quiet_transformers
+
+from ..merge.ladder import Ladder
+from ..plan.draft import Heads, HeadsByLayer
+from ..plan.errors import BadValuesError, CannotConvertError, SourceChangedError
+from ..plan.source import Source
+from ..rewrite.freedom import alone, freedoms_of
+from ..rewrite.groups import is_tied
+from ..rewrite.layer import RewrittenLayer
+from ..rewrite.tensors import attention_tensors, weights_of
+from ..rewrite.uncalibrated import finite
+from ..stream.reader import SourceReader
+from .attention_place import place_of
+from .calibration_text import CalibrationText, calibration_text
+from .free_memory import give_back
+from .layer_calls import Call, record
+from .layer_fit import LayerFit
+from .layer_task import FittedLayer, LayerTask, States, run_rows
+from .layered_model import LayeredModel
+from .output_uses import LayerUses
+from .state_rows import MEMORY_BUDGET, NotFiniteStatesError, Room, new_rows
+
+Done = Callable[[int], RewrittenLayer | None]
+
+
+def calibrated_layers(
+    source: Source,
+    heads: HeadsByLayer,
+    ladder: Ladder,
+    calibration: str,
+    calibration_tokens: int,
+    done: Done,
+    progress: bool,
+    sha256: str | None = None,
+) -> Iterator[RewrittenLayer]:
+    """Every layer whose K/V heads become fewer, in order, merged and fitted to text.
+
+    `calibration` is a UTF-8 file, or `builtin` for the prose in the package, of which
+    `calibration_tokens` tokens are used. A layer that `done` has is not computed again, but run, so
+    that the layers after it become what they would have become; it is yielded as it is.
+    `progress`: a bar on stderr, if that is a terminal. `sha256`: the text's when it was planned
+    with. Raises HeadcountError.
+    """
+    with SourceReader(source.folder) as reader:
+        run = _Calibration(source, heads, ladder, reader)
+        text = run.text(calibration, calibration_tokens)
+        if sha256 not in (None, text.sha256):
+            raise SourceChangedError(f"{calibration}: changed while it was read; nothing was kept")
+        yield from run.layers(text, done, progress)
+
+
+class _Calibration:
+    def __init__(
+        self, source: Source, heads: HeadsByLayer, ladder: Ladder, reader: SourceReader
+    ) -> None:
+        self._source, self._ladder = source, ladder
+        self._changed = {where: own for where, own in heads.layers.items() if own.is_changed}
+        _refuse_unknown(source, heads)
+        self._layered = LayeredModel(source, reader)
+        self._tensors = attention_tensors(source)
+        self._freedoms = freedoms_of(source, self._tensors)
+        self._read = finite(reader)
+        self._habits = LayerUses()
+
+    def text(self, calibration: str, tokens: int) -> CalibrationText:
+        runnable, seed = self._layered.runnable, self._ladder.seed
+        with quiet_transformers():
+            return calibration_text(self._source, runnable, calibration, tokens, seed)
+
+    @torch.no_grad()
+    def layers(self, text: CalibrationText, done: Done, progress: bool) -> Iterator[RewrittenLayer]:
+        layered = self._layered
+        states, calls = self._start(text)
+        last = max(index for index, _ in self._changed)
+        hidden = not progress or not sys.stderr.isatty()
+        bar = tqdm(
+            total=last + 1, desc="calibrating", unit="layer", disable=hidden, file=sys.stderr
+        )
+        try:
+            for index in range(last + 1):
+                with layered.layer(index) as layer, self._finite(f"layer {index} gives"):
+                    found = self._layer(index, layer, calls[index], states, text, done, last)
+                give_back()
+                if found is not None:
+                    yield found
+                bar.update()
+        finally:
+            bar.close()
+            states.close()
+
+    def _start(self, text: CalibrationText) -> tuple[States, Sequence[Call]]:
+        length, width = text.ids.shape[1], self._layered.hidden_size
+        template = torch.empty(length, width, dtype=self._layered.dtype)
+        count, dtype = len(text.ids), self._layered.dtype
+        # Half of the budget for four rows of hidden states, half for the wider features of an MLP.
+        half = MEMORY_BUDGET // 2
+        rows = [new_rows(count, template, held=4, budget=half) for _ in range(4)]
+        features = Room(count, length, dtype, half)
+        with self._finite("its embeddings give"):
+            calls = record(self._layered, text.ids, text.batches, rows[:2])
+        original, converted, target, given = rows
+        states = States(
+            original=original, converted=converted, target=target, given=given, features=features
+        )
+        return states, calls
+
+    @contextmanager
+    def _finite(self, who_gives: str) -> Iterator[None]:
+        try:
+            yield
+        except NotFiniteStatesError as error:
+            raise BadValuesError(
+                f"{self._source.folder}: {who_gives} NaN or infinity on the calibration text: its"
+                " weights are damaged (headcount audit --scan shows where), or float32 cannot hold"
+                " what it computes; nothing was kept"
+            ) from error
+
+    def _layer(
+        self,
+        index: int,
+        layer: nn.Module,
+        call: Call,
+        states: States,
+        text: CalibrationText,
+        done: Done,
+        last: int,
+    ) -> RewrittenLayer | None:
+        """The new layer, None if it stays; the states move on."""
+        own, is_last = self._changed.get((index, False)), index == last
+        if own is None or self._is_tied(index, own):
+            run_rows(layer, call, states.original, text.batches)
+            run_rows(layer, call, states.converted, text.batches)
+            return None if own is None else RewrittenLayer(index=index, tensors={}, measured={})
+        fit = LayerFit(self._task(index, layer, call, own, text), states)
+        before = done(index)
+        if before is not None:
+            fit.skip(self._inside(index, before.tensors), is_last=is_last)
+            return before
+        return self._rewritten(index, fit.run(self._ladder.seed + index, is_last=is_last))
+
+    def _task(
+        self, index: int, layer: nn.Module, call: Call, own: Heads, text: CalibrationText
+    ) -> LayerTask:
+        tensors = self._tensors[index, False]
+        return LayerTask(
+            layer=layer,
+            call=call,
+            place=place_of(self._layered, tensors),
+            tensors=tensors,
+            read=self._read,
+            stored=lambda path: self._on_disk(index, path) is not None,
+            freedom=alone(self._freedoms[index, False]),
+            heads=own,
+            ladder=self._ladder,
+            text=text,
+            uses=self._habits,
+        )
+
+    def _is_tied(self, index: int, own: Heads) -> bool:
+        return is_tied(weights_of(self._tensors[index, False], self._read), own)
+
+    def _inside(self, index: int, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Tensors of the files by their paths in the layer."""
+        start = self._layered.path_of(index)
+        inside = {self._layered.inside(name): value for name, value in tensors.items()}
+        return {path.removeprefix(start): value for path, value in inside.items()}
+
+    def _on_disk(self, index: int, path: str) -> str | None:
+        return self._layered.on_disk(self._layered.path_of(index) + path)
+
+    def _rewritten(self, index: int, made: FittedLayer) -> RewrittenLayer:
+        tensors = dict(made.attention)
+        for path, value in made.mlp.items():
+            name = self._on_disk(index, path)
+            assert name is not None
+            tensors[name] = value.contiguous()
+        return RewrittenLayer(index=index, tensors=tensors, measured=made.measured)
+
+
+def _refuse_unknown(source: Source, heads: HeadsByLayer) -> None:
+    crossed = [index for (index, cross), own in heads.layers.items() if cross and own.is_changed]
+    if crossed or heads.readers:
+        what = "cross-attention" if crossed else "layers that read another's cache"
+        raise CannotConvertError(
+            f"{source.folder}: has {what}, which cannot be calibrated: use --method merge without"
+            " --calibration"
+        )

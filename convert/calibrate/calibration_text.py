@@ -1,0 +1,148 @@
+"""The text that a conversion is fitted to: rows of tokens of one length."""
+
+from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path
+
+import torch
+from transformers import PreTrainedTokenizerBase
+
+from headcount.model.errors import HeadcountError
+from headcount.running.boundary import quiet_transformers
+from headcount.running.runnable import RunnableModel, open_runnable
+from headcount.running.text import Text, packaged_text, read_text
+from headcount.running.tokens import (
+    TokenSequence,
+    check_ids,
+    encode,
+    has_vocabulary,
+    load_tokenizer,
+)
+
+from ..plan.native_heads import attentions
+from ..plan.request import BUILTIN
+from ..plan.source import Source
+from .layered_model import refuse_encoder_decoder
+
+LONGEST_ROW = 256
+# Characters that are taken for one token to be sure of it; text beyond what they come to is left.
+_LONGEST_TOKEN = 16
+MAX_TOKENS = 2**40
+# Tokens of one batch: what a layer computes at a time.
+BATCH_TOKENS = 2048
+_LEAST_BATCHES = 4
+# One batch in so many is held out: nothing is fitted to it, and no step may be worse on it.
+HELD_OUT = 8
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CalibrationText:
+    """`ids` [rows, tokens]; `batches` are equal runs of rows, of which `held` are held out. They
+    were cut from the `found` first tokens, or rows from all over, of a text."""
+
+    ids: torch.Tensor
+    batches: tuple[slice, ...]
+    held: tuple[slice, ...]
+    sha256: str
+    found: int
+
+    @property
+    def fitted(self) -> tuple[slice, ...]:
+        return tuple(batch for batch in self.batches if batch not in self.held)
+
+    @property
+    def tokens(self) -> int:
+        return self.ids.numel()
+
+
+def planned_text(source: Source, name: str, tokens: int, seed: int) -> CalibrationText:
+    """What `source` would be calibrated on, before any weight is read. Raises HeadcountError for a
+    source that cannot be calibrated, and as `calibration_text`."""
+    refuse_encoder_decoder(source)
+    with quiet_transformers():
+        return calibration_text(source, open_runnable(str(source.folder)), name, tokens, seed)
+
+
+def calibration_text(
+    source: Source, runnable: RunnableModel, name: str, tokens: int, seed: int
+) -> CalibrationText:
+    """At most `tokens` tokens of the file `name`, or of the prose in the package for `builtin`.
+
+    Rows follow one another in the text, and are shuffled. Raises HeadcountError without a
+    tokenizer, and for a text that is too short.
+    """
+    text = _text(name)
+    if not has_vocabulary(source.folder):
+        raise HeadcountError(
+            f"{source.folder}: no tokenizer there, so that the calibration text cannot be cut into"
+            " tokens: put the model's tokenizer files beside its weights"
+        )
+    tokenizer = load_tokenizer(source.folder)
+    limit = runnable.max_position_embeddings or LONGEST_ROW
+    ids = spread_tokens(tokenizer, text, tokens, row=min(LONGEST_ROW, limit))
+    check_ids(ids, runnable)
+    widest = max(mixer.head_dim for mixer in attentions(source.audit.spec).values())
+    return cut_rows(
+        torch.tensor(ids.ids),
+        longest=min(LONGEST_ROW, limit),
+        least=_LEAST_BATCHES * widest,
+        seed=seed,
+        text=text,
+    )
+
+
+def _text(name: str) -> Text:
+    """The file `name`, or the prose in this package, of which `evaluate` reads nothing."""
+    if name == BUILTIN:
+        return packaged_text(__package__, BUILTIN)
+    try:
+        return read_text(Path(name))
+    except HeadcountError as error:
+        raise HeadcountError(
+            f"{error}; --calibration takes a file of UTF-8 text, or {BUILTIN}"
+        ) from error
+
+
+def spread_tokens(
+    tokenizer: PreTrainedTokenizerBase, text: Text, tokens: int, *, row: int
+) -> TokenSequence:
+    """At most `tokens` tokens, in rows from all over the text if it has more than that."""
+    wanted = -(-tokens // row)
+    width = _LONGEST_TOKEN * row  # characters, so that a row is full
+    content = text.content
+    if len(content) <= wanted * width:
+        found = encode(tokenizer, text, MAX_TOKENS)
+        rows = [found.ids[i : i + row] for i in range(0, len(found.ids), row)]
+        whole = [r for r in rows if len(r) == row]
+        if len(whole) < wanted:
+            return replace(found, ids=found.ids[:tokens])
+        chosen = [whole[i * len(whole) // wanted] for i in range(wanted)]
+        return replace(found, ids=tuple(chain.from_iterable(chosen))[:tokens])
+    starts = (i * (len(content) - width) // wanted for i in range(wanted))
+    pieces = [replace(text, content=content[start : start + width]) for start in starts]
+    parts = [encode(tokenizer, piece, row - 1) for piece in pieces if piece.content.strip()]
+    return replace(parts[0], ids=tuple(chain.from_iterable(p.ids for p in parts))[:tokens])
+
+
+def cut_rows(
+    ids: torch.Tensor, *, longest: int, least: int, seed: int, text: Text
+) -> CalibrationText:
+    """Batches of whole rows. Raises HeadcountError below `least` tokens."""
+    if len(ids) < least:
+        raise HeadcountError(
+            f"{text.name}: {len(ids):,} tokens are too few to calibrate with: at least {least:,}"
+            " are needed, and tens of thousands are better"
+        )
+    length = min(longest, len(ids) // _LEAST_BATCHES)
+    per_batch = max(1, min(BATCH_TOKENS // length, len(ids) // length // _LEAST_BATCHES))
+    count = len(ids) // length // per_batch
+    rows = ids[: count * per_batch * length].view(-1, length)
+    order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed))
+    batches = tuple(slice(i * per_batch, (i + 1) * per_batch) for i in range(count))
+    return CalibrationText(
+        ids=rows[order].contiguous(),
+        batches=batches,
+        held=batches[:: min(HELD_OUT, count)],
+        sha256=text.sha256,
+        found=len(ids),
+    )

@@ -1,0 +1,185 @@
+"""One layer of the ladder: its attention merged, then fitted to what the original layer gives.
+
+Everything that is fitted reads what the converted layers before it give, and aims at what the
+original layer gave: it also makes up for what they lost. A step that is not better on held-out rows
+is not taken.
+"""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from itertools import accumulate
+from typing import Any
+
+import torch
+from torch import nn
+
+from ..merge.attention_weights import AttentionWeights, Groups, Merged, Moments
+from ..merge.merging import merge_attention
+from ..rewrite.groups import groups_of
+from ..rewrite.layer import attention_key, merged_document
+from ..rewrite.tensors import weights_of
+from ..stream.threads import one_thread
+from .attention_runner import AttentionRunner, given
+from .layer_calls import Stop
+from .layer_hooks import watching
+from .layer_target import LayerTarget
+from .layer_task import FittedLayer, LayerTask, States, run_rows
+from .layered_model import assign
+from .mlp_fit import MlpFit, fitted_projection
+from .moment_sums import MomentSums
+from .output_fit import OutputFit
+from .temperature import best_temperatures, divergences, with_temperatures
+
+# One batch in so many is looked at to choose groups, or all if gradient descent follows anyway.
+_LOOK_AT = 3
+
+
+class LayerFit:
+    """Takes the rungs one after the other; `states` move on to what the layer gives."""
+
+    def __init__(self, task: LayerTask, states: States) -> None:
+        self._task, self._states = task, states
+        self._runner = AttentionRunner(task.layer, task.place, task.tensors, task.read)
+        self._source = weights_of(task.tensors, task.read)
+        self._measured: dict[str, Any] = {}
+        self._sample: tuple[torch.Tensor, torch.Tensor | None] | None = None
+        self._first = states.original[task.text.batches[0]]
+        self._target = LayerTarget(task, self._first)
+
+    def run(self, seed: int, *, is_last: bool) -> FittedLayer:
+        """All rungs. `is_last`: no layer after this one needs what the new one gives."""
+        task = self._task
+        chosen_by = self._moments_of_all()
+        groups = self._groups(chosen_by)
+        moments = self._moments_of(groups, chosen_by)
+        with one_thread():
+            merged = merge_attention(
+                self._source, task.freedom, groups, moments, task.ladder.method
+            )
+        weights = self._tempered(merged)
+        with self._runner.fast():
+            return self._fitted(merged, weights, seed, is_last=is_last)
+
+    def skip(self, tensors: Mapping[str, torch.Tensor], *, is_last: bool) -> None:
+        """Moves the states on as `run` does, for a layer that has its new tensors already."""
+        task = self._task
+        self._runner.called(self._target.run(self._first).seen)
+        run_rows(task.layer, task.call, self._states.original, task.text.batches)
+        if is_last:
+            return
+        own = set(task.place.names.values())
+        assign(task.layer, {path: value for path, value in tensors.items() if path in own})
+        with self._runner.fast():
+            last = fitted_projection(task, self._states)
+            if last is not None:
+                MlpFit(task, self._states, last, is_last=False).skip(tensors)
+            else:
+                run_rows(task.layer, task.call, self._states.converted, task.text.batches)
+
+    def _fitted(
+        self, merged: Merged, weights: AttentionWeights, seed: int, *, is_last: bool
+    ) -> FittedLayer:
+        task, measured = self._task, self._measured
+        task.assign(task.made(merged, weights))
+        if task.is_fitted:
+            fit = OutputFit(task, self._states, self._runner, self._target, merged)
+            weights, found = fit.run(weights, seed)
+            measured |= found
+        attention = task.made(merged, weights)
+        task.assign(attention)
+        mlp: dict[str, torch.Tensor] = {}
+        if task.ladder.refit == "mlp":
+            measured["mlp_error"] = None
+        last = fitted_projection(task, self._states)
+        if last is not None:
+            mlp_fit = MlpFit(task, self._states, last, is_last=is_last)
+            mlp, measured["mlp_error"] = mlp_fit.run()
+        elif not is_last:
+            run_rows(task.layer, task.call, self._states.converted, task.text.batches)
+        document = {
+            attention_key(cross=False): merged_document(merged),
+            "calibration": _rounded(measured),
+        }
+        return FittedLayer(attention=attention, mlp=mlp, measured=document)
+
+    def _moments_of_all(self) -> Moments | None:
+        """Moments of all K/V heads together, where groups are chosen by them."""
+        task = self._task
+        if task.ladder.grouping == "contiguous" or not task.freedom.order or task.heads.after == 1:
+            return None
+        step = 1 if task.ladder.reconstruct else _LOOK_AT
+        sums = MomentSums(self._source, None)
+        for batch in task.text.fitted[::step]:
+            stopping = task.layer.get_submodule(task.place.attention).register_forward_hook(_stop)
+            with watching(task.layer, task.place) as seen, suppress(Stop):
+                task.call.run(task.layer, self._states.original[batch])
+            stopping.remove()
+            assert seen.inputs is not None
+            sums.add(seen.inputs, seen.mixing)
+        return sums.result()
+
+    def _groups(self, moments: Moments | None) -> Groups:
+        heads, task = self._task.heads, self._task
+        if moments is not None:
+            return groups_of(self._source, task.freedom, moments, heads, task.ladder)
+        starts = accumulate(heads.runs[:-1], initial=0)
+        return [range(start, start + run) for start, run in zip(starts, heads.runs, strict=True)]
+
+    def _moments_of(self, groups: Groups, chosen_by: Moments | None) -> Moments:
+        """Moments for these groups; the original rows move on, and what the new attention should
+        aim at is noted."""
+        task, states = self._task, self._states
+        sums = MomentSums(self._source, groups)
+        for number, batch in enumerate(task.text.batches):
+            looked = self._target.run(states.original[batch])
+            seen = looked.seen
+            assert looked.output is not None
+            states.original[batch] = looked.output
+            if number < 2:
+                self._runner.called(seen)
+            if batch not in task.text.held:
+                assert seen.inputs is not None
+                sums.add(seen.inputs, seen.mixing)
+                self._sample = self._sample or (given(seen), seen.mixing)
+            if task.is_fitted:
+                states.target[batch] = looked.at_use
+        return sums.result(chosen_by)
+
+    def _tempered(self, merged: Merged) -> AttentionWeights:
+        """The merged weights with scores as sharp as before. Under a norm of queries a factor has
+        no effect."""
+        task, weights = self._task, merged.weights
+        if not task.ladder.temperature or not task.freedom.keys:
+            return weights
+        assert self._sample is not None
+        hidden, mixing = self._sample
+        if mixing is None:
+            mixing = self._runner.mixing(hidden, self._source, merged)  # says what is wrong
+        size = weights.group_size
+        original = mixing[:, [h * size + i for h in merged.order for i in range(size)]]
+
+        def divergence(scale: torch.Tensor) -> torch.Tensor:
+            now = with_temperatures(weights, scale)
+            return divergences(original, self._runner.mixing(hidden, now, merged))
+
+        scale = best_temperatures(divergence, len(weights.q))
+        before, after = divergence(torch.ones_like(scale)), divergence(scale)
+        self._measured["temperature"] = {
+            "least": float(scale.min()),
+            "most": float(scale.max()),
+            "divergence": {"before": float(before.mean()), "after": float(after.mean())},
+        }
+        return with_temperatures(weights, scale)
+
+
+def _stop(module: nn.Module, args: Any, output: Any) -> None:
+    raise Stop
+
+
+def _rounded(value: Any) -> Any:
+    """Numbers to four digits: sums differ between processors."""
+    if isinstance(value, dict):
+        return {key: _rounded(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_rounded(item) for item in value]
+    return float(f"{value:.4g}") if isinstance(value, float) else value

@@ -1,0 +1,83 @@
+"""What there is to do in one layer, and the rows of hidden states that it is done with."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from ..merge.attention_weights import AttentionWeights, Freedom, Merged
+from ..merge.ladder import Ladder
+from ..plan.draft import Heads
+from ..rewrite.tensors import AttentionTensors, Read, tensors_of
+from .calibration_text import CalibrationText
+from .layer_calls import Call
+from .layer_hooks import AttentionPlace
+from .layered_model import assign
+from .output_uses import LayerUses
+from .state_rows import Room, StateRows
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class States:
+    """Rows of one conversion: what the `original` and the `converted` prefix give to the layer at
+    hand, and room for targets, for what the attention is given, and for an MLP's `features`."""
+
+    original: StateRows
+    converted: StateRows
+    target: StateRows
+    given: StateRows
+    features: Room
+
+    def close(self) -> None:
+        for rows in (self.original, self.converted, self.target, self.given, self.features):
+            rows.close()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LayerTask:
+    """A layer with its weights, and all that says what is to become of it. `stored` tells whether
+    the files have the parameter at a path in the layer as it is."""
+
+    layer: nn.Module
+    call: Call
+    place: AttentionPlace
+    tensors: AttentionTensors
+    read: Read
+    stored: Callable[[str], bool]
+    freedom: Freedom
+    heads: Heads
+    ladder: Ladder
+    text: CalibrationText
+    uses: LayerUses
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether anything is fitted to the outputs of the original layer."""
+        return self.ladder.refit != "none" or self.ladder.reconstruct > 0
+
+    def made(self, merged: Merged, weights: AttentionWeights) -> dict[str, torch.Tensor]:
+        """The tensors of the files for `weights`, whose heads lie as those of `merged`."""
+        made = tensors_of(self.tensors, weights, self.read, merged.order, merged.groups)
+        return {name: value.detach().contiguous() for name, value in made.items()}
+
+    def assign(self, made: Mapping[str, torch.Tensor]) -> None:
+        """Gives the layer tensors by their names in the files."""
+        assign(self.layer, {self.place.names[name]: value for name, value in made.items()})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FittedLayer:
+    """The new tensors of a layer: its attention's by their names in the files, the MLP's last
+    projection by its path in the layer; and what was measured."""
+
+    attention: Mapping[str, torch.Tensor]
+    mlp: Mapping[str, torch.Tensor]
+    measured: Mapping[str, Any]
+
+
+def run_rows(layer: nn.Module, call: Call, rows: StateRows, batches: Sequence[slice]) -> None:
+    """Moves rows on to what `layer` gives."""
+    for batch in batches:
+        rows[batch] = call.run(layer, rows[batch])

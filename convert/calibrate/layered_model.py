@@ -1,0 +1,182 @@
+"""The source's own class with the weights of one layer at a time, and what its layers are given."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any, cast
+
+import torch
+from torch import nn
+from torch.nn.modules.module import register_module_parameter_registration_hook
+from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers.conversion_mapping import get_model_conversion_mapping
+from transformers.core_model_loading import (
+    WeightConverter,
+    WeightRenaming,
+    convert_and_load_state_dict_in_model,
+    rename_source_key,
+)
+from transformers.initialization import no_init_weights
+from transformers.modeling_utils import LoadStateDictConfig
+
+from headcount.model.errors import InvalidWeightsError, UnsupportedModelError
+from headcount.running.boundary import quiet_transformers, third_party
+from headcount.running.built.built_layers import decoder_of, layer_list
+from headcount.running.runnable import RunnableModel, open_runnable
+
+from ..plan.errors import CannotConvertError
+from ..plan.source import Source
+from ..stream.reader import DTYPES, SourceReader
+
+
+class LayeredModel:
+    """A causal model whose parameters have no values but where they are loaded."""
+
+    def __init__(self, source: Source, reader: SourceReader) -> None:
+        refuse_encoder_decoder(source)
+        self.runnable: RunnableModel = open_runnable(str(source.folder))
+        self.source, self._reader = source, reader
+        wide = any(t.dtype == "F64" for t in source.checkpoint.tensors.values())
+        self.dtype = torch.float64 if wide else torch.float32
+        with third_party(f"{source.folder}: transformers cannot build it"):
+            self.model = _skeleton(self.runnable, self.dtype)
+            self.layers = layer_list(decoder_of(self.model))
+        self._mapping = get_model_conversion_mapping(self.model)
+        self._state = self.model.state_dict()
+        self._prefix = next(n for n, m in self.model.named_modules() if m is self.layers)
+        found = {name: self._renamed(name) for name in source.checkpoint.tensors}
+        self._inside = {name: inside for name, (inside, _) in found.items()}
+        self._plain = {name for name, (_, converted) in found.items() if not converted}
+
+    @property
+    def hidden_size(self) -> int:
+        """The width of the hidden states."""
+        width: int = self.runnable.config.get_text_config().hidden_size
+        return width
+
+    def read(self, name: str) -> torch.Tensor:
+        """The values of a tensor of the source's files, in the dtype that is computed in."""
+        return self._reader.tensor(self.source.checkpoint.tensors[name]).to(self.dtype)
+
+    def inside(self, name: str) -> str:
+        """Where the class keeps the tensor `name` of the files. Raises CannotConvertError where it
+        keeps something else that is computed from it."""
+        if name not in self._plain:
+            raise CannotConvertError(
+                f"{self.source.folder}: {name!r} is not what its class computes with (transformers"
+                " converts it on loading): use --method merge without --calibration"
+            )
+        return self._inside[name]
+
+    def on_disk(self, inside: str) -> str | None:
+        """The tensor of the files that the class keeps at `inside` as it is, if there is one."""
+        found = [n for n, path in self._inside.items() if path == inside and n in self._plain]
+        return found[0] if len(found) == 1 else None
+
+    def path_of(self, index: int) -> str:
+        """What the names of layer `index` begin with inside the class."""
+        return f"{self._prefix}.{index}."
+
+    @contextmanager
+    def layer(self, index: int) -> Iterator[nn.Module]:
+        """Layer `index` with its weights, which are gone afterwards."""
+        layer, prefix = self.layers[index], self.path_of(index)
+        names = [name for name, inside in self._inside.items() if inside.startswith(prefix)]
+        with self._loaded(names, layer, layer):
+            yield layer
+
+    @contextmanager
+    def embeddings(self) -> Iterator[PreTrainedModel]:
+        """The model with all weights but those of its layers and its output head."""
+        head = self.model.get_output_embeddings()
+        left_out = [f"{self._prefix}."]
+        left_out += [f"{name}." for name, m in self.model.named_modules() if m is head]
+        names = [
+            name
+            for name, inside in self._inside.items()
+            if not inside.startswith(tuple(left_out)) and inside in self._state
+        ]
+        with self._loaded(names, self.model.get_input_embeddings(), self.model):
+            yield self.model
+
+    @contextmanager
+    def _loaded(
+        self, names: Iterable[str], checked: nn.Module, forgotten: nn.Module
+    ) -> Iterator[None]:
+        tensors = {name: self.read(name) for name in names if self._is_float(name)}
+        config = LoadStateDictConfig(dtype=self.dtype, weight_mapping=cast(Any, self._mapping))
+        with quiet_transformers(), third_party(f"{self.source.folder}: transformers cannot use it"):
+            convert_and_load_state_dict_in_model(self.model, tensors, config)
+        del tensors
+        self.model.requires_grad_(False)
+        lost = [name for name, value in checked.named_parameters() if value.is_meta]
+        if lost:
+            raise InvalidWeightsError(f"{self.source.folder}: the weights lack {lost[0]!r}")
+        try:
+            yield
+        finally:
+            for module in forgotten.modules():
+                _forget(module)
+
+    def _is_float(self, name: str) -> bool:
+        return self.source.checkpoint.tensors[name].dtype in DTYPES
+
+    def _renamed(self, name: str) -> tuple[str, bool]:
+        renamings = [entry for entry in self._mapping if isinstance(entry, WeightRenaming)]
+        converters = [entry for entry in self._mapping if isinstance(entry, WeightConverter)]
+        base = self.model.base_model_prefix
+        inside, pattern = rename_source_key(name, renamings, converters, base, self._state)
+        return inside, pattern is not None
+
+
+def refuse_encoder_decoder(source: Source) -> None:
+    """Raises UnsupportedModelError unless all layers of the language model are one decoder's."""
+    stacks = {layer.stack for layer in source.audit.spec.layers}
+    if source.config.get("is_encoder_decoder") or stacks != {"decoder"}:
+        raise UnsupportedModelError(
+            f"{source.folder}: {source.audit.spec.model_type} is no plain decoder, and only such"
+            " can be calibrated: use --method merge without --calibration"
+        )
+
+
+def assign(module: nn.Module, tensors: Mapping[str, torch.Tensor]) -> None:
+    """Gives parameters of `module`, by their paths in it, other values of the same shape."""
+    for path, value in tensors.items():
+        owner, _, name = path.rpartition(".")
+        holder = module.get_submodule(owner)
+        if holder.get_parameter(name).shape != value.shape:
+            raise CannotConvertError(f"{path}: the class keeps another shape than the files have")
+        holder._parameters[name] = nn.Parameter(value.detach(), requires_grad=False)
+
+
+def _forget(module: nn.Module) -> None:
+    for name, value in module._parameters.items():
+        if value is not None and not value.is_meta:
+            module._parameters[name] = nn.Parameter(value.to("meta"), requires_grad=False)
+
+
+def _skeleton(runnable: RunnableModel, dtype: torch.dtype) -> PreTrainedModel:
+    """The model in evaluation mode: parameters without values, buffers with theirs."""
+    with ExitStack() as stack:
+        stack.enter_context(quiet_transformers())
+        stack.enter_context(no_init_weights())
+        stack.enter_context(_parameters_without_values())
+        model: Any = AutoModelForCausalLM.from_config(
+            runnable.config, dtype=dtype, attn_implementation="eager", trust_remote_code=False
+        )
+    model.eval().requires_grad_(False)
+    return model  # type: ignore[no-any-return]
+
+
+@contextmanager
+def _parameters_without_values() -> Iterator[None]:
+    """Modules made inside get their parameters on the meta device, so that building costs nothing;
+    buffers, which no file has, are computed."""
+
+    def on_meta(_module: nn.Module, _name: str, value: nn.Parameter) -> Any:  # a new parameter
+        return nn.Parameter(value.to("meta"), value.requires_grad)
+
+    handle = register_module_parameter_registration_hook(on_meta)
+    try:
+        yield
+    finally:
+        handle.remove()

@@ -1,0 +1,136 @@
+"""Second moments of queries, keys and mixed values, summed over batches."""
+
+import torch
+
+from ..merge.attention_weights import AttentionWeights, Groups, Moments
+from .gram import Gram
+from .state_rows import NotFiniteStatesError
+
+
+class MomentSums:
+    """Sums over tokens of what `weights` make of the inputs, in float64.
+
+    `groups`: of each K/V head's group, the V heads are also kept as each of its query heads mixes
+    them. Without groups all V heads are, as all query heads mix them, at every `stride`-th token:
+    their sum takes H * (G*dv)^2 a token. Those of queries and keys follow from the inputs'.
+    """
+
+    def __init__(self, weights: AttentionWeights, groups: Groups | None) -> None:
+        self._weights, self._groups = weights, groups
+        heads, _, width = weights.q.shape
+        shared, value_dim, _ = weights.v.shape
+        self._inputs, self._input_sum = Gram(width), _zeros(width)
+        self._values = _zeros(shared * value_dim, shared * value_dim)
+        self._value_sum = _zeros(shared * value_dim)
+        self._members = [self._group_of(h) for h in range(heads)]
+        sizes = [len(members) * value_dim for members in self._members]
+        self._mixed = [_zeros(size, size) for size in sizes]
+        self._mixed_sums = [_zeros(size) for size in sizes]
+        self._tokens = self._sampled = 0
+
+    @property
+    def _stride(self) -> int:
+        return max(1, self._weights.k.shape[0] // 2)
+
+    def _group_of(self, head: int) -> list[int]:
+        own = head // self._weights.group_size
+        return next((list(g) for g in self._groups or () if own in g), [])
+
+    def add(self, inputs: torch.Tensor, mixing: torch.Tensor | None) -> None:
+        """One batch: inputs [B, T, D] and attention weights [B, H, T, T]; None: the module does not
+        give them, and values count as they are."""
+        rows = inputs.flatten(0, 1)
+        self._inputs.add(rows)
+        self._input_sum += rows.sum(0)
+        self._tokens += len(rows)
+        values = projected(inputs, self._weights.v, self._weights.v_bias)
+        if self._groups is None:
+            self._add_values(values, mixing)
+        else:
+            self._add_mixed(values, mixing)
+
+    def result(self, chosen_by: Moments | None = None) -> Moments:
+        """The means. `chosen_by`: those of a sum without groups, whose `values` are taken; without
+        it `values` has the blocks of the groups alone, 0 between them. Raises
+        NotFiniteStatesError."""
+        w, inputs, mean = self._weights, self._inputs.result(), self._input_sum / self._tokens
+        if not bool(inputs.isfinite().all()):
+            raise NotFiniteStatesError
+        inputs /= self._tokens
+        if self._groups is None:
+            values, value_mean = self._values / self._sampled, self._value_sum / self._sampled
+        elif chosen_by is not None:
+            assert chosen_by.value_mean is not None
+            values, value_mean = chosen_by.values, chosen_by.value_mean
+        else:
+            values, value_mean = self._spread()
+        keys, key_mean = _made_of(inputs, mean, w.k, w.k_bias)
+        known = self._groups is not None
+        return Moments(
+            queries=self._queries(inputs, mean),
+            keys=keys,
+            key_mean=key_mean,
+            values=values,
+            value_mean=value_mean,
+            mixed=[m / self._tokens for m in self._mixed] if known else None,
+            mixed_mean=[m / self._tokens for m in self._mixed_sums] if known else None,
+        )
+
+    def _queries(self, inputs: torch.Tensor, mean: torch.Tensor) -> torch.Tensor:
+        q, bias = self._weights.q, self._weights.q_bias
+        biases = [None] * len(q) if bias is None else list(bias)
+        made = [_made_of(inputs, mean, head, b)[0] for head, b in zip(q, biases, strict=True)]
+        return torch.stack(made)
+
+    def _add_values(self, values: torch.Tensor, mixing: torch.Tensor | None) -> None:
+        flat = values.flatten(2)
+        for head in range(len(self._members) if mixing is not None else 1):
+            mixed = flat if mixing is None else mixing[:, head, :: self._stride] @ flat
+            rows = mixed.flatten(0, 1)
+            self._values += rows.T @ rows
+            self._value_sum += rows.sum(0)
+            self._sampled += len(rows)
+
+    def _add_mixed(self, values: torch.Tensor, mixing: torch.Tensor | None) -> None:
+        for head, members in enumerate(self._members):
+            own = values[:, :, members].flatten(2)
+            rows = (own if mixing is None else mixing[:, head] @ own).flatten(0, 1)
+            self._mixed[head] += rows.T @ rows
+            self._mixed_sums[head] += rows.sum(0)
+
+    def _spread(self) -> tuple[torch.Tensor, torch.Tensor]:
+        value_dim = self._weights.v.shape[1]
+        values, means = torch.zeros_like(self._values), torch.zeros_like(self._value_sum)
+        for head, members in enumerate(self._members):
+            rows = torch.cat([torch.arange(m * value_dim, (m + 1) * value_dim) for m in members])
+            share = self._tokens * len(members) * self._weights.group_size  # readers of the group
+            values[rows[:, None], rows[None]] += self._mixed[head] / share
+            means[rows] += self._mixed_sums[head] / share
+        return values, means
+
+
+def projected(inputs: torch.Tensor, heads: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+    """[B, T, heads, d] of inputs [B, T, E], heads [heads, d, E] and their bias [heads, d]."""
+    flat = inputs @ heads.flatten(0, 1).T
+    if bias is not None:
+        flat = flat + bias.flatten()
+    shaped: torch.Tensor = flat.unflatten(-1, heads.shape[:2])
+    return shaped
+
+
+def _made_of(
+    inputs: torch.Tensor, mean: torch.Tensor, heads: torch.Tensor, bias: torch.Tensor | None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Second moment and mean of what projections [..., D] and their bias [...] make of inputs with
+    those, [D, D] and [D]: E[(W x + b)(W x + b)^T], all rows of W side by side."""
+    weight = heads.flatten(0, -2).double()
+    second, first = weight @ inputs @ weight.T, weight @ mean
+    if bias is None:
+        return second, first
+    added = bias.flatten().double()
+    crossed = torch.outer(first, added)
+    return second + crossed + crossed.T + torch.outer(added, added), first + added
+
+
+def _zeros(*shape: int) -> torch.Tensor:
+    return torch.zeros(*shape, dtype=torch.float64)

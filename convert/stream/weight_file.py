@@ -1,0 +1,311 @@
+"""One file of the output from the steps that make it."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from threading import RLock
+from typing import Any
+
+import torch
+
+from headcount.sources.safetensors import TensorInfo
+
+from ..plan.errors import BadValuesError
+from ..plan.plan import ConversionPlan, OutputFile
+from ..plan.request import CHOOSING
+from ..plan.steps import Cast, Copy, Fold, Folded, Make, Pad, Pool, Skip, Step, Take, Transpose
+from .float_casts import cast, cast_pieces
+from .head_layout import join_heads, placed_heads, reordered, split_heads
+from .made_ahead import Ahead
+from .norm_folding import fold_gain, fold_shift
+from .pooling import (
+    NotFiniteError,
+    Pooled,
+    central_heads,
+    first_heads,
+    pool_heads,
+    random_heads,
+    spread,
+)
+from .reader import DTYPES, SourceReader
+from .repeated_heads import Repeats, same_as_runs
+from .safetensors_header import header_bytes
+from .writer import NewFile
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outcome:
+    """What was measured while pooling: (layer, part) -> relative error of its weight, layer -> the
+    heads that were kept, for methods that choose, the layers of which any number changed, and the
+    heads that are copies of others. Of a layer with two attentions the larger error."""
+
+    errors: dict[tuple[int, str], float] = field(default_factory=dict)
+    chosen: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    moved: set[int] = field(default_factory=set)
+    repeats: Repeats = field(default_factory=Repeats)
+
+    def since(self, before: "Outcome") -> "Outcome":
+        """What `before`, a copy made earlier, does not say."""
+        seen = self.repeats.alike
+        return Outcome(
+            errors={k: e for k, e in self.errors.items() if before.errors.get(k) != e},
+            chosen={k: c for k, c in self.chosen.items() if before.chosen.get(k) != c},
+            moved=self.moved - before.moved,
+            repeats=Repeats(
+                alike={k: a for k, a in seen.items() if before.repeats.alike.get(k) != a}
+            ),
+        )
+
+    def copy(self) -> "Outcome":
+        return Outcome(
+            errors=dict(self.errors),
+            chosen=dict(self.chosen),
+            moved=set(self.moved),
+            repeats=Repeats(alike=dict(self.repeats.alike)),
+        )
+
+    def add(self, other: "Outcome") -> None:
+        for key, error in other.errors.items():
+            self.errors[key] = max(error, self.errors.get(key, 0.0))
+        self.chosen.update(other.chosen)
+        self.moved.update(other.moved)
+        for layer, alike in other.repeats.alike.items():
+            self.repeats.note(layer, alike)
+
+    def document(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return {
+            "errors": [[layer, part, error] for (layer, part), error in self.errors.items()],
+            "chosen": [[layer, list(heads)] for layer, heads in self.chosen.items()],
+            "moved": sorted(self.moved),
+            "alike": [[layer, list(alike)] for layer, alike in self.repeats.alike.items()],
+        }
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> "Outcome":
+        return cls(
+            errors={(layer, part): error for layer, part, error in document["errors"]},
+            chosen={layer: tuple(heads) for layer, heads in document["chosen"]},
+            moved=set(document["moved"]),
+            repeats=Repeats(alike={layer: tuple(alike) for layer, alike in document["alike"]}),
+        )
+
+
+class WeightStream:
+    """Writes files step by step, while `pool` makes the tensors that come next. What these hold is
+    bounded by the largest tensor."""
+
+    def __init__(self, plan: ConversionPlan, reader: SourceReader, pool: Executor) -> None:
+        self.plan = plan
+        self.reader = reader
+        self.pool = pool
+        self.outcome = Outcome()
+        self._weights = _weights_by_attention(plan.steps)
+        self._choices: dict[tuple[int, bool], tuple[int, ...]] = {}
+        self._uses = Counter(
+            source.name
+            for step in plan.steps
+            if not isinstance(step.action, Copy | Cast)
+            for source in step.sources
+        )
+        self._lock = RLock()  # for what is chosen, counted and noted
+        self._budget = max((s.nbytes for step in plan.steps for s in step.sources), default=0)
+
+    def write(self, file: OutputFile, out: NewFile) -> None:
+        """Raises BadValuesError and HeadcountError; OSError is a failure to write."""
+        out.write(header_bytes(file))
+        computed = (s for s in file.steps if not isinstance(s.action, Copy | Cast))
+        ahead = Ahead(self.pool, self._make, computed, self._budget)
+        for steps in copy_runs(file.steps):
+            ahead.begin()
+            first, last = steps[0], steps[-1]
+            if isinstance(first.action, Copy):
+                source = first.sources[0]
+                descriptor = self.reader.descriptor(source.file)
+                out.copy(descriptor, source.offsets[0], last.sources[0].offsets[1])
+            elif isinstance(first.action, Cast):
+                with self._named(first):
+                    for piece in cast_pieces(self.reader, first.sources[0], DTYPES[first.dtype]):
+                        out.write(raw_bytes(piece))
+            else:
+                out.write(raw_bytes(ahead.take()))
+        self.reader.close()
+
+    def _make(self, step: Step) -> torch.Tensor:
+        tensor, dtype = self._compute(step), DTYPES[step.dtype]
+        if tensor.dtype == dtype:
+            return tensor
+        with self._named(step):
+            return cast(tensor, dtype)
+
+    def _compute(self, step: Step) -> torch.Tensor:
+        match step.action:
+            case Transpose():
+                return self._read(step.sources[0]).T.contiguous()
+            case Make(value=value):
+                return torch.full(step.shape, value, dtype=DTYPES[step.dtype])
+            case Skip(rows=rows):
+                return self._read(step.sources[0])[rows:].contiguous()
+            case Fold(folded=folded):
+                return self._joined(step, folded)
+            case Take(source=layout, order=order, folded=folded):
+                heads = split_heads(self._joined(step, folded), layout)["q"]
+                return reordered(heads, order).flatten(0, 1).contiguous()
+            case Pad() as action:
+                return _padded(self._read(step.sources[0]), action)
+            case Pool() as action:
+                return self._pool(step, action)
+        raise AssertionError(step.action)
+
+    def _pool(self, step: Step, action: Pool) -> torch.Tensor:
+        chosen = self._chosen(action)
+        heads = split_heads(self._joined(step, action.folded), action.source)
+        for part in action.pooled_parts:
+            with self._named(step):
+                pooled = pool_heads(heads[part], action.sizes, _own(chosen, action))
+            with self._lock:
+                self._note(action, part, heads[part], pooled)
+            heads[part] = pooled.heads
+        for part in heads.keys() - {"v"}:
+            heads[part] = reordered(heads[part], action.order)
+        if action.slots:
+            heads["q"] = placed_heads(heads["q"], action.slots)
+        return join_heads(heads, action.target)
+
+    def _joined(self, step: Step, folded: Folded) -> torch.Tensor:
+        """The step's sources as one tensor, with a norm's part folded in if there is one."""
+        tensors = [self._read(source) for source in step.sources]
+        if folded == "gain":
+            return fold_gain(tensors[0], tensors[1])
+        if folded == "shift":
+            return fold_shift(tensors[0], tensors[1], tensors[2] if len(tensors) > 2 else None)
+        return tensors[0] if len(tensors) == 1 else torch.cat(tensors)
+
+    def _read(self, source: TensorInfo) -> torch.Tensor:
+        """A source tensor, which is kept until the last step that needs it."""
+        with self._lock:
+            self._uses[source.name] -= 1
+            keep = self._uses[source.name] > 0
+        return self.reader.tensor(source, keep=keep)
+
+    def _note(self, action: Pool, part: str, heads: torch.Tensor, pooled: Pooled) -> None:
+        """What the outcome tells of one part of one tensor."""
+        outcome = self.outcome
+        if pooled.distance or not same_as_runs(heads, action.sizes, pooled.heads):
+            outcome.moved.add(action.layer)
+        if action.role == "weight":
+            before = outcome.errors.get((action.layer, part), 0.0)
+            outcome.errors[action.layer, part] = max(before, relative_error(pooled))
+        if not action.first_head and (action.role == "weight" or len(heads) == self._heads(action)):
+            outcome.repeats.see(action.layer, heads)
+
+    def _heads(self, action: Pool) -> int:
+        """K/V heads of the attention that the action is part of."""
+        whole = _pool_action(self._weights[action.layer, action.cross][0])
+        return sum(whole.sizes)
+
+    def _chosen(self, action: Pool) -> tuple[int, ...] | None:
+        """The heads that the action's attention keeps; None for a mean."""
+        if self.plan.request.method not in CHOOSING:
+            return None
+        key = (action.layer, action.cross)
+        with self._lock:
+            if key not in self._choices:
+                self._choices[key] = self._choose(*key)
+                # Of two attentions the self-attention's, whichever thread comes first.
+                if not action.cross or action.layer not in self.outcome.chosen:
+                    self.outcome.chosen[action.layer] = self._choices[key]
+            return self._choices[key]
+
+    def _choose(self, layer: int, cross: bool) -> tuple[int, ...]:
+        request, steps = self.plan.request, self._weights[layer, cross]
+        runs = _pool_action(steps[0]).sizes
+        if request.method == "first":
+            return first_heads(runs)
+        if request.method == "random":
+            return random_heads(runs, seed=request.seed, layer=layer)
+        return central_heads([shares for step in steps for shares in self._spreads(step)])
+
+    def _spreads(self, step: Step) -> Iterator[list[torch.Tensor]]:
+        """The `spread` of the K and V heads in a weight, which is read once more to be pooled."""
+        action = _pool_action(step)
+        with self._lock:
+            self._uses.update(source.name for source in step.sources)
+        heads = split_heads(self._joined(step, action.folded), action.source)
+        for part in sorted(action.pooled_parts):
+            with self._named(step):
+                yield spread(heads[part], action.sizes)
+
+    @contextmanager
+    def _named(self, step: Step) -> Iterator[None]:
+        """Numbers that are not finite become a BadValuesError that names file and tensor."""
+        try:
+            yield
+        except NotFiniteError as error:
+            source = step.sources[0]
+            raise BadValuesError(
+                f"{self.reader.folder / source.file}: tensor {source.name!r} {error};"
+                " nothing was kept"
+            ) from error
+
+
+def copy_runs(steps: Iterable[Step]) -> Iterator[list[Step]]:
+    """Neighbouring copies whose bytes adjoin in one source file go together; others go alone."""
+    run: list[Step] = []
+    for step in steps:
+        if run and not _adjoins(run[-1], step):
+            yield run
+            run = []
+        run.append(step)
+    if run:
+        yield run
+
+
+def relative_error(pooled: Pooled) -> float:
+    """|pooled - member| / |member| over all members (Frobenius norms), to four digits: norms are
+    summed in an order that differs between processors."""
+    return float(f"{pooled.distance / pooled.norm:.4g}") if pooled.norm else 0.0
+
+
+def _adjoins(before: Step, after: Step) -> bool:
+    if not (isinstance(before.action, Copy) and isinstance(after.action, Copy)):
+        return False
+    one, two = before.sources[0], after.sources[0]
+    return one.file == two.file and one.offsets[1] == two.offsets[0]
+
+
+def _weights_by_attention(steps: Iterable[Step]) -> dict[tuple[int, bool], list[Step]]:
+    found: dict[tuple[int, bool], list[Step]] = {}
+    for step in steps:
+        if isinstance(step.action, Pool) and step.action.role == "weight":
+            found.setdefault((step.action.layer, step.action.cross), []).append(step)
+    return found
+
+
+def _padded(tensor: torch.Tensor, action: Pad) -> torch.Tensor:
+    """The one part of `tensor` with its heads at their new places."""
+    (block,) = action.source.blocks
+    heads = placed_heads(split_heads(tensor, action.source)[block.part], action.slots)
+    layout = replace(action.source, blocks=(replace(block, heads=len(action.slots)),))
+    return join_heads({block.part: heads}, layout)
+
+
+def _pool_action(step: Step) -> Pool:
+    assert isinstance(step.action, Pool)
+    return step.action
+
+
+def _own(chosen: tuple[int, ...] | None, action: Pool) -> tuple[int, ...] | None:
+    """The layer's choice as numbers of the heads in this tensor, which may hold one run only."""
+    if chosen is None:
+        return None
+    first, count = action.first_head, len(action.sizes)
+    return tuple(head - first * action.members for head in chosen[first : first + count])
+
+
+def raw_bytes(tensor: torch.Tensor) -> memoryview:
+    """The bytes of a contiguous tensor, not copied (numpy has no bfloat16, hence uint8)."""
+    array: Any = tensor.flatten().view(torch.uint8).numpy()
+    return memoryview(array)

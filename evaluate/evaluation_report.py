@@ -1,0 +1,99 @@
+"""An evaluation as people read it: the model's line, the original's, and what lies between."""
+
+from collections.abc import Iterator
+
+from headcount.report.report import Column, Fact, Report, Table
+
+from .evaluation_document import EvaluationReport, ModelScore
+
+_COLUMNS = (
+    Column(key="model", title="Model"),
+    Column(key="loss", title="Loss", unit="loss"),
+    Column(key="perplexity", title="Perplexity", unit="perplexity"),
+    Column(key="bits_per_byte", title="Bits/byte", unit="loss"),
+    Column(key="cache_measured", title="Cache, measured", unit="exact_bytes"),
+    Column(key="cache_predicted", title="Predicted", unit="exact_bytes"),
+    Column(key="prefill", title="Prefill tokens", unit="rate"),
+    Column(key="decode", title="Decode tokens", unit="rate"),
+)
+
+
+def evaluation_report(evaluation: EvaluationReport) -> Report:
+    """The whole report of one evaluation."""
+    scores = [evaluation.model, *([evaluation.against] if evaluation.against else [])]
+    return Report(
+        title=f"Evaluation of {evaluation.model.id}",
+        facts=tuple(_facts(evaluation)),
+        tables=(_table(scores),),
+        notes=(*_notes(evaluation), *evaluation.warnings),
+        document=evaluation.document(),
+    )
+
+
+def _facts(evaluation: EvaluationReport) -> Iterator[Fact]:
+    settings, model = evaluation.settings, evaluation.model
+    yield Fact(
+        key="text",
+        title="Text",
+        value=settings.text,
+        note=f"{model.tokens:,} tokens scored, windows of {settings.window} by {settings.stride}",
+    )
+    yield Fact(key="loss", title="Loss", value=model.loss, unit="loss", note="nats a token")
+    yield Fact(key="perplexity", title="Perplexity", value=model.perplexity, unit="perplexity")
+    if evaluation.delta_loss is not None:
+        delta = f"{evaluation.delta_loss:+.4f}"
+        yield Fact(key="delta_loss", title="Against the original", value=delta, note="nats a token")
+    if evaluation.comparison is not None:
+        comparison = evaluation.comparison
+        yield Fact(
+            key="kl_divergence",
+            title="KL divergence",
+            value=comparison.kl_divergence,
+            unit="loss",
+            note="original || model, nats a token",
+        )
+        yield Fact(
+            key="top1_agreement",
+            title="Top-1 agreement",
+            value=100 * comparison.top1_agreement,
+            unit="percent",
+        )
+
+
+def _table(scores: list[ModelScore]) -> Table:
+    """One row a model; a column with nothing measured is left out."""
+    rows = [_row(score) for score in scores]
+    keep = [i for i in range(len(_COLUMNS)) if any(row[i] is not None for row in rows)]
+    return Table(
+        key="scores",
+        title="Scores",
+        columns=tuple(_COLUMNS[i] for i in keep),
+        rows=tuple(tuple(row[i] for i in keep) for row in rows),
+    )
+
+
+def _row(score: ModelScore) -> tuple[object, ...]:
+    speed = score.speed
+    return (
+        score.id,
+        score.loss,
+        score.perplexity,
+        score.bits_per_byte,
+        score.cache.measured,
+        score.cache.predicted,
+        speed.prefill_tokens_per_second if speed else None,
+        speed.decode_tokens_per_second if speed else None,
+    )
+
+
+def _notes(evaluation: EvaluationReport) -> Iterator[str]:
+    settings, cache = evaluation.settings, evaluation.model.cache
+    yield (
+        f"Cache after {cache.tokens:,} tokens, batch 1, {cache.dtype}: the elements that"
+        " transformers holds, beside what `headcount audit` says."
+    )
+    if evaluation.model.speed is not None:
+        yield (
+            f"Speed: {settings.prompt_tokens} tokens of prompt and {settings.decode_tokens} steps,"
+            f" the median of {settings.repeats} runs on {settings.device}, models in turns."
+        )

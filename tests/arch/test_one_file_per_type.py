@@ -1,0 +1,61 @@
+"""What is known of a type stands in one file of arch/: nobody else names it."""
+
+import ast
+import json
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+import headcount
+
+PACKAGE = Path(headcount.__file__).parent
+# Words that are model types and, where they stand, something else.
+OTHER_MEANINGS = {
+    "align": "a method of merging heads, and a mode of vLLM's recurrent cache",
+    "vit": "a word in the names of tensors",
+    "mamba": "the kind of a layer in `layer_types`, and a word in keys of configs",
+    "rwkv": "a word in keys of configs",
+}
+# Rules of an engine that depend on a model_type: file -> the engine's source for it.
+ENGINE_RULES: dict[str, str] = {}
+
+
+def known_types() -> frozenset[str]:
+    index = json.loads((PACKAGE / "arch" / "generated" / "lineages.json").read_bytes())
+    return frozenset(index["types"]) | frozenset(index["spellings"])
+
+
+def named(file: Path, types: frozenset[str]) -> set[str]:
+    """The types that a file has as a whole string."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    constants = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
+    return {value for value in constants if isinstance(value, str) and value in types}
+
+
+@pytest.fixture(scope="module")
+def files() -> dict[str, set[str]]:
+    """Each source file and the types that it names."""
+    types = known_types() - OTHER_MEANINGS.keys()
+    found = {
+        file.relative_to(PACKAGE).as_posix(): named(file, types)
+        for file in sorted(PACKAGE.rglob("*.py"))
+        if not {"tests", "tools", "bench", "build"} & set(file.relative_to(PACKAGE).parts)
+    }
+    return {name: types for name, types in found.items() if types}
+
+
+def test_outside_arch_only_rules_of_engines_name_a_type(files: dict[str, set[str]]) -> None:
+    outside = {name: types for name, types in files.items() if not name.startswith("arch/")}
+    assert {name: types for name, types in outside.items() if name not in ENGINE_RULES} == {}
+    assert ENGINE_RULES.keys() <= outside.keys(), "the list names files that have no such rule"
+
+
+def test_nearly_every_type_stands_in_one_file(files: dict[str, set[str]]) -> None:
+    places = defaultdict(set)
+    for name, types in files.items():
+        for model_type in types:
+            places[model_type].add(name)
+    types = known_types() - OTHER_MEANINGS.keys()
+    several = {model_type for model_type in types if len(places[model_type]) != 1}
+    assert len(several) <= len(types) * 0.05, sorted(several)
