@@ -2,15 +2,15 @@
 
 import click
 
-from headcount.plan.engines.vllm_states import STATE_MODES
-from headcount.plan.serving.request import ENGINES
+from headcount.plan.engines.registry import ENGINES
+from headcount.plan.request import SAMPLERS, STATE_MODES
 
 from .options import AT_LEAST_1, TOKENS, stack
 
 engine_options = stack(
     click.option(
         "--engine",
-        type=click.Choice(ENGINES),
+        type=click.Choice(list(ENGINES)),
         help="The engine that serves; where one is needed and none is named: vllm.",
     ),
     click.option("--engine-version", metavar="X.Y.Z", help="Default: the newest that is known."),
@@ -28,6 +28,6 @@ engine_options = stack(
         type=click.Choice(STATE_MODES),
         help="Recurrent state kept for cached prefixes (vllm).",
     ),
-    click.option("--sampler", type=click.Choice(["pytorch", "flashinfer"]), help="Of vllm."),
+    click.option("--sampler", type=click.Choice(SAMPLERS), help="Of vllm."),
     click.option("--offline", is_flag=True, help="vllm.LLM in place of a server: its defaults."),
 )

@@ -1,48 +1,63 @@
-"""The KV cache of one rank as an engine with preallocated K/V memory stores it.
+"""The K/V memory of one rank as whole sequences take it, without an engine's blocks.
 
 Equal layers are counted once: a search evaluates the sum many times.
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from math import inf
 
 from headcount.model.mixers import Attention, LatentAttention, Mixer, Recurrent
-from headcount.model.spec import ModelSpec
 
+from .engines.pool import SequencePool
 from .parallel import rank_mixer
+from .planned_model import PlannedModel
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class RankCache:
+class RankCache(SequencePool):
     """`mixers` are the distinct ones that keep something, each with its number of layers."""
 
     mixers: tuple[tuple[Mixer, int], ...]
     encoder_tokens: int
     bits: int
 
-    def bytes_per_sequence(self, tokens: int) -> int:
-        """Bytes that one sequence of `tokens` tokens keeps; windows keep no more than they are."""
-        return sum(count * self._bytes(mixer, tokens) for mixer, count in self.mixers)
+    def sequence_bytes(self, context: int) -> int:
+        """Windows keep no more than they are."""
+        return sum(count * self._bytes(mixer, context) for mixer, count in self.mixers)
 
+    @property
     def bytes_per_token(self) -> int:
         """Bytes that one more token costs once every window is full."""
         return sum(
             count * mixer.growing_bytes(self.bits, "serving") for mixer, count in self.mixers
         )
 
+    @property
     def bytes_of_first_token(self) -> int:
-        """Bytes that one token costs while no window is full: every layer keeps it."""
+        """Every layer keeps it."""
         return sum(
             count * (self._bytes(mixer, 1) - self._bytes(mixer, 0)) for mixer, count in self.mixers
         )
 
-    def formula(self, tokens: int, batch_size: int) -> str:
+    def concurrency(self, available: Sequence[int], context: int) -> float:
+        """Where nothing is kept, there is room for any number."""
+        each = self.sequence_bytes(context)
+        return max(0, min(available)) / each if each else inf
+
+    def kv_tokens(self, available: Sequence[int], context: int) -> int:
+        found = self.concurrency(available, context)
+        return 0 if found == inf else int(found * context)
+
+    def formula(self, context: int, batch_size: int) -> str:
         """The sum with its numbers, one addend per kind of layer."""
         simple = [(m, n) for m, n in self.mixers if _is_keys_and_values(m)]
-        addends = [self._addend(mixer, count, tokens) for mixer, count in simple]
+        addends = [self._addend(mixer, count, context) for mixer, count in simple]
         sums = [f"({' + '.join(addends)}) x {self.bits} bit"] if addends else []
         sums += [
-            f"{count} layers x {self._bytes(mixer, tokens):,} bytes of {_name(mixer)}"
+            f"{count} layers x {self._bytes(mixer, context):,} bytes of {_name(mixer)}"
             for mixer, count in self.mixers
             if not _is_keys_and_values(mixer)
         ]
@@ -81,8 +96,13 @@ def _name(mixer: Mixer) -> str:
     return f"{mixer.kind.replace('_', ' ')} state"
 
 
-def rank_cache(spec: ModelSpec, *, tp: int, encoder_tokens: int, bits: int) -> RankCache:
-    """The cache of one of `tp` ranks, which must be a valid number for `spec`."""
-    mixers = Counter(rank_mixer(mixer, tp) for layer in spec.layers for mixer in layer.mixers)
-    kept = tuple((m, n) for m, n in mixers.items() if m.state_elements(1, 1, "serving"))
-    return RankCache(mixers=kept, encoder_tokens=encoder_tokens, bits=bits)
+def rank_cache(model: PlannedModel, *, tp: int, encoder_tokens: int, bits: int) -> RankCache:
+    """The cache of one of `tp` ranks, which must be a valid number for the model."""
+    return RankCache(mixers=_kept(model, tp), encoder_tokens=encoder_tokens, bits=bits)
+
+
+@lru_cache(maxsize=64)
+def _kept(model: PlannedModel, tp: int) -> tuple[tuple[Mixer, int], ...]:
+    layers = model.spec.layers
+    mixers = Counter(rank_mixer(mixer, tp) for layer in layers for mixer in layer.mixers)
+    return tuple((m, n) for m, n in mixers.items() if m.state_elements(1, 1, "serving"))

@@ -1,4 +1,4 @@
-"""`plan`: from a model's name and options to a report, with an engine or without."""
+"""`plan`: from a model's name and options to a report."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -6,120 +6,83 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from headcount.audit.auditing import audit_model
 from headcount.report.report import Report
 
-from .devices import Device, parse_device
-from .request import UTILISATION, PlanRequest
+from .devices import parse_device
+from .engines.engine import find_engine
+from .engines.registry import PLAIN, SERVING
+from .gate import parse_requirements
+from .planned_model import PlannedModel
+from .report.report import plan_report
+from .request import PlanRequest
+from .result import plan_result
 
 if TYPE_CHECKING:
     from headcount.audit.audited import Audit
 
-    from .serving.request import ServingRequest, Subject
-
-# Options that only an engine can answer: any of them asks for one.
-_PLAIN = ("context", "batch_size", "encoder_tokens", "dtype", "kv_dtype", "tp")
+# Options that any plan takes. Each of the others wants an engine.
+_PLAIN_OPTIONS = ("context", "batch_size", "encoder_tokens", "dtype", "kv_dtype", "tp")
 
 
-class Answer(NamedTuple):
+class PlanAnswer(NamedTuple):
     """The report, and whether everything that was required holds."""
 
     report: Report
-    holds: bool = True
+    holds: bool
 
 
 def plan_command(
-    model: str,
+    name: str,
     *,
-    device: str | None,
-    parameters: int | None,
-    utilisation: float | None,
+    parameters: int | None = None,
+    require: str | None = None,
+    target_users: int | None = None,
     with_charts: bool = False,
     **options: Any,
-) -> Answer:
-    """Plans `model`. Raises HeadcountError."""
-    found = parse_device(device) if device else None
-    audit = audit_model(model)
-    plain = {name: options.pop(name) for name in _PLAIN}
-    if any(options.values()):
-        answer = _with_engine(
-            audit, parameters, found, utilisation, plain, {**options, "with_charts": with_charts}
-        )
-    else:
-        request = PlanRequest(device=found, utilisation=utilisation or UTILISATION, **plain)
-        answer = Answer(_without(audit, parameters, request, with_charts))
-    report = answer.report
+) -> PlanAnswer:
+    """Plans the model `name`; `options` are those of the command line. Raises HeadcountError."""
+    request = _request(needs_engine=bool(require or target_users), **options)
+    audit = audit_model(name)
+    result = plan_result(
+        planned(audit, parameters),
+        request,
+        requirements=parse_requirements(require) if require is not None else (),
+        target_users=target_users,
+    )
+    report = plan_report(result, with_charts=with_charts)
     findings = [finding.document() for finding in audit.findings]
     document = {**report.document, "findings": findings}
-    return answer._replace(report=report._replace(findings=audit.findings, document=document))
+    report = report._replace(findings=audit.findings, document=document)
+    return PlanAnswer(report=report, holds=result.holds)
 
 
-def _without(
-    audit: "Audit", parameters: int | None, request: PlanRequest, with_charts: bool = False
-) -> Report:
-    from .report import plan_report
-
-    return plan_report(
-        replace(audit.spec, parameters=parameters) if parameters else audit.spec,
-        request,
+def planned(audit: "Audit", parameters: int | None = None) -> PlannedModel:
+    """The model; a count of parameters that is given overrules what its files say."""
+    return PlannedModel(
         model_id=audit.source.id,
-        weights_bytes=None if parameters else audit.loaded_bytes,
+        spec=replace(audit.spec, parameters=parameters) if parameters else audit.spec,
         config=audit.config,
-        with_charts=with_charts,
+        weights_bytes=None if parameters else audit.loaded_bytes,
     )
 
 
-def _with_engine(
-    audit: "Audit",
-    parameters: int | None,
-    device: Device | None,
+def _request(
+    *,
+    needs_engine: bool,
+    device: str | None,
     utilisation: float | None,
-    plain: dict[str, Any],
-    options: dict[str, Any],
-) -> Answer:
-    from .serving.command import answer, serving_request
-
-    subject = _subject(audit, parameters)
-    require, users = options.pop("require"), options.pop("target_users")
-    with_charts = options.pop("with_charts")
-    version, offline = options.pop("engine_version"), options.pop("offline")
-    given = {name: value for name, value in {**options, **plain}.items() if value is not None}
-    request = serving_request(
-        given.pop("engine", None),
-        version,
-        device=device,
+    engine: str | None = None,
+    engine_version: str | None = None,
+    offline: bool = False,
+    **options: Any,
+) -> PlanRequest:
+    """What is not given is left to its default."""
+    others = (value for name, value in options.items() if name not in _PLAIN_OPTIONS)
+    needs_engine = needs_engine or bool(engine_version) or offline or any(others)
+    found = find_engine(engine or (SERVING if needs_engine else PLAIN))
+    return PlanRequest(
+        engine=found.name,
+        version=found.releases.parse(engine_version) if engine_version else None,
+        device=parse_device(device) if device else None,
         utilisation=utilisation,
         usage="offline" if offline else "server",
-        **given,
+        **{name: value for name, value in options.items() if value is not None},
     )
-    title = f"Plan of {subject.model_id} ({subject.spec.model_type}) with {request.engine}"
-    found = answer(
-        subject,
-        request,
-        title=title,
-        require=require,
-        target_users=users,
-        with_charts=with_charts,
-        base=_base(audit, parameters, request),
-    )
-    return Answer(found.report, found.holds)
-
-
-def _subject(audit: "Audit", parameters: int | None) -> "Subject":
-    """The model; a count of parameters that is given overrules what its files say."""
-    from .serving.request import Subject
-
-    spec = replace(audit.spec, parameters=parameters) if parameters else audit.spec
-    return Subject(
-        model_id=audit.source.id,
-        spec=spec,
-        config=audit.config,
-        weights_bytes=None if parameters else audit.loaded_bytes,
-    )
-
-
-def _base(audit: "Audit", parameters: int | None, request: "ServingRequest") -> dict[str, object]:
-    """The document of the plan without an engine; empty where the model's weights are not known,
-    which given K/V memory does not need."""
-    from .serving.planning import plain_request
-
-    if parameters is None and audit.loaded_bytes is None and audit.spec.parameters is None:
-        return {}
-    return dict(_without(audit, parameters, plain_request(request)).document)

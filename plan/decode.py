@@ -3,51 +3,62 @@
 from collections.abc import Mapping
 from typing import Any
 
+from headcount.arch.class_defaults import class_defaults
 from headcount.model.spec import ModelSpec
 
-from .devices import Device
-from .memory import Rank
-from .weights import Weights
+from .cache import rank_cache
+from .plan import Plan
+from .weights import rank_weights
 
 _EXPERT_COUNTS = (
     *("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"),
     *("moe_num_primary_experts", "num_moe_experts"),
 )
+_PER_LAYER = "hidden_size_per_layer_input"
 _TOWERS = ("vision_config", "audio_config")
 
 
-def tokens_per_second(
-    rank: Rank, weights: Weights, device: Device, *, context: int, batch_size: int
-) -> float | None:
-    """Upper bound of tokens per second of each sequence; None if the bandwidth is not known.
+def decode_rate(plan: Plan) -> float | None:
+    """Upper bound of tokens per second of each sequence; None without a device, where its bandwidth
+    is not known, or where a step may read less than all weights.
 
     bandwidth / (weights + K/V read by a step), arithmetic and communication taking no time. The
-    rows of an untied input embedding that a step does not read are left out.
+    rows of an untied input embedding that a step does not read are left out. An engine reads no
+    more than it stores, so that its blocks do not count.
     """
-    if device.bandwidth is None:
+    device, work, weights = plan.request.device, plan.workload, plan.weights
+    if device is None or device.bandwidth is None or weights is None:
         return None
-    read = rank.weights_bytes - weights.embedding_bytes // rank.tp
-    return device.bandwidth / max(1, read + rank.cache_bytes(context, batch_size))
+    if unbounded_reason(plan.spec, plan.model.config) is not None:
+        return None
+    tp = plan.request.tp
+    size, _ = rank_weights(plan.model, weights, tp)
+    cache = rank_cache(plan.model, tp=tp, encoder_tokens=work.encoder_tokens, bits=work.kv_bits)
+    read = size - weights.embedding_bytes // tp + cache.needed(work.context, work.batch_size)
+    return device.bandwidth / max(1, read)
 
 
-def unbounded_reason(spec: ModelSpec, config: Mapping[str, Any] | None) -> str | None:
+def unbounded_reason(spec: ModelSpec, config: Mapping[str, Any]) -> str | None:
     """Why a decode step of this model may read fewer weights than all; None if it reads all."""
     if not spec.is_cached:
         return "an encoder does not decode"
     if any(layer.stack == "encoder" for layer in spec.layers):
         return "decoding does not read the encoder's weights"
-    if config is None:
-        return "without a config it is not known which weights a step reads"
     holders = [config, *(v for k, v in config.items() if k.endswith("_config") and _is_object(v))]
     if any(_has_experts(holder) for holder in holders) or "moe" in spec.model_type:
         return "a step reads only the active experts' weights"
     if any(config.get(tower) for tower in _TOWERS):
         return "decoding does not read the weights of the vision or audio tower"
-    if any(holder.get("hidden_size_per_layer_input") for holder in holders) or (
-        spec.model_type.startswith("gemma3n")
-    ):
+    stated = [holder for holder in holders if _PER_LAYER in holder] or _defaults(spec.model_type)
+    if any(holder.get(_PER_LAYER) for holder in stated):
         return "a step reads only a few rows of the per-layer embeddings"
     return None
+
+
+def _defaults(model_type: str) -> list[Mapping[str, Any]]:
+    """What the config's class, or the one of its language model, takes for keys left out."""
+    known = class_defaults(model_type)
+    return [known.defaults, known.defaults.get("text_config") or {}] if known else []
 
 
 def _is_object(value: object) -> bool:

@@ -1,8 +1,21 @@
 """The inverse of a plan: the largest context or batch that still fits."""
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 UNBOUNDED = 2**40  # more tokens or sequences than any memory's worth: nothing grows
+
+
+class PlanLimits(NamedTuple):
+    """Largest values that fit beside the other one of the plan; 0 where nothing fits.
+
+    None means that memory sets no limit, or that there is none to fit in. `context_is_capped` says
+    that not memory but the model's maximum, or a longer context that was asked for, is the limit.
+    """
+
+    max_context: int | None = None
+    max_batch_size: int | None = None
+    context_is_capped: bool | None = None
 
 
 def largest(fits: Callable[[int], bool], *, ceiling: int | None) -> int | None:

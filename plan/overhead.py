@@ -8,6 +8,7 @@ from math import ceil
 
 from headcount.model.spec import ModelSpec
 
+from .budget import Term
 from .request import Workload
 
 GIB = 2**30
@@ -22,16 +23,6 @@ WIDTH_WHOLE, WIDTH_SPLIT = 4, 12
 # Sampling with float32 logits, sorted copies, their int64 indices, softmax and cumulative sums:
 # 38.4 to 39.6 bytes in start-up logs of seven models whose sampler is PyTorch's.
 SAMPLER_BYTES = 39
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Term:
-    """One addend of a plan, in bytes of one rank, and how it came about."""
-
-    key: str
-    title: str
-    bytes: int
-    formula: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -104,14 +95,17 @@ class Overhead:
         )
 
 
-def plan_overhead(spec: ModelSpec, workload: Workload, tp: int) -> Overhead:
-    """The overhead of one of `tp` ranks. A model without a cache samples nothing."""
+def plan_overhead(
+    spec: ModelSpec, work: Workload, *, step_limit: int | None = STEP_TOKENS
+) -> Overhead:
+    """The overhead of one rank. A model without a cache samples nothing."""
     decodes = spec.is_cached
     return Overhead(
         hidden_size=spec.hidden_size,
         vocab_size=spec.vocab_size if decodes else None,
-        element_bytes=ceil(workload.compute_bits / 8),
-        encoder_tokens=workload.encoder_tokens,
-        tp=tp,
+        element_bytes=ceil(work.compute_bits / 8),
+        encoder_tokens=work.encoder_tokens,
+        tp=work.request.tp,
         in_steps=decodes,
+        step_limit=step_limit,
     )

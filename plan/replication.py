@@ -1,17 +1,16 @@
 """What tensor parallelism stores more than once, when ranks outnumber K/V heads or with MLA."""
 
-from dataclasses import dataclass
 from math import ceil
+from typing import NamedTuple
 
 from headcount.model.mixers import Recurrent
 
 from .cache import rank_cache
 from .parallel import attentions, key_value_copies, rank_mixer, replicated_parameters
-from .planning import ModelPlan
+from .plan import Plan
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Replication:
+class Replication(NamedTuple):
     """Bytes beyond one copy, over all ranks. `copies` is how many ranks store the same K/V head.
 
     The head counts are those of one rank, None where layers differ.
@@ -25,23 +24,32 @@ class Replication:
     weights_bytes: int
 
 
-def replication(plan: ModelPlan) -> Replication:
+def replication(plan: Plan) -> Replication:
     """The waste of the plan's tp; all of it is zero at tp 1."""
-    tp, spec, workload = plan.memory.rank.tp, plan.spec, plan.workload
+    tp, spec = plan.request.tp, plan.spec
     mixers = set(attentions(spec))
     ranks = [rank for m in mixers if not isinstance(rank := rank_mixer(m, tp), Recurrent)]
-    once = rank_cache(spec, tp=1, encoder_tokens=workload.encoder_tokens, bits=workload.kv_bits)
-    stored = tp * plan.memory.rank.cache_bytes(workload.context, workload.batch_size)
-    needed = once.bytes_per_sequence(workload.context) * workload.batch_size
-    extra = replicated_parameters(spec, tp) * plan.weights.per_attention_parameter
+    copies = max((key_value_copies(mixer, tp) for mixer in mixers), default=1)
+    each = plan.weights.per_attention_parameter if plan.weights else 0
     return Replication(
         ranks=tp,
         num_attention_heads=_only({mixer.num_attention_heads for mixer in ranks}),
         num_key_value_heads=_only({mixer.num_key_value_heads for mixer in ranks}),
-        copies=max((key_value_copies(mixer, tp) for mixer in mixers), default=1),
-        cache_bytes=stored - needed,
-        weights_bytes=ceil(extra),
+        copies=copies,
+        cache_bytes=_copied_cache(plan),
+        weights_bytes=ceil(replicated_parameters(spec, tp) * each),
     )
+
+
+def _copied_cache(plan: Plan) -> int:
+    """What all ranks keep, less what one would alone, without an engine's rounding to blocks."""
+    work = plan.workload
+    kept = [
+        rank_cache(plan.model, tp=tp, encoder_tokens=work.encoder_tokens, bits=work.kv_bits)
+        for tp in (plan.request.tp, 1)
+    ]
+    ranks, alone = (cache.needed(work.context, work.batch_size) for cache in kept)
+    return plan.request.tp * ranks - alone
 
 
 def _only(counts: set[int]) -> int | None:

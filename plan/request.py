@@ -1,81 +1,108 @@
-"""What a plan is asked for, and the same with every default filled in from the model."""
+"""What a plan is asked for, and the same with every default filled in from model and engine."""
 
 from dataclasses import dataclass
+from typing import Literal, NamedTuple, get_args
 
-from headcount.model.dtypes import BITS, resolve_dtype
+from headcount.model.dtypes import BITS
 from headcount.model.errors import HeadcountError
-from headcount.model.sizes import DEFAULT_CONTEXT
-from headcount.model.spec import ModelSpec
 
 from .devices import Device
+from .engines.registry import PLAIN
+from .engines.version import Version
+from .weights import Weights
 
 UTILISATION = 0.90  # what serving engines take of a device's visible memory unless told otherwise
+Usage = Literal["server", "offline"]
+StateMode = Literal["none", "align", "all"]
+STATE_MODES: tuple[StateMode, ...] = get_args(StateMode)
+SAMPLERS = ("pytorch", "flashinfer")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlanRequest:
-    """None stands for the model's own: its maximum context, its encoder's length, its dtypes.
+    """None stands for the engine's or the model's own: its maximum context, its encoder's length,
+    its dtypes, the newest version.
 
-    `context` is in tokens of one sequence, `utilisation` the fraction of a device's usable memory
-    that may be planned with, `tp` the number of devices that share the model (tensor parallel).
-    Raises HeadcountError for impossible values.
+    `batch_size` requests of `context` tokens each are to fit. `tp` devices share each layer, `pp`
+    stages the layers; `context_ranks` is decode times prefill context parallel. `utilisation` is
+    the fraction of a device's usable memory that may be taken; `kv_memory` are bytes for the cache
+    of each device, given instead of reckoned. What follows are an engine's own options. Raises
+    HeadcountError for impossible values.
     """
 
+    engine: str = PLAIN
+    version: Version | None = None
+    device: Device | None = None
+    kv_memory: int | None = None
     context: int | None = None
     batch_size: int = 1
     encoder_tokens: int | None = None
     dtype: str | None = None
     kv_dtype: str | None = None
     tp: int = 1
-    device: Device | None = None
-    utilisation: float = UTILISATION
+    pp: int = 1
+    context_ranks: int = 1
+    utilisation: float | None = None
+    block_size: int | None = None
+    max_num_seqs: int | None = None
+    max_num_batched_tokens: int | None = None
+    enforce_eager: bool = False
+    sampler: str = SAMPLERS[0]
+    usage: Usage = "server"
+    static_cache: bool = False
+    disable_hybrid_kv_cache_manager: bool = False
+    mamba_cache_mode: StateMode | None = None
+    caches_prefixes: bool | None = None
 
     def __post_init__(self) -> None:
         for name in ("context", "batch_size", "encoder_tokens", "tp"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise HeadcountError(f"{name} is {value}; it must be 1 or more")
-        if not 0 < self.utilisation <= 1:
+        if self.utilisation is not None and not 0 < self.utilisation <= 1:
             raise HeadcountError(
                 f"utilisation is {self.utilisation}; above 0 and at most 1 is meant"
             )
 
+    @property
+    def ranks(self) -> int:
+        """Devices in all."""
+        return self.tp * self.pp
+
+
+class CacheType(NamedTuple):
+    """A type of cache, and the bits of an element of it, scales left out."""
+
+    name: str
+    bits: int
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Workload:
-    """A request with the model's defaults. `dtype` is None: weights stay as they are stored."""
+    """A request with the defaults of model and engine. `dtype` is None: weights stay as they are
+    stored. `weights` are None where they are not known, as given K/V memory allows."""
 
+    request: PlanRequest
+    version: Version
     context: int
-    batch_size: int
     encoder_tokens: int
     dtype: str | None
     compute_dtype: str
-    kv_dtype: str
+    cache_type: CacheType
+    weights: Weights | None
+
+    @property
+    def batch_size(self) -> int:
+        return self.request.batch_size
+
+    @property
+    def kv_dtype(self) -> str:
+        return self.cache_type.name
 
     @property
     def kv_bits(self) -> int:
-        return BITS[self.kv_dtype]
+        return self.cache_type.bits
 
     @property
     def compute_bits(self) -> int:
         return BITS[self.compute_dtype]
-
-
-def resolve_workload(request: PlanRequest, spec: ModelSpec) -> Workload:
-    """The request with what the model says filled in. Raises HeadcountError for unknown dtypes."""
-    dtype = resolve_dtype(request.dtype) if request.dtype else None
-    compute = _compute_dtype(dtype, spec.dtype)
-    encoder = spec.encoder_tokens if request.encoder_tokens is None else request.encoder_tokens
-    return Workload(
-        context=request.context or spec.max_position_embeddings or DEFAULT_CONTEXT,
-        batch_size=request.batch_size,
-        encoder_tokens=encoder,
-        dtype=dtype,
-        compute_dtype=compute,
-        kv_dtype=resolve_dtype(request.kv_dtype) if request.kv_dtype else compute,
-    )
-
-
-def _compute_dtype(*wanted: str | None) -> str:
-    """The first that can be computed in: weights of 8 bits or fewer are used at 16."""
-    return next((name for name in wanted if name is not None and BITS[name] >= 16), "bfloat16")

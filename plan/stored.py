@@ -4,17 +4,15 @@ For models whose headers are not at hand. Scales and zero points count with thei
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 from headcount.model.errors import InvalidConfigError, short
 
 _FLOAT32, _FLOAT16 = 32, 16
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class StoredFormat:
+class StoredFormat(NamedTuple):
     """`bits` per parameter of the quantised linear layers; embeddings and the head stay 16 bit."""
 
     name: str

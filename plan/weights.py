@@ -1,16 +1,17 @@
 """The bytes of a model's weights: from headers where they are at hand, else from its parameters."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 from math import ceil
-from typing import Any, Literal
+from typing import Literal
 
 from headcount.model.dtypes import BITS
 from headcount.model.errors import HeadcountError
 from headcount.model.spec import ModelSpec
 
-from .request import Workload
+from .parallel import replicated_parameters
+from .planned_model import PlannedModel
 from .stored import StoredFormat, stored_format
 
 
@@ -43,35 +44,43 @@ class Weights:
         )
 
 
-def plan_weights(
-    spec: ModelSpec,
-    workload: Workload,
-    *,
-    weights_bytes: int | None,
-    config: Mapping[str, Any] | None,
-    model_id: str,
-) -> Weights:
+def plan_weights(model: PlannedModel, dtype: str | None, compute_dtype: str) -> Weights:
     """Stored bytes unless a dtype is asked for; then, or without headers, parameters x bits.
 
     Raises HeadcountError where neither headers nor a parameter count are there.
     """
-    if weights_bytes is not None and workload.dtype is None:
-        return _from_headers(spec, workload, weights_bytes)
+    spec = model.spec
+    if model.weights_bytes is not None and dtype is None:
+        return _from_headers(spec, BITS[compute_dtype], model.weights_bytes)
     if spec.parameters is None:
         raise HeadcountError(
-            f"the number of parameters of {model_id} is not known, so neither are its weights:"
-            " plan a folder that holds the weights, or give the count, as in --parameters 7b"
+            f"the number of parameters of {model.model_id} is not known, so neither are its"
+            " weights: plan a folder that holds the weights, or give the count, as in"
+            " --parameters 7b"
         )
-    stored = stored_format(config) if config is not None and workload.dtype is None else None
+    stored = stored_format(model.config) if dtype is None else None
     if stored is not None:
         return _quantised(spec, stored, spec.parameters)
-    return _uniform(spec, workload, spec.parameters)
+    return _uniform(spec, BITS[dtype or spec.dtype or compute_dtype], spec.parameters)
 
 
-def _from_headers(spec: ModelSpec, workload: Workload, weights_bytes: int) -> Weights:
+@lru_cache(maxsize=64)
+def rank_weights(model: PlannedModel, weights: Weights, tp: int) -> tuple[int, str]:
+    """Bytes of one of `tp` ranks, a valid number for the model, and their formula.
+
+    Weights are split evenly but for the projections of K/V heads, or of MLA's latent, that several
+    ranks hold.
+    """
+    extra = ceil(replicated_parameters(model.spec, tp) * weights.per_attention_parameter)
+    copies = f" + {extra:,} B of replicated projections" if extra else ""
+    formula = f"({weights.formula}{copies}) / {tp}" if tp > 1 else weights.formula
+    return -(-(weights.total_bytes + extra) // tp), formula
+
+
+def _from_headers(spec: ModelSpec, compute_bits: int, weights_bytes: int) -> Weights:
     """The mean over all weights stands for attention where the parameters are known."""
     known = spec.parameters
-    mean = Fraction(weights_bytes, known) if known else Fraction(workload.compute_bits, 8)
+    mean = Fraction(weights_bytes, known) if known else Fraction(compute_bits, 8)
     return Weights(
         total_bytes=weights_bytes,
         source="headers",
@@ -81,8 +90,7 @@ def _from_headers(spec: ModelSpec, workload: Workload, weights_bytes: int) -> We
     )
 
 
-def _uniform(spec: ModelSpec, workload: Workload, parameters: int) -> Weights:
-    bits = BITS[workload.dtype or spec.dtype or workload.compute_dtype]
+def _uniform(spec: ModelSpec, bits: int, parameters: int) -> Weights:
     each = Fraction(bits, 8)
     return Weights(
         total_bytes=ceil(parameters * each),

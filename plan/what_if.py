@@ -1,16 +1,17 @@
-"""The same plan with fewer, or more, K/V heads: what a conversion would buy."""
+"""The same plan with fewer, or more, K/V heads, or a latent as of MLA: what a conversion buys."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from headcount.model.mixers import Attention, LatentAttention, Mixer
 from headcount.model.spec import Layer, ModelSpec
 
-from .cache import rank_cache
-from .memory import Rank, plan_rank
 from .parallel import valid_tp
-from .request import Workload
-from .weights import Weights
+from .plan import Plan, plan_workload
+
+LATENTS = (512, 256)  # kv_lora_rank: that of DeepSeek-V2 and V3, and half of it
+ROTATED = 64  # qk_rope_head_dim
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -134,14 +135,93 @@ def _expanded(spec: ModelSpec) -> Variant:
     return replace(expanded, parameters_change=0, cache_only=True)
 
 
-def variant_rank(
-    variant: Variant, spec: ModelSpec, workload: Workload, weights: Weights, tp: int
-) -> Rank:
-    """What one of `tp` ranks holds of the variant; `weights` are those of `spec`, as it is."""
-    if not variant.cache_only:
-        changed = weights.changed(variant.parameters_change)
-        return plan_rank(variant.spec, workload, changed, tp)
-    cache = rank_cache(
-        variant.spec, tp=tp, encoder_tokens=workload.encoder_tokens, bits=workload.kv_bits
+class VariantPlan(NamedTuple):
+    """`plan` is None where tp does not suit the variant's K/V heads. `mha_ratio` is the cache of
+    one K/V head per query head over the variant's, both undivided; `copies` is how many ranks store
+    the same K/V head, or latent."""
+
+    variant: Variant
+    plan: Plan | None
+    mha_ratio: float
+    copies: int
+
+    @property
+    def waste_bytes(self) -> int:
+        """Bytes of all ranks' cache memory that hold copies. Wants a plan with a device."""
+        if self.plan is None:
+            return 0
+        whole = max(0, self.plan.available_bytes) * self.plan.request.tp
+        return whole - whole // self.copies
+
+
+def variant_plans(plan: Plan) -> tuple[VariantPlan, ...]:
+    """`plan` with each number of K/V heads, the most first; of an engine, also with latents that
+    keep less than the model does."""
+    found = variants(plan.spec)
+    present = next((row for row in found if row.is_current), None)
+    whole = _undivided(found[0].spec, plan) if found else 0  # the first row is MHA
+    rows = [_variant_plan(plan, variant, whole) for variant in found]
+    if plan.engine.starts and present is not None and present.num_key_value_heads is not None:
+        tried = (_variant_plan(plan, _with_latent(plan.spec, rank), whole) for rank in LATENTS)
+        most = plan.pool.bytes_per_token
+        rows += [row for row in tried if row.plan and row.plan.pool.bytes_per_token < most]
+    return tuple(rows)
+
+
+def _variant_plan(plan: Plan, variant: Variant, whole: int) -> VariantPlan:
+    tp, heads = plan.request.tp, variant.num_key_value_heads
+    return VariantPlan(
+        variant=variant,
+        plan=_planned(variant, plan) if variant.allows(tp) else None,
+        mha_ratio=whole / _undivided(variant.spec, plan),
+        copies=max(1, tp // heads) if heads else tp if variant.cache_only else 1,
     )
-    return replace(plan_rank(spec, workload, weights, tp), cache=cache)
+
+
+def _undivided(spec: ModelSpec, plan: Plan) -> int:
+    """Bytes of a sequence's cache on one rank."""
+    work = plan.workload
+    encoder = work.encoder_tokens
+    return spec.cache_bytes(
+        tokens=work.context, bits=work.kv_bits, encoder_tokens=encoder, engine="serving"
+    )
+
+
+def _planned(variant: Variant, plan: Plan) -> Plan:
+    """Where only the cache changes, the memory that is left stays what it is."""
+    if variant.is_current:
+        return plan
+    model, weights = replace(plan.model, spec=variant.spec), plan.weights
+    if variant.cache_only:
+        return replace(plan, model=model, pool=plan.engine.pool(model, plan.workload))
+    changed = weights.changed(variant.parameters_change) if weights else None
+    return plan_workload(model, plan.engine, replace(plan.workload, weights=changed))
+
+
+def conversions(rows: Sequence[VariantPlan]) -> tuple[VariantPlan, ...]:
+    """The model as it is and what keeps less, where it has K/V heads of one number."""
+    present = next((n for n, row in enumerate(rows) if row.variant.is_current), None)
+    if present is None or rows[present].variant.num_key_value_heads is None:
+        return ()
+    return tuple(row for row in rows[present:] if row.plan is not None)
+
+
+def _with_latent(spec: ModelSpec, rank: int) -> Variant:
+    """The weights are taken for those of the model."""
+
+    def latent(mixer: Mixer) -> Mixer:
+        if type(mixer) is not Attention or not mixer.cached or not mixer.has_key_value:
+            return mixer
+        return LatentAttention(
+            hidden_size=mixer.hidden_size,
+            num_attention_heads=mixer.num_attention_heads,
+            q_lora_rank=None,
+            kv_lora_rank=rank,
+            qk_nope_head_dim=mixer.head_dim,
+            qk_rope_head_dim=ROTATED,
+            v_head_dim=mixer.v_head_dim,
+            window=mixer.window,
+        )
+
+    changed = _variant(f"MLA, latent of {rank} + {ROTATED}", spec, _with_layers(spec, latent))
+    return replace(changed, parameters_change=0, cache_only=True)

@@ -41,16 +41,14 @@ def budget_table() -> Iterator[str]:
         if carries_enough(record) is not None:
             continue
         plan = plan_of(record)
-        budget = plan.budget
-        assert budget is not None
         logged, found = record["avail_kv_gib"], plan.available_bytes / GIB
         error = (found - logged) / abs(logged)
         errors.append(abs(error))
         weights = record.get("weights_gib")
         yield (
             f"| {name(record)} | {record['vllm']} | {f'{weights:.2f}' if weights else '-'} /"
-            f" {budget.taken[0].bytes / GIB:.2f} | {logged:.2f} / {found:.2f} |"
-            f" {budget.error_bytes / GIB:.2f} | {error:+.1%} |"
+            f" {plan.taken[0].bytes / GIB:.2f} | {logged:.2f} / {found:.2f} |"
+            f" {plan.error_bytes / GIB:.2f} | {error:+.1%} |"
         )
     yield ""
     yield (
@@ -113,10 +111,10 @@ def weights_table() -> Iterator[str]:
     for record in RECORDS:
         if carries_enough(record) is not None or not record.get("weights_gib"):
             continue
-        budget, logged = plan_of(record).budget, record["weights_gib"]
+        logged = record["weights_gib"]
         peer = accelerate_weights(subject(record).spec)
-        assert budget is not None and peer is not None
-        own, other = budget.taken[0].bytes / GIB, peer / GIB / record["tp"]
+        assert peer is not None
+        own, other = plan_of(record).taken[0].bytes / GIB, peer / GIB / record["tp"]
         yield (
             f"| {name(record)} | {logged:.2f} | {own:.2f} ({own / logged - 1:+.1%}) |"
             f" {other:.2f} ({other / logged - 1:+.0%}) |"

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from headcount.model.dtypes import bytes_of
 from headcount.model.mixers import Attention, CrossAttention, LatentAttention, Mixer, Recurrent
@@ -31,8 +31,7 @@ class LayerCache:
 _INDEXER_BLOCK, _SCALE_BYTES = 128, 4
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class StagedCaches:
+class StagedCaches(NamedTuple):
     """The caches of one rank of each pipeline stage; `stages[i]` is where `caches[i]` is."""
 
     caches: tuple[LayerCache, ...]
@@ -57,13 +56,6 @@ def staged_caches(
     return StagedCaches(
         caches=tuple(cache for cache, _ in found), stages=tuple(at for _, at in found)
     )
-
-
-def layer_caches(
-    spec: ModelSpec, *, tp: int, kv: KvFormat, chunk: int | None = None
-) -> tuple[LayerCache, ...]:
-    """The same on a single stage."""
-    return staged_caches(spec, tp=tp, pp=1, kv=kv, chunk=chunk).caches
 
 
 def stage_of_layers(layers: int, pp: int) -> tuple[int, ...]:

@@ -4,14 +4,23 @@ Every sequence has a stream of `n_ctx` cells, padded to 256; layers with a windo
 for the window and one micro-batch. Recurrent state is float32.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from shlex import quote
 
 from headcount.model.errors import HeadcountError
 from headcount.model.mixers import Recurrent
 from headcount.model.spec import ModelSpec
 
 from ..parallel import rank_mixer
+from ..planned_model import PlannedModel
+from ..request import CacheType, PlanRequest, Workload
+from .budget_terms import unreserved
+from .command_line import option
+from .engine import Engine
+from .loaded_weights import loaded_weights
+from .pool import SequencePool
+from .version import Version
 
 _PAD, UBATCH, _STATE_BITS = 256, 512, 32
 # bytes of a block of 32 elements (ggml/src/ggml-common.h), scale included
@@ -34,7 +43,7 @@ def cache_type(name: str | None) -> str:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LlamaCppPool:
+class LlamaCppPool(SequencePool):
     """Rows are (elements per cell, window or None, number of layers); `state_elements` are those of
     one sequence."""
 
@@ -42,10 +51,6 @@ class LlamaCppPool:
     state_elements: int
     type: str
     ubatch: int = UBATCH
-
-    @property
-    def block_size(self) -> int | None:
-        return None
 
     @property
     def bytes_per_token(self) -> int:
@@ -68,13 +73,6 @@ class LlamaCppPool:
             for elements, window, count in self.rows
         )
         return kept + self.state_elements * _STATE_BITS // 8
-
-    def num_blocks(self, available: Sequence[int]) -> int | None:
-        return None
-
-    def concurrency(self, available: Sequence[int], context: int) -> float:
-        each = self.sequence_bytes(context)
-        return max(0, min(available)) / each if each else 0.0
 
     def kv_tokens(self, available: Sequence[int], context: int) -> int:
         return int(self.concurrency(available, context)) * _padded(context)
@@ -114,3 +112,36 @@ def llama_cpp_pool(spec: ModelSpec, *, tp: int, kv_dtype: str | None) -> LlamaCp
         state_elements=state,
         type=cache_type(kv_dtype),
     )
+
+
+def _cache_type(
+    model: PlannedModel, request: PlanRequest, version: Version, compute_dtype: str
+) -> CacheType:
+    kind = cache_type(request.kv_dtype)
+    return CacheType(kind, _BLOCKS[kind] * 8 // 32)
+
+
+def _pool(model: PlannedModel, work: Workload) -> LlamaCppPool:
+    return llama_cpp_pool(model.spec, tp=work.request.tp, kv_dtype=work.kv_dtype)
+
+
+def _launch(model_id: str, work: Workload, kv_tokens: int) -> Iterator[str]:
+    batch, kind, tp = work.batch_size, work.kv_dtype, work.request.tp
+    yield f"llama-server -m {quote(model_id)} -ngl 999"
+    yield f"-c {work.context * batch}"
+    yield from option("--parallel", batch, 1)
+    if kind != "f16":
+        yield f"--cache-type-k {kind} --cache-type-v {kind}"
+    if tp > 1:
+        yield f"--split-mode row --tensor-split {','.join(['1'] * tp)}"
+
+
+ENGINE = Engine(
+    name="llama.cpp",
+    budget=unreserved,
+    pool=_pool,
+    launch=_launch,
+    cache_type=_cache_type,
+    weights=loaded_weights,
+    narrower_caches=("q8_0", "q4_0"),
+)

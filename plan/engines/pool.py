@@ -1,28 +1,70 @@
 """What every engine answers of its K/V memory: how many tokens, blocks and requests fit."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Protocol
 
 
-class Pool(Protocol):
+class CachePool(ABC):
     """K/V memory of one rank. `available` is in bytes, one number per pipeline stage."""
 
     @property
     def block_size(self) -> int | None:
         """Tokens of a block, or page; None where memory is not cut in blocks."""
+        return None
 
     @property
+    @abstractmethod
     def bytes_per_token(self) -> int:
         """Bytes of the rank that one more token of a long request costs."""
 
-    def num_blocks(self, available: Sequence[int]) -> int | None:
-        """Blocks that fit; None where memory is not cut in blocks."""
+    @property
+    def bytes_of_first_token(self) -> int:
+        """Bytes that one token costs while no window is full."""
+        return self.bytes_per_token
 
+    @abstractmethod
+    def needed(self, context: int, batch_size: int, stage: int = 0) -> int:
+        """The least bytes of `stage` in which so many requests of `context` tokens fit."""
+
+    @abstractmethod
     def concurrency(self, available: Sequence[int], context: int) -> float:
         """How many requests of `context` tokens fit at once."""
 
+    @abstractmethod
     def kv_tokens(self, available: Sequence[int], context: int) -> int:
         """Tokens of cache, as the engine counts them in its log."""
 
+    def num_blocks(self, available: Sequence[int]) -> int | None:
+        """Blocks that fit; None where memory is not cut in blocks."""
+        return None
+
+    def unlogged(self, logged: int) -> int:
+        """The cache memory of which the engine logs `logged` bytes."""
+        return logged
+
+    def formula(self, context: int, batch_size: int) -> str:
+        """`needed` with its numbers."""
+        batch = f" x batch {batch_size:,}" if batch_size > 1 else ""
+        return f"{self.needed(context, 1):,} B of a request of {context:,} tokens{batch}"
+
     def notes(self) -> Sequence[str]:
         """What is particular to this engine's figures."""
+        return ()
+
+
+class SequencePool(CachePool):
+    """Memory in which each sequence has bytes of its own."""
+
+    @abstractmethod
+    def sequence_bytes(self, context: int) -> int:
+        """Bytes of one sequence of `context` tokens."""
+
+    def needed(self, context: int, batch_size: int, stage: int = 0) -> int:
+        return self.sequence_bytes(context) * batch_size
+
+    def concurrency(self, available: Sequence[int], context: int) -> float:
+        each = self.sequence_bytes(context)
+        return max(0, min(available)) / each if each else 0.0
+
+    def kv_tokens(self, available: Sequence[int], context: int) -> int:
+        return int(self.concurrency(available, context) * context)

@@ -1,21 +1,36 @@
-"""SGLang's K/V memory: a pool of cells, each one token of all layers.
+"""SGLang: a pool of cells, each one token of all layers, in a fixed share of the memory.
 
 From sglang/srt/model_executor/pool_configurator.py, arg_groups/memory_hook.py and
 mem_cache/kv_cache_configurator.py of 0.5.23.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil
+from shlex import quote
 
+from headcount.model.dtypes import ALIASES
+from headcount.model.mixers import LatentAttention
+
+from ..budget import Budget
+from ..devices import Device
+from ..planned_model import PlannedModel
+from ..request import Workload
+from .budget_terms import runtime, share_of
+from .command_line import option
+from .engine import Engine
 from .layers import LayerCache
+from .loaded_weights import loaded_weights, stage_weights
+from .paged import paged_cache_type, paged_caches
+from .pool import CachePool
+from .version import Releases
 
 _GIB, _MIB = 2**30, 2**20
 SWA_RATIO, STATE_RATIO = 0.8, 0.9  # swa_full_tokens_ratio, mamba_full_memory_ratio
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SglangPool:
+class SglangPool(CachePool):
     """`full_bytes` of one token in layers that keep all, `swa_bytes` in those with a window,
     `state_bytes` of one request's recurrent state."""
 
@@ -39,6 +54,23 @@ class SglangPool:
         if not self.full_bytes:
             return self.swa_bytes
         return self.full_bytes + ceil(SWA_RATIO * self.swa_bytes)
+
+    def needed(self, context: int, batch_size: int, stage: int = 0) -> int:
+        """Of tokens in whole pages, and of states, which get a share of their own."""
+        tokens = batch_size * context if self.cell_bytes else 0
+        if self.window is not None and self.full_bytes:
+            tokens = max(tokens, ceil(batch_size * min(self.window, context) / SWA_RATIO))
+        cells = -(-tokens // self.page_size) * self.page_size * self.cell_bytes
+        states = batch_size * self.state_bytes
+        if not states or not cells:
+            return cells + states
+        whole = 1 + STATE_RATIO
+        return max(ceil(cells * whole), ceil(states * whole / STATE_RATIO))
+
+    def unlogged(self, logged: int) -> int:
+        """The pool of keys and values is logged without that of recurrent state beside it."""
+        both = self.state_bytes and self.cell_bytes
+        return ceil(logged * (1 + STATE_RATIO)) if both else logged
 
     def num_blocks(self, available: Sequence[int]) -> int | None:
         return self._tokens(available) // self.page_size
@@ -126,3 +158,47 @@ def _sizes(gib: float, ranks: int) -> tuple[int, int]:
         if gib < limit:
             return chunk, small if few else large
     return 16384, 512
+
+
+def _budget(model: PlannedModel, device: Device | None, work: Workload) -> tuple[Budget, ...]:
+    assert device is not None
+    ranks = work.request.ranks
+    latent = any(isinstance(m, LatentAttention) for n in model.spec.layers for m in n.mixers)
+    default = mem_fraction_static(device.usable_memory, ranks=ranks, is_latent=latent)
+    allowed = share_of(device, work.request.utilisation or default, "mem_fraction_static")
+    others = runtime(0.5 if ranks == 1 else 1.0, "context and communication")
+    return tuple(
+        Budget(allowed=allowed, fixed=(weights, others)) for weights in stage_weights(model, work)
+    )
+
+
+def _pool(model: PlannedModel, work: Workload) -> SglangPool:
+    return sglang_pool(paged_caches(model, work).caches, page_size=work.request.block_size or 1)
+
+
+def _launch(model_id: str, work: Workload, kv_tokens: int) -> Iterator[str]:
+    request = work.request
+    yield f"python -m sglang.launch_server --model-path {quote(model_id)}"
+    yield f"--context-length {work.context}"
+    yield from option("--tp-size", request.tp, 1)
+    yield from option("--pp-size", request.pp, 1)
+    if request.kv_memory is not None:
+        yield f"--max-total-tokens {kv_tokens}"
+    elif request.utilisation is not None:
+        yield f"--mem-fraction-static {request.utilisation:g}"
+    if request.kv_dtype not in (None, "auto"):
+        full = ALIASES.get(request.kv_dtype or "", request.kv_dtype or "")
+        yield f"--kv-cache-dtype {full.replace('float8', 'fp8').replace('e4m3fn', 'e4m3')}"
+    yield from option("--page-size", request.block_size)
+
+
+ENGINE = Engine(
+    name="sglang",
+    budget=_budget,
+    pool=_pool,
+    launch=_launch,
+    cache_type=paged_cache_type,
+    weights=loaded_weights,
+    releases=Releases(oldest=(0, 5), newest=(0, 5, 23)),
+    narrower_caches=("fp8",),
+)

@@ -14,14 +14,14 @@ from .start import start_of
 from .why import explained
 
 
-class Answer(NamedTuple):
+class Reconciliation(NamedTuple):
     """The report, and whether no figure disagrees."""
 
     report: Report
     agrees: bool
 
 
-def reconcile_log(name: str, options: Mapping[str, Any]) -> Answer:
+def reconcile_log(name: str, options: Mapping[str, Any]) -> Reconciliation:
     """Reads the log `name` (- for standard input) and holds its figures against predicted ones.
 
     Raises HeadcountError for a log without figures, or of a model that nothing names.
@@ -35,4 +35,4 @@ def reconcile_log(name: str, options: Mapping[str, Any]) -> Answer:
     start = start_of(log, options)
     found = [explained(start, figure) for figure in figures(start)]
     report = reconciliation_report("standard input" if name == "-" else name, start, found)
-    return Answer(report=report, agrees=all(figure.agrees is not False for figure in found))
+    return Reconciliation(report=report, agrees=all(figure.agrees is not False for figure in found))

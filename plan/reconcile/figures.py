@@ -2,9 +2,8 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from math import ceil
 
-from ..serving.planning import ServingPlan, plan_serving
+from ..plan import Plan, plan_model
 from .start import Start
 
 _GIB, _HALF_STEP = 2**30, 0.005  # GiB that the rounding of a log hides
@@ -39,9 +38,9 @@ class Figure:
 class Basis:
     """The plans at the least and the most memory for the cache, and in words where it is from."""
 
-    low: ServingPlan
-    middle: ServingPlan
-    high: ServingPlan
+    low: Plan
+    middle: Plan
+    high: Plan
     words: str
 
 
@@ -51,12 +50,12 @@ def bounds(start: Start) -> Basis | None:
     logged = start.log.figures.get("available_gib")
     if logged is not None:
         step = _HALF_STEP * int(start.log.settings.get("sizes_added", 1))
-        ends = [_whole(start, int((logged + d) * _GIB)) for d in (-step, 0, step)]
+        pool = _with_memory(start, int(logged * _GIB)).pool
+        ends = [pool.unlogged(int((logged + d) * _GIB)) for d in (-step, 0, step)]
         words = f"from the logged {logged:g} GiB, rounded to 0.01"
     elif start.request.device is not None:
-        plan = plan_serving(start.subject, start.request)
-        error = plan.budget.error_bytes if plan.budget else 0
-        ends = [plan.available_bytes + d for d in (-error, 0, error)]
+        plan = plan_model(start.model, start.request)
+        ends = [plan.available_bytes + d * plan.error_bytes for d in (-1, 0, 1)]
         words = "from the budget of the device, an estimate"
     else:
         return None
@@ -64,20 +63,11 @@ def bounds(start: Start) -> Basis | None:
     return Basis(low=low, middle=middle, high=high, words=words)
 
 
-def _whole(start: Start, size: int) -> int:
-    """SGLang logs the pool of keys and values without that of recurrent state beside it."""
-    from ..engines.sglang import STATE_RATIO, SglangPool
-
-    pool = _with_memory(start, size).pool
-    has_state = isinstance(pool, SglangPool) and pool.state_bytes and pool.cell_bytes
-    return ceil(size * (1 + STATE_RATIO)) if has_state else size
+def _with_memory(start: Start, size: int) -> Plan:
+    return plan_model(start.model, replace(start.request, kv_memory=size))
 
 
-def _with_memory(start: Start, size: int) -> ServingPlan:
-    return plan_serving(start.subject, replace(start.request, kv_memory=size))
-
-
-_OF_PLAN: dict[str, Callable[[ServingPlan], float | None]] = {
+_OF_PLAN: dict[str, Callable[[Plan], float | None]] = {
     "kv_tokens": lambda plan: plan.kv_tokens,
     "num_blocks": lambda plan: plan.num_blocks,
     "concurrency": lambda plan: round(plan.concurrency, 2),
@@ -129,12 +119,9 @@ def _weights(start: Start) -> Figure:
     logged = round(start.log.figures["weights_gib"] * _GIB)
     device = start.request.device or parse_device("80GiB")
     request = replace(start.request, device=device, kv_memory=None)
-    subject = start.subject
-    if subject.spec.parameters is None and subject.weights_bytes is None:
+    if not start.model.is_weighed:
         return _unknown("weights_bytes", logged, "the model's parameters are not known")
-    budget = plan_serving(subject, request).budget
-    assert budget is not None
-    term = budget.taken[0]
+    term = plan_model(start.model, request).taken[0]
     error = term.error_bytes + round(_HALF_STEP * _GIB)
     return _between("weights_bytes", logged, term.bytes, error, term.formula)
 
@@ -156,12 +143,11 @@ def _available(start: Start) -> Figure:
     name = "available_kv_bytes"
     if start.request.device is None:
         return _unknown(name, logged, "the device is not known: --device NAME or a size")
-    subject = start.subject
-    if subject.spec.parameters is None and subject.weights_bytes is None:
+    if not start.model.is_weighed:
         return _unknown(name, logged, "the model's parameters are not known")
-    budget = plan_serving(subject, start.request).budget
-    assert budget is not None
-    error = budget.error_bytes + round(_HALF_STEP * _GIB)
-    taken = ", ".join(f"{t.title.lower()} {t.bytes / _GIB:.2f}" for t in budget.taken)
-    why = f"{budget.allowed.formula}, less {taken} GiB"
-    return _between(name, logged, budget.available_bytes, error, why)
+    plan = plan_model(start.model, start.request)
+    error = plan.error_bytes + round(_HALF_STEP * _GIB)
+    taken = ", ".join(f"{t.title.lower()} {t.bytes / _GIB:.2f}" for t in plan.taken)
+    allowed = plan.budget.allowed if plan.budget else None
+    why = f"{allowed.formula if allowed else ''}, less {taken} GiB"
+    return _between(name, logged, plan.available_bytes, error, why)

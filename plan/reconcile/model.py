@@ -2,14 +2,14 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 from headcount.audit.auditing import audit_model
 from headcount.model.errors import HeadcountError
 from headcount.sources.catalogue import find_row
 
-from ..serving.request import Subject
+from ..command import planned
+from ..planned_model import PlannedModel
 
 # What names add for a fine-tune, or for weights stored otherwise: neither changes heads or layers.
 _SUFFIX = re.compile(
@@ -25,7 +25,7 @@ _QUANTISED = ("fp8", "compressed-tensors", "fbgemm_fp8")
 class Found:
     """`note` says where another name than the log's was taken."""
 
-    subject: Subject
+    model: PlannedModel
     note: str | None = None
 
 
@@ -39,17 +39,13 @@ def find_model(name: str, logged: str | None, quantization: str | None) -> Found
     is_exact = known is None or name.casefold() in {
         n.casefold() for n in (known.id, *known.aliases)
     }
-    config: dict[str, Any] = dict(audit.config)
-    weights = audit.loaded_bytes
+    model = planned(audit)
     is_narrow = quantization in _QUANTISED or bool(_FP8.search(f"{name} {logged or ''}"))
-    if is_narrow and "quantization_config" not in config:
-        config["quantization_config"] = {"quant_method": "fp8"}
-        weights = None
-    subject = Subject(
-        model_id=audit.source.id, spec=audit.spec, config=config, weights_bytes=weights
-    )
+    if is_narrow and "quantization_config" not in model.config:
+        config = {**model.config, "quantization_config": {"quant_method": "fp8"}}
+        model = replace(model, config=config, weights_bytes=None)
     note = None if is_exact else f"{name} is taken for {audit.source.id}: the same geometry"
-    return Found(subject=subject, note=note)
+    return Found(model=model, note=note)
 
 
 def _names(name: str) -> Iterator[str]:
@@ -71,6 +67,6 @@ def need_model(name: str | None) -> str:
     return name
 
 
-def loaded_as(subject: Subject, dtype: str | None) -> str | None:
+def loaded_as(model: PlannedModel, dtype: str | None) -> str | None:
     """The dtype that weights are loaded as: a quantised model's stay as they are."""
-    return None if "quantization_config" in subject.config else dtype
+    return None if "quantization_config" in model.config else dtype

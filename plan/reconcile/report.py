@@ -14,9 +14,9 @@ def reconciliation_report(name: str, start: Start, found: Sequence[Figure]) -> R
     request = start.request
     agree = sum(bool(figure.agrees) for figure in found)
     known = sum(figure.agrees is not None for figure in found)
-    engine = f"{request.engine} {request.version.text}".strip()
+    engine = f"{request.engine} {request.version.text if request.version else ''}".strip()
     return Report(
-        title=f"{name}: {start.subject.model_id} on {engine}",
+        title=f"{name}: {start.model.model_id} on {engine}",
         facts=(
             Fact("verdict", "Verdict", f"{agree} of {known} figures agree"),
             Fact("context", "Context", request.context, "tokens"),

@@ -1,17 +1,15 @@
 """The start that a log is of: what it says, what options add, and defaults for the rest."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headcount.model.errors import HeadcountError
-
 from ..devices import Device, parse_device
-from ..engines.version import newest, parse_version
-from ..engines.vllm_states import STATE_MODES, StateMode
-from ..serving.request import ServingRequest, Subject
+from ..engines.engine import Engine, find_engine
+from ..planned_model import PlannedModel
+from ..request import STATE_MODES, PlanRequest, StateMode
 from .log import Log, Value
-from .model import find_model, loaded_as, need_model
+from .model import Found, find_model, loaded_as, need_model
 
 _GIB = 2**30
 _PASSED = ("context", "kv_dtype", "tp", "pp", "max_num_seqs", "max_num_batched_tokens")
@@ -22,8 +20,8 @@ class Start:
     """`said` are the settings that log or options gave; the others are defaults."""
 
     log: Log
-    subject: Subject
-    request: ServingRequest
+    model: PlannedModel
+    request: PlanRequest
     said: frozenset[str]
     notes: tuple[str, ...]
 
@@ -32,7 +30,7 @@ def start_of(log: Log, options: Mapping[str, Any]) -> Start:
     """The start of `log`; `options` that are given overrule what it says. Raises HeadcountError."""
     given = {name: value for name, value in options.items() if value not in (None, False)}
     settings: dict[str, Value] = {**log.settings, **given}
-    engine = str(given.get("engine", log.engine))
+    engine = find_engine(str(given.get("engine", log.engine)))
     found = find_model(
         need_model(_text(settings, "model")),
         _text(log.settings, "model"),
@@ -40,12 +38,12 @@ def start_of(log: Log, options: Mapping[str, Any]) -> Start:
     )
     device = _device(log, _text(given, "device"))
     version = _text(settings, "engine_version") or _text(settings, "version")
-    request = ServingRequest(
-        engine=engine,
-        version=parse_version(version, engine) if version else newest(engine),
+    request = PlanRequest(
+        engine=engine.name,
+        version=engine.releases.parse(version) if version else engine.releases.latest(),
         device=device,
-        dtype=loaded_as(found.subject, _dtype(settings)),
-        utilisation=_share(settings, engine),
+        dtype=loaded_as(found.model, _dtype(settings)),
+        utilisation=_share(settings),
         block_size=_block_size(settings),
         context_ranks=_context_ranks(settings),
         enforce_eager=str(settings.get("enforce_eager", "")) == "True",
@@ -56,26 +54,34 @@ def start_of(log: Log, options: Mapping[str, Any]) -> Start:
         usage="offline" if settings.get("offline") else "server",
         **{name: settings[name] for name in _PASSED if name in settings},  # type: ignore[arg-type]
     )
-    notes = [found.note] if found.note else []
+    return Start(
+        log=log,
+        model=found.model,
+        request=request,
+        said=frozenset(settings),
+        notes=tuple(_notes(found, settings, None if version else engine)),
+    )
+
+
+def _notes(
+    found: Found, settings: Mapping[str, Value], versionless: Engine | None
+) -> Iterator[str]:
+    """What may keep the figures from agreeing."""
+    if found.note:
+        yield found.note
     if settings.get("overridden"):
-        notes.append(
+        yield (
             f"the start overrides the number of blocks ({settings['overridden']:,}): what the log"
             " counts does not follow from the memory"
         )
     if settings.get("speculated"):
-        notes.append(
+        yield (
             "the start speculates: a draft's layers and the state of speculated tokens are not"
             " reckoned with, so that fewer blocks may be logged than predicted"
         )
-    if version is None:
-        notes.append(f"the log names no version: the rules of {request.version.text} are taken")
-    return Start(
-        log=log,
-        subject=found.subject,
-        request=request,
-        said=frozenset(settings),
-        notes=tuple(notes),
-    )
+    if versionless is not None:
+        newest = versionless.releases.latest().text
+        yield f"the log names no version: the rules of {newest} are taken"
 
 
 def _text(settings: Mapping[str, Any], name: str) -> str | None:
@@ -97,14 +103,9 @@ def _dtype(settings: Mapping[str, Value]) -> str | None:
     return name if name in ("float16", "bfloat16", "float32", "half", "float") else None
 
 
-def _share(settings: Mapping[str, Value], engine: str) -> float | None:
+def _share(settings: Mapping[str, Value]) -> float | None:
     value = settings.get("utilisation")
-    if value is None:
-        return None
-    share = float(value)
-    if not 0 < share <= 1:
-        raise HeadcountError(f"utilisation is {share}; above 0 and at most 1 is meant")
-    return share
+    return None if value is None else float(value)
 
 
 def _block_size(settings: Mapping[str, Value]) -> int | None:

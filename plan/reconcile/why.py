@@ -3,9 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ..engines.version import parse_version
-from ..engines.vllm_states import STATE_MODES
-from ..serving.planning import plan_serving
+from headcount.model.errors import HeadcountError
+
+from ..engines.engine import find_engine
+from ..parallel import check_tp
+from ..plan import plan_model
+from ..request import STATE_MODES
 from .figures import Figure, bounds, of_plan
 from .start import Start
 
@@ -58,18 +61,15 @@ def _others(start: Start) -> Iterator[tuple[str, Start]]:
             yield f"--mamba-cache-mode {mode}", _with(start, mamba_cache_mode=mode)
         words = "--disable-hybrid-kv-cache-manager"
         yield words, _with(start, disable_hybrid_kv_cache_manager=True)
+        releases = find_engine(request.engine).releases
         for version in ("0.11.0", "0.12.0", "0.19.0", "0.21.0", "0.26.0", "0.33.0"):
-            yield f"the rules of {version}", _with(start, version=parse_version(version))
+            yield f"the rules of {version}", _with(start, version=releases.parse(version))
 
 
 def _with(start: Start, **changed: object) -> Start:
-    from headcount.model.errors import HeadcountError
-
-    from ..parallel import check_tp
-
     request = replace(start.request, **changed)  # type: ignore[arg-type]
     try:
-        check_tp(start.subject.spec, request.tp, start.subject.model_id)
+        check_tp(start.model.spec, request.tp, start.model.model_id)
     except HeadcountError:
         return start
     return replace(start, request=request)
@@ -92,15 +92,15 @@ def _available(start: Start, figure: Figure) -> str:
     assert figure.predicted is not None and start.request.device is not None
     missing = figure.logged - figure.predicted
     for words, other in _settings(start):
-        plan = plan_serving(start.subject, other.request)
-        error = plan.budget.error_bytes if plan.budget else 0
-        if abs(plan.available_bytes - figure.logged) <= error:
+        plan = plan_model(start.model, other.request)
+        if abs(plan.available_bytes - figure.logged) <= plan.error_bytes:
             return f"agrees with {words}"
-    plan = plan_serving(start.subject, start.request)
-    share = (plan.share or 0.0) + missing / start.request.device.usable_memory
+    plan = plan_model(start.model, start.request)
+    planned = plan.utilisation or 0.0
+    share = planned + missing / start.request.device.usable_memory
     said = "" if "utilisation" in start.said else ", which the log does not say,"
     if 0 < share <= 1:
-        return f"the utilisation{said} would have to be {share:.3f}, not {plan.share:.3f}"
+        return f"the utilisation{said} would have to be {share:.3f}, not {planned:.3f}"
     return f"{missing / _GIB:+.2f} GiB: not explained by utilisation, sampler or graphs"
 
 

@@ -11,9 +11,11 @@ import pytest
 from click.testing import CliRunner
 
 from headcount.cli import main
-from headcount.plan.charts import contexts, plan_charts
-from headcount.plan.planning import plan_model
+from headcount.plan.command import planned
+from headcount.plan.curves import contexts
+from headcount.plan.report.charts import plan_charts
 from headcount.plan.request import PlanRequest
+from headcount.plan.result import plan_result
 from headcount.report import render
 from headcount.report.report import Chart, Report, Series
 
@@ -49,11 +51,11 @@ def test_terms_and_layers_add_up_to_the_plan() -> None:
 
     audit = audit_model("llama-3-8b")
     request = PlanRequest(context=4096, batch_size=2)
-    plan = plan_model(audit.spec, request, model_id="x", config=audit.config)
-    memory, layers = plan_charts(plan)
+    result = plan_result(planned(audit), request)
+    memory, layers = plan_charts(result)
     at = memory.places.index(4096)
     total = sum(series.values[at] for series in memory.series)
-    assert total == pytest.approx(plan.memory.total_bytes / 2**30)
+    assert total == pytest.approx(result.plan.total_bytes / 2**30)
     (series,) = layers.series
     assert sum(series.values) == pytest.approx(4096 * 131_072 / 2**20)
     assert memory.limits

@@ -63,7 +63,7 @@ def plan_line(document: Document) -> str:
     engine = document.get("engine")
     if engine is None:
         return _general(document)
-    if "options" in engine:
+    if engine["options"]:
         return _search(engine)
     terms = [f"{term['key']} {_n(term['bytes'])}" for term in engine["budget"]]
     budget = f"{' - '.join(terms)} = " * bool(terms)

@@ -12,12 +12,14 @@ from typing import Any
 
 from headcount.audit.auditing import audit_model, audit_source
 from headcount.plan.devices import Device, find_device
-from headcount.plan.engines.version import parse_version
-from headcount.plan.serving.planning import ServingPlan, plan_serving
-from headcount.plan.serving.request import ServingRequest, Subject
+from headcount.plan.engines.vllm.vllm import ENGINE
+from headcount.plan.plan import Plan, plan_model
+from headcount.plan.planned_model import PlannedModel
+from headcount.plan.request import PlanRequest
 from headcount.sources.found import FoundModel
 
 GIB = 2**30
+parse_version = ENGINE.releases.parse
 HALF_STEP = 0.005  # GiB that the rounding of a log hides
 Record = Mapping[str, Any]
 RECORDS: tuple[Record, ...] = tuple(
@@ -47,7 +49,7 @@ def ends(record: Record) -> tuple[int, int]:
     return int((logged - HALF_STEP) * GIB), int((logged + HALF_STEP) * GIB)
 
 
-def subject(record: Record) -> Subject:
+def subject(record: Record) -> PlannedModel:
     """The catalogue's model, with the weights of the run where those were stored otherwise."""
     audit = audit_model(record["catalogue"])
     if "config_changes" in record:
@@ -55,7 +57,7 @@ def subject(record: Record) -> Subject:
     config = dict(audit.config)
     if record.get("weights") == "fp8":
         config["quantization_config"] = {"quant_method": "fp8"}
-    return Subject(model_id=audit.source.id, spec=audit.spec, config=config)
+    return PlannedModel(model_id=audit.source.id, spec=audit.spec, config=config)
 
 
 def _changed(source: FoundModel, changes: Mapping[str, Any]) -> FoundModel:
@@ -65,13 +67,14 @@ def _changed(source: FoundModel, changes: Mapping[str, Any]) -> FoundModel:
     return replace(source, config=config, entry=None)
 
 
-def plan_of(record: Record, kv_memory: int | None = None) -> ServingPlan:
+def plan_of(record: Record, kv_memory: int | None = None) -> Plan:
     """The plan of the record's run; `kv_memory` in place of its budget."""
     model = subject(record)
     is_quantised = "quantization_config" in model.config
-    return plan_serving(
+    return plan_model(
         model,
-        ServingRequest(
+        PlanRequest(
+            engine=ENGINE.name,
             version=parse_version(record["vllm"]),
             device=device_of(record),
             kv_memory=kv_memory,

@@ -1,0 +1,61 @@
+"""What a rank may take of a device, and the terms that are taken off for other than the cache."""
+
+from typing import NamedTuple, Protocol
+
+
+class Term(NamedTuple):
+    """One addend: `bytes` of one rank, `error_bytes` more or less. `formula` has its numbers in it;
+    `source` says where the constant of an estimate comes from."""
+
+    key: str
+    title: str
+    bytes: int
+    formula: str
+    source: str = ""
+    error_bytes: int = 0
+
+    def document(self) -> dict[str, object]:
+        return {
+            "key": self.key,
+            "bytes": self.bytes,
+            "error_bytes": self.error_bytes,
+            "formula": self.formula,
+            "source": self.source,
+        }
+
+
+class Growing(Protocol):
+    """Terms that grow with what is asked for, as of an engine that reserves nothing ahead."""
+
+    def total_bytes(self, context: int, batch_size: int) -> int:
+        """The sum of `terms`."""
+
+    def terms(self, context: int, batch_size: int) -> tuple[Term, ...]:
+        """Each term at so many sequences of `context` tokens."""
+
+
+class Budget(NamedTuple):
+    """Of one rank: `allowed` is None without a device; `fixed` are the weights first, then what is
+    taken whatever is asked for."""
+
+    allowed: Term | None
+    fixed: tuple[Term, ...]
+    growing: Growing | None = None
+
+    def taken(self, context: int, batch_size: int) -> tuple[Term, ...]:
+        """The weights first."""
+        growing = self.growing.terms(context, batch_size) if self.growing else ()
+        return (*self.fixed, *growing)
+
+    def available_bytes(self, context: int, batch_size: int) -> int | None:
+        """What is left for the cache, negative where nothing is; None without a device."""
+        if self.allowed is None:
+            return None
+        growing = self.growing.total_bytes(context, batch_size) if self.growing else 0
+        return self.allowed.bytes - sum(term.bytes for term in self.fixed) - growing
+
+    @property
+    def error_bytes(self) -> int:
+        """How far off what is left may be if all estimates err the same way."""
+        own = self.allowed.error_bytes if self.allowed else 0
+        return own + sum(term.error_bytes for term in self.fixed)

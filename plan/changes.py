@@ -1,0 +1,118 @@
+"""The single changes that would make a plan fit, the mildest first."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from .parallel import valid_tp
+from .plan import Plan, plan_model
+from .what_if import VariantPlan, conversions
+
+_MOST_UTILISATION = 0.95  # beyond it, CUDA graphs and other processes find no room
+_WEIGHT_TYPES = ("float8_e4m3fn", "int4")
+
+
+class Change(NamedTuple):
+    """`value` is what `what` would have to be; `text` says it in words; `plan` is the result."""
+
+    what: str
+    value: int | float | str
+    text: str
+    plan: Plan
+
+    def document(self) -> dict[str, object]:
+        return {
+            "change": self.what,
+            "value": self.value,
+            "text": self.text,
+            "kv_tokens": self.plan.kv_tokens,
+            "concurrency": round(self.plan.concurrency, 2),
+        }
+
+
+def changes(plan: Plan, variants: Sequence[VariantPlan]) -> tuple[Change, ...]:
+    """Each single change that makes `plan` fit, by the least amount that does; () if it fits.
+
+    From what costs nothing (a larger share of memory, fewer sequences) over what costs precision
+    or length to what needs more devices or another checkpoint.
+    """
+    if plan.fits:
+        return ()
+    kinds: tuple[Callable[[Plan], Iterator[Change]], ...] = (
+        _utilisation,
+        _sequences,
+        _cache_type,
+        _context,
+        _tp,
+        _weight_type,
+    )
+    found = [next(kind(plan), None) for kind in kinds]
+    found.append(next(_conversion(variants), None))
+    return tuple(change for change in found if change is not None)
+
+
+def _try(plan: Plan, what: str, value: int | float | str, text: str) -> Iterator[Change]:
+    """`what` is a field of the request."""
+    changed = plan_model(plan.model, replace(plan.request, **{what: value}))  # type: ignore[arg-type]
+    if changed.fits:
+        yield Change(what=what, value=value, text=text, plan=changed)
+
+
+def _utilisation(plan: Plan) -> Iterator[Change]:
+    share = plan.utilisation
+    if share is None:
+        return
+    for percent in range(int(share * 100) + 1, int(_MOST_UTILISATION * 100) + 1):
+        value = percent / 100
+        yield from _try(plan, "utilisation", value, f"utilisation {value:.2f}")
+
+
+def _sequences(plan: Plan) -> Iterator[Change]:
+    """Of an engine that profiles the sampler for as many sequences as it may run."""
+    if not plan.engine.profiles_sequences or plan.budget is None:
+        return
+    value = 512
+    while value >= max(16, plan.workload.batch_size):
+        if value < (plan.request.max_num_seqs or 1024):
+            yield from _try(plan, "max_num_seqs", value, f"at most {value} sequences a step")
+        value //= 2
+
+
+def _cache_type(plan: Plan) -> Iterator[Change]:
+    for name in plan.engine.narrower_caches:
+        yield from _try(plan, "kv_dtype", name, f"a cache of {name}")
+
+
+def _context(plan: Plan) -> Iterator[Change]:
+    most = plan.limits.max_context
+    if most and most < plan.workload.context:
+        yield from _try(plan, "context", most, f"a context of {most:,} tokens")
+
+
+def _tp(plan: Plan) -> Iterator[Change]:
+    if plan.request.kv_memory is not None:
+        return
+    for tp in valid_tp(plan.spec):
+        if plan.request.tp < tp <= 64:
+            yield from _try(plan, "tp", tp, f"{tp} devices (tensor parallel)")
+
+
+def _weight_type(plan: Plan) -> Iterator[Change]:
+    """The cache stays what it is."""
+    if plan.request.kv_memory is not None or plan.spec.parameters is None:
+        return
+    if "quantization_config" in plan.model.config or plan.request.dtype in _WEIGHT_TYPES:
+        return
+    kept = replace(plan.request, kv_dtype=plan.request.kv_dtype or "bfloat16")
+    base = replace(plan, workload=replace(plan.workload, request=kept))
+    for name in _WEIGHT_TYPES:
+        yield from _try(base, "dtype", name, f"weights of {name}")
+
+
+def _conversion(variants: Sequence[VariantPlan]) -> Iterator[Change]:
+    """Fewer K/V heads: another checkpoint, which `headcount convert` makes."""
+    for row in conversions(variants):
+        heads, plan = row.variant.num_key_value_heads, row.plan
+        if heads is not None and plan is not None and plan.fits:
+            text = f"{heads} K/V heads (headcount convert --kv-heads {heads})"
+            yield Change(what="num_key_value_heads", value=heads, text=text, plan=plan)

@@ -1,0 +1,55 @@
+"""What a plan asks of an engine: one value, which the engine's file makes."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from importlib import import_module
+
+from headcount.model.errors import HeadcountError
+
+from ..budget import Budget
+from ..devices import Device
+from ..planned_model import PlannedModel
+from ..request import CacheType, PlanRequest, Workload
+from ..weights import Weights
+from .pool import CachePool
+from .registry import ENGINES
+from .version import Releases, Version
+
+NO_RELEASES = Releases()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Engine:
+    """`budget` is that of one rank of each pipeline stage, `pool` its K/V memory. `launch` has the
+    words of the command that starts it as planned, from the model's name, the workload and the
+    tokens of cache; None: nothing is started, and a plan needs no device.
+
+    `cache_type` reads --kv-dtype, of a version and the dtype that is computed in, and `weights`
+    says what loading makes of the model's. `narrower_caches` are the types to offer where a cache
+    is too large, the mildest first; `profiles_sequences`: fewer --max-num-seqs leave more memory.
+    """
+
+    name: str
+    budget: Callable[[PlannedModel, Device | None, Workload], tuple[Budget, ...]]
+    pool: Callable[[PlannedModel, Workload], CachePool]
+    launch: Callable[[str, Workload, int], Iterable[str]] | None
+    cache_type: Callable[[PlannedModel, PlanRequest, Version, str], CacheType]
+    weights: Callable[[PlannedModel, str | None, str], Weights]
+    releases: Releases = NO_RELEASES
+    narrower_caches: tuple[str, ...] = ()
+    profiles_sequences: bool = False
+
+    @property
+    def starts(self) -> bool:
+        """Whether it is a program that is started, and whose own account counts."""
+        return self.launch is not None
+
+
+def find_engine(name: str) -> Engine:
+    """The engine of that name. Raises HeadcountError, with those that are known."""
+    if name not in ENGINES:
+        raise HeadcountError(f"engine {name!r} is not known; known are {', '.join(ENGINES)}")
+    known = ENGINES[name]
+    found = import_module(f".{known}", __package__).ENGINE if isinstance(known, str) else known
+    assert isinstance(found, Engine)
+    return found

@@ -1,0 +1,65 @@
+"""The plan without an engine: weights, whole sequences of cache, a runtime, activations."""
+
+from math import floor
+
+from headcount.model.dtypes import BITS, resolve_dtype
+from headcount.model.errors import HeadcountError
+from headcount.model.units import format_bytes
+
+from ..budget import Budget, Term
+from ..cache import RankCache, rank_cache
+from ..devices import Device
+from ..overhead import plan_overhead
+from ..planned_model import PlannedModel
+from ..request import UTILISATION, CacheType, PlanRequest, Workload
+from ..weights import plan_weights, rank_weights
+from .engine import Engine
+from .version import Version
+
+
+def _budget(model: PlannedModel, device: Device | None, work: Workload) -> tuple[Budget, ...]:
+    """Raises HeadcountError for what only an engine can split."""
+    request = work.request
+    if request.pp > 1 or request.context_ranks > 1:
+        raise HeadcountError("pipeline stages and context ranks need an engine: --engine vllm")
+    assert work.weights is not None
+    size, formula = rank_weights(model, work.weights, request.tp)
+    return (
+        Budget(
+            allowed=_allowed(device, request.utilisation or UTILISATION) if device else None,
+            fixed=(Term(key="weights", title="Weights", bytes=size, formula=formula),),
+            growing=plan_overhead(model.spec, work),
+        ),
+    )
+
+
+def _allowed(device: Device, utilisation: float) -> Term:
+    return Term(
+        key="requested",
+        title="Planned with",
+        bytes=floor(device.usable_memory * utilisation),
+        formula=f"{utilisation:.2f} x {format_bytes(device.usable_memory)} usable",
+    )
+
+
+def _pool(model: PlannedModel, work: Workload) -> RankCache:
+    return rank_cache(
+        model, tp=work.request.tp, encoder_tokens=work.encoder_tokens, bits=work.kv_bits
+    )
+
+
+def _cache_type(
+    model: PlannedModel, request: PlanRequest, version: Version, compute_dtype: str
+) -> CacheType:
+    name = resolve_dtype(request.kv_dtype) if request.kv_dtype else compute_dtype
+    return CacheType(name, BITS[name])
+
+
+ENGINE = Engine(
+    name="generic",
+    budget=_budget,
+    pool=_pool,
+    launch=None,
+    cache_type=_cache_type,
+    weights=plan_weights,
+)

@@ -1,0 +1,125 @@
+"""What an engine's weights take on a rank: as loading makes them, by pipeline stage, with the
+tables and the padding of experts that come on top of their stored bytes."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from math import ceil
+from typing import Any, NamedTuple
+
+from headcount.model.dtypes import BITS
+from headcount.model.mixers import Attention, LatentAttention
+from headcount.model.spec import ModelSpec
+
+from ..budget import Term
+from ..planned_model import PlannedModel
+from ..request import Workload
+from ..stored import quantization_config
+from ..weights import Weights, plan_weights, rank_weights
+
+# What an engine does when it is asked to load weights in fewer bits: linear layers only.
+_ON_LOADING: dict[int, dict[str, object]] = {
+    8: {"quant_method": "fp8"},
+    4: {"quant_method": "bitsandbytes", "load_in_4bit": True},
+}
+_ERROR = {"headers": 0.003, "parameters": 0.015, "quantised": 0.02}
+_BUFFERS = 40 * 2**20  # bytes: what a model registers beside its parameters, such as a second table
+_SOURCES = {
+    "headers": "the files' headers",
+    "parameters": "the config's count of parameters",
+    "quantised": "the config's count of parameters and quantization_config",
+}
+_MXFP4_HIDDEN, _MARLIN_INNER, _MXFP4_BITS = 256, 128, 4.25
+
+
+def loaded_weights(model: PlannedModel, dtype: str | None, compute_dtype: str) -> Weights:
+    """Embeddings and output head stay as they are where weights are quantised on loading."""
+    config = _as_loaded(model.config, dtype)
+    if config is model.config:
+        return plan_weights(model, dtype, compute_dtype)
+    return plan_weights(replace(model, config=config, weights_bytes=None), None, compute_dtype)
+
+
+def _as_loaded(config: Mapping[str, Any], dtype: str | None) -> Mapping[str, Any]:
+    """With the quantisation that `dtype` asks for in place of the config's own."""
+    narrow = _ON_LOADING.get(BITS[dtype]) if dtype else None
+    return {**config, "quantization_config": narrow} if narrow else config
+
+
+def stage_weights(
+    model: PlannedModel, work: Workload, *, with_marlin: bool = False
+) -> Iterator[Term]:
+    """The weights of a rank on each stage: layers evenly, the input embedding on the first stage
+    and the output head on the last. `with_marlin`: MXFP4 experts run on Marlin's kernels."""
+    weights, request = work.weights, work.request
+    assert weights is not None  # only given K/V memory needs none, and then there is no budget
+    spec, pp, config = model.spec, request.pp, _as_loaded(model.config, work.dtype)
+    whole, formula = rank_weights(model, weights, request.tp)
+    tables = (
+        rope_table(spec),
+        padded_experts(config, request.ranks, with_marlin=with_marlin),
+    )
+    known = [table for table in tables if table is not None]
+    each = (spec.vocab_size or 0) * spec.hidden_size * weights.per_attention_parameter / request.tp
+    end = ceil(each)
+    ends = min(whole, end * (1 if spec.tie_word_embeddings else 2))
+    for stage in range(pp):
+        own = whole if pp == 1 else (whole - ends) // pp + end * (stage in (0, pp - 1))
+        yield Term(
+            key="weights",
+            title="Weights",
+            bytes=own + sum(table.bytes for table in known),
+            formula=" + ".join([formula, *(table.formula for table in known)])
+            + (f", stage {stage + 1} of {pp}" if pp > 1 else ""),
+            source=_SOURCES[weights.source],
+            error_bytes=max(_BUFFERS, ceil(own * _ERROR[weights.source])),
+        )
+
+
+class LoadedTable(NamedTuple):
+    """Bytes on each rank, and why."""
+
+    bytes: int
+    formula: str
+
+
+def rope_table(spec: ModelSpec) -> LoadedTable | None:
+    """Cosines and sines of every position, in 2 bytes, on every rank; None without rotation.
+
+    A head of d elements takes d per position; the layers share the table.
+    """
+    widths = {_rotated(m) for layer in spec.layers for m in layer.mixers} - {None}
+    positions = spec.max_position_embeddings
+    if not widths or positions is None:
+        return None
+    size = positions * sum(width for width in widths if width) * 2
+    return LoadedTable(bytes=size, formula=f"rope table of {positions:,} positions")
+
+
+def _rotated(mixer: object) -> int | None:
+    if isinstance(mixer, LatentAttention):
+        return mixer.qk_rope_head_dim
+    return mixer.head_dim if isinstance(mixer, Attention) else None
+
+
+def padded_experts(
+    config: Mapping[str, Any], ranks: int, *, with_marlin: bool = False
+) -> LoadedTable | None:
+    """MXFP4 experts on the device: their width is padded to a multiple of 256, and with Marlin's
+    kernels the inner one to 128 (vllm/model_executor/layers/quantization/mxfp4.py)."""
+    settings = quantization_config(config)
+    if settings is None or settings.get("quant_method") != "mxfp4":
+        return None
+    names = ("hidden_size", "intermediate_size", "num_local_experts", "num_hidden_layers")
+    sizes = [size for name in names if type(size := config.get(name)) is int and size > 0]
+    if len(sizes) != len(names):
+        return None
+    hidden, intermediate, experts, layers = sizes
+    wide = hidden + -hidden % _MXFP4_HIDDEN
+    inner = intermediate + (-intermediate % _MARLIN_INNER if with_marlin else 0)
+    elements = layers * experts * 3 * (wide * inner - hidden * intermediate)
+    if not elements:
+        return None
+    return LoadedTable(
+        bytes=int(elements * _MXFP4_BITS / 8) // ranks,
+        formula=f"MXFP4 experts padded from {hidden:,} x {intermediate:,} to {wide:,} x {inner:,}",
+    )

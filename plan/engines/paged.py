@@ -1,0 +1,84 @@
+"""What engines with pages of K/V memory keep of a model: each layer's cache on a rank, with the
+dtypes of keys, values and recurrent state."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+from headcount.model.dtypes import ALIASES, BITS, resolve_dtype
+from headcount.model.mixers import Recurrent
+from headcount.model.spec import ModelSpec
+
+from ..planned_model import PlannedModel
+from ..request import CacheType, PlanRequest, Workload
+from .kv_formats import ENGINE_DTYPES, KvFormat, kv_format
+from .layers import StagedCaches, staged_caches
+from .version import Version
+
+_KEYS = ("mamba_ssm_cache_dtype", "mamba_ssm_dtype")
+# Their recurrent state is float32 whatever the config says (vllm: MambaStateDtypeCalculator).
+_ALWAYS_WIDE = ("Kimi delta attention", "lightning attention")
+
+
+def paged_cache_type(
+    model: PlannedModel, request: PlanRequest, version: Version, compute_dtype: str
+) -> CacheType:
+    """The type that --kv-dtype names. Raises HeadcountError for what is none."""
+    return named_cache_type(request.kv_dtype, compute_dtype)
+
+
+def named_cache_type(name: str | None, compute_dtype: str) -> CacheType:
+    """`name` is a dtype, or what engines call a layout of theirs; None and `auto` are the dtype
+    that is computed in. Raises HeadcountError."""
+    bits = kv_format(name, compute_bits=BITS[compute_dtype]).bits
+    if name is None or name == "auto":
+        return CacheType(compute_dtype, bits)
+    return CacheType(name if name in ENGINE_DTYPES else resolve_dtype(name), bits)
+
+
+def paged_caches(model: PlannedModel, work: Workload) -> StagedCaches:
+    """The caches of one rank of each pipeline stage."""
+    kv = kv_format(work.kv_dtype, compute_bits=work.compute_bits)
+    kv = with_state_dtypes(kv, model.spec, model.config, work.compute_bits)
+    return _staged(model, work.request.tp, work.request.pp, kv)
+
+
+@lru_cache(maxsize=64)
+def _staged(model: PlannedModel, tp: int, pp: int, kv: KvFormat) -> StagedCaches:
+    return staged_caches(model.spec, tp=tp, pp=pp, kv=kv, chunk=_chunk(model.config))
+
+
+def _chunk(config: Mapping[str, Any]) -> int | None:
+    for holder in (config, config.get("text_config") or {}):
+        size = holder.get("attention_chunk_size") if isinstance(holder, dict) else None
+        if type(size) is int:
+            return size
+    return None
+
+
+def with_state_dtypes(
+    kv: KvFormat, spec: ModelSpec, config: Mapping[str, Any], compute_bits: int
+) -> KvFormat:
+    """`kv` with the bits of recurrent state: those that the config names, else the model's own."""
+    named = next((bits for text in _named(config) if (bits := _bits(text))), None)
+    wide = any(_is_wide(mixer) for layer in spec.layers for mixer in layer.mixers)
+    bits = named or (32 if wide else compute_bits)
+    return replace(kv, state_bits=bits, conv_bits=compute_bits)
+
+
+def _is_wide(mixer: object) -> bool:
+    return isinstance(mixer, Recurrent) and mixer.form in _ALWAYS_WIDE
+
+
+def _named(config: Mapping[str, Any]) -> Iterator[object]:
+    for holder in (config, config.get("text_config")):
+        if isinstance(holder, Mapping):
+            yield from (holder[key] for key in _KEYS if key in holder)
+
+
+def _bits(name: object) -> int | None:
+    if not isinstance(name, str):
+        return None
+    plain = name.removeprefix("torch.")
+    return BITS.get(ALIASES.get(plain, plain))

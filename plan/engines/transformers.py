@@ -1,0 +1,73 @@
+"""The caches of transformers' `generate`: one that grows, and one of a fixed length."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from headcount.model.spec import ModelSpec
+
+from ..planned_model import PlannedModel
+from ..request import Workload
+from .budget_terms import unreserved
+from .engine import Engine
+from .loaded_weights import loaded_weights
+from .paged import paged_cache_type
+from .pool import SequencePool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TransformersPool(SequencePool):
+    """Each of `tp` ranks keeps its share. A static cache reserves whole windows and whole contexts
+    from the first token; a dynamic one keeps what was seen, of a window all but the newest."""
+
+    spec: ModelSpec
+    bits: int
+    tp: int
+    encoder_tokens: int
+    static: bool = False
+
+    @property
+    def bytes_per_token(self) -> int:
+        return -(-self.spec.cache_bytes_per_token(bits=self.bits) // self.tp)
+
+    def sequence_bytes(self, context: int) -> int:
+        """Bytes of one sequence of `context` tokens."""
+        total = self.spec.cache_bytes(
+            tokens=context,
+            bits=self.bits,
+            encoder_tokens=self.encoder_tokens,
+            engine="serving" if self.static else "transformers",
+        )
+        return -(-total // self.tp)
+
+    def notes(self) -> Sequence[str]:
+        if self.static:
+            return ["A static cache (cache_implementation=static) reserves the whole context."]
+        return [
+            "A dynamic cache grows by copying: for a moment a layer's old and new keys and values"
+            " both exist."
+        ]
+
+
+def _pool(model: PlannedModel, work: Workload) -> TransformersPool:
+    return TransformersPool(
+        spec=model.spec,
+        bits=work.kv_bits,
+        tp=work.request.tp,
+        encoder_tokens=work.encoder_tokens,
+        static=work.request.static_cache,
+    )
+
+
+def _launch(model_id: str, work: Workload, kv_tokens: int) -> Iterator[str]:
+    implementation = ', cache_implementation="static"' if work.request.static_cache else ""
+    yield f"model.generate(**inputs, max_length={work.context}{implementation})"
+
+
+ENGINE = Engine(
+    name="transformers",
+    budget=unreserved,
+    pool=_pool,
+    launch=_launch,
+    cache_type=paged_cache_type,
+    weights=loaded_weights,
+)

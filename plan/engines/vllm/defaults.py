@@ -1,0 +1,69 @@
+"""What vLLM takes where a start does not say: utilisation, tokens and sequences of a step.
+
+From vllm/engine/arg_utils.py and vllm/config of the versions named.
+"""
+
+from typing import NamedTuple
+
+from ...devices import Device
+from ...request import PlanRequest, Usage
+from ..version import Version
+
+_GIB = 2**30
+_SMALL_STEP = ("a100", "gb10")  # whatever their memory
+_LARGE, _HUGE, _HUGE_STEP_SINCE = 70 * _GIB, 160 * _GIB, (0, 28)
+
+
+# Compute capability 9 and above, for which some kernels are.
+_HOPPER = ("h100", "h200", "h20", "h800", "gh200", "b200", "b300", "gb", "rtx-50", "rtx-pro-6000")
+
+
+def is_hopper_or_newer(device: Device) -> bool:
+    """Whether kernels for Hopper run on it; a device of which only a size is known may be one."""
+    return device.key[:1].isdigit() or device.key.startswith(_HOPPER)
+
+
+class StepLimits(NamedTuple):
+    """The most tokens and sequences of one step of the scheduler."""
+
+    max_num_batched_tokens: int
+    max_num_seqs: int
+
+
+def default_utilisation(version: Version) -> float:
+    """`--gpu-memory-utilization`: 0.92 since 0.20.0, where CUDA graphs became part of it."""
+    return 0.92 if version.at_least(0, 20) else 0.90
+
+
+def counts_graphs(version: Version) -> bool:
+    """Whether an estimate of CUDA graphs is taken off the budget (vllm-project/vllm#30515: possible
+    in 0.18 and 0.19, the default since 0.20.0). Before, they lie outside of it."""
+    return version.at_least(0, 20)
+
+
+def default_step(version: Version, device: Device | None, usage: Usage) -> StepLimits:
+    """`--max-num-batched-tokens` and `--max-num-seqs` by the device; without one, a large one's."""
+    memory = _LARGE if device is None else device.usable_memory
+    if memory < _LARGE or (device is not None and device.key.startswith(_SMALL_STEP)):
+        tokens = {"server": 2048, "offline": 8192}[usage]
+        return StepLimits(max_num_batched_tokens=tokens, max_num_seqs=256)
+    tokens = {"server": 8192, "offline": 16384}[usage]
+    if memory >= _HUGE and version.at_least(*_HUGE_STEP_SINCE):
+        tokens = 16384
+    return StepLimits(max_num_batched_tokens=tokens, max_num_seqs=1024)
+
+
+def step_limits(version: Version, device: Device | None, request: PlanRequest) -> StepLimits:
+    """What was asked for, else the defaults."""
+    default = default_step(version, device, request.usage)
+    return StepLimits(
+        max_num_batched_tokens=request.max_num_batched_tokens or default.max_num_batched_tokens,
+        max_num_seqs=request.max_num_seqs or default.max_num_seqs,
+    )
+
+
+def in_flight_tokens(version: Version, max_num_batched_tokens: int, pp: int = 1) -> int:
+    """Tokens that may be scheduled and not yet done: those of one step until 0.25, then those of
+    every step under way, one for each pipeline stage and one that the scheduler runs ahead
+    (vllm-project/vllm#47728; VllmConfig.max_in_flight_tokens)."""
+    return max_num_batched_tokens * (pp + 1 if version.at_least(0, 26) else 1)

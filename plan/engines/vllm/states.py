@@ -1,0 +1,83 @@
+"""How many blocks of recurrent state a request of vLLM takes: it depends on prefix caching.
+
+Without it a request has one block. In mode `align` it has two, the newest state and the one that a
+prefix may be resumed from, and one more where kernels write a checkpoint amid a prefill. In mode
+`all` every block of the prompt has its state. From MambaModelConfig of
+vllm/model_executor/models/config.py and MambaSpec of vllm/v1/kv_cache_interface.py.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from headcount.model.mixers import Recurrent
+from headcount.model.spec import ModelSpec
+
+from ...devices import Device
+from ...request import StateMode
+from ..version import Version
+from .defaults import is_hopper_or_newer
+
+# Hybrid models cache prefixes by default since 0.26; until 0.28 those of Mamba in mode `all`.
+_SINCE, _NO_ALL_SINCE, _CHECKPOINTS_SINCE = (0, 26), (0, 29), (0, 33)
+_MAMBA = ("Mamba", "Mamba-2")
+_MAMBA_1_CHUNK = 2048  # tokens, where a config names none
+_GDN_CHUNK = 64  # FlashInfer's kernel writes checkpoints at its multiples
+
+
+class StateRule(NamedTuple):
+    """`blocks` that a request takes in a group of states; None: as many as its tokens fill. The
+    tokens of a block are a multiple of `chunk`."""
+
+    mode: StateMode = "none"
+    blocks: int | None = 1
+    chunk: int = 1
+
+
+def state_rule(
+    spec: ModelSpec,
+    config: Mapping[str, Any],
+    version: Version,
+    *,
+    mode: StateMode | None = None,
+    caches_prefixes: bool | None = None,
+    device: Device | None = None,
+) -> StateRule:
+    """The rule of `version`; `mode` and `caches_prefixes` are the user's. A model of recurrent
+    layers alone caches no prefixes."""
+    forms = {m.form for n in spec.layers for m in n.mixers if isinstance(m, Recurrent)}
+    if caches_prefixes is None:
+        has_attention = any(m.num_key_value_heads for n in spec.layers for m in n.mixers)
+        caches_prefixes = has_attention and version.at_least(*_SINCE)
+    wanted = mode or (_default(forms, version) if caches_prefixes else "none")
+    if wanted == "none":
+        return StateRule()
+    if wanted == "all":
+        return StateRule(mode="all", blocks=None, chunk=_chunk(config))
+    with_checkpoint = version.at_least(*_CHECKPOINTS_SINCE) and _checkpoints(forms, device)
+    is_gdn = with_checkpoint and "gated delta net" in forms
+    return StateRule(mode="align", blocks=2 + with_checkpoint, chunk=_GDN_CHUNK if is_gdn else 1)
+
+
+def _default(forms: set[str], version: Version) -> StateMode:
+    is_all = bool(forms & set(_MAMBA)) and not version.at_least(*_NO_ALL_SINCE)
+    return "all" if is_all else "align"
+
+
+def _checkpoints(forms: set[str], device: Device | None) -> bool:
+    """Mamba-2 always; gated delta nets with FlashInfer's kernel, which needs Hopper or newer."""
+    if forms == {"Mamba-2"}:
+        return True
+    return forms == {"gated delta net"} and (device is None or is_hopper_or_newer(device))
+
+
+def _chunk(config: Mapping[str, Any]) -> int:
+    """Tokens of a chunk of the kernel (ModelConfig.get_mamba_chunk_size)."""
+    return next(_chunks(config), _MAMBA_1_CHUNK)
+
+
+def _chunks(config: Mapping[str, Any]) -> Iterator[int]:
+    for holder in (config.get("text_config"), config):
+        if isinstance(holder, Mapping):
+            for name in ("mamba_chunk_size", "chunk_size"):
+                if type(size := holder.get(name)) is int and size > 0:
+                    yield size

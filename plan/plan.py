@@ -1,0 +1,258 @@
+"""A plan: what one rank needs on an engine, held against what it may take of a device."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from headcount.model.dtypes import BITS, resolve_dtype
+from headcount.model.errors import HeadcountError
+from headcount.model.sizes import DEFAULT_CONTEXT
+from headcount.model.spec import ModelSpec
+
+from .budget import Budget, Term
+from .engines.engine import Engine, find_engine
+from .engines.pool import CachePool
+from .limits import PlanLimits, largest
+from .parallel import check_tp
+from .planned_model import PlannedModel
+from .request import UTILISATION, PlanRequest, Workload
+from .weights import Weights
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """`budgets` are those of one rank of each pipeline stage, none where K/V memory was given.
+    Bytes are those of one device: of the stage that has the least left."""
+
+    model: PlannedModel
+    engine: Engine
+    workload: Workload
+    budgets: tuple[Budget, ...]
+    pool: CachePool
+
+    @property
+    def spec(self) -> ModelSpec:
+        return self.model.spec
+
+    @property
+    def request(self) -> PlanRequest:
+        return self.workload.request
+
+    @property
+    def weights(self) -> Weights | None:
+        return self.workload.weights
+
+    @cached_property
+    def available(self) -> tuple[int, ...]:
+        """Bytes for the cache on each stage; () without a device."""
+        return self._available(self.workload.context, self.workload.batch_size)
+
+    def _available(self, context: int, batch_size: int) -> tuple[int, ...]:
+        given = self.request.kv_memory
+        if given is not None:
+            return (given,) * self.request.pp
+        left = [budget.available_bytes(context, batch_size) for budget in self.budgets]
+        return tuple(size for size in left if size is not None)
+
+    def _free(self, context: int, batch_size: int) -> list[int]:
+        """What each stage has beyond what the batch needs."""
+        return [
+            size - self.pool.needed(context, batch_size, stage)
+            for stage, size in enumerate(self._available(context, batch_size))
+        ]
+
+    def holds(self, context: int, batch_size: int) -> bool:
+        """Whether a batch of so many tokens each fits. Wants a device, or K/V memory."""
+        return min(self._free(context, batch_size)) >= 0
+
+    @cached_property
+    def _tightest(self) -> int:
+        free = self._free(self.workload.context, self.workload.batch_size)
+        return free.index(min(free)) if free else 0
+
+    @property
+    def budget(self) -> Budget | None:
+        """That of the stage with the least left; None where K/V memory was given."""
+        return self.budgets[self._tightest] if self.budgets else None
+
+    @property
+    def taken(self) -> tuple[Term, ...]:
+        """The terms beside the cache, the weights first; () where K/V memory was given."""
+        if self.budget is None:
+            return ()
+        return self.budget.taken(self.workload.context, self.workload.batch_size)
+
+    @property
+    def weights_bytes(self) -> int | None:
+        """Of one rank, as loaded."""
+        return self.taken[0].bytes if self.taken else None
+
+    def needed(self, context: int, batch_size: int) -> int:
+        """Bytes of cache that a batch of so many tokens each takes."""
+        return self.pool.needed(context, batch_size, self._tightest)
+
+    @property
+    def kv_cache_bytes(self) -> int:
+        return self.needed(self.workload.context, self.workload.batch_size)
+
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        """What is needed: weights, cache and the rest; of given K/V memory, only the cache."""
+        work = self.workload
+        cache = Term(
+            key="kv_cache",
+            title="KV cache",
+            bytes=self.kv_cache_bytes,
+            formula=self.pool.formula(work.context, work.batch_size),
+        )
+        return (*self.taken[:1], cache, *self.taken[1:])
+
+    @property
+    def total_bytes(self) -> int:
+        return sum(term.bytes for term in self.taken) + self.kv_cache_bytes
+
+    @property
+    def budget_bytes(self) -> int | None:
+        """What may be taken of the device, or was given for the cache."""
+        if self.request.kv_memory is not None:
+            return self.request.kv_memory
+        allowed = self.budget.allowed if self.budget else None
+        return allowed.bytes if allowed else None
+
+    @property
+    def free_bytes(self) -> int | None:
+        """What is left of it; negative where the plan does not fit."""
+        allowed = self.budget_bytes
+        return None if allowed is None else allowed - self.total_bytes
+
+    @property
+    def fits(self) -> bool | None:
+        """None where there is nothing to fit in."""
+        free = self.free_bytes
+        return None if free is None else free >= 0
+
+    @cached_property
+    def limits(self) -> PlanLimits:
+        """A context beyond the model's maximum that was asked for counts as possible. What is
+        started has a longest context, which is taken for the model's where it states none."""
+        if not self.available:
+            return PlanLimits()
+        work, maximum = self.workload, self.spec.max_position_embeddings
+        ceiling = max(maximum or 0, work.context) if maximum or self.engine.starts else None
+        context = largest(lambda tokens: self.holds(tokens, work.batch_size), ceiling=ceiling)
+        return PlanLimits(
+            max_context=context,
+            max_batch_size=self.largest_batch(work.context),
+            context_is_capped=context is not None and context == ceiling,
+        )
+
+    def largest_batch(self, context: int) -> int | None:
+        """The largest batch that fits at `context` tokens; None if memory sets no limit."""
+        return largest(lambda batch: self.holds(context, batch), ceiling=None)
+
+    @property
+    def utilisation(self) -> float | None:
+        """The share of the device's memory that may be taken: what was asked for, or else the
+        engine's own; None where K/V memory was given."""
+        asked, device = self.request.utilisation, self.request.device
+        if self.request.kv_memory is not None or asked is not None:
+            return asked if self.request.kv_memory is None else None
+        if device is None or not self.engine.starts or self.budget_bytes is None:
+            return UTILISATION
+        return round(self.budget_bytes / device.usable_memory, 3)
+
+    @property
+    def available_bytes(self) -> int:
+        """What is left for the cache. Wants a device, or K/V memory."""
+        return self.available[self._tightest]
+
+    @property
+    def error_bytes(self) -> int:
+        """How far off that may be."""
+        return self.budget.error_bytes if self.budget else 0
+
+    @property
+    def num_blocks(self) -> int | None:
+        return self.pool.num_blocks(self.available)
+
+    @property
+    def kv_tokens(self) -> int:
+        return self.pool.kv_tokens(self.available, self.workload.context)
+
+    @property
+    def concurrency(self) -> float:
+        """How many requests of the plan's context fit at once."""
+        return self.pool.concurrency(self.available, self.workload.context)
+
+    @property
+    def limiting_term(self) -> str:
+        """The key of what takes most, where the plan does not fit or has the least room."""
+        if self.available_bytes > 0 or not self.taken:
+            return "kv_cache"
+        return max(self.taken, key=lambda term: term.bytes).key
+
+    @property
+    def launch_command(self) -> str | None:
+        """One line for a shell, or for Python where the engine is a library."""
+        launch = self.engine.launch
+        if launch is None:
+            return None
+        return " ".join(launch(self.model.model_id, self.workload, self.kv_tokens))
+
+
+def plan_model(model: PlannedModel, request: PlanRequest) -> Plan:
+    """Plans `request`. Raises HeadcountError for an engine or dtype that is not known, for a tp or
+    pp that the model does not allow, and where an engine is given neither a device nor memory."""
+    engine = find_engine(request.engine)
+    if engine.starts and request.device is None and request.kv_memory is None:
+        raise HeadcountError(
+            "a plan for an engine needs --device (a name or a size) or --kv-memory"
+        )
+    check_tp(model.spec, request.tp, model.model_id)
+    _check_pp(model, request.pp)
+    return plan_workload(model, engine, _workload(model, request, engine))
+
+
+def plan_workload(model: PlannedModel, engine: Engine, workload: Workload) -> Plan:
+    """The plan of a request that has every default filled in."""
+    request = workload.request
+    given = request.kv_memory is not None
+    return Plan(
+        model=model,
+        engine=engine,
+        workload=workload,
+        budgets=() if given else engine.budget(model, request.device, workload),
+        pool=engine.pool(model, workload),
+    )
+
+
+def _workload(model: PlannedModel, request: PlanRequest, engine: Engine) -> Workload:
+    spec = model.spec
+    version = request.version or engine.releases.latest()
+    dtype = resolve_dtype(request.dtype) if request.dtype else None
+    compute = _compute_dtype(dtype, spec.dtype)
+    can_do_without = request.kv_memory is not None and not model.is_weighed
+    asked = request.encoder_tokens
+    return Workload(
+        request=request,
+        version=version,
+        context=request.context or spec.max_position_embeddings or DEFAULT_CONTEXT,
+        encoder_tokens=spec.encoder_tokens if asked is None else asked,
+        dtype=dtype,
+        compute_dtype=compute,
+        cache_type=engine.cache_type(model, request, version, compute),
+        weights=None if can_do_without else engine.weights(model, dtype, compute),
+    )
+
+
+def _compute_dtype(*wanted: str | None) -> str:
+    """The first that can be computed in: weights of 8 bits or fewer are used at 16."""
+    return next((name for name in wanted if name is not None and BITS[name] >= 16), "bfloat16")
+
+
+def _check_pp(model: PlannedModel, pp: int) -> None:
+    layers = len(model.spec.layers)
+    if not 1 <= pp <= layers:
+        raise HeadcountError(
+            f"pp {pp} does not split {model.model_id}: it has {layers} layers; valid are"
+            f" 1 to {layers}"
+        )

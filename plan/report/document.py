@@ -1,0 +1,210 @@
+"""A plan as JSON: stable keys, raw integers of bytes, `schema_version` first."""
+
+from collections.abc import Mapping
+
+from ..curves import batch_curve
+from ..decode import decode_rate
+from ..plan import Plan
+from ..replication import replication
+from ..result import PlanResult
+from ..search import Candidate, Placement, by_memory, placements, smallest
+from ..what_if import VariantPlan, conversions
+from .notes import assumptions, report_notes, warnings
+
+SCHEMA_VERSION = 1
+
+
+def plan_document(result: PlanResult) -> Mapping[str, object]:
+    """Bytes are integers and those of one rank, that is, of one device. What an engine counts in
+    words of its own is under `engine`; every other figure follows from its account, too."""
+    plan = result.plan
+    document: dict[str, object] = {
+        "schema_version": SCHEMA_VERSION,
+        "model": _model(plan),
+        "request": _request(plan),
+        "memory": _memory(plan),
+        "fits": plan.fits,
+        "limits": {**_limits(plan), "context_is_capped": plan.limits.context_is_capped},
+        "per_rank": _per_rank(plan),
+        "decode_tokens_per_second": decode_rate(plan),
+        "devices": [_device(placement) for placement in placements(result.candidates)],
+        "what_if": [_variant(row) for row in result.variants],
+        "assumptions": list(assumptions(result)),
+        "warnings": list(warnings(plan)),
+    }
+    if plan.engine.starts:
+        document["engine"] = _engine(result)
+    return document
+
+
+def _model(plan: Plan) -> dict[str, object]:
+    spec = plan.spec
+    return {
+        "id": plan.model.model_id,
+        "model_type": spec.model_type,
+        "parameters": spec.parameters,
+        "parameters_source": spec.parameters_source,
+        "dtype": spec.dtype,
+        "max_position_embeddings": spec.max_position_embeddings,
+    }
+
+
+def _request(plan: Plan) -> dict[str, object]:
+    """With every default filled in; of a search, that of the plan that is shown."""
+    work, device = plan.workload, plan.request.device
+    return {
+        "context": work.context,
+        "encoder_tokens": work.encoder_tokens,
+        "batch_size": work.batch_size,
+        "dtype": work.dtype,
+        "kv_dtype": work.kv_dtype,
+        "tp": plan.request.tp,
+        "device": device.key if device else None,
+        "utilisation": plan.utilisation,
+    }
+
+
+def _memory(plan: Plan) -> dict[str, object]:
+    """Of given K/V memory only the cache is known to be in it."""
+    device = None if plan.request.kv_memory is not None else plan.request.device
+    return {
+        "weights_bytes": plan.weights_bytes,
+        "kv_cache_bytes": plan.kv_cache_bytes,
+        "overhead_bytes": {term.key: term.bytes for term in plan.taken[1:]},
+        "total_bytes": plan.total_bytes,
+        "usable_bytes": device.usable_memory if device else None,
+        "budget_bytes": plan.budget_bytes,
+        "free_bytes": plan.free_bytes,
+        "formulas": {term.key: term.formula for term in plan.terms},
+    }
+
+
+def _limits(plan: Plan) -> dict[str, object]:
+    limits = plan.limits
+    return {"max_context": limits.max_context, "max_batch_size": limits.max_batch_size}
+
+
+def _per_rank(plan: Plan) -> dict[str, object]:
+    found = replication(plan)
+    return {
+        "ranks": found.ranks,
+        "num_attention_heads": found.num_attention_heads,
+        "num_key_value_heads": found.num_key_value_heads,
+        "kv_copies": found.copies,
+        "kv_cache_bytes_per_token": plan.pool.bytes_per_token,
+        "replicated_cache_bytes": found.cache_bytes,
+        "replicated_weights_bytes": found.weights_bytes,
+    }
+
+
+def _device(placement: Placement) -> dict[str, object]:
+    plan = placement.plan
+    return {
+        "device": placement.device.key,
+        "usable_bytes": placement.device.usable_memory,
+        "budget_bytes": plan.budget_bytes,
+        "fits": plan.fits,
+        "free_bytes": plan.free_bytes,
+        **_limits(plan),
+        "smallest_tp": placement.smallest_tp,
+        "decode_tokens_per_second": decode_rate(plan) if plan.fits else None,
+    }
+
+
+def _variant(row: VariantPlan) -> dict[str, object]:
+    variant, plan = row.variant, row.plan
+    return {
+        "name": variant.name,
+        "num_key_value_heads": variant.num_key_value_heads,
+        "group_size": variant.group_size,
+        "current": variant.is_current,
+        "weights_bytes": plan and plan.weights_bytes,
+        "kv_cache_bytes_per_token": plan and plan.pool.bytes_per_token,
+        "kv_cache_bytes": plan and plan.kv_cache_bytes,
+        "total_bytes": plan and plan.total_bytes,
+        "mha_ratio": row.mha_ratio,
+        "fits": plan and plan.fits,
+        "max_context": plan and plan.limits.max_context,
+        "max_batch_size": plan and plan.limits.max_batch_size,
+    }
+
+
+def _engine(result: PlanResult) -> dict[str, object]:
+    """`concurrency` is as in the engine's log, unrounded."""
+    plan, request, available = result.plan, result.plan.request, result.plan.available_bytes
+    changes = [change.document() for change in result.changes]
+    return {
+        "name": plan.engine.name,
+        "version": plan.workload.version.text or None,
+        "device": request.device.key if request.device else None,
+        "kv_memory": request.kv_memory,
+        "context": plan.workload.context,
+        "batch_size": plan.workload.batch_size,
+        "kv_dtype": plan.workload.kv_dtype,
+        "tp": request.tp,
+        "pp": request.pp,
+        "context_ranks": request.context_ranks,
+        "utilisation": plan.utilisation,
+        "available_kv_bytes": available,
+        "available_kv_low": available - plan.error_bytes,
+        "available_kv_high": available + plan.error_bytes,
+        "budget": _budget(plan),
+        "block_size": plan.pool.block_size,
+        "num_blocks": plan.num_blocks,
+        "kv_tokens": plan.kv_tokens,
+        "bytes_per_token": plan.pool.bytes_per_token,
+        "concurrency": plan.concurrency,
+        "max_concurrency": int(plan.concurrency),
+        "max_context": plan.limits.max_context,
+        "fits": plan.fits,
+        "limiting_term": plan.limiting_term,
+        "smallest_change": changes[0] if changes else None,
+        "changes": changes,
+        "launch_command": plan.launch_command,
+        "curve": [point.document() for point in result.curve],
+        "batch_curve": [point.document() for point in batch_curve(plan)],
+        "conversion": [_conversion(row) for row in conversions(result.variants)],
+        "requirements": [item.document() for item in result.requirements],
+        "holds": result.holds,
+        "options": [_candidate(option) for option in by_memory(result.candidates)],
+        "smallest": [_candidate(option) for option in smallest(result.candidates)],
+        "notes": report_notes(result),
+    }
+
+
+def _budget(plan: Plan) -> list[dict[str, object]]:
+    """What is allowed first, then what is taken off."""
+    allowed = plan.budget.allowed if plan.budget else None
+    return [term.document() for term in (allowed, *plan.taken) if term is not None]
+
+
+def _conversion(row: VariantPlan) -> dict[str, object]:
+    plan, heads = row.plan, row.variant.num_key_value_heads
+    assert plan is not None
+    return {
+        "name": row.variant.name if heads is None else f"{heads} K/V heads",
+        "num_key_value_heads": heads,
+        "current": row.variant.is_current,
+        "bytes_per_token": plan.pool.bytes_per_token,
+        "kv_tokens": plan.kv_tokens,
+        "concurrency": round(plan.concurrency, 2),
+        "max_context": plan.limits.max_context,
+        "fits": plan.fits,
+        "kv_copies": row.copies,
+        "replicated_kv_bytes": row.waste_bytes,
+    }
+
+
+def _candidate(option: Candidate) -> dict[str, object]:
+    plan = option.plan
+    return {
+        "device": option.device.key,
+        "tp": option.tp,
+        "total_memory": option.total_memory,
+        "fits": plan.fits,
+        "available_kv_bytes": plan.available_bytes,
+        "kv_tokens": plan.kv_tokens,
+        "concurrency": round(plan.concurrency, 2),
+        "max_context": plan.limits.max_context,
+        "launch_command": plan.launch_command,
+    }

@@ -1,0 +1,165 @@
+"""The head of a plan's report: the verdict first, then what was planned, then the limits."""
+
+from collections.abc import Iterator
+
+from headcount.model.units import format_bytes
+from headcount.report.report import Fact
+
+from ..decode import decode_rate
+from ..gate import Held
+from ..plan import Plan
+from ..replication import replication
+from ..result import PlanResult
+from ..search import placements
+
+
+def plan_facts(result: PlanResult) -> Iterator[Fact]:
+    """The lines that a person pastes in a report."""
+    plan = result.plan
+    yield from _verdict(result)
+    yield from _request(plan)
+    yield from _cache(plan)
+    if plan.engine.starts:
+        yield from _capacity(plan)
+    yield from _limits(plan)
+    yield from _speed(plan)
+    yield from (_held(item) for item in result.requirements)
+    if plan.launch_command is not None:
+        yield Fact("launch_command", "Start with", plan.launch_command)
+
+
+def _verdict(result: PlanResult) -> Iterator[Fact]:
+    plan = result.plan
+    if not plan.engine.starts:
+        yield _memory_verdict(result)
+        return
+    yield _search_verdict(plan) if result.candidates else _engine_verdict(plan)
+    texts = [] if result.candidates else [change.text for change in result.changes]
+    if texts:  # of one plan: a search has tried others
+        note = f"or {', '.join(texts[1:])}" if texts[1:] else ""
+        yield Fact("smallest_change", "Would fit with", texts[0], "text", note)
+
+
+def _memory_verdict(result: PlanResult) -> Fact:
+    plan = result.plan
+    device, tp, needed = plan.request.device, plan.request.tp, format_bytes(plan.total_bytes)
+    each = f"on each of {tp} devices" if tp > 1 else "on one device"
+    allowed, free = plan.budget_bytes, plan.free_bytes
+    if allowed is None or free is None:
+        fitting = [bool(placement.plan.fits) for placement in placements(result.candidates)]
+        where = f"enough for {sum(fitting)} of {len(fitting)} devices of the table"
+        return Fact("verdict", "Verdict", f"needs {needed} {each}", "text", where)
+    left = f"{format_bytes(free)} free" if free >= 0 else f"{format_bytes(-free)} short"
+    verdict = "fits" if free >= 0 else "does not fit"
+    value = f"{verdict}: {needed} of {format_bytes(allowed)}, {left}"
+    where = "of the K/V memory given"
+    if device is not None:
+        usable = format_bytes(device.usable_memory)
+        where = f"{device.name}: {plan.utilisation or 0:.2f} x {usable} usable"
+    return Fact("verdict", "Verdict", value, "text", f"{each}, {where}")
+
+
+def _engine_verdict(plan: Plan) -> Fact:
+    request, available = plan.request, plan.available_bytes
+    name = f"{plan.engine.name} {plan.workload.version.text}".strip()
+    where = "the K/V memory given"
+    if request.device is not None and request.kv_memory is None:
+        where = (f"{request.ranks} x " if request.ranks > 1 else "") + request.device.name
+    if available <= 0:
+        value = f"does not fit: {format_bytes(-available)} short before any cache"
+    elif not plan.spec.is_cached:
+        value = "fits: the model keeps no cache"
+    elif not plan.fits:
+        value = f"does not fit: {plan.concurrency:,.2f} of {request.batch_size:,} requests"
+    else:
+        value = f"fits: {request.batch_size:,} of {plan.concurrency:,.2f} possible requests"
+    return Fact("verdict", "Verdict", value, "text", f"{name} on {where}")
+
+
+def _search_verdict(plan: Plan) -> Fact:
+    device, tp = plan.request.device, plan.request.tp
+    assert device is not None
+    value = "no device of the table suffices"
+    if plan.fits:
+        value = f"least memory: {f'{tp} x ' if tp > 1 else ''}{device.name}"
+    wanted = f"{plan.workload.batch_size:,} requests at once"
+    return Fact("verdict", "Verdict", value, "text", wanted)
+
+
+def _request(plan: Plan) -> Iterator[Fact]:
+    work, request, weights = plan.workload, plan.request, plan.weights
+    yield Fact("context", "Context", work.context, "tokens", _context_source(plan))
+    if work.encoder_tokens:
+        source = "the model's maximum" if request.encoder_tokens is None else ""
+        yield Fact("encoder_tokens", "Encoder tokens", work.encoder_tokens, "tokens", source)
+    yield Fact("batch_size", "Batch", work.batch_size, "count")
+    if weights is not None:
+        yield Fact("weights", "Weights", weights.total_bytes, "bytes", weights.formula)
+
+
+def _context_source(plan: Plan) -> str:
+    if plan.request.context is not None:
+        return ""
+    return "assumed" if plan.spec.max_position_embeddings is None else "the model's maximum"
+
+
+def _cache(plan: Plan) -> Iterator[Fact]:
+    if not plan.spec.is_cached:
+        return
+    growth, first = plan.pool.bytes_per_token, plan.pool.bytes_of_first_token
+    note = plan.workload.kv_dtype + (" on each device" if plan.request.tp > 1 else "")
+    key = "kv_cache_bytes_of_first_token"
+    yield Fact(key, "KV cache per token", first, "exact_bytes", note)
+    if first != growth:
+        key, note = "kv_cache_bytes_per_token", "once every window is full"
+        yield Fact(key, "and a further token", growth, "exact_bytes", note)
+    found = replication(plan)
+    if found.copies > 1:
+        note = f"{format_bytes(found.cache_bytes)} of the cache of all devices is copies"
+        yield Fact("kv_copies", "K/V copies", found.copies, "count", note)
+
+
+def _limits(plan: Plan) -> Iterator[Fact]:
+    limits, work = plan.limits, plan.workload
+    if plan.fits is None:
+        return
+    most, batch = limits.max_context, limits.max_batch_size
+    note = f"at batch {work.batch_size:,}{_cap(plan) if limits.context_is_capped else ''}"
+    value = "unbounded" if most is None else most
+    yield Fact("max_context", "Largest context", value, "tokens", note)
+    value, note = "unbounded" if batch is None else batch, f"at {work.context:,} tokens each"
+    yield Fact("max_batch_size", "Largest batch", value, "count", note)
+
+
+def _cap(plan: Plan) -> str:
+    longer = plan.workload.context > (plan.spec.max_position_embeddings or 0)
+    return ", as asked for" if longer else ", the model's maximum"
+
+
+def _speed(plan: Plan) -> Iterator[Fact]:
+    rate = decode_rate(plan)
+    if rate is not None:
+        note = "tokens of each sequence, by memory bandwidth"
+        yield Fact("decode_tokens_per_second", "Decoding, at most", rate, "rate", note)
+
+
+def _held(item: Held) -> Fact:
+    value = "holds" if item.holds else "does not hold"
+    title, note = f"Requires {item.requirement.text}", f"found {item.found}"
+    return Fact("requirement", title, value, "text", note)
+
+
+def _capacity(plan: Plan) -> Iterator[Fact]:
+    """In the words of the engine's log."""
+    pool, note = plan.pool, "given"
+    if plan.budget is not None:
+        note = f"of each device, within {format_bytes(plan.error_bytes)}"
+    title = "Available for the cache"
+    yield Fact("available_kv_bytes", title, plan.available_bytes, "bytes", note)
+    if plan.num_blocks is not None and pool.block_size and pool.block_size > 1:
+        note = f"of {pool.block_size:,} tokens"
+        yield Fact("num_blocks", "Blocks", plan.num_blocks, "count", note)
+    yield Fact("kv_tokens", "KV cache size", plan.kv_tokens, "tokens", "as the engine logs it")
+    at_once, note = f"{plan.concurrency:,.2f}x", f"requests of {plan.workload.context:,} tokens"
+    yield Fact("concurrency", "Concurrency", at_once, "text", note)
+    yield Fact("limiting_term", "Limited by", plan.limiting_term.replace("_", " "))

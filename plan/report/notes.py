@@ -1,0 +1,162 @@
+"""What a plan takes for granted, in sentences. Each is there only where it bears on the plan."""
+
+from collections.abc import Iterator
+
+from headcount.model.dtypes import BITS
+from headcount.model.units import format_bytes
+
+from ..decode import unbounded_reason
+from ..engines.registry import started
+from ..overhead import RUNTIME_ALONE, RUNTIME_PARALLEL, SAMPLER_BYTES
+from ..plan import Plan
+from ..replication import replication
+from ..result import PlanResult
+from ..search import placements
+from ..stored import quantization_config, stored_format
+
+# Words in the names of table rows that several devices, as a framework sees them, make up.
+_WHOLE = ("whole card", "both stacks", "both cores", "all eight cores")
+
+
+def report_notes(result: PlanResult) -> list[str]:
+    """Warnings first."""
+    return [*(f"Warning: {text}" for text in warnings(result.plan)), *assumptions(result)]
+
+
+def warnings(plan: Plan) -> Iterator[str]:
+    """What may make the plan wrong for this model."""
+    workload, spec = plan.workload, plan.spec
+    limit = spec.max_position_embeddings
+    if limit is not None and workload.context > limit:
+        yield (
+            f"The context of {workload.context:,} tokens is beyond the model's maximum of"
+            f" {limit:,}: planned anyway."
+        )
+    if limit is None and plan.request.context is None:
+        yield f"The model states no maximum context: {workload.context:,} tokens are assumed."
+    if _is_unknown_quantisation(plan):
+        yield (
+            "The config has a quantization_config of an unknown kind: the weights are counted as"
+            " not quantised. Plan a folder with the weights for the stored bytes."
+        )
+    if note := plan.engine.releases.note(plan.engine.name, plan.workload.version):
+        yield note
+    if plan.fits is not None and plan.limits.max_context is None:
+        yield "All layers have a window and the model states no maximum: no context is too long."
+
+
+def _is_unknown_quantisation(plan: Plan) -> bool:
+    """Headers tell the size whatever the kind, and a dtype that is asked for overrules it."""
+    weights, config = plan.weights, plan.model.config
+    if weights is None or plan.workload.dtype or weights.source == "headers":
+        return False
+    return quantization_config(config) is not None and stored_format(config) is None
+
+
+def assumptions(result: PlanResult) -> Iterator[str]:
+    """How the figures came about, from the weights to the speed."""
+    plan = result.plan
+    if plan.request.tp > 1:
+        yield from _parallel(plan)
+    yield from _weights(plan)
+    yield from _cache(plan)
+    yield from _accounted(plan) if plan.engine.starts else _estimated(plan)
+    yield from _speed(plan)
+    yield from _devices(result)
+
+
+def _parallel(plan: Plan) -> Iterator[str]:
+    tp, found = plan.request.tp, replication(plan)
+    yield f"All bytes are those of each of the {tp} devices; weights are split evenly over them."
+    if found.copies > 1:
+        yield (
+            f"{found.copies} devices each store the same K/V heads or latents: of the"
+            f" {plan.request.tp} together, {format_bytes(found.cache_bytes)} of cache and"
+            f" {format_bytes(found.weights_bytes)} of weights are copies."
+        )
+
+
+def _weights(plan: Plan) -> Iterator[str]:
+    spec, dtype, weights = plan.spec, plan.workload.dtype, plan.weights
+    if weights is None:
+        return
+    if dtype is not None and BITS[dtype] < 16 and weights.source == "quantised":
+        yield (
+            f"Linear layers are taken to be quantised to {BITS[dtype]} bit on loading; embeddings"
+            " and the output head stay as they are."
+        )
+    elif dtype is not None and BITS[dtype] < 16:
+        yield f"All weights are taken at {BITS[dtype]} bit; scales and wider layers add to that."
+    elif weights.source == "quantised":
+        yield (
+            "Quantised weights are estimated from the config; plan a folder with the weights for"
+            " the stored bytes."
+        )
+    elif weights.source == "headers" or dtype is not None:
+        return
+    elif spec.dtype is None:
+        yield "The config names no dtype: weights are taken at 16 bit."
+    elif BITS[spec.dtype] > 16:
+        yield f"The config says {spec.dtype}: --dtype bfloat16 halves the weights."
+
+
+def _cache(plan: Plan) -> Iterator[str]:
+    if not plan.spec.is_cached:
+        yield "The model keeps no cache: it sees a sequence whole."
+        return
+    if plan.engine.starts:
+        return
+    *most, last = started()
+    yield (
+        f"The KV cache is {plan.workload.kv_dtype}, reserved for whole sequences, without an"
+        " engine's rounding to blocks; a window keeps its own length. --engine"
+        f" {', '.join(most)} or {last} plans as that engine accounts, and gives the command to"
+        " start it."
+    )
+
+
+def _accounted(plan: Plan) -> Iterator[str]:
+    if plan.budget is not None:
+        yield (
+            "Of the budget, terms with a +/- are estimates; docs/engines.md holds them against"
+            " start-up logs."
+        )
+    yield from plan.pool.notes()
+
+
+def _estimated(plan: Plan) -> Iterator[str]:
+    runtime = RUNTIME_ALONE if plan.request.tp == 1 else RUNTIME_PARALLEL
+    yield (
+        f"Runtime ({format_bytes(runtime)}) and activations are estimates, the latter the larger of"
+        f" the forward pass and of sampling ({SAMPLER_BYTES} B x sequences x vocabulary)."
+    )
+    vocabulary = plan.spec.vocab_size
+    if vocabulary and plan.spec.is_cached:
+        most = format_bytes(SAMPLER_BYTES * 1024 * vocabulary)
+        yield (
+            "An engine reserves for its own limit of sequences, often 256 or 1,024 (then up to"
+            f" {most} for sampling): set it (vLLM: --max-num-seqs) to the batch size."
+        )
+    yield (
+        f"Of a device's usable memory {plan.utilisation or 0:.2f} is planned with. The rest is"
+        " left to the driver's context, CUDA graphs, fragmentation and other processes."
+    )
+
+
+def _speed(plan: Plan) -> Iterator[str]:
+    reason = unbounded_reason(plan.spec, plan.model.config)
+    if reason is not None:
+        yield f"No bound on decoding speed is given: {reason}."
+    else:
+        yield (
+            "The decoding speed is an upper bound for each sequence, without speculation: bandwidth"
+            " / (weights + K/V read per step). Nothing reaches it."
+        )
+
+
+def _devices(result: PlanResult) -> Iterator[str]:
+    devices = [place.device for place in placements(result.candidates)]
+    whole = [device.key for device in devices if any(w in device.name for w in _WHOLE)]
+    if whole:
+        names = ", ".join(whole)
+        yield f"Frameworks see {names} as several devices: such a row needs tp over its parts."

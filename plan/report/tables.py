@@ -1,0 +1,179 @@
+"""The tables of a plan: memory by term, limits, what fits where, other K/V heads."""
+
+from collections.abc import Iterator
+
+from headcount.report.report import Column, Table
+
+from ..decode import decode_rate
+from ..plan import Plan
+from ..result import PlanResult
+from ..search import Placement, placements
+from ..what_if import VariantPlan
+
+_SHORTEST, _MOST_ROWS = 1024, 8
+
+
+def plan_tables(result: PlanResult) -> Iterator[Table]:
+    """Those that have something to say; limits want a device, what fits where wants a search."""
+    yield _memory_table(result.plan)
+    if result.plan.fits is not None:
+        yield _limits_table(result.plan)
+    if result.candidates:
+        yield _placement_table(result)
+    if len(result.variants) > 1:
+        yield _variant_table(result)
+
+
+def _memory_table(plan: Plan) -> Table:
+    """The terms, their sum and, with a device, what it has. An engine's terms have error bars."""
+    total = plan.total_bytes
+    rows: list[tuple[object, ...]] = [
+        (
+            *(term.title, term.bytes, 100 * term.bytes / total if total else 0.0, term.formula),
+            *(term.error_bytes, term.source),
+        )
+        for term in plan.terms
+    ]
+    rows.append(("Total", total, 100.0, "", plan.error_bytes, ""))
+    if plan.budget_bytes is not None:
+        allowed = plan.budget.allowed if plan.budget else None
+        words = (allowed.formula, None, allowed.source) if allowed else ("given", None, "")
+        rows.append(("Planned with", plan.budget_bytes, None, *words))
+        rows.append(("Free", plan.free_bytes, None, "", None, ""))
+    stage = ", on the tightest stage" if plan.request.pp > 1 else ""
+    columns = (
+        Column("term", "Term"),
+        Column("bytes", "Bytes", "bytes"),
+        Column("share", "Share", "percent"),
+        Column("formula", "Formula"),
+        Column("error_bytes", "+/-", "bytes"),
+        Column("source", "From"),
+    )[: 6 if plan.engine.starts else 4]
+    return Table(
+        key="memory",
+        title=("Memory of each device" if plan.request.ranks > 1 else "Memory") + stage,
+        columns=columns,
+        rows=tuple(row[: len(columns)] for row in rows),
+    )
+
+
+def _limits_table(plan: Plan) -> Table:
+    """For contexts down from the largest by halves: bytes per sequence and the largest batch."""
+    return Table(
+        key="limits",
+        title="Largest batch by context",
+        columns=(
+            Column("context", "Context", "tokens"),
+            Column("cache_bytes", "KV cache per sequence", "bytes"),
+            Column("max_batch_size", "Largest batch", "count"),
+        ),
+        rows=tuple(
+            (context, plan.needed(context, 1), plan.largest_batch(context))
+            for context in limit_contexts(plan)
+        ),
+    )
+
+
+def limit_contexts(plan: Plan) -> tuple[int, ...]:
+    """The context of the plan, and the model's maximum halved down to 1,024 tokens."""
+    longest = max(plan.spec.max_position_embeddings or 0, plan.workload.context)
+    halves = [longest]
+    while halves[-1] // 2 >= _SHORTEST and len(halves) < _MOST_ROWS:
+        halves.append(halves[-1] // 2)
+    return tuple(sorted({*halves, plan.workload.context}))
+
+
+def _placement_table(result: PlanResult) -> Table:
+    """Every device searched, an engine's by the least memory in all that serves; a negative amount
+    of free memory is what is missing."""
+    rows = list(placements(result.candidates))
+    if result.plan.engine.starts:
+        rows.sort(key=_memory_of_the_fewest)
+    return Table(
+        key="devices",
+        title=f"What fits where, tp {rows[0].plan.request.tp}",
+        columns=(
+            Column("device", "Device"),
+            Column("budget_bytes", "Planned with", "bytes"),
+            Column("fits", "Fits"),
+            Column("free_bytes", "Free", "bytes"),
+            Column("max_context", "Largest context", "tokens"),
+            Column("max_batch_size", "Largest batch", "count"),
+            Column("smallest_tp", "Smallest tp", "count"),
+            Column("decode_tokens_per_second", "Tokens/s at most", "rate"),
+        ),
+        rows=tuple(_placement_row(row) for row in rows),
+    )
+
+
+def _memory_of_the_fewest(placement: Placement) -> tuple[bool, int]:
+    tp = placement.smallest_tp
+    return tp is None, placement.device.memory * (tp or 1)
+
+
+def _placement_row(placement: Placement) -> tuple[object, ...]:
+    plan = placement.plan
+    return (
+        placement.device.key,
+        plan.budget_bytes,
+        plan.fits,
+        plan.free_bytes,
+        plan.limits.max_context,
+        plan.limits.max_batch_size,
+        placement.smallest_tp,
+        decode_rate(plan) if plan.fits else None,
+    )
+
+
+def _variant_table(result: PlanResult) -> Table:
+    """The plan with other K/V heads; the model's own row is marked."""
+    columns = [
+        Column("num_key_value_heads", "K/V heads"),
+        Column("name", "Kind"),
+        Column("kv_cache_bytes_of_first_token", "Per token", "bytes"),
+        Column("kv_cache_bytes", "KV cache", "bytes"),
+        Column("weights_bytes", "Weights", "bytes"),
+        Column("total_bytes", "Total", "bytes"),
+        Column("mha_ratio", "Model below MHA", "ratio"),
+    ]
+    if result.plan.fits is not None:
+        columns += [
+            Column("fits", "Fits"),
+            Column("max_context", "Largest context", "tokens"),
+            Column("max_batch_size", "Largest batch", "count"),
+        ]
+    if result.plan.engine.starts:
+        columns += [
+            Column("kv_tokens", "KV cache size", "tokens"),
+            Column("kv_copies", "Copies", "count"),
+            Column("replicated_kv_bytes", "Memory for copies", "bytes"),
+        ]
+    rows = (_variant_row(row) for row in result.variants)
+    return Table(
+        key="what_if",
+        title="With other K/V heads",
+        columns=tuple(columns),
+        rows=tuple(row[: len(columns)] for row in rows),
+    )
+
+
+def _variant_row(row: VariantPlan) -> tuple[object, ...]:
+    variant, plan = row.variant, row.plan
+    kind = f"{variant.name}, as it is" if variant.is_current else variant.name
+    heads = variant.num_key_value_heads
+    if plan is None:
+        return (heads, f"{kind}: tp does not suit", *(None,) * 4, row.mha_ratio, *(None,) * 6)
+    engine = (plan.kv_tokens, row.copies, row.waste_bytes) if plan.engine.starts else ()
+    return (
+        heads,
+        kind,
+        plan.pool.bytes_of_first_token,
+        plan.kv_cache_bytes,
+        plan.weights_bytes,
+        plan.total_bytes,
+        row.mha_ratio,
+        plan.fits,
+        plan.limits.max_context,
+        plan.limits.max_batch_size,
+        *engine,
+    )

@@ -1,0 +1,118 @@
+"""SGLang, llama.cpp and transformers against figures that they printed, or hold."""
+
+import pytest
+
+from headcount.audit.auditing import audit_model
+from headcount.model.errors import HeadcountError
+from headcount.plan.devices import find_device
+from headcount.plan.engines.kv_formats import kv_format
+from headcount.plan.engines.layers import LayerCache, staged_caches
+from headcount.plan.engines.llama_cpp import LlamaCppPool, llama_cpp_pool
+from headcount.plan.engines.sglang import mem_fraction_static, sglang_pool
+from headcount.plan.engines.transformers import TransformersPool
+
+GIB, MIB = 2**30, 2**20
+
+
+def test_sglang_tokens_of_qwen3_235b() -> None:
+    """vllm-project/vllm#21348, tp 4: 367,404 tokens, K 8.23 GB and V 8.23 GB (both GiB)."""
+    spec = audit_model("qwen3-235b-a22b").spec
+    pool = sglang_pool(
+        staged_caches(spec, tp=4, pp=1, kv=kv_format("bf16", compute_bits=16)).caches
+    )
+    assert pool.cell_bytes == 2 * 128 * 94 * 2
+    low, high = (pool.kv_tokens([int(2 * gib * GIB)], 32768) for gib in (8.225, 8.235))
+    assert low <= 367_404 <= high
+
+
+def test_sglang_rounds_to_pages() -> None:
+    pool = sglang_pool([LayerCache(kind="full", token_bytes=100)], page_size=64)
+    assert pool.kv_tokens([100 * 1000], 100) == 960
+    assert pool.num_blocks([100 * 1000]) == 15
+    assert pool.concurrency([100 * 1000], 96) == 10.0
+
+
+def test_sglang_keeps_fewer_tokens_in_layers_with_a_window() -> None:
+    full = LayerCache(kind="full", token_bytes=100)
+    window = LayerCache(kind="sliding", token_bytes=100, window=128)
+    pool = sglang_pool([full, window])
+    assert pool.cell_bytes == 180
+    assert pool.kv_tokens([180_000], 1000) == 1000
+    assert pool.concurrency([180_000], 1000) == 1.0
+
+
+def test_sglang_shares_memory_between_state_and_keys() -> None:
+    pool = sglang_pool(
+        [LayerCache(kind="full", token_bytes=10), LayerCache(kind="state", state_bytes=1000)]
+    )
+    free = 19_000
+    assert pool.kv_tokens([free], 100) == 1000  # 9,000 of 19,000 bytes are for state
+    assert pool.concurrency([free], 100) == 9
+
+
+@pytest.mark.parametrize(
+    ("device", "ranks", "expected"),
+    [("h100", 1, 0.833), ("h100", 8, 0.815), ("l40s", 1, 0.848), ("h200", 8, 0.895)],
+)
+def test_sglang_leaves_room_for_a_step_and_graphs(device: str, ranks: int, expected: float) -> None:
+    """H100, 81,080 MiB: less 512 + 1.5 x 8,192 + 128 + 2 x 256 + 8 x 16."""
+    total = find_device(device).usable_memory
+    share = mem_fraction_static(total, ranks=ranks, is_latent=False)
+    assert share == pytest.approx(expected, abs=0.001)
+    latent = mem_fraction_static(total, ranks=8, is_latent=True)
+    assert 0.5 < latent <= share
+
+
+def test_llama_cpp_cells_of_gpt_oss_120b() -> None:
+    """ollama/ollama#16480, 131,072 tokens and 2 sequences: 18 layers of 9,216 MiB, and 18 with a
+    window of 1,280 cells each, 90 MiB; the micro-batch was 1,024."""
+    made = llama_cpp_pool(audit_model("gpt-oss-120b").spec, tp=1, kv_dtype=None)
+    pool = LlamaCppPool(rows=made.rows, state_elements=0, type=made.type, ubatch=1024)
+    ((elements, window, full), (_, none, sliding)) = sorted(
+        pool.rows, key=lambda row: row[1] is None
+    )
+    assert (window, none, full, sliding) == (128, None, 18, 18)
+    assert 2 * 18 * pool.cells(131_072, None) * elements * 2 == 9216 * MIB
+    assert pool.cells(131_072, window) == 1280
+    assert 2 * pool.sequence_bytes(131_072) == (9216 + 90) * MIB
+
+
+def test_llama_cpp_state_of_qwen3_27b() -> None:
+    """lmstudio-ai/lmstudio-bug-tracker#1862: 262,144 cells x 16 layers are 16,384 MiB, and the
+    recurrent state of 4 sequences 598.5 MiB. Qwen3.5-27B has that geometry."""
+    pool = llama_cpp_pool(audit_model("Qwen/Qwen3.5-27B").spec, tp=1, kv_dtype="f16")
+    assert 4 * pool.state_elements * 4 == 598.5 * MIB
+    assert pool.sequence_bytes(262_144) - pool.state_elements * 4 == 16_384 * MIB
+
+
+@pytest.mark.parametrize(
+    ("name", "per_block"), [("f16", 64), ("q8_0", 34), ("q4_0", 18), ("q5_1", 24), ("fp32", 128)]
+)
+def test_llama_cpp_blocks_of_32_have_a_scale(name: str, per_block: int) -> None:
+    pool = llama_cpp_pool(audit_model("llama-3-8b").spec, tp=1, kv_dtype=name)
+    assert pool.bytes_per_token == 32 * (8 * 256 // 32) * per_block
+
+
+def test_llama_cpp_pads_the_context_to_256() -> None:
+    pool = llama_cpp_pool(audit_model("llama-3-8b").spec, tp=1, kv_dtype=None)
+    assert pool.sequence_bytes(1000) == pool.sequence_bytes(1024) < pool.sequence_bytes(1025)
+    assert pool.kv_tokens([3 * pool.sequence_bytes(1000)], 1000) == 3 * 1024
+    assert pool.num_blocks([GIB]) is None
+
+
+def test_llama_cpp_lists_its_types() -> None:
+    with pytest.raises(HeadcountError, match="q8_0"):
+        llama_cpp_pool(audit_model("llama-3-8b").spec, tp=1, kv_dtype="fp8")
+
+
+def test_transformers_dynamic_windows_keep_one_token_less() -> None:
+    spec = audit_model("mistral-7b-v0.1").spec
+    make = {
+        static: TransformersPool(spec=spec, bits=16, tp=1, encoder_tokens=0, static=static)
+        for static in (False, True)
+    }
+    assert make[True].sequence_bytes(32_768) == 4096 * 131_072
+    assert make[False].sequence_bytes(32_768) == 4095 * 131_072
+    assert make[False].concurrency([10 * 1000 * 131_072], 1000) == 10.0
+    assert make[False].kv_tokens([10 * 1000 * 131_072], 1000) == 10_000
+    assert "reserves" in make[True].notes()[0]
