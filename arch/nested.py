@@ -63,10 +63,7 @@ def _assumed(model_type: str, config: Mapping[str, Any]) -> Architecture | None:
     like = architecture_of(pattern)
     assert like is not None
     return Architecture(
-        types=(model_type,),
-        config=like.config,
-        attention=like.attention,
-        tensors=like.tensors,
+        types=(model_type,), config=like.config, attention=like.attention, tensors=like.tensors
     )
 
 

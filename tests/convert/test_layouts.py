@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from conversions import run
 from grouped_models import HEADS, TOKENS, Pair, build_pair, config_of, load
 from headcount.arch.registry import ARCHITECTURES
-from headcount.arch.tensors.names import MLA
+from headcount.arch.tensors.names import MLA_NAMES
 from headcount.convert.conversion_report import conversion_report
 from headcount.convert.plan.class_limits import WIDTH_CHECKED
 from headcount.convert.plan.draft import Heads, HeadsByLayer
@@ -168,7 +168,7 @@ def test_types_that_check_their_width() -> None:
             except Exception as error:
                 refused |= {model_type} if "multiple of the number of" in str(error) else set()
     kept = {n for n in refused if ARCHITECTURES[n].attention.cached is not False}
-    cached = {n for n in kept if ARCHITECTURES[n].names != MLA}
+    cached = {n for n in kept if ARCHITECTURES[n].names != MLA_NAMES}
     native = cached - {"esmc", "ultrabert", "hrm_text"}  # encoders, and one that has no GQA
     assert native <= WIDTH_CHECKED
 
