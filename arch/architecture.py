@@ -50,9 +50,11 @@ class Conversion:
     of the V heads are subtracted from the other half (DIFF Transformer). `width_checked`: the
     config refuses a hidden_size that is no multiple of the query heads, though head_dim is free.
     `eager`: eager attention in transformers takes fewer K/V heads than query heads.
-    `only`: the one number of K/V heads that the class can hold. `variant`: keys of a config
-    with K/V heads to merge, where that of the class's defaults has none.
-    `not_in`: engines that list the class and do not read its number of K/V heads.
+    `only`: the one number of K/V heads that the class can hold. `variant`: keys of a config with
+    K/V heads to merge, where that of the class's defaults has none. `not_in`: engines that list the
+    class and do not read its number of K/V heads. `codebooks`: its decoder reads codes of several
+    codebooks at a time, not one token. `uncompared`: why no model of the type was ever converted
+    and compared as a whole, though its language model's type was.
 
     The others say what the type does by no tensor of its own, True or the key that turns it on:
     `norms_keys`, `alibi`, `changes_values` (values are not only mixed) and `numbers_heads` (heads
@@ -67,6 +69,8 @@ class Conversion:
     only: int | None = None
     variant: Mapping[str, Any] = field(default_factory=dict)
     not_in: tuple[str, ...] = ()
+    codebooks: bool = False
+    uncompared: str | None = None
     norms_keys: bool | str = False
     alibi: bool | str = False
     changes_values: bool | str = False
@@ -87,6 +91,9 @@ class Stored:
     several_vocabularies: bool = False
     other_head: bool = False
     computes_positions: bool = False
+
+
+LATENT = Conversion(uncompared="its config wants a K/V head per query head: latent attention")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -123,7 +130,8 @@ class Architecture:
     names of Llama, or of the language model where that is nested. `stacks` says of which stack or
     tower a list of layers is where the words in front of a layer's number do not say it, or say
     another; a base model may lack the first of them. `body` None: the total does not follow from
-    the config, and `uncounted` says why.
+    the config, and `uncounted` says why. `rehomes`: what else computes the function of the class
+    with fewer K/V heads, as names for `rehoming.rehome_of`, the first that fits a config first.
     """
 
     types: tuple[str, ...]
@@ -139,6 +147,7 @@ class Architecture:
     conversion: Conversion = field(default_factory=Conversion)
     stored: Stored = field(default_factory=Stored)
     verification: Verification = field(default_factory=Verification)
+    rehomes: tuple[str, ...] = ()
 
     @property
     def names(self) -> TensorNames:
@@ -148,14 +157,15 @@ class Architecture:
     def relative(self, *types: str, **changes: Any) -> "Architecture":
         """The value of `types`, equal to this one but for `changes`: whole fields, or for a nested
         value a dict of its own fields, as in `LLAMA.relative("x", attention={"norm": "head"})`.
-        Other spellings and GGUF architectures are its parent's alone."""
+        Other spellings, GGUF architectures and rehomes are its parent's alone."""
         parts = {
             name: replace(getattr(self, name), **change)
             if isinstance(change, dict) and name in _NESTED
             else change
             for name, change in changes.items()
         }
-        return replace(self, **{"gguf": (), "spellings": (), "types": types, **parts})
+        own: dict[str, Any] = {"gguf": (), "spellings": (), "rehomes": (), "types": types}
+        return replace(self, **{**own, **parts})
 
 
 _NESTED = frozenset({"config", "attention", "body", "tensors", "conversion", "stored"})

@@ -7,7 +7,7 @@ from typing import Any
 from headcount.model.mixers import CompressedAttention, LatentAttention, Mixer
 from headcount.model.spec import Layer
 
-from ..architecture import JOINED, Architecture, ConfigKeys
+from ..architecture import JOINED, LATENT, Architecture, ConfigKeys
 from ..attention.layer_kinds import FULL, SLIDING
 from ..attention.layers import latent, latent_attention, resolve_head_dim
 from ..attention.shape import AttentionShape
@@ -267,10 +267,13 @@ LONGCAT_FLASH = DEEPSEEK.relative(
     body=Body(mlp=Mlp(width="ffn_hidden_size"), extra=longcat_experts, idle_extra=longcat_idle),
     tensors=LONGCAT_TENSORS,
 )
-DOTS3_NOTE = Architecture(types=("dots3_note",), config=ConfigKeys(text="text_config"))
+DOTS3_NOTE = Architecture(
+    types=("dots3_note",), config=ConfigKeys(text="text_config"), conversion=LATENT
+)
 DOTS3_NOTE_TEXT = Architecture(
     types=("dots3_note_text",),
     attention=AttentionShape(build=dots3, kinds=dots3_kinds),
+    conversion=LATENT,
     tensors=DOTS3_TENSORS,
     gguf=(Gguf(architecture="dots3note", indexer=Indexer()),),
 )

@@ -167,7 +167,12 @@ SHIELDGEMMA2 = GEMMA3.relative(
 PALIGEMMA = GEMMA3.relative(
     "paligemma", body={"parts": (Part(towers=any_image(SIGLIP), projector=paligemma_projector),)}
 )
-GEMMA3N = GEMMA3.relative("gemma3n", body=None, uncounted=TIMM)
+GEMMA3N = GEMMA3.relative(
+    "gemma3n",
+    body=None,
+    uncounted=TIMM,
+    conversion=Conversion(uncompared="it needs a library beyond the convert extra"),
+)
 PI0 = GEMMA3.relative(
     "pi0",
     config={"text": "vlm_config", "tied": always},  # no head computes logits

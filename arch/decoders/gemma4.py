@@ -132,9 +132,11 @@ DIFFUSION_GEMMA_TEXT = GEMMA4_TEXT.relative(
     ),
 )
 ASSISTANT = Architecture(
-    types=("gemma4_assistant", "gemma4_unified_assistant"),
+    types=("gemma4_assistant",),
     attention=AttentionShape(build=drafting_layers),
+    conversion=Conversion(uncompared="it reads the cache of the model that it drafts for"),
 )
+UNIFIED_ASSISTANT = ASSISTANT.relative("gemma4_unified_assistant", conversion=Conversion())
 UNCOUNTED = Architecture(
     types=("gemma4_unified", "diffusion_gemma"), config=ConfigKeys(text="text_config")
 )
@@ -151,5 +153,6 @@ GEMMA4 = UNCOUNTED.relative(
 )
 
 ARCHITECTURES = (
-    *(GEMMA4_TEXT, GEMMA4_UNIFIED_TEXT, DIFFUSION_GEMMA_TEXT, ASSISTANT, UNCOUNTED, GEMMA4),
+    *(GEMMA4_TEXT, GEMMA4_UNIFIED_TEXT, DIFFUSION_GEMMA_TEXT, ASSISTANT, UNIFIED_ASSISTANT),
+    *(UNCOUNTED, GEMMA4),
 )

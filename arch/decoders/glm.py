@@ -5,7 +5,7 @@ from dataclasses import replace
 from headcount.model.mixers import State
 from headcount.model.spec import Layer
 
-from ..architecture import Architecture, ConfigKeys
+from ..architecture import LATENT, Architecture, ConfigKeys
 from ..attention.layer_kinds import FULL
 from ..attention.layers import latent_attention, layer_count
 from ..attention.shape import AttentionShape
@@ -94,7 +94,9 @@ GLM_MOE_DSA = DEEPSEEK_V32.relative(
     attention={"build": deepseek(owners=indexer_owners)},
     gguf=(Gguf(architecture="glm-dsa", indexer=Indexer(owners=indexer_owners_of_file)),),
 )
-GLM5_NEXT = Architecture(types=("glm5_next",), config=ConfigKeys(text="text_config"))
+GLM5_NEXT = Architecture(
+    types=("glm5_next",), config=ConfigKeys(text="text_config"), conversion=LATENT
+)
 GLM5_NEXT_TEXT = Architecture(
     types=("glm5_next_text",),
     attention=AttentionShape(build=glm5_next, kinds=at(3, 4, INDEXED, LINEAR)),
@@ -126,7 +128,7 @@ CHATGLM = Architecture(
     ),
     tensors=CHATGLM_TENSORS,
 )
-GLMASR = GLM5_NEXT.relative("glmasr", config={"fills_text": True})
+GLMASR = Architecture(types=("glmasr",), config=ConfigKeys(text="text_config", fills_text=True))
 GLMASR_ENCODER = Architecture(
     types=("glmasr_encoder",),
     attention=AttentionShape(qkv_bias=True, k_bias=False, o_bias=True, cached=False),

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from headcount.model.mixers import LatentAttention
 
-from ..architecture import Architecture, ConfigKeys
+from ..architecture import LATENT, Architecture, ConfigKeys
 from ..attention.shape import AttentionShape
 from ..body.body import Body
 from ..body.feed_forward import Experts, after, typed
@@ -74,7 +74,9 @@ HY_V4 = Architecture(
     tensors=HYBRID_MLA,
     gguf=(Gguf(architecture="hy_v4", indexer=Indexer()),),
 )
-HY_V4_VL = Architecture(types=("hy_v4_vl",), config=ConfigKeys(text="text_config"))
+HY_V4_VL = Architecture(
+    types=("hy_v4_vl",), config=ConfigKeys(text="text_config"), conversion=LATENT
+)
 ARCHITECTURES = (
     HUNYUAN,
     HUNYUAN_V1_DENSE,

@@ -38,11 +38,13 @@ GPT2 = Architecture(
     ),
     tensors=GPT2_NAMES,
     rotary="none",
+    rehomes=("bigcode.GPT2",),
 )
-GPT_SW3 = GPT2.relative("gpt-sw3", body={"named": False})
+GPT_SW3 = GPT2.relative("gpt-sw3", config={"read_as": "gpt2"}, body={"named": False})
 IMAGEGPT = GPT2.relative("imagegpt", body=None, rotary=None)
 OPENAI_GPT = GPT_SW3.relative(
     "openai-gpt",
+    config={"read_as": None},
     attention={"cached": False, "stack": "decoder", "cross": False},
     body={"final_norms": 0, "mlp": Mlp(width=four_times_hidden, gated=False, bias=True)},
     rotary=None,

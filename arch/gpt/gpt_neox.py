@@ -49,6 +49,7 @@ GPT_NEOX = Architecture(
     body=Body(norm=WEIGHT_AND_BIAS, mlp=PLAIN, named=True),
     tensors=GPT_NEOX_NAMES,
     rotary="halves",
+    rehomes=("phi.GPT_NEOX", "starcoder2.GPT_NEOX_SEQUENTIAL"),
 )
 GPT_NEOX_JAPANESE = GPT_NEOX.relative(
     "gpt_neox_japanese",
@@ -67,7 +68,10 @@ GPTJ = GPT_NEOX.relative(
     body={"norms": 1, "mlp": N_INNER, "head_bias": True},
     tensors=GPTJ_NAMES,
     rotary="pairs",
+    rehomes=("phi.GPTJ",),
 )
-CODEGEN = GPTJ.relative("codegen", body={"named": False}, tensors=CODEGEN_NAMES)
+CODEGEN = GPTJ.relative(
+    "codegen", body={"named": False}, tensors=CODEGEN_NAMES, rehomes=("phi.CODEGEN",)
+)
 
 ARCHITECTURES = (GPT_NEOX, GPT_NEOX_JAPANESE, GPTJ, CODEGEN)

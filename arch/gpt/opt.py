@@ -39,6 +39,7 @@ OPT = Architecture(
     ),
     tensors=BART_NAMES,
     rotary="none",
+    rehomes=("bigcode.OPT",),
 )
 BIOGPT = OPT.relative(
     "biogpt",

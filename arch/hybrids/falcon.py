@@ -78,6 +78,7 @@ FALCON = Architecture(
         variant={"new_decoder_architecture": True, "multi_query": False}, alibi="alibi"
     ),
     spellings=("RefinedWebModel", "RefinedWeb"),
+    rehomes=("falcon.FALCON",),
 )
 FALCON_MAMBA = Architecture(
     types=("falcon_mamba",),

@@ -5,7 +5,7 @@ from dataclasses import replace
 from headcount.model.mixers import Attention, Mixer, State
 from headcount.model.spec import Layer
 
-from ..architecture import Architecture, ConfigKeys
+from ..architecture import Architecture, ConfigKeys, Conversion
 from ..attention.layers import decoder
 from ..attention.shape import AttentionShape
 from ..config_view import ConfigView
@@ -36,12 +36,14 @@ MUSICGEN = Architecture(
     types=("musicgen", "musicgen_melody"),
     config=ConfigKeys(text="decoder"),
     uncounted="its audio codec is a network of its own",
+    conversion=Conversion(codebooks=True),
 )
 MUSICGEN_DECODER = Architecture(
     types=("musicgen_decoder",),
     attention=AttentionShape(fixed_head_dim=True, kv_heads_from="query heads", cross=True),
     tensors=BART_NAMES,
     rotary="none",
+    conversion=Conversion(codebooks=True),
 )
 MUSICGEN_MELODY_DECODER = MUSICGEN_DECODER.relative(
     "musicgen_melody_decoder", attention={"build": prefix_in_front, "cross": False}
