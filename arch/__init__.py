@@ -15,7 +15,7 @@ and towers (`*_TOWER`), and last its ARCHITECTURES: a relative of a type is one 
 `LLAMA.relative("x", attention={"norm": "head"})`, and `python tools/lineages.py` adds it to the
 index. `architecture.Architecture` says what each field means:
 
-    attention   heads, biases, norms, which layers see a window and how wide it is: attention/, states/
+    attention   heads, biases, norms, windows, what a layer keeps: attention/, states/
     body        embeddings, feed-forward, norms, heads, towers: body/
     tensors     how attention tensors are called, and how a fused projection lies: tensors/
     gguf        the same for files of llama.cpp: gguf/

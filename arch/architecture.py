@@ -50,9 +50,11 @@ class Conversion:
     of the V heads are subtracted from the other half (DIFF Transformer). `width_checked`: the
     config refuses a hidden_size that is no multiple of the query heads, though head_dim is free.
     `eager`: eager attention in transformers takes fewer K/V heads than query heads.
-    `only`: the one number of K/V heads that the class can hold. `variant`: keys of a config
-    with K/V heads to merge, where that of the class's defaults has none.
-    `not_in`: engines that list the class and do not read its number of K/V heads.
+    `only`: the one number of K/V heads that the class can hold. `variant`: keys of a config with
+    K/V heads to merge, where that of the class's defaults has none. `not_in`: engines that list the
+    class and do not read its number of K/V heads. `codebooks`: its decoder reads codes of several
+    codebooks at a time, not one token. `uncompared`: why no model of the type was ever converted
+    and compared as a whole, though its language model's type was.
 
     The others say what the type does by no tensor of its own, True or the key that turns it on:
     `norms_keys`, `alibi`, `changes_values` (values are not only mixed) and `numbers_heads` (heads
@@ -67,6 +69,8 @@ class Conversion:
     only: int | None = None
     variant: Mapping[str, Any] = field(default_factory=dict)
     not_in: tuple[str, ...] = ()
+    codebooks: bool = False
+    uncompared: str | None = None
     norms_keys: bool | str = False
     alibi: bool | str = False
     changes_values: bool | str = False
@@ -101,6 +105,7 @@ class Verification:
     refused: str | None = None
 
 
+LATENT = Conversion(uncompared="its config wants a K/V head per query head: latent attention")
 JOINED = Verification(refused="its modules join parts that the audit counts one by one")
 OTHER_STACKS = Verification(refused="its attention stands in stacks that are not told apart here")
 
@@ -133,6 +138,8 @@ class Architecture:
     `rotary`        which rows of a head rotate together
     `conversion`    what holds it with fewer K/V heads, and what stands in the way
     `stored`        what files hold otherwise than their config says
+    `rehomes`       what else computes the function of the class with fewer K/V heads, as names for
+                    `rehoming.rehome_of`, the first that fits a config first
     `verification`  how a built model is held against an audit
     """
 
@@ -149,6 +156,7 @@ class Architecture:
     conversion: Conversion = field(default_factory=Conversion)
     stored: Stored = field(default_factory=Stored)
     verification: Verification = field(default_factory=Verification)
+    rehomes: tuple[str, ...] = ()
 
     @property
     def names(self) -> TensorNames:
@@ -160,8 +168,8 @@ class Architecture:
         value a dict of its own fields, as in `LLAMA.relative("x", attention={"norm": "head"})`.
 
         What is found out class by class is not inherited, so that nothing is claimed of a type by
-        accident: its GGUF architectures, spellings, `stacks`, `uncounted`, `conversion`, `stored`
-        and `verification`. Where a relative shares one of these, it says so."""
+        accident: its GGUF architectures, spellings, `stacks`, `uncounted`, `conversion`, `stored`,
+        `verification` and `rehomes`. Where a relative shares one of these, it says so."""
         parts = {
             name: replace(getattr(self, name), **change)
             if isinstance(change, dict) and name in _NESTED

@@ -7,7 +7,7 @@ machines are noisy, a ratio of neighbours is not. Compile the package first wher
 write its byte code.
 """
 
-import os
+import resource
 import subprocess
 import sys
 from statistics import median
@@ -24,13 +24,11 @@ COMMANDS = {
 
 
 def cpu_seconds(command: list[str]) -> float:
-    """User and system time of one finished process."""
-    before = os.times()
+    """User and system time of one finished process, to the microsecond."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    after = os.times()
-    return (after.children_user - before.children_user) + (
-        after.children_system - before.children_system
-    )
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return (after.ru_utime - before.ru_utime) + (after.ru_stime - before.ru_stime)
 
 
 def main() -> None:

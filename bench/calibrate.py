@@ -42,8 +42,8 @@ print(time.process_time() - start, resource.getrusage(resource.RUSAGE_SELF).ru_m
 CALIBRATE = f"""{_COMMON}
 from headcount.convert.calibrate.calibrated_layers import calibrated_layers
 from headcount.convert.merge.ladder import Ladder
-from headcount.convert.plan.draft import HeadsByLayer
-from headcount.convert.plan.native_heads import attentions, heads_of
+from headcount.convert.plan.heads import HeadsByLayer, heads_of
+from headcount.convert.attention_map.mapping import attentions
 mixers = attentions(source.audit.spec)
 after = next(iter(mixers.values())).num_key_value_heads // 4
 heads = HeadsByLayer(layers={{at: heads_of(mixer, after) for at, mixer in mixers.items()}})

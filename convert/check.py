@@ -9,6 +9,8 @@ import torch
 import transformers
 from transformers import AutoConfig, PreTrainedModel
 
+from headcount.arch.our_types import base_type
+from headcount.arch.registry import architecture_of
 from headcount.audit import audit_model
 from headcount.audit.audited import Audit
 from headcount.model.errors import HeadcountError
@@ -16,7 +18,6 @@ from headcount.running.boundary import out_of_memory_explained, quiet_transforme
 from headcount.running.measured_cache import measured_cache_bytes
 
 from .models import modeling_headcount
-from .plan.class_limits import NO_EAGER
 
 # How many tokens are read, and how many are generated, where the model has positions for them.
 PROMPT, NEW = 16, 8
@@ -165,7 +166,7 @@ def _load(folder: Path, dtype: torch.dtype) -> PreTrainedModel:
             folder,
             config=config,
             dtype=dtype,
-            attn_implementation="sdpa" if text_type in NO_EAGER else "eager",
+            attn_implementation=_attention(text_type),
             use_safetensors=True,
             output_loading_info=True,
             local_files_only=True,
@@ -174,6 +175,12 @@ def _load(folder: Path, dtype: torch.dtype) -> PreTrainedModel:
         raise HeadcountError(f"{folder}: the weights lack {min(info['missing_keys'])!r}")
     loaded: PreTrainedModel = model.eval()
     return loaded
+
+
+def _attention(text_type: str) -> str:
+    """Eager attention shows most, where it takes fewer K/V heads."""
+    known = architecture_of(base_type(text_type))
+    return "eager" if known is None or known.conversion.eager else "sdpa"
 
 
 def _own_class(name: str) -> Any:
@@ -185,7 +192,8 @@ def _own_class(name: str) -> Any:
 
 def _inputs(model: PreTrainedModel, folder: Path, tokens: int) -> dict[str, torch.Tensor]:
     """What the model reads first: tokens, or the features of 30 seconds of noise."""
-    if "musicgen" in model.config.model_type:  # and the types of ours for its decoders
+    known = architecture_of(base_type(model.config.model_type))
+    if known is not None and known.conversion.codebooks:
         raise HeadcountError(
             f"{folder}: reads codes of several codebooks at a time, which --check does not make:"
             " compare with inputs of your own"

@@ -16,10 +16,10 @@ from .finished_target import check_finished
 from .plan.document import plan_summary
 from .plan.existing import check_foreign, read_existing
 from .plan.job import job_of, local_job_of
-from .plan.plan import ConversionPlan, SideFile
+from .plan.plan import ConversionPlan
 from .plan.planner import plan_conversion
 from .plan.request import ConversionRequest
-from .plan.side_files import RECORD
+from .plan.side_files import RECORD, SideFile
 from .plan.source import CONFIG, check_unchanged
 from .plan.target import check_target
 from .rewrite.layer import merged_documents
@@ -27,8 +27,8 @@ from .rewrite.store import NOTHING, Rewritten, redirected, rewrite_layers
 from .stream.hashing import digest_of_bytes
 from .stream.lock import TargetLock
 from .stream.os_failures import writing
+from .stream.outcome import Outcome
 from .stream.shards import write_shards
-from .stream.weight_file import Outcome
 from .stream.work_folder import WorkFolder
 from .stream.writer import Advance, NewFile, Written, json_bytes, write_bytes
 

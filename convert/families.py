@@ -9,19 +9,18 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
+from headcount.arch.architecture import Architecture, Conversion
 from headcount.arch.class_defaults import class_defaults
 from headcount.arch.read_config import read_config
 from headcount.arch.registry import ARCHITECTURES, architecture_of
+from headcount.arch.rehoming import rehome_of
 from headcount.model.errors import HeadcountError
 from headcount.report.report import Column, Report, Table
 
+from .attention_map.mapping import attentions
 from .engines import engines
-from .plan.by_layer import BY_LAYER
-from .plan.class_limits import EVEN_ONLY, REASONS
-from .plan.custom_types import groups
-from .plan.native_config import ConfigEditor, language_model
-from .plan.native_heads import attentions
-from .plan.rehome.rows import REHOMES
+from .homes.native_config import ConfigEditor, language_model
+from .plan.refusals.types import ignores_count
 
 _COLUMNS = (
     Column(key="model_type", title="model_type"),
@@ -29,16 +28,6 @@ _COLUMNS = (
     Column(key="key_value_heads", title="K/V heads"),
     Column(key="engines", title="Loaded by"),
 )
-# Class defaults that hold one K/V head already, no attention at all, or nothing for a needed key.
-_ATTENTION = {"num_hidden_layers": 2, "layer_types": ["full_attention"] * 2}
-_VARIANTS: Mapping[str, Mapping[str, Any]] = {
-    "bamba": {"attn_layer_indices": [0]},
-    "falcon": {"new_decoder_architecture": True, "multi_query": False},
-    "gpt_bigcode": {"multi_query": False},
-    "granitemoehybrid": _ATTENTION,
-    "lfm2_moe": _ATTENTION,
-    "qwen4_exp_text": {"indexer_n_heads": 2, "indexer_head_dim": 128},
-}
 # For classes whose defaults do not go together.
 _SIZES: tuple[Mapping[str, Any], ...] = (
     {},
@@ -84,55 +73,49 @@ def families_report() -> Report:
 
 
 def _found() -> Iterator[Convertible]:
-    for model_type in ARCHITECTURES:
-        if _is_native(model_type):
+    for model_type, known in ARCHITECTURES.items():
+        limits = known.conversion
+        if _is_native(model_type, known):
             yield Convertible(
                 model_type=model_type,
                 home="native",
-                key_value_heads=_counts(model_type),
+                key_value_heads=_counts(limits),
                 engines=tuple(engines(model_type)),
             )
-        for row in REHOMES.get(model_type, ()):
+        for row in map(rehome_of, known.rehomes):
             yield Convertible(
                 model_type=model_type,
                 home=f"rehome: {row.target}",
                 key_value_heads="divisors" if row.only is None else str(row.only),
                 engines=tuple(engines(row.target)),
             )
-        if groups(model_type):
+        ignores = ignores_count(model_type)
+        if ignores or limits.by_layer:
             yield Convertible(
                 model_type=model_type,
                 home="custom",
-                key_value_heads="divisors",
-                engines=("transformers",),
-            )
-        elif model_type in BY_LAYER:
-            yield Convertible(
-                model_type=model_type,
-                home="custom",
-                key_value_heads="by layer",
+                key_value_heads="divisors" if ignores else "by layer",
                 engines=("transformers",),
             )
 
 
-def _counts(model_type: str) -> str:
-    if model_type in EVEN_ONLY:
+def _counts(limits: Conversion) -> str:
+    if limits.even_only:
         return "even divisors"
-    return "1" if model_type == "gpt_bigcode" else "divisors"
+    return "divisors" if limits.only is None else str(limits.only)
 
 
-def _is_native(model_type: str) -> bool:
+def _is_native(model_type: str, known: Architecture) -> bool:
     """Whether the class of this type makes fewer K/V heads of a smaller number in its config."""
     config = _example(model_type)
-    found = architecture_of(model_type)
-    if config is None or found is None or not found.names.modules:
+    if config is None or not known.names.modules:
         return False
     try:
         editor = ConfigEditor(config, model_type)
-        reasons = {model_type, editor.reading.text.model_type} & REASONS.keys()
-        if reasons or not editor.architecture.names.modules:
+        inner = editor.architecture
+        if known.conversion.refused or inner.conversion.refused or not inner.names.modules:
             return False
-        editor.set_heads(2 if model_type in EVEN_ONLY else 1)
+        editor.set_heads(2 if known.conversion.even_only else 1)
         after = attentions(ConfigEditor(editor.new, model_type).reading.spec)
     except HeadcountError:
         return False
@@ -168,7 +151,7 @@ def _plain(model_type: str) -> dict[str, Any] | None:
     known, found = class_defaults(model_type), architecture_of(model_type)
     if known is None or found is None:
         return None
-    config: dict[str, Any] = {"model_type": model_type, **_VARIANTS.get(model_type, {})}
+    config: dict[str, Any] = {"model_type": model_type, **found.conversion.variant}
     text = found.config.text
     if text is not None:
         nested = (known.defaults.get(text) or {}).get("model_type")

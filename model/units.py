@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from fractions import Fraction
 
 from .errors import HeadcountError, short
 
@@ -35,6 +34,8 @@ def parse_count(text: str) -> int:
 
 def _parse(text: str, suffixes: dict[str, int], expected: str, *, rounds: bool = False) -> int:
     """Exact: a float loses integers beyond 2^53. With `rounds` a unit's fraction may be any."""
+    from fractions import Fraction  # takes milliseconds, and most commands parse no size
+
     digits = text.strip().lower().replace(",", "").replace("_", "")
     match = _SIZE.fullmatch(digits) if len(digits) <= _LONGEST else None
     if match is None or match[2] not in suffixes:

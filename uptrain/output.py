@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 
 from headcount import __version__
 from headcount.convert.audited_output import audited_output
-from headcount.convert.plan.custom import MODELING_FILE
+from headcount.convert.homes.custom import MODELING_FILE
 from headcount.convert.plan.document import SCHEMA_VERSION
 from headcount.convert.plan.errors import SelfCheckError
 from headcount.convert.plan.existing import DIGEST, Existing

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from headcount import __version__
-from headcount.convert.plan.plan import SourceState
-from headcount.convert.plan.source import Source, read_source, source_state
+from headcount.convert.plan.source import ConversionSource, SourceState, read_source, source_state
 from headcount.evaluate.comparable import check_same_tokens, check_same_vocabulary
 from headcount.evaluate.errors import IncomparableModelsError
 from headcount.model.errors import HeadcountError
@@ -36,7 +35,7 @@ class UptrainPlan:
     target: Path
     student: RunnableModel
     teacher: RunnableModel
-    source: Source
+    source: ConversionSource
     states: tuple[SourceState, SourceState]  # of the student's and the teacher's folder
     texts: tuple[Text, ...]
     rows: TextRows

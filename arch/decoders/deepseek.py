@@ -7,7 +7,7 @@ from typing import Any
 from headcount.model.mixers import CompressedAttention, LatentAttention, Mixer
 from headcount.model.spec import Layer
 
-from ..architecture import JOINED, MULTIMODAL, Architecture, ConfigKeys
+from ..architecture import JOINED, LATENT, MULTIMODAL, Architecture, ConfigKeys
 from ..attention.layer_kinds import FULL, SLIDING
 from ..attention.layers import latent_attention, latent_layers, resolve_head_dim
 from ..attention.shape import AttentionShape
@@ -266,10 +266,11 @@ ARCHITECTURES = (
         ),
         tensors=LONGCAT_NAMES,
     ),
-    MULTIMODAL.relative("dots3_note"),
+    MULTIMODAL.relative("dots3_note", conversion=LATENT),
     Architecture(
         types=("dots3_note_text",),
         attention=AttentionShape(build=dots3_layers, kinds=dots3_kinds),
+        conversion=LATENT,
         tensors=DOTS3_NAMES,
         gguf=(Gguf(architecture="dots3note", indexer=Indexer()),),
     ),

@@ -137,7 +137,11 @@ ARCHITECTURES = (
     MULTIMODAL.relative(
         "paligemma", body=one_tower(*any_image(SIGLIP_TOWER), projector=paligemma_projector)
     ),
-    MULTIMODAL.relative("gemma3n", uncounted=TIMM),
+    MULTIMODAL.relative(
+        "gemma3n",
+        uncounted=TIMM,
+        conversion=Conversion(uncompared="it needs a library beyond the convert extra"),
+    ),
     Architecture(
         types=("pi0",),
         config=ConfigKeys(text="vlm_config", tied=always),  # no head computes logits

@@ -121,6 +121,11 @@ GEMMA4_TEXT = Architecture(
     ),
     conversion=Conversion(changes_values=True),
 )
+ASSISTANT = Architecture(
+    types=("gemma4_assistant",),
+    attention=AttentionShape(build=drafting_layers),
+    conversion=Conversion(uncompared="it reads the cache of the model that it drafts for"),
+)
 
 ARCHITECTURES = (
     GEMMA4_TEXT,
@@ -135,10 +140,8 @@ ARCHITECTURES = (
         ),
         conversion=Conversion(changes_values=True),
     ),
-    Architecture(
-        types=("gemma4_assistant", "gemma4_unified_assistant"),
-        attention=AttentionShape(build=drafting_layers),
-    ),
+    ASSISTANT,
+    ASSISTANT.relative("gemma4_unified_assistant"),
     MULTIMODAL.relative("gemma4_unified", "diffusion_gemma"),
     MULTIMODAL.relative(
         "gemma4",

@@ -5,7 +5,7 @@ from dataclasses import replace
 from headcount.model.mixers import State
 from headcount.model.spec import Layer
 
-from ..architecture import MULTIMODAL, Architecture, ConfigKeys
+from ..architecture import LATENT, MULTIMODAL, Architecture, ConfigKeys
 from ..attention.layer_kinds import FULL
 from ..attention.layers import latent_attention, layer_count
 from ..attention.shape import AttentionShape
@@ -92,7 +92,7 @@ ARCHITECTURES = (
         attention={"build": indexed_latent_layers(owners=indexer_owners)},
         gguf=(Gguf(architecture="glm-dsa", indexer=Indexer(owners=indexer_owners_of_file)),),
     ),
-    MULTIMODAL.relative("glm5_next"),
+    MULTIMODAL.relative("glm5_next", conversion=LATENT),
     Architecture(
         types=("glm5_next_text",),
         attention=AttentionShape(

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from headcount.model.mixers import LatentAttention
 
-from ..architecture import MULTIMODAL, Architecture
+from ..architecture import LATENT, MULTIMODAL, Architecture
 from ..attention.shape import AttentionShape
 from ..attention.shared import LLAMA_ATTENTION
 from ..body.body import Body
@@ -76,5 +76,5 @@ ARCHITECTURES = (
         tensors=HYBRID_MLA_NAMES,
         gguf=(Gguf(architecture="hy_v4", indexer=Indexer()),),
     ),
-    MULTIMODAL.relative("hy_v4_vl"),
+    MULTIMODAL.relative("hy_v4_vl", conversion=LATENT),
 )

@@ -26,11 +26,12 @@ GPT2 = Architecture(
     ),
     tensors=GPT2_NAMES,
     rotary="none",
+    rehomes=("bigcode.GPT2",),
 )
 
 ARCHITECTURES = (
     GPT2,
-    GPT2.relative("gpt-sw3", body={"named": False}),
+    GPT2.relative("gpt-sw3", config={"read_as": "gpt2"}, body={"named": False}),
     GPT2.relative("imagegpt", body=None, rotary=None),
     GPT2.relative(
         "openai-gpt",

@@ -41,6 +41,7 @@ GPT_NEOX = Architecture(
     body=Body(norm=WEIGHT_AND_BIAS, mlp=PLAIN, named=True),
     tensors=GPT_NEOX_NAMES,
     rotary="halves",
+    rehomes=("phi.GPT_NEOX", "starcoder2.GPT_NEOX_SEQUENTIAL"),
 )
 GPTJ = Architecture(
     types=("gptj",),
@@ -48,6 +49,7 @@ GPTJ = Architecture(
     body=Body(norm=WEIGHT_AND_BIAS, norms=1, mlp=N_INNER, head_bias=True, named=True),
     tensors=GPTJ_NAMES,
     rotary="pairs",
+    rehomes=("phi.GPTJ",),
 )
 
 ARCHITECTURES = (
@@ -64,5 +66,7 @@ ARCHITECTURES = (
         tensors=GPT_NEOX_JAPANESE_NAMES,
     ),
     GPTJ,
-    GPTJ.relative("codegen", body={"named": False}, tensors=CODEGEN_NAMES),
+    GPTJ.relative(
+        "codegen", body={"named": False}, tensors=CODEGEN_NAMES, rehomes=("phi.CODEGEN",)
+    ),
 )

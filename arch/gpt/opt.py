@@ -32,6 +32,7 @@ ARCHITECTURES = (
         ),
         tensors=BART_NAMES,
         rotary="none",
+        rehomes=("bigcode.OPT",),
     ),
     Architecture(
         types=("biogpt",),

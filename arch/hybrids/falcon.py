@@ -74,6 +74,7 @@ FALCON = Architecture(
         variant={"new_decoder_architecture": True, "multi_query": False}, alibi="alibi"
     ),
     spellings=("RefinedWebModel", "RefinedWeb"),
+    rehomes=("falcon.FALCON",),
 )
 
 ARCHITECTURES = (

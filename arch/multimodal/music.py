@@ -5,7 +5,7 @@ from dataclasses import replace
 from headcount.model.mixers import Attention, Mixer, State
 from headcount.model.spec import Layer
 
-from ..architecture import Architecture, ConfigKeys
+from ..architecture import Architecture, ConfigKeys, Conversion
 from ..attention.layers import decoder_layers
 from ..attention.shape import AttentionShape
 from ..attention.shared import MHA
@@ -39,6 +39,7 @@ MUSICGEN_DECODER = Architecture(
     attention=replace(MHA, cross=True),
     tensors=BART_NAMES,
     rotary="none",
+    conversion=Conversion(codebooks=True),
 )
 
 ARCHITECTURES = (
@@ -46,9 +47,12 @@ ARCHITECTURES = (
         types=("musicgen", "musicgen_melody"),
         config=ConfigKeys(text="decoder"),
         uncounted=AUDIO_CODEC,
+        conversion=Conversion(codebooks=True),
     ),
     MUSICGEN_DECODER,
     MUSICGEN_DECODER.relative(
-        "musicgen_melody_decoder", attention={"build": musicgen_melody_layers, "cross": False}
+        "musicgen_melody_decoder",
+        attention={"build": musicgen_melody_layers, "cross": False},
+        conversion=Conversion(codebooks=True),
     ),
 )

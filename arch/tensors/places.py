@@ -1,4 +1,4 @@
-"""Which part of which layer a tensor is, judged by its name on disk and the TensorNames of its type."""
+"""Which part of which layer a tensor is, judged by its name on disk and the type's TensorNames."""
 
 import re
 from collections.abc import Mapping

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 from torch import nn
 
+from ..attention_map.attention_tensors import AttentionTensors
 from ..plan.errors import CannotConvertError
-from ..rewrite.tensors import AttentionTensors
 from .layer_hooks import AttentionPlace
 from .layered_model import LayeredModel
 

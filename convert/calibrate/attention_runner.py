@@ -9,9 +9,10 @@ import torch
 from torch import nn
 from torch.func import functional_call
 
+from ..attention_map.attention_tensors import AttentionTensors
 from ..merge.attention_weights import AttentionWeights, Merged
 from ..plan.errors import CannotConvertError
-from ..rewrite.tensors import AttentionTensors, Read, tensors_of
+from ..rewrite.tensors import Read, tensors_of
 from .layer_calls import Stop
 from .layer_hooks import AttentionPlace, SeenAttention, Tensors, mixing_in
 

@@ -11,13 +11,13 @@ from tqdm import tqdm
 from headcount.running.boundary import quiet_transformers
 
 from ..merge.ladder import Ladder
-from ..plan.draft import Heads, HeadsByLayer
 from ..plan.errors import BadValuesError, CannotConvertError, SourceChangedError
-from ..plan.source import Source
+from ..plan.heads import Heads, HeadsByLayer
+from ..plan.source import ConversionSource
 from ..rewrite.freedom import alone, freedoms_of
 from ..rewrite.groups import is_tied
 from ..rewrite.layer import RewrittenLayer
-from ..rewrite.tensors import attention_tensors, weights_of
+from ..rewrite.tensors import weights_of
 from ..rewrite.uncalibrated import finite
 from ..stream.reader import SourceReader
 from .attention_place import place_of
@@ -34,7 +34,7 @@ Done = Callable[[int], RewrittenLayer | None]
 
 
 def calibrated_layers(
-    source: Source,
+    source: ConversionSource,
     heads: HeadsByLayer,
     ladder: Ladder,
     calibration: str,
@@ -61,14 +61,14 @@ def calibrated_layers(
 
 class _Calibration:
     def __init__(
-        self, source: Source, heads: HeadsByLayer, ladder: Ladder, reader: SourceReader
+        self, source: ConversionSource, heads: HeadsByLayer, ladder: Ladder, reader: SourceReader
     ) -> None:
         self._source, self._ladder = source, ladder
         self._changed = {where: own for where, own in heads.layers.items() if own.is_changed}
         _refuse_unknown(source, heads)
         self._layered = LayeredModel(source, reader)
-        self._tensors = attention_tensors(source)
-        self._freedoms = freedoms_of(source, self._tensors)
+        self._tensors = source.attention_map.attentions
+        self._freedoms = freedoms_of(source)
         self._read = finite(reader)
         self._habits = LayerUses()
 
@@ -187,7 +187,7 @@ class _Calibration:
         return RewrittenLayer(index=index, tensors=tensors, measured=made.measured)
 
 
-def _refuse_unknown(source: Source, heads: HeadsByLayer) -> None:
+def _refuse_unknown(source: ConversionSource, heads: HeadsByLayer) -> None:
     crossed = [index for (index, cross), own in heads.layers.items() if cross and own.is_changed]
     if crossed or heads.readers:
         what = "cross-attention" if crossed else "layers that read another's cache"

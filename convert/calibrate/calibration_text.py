@@ -19,9 +19,9 @@ from headcount.running.tokens import (
     load_tokenizer,
 )
 
-from ..plan.native_heads import attentions
+from ..attention_map.mapping import attentions
 from ..plan.request import BUILTIN
-from ..plan.source import Source
+from ..plan.source import ConversionSource
 from .layered_model import refuse_encoder_decoder
 
 LONGEST_ROW = 256
@@ -55,7 +55,7 @@ class CalibrationText:
         return self.ids.numel()
 
 
-def planned_text(source: Source, name: str, tokens: int, seed: int) -> CalibrationText:
+def planned_text(source: ConversionSource, name: str, tokens: int, seed: int) -> CalibrationText:
     """What `source` would be calibrated on, before any weight is read. Raises HeadcountError for a
     source that cannot be calibrated, and as `calibration_text`."""
     refuse_encoder_decoder(source)
@@ -64,7 +64,7 @@ def planned_text(source: Source, name: str, tokens: int, seed: int) -> Calibrati
 
 
 def calibration_text(
-    source: Source, runnable: RunnableModel, name: str, tokens: int, seed: int
+    source: ConversionSource, runnable: RunnableModel, name: str, tokens: int, seed: int
 ) -> CalibrationText:
     """At most `tokens` tokens of the file `name`, or of the prose in the package for `builtin`.
 

@@ -7,10 +7,11 @@ from typing import Any
 import torch
 from torch import nn
 
+from ..attention_map.attention_tensors import AttentionTensors
 from ..merge.attention_weights import AttentionWeights, Freedom, Merged
 from ..merge.ladder import Ladder
-from ..plan.draft import Heads
-from ..rewrite.tensors import AttentionTensors, Read, tensors_of
+from ..plan.heads import Heads
+from ..rewrite.tensors import Read, tensors_of
 from .calibration_text import CalibrationText
 from .layer_calls import Call
 from .layer_hooks import AttentionPlace

@@ -24,14 +24,14 @@ from headcount.running.built.built_layers import decoder_of, layer_list
 from headcount.running.runnable import RunnableModel, open_runnable
 
 from ..plan.errors import CannotConvertError
-from ..plan.source import Source
+from ..plan.source import ConversionSource
 from ..stream.reader import DTYPES, SourceReader
 
 
 class LayeredModel:
     """A causal model whose parameters have no values but where they are loaded."""
 
-    def __init__(self, source: Source, reader: SourceReader) -> None:
+    def __init__(self, source: ConversionSource, reader: SourceReader) -> None:
         refuse_encoder_decoder(source)
         self.runnable: RunnableModel = open_runnable(str(source.folder))
         self.source, self._reader = source, reader
@@ -128,7 +128,7 @@ class LayeredModel:
         return inside, pattern is not None
 
 
-def refuse_encoder_decoder(source: Source) -> None:
+def refuse_encoder_decoder(source: ConversionSource) -> None:
     """Raises UnsupportedModelError unless all layers of the language model are one decoder's."""
     stacks = {layer.stack for layer in source.audit.spec.layers}
     if source.config.get("is_encoder_decoder") or stacks != {"decoder"}:

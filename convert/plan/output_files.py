@@ -10,14 +10,14 @@ from headcount.sources.safetensors import MAX_HEADER_BYTES
 
 from .errors import CannotConvertError
 from .plan import OutputFile
-from .source import Source
+from .source import ConversionSource
 from .steps import Step
 
 _SHARD = re.compile(r"-\d+-of-\d+(?=\.)")
 
 
 def output_files(
-    source: Source, steps: Mapping[str, tuple[Step, ...]], max_shard_size: int | None
+    source: ConversionSource, steps: Mapping[str, tuple[Step, ...]], max_shard_size: int | None
 ) -> tuple[OutputFile, ...]:
     """The steps of each source file by its name as files of the output, in the source's order.
 
@@ -42,7 +42,7 @@ def output_files(
     )
 
 
-def index_name(source: Source, files: tuple[OutputFile, ...]) -> str | None:
+def index_name(source: ConversionSource, files: tuple[OutputFile, ...]) -> str | None:
     """The name of the index that the files need; None for a file that transformers finds alone."""
     if [file.name for file in files] == [SINGLE]:
         return None
@@ -51,7 +51,7 @@ def index_name(source: Source, files: tuple[OutputFile, ...]) -> str | None:
     return INDEX
 
 
-def index_of(source: Source, files: tuple[OutputFile, ...]) -> Mapping[str, Any]:
+def index_of(source: ConversionSource, files: tuple[OutputFile, ...]) -> Mapping[str, Any]:
     """The source's index, if it has one, with the sizes and names of the output."""
     path = source.checkpoint.index
     old = {} if path is None else read_json(path, MAX_HEADER_BYTES)
@@ -94,7 +94,7 @@ def _numbered(names: list[str]) -> list[str]:
     ]
 
 
-def _check_names(source: Source, steps: Iterable[Step]) -> None:
+def _check_names(source: ConversionSource, steps: Iterable[Step]) -> None:
     seen: set[str] = set()
     for step in steps:
         if step.name in seen:

@@ -2,17 +2,15 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headcount.report.report import Finding
-from headcount.sources.safetensors import FileHeader
 
 from .request import ConversionRequest
+from .rewriting import Rewriting
+from .side_files import LeftFile, SideFile
+from .source import SourceState
 from .steps import Dropped, Step
-
-if TYPE_CHECKING:
-    from .rewriting import Rewriting
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,34 +41,6 @@ class LayerHeads:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SideFile:
-    """A file beside the weights that is copied: `path` is where its content is read."""
-
-    name: str
-    path: Path
-    nbytes: int
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LeftFile:
-    """An entry of the source folder that is not copied, and why."""
-
-    name: str
-    reason: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SourceState:
-    """What identifies the source: a hash of config, index and headers, and what a change of the
-    files during the run would alter (size, modification time, inode)."""
-
-    name: str
-    fingerprint: str
-    headers: tuple[FileHeader, ...]
-    stats: tuple[tuple[Path, tuple[int, int, int]], ...]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class ConversionPlan:
     """Every tensor and file of the output, and where it comes from.
 
@@ -96,7 +66,7 @@ class ConversionPlan:
     left_files: tuple[LeftFile, ...]
     notes: tuple[str, ...]
     findings: tuple[Finding, ...]
-    rewriting: "Rewriting | None" = None
+    rewriting: Rewriting | None = None
 
     @property
     def steps(self) -> Iterator[Step]:

@@ -1,18 +1,18 @@
 """From a request to a plan: every check that can be made without reading a tensor is made here."""
 
+from ..homes.finding import find_home
+from ..homes.home import Draft
 from ..rewrite.planned import plan_rewriting
 from .cast import cast_config, cast_steps
-from .class_limits import NO_EAGER, NOT_RUN
-from .draft import Draft, HeadsByLayer
 from .existing import check_same_job, read_existing
-from .homes import find_home
+from .heads import HeadsByLayer
 from .job import job_of
 from .leftovers import reclaimable
 from .output_files import index_name, index_of, output_files
 from .plan import ConversionPlan, LayerHeads
 from .request import ConversionRequest
 from .side_files import sort_side_files
-from .source import CONFIG, Source, read_source, source_state
+from .source import CONFIG, ConversionSource, read_source, source_state
 from .target import check_space, check_target
 
 _TOKENIZERS = (
@@ -29,12 +29,12 @@ def plan_conversion(request: ConversionRequest) -> ConversionPlan:
     """
     source = read_source(request.source)
     check_target(request.source, request.target)
-    home, heads = find_home(source, request.num_key_value_heads, request.home)
-    draft = home.steps(source, heads)
+    home = find_home(source, request.num_key_value_heads, request.home)
+    heads, draft = home.heads, home.draft()
     rewriting, limits = plan_rewriting(source, heads, draft.layers, request)
     steps = {file: cast_steps(made, request.dtype) for file, made in draft.steps.items()}
     files = output_files(source, steps, request.max_shard_size)
-    config, changes = home.config(source, heads)
+    config, changes = home.config()
     cast, dtype_changes = cast_config(config, request.dtype)
     index = index_name(source, files)
     made = (*(file.name for file in files), *(file.name for file in draft.side_files))
@@ -44,7 +44,7 @@ def plan_conversion(request: ConversionRequest) -> ConversionPlan:
     plan = ConversionPlan(
         request=request,
         source=source_state(source, side_files, request.source_name),
-        model_type=source.audit.spec.model_type,
+        model_type=source.model_type,
         home=f"{home.name}: {home.reason}",
         files=files,
         dropped=draft.dropped,
@@ -80,23 +80,23 @@ def _layer(index: int, model: HeadsByLayer) -> LayerHeads:
     )
 
 
-def _index_names(source: Source) -> tuple[str, ...]:
+def _index_names(source: ConversionSource) -> tuple[str, ...]:
     return (source.checkpoint.index.name,) if source.checkpoint.index else ()
 
 
-def _notes(source: Source, draft: Draft) -> tuple[str, ...]:
+def _notes(source: ConversionSource, draft: Draft) -> tuple[str, ...]:
     notes = []
     if source.config.get("auto_map") and not draft.side_files:
         notes.append(
             "config.json names code files (auto_map), which are not copied: transformers' own class"
             " loads the result"
         )
-    if source.audit.spec.model_type in NOT_RUN:
+    if source.spelled is not None and source.spelled.conversion.uncompared is not None:
         notes.append(
             "no model of this type was ever converted and compared as a whole; its language model's"
             " type was"
         )
-    if source.text_type in NO_EAGER:
+    if not source.architecture.conversion.eager:
         notes.append(
             "transformers' eager attention of this type fails with fewer K/V heads: load the result"
             " with sdpa, which is what its class takes by default"

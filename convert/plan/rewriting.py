@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from ..merge.ladder import Ladder
-from .draft import HeadsByLayer
-from .source import Source
+from .heads import HeadsByLayer
+from .source import ConversionSource
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -14,7 +14,7 @@ class Rewriting:
     most. `calibration` is a text file or `builtin`, with the digest of its content, of which
     `tokens_read` are used, at most `calibration_tokens`; None where weights alone decide."""
 
-    source: Source
+    source: ConversionSource
     heads: HeadsByLayer
     ladder: Ladder
     nbytes: int

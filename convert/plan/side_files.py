@@ -3,11 +3,10 @@ that lead elsewhere, no other weights."""
 
 import os
 import stat
+from dataclasses import dataclass
 from pathlib import Path
 
 from headcount.model.units import format_bytes
-
-from .plan import LeftFile, SideFile
 
 MAX_SIDE_FILE = 128 * 2**20
 _WEIGHTS = (
@@ -16,6 +15,23 @@ _WEIGHTS = (
 )
 _CODE = (".py", ".pyc", ".so", ".dll", ".dylib", ".sh", ".exe")
 RECORD = "conversion.json"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SideFile:
+    """A file beside the weights that is copied: `path` is where its content is read."""
+
+    name: str
+    path: Path
+    nbytes: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LeftFile:
+    """An entry of the source folder that is not copied, and why."""
+
+    name: str
+    reason: str
 
 
 def sort_side_files(

@@ -7,102 +7,88 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headcount.arch.read_config import read_config
+from headcount.arch.architecture import Architecture
+from headcount.arch.our_types import base_type
+from headcount.arch.registry import architecture_of
 from headcount.audit import Audit, audit_model
-from headcount.model.errors import HeadcountError, InvalidWeightsError
 from headcount.sources.checkpoint import Checkpoint
 from headcount.sources.json_file import MAX_CONFIG_BYTES, open_regular, read_json
-from headcount.sources.safetensors import MAX_HEADER_BYTES
+from headcount.sources.safetensors import MAX_HEADER_BYTES, FileHeader
 
-from .errors import CannotConvertError, SourceChangedError
-from .plan import SideFile, SourceState
-from .side_files import shown_name
-from .standing import Standing, standings
+from ..attention_map.mapping import AttentionMap, attention_map
+from .errors import SourceChangedError
+from .refusals.source import check_folder, check_source
+from .side_files import SideFile, shown_name
 
 CONFIG = "config.json"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Source:
-    """A model folder that was audited: what the steps of a plan are derived from. `standings` are
-    those of the tensors in numbered lists, by name."""
+class ConversionSource:
+    """A model folder that was audited: what the steps of a plan are derived from."""
 
     folder: Path
     audit: Audit
     config: Mapping[str, Any]
     checkpoint: Checkpoint
-    standings: Mapping[str, Standing]
+    attention_map: AttentionMap
 
     @property
-    def text_type(self) -> str:
-        """The type of the language model, which is the model's own unless it is nested."""
-        return read_config(self.config, CONFIG).text.model_type
+    def model_type(self) -> str:
+        return self.audit.spec.model_type
+
+    @property
+    def label(self) -> str:
+        """What refusals begin with."""
+        return f"{self.folder}: {self.model_type}"
+
+    @property
+    def architecture(self) -> Architecture:
+        """That of the language model."""
+        return self.audit.architecture
+
+    @property
+    def whole(self) -> Architecture:
+        """That of the model, which may nest the language model; of the type that ours groups."""
+        return architecture_of(base_type(self.model_type)) or self.architecture
+
+    @property
+    def spelled(self) -> Architecture | None:
+        """That of the type as it is spelled; None for one of ours, and for another name."""
+        known = architecture_of(self.model_type)
+        return known if known is not None and self.model_type in known.types else None
 
 
-def read_source(folder: Path) -> Source:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SourceState:
+    """What identifies the source: a hash of config, index and headers, and what a change of the
+    files during the run would alter (size, modification time, inode)."""
+
+    name: str
+    fingerprint: str
+    headers: tuple[FileHeader, ...]
+    stats: tuple[tuple[Path, tuple[int, int, int]], ...]
+
+
+def read_source(folder: Path) -> ConversionSource:
     """The model in `folder`. Raises HeadcountError for anything a conversion cannot start from."""
-    if not folder.is_dir():
-        raise HeadcountError(f"{folder}: not a folder; convert reads a folder with config.json")
-    if not os.path.lexists(folder / CONFIG):
-        raise HeadcountError(f"{folder}: no {CONFIG} there; convert reads a folder that has one")
+    check_folder(folder)
     audit = audit_model(str(folder.absolute()))
-    _refuse_errors(folder, audit)
-    checkpoint, census = audit.checkpoint, audit.census
-    if checkpoint is None or census is None or checkpoint.format != "safetensors":
-        raise InvalidWeightsError(
-            f"{folder}: no safetensors weights: convert reads model.safetensors or an index and its"
-            " shards (and .bin files with --allow-pickle)"
-        )
-    _refuse_stale_index(checkpoint)
     config = read_json(folder / CONFIG)
-    _refuse_quantised(folder, config)
-    return Source(
+    check_source(folder, audit, config)
+    assert audit.checkpoint is not None
+    return ConversionSource(
         folder=folder,
         audit=audit,
         config=config,
-        checkpoint=checkpoint,
-        standings=standings(
-            checkpoint.tensors, census.stacks, audit.architecture, audit.spec.layers
-        ),
+        checkpoint=audit.checkpoint,
+        attention_map=attention_map(audit),
     )
 
 
-def _refuse_errors(folder: Path, audit: Audit) -> None:
-    errors = [finding for finding in audit.findings if finding.severity == "error"]
-    if errors:
-        first, more = errors[0], len(errors) - 1
-        others = f" (and {more} more; `headcount audit` lists them)" if more else ""
-        raise InvalidWeightsError(
-            f"{folder}: {first.code} {first.where}: {first.message}{others}; {first.hint}"
-        )
-
-
-def _refuse_stale_index(checkpoint: Checkpoint) -> None:
-    if checkpoint.missing:
-        raise InvalidWeightsError(
-            f"{checkpoint.folder}: missing {', '.join(sorted(checkpoint.missing)[:3])}:"
-            " download the shards again"
-        )
-    if checkpoint.unlisted:
-        raise InvalidWeightsError(
-            f"{checkpoint.index}: tensor {checkpoint.unlisted[0]!r} is in a shard but not in"
-            " weight_map, so it is not clear whether the model has it: repair the index"
-        )
-
-
-def _refuse_quantised(folder: Path, config: Mapping[str, Any]) -> None:
-    nested = [value for value in config.values() if isinstance(value, dict)]
-    for holder in (config, *nested):
-        settings = holder.get("quantization_config") or holder.get("compression_config")
-        if settings:
-            method = settings.get("quant_method") if isinstance(settings, dict) else None
-            raise CannotConvertError(
-                f"{folder / CONFIG}: the weights are quantised ({method or 'quantization_config'}):"
-                " codes cannot be averaged; convert the original model, then quantise the result"
-            )
-
-
-def source_state(source: Source, side_files: Iterable[SideFile], name: str | None) -> SourceState:
+def source_state(
+    source: ConversionSource, side_files: Iterable[SideFile], name: str | None
+) -> SourceState:
     """Hashes config, index and headers (tensor bytes are not read), and remembers the stats of
     these files and of those that are copied."""
     folder, checkpoint = source.folder, source.checkpoint

@@ -4,10 +4,9 @@ from dataclasses import dataclass
 from math import prod
 from typing import ClassVar, Literal
 
+from headcount.arch.tensors.blocks import Blocks
 from headcount.model.dtypes import SAFETENSORS_BITS, bytes_of
 from headcount.sources.safetensors import TensorInfo
-
-from .layout import Blocks
 
 Role = Literal["weight", "bias", "norm"]
 # What of the norm in front of a projection goes into it. The sources of a step that folds are, for
@@ -105,7 +104,7 @@ class Pool:
     @property
     def pooled_parts(self) -> tuple[str, ...]:
         """k, v or both."""
-        return tuple(block.part for block in self.target.blocks if block.part != "q")
+        return tuple(block.part for block in self.target.blocks if block.part in "kv")
 
     @property
     def sizes(self) -> tuple[int, ...]:

@@ -4,22 +4,20 @@ What stands between the projections and the scores, or behind them, is told by t
 them and by the type. Where that is not known nothing is free but what is certain.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from headcount.arch.our_types import GROUPED
 from headcount.arch.read_config import read_config
 
+from ..attention_map.attention_tensors import AttentionTensors, HeadTensors, Where
+from ..attention_map.layouts import KEY_NORMS, QUERY_NORMS, SCORE_TABLE, VALUE_NORMS, has_word
 from ..merge.attention_weights import Freedom
-from ..plan.draft import HeadsByLayer, Where
-from ..plan.native import KEY_NORMS, QUERY_NORMS
-from ..plan.source import CONFIG, Source
-from .beside import SCORE_TABLE, VALUE_NORMS, Beside
-from .rotary import NONE, config_as_read, rotated_rows
+from ..plan.heads import HeadsByLayer
+from ..plan.source import CONFIG, ConversionSource
+from .rotary import config_as_read, rotated_rows
 from .tables import alike, tables_read
-from .tensors import AttentionTensors
 
 # Modules beside the projections that stand in the way of nothing: sinks, a bias of what o gives.
 HARMLESS = ("dense_bias", "sinks", "attention_sink_bias", "softmax_offset")
@@ -28,24 +26,12 @@ OF_NO_HEAD = HARMLESS[:1]
 SCORE_BIASES = (SCORE_TABLE, "relative_pos_embeddings")
 # Keys of a config that clamp what the projections give.
 CLIPPING = ("clip_qkv", "attn_config.clip_qkv")
-# What types do by no tensor of their own: the key of the config that turns it on, True for always.
-NORMED_KEYS: Mapping[str, str | bool] = {
-    "llama4_text": "use_qk_norm",
-    **dict.fromkeys(("muse_glimmer_text", "muse_spark_text", "nanochat"), True),
-}
-ALIBI: Mapping[str, str | bool] = {"bloom": True, "falcon": "alibi", "mpt": True}
-CHANGED_VALUES: Mapping[str, str | bool] = {
-    **dict.fromkeys(("gemma3n_text", "gemma4_text", "gemma4_unified_text"), True),
-    "diffusion_gemma_text": True,
-    "roformer": "rotary_value",
-}
-NUMBERED_HEADS: Mapping[str, str | bool] = {"cpmant": True}  # columns of a table beside the layers
 _ALL = ("keys", "values", "order")
 _Reasons = Iterator[tuple[tuple[str, ...], str]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Limits:
+class NotFree:
     """Why keys, values and the order of heads are not free; None: they are."""
 
     keys: str | None
@@ -60,45 +46,33 @@ def alone(freedom: Freedom) -> Freedom:
 
 
 def freedoms_of(
-    source: Source,
-    tensors: Mapping[Where, AttentionTensors],
-    heads: HeadsByLayer | None = None,
+    source: ConversionSource, heads: HeadsByLayer | None = None
 ) -> dict[Where, Freedom]:
-    """The freedom of every attention; `tensors` are those of all. `heads` are what each is to get:
-    attentions that must change their order together can, if they get as many. None: they do."""
-    facts = _Facts(source, tensors, heads)
-    return {where: _freedom(facts, one) for where, one in tensors.items()}
+    """The freedom of every attention. `heads` are what each is to get: attentions that must change
+    their order together can, if they get as many. None: they do."""
+    facts = _Facts(source, heads)
+    return {where: _freedom(facts, one) for where, one in facts.attentions.items()}
 
 
-def limits_of(
-    source: Source,
-    tensors: Mapping[Where, AttentionTensors],
-    heads: HeadsByLayer | None = None,
-) -> dict[Where, Limits]:
+def limits_of(source: ConversionSource, heads: HeadsByLayer | None = None) -> dict[Where, NotFree]:
     """What is not free in every attention, as in `freedoms_of`."""
-    facts = _Facts(source, tensors, heads)
-    return {where: _limits(facts, one) for where, one in tensors.items()}
+    facts = _Facts(source, heads)
+    return {where: _limits(facts, one) for where, one in facts.attentions.items()}
 
 
 class _Facts:
     """What the config says of all attentions, and what these have in common."""
 
-    def __init__(
-        self,
-        source: Source,
-        tensors: Mapping[Where, AttentionTensors],
-        heads: HeadsByLayer | None,
-    ) -> None:
-        self.text = read_config(source.config, CONFIG).text
-        self.model_type = self.text.model_type.removeprefix(GROUPED)
+    def __init__(self, source: ConversionSource, heads: HeadsByLayer | None) -> None:
         self.source = source
-        spec = source.audit.spec
-        self.read_by_others = {layer.shares_cache_with for layer in spec.layers}
-        self.has_tables = any(
-            SCORE_TABLE in module.split(".") for module in source.audit.architecture.names.modules
-        )
-        self._tables = tables_read(tensors.values()) if self.has_tables else {}
+        self.attentions = source.attention_map.attentions
+        self.read_by_others = set(source.attention_map.readers.values())
+        modules = source.architecture.names.modules
+        self.has_tables = any(has_word(module, (SCORE_TABLE,)) for module in modules)
+        self._text = read_config(source.config, CONFIG).text
+        self._tables = tables_read(self.attentions.values()) if self.has_tables else {}
         self._heads = heads
+        self.conversion = source.architecture.conversion
 
     def table(self, layer: int) -> int | None:
         """The layer whose table of score biases the self-attention of `layer` reads, if known."""
@@ -117,26 +91,26 @@ class _Facts:
     def config(self) -> dict[str, Any] | None:
         return config_as_read(self.source)
 
-    def is_on(self, types: Mapping[str, str | bool]) -> bool:
-        key = types.get(self.model_type, False)
+    def is_on(self, key: str | bool) -> bool:
+        """Of what the type always does (True), or does where a key of its config says so."""
         return bool(self.value(key)) if isinstance(key, str) else key
 
     def value(self, key: str) -> Any:
         """The value of a key of the language model's config, or of an object in it."""
         outer, _, last = key.rpartition(".")
         if not outer:
-            return self.text.get(last)
-        nested = self.text.get(outer)
+            return self._text.get(last)
+        nested = self._text.get(outer)
         return nested.get(last) if isinstance(nested, dict) else None
 
 
-def _limits(facts: _Facts, tensors: AttentionTensors) -> Limits:
+def _limits(facts: _Facts, tensors: AttentionTensors) -> NotFree:
     """The first reason for each that is not free."""
     found: dict[str, str] = {}
     for what, reason in _reasons(facts, tensors):
         for one in what:
             found.setdefault(one, reason)
-    return Limits(**{one: found.get(one) for one in _ALL})
+    return NotFree(**{one: found.get(one) for one in _ALL})
 
 
 def _freedom(facts: _Facts, tensors: AttentionTensors) -> Freedom:
@@ -151,7 +125,7 @@ def _freedom(facts: _Facts, tensors: AttentionTensors) -> Freedom:
         order_set=_order_set(facts, tensors.where) if limits.order is None else None,
         key_bias=tensors.has_bias("k"),
         output_bias=tensors.has_bias("o"),
-        head_norms=facts.is_on(NORMED_KEYS) or _norms_heads(tensors),
+        head_norms=facts.is_on(facts.conversion.norms_keys) or _norms_heads(tensors),
     )
 
 
@@ -164,10 +138,9 @@ def _order_set(facts: _Facts, where: Where) -> int | None:
 
 def _norms_heads(tensors: AttentionTensors) -> bool:
     """Whether a norm stands behind k that is over one head at a time."""
-    norms = [m for m in tensors.modules if any(word in KEY_NORMS for word in m.split("."))]
-    lengths = {item.module: item.tensors[0].shape[-1] for item in tensors.beside}
+    norms = [one for one in tensors.others if has_word(one.module, KEY_NORMS)]
     d = tensors.mixer.head_dim
-    return bool(norms) and all(lengths.get(module, d) == d for module in norms)
+    return bool(norms) and all(not one.parts or one.tensor.shape[-1] == d for one in norms)
 
 
 def _rows(
@@ -176,8 +149,9 @@ def _rows(
     """The rows that rotate: none in cross-attention, where no two positions are compared."""
     if tensors.where[1]:
         return (), ()
-    config = None if facts.model_type in NONE else facts.config
-    return rotated_rows(facts.model_type, config, tensors.mixer.head_dim)
+    rotary = facts.source.architecture.rotary
+    config = None if rotary == "none" else facts.config
+    return rotated_rows(rotary, config, tensors.mixer.head_dim)
 
 
 def _reasons(facts: _Facts, tensors: AttentionTensors) -> _Reasons:
@@ -195,7 +169,7 @@ def _reasons(facts: _Facts, tensors: AttentionTensors) -> _Reasons:
         yield ("keys",), "it is not known which rows of its heads rotate together"
     if not cross and facts.has_tables:
         yield from _by_table(facts, layer)
-    if not cross and facts.is_on(ALIBI):
+    if not cross and facts.is_on(facts.conversion.alibi):
         yield ("order",), "ALiBi: each query head has a slope of its own"
 
 
@@ -214,37 +188,40 @@ def _by_table(facts: _Facts, layer: int) -> _Reasons:
 def _by_type(facts: _Facts) -> _Reasons:
     if any(facts.value(key) is not None for key in CLIPPING):
         yield ("keys", "values"), "clip_qkv clamps its queries, keys and values"
-    if facts.is_on(NORMED_KEYS):
+    if facts.is_on(facts.conversion.norms_keys):
         yield ("keys",), "its queries and keys are normed"
-    if facts.is_on(CHANGED_VALUES):
+    if facts.is_on(facts.conversion.changes_values):
         yield ("values",), "its values are not only mixed"
-    if facts.is_on(NUMBERED_HEADS):
+    if facts.is_on(facts.conversion.numbers_heads):
         yield ("order",), "its heads are told apart by their numbers"
 
 
 def _by_modules(tensors: AttentionTensors) -> _Reasons:
-    known = {item.module: item for item in tensors.beside}
-    for module in tensors.modules:
-        words = module.split(".")
-        if any(word in SCORE_BIASES for word in words):
-            if module not in known:
+    by_module: dict[str, list[HeadTensors]] = {}
+    for one in tensors.others:
+        by_module.setdefault(one.module, []).append(one)
+    for module, held in by_module.items():
+        known = next((one for one in reversed(held) if one.parts), None)
+        if has_word(module, SCORE_BIASES):
+            if known is None:
                 yield ("order",), f"{module} is a bias of each head"
-        elif any(word in VALUE_NORMS for word in words):
+        elif has_word(module, VALUE_NORMS):
             yield ("values",), f"{module} norms its values"
-        elif any(word in (*KEY_NORMS, *QUERY_NORMS) for word in words):
+        elif has_word(module, (*KEY_NORMS, *QUERY_NORMS)):
             yield ("keys",), f"{module} norms its keys or queries"
-        elif not any(word in HARMLESS for word in words):
-            yield _between(module, known.get(module))
-        if module in tensors.unknown and words[-1] not in OF_NO_HEAD:
+        elif not has_word(module, HARMLESS):
+            yield _between(module, known)
+        unknown = any(one.layout is None for one in held)
+        if unknown and module.rpartition(".")[2] not in OF_NO_HEAD:
             yield ("order",), f"it is not known how heads lie in {module}"
 
 
-def _between(module: str, item: Beside | None) -> tuple[tuple[str, ...], str]:
+def _between(module: str, item: HeadTensors | None) -> tuple[tuple[str, ...], str]:
     """What a module that is not named here may stand in the way of."""
     if item is None:
         return _ALL, f"it is not known what {module} does"
-    if item.tied:
+    if item.has_key_value:
         return ("keys", "values"), f"{module} stands behind its keys or values"
-    if item.layout.blocks[0].rows == 1:  # one gate for a whole head
+    if item.blocks.blocks[0].rows == 1:  # one gate for a whole head
         return (), ""
     return ("values",), f"{module} is a gate between its values and o"

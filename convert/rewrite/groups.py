@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
+from ..attention_map.attention_tensors import AttentionTensors
 from ..merge.attention_weights import AttentionWeights, Freedom, Groups, Moments
 from ..merge.grouping import (
     GroupingCosts,
@@ -13,12 +14,13 @@ from ..merge.grouping import (
     similar_groups,
 )
 from ..merge.ladder import Ladder
-from ..plan.draft import Heads
+from ..plan.heads import Heads
 from ..stream.repeated_heads import same_as_runs
 from ..stream.threads import one_thread
-from .tensors import AttentionTensors, Read, weights_of
+from .tensors import Read, weights_of
 
-Attention = tuple[AttentionTensors, Freedom, Heads]
+# An attention, what may be changed in it, and the heads that it is to get.
+Planned = tuple[AttentionTensors, Freedom, Heads]
 
 
 def is_tied(weights: AttentionWeights, own: Heads) -> bool:
@@ -39,7 +41,7 @@ def groups_of(
         return _longest_first(similar_groups(weights, freedom, moments, own.after))
 
 
-def common_groups(attentions: Sequence[Attention], read: Read) -> Groups | None:
+def common_groups(attentions: Sequence[Planned], read: Read) -> Groups | None:
     """One partition for all of `attentions`, of the least cost in their sum; each counts by the
     shares of its own objectives. They have as many heads and get as many. None: the heads of all
     are tied already. One attention's weights are in memory at a time."""

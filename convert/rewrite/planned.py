@@ -3,21 +3,25 @@
 from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING
 
+from ..attention_map.attention_tensors import AttentionTensors, Where
 from ..merge.ladder import Ladder
-from ..plan.draft import HeadsByLayer, Where
-from ..plan.errors import CannotConvertError
+from ..plan.heads import HeadsByLayer
+from ..plan.refusals.merging import check_calibrated, check_mergeable
 from ..plan.request import CALIBRATION_TOKENS, ConversionRequest
 from ..plan.rewriting import Rewriting
-from ..plan.source import Source
-from .freedom import Limits, limits_of
-from .tensors import AttentionTensors, attention_tensors
+from ..plan.source import ConversionSource
+from .freedom import NotFree, limits_of
+from .tensors import dtype_of
 
 if TYPE_CHECKING:
     from ..calibrate.calibration_text import CalibrationText
 
 
 def plan_rewriting(
-    source: Source, heads: HeadsByLayer, pooled: tuple[int, ...], request: ConversionRequest
+    source: ConversionSource,
+    heads: HeadsByLayer,
+    pooled: tuple[int, ...],
+    request: ConversionRequest,
 ) -> tuple[Rewriting | None, tuple[str, ...]]:
     """What is done before the heads of the layers `pooled` are, None: nothing; and what limits it.
 
@@ -27,15 +31,10 @@ def plan_rewriting(
     ladder = request.ladder
     if ladder is None:
         return None, ()
-    found = attention_tensors(source)
-    changed = {where: own for where, own in heads.layers.items() if own.is_changed}
-    for where in changed:
-        if where not in found:
-            raise CannotConvertError(
-                f"{source.folder}: it is not known where the heads of layer {where[0]} lie: only"
-                " --method mean, first, medoid and random can do with that"
-            )
-    _refuse_uncalibrated(source, heads, request)
+    check_mergeable(source)
+    check_calibrated(source, heads, request)
+    found = source.attention_map.attentions
+    changed = [where for where, own in heads.layers.items() if own.is_changed]
     tensors = {where: found[where] for where in changed}
     text = _calibration(source, request)
     rewriting = Rewriting(
@@ -49,7 +48,7 @@ def plan_rewriting(
         tokens_read=0 if text is None else text.tokens,
     )
     known = {index for index, _ in found} | heads.readers.keys()
-    limits = limits_of(source, found, heads)
+    limits = limits_of(source, heads)
     return rewriting, (
         *_limits([limits[where] for where in changed], ladder),
         *_beyond(set(pooled) - known),
@@ -65,23 +64,14 @@ def _beyond(layers: Set[int]) -> Iterator[str]:
         )
 
 
-def _refuse_uncalibrated(source: Source, heads: HeadsByLayer, request: ConversionRequest) -> None:
-    """Raises CannotConvertError for what is merged by its weights alone."""
-    crossed = any(cross and own.is_changed for (_, cross), own in heads.layers.items())
-    if request.calibration is None or not (crossed or heads.readers):
-        return
-    what = "cross-attention" if crossed else "layers that read another's keys and values"
-    raise CannotConvertError(
-        f"{source.folder}: has {what}, which --calibration cannot run layer by layer: use --method"
-        " merge without it"
-    )
-
-
-def _nbytes(source: Source, tensors: Mapping[Where, AttentionTensors], ladder: Ladder) -> int:
+def _nbytes(
+    source: ConversionSource, tensors: Mapping[Where, AttentionTensors], ladder: Ladder
+) -> int:
     """Those of the attentions, and of one more matrix of each layer if MLPs are refitted, too."""
-    total = sum(t.elements * one.dtype.itemsize for one in tensors.values() for t in one.tensors)
+    sizes = {where: dtype_of(one).itemsize for where, one in tensors.items()}
+    total = sum(t.elements * sizes[w] for w, one in tensors.items() for t in one.tensors)
     if ladder.refit == "mlp":
-        size = max((one.dtype.itemsize for one in tensors.values()), default=4)
+        size = max(sizes.values(), default=4)
         for layer in {where[0] for where in tensors}:
             matrices = (
                 t.elements
@@ -92,7 +82,7 @@ def _nbytes(source: Source, tensors: Mapping[Where, AttentionTensors], ladder: L
     return total
 
 
-def _calibration(source: Source, request: ConversionRequest) -> "CalibrationText | None":
+def _calibration(source: ConversionSource, request: ConversionRequest) -> "CalibrationText | None":
     if request.calibration is None:
         return None
     from ..calibrate.calibration_text import (
@@ -112,7 +102,7 @@ def _few(request: ConversionRequest, text: "CalibrationText | None") -> Iterator
         yield f"the calibration text has {text.found:,} tokens, not {wanted:,}"
 
 
-def _limits(limits: Sequence[Limits], ladder: Ladder) -> Iterator[str]:
+def _limits(limits: Sequence[NotFree], ladder: Ladder) -> Iterator[str]:
     """Each reason once, with how many attentions it holds for."""
     for what, sense in _meanings(ladder):
         reasons = [reason for one in limits if (reason := getattr(one, what)) is not None]

@@ -14,10 +14,10 @@ from tqdm import tqdm
 
 from headcount.sources.safetensors import TensorInfo, read_header
 
-from ..plan.draft import Where
 from ..plan.errors import BadValuesError
 from ..plan.plan import ConversionPlan, OutputFile
 from ..plan.rewriting import Rewriting
+from ..plan.source import ConversionSource
 from ..plan.steps import Cast, Copy, Step, make
 from ..stream.reader import DTYPES, SourceReader
 from ..stream.repeated_heads import Repeats
@@ -26,7 +26,7 @@ from ..stream.weight_file import raw_bytes
 from ..stream.work_folder import REWRITTEN, WorkFolder
 from ..stream.writer import NewFile, json_bytes
 from .layer import RewrittenLayer
-from .tensors import AttentionTensors, attention_tensors, key_value_heads
+from .tensors import key_value_heads
 from .uncalibrated import uncalibrated_layers
 
 _STORED = {dtype: name for name, dtype in DTYPES.items()}
@@ -51,10 +51,10 @@ def rewrite_layers(rewriting: Rewriting, work: WorkFolder, *, progress: bool) ->
     write."""
     (work.path / REWRITTEN).mkdir(exist_ok=True)
     if _ALL not in work.finished:
-        written, tensors = [], attention_tensors(rewriting.source)
+        written = []
         for layer in _layers(rewriting, work, progress):
             if _name(layer.index) not in work.finished:
-                _write(rewriting, layer, tensors, work)
+                _write(rewriting, layer, work)
             written.append(layer.index)
         _keep(work, _ALL, [json_bytes(written)], {"layers": written})
     return _found(work)
@@ -113,12 +113,7 @@ def _name(index: int) -> str:
     return f"{REWRITTEN}/{index:05}.safetensors"
 
 
-def _write(
-    rewriting: Rewriting,
-    layer: RewrittenLayer,
-    of_source: Mapping[Where, AttentionTensors],
-    work: WorkFolder,
-) -> None:
+def _write(rewriting: Rewriting, layer: RewrittenLayer, work: WorkFolder) -> None:
     tensors = {name: tensor.detach() for name, tensor in layer.tensors.items()}
     for name, tensor in tensors.items():
         if not bool(tensor.isfinite().all()):
@@ -136,16 +131,16 @@ def _write(
     )
     measured = {
         "layer": dict(layer.measured),
-        "distinct": _distinct(rewriting, of_source, layer.index),
+        "distinct": _distinct(rewriting.source, layer.index),
     }
     content = (raw_bytes(tensor) for tensor in tensors.values() if tensor.numel())
     _keep(work, file.name, chain([header_bytes(file)], content), measured, file)
 
 
-def _distinct(rewriting: Rewriting, tensors: Mapping[Where, AttentionTensors], index: int) -> int:
+def _distinct(source: ConversionSource, index: int) -> int:
     """How many K/V heads of the source's layer are no copies of their neighbours."""
-    repeats = Repeats()
-    with SourceReader(rewriting.source.folder) as reader:
+    repeats, tensors = Repeats(), source.attention_map.attentions
+    with SourceReader(source.folder) as reader:
         for where in ((index, False), (index, True)):
             if where in tensors:
                 for _, heads in key_value_heads(tensors[where], reader.tensor):

@@ -6,9 +6,9 @@ change places where the table's columns follow them: then in all layers that rea
 
 from collections.abc import Iterable, Sequence
 
-from ..plan.draft import HeadsByLayer
-from .beside import SCORE_TABLE
-from .tensors import AttentionTensors
+from ..attention_map.attention_tensors import AttentionTensors
+from ..attention_map.layouts import SCORE_TABLE
+from ..plan.heads import HeadsByLayer
 
 
 def tables_read(attentions: Iterable[AttentionTensors]) -> dict[int, int | None]:

@@ -6,33 +6,33 @@ import torch
 
 from headcount.sources.safetensors import TensorInfo
 
+from ..attention_map.attention_tensors import Where
 from ..merge.attention_weights import AttentionWeights, Groups, Moments
 from ..merge.head_moments import white_moments
 from ..merge.ladder import Ladder
 from ..merge.merging import merge_attention
-from ..plan.draft import HeadsByLayer, Where
 from ..plan.errors import BadValuesError
-from ..plan.source import Source
+from ..plan.heads import HeadsByLayer
+from ..plan.source import ConversionSource
 from ..stream.reader import SourceReader
 from ..stream.threads import one_thread
 from .freedom import freedoms_of
-from .groups import Attention, common_groups, groups_of, is_tied, recorded_groups
+from .groups import Planned, common_groups, groups_of, is_tied, recorded_groups
 from .layer import RewrittenLayer, attention_key, merged_document
-from .tensors import Read, attention_tensors, tensors_of, weights_of
+from .tensors import Read, tensors_of, weights_of
 
 Done = Callable[[int], RewrittenLayer | None]
 
 
 def uncalibrated_layers(
-    source: Source,
+    source: ConversionSource,
     heads: HeadsByLayer,
     ladder: Ladder,
     done: Done,
 ) -> Iterator[RewrittenLayer]:
     """Every layer whose K/V heads become fewer, in order; those that `done` knows are not computed
     again. One layer is in memory at a time. Raises BadValuesError for NaN and infinity."""
-    tensors = attention_tensors(source)
-    freedoms = freedoms_of(source, tensors, heads)
+    tensors, freedoms = source.attention_map.attentions, freedoms_of(source, heads)
     changed = sorted(where for where, own in heads.layers.items() if own.is_changed)
     attentions = {w: (tensors[w], freedoms[w], heads.layers[w]) for w in changed}
     with SourceReader(source.folder) as reader:
@@ -62,14 +62,14 @@ class _Together:
     """All attentions that change, and the groups of those that must agree on them."""
 
     def __init__(
-        self, attentions: Mapping[Where, Attention], ladder: Ladder, read: Read, done: Done
+        self, attentions: Mapping[Where, Planned], ladder: Ladder, read: Read, done: Done
     ) -> None:
         self.ladder, self.read = ladder, read
         self._attentions, self._done = attentions, done
         self._common: dict[int, Groups | None] = {}
 
     def groups(
-        self, attention: Attention, weights: AttentionWeights, moments: Moments
+        self, attention: Planned, weights: AttentionWeights, moments: Moments
     ) -> Groups | None:
         """Of one attention; None where its heads are equal already and stay as they are."""
         _, freedom, own = attention
@@ -93,9 +93,7 @@ class _Together:
 
 
 @one_thread()
-def _layer(
-    index: int, attentions: Mapping[Where, Attention], together: _Together
-) -> RewrittenLayer:
+def _layer(index: int, attentions: Mapping[Where, Planned], together: _Together) -> RewrittenLayer:
     made: dict[str, torch.Tensor] = {}
     measured = {}
     read, method = together.read, together.ladder.method

@@ -1,24 +1,18 @@
-"""The K/V heads of a layer: where they lie in its tensors, and how alike they are.
+"""The K/V heads of a layer: which tensors hold them, and how alike they are.
 
 Nothing of a tensor is kept but the products of its heads with one another, [K/V heads, K/V heads].
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from math import isfinite
 
 import torch
 
 from headcount.audit.audited import Audit
-from headcount.audit.census import Placed
 from headcount.audit.rules.scanned import LayerScan
 from headcount.model.divisors import divisors
-from headcount.model.mixers import Attention
-from headcount.model.spec import MixerKey
-from headcount.sources.safetensors import TensorInfo
 
-from ..plan.layout import Blocks, fused, one_part
-from ..stream.head_layout import split_heads
+from ..attention_map.attention_tensors import HeadTensors
+from ..attention_map.mapping import attention_map
 from ..stream.reader import DTYPES
 
 # Elements that are multiplied in one piece: as float32 below the size from which malloc takes pages
@@ -26,58 +20,22 @@ from ..stream.reader import DTYPES
 _CHUNK = 2**15
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class HeadTensor:
-    """A tensor that holds K or V heads of `mixer`, or both, and how they lie in it."""
-
-    key: MixerKey
-    mixer: Attention
-    layout: Blocks
-
-    def heads(self, values: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
-        """`k` and `v` with [heads, rows, ...], in the order of the heads."""
-        held = split_heads(values, self.layout)
-        yield from ((part, heads) for part, heads in held.items() if part != "q")
-
-
-def key_value_tensors(audit: Audit) -> dict[str, HeadTensor]:
+def key_value_tensors(audit: Audit) -> dict[str, HeadTensors]:
     """Each tensor of a decoder's self-attention that holds K or V heads, biases included."""
     census = audit.census
     if census is None or census.packed:
         return {}
-    found: dict[str, HeadTensor] = {}
-    for layer in audit.spec.layers:
-        for key, mixer in layer.keyed_mixers():
-            placed = census.layers.get(key, ())
-            if layer.stack != "decoder" or type(mixer) is not Attention:
-                continue
-            of_layer = dict(_head_tensors(audit, key, mixer, placed))
-            held = {block.part for one in of_layer.values() for block in one.layout.blocks}
-            if {"k", "v"} <= held | (set() if mixer.has_value else {"v"}):
-                found |= of_layer
+    found: dict[str, HeadTensors] = {}
+    for (_, cross), one in attention_map(audit).attentions.items():
+        held = {each.tensor.name: each for each in one.projections if _is_readable(each)}
+        parts = {part for each in held.values() for part in each.parts}
+        if not cross and {"k", "v"} <= parts | (set() if one.mixer.has_value else {"v"}):
+            found |= held
     return found
 
 
-def _head_tensors(
-    audit: Audit, key: MixerKey, mixer: Attention, placed: tuple[Placed, ...]
-) -> Iterator[tuple[str, HeadTensor]]:
-    names = audit.architecture.names
-    for item in placed:
-        part, info = item.place.part or "", item.tensor
-        if part not in ("k", "v", "qkv") or info.dtype not in DTYPES:
-            continue
-        axis = -1 if names.transposed and len(info.shape) > 1 else 0
-        if part == "qkv":
-            layout = fused(names.fused_by(audit.config), mixer, axis=axis)
-        else:
-            heads, dim = mixer.num_key_value_heads, mixer.head_dim
-            layout = one_part(part, heads, dim if part == "k" else mixer.v_head_dim, axis=axis)
-        if _fits(info, layout):
-            yield info.name, HeadTensor(key=key, mixer=mixer, layout=layout)
-
-
-def _fits(info: TensorInfo, layout: Blocks) -> bool:
-    return bool(info.shape) and info.shape[layout.axis] == layout.rows
+def _is_readable(held: HeadTensors) -> bool:
+    return held.has_key_value and held.tensor.dtype in DTYPES and held.length == held.blocks.rows
 
 
 class Likeness:

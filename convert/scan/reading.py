@@ -7,12 +7,12 @@ import torch
 from tqdm import tqdm
 
 from headcount.audit.audited import Audit
-from headcount.audit.rules.scanned import LayerScan, ScanFacts, TensorScan
+from headcount.audit.rules.scanned import ScanFacts, TensorScan
 from headcount.model.errors import UnsupportedModelError
-from headcount.model.spec import MixerKey
 from headcount.sources.checkpoint import Checkpoint
 from headcount.sources.safetensors import TensorInfo
 
+from ..stream.head_layout import split_heads
 from ..stream.reader import DTYPES, SourceReader
 from ..stream.threads import one_thread
 from .heads import Likeness, key_value_tensors
@@ -27,18 +27,18 @@ def scan(audit: Audit, *, progress: bool = True) -> ScanFacts:
     """
     checkpoint = _local(audit)
     of_heads = key_value_tensors(audit)
-    layers: dict[MixerKey, Likeness] = {}
+    layers: dict[int, Likeness] = {}
     tensors: list[TensorScan] = []
     with one_thread():
         for info, values in _read(checkpoint, progress=progress):
             tensors.append(_look(info, values))
             if info.name in of_heads:
                 found = of_heads[info.name]
-                layer = layers.setdefault(found.key, Likeness(found.mixer.num_key_value_heads))
-                for part, heads in found.heads(values):
-                    layer.add(part, heads)
-    compared: dict[MixerKey, LayerScan] = {key: seen.result(key[1]) for key, seen in layers.items()}
-    return ScanFacts(tuple(tensors), tuple(sorted(compared.values(), key=lambda one: one.layer)))
+                for part, heads in split_heads(values, found.blocks).items():
+                    if part in ("k", "v"):
+                        index = found.place.index
+                        layers.setdefault(index, Likeness(len(heads))).add(part, heads)
+    return ScanFacts(tuple(tensors), tuple(layers[index].result(index) for index in sorted(layers)))
 
 
 def _local(audit: Audit) -> Checkpoint:

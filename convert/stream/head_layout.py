@@ -4,16 +4,17 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
-from ..plan.layout import Blocks
+from headcount.arch.tensors.blocks import Blocks
 
-Heads = dict[str, torch.Tensor]
+# Part -> [heads, rows, ...]
+ByPart = dict[str, torch.Tensor]
 
 
-def split_heads(tensor: torch.Tensor, layout: Blocks) -> Heads:
+def split_heads(tensor: torch.Tensor, layout: Blocks) -> ByPart:
     """Part -> [heads, rows, ...]: views of `tensor` where the layout allows it."""
     axis = layout.axis if tensor.dim() > 1 else 0
     repeats = tensor.movedim(axis, 0).unflatten(0, (layout.repeats, -1))
-    heads: Heads = {}
+    heads: ByPart = {}
     start = 0
     for block in layout.blocks:
         end = start + block.heads * block.rows

@@ -7,10 +7,11 @@ from contextlib import contextmanager
 from threading import Lock
 
 from ..plan.plan import ConversionPlan, OutputFile
+from .outcome import Outcome
 from .reader import SourceReader
 from .safetensors_header import check_written
 from .threads import one_thread
-from .weight_file import Outcome, WeightStream
+from .weight_file import WeightStream
 from .work_folder import WorkFolder
 from .writer import Advance, NewFile
 

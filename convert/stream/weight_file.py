@@ -1,10 +1,10 @@
 """One file of the output from the steps that make it."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from threading import RLock
 from typing import Any
 
@@ -20,6 +20,7 @@ from .float_casts import cast, cast_pieces
 from .head_layout import join_heads, placed_heads, reordered, split_heads
 from .made_ahead import Ahead
 from .norm_folding import fold_gain, fold_shift
+from .outcome import Outcome
 from .pooling import (
     NotFiniteError,
     Pooled,
@@ -30,67 +31,9 @@ from .pooling import (
     spread,
 )
 from .reader import DTYPES, SourceReader
-from .repeated_heads import Repeats, same_as_runs
+from .repeated_heads import same_as_runs
 from .safetensors_header import header_bytes
 from .writer import NewFile
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Outcome:
-    """What was measured while pooling: (layer, part) -> relative error of its weight, layer -> the
-    heads that were kept, for methods that choose, the layers of which any number changed, and the
-    heads that are copies of others. Of a layer with two attentions the larger error."""
-
-    errors: dict[tuple[int, str], float] = field(default_factory=dict)
-    chosen: dict[int, tuple[int, ...]] = field(default_factory=dict)
-    moved: set[int] = field(default_factory=set)
-    repeats: Repeats = field(default_factory=Repeats)
-
-    def since(self, before: "Outcome") -> "Outcome":
-        """What `before`, a copy made earlier, does not say."""
-        seen = self.repeats.alike
-        return Outcome(
-            errors={k: e for k, e in self.errors.items() if before.errors.get(k) != e},
-            chosen={k: c for k, c in self.chosen.items() if before.chosen.get(k) != c},
-            moved=self.moved - before.moved,
-            repeats=Repeats(
-                alike={k: a for k, a in seen.items() if before.repeats.alike.get(k) != a}
-            ),
-        )
-
-    def copy(self) -> "Outcome":
-        return Outcome(
-            errors=dict(self.errors),
-            chosen=dict(self.chosen),
-            moved=set(self.moved),
-            repeats=Repeats(alike=dict(self.repeats.alike)),
-        )
-
-    def add(self, other: "Outcome") -> None:
-        for key, error in other.errors.items():
-            self.errors[key] = max(error, self.errors.get(key, 0.0))
-        self.chosen.update(other.chosen)
-        self.moved.update(other.moved)
-        for layer, alike in other.repeats.alike.items():
-            self.repeats.note(layer, alike)
-
-    def document(self) -> dict[str, Any]:
-        """JSON-ready."""
-        return {
-            "errors": [[layer, part, error] for (layer, part), error in self.errors.items()],
-            "chosen": [[layer, list(heads)] for layer, heads in self.chosen.items()],
-            "moved": sorted(self.moved),
-            "alike": [[layer, list(alike)] for layer, alike in self.repeats.alike.items()],
-        }
-
-    @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> "Outcome":
-        return cls(
-            errors={(layer, part): error for layer, part, error in document["errors"]},
-            chosen={layer: tuple(heads) for layer, heads in document["chosen"]},
-            moved=set(document["moved"]),
-            repeats=Repeats(alike={layer: tuple(alike) for layer, alike in document["alike"]}),
-        )
 
 
 class WeightStream:

@@ -15,8 +15,9 @@ from tqdm import tqdm
 from transformers import PreTrainedModel
 
 from headcount.convert.calibrate.layered_model import LayeredModel, assign
+from headcount.convert.homes.finding import find_home
 from headcount.convert.merge.ladder import QUALITIES
-from headcount.convert.plan.homes import find_home
+from headcount.convert.plan.refusals.merging import check_mergeable
 from headcount.convert.plan.request import ConversionRequest
 from headcount.convert.plan.source import read_source
 from headcount.convert.rewrite.layer import RewrittenLayer
@@ -61,7 +62,8 @@ def sensitivities(
     Raises UnsupportedModelError for what is no plain decoder.
     """
     source = read_source(request.source)
-    _, heads = find_home(source, request.num_key_value_heads, request.home)
+    heads = find_home(source, request.num_key_value_heads, request.home).heads
+    check_mergeable(source)
     plan = _settled(request, evaluation)
     with quiet_transformers(), out_of_memory_explained(), SourceReader(source.folder) as reader:
         layered = LayeredModel(source, reader)

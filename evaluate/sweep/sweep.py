@@ -10,9 +10,9 @@ from typing import Any
 
 from tqdm import tqdm
 
+from headcount.convert.attention_map.mapping import attentions
 from headcount.convert.conversion import apply_plan
 from headcount.convert.plan.leftovers import leftovers, own_folder
-from headcount.convert.plan.native_heads import attentions
 from headcount.convert.plan.planner import plan_conversion
 from headcount.convert.plan.request import ConversionRequest
 from headcount.convert.plan.source import read_source

@@ -10,8 +10,8 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from conversion_limits import BY_LAYER
 from conversions import load_whole, run
-from headcount.convert.plan.by_layer import BY_LAYER
 from headcount.convert.plan.errors import CannotConvertError
 from mha_types import cached_heads, greedy, logits, settle
 

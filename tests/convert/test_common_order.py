@@ -14,8 +14,8 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForSeq2SeqLM
 
 from conversions import contents, load_whole, run
+from headcount.convert.homes.finding import find_home
 from headcount.convert.merge.ladder import QUALITIES
-from headcount.convert.plan.homes import find_home
 from headcount.convert.plan.planner import plan_conversion
 from headcount.convert.plan.request import ConversionRequest
 from headcount.convert.plan.source import read_source
@@ -161,7 +161,7 @@ def test_threads_are_as_before_between_layers(tmp_path: Path) -> None:
 
 def rewritten(source: Path, done: dict[int, RewrittenLayer]) -> Iterator[RewrittenLayer]:
     model = read_source(source)
-    _, heads = find_home(model, KV)
+    heads = find_home(model, KV).heads
     return uncalibrated_layers(model, heads, QUALITIES["fast"], done.get)
 
 

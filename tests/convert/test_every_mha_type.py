@@ -14,7 +14,7 @@ from conversions import load_whole, run
 from every_type import MAPPINGS
 from headcount.arch.read_config import Reading, read_config
 from headcount.arch.registry import ARCHITECTURES
-from headcount.convert.plan import homes
+from headcount.convert.homes import finding
 from headcount.model.errors import HeadcountError
 from headcount.model.mixers import Attention
 from mha_types import (
@@ -54,7 +54,7 @@ NOT_CONVERTED = {
 @pytest.fixture(autouse=True)
 def only_our_own_home(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also for types that another class could hold: tests/convert/test_rehome.py moves those."""
-    monkeypatch.setattr(homes, "HOMES", {"custom": homes.HOMES["custom"]})
+    monkeypatch.setattr(finding, "HOMES", {"custom": finding.HOMES["custom"]})
 
 
 QUICK = (

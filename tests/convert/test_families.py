@@ -5,11 +5,9 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from headcount.arch.registry import ARCHITECTURES
+from conversion_limits import BY_LAYER, REFUSED
 from headcount.cli import main
 from headcount.convert.families import convertible
-from headcount.convert.plan.by_layer import BY_LAYER
-from headcount.convert.plan.class_limits import EVEN_ONLY, REASONS, WIDTH_CHECKED
 
 FOUND = convertible()
 NATIVE = {row.model_type: row for row in FOUND if row.home == "native"}
@@ -47,13 +45,8 @@ def test_types_without_fewer_heads_have_none() -> None:
     """No cache, latent attention, recurrent only, a K/V head per query head, or a reason."""
     assert not ROWS.keys() & {
         *("vit", "deepseek_v3", "mamba", "rwkv", "xlnet", "openai-gpt"),
-        *REASONS,
+        *REFUSED,
     }
-
-
-def test_the_lists_of_types_name_types_that_exist() -> None:
-    for types in (EVEN_ONLY, WIDTH_CHECKED, frozenset(REASONS)):
-        assert types <= ARCHITECTURES.keys()
 
 
 @pytest.mark.parametrize("form", ["table", "json"])

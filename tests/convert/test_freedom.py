@@ -13,16 +13,15 @@ import pytest
 import torch
 from transformers import PreTrainedModel
 
+from conversion_limits import UNCOMPARED
 from every_type import MAPPINGS, whole_jobs
 from grouped_models import NOT_ON_TEXT, NotBuildableError, build_pair, load, precision
 from grouped_models import logits as logits_of
+from headcount.convert.attention_map.attention_tensors import Where
 from headcount.convert.families import convertible
 from headcount.convert.merge.attention_weights import Freedom
-from headcount.convert.plan.class_limits import NOT_RUN
-from headcount.convert.plan.draft import Where
 from headcount.convert.plan.source import read_source
 from headcount.convert.rewrite.freedom import alone, freedoms_of, limits_of
-from headcount.convert.rewrite.tensors import attention_tensors
 from mha_types import logits, settle, tiny_model
 from turned import turned_model, widened
 
@@ -51,7 +50,7 @@ SIZES = {"bamba": {"hidden_size": 64}}
 def check_known(model_type: str, source: Path) -> None:
     """The table has the type, unless something else is in the way of its keys for good."""
     model = read_source(source)
-    reasons = {limits.keys for limits in limits_of(model, attention_tensors(model)).values()}
+    reasons = {limits.keys for limits in limits_of(model).values()}
     unknown = any(reason is not None and "not known which rows" in reason for reason in reasons)
     assert unknown is (model_type in UNKNOWN)
 
@@ -137,12 +136,12 @@ def test_heads_change_places_with_their_columns_of_a_table(model_type: str, tmp_
     every layer has its own. What moves alone gives other logits."""
     free = turn_own(model_type, "seq2seq", tmp_path, num_decoder_layers=3)
     model = read_source(tmp_path / "source")
-    tensors = attention_tensors(model)
+    tensors = model.attention_map.attentions
     assert free["order"] == len(tensors) == 6
-    sets = {where: f.order_set for where, f in freedoms_of(model, tensors).items()}
+    sets = {where: f.order_set for where, f in freedoms_of(model).items()}
     of_layer_0 = 0 if model_type in SHARED_TABLE else None
     assert sets == {(layer, cross): None if cross else of_layer_0 for layer, cross in tensors}
-    single = {where: alone(f).order for where, f in freedoms_of(model, tensors).items()}
+    single = {where: alone(f).order for where, f in freedoms_of(model).items()}
     assert single == {(layer, cross): cross or of_layer_0 is None for layer, cross in tensors}
 
 
@@ -166,7 +165,7 @@ def test_every_native_type(model_type: str, task: str, tmp_path: Path) -> None:
     try:
         turn_native(model_type, task, tmp_path)
     except NotBuildableError:
-        assert model_type in NOT_RUN
+        assert model_type in UNCOMPARED
 
 
 @pytest.mark.slow

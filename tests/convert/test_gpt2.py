@@ -10,10 +10,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, GPT2Config, GPTBigCodeConfig
 
+from headcount.arch.rehoming.bigcode import GPT2
 from headcount.convert.conversion import convert
 from headcount.convert.plan.errors import CannotConvertError, HeadCountError
 from headcount.convert.plan.planner import plan_conversion
-from headcount.convert.plan.rehome.bigcode import GPT2
 from headcount.convert.plan.request import ConversionRequest
 
 pytestmark = pytest.mark.needs_convert

@@ -8,15 +8,16 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from conversion_limits import WIDTH_CHECKED
 from conversions import run
 from grouped_models import HEADS, TOKENS, Pair, build_pair, config_of, load
 from headcount.arch.registry import ARCHITECTURES
 from headcount.arch.tensors.names import MLA_NAMES
 from headcount.convert.conversion_report import conversion_report
-from headcount.convert.plan.class_limits import WIDTH_CHECKED
-from headcount.convert.plan.draft import Heads, HeadsByLayer
 from headcount.convert.plan.errors import CannotConvertError, HeadCountError
+from headcount.convert.plan.heads import Heads, HeadsByLayer
 from headcount.convert.plan.planner import plan_conversion
+from headcount.convert.plan.refusals.counts import uniform
 from headcount.convert.plan.request import ConversionRequest, parse_key_value_heads
 from headcount.model.errors import HeadcountError
 
@@ -66,7 +67,7 @@ def test_layers_beyond_the_config_are_as_the_last_one() -> None:
     assert model.of(7) == heads(8, 4, 2)
     assert model.of(1) is None
     with pytest.raises(CannotConvertError, match="differ in heads"):
-        _ = model.uniform
+        uniform(model)
 
 
 # Classes of every kind of neighbour that padding has to follow: biases, norms, sinks, gates.

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from headcount.convert.plan.layout import Block, Blocks, interleaved, one_part, query_key_value
+from headcount.arch.tensors.blocks import Block, Blocks, interleaved, one_part, query_key_value
 from headcount.convert.stream.head_layout import join_heads, split_heads
 from headcount.convert.stream.pooling import (
     NotFiniteError,

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from conversion_limits import REFUSED, UNCOMPARED
 from conversions import run, without_blanks
 from every_type import whole_jobs
 from grouped_models import (
@@ -25,7 +26,6 @@ from grouped_models import (
     tokens,
 )
 from headcount.convert.families import convertible
-from headcount.convert.plan.class_limits import NOT_RUN, REASONS
 from headcount.convert.plan.errors import CannotConvertError
 
 pytestmark = pytest.mark.needs_convert
@@ -69,8 +69,8 @@ def compare(pair: Pair, back: Path, model_type: str) -> float:
 
 def check(model_type: str, task: str, folder: Path) -> str:
     """Repeats the K/V heads of a tiny model, converts back, and says what came of it."""
-    if model_type in REASONS:
-        return f"refused: {REASONS[model_type]}"
+    if model_type in REFUSED:
+        return f"refused: {REFUSED[model_type]}"
     try:
         pair = build_pair(model_type, task, folder / "models")
     except NoGroupsError:
@@ -79,13 +79,13 @@ def check(model_type: str, task: str, folder: Path) -> str:
     except NotBuildableError:
         if model_type in CUSTOM - NATIVE:
             return "no fewer K/V heads in its own class"
-        assert model_type in NOT_RUN, f"{model_type} ({task}) is neither converted nor listed"
-        return f"not run: {NOT_RUN[model_type]}"
-    assert model_type not in NOT_RUN
+        assert model_type in UNCOMPARED, f"{model_type} ({task}) is neither converted nor listed"
+        return f"not run: {UNCOMPARED[model_type]}"
+    assert model_type not in UNCOMPARED
     try:
         back = run(pair.repeated, folder / "back", pair.kv).target
     except CannotConvertError as error:
-        assert any(reason in str(error) for reason in REASONS.values()), error
+        assert any(reason in str(error) for reason in REFUSED.values()), error
         return f"refused: {str(error).rpartition(': ')[2]}"
     assert model_type in NATIVE
     name = "model.safetensors"

@@ -8,10 +8,10 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from headcount.convert.attention_map.mapping import attentions
 from headcount.convert.calibrate.calibrated_layers import calibrated_layers
 from headcount.convert.merge.ladder import Ladder
-from headcount.convert.plan.draft import HeadsByLayer
-from headcount.convert.plan.native_heads import attentions, heads_of
+from headcount.convert.plan.heads import HeadsByLayer, heads_of
 from headcount.convert.plan.source import read_source
 from headcount.convert.rewrite.layer import RewrittenLayer
 

@@ -33,10 +33,10 @@ MakeFolder = Callable[..., Path]
 @pytest.fixture
 def classes_of_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leaves out the home that holds whatever no class of transformers does."""
-    from headcount.convert.plan import homes
+    from headcount.convert.homes import finding
 
-    others = {name: find for name, find in homes.HOMES.items() if name != "custom"}
-    monkeypatch.setattr(homes, "HOMES", others)
+    others = {name: find for name, find in finding.HOMES.items() if name != "custom"}
+    monkeypatch.setattr(finding, "HOMES", others)
 
 
 @pytest.fixture(scope="session")

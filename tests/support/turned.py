@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from headcount.convert.merge.attention_weights import AttentionWeights, Freedom
 from headcount.convert.plan.source import read_source
 from headcount.convert.rewrite.freedom import freedoms_of
-from headcount.convert.rewrite.tensors import attention_tensors, tensors_of, weights_of
+from headcount.convert.rewrite.tensors import tensors_of, weights_of
 from headcount.convert.stream.reader import SourceReader
 
 Turned = tuple[AttentionWeights, list[int]]
@@ -35,8 +35,7 @@ def turned_model(source: Path, target: Path, *, order: bool = True) -> dict[str,
     attentions of which keys, values and order were."""
     shutil.copytree(source, target)
     model, generator = read_source(source), torch.Generator().manual_seed(0)
-    tensors = attention_tensors(model)
-    freedoms = freedoms_of(model, tensors)
+    tensors, freedoms = model.attention_map.attentions, freedoms_of(model)
     made: dict[str, torch.Tensor] = {}
     common: dict[int, list[int]] = {}  # of attentions that change their order together
     with SourceReader(source) as reader:

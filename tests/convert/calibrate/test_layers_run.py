@@ -16,7 +16,7 @@ from headcount.convert.calibrate.moment_sums import MomentSums
 from headcount.convert.calibrate.output_uses import OutputUse, last_projection, use_of_attention
 from headcount.convert.calibrate.state_rows import new_rows
 from headcount.convert.plan.source import read_source
-from headcount.convert.rewrite.tensors import attention_tensors, weights_of
+from headcount.convert.rewrite.tensors import weights_of
 from headcount.convert.stream.reader import SourceReader
 
 pytestmark = pytest.mark.needs_convert
@@ -78,7 +78,7 @@ def test_how_a_layer_uses_its_attention_and_mlp(model_type: str, make_model: Mak
         layered = _layered(folder, reader)
         rows = new_rows(4, torch.empty(32, 32), held=1)
         call = record(layered, IDS, BATCHES, [rows])[0]
-        place = place_of(layered, attention_tensors(layered.source)[0, False])
+        place = place_of(layered, layered.source.attention_map.attentions[0, False])
         with layered.layer(0) as layer:
             use = use_of_attention(layer, call, rows[BATCHES[0]], place)
             found = last_projection(layer, call, rows[BATCHES[0]], place)
@@ -100,7 +100,7 @@ def test_moments_are_those_of_what_transformers_computes(make_model: MakeModel) 
         layered = _layered(folder, reader)
         rows = new_rows(4, torch.empty(32, 32), held=1)
         call = record(layered, IDS, BATCHES, [rows])[0]
-        tensors = attention_tensors(layered.source)[0, False]
+        tensors = layered.source.attention_map.attentions[0, False]
         weights = weights_of(tensors, reader.tensor)
         sums, every = MomentSums(weights, groups), MomentSums(weights, None)
         with layered.layer(0) as layer:

@@ -4,12 +4,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ..draft import Heads
-from .phi import GPT_NEOX, NEOX_OUTSIDE, neox_heads, neox_rope, neox_sizes
-from .row import OldConfig, Projection
+from .phi import GPT_NEOX, NEOX_OUTSIDE, neox_rope, neox_sizes
+from .rehome import OldConfig
 
 
-def _config(old: OldConfig, heads: Heads) -> Mapping[str, Any]:
+def _config(old: OldConfig, heads: int, head_dim: int) -> Mapping[str, Any]:
     dropout = dict.fromkeys(("residual_dropout", "embedding_dropout"), old["hidden_dropout"])
     own = {"norm_epsilon": old["layer_norm_eps"], "use_bias": True, "sliding_window": None}
     return {**neox_sizes(old), **dropout, **own, **neox_rope(old)}
@@ -28,13 +27,6 @@ GPT_NEOX_SEQUENTIAL = replace(
     target="starcoder2",
     reason="GPT-NeoX's class has one K/V head per query head; Starcoder2 computes the same function"
     " (its residual is sequential, too)",
-    projections=(
-        Projection(
-            sources=("attention.query_key_value",),
-            takes={f"self_attn.{part}_proj": part for part in "qkv"},
-            layout=neox_heads,
-        ),
-    ),
     kept={
         **{name: name for name in ("input_layernorm", "post_attention_layernorm")},
         **{"attention.dense": "self_attn.o_proj"},

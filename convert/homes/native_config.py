@@ -12,9 +12,9 @@ from typing import Any
 from headcount.arch.read_config import Reading, read_config
 from headcount.arch.registry import architecture_of
 
-from .draft import Heads
-from .errors import CannotConvertError
-from .request import KeyValueHeads
+from ..plan.heads import Heads
+from ..plan.refusals.counts import no_place, one_for_all
+from ..plan.request import KeyValueHeads
 
 # A key that says how many K/V heads there are, in any of its spellings.
 _COUNT = re.compile(r"(key_value|kv)_heads?$|head_kv$")
@@ -85,10 +85,7 @@ class ConfigEditor:
     def _set_single_layers(self, wanted: Mapping[int, int]) -> None:
         key = self.architecture.attention.per_layer_key
         if key is None:
-            raise CannotConvertError(
-                f"{self.where}: {self.reading.spec.model_type} has one number of K/V"
-                " heads for all layers, so no config can say several"
-            )
+            raise one_for_all(self.where, self.reading.spec.model_type)
         entries = self._single_layers()
         known = {int(index): index for index in entries if index.isdecimal()}
         width = max(map(len, known.values()), default=0)
@@ -129,10 +126,7 @@ class ConfigEditor:
         for name in outer:
             inner = holder.get(name)
             if not isinstance(inner, dict):
-                raise CannotConvertError(
-                    f"{self.where}: has no {prefix}{name}, so there is no place"
-                    " for the new number of heads: load and save it once with transformers"
-                )
+                raise no_place(self.where, f"{prefix}{name}")
             holder, prefix = inner, f"{prefix}{name}."
         return holder, prefix, self._own_name(holder, last)
 
@@ -175,10 +169,7 @@ def language_model(new: dict[str, Any], where: str) -> tuple[dict[str, Any], str
         if inner is None and "hidden_size" in holder:
             return holder, prefix
         if not isinstance(inner, dict):
-            raise CannotConvertError(
-                f"{where}: has no {prefix}{name}, so there is no place for the new"
-                " number of heads: load and save it once with transformers"
-            )
+            raise no_place(where, f"{prefix}{name}")
         holder, prefix = inner, f"{prefix}{name}."
     return holder, prefix
 

@@ -4,24 +4,13 @@ transformers has no class with learned positions and several K/V heads. GPTBigCo
 Linear ([out, in]) where GPT-2's are Conv1D ([in, out]), and c_attn's rows are [q (all heads)|k|v].
 """
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
-from ..draft import Heads
-from ..layout import Blocks, query_key_value
-from .row import OldConfig, Projection, Rehome
+from .rehome import OldConfig, Rehome
 
 _NAMES = ("ln_1", "attn.c_proj", "ln_2", "mlp.c_fc", "mlp.c_proj")
 _LINEAR = ("attn.c_proj", "mlp.c_fc", "mlp.c_proj")
-
-
-def _heads_in_order(heads: Heads) -> Blocks:
-    return query_key_value(heads.num_attention_heads, heads.head_dim, key_value_heads=heads.before)
-
-
-def _heads_in_columns(heads: Heads) -> Blocks:
-    return query_key_value(heads.num_attention_heads, heads.head_dim, axis=-1)
 
 
 def _gpt2_misfit(old: OldConfig) -> str | None:
@@ -35,7 +24,7 @@ def _gpt2_misfit(old: OldConfig) -> str | None:
     return None
 
 
-def _gpt2_config(old: OldConfig, heads: Heads) -> Mapping[str, Any]:
+def _gpt2_config(old: OldConfig, heads: int, head_dim: int) -> Mapping[str, Any]:
     return {"multi_query": True, "activation_function": old["activation_function"]}
 
 
@@ -43,13 +32,8 @@ GPT2 = Rehome(
     target="gpt_bigcode",
     reason="GPT-2's class has one K/V head per query head; GPTBigCode with multi_query computes the"
     " same function",
-    layer=re.compile(r"(?:^|\.)h\.(\d+)\.(.+)$"),
     new_layer="transformer.h.{}.{}",
-    projections=(
-        Projection(
-            sources=("attn.c_attn",), takes={"attn.c_attn": "qkv"}, layout=_heads_in_columns
-        ),
-    ),
+    takes={"attn.c_attn": "qkv"},
     kept={name: name for name in _NAMES},
     transposed=frozenset(_LINEAR),
     outside={
@@ -92,12 +76,12 @@ def _opt_misfit(old: OldConfig) -> str | None:
     return None
 
 
-def _opt_config(old: OldConfig, heads: Heads) -> Mapping[str, Any]:
+def _opt_config(old: OldConfig, heads: int, head_dim: int) -> Mapping[str, Any]:
     return {
         "multi_query": True,
         "n_embd": old["hidden_size"],
         "n_layer": old["num_hidden_layers"],
-        "n_head": heads.num_attention_heads,
+        "n_head": heads,
         "n_inner": old["ffn_dim"],
         "n_positions": old["max_position_embeddings"],
         "layer_norm_epsilon": 1e-5,  # what OPT's class says in its code
@@ -114,15 +98,8 @@ OPT = Rehome(
     target="gpt_bigcode",
     reason="OPT's class has one K/V head per query head; GPTBigCode with multi_query computes the"
     " same function",
-    layer=re.compile(r"(?:^|\.)layers\.(\d+)\.(.+)$"),
     new_layer="transformer.h.{}.{}",
-    projections=(
-        Projection(
-            sources=tuple(f"self_attn.{part}_proj" for part in "qkv"),
-            takes={"attn.c_attn": "qkv"},
-            layout=_heads_in_order,
-        ),
-    ),
+    takes={"attn.c_attn": "qkv"},
     kept={
         **{"self_attn_layer_norm": "ln_1", "self_attn.out_proj": "attn.c_proj"},
         **{"final_layer_norm": "ln_2", "fc1": "mlp.c_fc", "fc2": "mlp.c_proj"},

@@ -1,15 +1,13 @@
-"""What a home hands to the planner."""
+"""How many heads each attention has before and after a conversion."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate
 
-from .errors import CannotConvertError
-from .plan import SideFile
-from .steps import Dropped, Step
+from headcount.model.mixers import Attention
 
-# Which attention of which layer: its number, and whether it is the cross-attention.
-Where = tuple[int, bool]
+from ..attention_map.attention_tensors import Where
+from ..attention_map.mapping import owner_of
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,13 +79,9 @@ class HeadsByLayer:
     readers: Mapping[int, int] = field(default_factory=dict)
 
     def of(self, index: int, *, cross: bool = False) -> Heads | None:
-        """The heads of one attention. A layer that is stored beyond those of the config, for
-        multi-token prediction, is as the last one is; None for a layer without K/V heads."""
-        found = self.layers.get((self.readers.get(index, index), cross))
-        last = max(*(i for i, _ in self.layers), *self.readers, -1)
-        if found is None and not cross and index > last:
-            return self.layers[max(where for where in self.layers if not where[1])]
-        return found
+        """The heads of one attention; None for a layer without K/V heads. See `owner_of`."""
+        owner = owner_of((index, cross), self.layers, self.readers)
+        return None if owner is None else self.layers[owner]
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -102,25 +96,13 @@ class HeadsByLayer:
             " nothing",
         )
 
-    @property
-    def uniform(self) -> Heads:
-        """The heads of all layers. Raises CannotConvertError where they differ."""
-        found = set(self.layers.values())
-        if len(found) > 1:
-            raise CannotConvertError(
-                "its layers differ in heads, and the class that could hold the result knows one"
-                " number for all of them"
-            )
-        return next(iter(found))
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Draft:
-    """The steps of each file by its name, in the order of the source's bytes; `layers` are the
-    numbers of the layers whose K/V heads they pool, `side_files` what the home lays beside them."""
-
-    steps: Mapping[str, tuple[Step, ...]]
-    layers: tuple[int, ...]
-    dropped: tuple[Dropped, ...] = ()
-    notes: tuple[str, ...] = ()
-    side_files: tuple[SideFile, ...] = ()
+def heads_of(mixer: Attention, after: int) -> Heads:
+    """The heads of one attention that gets `after` K/V heads."""
+    return Heads(
+        num_attention_heads=mixer.num_attention_heads,
+        before=mixer.num_key_value_heads,
+        after=after,
+        head_dim=mixer.head_dim,
+        v_head_dim=mixer.v_head_dim,
+    )

@@ -1,9 +1,6 @@
 """Falcon with a K/V head per query head (Falcon-RW) -> Falcon with one for all (multi_query)."""
 
-import re
-
-from ..layout import interleaved
-from .row import Projection, Rehome
+from .rehome import Rehome
 
 _KEPT = (
     *("input_layernorm", "post_attention_layernorm", "self_attention.dense"),
@@ -14,15 +11,8 @@ FALCON = Rehome(
     target="falcon",
     reason="Falcon's older architecture has one K/V head per query head, or, with multi_query, one"
     " for all",
-    layer=re.compile(r"(?:^|\.)h\.(\d+)\.(.+)$"),
     new_layer="transformer.h.{}.{}",
-    projections=(
-        Projection(
-            sources=("self_attention.query_key_value",),
-            takes={"self_attention.query_key_value": "qkv"},
-            layout=lambda heads: interleaved(heads.head_dim, repeats=heads.num_attention_heads),
-        ),
-    ),
+    takes={"self_attention.query_key_value": "qkv"},
     kept={name: name for name in _KEPT},
     outside={
         "word_embeddings.weight": "transformer.word_embeddings.weight",
@@ -37,7 +27,7 @@ FALCON = Rehome(
             "ForQuestionAnswering",
         )
     },
-    config=lambda old, heads: {"multi_query": True, "num_kv_heads": 1},
+    config=lambda old, heads, head_dim: {"multi_query": True, "num_kv_heads": 1},
     fits=lambda old: "its new decoder has K/V heads" if old["new_decoder_architecture"] else None,
     only=1,
 )

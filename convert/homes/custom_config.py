@@ -7,37 +7,38 @@ from typing import Any
 from headcount.arch.model_classes import GROUPED_CLASS, auto_class, model_classes, tokenizer_class
 from headcount.arch.our_types import GROUPED, base_type
 
-from .by_layer import BY_LAYER, class_heads
-from .draft import HeadsByLayer
-from .errors import CannotConvertError
-from .source import Source
+from ..plan.heads import HeadsByLayer
+from ..plan.refusals.types import no_generating_class
+from ..plan.source import ConversionSource
 
 MODULE = "modeling_headcount"
-# A type whose config class has another model_type.
-_SAME_CLASS = {"gpt-sw3": "gpt2"}
 
 
 def config(
-    source: Source, heads: HeadsByLayer, projections: Mapping[str, Mapping[str, Any]]
+    source: ConversionSource,
+    heads: HeadsByLayer,
+    built: int | None,
+    projections: Mapping[str, Mapping[str, Any]],
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The source's config for the grouped class of its own class, and what changed in it.
 
-    `projections`: module path -> what it makes, as the modelling file's `grouped_projections` has
-    it. Raises CannotConvertError for a class that is not known to generate text.
+    `built`: the K/V heads that a class of one number for all layers is built with; None for one
+    that has as many as query heads. `projections`: module path -> what it makes, as the modelling
+    file's `grouped_projections` has it. Raises CannotConvertError for a class that is not known to
+    generate text.
     """
     old = source.config
     model_type = base_type(str(old["model_type"]))
-    model_type = _SAME_CLASS.get(model_type, model_type)
+    model_type = source.whole.config.read_as or model_type
     architecture = _architecture(source, model_type)
     counts = [own.after for (_, cross), own in sorted(heads.layers.items()) if not cross]
-    by_layer = model_type in BY_LAYER
-    whole = class_heads(source, next(iter(heads.layers.values()))) if by_layer else max(counts)
+    differ = built is not None or len(set(counts)) > 1
     added: dict[str, Any] = {
         "model_type": GROUPED + model_type,
         "architectures": [GROUPED_CLASS + architecture],
         "auto_map": _auto_map(model_type, architecture),
-        "num_key_value_heads": whole,
-        **({"num_key_value_heads_per_layer": counts} if by_layer or len(set(counts)) > 1 else {}),
+        "num_key_value_heads": max(counts) if built is None else built,
+        **({"num_key_value_heads_per_layer": counts} if differ else {}),
         "grouped_projections": {path: dict(made) for path, made in projections.items()},
     }
     tokenizer = None if old.get("tokenizer_class") else tokenizer_class(model_type)
@@ -56,7 +57,7 @@ def config(
     return {**deepcopy(kept), **added}, changes
 
 
-def _architecture(source: Source, model_type: str) -> str:
+def _architecture(source: ConversionSource, model_type: str) -> str:
     """The class that the source was saved from, by its name in transformers."""
     given = source.config.get("architectures")
     name = given[0] if isinstance(given, list) and given else None
@@ -65,10 +66,7 @@ def _architecture(source: Source, model_type: str) -> str:
     classes = model_classes(model_type)
     heads = [name for auto, name in classes.items() if auto not in ("AutoConfig", "AutoModel")]
     if not heads:
-        raise CannotConvertError(
-            f"{source.folder}: config.json names no architectures, and {model_type} has no class"
-            " that generates text: name the class that saved it"
-        )
+        raise no_generating_class(source, model_type)
     return heads[-1] if source.config.get("is_encoder_decoder", True) else heads[0]
 
 

@@ -5,13 +5,16 @@ from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from typing import Any
 
-from ..draft import Heads
-from ..errors import CannotConvertError
-from ..source import Source
-from .row import OldConfig, Rehome
+from headcount.arch.rehoming.rehome import OldConfig, Rehome
+
+from ..plan.heads import Heads
+from ..plan.refusals.types import no_counterpart
+from ..plan.source import ConversionSource
 
 
-def config(row: Rehome, source: Source, heads: Heads) -> tuple[dict[str, Any], tuple[str, ...]]:
+def config(
+    row: Rehome, source: ConversionSource, heads: Heads
+) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The new config, and every key that was changed, added or dropped.
 
     Keys that the row does not know are kept as they are. Raises CannotConvertError for an
@@ -25,21 +28,20 @@ def config(row: Rehome, source: Source, heads: Heads) -> tuple[dict[str, Any], t
         "num_attention_heads": heads.num_attention_heads,
         "num_key_value_heads": heads.after,
     }
-    made = {**head, **row.config(OldConfig(source, row.defaults), heads)}
+    read = OldConfig(old, source.model_type, row.defaults)
+    made = {**head, **row.config(read, heads.num_attention_heads, heads.head_dim)}
     if "n_head" in made or "n_head" in kept:  # the class's own name of it
         del made["num_attention_heads"]
     new = {**kept, **made}
     return new, tuple(_changes(old, new, row.target))
 
 
-def architecture(row: Rehome, source: Source) -> str:
+def architecture(row: Rehome, source: ConversionSource) -> str:
     """The class that takes the place of the one that the source names."""
     given = source.config.get("architectures") or [next(iter(row.classes))]
     name = given[0] if isinstance(given, list) else given
     if name not in row.classes:
-        raise CannotConvertError(
-            f"{source.folder}: {name} has no counterpart among the classes of {row.target}"
-        )
+        raise no_counterpart(source, str(name), row.target)
     return row.classes[name]
 
 

@@ -1,4 +1,4 @@
-"""How attention heads lie in a stored tensor, as data. `stream/heads.py` reads and builds them."""
+"""How attention heads lie in a stored tensor, as data: rows or columns, one part or several."""
 
 from dataclasses import dataclass, replace
 
@@ -40,12 +40,23 @@ class Blocks:
         return self.repeats * sum(block.heads for block in self.blocks if block.part == part)
 
     def pooled(self, members: int, *, axis: int = 0) -> "Blocks":
-        """The layout [q|k|v] after `members` K/V heads became one each; query heads stay."""
+        """The layout [q|k|v] after `members` K/V heads became one each; other heads stay."""
         blocks = (
-            replace(block, heads=self.heads(block.part) // (1 if block.part == "q" else members))
+            replace(block, heads=self.heads(block.part) // (members if block.part in "kv" else 1))
             for block in self.blocks
         )
         return Blocks(blocks=tuple(blocks), axis=axis)
+
+    def regrouped(self, *, query_heads: int, key_value_heads: int) -> "Blocks":
+        """The same kind of layout with other numbers of heads: where each K/V head has its query
+        heads beside it (`interleaved`), it still has."""
+        if self.repeats > 1:
+            each = query_heads // key_value_heads
+            counts, repeats = {"q": each, "k": 1, "v": 1}, key_value_heads
+        else:
+            counts, repeats = {"q": query_heads, "k": key_value_heads, "v": key_value_heads}, 1
+        blocks = tuple(replace(block, heads=counts[block.part]) for block in self.blocks)
+        return replace(self, blocks=blocks, repeats=repeats)
 
     def only(self, parts: str) -> "Blocks":
         """The blocks of `parts`, in the order that they are given in."""

@@ -6,13 +6,10 @@ GPT-NeoX has a norm per branch, whose affine parts are folded into the projectio
 """
 
 import math
-import re
 from collections.abc import Mapping
 from typing import Any
 
-from ..draft import Heads
-from ..layout import Blocks, interleaved, one_part
-from .row import OldConfig, Projection, Rehome
+from .rehome import OldConfig, Rehome
 
 _ATTENTION = {f"self_attn.{part}_proj": part for part in "qkv"}
 _BIASES = {
@@ -43,7 +40,7 @@ _GPTJ_DEFAULTS = {
 }
 
 
-def _gptj_config(old: OldConfig, heads: Heads) -> Mapping[str, Any]:
+def _gptj_config(old: OldConfig, heads: int, head_dim: int) -> Mapping[str, Any]:
     hidden = old["hidden_size"]
     return {
         "hidden_size": hidden,
@@ -55,7 +52,7 @@ def _gptj_config(old: OldConfig, heads: Heads) -> Mapping[str, Any]:
         "attention_dropout": old["attn_pdrop"],
         **{key: old[key] for key in ("resid_pdrop", "embd_pdrop", "initializer_range")},
         **{key: old[key] for key in ("bos_token_id", "eos_token_id")},
-        **_rotary({"rope_type": "default"}, 10000.0, _factor(_rotated(old, heads), heads.head_dim)),
+        **_rotary({"rope_type": "default"}, 10000.0, _factor(_rotated(old, head_dim), head_dim)),
     }
 
 
@@ -71,34 +68,15 @@ def _factor(rotated: int, head_dim: int) -> float:
     return factor if int(head_dim * factor) == rotated else math.nextafter(factor, 1)
 
 
-def _rotated(old: OldConfig, heads: Heads) -> int:
-    return int(old["rotary_dim"] or heads.head_dim)
+def _rotated(old: OldConfig, head_dim: int) -> int:
+    return int(old["rotary_dim"] or head_dim)
 
 
-def _pairs_to_halves(old: OldConfig, heads: Heads) -> tuple[int, ...]:
+def _pairs_to_halves(old: OldConfig, head_dim: int) -> tuple[int, ...]:
     """Rows (0, 1), (2, 3)… turn together in GPT-J; in Phi, 0 and half, 1 and half + 1…"""
-    rotated = _rotated(old, heads)
-    rest = range(rotated, heads.head_dim)
+    rotated = _rotated(old, head_dim)
+    rest = range(rotated, head_dim)
     return (*range(0, rotated, 2), *range(1, rotated, 2), *rest)
-
-
-def _own_rows(part: str) -> Projection:
-    return Projection(
-        sources=(f"attn.{part}_proj",),
-        takes={f"self_attn.{part}_proj": part},
-        layout=lambda heads: one_part(
-            part, heads.num_attention_heads if part == "q" else heads.before, heads.head_dim
-        ),
-        turned=None if part == "v" else _pairs_to_halves,
-    )
-
-
-def _four_blocks(heads: Heads) -> Blocks:
-    """CodeGen was trained on four devices, and each one's q, v and k lie together."""
-    each = heads.num_attention_heads // 4
-    return interleaved(
-        heads.head_dim, repeats=4, query_heads=each, key_value_heads=each, order="qvk"
-    )
 
 
 def _classes(name: str, *more: str) -> dict[str, str]:
@@ -108,9 +86,9 @@ def _classes(name: str, *more: str) -> dict[str, str]:
 GPTJ = Rehome(
     target="phi",
     reason="GPT-J's class has one K/V head per query head; Phi computes the same function",
-    layer=re.compile(r"(?:^|\.)h\.(\d+)\.(.+)$"),
     new_layer="model.layers.{}.{}",
-    projections=tuple(_own_rows(part) for part in "qkv"),
+    takes=_ATTENTION,
+    turned=_pairs_to_halves,
     kept=_GPTJ_KEPT,
     outside=_GPTJ_OUTSIDE,
     classes=_classes("GPTJ", "ForSequenceClassification"),
@@ -124,16 +102,9 @@ GPTJ = Rehome(
 CODEGEN = Rehome(
     target="phi",
     reason="CodeGen's class has one K/V head per query head; Phi computes the same function",
-    layer=GPTJ.layer,
     new_layer=GPTJ.new_layer,
-    projections=(
-        Projection(
-            sources=("attn.qkv_proj",),
-            takes=_ATTENTION,
-            layout=_four_blocks,
-            turned=_pairs_to_halves,
-        ),
-    ),
+    takes=_ATTENTION,
+    turned=_pairs_to_halves,
     kept=_GPTJ_KEPT,
     outside=_GPTJ_OUTSIDE,
     classes=_classes("CodeGen"),
@@ -189,26 +160,18 @@ def neox_sizes(old: OldConfig) -> dict[str, Any]:
     return {key: old[key] for key in keys}
 
 
-def _neox_config(old: OldConfig, heads: Heads) -> Mapping[str, Any]:
+def _neox_config(old: OldConfig, heads: int, head_dim: int) -> Mapping[str, Any]:
     dropout = dict.fromkeys(("resid_pdrop", "embd_pdrop"), old["hidden_dropout"])
     norm = {"layer_norm_eps": old["layer_norm_eps"], "qk_layernorm": False}
     return {**neox_sizes(old), **dropout, **norm, **neox_rope(old)}
-
-
-def neox_heads(heads: Heads) -> Blocks:
-    """[head, (q, k, v), head_dim]."""
-    return interleaved(heads.head_dim, repeats=heads.num_attention_heads)
 
 
 GPT_NEOX = Rehome(
     target="phi",
     reason="GPT-NeoX's class has one K/V head per query head; Phi computes the same function, with"
     " the two norms of a layer folded into what reads them",
-    layer=re.compile(r"(?:^|\.)layers\.(\d+)\.(.+)$"),
     new_layer="model.layers.{}.{}",
-    projections=(
-        Projection(sources=("attention.query_key_value",), takes=_ATTENTION, layout=neox_heads),
-    ),
+    takes=_ATTENTION,
     kept={
         **{"attention.dense": "self_attn.dense"},
         **{"mlp.dense_h_to_4h": "mlp.fc1", "mlp.dense_4h_to_h": "mlp.fc2"},

@@ -1,0 +1,33 @@
+"""What a home tells the planner."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..plan.heads import HeadsByLayer
+from ..plan.side_files import SideFile
+from ..plan.steps import Dropped, Step
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Draft:
+    """The steps of each file by its name, in the order of the source's bytes; `layers` are the
+    numbers of the layers whose K/V heads they pool, `side_files` what the home lays beside them."""
+
+    steps: Mapping[str, tuple[Step, ...]]
+    layers: tuple[int, ...]
+    dropped: tuple[Dropped, ...] = ()
+    notes: tuple[str, ...] = ()
+    side_files: tuple[SideFile, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Home:
+    """A class that can hold `heads`, and why. `draft` makes the steps of the tensors, `config` the
+    new config and what changed in it; both raise CannotConvertError for what is not known."""
+
+    name: str
+    reason: str
+    heads: HeadsByLayer
+    draft: Callable[[], Draft]
+    config: Callable[[], tuple[dict[str, Any], tuple[str, ...]]]

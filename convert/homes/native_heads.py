@@ -1,0 +1,93 @@
+"""The heads of every layer before and after, for a model that stays in its class.
+
+They are read off the old config and the new one in the same way: what the class makes of the keys,
+layer by layer, is what the conversion does.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from headcount.arch.read_config import read_config
+from headcount.model.errors import InvalidConfigError
+from headcount.model.mixers import Attention
+
+from ..attention_map.attention_tensors import Where
+from ..attention_map.mapping import attentions
+from ..plan.heads import Heads, HeadsByLayer, heads_of
+from ..plan.refusals.counts import check_even, check_native, for_all_layers, no_fit
+from ..plan.request import KeyValueHeads
+from ..plan.source import CONFIG, ConversionSource
+from .native_config import ConfigEditor
+
+# Padding to more than so many times the query heads is no help to anybody.
+_MOST_PADDING = 2
+
+
+def native_heads(
+    source: ConversionSource, wanted: KeyValueHeads
+) -> tuple[HeadsByLayer, dict[str, Any], tuple[str, ...]]:
+    """The heads of each attention, the new config, and what changed in it. Raises
+    CannotConvertError, and HeadCountError for a number that the heads cannot be merged to."""
+    before, where = source.attention_map.mixers, source.label
+    wanted = for_all_layers(wanted, before, where)
+    check_even(source, wanted)
+    editor = ConfigEditor(source.config, str(source.folder / CONFIG))
+    padded = _padding(source, before, wanted)
+    editor.set_heads(wanted)
+    if padded is not None:
+        editor.set_query_heads(padded)
+    after = _read_again(editor.new, before, wanted, where)
+    heads = {
+        place: padded or heads_of(mixer, after[place].num_key_value_heads)
+        for place, mixer in before.items()
+    }
+    check_native(heads, after, wanted, where)
+    counts = {own.before for own in heads.values()}
+    editor.follow({n: {own.after for own in heads.values() if own.before == n} for n in counts})
+    found = HeadsByLayer(layers=heads, readers=source.attention_map.readers)
+    return found, editor.new, tuple(editor.changes)
+
+
+def _padding(
+    source: ConversionSource, before: Mapping[Where, Attention], wanted: KeyValueHeads
+) -> Heads | None:
+    """The heads with padding that a number needs which divides none of the layers' counts; None
+    where it needs none, or where the class cannot hold more query heads."""
+    shapes = {(m.num_attention_heads, m.num_key_value_heads, m.head_dim) for m in before.values()}
+    if not isinstance(wanted, int) or len(shapes) > 1 or not _may_be_padded(source):
+        return None
+    mixer = next(iter(before.values()))
+    heads = heads_of(mixer, wanted)
+    if wanted >= heads.before or not heads.is_padded:
+        return None
+    if not source.architecture.conversion.width_checked:
+        return heads
+    fitting = (
+        n
+        for n in range(heads.padded_heads, mixer.hidden_size + 1, wanted)
+        if mixer.hidden_size % n == 0 and n <= _MOST_PADDING * heads.num_attention_heads
+    )
+    count = next(fitting, None)
+    return None if count is None else replace(heads, query_heads=count)
+
+
+def _may_be_padded(source: ConversionSource) -> bool:
+    """Whether heads and head_dim are two numbers of the config, each for all layers."""
+    shape = source.architecture.attention
+    flag_only = shape.key_value_keys == ("multi_query",)
+    paired = source.architecture.conversion.even_only
+    return not (shape.fixed_head_dim or shape.per_layer or flag_only or paired)
+
+
+def _read_again(
+    new: Mapping[str, Any], before: Mapping[Where, Attention], wanted: KeyValueHeads, where: str
+) -> dict[Where, Attention]:
+    try:
+        return attentions(read_config(new, CONFIG).spec)
+    except InvalidConfigError:
+        for mixer in before.values():
+            now = mixer.num_key_value_heads
+            if isinstance(wanted, int) and now % wanted:
+                raise no_fit(now, wanted, where) from None
+        raise

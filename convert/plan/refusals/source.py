@@ -1,0 +1,77 @@
+"""What no conversion can start from."""
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from headcount.audit import Audit
+from headcount.model.errors import HeadcountError, InvalidWeightsError
+
+from ..errors import CannotConvertError
+
+
+def check_folder(folder: Path) -> None:
+    """Raises HeadcountError unless there is a folder with a config."""
+    if not folder.is_dir():
+        raise HeadcountError(f"{folder}: not a folder; convert reads a folder with config.json")
+    if not os.path.lexists(folder / "config.json"):
+        raise HeadcountError(f"{folder}: no config.json there; convert reads a folder that has one")
+
+
+def check_source(folder: Path, audit: Audit, config: Mapping[str, Any]) -> None:
+    """Raises InvalidWeightsError, and CannotConvertError for weights that are quantised."""
+    for check in _CHECKS:
+        check(folder, audit, config)
+
+
+def _errors(folder: Path, audit: Audit, config: Mapping[str, Any]) -> None:
+    errors = [finding for finding in audit.findings if finding.severity == "error"]
+    if errors:
+        first, more = errors[0], len(errors) - 1
+        others = f" (and {more} more; `headcount audit` lists them)" if more else ""
+        raise InvalidWeightsError(
+            f"{folder}: {first.code} {first.where}: {first.message}{others}; {first.hint}"
+        )
+
+
+def _other_format(folder: Path, audit: Audit, config: Mapping[str, Any]) -> None:
+    checkpoint = audit.checkpoint
+    if checkpoint is None or audit.census is None or checkpoint.format != "safetensors":
+        raise InvalidWeightsError(
+            f"{folder}: no safetensors weights: convert reads model.safetensors or an index and its"
+            " shards (and .bin files with --allow-pickle)"
+        )
+
+
+def _stale_index(folder: Path, audit: Audit, config: Mapping[str, Any]) -> None:
+    checkpoint = audit.checkpoint
+    assert checkpoint is not None
+    if checkpoint.missing:
+        raise InvalidWeightsError(
+            f"{checkpoint.folder}: missing {', '.join(sorted(checkpoint.missing)[:3])}:"
+            " download the shards again"
+        )
+    if checkpoint.unlisted:
+        raise InvalidWeightsError(
+            f"{checkpoint.index}: tensor {checkpoint.unlisted[0]!r} is in a shard but not in"
+            " weight_map, so it is not clear whether the model has it: repair the index"
+        )
+
+
+def _quantised(folder: Path, audit: Audit, config: Mapping[str, Any]) -> None:
+    nested = [value for value in config.values() if isinstance(value, dict)]
+    for holder in (config, *nested):
+        settings = holder.get("quantization_config") or holder.get("compression_config")
+        if settings:
+            method = settings.get("quant_method") if isinstance(settings, dict) else None
+            raise CannotConvertError(
+                f"{folder / 'config.json'}: the weights are quantised"
+                f" ({method or 'quantization_config'}): codes cannot be averaged; convert the"
+                " original model, then quantise the result"
+            )
+
+
+_CHECKS: tuple[Callable[[Path, Audit, Mapping[str, Any]], None], ...] = (
+    *(_errors, _other_format, _stale_index, _quantised),
+)

@@ -1,1 +1,0 @@
-"""Classes that compute the same function as another one's, as rows: names, folds, new config."""
