@@ -1,7 +1,7 @@
 """The calibrated rungs, layer by layer."""
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -16,7 +16,7 @@ from ..plan.heads import Heads, HeadsByLayer
 from ..plan.source import ConversionSource
 from ..rewrite.freedom import alone, freedoms_of
 from ..rewrite.groups import is_tied
-from ..rewrite.layer import RewrittenLayer
+from ..rewrite.layer import MadeBefore, RewrittenLayer
 from ..rewrite.tensors import weights_of
 from ..rewrite.uncalibrated import finite
 from ..stream.reader import SourceReader
@@ -30,8 +30,6 @@ from .layered_model import LayeredModel
 from .output_uses import LayerUses
 from .state_rows import MEMORY_BUDGET, NotFiniteStatesError, Room, new_rows
 
-Done = Callable[[int], RewrittenLayer | None]
-
 
 def calibrated_layers(
     source: ConversionSource,
@@ -39,7 +37,7 @@ def calibrated_layers(
     ladder: Ladder,
     calibration: str,
     calibration_tokens: int,
-    done: Done,
+    done: MadeBefore,
     progress: bool,
     sha256: str | None = None,
 ) -> Iterator[RewrittenLayer]:
@@ -78,7 +76,9 @@ class _Calibration:
             return calibration_text(self._source, runnable, calibration, tokens, seed)
 
     @torch.no_grad()
-    def layers(self, text: CalibrationText, done: Done, progress: bool) -> Iterator[RewrittenLayer]:
+    def layers(
+        self, text: CalibrationText, done: MadeBefore, progress: bool
+    ) -> Iterator[RewrittenLayer]:
         layered = self._layered
         states, calls = self._start(text)
         last = max(index for index, _ in self._changed)
@@ -132,7 +132,7 @@ class _Calibration:
         call: Call,
         states: States,
         text: CalibrationText,
-        done: Done,
+        done: MadeBefore,
         last: int,
     ) -> RewrittenLayer | None:
         """The new layer, None if it stays; the states move on."""

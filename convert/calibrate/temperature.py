@@ -18,10 +18,10 @@ _STEPS = 16
 _GOLDEN = (math.sqrt(5) - 1) / 2
 
 # [H]: the divergence of every head, its queries multiplied by [H].
-Divergence = Callable[[torch.Tensor], torch.Tensor]
+DivergenceAt = Callable[[torch.Tensor], torch.Tensor]
 
 
-def best_temperatures(divergence: Divergence, heads: int) -> torch.Tensor:
+def best_temperatures(divergence: DivergenceAt, heads: int) -> torch.Tensor:
     """[H] in `RANGE`, in float64; 1 for a head that gains nothing."""
     low = torch.full((heads,), math.log(RANGE[0]), dtype=torch.float64)
     high = torch.full((heads,), math.log(RANGE[1]), dtype=torch.float64)

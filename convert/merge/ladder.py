@@ -7,8 +7,8 @@ from typing import Literal, get_args
 # How the heads of a group become one, from the crudest to the best.
 MergeMethod = Literal["mean", "renorm", "align", "merge"]
 MERGE_METHODS: tuple[MergeMethod, ...] = get_args(MergeMethod)
-Grouping = Literal["contiguous", "similar"]
-GROUPINGS: tuple[Grouping, ...] = get_args(Grouping)
+HeadGrouping = Literal["contiguous", "similar"]
+GROUPINGS: tuple[HeadGrouping, ...] = get_args(HeadGrouping)
 # What is fitted anew on calibration data: nothing, o, or o and the MLP's last projection.
 Refit = Literal["none", "output", "mlp"]
 REFITS: tuple[Refit, ...] = get_args(Refit)
@@ -21,7 +21,7 @@ class Ladder:
     `reconstruct`: steps of gradient descent on each layer's q, k, v and o."""
 
     method: MergeMethod = "mean"
-    grouping: Grouping = "contiguous"
+    grouping: HeadGrouping = "contiguous"
     temperature: bool = False
     refit: Refit = "none"
     reconstruct: int = 0

@@ -5,7 +5,7 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-from .process import Maker, this_process
+from .process import OwningProcess, this_process
 
 
 def own_folder(target: Path, kind: str) -> Path:
@@ -26,7 +26,7 @@ def leftovers(target: Path, kind: str) -> Iterator[Path]:
     for path in beside:
         match = pattern.fullmatch(path.name)
         if match and path.is_dir() and not path.is_symlink():
-            maker = Maker(pid=int(match[1]), start=int(match[2]), host=match[3])
+            maker = OwningProcess(pid=int(match[1]), start=int(match[2]), host=match[3])
             if not maker.is_alive():
                 yield path
 

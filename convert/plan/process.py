@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Maker:
+class OwningProcess:
     """A process: its number, its start in clock ticks since boot (0 where the system does not
     tell), and eight digits for its machine, whose processes others cannot ask for."""
 
@@ -30,10 +30,10 @@ class Maker:
         return not self.start or _start_of(self.pid) in (0, self.start)
 
 
-def this_process() -> Maker:
+def this_process() -> OwningProcess:
     """The one that asks."""
     pid = os.getpid()
-    return Maker(pid=pid, start=_start_of(pid), host=_host())
+    return OwningProcess(pid=pid, start=_start_of(pid), host=_host())
 
 
 def _host() -> str:

@@ -8,7 +8,15 @@ from typing import Literal, get_args
 
 from headcount.model.errors import HeadcountError
 
-from ..merge.ladder import GROUPINGS, MERGE_METHODS, REFITS, Grouping, Ladder, MergeMethod, Refit
+from ..merge.ladder import (
+    GROUPINGS,
+    MERGE_METHODS,
+    REFITS,
+    HeadGrouping,
+    Ladder,
+    MergeMethod,
+    Refit,
+)
 from .cast import CAST_NAMES, CastName
 
 # How several K/V heads become one; docs/methods.md has the formulas and sources.
@@ -48,7 +56,7 @@ class ConversionRequest:
     target: Path
     num_key_value_heads: KeyValueHeads
     method: Method = "mean"
-    grouping: Grouping = "contiguous"
+    grouping: HeadGrouping = "contiguous"
     temperature: bool = False
     refit: Refit = "none"
     reconstruct: int = 0

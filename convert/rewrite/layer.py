@@ -1,6 +1,6 @@
 """What a rung of the ladder makes of one layer."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,10 @@ class RewrittenLayer:
     index: int
     tensors: Mapping[str, torch.Tensor]
     measured: Mapping[str, Any]
+
+
+# The layer of an index that an earlier run made; None: it is still to be made.
+MadeBefore = Callable[[int], RewrittenLayer | None]
 
 
 def merged_document(merged: Merged) -> dict[str, Any]:

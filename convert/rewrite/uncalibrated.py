@@ -1,6 +1,6 @@
 """Layers whose heads are merged by their weights alone."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 import torch
 
@@ -18,17 +18,15 @@ from ..stream.reader import SourceReader
 from ..stream.threads import one_thread
 from .freedom import freedoms_of
 from .groups import Planned, common_groups, groups_of, is_tied, recorded_groups
-from .layer import RewrittenLayer, attention_key, merged_document
+from .layer import MadeBefore, RewrittenLayer, attention_key, merged_document
 from .tensors import Read, tensors_of, weights_of
-
-Done = Callable[[int], RewrittenLayer | None]
 
 
 def uncalibrated_layers(
     source: ConversionSource,
     heads: HeadsByLayer,
     ladder: Ladder,
-    done: Done,
+    done: MadeBefore,
 ) -> Iterator[RewrittenLayer]:
     """Every layer whose K/V heads become fewer, in order; those that `done` knows are not computed
     again. One layer is in memory at a time. Raises BadValuesError for NaN and infinity."""
@@ -62,7 +60,7 @@ class _Together:
     """All attentions that change, and the groups of those that must agree on them."""
 
     def __init__(
-        self, attentions: Mapping[Where, Planned], ladder: Ladder, read: Read, done: Done
+        self, attentions: Mapping[Where, Planned], ladder: Ladder, read: Read, done: MadeBefore
     ) -> None:
         self.ladder, self.read = ladder, read
         self._attentions, self._done = attentions, done

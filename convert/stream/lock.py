@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 
 from ..plan.errors import TargetError
-from ..plan.process import Maker, this_process
+from ..plan.process import OwningProcess, this_process
 
 _PATIENCE = 0.2  # seconds that a rival may take between making its lock and writing into it
 
@@ -85,7 +85,7 @@ class TargetLock:
                 path.unlink(missing_ok=True)
 
 
-def _read_patiently(path: Path) -> Maker | None:
+def _read_patiently(path: Path) -> OwningProcess | None:
     """Who holds the lock; None if it was killed before it could say so."""
     deadline = time.monotonic() + _PATIENCE
     while (holder := _read(path)) is None and time.monotonic() < deadline:
@@ -93,8 +93,8 @@ def _read_patiently(path: Path) -> Maker | None:
     return holder
 
 
-def _read(path: Path) -> Maker | None:
+def _read(path: Path) -> OwningProcess | None:
     try:
-        return Maker(**json.loads(path.read_bytes()))
+        return OwningProcess(**json.loads(path.read_bytes()))
     except (OSError, ValueError, TypeError):
         return None

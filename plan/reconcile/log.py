@@ -4,8 +4,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-_GIB = 2**30
-Value = int | float | str
+Setting = int | float | str
 
 
 @dataclass(kw_only=True, slots=True)
@@ -16,7 +15,7 @@ class Log:
 
     engine: str = "vllm"
     figures: dict[str, float] = field(default_factory=dict)
-    settings: dict[str, Value] = field(default_factory=dict)
+    settings: dict[str, Setting] = field(default_factory=dict)
     pools: dict[int, float] = field(default_factory=dict)
 
     def least(self, name: str, value: float) -> None:
@@ -186,7 +185,7 @@ def _read_settings(log: Log, line: str) -> None:
         _set(log, "model", match[1])
 
 
-_READERS: dict[str, Callable[[str], Value]] = {
+_READERS: dict[str, Callable[[str], Setting]] = {
     **dict.fromkeys(("context", "tp", "pp", "dcp", "pcp", "block_size", "max_num_seqs"), int),
     **{"max_num_batched_tokens": int, "speculated": int},
     "utilisation": float,

@@ -22,14 +22,14 @@ _QUANTISED = ("fp8", "compressed-tensors", "fbgemm_fp8")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Found:
+class LoggedModel:
     """`note` says where another name than the log's was taken."""
 
     model: PlannedModel
     note: str | None = None
 
 
-def find_model(name: str, logged: str | None, quantization: str | None) -> Found:
+def find_model(name: str, logged: str | None, quantization: str | None) -> LoggedModel:
     """The model that `name` means, with weights of 8 bit where it, or the `logged` name, says so.
 
     Raises HeadcountError, with near names, if there is none.
@@ -45,7 +45,7 @@ def find_model(name: str, logged: str | None, quantization: str | None) -> Found
         config = {**model.config, "quantization_config": {"quant_method": "fp8"}}
         model = replace(model, config=config, weights_bytes=None)
     note = None if is_exact else f"{name} is taken for {audit.source.id}: the same geometry"
-    return Found(model=model, note=note)
+    return LoggedModel(model=model, note=note)
 
 
 def _names(name: str) -> Iterator[str]:

@@ -8,10 +8,9 @@ from ..devices import Device, parse_device
 from ..engines.engine import Engine, find_engine
 from ..planned_model import PlannedModel
 from ..request import STATE_MODES, PlanRequest, StateMode
-from .log import Log, Value
-from .model import Found, find_model, loaded_as, need_model
+from .log import Log, Setting
+from .model import LoggedModel, find_model, loaded_as, need_model
 
-_GIB = 2**30
 _PASSED = ("context", "kv_dtype", "tp", "pp", "max_num_seqs", "max_num_batched_tokens")
 
 
@@ -29,7 +28,7 @@ class Start:
 def start_of(log: Log, options: Mapping[str, Any]) -> Start:
     """The start of `log`; `options` that are given overrule what it says. Raises HeadcountError."""
     given = {name: value for name, value in options.items() if value not in (None, False)}
-    settings: dict[str, Value] = {**log.settings, **given}
+    settings: dict[str, Setting] = {**log.settings, **given}
     engine = find_engine(str(given.get("engine", log.engine)))
     found = find_model(
         need_model(_text(settings, "model")),
@@ -64,7 +63,7 @@ def start_of(log: Log, options: Mapping[str, Any]) -> Start:
 
 
 def _notes(
-    found: Found, settings: Mapping[str, Value], versionless: Engine | None
+    found: LoggedModel, settings: Mapping[str, Setting], versionless: Engine | None
 ) -> Iterator[str]:
     """What may keep the figures from agreeing."""
     if found.note:
@@ -97,34 +96,34 @@ def _device(log: Log, name: str | None) -> Device | None:
     return None if total is None or total <= 0 else parse_device(f"{total:.2f}GiB")
 
 
-def _dtype(settings: Mapping[str, Value]) -> str | None:
+def _dtype(settings: Mapping[str, Setting]) -> str | None:
     """auto and half-spelt names are left to the model."""
     name = str(settings.get("dtype", "auto")).removeprefix("torch.")
     return name if name in ("float16", "bfloat16", "float32", "half", "float") else None
 
 
-def _share(settings: Mapping[str, Value]) -> float | None:
+def _share(settings: Mapping[str, Setting]) -> float | None:
     value = settings.get("utilisation")
     return None if value is None else float(value)
 
 
-def _block_size(settings: Mapping[str, Value]) -> int | None:
+def _block_size(settings: Mapping[str, Setting]) -> int | None:
     """What was asked for, or what the log says that the engine made of it beside recurrent state:
     kernels differ in their steps, which a log does not name."""
     value = settings.get("state_block", settings.get("block_size"))
     return None if value is None else int(value)
 
 
-def _flag(settings: Mapping[str, Value], name: str) -> bool | None:
+def _flag(settings: Mapping[str, Setting], name: str) -> bool | None:
     return {"True": True, "False": False}.get(str(settings.get(name)))
 
 
-def _mode(settings: Mapping[str, Value]) -> StateMode | None:
+def _mode(settings: Mapping[str, Setting]) -> StateMode | None:
     named = settings.get("mamba_cache_mode")
     return next((mode for mode in STATE_MODES if mode == named), None)
 
 
-def _context_ranks(settings: Mapping[str, Value]) -> int:
+def _context_ranks(settings: Mapping[str, Setting]) -> int:
     asked = settings.get("context_ranks")
     if asked is not None:
         return int(asked)
