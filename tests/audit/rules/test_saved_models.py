@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from headcount.arch.registry import ARCHITECTURES
 from headcount.audit import audit_model
 from headcount.audit.audited import Audit
 from tiny_configs import TYPES, tiny_config
@@ -24,7 +25,9 @@ MODELS = [
 def saved(folder: Path, model_type: str, seed: int) -> Audit:
     """The audit of what transformers saves for a random config; the values are of no account."""
     truth: Any = importlib.import_module("transformers_truth")
-    model = truth.build_on_meta(tiny_config(model_type, seed)).to_empty(device="cpu")
+    read_as = ARCHITECTURES[model_type].config.read_as
+    model = truth.build_on_meta(tiny_config(model_type, seed), read_as=read_as)
+    model = model.to_empty(device="cpu")
     model.tie_weights()
     model.save_pretrained(folder)
     return audit_model(str(folder))
