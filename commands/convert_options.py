@@ -16,7 +16,7 @@ from headcount.convert.plan.request import (
     ConversionRequest,
 )
 
-from .options import SIZE, TOKENS, DefaultsOf, stack
+from .options import SIZE, TOKENS, defaults_of, stack
 
 # The options that decide the conversion, and those of them that --quality bundles.
 LADDER = tuple(field.name for field in fields(Ladder) if field.name != "seed")
@@ -25,7 +25,7 @@ CONVERSION = (
     *(field.name for field in fields(ConversionRequest) if field.name not in _NO_OPTION),
     "quality",
 )
-_DEFAULTS = DefaultsOf(ConversionRequest)
+_DEFAULTS = defaults_of(ConversionRequest)
 conversion_options = stack(
     click.option(
         "--kv-heads",

@@ -10,13 +10,13 @@ from headcount.evaluate.evaluation_request import EvaluationRequest
 from headcount.running.signals import exit_at_once, on_signals
 
 from .console import Command, need_extra, write_reports
-from .options import PATH, TOKENS, DefaultsOf, output_options, stack
+from .options import PATH, TOKENS, defaults_of, output_options, stack
 from .report_path import check_report_path
 
 if TYPE_CHECKING:
     from headcount.report.report import Report
 
-_DEFAULTS = DefaultsOf(EvaluationRequest)
+_DEFAULTS = defaults_of(EvaluationRequest)
 evaluation_options = stack(
     click.option("--text", type=PATH, help="UTF-8 text; default: a sample of prose."),
     click.option(

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -79,14 +80,9 @@ def stack(*decorators: Callable[[Any], Any]) -> Decorator:
     return decorate
 
 
-class DefaultsOf:
+def defaults_of(request: "type[DataclassInstance]") -> SimpleNamespace:
     """The defaults of a request's fields, which are those of its options: `DEFAULTS.seed`."""
-
-    def __init__(self, request: "type[DataclassInstance]") -> None:
-        self._fields = {field.name: field.default for field in fields(request)}
-
-    def __getattr__(self, name: str) -> Any:
-        return self._fields[name]
+    return SimpleNamespace(**{field.name: field.default for field in fields(request)})
 
 
 output_options = stack(

@@ -15,14 +15,14 @@ from .options import (
     AT_LEAST_1,
     PATH,
     TOKENS,
-    DefaultsOf,
     FiniteRange,
+    defaults_of,
     output_options,
     stack,
 )
 from .report_path import check_report_path
 
-_DEFAULTS = DefaultsOf(UptrainRequest)
+_DEFAULTS = defaults_of(UptrainRequest)
 _SHARE = FiniteRange(0, 1)
 _WEIGHT = FiniteRange(min=0)
 _SCHEDULE = stack(
