@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from headcount.model.errors import HeadcountError
 from headcount.sources.checkpoint import Checkpoint, find_weights, inside
 from headcount.sources.path import check_name
 from headcount.sources.pickle_checkpoint import find_pickles, read_pickles
@@ -49,8 +50,13 @@ def source_folder(
 
 
 def read_pickles_of(folder: Path) -> Checkpoint | None:
-    """What a folder's .bin files hold, if it has no safetensors; nothing is loaded."""
-    if not folder.is_dir() or find_weights(folder) is not None:
-        return None
-    path = find_pickles(folder)
+    """What a folder's .bin files hold, if it has no safetensors; nothing is loaded.
+
+    Raises HeadcountError, for a folder that may not be listed, too."""
+    try:
+        if not folder.is_dir() or find_weights(folder) is not None:
+            return None
+        path = find_pickles(folder)
+    except OSError as error:
+        raise HeadcountError(f"{folder}: cannot be read: {error.strerror}") from error
     return None if path is None else read_pickles(inside(folder, path.name))
