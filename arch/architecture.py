@@ -8,8 +8,8 @@ from headcount.model.spec import Layer
 
 from .attention.shape import AttentionShape
 from .config_view import ConfigView
-from .tensors.names import LLAMA, TensorNames
-from .tying import TyingRule, own_word
+from .tensors.names import LLAMA_NAMES, TensorNames
+from .tying import TyingRule, config_says
 
 if TYPE_CHECKING:  # few types need them, and each takes time to start
     from .body.towers import Wrapper
@@ -38,7 +38,7 @@ class ConfigKeys:
     text: str | None = None
     fills_text: bool = False
     models: tuple[str, ...] = ()
-    tied: TyingRule = own_word
+    tied: TyingRule = config_says
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -93,9 +93,6 @@ class Stored:
     computes_positions: bool = False
 
 
-LATENT = Conversion(uncompared="its config wants a K/V head per query head: latent attention")
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Verification:
     """How what transformers builds of the type is held against an audit.
@@ -108,6 +105,7 @@ class Verification:
     refused: str | None = None
 
 
+LATENT = Conversion(uncompared="its config wants a K/V head per query head: latent attention")
 JOINED = Verification(refused="its modules join parts that the audit counts one by one")
 OTHER_STACKS = Verification(refused="its attention stands in stacks that are not told apart here")
 
@@ -126,12 +124,23 @@ class CountsBody(Protocol):
 class Architecture:
     """One lineage's value for `types`, which differ in nothing but their name.
 
-    `spellings` are other names that older files give the first of `types`. `tensors` None: the
-    names of Llama, or of the language model where that is nested. `stacks` says of which stack or
-    tower a list of layers is where the words in front of a layer's number do not say it, or say
-    another; a base model may lack the first of them. `body` None: the total does not follow from
-    the config, and `uncounted` says why. `rehomes`: what else computes the function of the class
-    with fewer K/V heads, as names for `rehoming.rehome_of`, the first that fits a config first.
+    `spellings`     other names that older files give the first of `types`
+    `config`        how a config.json of the type is read
+    `attention`     how each layer attends, and what it keeps
+    `body`          the parameters outside attention; None: the total does not follow from the
+                    config, and `uncounted` says why
+    `tensors`       how attention tensors are called; None: as Llama's, or as the language model's
+                    where that is nested
+    `stacks`        beginnings of names -> the stack or tower whose layers they are, where the words
+                    in front of a layer's number do not say it, or say another; a base model may
+                    lack the first of them
+    `gguf`          the architectures of GGUF files that llama.cpp has for it
+    `rotary`        which rows of a head rotate together
+    `conversion`    what holds it with fewer K/V heads, and what stands in the way
+    `stored`        what files hold otherwise than their config says
+    `rehomes`       what else computes the function of the class with fewer K/V heads, as names for
+                    `rehoming.rehome_of`, the first that fits a config first
+    `verification`  how a built model is held against an audit
     """
 
     types: tuple[str, ...]
@@ -152,20 +161,27 @@ class Architecture:
     @property
     def names(self) -> TensorNames:
         """How its attention tensors are called on disk."""
-        return LLAMA if self.tensors is None else self.tensors
+        return LLAMA_NAMES if self.tensors is None else self.tensors
 
     def relative(self, *types: str, **changes: Any) -> "Architecture":
         """The value of `types`, equal to this one but for `changes`: whole fields, or for a nested
         value a dict of its own fields, as in `LLAMA.relative("x", attention={"norm": "head"})`.
-        Other spellings, GGUF architectures and rehomes are its parent's alone."""
+
+        What is found out class by class is not inherited, so that nothing is claimed of a type by
+        accident: its GGUF architectures, spellings, `stacks`, `uncounted`, `conversion`, `stored`,
+        `verification` and `rehomes`. Where a relative shares one of these, it says so."""
         parts = {
             name: replace(getattr(self, name), **change)
             if isinstance(change, dict) and name in _NESTED
             else change
             for name, change in changes.items()
         }
-        own: dict[str, Any] = {"gguf": (), "spellings": (), "rehomes": (), "types": types}
-        return replace(self, **{**own, **parts})
+        inherited = {name: getattr(self, name) for name in _INHERITED}
+        return Architecture(types=types, **{**inherited, **parts})
 
 
-_NESTED = frozenset({"config", "attention", "body", "tensors", "conversion", "stored"})
+_INHERITED = ("config", "attention", "body", "tensors", "rotary")
+_NESTED = frozenset({"config", "attention", "body", "tensors"})
+
+# Models around a language model, which they nest as nearly all do.
+MULTIMODAL = Architecture(types=(), config=ConfigKeys(text="text_config"))

@@ -19,9 +19,9 @@ class MissingValueError(InvalidConfigError):
 class ConfigView:
     """One (possibly nested) config object.
 
-    `get(name)` looks in the file under the standard names for the field, under the class's own
-    and under the row's aliases. A file with both means the standard one, which transformers sets
-    last. A key that is not there takes its class's default; one that is null is None, as for
+    `get(name)` looks in the file under the standard names for the field, under the class's own and
+    under the architecture's aliases. A file with both means the standard one, which transformers
+    sets last. A key that is not there takes its class's default; one that is null is None, as for
     transformers (Mistral's window of 4,096 is switched off by a null). Every value that was asked
     for is recorded in `origins`.
     """
@@ -127,8 +127,8 @@ class ConfigView:
         return tuple(value)
 
     def flag(self, name: str | bool) -> bool:
-        """A boolean by its key, False if absent. A bool, a row's constant, is returned as it is;
-        `!no_bias` is the opposite of `no_bias`."""
+        """A boolean by its key, False if absent. A bool, a constant of an architecture, is returned
+        as it is; `!no_bias` is the opposite of `no_bias`."""
         if isinstance(name, bool):
             return name
         if name.startswith("!"):

@@ -1,4 +1,4 @@
-"""What a row of the family table says, in words: for people who ask what can be audited."""
+"""What an architecture says, in words: for people who ask what can be audited."""
 
 from dataclasses import dataclass
 
@@ -23,9 +23,9 @@ _ANY_SIZES = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Described:
-    """`mixers` are those of a model with the class's defaults, and windows if the row knows them.
+    """`mixers` are those of a model with the class's defaults, and windows if the type knows them.
     `bias` names what turns on the biases of q, k and v, and of o. `reads` is the type of the nested
-    language model, whose row holds then."""
+    language model, which is described then."""
 
     model_type: str
     mixers: tuple[str, ...]

@@ -11,7 +11,7 @@ from .class_defaults import class_defaults
 from .config_view import ConfigView
 from .our_types import GROUPED, base_type
 from .registry import architecture_of, standard_spelling
-from .tying import own_word
+from .tying import config_says
 
 # The standard name of the context length, and what older configs call it.
 _ALIASES: dict[str, tuple[str, ...]] = {
@@ -67,7 +67,7 @@ def _assumed(model_type: str, config: Mapping[str, Any]) -> Architecture | None:
     return Architecture(
         types=(model_type,),
         # LLaVA's language model may tie them, too; a stranger's config speaks for all of it.
-        config=replace(like.config, tied=own_word),
+        config=replace(like.config, tied=config_says),
         attention=like.attention,
         tensors=like.tensors,
     )

@@ -11,19 +11,14 @@ from .registry import architecture_of
 
 
 def other_parameters(
-    view: ConfigView,
-    model_type: str,
-    layers: Layers,
-    text: ConfigView | None = None,
-    *,
-    tied: bool,
+    view: ConfigView, model_type: str, layers: Layers, text: ConfigView | None = None, *, tied: bool
 ) -> int:
     """Recurrent mixers, embeddings, feed-forward, norms, heads and towers, so that
     `spec.attention_parameters + other_parameters(...)` is what transformers builds, tied matrices
     once. The class is the one that `architectures` names, or else the usual one of the type.
 
     `tied`: the output head is the embedding. `view` reads the whole config, `text` its language
-    model where that is nested. Raises UncountedError where no row describes the model: an unknown
+    model where that is nested. Raises UncountedError where the model is not described: an unknown
     type, a classifier's head, a tower that is not counted; InvalidConfigError where a size is
     missing or impossible.
     """
@@ -43,7 +38,7 @@ def idle_parameters(
     view: ConfigView, model_type: str, layers: Layers, text: ConfigView | None = None
 ) -> int | None:
     """Parameters of experts that one token does not visit: the total less these are the active
-    ones, embeddings included. 0 for a model without experts, None where the type has no row."""
+    ones, embeddings included. 0 for a model without experts, None where the type has no body."""
     body = _body(model_type)
     nested = isinstance(body, Wrapper)
     if isinstance(body, Wrapper):
@@ -65,7 +60,7 @@ def _recurrent(layers: Layers) -> int:
 
 
 def _text_body(view: ConfigView) -> CountsBody | Wrapper | None:
-    """The row of the nested language model: the file names its type, or the wrapper's class."""
+    """The body of the nested language model: the file names its type, or the wrapper's class."""
     for config in (view.config, view.defaults):
         nested = config.get("text_config")
         if isinstance(nested, dict) and isinstance(nested.get("model_type"), str):
@@ -74,7 +69,7 @@ def _text_body(view: ConfigView) -> CountsBody | Wrapper | None:
 
 
 class Expected(NamedTuple):
-    """Sizes outside attention that headers can be held against, as far as a row says them.
+    """Sizes outside attention that headers can be held against, as far as a body says them.
 
     `mlp_widths` maps (stack, layer index) to the width of a dense MLP, `positions` is the rows of
     the one table of learned positions.
@@ -86,7 +81,7 @@ class Expected(NamedTuple):
 
 
 def expected_sizes(view: ConfigView, model_type: str, layers: Layers) -> Expected:
-    """The sizes of the language model that `view` reads; empty where no row of a common model
+    """The sizes of the language model that `view` reads; empty where no body of a common model
     describes it, since only their tensors' names are known well enough to be held against it."""
     body = _body(model_type)
     if not isinstance(body, Body) or not body.named or body.vocabulary is None:

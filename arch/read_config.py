@@ -1,4 +1,4 @@
-"""From a config.json to a ModelSpec, through the row of its model_type."""
+"""From a config.json to a ModelSpec, through the architecture of its model_type."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -78,7 +78,7 @@ class Reading(NamedTuple):
         return next((kind for kind in kinds if any(kind in key for key in keys)), "other")
 
     def idle_parameters(self) -> int | None:
-        """Parameters of experts that a token does not visit; None where no row describes them.
+        """Parameters of experts that a token does not visit; None where no body counts them.
 
         Raises InvalidConfigError for an impossible size.
         """
@@ -97,9 +97,9 @@ class Reading(NamedTuple):
 
 
 def read_config(config: Mapping[str, Any], where: str) -> Reading:
-    """The layers that `config` describes, and the row that read it.
+    """The layers that `config` describes, and the architecture that read it.
 
-    A model_type that neither the table nor transformers knows is read by the standard names, and
+    A model_type that neither a lineage nor transformers knows is read by the standard names, and
     the spec is marked `assumed`. Raises InvalidConfigError for impossible values and
     UnsupportedModelError for a type that cannot be read so.
     """
@@ -136,10 +136,7 @@ def read_spec(config: Mapping[str, Any], where: str) -> tuple[ModelSpec, Archite
     count, unknown = reading.total()
     source = None if count is None else "config"
     spec = replace(
-        reading.spec,
-        parameters=count,
-        parameters_source=source,
-        parameters_unknown=unknown,
+        reading.spec, parameters=count, parameters_source=source, parameters_unknown=unknown
     )
     return spec, reading.architecture
 
@@ -211,6 +208,20 @@ def _keeps_encoder(mixer: Mixer) -> bool:
 def _encoder_tokens(view: ConfigView, inner: ConfigView, layers: tuple[Layer, ...]) -> int:
     if not any(_keeps_encoder(mixer) for layer in layers for mixer in layer.mixers):
         return 0
-    from .encoder_tokens import encoder_tokens
+    return _longest_encoding(view, inner)
 
-    return encoder_tokens(view, inner)
+
+def _longest_encoding(view: ConfigView, inner: ConfigView) -> int:
+    """How many tokens a cross-attention sees where nothing asks for a length: the maximum."""
+    source = inner.optional("max_source_positions")
+    if source is not None:
+        return source
+    if view.config.get("vision_config") is not None:
+        vision = view.child("vision_config")
+        image, patch = vision.get("image_size"), vision.get("patch_size")
+        if type(image) is int and type(patch) is int and 0 < patch <= image:
+            tiles, side = vision.optional("max_num_tiles") or 1, image // patch
+            formula = "derived: tiles * ((image_size / patch_size)^2 + 1)"
+            return int(view.note("encoder_tokens", tiles * (side * side + 1), formula))
+    limit = inner.optional("max_position_embeddings")
+    return limit if limit is not None else 512

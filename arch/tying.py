@@ -7,17 +7,17 @@ from .config_view import ConfigView
 TyingRule = Callable[[ConfigView, ConfigView], bool]
 
 
-def own_word(view: ConfigView, text: ConfigView) -> bool:
+def config_says(view: ConfigView, text: ConfigView) -> bool:
     """The config says it, in its file or by its class's default; a wrapper speaks for all."""
     return view.flag("tie_word_embeddings")
 
 
-def either_word(view: ConfigView, text: ConfigView) -> bool:
+def either_says(view: ConfigView, text: ConfigView) -> bool:
     """The wrapper or the language model says it (Qwen2-VL)."""
-    return own_word(view, text) or text.flag("tie_word_embeddings")
+    return config_says(view, text) or text.flag("tie_word_embeddings")
 
 
-def text_word(view: ConfigView, text: ConfigView) -> bool:
+def text_says(view: ConfigView, text: ConfigView) -> bool:
     """The language model is a whole class with a head of its own (Llama 4)."""
     return text.flag("tie_word_embeddings")
 

@@ -1,1 +1,1 @@
-"""Attention of one layer after another, from a config: shapes, kinds of layers, builders."""
+"""The attention of a config's layers: shapes, kinds of layers, and what builds them."""

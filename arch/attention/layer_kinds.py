@@ -67,7 +67,7 @@ def windowed(view: ConfigView, count: int) -> tuple[str, ...]:
     return (SLIDING if view.optional("sliding_window", minimum=0) else FULL,) * count
 
 
-def every(period: int, key: str | None = None, *, last_full: bool = False) -> KindFunction:
+def full_every(period: int, key: str | None = None, *, last_full: bool = False) -> KindFunction:
     """Full when (i + 1) % period == 0, else sliding; `key` may set the period."""
 
     def rule(view: ConfigView, count: int) -> tuple[str, ...]:

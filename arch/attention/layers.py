@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from headcount.model.divisors import divisors, listed
 from headcount.model.errors import InvalidConfigError
-from headcount.model.mixers import Attention, CrossAttention, LatentAttention
+from headcount.model.mixers import Attention, CrossAttention, LatentAttention, Mixer
 from headcount.model.spec import Layer
 
 from ..config_view import MAX_LAYERS, ConfigView
@@ -44,7 +44,7 @@ def resolve_head_dim(shape: AttentionShape, view: ConfigView, heads: int) -> int
 
 
 def attention(shape: AttentionShape, view: ConfigView, *, window: int | None = None) -> Attention:
-    """The self-attention that the row and the config describe."""
+    """The self-attention that the shape and the config describe."""
     heads = view.integer("num_attention_heads")
     kv = shape.count_key_value_heads(view, heads)
     check_grouping(view, heads, kv)
@@ -94,12 +94,12 @@ def kind_window(shape: AttentionShape, view: ConfigView, kind: str) -> int | Non
 
 def build_layers(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
     """The layers of a config: by the shape's own builder, or those of a common decoder."""
-    return (shape.build or decoder)(shape, view)
+    return (shape.build or decoder_layers)(shape, view)
 
 
-def decoder(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
+def decoder_layers(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
     """Equal layers but for their windows: nearly every decoder."""
-    return single(shape, view, mixers_by_layer(shape, view, _kinds(shape, view)))
+    return one_stack(shape, view, mixers_by_layer(shape, view, _kinds(shape, view)))
 
 
 def _kinds(shape: AttentionShape, view: ConfigView) -> tuple[str, ...]:
@@ -126,10 +126,10 @@ def mixers_by_layer(
     return tuple(made[kind, own.overrides] for kind, own in zip(kinds, views, strict=True))
 
 
-def single(
+def one_stack(
     shape: AttentionShape, view: ConfigView, mixers: Iterable[Attention]
 ) -> tuple[Layer, ...]:
-    """One stack of layers, each with one self-attention and, where the row says so, a
+    """One stack of layers, each with one self-attention and, where the shape says so, a
     cross-attention beside it."""
     cached, crossing = view.flag(shape.cached), view.flag(shape.cross)
     stack = shape.stack or ("decoder" if cached else "encoder")
@@ -139,7 +139,11 @@ def single(
             index=index,
             mixers=(
                 replace(mixer, cached=cached),
-                *((replace(side_by_side(mixer), key_value_size=width),) if crossing else ()),
+                *(
+                    (replace(cross_attention_beside(mixer), key_value_size=width),)
+                    if crossing
+                    else ()
+                ),
             ),
             stack=stack,
         )
@@ -147,19 +151,22 @@ def single(
     )
 
 
-def encoder(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
+def encoder_layers(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
     """Bidirectional layers that keep nothing (ViT)."""
-    mixer = replace(attention(shape, view), cached=False)
-    return tuple(Layer(index=i, mixers=(mixer,), stack="encoder") for i in range(layer_count(view)))
+    return uncached_layers(attention(shape, view), layer_count(view))
 
 
-def encoder_stack(mixer: Attention, count: int, stack: str = "encoder") -> tuple[Layer, ...]:
+def uncached_layers(mixer: Attention, count: int, stack: str = "encoder") -> tuple[Layer, ...]:
     """Equal layers of `mixer` that keep nothing."""
-    mixer = replace(mixer, cached=False)
+    return equal_layers(replace(mixer, cached=False), count, stack)
+
+
+def equal_layers(mixer: Mixer, count: int, stack: str = "decoder") -> tuple[Layer, ...]:
+    """Equal layers of `mixer`."""
     return tuple(Layer(index=i, mixers=(mixer,), stack=stack) for i in range(count))
 
 
-def latent(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
+def latent_layers(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
     """DeepSeek-V2/V3: multi-head latent attention in every layer."""
     mixer, kinds = latent_attention(view), _kinds(shape, view)
     windows = {kind: kind_window(shape, view, kind) for kind in dict.fromkeys(kinds)}
@@ -190,7 +197,9 @@ def _latent_value_width(view: ConfigView) -> int:
     return int(view.note("v_head_dim", width, "derived: hidden_size / num_attention_heads"))
 
 
-def side_by_side(self_attention: Attention, *, other_parameters: int = 0) -> CrossAttention:
+def cross_attention_beside(
+    self_attention: Attention, *, other_parameters: int = 0
+) -> CrossAttention:
     """The cross-attention of a decoder whose two attentions have the same shape. Its cache is made
     by the same config: where that names a window, it slides over the encoder's tokens, too."""
     return CrossAttention(

@@ -7,8 +7,10 @@ from headcount.model.errors import InvalidConfigError
 
 from ..config_view import ConfigView
 
+Values = list[Mapping[str, Any]]
 
-def listed_values(view: ConfigView, count: int) -> list[Mapping[str, Any]] | None:
+
+def listed_values(view: ConfigView, count: int) -> Values | None:
     """`per_layer_config`: {layer: {key: value}}, None where the file has none. transformers pads
     the numbers of layers: "05" where there are ten or more."""
     given = view.get("per_layer_config")
@@ -20,10 +22,8 @@ def listed_values(view: ConfigView, count: int) -> list[Mapping[str, Any]] | Non
     return [by_index.get(i, {}) for i in range(count)]
 
 
-Values = list[Mapping[str, Any]]
-
-
 def for_each_layer(view: ConfigView, name: str, count: int) -> tuple[int, ...] | None:
+    """The list `name` with one number for each of `count` layers, None where the file has none."""
     given = view.integers(name)
     if given is not None and (len(given) != count or min(given, default=1) < 1):
         raise InvalidConfigError(

@@ -17,13 +17,8 @@ Builder = Callable[["AttentionShape", ConfigView], tuple[Layer, ...]]
 KeyValueHeadsFrom = Literal["config", "flag", "query heads"]
 
 
-def nothing_else(view: ConfigView, heads: int, head_dim: int) -> int:
+def no_parameters(view: ConfigView, heads: int, head_dim: int) -> int:
     return 0
-
-
-def one_per_head(view: ConfigView, heads: int, head_dim: int) -> int:
-    """Attention sinks: one logit per query head."""
-    return heads
 
 
 def plain_window(view: ConfigView) -> int:
@@ -42,6 +37,12 @@ def standard_key_value_heads(view: ConfigView, heads: int) -> int:
 def as_query_heads(view: ConfigView, heads: int) -> int:
     """One K/V head per query head: a class without GQA ignores num_key_value_heads."""
     return int(view.note("num_key_value_heads", heads, "derived: the class has no GQA"))
+
+
+def multi_query_heads(view: ConfigView, heads: int) -> int:
+    """One K/V head if `multi_query`, else one per query head (BigCode, old Falcon)."""
+    count = 1 if view.flag("multi_query") else heads
+    return int(view.note("num_key_value_heads", count, "derived: multi_query"))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,7 +72,7 @@ class AttentionShape:
     fixed_head_dim: bool = False
     kv_heads_from: KeyValueHeadsFrom = "config"
     key_value_heads: Callable[[ConfigView, int], int] | None = None
-    other: Callable[[ConfigView, int, int], int] = nothing_else
+    other: Callable[[ConfigView, int, int], int] = no_parameters
     broadcasts_key_value: bool | str = False
     v_head_dim: str | None = None
     window: Callable[[ConfigView], int | None] = plain_window

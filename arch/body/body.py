@@ -38,7 +38,7 @@ def one_per_mixer(view: ConfigView, layer: Layer) -> int:
 
 
 # Endings of class names that transformers' decoders have, and the head that each builds. A class
-# with another ending, such as a classifier, has a head that no row describes.
+# with another ending, such as a classifier, has a head that nothing here describes.
 DECODER_CLASSES: Mapping[str, Head | None] = {
     "ForCausalLM": lm_head,
     "LMHeadModel": lm_head,
@@ -55,7 +55,7 @@ class Body:
     `embedding_norms` how many stand outside layers. `vocabulary` is None for a tower that sees no
     tokens; `embedding_width` differs from the hidden size in OPT-350m, which then has a projection
     at either end. `positions` names one learned table per entry, each with `position_offset` more
-    rows. `extra` counts the rest, and `idle_extra` what of it a token does not visit. `named`: its
+    rows. `more` counts the rest, and `idle_more` what of it a token does not visit. `named`: its
     tensors have the names by which headers are held against these sizes (final norm, MLP,
     positions). `classes` maps the ending of a class's name to its head; `default_class` applies
     when the config names none.
@@ -73,8 +73,8 @@ class Body:
     token_types: str | None = None
     mlp: Mlp = field(default_factory=Mlp)
     experts: Experts | None = None
-    extra: Callable[[ConfigView, Layers], int] = nothing_more
-    idle_extra: Callable[[ConfigView, Layers], int] = nothing_more
+    more: Callable[[ConfigView, Layers], int] = nothing_more
+    idle_more: Callable[[ConfigView, Layers], int] = nothing_more
     head_bias: bool | str = False
     named: bool = False
     classes: Mapping[str, Head | None] = field(default_factory=lambda: DECODER_CLASSES)
@@ -106,7 +106,7 @@ class Body:
             self._embeddings(view)
             + norms * norm
             + self._feed_forward(view, layers)
-            + self.extra(view, layers)
+            + self.more(view, layers)
         )
 
     def token_width(self, view: ConfigView) -> int:
@@ -117,10 +117,10 @@ class Body:
         """Parameters of the experts that one token does not visit."""
         layers = once(layers)
         if self.experts is None:
-            return self.idle_extra(view, layers)
+            return self.idle_more(view, layers)
         chosen = self.experts.layers(view, len(layers))
         idle = sum(self.experts.idle(view, layer) for layer in layers if layer.index in chosen)
-        return idle + self.idle_extra(view, layers)
+        return idle + self.idle_more(view, layers)
 
     def _norms(self, view: ConfigView, layer: Layer) -> int:
         return self.norms if isinstance(self.norms, int) else self.norms(view, layer)
@@ -159,7 +159,7 @@ def once(layers: Layers) -> Layers:
 def find_head(classes: Mapping[str, Head | None], view: ConfigView, default_class: str) -> Head:
     """The head of the first class in `architectures`, by the longest ending that fits.
 
-    Raises UncountedError where no row describes it."""
+    Raises UncountedError where nothing describes it."""
     names = view.strings("architectures") or (default_class,)
     fitting = [ending for ending in classes if names[0].endswith(ending)]
     head = classes[max(fitting, key=len)] if fitting else None

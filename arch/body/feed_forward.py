@@ -177,6 +177,10 @@ def after(first: int | str, otherwise: int = 0) -> LayerRule:
     return rule
 
 
+# The config lists the layers, or says how many at the start are dense; else the first one is.
+after_first_dense = typed(after("first_k_dense_replace", 1))
+
+
 def if_flag(name: str) -> LayerRule:
     """All layers if the flag `name` is set, else none."""
     return lambda view, count: frozenset(range(count)) if view.flag(name) else frozenset()

@@ -2,16 +2,17 @@
 
 from dataclasses import replace
 
+from ..attention.shared import TOWER_MHA, TOWER_MHA_BIASED
 from ..config_view import ConfigView
 from .body import Body, Layers
 from .feed_forward import Mlp, matrices
 from .image_embeddings import clip_embeddings, patch_count, patches, vit_patches
 from .projectors import linear
-from .shapes import IMAGE
-from .towers import BIASED_HEADS, PLAIN_HEADS, Tower
+from .shared import IMAGE
+from .towers import Tower
 
 
-def siglip(view: ConfigView, layers: Layers) -> int:
+def siglip_embeddings(view: ConfigView, layers: Layers) -> int:
     """Patches and positions, and a pooling head."""
     embeddings = patches(view, bias=True) + patch_count(view) * view.integer("hidden_size")
     return embeddings + pooling_head(view)
@@ -27,17 +28,17 @@ def pooling_head(view: ConfigView) -> int:
     return attention + mlp + 3 * hidden
 
 
-def pixtral(view: ConfigView, layers: Layers) -> int:
+def pixtral_patches(view: ConfigView, layers: Layers) -> int:
     """Patches; positions are rotary."""
     return patches(view, bias=False)
 
 
-def without_head(view: ConfigView, layers: Layers) -> int:
+def smolvlm_embeddings(view: ConfigView, layers: Layers) -> int:
     """SigLIP's patches and positions."""
     return patches(view, bias=True) + patch_count(view) * view.integer("hidden_size")
 
 
-def siglip2(view: ConfigView, layers: Layers) -> int:
+def siglip2_embeddings(view: ConfigView, layers: Layers) -> int:
     """A matrix over the pixels of a patch, and positions for `num_patches` of them."""
     hidden, size = view.integer("hidden_size"), view.integer("patch_size")
     pixels = view.integer("num_channels") * size * size
@@ -45,7 +46,7 @@ def siglip2(view: ConfigView, layers: Layers) -> int:
     return linear(pixels, hidden) + positions + pooling_head(view)
 
 
-def intern(view: ConfigView, layers: Layers) -> int:
+def internvl_embeddings(view: ConfigView, layers: Layers) -> int:
     """Patches, a class token and positions, and two scales in each layer; q/k norms on demand."""
     hidden = view.integer("hidden_size")
     rows = 1 + 2 * len(layers)
@@ -54,12 +55,12 @@ def intern(view: ConfigView, layers: Layers) -> int:
     return patches(view, bias=True) + rows * hidden
 
 
-def intern_norms(view: ConfigView) -> int:
+def internvl_final_norms(view: ConfigView) -> int:
     """None after the last layer with mean pooling."""
     return 0 if view.flag("use_mean_pooling") else 1
 
 
-def dinov2(view: ConfigView, layers: Layers) -> int:
+def dinov2_embeddings(view: ConfigView, layers: Layers) -> int:
     """A class token, one that masks, registers without a position, and two scales in each layer."""
     hidden = view.integer("hidden_size")
     registers = view.optional("num_register_tokens", minimum=0) or 0
@@ -76,63 +77,70 @@ def dinov2_mlps(view: ConfigView, layers: Layers) -> int:
     return len(layers) * matrices(hidden, width, gated=False, bias=True)
 
 
-def dino(view: ConfigView, layers: Layers) -> int:
-    return dinov2(view, layers) + dinov2_mlps(view, layers)
+def dinov2_embeddings_and_mlps(view: ConfigView, layers: Layers) -> int:
+    return dinov2_embeddings(view, layers) + dinov2_mlps(view, layers)
 
 
-CLIP = Tower(
-    body=replace(IMAGE, final_norms=2, extra=clip_embeddings),
-    attention=BIASED_HEADS,
+CLIP_TOWER = Tower(
+    body=replace(IMAGE, final_norms=2, more=clip_embeddings),
+    attention=TOWER_MHA_BIASED,
     model_type="clip_vision_model",
 )
 
 
-SIGLIP = Tower(
-    body=replace(IMAGE, extra=siglip),
-    attention=BIASED_HEADS,
+SIGLIP_TOWER = Tower(
+    body=replace(IMAGE, more=siglip_embeddings),
+    attention=TOWER_MHA_BIASED,
     model_type="siglip_vision_model",
 )
 
 
-SIGLIP2 = Tower(
-    body=replace(IMAGE, extra=siglip2),
-    attention=BIASED_HEADS,
+SIGLIP2_TOWER = Tower(
+    body=replace(IMAGE, more=siglip2_embeddings),
+    attention=TOWER_MHA_BIASED,
     model_type="siglip2_vision_model",
 )
 
 
-SMOL = Tower(
-    body=replace(IMAGE, extra=without_head),
-    attention=BIASED_HEADS,
+SMOLVLM_TOWER = Tower(
+    body=replace(IMAGE, more=smolvlm_embeddings),
+    attention=TOWER_MHA_BIASED,
     model_type="smolvlm_vision",
 )
 
 
-IDEFICS3 = replace(SMOL, model_type="idefics3_vision")
+IDEFICS3_TOWER = replace(SMOLVLM_TOWER, model_type="idefics3_vision")
 
 
-PIXTRAL = Tower(
-    body=Body(vocabulary=None, extra=pixtral),
-    attention=PLAIN_HEADS,
-    model_type="pixtral",
+PIXTRAL_TOWER = Tower(
+    body=Body(vocabulary=None, more=pixtral_patches), attention=TOWER_MHA, model_type="pixtral"
 )
 
 
-INTERN = Tower(
-    body=replace(IMAGE, final_norms=intern_norms, extra=intern),
-    attention=replace(PLAIN_HEADS, qkv_bias="attention_bias", o_bias=True),
+INTERNVL_TOWER = Tower(
+    body=replace(IMAGE, final_norms=internvl_final_norms, more=internvl_embeddings),
+    attention=replace(TOWER_MHA, qkv_bias="attention_bias", o_bias=True),
     model_type="internvl_vision",
 )
 
 
-DINOV2 = Tower(
-    body=replace(IMAGE, mlp=Mlp(width=lambda view, layer: 0), extra=dino),
-    attention=replace(BIASED_HEADS, qkv_bias="qkv_bias"),
+DINOV2_TOWER = Tower(
+    body=replace(IMAGE, mlp=Mlp(width=lambda view, layer: 0), more=dinov2_embeddings_and_mlps),
+    attention=replace(TOWER_MHA_BIASED, qkv_bias="qkv_bias"),
     model_type="dinov2",
 )
 
 
-ANY_IMAGE = (CLIP, SIGLIP, SIGLIP2, PIXTRAL, IDEFICS3, SMOL, INTERN, DINOV2)
+ANY_IMAGE = (
+    CLIP_TOWER,
+    SIGLIP_TOWER,
+    SIGLIP2_TOWER,
+    PIXTRAL_TOWER,
+    IDEFICS3_TOWER,
+    SMOLVLM_TOWER,
+    INTERNVL_TOWER,
+    DINOV2_TOWER,
+)
 
 
 def any_image(first: Tower) -> tuple[Tower, ...]:

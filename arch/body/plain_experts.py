@@ -5,7 +5,7 @@ from .body import Layers
 from .feed_forward import matrices
 
 
-def bart_copies(view: ConfigView, layers: Layers) -> int:
+def embedding_copies(view: ConfigView, layers: Layers) -> int:
     """Untied, each stack has an embedding of its own beside the shared one."""
     copies = 0 if view.flag("tie_word_embeddings") else 2
     return copies * view.integer("vocab_size") * view.integer("hidden_size")
@@ -57,5 +57,5 @@ def idle_experts(view: ConfigView, layers: Layers) -> int:
     )
 
 
-def with_copies(view: ConfigView, layers: Layers) -> int:
-    return bart_copies(view, layers) + sparse_experts(view, layers)
+def experts_and_copies(view: ConfigView, layers: Layers) -> int:
+    return embedding_copies(view, layers) + sparse_experts(view, layers)

@@ -8,7 +8,7 @@ def linear(inputs: int, outputs: int, *, bias: bool = True) -> int:
     return (inputs + bias) * outputs
 
 
-def nothing(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
+def no_projector(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
     """The tower ends in its own merger."""
     return 0
 

@@ -4,13 +4,14 @@ from dataclasses import replace
 
 from headcount.model.spec import Layer
 
+from ..attention.shared import TOWER_MHA_BIASED
 from ..config_view import ConfigView
 from .body import Body, Layers
 from .feed_forward import Mlp
 from .image_embeddings import patches
 from .projectors import linear
-from .shapes import IMAGE, PLAIN
-from .towers import BIASED_HEADS, DEPTH_KEYS, Tower
+from .shared import IMAGE, PLAIN
+from .towers import DEPTH_KEYS, Tower
 
 
 def ratio_width(view: ConfigView, layer: Layer) -> int:
@@ -60,29 +61,21 @@ def qwen3_vl_projector(view: ConfigView, tower: ConfigView, text: ConfigView) ->
 
 QWEN2_VL_TOWER = Tower(
     body=replace(
-        IMAGE,
-        final_norms=0,
-        mlp=replace(PLAIN, width=ratio_width),
-        extra=qwen2_vl_patches,
+        IMAGE, final_norms=0, mlp=replace(PLAIN, width=ratio_width), more=qwen2_vl_patches
     ),
-    attention=BIASED_HEADS,
+    attention=TOWER_MHA_BIASED,
     model_type="qwen2_vl_vision",
     names={**DEPTH_KEYS, "output_size": "hidden_size", "hidden_size": "embed_dim"},
 )
 QWEN2_5_VL_TOWER = Tower(
-    body=Body(
-        final_norms=0,
-        vocabulary=None,
-        mlp=Mlp(bias=True),
-        extra=qwen2_vl_patches,
-    ),
-    attention=BIASED_HEADS,
+    body=Body(final_norms=0, vocabulary=None, mlp=Mlp(bias=True), more=qwen2_vl_patches),
+    attention=TOWER_MHA_BIASED,
     model_type="qwen2_5_vl_vision",
     names=DEPTH_KEYS,
 )
 QWEN3_VL_TOWER = Tower(
-    body=replace(IMAGE, final_norms=0, extra=qwen3_vl_patches),
-    attention=BIASED_HEADS,
+    body=replace(IMAGE, final_norms=0, more=qwen3_vl_patches),
+    attention=TOWER_MHA_BIASED,
     model_type="qwen3_vl_vision",
     names=DEPTH_KEYS,
 )

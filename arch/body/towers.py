@@ -1,28 +1,23 @@
 """Models of several stacks: a language model that sees through a tower, and two towers."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
-from ..attention.layers import build_layers, encoder
+from ..attention.layers import build_layers
 from ..attention.shape import AttentionShape
 from ..class_defaults import class_defaults
 from ..config_view import ConfigView
 from .body import Body, Head, Layers, find_head, lm_head, no_head
 from .uncounted import UncountedError
 
-# Attention of towers, and the keys of those that count layers and heads by other names.
-PLAIN_HEADS = AttentionShape(build=encoder, fixed_head_dim=True, kv_heads_from="query heads")
-BIASED_HEADS = replace(PLAIN_HEADS, qkv_bias=True, o_bias=True)
+# The keys of towers that count layers and heads by other names.
 DEPTH_KEYS = {"num_hidden_layers": "depth", "num_attention_heads": "num_heads"}
 
 # (the wrapper's config, the tower's, the language model's) -> parameters
 Projector = Callable[[ConfigView, ConfigView, ConfigView], int]
 
-WRAPPER_CLASSES: Mapping[str, Head | None] = {
-    "ForConditionalGeneration": lm_head,
-    "Model": no_head,
-}
+WRAPPER_CLASSES: Mapping[str, Head | None] = {"ForConditionalGeneration": lm_head, "Model": no_head}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,7 +26,7 @@ class Tower:
 
     Its config is of the type `model_type`, whose class defaults apply. `names` maps standard names
     to the ones it uses, and `unless` are keys that switch on parts that are not counted here.
-    `whole` counts a tower whose layers no row of attention describes.
+    `whole` counts a tower whose layers no shape of attention describes.
     """
 
     model_type: str
@@ -59,9 +54,9 @@ class Tower:
 
     def parameters(self, view: ConfigView) -> int:
         """All of it, attention included: an audit's layers are those of the language model."""
-        odd = next((name for name in self.unless if view.flag(name)), None)
-        if odd is not None:
-            raise UncountedError(f"{view.where}: what {odd} adds is not counted")
+        part = next((name for name in self.unless if view.flag(name)), None)
+        if part is not None:
+            raise UncountedError(f"{view.where}: what {part} adds is not counted")
         if self.whole is not None:
             return self.whole(view)
         layers = build_layers(self.attention, view)
@@ -101,12 +96,12 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Wrapper:
-    """A language model with towers. `unless` are keys of parts that are not counted here, `extra`
+    """A language model with towers. `unless` are keys of parts that are not counted here, `more`
     counts what belongs to no tower, `classes` maps the ending of a class's name to its head."""
 
     parts: tuple[Part, ...]
     unless: tuple[str, ...] = ()
-    extra: Callable[[ConfigView, ConfigView], int] = lambda view, text: 0
+    more: Callable[[ConfigView, ConfigView], int] = lambda view, text: 0
     classes: Mapping[str, Head | None] = field(default_factory=lambda: WRAPPER_CLASSES)
 
     def parameters(
@@ -114,13 +109,18 @@ class Wrapper:
     ) -> int:
         """All but the attention of the language model, whose shape is `body`.
 
-        Raises UncountedError for a class or a part that no row describes."""
+        Raises UncountedError for a class or a part that is not described."""
         head = find_head(self.classes, view, next(iter(self.classes)))
-        odd = next((key for key in self.unless if view.get(key) is not None), None)
-        if odd is not None:
-            raise UncountedError(f"what its {odd} describes is not counted")
-        language = body.trunk(text, layers) + head(body, text, tied) + self.extra(view, text)
+        part = next((key for key in self.unless if view.get(key) is not None), None)
+        if part is not None:
+            raise UncountedError(f"what its {part} describes is not counted")
+        language = body.trunk(text, layers) + head(body, text, tied) + self.more(view, text)
         return language + sum(part.parameters(view, text) for part in self.parts)
+
+
+def one_tower(*towers: Tower, projector: Projector, key: str = "vision_config") -> Wrapper:
+    """A language model with one tower, of any of the types of `towers`."""
+    return Wrapper(parts=(Part(towers=towers, projector=projector, key=key),))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -2,7 +2,7 @@
 
 
 class UncountedError(Exception):
-    """A part of the model that no row counts; the message is a clause that says which."""
+    """A part of the model that is not counted; the message is a clause that says which."""
 
 
 def no_row(model_type: str, reason: str | None) -> UncountedError:
@@ -11,9 +11,11 @@ def no_row(model_type: str, reason: str | None) -> UncountedError:
 
 
 def unknown_class(names: tuple[str, ...] | None) -> UncountedError:
-    """For a class whose head no row describes."""
+    """For a class whose head is not described."""
     shown = names[0][:80] if names else "the class"
     return UncountedError(f"the head of {shown} is not counted")
 
 
 TIMM = "its vision tower is a model of the library timm, whose sizes no config gives"
+IMAGE_TOKENIZER = "its image tokenizer is a convolutional network of its own"
+AUDIO_CODEC = "its audio codec is a network of its own"

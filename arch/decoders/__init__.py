@@ -1,1 +1,1 @@
-"""Lineages of decoders whose layers attend, and the multimodal models built on them."""
+"""Lineages of decoders whose layers attend, one file each."""

@@ -7,42 +7,44 @@ from typing import Any
 from headcount.model.mixers import CompressedAttention, LatentAttention, Mixer
 from headcount.model.spec import Layer
 
-from ..architecture import JOINED, LATENT, Architecture, ConfigKeys
+from ..architecture import JOINED, LATENT, MULTIMODAL, Architecture, ConfigKeys
 from ..attention.layer_kinds import FULL, SLIDING
-from ..attention.layers import latent, latent_attention, resolve_head_dim
+from ..attention.layers import latent_attention, latent_layers, resolve_head_dim
 from ..attention.shape import AttentionShape
+from ..attention.shared import LLAMA_ATTENTION
 from ..body.body import Body, Layers
-from ..body.feed_forward import Experts, Mlp, after, after_dense, matrices, typed
+from ..body.feed_forward import Experts, Mlp, after, after_dense, after_first_dense, matrices
 from ..body.hyper_connections import hyper_connections
-from ..body.shapes import (
-    AFTER_DENSE,
-    AFTER_FIRST,
+from ..body.shared import (
     DECODER_MLP_BIAS,
     DEEPSEEK_BODY,
     DEEPSEEK_EXPERTS,
+    EXPERTS_AFTER_FIRST,
+    LISTED_EXPERTS,
     MLP_BIAS,
 )
 from ..config_view import MAX_LAYERS, ConfigView
 from ..gguf.form import Gguf, Indexer
 from ..states.hybrid import INDEXED, LAYER_TYPES, hybrid, hybrid_kinds
-from ..states.indexed import deepseek, indexed
+from ..states.indexed import add_indexer, indexed_latent_layers
 from ..states.kinds import all_of
 from ..states.mamba import FLOAT32
-from ..tensors.names import HYBRID_MLA, LLAMA, MLA, TensorNames, under
-
-
-def gated_query(view: ConfigView, mixer: LatentAttention) -> LatentAttention:
-    """A.X-K2: q and an output gate come out of two latents of q_lora_rank together."""
-    return replace(mixer, query_gate=True)
-
+from ..tensors.names import HYBRID_MLA_NAMES, LLAMA_NAMES, MLA_NAMES, TensorNames, under
 
 CSA = "compressed_sparse_attention"
-
-
 HCA = "heavily_compressed_attention"
-
-
 _RATIOS = {0: SLIDING, 4: CSA, 128: HCA}
+_RATES = {CSA: ("compress_rate_csa", 4), HCA: ("compress_rate_hca", 128)}
+# The sliding layers' sizes where the file has no `swa_*` keys.
+_DOTS3_SLIDING = {
+    **{"num_attention_heads": 64, "q_lora_rank": 1024, "kv_lora_rank": 1024},
+    **{"head_dim": 256, "qk_nope_head_dim": 192, "v_head_dim": 128},
+}
+
+
+def with_query_gate(view: ConfigView, mixer: LatentAttention) -> LatentAttention:
+    """A.X-K2: q and an output gate come out of two latents of q_lora_rank together."""
+    return replace(mixer, query_gate=True)
 
 
 def deepseek_v4_kinds(view: ConfigView, count: int) -> tuple[str, ...]:
@@ -63,7 +65,7 @@ def dots3_kinds(view: ConfigView, count: int) -> tuple[str, ...]:
 def gated_norms(view: ConfigView, layers: Layers) -> int:
     """A.X K2: low-rank gates of the first norm of each layer, and of the second one in those that
     hold experts."""
-    sparse = len(typed(after("first_k_dense_replace", 1))(view, len(layers)))
+    sparse = len(after_first_dense(view, len(layers)))
     gates = len(layers) + sparse
     return gates * 2 * view.integer("gated_norm_rank") * view.integer("hidden_size")
 
@@ -78,7 +80,7 @@ def longcat_experts(view: ConfigView, layers: Layers) -> int:
     return len(layers) // 2 * each
 
 
-def longcat_idle(view: ConfigView, layers: Layers) -> int:
+def longcat_idle_experts(view: ConfigView, layers: Layers) -> int:
     """All but the experts that a token visits where it chooses no zero expert, and the matrices
     that the class reserves for these."""
     hidden, width = view.integer("hidden_size"), view.integer("expert_ffn_hidden_size")
@@ -89,14 +91,11 @@ def longcat_idle(view: ConfigView, layers: Layers) -> int:
 
 def norm_after_experts(view: ConfigView, layers: Layers) -> int:
     """A.X K1: one more in the layers that hold experts."""
-    sparse = typed(after("first_k_dense_replace", 1))(view, len(layers))
+    sparse = after_first_dense(view, len(layers))
     return len(sparse) * view.integer("hidden_size")
 
 
-_RATES = {CSA: ("compress_rate_csa", 4), HCA: ("compress_rate_hca", 128)}
-
-
-def deepseek_v4(shape: AttentionShape, view: ConfigView, kind: str) -> tuple[Mixer, ...]:
+def compressed_attention(shape: AttentionShape, view: ConfigView, kind: str) -> tuple[Mixer, ...]:
     heads = view.integer("num_attention_heads")
     return (
         CompressedAttention(
@@ -107,7 +106,7 @@ def deepseek_v4(shape: AttentionShape, view: ConfigView, kind: str) -> tuple[Mix
             o_lora_rank=view.integer("o_lora_rank"),
             o_groups=view.integer("o_groups"),
             window=view.integer("sliding_window"),
-            rate=None if kind == SLIDING else _rate(view, kind),
+            rate=None if kind == SLIDING else _compression_rate(view, kind),
             overlaps=kind == CSA,
             index_n_heads=view.integer("index_n_heads") if kind == CSA else 0,
             index_head_dim=view.integer("index_head_dim") if kind == CSA else 0,
@@ -115,29 +114,29 @@ def deepseek_v4(shape: AttentionShape, view: ConfigView, kind: str) -> tuple[Mix
     )
 
 
-def _rate(view: ConfigView, kind: str) -> int:
+def _compression_rate(view: ConfigView, kind: str) -> int:
     key, default = _RATES[kind]
     return view.optional(key) or view.child("compress_rates").optional(kind) or default
 
 
-def two_per_block(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
+def two_attentions_per_block(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
     """LongCat-Flash: a block holds two attentions, each with a cache of its own, which transformers
     numbers as layers."""
     count = 2 * view.integer("num_layers", maximum=MAX_LAYERS)
     view = view.overridden({"num_hidden_layers": count})
     return tuple(
         replace(layer, number=layer.index // 2, nth=layer.index % 2)
-        for layer in latent(shape, view)
+        for layer in latent_layers(shape, view)
     )
 
 
-def after_dense_every(view: ConfigView, count: int) -> frozenset[int]:
+def every_nth_after_dense(view: ConfigView, count: int) -> frozenset[int]:
     """Of these every `moe_layer_freq`-th (DeepSeek's first model; later classes ignore the key)."""
     step = view.optional("moe_layer_freq") or 1
     return frozenset(i for i in after_dense(view, count) if i % step == 0)
 
 
-def dots3(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
+def dots3_layers(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
     """dots3: sliding layers have heads and ranks of their own, `swa_*` or by layer in
     `per_layer_config`; the rotated key is normed, there is a gate per head, and the indexer's keys
     stay float32."""
@@ -170,25 +169,18 @@ def _dots3_mixer(view: ConfigView, kind: str, own: Any) -> LatentAttention:
         norm_parameters=mixer.qk_rope_head_dim,
         other_parameters=mixer.hidden_size * mixer.num_attention_heads,
     )
-    return indexed(view, mixer, bits=FLOAT32) if kind == INDEXED else mixer
+    return add_indexer(view, mixer, bits=FLOAT32) if kind == INDEXED else mixer
 
 
-# The sliding layers' sizes where the file has no `swa_*` keys.
-_DOTS3_SLIDING = {
-    **{"num_attention_heads": 64, "q_lora_rank": 1024, "kv_lora_rank": 1024},
-    **{"head_dim": 256, "qk_nope_head_dim": 192, "v_head_dim": 128},
-}
-
-
-SARVAM_TENSORS = TensorNames(
+SARVAM_NAMES = TensorNames(
     modules=under("attention", qkv="query_key_value", o="dense")
     | {"attention.query_layernorm": "norm", "attention.key_layernorm": "norm"}
-    | {**LLAMA.modules}  # those of its class
+    | {**LLAMA_NAMES.modules}  # those of its class
 )
-LONGCAT_TENSORS = TensorNames(
-    modules={path.replace("self_attn.", "self_attn.#."): p for path, p in MLA.modules.items()}
+LONGCAT_NAMES = TensorNames(
+    modules={path.replace("self_attn.", "self_attn.#."): p for path, p in MLA_NAMES.modules.items()}
 )
-DEEPSEEK_V4_TENSORS = TensorNames(
+DEEPSEEK_V4_NAMES = TensorNames(
     modules={
         path: part
         for stem in ("attn", "self_attn")
@@ -202,93 +194,84 @@ DEEPSEEK_V4_TENSORS = TensorNames(
     },
     rest="other",
 )
-DOTS3_TENSORS = TensorNames(
-    modules={**MLA.modules, "self_attn.k_rope_only_layernorm": "norm"}, rest="other"
-)
-# Its code is published with its weights.
+DOTS3_NAMES = HYBRID_MLA_NAMES.also({"self_attn.k_rope_only_layernorm": "norm"})
+
+# The code of the first one is published with its weights.
 DEEPSEEK = Architecture(
     types=("deepseek",),
-    attention=AttentionShape(qkv_bias="attention_bias", o_bias="attention_bias"),
-    body=Body(experts=replace(DEEPSEEK_EXPERTS, layers=after_dense_every), named=True),
+    attention=LLAMA_ATTENTION,
+    body=Body(experts=replace(DEEPSEEK_EXPERTS, layers=every_nth_after_dense), named=True),
 )
 DEEPSEEK_V2 = DEEPSEEK.relative(
     "deepseek_v2",
-    attention={"build": latent},
+    attention={"build": latent_layers},
     body={"mlp": MLP_BIAS, "experts": DEEPSEEK_EXPERTS},
-    tensors=MLA,
+    tensors=MLA_NAMES,
 )
 DEEPSEEK_V3 = DEEPSEEK_V2.relative("deepseek_v3", body={"mlp": Mlp()})
 DEEPSEEK_V32 = Architecture(
     types=("deepseek_v32",),
-    attention=AttentionShape(build=deepseek(), kinds=all_of(INDEXED)),
-    body=Body(experts=AFTER_DENSE),
-    tensors=HYBRID_MLA,
+    attention=AttentionShape(build=indexed_latent_layers(), kinds=all_of(INDEXED)),
+    body=Body(experts=LISTED_EXPERTS),
+    tensors=HYBRID_MLA_NAMES,
     gguf=(Gguf(architecture="deepseek32", indexer=Indexer()),),
 )
-DEEPSEEK_V4 = Architecture(
-    types=("deepseek_v4",),
-    config=ConfigKeys(aliases=LAYER_TYPES),
-    attention=AttentionShape(
-        build=hybrid(dict.fromkeys((SLIDING, CSA, HCA), deepseek_v4)),
-        kinds=deepseek_v4_kinds,
-    ),
-    body=Body(
-        experts=Experts(count="n_routed_experts", layers=after(0), shared=1),
-        extra=hyper_connections(mixing=True, head=True),
-    ),
-    tensors=DEEPSEEK_V4_TENSORS,
-    gguf=(
-        Gguf(
-            architecture="deepseek4",
-            slides="all",
-            note="The compressed caches of deepseek4 are not counted: audit its Hugging Face"
-            " config.",
-        ),
-    ),
-)
-YOUTU = DEEPSEEK_V2.relative("youtu", "minicpm3", body=DECODER_MLP_BIAS)
-AXK1 = DEEPSEEK_V2.relative("axk1", body=Body(experts=AFTER_FIRST, extra=norm_after_experts))
-AXK2 = DEEPSEEK_V32.relative(
-    "axk2",
-    attention={"build": deepseek(gated_query)},
-    body=Body(experts=AFTER_FIRST, extra=gated_norms),
-    verification=JOINED,
-)
-SARVAM_MLA = DEEPSEEK_V2.relative("sarvam_mla", body=DEEPSEEK_BODY)
-SARVAM_MOE = Architecture(
-    types=("sarvam_moe",),
-    attention=AttentionShape(qkv_bias="attention_bias", norm="head", norm_if="use_qk_norm"),
-    body=DEEPSEEK_BODY,
-    tensors=SARVAM_TENSORS,
-)
-LONGCAT_FLASH = DEEPSEEK.relative(
-    "longcat_flash",
-    attention={"build": two_per_block},
-    body=Body(mlp=Mlp(width="ffn_hidden_size"), extra=longcat_experts, idle_extra=longcat_idle),
-    tensors=LONGCAT_TENSORS,
-)
-DOTS3_NOTE = Architecture(
-    types=("dots3_note",), config=ConfigKeys(text="text_config"), conversion=LATENT
-)
-DOTS3_NOTE_TEXT = Architecture(
-    types=("dots3_note_text",),
-    attention=AttentionShape(build=dots3, kinds=dots3_kinds),
-    conversion=LATENT,
-    tensors=DOTS3_TENSORS,
-    gguf=(Gguf(architecture="dots3note", indexer=Indexer()),),
-)
+
 ARCHITECTURES = (
     DEEPSEEK,
     DEEPSEEK_V2,
     DEEPSEEK_V3,
     DEEPSEEK_V32,
-    DEEPSEEK_V4,
-    YOUTU,
-    AXK1,
-    AXK2,
-    SARVAM_MLA,
-    SARVAM_MOE,
-    LONGCAT_FLASH,
-    DOTS3_NOTE,
-    DOTS3_NOTE_TEXT,
+    Architecture(
+        types=("deepseek_v4",),
+        config=ConfigKeys(aliases=LAYER_TYPES),
+        attention=AttentionShape(
+            build=hybrid(dict.fromkeys((SLIDING, CSA, HCA), compressed_attention)),
+            kinds=deepseek_v4_kinds,
+        ),
+        body=Body(
+            experts=Experts(count="n_routed_experts", layers=after(0), shared=1),
+            more=hyper_connections(mixing=True, head=True),
+        ),
+        tensors=DEEPSEEK_V4_NAMES,
+        gguf=(
+            Gguf(
+                architecture="deepseek4",
+                slides="all",
+                note="The compressed caches of deepseek4 are not counted: audit its Hugging Face"
+                " config.",
+            ),
+        ),
+    ),
+    DEEPSEEK_V2.relative("youtu", "minicpm3", body=DECODER_MLP_BIAS),
+    DEEPSEEK_V3.relative("axk1", body=Body(experts=EXPERTS_AFTER_FIRST, more=norm_after_experts)),
+    DEEPSEEK_V32.relative(
+        "axk2",
+        attention={"build": indexed_latent_layers(with_query_gate)},
+        body=Body(experts=EXPERTS_AFTER_FIRST, more=gated_norms),
+        verification=JOINED,
+    ),
+    DEEPSEEK_V3.relative("sarvam_mla", body=DEEPSEEK_BODY),
+    Architecture(
+        types=("sarvam_moe",),
+        attention=AttentionShape(qkv_bias="attention_bias", norm="head", norm_if="use_qk_norm"),
+        body=DEEPSEEK_BODY,
+        tensors=SARVAM_NAMES,
+    ),
+    DEEPSEEK_V3.relative(
+        "longcat_flash",
+        attention={"build": two_attentions_per_block},
+        body=Body(
+            mlp=Mlp(width="ffn_hidden_size"), more=longcat_experts, idle_more=longcat_idle_experts
+        ),
+        tensors=LONGCAT_NAMES,
+    ),
+    MULTIMODAL.relative("dots3_note", conversion=LATENT),
+    Architecture(
+        types=("dots3_note_text",),
+        attention=AttentionShape(build=dots3_layers, kinds=dots3_kinds),
+        conversion=LATENT,
+        tensors=DOTS3_NAMES,
+        gguf=(Gguf(architecture="dots3note", indexer=Indexer()),),
+    ),
 )

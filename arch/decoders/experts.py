@@ -1,25 +1,21 @@
-"""Decoders with experts that are kin to no other lineage: DBRX, Grok, JetMoE, Aria."""
+"""Decoders of experts that are kin to no other lineage: DBRX, Grok, JetMoE, Aria, Kolibri."""
 
 from headcount.model.mixers import Attention
 from headcount.model.spec import Layer
 
-from ..architecture import Architecture, ConfigKeys, Conversion
-from ..attention.layers import layer_count
+from ..architecture import MULTIMODAL, Architecture, Conversion
+from ..attention.layer_kinds import full_every
+from ..attention.layers import equal_layers, layer_count
 from ..attention.shape import AttentionShape
+from ..attention.shared import LLAMA_ATTENTION
 from ..body.body import Body, Layers
 from ..body.feed_forward import Experts
-from ..body.image_towers import IDEFICS3, any_image
+from ..body.image_towers import IDEFICS3_TOWER, any_image
 from ..body.projectors import linear
-from ..body.shapes import MLP_BIAS, SAME_WIDTH
-from ..body.towers import Part, Wrapper
+from ..body.shared import MLP_BIAS, ONE_SHARED, SAME_WIDTH
+from ..body.towers import one_tower
 from ..config_view import ConfigView
 from ..tensors.names import TensorNames, separate, under
-
-DBRX_NAMES = TensorNames(modules=under("norm_attn_norm.attn", qkv="Wqkv", o="out_proj"))
-GROK_NAMES = TensorNames(
-    modules=separate("attn") | under("multi_head_attention", q="query", k="key", v="value")
-)
-JETMOE_NAMES = TensorNames(modules=under("self_attention", kv="kv_proj"), rest="other")
 
 
 def aria_projector(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
@@ -34,7 +30,7 @@ def aria_projector(view: ConfigView, tower: ConfigView, text: ConfigView) -> int
     return queries * hidden + inner + outer + norms + mlp
 
 
-def attn_config_heads(view: ConfigView, heads: int) -> int:
+def dbrx_heads(view: ConfigView, heads: int) -> int:
     """`attn_config.kv_n_heads` (DBRX)."""
     return view.child("attn_config").optional("kv_n_heads") or heads
 
@@ -44,7 +40,7 @@ def bias_of_experts(view: ConfigView, layers: Layers) -> int:
     return len(layers) * view.integer("hidden_size")
 
 
-def mixture_of_attention(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
+def mixture_of_attention_layers(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
     """JetMoE: each token asks `num_experts_per_tok` experts, which have query and output
     projections of their own for as many heads as there are K/V heads (arXiv 2404.07413)."""
     hidden, kv, d = (
@@ -61,61 +57,70 @@ def mixture_of_attention(shape: AttentionShape, view: ConfigView) -> tuple[Layer
         has_query_output=False,
         other_parameters=hidden + experts * hidden * (2 * kv * d + 1),
     )
-    return tuple(Layer(index=i, mixers=(mixer,)) for i in range(layer_count(view)))
+    return equal_layers(mixer, layer_count(view))
 
 
-DBRX = Architecture(
-    types=("dbrx",),
-    attention=AttentionShape(
-        fixed_head_dim=True,
-        key_value_heads=attn_config_heads,
-        key_value_keys=("attn_config.kv_n_heads",),
-    ),
-    body=Body(
-        experts=Experts(
-            count="moe_num_experts",
-            per_token="moe_top_k",
-            width="ffn_hidden_size",
-            inside="ffn_config",
+DBRX_NAMES = TensorNames(modules=under("norm_attn_norm.attn", qkv="Wqkv", o="out_proj"))
+GROK_NAMES = TensorNames(
+    modules=separate("attn") | under("multi_head_attention", q="query", k="key", v="value")
+)
+JETMOE_NAMES = TensorNames(modules=under("self_attention", kv="kv_proj"), rest="other")
+
+ARCHITECTURES = (
+    Architecture(
+        types=("dbrx",),
+        attention=AttentionShape(
+            fixed_head_dim=True,
+            key_value_heads=dbrx_heads,
+            key_value_keys=("attn_config.kv_n_heads",),
         ),
-        named=True,
+        body=Body(
+            experts=Experts(
+                count="moe_num_experts",
+                per_token="moe_top_k",
+                width="ffn_hidden_size",
+                inside="ffn_config",
+            ),
+            named=True,
+        ),
+        tensors=DBRX_NAMES,
     ),
-    tensors=DBRX_NAMES,
-)
-GROK_1 = Architecture(
-    types=("grok-1",),
-    body=Body(norms=4, experts=Experts(width="intermediate_size"), named=True),
-    tensors=GROK_NAMES,
-)
-JETMOE = Architecture(
-    types=("jetmoe",),
-    attention=AttentionShape(build=mixture_of_attention),
-    body=Body(experts=SAME_WIDTH, extra=bias_of_experts),
-    tensors=JETMOE_NAMES,
-    conversion=Conversion(
-        refused="it has as many query heads in each expert as K/V heads, so that fewer of one mean"
-        " fewer of the other"
+    Architecture(
+        types=("grok-1",),
+        body=Body(norms=4, experts=Experts(width="intermediate_size"), named=True),
+        tensors=GROK_NAMES,
     ),
-)
-ARIA = Architecture(
-    types=("aria",),
-    config=ConfigKeys(text="text_config"),
-    body=Wrapper(parts=(Part(towers=any_image(IDEFICS3), projector=aria_projector),)),
-)
-ARIA_TEXT = Architecture(
-    types=("aria_text",),
-    attention=AttentionShape(qkv_bias="attention_bias", o_bias="attention_bias"),
-    body=Body(
-        mlp=MLP_BIAS,
-        experts=Experts(
-            count="moe_num_experts",
-            per_token="moe_topk",
-            width="intermediate_size",
-            shared="moe_num_shared_experts",
+    Architecture(
+        types=("jetmoe",),
+        attention=AttentionShape(build=mixture_of_attention_layers),
+        body=Body(experts=SAME_WIDTH, more=bias_of_experts),
+        tensors=JETMOE_NAMES,
+        conversion=Conversion(
+            refused="it has as many query heads in each expert as K/V heads, so that fewer of one"
+            " mean fewer of the other"
         ),
     ),
-    rotary="halves",
-    conversion=Conversion(width_checked=True),
+    MULTIMODAL.relative(
+        "aria", body=one_tower(*any_image(IDEFICS3_TOWER), projector=aria_projector)
+    ),
+    Architecture(
+        types=("aria_text",),
+        attention=LLAMA_ATTENTION,
+        body=Body(
+            mlp=MLP_BIAS,
+            experts=Experts(
+                count="moe_num_experts",
+                per_token="moe_topk",
+                width="intermediate_size",
+                shared="moe_num_shared_experts",
+            ),
+        ),
+        rotary="halves",
+        conversion=Conversion(width_checked=True),
+    ),
+    Architecture(
+        types=("kolibri1",),
+        attention=AttentionShape(kinds=full_every(5), norm="head"),
+        body=Body(norms=4, experts=ONE_SHARED),
+    ),
 )
-
-ARCHITECTURES = (DBRX, GROK_1, JETMOE, ARIA, ARIA_TEXT)

@@ -1,4 +1,4 @@
-"""Gemma up to 3n, and models built on them."""
+"""Gemma up to 3n: norms around each half, windows, and caches that layers share; PaliGemma, pi0."""
 
 from dataclasses import replace
 
@@ -6,23 +6,20 @@ from headcount.model.errors import InvalidConfigError
 from headcount.model.mixers import Attention
 from headcount.model.spec import Layer
 
-from ..architecture import OTHER_STACKS, Architecture, ConfigKeys, Conversion
-from ..attention.layer_kinds import FULL, SLIDING, every, layer_kinds
+from ..architecture import MULTIMODAL, OTHER_STACKS, Architecture, ConfigKeys, Conversion
+from ..attention.layer_kinds import FULL, full_every, layer_kinds
 from ..attention.layers import halved_if_two_sided, layer_count, mixers_by_layer
 from ..attention.shape import AttentionShape, plain_window
+from ..attention.shared import LLAMA_ATTENTION
 from ..body.body import Body, Layers, lm_head
-from ..body.feed_forward import Mlp
-from ..body.image_towers import SIGLIP, any_image
+from ..body.image_towers import SIGLIP_TOWER, any_image
 from ..body.projectors import linear
-from ..body.shapes import DECODER, SANDWICH
-from ..body.towers import Part, Wrapper
+from ..body.shared import DECODER
+from ..body.towers import one_tower
 from ..body.uncounted import TIMM
 from ..config_view import ConfigView
 from ..gguf.form import Gguf, Windows
-from ..states.hybrid import LINEAR, hybrid, plain
-from ..states.linear import rg_lru
-from ..tensors.names import TensorNames, separate
-from ..tying import always, either_word
+from ..tying import always, either_says
 
 
 def per_layer_inputs(view: ConfigView, layers: Layers) -> int:
@@ -86,105 +83,72 @@ def paligemma_projector(view: ConfigView, tower: ConfigView, text: ConfigView) -
     return linear(tower.integer("hidden_size"), out)
 
 
-def half_width(view: ConfigView, layer: Layer) -> int:
-    """RecurrentGemma counts both branches of the gated MLP in `intermediate_size`."""
-    return view.integer("intermediate_size") // 2
-
-
-def recurrent_gemma_kinds(view: ConfigView, count: int) -> tuple[str, ...]:
-    blocks = view.get("block_types") or ()
-    return tuple(
-        LINEAR if blocks[i % len(blocks)] == "recurrent" else SLIDING for i in range(count)
-    )
-
-
-RECURRENT_GEMMA_NAMES = TensorNames(modules=separate("temporal_block"), rest="other")
-
-
 EVERY_SIXTH = Windows(period=6)
 
 GEMMA = Architecture(
     types=("gemma",),
-    attention=AttentionShape(qkv_bias="attention_bias", o_bias="attention_bias"),
+    attention=LLAMA_ATTENTION,
     body=Body(named=True),
     rotary="halves",
     conversion=Conversion(by_layer=True),
 )
 GEMMA2 = GEMMA.relative(
     "gemma2",
-    attention={"kinds": every(2)},
+    attention={"kinds": full_every(2)},
     body={"norms": 4},
-    conversion={"width_checked": True},
+    conversion=Conversion(by_layer=True, width_checked=True),
     gguf=(Gguf(architecture="gemma2", windows=Windows(period=2, default=4096)),),
 )
-VAULTGEMMA = GEMMA2.relative("vaultgemma", body=DECODER, conversion=Conversion(width_checked=True))
-GEMMA3_TEXT = Architecture(
-    types=("gemma3_text",),
-    attention=replace(
-        GEMMA.attention,
-        norm="head",
-        kinds=every(6, "sliding_window_pattern"),
-        window=halved_if_two_sided,
-    ),
-    body=replace(SANDWICH, named=True),
+GEMMA3_TEXT = GEMMA2.relative(
+    "gemma3_text",
+    attention={
+        "norm": "head",
+        "kinds": full_every(6, "sliding_window_pattern"),
+        "window": halved_if_two_sided,
+    },
+    rotary=None,
     conversion=Conversion(width_checked=True),
     gguf=(
         Gguf(architecture="gemma3", windows=EVERY_SIXTH),
         Gguf(architecture="gemma-embedding", windows=EVERY_SIXTH, cached=False),
     ),
 )
-GEMMA3N_TEXT = GEMMA3_TEXT.relative(
-    "gemma3n_text",
-    attention={"build": layers_sharing_caches, "kinds": every(5), "window": plain_window},
-    body={"norms": 8, "extra": altup_and_laurel},
-    conversion={"changes_values": True},
-    gguf=(Gguf(architecture="gemma3n", windows=Windows(period=5), own_caches=20),),
-)
-RECURRENT_GEMMA = Architecture(
-    types=("recurrent_gemma",),
-    attention=AttentionShape(
-        build=hybrid({SLIDING: plain, LINEAR: rg_lru}, written=False),
-        kinds=recurrent_gemma_kinds,
-        qkv_bias="attention_bias",
-        o_bias=True,
-    ),
-    body=Body(mlp=Mlp(width=half_width, bias=True)),
-    tensors=RECURRENT_GEMMA_NAMES,
-    rotary="halves",
-)
-
 # With towers
-GEMMA3 = Architecture(
-    types=("gemma3",),
-    config=ConfigKeys(text="text_config"),
-    body=Wrapper(parts=(Part(towers=(SIGLIP,), projector=gemma3_projector),)),
-)
-SHIELDGEMMA2 = GEMMA3.relative(
-    "shieldgemma2",
-    config={"tied": either_word},
-    body={"classes": {"ForConditionalGeneration": lm_head, "ForImageClassification": lm_head}},
-)
-PALIGEMMA = GEMMA3.relative(
-    "paligemma", body={"parts": (Part(towers=any_image(SIGLIP), projector=paligemma_projector),)}
-)
-GEMMA3N = GEMMA3.relative(
-    "gemma3n",
-    body=None,
-    uncounted=TIMM,
-    conversion=Conversion(uncompared="it needs a library beyond the convert extra"),
-)
-PI0 = GEMMA3.relative(
-    "pi0",
-    config={"text": "vlm_config", "tied": always},  # no head computes logits
-    body=None,
-    conversion={
-        "refused": "its expert for actions puts its K/V heads in the same cache, and has them from"
-        " a config of its own"
-    },
-    verification=OTHER_STACKS,
-)
+GEMMA3 = MULTIMODAL.relative("gemma3", body=one_tower(SIGLIP_TOWER, projector=gemma3_projector))
 
 ARCHITECTURES = (
-    *(GEMMA, GEMMA2, VAULTGEMMA, GEMMA3_TEXT, GEMMA3N_TEXT, RECURRENT_GEMMA),
-    *(GEMMA3, SHIELDGEMMA2, PALIGEMMA, GEMMA3N, PI0),
+    GEMMA,
+    GEMMA2,
+    GEMMA2.relative("vaultgemma", body=DECODER, conversion=Conversion(width_checked=True)),
+    GEMMA3_TEXT,
+    GEMMA3_TEXT.relative(
+        "gemma3n_text",
+        attention={"build": layers_sharing_caches, "kinds": full_every(5), "window": plain_window},
+        body={"norms": 8, "more": altup_and_laurel},
+        conversion=Conversion(width_checked=True, changes_values=True),
+        gguf=(Gguf(architecture="gemma3n", windows=Windows(period=5), caching_layers=20),),
+    ),
+    GEMMA3,
+    GEMMA3.relative(
+        "shieldgemma2",
+        config={"tied": either_says},
+        body={"classes": {"ForConditionalGeneration": lm_head, "ForImageClassification": lm_head}},
+    ),
+    MULTIMODAL.relative(
+        "paligemma", body=one_tower(*any_image(SIGLIP_TOWER), projector=paligemma_projector)
+    ),
+    MULTIMODAL.relative(
+        "gemma3n",
+        uncounted=TIMM,
+        conversion=Conversion(uncompared="it needs a library beyond the convert extra"),
+    ),
+    Architecture(
+        types=("pi0",),
+        config=ConfigKeys(text="vlm_config", tied=always),  # no head computes logits
+        conversion=Conversion(
+            refused="its expert for actions puts its K/V heads in the same cache, and has them from"
+            " a config of its own"
+        ),
+        verification=OTHER_STACKS,
+    ),
 )

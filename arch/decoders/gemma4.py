@@ -1,21 +1,22 @@
-"""Gemma 4, whose layers share caches."""
+"""Gemma 4: Gemma 3n's shared caches, heads of another width in layers that see everything."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from headcount.model.spec import Layer
 
-from ..architecture import Architecture, ConfigKeys, Conversion
-from ..attention import layers
-from ..attention.layer_kinds import FULL, every
-from ..attention.layers import build_layers, halved_if_two_sided, layer_count
+from ..architecture import MULTIMODAL, Architecture, ConfigKeys, Conversion
+from ..attention.layer_kinds import FULL, full_every
+from ..attention.layers import build_layers, encoder_layers, halved_if_two_sided, layer_count
 from ..attention.per_layer import listed_values
 from ..attention.shape import AttentionShape
+from ..attention.shared import LLAMA_ATTENTION
 from ..body.body import Body, Layers
 from ..body.feed_forward import Experts, Mlp, if_flag, matrices
 from ..body.image_embeddings import area
 from ..body.projectors import linear
-from ..body.shapes import SANDWICH
+from ..body.shared import SANDWICH
 from ..body.towers import Part, Tower, Wrapper
 from ..config_view import ConfigView
 from ..nested import nested
@@ -57,7 +58,7 @@ def drafting_layers(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...
     return build_layers(inner.attention, text.overridden({"num_kv_shared_layers": shared}))
 
 
-def gemma4_vision(view: ConfigView, layers: Layers) -> int:
+def gemma4_vision_embeddings(view: ConfigView, layers: Layers) -> int:
     """A matrix over the pixels of a patch, and a table of positions for each axis."""
     positions = 2 * view.integer("position_embedding_size")
     pixels = 3 * area(view, "patch_size")
@@ -72,7 +73,7 @@ def gemma4_audio_projector(view: ConfigView, tower: ConfigView, text: ConfigView
     return tower.integer("output_proj_dims") * text.integer("hidden_size")
 
 
-def gemma4_audio(view: ConfigView) -> int:
+def conformer(view: ConfigView) -> int:
     """A conformer: two convolutions over the spectrogram of 128 bins, and in each layer two MLPs
     of four times the width, attention with relative keys and a gated depthwise convolution."""
     hidden, kernel = view.integer("hidden_size"), view.integer("conv_kernel_size")
@@ -87,21 +88,19 @@ def gemma4_audio(view: ConfigView) -> int:
 
 
 GEMMA4_TOWER = Tower(
-    body=Body(norms=4, final_norms=0, vocabulary=None, extra=gemma4_vision),
-    attention=AttentionShape(build=layers.encoder, norm="head"),
+    body=Body(norms=4, final_norms=0, vocabulary=None, more=gemma4_vision_embeddings),
+    attention=AttentionShape(build=encoder_layers, norm="head"),
     model_type="gemma4_vision",
 )
-GEMMA4_AUDIO_TOWER = Tower(model_type="gemma4_audio", whole=gemma4_audio)
-
+GEMMA4_AUDIO_TOWER = Tower(model_type="gemma4_audio", whole=conformer)
 
 GEMMA4_TEXT = Architecture(
     types=("gemma4_text",),
     config=ConfigKeys(defaults={"global_head_dim": 512}),  # set in __post_init__, none declared
-    attention=AttentionShape(
+    attention=replace(
+        LLAMA_ATTENTION,
         build=layers_sharing_caches,
-        kinds=every(6),
-        qkv_bias="attention_bias",
-        o_bias="attention_bias",
+        kinds=full_every(6),
         norm="head",
         window=halved_if_two_sided,
         per_layer=gemma4_values,
@@ -117,42 +116,44 @@ GEMMA4_TEXT = Architecture(
             correction=True,
             beside_mlp=True,
         ),
-        extra=per_layer_inputs,
+        more=per_layer_inputs,
         named=True,
     ),
     conversion=Conversion(changes_values=True),
-)
-GEMMA4_UNIFIED_TEXT = GEMMA4_TEXT.relative("gemma4_unified_text", body=SANDWICH)
-DIFFUSION_GEMMA_TEXT = GEMMA4_TEXT.relative(
-    "diffusion_gemma_text",
-    config={"defaults": {"attention_k_eq_v": True, "global_head_dim": 512}},
-    body=Body(
-        norms=8,
-        experts=Experts(per_token="top_k_experts", correction=True, beside_mlp=True),
-    ),
 )
 ASSISTANT = Architecture(
     types=("gemma4_assistant",),
     attention=AttentionShape(build=drafting_layers),
     conversion=Conversion(uncompared="it reads the cache of the model that it drafts for"),
 )
-UNIFIED_ASSISTANT = ASSISTANT.relative("gemma4_unified_assistant", conversion=Conversion())
-UNCOUNTED = Architecture(
-    types=("gemma4_unified", "diffusion_gemma"), config=ConfigKeys(text="text_config")
-)
-GEMMA4 = UNCOUNTED.relative(
-    "gemma4",
-    body=Wrapper(
-        parts=(
-            Part(towers=(GEMMA4_TOWER,), projector=gemma4_projector),
-            Part(
-                towers=(GEMMA4_AUDIO_TOWER,), projector=gemma4_audio_projector, key="audio_config"
-            ),
-        )
-    ),
-)
 
 ARCHITECTURES = (
-    *(GEMMA4_TEXT, GEMMA4_UNIFIED_TEXT, DIFFUSION_GEMMA_TEXT, ASSISTANT, UNIFIED_ASSISTANT),
-    *(UNCOUNTED, GEMMA4),
+    GEMMA4_TEXT,
+    GEMMA4_TEXT.relative(
+        "gemma4_unified_text", body=SANDWICH, conversion=Conversion(changes_values=True)
+    ),
+    GEMMA4_TEXT.relative(
+        "diffusion_gemma_text",
+        config={"defaults": {"attention_k_eq_v": True, "global_head_dim": 512}},
+        body=Body(
+            norms=8, experts=Experts(per_token="top_k_experts", correction=True, beside_mlp=True)
+        ),
+        conversion=Conversion(changes_values=True),
+    ),
+    ASSISTANT,
+    ASSISTANT.relative("gemma4_unified_assistant"),
+    MULTIMODAL.relative("gemma4_unified", "diffusion_gemma"),
+    MULTIMODAL.relative(
+        "gemma4",
+        body=Wrapper(
+            parts=(
+                Part(towers=(GEMMA4_TOWER,), projector=gemma4_projector),
+                Part(
+                    towers=(GEMMA4_AUDIO_TOWER,),
+                    projector=gemma4_audio_projector,
+                    key="audio_config",
+                ),
+            )
+        ),
+    ),
 )

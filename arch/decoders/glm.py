@@ -1,27 +1,27 @@
-"""GLM and ChatGLM."""
+"""GLM: ChatGLM, the decoders after it, and those of GLM-5 with latent attention."""
 
 from dataclasses import replace
 
 from headcount.model.mixers import State
 from headcount.model.spec import Layer
 
-from ..architecture import LATENT, Architecture, ConfigKeys
+from ..architecture import LATENT, MULTIMODAL, Architecture, ConfigKeys
 from ..attention.layer_kinds import FULL
 from ..attention.layers import latent_attention, layer_count
 from ..attention.shape import AttentionShape
 from ..body.body import Body, lm_head
 from ..body.feed_forward import Mlp, after, typed
 from ..body.hyper_connections import hyper_connections
-from ..body.shapes import AFTER_FIRST, DEEPSEEK_EXPERTS
+from ..body.shared import DEEPSEEK_EXPERTS, EXPERTS_AFTER_FIRST
 from ..config_view import ConfigView
 from ..gguf.form import Gguf, Indexer, Recurrence
 from ..gguf.keys import Keys
 from ..states.hybrid import INDEXED, LINEAR, hybrid_kinds
-from ..states.indexed import deepseek, indexed, indexer_owners
-from ..states.kinds import at
+from ..states.indexed import add_indexer, indexed_latent_layers, indexer_owners
+from ..states.kinds import every_nth_from
 from ..states.linear import kimi_delta
-from ..tensors.names import HYBRID_MLA, TensorNames, under
-from .deepseek import DEEPSEEK_V2, DEEPSEEK_V32
+from ..tensors.names import HYBRID_MLA_NAMES, TensorNames, under
+from .deepseek import DEEPSEEK_V3, DEEPSEEK_V32
 
 
 def chatglm_heads(view: ConfigView, heads: int) -> int:
@@ -38,14 +38,14 @@ def indexer_owners_of_file(keys: Keys, count: int) -> list[bool]:
     return [i < 2 or (i - 2) % 4 == 0 for i in range(count)]
 
 
-def glm5_next(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
+def glm5_next_layers(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
     """GLM-5-Next: Kimi delta attention, and latent attention without positions whose indexer pools
     `index_kpool` keys. It keeps for each token the key, a gate of the same width and whether it is
     valid."""
     kinds = hybrid_kinds(shape.kinds, view, {INDEXED: INDEXED, FULL: INDEXED, LINEAR: LINEAR})
     owners = indexer_owners(view, layer_count(view))
     recurrent, bare = kimi_delta(shape, view, LINEAR), latent_attention(view)
-    d, with_indexer = view.integer("index_head_dim"), indexed(view, bare)
+    d, with_indexer = view.integer("index_head_dim"), add_indexer(view, bare)
     pooling = view.integer("index_kpool") * d + d * bare.hidden_size
     with_indexer = replace(
         with_indexer,
@@ -53,13 +53,15 @@ def glm5_next(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
         states=(State(per_token=2 * d + 1),),
     )
     return tuple(
-        Layer(
-            index=i,
-            mixers=recurrent if kind == LINEAR else (with_indexer if owns else bare,),
-        )
+        Layer(index=i, mixers=recurrent if kind == LINEAR else (with_indexer if owns else bare,))
         for i, (kind, owns) in enumerate(zip(kinds, owners, strict=True))
     )
 
+
+CHATGLM_NAMES = TensorNames(
+    modules=under("self_attention", qkv="query_key_value", o="dense"),
+    parts_if="multi_query_attention",
+)
 
 CHATGLM_KEYS = {
     "num_hidden_layers": ("num_layers",),
@@ -68,83 +70,66 @@ CHATGLM_KEYS = {
     "max_position_embeddings": ("seq_length",),
 }
 
-
-CHATGLM_TENSORS = TensorNames(
-    modules=under("self_attention", qkv="query_key_value", o="dense"),
-    parts_if="multi_query_attention",
-)
-
-
 GLM = Architecture(
     types=("glm",),
     attention=AttentionShape(qkv_bias="attention_bias"),
     body=Body(named=True),
     rotary="pairs",
 )
-GLM4 = GLM.relative("glm4", body={"norms": 4})
-GLM4_MOE = GLM.relative(
-    "glm4_moe",
-    attention={"norm": "head", "norm_if": "use_qk_norm"},
-    body={"experts": DEEPSEEK_EXPERTS},
-    rotary="halves",
-)
-GLM4_MOE_LITE = DEEPSEEK_V2.relative("glm4_moe_lite", body=Body(experts=AFTER_FIRST))
-GLM_MOE_DSA = DEEPSEEK_V32.relative(
-    "glm_moe_dsa",
-    attention={"build": deepseek(owners=indexer_owners)},
-    gguf=(Gguf(architecture="glm-dsa", indexer=Indexer(owners=indexer_owners_of_file)),),
-)
-GLM5_NEXT = Architecture(
-    types=("glm5_next",), config=ConfigKeys(text="text_config"), conversion=LATENT
-)
-GLM5_NEXT_TEXT = Architecture(
-    types=("glm5_next_text",),
-    attention=AttentionShape(build=glm5_next, kinds=at(3, 4, INDEXED, LINEAR)),
-    body=Body(
-        experts=replace(DEEPSEEK_EXPERTS, layers=typed(after(3))),
-        extra=hyper_connections(mixing=True, head=False),
-    ),
-    tensors=HYBRID_MLA,
-    gguf=(
-        Gguf(
-            architecture="glm5-next",
-            recurrence=Recurrence(form="Kimi delta", layers="without heads"),
-            indexer=Indexer(),
-        ),
-    ),
-)
-# Its code is published with its weights.
-CHATGLM = Architecture(
-    types=("chatglm",),
-    config=ConfigKeys(aliases=CHATGLM_KEYS),
-    attention=AttentionShape(
-        qkv_bias="add_qkv_bias", o_bias="add_bias_linear", key_value_heads=chatglm_heads
-    ),
-    body=Body(
-        mlp=Mlp(width="ffn_hidden_size", bias="add_bias_linear"),
-        named=True,
-        classes={"ForConditionalGeneration": lm_head, "ChatGLMModel": lm_head},
-        default_class="ChatGLMModel",  # the files name it, and mean the model with its head
-    ),
-    tensors=CHATGLM_TENSORS,
-)
-GLMASR = Architecture(types=("glmasr",), config=ConfigKeys(text="text_config", fills_text=True))
-GLMASR_ENCODER = Architecture(
-    types=("glmasr_encoder",),
-    attention=AttentionShape(qkv_bias=True, k_bias=False, o_bias=True, cached=False),
-)
-GLM_IMAGE_TEXT = GLM.relative("glm_image_text", body=None, rotary=None)
 
 ARCHITECTURES = (
     GLM,
-    GLM4,
-    GLM4_MOE,
-    GLM4_MOE_LITE,
-    GLM_MOE_DSA,
-    GLM5_NEXT,
-    GLM5_NEXT_TEXT,
-    CHATGLM,
-    GLMASR,
-    GLMASR_ENCODER,
-    GLM_IMAGE_TEXT,
+    GLM.relative("glm4", body={"norms": 4}),
+    GLM.relative(
+        "glm4_moe",
+        attention={"norm": "head", "norm_if": "use_qk_norm"},
+        body={"experts": DEEPSEEK_EXPERTS},
+        rotary="halves",
+    ),
+    DEEPSEEK_V3.relative("glm4_moe_lite", body=Body(experts=EXPERTS_AFTER_FIRST)),
+    DEEPSEEK_V32.relative(
+        "glm_moe_dsa",
+        attention={"build": indexed_latent_layers(owners=indexer_owners)},
+        gguf=(Gguf(architecture="glm-dsa", indexer=Indexer(owners=indexer_owners_of_file)),),
+    ),
+    MULTIMODAL.relative("glm5_next", conversion=LATENT),
+    Architecture(
+        types=("glm5_next_text",),
+        attention=AttentionShape(
+            build=glm5_next_layers, kinds=every_nth_from(3, 4, INDEXED, LINEAR)
+        ),
+        body=Body(
+            experts=replace(DEEPSEEK_EXPERTS, layers=typed(after(3))),
+            more=hyper_connections(mixing=True, head=False),
+        ),
+        tensors=HYBRID_MLA_NAMES,
+        gguf=(
+            Gguf(
+                architecture="glm5-next",
+                recurrence=Recurrence(form="Kimi delta", layers="without heads"),
+                indexer=Indexer(),
+            ),
+        ),
+    ),
+    # Its code is published with its weights.
+    Architecture(
+        types=("chatglm",),
+        config=ConfigKeys(aliases=CHATGLM_KEYS),
+        attention=AttentionShape(
+            qkv_bias="add_qkv_bias", o_bias="add_bias_linear", key_value_heads=chatglm_heads
+        ),
+        body=Body(
+            mlp=Mlp(width="ffn_hidden_size", bias="add_bias_linear"),
+            named=True,
+            classes={"ForConditionalGeneration": lm_head, "ChatGLMModel": lm_head},
+            default_class="ChatGLMModel",  # the files name it, and mean the model with its head
+        ),
+        tensors=CHATGLM_NAMES,
+    ),
+    MULTIMODAL.relative("glmasr", config={"fills_text": True}),
+    Architecture(
+        types=("glmasr_encoder",),
+        attention=AttentionShape(qkv_bias=True, k_bias=False, o_bias=True, cached=False),
+    ),
+    Architecture(types=("glm_image_text",), attention=GLM.attention),
 )

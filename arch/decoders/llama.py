@@ -9,21 +9,21 @@ from headcount.model.errors import InvalidConfigError
 from headcount.model.mixers import Attention, Mixer
 from headcount.model.spec import Layer
 
-from ..architecture import Architecture, ConfigKeys, Conversion
+from ..architecture import MULTIMODAL, Architecture, ConfigKeys, Conversion
 from ..attention.layer_kinds import FULL, SLIDING, all_full, full_first, rope_layers, windowed
-from ..attention.layers import decoder
+from ..attention.layers import decoder_layers
 from ..attention.per_layer import Values, for_each_layer
 from ..attention.shape import AttentionShape
+from ..attention.shared import LLAMA_ATTENTION
 from ..body.body import NO_NORM, WEIGHT_AND_BIAS, Body, Layers
 from ..body.feed_forward import Experts, Mlp, after, typed
 from ..body.projectors import linear
 from ..body.qwen_towers import QWEN2_5_VL_TOWER, qwen2_5_vl_projector
-from ..body.shapes import DECODER, DECODER_MLP_BIAS, DEEPSEEK_BODY, MLP_BIAS
-from ..body.towers import Part, Wrapper
+from ..body.shared import DECODER, DECODER_MLP_BIAS, DEEPSEEK_BODY, MLP_BIAS, PLAIN_MLP_BIAS
+from ..body.towers import one_tower
 from ..config_view import ConfigView, MissingValueError
 from ..gguf.form import Gguf, Windows
-from ..tensors.names import LLAMA as LLAMA_NAMES
-from ..tensors.names import TensorNames, under
+from ..tensors.names import LLAMA_NAMES, TensorNames, under
 
 
 def hyperclovax_norms(view: ConfigView, layer: Layer) -> int:
@@ -83,7 +83,7 @@ def masked_layers(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
 
     return tuple(
         replace(layer, mixers=tuple(masked(mixer) for mixer in layer.mixers))
-        for layer in decoder(shape, view)
+        for layer in decoder_layers(shape, view)
     )
 
 
@@ -113,32 +113,23 @@ def vectors_of_head_dim(count: int) -> Callable[[ConfigView, int, int], int]:
     return parameters
 
 
-def smollm3(view: ConfigView, count: int) -> tuple[str, ...]:
+def smollm3_kinds(view: ConfigView, count: int) -> tuple[str, ...]:
     """With `use_sliding_window`, the layers without RoPE slide."""
     if not view.flag("use_sliding_window") or not view.optional("sliding_window"):
         return all_full(view, count)
     return tuple(FULL if rope else SLIDING for rope in rope_layers(view, count))
 
 
-def shared_layers(view: ConfigView, text: ConfigView) -> bool:
+def openelm_says(view: ConfigView, text: ConfigView) -> bool:
     """OpenELM's own name for it."""
     return view.flag("share_input_output_layers")
 
 
-BITNET_NAMES = replace(
-    LLAMA_NAMES, modules={**LLAMA_NAMES.modules, "self_attn.attn_sub_norm": "norm"}
+BITNET_NAMES = LLAMA_NAMES.also({"self_attn.attn_sub_norm": "norm"})
+DIFFLLAMA_NAMES = LLAMA_NAMES.also(
+    {f"self_attn.lambda_{part}{number}": "other" for part in "qk" for number in "12"}
 )
-DIFFLLAMA_NAMES = replace(
-    LLAMA_NAMES,
-    modules={
-        **LLAMA_NAMES.modules,
-        **{f"self_attn.lambda_{part}{number}": "other" for part in "qk" for number in "12"},
-    },
-)
-DOGE_NAMES = replace(
-    LLAMA_NAMES,
-    modules={**LLAMA_NAMES.modules, "self_attn.A": "other", "self_attn.dt_proj": "other"},
-)
+DOGE_NAMES = LLAMA_NAMES.also({"self_attn.A": "other", "self_attn.dt_proj": "other"})
 INTERNLM2_NAMES = TensorNames(modules=under("attention", qkv="wqkv", o="wo"), fused="heads")
 BAICHUAN_NAMES = TensorNames(modules=under("self_attn", qkv="W_pack", o="o_proj"))
 OPENELM_NAMES = TensorNames(
@@ -146,120 +137,121 @@ OPENELM_NAMES = TensorNames(
     | {"attn.q_norm": "norm", "attn.k_norm": "norm"}
 )
 
-
 # OpenELM: its lists of heads have an entry for each layer (arXiv 2404.14619).
 OPENELM_KEYS = {
     "hidden_size": ("model_dim",),
     "num_hidden_layers": ("num_transformer_layers",),
     "max_position_embeddings": ("max_context_length",),
 }
-
+WIDTH_CHECKED = Conversion(width_checked=True)
 
 LLAMA = Architecture(
     types=("llama",),
-    attention=AttentionShape(qkv_bias="attention_bias", o_bias="attention_bias"),
+    attention=LLAMA_ATTENTION,
     body=Body(mlp=MLP_BIAS, named=True),
     rotary="halves",
     conversion=Conversion(by_layer=True, width_checked=True),
 )
-WIDTH_CHECKED = Conversion(width_checked=True)
-IQUESTCODER = LLAMA.relative("iquestcoder", body=DECODER_MLP_BIAS, conversion=WIDTH_CHECKED)
-CWM = IQUESTCODER.relative("cwm", attention=AttentionShape(kinds=full_first(4)))
-INTERNLM3 = IQUESTCODER.relative(
-    "internlm3", attention={"qkv_bias": "qkv_bias", "o_bias": "bias"}, body={"named": True}
-)
-HYPERCLOVAX = IQUESTCODER.relative("hyperclovax", body={"norms": hyperclovax_norms})
-SMOLLM3 = LLAMA.relative(
-    "smollm3", attention={"kinds": smollm3}, conversion=Conversion(by_layer=True)
-)
-SEED_OSS = LLAMA.relative(
-    "seed_oss", attention={"o_bias": "attention_out_bias"}, conversion=Conversion()
-)
-SOLAR_OPEN = SEED_OSS.relative("solar_open", attention={"o_bias": False}, body=DEEPSEEK_BODY)
-HELIUM = SOLAR_OPEN.relative("helium", body=DECODER_MLP_BIAS, rotary="pairs")
-DIFFLLAMA = LLAMA.relative(
-    "diffllama",
-    attention={"other": vectors_of_head_dim(4)},
-    body=DECODER,
-    tensors=DIFFLLAMA_NAMES,
-    conversion=Conversion(even_only=True),
-)
-BITNET = LLAMA.relative(
-    "bitnet",
-    attention={"norm": "output"},
-    body=Body(extra=norm_of_mlp),
-    tensors=BITNET_NAMES,
-    conversion=Conversion(),
-)
-
-# Plain MLPs
-ARCEE = IQUESTCODER.relative("arcee", body=Body(mlp=Mlp(gated=False, bias="mlp_bias")))
-JAIS2 = ARCEE.relative("jais2", body={"norm": WEIGHT_AND_BIAS})
-NANOCHAT = LLAMA.relative(
-    "nanochat",
-    body=Body(norm=NO_NORM, mlp=Mlp(gated=False)),
-    rotary=None,
-    conversion=Conversion(norms_keys=True),
-)
-
 # Norms of q and k
-APERTUS = Architecture(
-    types=("apertus",),
-    attention=AttentionShape(qkv_bias="attention_bias", o_bias="attention_bias", norm="head"),
-    body=Body(mlp=Mlp(gated=False), extra=apertus_activations, named=True),
-)
-APERTUS1P5 = Architecture(types=("apertus1p5",), config=ConfigKeys(text="text_config"))
-APERTUS1P5_TEXT = APERTUS.relative("apertus1p5_text", body={"extra": activations, "named": False})
-MELLUM = APERTUS.relative(
-    "mellum",
-    attention={"kinds": "full"},
-    body=Body(experts=Experts(layers=typed(after(0)))),
-    gguf=(Gguf(architecture="mellum", windows=Windows(period=4)),),
-)
-DOGE = APERTUS.relative(
-    "doge",
-    attention={"build": masked_layers, "kinds": windowed},
-    body=Body(norms=4, mlp=MLP_BIAS, extra=doge_experts),
-    tensors=DOGE_NAMES,
-    conversion={"refused": "its mask is computed from the values of all K/V heads at once"},
-)
-
-# Remote code
-INTERNLM2 = Architecture(
-    types=("internlm2",),
-    attention=AttentionShape(qkv_bias="bias", o_bias="bias"),
-    body=Body(named=True),
-    tensors=INTERNLM2_NAMES,
-)
-BAICHUAN = INTERNLM2.relative(
-    "baichuan", attention=AttentionShape(kv_heads_from="query heads"), tensors=BAICHUAN_NAMES
-)
-OPENELM = Architecture(
-    types=("openelm",),
-    config=ConfigKeys(aliases=OPENELM_KEYS, tied=shared_layers),
-    attention=AttentionShape(
-        norm="head", norm_if="normalize_qk_projections", per_layer=openelm_heads
-    ),
-    body=Body(mlp=Mlp(width=openelm_width)),
-    tensors=OPENELM_NAMES,
-)
-
-# With towers
-HYPERCLOVAX_VISION_V2 = Architecture(
-    types=("hyperclovax_vision_v2",),
-    config=ConfigKeys(text="text_config"),
-    body=Wrapper(parts=(Part(towers=(QWEN2_5_VL_TOWER,), projector=hyperclovax_projector),)),
-)
-
-# LLaDA denoises all tokens at once: it keeps nothing. transformers has no type of it.
-LLADA = Architecture(
-    types=(),
-    gguf=(Gguf(architecture="llada", cached=False), Gguf(architecture="llada-moe", cached=False)),
+APERTUS = LLAMA.relative(
+    "apertus",
+    attention={"norm": "head"},
+    body=Body(mlp=Mlp(gated=False), more=apertus_activations, named=True),
+    rotary=None,
 )
 
 ARCHITECTURES = (
-    *(LLAMA, IQUESTCODER, CWM, INTERNLM3, HYPERCLOVAX, SMOLLM3, SEED_OSS, SOLAR_OPEN, HELIUM),
-    *(DIFFLLAMA, BITNET, ARCEE, JAIS2, NANOCHAT, APERTUS, APERTUS1P5, APERTUS1P5_TEXT, MELLUM),
-    *(DOGE, INTERNLM2, BAICHUAN, OPENELM, HYPERCLOVAX_VISION_V2),
-    LLADA,
+    LLAMA,
+    LLAMA.relative("iquestcoder", body=DECODER_MLP_BIAS, conversion=WIDTH_CHECKED),
+    LLAMA.relative(
+        "cwm",
+        attention=AttentionShape(kinds=full_first(4)),
+        body=DECODER_MLP_BIAS,
+        conversion=WIDTH_CHECKED,
+    ),
+    LLAMA.relative(
+        "internlm3", attention={"qkv_bias": "qkv_bias", "o_bias": "bias"}, conversion=WIDTH_CHECKED
+    ),
+    LLAMA.relative(
+        "hyperclovax", body=Body(norms=hyperclovax_norms, mlp=MLP_BIAS), conversion=WIDTH_CHECKED
+    ),
+    LLAMA.relative(
+        "smollm3", attention={"kinds": smollm3_kinds}, conversion=Conversion(by_layer=True)
+    ),
+    LLAMA.relative("seed_oss", attention={"o_bias": "attention_out_bias"}),
+    LLAMA.relative("solar_open", attention={"o_bias": False}, body=DEEPSEEK_BODY),
+    LLAMA.relative("helium", attention={"o_bias": False}, body=DECODER_MLP_BIAS, rotary="pairs"),
+    LLAMA.relative(
+        "diffllama",
+        attention={"other": vectors_of_head_dim(4)},
+        body=DECODER,
+        tensors=DIFFLLAMA_NAMES,
+        conversion=Conversion(even_only=True),
+    ),
+    LLAMA.relative(
+        "bitnet", attention={"norm": "output"}, body=Body(more=norm_of_mlp), tensors=BITNET_NAMES
+    ),
+    # Plain MLPs
+    LLAMA.relative("arcee", body=Body(mlp=PLAIN_MLP_BIAS), conversion=WIDTH_CHECKED),
+    LLAMA.relative(
+        "jais2", body=Body(norm=WEIGHT_AND_BIAS, mlp=PLAIN_MLP_BIAS), conversion=WIDTH_CHECKED
+    ),
+    LLAMA.relative(
+        "nanochat",
+        body=Body(norm=NO_NORM, mlp=Mlp(gated=False)),
+        rotary=None,
+        conversion=Conversion(norms_keys=True),
+    ),
+    APERTUS,
+    MULTIMODAL.relative("apertus1p5"),
+    APERTUS.relative("apertus1p5_text", body={"more": activations, "named": False}),
+    Architecture(
+        types=("mellum",),
+        attention=replace(LLAMA_ATTENTION, norm="head", kinds="full"),
+        body=Body(experts=Experts(layers=typed(after(0)))),
+        gguf=(Gguf(architecture="mellum", windows=Windows(period=4)),),
+    ),
+    Architecture(
+        types=("doge",),
+        attention=replace(LLAMA_ATTENTION, build=masked_layers, kinds=windowed, norm="head"),
+        body=Body(norms=4, mlp=MLP_BIAS, more=doge_experts),
+        tensors=DOGE_NAMES,
+        conversion=Conversion(
+            refused="its mask is computed from the values of all K/V heads at once"
+        ),
+    ),
+    # Remote code
+    Architecture(
+        types=("internlm2",),
+        attention=AttentionShape(qkv_bias="bias", o_bias="bias"),
+        body=Body(named=True),
+        tensors=INTERNLM2_NAMES,
+    ),
+    Architecture(
+        types=("baichuan",),
+        attention=AttentionShape(kv_heads_from="query heads"),
+        body=Body(named=True),
+        tensors=BAICHUAN_NAMES,
+    ),
+    Architecture(
+        types=("openelm",),
+        config=ConfigKeys(aliases=OPENELM_KEYS, tied=openelm_says),
+        attention=AttentionShape(
+            norm="head", norm_if="normalize_qk_projections", per_layer=openelm_heads
+        ),
+        body=Body(mlp=Mlp(width=openelm_width)),
+        tensors=OPENELM_NAMES,
+    ),
+    # With towers
+    MULTIMODAL.relative(
+        "hyperclovax_vision_v2", body=one_tower(QWEN2_5_VL_TOWER, projector=hyperclovax_projector)
+    ),
+    # LLaDA denoises all tokens at once: it keeps nothing. transformers has no type of it.
+    Architecture(
+        types=(),
+        gguf=(
+            Gguf(architecture="llada", cached=False),
+            Gguf(architecture="llada-moe", cached=False),
+        ),
+    ),
 )

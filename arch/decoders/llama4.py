@@ -1,24 +1,25 @@
-"""Llama 4, Llama 3.2 Vision, and Muse."""
+"""Meta's models after Llama 3: Llama 4, Llama 3.2 Vision (mllama) and Muse."""
 
 from dataclasses import replace
 
 from headcount.model.spec import Layer
 
-from ..architecture import Architecture, ConfigKeys, Conversion, Stored
-from ..attention.gates import output_gate
+from ..architecture import MULTIMODAL, Architecture, ConfigKeys, Conversion, Stored
 from ..attention.layer_kinds import CHUNKED, FULL, SLIDING, KindFunction, rope_layers
-from ..attention.layers import attention, encoder, layer_count, side_by_side
+from ..attention.layers import attention, cross_attention_beside, encoder_layers, layer_count
+from ..attention.more_parameters import output_gate
 from ..attention.shape import AttentionShape
+from ..attention.shared import ENCODER_MHA, LLAMA_ATTENTION, TOWER_MHA, TOWER_MHA_BIASED
 from ..body.body import Body, Layers
 from ..body.feed_forward import Mlp
 from ..body.image_embeddings import patch_count, patches
 from ..body.projectors import linear
-from ..body.shapes import IMAGE, SAME_WIDTH, SANDWICH
-from ..body.towers import BIASED_HEADS, PLAIN_HEADS, Part, Tower, Wrapper
+from ..body.shared import IMAGE, SAME_WIDTH, SANDWICH
+from ..body.towers import Tower, one_tower
 from ..config_view import MAX_LAYERS, ConfigView
 from ..gguf.form import Gguf, Windows
-from ..tensors.names import GATE_PROJ
-from ..tying import never, text_word
+from ..tensors.names import GATE_PROJ_NAMES
+from ..tying import never, text_says
 
 
 def llama4_width(view: ConfigView, layer: Layer) -> int:
@@ -35,14 +36,14 @@ def extra_tokens_and_gates(view: ConfigView, layers: Layers) -> int:
 def layers_of_text_or_image(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
     """Llama 3.2 Vision: `cross_attention_layers` attend to the image instead of the text."""
     mixer = attention(shape, view)
-    cross = replace(side_by_side(mixer), norm_parameters=2 * mixer.head_dim)
+    cross = replace(cross_attention_beside(mixer), norm_parameters=2 * mixer.head_dim)
     chosen = frozenset(view.integers("cross_attention_layers") or ())
     return tuple(
         Layer(index=i, mixers=(cross if i in chosen else mixer,)) for i in range(layer_count(view))
     )
 
 
-def llama4_vision(view: ConfigView, layers: Layers) -> int:
+def llama4_vision_embeddings(view: ConfigView, layers: Layers) -> int:
     """Unfolded patches, a class token, positions, and the adapter after the pixel shuffle."""
     hidden, out = view.integer("hidden_size"), view.integer("projector_output_dim")
     embeddings = patches(view, bias=False) + (patch_count(view) + 2) * hidden
@@ -56,7 +57,7 @@ def llama4_projector(view: ConfigView, tower: ConfigView, text: ConfigView) -> i
     return linear(tower.integer("vision_output_dim"), text.integer("hidden_size"), bias=False)
 
 
-def mllama_vision(view: ConfigView, layers: Layers) -> int:
+def mllama_vision_embeddings(view: ConfigView, layers: Layers) -> int:
     """Patches and a class token; gated positions, for the image, its tiles and their layout; and
     two gates in each global layer."""
     hidden, tokens = view.integer("hidden_size"), patch_count(view) + 1
@@ -70,26 +71,8 @@ def mllama_vision(view: ConfigView, layers: Layers) -> int:
 
 def mllama_layers(shape: AttentionShape, view: ConfigView) -> Layers:
     """The local layers, then as many global ones of the same shape as the config says."""
-    local = encoder(shape, view)
+    local = encoder_layers(shape, view)
     return local + local[:1] * view.integer("num_global_layers", minimum=0, maximum=MAX_LAYERS)
-
-
-LLAMA4_TOWER = Tower(
-    body=replace(IMAGE, final_norms=2, extra=llama4_vision),
-    attention=BIASED_HEADS,
-    model_type="llama4_vision_model",
-)
-MLLAMA_TOWER = Tower(
-    body=replace(IMAGE, final_norms=2, extra=mllama_vision),
-    attention=replace(PLAIN_HEADS, build=mllama_layers),
-    model_type="mllama_vision_model",
-    names={"num_attention_heads": "attention_heads"},
-)
-
-
-MUSE_NAMES = replace(
-    GATE_PROJ, modules={**GATE_PROJ.modules, "post_attention_residual_gate.gate": ""}
-)
 
 
 def mllama_projector(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
@@ -118,7 +101,7 @@ def without_rope(kind: str) -> KindFunction:
     return rule
 
 
-def listed(view: ConfigView, count: int) -> frozenset[int]:
+def llama4_sparse_layers(view: ConfigView, count: int) -> frozenset[int]:
     """`moe_layers`, or every `interleave_moe_layer_step`-th layer (Llama 4)."""
     given = view.integers("moe_layers")
     if given is not None:
@@ -127,63 +110,69 @@ def listed(view: ConfigView, count: int) -> frozenset[int]:
     return frozenset(range(step - 1, count, step))
 
 
-LLAMA4_TEXT = Architecture(
-    types=("llama4_text",),
-    attention=AttentionShape(
-        kinds=without_rope(CHUNKED), qkv_bias="attention_bias", o_bias="attention_bias"
-    ),
-    body=Body(
-        mlp=Mlp(width=llama4_width),
-        experts=replace(SAME_WIDTH, layers=listed, shared=1),
-        named=True,
-    ),
-    rotary="pairs",
-    conversion=Conversion(norms_keys="use_qk_norm"),
-    gguf=(Gguf(architecture="llama4", windows=Windows(period=4, default=8192, always=8192)),),
+MUSE_NAMES = GATE_PROJ_NAMES.also({"post_attention_residual_gate.gate": ""})
+
+LLAMA4_TOWER = Tower(
+    body=replace(IMAGE, final_norms=2, more=llama4_vision_embeddings),
+    attention=TOWER_MHA_BIASED,
+    model_type="llama4_vision_model",
 )
-LLAMA4 = Architecture(
-    types=("llama4",),
-    config=ConfigKeys(text="text_config", tied=text_word),
-    body=Wrapper(parts=(Part(towers=(LLAMA4_TOWER,), projector=llama4_projector),)),
+MLLAMA_TOWER = Tower(
+    body=replace(IMAGE, final_norms=2, more=mllama_vision_embeddings),
+    attention=replace(TOWER_MHA, build=mllama_layers),
+    model_type="mllama_vision_model",
+    names={"num_attention_heads": "attention_heads"},
 )
-LLAMA4_VISION_MODEL = Architecture(
-    types=("llama4_vision_model",),
-    attention=AttentionShape(
-        qkv_bias=True, o_bias=True, fixed_head_dim=True, kv_heads_from="query heads", cached=False
-    ),
-)
-MUSE_SPARK_TEXT = LLAMA4_TEXT.relative(
-    "muse_spark_text",
-    attention={"kinds": full_last(4), "other": output_gate},
-    body=None,
+
+MUSE_SPARK_TEXT = Architecture(
+    types=("muse_spark_text",),
+    attention=replace(LLAMA_ATTENTION, kinds=full_last(4), other=output_gate),
     tensors=MUSE_NAMES,
     rotary="halves",
     conversion=Conversion(width_checked=True, norms_keys=True),
 )
-MUSE_GLIMMER_TEXT = MUSE_SPARK_TEXT.relative(
-    "muse_glimmer_text",
-    body=SANDWICH,
-    gguf=(Gguf(architecture="muse-glimmer", windows=Windows(period=4)),),
-)
-MUSE = Architecture(types=("muse_glimmer", "muse_spark"), config=ConfigKeys(text="text_config"))
-MLLAMA_TEXT = Architecture(
-    types=("mllama_text_model",),
-    config=ConfigKeys(
-        defaults={"cross_attention_layers": [3, 8, 13, 18, 23, 28, 33, 38]}, tied=never
-    ),
-    attention=AttentionShape(build=layers_of_text_or_image),
-    body=Body(extra=extra_tokens_and_gates, named=True),
-    rotary="halves",
-    stored=Stored(more_rows=8),
-)
-MLLAMA = LLAMA4.relative(
-    "mllama",
-    config={"tied": never},
-    body=Wrapper(parts=(Part(towers=(MLLAMA_TOWER,), projector=mllama_projector),)),
-    stored={"more_rows": 8},
-)
 
 ARCHITECTURES = (
-    *(LLAMA4_TEXT, LLAMA4, LLAMA4_VISION_MODEL, MUSE_SPARK_TEXT, MUSE_GLIMMER_TEXT, MUSE),
-    *(MLLAMA_TEXT, MLLAMA),
+    Architecture(
+        types=("llama4_text",),
+        attention=replace(LLAMA_ATTENTION, kinds=without_rope(CHUNKED)),
+        body=Body(
+            mlp=Mlp(width=llama4_width),
+            experts=replace(SAME_WIDTH, layers=llama4_sparse_layers, shared=1),
+            named=True,
+        ),
+        rotary="pairs",
+        conversion=Conversion(norms_keys="use_qk_norm"),
+        gguf=(Gguf(architecture="llama4", windows=Windows(period=4, default=8192, always=8192)),),
+    ),
+    MULTIMODAL.relative(
+        "llama4",
+        config={"tied": text_says},
+        body=one_tower(LLAMA4_TOWER, projector=llama4_projector),
+    ),
+    Architecture(types=("llama4_vision_model",), attention=ENCODER_MHA),
+    MUSE_SPARK_TEXT,
+    MUSE_SPARK_TEXT.relative(
+        "muse_glimmer_text",
+        body=SANDWICH,
+        conversion=Conversion(width_checked=True, norms_keys=True),
+        gguf=(Gguf(architecture="muse-glimmer", windows=Windows(period=4)),),
+    ),
+    MULTIMODAL.relative("muse_glimmer", "muse_spark"),
+    Architecture(
+        types=("mllama_text_model",),
+        config=ConfigKeys(
+            defaults={"cross_attention_layers": [3, 8, 13, 18, 23, 28, 33, 38]}, tied=never
+        ),
+        attention=AttentionShape(build=layers_of_text_or_image),
+        body=Body(more=extra_tokens_and_gates, named=True),
+        rotary="halves",
+        stored=Stored(more_rows=8),
+    ),
+    MULTIMODAL.relative(
+        "mllama",
+        config={"tied": never},
+        body=one_tower(MLLAMA_TOWER, projector=mllama_projector),
+        stored=Stored(more_rows=8),
+    ),
 )

@@ -1,4 +1,4 @@
-"""Mistral, Mixtral, and Mistral's models of images and sound."""
+"""Mistral and its kin: every layer slides; Mistral's models of images and sound; StarCoder 2."""
 
 from dataclasses import replace
 
@@ -6,22 +6,24 @@ from headcount.model.errors import InvalidConfigError
 from headcount.model.mixers import LatentAttention
 from headcount.model.spec import Layer
 
-from ..architecture import Architecture, ConfigKeys, Conversion
+from ..architecture import MULTIMODAL, Architecture, Conversion
 from ..attention.layer_kinds import windowed
-from ..attention.layers import latent, latent_attention, layer_count
+from ..attention.layers import latent_attention, layer_count
 from ..attention.shape import AttentionShape
-from ..body.body import Body, Layers
-from ..body.image_towers import PIXTRAL, any_image
+from ..body.body import WEIGHT_AND_BIAS, Body, Layers
+from ..body.feed_forward import Mlp
+from ..body.image_towers import PIXTRAL_TOWER, any_image
 from ..body.projectors import linear
-from ..body.shapes import AFTER_DENSE, DECODER, DEEPSEEK_BODY, SAME_WIDTH
+from ..body.shared import DECODER, DEEPSEEK_BODY, LISTED_EXPERTS, SAME_WIDTH
 from ..body.sound_towers import VOXTRAL_TOWER
-from ..body.towers import Part, Wrapper
+from ..body.towers import one_tower
 from ..config_view import ConfigView
 from ..states.hybrid import INDEXED, hybrid_kinds
-from ..states.indexed import indexed, indexer_owners
+from ..states.indexed import add_indexer, indexer_owners
 from ..states.kinds import all_of
-from ..tensors.names import MLA, TensorNames, under
+from ..tensors.names import MLA_NAMES, TensorNames, under
 from ..tying import never
+from .deepseek import DEEPSEEK_V3
 
 
 def rotary_scales(view: ConfigView, layers: Layers) -> int:
@@ -51,7 +53,7 @@ def voxtral_projector(view: ConfigView, tower: ConfigView, text: ConfigView) -> 
     return (tower.integer("intermediate_size") + out) * out
 
 
-def mistral_large4(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
+def mistral_large4_layers(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
     """Mistral Large 4: layers without RoPE cache the latent alone, and some read the latent of an
     earlier layer (`kv_source_layers`). The indexer reads the layer's input through a norm."""
     count = layer_count(view)
@@ -88,7 +90,7 @@ def _large4_mixer(view: ConfigView, rope: int, owns: bool, has_latent: bool) -> 
     mixer = replace(mixer, has_latent=has_latent, other_parameters=scales)
     if not owns:
         return mixer
-    mixer = indexed(view, mixer)
+    mixer = add_indexer(view, mixer)
     own = 2 * (mixer.hidden_size + view.integer("index_n_heads"))  # a norm of its input, and scales
     return replace(mixer, other_parameters=mixer.other_parameters + own)
 
@@ -96,59 +98,49 @@ def _large4_mixer(view: ConfigView, rope: int, owns: bool, has_latent: bool) -> 
 MISTRAL_LARGE4_NAMES = TensorNames(
     modules=under("attention", q="wq", kv_a="wkv_a_with_mqa", kv_b="wkv_b", o="wo")
     | {"attention.o_proj": "o", "attention.kv_a_norm": "norm"}
-    | {**MLA.modules},
+    | {**MLA_NAMES.modules},
     rest="other",
 )
 
-
-MINISTRAL3 = Architecture(
-    types=("ministral3",),
+MISTRAL = Architecture(
+    types=("mistral",),
     attention=AttentionShape(kinds=windowed),
     body=Body(named=True),
     rotary="halves",
-)
-MISTRAL = MINISTRAL3.relative("mistral", conversion=Conversion(by_layer=True))
-MINISTRAL = MINISTRAL3.relative("ministral", body=DECODER)
-MIXTRAL = MINISTRAL3.relative("mixtral", body={"experts": SAME_WIDTH})
-
-# Latent attention
-MISTRAL4 = Architecture(
-    types=("mistral4",),
-    attention=AttentionShape(build=latent, qkv_bias="attention_bias", o_bias="attention_bias"),
-    body=DEEPSEEK_BODY,
-    tensors=MLA,
-)
-MISTRAL_LARGE4_TEXT = Architecture(
-    types=("mistral_large4_text",),
-    attention=AttentionShape(build=mistral_large4, kinds=all_of(INDEXED)),
-    body=Body(experts=AFTER_DENSE, extra=rotary_scales),
-    tensors=MISTRAL_LARGE4_NAMES,
-)
-MISTRAL_LARGE4 = Architecture(types=("mistral_large4",), config=ConfigKeys(text="text_config"))
-
-# Images
-MISTRAL3 = MISTRAL_LARGE4.relative(
-    "mistral3", body=Wrapper(parts=(Part(towers=(PIXTRAL,), projector=mistral3_projector),))
-)
-LIGHTON_OCR = MISTRAL_LARGE4.relative(
-    "lighton_ocr",
-    body=Wrapper(parts=(Part(towers=any_image(PIXTRAL), projector=mistral3_projector),)),
-)
-
-# Sound
-VOXTRAL = MISTRAL_LARGE4.relative(
-    "voxtral",
-    config={"fills_text": True, "tied": never},
-    body=Wrapper(
-        parts=(Part(towers=(VOXTRAL_TOWER,), projector=voxtral_projector, key="audio_config"),)
-    ),
-)
-VOXTRAL_REALTIME = MISTRAL_LARGE4.relative("voxtral_realtime", config={"fills_text": True})
-VOXTRAL_REALTIME_TEXT = MINISTRAL.relative(
-    "voxtral_realtime_text", body={"extra": time_conditions}, rotary=None
+    conversion=Conversion(by_layer=True),
 )
 
 ARCHITECTURES = (
-    *(MINISTRAL3, MISTRAL, MINISTRAL, MIXTRAL, MISTRAL4, MISTRAL_LARGE4_TEXT, MISTRAL_LARGE4),
-    *(MISTRAL3, LIGHTON_OCR, VOXTRAL, VOXTRAL_REALTIME, VOXTRAL_REALTIME_TEXT),
+    MISTRAL,
+    MISTRAL.relative("ministral3"),
+    MISTRAL.relative(
+        "starcoder2",
+        attention={"qkv_bias": "use_bias", "o_bias": "use_bias"},
+        body=Body(norm=WEIGHT_AND_BIAS, mlp=Mlp(gated=False, bias="use_bias"), named=True),
+        conversion=Conversion(by_layer=True),
+    ),
+    MISTRAL.relative("ministral", body=DECODER),
+    MISTRAL.relative("mixtral", body={"experts": SAME_WIDTH}),
+    # Latent attention
+    DEEPSEEK_V3.relative("mistral4", body=DEEPSEEK_BODY),
+    Architecture(
+        types=("mistral_large4_text",),
+        attention=AttentionShape(build=mistral_large4_layers, kinds=all_of(INDEXED)),
+        body=Body(experts=LISTED_EXPERTS, more=rotary_scales),
+        tensors=MISTRAL_LARGE4_NAMES,
+    ),
+    MULTIMODAL.relative("mistral_large4"),
+    # Images
+    MULTIMODAL.relative("mistral3", body=one_tower(PIXTRAL_TOWER, projector=mistral3_projector)),
+    MULTIMODAL.relative(
+        "lighton_ocr", body=one_tower(*any_image(PIXTRAL_TOWER), projector=mistral3_projector)
+    ),
+    # Sound
+    MULTIMODAL.relative(
+        "voxtral",
+        config={"fills_text": True, "tied": never},
+        body=one_tower(VOXTRAL_TOWER, projector=voxtral_projector, key="audio_config"),
+    ),
+    MULTIMODAL.relative("voxtral_realtime", config={"fills_text": True}),
+    MISTRAL.relative("voxtral_realtime_text", body=Body(more=time_conditions), rotary=None),
 )

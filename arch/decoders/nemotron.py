@@ -7,15 +7,17 @@ from headcount.model.errors import InvalidConfigError
 from headcount.model.mixers import Attention
 from headcount.model.spec import Layer
 
-from ..architecture import Architecture, ConfigKeys
+from ..architecture import MULTIMODAL, Architecture, ConfigKeys
 from ..attention.layer_kinds import FULL
 from ..attention.layers import attention, layer_count
-from ..attention.shape import AttentionShape
+from ..attention.shape import AttentionShape, Builder
+from ..attention.shared import LLAMA_ATTENTION
 from ..body.body import WEIGHT_AND_BIAS, Body, Layers
 from ..body.feed_forward import Experts, Mlp, per_layer
+from ..body.shared import PLAIN_MLP_BIAS
 from ..config_view import ConfigView
 from ..gguf.form import Gguf, Recurrence
-from ..states.hybrid import LAYER_TYPES, LINEAR, NOTHING, Builder, hybrid, nothing, plain
+from ..states.hybrid import LAYER_TYPES, LINEAR, NO_MIXER, hybrid, no_mixer, plain_attention
 from ..states.mamba import mamba2
 from ..tensors.names import TensorNames, separate
 from ..tying import never
@@ -37,7 +39,7 @@ def pattern_kinds(view: ConfigView) -> tuple[str, ...]:
     return tuple(_PATTERN[letter] for letter in pattern)
 
 
-def patterned(build: Builder) -> Builder:
+def layers_by_pattern(build: Builder) -> Builder:
     """Nemotron-H: the number of layers is the length of the list of their kinds, or of the string
     `hybrid_override_pattern` (M: Mamba-2, *: attention, -: MLP, E: experts)."""
 
@@ -49,7 +51,7 @@ def patterned(build: Builder) -> Builder:
     return read
 
 
-def nemotron_nas(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
+def nemotron_nas_layers(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
     """DeciLM: every block says how many query heads share a K/V head, or has no attention."""
     blocks = view.get("block_configs")
     if not isinstance(blocks, list) or len(blocks) != layer_count(view):
@@ -110,10 +112,12 @@ def nemotron_width(view: ConfigView, layer: Layer) -> int:
     return 0 if layer.mixers else per_layer(view, "intermediate_size", layer.index)
 
 
-def nemotron_layers(view: ConfigView, count: int) -> frozenset[int]:
+def nemotron_sparse_layers(view: ConfigView, count: int) -> frozenset[int]:
     """Nemotron-H: a layer is experts, or an MLP, or a mixer."""
     return frozenset(i for i, kind in enumerate(pattern_kinds(view)) if kind == "moe")
 
+
+NEMOTRON_H_NAMES = TensorNames(modules=separate("mixer"), rest="other")
 
 # The keys of Mamba-2, see `mamba.mamba2`.
 NEMOTRON_KEYS = {
@@ -121,63 +125,58 @@ NEMOTRON_KEYS = {
     **{"heads": "mamba_num_heads", "head_dim": "mamba_head_dim", "conv_bias": "use_conv_bias"},
     **{"in_bias": "use_bias", "out_bias": "use_bias"},
 }
-NEMOTRON_H_TENSORS = TensorNames(modules=separate("mixer"), rest="other")
 MAMBA_OR_MLP = Recurrence(form="Mamba-2", layers="without heads or MLP")
 
-NEMOTRON = Architecture(
-    types=("nemotron",),
-    attention=AttentionShape(qkv_bias="attention_bias", o_bias="attention_bias"),
-    body=Body(norm=WEIGHT_AND_BIAS, mlp=Mlp(gated=False, bias="mlp_bias"), named=True),
-    rotary="halves",
-)
-# DeciLM, whose code is published with its weights.
-NEMOTRON_NAS = NEMOTRON.relative(
-    "nemotron-nas",
-    attention={"build": nemotron_nas},
-    body=Body(norms=deci_norms, mlp=Mlp(width=deci_width), extra=deci_linears, named=True),
-    rotary=None,
-)
-NEMOTRON_H = Architecture(
-    types=("nemotron_h",),
-    config=ConfigKeys(
-        aliases={
-            **LAYER_TYPES,
-            "n_groups": ("mamba_n_groups",),
-            "conv_kernel": ("mamba_d_conv",),
-            "use_conv_bias": ("mamba_conv_bias",),
-        },
-        tied=never,
+ARCHITECTURES = (
+    Architecture(
+        types=("nemotron",),
+        attention=LLAMA_ATTENTION,
+        body=Body(norm=WEIGHT_AND_BIAS, mlp=PLAIN_MLP_BIAS, named=True),
+        rotary="halves",
     ),
-    attention=AttentionShape(
-        build=patterned(hybrid({FULL: plain, LINEAR: mamba2(NEMOTRON_KEYS), NOTHING: nothing}))
+    # DeciLM, whose code is published with its weights.
+    Architecture(
+        types=("nemotron-nas",),
+        attention=replace(LLAMA_ATTENTION, build=nemotron_nas_layers),
+        body=Body(norms=deci_norms, mlp=Mlp(width=deci_width), more=deci_linears, named=True),
     ),
-    body=Body(
-        norms=1,
-        mlp=Mlp(width=nemotron_width, gated=False, bias="mlp_bias"),
-        experts=Experts(
-            count="n_routed_experts",
-            layers=nemotron_layers,
-            gated=False,
-            inputs="moe_latent_size",
-            shared=1,
-            shared_width="moe_shared_expert_intermediate_size",
+    Architecture(
+        types=("nemotron_h",),
+        config=ConfigKeys(
+            aliases={
+                **LAYER_TYPES,
+                "n_groups": ("mamba_n_groups",),
+                "conv_kernel": ("mamba_d_conv",),
+                "use_conv_bias": ("mamba_conv_bias",),
+            },
+            tied=never,
+        ),
+        attention=AttentionShape(
+            build=layers_by_pattern(
+                hybrid({FULL: plain_attention, LINEAR: mamba2(NEMOTRON_KEYS), NO_MIXER: no_mixer})
+            )
+        ),
+        body=Body(
+            norms=1,
+            mlp=Mlp(width=nemotron_width, gated=False, bias="mlp_bias"),
+            experts=Experts(
+                count="n_routed_experts",
+                layers=nemotron_sparse_layers,
+                gated=False,
+                inputs="moe_latent_size",
+                shared=1,
+                shared_width="moe_shared_expert_intermediate_size",
+            ),
+        ),
+        tensors=NEMOTRON_H_NAMES,
+        rotary="none",
+        gguf=(
+            Gguf(architecture="nemotron_h", recurrence=MAMBA_OR_MLP),
+            Gguf(architecture="nemotron_h_moe", recurrence=MAMBA_OR_MLP),
         ),
     ),
-    tensors=NEMOTRON_H_TENSORS,
-    rotary="none",
-    gguf=(
-        Gguf(architecture="nemotron_h", recurrence=MAMBA_OR_MLP),
-        Gguf(architecture="nemotron_h_moe", recurrence=MAMBA_OR_MLP),
+    MULTIMODAL.relative("nemotron_h_omni"),
+    MULTIMODAL.relative(
+        "nemo_speechlm", stacks={"ctc_timestamp.decoder.transformer.layers": "audio"}
     ),
-)
-NEMOTRON_H_OMNI = Architecture(types=("nemotron_h_omni",), config=ConfigKeys(text="text_config"))
-NEMO_SPEECHLM = NEMOTRON_H_OMNI.relative(
-    "nemo_speechlm", stacks={"ctc_timestamp.decoder.transformer.layers": "audio"}
-)
-ARCHITECTURES = (
-    NEMOTRON,
-    NEMOTRON_NAS,
-    NEMOTRON_H,
-    NEMOTRON_H_OMNI,
-    NEMO_SPEECHLM,
 )

@@ -1,4 +1,4 @@
-"""Qwen's decoders, and relatives of them."""
+"""Qwen's decoders, and relatives of them: dots.llm1, MiMo."""
 
 from dataclasses import replace
 
@@ -10,10 +10,10 @@ from ..attention.per_layer import Values
 from ..attention.shape import AttentionShape
 from ..body.body import Body, Layers
 from ..body.feed_forward import Experts, Mlp, matrices, sparse_steps
-from ..body.shapes import AFTER_FIRST, DEEPSEEK_BODY, ONE_SHARED
+from ..body.shared import DEEPSEEK_BODY, EXPERTS_AFTER_FIRST, ONE_SHARED
 from ..config_view import ConfigView
 from ..gguf.form import Gguf, Windows
-from ..tensors.names import GPT2, LLAMA
+from ..tensors.names import GPT2_NAMES, LLAMA_NAMES
 
 
 def qwen_width(view: ConfigView, layer: Layer) -> int:
@@ -47,12 +47,12 @@ def sinks_by_layer(view: ConfigView, heads: int, head_dim: int) -> int:
     return heads if view.flag("attention_sinks") else 0
 
 
-def windowed_on_demand(view: ConfigView, count: int) -> tuple[str, ...]:
+def windowed_if_flag(view: ConfigView, count: int) -> tuple[str, ...]:
     """The same, but only with `use_sliding_window` (Qwen3-MoE)."""
     return windowed(view, count) if view.flag("use_sliding_window") else all_full(view, count)
 
 
-def upper_layers(view: ConfigView, count: int) -> tuple[str, ...]:
+def upper_layers_slide(view: ConfigView, count: int) -> tuple[str, ...]:
     """With `use_sliding_window`, layers from `max_window_layers` on slide (Qwen2, Qwen3)."""
     if not view.flag("use_sliding_window") or not view.optional("sliding_window"):
         return all_full(view, count)
@@ -60,7 +60,7 @@ def upper_layers(view: ConfigView, count: int) -> tuple[str, ...]:
     return tuple(SLIDING if index >= first else FULL for index in range(count))
 
 
-def qwen2_moe(view: ConfigView, count: int) -> tuple[str, ...]:
+def qwen2_moe_kinds(view: ConfigView, count: int) -> tuple[str, ...]:
     """With `use_sliding_window`, every second layer below `max_window_layers` slides."""
     if not view.flag("use_sliding_window") or not view.optional("sliding_window"):
         return all_full(view, count)
@@ -68,7 +68,7 @@ def qwen2_moe(view: ConfigView, count: int) -> tuple[str, ...]:
     return tuple(SLIDING if (i + 1) % 2 and i < limit else FULL for i in range(count))
 
 
-def above_max_window_layers(view: ConfigView, count: int) -> tuple[str, ...]:
+def dots1_kinds(view: ConfigView, count: int) -> tuple[str, ...]:
     """Layers from `max_window_layers` on slide where a window is set (dots.llm1)."""
     if not view.optional("sliding_window"):
         return all_full(view, count)
@@ -76,80 +76,76 @@ def above_max_window_layers(view: ConfigView, count: int) -> tuple[str, ...]:
     return tuple(SLIDING if index >= first else FULL for index in range(count))
 
 
-def mimo(view: ConfigView, count: int) -> tuple[str, ...]:
+def mimo_kinds(view: ConfigView, count: int) -> tuple[str, ...]:
     """Full: the first and every sixth (MiMo-V2-Flash)."""
     return tuple(FULL if i == 0 or (i + 1) % 6 == 0 else SLIDING for i in range(count))
 
 
-MIMO_NAMES = replace(LLAMA, modules={**LLAMA.modules, "self_attn.attention_sink_bias": "other"})
-
+MIMO_NAMES = LLAMA_NAMES.also({"self_attn.attention_sink_bias": "other"})
 
 SPARSE_STEPS = Experts(layers=sparse_steps)
 
 QWEN2 = Architecture(
     types=("qwen2",),
-    attention=AttentionShape(kinds=upper_layers, qkv_bias=True),
+    attention=AttentionShape(kinds=upper_layers_slide, qkv_bias=True),
     body=Body(named=True),
     rotary="halves",
     conversion=Conversion(by_layer=True),
-)
-QWEN2_MOE = QWEN2.relative(
-    "qwen2_moe",
-    attention={"kinds": qwen2_moe, "qkv_bias": "qkv_bias"},
-    body={"experts": replace(ONE_SHARED, layers=sparse_steps, shared_gate=True)},
-    conversion=Conversion(),
 )
 QWEN3 = QWEN2.relative(
     "qwen3",
     attention={"qkv_bias": "attention_bias", "o_bias": "attention_bias", "norm": "head"},
     rotary=None,
+    conversion=Conversion(by_layer=True),
 )
 QWEN3_MOE = QWEN3.relative(
-    "qwen3_moe",
-    attention={"kinds": windowed_on_demand},
-    body={"experts": SPARSE_STEPS},
-    conversion=Conversion(),
-)
-DOTS1 = QWEN3_MOE.relative(
-    "dots1", attention={"kinds": above_max_window_layers}, body=DEEPSEEK_BODY
-)
-MIMO = QWEN2.relative("mimo", body={"extra": mimo_prediction}, rotary=None, conversion=Conversion())
-MIMO_V2_FLASH = Architecture(
-    types=("mimo_v2_flash",),
-    attention=AttentionShape(
-        kinds=mimo,
-        qkv_bias="attention_bias",
-        v_head_dim="v_head_dim",
-        window=mimo_window,
-        per_layer=mimo_values,
-        other=sinks_by_layer,
-    ),
-    body=Body(experts=replace(AFTER_FIRST, shared=0)),
-    tensors=MIMO_NAMES,
-)
-QWEN = Architecture(
-    types=("qwen",),
-    config=ConfigKeys(
-        aliases={"head_dim": ("kv_channels",), "max_position_embeddings": ("seq_length",)}
-    ),
-    attention=AttentionShape(qkv_bias=True, o_bias="!no_bias", kv_heads_from="query heads"),
-    body=Body(mlp=Mlp(width=qwen_width, bias="!no_bias"), named=True),
-    tensors=replace(GPT2, transposed=False),
-)
-
-# Of llama.cpp alone: Dream and RND1 denoise all tokens at once and keep nothing.
-DREAM = Architecture(
-    types=(),
-    gguf=(Gguf(architecture="dream", cached=False), Gguf(architecture="rnd1", cached=False)),
-)
-SMALLTHINKER = Architecture(
-    types=(),
-    gguf=(
-        Gguf(architecture="smallthinker", windows=Windows(period=4, full_first=True, always=4096)),
-    ),
+    "qwen3_moe", attention={"kinds": windowed_if_flag}, body={"experts": SPARSE_STEPS}
 )
 
 ARCHITECTURES = (
-    *(QWEN2, QWEN2_MOE, QWEN3, QWEN3_MOE, DOTS1, MIMO, MIMO_V2_FLASH, QWEN),
-    *(DREAM, SMALLTHINKER),
+    QWEN2,
+    QWEN2.relative(
+        "qwen2_moe",
+        attention={"kinds": qwen2_moe_kinds, "qkv_bias": "qkv_bias"},
+        body={"experts": replace(ONE_SHARED, layers=sparse_steps, shared_gate=True)},
+    ),
+    QWEN3,
+    QWEN3_MOE,
+    QWEN3.relative("dots1", attention={"kinds": dots1_kinds}, body=DEEPSEEK_BODY),
+    QWEN2.relative("mimo", body={"more": mimo_prediction}, rotary=None),
+    Architecture(
+        types=("mimo_v2_flash",),
+        attention=AttentionShape(
+            kinds=mimo_kinds,
+            qkv_bias="attention_bias",
+            v_head_dim="v_head_dim",
+            window=mimo_window,
+            per_layer=mimo_values,
+            other=sinks_by_layer,
+        ),
+        body=Body(experts=replace(EXPERTS_AFTER_FIRST, shared=0)),
+        tensors=MIMO_NAMES,
+    ),
+    Architecture(
+        types=("qwen",),
+        config=ConfigKeys(
+            aliases={"head_dim": ("kv_channels",), "max_position_embeddings": ("seq_length",)}
+        ),
+        attention=AttentionShape(qkv_bias=True, o_bias="!no_bias", kv_heads_from="query heads"),
+        body=Body(mlp=Mlp(width=qwen_width, bias="!no_bias"), named=True),
+        tensors=replace(GPT2_NAMES, transposed=False),
+    ),
+    # Of llama.cpp alone: Dream and RND1 denoise all tokens at once and keep nothing.
+    Architecture(
+        types=(),
+        gguf=(Gguf(architecture="dream", cached=False), Gguf(architecture="rnd1", cached=False)),
+    ),
+    Architecture(
+        types=(),
+        gguf=(
+            Gguf(
+                architecture="smallthinker", windows=Windows(period=4, full_first=True, always=4096)
+            ),
+        ),
+    ),
 )

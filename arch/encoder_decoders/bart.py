@@ -6,24 +6,21 @@ from headcount.model.errors import InvalidConfigError
 from headcount.model.mixers import Attention
 from headcount.model.spec import Layer
 
-from ..architecture import OTHER_STACKS, Architecture, ConfigKeys
-from ..attention.layers import side_by_side
-from ..attention.mha import MHA_BIASED
-from ..attention.second_projections import second_query_key_value
+from ..architecture import MULTIMODAL, OTHER_STACKS, Architecture, Stored
+from ..attention.layers import cross_attention_beside
+from ..attention.more_parameters import second_query_key_value
 from ..attention.shape import AttentionShape
+from ..attention.shared import MHA_BIASED
 from ..attention.two_stacks import cache_window, change_stack, two_stacks
 from ..body.body import WEIGHT_AND_BIAS, Body, Head, Layers, lm_head, no_head, one_per_mixer
 from ..body.feed_forward import Mlp
-from ..body.plain_experts import bart_copies, idle_experts, with_copies
+from ..body.plain_experts import embedding_copies, experts_and_copies, idle_experts
 from ..config_view import MAX_LAYERS, ConfigView
-from ..tensors.names import BART as BART_NAMES
-from ..tensors.names import TensorNames, separate, under
-from ..tying import always, never, own_word
-
-# --- layers
+from ..tensors.names import BART_NAMES, TensorNames, separate, under
+from ..tying import always, config_says, never
 
 
-def _read_layers(view: ConfigView, side: str) -> int:
+def _depth(view: ConfigView, side: str) -> int:
     return view.integer(f"{side}_layers", maximum=MAX_LAYERS)
 
 
@@ -57,68 +54,67 @@ def _has_encoder(view: ConfigView) -> bool:
     return not names[0].endswith("ForCausalLM") and view.flag("is_encoder_decoder")
 
 
-def bart(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
+def bart_layers(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
     """An encoder and a decoder with cross-attention, each with its own number of heads. The class
     for causal language models has the decoder alone."""
     outer = _bart_side(shape, view, "decoder")
-    decoder = [(outer, side_by_side(outer))] * _read_layers(view, "decoder")
+    decoder = [(outer, cross_attention_beside(outer))] * _depth(view, "decoder")
     if not _has_encoder(view):
         return two_stacks([], decoder)
     inner = _bart_side(shape, view, "encoder")
-    return two_stacks([(inner,)] * _read_layers(view, "encoder"), decoder)
+    return two_stacks([(inner,)] * _depth(view, "encoder"), decoder)
 
 
-def led(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
+def led_layers(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
     """LED: the encoder has a second q, k and v for tokens that attend globally."""
     second = second_query_key_value(view, 0, 0)
-    return change_stack(bart(shape, view), "encoder", other_parameters=second)
+    return change_stack(bart_layers(shape, view), "encoder", other_parameters=second)
 
 
-def prophetnet(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
+def prophetnet_layers(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
     """ProphetNet: the decoder's self-attention computes relative positions from its input."""
     more = view.integer("num_buckets") * view.integer("decoder_attention_heads")
     return change_stack(
-        bart(shape, view), "decoder", other_parameters=more * (view.integer("hidden_size") + 1)
+        bart_layers(shape, view),
+        "decoder",
+        other_parameters=more * (view.integer("hidden_size") + 1),
     )
 
 
-def bart_decoder(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
+def bart_decoder_layers(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
     """The decoder of BART alone (PP-FormulaNet, whose encoder sees an image)."""
-    return tuple(layer for layer in bart(shape, view) if layer.stack == "decoder")
+    return tuple(layer for layer in bart_layers(shape, view) if layer.stack == "decoder")
 
 
-# --- outside attention
-
-
-def marian(view: ConfigView, layers: Layers) -> int:
+def marian_embeddings(view: ConfigView, layers: Layers) -> int:
     """The decoder's vocabulary, where it is another one, has an embedding of its own."""
     if view.flag("share_encoder_decoder_embeddings"):
-        return bart_copies(view, layers)
+        return embedding_copies(view, layers)
     hidden = view.integer("hidden_size")
     own = view.optional("decoder_vocab_size") or view.integer("vocab_size")
     return own * hidden
 
 
-def pegasus_x(view: ConfigView, layers: Layers) -> int:
+def pegasus_x_embeddings(view: ConfigView, layers: Layers) -> int:
     """Global tokens that all local blocks attend to, with a norm of their own in each layer."""
     norms = 2 * sum(layer.stack == "encoder" for layer in layers)
     rows = view.integer("num_global_tokens") + norms
-    return bart_copies(view, layers) + rows * view.integer("hidden_size")
+    return embedding_copies(view, layers) + rows * view.integer("hidden_size")
 
 
-def mvp(view: ConfigView, layers: Layers) -> int:
+def mvp_prompts(view: ConfigView, layers: Layers) -> int:
     """With `use_prompt` prompts for both attentions of the decoder, each an embedding and two
     matrices that make keys and values of all layers from it. The encoder that transformers builds
     has none."""
     if not view.flag("use_prompt"):
-        return bart_copies(view, layers)
+        return embedding_copies(view, layers)
     hidden, middle = view.integer("hidden_size"), view.integer("prompt_mid_dim")
     each = view.integer("prompt_length") * hidden + (hidden + 1) * middle
     made = (middle + 1) * 2 * view.integer("decoder_layers") * hidden
-    return bart_copies(view, layers) + 2 * (each + made)
+    return embedding_copies(view, layers) + 2 * (each + made)
 
 
-def speech_to_text(view: ConfigView, layers: Layers) -> int:
+def gated_convolutions(view: ConfigView, layers: Layers) -> int:
     """Convolutions over the spectrogram, each with a gated linear unit behind it."""
     hidden, channels = view.integer("hidden_size"), view.integer("conv_channels")
     inputs = view.integer("input_feat_per_channel") * view.integer("input_channels")
@@ -132,7 +128,7 @@ def speech_to_text(view: ConfigView, layers: Layers) -> int:
 
 def ngram_streams(view: ConfigView, layers: Layers) -> int:
     """One vector for each stream of the n-grams that it predicts."""
-    return bart_copies(view, layers) + view.integer("ngram") * view.integer("hidden_size")
+    return embedding_copies(view, layers) + view.integer("ngram") * view.integer("hidden_size")
 
 
 def trocr_embeddings(view: ConfigView, layers: Layers) -> int:
@@ -144,21 +140,23 @@ def trocr_embeddings(view: ConfigView, layers: Layers) -> int:
 
 def unless_alone(view: ConfigView, text: ConfigView) -> bool:
     """The class of both stacks ties them, that of the decoder alone cannot (BigBird-Pegasus)."""
-    return view.flag("is_encoder_decoder") and own_word(view, text)
+    return view.flag("is_encoder_decoder") and config_says(view, text)
 
 
-NLLB_MOE = TensorNames(modules=BART_NAMES.modules, cross=separate("cross_attention", o="out_proj"))
-SPEECHT5 = TensorNames(
+NLLB_MOE_NAMES = TensorNames(
+    modules=BART_NAMES.modules, cross=separate("cross_attention", o="out_proj")
+)
+SPEECHT5_NAMES = TensorNames(
     modules={**separate("attention", o="out_proj"), **BART_NAMES.modules}, cross=BART_NAMES.cross
 )
 # The encoder's attention is another class than the decoder's.
-BIGBIRD_PEGASUS = TensorNames(
+BIGBIRD_PEGASUS_NAMES = TensorNames(
     modules={**BART_NAMES.modules}
     | under("self_attn.self", q="query", k="key", v="value")
     | {"self_attn.output": "o"},
     cross=BART_NAMES.cross,
 )
-LED = TensorNames(
+LED_NAMES = TensorNames(
     modules={**BART_NAMES.modules}
     | under("self_attn.longformer_self_attn", q="query", k="key", v="value")
     | under("self_attn.longformer_self_attn", other="query_global")
@@ -168,7 +166,7 @@ LED = TensorNames(
     | {"self_attn.output": "o"},
     cross=BART_NAMES.cross,
 )
-PROPHETNET = TensorNames(
+PROPHETNET_NAMES = TensorNames(
     modules={
         path: part
         for stem in ("self_attn", "ngram_self_attn")  # the second in files of before transformers 5
@@ -179,13 +177,13 @@ PROPHETNET = TensorNames(
     | {f"{stem}.relative_pos_embeddings": "other" for stem in ("self_attn", "ngram_self_attn")},
     cross=under("cross_attn", q="query_proj", k="key_proj", v="value_proj", o="out_proj"),
 )
+
 PROPHETNET_KEYS = {
     "encoder_attention_heads": ("num_encoder_attention_heads",),
     "decoder_attention_heads": ("num_decoder_attention_heads",),
     "encoder_layers": ("num_encoder_layers",),
     "decoder_layers": ("num_decoder_layers",),
 }
-
 SEQ2SEQ: dict[str, Head | None] = {"ForConditionalGeneration": lm_head}
 BART_BODY = Body(
     norm=WEIGHT_AND_BIAS,
@@ -197,64 +195,64 @@ BART_BODY = Body(
     embedding_norms=2,
     positions=("max_position_embeddings",) * 2,
     position_offset=2,
-    extra=bart_copies,
+    more=embedding_copies,
 )
-ANY_BODY = replace(BART_BODY, classes={**SEQ2SEQ, "Model": no_head})
-PRE_NORMED = replace(ANY_BODY, embedding_norms=0, final_norms=2, position_offset=0)
-UNPLACED = replace(PRE_NORMED, positions=())  # sinusoidal positions
+BART_LIKE_BODY = replace(BART_BODY, classes={**SEQ2SEQ, "Model": no_head})
+PRE_NORMED = replace(BART_LIKE_BODY, embedding_norms=0, final_norms=2, position_offset=0)
+SINUSOIDAL = replace(PRE_NORMED, positions=())  # sinusoidal positions
 
 BART = Architecture(
     types=("bart",),
-    attention=replace(MHA_BIASED, build=bart),
+    attention=replace(MHA_BIASED, build=bart_layers),
     body=replace(BART_BODY, named=True),
     tensors=BART_NAMES,
     rotary="none",
 )
-SEAMLESS = BART.relative("seamless_m4t", "seamless_m4t_v2", tensors=NLLB_MOE, body=None)
+SEAMLESS = BART.relative("seamless_m4t", "seamless_m4t_v2", tensors=NLLB_MOE_NAMES, body=None)
 
 ARCHITECTURES = (
     BART,
-    BART.relative("plbart", body=ANY_BODY),
-    BART.relative("mbart", body=replace(ANY_BODY, final_norms=2)),
-    BART.relative("mvp", body=replace(ANY_BODY, extra=mvp)),
-    BART.relative("blenderbot-small", body=replace(ANY_BODY, position_offset=0)),
+    BART.relative("plbart", body=BART_LIKE_BODY),
+    BART.relative("mbart", body=replace(BART_LIKE_BODY, final_norms=2)),
+    BART.relative("mvp", body=replace(BART_LIKE_BODY, more=mvp_prompts)),
+    BART.relative("blenderbot-small", body=replace(BART_LIKE_BODY, position_offset=0)),
     BART.relative("blenderbot", "pegasus", body=PRE_NORMED),
-    BART.relative("m2m_100", body=UNPLACED),
-    BART.relative("speech_to_text", body=replace(UNPLACED, extra=speech_to_text)),
+    BART.relative("m2m_100", body=SINUSOIDAL),
+    BART.relative("speech_to_text", body=replace(SINUSOIDAL, more=gated_convolutions)),
     BART.relative(
         "marian",
         body=replace(
             PRE_NORMED,
             final_norms=0,
-            extra=marian,
+            more=marian_embeddings,
             classes={"MTModel": lm_head, "MarianModel": no_head},
         ),
-        stored={"computes_positions": True},
+        stored=Stored(computes_positions=True),
     ),
     BART.relative("fsmt", config={"tied": always}, body=None),
     SEAMLESS,
     SEAMLESS.relative(
-        "nllb-moe", body=replace(UNPLACED, extra=with_copies, idle_extra=idle_experts)
+        "nllb-moe", body=replace(SINUSOIDAL, more=experts_and_copies, idle_more=idle_experts)
     ),
-    BART.relative("speecht5", tensors=SPEECHT5, body=None),
+    BART.relative("speecht5", tensors=SPEECHT5_NAMES, body=None),
     BART.relative(
         "bigbird_pegasus",
         config={"tied": unless_alone},
         attention={"qkv_bias": "use_bias", "o_bias": "use_bias"},
-        tensors=BIGBIRD_PEGASUS,
-        body=replace(ANY_BODY, position_offset=0),
+        tensors=BIGBIRD_PEGASUS_NAMES,
+        body=replace(BART_LIKE_BODY, position_offset=0),
     ),
     BART.relative(
         "pegasus_x",
         attention={"qkv_bias": False, "o_bias": False},
-        body=replace(UNPLACED, extra=pegasus_x),
+        body=replace(SINUSOIDAL, more=pegasus_x_embeddings),
     ),
     BART.relative(
         "led",
-        attention={"build": led},
-        tensors=LED,
+        attention={"build": led_layers},
+        tensors=LED_NAMES,
         body=replace(
-            ANY_BODY,
+            BART_LIKE_BODY,
             positions=("max_encoder_position_embeddings", "max_decoder_position_embeddings"),
             position_offset=0,
         ),
@@ -262,33 +260,25 @@ ARCHITECTURES = (
     BART.relative(
         "prophetnet",
         config={"aliases": PROPHETNET_KEYS},
-        attention={"build": prophetnet},
-        tensors=PROPHETNET,
-        body=replace(ANY_BODY, position_offset=0, extra=ngram_streams),
+        attention={"build": prophetnet_layers},
+        tensors=PROPHETNET_NAMES,
+        body=replace(BART_LIKE_BODY, position_offset=0, more=ngram_streams),
     ),
     # The decoder alone
     BART.relative(
         "trocr",
-        attention={
-            "build": None,
-            "cross": True,
-            "cross_width": "cross_attention_hidden_size",
-        },
+        attention={"build": None, "cross": True, "cross_width": "cross_attention_hidden_size"},
         body=Body(
             norm=WEIGHT_AND_BIAS,
             norms=one_per_mixer,
             final_norms=0,
             mlp=Mlp(width="decoder_ffn_dim", gated=False, bias=True),
-            extra=trocr_embeddings,
+            more=trocr_embeddings,
         ),
     ),
-    BART.relative("pp_formulanet_text", attention={"build": bart_decoder}, body=None, rotary=None),
-    Architecture(
-        types=("pp_formulanet",),
-        config=ConfigKeys(text="text_config", tied=never),
-        verification=OTHER_STACKS,
+    BART.relative(
+        "pp_formulanet_text", attention={"build": bart_decoder_layers}, body=None, rotary=None
     ),
-    Architecture(
-        types=("florence2",), config=ConfigKeys(text="text_config"), verification=OTHER_STACKS
-    ),
+    MULTIMODAL.relative("pp_formulanet", config={"tied": never}, verification=OTHER_STACKS),
+    MULTIMODAL.relative("florence2", verification=OTHER_STACKS),
 )

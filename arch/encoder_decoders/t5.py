@@ -5,30 +5,28 @@ from dataclasses import replace
 from headcount.model.mixers import Attention
 from headcount.model.spec import Layer
 
-from ..architecture import OTHER_STACKS, Architecture, ConfigKeys
-from ..attention.layers import layer_count, side_by_side
+from ..architecture import MULTIMODAL, OTHER_STACKS, Architecture, ConfigKeys
+from ..attention.layers import cross_attention_beside, layer_count
 from ..attention.shape import AttentionShape
 from ..attention.two_stacks import cache_window, change_stack, two_stacks
 from ..body.body import Body, no_head, one_per_mixer
 from ..body.feed_forward import Mlp
-from ..body.plain_experts import idle_experts, with_copies
+from ..body.plain_experts import experts_and_copies, idle_experts
 from ..config_view import MAX_LAYERS, ConfigView
 from ..gguf.form import Gguf
-from ..gguf.towers import t5 as t5_stacks
-from ..gguf.towers import t5_encoder
-from ..tensors.names import T5 as T5_NAMES
-from ..tensors.names import T5_PARTS, TensorNames, under
-from ..tying import always, own_word
+from ..gguf.towers import t5_encoder_stack, t5_stacks
+from ..tensors.names import TensorNames, under
+from ..tying import always, config_says
 from .bart import SEQ2SEQ
 
 
-def _own_layers(view: ConfigView) -> int:
+def _encoder_depth(view: ConfigView) -> int:
     """As many layers as the encoder, by the class's own name for their number."""
     own = view.attribute_map.get("num_hidden_layers", "num_hidden_layers")
     return layer_count(view.overridden({"num_hidden_layers": view.declared(own)}))
 
 
-def t5(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
+def t5_layers(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
     """T5: layer 0 of each stack holds the relative position bias, buckets * H."""
     heads, d = view.integer("num_attention_heads"), view.integer("d_kv")
     plain = Attention(
@@ -41,9 +39,9 @@ def t5(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
     )
     buckets = view.integer("relative_attention_num_buckets")
     first = replace(plain, other_parameters=buckets * heads)
-    cross = side_by_side(plain)
+    cross = cross_attention_beside(plain)
     count = layer_count(view)
-    decoder_count = view.optional("num_decoder_layers", maximum=MAX_LAYERS) or _own_layers(view)
+    decoder_count = view.optional("num_decoder_layers", maximum=MAX_LAYERS) or _encoder_depth(view)
     inner = [replace(mixer, cached=False, window=None) for mixer in (first, plain)]
     return two_stacks(
         [(inner[i > 0],) for i in range(count)],
@@ -51,9 +49,9 @@ def t5(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
     )
 
 
-def longt5(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
+def longt5_layers(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
     """LongT5: with transient-global attention the encoder has a second position bias and a norm."""
-    layers = t5(shape, view)
+    layers = t5_layers(shape, view)
     if view.get("encoder_attention_type") != "transient-global":
         return layers
     more = view.integer("relative_attention_num_buckets") * view.integer("num_attention_heads")
@@ -62,17 +60,17 @@ def longt5(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
     return change_stack(layers, "encoder", 0, other_parameters=2 * more)
 
 
-def umt5(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
+def umt5_layers(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
     """UMT5: every layer has a position bias of its own."""
     more = view.integer("relative_attention_num_buckets") * view.integer("num_attention_heads")
-    layers = change_stack(t5(shape, view), "encoder", other_parameters=more)
+    layers = change_stack(t5_layers(shape, view), "encoder", other_parameters=more)
     return change_stack(layers, "decoder", other_parameters=more)
 
 
-def t5_decoder(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
+def t5_decoder_layers(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
     """The decoder of T5 alone (Pix2Struct, whose encoder sees an image)."""
     view = view.overridden({"num_decoder_layers": layer_count(view)})
-    return tuple(layer for layer in t5(shape, view) if layer.stack == "decoder")
+    return tuple(layer for layer in t5_layers(shape, view) if layer.stack == "decoder")
 
 
 def t5_gated(view: ConfigView) -> bool:
@@ -84,7 +82,13 @@ def t5_gated(view: ConfigView) -> bool:
     return isinstance(value, str) and value.startswith("gated")
 
 
-LONGT5 = TensorNames(
+T5_PARTS = {"q": "q", "k": "k", "v": "v", "o": "o", "other": "relative_attention_bias"}
+
+T5_NAMES = TensorNames(
+    modules=under("layer.0.SelfAttention", **T5_PARTS),
+    cross=under("layer.1.EncDecAttention", **T5_PARTS),
+)
+LONGT5_NAMES = TensorNames(
     modules={
         **T5_NAMES.modules,
         **under("layer.0.LocalSelfAttention", **T5_PARTS),
@@ -94,8 +98,10 @@ LONGT5 = TensorNames(
     },
     cross=T5_NAMES.cross,
 )
+
 _PIX2STRUCT = {**T5_PARTS, "q": "query", "k": "key", "v": "value", "o": "output"}
-PIX2STRUCT = TensorNames(
+
+PIX2STRUCT_NAMES = TensorNames(
     modules=under("self_attention.attention", **_PIX2STRUCT),
     cross=under("encoder_decoder_attention.attention", **_PIX2STRUCT),
 )
@@ -114,13 +120,13 @@ NO_CROSS_CACHE = (
 T5 = Architecture(
     types=("t5", "mt5"),
     config=ConfigKeys(tied=always),
-    attention=AttentionShape(build=t5, kv_heads_from="query heads"),
+    attention=AttentionShape(build=t5_layers, kv_heads_from="query heads"),
     body=replace(T5_BODY, named=True),
     tensors=T5_NAMES,
     rotary="none",
     gguf=(
         Gguf(architecture="t5", reads=t5_stacks, note=NO_CROSS_CACHE),
-        Gguf(architecture="t5encoder", reads=t5_encoder),
+        Gguf(architecture="t5encoder", reads=t5_encoder_stack),
     ),
 )
 
@@ -130,35 +136,33 @@ ARCHITECTURES = (
     T5.relative("udop", body=None, rotary=None),
     T5.relative(
         "umt5",
-        attention={"build": umt5},
+        attention={"build": umt5_layers},
         body=replace(T5_BODY, classes={**SEQ2SEQ, "UMT5Model": no_head}),
     ),
     T5.relative(
         "longt5",
-        attention={"build": longt5},
-        tensors=LONGT5,
+        attention={"build": longt5_layers},
+        tensors=LONGT5_NAMES,
         body=replace(T5_BODY, classes={**SEQ2SEQ, "LongT5Model": no_head}),
     ),
     T5.relative(
         "switch_transformers",
-        config={"tied": own_word},
+        config={"tied": config_says},
         body=replace(
             T5_BODY,
             mlp=Mlp(width="d_ff", gated=False),
-            extra=with_copies,
-            idle_extra=idle_experts,
+            more=experts_and_copies,
+            idle_more=idle_experts,
             classes={**SEQ2SEQ, "SwitchTransformersModel": no_head},
         ),
     ),
     T5.relative(
         "pix2struct_text_model",
-        config={"tied": own_word},
-        attention={"build": t5_decoder, "kv_heads_from": "config"},
-        tensors=PIX2STRUCT,
+        config={"tied": config_says},
+        attention={"build": t5_decoder_layers, "kv_heads_from": "config"},
+        tensors=PIX2STRUCT_NAMES,
         body=None,
         rotary=None,
     ),
-    Architecture(
-        types=("pix2struct",), config=ConfigKeys(text="text_config"), verification=OTHER_STACKS
-    ),
+    MULTIMODAL.relative("pix2struct", verification=OTHER_STACKS),
 )

@@ -4,31 +4,34 @@ from dataclasses import replace
 
 from headcount.model.spec import Layer
 
-from ..architecture import Architecture
-from ..attention.layer_kinds import every
-from ..attention.layers import decoder as stack
-from ..attention.layers import halved_if_two_sided
+from ..architecture import Architecture, Conversion
+from ..attention.layer_kinds import full_every
+from ..attention.layers import decoder_layers, halved_if_two_sided
 from ..attention.shape import AttentionShape
+from ..attention.shared import LLAMA_ATTENTION
 from ..attention.two_stacks import with_values
 from ..body.body import no_head
-from ..body.shapes import SANDWICH
+from ..body.shared import SANDWICH
 from ..body.towers import TwoTowers
 from ..config_view import ConfigView
 from .bart import SEQ2SEQ
 
 
-def t5gemma(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
+def t5gemma_layers(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
     """T5Gemma: two Gemma-2 stacks; k and v of the cross-attention read the encoder's width."""
     inner, outer = view.child("encoder"), view.child("decoder")
     decoder = replace(shape, cross=True, cross_width="encoder_width")
     width = {"encoder_width": inner.integer("hidden_size")}
     return (
-        *stack(replace(shape, cached=False, window=_optional_window), inner),
-        *(_all_of_the_encoder(layer) for layer in stack(decoder, outer.overridden(width))),
+        *decoder_layers(replace(shape, cached=False, window=_optional_window), inner),
+        *(
+            _seeing_the_whole_encoder(layer)
+            for layer in decoder_layers(decoder, outer.overridden(width))
+        ),
     )
 
 
-def _all_of_the_encoder(layer: Layer) -> Layer:
+def _seeing_the_whole_encoder(layer: Layer) -> Layer:
     """The cross-attention's cache has no window, whatever that of the self-attention beside it."""
     own, cross = layer.mixers
     return replace(layer, mixers=(own, with_values(cross, window=None)))
@@ -39,35 +42,31 @@ def _optional_window(view: ConfigView) -> int | None:
     return view.optional("sliding_window")
 
 
-def t5gemma2(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
+def t5gemma2_layers(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
     """T5Gemma 2: the decoder attends to itself and to the encoder with the same projections, and
     keeps what they made of either."""
     seeing_all = replace(shape, cached=False, window=_optional_window)
-    encoder = stack(seeing_all, view.child("encoder").child("text_config"))
-    decoder = stack(replace(shape, cross=True), view.child("decoder"))
+    encoder = decoder_layers(seeing_all, view.child("encoder").child("text_config"))
+    decoder = decoder_layers(replace(shape, cross=True), view.child("decoder"))
     return encoder + tuple(
         replace(
             layer, mixers=(own, with_values(cross, has_key_value=False, has_query_output=False))
         )
-        for layer in map(_all_of_the_encoder, decoder)
+        for layer in map(_seeing_the_whole_encoder, decoder)
         for own, cross in [layer.mixers]
     )
 
 
 GEMMA_LIKE = Architecture(
     types=(),
-    attention=AttentionShape(
-        qkv_bias="attention_bias",
-        o_bias="attention_bias",
-        key_value_keys=("decoder.num_key_value_heads",),
-    ),
+    attention=replace(LLAMA_ATTENTION, key_value_keys=("decoder.num_key_value_heads",)),
     rotary="halves",
 )
 
 ARCHITECTURES = (
     GEMMA_LIKE.relative(
         "t5gemma",
-        attention={"kinds": every(2), "build": t5gemma},
+        attention={"kinds": full_every(2), "build": t5gemma_layers},
         body=TwoTowers(
             bodies={"encoder": SANDWICH, "decoder": replace(SANDWICH, norms=6)},
             classes={**SEQ2SEQ, "T5GemmaModel": no_head},
@@ -75,17 +74,17 @@ ARCHITECTURES = (
             projection=None,
             key="{stack}",
         ),
-        conversion={"width_checked": True},
+        conversion=Conversion(width_checked=True),
     ),
     GEMMA_LIKE.relative(
         "t5gemma2",
         attention={
             "norm": "head",
-            "kinds": every(6, "sliding_window_pattern"),
+            "kinds": full_every(6, "sliding_window_pattern"),
             "window": halved_if_two_sided,
-            "build": t5gemma2,
+            "build": t5gemma2_layers,
         },
-        conversion={"width_checked": True},
+        conversion=Conversion(width_checked=True),
         rotary=None,
     ),
 )

@@ -1,25 +1,26 @@
 """Any encoder with any decoder, each described by a nested config of its own type."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headcount.model.spec import Layer
 
 from ..architecture import Architecture, ConfigKeys
 from ..attention.layers import build_layers
 from ..attention.shape import AttentionShape
+from ..attention.shared import LLAMA_ATTENTION
 from ..body.body import Body, Head, Layers, find_head, no_head
 from ..body.uncounted import UncountedError
 from ..config_view import ConfigView
 from ..nested import nested
 
 
-def decoder_word(view: ConfigView, text: ConfigView) -> bool:
+def decoder_says(view: ConfigView, text: ConfigView) -> bool:
     """The decoder is a whole model of its own type (vision-encoder-decoder)."""
     return nested(view, "decoder")[0].flag("tie_word_embeddings")
 
 
-def two_models(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
+def layers_of_both(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
     """The layers of both, each by the architecture of its type."""
     found = (nested(view, "encoder"), nested(view, "decoder"))
     return tuple(layer for inner, one in found for layer in build_layers(one.attention, inner))
@@ -57,10 +58,8 @@ class TwoModels:
 def _pair(name: str, body: TwoModels | None) -> Architecture:
     return Architecture(
         types=(name,),
-        config=ConfigKeys(models=("encoder", "decoder"), tied=decoder_word),
-        attention=AttentionShape(
-            qkv_bias="attention_bias", o_bias="attention_bias", build=two_models
-        ),
+        config=ConfigKeys(models=("encoder", "decoder"), tied=decoder_says),
+        attention=replace(LLAMA_ATTENTION, build=layers_of_both),
         body=body,
     )
 

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 from headcount.model.spec import Layer
 
-from ..architecture import Architecture
+from ..architecture import Architecture, Conversion
 from ..attention.layers import attention, layer_count
-from ..attention.mha import MHA_BIASED
 from ..attention.shape import AttentionShape
+from ..attention.shared import MHA_BIASED
 from ..body.body import WEIGHT_AND_BIAS, Body, Head, Layers, no_head, one_per_mixer
 from ..body.feed_forward import matrices
 from ..body.masked_lm import (
@@ -22,14 +22,11 @@ from ..body.masked_lm import (
     small_head,
     vocabulary_matrix,
 )
-from ..body.shapes import PLAIN
+from ..body.shared import PLAIN
 from ..config_view import ConfigView
 from ..gguf.form import Gguf
-from ..tensors.names import BERT as BERT_NAMES
-from ..tensors.names import TensorNames, under
+from ..tensors.names import BERT_NAMES, TensorNames, under
 from ..tying import never
-
-# --- heads
 
 
 def biased_twice_head(body: Body, view: ConfigView, tied: bool) -> int:
@@ -51,14 +48,11 @@ def rembert_head(body: Body, view: ConfigView, tied: bool) -> int:
     return (hidden + 1) * width + 2 * width + view.integer("vocab_size") * (width + 1)
 
 
-# --- embeddings
-
-
-def electra(view: ConfigView, layers: Layers) -> int:
+def electra_embeddings(view: ConfigView, layers: Layers) -> int:
     return small_embeddings(view)
 
 
-def albert(view: ConfigView, layers: Layers) -> int:
+def albert_embeddings_and_blocks(view: ConfigView, layers: Layers) -> int:
     """A group may hold several blocks of attention, MLP and norms."""
     hidden, width = view.integer("hidden_size"), view.integer("intermediate_size")
     block = matrices(hidden, width, gated=False, bias=True) + 4 * hidden
@@ -66,13 +60,13 @@ def albert(view: ConfigView, layers: Layers) -> int:
     return small_embeddings(view, always=True) + more * block
 
 
-def roformer(view: ConfigView, layers: Layers) -> int:
+def roformer_embeddings(view: ConfigView, layers: Layers) -> int:
     """The table of rotary positions, as wide as a head, is a parameter that is not learned."""
     d = view.integer("hidden_size") // view.integer("num_attention_heads")
     return small_embeddings(view, positions=False) + view.integer("max_position_embeddings") * d
 
 
-def rembert(view: ConfigView, layers: Layers) -> int:
+def rembert_embeddings(view: ConfigView, layers: Layers) -> int:
     width, hidden = view.integer("input_embedding_size"), view.integer("hidden_size")
     rows = sum(
         view.integer(name) for name in ("vocab_size", "max_position_embeddings", "type_vocab_size")
@@ -80,31 +74,31 @@ def rembert(view: ConfigView, layers: Layers) -> int:
     return (rows + 2) * width + (width + 1) * hidden
 
 
-def dpr(view: ConfigView, layers: Layers) -> int:
+def dpr_projection(view: ConfigView, layers: Layers) -> int:
     """A projection on demand."""
     out = view.optional("projection_dim", minimum=0) or 0
     return (view.integer("hidden_size") + 1) * out
 
 
-def ernie(view: ConfigView, layers: Layers) -> int:
+def ernie_task_types(view: ConfigView, layers: Layers) -> int:
     """Types of tasks, on demand."""
     rows = view.integer("task_type_vocab_size") if view.flag("use_task_id") else 0
     return rows * view.integer("hidden_size")
 
 
-def layoutlm(view: ConfigView, layers: Layers) -> int:
+def layoutlm_embeddings(view: ConfigView, layers: Layers) -> int:
     """Positions on the page: x, y, height and width; and a pooler in every class."""
     pages = 4 * view.integer("max_2d_position_embeddings") * view.integer("hidden_size")
     return pages + always_pooled(view, layers)
 
 
-def tapas(view: ConfigView, layers: Layers) -> int:
+def tapas_token_types(view: ConfigView, layers: Layers) -> int:
     """Seven tables of token types."""
     sizes = view.integers("type_vocab_sizes") or ()
     return sum(sizes) * view.integer("hidden_size")
 
 
-def esm(view: ConfigView, layers: Layers) -> int:
+def esm_contacts_and_positions(view: ConfigView, layers: Layers) -> int:
     """A regression of contacts over the heads of all layers, and positions unless they rotate."""
     heads = view.integer("num_attention_heads")
     hidden = view.integer("hidden_size")
@@ -114,10 +108,7 @@ def esm(view: ConfigView, layers: Layers) -> int:
     return len(layers) * heads + 1 + positions + norm
 
 
-# --- attention
-
-
-def shared_groups(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
+def albert_layers(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
     """ALBERT: all layers of a group run the same weights, which its first layer holds."""
     own = replace(attention(shape, view), cached=False)
     again = replace(own, owns_parameters=False)
@@ -131,6 +122,16 @@ def shared_groups(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
         found.append(Layer(index=index, mixers=mixers, stack="encoder", number=group))
     return tuple(found)
 
+
+ALBERT_NAMES = TensorNames(
+    modules=under("albert_layers.#.attention", q="query", k="key", v="value", o="dense")
+    | {"albert_layers.#.attention.LayerNorm": ""}
+)
+# A norm before the attention, under its own module.
+BERT_NORM_FIRST_NAMES = TensorNames(
+    modules={**BERT_NAMES.modules, "attention.ln": "", "attention.LayerNorm": ""},
+    cross={**BERT_NAMES.cross, "crossattention.ln": "", "crossattention.LayerNorm": ""},
+)
 
 BERT_CLASSES: dict[str, Head | None] = {
     "ForMaskedLM": masked_lm_head,
@@ -153,17 +154,8 @@ BERT_BODY = Body(
 )
 POOLED_BODY = replace(BERT_BODY, classes=POOLED)
 UNPOOLED_BODY = replace(BERT_BODY, classes=UNPOOLED)
-OTHER_EMBEDDINGS = replace(
+WITHOUT_EMBEDDINGS = replace(
     UNPOOLED_BODY, vocabulary=None, embedding_norms=0, positions=(), token_types=None
-)
-ALBERT = TensorNames(
-    modules=under("albert_layers.#.attention", q="query", k="key", v="value", o="dense")
-    | {"albert_layers.#.attention.LayerNorm": ""}
-)
-# A norm before the attention, under its own module.
-BERT_NORM_FIRST = TensorNames(
-    modules={**BERT_NAMES.modules, "attention.ln": "", "attention.LayerNorm": ""},
-    cross={**BERT_NAMES.cross, "crossattention.ln": "", "crossattention.LayerNorm": ""},
 )
 
 BERT = Architecture(
@@ -182,7 +174,7 @@ ARCHITECTURES = (
     # As BERT, with other embeddings or heads
     BERT.relative("camembert", "data2vec-text", "xlm-roberta", body=POOLED_BODY),
     BERT.relative("roc_bert", "xmod", body=None),
-    BERT.relative("ernie", body=replace(POOLED_BODY, extra=ernie)),
+    BERT.relative("ernie", body=replace(POOLED_BODY, more=ernie_task_types)),
     BERT.relative("xlm-roberta-xl", body=replace(POOLED_BODY, final_norms=1, embedding_norms=0)),
     BERT.relative(
         "bert-generation",
@@ -196,7 +188,7 @@ ARCHITECTURES = (
     BERT.relative(
         "big_bird",
         attention={"qkv_bias": "use_bias"},
-        body=replace(UNPOOLED_BODY, extra=always_pooled),
+        body=replace(UNPOOLED_BODY, more=always_pooled),
     ),
     BERT.relative(
         "esm",
@@ -206,21 +198,23 @@ ARCHITECTURES = (
             positions=(),
             embedding_norms=0,
             final_norms=1,
-            extra=esm,
+            more=esm_contacts_and_positions,
             classes={"ForMaskedLM": one_bias_head, "Model": pooler},
         ),
         rotary=None,
     ),
-    BERT.relative("megatron-bert", tensors=BERT_NORM_FIRST, body=POOLED_BODY),
+    BERT.relative("megatron-bert", tensors=BERT_NORM_FIRST_NAMES, body=POOLED_BODY),
     BERT.relative(
-        "roberta-prelayernorm", tensors=BERT_NORM_FIRST, body=replace(POOLED_BODY, final_norms=1)
+        "roberta-prelayernorm",
+        tensors=BERT_NORM_FIRST_NAMES,
+        body=replace(POOLED_BODY, final_norms=1),
     ),
     # Embeddings of a width of their own
     BERT.relative(
         "electra",
         body=replace(
-            OTHER_EMBEDDINGS,
-            extra=electra,
+            WITHOUT_EMBEDDINGS,
+            more=electra_embeddings,
             classes={**UNPOOLED, "ForMaskedLM": electra_head, "ForCausalLM": electra_head},
         ),
     ),
@@ -228,43 +222,45 @@ ARCHITECTURES = (
         "rembert",
         config={"tied": never},
         body=replace(
-            OTHER_EMBEDDINGS,
-            extra=rembert,
+            WITHOUT_EMBEDDINGS,
+            more=rembert_embeddings,
             classes={"ForMaskedLM": rembert_head, "ForCausalLM": rembert_head, "Model": pooler},
         ),
     ),
     BERT.relative(
         "roformer",
         body=replace(
-            OTHER_EMBEDDINGS,
-            extra=roformer,
+            WITHOUT_EMBEDDINGS,
+            more=roformer_embeddings,
             classes={"ForMaskedLM": small_head, "ForCausalLM": small_head, "Model": no_head},
         ),
         rotary="pairs",
-        conversion={"changes_values": "rotary_value"},
+        conversion=Conversion(changes_values="rotary_value"),
     ),
     PLAIN_BERT.relative(
         "albert",
-        attention={"build": shared_groups},
-        tensors=ALBERT,
+        attention={"build": albert_layers},
+        tensors=ALBERT_NAMES,
         body=replace(
-            OTHER_EMBEDDINGS,
+            WITHOUT_EMBEDDINGS,
             norms=2,
-            extra=albert,
+            more=albert_embeddings_and_blocks,
             classes={"ForMaskedLM": small_head, "Model": pooler},
         ),
     ),
     # Encoders alone
     PLAIN_BERT.relative("ibert", body=POOLED_BODY),
-    PLAIN_BERT.relative("layoutlm", body=replace(UNPOOLED_BODY, extra=layoutlm)),
+    PLAIN_BERT.relative("layoutlm", body=replace(UNPOOLED_BODY, more=layoutlm_embeddings)),
     PLAIN_BERT.relative("mra", "yoso", body=replace(UNPOOLED_BODY, position_offset=2)),
-    PLAIN_BERT.relative("tapas", body=replace(POOLED_BODY, token_types=None, extra=tapas)),
+    PLAIN_BERT.relative(
+        "tapas", body=replace(POOLED_BODY, token_types=None, more=tapas_token_types)
+    ),
     PLAIN_BERT.relative("splinter", body=UNPOOLED_BODY),
     PLAIN_BERT.relative(
         "dpr",
         body=replace(
             UNPOOLED_BODY,
-            extra=dpr,
+            more=dpr_projection,
             classes={"Encoder": no_head},
             default_class="DPRQuestionEncoder",
         ),

@@ -6,19 +6,17 @@ from headcount.model.mixers import Attention, CrossAttention
 from headcount.model.spec import Layer
 
 from ..architecture import Architecture, Verification
-from ..attention.layers import attention, encoder_stack, layer_count
-from ..attention.mha import ENCODER_HEADS
-from ..attention.second_projections import second_query_key_value
+from ..attention.layers import attention, layer_count, uncached_layers
+from ..attention.more_parameters import second_query_key_value
 from ..attention.shape import AttentionShape
-from ..body.body import Body, Layers, no_head
+from ..attention.shared import ENCODER_MHA
+from ..body.body import Layers, no_head
 from ..body.feed_forward import Mlp
-from ..body.masked_lm import masked_lm_head, one_bias_head
+from ..body.masked_lm import one_bias_head
 from ..config_view import MAX_LAYERS, ConfigView, MissingValueError
-from ..tensors.names import BERT, UNKNOWN, TensorNames, under
+from ..tensors.names import BERT_NAMES, UNKNOWN_NAMES, TensorNames, under
 from ..tying import never
 from .bert import POOLED_BODY, UNPOOLED_BODY
-
-# --- parameters beside the projections: (view, query heads, head_dim) -> a count
 
 
 def luke_queries(view: ConfigView, heads: int, head_dim: int) -> int:
@@ -32,34 +30,7 @@ def nystrom_convolution(view: ConfigView, heads: int, head_dim: int) -> int:
     return heads * (view.optional("conv_kernel_size") or 0)
 
 
-def deberta_positions(view: ConfigView, heads: int, head_dim: int) -> int:
-    """Projections of relative positions: without bias to keys, with one to queries."""
-    if not view.flag("relative_attention"):
-        return 0
-    hidden, kinds = view.integer("hidden_size"), _position_kinds(view)
-    return hidden * hidden * ("c2p" in kinds) + hidden * (hidden + 1) * ("p2c" in kinds)
-
-
-def deberta_v2_positions(view: ConfigView, heads: int, head_dim: int) -> int:
-    """The same with a bias each, unless positions share the projections of the content."""
-    if not view.flag("relative_attention") or view.flag("share_att_key"):
-        return 0
-    hidden, kinds = view.integer("hidden_size"), _position_kinds(view)
-    return hidden * (hidden + 1) * (("c2p" in kinds) + ("p2c" in kinds))
-
-
-def _position_kinds(view: ConfigView) -> tuple[str, ...]:
-    """`pos_att_type`: a list, or a string such as `c2p|p2c`."""
-    given = view.get("pos_att_type")
-    if isinstance(given, str):
-        return tuple(word.strip() for word in given.lower().split("|"))
-    return view.strings("pos_att_type") or ()
-
-
-# --- layers
-
-
-def convbert(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
+def convbert_layers(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
     """ConvBERT (arXiv 2008.02496): one in `head_ratio` heads remains, of half the width, and
     convolutions with kernels that the input makes fill the other half."""
     hidden, kernel = view.integer("hidden_size"), view.integer("conv_kernel_size")
@@ -74,7 +45,7 @@ def convbert(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
         + heads * kernel * (width + 1)
         + width * (hidden + 1),
     )
-    return encoder_stack(mixer, layer_count(view))
+    return uncached_layers(mixer, layer_count(view))
 
 
 def no_attention(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
@@ -82,7 +53,7 @@ def no_attention(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
     return tuple(Layer(index=i, mixers=(), stack="encoder") for i in range(layer_count(view)))
 
 
-def funnel(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
+def funnel_layers(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
     """Funnel Transformer (arXiv 2006.03236): `block_sizes` layers on ever fewer tokens, then, but
     in the classes without it, `num_decoder_layers` on all again. Relative positions and segments
     have vectors per head: three biases, a projection of positions, two embeddings."""
@@ -98,12 +69,12 @@ def funnel(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
         o_bias=True,
         other_parameters=heads * d * (hidden + 5),
     )
-    encoder = encoder_stack(mixer, _block_layers(view))
+    encoder = uncached_layers(mixer, _block_layers(view))
     names = view.strings("architectures") or ("",)
     if names[0].endswith(("BaseModel", "ForSequenceClassification", "ForMultipleChoice")):
         return encoder
     count = view.integer("num_decoder_layers", maximum=MAX_LAYERS)
-    return encoder + encoder_stack(mixer, count, "decoder")
+    return encoder + uncached_layers(mixer, count, "decoder")
 
 
 def _block_layers(view: ConfigView) -> int:
@@ -113,17 +84,17 @@ def _block_layers(view: ConfigView) -> int:
     return layer_count(view.overridden({"num_hidden_layers": sum(sizes)}))
 
 
-def mobilebert(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
+def mobilebert_layers(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
     """MobileBERT (arXiv 2004.02984): attention in a bottleneck of `intra_bottleneck_size`; without
     `use_bottleneck_attention`, its values come from the full width."""
     hidden = view.integer("hidden_size")
     width = view.integer("intra_bottleneck_size") if view.flag("use_bottleneck") else hidden
     mixer = attention(shape, view.overridden({"hidden_size": width}))
     values = None if view.flag("use_bottleneck_attention") else hidden
-    return encoder_stack(replace(mixer, value_size=values), layer_count(view))
+    return uncached_layers(replace(mixer, value_size=values), layer_count(view))
 
 
-def squeezebert(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
+def squeezebert_layers(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
     """SqueezeBERT (arXiv 2006.11316): each projection is a convolution of so many groups, of which
     every output reads one."""
     hidden, mixer = view.integer("hidden_size"), attention(shape, view)
@@ -132,17 +103,17 @@ def squeezebert(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
     mixer = replace(
         mixer, query_size=query, key_value_size=key, value_size=value, output_size=output
     )
-    return encoder_stack(mixer, layer_count(view))
+    return uncached_layers(mixer, layer_count(view))
 
 
-def perceiver(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
+def perceiver_layers(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
     """Perceiver IO (arXiv 2107.14795): latents attend to the input once, then run `num_blocks`
     times through one block of layers; in the class for masked language models, every position
     then attends to the latents, with 8 heads of 32."""
     latents, width = view.integer("d_latents"), view.integer("d_model")
     inner = width if view.get("cross_attention_shape_for_attention") != "q" else latents
-    reads = _perceiver(view, "cross", latents, width, inner)
-    block = _perceiver(view, "self", latents, latents, latents)
+    reads = _latents_attend(view, "cross", latents, width, inner)
+    block = _latents_attend(view, "self", latents, latents, latents)
     again = replace(block, owns_parameters=False)
     count = view.integer("num_self_attends_per_block", maximum=MAX_LAYERS)
     mixers = [reads, *[block] * count]
@@ -150,11 +121,11 @@ def perceiver(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
     layers = [Layer(index=i, mixers=(m,), stack="encoder") for i, m in enumerate(mixers)]
     names = view.strings("architectures") or ("ForMaskedLM",)
     if names[0].endswith("ForMaskedLM"):
-        layers.append(Layer(index=0, mixers=(_positions(width, latents),)))
+        layers.append(Layer(index=0, mixers=(_positions_attend(width, latents),)))
     return tuple(layers)
 
 
-def _perceiver(view: ConfigView, side: str, width: int, reads: int, shape: int) -> Attention:
+def _latents_attend(view: ConfigView, side: str, width: int, reads: int, shape: int) -> Attention:
     """Layer norms of what q reads and, in a cross-attention, of what k and v read belong to it."""
     heads = view.integer(f"num_{side}_attention_heads")
     keys = view.optional("qk_channels") or shape
@@ -176,7 +147,7 @@ def _perceiver(view: ConfigView, side: str, width: int, reads: int, shape: int) 
     )
 
 
-def _positions(width: int, latents: int) -> CrossAttention:
+def _positions_attend(width: int, latents: int) -> CrossAttention:
     return CrossAttention(
         hidden_size=width,
         num_attention_heads=8,
@@ -193,102 +164,33 @@ def _positions(width: int, latents: int) -> CrossAttention:
     )
 
 
-# --- outside attention
-
-
-def deberta_head(body: Body, view: ConfigView, tied: bool) -> int:
-    """BERT's, or without `legacy` one whose matrix is always the embedding."""
-    return masked_lm_head(body, view, tied or view.get("legacy") is False)
-
-
-def mpnet(view: ConfigView, layers: Layers) -> int:
+def mpnet_positions(view: ConfigView, layers: Layers) -> int:
     """One table of relative positions for all layers."""
     buckets = view.integer("relative_attention_num_buckets")
     return buckets * view.integer("num_attention_heads")
 
 
-def deberta(view: ConfigView, layers: Layers) -> int:
-    """Positions and token types where the config has them, and a table of relative positions."""
-    hidden = view.integer("hidden_size")
-    biased = view.get("position_biased_input") is not False
-    rows = view.integer("max_position_embeddings") if biased else 0
-    rows += view.optional("type_vocab_size", minimum=0) or 0
-    if view.flag("relative_attention"):
-        rows += 2 * _relative(view)
-    return rows * hidden
-
-
-def deberta_v2(view: ConfigView, layers: Layers) -> int:
-    """The same; buckets may bound the table, which a norm may follow, and a convolution."""
-    hidden, rows = view.integer("hidden_size"), 0
-    if view.flag("relative_attention"):
-        buckets = view.optional("position_buckets", minimum=-1) or -1
-        rows = 2 * (buckets - _relative(view)) if buckets > 0 else 0
-    norms = view.get("norm_rel_ebd")
-    kernel = view.optional("conv_kernel_size", minimum=0) or 0
-    convolution = hidden * (hidden * kernel + 1) + 2 * hidden if kernel else 0
-    norm = 2 * hidden if view.flag("relative_attention") and norms == "layer_norm" else 0
-    return deberta(view, layers) + rows * hidden + norm + convolution
-
-
-def _relative(view: ConfigView) -> int:
-    limit = view.optional("max_relative_positions", minimum=-1)
-    if limit is None or limit < 1:
-        limit = view.integer("max_position_embeddings")
-    return limit
-
-
-SQUEEZEBERT = TensorNames(
+SQUEEZEBERT_NAMES = TensorNames(
     modules=under("attention", q="query", k="key", v="value")
     | {"post_attention.conv1d": "o", "post_attention.layernorm": ""}
 )
 # With projections of their own beside q, k and v: Longformer, LUKE, Nyströmformer.
-BERT_AND_MORE = replace(BERT, rest="other")
-MPNET = TensorNames(
+BERT_AND_MORE_NAMES = replace(BERT_NAMES, rest="other")
+MPNET_NAMES = TensorNames(
     modules=under("attention.attn", q="q", k="k", v="v", o="o") | {"attention.LayerNorm": ""}
 )
-DISTILBERT = TensorNames(modules=under("attention", q="q_lin", k="k_lin", v="v_lin", o="out_lin"))
-DEBERTA = TensorNames(
-    modules=under("attention.self", qkv="in_proj")
-    | {"attention.self.pos_proj": "other", "attention.self.pos_q_proj": "other"}
-    | {"attention.output.dense": "o"}
-    | {"attention.self.q_bias": "q", "attention.self.v_bias": "v"}
-    | {"attention.output.LayerNorm": ""},
-)
-DEBERTA_V2 = TensorNames(
-    modules=under("attention.self", q="query_proj", k="key_proj", v="value_proj")
-    | {"attention.self.pos_key_proj": "other", "attention.self.pos_query_proj": "other"}
-    | {"attention.output.dense": "o", "attention.output.LayerNorm": ""},
+DISTILBERT_NAMES = TensorNames(
+    modules=under("attention", q="q_lin", k="k_lin", v="v_lin", o="out_lin")
 )
 
-ENCODER = Architecture(types=(), attention=ENCODER_HEADS, tensors=BERT)
+ENCODER = Architecture(types=(), attention=ENCODER_MHA, tensors=BERT_NAMES)
 # Headers are not sorted to parts.
-NARROW = ENCODER.relative(tensors=UNKNOWN)
-DEBERTA_BODY = replace(
-    UNPOOLED_BODY,
-    positions=(),
-    token_types=None,
-    extra=deberta,
-    classes={"ForMaskedLM": deberta_head, "Model": no_head},
-)
+NARROW = ENCODER.relative(tensors=UNKNOWN_NAMES)
 
 ARCHITECTURES = (
     ENCODER.relative(
-        "deberta",
-        attention={"k_bias": False, "other": deberta_positions},
-        tensors=DEBERTA,
-        body=DEBERTA_BODY,
-    ),
-    ENCODER.relative(
-        "deberta-v2",
-        attention={"other": deberta_v2_positions},
-        tensors=DEBERTA_V2,
-        body=replace(DEBERTA_BODY, extra=deberta_v2),
-    ),
-    ENCODER.relative("sew-d", attention={"other": deberta_v2_positions}, tensors=DEBERTA_V2),
-    ENCODER.relative(
         "distilbert",
-        tensors=DISTILBERT,
+        tensors=DISTILBERT_NAMES,
         body=replace(
             UNPOOLED_BODY,
             token_types=None,
@@ -299,39 +201,47 @@ ARCHITECTURES = (
     ENCODER.relative(
         "longformer",
         attention={"other": second_query_key_value},
-        tensors=BERT_AND_MORE,
+        tensors=BERT_AND_MORE_NAMES,
         body=POOLED_BODY,
     ),
     ENCODER.relative(
         "luke",
         config={"tied": never},
         attention={"other": luke_queries},
-        tensors=BERT_AND_MORE,
+        tensors=BERT_AND_MORE_NAMES,
     ),
     ENCODER.relative(
-        "mpnet", tensors=MPNET, body=replace(POOLED_BODY, token_types=None, extra=mpnet)
+        "mpnet",
+        tensors=MPNET_NAMES,
+        body=replace(POOLED_BODY, token_types=None, more=mpnet_positions),
     ),
     ENCODER.relative(
         "nystromformer",
         attention={"other": nystrom_convolution},
-        tensors=BERT_AND_MORE,
+        tensors=BERT_AND_MORE_NAMES,
         body=replace(UNPOOLED_BODY, position_offset=2),
     ),
     # Attention of other widths than the model's, or none
     ENCODER.relative(
-        "convbert", attention={"fixed_head_dim": False, "build": convbert}, tensors=BERT_AND_MORE
+        "convbert",
+        attention={"fixed_head_dim": False, "build": convbert_layers},
+        tensors=BERT_AND_MORE_NAMES,
     ),
-    ENCODER.relative("mobilebert", attention={"build": mobilebert}),
+    ENCODER.relative("mobilebert", attention={"build": mobilebert_layers}),
     NARROW.relative(
-        "funnel", attention={"build": funnel}, verification=Verification(scattered=True)
+        "funnel", attention={"build": funnel_layers}, verification=Verification(scattered=True)
     ),
     NARROW.relative(
-        "perceiver", attention={"build": perceiver}, verification=Verification(scattered=True)
+        "perceiver",
+        attention={"build": perceiver_layers},
+        verification=Verification(scattered=True),
     ),
-    NARROW.relative("squeezebert", attention={"build": squeezebert}, tensors=SQUEEZEBERT),
+    NARROW.relative(
+        "squeezebert", attention={"build": squeezebert_layers}, tensors=SQUEEZEBERT_NAMES
+    ),
     Architecture(
         types=("fnet",),
         attention=AttentionShape(build=no_attention, cached=False),
-        tensors=UNKNOWN,
+        tensors=UNKNOWN_NAMES,
     ),
 )

@@ -5,69 +5,71 @@ from dataclasses import replace
 from headcount.model.spec import Layer
 
 from ..architecture import Architecture
-from ..attention.layers import encoder
-from ..attention.mha import ENCODER_HEADS, MHA_BIASED
+from ..attention.layers import encoder_layers
 from ..attention.shape import AttentionShape
+from ..attention.shared import ENCODER_MHA, MHA_BIASED
 from ..body.body import WEIGHT_AND_BIAS, Body, no_head
 from ..body.image_embeddings import clip_embeddings
-from ..body.shapes import IMAGE, PLAIN
+from ..body.shared import IMAGE, PLAIN
 from ..body.towers import TwoTowers
 from ..config_view import ConfigView
 from ..gguf.form import Gguf
-from ..gguf.towers import clip as clip_towers
-from ..tensors.names import BART, BERT
+from ..gguf.towers import clip_towers
+from ..tensors.names import BART_NAMES, BERT_NAMES
 from .bert import BERT_BODY
 
 
-def two_towers(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
+def two_tower_layers(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
     """CLIP: a text and a vision encoder side by side, neither with a cache."""
     return tuple(
         replace(layer, stack=tower)
         for tower in ("text", "vision")
-        for layer in encoder(shape, view.child(f"{tower}_config"))
+        for layer in encoder_layers(shape, view.child(f"{tower}_config"))
     )
 
 
-CHINESE_CLIP = replace(BERT, modules={**BERT.modules, **BART.modules})
+CHINESE_CLIP_NAMES = BERT_NAMES.also({**BART_NAMES.modules})
+
 TEXT = Body(norm=WEIGHT_AND_BIAS, mlp=PLAIN, positions=("max_position_embeddings",))
-VISION = replace(IMAGE, final_norms=2, extra=clip_embeddings)
+VISION = replace(IMAGE, final_norms=2, more=clip_embeddings)
 
 CLIP = Architecture(
     types=("clip",),
-    attention=replace(MHA_BIASED, cross="add_cross_attention", build=two_towers),
+    attention=replace(MHA_BIASED, cross="add_cross_attention", build=two_tower_layers),
     body=TwoTowers(bodies={"text": TEXT, "vision": VISION}, classes={"CLIPModel": no_head}),
-    tensors=BART,
+    tensors=BART_NAMES,
     rotary=None,
     gguf=(Gguf(architecture="clip", reads=clip_towers),),
 )
 TOWERS = CLIP.relative(attention={"cross": False}, body=None)
-HALF = Architecture(types=(), attention=ENCODER_HEADS, tensors=BART)
+# A half alone: an encoder with the names of BART.
+CLIP_ENCODER = Architecture(types=(), attention=ENCODER_MHA, tensors=BART_NAMES)
 
 ARCHITECTURES = (
     CLIP,
     TOWERS.relative("metaclip_2", "owlvit", "owlv2"),
-    TOWERS.relative("altclip", tensors=CHINESE_CLIP),
+    TOWERS.relative("altclip", tensors=CHINESE_CLIP_NAMES),
     TOWERS.relative(
         "clipseg",
         body=TwoTowers(bodies={"text": TEXT, "vision": VISION}, classes={"CLIPSegModel": no_head}),
     ),
     TOWERS.relative(
         "chinese_clip",
-        tensors=CHINESE_CLIP,
+        tensors=CHINESE_CLIP_NAMES,
         body=TwoTowers(
             bodies={"text": BERT_BODY, "vision": VISION}, classes={"ChineseCLIPModel": no_head}
         ),
     ),
     # The halves, in files of their own or beside a model
-    HALF.relative(
+    CLIP_ENCODER.relative(
         *("altclip_vision_model", "chinese_clip_vision_model", "clip_text_model"),
         *("clip_vision_model", "clipseg_text_model", "clipseg_vision_model"),
         *("groupvit_text_model", "metaclip_2_text_model", "metaclip_2_vision_model"),
         *("owlv2_text_model", "owlv2_vision_model", "owlvit_text_model", "owlvit_vision_model"),
     ),
-    HALF.relative(
+    CLIP_ENCODER.relative(
         *("align_text_model", "altclip_text_model", "bridgetower_text_model"),
         *("chinese_clip_text_model", "clap_text_model"),
-        tensors=BERT,
+        tensors=BERT_NAMES,
     ),
 )

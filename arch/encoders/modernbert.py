@@ -5,16 +5,17 @@ from dataclasses import replace
 from headcount.model.spec import Layer
 
 from ..architecture import Architecture
-from ..attention.gates import output_gate_and_head_bias
-from ..attention.layer_kinds import every, full_first
+from ..attention.layer_kinds import full_every, full_first
+from ..attention.more_parameters import output_gate_and_head_bias
 from ..attention.shape import AttentionShape
+from ..attention.shared import LLAMA_ATTENTION
 from ..body.body import Body, Layers, lm_head, no_head
 from ..body.feed_forward import Mlp
 from ..body.masked_lm import one_bias_head, vocabulary_matrix
-from ..body.shapes import MLP_BIAS
+from ..body.shared import MLP_BIAS
 from ..config_view import ConfigView
 from ..gguf.form import Gguf, Windows
-from ..tensors.names import LLAMA, MIXER, MPT, TensorNames, separate, under
+from ..tensors.names import LLAMA_NAMES, MIXER_NAMES, MPT_NAMES, TensorNames, separate, under
 from ..tying import never
 from .bert import POOLED_BODY, UNPOOLED_BODY
 
@@ -46,12 +47,12 @@ def norm_biases(view: ConfigView, layers: Layers) -> int:
     return norms * view.integer("hidden_size") if view.flag("norm_bias") else 0
 
 
-def esmc(view: ConfigView, layers: Layers) -> int:
+def esmc_norm_biases(view: ConfigView, layers: Layers) -> int:
     """Both norms of each layer have a bias, and the last one has none."""
     return 2 * len(layers) * view.integer("hidden_size")
 
 
-def gte(view: ConfigView, layers: Layers) -> int:
+def gte_mlp_biases(view: ConfigView, layers: Layers) -> int:
     """A bias of the last matrix of each MLP."""
     return len(layers) * view.integer("hidden_size")
 
@@ -61,28 +62,26 @@ def half_of_local_attention(view: ConfigView) -> int:
     return view.optional("sliding_window") or view.integer("local_attention") // 2
 
 
-NEOMME = TensorNames(
+NEOMME_NAMES = TensorNames(
     modules={
-        **LLAMA.modules,
+        **LLAMA_NAMES.modules,
         **under("self_attn.output_projection", o="o_proj", other="gate_proj"),
         "self_attn.exclusive_self_attention.alpha": "other",
     }
 )
-GTE = TensorNames(modules=under("attention", qkv="qkv_proj", o="o_proj"))
-MODERNBERT = TensorNames(modules=under("attn", qkv="Wqkv", o="Wo"))
-MODERNBERT_DECODER = TensorNames(modules=separate("attn", o="Wo"))
+GTE_NAMES = TensorNames(modules=under("attention", qkv="qkv_proj", o="o_proj"))
+MODERNBERT_NAMES = TensorNames(modules=under("attn", qkv="Wqkv", o="Wo"))
+MODERNBERT_DECODER_NAMES = TensorNames(modules=separate("attn", o="Wo"))
 
 PRE_NORMED = Body(
     embedding_norms=1,
     classes={"ForMaskedLM": modernbert_head, "Model": no_head},
     default_class="ForMaskedLM",
 )
-MODERNBERT_BODY = replace(PRE_NORMED, norms=modernbert_norms, mlp=MLP_BIAS, extra=norm_biases)
-UNPLACED = replace(PRE_NORMED, embedding_norms=0, mlp=MLP_BIAS)
-LIKE_LLAMA = Architecture(
-    types=(),
-    attention=AttentionShape(qkv_bias="attention_bias", o_bias="attention_bias", cached=False),
-)
+MODERNBERT_BODY = replace(PRE_NORMED, norms=modernbert_norms, mlp=MLP_BIAS, more=norm_biases)
+UNNORMED_EMBEDDINGS = replace(PRE_NORMED, embedding_norms=0, mlp=MLP_BIAS)
+
+LIKE_LLAMA = Architecture(types=(), attention=replace(LLAMA_ATTENTION, cached=False))
 GTE_LIKE = Architecture(
     types=(),
     attention=AttentionShape(qkv_bias=True, o_bias=True, cached=False, kv_heads_from="query heads"),
@@ -96,19 +95,10 @@ WINDOWED = LIKE_LLAMA.relative(
     }
 )
 
-# Encoders of llama.cpp that transformers has no type of
-OTHER_ENCODERS = Architecture(
-    types=(),
-    gguf=(
-        Gguf(architecture="jina-bert-v2", cached=False),
-        Gguf(architecture="neo-bert", cached=False),
-    ),
-)
-
 ARCHITECTURES = (
     WINDOWED.relative(
         "modernbert",
-        tensors=MODERNBERT,
+        tensors=MODERNBERT_NAMES,
         body=MODERNBERT_BODY,
         gguf=(
             Gguf(
@@ -119,7 +109,7 @@ ARCHITECTURES = (
     WINDOWED.relative(
         "modernbert-decoder",
         attention={"cached": True},
-        tensors=MODERNBERT_DECODER,
+        tensors=MODERNBERT_DECODER_NAMES,
         body=replace(
             MODERNBERT_BODY,
             classes={"ForCausalLM": modernbert_head, "Model": no_head},
@@ -130,42 +120,48 @@ ARCHITECTURES = (
     LIKE_LLAMA.relative(
         "eurobert",
         body=replace(
-            UNPLACED, head_bias="mlp_bias", classes={"ForMaskedLM": lm_head, "Model": no_head}
+            UNNORMED_EMBEDDINGS,
+            head_bias="mlp_bias",
+            classes={"ForMaskedLM": lm_head, "Model": no_head},
         ),
         gguf=(Gguf(architecture="eurobert", cached=False),),
     ),
     LIKE_LLAMA.relative(
         "ultrabert",
-        attention={"kinds": every(3)},
-        body=replace(UNPLACED, classes={"ForMaskedLM": two_matrices_head, "Model": no_head}),
+        attention={"kinds": full_every(3)},
+        body=replace(
+            UNNORMED_EMBEDDINGS, classes={"ForMaskedLM": two_matrices_head, "Model": no_head}
+        ),
     ),
     LIKE_LLAMA.relative(
         "esmc",
         config={"tied": never},
         attention={"norm": "q_and_k"},
         body=replace(
-            UNPLACED, extra=esmc, classes={"ForMaskedLM": one_bias_head, "Model": no_head}
+            UNNORMED_EMBEDDINGS,
+            more=esmc_norm_biases,
+            classes={"ForMaskedLM": one_bias_head, "Model": no_head},
         ),
     ),
     LIKE_LLAMA.relative(
         "neomme",
-        attention={"kinds": every(6, last_full=True), "other": output_gate_and_head_bias},
-        tensors=NEOMME,
+        attention={"kinds": full_every(6, last_full=True), "other": output_gate_and_head_bias},
+        tensors=NEOMME_NAMES,
     ),
     GTE_LIKE.relative(
         "gte",
-        tensors=GTE,
+        tensors=GTE_NAMES,
         body=replace(
             UNPOOLED_BODY,
             positions=(),
             mlp=Mlp(),
-            extra=gte,
+            more=gte_mlp_biases,
             classes={"ForMaskedLM": one_bias_head, "Model": no_head},
         ),
     ),
     GTE_LIKE.relative(
         "jina_embeddings_v3",
-        tensors=MIXER,
+        tensors=MIXER_NAMES,
         body=replace(POOLED_BODY, positions=()),
         gguf=(Gguf(architecture="jina-bert-v3", cached=False),),
     ),
@@ -173,12 +169,19 @@ ARCHITECTURES = (
         "nomic_bert",
         config={"defaults": {"tie_word_embeddings": True}},
         attention={"qkv_bias": False, "o_bias": False},
-        tensors=MPT,
+        tensors=MPT_NAMES,
         body=replace(UNPOOLED_BODY, positions=(), mlp=Mlp()),
         gguf=(
             Gguf(architecture="nomic-bert", cached=False),
             Gguf(architecture="nomic-bert-moe", cached=False),
         ),
     ),
-    OTHER_ENCODERS,
+    # Encoders of llama.cpp that transformers has no type of
+    Architecture(
+        types=(),
+        gguf=(
+            Gguf(architecture="jina-bert-v2", cached=False),
+            Gguf(architecture="neo-bert", cached=False),
+        ),
+    ),
 )

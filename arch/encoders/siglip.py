@@ -3,34 +3,35 @@
 from dataclasses import replace
 
 from ..architecture import Architecture
-from ..attention.mha import ENCODER_HEADS, MHA_BIASED
+from ..attention.shared import MHA_BIASED
 from ..body.body import Layers, no_head
-from ..body.image_towers import siglip, siglip2
+from ..body.image_towers import siglip2_embeddings, siglip_embeddings
 from ..body.projectors import linear
-from ..body.shapes import IMAGE
+from ..body.shared import IMAGE
 from ..body.towers import TwoTowers
 from ..config_view import ConfigView
-from ..tensors.names import BART
-from .clip import TEXT, two_towers
+from ..tensors.names import BART_NAMES
+from .clip import CLIP_ENCODER, TEXT, two_tower_layers
 
 
-def siglip_text(view: ConfigView, layers: Layers) -> int:
+def siglip_text_head(view: ConfigView, layers: Layers) -> int:
     """A head over the last token."""
     hidden = view.integer("hidden_size")
     return linear(hidden, view.optional("projection_size") or hidden)
 
 
-SIGLIP_TEXT = replace(TEXT, extra=siglip_text)
+SIGLIP_TEXT = replace(TEXT, more=siglip_text_head)
+
 SIGLIP = Architecture(
     types=("siglip",),
-    attention=replace(MHA_BIASED, build=two_towers),
+    attention=replace(MHA_BIASED, build=two_tower_layers),
     body=TwoTowers(
-        bodies={"text": SIGLIP_TEXT, "vision": replace(IMAGE, extra=siglip)},
+        bodies={"text": SIGLIP_TEXT, "vision": replace(IMAGE, more=siglip_embeddings)},
         classes={"SiglipModel": no_head},
         constants=2,
         projection=None,
     ),
-    tensors=BART,
+    tensors=BART_NAMES,
 )
 
 ARCHITECTURES = (
@@ -38,18 +39,11 @@ ARCHITECTURES = (
     SIGLIP.relative(
         "siglip2",
         body={
-            "bodies": {"text": SIGLIP_TEXT, "vision": replace(IMAGE, extra=siglip2)},
+            "bodies": {"text": SIGLIP_TEXT, "vision": replace(IMAGE, more=siglip2_embeddings)},
             "classes": {"Siglip2Model": no_head},
         },
     ),
-    Architecture(
-        types=(
-            "siglip_text_model",
-            "siglip_vision_model",
-            "siglip2_text_model",
-            "siglip2_vision_model",
-        ),
-        attention=ENCODER_HEADS,
-        tensors=BART,
+    CLIP_ENCODER.relative(
+        "siglip_text_model", "siglip_vision_model", "siglip2_text_model", "siglip2_vision_model"
     ),
 )

@@ -5,44 +5,45 @@ from dataclasses import replace
 from headcount.model.spec import Layer
 
 from ..architecture import Architecture
-from ..attention.layers import attention, encoder_stack, layer_count
-from ..attention.mha import ENCODER_HEADS
+from ..attention.layers import attention, layer_count, uncached_layers
 from ..attention.shape import AttentionShape
-from ..body.body import Head, Layers, no_head
+from ..body.body import Head, Layers
 from ..body.image_embeddings import patch_count, patches, vit_embeddings, vit_patches
-from ..body.image_towers import dino
+from ..body.image_towers import dinov2_embeddings_and_mlps
 from ..body.masked_lm import pooler
-from ..body.shapes import IMAGE, NO_MLP
+from ..body.shared import BARE_ENCODER, IMAGE, NO_MLP
 from ..config_view import ConfigView
-from ..tensors.names import BART, TensorNames, separate, under
-from ..tensors.names import VIT as VIT_NAMES
-from .wav2vec2 import WAV2VEC2_NAMES as WAV2VEC2
+from ..tensors.names import TensorNames, separate, under
+from .clip import CLIP_ENCODER
+from .wav2vec2 import WAV2VEC2_NAMES
 
 
-def deit(view: ConfigView, layers: Layers) -> int:
+def deit_embeddings(view: ConfigView, layers: Layers) -> int:
     """A class token and one for distillation."""
     return vit_patches(view, 2)
 
 
-def ijepa(view: ConfigView, layers: Layers) -> int:
+def ijepa_embeddings(view: ConfigView, layers: Layers) -> int:
     return vit_patches(view, 0)
 
 
-def vit_msn(view: ConfigView, layers: Layers) -> int:
+def vit_msn_embeddings(view: ConfigView, layers: Layers) -> int:
     return vit_patches(view, 1)
 
 
-def beit(view: ConfigView, layers: Layers) -> int:
+def beit_embeddings(view: ConfigView, layers: Layers) -> int:
     """A class token, positions only on demand, a table of relative ones in each layer or for all,
     and two scales in each layer."""
     hidden, side = view.integer("hidden_size"), patch_count(view)
     rows = 1 + bool(view.flag("use_mask_token"))
     rows += side + 1 if view.flag("use_absolute_position_embeddings") else 0
     scales = 0 if view.get("layer_scale_init_value") == 0 else 2 * len(layers)
-    return patches(view, bias=True) + (rows + scales) * hidden + _relative_to(view, len(layers))
+    return (
+        patches(view, bias=True) + (rows + scales) * hidden + _relative_positions(view, len(layers))
+    )
 
 
-def _relative_to(view: ConfigView, layers: int) -> int:
+def _relative_positions(view: ConfigView, layers: int) -> int:
     """Relative positions of patches per head, and three of the class token."""
     side = view.integer("image_size") // view.integer("patch_size")
     table = ((2 * side - 1) ** 2 + 3) * view.integer("num_attention_heads")
@@ -50,12 +51,12 @@ def _relative_to(view: ConfigView, layers: int) -> int:
     return table * (own + view.flag("use_shared_relative_position_bias"))
 
 
-def data2vec_norms(view: ConfigView) -> int:
+def data2vec_final_norms(view: ConfigView) -> int:
     """The last norm is the pooler's, which this class has not by default."""
     return 0 if view.flag("use_mean_pooling") else 1
 
 
-def spectrogram(view: ConfigView, layers: Layers) -> int:
+def spectrogram_patches(view: ConfigView, layers: Layers) -> int:
     """Patches of a spectrogram that overlap; a class token and one for distillation."""
     size, hidden = view.integer("patch_size"), view.integer("hidden_size")
     rows = (view.integer("num_mel_bins") - size) // view.integer("frequency_stride") + 1
@@ -64,7 +65,7 @@ def spectrogram(view: ConfigView, layers: Layers) -> int:
     return hidden * (size * size + 1) + (rows * columns + 4) * hidden
 
 
-def vivit(view: ConfigView, layers: Layers) -> int:
+def vivit_embeddings(view: ConfigView, layers: Layers) -> int:
     """Tubes of several frames, and a class token."""
     hidden, tube = view.integer("hidden_size"), view.integers("tubelet_size") or (2, 16, 16)
     frames, height, width = tube
@@ -74,7 +75,7 @@ def vivit(view: ConfigView, layers: Layers) -> int:
     return hidden * (inputs + 1) + (count + 2) * hidden
 
 
-def yolos(view: ConfigView, layers: Layers) -> int:
+def yolos_embeddings(view: ConfigView, layers: Layers) -> int:
     """Class and detection tokens; positions, which the middle layers may have again."""
     hidden = view.integer("hidden_size")
     height, width = view.integers("image_size") or (0, 0)
@@ -85,7 +86,7 @@ def yolos(view: ConfigView, layers: Layers) -> int:
     return patches(view, bias=True) + (1 + detection + rows * (1 + middle)) * hidden
 
 
-def dinov3(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
+def dinov3_layers(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
     """DINOv3 (arXiv 2508.10104): a flag for the bias of each projection."""
     mixer = replace(
         attention(shape, view),
@@ -94,17 +95,21 @@ def dinov3(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
         v_bias=view.flag("value_bias"),
         o_bias=view.flag("proj_bias"),
     )
-    return encoder_stack(mixer, layer_count(view))
+    return uncached_layers(mixer, layer_count(view))
 
 
-DINOV3 = TensorNames(modules=separate("attention"))
-RADIO = TensorNames(modules=under("attn", qkv="qkv", o="proj"))
+VIT_NAMES = TensorNames(
+    modules=under("attention.attention", q="query", k="key", v="value")
+    | {"attention.output.dense": "o"}
+)
+DINOV3_NAMES = TensorNames(modules=separate("attention"))
+RADIO_NAMES = TensorNames(modules=under("attn", qkv="qkv", o="proj"))
 # torch's own module of several heads
-TIPS = TensorNames(
+TIPS_NAMES = TensorNames(
     modules={"attn.in_proj_weight": "qkv", "attn.in_proj_bias": "qkv", "attn.out_proj": "o"}
 )
+
 VIT_CLASSES: dict[str, Head | None] = {"ViTModel": pooler}
-ENCODER = replace(IMAGE, classes={"Model": no_head}, default_class="Model")
 
 VIT = Architecture(
     types=("vit",),
@@ -112,36 +117,44 @@ VIT = Architecture(
         qkv_bias="qkv_bias", o_bias=True, kv_heads_from="query heads", cached=False
     ),
     body=replace(
-        IMAGE, extra=vit_embeddings, classes=VIT_CLASSES, default_class="ViTModel", named=True
+        IMAGE, more=vit_embeddings, classes=VIT_CLASSES, default_class="ViTModel", named=True
     ),
     tensors=VIT_NAMES,
 )
 BEIT = VIT.relative(
     "beit",
     attention={"qkv_bias": True, "k_bias": False},
-    body=replace(ENCODER, extra=beit),
+    body=replace(BARE_ENCODER, more=beit_embeddings),
 )
-# Headers of these are sorted by the names of BART.
-LIKE_BART = Architecture(types=(), attention=ENCODER_HEADS, tensors=BART)
 
 ARCHITECTURES = (
     VIT,
-    VIT.relative("audio-spectrogram-transformer", body=replace(ENCODER, extra=spectrogram)),
-    VIT.relative("deit", body=replace(ENCODER, extra=deit, classes={"Model": pooler})),
-    VIT.relative("dinov2", "dinov2_with_registers", body=replace(ENCODER, mlp=NO_MLP, extra=dino)),
-    VIT.relative("vit_mae", "vit_msn", body=replace(ENCODER, extra=vit_msn)),
-    VIT.relative("ijepa", body=replace(ENCODER, extra=ijepa)),
-    VIT.relative("vivit", body=replace(ENCODER, extra=vivit, classes={"Model": pooler})),
+    VIT.relative(
+        "audio-spectrogram-transformer", body=replace(BARE_ENCODER, more=spectrogram_patches)
+    ),
+    VIT.relative(
+        "deit", body=replace(BARE_ENCODER, more=deit_embeddings, classes={"Model": pooler})
+    ),
+    VIT.relative(
+        "dinov2",
+        "dinov2_with_registers",
+        body=replace(BARE_ENCODER, mlp=NO_MLP, more=dinov2_embeddings_and_mlps),
+    ),
+    VIT.relative("vit_mae", "vit_msn", body=replace(BARE_ENCODER, more=vit_msn_embeddings)),
+    VIT.relative("ijepa", body=replace(BARE_ENCODER, more=ijepa_embeddings)),
+    VIT.relative(
+        "vivit", body=replace(BARE_ENCODER, more=vivit_embeddings, classes={"Model": pooler})
+    ),
     VIT.relative(
         "yolos",
         attention={"fixed_head_dim": True},
-        body=replace(ENCODER, extra=yolos, classes={"Model": pooler}),
+        body=replace(BARE_ENCODER, more=yolos_embeddings, classes={"Model": pooler}),
     ),
     BEIT,
     BEIT.relative(
         "data2vec-vision",
         attention={"fixed_head_dim": True},
-        body=replace(ENCODER, final_norms=data2vec_norms, extra=beit),
+        body=replace(BARE_ENCODER, final_norms=data2vec_final_norms, more=beit_embeddings),
     ),
     VIT.relative(
         "flava_image_model",
@@ -150,15 +163,17 @@ ARCHITECTURES = (
         attention={"fixed_head_dim": True},
         body=None,
     ),
-    VIT.relative("radio", attention={"fixed_head_dim": True}, tensors=RADIO, body=None),
+    VIT.relative("radio", attention={"fixed_head_dim": True}, tensors=RADIO_NAMES, body=None),
     # Towers whose total is counted with the model around them
-    LIKE_BART.relative(
+    CLIP_ENCODER.relative(
         "aimv2_vision_model",
         attention={"qkv_bias": "qkv_bias", "o_bias": "qkv_bias"},
-        tensors=WAV2VEC2,
+        tensors=WAV2VEC2_NAMES,
     ),
-    LIKE_BART.relative("dinov3_vit", attention={"build": dinov3}, tensors=DINOV3),
-    LIKE_BART.relative("pixtral", attention={"qkv_bias": False, "o_bias": False}, tensors=DINOV3),
-    LIKE_BART.relative("tipsv2_text_model", tensors=TIPS),
-    LIKE_BART.relative("mlcd_vision_model"),
+    CLIP_ENCODER.relative("dinov3_vit", attention={"build": dinov3_layers}, tensors=DINOV3_NAMES),
+    CLIP_ENCODER.relative(
+        "pixtral", attention={"qkv_bias": False, "o_bias": False}, tensors=DINOV3_NAMES
+    ),
+    CLIP_ENCODER.relative("tipsv2_text_model", tensors=TIPS_NAMES),
+    CLIP_ENCODER.relative("mlcd_vision_model"),
 )

@@ -3,35 +3,35 @@
 from dataclasses import replace
 
 from ..architecture import Architecture
-from ..attention.mha import ENCODER_HEADS
 from ..attention.shape import AttentionShape
-from ..body.body import Layers, no_head
-from ..body.shapes import IMAGE
+from ..attention.shared import ENCODER_MHA, LLAMA_ATTENTION
+from ..body.body import Layers
+from ..body.shared import BARE_ENCODER
 from ..config_view import ConfigView
 from ..tensors.names import TensorNames, separate
 
 
-def wav2vec2(view: ConfigView, layers: Layers) -> int:
+def wav2vec2_frontend(view: ConfigView, layers: Layers) -> int:
     """Strided convolutions over the waveform, a norm and a projection, a grouped convolution for
     positions (with a weight norm over its kernel), and the vector that masks."""
     hidden = view.integer("hidden_size")
-    return _frontend(view) + _positions(view, hidden) + hidden + _adapter(view)
+    return _waveform_convolutions(view) + _positions(view, hidden) + hidden + _adapter(view)
 
 
-def data2vec_audio(view: ConfigView, layers: Layers) -> int:
+def data2vec_audio_frontend(view: ConfigView, layers: Layers) -> int:
     """Norms after each convolution, and positions from several grouped convolutions."""
     hidden, kernel = view.integer("hidden_size"), view.integer("conv_pos_kernel_size")
     groups = view.integer("num_conv_pos_embedding_groups")
     depth = view.integer("num_conv_pos_embeddings")
     return (
-        _frontend(view, normed=True)
+        _waveform_convolutions(view, normed=True)
         + depth * hidden * (hidden // groups * kernel + 1)
         + hidden
         + _adapter(view)
     )
 
 
-def _frontend(view: ConfigView, *, normed: bool | None = None) -> int:
+def _waveform_convolutions(view: ConfigView, *, normed: bool | None = None) -> int:
     widths, kernels = view.integers("conv_dim") or (), view.integers("conv_kernel") or ()
     hidden, inputs, total = view.integer("hidden_size"), 1, 0
     for index, (width, kernel) in enumerate(zip(widths, kernels, strict=False)):
@@ -62,21 +62,19 @@ def _positions(view: ConfigView, hidden: int) -> int:
 
 WAV2VEC2_NAMES = TensorNames(modules=separate("attention", o="out_proj"))
 DIA_NAMES = TensorNames(modules=separate("self_attention"))
-ENCODER = replace(IMAGE, classes={"Model": no_head}, default_class="Model")
-LLAMA_LIKE = Architecture(
-    types=("lasr_encoder",),
-    attention=AttentionShape(qkv_bias="attention_bias", o_bias="attention_bias", cached=False),
-)
+
+
+LLAMA_LIKE = Architecture(types=("lasr_encoder",), attention=replace(LLAMA_ATTENTION, cached=False))
 WAV2VEC2 = Architecture(
     types=("wav2vec2", "hubert", "unispeech", "unispeech-sat"),
-    attention=ENCODER_HEADS,
+    attention=ENCODER_MHA,
     tensors=WAV2VEC2_NAMES,
-    body=replace(ENCODER, extra=wav2vec2),
+    body=replace(BARE_ENCODER, more=wav2vec2_frontend),
 )
 
 ARCHITECTURES = (
     WAV2VEC2,
-    WAV2VEC2.relative("data2vec-audio", body=replace(ENCODER, extra=data2vec_audio)),
+    WAV2VEC2.relative("data2vec-audio", body=replace(BARE_ENCODER, more=data2vec_audio_frontend)),
     WAV2VEC2.relative("sew", body=None),
     Architecture(types=("dia_encoder",), attention=AttentionShape(cached=False), tensors=DIA_NAMES),
     LLAMA_LIKE,

@@ -3,14 +3,14 @@
 from dataclasses import replace
 
 from ..architecture import Architecture
-from ..attention.mha import ENCODER_HEADS
+from ..attention.shared import ENCODER_MHA
 from ..body.body import WEIGHT_AND_BIAS, Body, Layers, one_per_mixer
 from ..body.feed_forward import Mlp, four_times_hidden
 from ..config_view import ConfigView
 from ..tensors.names import TensorNames
 
 
-def languages(view: ConfigView, layers: Layers) -> int:
+def language_embeddings(view: ConfigView, layers: Layers) -> int:
     """XLM: an embedding of each language where there are several."""
     count = view.optional("n_langs") or 1
     used = count > 1 and view.flag("use_lang_emb")
@@ -18,13 +18,13 @@ def languages(view: ConfigView, layers: Layers) -> int:
 
 
 # Its attentions are numbered apart from the rest of its layers.
-XLM = TensorNames(modules={"q_lin": "q", "k_lin": "k", "v_lin": "v", "out_lin": "o"})
+XLM_NAMES = TensorNames(modules={"q_lin": "q", "k_lin": "k", "v_lin": "v", "out_lin": "o"})
 
 ARCHITECTURES = (
     Architecture(
         types=("xlm", "flaubert"),
-        attention=replace(ENCODER_HEADS, stack="decoder"),
-        tensors=XLM,
+        attention=replace(ENCODER_MHA, stack="decoder"),
+        tensors=XLM_NAMES,
         body=Body(
             norm=WEIGHT_AND_BIAS,
             norms=one_per_mixer,
@@ -32,7 +32,7 @@ ARCHITECTURES = (
             final_norms=0,
             positions=("max_position_embeddings",),
             mlp=Mlp(width=four_times_hidden, gated=False, bias=True),
-            extra=languages,
+            more=language_embeddings,
             head_bias=True,
         ),
     ),

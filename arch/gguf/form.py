@@ -58,10 +58,10 @@ class Gguf:
     `windows` None: those that the file itself lists; `slides`: every layer that attends has the
     window of the file, or ("dropped") the loader reads the key and drops it. `cached`: llama.cpp
     makes a cache for it (create_memory in src/llama-model.cpp). `query_gate`: attn_q computes a
-    gate for every element of q, too (load_arch_tensors). `own_caches`: so many layers have a cache
-    of their own where the file does not tell. `passes` None: `num_loops` of the file, or one.
-    `reads` is a whole reading of its own. `named`: its tensors have llama.cpp's names. `note` is
-    what an audit of such a file says.
+    gate for every element of q, too (load_arch_tensors). `caching_layers`: so many layers have a
+    cache of their own where the file does not tell. `passes` None: `num_loops` of the file, or
+    one. `reads` is a whole reading of its own. `named`: its tensors have llama.cpp's names. `note`
+    is what an audit of such a file says.
     """
 
     architecture: str
@@ -70,7 +70,7 @@ class Gguf:
     recurrence: Recurrence | None = None
     cached: bool = True
     query_gate: bool = False
-    own_caches: int | None = None
+    caching_layers: int | None = None
     indexer: Indexer | None = None
     passes: Passes | None = None
     reads: Towers | None = None

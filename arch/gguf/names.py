@@ -1,7 +1,7 @@
 """Names of tensors in GGUF files: src/llama-arch.cpp, and tools/mtmd/clip-impl.h for towers."""
 
 from ..architecture import Architecture
-from ..tensors.names import UNKNOWN, TensorNames
+from ..tensors.names import UNKNOWN_NAMES, TensorNames
 
 _CROSS = {f"cross_attn_{letter}": letter for letter in "qkvo"} | {"cross_attn_rel_b": "other"}
 
@@ -22,4 +22,4 @@ GGUF_NAMES = TensorNames(
 )
 GGUF_FILE = Architecture(types=(), tensors=GGUF_NAMES)
 # Files of other tools, whose tensors have no names that are agreed on.
-NAMELESS = Architecture(types=(), tensors=UNKNOWN)
+NAMELESS = Architecture(types=(), tensors=UNKNOWN_NAMES)

@@ -66,8 +66,8 @@ def _layers(form: Gguf, keys: Keys) -> tuple[Layer, ...]:
             mixers = (*(_again(mixer, passes[i] - 1) for mixer in attending), *mixers)
         layers.append(Layer(index=i, mixers=mixers))
     own = count - keys.number("attention.shared_kv_layers")
-    if own == count and form.own_caches is not None:
-        own = min(count, form.own_caches)
+    if own == count and form.caching_layers is not None:
+        own = min(count, form.caching_layers)
     return tuple(_shared(layer, layers, own) for layer in layers)
 
 

@@ -45,10 +45,10 @@ def _stack(name: str, mixer: Attention, count: int) -> tuple[Layer, ...]:
     return tuple(Layer(index=i, stack=name, mixers=(mixer,)) for i in range(count))
 
 
-def t5(keys: Keys) -> tuple[tuple[Layer, ...], int]:
+def t5_stacks(keys: Keys) -> tuple[tuple[Layer, ...], int]:
     """llama.cpp keeps no K/V of the cross-attention: each step computes them from the encoder's
     output, which stays in memory as float32 (`llama_cross` in src/llama-graph.h)."""
-    encoder = t5_encoder(keys)[0]
+    encoder = t5_encoder_stack(keys)[0]
     count = keys.integer("decoder_block_count", len(encoder), MAX_LAYERS) or 0
     own = _attention(keys, cached=True)
     cross = _cross(own, cached=False)
@@ -60,12 +60,12 @@ def t5(keys: Keys) -> tuple[tuple[Layer, ...], int]:
     return (*encoder, *decoder), own.hidden_size
 
 
-def t5_encoder(keys: Keys) -> tuple[tuple[Layer, ...], int]:
+def t5_encoder_stack(keys: Keys) -> tuple[tuple[Layer, ...], int]:
     mixer = _attention(keys, cached=False)
     return _stack("encoder", mixer, keys.need("block_count", MAX_LAYERS)), mixer.hidden_size
 
 
-def whisper(keys: Keys) -> tuple[tuple[Layer, ...], int]:
+def whisper_stacks(keys: Keys) -> tuple[tuple[Layer, ...], int]:
     """The keys of ggml's docs/gguf.md. K/V of the cross-attention are cached, as in transformers
     and in whisper.cpp."""
     sides = {
@@ -81,7 +81,7 @@ def whisper(keys: Keys) -> tuple[tuple[Layer, ...], int]:
     return (*stack, *decoder), own.hidden_size
 
 
-def clip(keys: Keys) -> tuple[tuple[Layer, ...], int]:
+def clip_towers(keys: Keys) -> tuple[tuple[Layer, ...], int]:
     """A projector file (mmproj) holds a vision tower, an audio tower, or both."""
     layers: tuple[Layer, ...] = ()
     for side in ("vision", "audio"):

@@ -12,11 +12,11 @@ _WINDOW, _PATTERN = "attention.sliding_window", "attention.sliding_window_patter
 def windows(form: Gguf, keys: Keys, count: int) -> list[int | None]:
     """The window of each of `count` layers. An architecture whose loader has no use for the key has
     none, unless the file itself says which layers have one."""
-    row = form.windows
+    known = form.windows
     size = keys.integer(_WINDOW, limit=2**31)
-    if row is not None:
-        size = row.default if size is None else size and (row.always or size)
-        if row.depth not in (None, count):
+    if known is not None:
+        size = known.default if size is None else size and (known.always or size)
+        if known.depth not in (None, count):
             size = None
     if not size or form.slides == "dropped":
         return [None] * count
@@ -27,11 +27,11 @@ def windows(form: Gguf, keys: Keys, count: int) -> list[int | None]:
 
 
 def _flags(form: Gguf, keys: Keys, count: int) -> list[bool]:
-    row = form.windows
-    if row is None and keys.integer(_PATTERN) is None:
+    known = form.windows
+    if known is None and keys.integer(_PATTERN) is None:
         return [form.slides == "all"] * count
-    period = keys.integer(_PATTERN, row.period if row else None)
+    period = keys.integer(_PATTERN, known.period if known else None)
     if not period:  # set_swa_pattern(0): every layer has a window
         return [True] * count
-    full = 0 if row is not None and row.full_first else period - 1
+    full = 0 if known is not None and known.full_first else period - 1
     return [i % period != full for i in range(count)]

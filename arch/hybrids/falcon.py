@@ -1,20 +1,22 @@
-"""Falcon, Falcon Mamba and Falcon H1."""
+"""Falcon: one K/V head or several by a flag; Falcon Mamba; Falcon-H1, attention beside Mamba-2."""
+
+from dataclasses import replace
 
 from headcount.model.mixers import Mixer
 from headcount.model.spec import Layer
 
 from ..architecture import Architecture, ConfigKeys, Conversion
-from ..attention.shape import AttentionShape, standard_key_value_heads
+from ..attention.shape import AttentionShape, multi_query_heads, standard_key_value_heads
+from ..attention.shared import LLAMA_ATTENTION
 from ..body.body import WEIGHT_AND_BIAS, Body
 from ..body.feed_forward import Mlp
-from ..body.shapes import DECODER_MLP_BIAS, NO_MLP
+from ..body.shared import DECODER_MLP_BIAS, NO_MLP
 from ..config_view import ConfigView
 from ..gguf.form import Gguf, Recurrence
-from ..states.hybrid import HYBRID, LAYER_TYPES, LINEAR, Maker, hybrid, plain
+from ..states.hybrid import HYBRID, LAYER_TYPES, LINEAR, MixerMaker, hybrid, plain_attention
 from ..states.kinds import all_of
 from ..states.mamba import BAMBA_KEYS, mamba1, mamba2
-from ..tensors.names import BLOOM as BLOOM_NAMES
-from ..tensors.names import HYBRID as HYBRID_NAMES
+from ..tensors.names import BLOOM_NAMES, HYBRID_NAMES
 
 
 def falcon_norms(view: ConfigView, layer: Layer) -> int:
@@ -25,12 +27,6 @@ def falcon_norms(view: ConfigView, layer: Layer) -> int:
     return 2 if given == 2 or (given is None and view.flag("new_decoder_architecture")) else 1
 
 
-def multi_query_heads(view: ConfigView, heads: int) -> int:
-    """One K/V head if `multi_query`, else one per query head (BigCode, old Falcon)."""
-    count = 1 if view.flag("multi_query") else heads
-    return int(view.note("num_key_value_heads", count, "derived: multi_query"))
-
-
 def falcon_key_value_heads(view: ConfigView, heads: int) -> int:
     """The new architecture reads num_kv_heads and ignores multi_query; the old one the reverse."""
     if view.flag("new_decoder_architecture"):
@@ -38,7 +34,7 @@ def falcon_key_value_heads(view: ConfigView, heads: int) -> int:
     return multi_query_heads(view, heads)
 
 
-def beside(one: Maker, other: Maker) -> Maker:
+def side_by_side(one: MixerMaker, other: MixerMaker) -> MixerMaker:
     """Both mixers in one layer (Falcon-H1)."""
 
     def make(shape: AttentionShape, view: ConfigView, kind: str) -> tuple[Mixer, ...]:
@@ -80,43 +76,46 @@ FALCON = Architecture(
     spellings=("RefinedWebModel", "RefinedWeb"),
     rehomes=("falcon.FALCON",),
 )
-FALCON_MAMBA = Architecture(
-    types=("falcon_mamba",),
-    config=ConfigKeys(aliases=LAYER_TYPES),
-    attention=AttentionShape(build=hybrid({LINEAR: mamba1}, written=False), kinds=all_of(LINEAR)),
-    body=Body(norms=1, mlp=NO_MLP),
-    tensors=HYBRID_NAMES,
-)
-FALCON_H1 = Architecture(
-    types=("falcon_h1",),
-    config=ConfigKeys(aliases=LAYER_TYPES),
-    attention=AttentionShape(
-        build=hybrid(
-            {
-                HYBRID: beside(
-                    plain,
-                    mamba2(
-                        {**BAMBA_KEYS, "out_bias": "projectors_bias"},
-                        width="mamba_d_ssm",
-                        gated_norm="mamba_rms_norm",
-                    ),
-                )
-            },
-            written=False,
-        ),
-        kinds=all_of(HYBRID),
-        qkv_bias="attention_bias",
-        o_bias="attention_bias",
-    ),
-    body=DECODER_MLP_BIAS,
-    tensors=HYBRID_NAMES,
-    rotary="halves",
-    gguf=(
-        Gguf(
-            architecture="falcon-h1",
-            recurrence=Recurrence(form="Mamba-2", layers="all", beside=True),
-        ),
-    ),
-)
 
-ARCHITECTURES = (FALCON, FALCON_MAMBA, FALCON_H1)
+ARCHITECTURES = (
+    FALCON,
+    Architecture(
+        types=("falcon_mamba",),
+        config=ConfigKeys(aliases=LAYER_TYPES),
+        attention=AttentionShape(
+            build=hybrid({LINEAR: mamba1}, written=False), kinds=all_of(LINEAR)
+        ),
+        body=Body(norms=1, mlp=NO_MLP),
+        tensors=HYBRID_NAMES,
+    ),
+    Architecture(
+        types=("falcon_h1",),
+        config=ConfigKeys(aliases=LAYER_TYPES),
+        attention=replace(
+            LLAMA_ATTENTION,
+            build=hybrid(
+                {
+                    HYBRID: side_by_side(
+                        plain_attention,
+                        mamba2(
+                            {**BAMBA_KEYS, "out_bias": "projectors_bias"},
+                            width="mamba_d_ssm",
+                            gated_norm="mamba_rms_norm",
+                        ),
+                    )
+                },
+                written=False,
+            ),
+            kinds=all_of(HYBRID),
+        ),
+        body=DECODER_MLP_BIAS,
+        tensors=HYBRID_NAMES,
+        rotary="halves",
+        gguf=(
+            Gguf(
+                architecture="falcon-h1",
+                recurrence=Recurrence(form="Mamba-2", layers="all", beside=True),
+            ),
+        ),
+    ),
+)

@@ -1,71 +1,24 @@
-"""Inkling: float32 convolutions over keys, values and outputs."""
+"""Inkling: float32 convolutions over keys, values and outputs, and a bias by distance."""
 
 from dataclasses import replace
 
 from headcount.model.mixers import Attention, Mixer, State
 from headcount.model.spec import Layer
 
-from ..architecture import JOINED, Architecture, ConfigKeys
+from ..architecture import JOINED, MULTIMODAL, Architecture, ConfigKeys
 from ..attention.layers import check_grouping
-from ..attention.shape import AttentionShape
+from ..attention.shape import AttentionShape, Builder
 from ..body.body import Body, Layers
 from ..body.feed_forward import Experts, after, matrices, typed
 from ..config_view import ConfigView
-from ..states.hybrid import HYBRID, HYBRID_SLIDING, LAYER_TYPES, Builder, Maker, hybrid
+from ..states.hybrid import HYBRID, HYBRID_SLIDING, LAYER_TYPES, MixerMaker, hybrid
 from ..states.kinds import every_nth
+from ..states.loops import repeated
 from ..states.mamba import FLOAT32
-from ..tensors.names import LLAMA as LLAMA_NAMES
-from ..tensors.names import TensorNames, under
+from ..tensors.names import LLAMA_NAMES, TensorNames, under
 from ..tying import never
 
 EVERY_OR_TYPED = typed(after(0))
-_CONVOLUTIONS = {
-    **{f"self_attn.{part}_sconv.conv1d": (part, 0) for part in "kv"},
-    **{f"attn.{part}_sconv": (part, 0) for part in "kv"},
-}
-INKLING_NAMES = TensorNames(
-    modules={
-        **LLAMA_NAMES.modules,
-        **under("attn", q="wq_du", k="wk_dv", v="wv_dv", o="wo_ud"),
-        **{f"self_attn.{part}_proj.linear": part for part in "qkvo"},
-        **dict.fromkeys(("attn.q_norm", "attn.k_norm"), "norm"),
-        **dict.fromkeys(("self_attn.r_proj", "self_attn.rel_logits_proj.proj"), "other"),
-        **dict.fromkeys(("attn.wr_du", "attn.rel_logits_proj.proj"), "other"),
-        **dict.fromkeys(_CONVOLUTIONS, "other"),
-        **dict.fromkeys(("attn_sconv.conv1d", "attn_sconv"), ""),
-    },
-    key_value=_CONVOLUTIONS,
-    rest="other",
-)
-
-_DYNAMIC = {"weight_proj": 0, "static_w": 1}
-# Layers that see everything compute what convolves their keys and values from the input, too.
-INKLING2_NAMES = TensorNames(
-    modules={
-        **INKLING_NAMES.modules,
-        **{f"attn.{name}": "other" for name in ("attn_sink_proj", "gate_attn")},
-        **{f"attn.{name}.scale": "other" for name in ("q_l2_clip", "rel_l2_clip")},
-        **{f"attn.{part}_sconv.{name}": "other" for part in "kv" for name in _DYNAMIC},
-    },
-    key_value={
-        **_CONVOLUTIONS,
-        **{f"attn.{part}_sconv.{name}": (part, i) for part in "kv" for name, i in _DYNAMIC.items()},
-    },
-    rest="other",
-)
-
-# What a layer reads in a later pass is mixed by gates, which know of no heads.
-INKLING2_LOOP_NAMES = replace(
-    INKLING2_NAMES,
-    modules={
-        **INKLING2_NAMES.modules,
-        **{
-            f"controllers.{read}.{gate}_weight": ""
-            for read in ("attn", "k", "v", "mlp")
-            for gate in ("down", "gain", "forget")
-        },
-    },
-)
 
 
 def convolutions_and_shared_experts(view: ConfigView, layers: Layers) -> int:
@@ -101,7 +54,7 @@ def _inkling2_other(view: ConfigView, mixer: Attention, sliding: bool) -> int:
     )
 
 
-def _inkling_attention(view: ConfigView, sliding: bool) -> Attention:
+def _inkling_heads(view: ConfigView, sliding: bool) -> Attention:
     prefix = "swa_" if sliding else ""
     heads = view.integer(f"{prefix}num_attention_heads")
     kv = view.integer(f"{prefix}num_key_value_heads")
@@ -117,13 +70,13 @@ def _inkling_attention(view: ConfigView, sliding: bool) -> Attention:
     )
 
 
-def convolving(*, second: bool) -> Maker:
+def inkling_attention(*, second: bool) -> MixerMaker:
     """Inkling and, with `second`, Inkling 2: a relative position bias, and float32 convolutions
     over k, v and the outputs of attention and MLP, whose states are kept."""
 
     def make(shape: AttentionShape, view: ConfigView, kind: str) -> tuple[Mixer, ...]:
         sliding = kind == HYBRID_SLIDING
-        mixer = _inkling_attention(view, sliding)
+        mixer = _inkling_heads(view, sliding)
         hidden, kernel = mixer.hidden_size, view.integer("conv_kernel_size")
         width = mixer.num_key_value_heads * mixer.head_dim
         count = (_inkling2_other if second else _inkling_other)(view, mixer, sliding)
@@ -135,31 +88,14 @@ def convolving(*, second: bool) -> Maker:
     return make
 
 
-def repeat(layers: tuple[Layer, ...], first: int, last: int, passes: int) -> tuple[Layer, ...]:
-    """`layers`, and copies of first:last without parameters, one for each further pass."""
-    copies = [layer for _ in range(passes - 1) for layer in layers[first:last]]
-    return layers + tuple(
-        replace(
-            layer,
-            index=len(layers) + i,
-            mixers=tuple(
-                replace(mixer, owns_parameters=False)
-                for mixer in layer.mixers
-                if isinstance(mixer, Attention)
-            ),
-        )
-        for i, layer in enumerate(copies)
-    )
-
-
-def looped(build: Builder, start: str, end: str, passes: str) -> Builder:
+def looped_layers(build: Builder, start: str, end: str, passes: str) -> Builder:
     """Layers from `start` to `end` run `passes` times with the same weights; the further passes'
     caches are appended after those of all layers."""
 
     def again(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
         layers = build(shape, view)
         first, last = view.integer(start, minimum=0), view.integer(end)
-        return repeat(layers, first, last, view.integer(passes))
+        return repeated(layers, first, last, view.integer(passes))
 
     return again
 
@@ -171,45 +107,89 @@ def inkling_kinds(view: ConfigView, count: int) -> tuple[str, ...]:
     return tuple(HYBRID_SLIDING if i in local else HYBRID for i in range(count))
 
 
+_CONVOLUTIONS = {
+    **{f"self_attn.{part}_sconv.conv1d": (part, 0) for part in "kv"},
+    **{f"attn.{part}_sconv": (part, 0) for part in "kv"},
+}
+
+INKLING_NAMES = TensorNames(
+    modules={
+        **LLAMA_NAMES.modules,
+        **under("attn", q="wq_du", k="wk_dv", v="wv_dv", o="wo_ud"),
+        **{f"self_attn.{part}_proj.linear": part for part in "qkvo"},
+        **dict.fromkeys(("attn.q_norm", "attn.k_norm"), "norm"),
+        **dict.fromkeys(("self_attn.r_proj", "self_attn.rel_logits_proj.proj"), "other"),
+        **dict.fromkeys(("attn.wr_du", "attn.rel_logits_proj.proj"), "other"),
+        **dict.fromkeys(_CONVOLUTIONS, "other"),
+        **dict.fromkeys(("attn_sconv.conv1d", "attn_sconv"), ""),
+    },
+    key_value=_CONVOLUTIONS,
+    rest="other",
+)
+
+_DYNAMIC = {"weight_proj": 0, "static_w": 1}
+
+# Layers that see everything compute what convolves their keys and values from the input, too.
+INKLING2_NAMES = INKLING_NAMES.also(
+    {
+        **{f"attn.{name}": "other" for name in ("attn_sink_proj", "gate_attn")},
+        **{f"attn.{name}.scale": "other" for name in ("q_l2_clip", "rel_l2_clip")},
+        **{f"attn.{part}_sconv.{name}": "other" for part in "kv" for name in _DYNAMIC},
+    },
+    key_value={
+        **_CONVOLUTIONS,
+        **{f"attn.{part}_sconv.{name}": (part, i) for part in "kv" for name, i in _DYNAMIC.items()},
+    },
+)
+# What a layer reads in a later pass is mixed by gates, which know of no heads.
+INKLING2_LOOP_NAMES = INKLING2_NAMES.also(
+    {
+        f"controllers.{read}.{gate}_weight": ""
+        for read in ("attn", "k", "v", "mlp")
+        for gate in ("down", "gain", "forget")
+    }
+)
+
+_ATTENTION = dict.fromkeys((HYBRID, HYBRID_SLIDING), inkling_attention(second=False))
+_ATTENTION_2 = dict.fromkeys((HYBRID, HYBRID_SLIDING), inkling_attention(second=True))
+
 INKLING_TEXT = Architecture(
     types=("inkling_text",),
     config=ConfigKeys(aliases=LAYER_TYPES, tied=never),
     attention=AttentionShape(
-        build=hybrid({HYBRID: convolving(second=False), HYBRID_SLIDING: convolving(second=False)}),
+        build=hybrid(_ATTENTION),
         kinds=inkling_kinds,
         key_value_keys=("num_key_value_heads", "swa_num_key_value_heads"),
     ),
     body=Body(
         experts=Experts(count="n_routed_experts", layers=typed(after(0))),
-        extra=convolutions_and_shared_experts,
+        more=convolutions_and_shared_experts,
     ),
     tensors=INKLING_NAMES,
 )
-INKLING_MM_MODEL = Architecture(
-    types=("inkling_mm_model", "inkling2", "inkling2_loop"), config=ConfigKeys(text="text_config")
-)
 INKLING2_TEXT = INKLING_TEXT.relative(
     "inkling2_text",
-    attention={
-        "build": hybrid({HYBRID: convolving(second=True), HYBRID_SLIDING: convolving(second=True)}),
-        "kinds": every_nth(6, HYBRID, HYBRID_SLIDING),
-    },
+    attention={"build": hybrid(_ATTENTION_2), "kinds": every_nth(6, HYBRID, HYBRID_SLIDING)},
     body=None,
     tensors=INKLING2_NAMES,
     verification=JOINED,
 )
-INKLING2_LOOP_TEXT = INKLING2_TEXT.relative(
-    "inkling2_loop_text",
-    attention={
-        "build": looped(
-            hybrid({HYBRID: convolving(second=True), HYBRID_SLIDING: convolving(second=True)}),
-            "loop_layer_index_start",
-            "loop_layer_index_end",
-            "loop_num_passes",
-        )
-    },
-    tensors=INKLING2_LOOP_NAMES,
-    verification=JOINED,
-)
 
-ARCHITECTURES = (INKLING_TEXT, INKLING_MM_MODEL, INKLING2_TEXT, INKLING2_LOOP_TEXT)
+ARCHITECTURES = (
+    INKLING_TEXT,
+    MULTIMODAL.relative("inkling_mm_model", "inkling2", "inkling2_loop"),
+    INKLING2_TEXT,
+    INKLING2_TEXT.relative(
+        "inkling2_loop_text",
+        attention={
+            "build": looped_layers(
+                hybrid(_ATTENTION_2),
+                "loop_layer_index_start",
+                "loop_layer_index_end",
+                "loop_num_passes",
+            )
+        },
+        tensors=INKLING2_LOOP_NAMES,
+        verification=JOINED,
+    ),
+)

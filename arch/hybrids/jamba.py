@@ -8,10 +8,11 @@ from headcount.model.spec import Layer
 from ..architecture import JOINED, Architecture, ConfigKeys, Conversion
 from ..attention.layer_kinds import FULL, KindFunction
 from ..attention.layers import attention, check_grouping
-from ..attention.shape import AttentionShape, standard_key_value_heads
+from ..attention.shape import AttentionShape, Builder, standard_key_value_heads
+from ..attention.shared import LLAMA_ATTENTION
 from ..body.body import Body, Layers
 from ..body.feed_forward import Experts, LayerRule, matrices
-from ..body.shapes import NO_MLP
+from ..body.shared import NO_MLP
 from ..config_view import ConfigView
 from ..gguf.form import Gguf, Recurrence, Windows
 from ..states.hybrid import (
@@ -19,29 +20,14 @@ from ..states.hybrid import (
     HYBRID_SLIDING,
     LAYER_TYPES,
     LINEAR,
-    Builder,
-    Maker,
+    MixerMaker,
     hybrid,
     hybrid_kinds,
-    plain,
+    plain_attention,
 )
-from ..states.kinds import all_of, at
+from ..states.kinds import all_of, every_nth_from
 from ..states.mamba import mamba1_of_hybrid, mamba2
-from ..tensors.names import HYBRID as HYBRID_NAMES
-from ..tensors.names import TensorNames, separate, under
-
-# Shared blocks (Zamba), with adapters of q, k and v in Zamba2.
-ZAMBA_NAMES = TensorNames(
-    modules=separate("shared_transf.self_attn") | separate("shared_transformer.self_attn"),
-    rest="other",
-)
-
-ZAYA_NAMES = TensorNames(
-    modules=under("self_attn.qkv_proj", q="q_proj", k="k_proj", v_current="v_proj_current")
-    | {"self_attn.qkv_proj.v_proj_delayed": "v_delayed", "self_attn.o_proj": "o"}
-    | {"self_attn.qk_norm.temp": "other"},
-    rest="other",
-)
+from ..tensors.names import HYBRID_NAMES, TensorNames, separate, under
 
 
 def zamba_blocks(view: ConfigView, layers: Layers) -> int:
@@ -88,7 +74,7 @@ def _shared_attention(view: ConfigView, use: int, *, adapters: int) -> Attention
     )
 
 
-def shared_blocks(mamba: Maker) -> Builder:
+def shared_block_layers(mamba: MixerMaker) -> Builder:
     """Mamba in every layer, and in hybrid ones a transformer block that several layers share.
 
     Attention reads the layer's input beside the embeddings, 2h wide, and writes h. A block counts
@@ -136,7 +122,7 @@ def convolved_attention(shape: AttentionShape, view: ConfigView, kind: str) -> t
     )
 
 
-def periodic(period: str, offset: str) -> LayerRule:
+def periodic_layers(period: str, offset: str) -> LayerRule:
     """Every so many layers, from the one at the offset on (Jamba)."""
 
     def rule(view: ConfigView, count: int) -> frozenset[int]:
@@ -148,7 +134,7 @@ def periodic(period: str, offset: str) -> LayerRule:
 
 def jamba_kinds(view: ConfigView, count: int) -> tuple[str, ...]:
     period, offset = view.integer("attn_layer_period"), view.integer("attn_layer_offset", minimum=0)
-    return at(offset, period, FULL, LINEAR)(view, count)
+    return every_nth_from(offset, period, FULL, LINEAR)(view, count)
 
 
 def zamba_kinds(view: ConfigView, count: int) -> tuple[str, ...]:
@@ -158,9 +144,21 @@ def zamba_kinds(view: ConfigView, count: int) -> tuple[str, ...]:
     return (LINEAR, LINEAR, HYBRID, *rest)
 
 
-def fixed_list(*kinds: str) -> KindFunction:
+def fixed_kinds(*kinds: str) -> KindFunction:
     return lambda view, count: kinds
 
+
+# Shared blocks (Zamba), with adapters of q, k and v in Zamba2.
+ZAMBA_NAMES = TensorNames(
+    modules=separate("shared_transf.self_attn") | separate("shared_transformer.self_attn"),
+    rest="other",
+)
+ZAYA_NAMES = TensorNames(
+    modules=under("self_attn.qkv_proj", q="q_proj", k="k_proj", v_current="v_proj_current")
+    | {"self_attn.qkv_proj.v_proj_delayed": "v_delayed", "self_attn.o_proj": "o"}
+    | {"self_attn.qk_norm.temp": "other"},
+    rest="other",
+)
 
 ZAMBA2_KINDS = (
     LINEAR,
@@ -170,82 +168,92 @@ ZAMBA2_KINDS = (
     *(LINEAR,) * 2,
 )
 
-
-JAMBA = Architecture(
-    types=("jamba",),
+ZAMBA = Architecture(
+    types=("zamba",),
     config=ConfigKeys(aliases=LAYER_TYPES),
     attention=AttentionShape(
-        build=hybrid({FULL: plain, LINEAR: mamba1_of_hybrid(normed=True)}, written=False),
-        kinds=jamba_kinds,
+        build=shared_block_layers(mamba1_of_hybrid(normed=False)), kinds=zamba_kinds
     ),
-    body=Body(
-        experts=Experts(
-            width="intermediate_size", layers=periodic("expert_layer_period", "expert_layer_offset")
-        )
-    ),
-    tensors=HYBRID_NAMES,
-    rotary="none",
-    gguf=(Gguf(architecture="jamba", recurrence=Recurrence(form="Mamba", layers="without heads")),),
-)
-ZAMBA = JAMBA.relative(
-    "zamba",
-    attention={"build": shared_blocks(mamba1_of_hybrid(normed=False)), "kinds": zamba_kinds},
-    body=Body(norms=1, mlp=NO_MLP, extra=zamba_blocks),
+    body=Body(norms=1, mlp=NO_MLP, more=zamba_blocks),
     tensors=ZAMBA_NAMES,
+    rotary="none",
 )
-ZAMBA2 = ZAMBA.relative(
-    "zamba2",
-    config={
-        "aliases": {
-            "layer_types": ("layers_block_type",),
-            "mamba_d_state": ("state_size",),
-            "mamba_d_conv": ("conv_dimension",),
-            "mamba_expand": ("expansion_factor",),
-            "adapter_rank": ("lora_rank",),
-        }
-    },
-    attention={
-        "build": shared_blocks(
-            mamba2(
-                {
-                    "expand": "mamba_expand",
-                    "n": "mamba_d_state",
-                    "groups": "mamba_ngroups",
-                    "kernel": "mamba_d_conv",
-                    "heads": "n_mamba_heads",
-                    "in_bias": "add_bias_linear",
-                    "out_bias": "add_bias_linear",
-                }
+
+ARCHITECTURES = (
+    Architecture(
+        types=("jamba",),
+        config=ConfigKeys(aliases=LAYER_TYPES),
+        attention=AttentionShape(
+            build=hybrid(
+                {FULL: plain_attention, LINEAR: mamba1_of_hybrid(normed=True)}, written=False
+            ),
+            kinds=jamba_kinds,
+        ),
+        body=Body(
+            experts=Experts(
+                width="intermediate_size",
+                layers=periodic_layers("expert_layer_period", "expert_layer_offset"),
             )
         ),
-        "kinds": fixed_list(*ZAMBA2_KINDS),
-    },
-    rotary="halves",
-)
-ZAYA = Architecture(
-    types=("zaya",),
-    config=ConfigKeys(aliases=LAYER_TYPES),
-    attention=AttentionShape(
-        build=hybrid({HYBRID: convolved_attention, HYBRID_SLIDING: convolved_attention}),
-        kinds=all_of(HYBRID),
-        qkv_bias="attention_bias",
-        o_bias="attention_bias",
+        tensors=HYBRID_NAMES,
+        rotary="none",
+        gguf=(
+            Gguf(architecture="jamba", recurrence=Recurrence(form="Mamba", layers="without heads")),
+        ),
     ),
-    body=Body(experts=Experts(router=False), extra=zaya_routers, head_bias="lm_head_bias"),
-    tensors=ZAYA_NAMES,
-    conversion=Conversion(
-        refused="its keys and queries are convolved together, so that no head stands by itself"
+    ZAMBA,
+    ZAMBA.relative(
+        "zamba2",
+        config={
+            "aliases": {
+                "layer_types": ("layers_block_type",),
+                "mamba_d_state": ("state_size",),
+                "mamba_d_conv": ("conv_dimension",),
+                "mamba_expand": ("expansion_factor",),
+                "adapter_rank": ("lora_rank",),
+            }
+        },
+        attention={
+            "build": shared_block_layers(
+                mamba2(
+                    {
+                        "expand": "mamba_expand",
+                        "n": "mamba_d_state",
+                        "groups": "mamba_ngroups",
+                        "kernel": "mamba_d_conv",
+                        "heads": "n_mamba_heads",
+                        "in_bias": "add_bias_linear",
+                        "out_bias": "add_bias_linear",
+                    }
+                )
+            ),
+            "kinds": fixed_kinds(*ZAMBA2_KINDS),
+        },
+        rotary="halves",
     ),
-    verification=JOINED,
-)
-
-# PLaMo is remote code, which llama.cpp runs.
-PLAMO = Architecture(
-    types=(),
-    gguf=(
-        Gguf(architecture="plamo2", recurrence=Recurrence(form="Mamba-2", layers="without heads")),
-        Gguf(architecture="plamo3", windows=Windows(period=8)),
+    Architecture(
+        types=("zaya",),
+        config=ConfigKeys(aliases=LAYER_TYPES),
+        attention=replace(
+            LLAMA_ATTENTION,
+            build=hybrid({HYBRID: convolved_attention, HYBRID_SLIDING: convolved_attention}),
+            kinds=all_of(HYBRID),
+        ),
+        body=Body(experts=Experts(router=False), more=zaya_routers, head_bias="lm_head_bias"),
+        tensors=ZAYA_NAMES,
+        conversion=Conversion(
+            refused="its keys and queries are convolved together, so that no head stands by itself"
+        ),
+        verification=JOINED,
+    ),
+    # PLaMo is remote code, which llama.cpp runs.
+    Architecture(
+        types=(),
+        gguf=(
+            Gguf(
+                architecture="plamo2", recurrence=Recurrence(form="Mamba-2", layers="without heads")
+            ),
+            Gguf(architecture="plamo3", windows=Windows(period=8)),
+        ),
     ),
 )
-
-ARCHITECTURES = (JAMBA, ZAMBA, ZAMBA2, ZAYA, PLAMO)

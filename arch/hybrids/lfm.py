@@ -3,35 +3,23 @@
 from dataclasses import replace
 
 from headcount.model.errors import InvalidConfigError
-from headcount.model.mixers import Mixer
+from headcount.model.mixers import Mixer, Recurrent, State
 from headcount.model.spec import Layer
 
-from ..architecture import Architecture, ConfigKeys
+from ..architecture import MULTIMODAL, Architecture, ConfigKeys, Conversion
 from ..attention.layer_kinds import FULL, SLIDING
 from ..attention.layers import attention, kind_window
 from ..attention.shape import AttentionShape
 from ..body.body import Body
 from ..body.feed_forward import Experts, Mlp, after
-from ..body.image_towers import SIGLIP2, any_image
+from ..body.image_towers import SIGLIP2_TOWER, any_image
 from ..body.projectors import downsampling, linear
-from ..body.towers import Part, Wrapper
+from ..body.towers import one_tower
 from ..config_view import ConfigView
 from ..gguf.form import Gguf, Recurrence
-from ..states.hybrid import CONV, LAYER_TYPES, hybrid, plain
-from ..states.kinds import listed
-from ..states.linear import short_convolution
-from ..tensors.names import G_PROJ as G_PROJ_NAMES
-from ..tensors.names import TensorNames, separate
-
-LFM2_NAMES = TensorNames(
-    modules=separate("self_attn", o="out_proj")
-    | {"self_attn.q_layernorm": "norm", "self_attn.k_layernorm": "norm"},
-    rest="other",
-)
-
-LFM3_NAMES = replace(
-    G_PROJ_NAMES, modules={**G_PROJ_NAMES.modules, "self_attn.gate_proj": "other"}, rest="other"
-)
+from ..states.hybrid import CONV, LAYER_TYPES, hybrid, plain_attention
+from ..states.kinds import listed_layers
+from ..tensors.names import G_PROJ_NAMES, TensorNames, separate
 
 
 def lfm2_vl_projector(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
@@ -64,7 +52,7 @@ def lfm3_norms(view: ConfigView, layer: Layer) -> int:
     return 4 if view.flag("use_sandwich_norm") else 2
 
 
-def needed(view: ConfigView, count: int) -> tuple[str, ...]:
+def kinds_needed(view: ConfigView, count: int) -> tuple[str, ...]:
     """For a class that has no rule of its own. Raises InvalidConfigError."""
     raise InvalidConfigError(f"{view.where}: layer_types is missing, and the class has no default")
 
@@ -76,12 +64,34 @@ def lfm3_kinds(view: ConfigView, count: int) -> tuple[str, ...]:
     return tuple(kind(i) for i in range(count))
 
 
-def per_head_on_demand(shape: AttentionShape, view: ConfigView, kind: str) -> tuple[Mixer, ...]:
+def short_convolution(shape: AttentionShape, view: ConfigView, kind: str) -> tuple[Mixer, ...]:
+    """LFM2's gated short convolution: in_proj [3h, h], K columns per channel, out_proj [h, h]."""
+    hidden, kernel = view.integer("hidden_size"), view.integer("conv_L_cache")
+    biases = 5 * hidden if view.flag("conv_bias") else 0
+    return (
+        Recurrent(
+            form="short convolution",
+            hidden_size=hidden,
+            weights=4 * hidden * hidden + hidden * kernel + biases,
+            biases=biases,
+            states=(State(fixed=hidden * kernel, columns=kernel),),
+        ),
+    )
+
+
+def head_gated_attention(shape: AttentionShape, view: ConfigView, kind: str) -> tuple[Mixer, ...]:
     """A gate per head, unless `use_attention_gate` is false (LFM3)."""
     mixer = attention(shape, view, window=kind_window(shape, view, kind))
     gate = mixer.hidden_size * mixer.num_attention_heads * view.flag("use_attention_gate")
     return (replace(mixer, other_parameters=gate),)
 
+
+LFM2_NAMES = TensorNames(
+    modules=separate("self_attn", o="out_proj")
+    | {"self_attn.q_layernorm": "norm", "self_attn.k_layernorm": "norm"},
+    rest="other",
+)
+LFM3_NAMES = G_PROJ_NAMES.also({"self_attn.gate_proj": "other"}, rest="other")
 
 CONVOLUTIONS = Recurrence(form="short convolution", layers="without heads")
 
@@ -89,39 +99,41 @@ LFM2 = Architecture(
     types=("lfm2",),
     config=ConfigKeys(aliases=LAYER_TYPES),
     attention=AttentionShape(
-        build=hybrid({FULL: plain, CONV: short_convolution}),
-        kinds=listed("full_attn_idxs", FULL, CONV, absent=FULL),
+        build=hybrid({FULL: plain_attention, CONV: short_convolution}),
+        kinds=listed_layers("full_attn_idxs", FULL, CONV, absent=FULL),
         norm="head",
     ),
     body=Body(mlp=Mlp(width=lfm2_width)),
     tensors=LFM2_NAMES,
     gguf=(Gguf(architecture="lfm2", slides="all", recurrence=CONVOLUTIONS),),
 )
-LFM2_MOE = LFM2.relative(
-    "lfm2_moe",
-    attention={"kinds": needed},
-    body=Body(experts=Experts(layers=after("num_dense_layers"))),
-    conversion={"variant": {"num_hidden_layers": 2, "layer_types": ["full_attention"] * 2}},
-    gguf=(Gguf(architecture="lfm2moe", recurrence=CONVOLUTIONS),),
-)
-LFM3 = LFM2.relative(
-    "lfm3",
-    attention={
-        "build": hybrid(
-            {FULL: per_head_on_demand, SLIDING: per_head_on_demand, CONV: short_convolution}
-        ),
-        "kinds": lfm3_kinds,
-        "qkv_bias": "attention_bias",
-        "o_bias": "attention_bias",
-    },
-    body=Body(norms=lfm3_norms),
-    tensors=LFM3_NAMES,
-)
-LFM2_VL = Architecture(
-    types=("lfm2_vl",),
-    config=ConfigKeys(text="text_config"),
-    body=Wrapper(parts=(Part(towers=any_image(SIGLIP2), projector=lfm2_vl_projector),)),
-)
-LFM3_VL = LFM2_VL.relative("lfm3_vl", body=None)
 
-ARCHITECTURES = (LFM2, LFM2_MOE, LFM3, LFM2_VL, LFM3_VL)
+ARCHITECTURES = (
+    LFM2,
+    LFM2.relative(
+        "lfm2_moe",
+        attention={"kinds": kinds_needed},
+        body=Body(experts=Experts(layers=after("num_dense_layers"))),
+        conversion=Conversion(
+            variant={"num_hidden_layers": 2, "layer_types": ["full_attention"] * 2}
+        ),
+        gguf=(Gguf(architecture="lfm2moe", recurrence=CONVOLUTIONS),),
+    ),
+    LFM2.relative(
+        "lfm3",
+        attention={
+            "build": hybrid(
+                {FULL: head_gated_attention, SLIDING: head_gated_attention, CONV: short_convolution}
+            ),
+            "kinds": lfm3_kinds,
+            "qkv_bias": "attention_bias",
+            "o_bias": "attention_bias",
+        },
+        body=Body(norms=lfm3_norms),
+        tensors=LFM3_NAMES,
+    ),
+    MULTIMODAL.relative(
+        "lfm2_vl", body=one_tower(*any_image(SIGLIP2_TOWER), projector=lfm2_vl_projector)
+    ),
+    MULTIMODAL.relative("lfm3_vl"),
+)

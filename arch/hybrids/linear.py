@@ -1,4 +1,4 @@
-"""Hybrids of linear and full attention beside Qwen's."""
+"""Bailing and Lara: linear attention with a layer of full attention now and then."""
 
 from dataclasses import replace
 
@@ -8,17 +8,16 @@ from ..architecture import Architecture, ConfigKeys
 from ..attention.layer_kinds import FULL, SLIDING
 from ..attention.layers import latent_attention
 from ..attention.shape import AttentionShape
+from ..attention.shared import LLAMA_ATTENTION
 from ..body.body import Body
 from ..body.feed_forward import Experts, after_dense, typed
-from ..body.shapes import ONE_SHARED
+from ..body.shared import ONE_SHARED
 from ..config_view import ConfigView
 from ..gguf.form import Gguf, Recurrence
-from ..states.hybrid import LAYER_TYPES, LINEAR, hybrid, plain
+from ..states.hybrid import LAYER_TYPES, LINEAR, hybrid, plain_attention
 from ..states.kinds import every_nth
 from ..states.linear import delta_rule, gated_delta_net
-from ..tensors.names import HYBRID as HYBRID_NAMES
-from ..tensors.names import MLA as MLA_NAMES
-from ..tensors.names import TensorNames
+from ..tensors.names import HYBRID_NAMES, MLA_NAMES, TensorNames
 from ..tying import never
 
 
@@ -38,7 +37,7 @@ def bailing_delta(shape: AttentionShape, view: ConfigView, kind: str) -> tuple[M
     return (delta_rule(view, heads, d, kernel, decay_and_gate=full),)
 
 
-def latent_per_head(shape: AttentionShape, view: ConfigView, kind: str) -> tuple[Mixer, ...]:
+def head_gated_latent(shape: AttentionShape, view: ConfigView, kind: str) -> tuple[Mixer, ...]:
     """Latent attention with a gate per head (Bailing)."""
     mixer = latent_attention(view)
     return (replace(mixer, other_parameters=mixer.hidden_size * mixer.num_attention_heads),)
@@ -53,35 +52,35 @@ BAILING_NAMES = TensorNames(
     rest="other",
 )
 
-
-BAILING_HYBRID = Architecture(
-    types=("bailing_hybrid",),
-    config=ConfigKeys(tied=never),
-    attention=AttentionShape(
-        build=hybrid({FULL: latent_per_head, LINEAR: bailing_delta}),
-        kinds=every_nth(6, FULL, LINEAR, "layer_group_size"),
-    ),
-    body=Body(experts=Experts(layers=typed(after_dense), shared="n_shared_experts")),
-    tensors=BAILING_NAMES,
-    gguf=(
-        Gguf(
-            architecture="bailingmoe3",
-            recurrence=Recurrence(form="Kimi delta", layers="without heads"),
+ARCHITECTURES = (
+    Architecture(
+        types=("bailing_hybrid",),
+        config=ConfigKeys(tied=never),
+        attention=AttentionShape(
+            build=hybrid({FULL: head_gated_latent, LINEAR: bailing_delta}),
+            kinds=every_nth(6, FULL, LINEAR, "layer_group_size"),
+        ),
+        body=Body(experts=Experts(layers=typed(after_dense), shared="n_shared_experts")),
+        tensors=BAILING_NAMES,
+        gguf=(
+            Gguf(
+                architecture="bailingmoe3",
+                recurrence=Recurrence(form="Kimi delta", layers="without heads"),
+            ),
         ),
     ),
-)
-LARA_MINI = Architecture(
-    types=("lara_mini",),
-    config=ConfigKeys(aliases=LAYER_TYPES),
-    attention=AttentionShape(
-        build=hybrid({FULL: plain, SLIDING: plain, LINEAR: gated_delta_net}),
-        kinds=lara_kinds,
-        qkv_bias="attention_bias",
-        o_bias="attention_bias",
-        norm="head",
+    Architecture(
+        types=("lara_mini",),
+        config=ConfigKeys(aliases=LAYER_TYPES),
+        attention=replace(
+            LLAMA_ATTENTION,
+            build=hybrid(
+                {FULL: plain_attention, SLIDING: plain_attention, LINEAR: gated_delta_net}
+            ),
+            kinds=lara_kinds,
+            norm="head",
+        ),
+        body=Body(experts=ONE_SHARED),
+        tensors=HYBRID_NAMES,
     ),
-    body=Body(experts=ONE_SHARED),
-    tensors=HYBRID_NAMES,
 )
-
-ARCHITECTURES = (BAILING_HYBRID, LARA_MINI)

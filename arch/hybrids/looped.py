@@ -4,31 +4,21 @@ from dataclasses import replace
 from typing import Any
 
 from headcount.model.errors import InvalidConfigError
-from headcount.model.mixers import Attention
 from headcount.model.spec import Layer
 
-from ..architecture import OTHER_STACKS, Architecture, ConfigKeys, Verification
-from ..attention.layer_kinds import every
-from ..attention.layers import attention, decoder, layer_count
+from ..architecture import OTHER_STACKS, Architecture, ConfigKeys
+from ..attention.layer_kinds import full_every
+from ..attention.layers import attention, decoder_layers, layer_count
 from ..attention.shape import AttentionShape
+from ..attention.shared import LLAMA_ATTENTION
 from ..body.body import NO_NORM, Body, Layers
-from ..body.shapes import MLP_BIAS
+from ..body.shared import MLP_BIAS
 from ..config_view import MAX_LAYERS, ConfigView
 from ..gguf.form import Gguf
 from ..gguf.keys import Keys
 from ..states.hybrid import LAYER_TYPES
+from ..states.loops import repeated
 from ..tensors.names import TensorNames, separate, under
-
-DORY_NAMES = TensorNames(
-    modules=separate("self_attn")
-    | {f"self_attn.{name}": "other" for name in ("g_proj", "s_gate", "sqk")}
-)
-HRM_NAMES = TensorNames(
-    modules=under("attn", gqkv="gqkv_proj", o="o_proj")
-    | separate("self_attn")
-    | {"self_attn.gate_proj": "other"},
-    split={"attn.gqkv_proj": {part: f"self_attn.{part}_proj" for part in "kv"}},
-)
 
 
 def dory_scales(view: ConfigView, layers: Layers) -> int:
@@ -38,7 +28,7 @@ def dory_scales(view: ConfigView, layers: Layers) -> int:
     return len(layers) * 2 * (hidden + width)
 
 
-def hrm_start(view: ConfigView, layers: Layers) -> int:
+def hrm_first_state(view: ConfigView, layers: Layers) -> int:
     """The first state of the low module."""
     return view.integer("hidden_size")
 
@@ -47,23 +37,6 @@ def _gated_and_scaled(mixer: Any) -> Any:
     """A gate for every element of the output, and two scales of the same width."""
     width = mixer.num_attention_heads * mixer.head_dim
     return replace(mixer, other_parameters=width * (mixer.hidden_size + 2))
-
-
-def repeat(layers: tuple[Layer, ...], first: int, last: int, passes: int) -> tuple[Layer, ...]:
-    """`layers`, and copies of first:last without parameters, one for each further pass."""
-    copies = [layer for _ in range(passes - 1) for layer in layers[first:last]]
-    return layers + tuple(
-        replace(
-            layer,
-            index=len(layers) + i,
-            mixers=tuple(
-                replace(mixer, owns_parameters=False)
-                for mixer in layer.mixers
-                if isinstance(mixer, Attention)
-            ),
-        )
-        for i, layer in enumerate(copies)
-    )
 
 
 def layers_in_loops(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
@@ -75,7 +48,7 @@ def layers_in_loops(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...
     if given is not None and double == 2:
         halved = {"num_hidden_layers": layer_count(view) // 2, "layer_types": list(given[::2])}
         view = view.overridden(halved)
-    layers = decoder(shape, view)
+    layers = decoder_layers(shape, view)
     layers = tuple(
         replace(la, mixers=tuple(_gated_and_scaled(m) for m in la.mixers)) for la in layers
     )
@@ -85,7 +58,7 @@ def layers_in_loops(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...
     count = len(layers) - first - last if inner is None else inner // double
     if view.get("recurrent_kv_cache_mode") == "last_loop" or count < 1:
         return layers
-    return repeat(layers, first, first + count, view.integer("n_recurrent_loops"))
+    return repeated(layers, first, first + count, view.integer("n_recurrent_loops"))
 
 
 def stacks_in_cycles(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
@@ -126,28 +99,33 @@ def runs_of_stacks(keys: Keys, count: int) -> list[int]:
     return [high * low] * layers + [high] * layers
 
 
-HRM_TEXT = Architecture(
-    types=("hrm_text",),
-    config=ConfigKeys(aliases=LAYER_TYPES),
-    attention=AttentionShape(
-        build=stacks_in_cycles,
-        qkv_bias="attention_bias",
-        o_bias="attention_bias",
-        kv_heads_from="query heads",
-    ),
-    body=Body(norm=NO_NORM, mlp=MLP_BIAS, extra=hrm_start),
-    tensors=HRM_NAMES,
-    rotary="halves",
-    gguf=(Gguf(architecture="hrm_text", passes=runs_of_stacks),),
-    verification=OTHER_STACKS,
+DORY_NAMES = TensorNames(
+    modules=separate("self_attn")
+    | {f"self_attn.{name}": "other" for name in ("g_proj", "s_gate", "sqk")}
 )
-DORY = HRM_TEXT.relative(
-    "dory",
-    attention={"build": layers_in_loops, "kinds": every(4), "kv_heads_from": "config"},
-    body={"extra": dory_scales, "head_bias": True},
-    tensors=DORY_NAMES,
-    rotary=None,
-    verification=Verification(),
+HRM_NAMES = TensorNames(
+    modules=under("attn", gqkv="gqkv_proj", o="o_proj")
+    | separate("self_attn")
+    | {"self_attn.gate_proj": "other"},
+    split={"attn.gqkv_proj": {part: f"self_attn.{part}_proj" for part in "kv"}},
 )
 
-ARCHITECTURES = (HRM_TEXT, DORY)
+ARCHITECTURES = (
+    Architecture(
+        types=("hrm_text",),
+        config=ConfigKeys(aliases=LAYER_TYPES),
+        attention=replace(LLAMA_ATTENTION, build=stacks_in_cycles, kv_heads_from="query heads"),
+        body=Body(norm=NO_NORM, mlp=MLP_BIAS, more=hrm_first_state),
+        tensors=HRM_NAMES,
+        rotary="halves",
+        gguf=(Gguf(architecture="hrm_text", passes=runs_of_stacks),),
+        verification=OTHER_STACKS,
+    ),
+    Architecture(
+        types=("dory",),
+        config=ConfigKeys(aliases=LAYER_TYPES),
+        attention=replace(LLAMA_ATTENTION, build=layers_in_loops, kinds=full_every(4)),
+        body=Body(norm=NO_NORM, mlp=MLP_BIAS, more=dory_scales, head_bias=True),
+        tensors=DORY_NAMES,
+    ),
+)

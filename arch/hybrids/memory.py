@@ -8,28 +8,14 @@ from headcount.model.mixers import Attention, State
 from headcount.model.spec import Layer
 
 from ..architecture import Architecture, ConfigKeys, Conversion
-from ..attention.layers import attention, layer_count
+from ..attention.layers import attention, equal_layers, layer_count
 from ..attention.shape import AttentionShape
+from ..attention.shared import MHA
 from ..body.body import WEIGHT_AND_BIAS, Body, Layers
 from ..body.feed_forward import Mlp
 from ..config_view import MAX_LAYERS, ConfigView
 from ..tensors.names import TensorNames, under
 from ..tying import never
-
-CPMANT_NAMES = TensorNames(
-    modules=under(
-        "self_att.self_attention", q="project_q", k="project_k", v="project_v", o="attention_out"
-    )
-)
-
-REFORMER_NAMES = TensorNames(
-    modules=under("attention.self_attention", q="query", k="key", v="value")
-    | {"attention.self_attention.query_key": "q", "attention.output.dense": "o"}
-)
-XLNET_NAMES = TensorNames(
-    modules=under("rel_attn", q="q", k="k", v="v", o="o") | {"rel_attn.layer_norm": ""},
-    rest="other",
-)
 
 
 def cpmant_embeddings(view: ConfigView, layers: Layers) -> int:
@@ -45,11 +31,7 @@ def xlnet_mask(view: ConfigView, layers: Layers) -> int:
     return view.integer("hidden_size")
 
 
-def alike(mixer: Any, count: int) -> tuple[Layer, ...]:
-    return tuple(Layer(index=i, mixers=(mixer,)) for i in range(count))
-
-
-def behind_a_prompt(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
+def cpmant_layers(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
     """CPM-Ant: `prompt_length` tokens of a learned prompt stand in front of the text."""
     heads, d = view.integer("num_attention_heads"), view.integer("dim_head")
     mixer = Attention(
@@ -62,7 +44,7 @@ def behind_a_prompt(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...
             State(fixed=view.integer("prompt_length", minimum=0) * 2 * heads * d, key_value=True),
         ),
     )
-    return alike(mixer, layer_count(view))
+    return equal_layers(mixer, layer_count(view))
 
 
 def _local_or_hashed(view: ConfigView, kind: str, *, keeps: bool) -> Attention:
@@ -85,7 +67,7 @@ def _local_or_hashed(view: ConfigView, kind: str, *, keeps: bool) -> Attention:
     )
 
 
-def local_and_hashed(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
+def reformer_layers(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
     """Reformer (arXiv 2001.04451): hidden states are kept, and in LSH layers, whose queries are
     their keys, int64 buckets once the prompt is longer than a chunk."""
     given: Any = view.get("attn_layers")
@@ -100,7 +82,7 @@ def local_and_hashed(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ..
     )
 
 
-def keeping_hidden_states(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
+def xlnet_layers(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
     """XLNet (arXiv 1906.08237): a fifth matrix for relative positions, three biases and two segment
     vectors per head. It keeps hidden states, of the last `mem_len` tokens, not keys and values."""
     mixer = attention(shape, view)
@@ -108,40 +90,49 @@ def keeping_hidden_states(shape: AttentionShape, view: ConfigView) -> tuple[Laye
     keeps = State(per_token=mixer.hidden_size, limit=view.optional("mem_len", minimum=0) or None)
     other = width * (mixer.hidden_size + 5)
     mixer = replace(mixer, cached=False, other_parameters=other, states=(keeps,))
-    return alike(mixer, layer_count(view))
+    return equal_layers(mixer, layer_count(view))
 
 
-XLNET = Architecture(
-    types=("xlnet",),
-    attention=AttentionShape(
-        build=keeping_hidden_states,
-        fixed_head_dim=True,
-        kv_heads_from="query heads",
-        caches="hidden states",
+CPMANT_NAMES = TensorNames(
+    modules=under(
+        "self_att.self_attention", q="project_q", k="project_k", v="project_v", o="attention_out"
+    )
+)
+REFORMER_NAMES = TensorNames(
+    modules=under("attention.self_attention", q="query", k="key", v="value")
+    | {"attention.self_attention.query_key": "q", "attention.output.dense": "o"}
+)
+XLNET_NAMES = TensorNames(
+    modules=under("rel_attn", q="q", k="k", v="v", o="o") | {"rel_attn.layer_norm": ""},
+    rest="other",
+)
+
+ARCHITECTURES = (
+    Architecture(
+        types=("xlnet",),
+        attention=replace(MHA, build=xlnet_layers, caches="hidden states"),
+        body=Body(
+            norm=WEIGHT_AND_BIAS,
+            final_norms=0,
+            mlp=Mlp(width="d_inner", gated=False, bias=True),
+            more=xlnet_mask,
+            head_bias=True,
+        ),
+        tensors=XLNET_NAMES,
     ),
-    body=Body(
-        norm=WEIGHT_AND_BIAS,
-        final_norms=0,
-        mlp=Mlp(width="d_inner", gated=False, bias=True),
-        extra=xlnet_mask,
-        head_bias=True,
+    Architecture(
+        types=("reformer",),
+        config=ConfigKeys(tied=never),
+        attention=AttentionShape(build=reformer_layers),
+        tensors=REFORMER_NAMES,
     ),
-    tensors=XLNET_NAMES,
+    Architecture(
+        types=("cpmant",),
+        config=ConfigKeys(tied=never),
+        attention=AttentionShape(build=cpmant_layers, kv_heads_from="query heads"),
+        body=Body(mlp=Mlp(width="dim_ff"), more=cpmant_embeddings),
+        tensors=CPMANT_NAMES,
+        rotary="none",
+        conversion=Conversion(numbers_heads=True),
+    ),
 )
-REFORMER = Architecture(
-    types=("reformer",),
-    config=ConfigKeys(tied=never),
-    attention=AttentionShape(build=local_and_hashed),
-    tensors=REFORMER_NAMES,
-)
-CPMANT = Architecture(
-    types=("cpmant",),
-    config=ConfigKeys(tied=never),
-    attention=AttentionShape(build=behind_a_prompt, kv_heads_from="query heads"),
-    body=Body(mlp=Mlp(width="dim_ff"), extra=cpmant_embeddings),
-    tensors=CPMANT_NAMES,
-    rotary="none",
-    conversion=Conversion(numbers_heads=True),
-)
-
-ARCHITECTURES = (XLNET, REFORMER, CPMANT)

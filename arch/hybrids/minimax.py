@@ -1,22 +1,24 @@
 """MiniMax: lightning attention, and sparse attention with an indexer in M3."""
 
+from dataclasses import replace
+
 from headcount.model.mixers import Mixer, Recurrent, State
 
-from ..architecture import Architecture, ConfigKeys
+from ..architecture import MULTIMODAL, Architecture, ConfigKeys
 from ..attention.layer_kinds import FULL
 from ..attention.shape import AttentionShape
 from ..body.body import Body
-from ..body.feed_forward import Experts, LayerRule, Mlp, typed
-from ..body.shapes import MIXTRAL_BODY
+from ..body.feed_forward import LayerRule, Mlp, typed
+from ..body.shared import SAME_WIDTH
 from ..config_view import ConfigView
 from ..gguf.form import Gguf, Indexer, Recurrence
 from ..gguf.keys import Keys
 from ..gguf.states import LIGHTNING
-from ..states.hybrid import INDEXED, LAYER_TYPES, LINEAR, hybrid, plain
-from ..states.indexed import with_key_value
-from ..states.kinds import at
-from ..tensors.names import HYBRID as HYBRID_NAMES
-from ..tying import either_word
+from ..states.hybrid import INDEXED, LAYER_TYPES, LINEAR, hybrid, plain_attention
+from ..states.indexed import indexed_attention
+from ..states.kinds import every_nth_from
+from ..tensors.names import HYBRID_NAMES
+from ..tying import either_says
 
 
 def after_dense_blocks(keys: Keys, count: int) -> list[bool]:
@@ -25,7 +27,7 @@ def after_dense_blocks(keys: Keys, count: int) -> list[bool]:
     return [i >= dense for i in range(count)]
 
 
-def flagged(name: str) -> LayerRule:
+def flagged_layers(name: str) -> LayerRule:
     """The layers that the list `name` marks with 1; all where it is absent (MiniMax-M3)."""
 
     def rule(view: ConfigView, count: int) -> frozenset[int]:
@@ -35,14 +37,14 @@ def flagged(name: str) -> LayerRule:
     return rule
 
 
-def m3_kinds(view: ConfigView, count: int) -> tuple[str, ...]:
+def minimax_m3_kinds(view: ConfigView, count: int) -> tuple[str, ...]:
     flags = view.child("sparse_attention_config").integers("sparse_attention_freq")
     if flags is None:
         return (FULL,) * count
     return tuple(INDEXED if flag else FULL for flag in flags)
 
 
-def lightning(shape: AttentionShape, view: ConfigView, kind: str) -> tuple[Mixer, ...]:
+def lightning_attention(shape: AttentionShape, view: ConfigView, kind: str) -> tuple[Mixer, ...]:
     """Lightning attention (MiniMax-01, arXiv 2501.08313): one [d, d] state per head, of the dtype
     of the model, with an output gate."""
     hidden, heads = view.integer("hidden_size"), view.integer("num_attention_heads")
@@ -61,48 +63,59 @@ def lightning(shape: AttentionShape, view: ConfigView, kind: str) -> tuple[Mixer
     )
 
 
-MINIMAX = Architecture(
-    types=("minimax",),
-    config=ConfigKeys(aliases=LAYER_TYPES),
-    attention=AttentionShape(
-        build=hybrid({FULL: plain, LINEAR: lightning}), kinds=at(0, 2, FULL, LINEAR)
+ARCHITECTURES = (
+    Architecture(
+        types=("minimax",),
+        config=ConfigKeys(aliases=LAYER_TYPES),
+        attention=AttentionShape(
+            build=hybrid({FULL: plain_attention, LINEAR: lightning_attention}),
+            kinds=every_nth_from(0, 2, FULL, LINEAR),
+        ),
+        body=Body(experts=SAME_WIDTH),
+        tensors=HYBRID_NAMES,
+        rotary="halves",
+        gguf=(
+            Gguf(
+                architecture="minimax-01",
+                recurrence=Recurrence(form=LIGHTNING, layers="interval", period=8),
+            ),
+        ),
     ),
-    body=MIXTRAL_BODY,
-    tensors=HYBRID_NAMES,
-    rotary="halves",
-    gguf=(
-        Gguf(
-            architecture="minimax-01",
-            recurrence=Recurrence(form=LIGHTNING, layers="interval", period=8),
+    Architecture(
+        types=("minimax_m2",),
+        attention=AttentionShape(norm="heads"),
+        body=Body(experts=SAME_WIDTH, named=True),
+        rotary="halves",
+    ),
+    MULTIMODAL.relative("minimax_m3_vl", config={"tied": either_says}),
+    Architecture(
+        types=("minimax_m3_vl_text",),
+        config=ConfigKeys(aliases=LAYER_TYPES),
+        attention=AttentionShape(
+            build=hybrid(
+                {
+                    FULL: plain_attention,
+                    INDEXED: indexed_attention("index_n_heads", "index_head_dim"),
+                }
+            ),
+            kinds=minimax_m3_kinds,
+            norm="head",
+        ),
+        body=Body(
+            mlp=Mlp(width="dense_intermediate_size"),
+            experts=replace(
+                SAME_WIDTH,
+                layers=typed(flagged_layers("moe_layer_freq")),
+                shared=1,
+                shared_width="shared_intermediate_size",
+            ),
+        ),
+        tensors=HYBRID_NAMES,
+        gguf=(
+            Gguf(
+                architecture="minimax-m3",
+                indexer=Indexer(owners=after_dense_blocks, keeps_values=True),
+            ),
         ),
     ),
 )
-MINIMAX_M3_VL = Architecture(
-    types=("minimax_m3_vl",), config=ConfigKeys(text="text_config", tied=either_word)
-)
-MINIMAX_M3_VL_TEXT = MINIMAX.relative(
-    "minimax_m3_vl_text",
-    attention={
-        "build": hybrid({FULL: plain, INDEXED: with_key_value("index_n_heads", "index_head_dim")}),
-        "kinds": m3_kinds,
-        "norm": "head",
-    },
-    body=Body(
-        mlp=Mlp(width="dense_intermediate_size"),
-        experts=Experts(
-            count="num_local_experts",
-            width="intermediate_size",
-            layers=typed(flagged("moe_layer_freq")),
-            shared=1,
-            shared_width="shared_intermediate_size",
-        ),
-    ),
-    rotary=None,
-    gguf=(
-        Gguf(
-            architecture="minimax-m3", indexer=Indexer(owners=after_dense_blocks, keeps_values=True)
-        ),
-    ),
-)
-
-ARCHITECTURES = (MINIMAX, MINIMAX_M3_VL, MINIMAX_M3_VL_TEXT)

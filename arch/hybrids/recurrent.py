@@ -1,4 +1,4 @@
-"""RWKV and xLSTM: recurrent mixers alone."""
+"""RWKV and xLSTM: nothing attends, and every layer keeps a recurrent state."""
 
 from typing import Any
 
@@ -7,16 +7,16 @@ from headcount.model.mixers import Recurrent, State
 from headcount.model.spec import Layer
 
 from ..architecture import Architecture, ConfigKeys
-from ..attention.layers import layer_count
+from ..attention.layers import equal_layers, layer_count
 from ..attention.shape import AttentionShape
 from ..body.body import WEIGHT_AND_BIAS, Body, Layers
 from ..body.feed_forward import Mlp
-from ..body.shapes import NO_MLP
+from ..body.shared import NO_MLP
 from ..config_view import ConfigView
 from ..gguf.form import Gguf, Recurrence
 from ..states.hybrid import LAYER_TYPES
 from ..states.mamba import FLOAT32
-from ..tensors.names import UNKNOWN
+from ..tensors.names import UNKNOWN_NAMES
 from ..tying import never
 
 
@@ -41,11 +41,7 @@ def xlstm_width(view: ConfigView, layer: Layer) -> int:
     return int(-(-width // multiple) * multiple)
 
 
-def alike(mixer: Any, count: int) -> tuple[Layer, ...]:
-    return tuple(Layer(index=i, mixers=(mixer,)) for i in range(count))
-
-
-def rwkv(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
+def rwkv_layers(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
     """RWKV-4 (arXiv 2305.13048): key, value, receptance and output, a decay and a bonus per channel
     and three mixing vectors. It keeps the last input of both halves of the block, and three float32
     vectors: numerator, denominator and maximum of its softmax."""
@@ -57,7 +53,7 @@ def rwkv(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
         weights=4 * hidden * width + 2 * width + 3 * hidden,
         states=(State(fixed=2 * hidden), State(fixed=3 * hidden, bits=FLOAT32)),
     )
-    return alike(mixer, layer_count(view))
+    return equal_layers(mixer, layer_count(view))
 
 
 def _factor(view: ConfigView, name: str) -> float:
@@ -67,7 +63,7 @@ def _factor(view: ConfigView, name: str) -> float:
     return float(value)
 
 
-def mlstm(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
+def mlstm_layers(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
     """mLSTM layers (arXiv 2405.04517): q, k, v, an output gate, two gates per head with biases, and
     a normaliser. The state of a head is [qk, v] and [qk] and a number; its widths are rounded up to
     64 where the state is allocated."""
@@ -86,35 +82,35 @@ def mlstm(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
         biases=biases,
         states=(State(fixed=heads * (state_qk * state_v + state_qk + 1)),),
     )
-    return alike(mixer, layer_count(view))
+    return equal_layers(mixer, layer_count(view))
 
 
 RWKV6 = Recurrence(form="RWKV-6", layers="all")
 RWKV7 = Recurrence(form="RWKV-7", layers="all")
 
-RWKV = Architecture(
-    types=("rwkv",),
-    config=ConfigKeys(aliases=LAYER_TYPES),
-    attention=AttentionShape(build=rwkv),
-    body=Body(norm=WEIGHT_AND_BIAS, mlp=NO_MLP, extra=rwkv_channel_mix),
-    tensors=UNKNOWN,
-)
-XLSTM = RWKV.relative(
-    "xlstm",
-    config={"tied": never},
-    attention={"build": mlstm},
-    body=Body(mlp=Mlp(width=xlstm_width, bias="use_bias"), extra=xlstm_biases),
-)
-
-# Later RWKVs, alone and in a body of Qwen's, are not in transformers.
-LATER_RWKV = Architecture(
-    types=(),
-    gguf=(
-        Gguf(architecture="rwkv6", recurrence=RWKV6),
-        Gguf(architecture="rwkv6qwen2", recurrence=RWKV6),
-        Gguf(architecture="rwkv7", recurrence=RWKV7),
-        Gguf(architecture="arwkv7", recurrence=RWKV7),
+ARCHITECTURES = (
+    Architecture(
+        types=("rwkv",),
+        config=ConfigKeys(aliases=LAYER_TYPES),
+        attention=AttentionShape(build=rwkv_layers),
+        body=Body(norm=WEIGHT_AND_BIAS, mlp=NO_MLP, more=rwkv_channel_mix),
+        tensors=UNKNOWN_NAMES,
+    ),
+    Architecture(
+        types=("xlstm",),
+        config=ConfigKeys(tied=never, aliases=LAYER_TYPES),
+        attention=AttentionShape(build=mlstm_layers),
+        body=Body(mlp=Mlp(width=xlstm_width, bias="use_bias"), more=xlstm_biases),
+        tensors=UNKNOWN_NAMES,
+    ),
+    # Later RWKVs, alone and in a body of Qwen's, are not in transformers.
+    Architecture(
+        types=(),
+        gguf=(
+            Gguf(architecture="rwkv6", recurrence=RWKV6),
+            Gguf(architecture="rwkv6qwen2", recurrence=RWKV6),
+            Gguf(architecture="rwkv7", recurrence=RWKV7),
+            Gguf(architecture="arwkv7", recurrence=RWKV7),
+        ),
     ),
 )
-
-ARCHITECTURES = (RWKV, XLSTM, LATER_RWKV)

@@ -1,26 +1,20 @@
 """Chameleon and Emu3, which see images as tokens."""
 
-from ..architecture import Architecture, ConfigKeys
-from ..attention.shape import AttentionShape
-from ..body.shapes import DECODER
+from dataclasses import replace
 
-CHAMELEON = Architecture(
-    types=("chameleon",),
-    attention=AttentionShape(
-        qkv_bias="attention_bias", o_bias="attention_bias", norm="heads_bias", fixed_head_dim=True
+from ..architecture import MULTIMODAL, Architecture
+from ..attention.shared import LLAMA_ATTENTION
+from ..body.shared import DECODER
+from ..body.uncounted import IMAGE_TOKENIZER
+
+ARCHITECTURES = (
+    Architecture(
+        types=("chameleon",),
+        attention=replace(LLAMA_ATTENTION, norm="heads_bias", fixed_head_dim=True),
+        uncounted=IMAGE_TOKENIZER,
     ),
-    uncounted="its image tokenizer is a convolutional network of its own",
+    MULTIMODAL.relative("emu3", uncounted=IMAGE_TOKENIZER),
+    Architecture(
+        types=("emu3_text_model",), attention=LLAMA_ATTENTION, body=DECODER, rotary="halves"
+    ),
 )
-EMU3 = Architecture(
-    types=("emu3",),
-    config=ConfigKeys(text="text_config"),
-    uncounted="its image tokenizer is a convolutional network of its own",
-)
-EMU3_TEXT_MODEL = Architecture(
-    types=("emu3_text_model",),
-    attention=AttentionShape(qkv_bias="attention_bias", o_bias="attention_bias"),
-    body=DECODER,
-    rotary="halves",
-)
-
-ARCHITECTURES = (CHAMELEON, EMU3, EMU3_TEXT_MODEL)

@@ -1,22 +1,21 @@
-"""IDEFICS, its successors and SmolVLM."""
+"""IDEFICS, whose layers attend to the image in between, its successors and SmolVLM."""
 
 from dataclasses import replace
 
 from headcount.model.mixers import Attention, Mixer
 from headcount.model.spec import Layer
 
-from ..architecture import Architecture, ConfigKeys, Verification
-from ..attention.layers import decoder, layer_count, side_by_side
-from ..attention.mha import ENCODER_HEADS
+from ..architecture import MULTIMODAL, Architecture, Verification
+from ..attention.layers import cross_attention_beside, decoder_layers, layer_count
 from ..attention.shape import AttentionShape
+from ..attention.shared import MHA
 from ..body.feed_forward import matrices
-from ..body.image_towers import IDEFICS3 as IDEFICS3_TOWER
-from ..body.image_towers import SMOL
+from ..body.image_towers import IDEFICS3_TOWER, SMOLVLM_TOWER
 from ..body.projectors import linear
-from ..body.towers import Part, Wrapper
+from ..body.towers import one_tower
 from ..config_view import ConfigView
-from ..tensors.names import BART as BART_NAMES
-from ..tensors.names import UNKNOWN
+from ..encoders.clip import CLIP_ENCODER
+from ..tensors.names import UNKNOWN_NAMES
 
 # Sizes of Idefics2's resampler, and the defaults of its class.
 _RESAMPLER = {
@@ -27,17 +26,15 @@ _RESAMPLER = {
     "resampler_depth": 3,
 }
 
-IDEFICS2_TOWER = replace(SMOL, model_type="idefics2_vision")
-
 
 def _to_the_image(view: ConfigView, mixer: Mixer, width: int) -> Mixer:
     assert isinstance(mixer, Attention)
     norms = 2 * mixer.head_dim * view.flag("qk_layer_norms")
-    cross = side_by_side(mixer)
+    cross = cross_attention_beside(mixer)
     return replace(cross, key_value_size=width, norm_parameters=norms, cached=False)
 
 
-def image_between_layers(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
+def idefics_layers(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
     """IDEFICS (arXiv 2204.14198): in front of one in `cross_layer_interval` layers, a gated block
     attends to the image. It keeps nothing: the image is projected again for every token."""
     step, vision = view.optional("cross_layer_interval") or 1, view.child("vision_config")
@@ -47,7 +44,7 @@ def image_between_layers(shape: AttentionShape, view: ConfigView) -> tuple[Layer
         replace(layer, mixers=(*layer.mixers, _to_the_image(view, layer.mixers[0], width)))
         if layer.index % step == 0 and layer.index // step < count
         else layer
-        for layer in decoder(shape, view)
+        for layer in decoder_layers(shape, view)
     )
 
 
@@ -71,28 +68,22 @@ def idefics3_projector(view: ConfigView, tower: ConfigView, text: ConfigView) ->
     return linear(joined, text.integer("hidden_size"), bias=False)
 
 
-IDEFICS = Architecture(
-    types=("idefics",),
-    attention=AttentionShape(
-        build=image_between_layers, fixed_head_dim=True, kv_heads_from="query heads"
-    ),
-    tensors=UNKNOWN,
-    verification=Verification(scattered=True),
-)
-IDEFICS2 = Architecture(
-    types=("idefics2",),
-    config=ConfigKeys(text="text_config"),
-    body=Wrapper(parts=(Part(towers=(IDEFICS2_TOWER,), projector=idefics2_projector),)),
-)
-IDEFICS2_VISION = Architecture(
-    types=("idefics2_vision", "idefics3_vision"), attention=ENCODER_HEADS, tensors=BART_NAMES
-)
-IDEFICS3 = IDEFICS2.relative(
-    "idefics3", body={"parts": (Part(towers=(IDEFICS3_TOWER,), projector=idefics3_projector),)}
-)
-SMOLVLM = IDEFICS2.relative(
-    "smolvlm", body={"parts": (Part(towers=(SMOL,), projector=idefics3_projector),)}
-)
-MODERNVBERT = IDEFICS2.relative("modernvbert", "ultravbert", body=None)
+IDEFICS2_TOWER = replace(SMOLVLM_TOWER, model_type="idefics2_vision")
 
-ARCHITECTURES = (IDEFICS, IDEFICS2, IDEFICS2_VISION, IDEFICS3, SMOLVLM, MODERNVBERT)
+IDEFICS2 = MULTIMODAL.relative(
+    "idefics2", body=one_tower(IDEFICS2_TOWER, projector=idefics2_projector)
+)
+
+ARCHITECTURES = (
+    Architecture(
+        types=("idefics",),
+        attention=replace(MHA, build=idefics_layers),
+        tensors=UNKNOWN_NAMES,
+        verification=Verification(scattered=True),
+    ),
+    IDEFICS2,
+    IDEFICS2.relative("idefics3", body=one_tower(IDEFICS3_TOWER, projector=idefics3_projector)),
+    IDEFICS2.relative("smolvlm", body=one_tower(SMOLVLM_TOWER, projector=idefics3_projector)),
+    CLIP_ENCODER.relative("idefics2_vision", "idefics3_vision"),
+    MULTIMODAL.relative("modernvbert", "ultravbert"),
+)

@@ -1,14 +1,12 @@
-"""InternVL and Qianfan-OCR."""
+"""InternVL and Qianfan-OCR: a norm and two matrices over joined patches."""
 
 from dataclasses import replace
 
-from ..architecture import Architecture, ConfigKeys
-from ..body.image_towers import INTERN, any_image
+from ..architecture import MULTIMODAL
+from ..body.image_towers import INTERNVL_TOWER, any_image
 from ..body.projectors import linear
-from ..body.towers import Part, Wrapper
+from ..body.towers import one_tower
 from ..config_view import ConfigView
-
-QIANFAN_TOWER = replace(INTERN, model_type="qianfan_ocr_vision")
 
 
 def internvl_projector(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
@@ -19,15 +17,17 @@ def internvl_projector(view: ConfigView, tower: ConfigView, text: ConfigView) ->
     return 2 * inputs + linear(inputs, out) + linear(out, out)
 
 
-INTERNVL = Architecture(
-    types=("internvl",),
-    config=ConfigKeys(text="text_config"),
-    body=Wrapper(parts=(Part(towers=any_image(INTERN), projector=internvl_projector),)),
-)
-QIANFAN_OCR = INTERNVL.relative(
-    "qianfan_ocr",
-    body={"parts": (Part(towers=(QIANFAN_TOWER,), projector=internvl_projector),)},
-    stacks={"language_model.model.encoder.layers": "decoder"},
+QIANFAN_TOWER = replace(INTERNVL_TOWER, model_type="qianfan_ocr_vision")
+
+INTERNVL = MULTIMODAL.relative(
+    "internvl", body=one_tower(*any_image(INTERNVL_TOWER), projector=internvl_projector)
 )
 
-ARCHITECTURES = (INTERNVL, QIANFAN_OCR)
+ARCHITECTURES = (
+    INTERNVL,
+    INTERNVL.relative(
+        "qianfan_ocr",
+        body=one_tower(QIANFAN_TOWER, projector=internvl_projector),
+        stacks={"language_model.model.encoder.layers": "decoder"},
+    ),
+)

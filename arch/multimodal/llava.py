@@ -1,12 +1,14 @@
 """LLaVA and its kin: an image tower, and two matrices to a language model."""
 
-from ..architecture import Architecture, ConfigKeys
-from ..body.image_towers import ANY_IMAGE, SIGLIP, any_image
+from dataclasses import replace
+
+from ..architecture import MULTIMODAL
+from ..body.image_towers import ANY_IMAGE, SIGLIP_TOWER, any_image
 from ..body.projectors import linear
-from ..body.towers import Part, Wrapper
+from ..body.towers import Part, Wrapper, one_tower
 from ..body.uncounted import TIMM
 from ..config_view import ConfigView
-from ..tying import either_word, own_word
+from ..tying import config_says, either_says
 
 
 def image_newline(view: ConfigView, text: ConfigView) -> int:
@@ -38,40 +40,31 @@ def vipllava_projector(view: ConfigView, tower: ConfigView, text: ConfigView) ->
     return 2 * inputs + linear(inputs, out) + linear(out, out)
 
 
-LLAVA = Architecture(
-    types=("llava",),
-    config=ConfigKeys(text="text_config", tied=either_word),
-    body=Wrapper(parts=(Part(towers=ANY_IMAGE, projector=llava_projector),)),
+LLAVA = MULTIMODAL.relative(
+    "llava", config={"tied": either_says}, body=one_tower(*ANY_IMAGE, projector=llava_projector)
 )
-LLAVA_NEXT = LLAVA.relative("llava_next", config={"tied": own_word}, body={"extra": image_newline})
-LLAVA_NEXT_VIDEO = LLAVA_NEXT.relative("llava_next_video", config={"tied": either_word})
-LLAVA_ONEVISION = LLAVA_NEXT_VIDEO.relative(
-    "llava_onevision", body={"parts": (Part(towers=any_image(SIGLIP), projector=llava_projector),)}
+LLAVA_NEXT = LLAVA.relative(
+    "llava_next", config={"tied": config_says}, body={"more": image_newline}
 )
-VIDEO_LLAVA = Architecture(
-    types=("video_llava",),
-    config=ConfigKeys(text="text_config"),
-    body=Wrapper(parts=(Part(towers=ANY_IMAGE, projector=llava_projector, copies=2),)),
-)
-VIPLLAVA = VIDEO_LLAVA.relative(
-    "vipllava", body={"parts": (Part(towers=ANY_IMAGE, projector=vipllava_projector),)}
-)
-FAST_VLM = Architecture(
-    types=("fast_vlm",), config=ConfigKeys(text="text_config", tied=either_word), uncounted=TIMM
-)
-OVIS2 = LLAVA_NEXT.relative("ovis2", "got_ocr2", "pp_chart2table", body=None)
-PERCEPTION_LM = OVIS2.relative("perception_lm", uncounted=TIMM)
-VIDEO_LLAMA_3 = LLAVA.relative("video_llama_3", body=None)
+LLAVA_NEXT_VIDEO = LLAVA_NEXT.relative("llava_next_video", config={"tied": either_says})
 
 ARCHITECTURES = (
     LLAVA,
     LLAVA_NEXT,
     LLAVA_NEXT_VIDEO,
-    LLAVA_ONEVISION,
-    VIDEO_LLAVA,
-    VIPLLAVA,
-    FAST_VLM,
-    OVIS2,
-    PERCEPTION_LM,
-    VIDEO_LLAMA_3,
+    LLAVA_NEXT_VIDEO.relative(
+        "llava_onevision",
+        body=replace(
+            one_tower(*any_image(SIGLIP_TOWER), projector=llava_projector), more=image_newline
+        ),
+    ),
+    MULTIMODAL.relative(
+        "video_llava",
+        body=Wrapper(parts=(Part(towers=ANY_IMAGE, projector=llava_projector, copies=2),)),
+    ),
+    MULTIMODAL.relative("vipllava", body=one_tower(*ANY_IMAGE, projector=vipllava_projector)),
+    MULTIMODAL.relative("fast_vlm", config={"tied": either_says}, uncounted=TIMM),
+    MULTIMODAL.relative("ovis2", "got_ocr2", "pp_chart2table"),
+    MULTIMODAL.relative("perception_lm", uncounted=TIMM),
+    MULTIMODAL.relative("video_llama_3", config={"tied": either_says}),
 )

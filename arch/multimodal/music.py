@@ -1,4 +1,4 @@
-"""MusicGen."""
+"""MusicGen: decoders of codes of sound that attend to a text or follow it."""
 
 from dataclasses import replace
 
@@ -6,13 +6,15 @@ from headcount.model.mixers import Attention, Mixer, State
 from headcount.model.spec import Layer
 
 from ..architecture import Architecture, ConfigKeys, Conversion
-from ..attention.layers import decoder
+from ..attention.layers import decoder_layers
 from ..attention.shape import AttentionShape
+from ..attention.shared import MHA
+from ..body.uncounted import AUDIO_CODEC
 from ..config_view import ConfigView
-from ..tensors.names import BART as BART_NAMES
+from ..tensors.names import BART_NAMES
 
 
-def prefix_in_front(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
+def musicgen_melody_layers(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
     """MusicGen Melody: the encoded text and melody stand in front of the tokens, and are kept as
     they are."""
 
@@ -28,25 +30,29 @@ def prefix_in_front(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...
 
     return tuple(
         replace(layer, mixers=tuple(with_prefix(mixer) for mixer in layer.mixers))
-        for layer in decoder(shape, view)
+        for layer in decoder_layers(shape, view)
     )
 
 
-MUSICGEN = Architecture(
-    types=("musicgen", "musicgen_melody"),
-    config=ConfigKeys(text="decoder"),
-    uncounted="its audio codec is a network of its own",
-    conversion=Conversion(codebooks=True),
-)
 MUSICGEN_DECODER = Architecture(
     types=("musicgen_decoder",),
-    attention=AttentionShape(fixed_head_dim=True, kv_heads_from="query heads", cross=True),
+    attention=replace(MHA, cross=True),
     tensors=BART_NAMES,
     rotary="none",
     conversion=Conversion(codebooks=True),
 )
-MUSICGEN_MELODY_DECODER = MUSICGEN_DECODER.relative(
-    "musicgen_melody_decoder", attention={"build": prefix_in_front, "cross": False}
-)
 
-ARCHITECTURES = (MUSICGEN, MUSICGEN_DECODER, MUSICGEN_MELODY_DECODER)
+ARCHITECTURES = (
+    Architecture(
+        types=("musicgen", "musicgen_melody"),
+        config=ConfigKeys(text="decoder"),
+        uncounted=AUDIO_CODEC,
+        conversion=Conversion(codebooks=True),
+    ),
+    MUSICGEN_DECODER,
+    MUSICGEN_DECODER.relative(
+        "musicgen_melody_decoder",
+        attention={"build": musicgen_melody_layers, "cross": False},
+        conversion=Conversion(codebooks=True),
+    ),
+)

@@ -1,1 +1,1 @@
-"""Rows of the types that keep more than keys and values, and what makes their layers."""
+"""What layers keep beside keys and values: recurrent states and indexers, and who makes them."""

@@ -1,6 +1,7 @@
 """Layers of several kinds, and layers of two mixers: which layer is what, and who makes it."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from headcount.model.mixers import Mixer
@@ -8,30 +9,29 @@ from headcount.model.spec import Layer
 
 from ..attention.layer_kinds import CHUNKED, FULL, SLIDING, KindRule, kinds_by_rule, layer_kinds
 from ..attention.layers import attention, kind_window, latent_attention, layer_count
-from ..attention.shape import AttentionShape
+from ..attention.shape import AttentionShape, Builder
 from ..config_view import ConfigView
 
 LINEAR, CONV, INDEXED = "linear_attention", "conv", "indexed_attention"
 HYBRID, HYBRID_SLIDING = "hybrid", "hybrid_sliding"
 # What files that transformers 4 wrote call the kinds of layers.
 LAYER_TYPES: dict[str, tuple[str, ...]] = {"layer_types": ("layers_block_type",)}
-NOTHING = "none"  # a layer that holds a feed-forward alone
+NO_MIXER = "none"  # a layer that holds a feed-forward alone
 
-Maker = Callable[[AttentionShape, ConfigView, str], tuple[Mixer, ...]]
-Builder = Callable[[AttentionShape, ConfigView], tuple[Layer, ...]]
+MixerMaker = Callable[[AttentionShape, ConfigView, str], tuple[Mixer, ...]]
 
 # What files write for each kind, the names of before transformers 5 among them.
 _SPELLINGS = {
     **{FULL: FULL, "attention": FULL, SLIDING: SLIDING, CHUNKED: CHUNKED},
     **{LINEAR: LINEAR, "mamba": LINEAR, CONV: CONV, HYBRID: HYBRID},
-    **{HYBRID_SLIDING: HYBRID_SLIDING, "moe": NOTHING, "mlp": NOTHING, INDEXED: INDEXED},
+    **{HYBRID_SLIDING: HYBRID_SLIDING, "moe": NO_MIXER, "mlp": NO_MIXER, INDEXED: INDEXED},
     **dict.fromkeys(("deepseek_sparse_attention", "qwen_sparse_attention"), INDEXED),
     "minimax_m3_sparse": INDEXED,
     **{word: word for word in ("compressed_sparse_attention", "heavily_compressed_attention")},
 }
 
 
-def hybrid(makers: Mapping[str, Maker], *, written: bool = True) -> Builder:
+def hybrid(makers: Mapping[str, MixerMaker], *, written: bool = True) -> Builder:
     """Each layer made by its kind. `written`: the file may list kinds in `layer_types`; a class
     that computes them from other keys ignores such a list."""
 
@@ -54,14 +54,23 @@ def hybrid_kinds(
     return layer_kinds(view, count, rule, spellings)
 
 
-def plain(shape: AttentionShape, view: ConfigView, kind: str) -> tuple[Mixer, ...]:
-    """Attention as the row describes it, in the window of its kind."""
+def plain_attention(shape: AttentionShape, view: ConfigView, kind: str) -> tuple[Mixer, ...]:
+    """Attention as the shape describes it, in the window of its kind."""
     return (attention(shape, view, window=kind_window(shape, view, kind)),)
 
 
-def latent(shape: AttentionShape, view: ConfigView, kind: str) -> tuple[Mixer, ...]:
+def query_gated_attention(shape: AttentionShape, view: ConfigView, kind: str) -> tuple[Mixer, ...]:
+    """q_proj computes a gate for every element of its output, too (Qwen3-Next)."""
+    return (
+        replace(attention(shape, view, window=kind_window(shape, view, kind)), query_gate=True),
+    )
+
+
+def plain_latent(shape: AttentionShape, view: ConfigView, kind: str) -> tuple[Mixer, ...]:
+    """Latent attention by the keys of DeepSeek-V2."""
     return (latent_attention(view),)
 
 
-def nothing(shape: AttentionShape, view: ConfigView, kind: str) -> tuple[Mixer, ...]:
+def no_mixer(shape: AttentionShape, view: ConfigView, kind: str) -> tuple[Mixer, ...]:
+    """A layer that holds a feed-forward alone."""
     return ()

@@ -12,19 +12,19 @@ from headcount.model.mixers import Attention, LatentAttention, Mixer, State
 from headcount.model.spec import Layer
 
 from ..attention.layers import attention, kind_window, latent_attention, layer_count
-from ..attention.shape import AttentionShape
+from ..attention.shape import AttentionShape, Builder
 from ..config_view import ConfigView
-from .hybrid import INDEXED, Builder, Maker, hybrid_kinds
+from .hybrid import INDEXED, MixerMaker, hybrid_kinds
 
 Shaped = Callable[[ConfigView, LatentAttention], LatentAttention]
 OwnersRule = Callable[[ConfigView, int], tuple[bool, ...]]
 
 
-def same(view: ConfigView, mixer: LatentAttention) -> LatentAttention:
+def unchanged(view: ConfigView, mixer: LatentAttention) -> LatentAttention:
     return mixer
 
 
-def all_own(view: ConfigView, count: int) -> tuple[bool, ...]:
+def every_layer_owns(view: ConfigView, count: int) -> tuple[bool, ...]:
     return (True,) * count
 
 
@@ -39,14 +39,14 @@ def indexer_owners(view: ConfigView, count: int) -> tuple[bool, ...]:
         pattern = view.get("index_topk_pattern")
         given = tuple(pattern) if isinstance(pattern, (str, list)) else ()
     if given is not None:
-        return checked_owners(view, given, count)
+        return owners_by_words(view, given, count)
     step = view.optional("index_topk_freq", minimum=0) or 1
     offset = view.optional("index_skip_topk_offset", minimum=0)
     skip = 2 if offset is None else offset
     return tuple(max(i - skip + 1, 0) % step == 0 for i in range(count))
 
 
-def checked_owners(view: ConfigView, given: tuple[str, ...], count: int) -> tuple[bool, ...]:
+def owners_by_words(view: ConfigView, given: tuple[str, ...], count: int) -> tuple[bool, ...]:
     words = {"full": True, "F": True, "shared": False, "S": False}
     if len(given) < count or not set(given) <= set(words):
         raise InvalidConfigError(
@@ -55,13 +55,15 @@ def checked_owners(view: ConfigView, given: tuple[str, ...], count: int) -> tupl
     return tuple(words[word] for word in given[:count])
 
 
-def deepseek(changed: Shaped = same, owners: OwnersRule = all_own) -> Builder:
+def indexed_latent_layers(
+    changed: Shaped = unchanged, owners: OwnersRule = every_layer_owns
+) -> Builder:
     """Latent attention with an indexer that reads the query's latent, in every layer."""
 
     def build(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
         hybrid_kinds(shape.kinds, view, {INDEXED: None})
         bare = changed(view, latent_attention(view))
-        with_indexer = indexed(view, bare)
+        with_indexer = add_indexer(view, bare)
         return tuple(
             Layer(index=i, mixers=(with_indexer if owns else bare,))
             for i, owns in enumerate(owners(view, layer_count(view)))
@@ -70,7 +72,7 @@ def deepseek(changed: Shaped = same, owners: OwnersRule = all_own) -> Builder:
     return build
 
 
-def indexed(
+def add_indexer(
     view: ConfigView, mixer: LatentAttention, *, bits: int | None = None
 ) -> LatentAttention:
     """`mixer` with an indexer: queries from the query's latent (or, without one, from the input),
@@ -85,7 +87,7 @@ def indexed(
     )
 
 
-def with_key_value(heads: str, width: str) -> Maker:
+def indexed_attention(heads: str, width: str) -> MixerMaker:
     """Attention with K/V heads and an indexer of one key head: MiniMax-M3 and Qwen4."""
 
     def make(shape: AttentionShape, view: ConfigView, kind: str) -> tuple[Mixer, ...]:
@@ -96,9 +98,7 @@ def with_key_value(heads: str, width: str) -> Maker:
         own = mixer.hidden_size * (count + 1) * d + 2 * d
         return (
             replace(
-                mixer,
-                other_parameters=mixer.other_parameters + own,
-                states=(State(per_token=d),),
+                mixer, other_parameters=mixer.other_parameters + own, states=(State(per_token=d),)
             ),
         )
 

@@ -19,7 +19,9 @@ def every_nth(period: int, kind: str, other: str, key: str | None = None) -> Kin
     return rule
 
 
-def at(remainder: int, period: int, kind: str, other: str, *, first: int = 0) -> KindFunction:
+def every_nth_from(
+    remainder: int, period: int, kind: str, other: str, *, first: int = 0
+) -> KindFunction:
     """`kind` where i % period == remainder and i >= first, else `other`."""
 
     def rule(view: ConfigView, count: int) -> tuple[str, ...]:
@@ -30,7 +32,7 @@ def at(remainder: int, period: int, kind: str, other: str, *, first: int = 0) ->
     return rule
 
 
-def listed(key: str, kind: str, other: str, *, absent: str) -> KindFunction:
+def listed_layers(key: str, kind: str, other: str, *, absent: str) -> KindFunction:
     """`kind` for the layers that the list `key` names, else `other`; all `absent` without it."""
 
     def rule(view: ConfigView, count: int) -> tuple[str, ...]:

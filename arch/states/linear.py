@@ -4,15 +4,11 @@ h is the hidden size, K the kernel of the convolution, whose state has K columns
 (K - 1 in RecurrentGemma).
 """
 
-from dataclasses import replace
-
-from headcount.model.mixers import Attention, Mixer, Recurrent, State
-from headcount.model.spec import Layer
+from headcount.model.mixers import Mixer, Recurrent
 
 from ..attention.shape import AttentionShape
 from ..config_view import ConfigView
-from .hybrid import Builder
-from .mamba import FLOAT32, states
+from .mamba import states
 
 
 def gated_delta_net(shape: AttentionShape, view: ConfigView, kind: str) -> tuple[Mixer, ...]:
@@ -78,68 +74,3 @@ def delta_rule(
         norms=d,
         states=states(3 * width, kernel, heads * d * d),
     )
-
-
-def rg_lru(shape: AttentionShape, view: ConfigView, kind: str) -> tuple[Mixer, ...]:
-    """Griffin's recurrent block (arXiv 2402.19427): two branches of width W, a convolution, and a
-    recurrence with gates that are block-diagonal by head. Kept as attributes of the module."""
-    hidden, heads = view.integer("hidden_size"), view.integer("num_attention_heads")
-    width = view.optional("lru_width") or hidden
-    kernel = view.integer("conv1d_width")
-    biases = 2 * width + hidden + width + 2 * width  # the branches, out, convolution, two gates
-    weights = 3 * hidden * width + width * kernel + width + 2 * width * (width // heads)
-    return (
-        Recurrent(
-            form="RG-LRU",
-            hidden_size=hidden,
-            num_attention_heads=heads,
-            head_dim=width // heads,
-            weights=weights + biases,
-            biases=biases,
-            states=(State(fixed=width * (kernel - 1)), State(fixed=width, bits=FLOAT32)),
-        ),
-    )
-
-
-def short_convolution(shape: AttentionShape, view: ConfigView, kind: str) -> tuple[Mixer, ...]:
-    """LFM2's gated short convolution: in_proj [3h, h], K columns per channel, out_proj [h, h]."""
-    hidden, kernel = view.integer("hidden_size"), view.integer("conv_L_cache")
-    biases = 5 * hidden if view.flag("conv_bias") else 0
-    return (
-        Recurrent(
-            form="short convolution",
-            hidden_size=hidden,
-            weights=4 * hidden * hidden + hidden * kernel + biases,
-            biases=biases,
-            states=(State(fixed=hidden * kernel, columns=kernel),),
-        ),
-    )
-
-
-def with_ngrams(build: Builder) -> Builder:
-    """Qwen4: layers in `ple_layer_ids`, from 1 on, add embeddings of n-grams. They keep what their
-    dilated convolution needs and the last ids, which are int64."""
-
-    def read(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
-        layers, chosen = build(shape, view), view.integers("ple_layer_ids") or ()
-        if not chosen:
-            return layers
-        ngram = view.integer("ngram_size")
-        columns = (view.integer("ple_conv_kernel_size", minimum=1) - 1) * ngram
-        kept = (
-            State(fixed=view.integer("hc_count") * view.integer("hidden_size") * columns),
-            State(fixed=ngram - 1, bits=64),
-        )
-        return tuple(
-            replace(layer, mixers=(_keeping(layer.mixers[0], kept), *layer.mixers[1:]))
-            if layer.index + 1 in chosen
-            else layer
-            for layer in layers
-        )
-
-    return read
-
-
-def _keeping(mixer: Mixer, kept: tuple[State, ...]) -> Mixer:
-    assert isinstance(mixer, (Recurrent, Attention))
-    return replace(mixer, states=(*mixer.states, *kept))

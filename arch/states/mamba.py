@@ -11,7 +11,7 @@ from headcount.model.mixers import Mixer, Recurrent, State
 
 from ..attention.shape import AttentionShape
 from ..config_view import ConfigView
-from .hybrid import Maker
+from .hybrid import MixerMaker
 
 FLOAT32 = 32
 # The keys of Mamba-2 in Bamba and its kin, see `mamba2`.
@@ -52,7 +52,7 @@ def mamba1(shape: AttentionShape, view: ConfigView, kind: str) -> tuple[Mixer, .
     )
 
 
-def mamba1_of_hybrid(*, normed: bool) -> Maker:
+def mamba1_of_hybrid(*, normed: bool) -> MixerMaker:
     """Jamba's, with `normed`: RMSNorms of the step's rank and of B and C; and Zamba's."""
 
     def make(shape: AttentionShape, view: ConfigView, kind: str) -> tuple[Mixer, ...]:
@@ -107,7 +107,7 @@ def _mamba1(
 
 def mamba2(
     form: dict[str, str], *, width: str | None = None, gated_norm: bool | str = True
-) -> Maker:
+) -> MixerMaker:
     """Mamba-2 by the class's names: `expand`, `n`, `groups`, `kernel`, `heads`, `head_dim`,
     `conv_bias`, `in_bias`, `out_bias`. `width` names a key that sets the inner width."""
 

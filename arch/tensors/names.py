@@ -5,8 +5,7 @@ Only the end of a name matters, after the layer's number: `self_attn.k_proj` in
 letters of what it holds, in order, such as `qkv`; g is a gate on what o reads. What stands behind
 an underscore tells several matrices of one part apart, such as `q_a` and `v_delayed`.
 
-Here are the names of decoders and those that most rows share; `encoder_names` and `states.names`
-have the others.
+Here are the names that several lineages share; each has its others beside its architectures.
 """
 
 from collections.abc import Iterable, Mapping
@@ -41,6 +40,10 @@ class TensorNames:
     def fused_by(self, config: Mapping[str, Any]) -> str:
         """How a fused projection lies in a model of this config."""
         return self.fused if self.parts_if is None or config.get(self.parts_if) else "heads"
+
+    def also(self, modules: Mapping[str, str], **changes: Any) -> "TensorNames":
+        """The same names and `modules`, with `changes` in other fields."""
+        return replace(self, modules={**self.modules, **modules}, **changes)
 
     @cached_property
     def near(self) -> frozenset[str]:
@@ -77,14 +80,14 @@ def separate(prefix: str, o: str = "o_proj", **more: str) -> dict[str, str]:
 
 QK_NORM = {"self_attn.q_norm": "norm", "self_attn.k_norm": "norm"}
 
-LLAMA = TensorNames(
+LLAMA_NAMES = TensorNames(
     modules={**separate("self_attn"), **QK_NORM, "self_attn.sinks": "other"},
     cross=separate("cross_attn") | {"cross_attn.q_norm": "norm", "cross_attn.k_norm": "norm"},
 )
 # The same with what else some classes keep beside their projections.
-GATE_PROJ = replace(LLAMA, modules={**LLAMA.modules, "self_attn.gate_proj": "other"})
-G_PROJ = replace(LLAMA, modules={**LLAMA.modules, "self_attn.g_proj": "other"})
-MLA = TensorNames(
+GATE_PROJ_NAMES = LLAMA_NAMES.also({"self_attn.gate_proj": "other"})
+G_PROJ_NAMES = LLAMA_NAMES.also({"self_attn.g_proj": "other"})
+MLA_NAMES = TensorNames(
     modules=under(
         "self_attn", q="q_proj", q_a="q_a_proj", kv_a="kv_a_proj_with_mqa", kv_b="kv_b_proj"
     )
@@ -93,26 +96,21 @@ MLA = TensorNames(
         "self_attn.o_proj": "o",
         "self_attn.q_a_layernorm": "norm",
         "self_attn.kv_a_layernorm": "norm",
-    },
+    }
 )
-GPT2 = TensorNames(
+GPT2_NAMES = TensorNames(
     modules=under("attn", qkv="c_attn", o="c_proj"),
     cross=under("crossattention", q="q_attn", kv="c_attn", o="c_proj"),
     transposed=True,
 )
-BLOOM = TensorNames(
+BLOOM_NAMES = TensorNames(
     modules=under("self_attention", qkv="query_key_value", o="dense"), fused="heads"
 )
-MPT = TensorNames(modules=under("attn", qkv="Wqkv", o="out_proj"))
-MIXER = TensorNames(modules=under("mixer", qkv="Wqkv", o="out_proj"))
-BART = TensorNames(
+MPT_NAMES = TensorNames(modules=under("attn", qkv="Wqkv", o="out_proj"))
+MIXER_NAMES = TensorNames(modules=under("mixer", qkv="Wqkv", o="out_proj"))
+BART_NAMES = TensorNames(
     modules=separate("self_attn", o="out_proj") | {"self_attn.inner_attn_ln": "norm"},  # Kosmos-2
     cross=separate("encoder_attn", o="out_proj") | {"encoder_attn.inner_attn_ln": "norm"},
-)
-T5_PARTS = {"q": "q", "k": "k", "v": "v", "o": "o", "other": "relative_attention_bias"}
-T5 = TensorNames(
-    modules=under("layer.0.SelfAttention", **T5_PARTS),
-    cross=under("layer.1.EncDecAttention", **T5_PARTS),
 )
 
 
@@ -124,17 +122,13 @@ def _bert(prefix: str) -> dict[str, str]:
     }
 
 
-BERT = TensorNames(modules=_bert("attention"), cross=_bert("crossattention"))
-VIT = TensorNames(
-    modules=under("attention.attention", q="query", k="key", v="value")
-    | {"attention.output.dense": "o"}
-)
+BERT_NAMES = TensorNames(modules=_bert("attention"), cross=_bert("crossattention"))
 # No name of a tensor is known: headers are not sorted to layers, and parts follow the config.
-UNKNOWN = TensorNames(modules={})
+UNKNOWN_NAMES = TensorNames(modules={})
 
 
 # Attention beside recurrent mixers, or with an indexer or gates that no part names.
-HYBRID = TensorNames(modules=LLAMA.modules, rest="other")
+HYBRID_NAMES = TensorNames(modules=LLAMA_NAMES.modules, rest="other")
 
 
-HYBRID_MLA = TensorNames(modules=MLA.modules, rest="other")
+HYBRID_MLA_NAMES = TensorNames(modules=MLA_NAMES.modules, rest="other")

@@ -1,4 +1,4 @@
-"""Which part of which layer a tensor is, judged by its name on disk and the row's TensorNames."""
+"""Which part of which layer a tensor is, judged by its name on disk and the type's TensorNames."""
 
 import re
 from collections.abc import Mapping
@@ -66,14 +66,7 @@ Found = tuple[str, str, str | None, bool, int]
 def place_of(found: Found, index: int) -> Place:
     """What `find_part` found, in layer `index`."""
     module, parameter, part, cross, nth = found
-    return Place(
-        index=index,
-        module=module,
-        parameter=parameter,
-        part=part,
-        cross=cross,
-        nth=nth,
-    )
+    return Place(index=index, module=module, parameter=parameter, part=part, cross=cross, nth=nth)
 
 
 def find_part(inside: str, names: TensorNames) -> Found | None:

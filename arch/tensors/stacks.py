@@ -67,8 +67,8 @@ def find_stacks(
     *,
     others: str | None = None,
 ) -> Stacks:
-    """For each stack of the config the list is chosen that holds attention by the names of its row,
-    has no tower's name, and has as many layers.
+    """For each stack of the config the list is chosen that holds attention by the names of its
+    type, has no tower's name, and has as many layers.
 
     `others` is what further models are where a config describes several: then a list with a tower's
     name is never the language model. None: it describes one.

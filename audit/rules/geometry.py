@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from math import prod
 
-from headcount.arch.tensors.names import UNKNOWN
+from headcount.arch.tensors.names import UNKNOWN_NAMES
 from headcount.model.mixers import Attention, LatentAttention, Mixer
 from headcount.model.units import format_indices
 
@@ -126,7 +126,8 @@ def _expected(mixer: Mixer, part: str | None, seen: Observed | None) -> tuple[in
 )
 def layers(facts: WeightFacts) -> Iterator[Sighting]:
     """The weights hold more or fewer layers than the config, or lack a part of one."""
-    if facts.architecture.names is UNKNOWN:  # nothing tells how such weights name their layers
+    # Nothing tells how such weights name their layers.
+    if facts.architecture.names is UNKNOWN_NAMES:
         return
     config: dict[str, set[int]] = {}
     for layer in facts.spec.layers:

@@ -19,16 +19,15 @@ from click.testing import CliRunner
 from gguf_files import key_values, write_gguf
 from headcount.arch import class_defaults, registry
 from headcount.arch.architecture import Architecture, ConfigKeys
-from headcount.arch.attention.layer_kinds import FULL, every
+from headcount.arch.attention.layer_kinds import FULL, full_every
 from headcount.arch.attention.shape import AttentionShape
 from headcount.arch.body.body import Body
 from headcount.arch.body.feed_forward import Experts, sparse_steps
 from headcount.arch.gguf.form import Gguf, Recurrence, Windows
-from headcount.arch.states.gated import by_query
-from headcount.arch.states.hybrid import LINEAR, hybrid
+from headcount.arch.states.hybrid import LINEAR, hybrid, query_gated_attention
 from headcount.arch.states.kinds import every_nth
 from headcount.arch.states.linear import gated_delta_net
-from headcount.arch.tensors.names import HYBRID
+from headcount.arch.tensors.names import HYBRID_NAMES
 from headcount.cli import main
 
 torch = pytest.importorskip("torch")
@@ -40,7 +39,7 @@ ENGINES = ("vllm", "sglang", "llama.cpp", "transformers")
 RELATIVE = Architecture(
     types=("madeup",),
     attention=AttentionShape(
-        qkv_bias="attention_bias", o_bias="attention_bias", norm="head", kinds=every(3)
+        qkv_bias="attention_bias", o_bias="attention_bias", norm="head", kinds=full_every(3)
     ),
     body=Body(),
     gguf=(Gguf(architecture="madeup", windows=Windows(period=3)),),
@@ -54,7 +53,7 @@ HYBRID_TYPE = Architecture(
         o_bias="attention_bias",
         norm="head",
         kinds=every_nth(4, FULL, LINEAR, "full_attention_interval"),
-        build=hybrid({FULL: by_query, LINEAR: gated_delta_net}),
+        build=hybrid({FULL: query_gated_attention, LINEAR: gated_delta_net}),
     ),
     body=Body(
         experts=Experts(
@@ -64,7 +63,7 @@ HYBRID_TYPE = Architecture(
             shared_gate=True,
         )
     ),
-    tensors=HYBRID,
+    tensors=HYBRID_NAMES,
     gguf=(
         Gguf(
             architecture="madeup_hybrid",

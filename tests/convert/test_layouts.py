@@ -12,7 +12,7 @@ from conversion_limits import WIDTH_CHECKED
 from conversions import run
 from grouped_models import HEADS, TOKENS, Pair, build_pair, config_of, load
 from headcount.arch.registry import ARCHITECTURES
-from headcount.arch.tensors.names import MLA
+from headcount.arch.tensors.names import MLA_NAMES
 from headcount.convert.conversion_report import conversion_report
 from headcount.convert.plan.errors import CannotConvertError, HeadCountError
 from headcount.convert.plan.heads import Heads, HeadsByLayer
@@ -169,7 +169,7 @@ def test_types_that_check_their_width() -> None:
             except Exception as error:
                 refused |= {model_type} if "multiple of the number of" in str(error) else set()
     kept = {n for n in refused if ARCHITECTURES[n].attention.cached is not False}
-    cached = {n for n in kept if ARCHITECTURES[n].names != MLA}
+    cached = {n for n in kept if ARCHITECTURES[n].names != MLA_NAMES}
     native = cached - {"esmc", "ultrabert", "hrm_text"}  # encoders, and one that has no GQA
     assert native <= WIDTH_CHECKED
 

@@ -2,16 +2,17 @@
 
 from dataclasses import replace
 
-from ..architecture import Architecture, ConfigKeys
+from ..architecture import MULTIMODAL, Architecture
 from ..attention.shape import AttentionShape
+from ..attention.shared import TOWER_MHA
 from ..body.body import Body, Layers
 from ..body.feed_forward import Mlp, matrices
 from ..body.image_embeddings import patch_count, patches
-from ..body.projectors import nothing
-from ..body.shapes import DEEPSEEK_BODY, SANDWICH
-from ..body.towers import DEPTH_KEYS, PLAIN_HEADS, Part, Tower, Wrapper
+from ..body.projectors import no_projector
+from ..body.shared import DEEPSEEK_BODY, SANDWICH
+from ..body.towers import DEPTH_KEYS, Tower, one_tower
 from ..config_view import ConfigView
-from ..tying import either_word, own_word
+from ..tying import config_says, either_says
 
 
 def _downsampled(view: ConfigView, width: int, norm: int) -> int:
@@ -27,13 +28,13 @@ def _frames(view: ConfigView) -> int:
     return patches(view, bias=False, channels="in_channels") * frames + view.integer("hidden_size")
 
 
-def glm4v(view: ConfigView, layers: Layers) -> int:
+def glm4v_embeddings_and_merger(view: ConfigView, layers: Layers) -> int:
     """Patches, positions, and the merger that ends in `out_hidden_size`."""
     positions = patch_count(view) * view.integer("hidden_size")
     return _frames(view) + positions + _downsampled(view, view.integer("intermediate_size"), 2)
 
 
-def glm_ocr(view: ConfigView, layers: Layers) -> int:
+def glm_ocr_embeddings_and_merger(view: ConfigView, layers: Layers) -> int:
     """The same without positions; the merger is wider."""
     width = view.integer("out_hidden_size") * view.integer("in_channels")
     return _frames(view) + _downsampled(view, width, 2)
@@ -44,59 +45,45 @@ GLM4V_TOWER = Tower(
         vocabulary=None,
         final_norms=2,
         mlp=Mlp(width="out_hidden_size"),
-        extra=glm4v,
+        more=glm4v_embeddings_and_merger,
     ),
-    attention=replace(PLAIN_HEADS, qkv_bias="attention_bias"),
+    attention=replace(TOWER_MHA, qkv_bias="attention_bias"),
     model_type="glm4v_vision",
     names=DEPTH_KEYS,
 )
-
-
 GLM4V_MOE_TOWER = replace(GLM4V_TOWER, model_type="glm4v_moe_vision")
-
-
 GLM_OCR_TOWER = replace(
     GLM4V_TOWER,
     body=replace(
         GLM4V_TOWER.body,
         final_norms=1,
         mlp=Mlp(bias="attention_bias"),
-        extra=glm_ocr,
+        more=glm_ocr_embeddings_and_merger,
     ),
-    attention=replace(PLAIN_HEADS, qkv_bias="attention_bias", o_bias="attention_bias", norm="head"),
+    attention=replace(TOWER_MHA, qkv_bias="attention_bias", o_bias="attention_bias", norm="head"),
     model_type="glm_ocr_vision",
 )
 
-
-GLM4V = Architecture(
-    types=("glm4v",),
-    config=ConfigKeys(text="text_config", tied=either_word),
-    body=Wrapper(parts=(Part(towers=(GLM4V_TOWER,), projector=nothing),)),
+GLM4V = MULTIMODAL.relative(
+    "glm4v", config={"tied": either_says}, body=one_tower(GLM4V_TOWER, projector=no_projector)
 )
-GLM4V_TEXT = Architecture(
-    types=("glm4v_text",), attention=AttentionShape(qkv_bias=True), body=SANDWICH, rotary="pairs"
-)
-GLM4V_MOE = GLM4V.relative(
-    "glm4v_moe", body={"parts": (Part(towers=(GLM4V_MOE_TOWER,), projector=nothing),)}
-)
-GLM4V_MOE_TEXT = Architecture(
-    types=("glm4v_moe_text",),
-    attention=AttentionShape(qkv_bias="attention_bias"),
-    body=DEEPSEEK_BODY,
-    rotary="halves",
-)
-GLM46V = GLM4V.relative("glm46v", "glmga", config={"tied": own_word})
-GLM_OCR = GLM4V.relative(
-    "glm_ocr", body={"parts": (Part(towers=(GLM_OCR_TOWER,), projector=nothing),)}
-)
-GLM_OCR_TEXT = Architecture(types=("glm_ocr_text",), body=SANDWICH, rotary="pairs")
 
 ARCHITECTURES = (
     GLM4V,
-    GLM4V_TEXT,
-    GLM4V_MOE,
-    GLM4V_MOE_TEXT,
-    GLM46V,
-    GLM_OCR,
-    GLM_OCR_TEXT,
+    Architecture(
+        types=("glm4v_text",),
+        attention=AttentionShape(qkv_bias=True),
+        body=SANDWICH,
+        rotary="pairs",
+    ),
+    GLM4V.relative("glm4v_moe", body=one_tower(GLM4V_MOE_TOWER, projector=no_projector)),
+    Architecture(
+        types=("glm4v_moe_text",),
+        attention=AttentionShape(qkv_bias="attention_bias"),
+        body=DEEPSEEK_BODY,
+        rotary="halves",
+    ),
+    GLM4V.relative("glm46v", "glmga", config={"tied": config_says}),
+    GLM4V.relative("glm_ocr", body=one_tower(GLM_OCR_TOWER, projector=no_projector)),
+    Architecture(types=("glm_ocr_text",), body=SANDWICH, rotary="pairs"),
 )

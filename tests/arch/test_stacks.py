@@ -2,7 +2,7 @@
 
 import pytest
 
-from headcount.arch.tensors.names import LLAMA
+from headcount.arch.tensors.names import LLAMA_NAMES
 from headcount.arch.tensors.places import numbered
 from headcount.arch.tensors.stacks import Stacks, find_stacks
 from headcount.model.spec import Layer
@@ -15,7 +15,7 @@ def stacks(*prefixes: str, others: str | None = None) -> Stacks:
     names = [f"{prefix}.{i}.{inside}" for prefix in prefixes for i in (0, 1) for inside in INSIDE]
     lists = [at for at in map(numbered, names) if at is not None]
     layers = [Layer(index=i, mixers=()) for i in (0, 1)]
-    return find_stacks(lists, {"decoder": LLAMA}, layers, others=others)
+    return find_stacks(lists, {"decoder": LLAMA_NAMES}, layers, others=others)
 
 
 @pytest.mark.parametrize("prefix", ["model.layers", "encoder.layers", "vision.h", "mtp.layers"])

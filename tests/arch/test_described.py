@@ -1,4 +1,4 @@
-"""`headcount families`, and rows of remote code whose layers differ."""
+"""What `headcount families` says of a type, and a type of remote code whose layers differ."""
 
 import json
 

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from headcount.arch import read_config as resolve
 from headcount.arch.body.uncounted import UncountedError
 from headcount.arch.class_defaults import class_defaults
 from headcount.arch.nested import config_view
 from headcount.arch.parameters import idle_parameters, other_parameters
+from headcount.arch.read_config import read_config, read_spec
 from headcount.arch.registry import ARCHITECTURES
 from headcount.model.errors import InvalidConfigError
 from headcount.sources.catalogue import catalogue, read_entry
@@ -36,7 +36,7 @@ PUBLISHED = {
 
 def count(config: dict[str, Any]) -> tuple[int | None, int | None]:
     """All parameters, and those of experts that a token does not visit."""
-    reading = resolve.read_config(config, "config.json")
+    reading = read_config(config, "config.json")
     spec = reading.spec
     idle = idle_parameters(reading.view, spec.model_type, spec.layers, reading.text)
     return reading.parameters(), idle
@@ -60,9 +60,9 @@ def test_catalogue_model_counts_what_transformers_built(model: str) -> None:
 
 @pytest.mark.parametrize("model", NOT_COUNTED)
 def test_a_total_that_cannot_be_known_is_explained(model: str) -> None:
-    _, why = resolve.read_config(CONFIGS[model].config, "config.json").total()
+    _, why = read_config(CONFIGS[model].config, "config.json").total()
     assert why is not None and why.startswith(NOT_COUNTED[model])
-    spec = resolve.read_spec(CONFIGS[model].config, "config.json")[0]
+    spec = read_spec(CONFIGS[model].config, "config.json")[0]
     assert (spec.parameters, spec.parameters_source, spec.parameters_unknown) == (None, None, why)
 
 

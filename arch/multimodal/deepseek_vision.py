@@ -1,0 +1,49 @@
+"""DeepSeek's models of images and text, the decoders of its OCR models, and Janus."""
+
+from dataclasses import replace
+
+from ..architecture import MULTIMODAL, Architecture, Conversion
+from ..attention.layer_kinds import FULL
+from ..attention.shared import LLAMA_ATTENTION
+from ..body.body import Body
+from ..body.image_towers import SIGLIP_TOWER, any_image
+from ..body.projectors import linear
+from ..body.shared import EXPERTS_AFTER_FIRST, LISTED_EXPERTS, MLP_BIAS
+from ..body.towers import one_tower
+from ..body.uncounted import IMAGE_TOKENIZER
+from ..config_view import ConfigView
+from ..states.hybrid import LAYER_TYPES, hybrid, plain_attention
+from ..states.kinds import all_of
+from ..tensors.names import HYBRID_NAMES
+
+
+def two_matrices(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
+    out = text.integer("hidden_size")
+    return linear(tower.integer("hidden_size"), out) + linear(out, out)
+
+
+DEEPSEEK_OCR2_TEXT = Architecture(
+    types=("deepseek_ocr2_text",),
+    attention=replace(LLAMA_ATTENTION, fixed_head_dim=True),
+    body=Body(mlp=MLP_BIAS, experts=LISTED_EXPERTS),
+    rotary="halves",
+    conversion=Conversion(width_checked=True),
+)
+
+ARCHITECTURES = (
+    MULTIMODAL.relative(
+        "deepseek_vl", body=one_tower(*any_image(SIGLIP_TOWER), projector=two_matrices)
+    ),
+    MULTIMODAL.relative("deepseek_vl_hybrid", "deepseek_ocr2", "unlimited_ocr"),
+    DEEPSEEK_OCR2_TEXT,
+    # All of the prompt stays, and a window of what was generated: a context counts as prompt.
+    DEEPSEEK_OCR2_TEXT.relative(
+        "unlimited_ocr_text",
+        config={"aliases": LAYER_TYPES},
+        attention={"build": hybrid({FULL: plain_attention}, written=False), "kinds": all_of(FULL)},
+        body={"experts": EXPERTS_AFTER_FIRST},
+        tensors=HYBRID_NAMES,
+        conversion=Conversion(width_checked=True, eager=False),
+    ),
+    MULTIMODAL.relative("janus", uncounted=IMAGE_TOKENIZER),
+)
