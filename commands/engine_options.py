@@ -29,7 +29,7 @@ _START_OPTIONS = stack(
 )
 
 
-def engine_options(engines: Iterable[str]) -> Decorator:
+def start_options(engines: Iterable[str]) -> Decorator:
     """--engine, one of `engines`, and how it was started."""
     engine = click.option(
         "--engine",
