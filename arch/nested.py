@@ -1,6 +1,7 @@
 """A config by the architecture of its type, and the configs of other types that it nests."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from headcount.model.errors import InvalidConfigError, UnsupportedModelError
@@ -10,6 +11,7 @@ from .class_defaults import class_defaults
 from .config_view import ConfigView
 from .our_types import GROUPED, base_type
 from .registry import architecture_of, standard_spelling
+from .tying import config_says
 
 # The standard name of the context length, and what older configs call it.
 _ALIASES: dict[str, tuple[str, ...]] = {
@@ -63,7 +65,11 @@ def _assumed(model_type: str, config: Mapping[str, Any]) -> Architecture | None:
     like = architecture_of(pattern)
     assert like is not None
     return Architecture(
-        types=(model_type,), config=like.config, attention=like.attention, tensors=like.tensors
+        types=(model_type,),
+        # LLaVA's language model may tie them, too; a stranger's config speaks for all of it.
+        config=replace(like.config, tied=config_says),
+        attention=like.attention,
+        tensors=like.tensors,
     )
 
 

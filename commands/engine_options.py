@@ -1,18 +1,14 @@
 """The options that `plan` and `reconcile` share: which engine serves, and how it was started."""
 
+from collections.abc import Iterable
+
 import click
 
-from headcount.plan.engines.registry import ENGINES
 from headcount.plan.request import SAMPLERS, STATE_MODES
 
-from .options import AT_LEAST_1, TOKENS, stack
+from .options import AT_LEAST_1, TOKENS, Decorator, stack
 
-engine_options = stack(
-    click.option(
-        "--engine",
-        type=click.Choice(list(ENGINES)),
-        help="The engine that serves; where one is needed and none is named: vllm.",
-    ),
+_START_OPTIONS = stack(
     click.option("--engine-version", metavar="X.Y.Z", help="Default: the newest that is known."),
     click.option("--pp", type=AT_LEAST_1, help="Pipeline stages; default: 1."),
     click.option("--context-ranks", type=AT_LEAST_1, help="Context parallel, decode x prefill."),
@@ -31,3 +27,13 @@ engine_options = stack(
     click.option("--sampler", type=click.Choice(SAMPLERS), help="Of vllm."),
     click.option("--offline", is_flag=True, help="vllm.LLM in place of a server: its defaults."),
 )
+
+
+def start_options(engines: Iterable[str]) -> Decorator:
+    """--engine, one of `engines`, and how it was started."""
+    engine = click.option(
+        "--engine",
+        type=click.Choice(list(engines)),
+        help="The engine that serves; where one is needed and none is named: vllm.",
+    )
+    return stack(engine, _START_OPTIONS)

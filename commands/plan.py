@@ -6,8 +6,10 @@ from typing import Any
 
 import click
 
+from headcount.plan.engines.registry import ENGINES
+
 from .console import Command, write_reports
-from .engine_options import engine_options
+from .engine_options import start_options
 from .options import (
     AT_LEAST_1,
     COUNT,
@@ -42,7 +44,7 @@ _SERVING_OPTIONS = stack(
         "--require", metavar="WHAT", help="Exit with 1 without: fits,context>=32k,concurrency>=8."
     ),
     click.option("--target-users", type=AT_LEAST_1, help="Search devices x tp for so many."),
-    engine_options,
+    start_options(ENGINES),
     click.option("--static-cache", is_flag=True, help="A static cache (transformers)."),
 )
 

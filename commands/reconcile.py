@@ -6,8 +6,10 @@ from typing import Any
 
 import click
 
+from headcount.plan.engines.registry import started
+
 from .console import Command, write_reports
-from .engine_options import engine_options
+from .engine_options import start_options
 from .options import AT_LEAST_1, TOKENS, FiniteRange, output_options, stack
 
 _START_OPTIONS = stack(
@@ -18,7 +20,7 @@ _START_OPTIONS = stack(
     click.option("--dtype", help="Element type that the weights were loaded as."),
     click.option("--kv-dtype", help="Element type of the cache."),
     click.option("--utilisation", type=FiniteRange(0, 1, min_open=True)),
-    engine_options,
+    start_options(started()),
 )
 
 

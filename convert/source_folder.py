@@ -7,6 +7,7 @@ from pathlib import Path
 
 from headcount.model.errors import HeadcountError
 from headcount.sources.checkpoint import Checkpoint, find_weights, inside
+from headcount.sources.path import check_name
 from headcount.sources.pickle_checkpoint import find_pickles, read_pickles
 from headcount.sources.target import is_hub_id
 
@@ -30,7 +31,7 @@ def source_folder(
     `whole`: with its weights, not only for a plan. `allow_pickle`: .bin files, of a folder that has
     nothing else, are turned into safetensors beside `target`. Raises HeadcountError.
     """
-    _check_name(source)
+    check_name(source)
     if is_hub_id(source):
         from .hub_source import hub_source
 
@@ -48,20 +49,14 @@ def source_folder(
         yield SourceFolder(path=copy, name=path.resolve().name, made=True)
 
 
-def _check_name(source: str) -> None:
-    """Raises HeadcountError for what the system takes for no name at all."""
-    try:
-        Path(source).stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return  # a repository, or a mistake that is told later
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise HeadcountError(f"{source}: cannot be read: {reason}") from error
-
-
 def read_pickles_of(folder: Path) -> Checkpoint | None:
-    """What a folder's .bin files hold, if it has no safetensors; nothing is loaded."""
-    if not folder.is_dir() or find_weights(folder) is not None:
-        return None
-    path = find_pickles(folder)
+    """What a folder's .bin files hold, if it has no safetensors; nothing is loaded.
+
+    Raises HeadcountError, for a folder that may not be listed, too."""
+    try:
+        if not folder.is_dir() or find_weights(folder) is not None:
+            return None
+        path = find_pickles(folder)
+    except OSError as error:
+        raise HeadcountError(f"{folder}: cannot be read: {error.strerror}") from error
     return None if path is None else read_pickles(inside(folder, path.name))

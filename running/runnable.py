@@ -16,6 +16,7 @@ from headcount.arch.our_types import GROUPED, base_type
 from headcount.model.errors import HeadcountError, UnsupportedModelError
 from headcount.sources.checkpoint import INDEX, SINGLE, find_weights, read_checkpoint
 from headcount.sources.json_file import read_json
+from headcount.sources.path import check_name
 
 from .boundary import third_party
 
@@ -49,6 +50,7 @@ class RunnableModel:
 
 def open_runnable(name: str) -> RunnableModel:
     """The model in the folder `name`. Raises HeadcountError for what cannot or may not be run."""
+    check_name(name)
     folder = Path(name)
     if not folder.is_dir():
         raise HeadcountError(

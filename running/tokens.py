@@ -6,6 +6,7 @@ from pathlib import Path
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from headcount.model.errors import HeadcountError
+from headcount.sources.path import check_name
 
 from .boundary import third_party
 from .runnable import RunnableModel, refuse_tokenizer_code
@@ -45,6 +46,7 @@ def has_vocabulary(folder: Path) -> bool:
 
 def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     """The tokenizer in `folder`. Raises HeadcountError."""
+    check_name(str(folder))
     if not has_vocabulary(folder):
         raise HeadcountError(
             f"{folder}: no tokenizer there; pass --tokenizer FOLDER with the one the model was"

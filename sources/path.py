@@ -10,6 +10,17 @@ from .found import FoundModel
 from .json_file import read_json
 
 
+def check_name(name: str) -> None:
+    """Raises HeadcountError for what the system takes for no name at all."""
+    try:
+        Path(name).stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return  # a repository, or a mistake that is told later
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise HeadcountError(f"{name}: cannot be read: {reason}") from error
+
+
 def read_path(path: Path) -> FoundModel:
     """A folder, a config.json, a file of weights or an index. Raises HeadcountError."""
     if not _is_there(path):

@@ -87,12 +87,10 @@ class Part:
             nested = holder.get(self.key)
             kind = nested.get("model_type") if isinstance(nested, dict) else None
             if kind is not None and kind != view.model_type:
-                known = {tower.model_type: tower for tower in self.towers}
-                if kind not in known:
-                    raise UncountedError(
-                        f"its {self.key} is of the type {kind!r}, not counted here"
-                    )
-                return known[kind]
+                for tower in self.towers:
+                    if tower.model_type == kind:
+                        return tower
+                raise UncountedError(f"its {self.key} is of the type {kind!r}, not counted here")
         return self.towers[0]
 
 

@@ -74,6 +74,15 @@ def test_a_known_wrapper_of_an_unknown_language_model_is_assumed() -> None:
     assert read_config({"model_type": "llava", "text_config": STANDARD}, "config").spec.assumed
 
 
+@pytest.mark.parametrize(("model_type", "tied"), [("novel", False), ("llava", True)])
+def test_only_the_whole_config_of_a_stranger_ties_the_embedding(
+    model_type: str, tied: bool
+) -> None:
+    text = {**STANDARD, "model_type": "llama", "tie_word_embeddings": True}
+    spec = read_config({"model_type": model_type, "text_config": text}, "config").spec
+    assert spec.tie_word_embeddings is tied
+
+
 @pytest.mark.parametrize("name", ["hidden_size", "num_attention_heads", "num_hidden_layers"])
 def test_without_standard_names_it_is_refused(name: str) -> None:
     config = {key: value for key, value in STANDARD.items() if key != name}

@@ -297,6 +297,13 @@ VALUES = st.recursive(
 )  # fmt: skip
 
 
+def test_a_tower_whose_type_is_no_text_is_not_counted(tmp_path: Path) -> None:
+    vision = {"model_type": {"a": 1}}
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"model_type": "idefics3", "vision_config": vision}))
+    assert audit_model(str(path)).spec.model_type == "idefics3"
+
+
 @given(st.sampled_from(sorted(ARCHITECTURES)), st.dictionaries(st.sampled_from(KEYS), VALUES))
 def test_any_value_in_any_key_gives_a_report_or_a_clean_error(
     tmp_path_factory: pytest.TempPathFactory, model_type: str, changes: dict[str, Any]

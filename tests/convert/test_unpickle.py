@@ -87,6 +87,18 @@ def test_without_the_option_the_way_out_is_named(grouped: MakeFolder, tmp_path: 
     assert (result.exit_code, "--allow-pickle" in result.stderr) == (2, True)
 
 
+def test_a_folder_that_may_not_be_listed_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def closed(folder: Path) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("headcount.convert.source_folder.find_pickles", closed)
+    result = convert(tmp_path, tmp_path / "out", "--allow-pickle")
+    assert result.exit_code == 2
+    assert "cannot be read: Permission denied" in result.stderr
+
+
 @pytest.mark.parametrize("tied", [True, False])
 def test_shared_tensors_are_stored_once_where_the_config_ties_them(
     grouped: MakeFolder, tmp_path: Path, tied: bool

@@ -268,6 +268,12 @@ def test_a_line_without_end_is_cut_and_the_rest_skipped(tmp_path: Path) -> None:
     assert [len(line) for line in lines] == [LONGEST_LINE, len("last\n")]
 
 
+def test_no_log_is_held_against_a_plan_without_an_engine() -> None:
+    result = run(FRAGMENT, *SAID, "--engine", "generic")
+    assert result.exit_code == 2
+    assert "'generic' is not one of" in result.stderr
+
+
 def test_many_lines_are_read_in_little_time(tmp_path: Path) -> None:
     path = tmp_path / "many.log"
     noise = "(EngineCore pid=12) INFO 11-02 10:00:00 [x.py:1] dtype=" + "a=b, 'c': " * 20 + "\n"

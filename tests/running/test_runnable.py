@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 from headcount.model.errors import HeadcountError
 from headcount.running.load import load_model, resolve_device, resolve_load_dtype
 from headcount.running.runnable import open_runnable
+from headcount.running.tokens import load_tokenizer
 
 pytestmark = pytest.mark.needs_convert
 
@@ -80,6 +81,13 @@ def test_a_harmless_attention_setting_is_accepted(save_model: SaveModel) -> None
 def test_a_name_that_is_no_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(HeadcountError, match="not a folder; give one"):
         open_runnable("org/name")
+
+
+def test_a_name_that_the_system_takes_for_none_is_refused() -> None:
+    with pytest.raises(HeadcountError, match="cannot be read: File name too long"):
+        open_runnable("x" * 300)
+    with pytest.raises(HeadcountError, match="cannot be read: File name too long"):
+        load_tokenizer(Path("x" * 300))
 
 
 def test_weights_in_pickles_are_not_loaded(save_model: SaveModel) -> None:
