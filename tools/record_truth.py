@@ -14,12 +14,13 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
+SUPPORT = Path(__file__).parent.parent / "tests" / "support"
+sys.path[:0] = [str(SUPPORT), str(SUPPORT / "truth")]
 
-import transformers
+import transformers  # noqa: E402
 
-from recording import keys, lines
-from truth_record import ENCODER_TOKENS, FILES, path_of, written
+from recording import keys, lines  # noqa: E402
+from truth_record import ENCODER_TOKENS, FILES, path_of, written  # noqa: E402
 
 
 def made(name: str, only: set[str] | None = None) -> Iterator[str]:

@@ -15,7 +15,7 @@ from typing import Any
 
 Line = dict[str, Any]
 
-FOLDER = Path(__file__).parent.parent / "truth"
+FOLDER = Path(__file__).parents[2] / "truth"
 ENCODER_TOKENS = 7  # what cross-attention sees in every run
 FILES = {
     "decoders": "causal language models: parameters of each mixer, and their cache",

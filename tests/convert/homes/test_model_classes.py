@@ -13,7 +13,7 @@ from headcount.convert.models import modeling_headcount
 
 pytestmark = pytest.mark.needs_convert
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 TABLE = Path(headcount.__file__).parent / "arch" / "generated" / "model_classes.jsonl"
 
 
