@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class Audit:
     """A model as audited. `spec` follows the weights where they are at hand; `stored` are the
     attention parameters that the headers hold per mixer, empty without headers.
-    `active_parameters` are those that one token visits, None where no row can say it."""
+    `active_parameters` are those that one token visits, None where no body can say it."""
 
     source: FoundModel
     spec: ModelSpec

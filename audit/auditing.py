@@ -1,4 +1,4 @@
-"""The audit: a target is found, its config read through its family, its headers held against it."""
+"""The audit: a target is found, its config read by its architecture, headers held against it."""
 
 from dataclasses import replace
 from pathlib import Path

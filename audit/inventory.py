@@ -241,6 +241,6 @@ def _is_norm(words: str) -> bool:
 
 
 def _as_weight(name: str) -> str:
-    """The name of the plain weight that a packed tensor stands for, for the row's names."""
+    """The name of the plain weight that a packed tensor stands for, which the architecture has."""
     head, found, _ = name.rpartition(".weight.")  # bitsandbytes: X.weight.absmax
     return f"{head}.weight" if found else name

@@ -47,7 +47,7 @@ class Convertible:
 
 
 def convertible() -> tuple[Convertible, ...]:
-    """Every type of the family table that convert has a home for, by name."""
+    """Every type of `arch/` that convert has a home for, by name."""
     return tuple(sorted(_found(), key=lambda row: row.model_type))
 
 

@@ -95,9 +95,9 @@ class Origin(NamedTuple):
 class ModelSpec:
     """A model's layers and the few facts that the formulas need.
 
-    `parameters` is None where neither a header, nor the catalogue, nor the family's row can say it;
+    `parameters` is None where neither a header, nor the catalogue, nor the architecture can say;
     `parameters_unknown` is a clause that says why the config does not.
-    `assumed`: no row describes the model_type, whose config was read by the standard names.
+    `assumed`: nothing describes the model_type, whose config was read by the standard names.
     `origins` maps a field's name to its value and where that came from.
     """
 

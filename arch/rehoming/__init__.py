@@ -1,5 +1,5 @@
 """Pairs of classes of transformers that compute one function, of which the second holds fewer K/V
-heads. `Conversion.rehomes` names those of a type."""
+heads. `Architecture.rehomes` names those of a type."""
 
 from importlib import import_module
 

@@ -84,7 +84,7 @@ def mlp_width(facts: WeightFacts) -> Iterator[Sighting]:
         if number is None or len(tensor.shape) != 2 or facts.inventory.parts[name] != "mlp":
             continue
         width = _width(facts, name, int(number[1]))
-        # 0: the row counts this type's MLP, if there is one, in another way than by a width.
+        # 0: the body counts this type's MLP, if there is one, in another way than by a width.
         if width and not {width, 2 * width} & set(tensor.shape):
             found = next((n for n in tensor.shape if n != facts.spec.hidden_size), tensor.shape[0])
             wrong.setdefault((width, found), []).append(name)

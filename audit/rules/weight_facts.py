@@ -21,7 +21,7 @@ class WeightFacts:
     architecture computes logits, so that a head must be stored or tied. `stored` is that of the
     whole model's type, `architecture` that of its language model.
 
-    `expected` are sizes outside attention by the config, `counted` its parameters (None: no row
+    `expected` are sizes outside attention by the config, `counted` its parameters (None: no body
     counts them). `quantisation` is what the config says of it, `beside` whether a file of its own
     does (hf_quant_config.json).
     """

@@ -1,6 +1,6 @@
 """The config of a model that stays in its class: the new number of K/V heads, and nothing else.
 
-The row of the family table names the keys. What was written is read again like any config, so that
+The architecture names the keys. What was written is read again like any config, so that
 the heads of every layer are those that the class makes of it.
 """
 

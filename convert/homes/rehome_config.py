@@ -17,7 +17,7 @@ def config(
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The new config, and every key that was changed, added or dropped.
 
-    Keys that the row does not know are kept as they are. Raises CannotConvertError for an
+    Keys that `row` does not know are kept as they are. Raises CannotConvertError for an
     architecture without a counterpart.
     """
     old = source.config

@@ -142,7 +142,7 @@ def test_windows_are_filled() -> None:
 
 @pytest.mark.needs_convert
 def test_a_wrong_row_is_found_and_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if the family's row misread the K/V heads: parts, total and cache all tell."""
+    """As if the architecture misread the K/V heads: parts, total and cache all tell."""
     from headcount.running.built import compare_layers as compare
 
     read = compare.read_config

@@ -55,7 +55,7 @@ def _in_layer(source: ConversionSource, row: Rehome, tensor: TensorInfo, inside:
 
 
 def counterpart(row: Rehome, name: str) -> tuple[str, str] | None:
-    """The old name that the row knows a tensor outside all layers by, and its new one."""
+    """The old name that `row` knows a tensor outside all layers by, and its new one."""
     for old, new in row.outside.items():
         if name == old or name.endswith("." + old):
             return old, new
