@@ -12,17 +12,7 @@ from dataclasses import dataclass
 import torch
 
 from .attention_weights import Freedom
-from .ladder import MergeMethod
-from .shared_head import (
-    SharedHead,
-    aligned_head,
-    best_head,
-    energy,
-    lost,
-    mean_head,
-    own_blocks,
-    weighted_head,
-)
+from .shared_head import SharedHead, energy, lost, mean_head, own_blocks
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,22 +76,6 @@ def blocks_of(
             )
         )
     return blocks
-
-
-def solved(block: RowBlock, method: MergeMethod, scale: float) -> SharedHead:
-    """The shared head of a method where q may be mapped; `scale` is that of `renorm`."""
-    if method == "merge":
-        return best_head(block.weight, block.covariance)
-    if method == "align":
-        return aligned_head(block.covariance, block.members)
-    return mean_head(block.weight, scale if method == "renorm" else 1.0)
-
-
-def pooled(block: RowBlock, method: MergeMethod, scale: float) -> SharedHead:
-    """The shared head of a method where nothing can be mapped back."""
-    if method in ("merge", "align"):
-        return weighted_head(block.weight)
-    return mean_head(block.weight, scale if method == "renorm" else 1.0)
 
 
 def renorm_scale(blocks: Sequence[RowBlock]) -> float:

@@ -5,7 +5,8 @@ import torch
 from .attention_weights import Freedom
 from .head_maps import HeadMaps
 from .ladder import MergeMethod
-from .row_blocks import RowBlock, blocks_of, pooled, renorm_scale, solved
+from .methods import pooled, solved
+from .row_blocks import RowBlock, blocks_of, renorm_scale
 from .shared_head import SharedHead, mean_head
 
 

@@ -7,7 +7,8 @@ import torch
 from .attention_weights import Freedom
 from .head_maps import HeadMaps
 from .ladder import MergeMethod
-from .row_blocks import RowBlock, pooled, renorm_scale, solved
+from .methods import pooled, solved
+from .row_blocks import RowBlock, renorm_scale
 from .shared_head import lost_by, mean_head
 
 # Directions of the shared head with less than this share of its energy are rounding.

@@ -16,10 +16,10 @@ from transformers import AutoConfig, PreTrainedModel
 from transformers.models.auto import modeling_auto
 
 import state_configs
-from own_towers import with_own
 from random_configs import random_config
 from small_towers import with_small_towers
 from tiny_truth import TASKS, class_of, read
+from tower_models import with_own
 
 HEADS, KV = 8, 2  # 1 < K/V heads < heads, and no count equals the group size
 LARGEST = 40_000_000  # parameters of a model that is called tiny
