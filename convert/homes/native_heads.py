@@ -11,11 +11,12 @@ from typing import Any
 from headcount.arch.read_config import read_config
 from headcount.model.errors import InvalidConfigError
 from headcount.model.mixers import Attention
+from headcount.model.spec import ModelSpec
 
 from ..attention_map.attention_tensors import Where
 from ..attention_map.mapping import attentions
 from ..plan.heads import Heads, HeadsByLayer, heads_of
-from ..plan.refusals.counts import check_even, check_native, for_all_layers, no_fit
+from ..plan.refusals.counts import check_beside, check_even, check_native, for_all_layers, no_fit
 from ..plan.request import KeyValueHeads
 from ..plan.source import CONFIG, ConversionSource
 from .native_config import ConfigEditor
@@ -37,7 +38,10 @@ def native_heads(
     editor.set_heads(wanted)
     if padded is not None:
         editor.set_query_heads(padded)
-    after = _read_again(editor.new, before, wanted, where)
+    spec = _read_again(editor.new, before, wanted, where)
+    if padded is not None:
+        check_beside(source.audit.spec, spec, padded.before, wanted, where)
+    after = attentions(spec)
     heads = {
         place: padded or heads_of(mixer, after[place].num_key_value_heads)
         for place, mixer in before.items()
@@ -82,9 +86,9 @@ def _may_be_padded(source: ConversionSource) -> bool:
 
 def _read_again(
     new: Mapping[str, Any], before: Mapping[Where, Attention], wanted: KeyValueHeads, where: str
-) -> dict[Where, Attention]:
+) -> ModelSpec:
     try:
-        return attentions(read_config(new, CONFIG).spec)
+        return read_config(new, CONFIG).spec
     except InvalidConfigError:
         for mixer in before.values():
             now = mixer.num_key_value_heads

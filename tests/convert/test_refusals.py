@@ -263,3 +263,18 @@ def test_a_list_of_layers_that_the_config_does_not_describe_is_refused(llama: Pa
     change_tensors(llama, lambda t: t.update({f"other.{K_PROJ}": t[K_PROJ].clone()}))
     with pytest.raises(HeadcountError, match=r"a list of layers that is none of the config's"):
         plan(llama)
+
+
+@pytest.mark.parametrize("model_type", ["minimax", "recurrent_gemma"])
+def test_padding_that_would_change_recurrent_layers(tmp_path: Path, model_type: str) -> None:
+    """Their width follows the query heads: the output's own audit would fail."""
+    from transformers import CONFIG_MAPPING, AutoModelForCausalLM
+
+    sizes = {"hidden_size": 32, "num_attention_heads": 8, "num_key_value_heads": 8}
+    more = {"num_hidden_layers": 3, "vocab_size": 64, "intermediate_size": 32, "lru_width": 32}
+    experts = {"num_local_experts": 2, "num_experts_per_tok": 1, "head_dim": 4}
+    config = CONFIG_MAPPING[model_type](**sizes, **more, **experts)
+    AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path / "model")
+    with pytest.raises(HeadCountError, match=r"change its recurrent layers.*can be 1, 2, 4"):
+        plan(tmp_path / "model", 3)
+    plan(tmp_path / "model", 2)

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 
 from headcount.arch.rehoming.rehome import Rehome
 from headcount.model.divisors import divisors, listed
-from headcount.model.mixers import Attention
+from headcount.model.mixers import Attention, Mixer
+from headcount.model.spec import Layer, ModelSpec
 
 from ...attention_map.attention_tensors import Where
 from ..errors import CannotConvertError, HeadCountError, NoSuchHomeError
@@ -60,6 +61,27 @@ def check_native(
             " so nothing could load the result"
         )
     raise no_fit(counts[-1], wanted, where)
+
+
+def check_beside(
+    before: ModelSpec, after: ModelSpec, now: int, wanted: KeyValueHeads, where: str
+) -> None:
+    """Raises HeadCountError where more query heads, which padding adds, would change mixers that
+    have no K/V heads: a state as wide as all query heads (MiniMax), blocks of a gate as many as
+    they are (RecurrentGemma)."""
+    if [_without_heads(layer) for layer in before.layers] != [
+        _without_heads(layer) for layer in after.layers
+    ]:
+        possible = listed(divisors(now)[:-1])
+        raise HeadCountError(
+            f"{where}: {now} K/V heads cannot be pooled to {wanted} in equal groups, and more query"
+            " heads would change its recurrent layers, too; --kv-heads can be"
+            f" {possible}"
+        )
+
+
+def _without_heads(layer: Layer) -> list[Mixer]:
+    return [mixer for mixer in layer.mixers if mixer.kind == "recurrent"]
 
 
 def _check_read(own: Heads, new: Attention, where: str) -> None:
