@@ -35,7 +35,8 @@ NATIVE = {row.model_type for row in convertible() if row.home == "native"}
 OWN = {row.model_type for row in convertible() if row.home == "custom"}
 OWN_JOBS = [(task, t) for task in ("causal", "seq2seq") for t in MAPPINGS[task] if t in OWN]
 FLOAT32 = ("prophetnet", "xglm")  # whatever the weights are
-PARTS_IN_FLOAT32 = ("codegen", "gpt_neo", "gptj", "modernbert-decoder")  # rotations, or scores
+# Rotations or scores; Gemma's norms, with scores of 140 whose last bits decide how one is rounded.
+PARTS_IN_FLOAT32 = ("codegen", "gemma", "gpt_neo", "gptj", "modernbert-decoder")
 # With the reason why its keys are not free, or it is not run.
 UNKNOWN = {"mimo_v2_flash": "kinds of layers rotate other shares of a head"}
 NOT_COMPARED = {
