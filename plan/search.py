@@ -52,11 +52,12 @@ def search(
 
 
 def placements(found: Sequence[Candidate]) -> Iterator[Placement]:
-    """One per device, in their order."""
+    """One per device, in their order; none where one alone was searched, since its row, with as
+    many as were asked for, would be another answer than the plan with as many as suffice."""
     by_device: dict[str, list[Plan]] = {}
     for candidate in found:
         by_device.setdefault(candidate.device.key, []).append(candidate.plan)
-    for plans in by_device.values():
+    for plans in by_device.values() if len(by_device) > 1 else ():
         device, fitting = plans[0].request.device, (p.request.tp for p in plans if p.fits)
         assert device is not None
         yield Placement(device=device, plan=plans[0], smallest_tp=next(fitting, None))

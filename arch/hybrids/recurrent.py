@@ -16,7 +16,7 @@ from ..config_view import ConfigView
 from ..gguf.form import Gguf, Recurrence
 from ..states.hybrid import LAYER_TYPES
 from ..states.mamba import FLOAT32
-from ..tensors.names import UNKNOWN_NAMES
+from ..tensors.names import NO_ATTENTION_NAMES
 from ..tying import never
 
 
@@ -94,14 +94,14 @@ ARCHITECTURES = (
         config=ConfigKeys(aliases=LAYER_TYPES),
         attention=AttentionShape(build=rwkv_layers),
         body=Body(norm=WEIGHT_AND_BIAS, mlp=NO_MLP, more=rwkv_channel_mix),
-        tensors=UNKNOWN_NAMES,
+        tensors=NO_ATTENTION_NAMES,
     ),
     Architecture(
         types=("xlstm",),
         config=ConfigKeys(tied=never, aliases=LAYER_TYPES),
         attention=AttentionShape(build=mlstm_layers),
         body=Body(mlp=Mlp(width=xlstm_width, bias="use_bias"), more=xlstm_biases),
-        tensors=UNKNOWN_NAMES,
+        tensors=NO_ATTENTION_NAMES,
     ),
     # Later RWKVs, alone and in a body of Qwen's, are not in transformers.
     Architecture(

@@ -22,7 +22,8 @@ class TensorNames:
     [in, out] (GPT-2's Conv1D). `rest` is the part of what stands there without being named, such as
     an indexer; None: it is a stranger. `key_value` are modules beside the projections that hold
     numbers of K or V heads: of which, and along which axis. `split`: the
-    modules of k and v that the class cuts a fused tensor into when it reads it.
+    modules of k and v that the class cuts a fused tensor into when it reads it. Where no name is
+    `known`, headers are not sorted to layers.
 
     `fused` says how a `qkv` lies: `parts` is [q | k | v], `heads` has for each K/V head its query
     heads, its key and its value, `quarters` has four times [q | v | k] (CodeGen). Without the flag
@@ -36,6 +37,7 @@ class TensorNames:
     parts_if: str | None = None
     key_value: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     split: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    known: bool = True
 
     def fused_by(self, config: Mapping[str, Any]) -> str:
         """How a fused projection lies in a model of this config."""
@@ -123,8 +125,10 @@ def _bert(prefix: str) -> dict[str, str]:
 
 
 BERT_NAMES = TensorNames(modules=_bert("attention"), cross=_bert("crossattention"))
-# No name of a tensor is known: headers are not sorted to layers, and parts follow the config.
-UNKNOWN_NAMES = TensorNames(modules={})
+# No name of a tensor is known: parts follow the config.
+UNKNOWN_NAMES = TensorNames(modules={}, known=False)
+# Layers that hold no attention, and are numbered as in other models.
+NO_ATTENTION_NAMES = TensorNames(modules={})
 
 
 # Attention beside recurrent mixers, or with an indexer or gates that no part names.

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from math import prod
 
-from headcount.arch.tensors.names import UNKNOWN_NAMES
 from headcount.model.mixers import Attention, LatentAttention, Mixer
 from headcount.model.units import format_indices
 
@@ -127,7 +126,7 @@ def _expected(mixer: Mixer, part: str | None, seen: Observed | None) -> tuple[in
 def layers(facts: WeightFacts) -> Iterator[Sighting]:
     """The weights hold more or fewer layers than the config, or lack a part of one."""
     # Nothing tells how such weights name their layers.
-    if facts.architecture.names is UNKNOWN_NAMES:
+    if not facts.architecture.names.known:
         return
     config: dict[str, set[int]] = {}
     for layer in facts.spec.layers:

@@ -1,6 +1,6 @@
 """Which rows of a q or k head rotate together: measured on what transformers builds.
 
-`tests/convert/test_freedom.py` turns keys by what is said here, in every type that converts.
+`tests/convert/homes/test_freedom.py` turns keys by what is said here, in every type that converts.
 """
 
 from collections.abc import Iterator, Mapping

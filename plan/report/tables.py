@@ -18,8 +18,9 @@ def plan_tables(result: PlanResult) -> Iterator[Table]:
     yield _memory_table(result.plan)
     if result.plan.fits is not None:
         yield _limits_table(result.plan)
-    if result.candidates:
-        yield _placement_table(result)
+    rows = list(placements(result.candidates))
+    if rows:
+        yield _placement_table(result, rows)
     if len(result.variants) > 1:
         yield _variant_table(result)
 
@@ -83,10 +84,9 @@ def limit_contexts(plan: Plan) -> tuple[int, ...]:
     return tuple(sorted({*halves, plan.workload.context}))
 
 
-def _placement_table(result: PlanResult) -> Table:
+def _placement_table(result: PlanResult, rows: list[Placement]) -> Table:
     """Every device searched, an engine's by the least memory in all that serves; a negative amount
     of free memory is what is missing."""
-    rows = list(placements(result.candidates))
     if result.plan.engine.starts:
         rows.sort(key=_memory_of_the_fewest)
     return Table(

@@ -189,10 +189,16 @@ def test_audit_and_total(tmp_path: Path, model_type: str, sizes: dict[str, Any])
 @pytest.mark.parametrize("engine", [None, *ENGINES])
 @pytest.mark.parametrize(("model_type", "sizes"), CASES)
 def test_plan(tmp_path: Path, model_type: str, sizes: dict[str, Any], engine: str | None) -> None:
-    folder, _ = saved(tmp_path / "model", model_type, sizes)
+    folder, model = saved(tmp_path / "model", model_type, sizes)
     options = [] if engine is None else ["--engine", engine]
     plan = run("plan", folder, "--device", "h100", "--context", "64", *options)
+    count = sum(parameter.numel() for parameter in model.parameters())
     assert plan["model"]["model_type"] == model_type
+    assert plan["model"]["parameters"] == count
+    assert plan["fits"]
+    every_token = 2 if model_type == "madeup" else 1  # layers that keep all tokens
+    width = 2 if engine == "llama.cpp" else 4  # its cache is float16 whatever the weights are
+    assert plan["per_rank"]["kv_cache_bytes_per_token"] == every_token * 2 * 6 * 8 * width
 
 
 @pytest.mark.parametrize("method", ["mean", "merge"])

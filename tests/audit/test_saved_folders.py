@@ -23,7 +23,6 @@ from folder_exceptions import (
 )
 from headcount.arch.read_config import read_config
 from headcount.arch.registry import ARCHITECTURES
-from headcount.arch.tensors.names import UNKNOWN_NAMES
 from headcount.audit import audit_model
 from headcount.audit.audited import Audit
 from header_edits import Headers, rewrite
@@ -77,7 +76,7 @@ def test_a_saved_model_is_sound(model_type: str, task: str, tmp_path: Path) -> N
     audit = audit_model(str(tmp_path))
     assert alarms(audit, model_type) == []
     parts_add_up(whole, model, audit, model_type)
-    if audit.architecture.names is not UNKNOWN_NAMES:
+    if audit.architecture.names.known:
         headers_say_what_the_config_says(audit, tmp_path)
     attention_is_what_was_built(whole, model, audit, model_type)
 
@@ -91,7 +90,7 @@ def parts_add_up(whole: Any, model: Any, audit: Audit, model_type: str) -> None:
     either = sum(count for name, count in buffers.items() if name.endswith(EITHER))
     beyond = audit.spec.parameters - whole.parameters(model)
     assert (beyond == either) is (model_type not in COUNTED_OTHERWISE), beyond
-    named = audit.architecture.names is not UNKNOWN_NAMES  # else headers are not sorted to parts
+    named = audit.architecture.names.known  # else headers are not sorted to parts
     assert inventory.part("attention") == (audit.attention_parameters if named else 0)
     recurrent = (m for la in audit.spec.layers for m in la.mixers if m.kind == "recurrent")
     assert inventory.part("mixer") == sum(mixer.parameters().total for mixer in recurrent)
@@ -119,7 +118,7 @@ def attention_is_what_was_built(whole: Any, model: Any, audit: Audit, model_type
     else:
         held = [parts.total for layer in layers for parts in audit.mixer_parts(layer)]
     held = [count for count in held if count]
-    if audit.architecture.names is UNKNOWN_NAMES:  # its modules do not stand in one list
+    if not audit.architecture.names.known:  # its modules do not stand in one list
         held, true = sorted(held), sorted(true)
     agrees = held == true
     assert agrees is (model_type not in ATTENTION_OTHERWISE), (held, true)

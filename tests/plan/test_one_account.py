@@ -160,3 +160,12 @@ def test_engines_on_the_command_line_are_those_of_the_registry() -> None:
     result = CliRunner().invoke(main, ["plan", "gpt2", "--engine", "abacus"])
     assert result.exit_code == 2
     assert all(f"'{name}'" in result.output for name in registry.ENGINES)
+
+
+def test_a_search_over_one_device_has_no_second_row_of_it() -> None:
+    """With as many as were asked for it would say another thing than the plan that is shown."""
+    searched = ("llama-3-70b", "--device", "h100", "--target-users", "32", "--context", "4k")
+    done = CliRunner().invoke(main, ["plan", *searched, "--format", "json"])
+    document = json.loads(done.stdout)
+    assert document["fits"] and document["request"]["tp"] > 1
+    assert document["devices"] == []

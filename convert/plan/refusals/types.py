@@ -133,6 +133,8 @@ def _holds_by_layer(source: ConversionSource, wanted: KeyValueHeads) -> bool:
     known = source.spelled
     if isinstance(wanted, int) or known is None or not known.conversion.by_layer:
         return False
+    if not model_classes(base_type(source.model_type)):
+        return False
     counts = {mixer.num_key_value_heads for mixer in source.attention_map.mixers.values()}
     plain = all(type(mixer) is Attention and mixer.cached for mixer in _mixers(source))
     return len(counts) == 1 and plain

@@ -53,7 +53,7 @@ NOT_CONVERTED = {
 
 @pytest.fixture(autouse=True)
 def only_our_own_home(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also for types that another class could hold: tests/convert/test_rehome.py moves those."""
+    """Also for types that another class could hold: test_rehome.py moves those."""
     monkeypatch.setattr(finding, "HOMES", {"custom": finding.HOMES["custom"]})
 
 

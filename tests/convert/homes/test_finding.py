@@ -1,0 +1,12 @@
+"""The choices of --home are the homes that there are."""
+
+import pytest
+
+pytest.importorskip("torch")
+
+from headcount.convert.homes.finding import HOMES  # noqa: E402
+from headcount.convert.plan.request import HOME_CHOICES  # noqa: E402
+
+
+def test_every_home_can_be_chosen() -> None:
+    assert ("auto", *HOMES) == HOME_CHOICES
