@@ -4,8 +4,8 @@ import pytest
 
 pytest.importorskip("torch")
 
-from headcount.convert.homes.finding import HOMES  # noqa: E402
-from headcount.convert.plan.request import HOME_CHOICES  # noqa: E402
+from headcount.convert.homes.finding import HOMES
+from headcount.convert.plan.request import HOME_CHOICES
 
 
 def test_every_home_can_be_chosen() -> None:
