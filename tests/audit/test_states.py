@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from checkpoints import write_safetensors
 from headcount.arch.read_config import read_spec
 from headcount.arch.registry import ARCHITECTURES
 from headcount.audit import audit_model
@@ -99,3 +100,13 @@ def test_saved_weights_say_the_same(model_type: str, truth: ModuleType, tmp_path
         if finding.severity != "note" and not finding.code.startswith(odd_by_design)
     ] == []
     assert audit.attention_parameters == audit.spec.attention_parameters
+
+
+def test_a_missing_layer_without_attention_is_found(tmp_path: Path) -> None:
+    """RWKV's layers hold no tensor of an attention, and are numbered all the same."""
+    config = {"model_type": "rwkv", "hidden_size": 32, "num_hidden_layers": 3, "vocab_size": 64}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    names = [f"rwkv.blocks.{index}.attention.key.weight" for index in (0, 2)]
+    write_safetensors(tmp_path / "model.safetensors", dict.fromkeys(names, (32, 32)))
+    found = [f for f in audit_model(str(tmp_path)).findings if f.code == "H103"]
+    assert [f.where for f in found] == ["decoder layers 1"]
