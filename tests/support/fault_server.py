@@ -1,12 +1,13 @@
 """Runs the command line again and again in forked processes, each with one fault at a chosen call.
 
 A program of its own: the wrappers below must be in place before anything else binds the functions.
-Reads JSON lines {"arguments", "fault", "at", "number"} and answers {"status", "calls", "stdout",
-"stderr"}. `fault` is null, "kill" (the process ends at that call, a write half done), "once" or
-"always" (the call, or it and all later ones that take space, fail with `number`), or "signal" (the
-process sends itself the signal `number` when the function `at`, "module:Class.method", has done its
-work, once it is given something that has `given` in its name). `without` names a function that this
-system is to lack, or "lock".
+Reads JSON lines {"arguments", "fault", "at", "number"} and answers {"status", "calls", "struck",
+"stdout", "stderr"}, where `struck` names the function of the chosen call. `fault` is null, "kill"
+(the process ends at that call, a write half done), "once" or "always" (the call, or it and all
+later ones that take space, fail with `number`), or "signal" (the process sends itself the signal
+`number` when the function `at`, "module:Class.method", has done its work, once it is given
+something that has `given` in its name). `without` names a function that this system is to lack, or
+"lock".
 """
 
 import importlib
@@ -30,6 +31,7 @@ class Injector:
         self.calls = 0
         self.fault: str | None = None
         self.at = self.number = 0
+        self.struck = ""
         self.lock = threading.Lock()
         self.plain = {name: getattr(os, name) for name in CALLS if hasattr(os, name)}
 
@@ -49,6 +51,8 @@ class Injector:
                 self.calls += 1
                 here = self.calls == self.at
                 later = self.calls > self.at > 0 and name in SPACE
+            if here:
+                self.struck = name
             if self.fault == "kill" and here:
                 self._half(name, arguments, options)
                 os._exit(137)
@@ -120,7 +124,8 @@ def run(injector: Injector, job: dict[str, Any], tell: int) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         injector.at = 0
-        told = {"calls": injector.calls, "imported": sorted({*sys.modules} - before)}
+        imported = sorted({*sys.modules} - before)
+        told = {"calls": injector.calls, "struck": injector.struck, "imported": imported}
         injector.plain["write"](tell, json.dumps(told).encode())
         os._exit(int(end.code or 0))
     except BaseException:
@@ -143,7 +148,7 @@ def serve(injector: Injector) -> None:
                 run(injector, job, tell)
             os.close(tell)
             with os.fdopen(answer, "rb") as told_by:
-                told = json.loads(told_by.read() or b'{"calls": 0, "imported": []}')
+                told = json.loads(told_by.read() or b'{"calls": 0, "struck": "", "imported": []}')
             status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
             texts = []
             for file in (output, errors):
