@@ -15,8 +15,8 @@ SERVER = Path(__file__).with_name("fault_server.py")
 
 @dataclass(frozen=True, kw_only=True)
 class Ran:
-    """How a run ended: exit status, calls that changed the disk (0 when killed), the function of the
-    call that was to fail (empty: there was none), what it said."""
+    """How a run ended: exit status, calls that changed the disk (0 when killed), the function of
+    the call that was to fail (empty: there was none), what it said."""
 
     status: int
     calls: int
