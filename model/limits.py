@@ -173,9 +173,9 @@ GGUF_SIZE = Limit(10**7, "in a size", "as in llama.cpp's own files")
 
 # Logs of engines
 LOG_BYTES = Limit(
-    64 * _MIB,
+    256 * _MIB,
     "bytes",
-    "a start takes some hundred kilobytes; reading so much takes some seconds",
+    "a start takes some hundred kilobytes, the log of a server's day some hundred times that",
     "not read",
     "cut the log to the start that is meant",
 )

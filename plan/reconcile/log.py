@@ -90,9 +90,10 @@ _SERVE = re.compile(rf"vllm serve {_TEXT}")
 _STATE_MODE = re.compile(r"Mamba cache mode is set to '(none|align|all)'")
 _SHORT = {"tp": "tp", "pp": "pp"}
 _VERSIONS = (
-    re.compile(r"LLM engine \(v?([0-9][^\s),]{0,40})\)"),
-    re.compile(r"(?:vLLM|SGLang)[^\n]{0,30}? version:? ?v?([0-9][^\s,]{0,40})"),
-    re.compile(r"(?:vllm|sglang)[=-]{1,2}([0-9]+\.[^\s,]{1,30})"),
+    ("LLM engine (", re.compile(r"LLM engine \(v?([0-9][^\s),]{0,40})\)")),
+    (" version", re.compile(r"(?:vLLM|SGLang)[^\n]{0,30}? version:? ?v?([0-9][^\s,]{0,40})")),
+    ("vllm", re.compile(r"vllm[=-]{1,2}([0-9]+\.[^\s,]{1,30})")),
+    ("sglang", re.compile(r"sglang[=-]{1,2}([0-9]+\.[^\s,]{1,30})")),
 )
 _OVERRIDE = "Overriding num_gpu_blocks="
 _BLOCKS_FOUND = re.compile(rf"num_gpu_blocks={_NUMBER} with num_gpu_blocks_override={_NUMBER}")
@@ -138,12 +139,12 @@ def _read_engine(log: Log, line: str) -> None:
         log.engine = "sglang"
     if "Hybrid KV cache manager is disabled" in line:
         log.settings["disable_hybrid_kv_cache_manager"] = 1
-    if match := _STATE_MODE.search(line):
+    if "Mamba cache mode" in line and (match := _STATE_MODE.search(line)):
         log.settings["mamba_cache_mode"] = match[1]
     if "FlashInfer" in line and "sampling" in line and "not" not in line.lower():
         log.settings["sampler"] = "flashinfer"
-    for pattern in _VERSIONS:
-        if match := pattern.search(line):
+    for words, pattern in _VERSIONS:
+        if words in line and (match := pattern.search(line)):
             log.settings["version"] = match[1]
             return
 
@@ -175,7 +176,7 @@ def _read_settings(log: Log, line: str) -> None:
     for words, pattern, name in _OTHERS:
         if words in line and (match := pattern.search(line)):
             log.settings[name] = _number(match[1])
-    if "=" in line or "': " in line:
+    if ("=" in line or "': " in line) and any(name in line for name in _SETTINGS):
         for key, text in _SETTING.findall(line):
             _set(log, _SETTINGS[key], text)
     if "--" in line:
