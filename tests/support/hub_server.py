@@ -127,6 +127,9 @@ class _Handler(BaseHTTPRequestHandler):
         if wanted:
             first, last = wanted.removeprefix("bytes=").split("-")
             start, stop = int(first), min(size, int(last) + 1)
+            if start >= size:
+                self._send(416, {"Content-Range": f"bytes */{size}"}, b"", 0, body)
+                return
         headers = {"X-Repo-Commit": COMMIT, "ETag": f'"{path.name}-{size}"'}
         if wanted:
             headers["Content-Range"] = f"bytes {start}-{stop - 1}/{size}"

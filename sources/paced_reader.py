@@ -1,0 +1,58 @@
+"""What a server sends, read for so long as it comes fast enough.
+
+A socket's own time-out knows only the wait for the next byte: a server that sends one a second
+would be listened to for ever.
+"""
+
+import http.client
+import io
+from socket import socket
+from time import monotonic
+from typing import Any
+
+READ_SECONDS = 20.0  # without a byte; large files begin to come within a few
+SLOW_SECONDS = 30.0  # after which an answer must have come with SLOWEST bytes a second
+SLOWEST = 1024
+MOST_SECONDS = 300.0  # of one answer: the longest, 4 MiB, take it at 14 KiB a second
+HEAD_BYTES = 2**23  # of status line, headers and frames of chunks: http.client allows 6.5 MB
+
+
+class PacedReader(io.RawIOBase):
+    """Reads from `raw`, the file of `connection`, at most `most` bytes. Raises TimeoutError, and
+    ConnectionError for more."""
+
+    def __init__(self, raw: Any, connection: socket, most: int) -> None:
+        self.raw, self.connection, self.most = raw, connection, most
+        self.began = monotonic()
+        self.received = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        left = self.began + MOST_SECONDS - monotonic()
+        self.connection.settimeout(max(0.01, min(READ_SECONDS, left)))
+        count: int | None = self.raw.readinto(buffer)
+        self.received += count or 0
+        self._check(monotonic() - self.began)
+        return count
+
+    def _check(self, seconds: float) -> None:
+        if self.received > self.most:
+            raise ConnectionError(f"sends more than {self.most:,} bytes")
+        too_slow = seconds > SLOW_SECONDS and self.received < SLOWEST * seconds
+        if too_slow or seconds > MOST_SECONDS:
+            raise TimeoutError(f"sends too slowly: {self.received:,} bytes in {seconds:.0f} s")
+
+    def close(self) -> None:
+        self.raw.close()
+        super().close()
+
+
+class PacedResponse(http.client.HTTPResponse):
+    """An answer, from its status line on to the end of a body of at most `most_body` bytes."""
+
+    def __init__(self, connection: socket, *args: Any, most_body: int = 0, **kwargs: Any) -> None:
+        super().__init__(connection, *args, **kwargs)
+        raw = self.fp.detach()
+        self.fp = io.BufferedReader(PacedReader(raw, connection, most_body + HEAD_BYTES))
