@@ -17,7 +17,7 @@ _DISTINCT = 8  # so long a value is looked for inside of words, too
 
 _PLACES = (
     (r"(?i)\b([a-z][a-z0-9+.-]*://)[^\s/?#'\"<>]*@", rf"\1{MASK}@"),
-    (r"(?i)\b(https?://[^\s?#'\"<>]+)[?#][^\s'\"<>]+", rf"\1?{MASK}"),
+    (r"(?i)\b(https?://[^\s?#'\"<>]+)\?[^\s'\"<>]+", rf"\1?{MASK}"),
     (
         r"(?i)\b(x-(?:amz|goog)-[a-z-]+=|(?:access_)?token=|sig(?:nature)?=)[^&\s'\"<>]+",
         rf"\1{MASK}",
@@ -99,17 +99,21 @@ def _searched(form: str) -> str:
 
 def _forms(secret: str) -> Iterator[str]:
     """The secret as it is, each line of it, and both as Python, addresses and base64 write them."""
+    from json import dumps
     from urllib.parse import quote, quote_plus, unquote
 
     for whole in {secret.strip(), unquote(secret).strip()}:
         for text in {whole, *(line.strip() for line in whole.splitlines())}:
+            data = text.encode("utf-8", "surrogateescape")
             yield text
             yield repr(text)[1:-1]
-            yield text.encode("unicode_escape").decode()
+            yield repr(data)[2:-1]
+            yield ascii(text)[1:-1]
+            yield dumps(text)[1:-1]
             yield quote(text, safe="", errors="replace")
             yield quote(text, errors="replace")
             yield quote_plus(text, errors="replace")
-            yield from _in_base64(text.encode("utf-8", "surrogateescape"))
+            yield from _in_base64(data)
 
 
 def _in_base64(data: bytes) -> Iterator[str]:

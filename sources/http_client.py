@@ -68,7 +68,7 @@ class Client:
             try:
                 answer = self._request(parts, headers, limit)
             except (OSError, http.client.HTTPException, ValueError) as error:
-                reason = str(error) or type(error).__name__
+                reason = " ".join(str(error).split()) or type(error).__name__
                 raise UnreachableError(f"{_server(parts)}: {reason}") from error
             if answer.status not in (301, 302, 303, 307, 308):
                 return _uncompressed(parts, answer)
@@ -188,7 +188,11 @@ def _connect(parts: SplitResult, proxy: SplitResult | None) -> http.client.HTTPC
     else:
         connection = http.client.HTTPConnection(via.hostname, via.port, timeout=CONNECT_SECONDS)
     connection.response_class = PacedResponse  # of a proxy that is asked to lead on
-    connection.connect()
+    try:
+        connection.connect()
+    except BaseException:
+        connection.close()
+        raise
     connection.sock.settimeout(READ_SECONDS)
     return connection
 

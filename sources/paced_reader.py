@@ -32,12 +32,17 @@ class PacedReader(io.RawIOBase):
     def readinto(self, buffer: Any) -> int | None:
         left = self.began + MOST_SECONDS - monotonic()
         self.connection.settimeout(max(0.01, min(READ_SECONDS, left)))
-        count: int | None = self.raw.readinto(buffer)
+        try:
+            count: int | None = self.raw.readinto(buffer)
+        except TimeoutError:
+            self._check()
+            raise
         self.received += count or 0
-        self._check(monotonic() - self.began)
+        self._check()
         return count
 
-    def _check(self, seconds: float) -> None:
+    def _check(self) -> None:
+        seconds = monotonic() - self.began
         if self.received > self.most:
             raise ConnectionError(f"sends more than {self.most:,} bytes")
         too_slow = seconds > SLOW_SECONDS and self.received < SLOWEST * seconds
