@@ -3,13 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
+from headcount.model import limits
 from headcount.model.errors import InvalidConfigError, short
 from headcount.model.spec import Origin
-
-# Bounds far above any model; they keep a hostile value from costing time or memory.
-MAX_LAYERS = 2_000
-MAX_HEADS = 10_000
-MAX_SIZE = 10**9
 
 
 class MissingValueError(InvalidConfigError):
@@ -76,7 +72,9 @@ class ConfigView:
         self.origins[name] = Origin(value=value, source=source)
         return value
 
-    def optional(self, name: str, *, minimum: int = 1, maximum: int = MAX_SIZE) -> int | None:
+    def optional(
+        self, name: str, *, minimum: int = 1, maximum: int = limits.SIZE.most
+    ) -> int | None:
         """An integer, or None if absent. Raises InvalidConfigError for any other type or range."""
         value = self.get(name)
         if value is None:
@@ -88,14 +86,14 @@ class ConfigView:
                 f"{self.where}: {name} is {short(value)}; an integer is expected"
             )
         if name.endswith("_heads"):
-            maximum = min(maximum, MAX_HEADS)
+            maximum = min(maximum, limits.HEADS.most)
         if not minimum <= value <= maximum:
             raise InvalidConfigError(
                 f"{self.where}: {name} is {short(value)}; it must be from {minimum} to {maximum:,}"
             )
         return value
 
-    def integer(self, name: str, *, minimum: int = 1, maximum: int = MAX_SIZE) -> int:
+    def integer(self, name: str, *, minimum: int = 1, maximum: int = limits.SIZE.most) -> int:
         """An integer that must be there. Raises InvalidConfigError."""
         value = self.optional(name, minimum=minimum, maximum=maximum)
         if value is None:
@@ -111,9 +109,10 @@ class ConfigView:
             return None
         if not isinstance(value, list) or not all(type(item) is int for item in value):
             raise InvalidConfigError(f"{self.where}: {name} must be a list of integers")
-        if any(item > MAX_SIZE for item in value):
+        if any(item > limits.SIZE.most for item in value):
             raise InvalidConfigError(
-                f"{self.where}: {name} holds {short(max(value))}; at most {MAX_SIZE:,} can be"
+                f"{self.where}: {name} holds {short(max(value))};"
+                f" at most {limits.SIZE.most:,} can be"
             )
         return tuple(value)
 

@@ -16,14 +16,12 @@ from importlib import import_module
 from typing import Any
 from urllib.parse import SplitResult, urljoin, urlsplit
 
+from headcount.model import limits
 from headcount.model.errors import HeadcountError, short
 from headcount.model.redaction import redacted
 
-from .paced_reader import READ_SECONDS, PacedResponse
+from .paced_reader import PacedResponse
 from .proxy import find_proxy, login_to
-
-CONNECT_SECONDS = 5.0
-_REDIRECTS = 5
 
 
 class UnreachableError(HeadcountError):
@@ -64,7 +62,7 @@ class Client:
         """
         headers = {"Accept-Encoding": "identity", **headers}
         parts = urlsplit(url)
-        for _ in range(_REDIRECTS + 1):
+        for _ in range(limits.REDIRECTS.most + 1):
             try:
                 answer = self._request(parts, headers, limit)
             except (OSError, http.client.HTTPException, ValueError) as error:
@@ -181,19 +179,24 @@ def _connect(parts: SplitResult, proxy: SplitResult | None) -> http.client.HTTPC
     connection: http.client.HTTPConnection
     if parts.scheme == "https":
         connection = http.client.HTTPSConnection(
-            via.hostname, via.port, timeout=CONNECT_SECONDS, context=_certificates()
+            via.hostname,
+            via.port,
+            timeout=limits.CONNECT_SECONDS.most,
+            context=_certificates(),
         )
         if proxy is not None:
             connection.set_tunnel(parts.hostname, parts.port or 443, headers=login_to(proxy))
     else:
-        connection = http.client.HTTPConnection(via.hostname, via.port, timeout=CONNECT_SECONDS)
+        connection = http.client.HTTPConnection(
+            via.hostname, via.port, timeout=limits.CONNECT_SECONDS.most
+        )
     connection.response_class = PacedResponse  # of a proxy that is asked to lead on
     try:
         connection.connect()
     except BaseException:
         connection.close()
         raise
-    connection.sock.settimeout(READ_SECONDS)
+    connection.sock.settimeout(limits.READ_SECONDS.most)
     return connection
 
 

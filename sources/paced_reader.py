@@ -10,11 +10,7 @@ from socket import socket
 from time import monotonic
 from typing import Any
 
-READ_SECONDS = 20.0  # without a byte; large files begin to come within a few
-SLOW_SECONDS = 30.0  # after which an answer must have come with SLOWEST bytes a second
-SLOWEST = 1024
-MOST_SECONDS = 300.0  # of one answer: the longest, 4 MiB, take it at 14 KiB a second
-HEAD_BYTES = 2**23  # of status line, headers and frames of chunks: http.client allows 6.5 MB
+from headcount.model import limits
 
 
 class PacedReader(io.RawIOBase):
@@ -30,8 +26,8 @@ class PacedReader(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int | None:
-        left = self.began + MOST_SECONDS - monotonic()
-        self.connection.settimeout(max(0.01, min(READ_SECONDS, left)))
+        left = self.began + limits.ANSWER_SECONDS.most - monotonic()
+        self.connection.settimeout(max(0.01, min(limits.READ_SECONDS.most, left)))
         try:
             count: int | None = self.raw.readinto(buffer)
         except TimeoutError:
@@ -45,8 +41,10 @@ class PacedReader(io.RawIOBase):
         seconds = monotonic() - self.began
         if self.received > self.most:
             raise ConnectionError(f"sends more than {self.most:,} bytes")
-        too_slow = seconds > SLOW_SECONDS and self.received < SLOWEST * seconds
-        if too_slow or seconds > MOST_SECONDS:
+        too_slow = (
+            seconds > limits.SLOW_SECONDS.most and self.received < limits.SLOWEST.most * seconds
+        )
+        if too_slow or seconds > limits.ANSWER_SECONDS.most:
             raise TimeoutError(f"sends too slowly: {self.received:,} bytes in {seconds:.0f} s")
 
     def close(self) -> None:
@@ -60,4 +58,6 @@ class PacedResponse(http.client.HTTPResponse):
     def __init__(self, connection: socket, *args: Any, most_body: int = 0, **kwargs: Any) -> None:
         super().__init__(connection, *args, **kwargs)
         raw = self.fp.detach()
-        self.fp = io.BufferedReader(PacedReader(raw, connection, most_body + HEAD_BYTES))
+        self.fp = io.BufferedReader(
+            PacedReader(raw, connection, most_body + limits.ANSWER_HEAD_BYTES.most)
+        )

@@ -19,6 +19,7 @@ from headcount.sources.checkpoint import read_checkpoint
 from headcount.sources.http_client import Client
 from headcount.sources.hub import _commit, open_repo, read_hub
 from hub_server import COMMIT, MOVED, Hub, serve
+from lowered_limits import Lower
 from shards import PARAMETERS, make_shards
 
 
@@ -216,8 +217,8 @@ def test_without_a_network_one_message_comes_at_once(
     assert read_hub("org/kept").checkpoint is not None
 
 
-def test_a_hub_that_does_not_answer_is_given_up(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headcount.sources.hub.FIRST_SECONDS", 0.2)
+def test_a_hub_that_does_not_answer_is_given_up(hub: Hub, lower: Lower) -> None:
+    lower("FIRST_SECONDS", 0.2)
     hub.latency = 0.5
     with pytest.raises(HeadcountError, match="no answer"):
         read_hub("org/one")
@@ -319,14 +320,14 @@ def test_an_endpoint_that_is_no_address_is_refused(
         read_hub("org/one")
 
 
-def test_one_connection_waits_for_a_silent_hub(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_connection_waits_for_a_silent_hub(hub: Hub, lower: Lower) -> None:
     """One that was idle may be dead, and then another is tried; not when it waits in vain."""
     write_model(hub.folder / "org/one", LLAMA_CONFIG, llama_shapes())
     hub.latency = 0.4
     with Client() as client:
         repo = open_repo("org/one", COMMIT, client)
         at_once(lambda _: repo.fetch("config.json", 0, 9), range(3))
-        monkeypatch.setattr("headcount.sources.paced_reader.READ_SECONDS", 0.1)
+        lower("READ_SECONDS", 0.1)
         with pytest.raises(HeadcountError, match="timed out"):
             repo.fetch("config.json", 0, 9)
     time.sleep(0.4)

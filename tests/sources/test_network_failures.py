@@ -25,6 +25,7 @@ from huggingface_hub import constants
 from checkpoints import LLAMA_CONFIG
 from headcount.cli import main
 from headcount.sources.http_client import Client, UnreachableError
+from lowered_limits import Lower
 
 TOKEN = "hf_" + "TokenOfATest" * 3
 ENDPOINT_PASSWORD = "endpoint/pass word@1"
@@ -368,9 +369,11 @@ def environment(server: Server, login: bool) -> dict[str, str]:
 
 
 @pytest.fixture(autouse=True)
-def alone(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+def alone(
+    monkeypatch: pytest.MonkeyPatch, lower: Lower, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     """Nothing in a cache, no proxy, and a first answer of no more than 64 KiB."""
-    monkeypatch.setattr("headcount.sources.hub.MAX_HEADER_BYTES", 2**16)
+    lower("INDEX_BYTES", 2**16)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path_factory.getbasetemp() / "none"))
     for name in list(os.environ):
@@ -378,12 +381,12 @@ def alone(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFact
             monkeypatch.delenv(name)
 
 
-def hurry(monkeypatch: pytest.MonkeyPatch, words: str) -> None:
+def hurry(lower: Lower, words: str) -> None:
     """Tenths of seconds for what is to fail by a limit of time; the others may take theirs."""
     if words == "timed out":
-        monkeypatch.setattr("headcount.sources.paced_reader.READ_SECONDS", 0.3)
+        lower("READ_SECONDS", 0.3)
     if words == "too slowly":
-        monkeypatch.setattr("headcount.sources.paced_reader.SLOW_SECONDS", 0.3)
+        lower("SLOW_SECONDS", 0.3)
 
 
 @pytest.mark.parametrize(
@@ -397,10 +400,10 @@ def hurry(monkeypatch: pytest.MonkeyPatch, words: str) -> None:
 )
 @pytest.mark.parametrize("name", KINDS)
 def test_a_failure_is_one_line_without_a_secret(
-    monkeypatch: pytest.MonkeyPatch, name: str, login: bool, debug: bool
+    monkeypatch: pytest.MonkeyPatch, lower: Lower, name: str, login: bool, debug: bool
 ) -> None:
     kind = KINDS[name]
-    hurry(monkeypatch, kind.words)
+    hurry(lower, kind.words)
     with serve(kind) as server:
         for variable, value in {**environment(server, login), **kind.settings}.items():
             monkeypatch.setenv(variable, value.replace("{port}", str(server.port)))
@@ -463,10 +466,10 @@ def test_the_cached_snapshot_is_used_without_a_word_of_the_login(
     assert not [form for secret in SECRETS for form in forms(secret) if form in result.output]
 
 
-def test_what_is_left_of_a_slow_hub_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_left_of_a_slow_hub_is_bounded(lower: Lower) -> None:
     """Fast enough a byte at a time, but without an end: the whole answer has its time, too."""
-    for name, value in (("SLOWEST", 1), ("MOST_SECONDS", 0.5)):
-        monkeypatch.setattr(f"headcount.sources.paced_reader.{name}", value)
+    lower("SLOWEST", 1)
+    lower("ANSWER_SECONDS", 0.5)
     kind = Kind(words="", at="/", answer=sent(_SLOW, forever=b"a", wait=0.02))
     began = time.monotonic()
     with serve(kind) as server, Client() as client, pytest.raises(UnreachableError, match="slowly"):
