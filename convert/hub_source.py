@@ -22,6 +22,7 @@ from headcount.sources.hub_settings import hub_constants
 from headcount.sources.json_file import open_bytes
 from headcount.sources.safetensors import FileHeader
 
+from .paced_download import paced_downloads
 from .plan.side_files import reason_by_name
 
 
@@ -79,7 +80,7 @@ def _download(found: FoundModel, checkpoint: Checkpoint, shards: Iterable[str]) 
         side_files = [n for n in list_files(repo) if "/" not in n and not reason_by_name(n)]
     index = [checkpoint.index.name] if checkpoint.index else []
     try:
-        with redacted_logs():
+        with redacted_logs(), paced_downloads():
             folder = snapshot_download(
                 found.id,
                 revision=repo.revision,

@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import shutil
+import time
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from conversions import contents, run
 from headcount.cli import main
 from headcount.sources.hub_cache import ref_file
 from hub_server import COMMIT, Hub, serve
+from lowered_limits import Lower
 
 pytestmark = pytest.mark.needs_convert
 MakeFolder = Callable[..., Path]
@@ -224,6 +226,18 @@ def test_a_download_with_logins_tells_none_of_them(
     coded = b64encode(b"user:secret@word").decode()
     for secret in ("token-of-a-test", "secret%40word", "secret@word", "signed", coded):
         assert secret not in shown
+
+
+def test_a_download_in_drops_is_given_up(hub: Hub, tmp_path: Path, lower: Lower) -> None:
+    hub.drip = 0.02
+    lower("SLOW_SECONDS", 0.3)
+    began = time.monotonic()
+    result = convert("org/model", tmp_path / "out")
+    assert time.monotonic() - began < 10
+    assert result.exit_code == 2
+    assert "the download failed (it comes too slowly: " in result.stderr
+    hub.drip = 0
+    assert convert("org/model", tmp_path / "out").exit_code == 0
 
 
 @contextmanager

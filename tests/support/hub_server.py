@@ -17,11 +17,13 @@ COMMIT, MOVED = "5" * 40, "6" * 40
 class Hub:
     """`folder` holds org/name folders. Each answer takes `latency` seconds; `gated` names need the
     token `hf_good`; `ranges=False` plays a server that ignores the Range header. Once the first
-    answer is sent, the branch moves to the commit `MOVED`, whose folders are in `moves_to`."""
+    answer is sent, the branch moves to the commit `MOVED`, whose folders are in `moves_to`. Whole
+    files of weights come a byte each `drip` seconds."""
 
     folder: Path
     moves_to: Path | None = None
     branch: str = COMMIT
+    drip: float = 0.0
     latency: float = 0.0
     gated: frozenset[str] = frozenset()
     ranges: bool = True
@@ -148,7 +150,19 @@ class _Handler(BaseHTTPRequestHandler):
         with path.open("rb") as file:
             file.seek(start)
             data = file.read(min(stop - start, 2**24)) if body else b""
+        if self.hub.drip and body and not wanted and name.endswith(".safetensors"):
+            self._drip(headers, data)
+            return
         self._send(206 if wanted else 200, headers, data, stop - start, body)
+
+    def _drip(self, headers: dict[str, str], data: bytes) -> None:
+        self._send(200, headers, b"", len(data), True)
+        try:
+            for i in range(len(data)):
+                self.wfile.write(data[i : i + 1])
+                time.sleep(self.hub.drip)
+        except (BrokenPipeError, ConnectionResetError):
+            self.close_connection = True
 
     def _refuse(self, status: int, code: str) -> None:
         self._send(status, {"X-Error-Code": code}, b"", 0, True)
