@@ -16,7 +16,7 @@ from headcount.sources.http_client import UnreachableError
 @contextmanager
 def paced_downloads() -> Iterator[None]:
     """Inside, a body that comes with less than the least rate is an UnreachableError."""
-    from huggingface_hub.utils import get_session
+    from huggingface_hub import get_session
 
     session: Any = get_session()  # of httpx, or the library that took its place
     before = session.event_hooks
