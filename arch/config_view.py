@@ -109,6 +109,7 @@ class ConfigView:
             return None
         if not isinstance(value, list) or not all(type(item) is int for item in value):
             raise InvalidConfigError(f"{self.where}: {name} must be a list of integers")
+        self._check_length(name, value)
         if any(item > limits.SIZE.most for item in value):
             raise InvalidConfigError(
                 f"{self.where}: {name} holds {short(max(value))};"
@@ -123,7 +124,13 @@ class ConfigView:
             return None
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
             raise InvalidConfigError(f"{self.where}: {name} must be a list of strings")
+        self._check_length(name, value)
         return tuple(value)
+
+    def _check_length(self, name: str, value: list[Any]) -> None:
+        if len(value) > limits.LIST_ITEMS.most:
+            where = f"{self.where}: {name}"
+            raise InvalidConfigError(limits.LIST_ITEMS.refusal(where, len(value)))
 
     def flag(self, name: str | bool) -> bool:
         """A boolean by its key, False if absent. A bool, a constant of an architecture, is returned
