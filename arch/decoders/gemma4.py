@@ -77,7 +77,7 @@ def conformer(view: ConfigView) -> int:
     """A conformer: two convolutions over the spectrogram of 128 bins, and in each layer two MLPs
     of four times the width, attention with relative keys and a gated depthwise convolution."""
     hidden, kernel = view.integer("hidden_size"), view.integer("conv_kernel_size")
-    first, second = view.integers("subsampling_conv_channels") or (128, 32)
+    first, second = view.integers("subsampling_conv_channels", count=2) or (128, 32)
     frames = 9 * (first + first * second) + first + second + first // 4 * second * hidden
     mlps = 2 * (matrices(hidden, 4 * hidden, gated=False) + 2 * hidden)
     attention = 5 * hidden * hidden + hidden // view.integer("num_attention_heads")

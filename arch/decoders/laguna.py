@@ -23,10 +23,13 @@ def step_sparse_layers(view: ConfigView, count: int) -> frozenset[int]:
     given = view.get("moe_layers_enum")
     if given is None:
         return frozenset(range(3, count))
-    items = given.split(",") if isinstance(given, str) else given
+    if not isinstance(given, str):
+        return frozenset(view.integers("moe_layers_enum") or ()) & frozenset(range(count))
     try:
-        return frozenset(int(item) for item in items if str(item).strip()) & frozenset(range(count))
-    except (TypeError, ValueError) as error:
+        return frozenset(int(item) for item in given.split(",") if item.strip()) & frozenset(
+            range(count)
+        )
+    except ValueError as error:
         raise InvalidConfigError(
             f"{view.where}: moe_layers_enum must list indices of layers"
         ) from error
