@@ -1,4 +1,4 @@
-"""Numbers that a stranger wrote in JSON: `560.0` is 560, and `true` is none."""
+"""Numbers that a stranger wrote: in JSON `560.0` is 560, and `true` is none."""
 
 import math
 
@@ -19,3 +19,9 @@ def finite(value: object) -> float | None:
     except OverflowError:  # an integer beyond all floats
         return None
     return number if math.isfinite(number) else None
+
+
+def digits(text: str, most: int = 9) -> int | None:
+    """The number that `text` writes in up to `most` plain digits; None for anything else. int()
+    takes digits of any script, and refuses more than some 4,000 of them."""
+    return int(text) if len(text) <= most and text.isascii() and text.isdecimal() else None

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 from headcount.model.errors import HeadcountError
+from headcount.model.numbers import digits
 
 from .http_client import Client, Response, UnreachableError
 
@@ -81,4 +82,4 @@ def _size(headers: Mapping[str, str]) -> int | None:
     """The size of the whole file from Content-Range, or from Content-Length of a whole answer."""
     found = re.fullmatch(r"bytes \S+/(\d+)", headers.get("content-range", ""))
     text = found[1] if found else headers.get("content-length", "")
-    return int(text) if text.isdigit() else None
+    return digits(text, most=18)

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from headcount.model.errors import InvalidConfigError
+from headcount.model.numbers import digits
 
 from ..config_view import ConfigView
 
 Values = list[Mapping[str, Any]]
-_DIGITS = 9  # of the number of a layer: far above any, and below what int() refuses
 
 
 def listed_values(view: ConfigView, count: int) -> Values | None:
@@ -19,13 +19,8 @@ def listed_values(view: ConfigView, count: int) -> Values | None:
         return None
     if not isinstance(given, dict) or not all(isinstance(v, dict) for v in given.values()):
         raise InvalidConfigError(f"{view.where}: per_layer_config must hold an object per layer")
-    by_index = {layer_number(key): value for key, value in given.items()}
+    by_index = {digits(key): value for key, value in given.items()}
     return [by_index.get(i, {}) for i in range(count)]
-
-
-def layer_number(key: str) -> int | None:
-    """The number of the layer that `per_layer_config` calls `key`; None where it is no number."""
-    return int(key) if key.isascii() and key.isdecimal() and len(key) <= _DIGITS else None
 
 
 def for_each_layer(view: ConfigView, name: str, count: int) -> tuple[int, ...] | None:

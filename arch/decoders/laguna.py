@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from headcount.model.errors import InvalidConfigError
+from headcount.model.numbers import digits
 
 from ..architecture import MULTIMODAL, Architecture
 from ..attention.layer_kinds import SLIDING, full_every
@@ -25,14 +26,10 @@ def step_sparse_layers(view: ConfigView, count: int) -> frozenset[int]:
         return frozenset(range(3, count))
     if not isinstance(given, str):
         return frozenset(view.integers("moe_layers_enum") or ()) & frozenset(range(count))
-    try:
-        return frozenset(int(item) for item in given.split(",") if item.strip()) & frozenset(
-            range(count)
-        )
-    except ValueError as error:
-        raise InvalidConfigError(
-            f"{view.where}: moe_layers_enum must list indices of layers"
-        ) from error
+    numbers = {digits(item.strip()) for item in given.split(",") if item.strip()}
+    if None in numbers:
+        raise InvalidConfigError(f"{view.where}: moe_layers_enum must list indices of layers")
+    return frozenset(i for i in range(count) if i in numbers)
 
 
 def gate_by_config(view: ConfigView, heads: int, head_dim: int) -> int:

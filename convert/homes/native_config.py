@@ -9,10 +9,9 @@ from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from typing import Any
 
-from headcount.arch.attention.per_layer import layer_number
 from headcount.arch.read_config import Reading, read_config
 from headcount.arch.registry import architecture_of
-from headcount.model.numbers import whole
+from headcount.model.numbers import digits, whole
 
 from ..plan.heads import Heads
 from ..plan.refusals.counts import no_place, one_for_all
@@ -89,7 +88,7 @@ class ConfigEditor:
         if key is None:
             raise one_for_all(self.where, self.reading.spec.model_type)
         entries = self._single_layers()
-        known = {layer_number(index): index for index in entries}
+        known = {digits(index): index for index in entries}
         known.pop(None, None)
         width = max(map(len, known.values()), default=0)
         readers = {
