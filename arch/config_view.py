@@ -3,14 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
+from headcount.model import limits
 from headcount.model.errors import InvalidConfigError, short
 from headcount.model.numbers import finite, whole
 from headcount.model.spec import Origin
-
-# Bounds far above any model; they keep a hostile value from costing time or memory.
-MAX_LAYERS = 2_000
-MAX_HEADS = 10_000
-MAX_SIZE = 10**9
 
 
 def positive(
@@ -90,7 +86,9 @@ class ConfigView:
         self.origins[name] = Origin(value=value, source=source)
         return value
 
-    def optional(self, name: str, *, minimum: int = 1, maximum: int = MAX_SIZE) -> int | None:
+    def optional(
+        self, name: str, *, minimum: int = 1, maximum: int = limits.SIZE.most
+    ) -> int | None:
         """An integer, or None if absent. Raises InvalidConfigError for any other type or range."""
         given = self.get(name)
         if given is None:
@@ -101,14 +99,14 @@ class ConfigView:
                 f"{self.where}: {name} is {short(given)}; an integer is expected"
             )
         if name.endswith("_heads"):
-            maximum = min(maximum, MAX_HEADS)
+            maximum = min(maximum, limits.HEADS.most)
         if not minimum <= value <= maximum:
             raise InvalidConfigError(
                 f"{self.where}: {name} is {short(value)}; it must be from {minimum} to {maximum:,}"
             )
         return value
 
-    def integer(self, name: str, *, minimum: int = 1, maximum: int = MAX_SIZE) -> int:
+    def integer(self, name: str, *, minimum: int = 1, maximum: int = limits.SIZE.most) -> int:
         """An integer that must be there. Raises InvalidConfigError."""
         value = self.optional(name, minimum=minimum, maximum=maximum)
         if value is None:
@@ -130,11 +128,11 @@ class ConfigView:
         if len(numbers) != len(found) or count not in (None, len(found)):
             many = "" if count is None else f"{count} "
             raise InvalidConfigError(f"{self.where}: {name} must be a list of {many}integers")
-        wrong = next((item for item in numbers if not minimum <= item <= MAX_SIZE), None)
+        wrong = next((item for item in numbers if not minimum <= item <= limits.SIZE.most), None)
         if wrong is not None:
             raise InvalidConfigError(
                 f"{self.where}: {name} holds {short(wrong)}; each must be from {minimum} to"
-                f" {MAX_SIZE:,}"
+                f" {limits.SIZE.most:,}"
             )
         return numbers
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headcount.model import limits
 from headcount.model.errors import HeadcountError
 from headcount.model.units import parse_bytes, parse_count, parse_tokens
 from headcount.report import FORMATS
@@ -21,7 +22,6 @@ else:
     _ParamType = click.ParamType  # not generic before click 8.2
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
-MAX_BATCH_SIZE = 1_000_000
 
 
 class Size(_ParamType):
@@ -99,7 +99,7 @@ output_options = stack(
 workload_options = stack(
     click.option("--context", type=TOKENS, help="Tokens per sequence: 8192, or 8k for the same."),
     click.option(
-        "--batch-size", type=click.IntRange(1, MAX_BATCH_SIZE), default=1, show_default=True
+        "--batch-size", type=click.IntRange(1, limits.BATCH_SIZE.most), default=1, show_default=True
     ),
     click.option("--kv-dtype", help="Element type of the cache: bf16, fp16, fp32, fp8, int8…"),
     click.option("--encoder-tokens", type=TOKENS, help="Tokens that cross-attention sees."),

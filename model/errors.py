@@ -1,15 +1,14 @@
 """The errors a user can cause or meet. Each says what was found, where, and what to do."""
 
+from . import limits
 from .text import printable
-
-_SHOWN = 120
-_LONGEST_LINE = 1000
 
 
 def short(value: object) -> str:
     """`value` as Python writes it, at most about 120 characters: input is a stranger's."""
     text = repr(value)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(text):,} characters)"
+    most = limits.VALUE_CHARACTERS.most
+    return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"
 
 
 def bounded(message: str) -> str:
@@ -19,8 +18,9 @@ def bounded(message: str) -> str:
 
 
 def _bounded_line(line: str) -> str:
-    if len(line) > _LONGEST_LINE:
-        line = f"{line[:_LONGEST_LINE]}… ({len(line):,} characters)"
+    most = limits.LINE_CHARACTERS.most
+    if len(line) > most:
+        line = f"{line[:most]}… ({len(line):,} characters)"
     return printable(line)
 
 

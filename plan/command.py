@@ -69,6 +69,7 @@ def planned(audit: "Audit", parameters: int | None = None) -> PlannedModel:
         spec=replace(audit.spec, parameters=parameters) if parameters else audit.spec,
         config=audit.config,
         weights_bytes=None if parameters else audit.loaded_bytes,
+        has_experts=audit.has_experts,
     )
 
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 
+from headcount.model import limits
 from headcount.model.dtypes import BITS
 from headcount.model.errors import HeadcountError, short
 
@@ -19,7 +20,6 @@ _COUNTS = (
     *("context", "batch_size", "encoder_tokens", "tp", "pp", "context_ranks", "kv_memory"),
     *("block_size", "max_num_seqs", "max_num_batched_tokens"),
 )
-_MOST = 2**62  # far above any, and below what no float holds
 SAMPLERS = ("pytorch", "flashinfer")
 
 
@@ -62,8 +62,10 @@ class PlanRequest:
     def __post_init__(self) -> None:
         for name in _COUNTS:
             value = getattr(self, name)
-            if value is not None and not 1 <= value <= _MOST:
-                raise HeadcountError(f"{name} is {short(value)}; it must be from 1 to {_MOST:,}")
+            if value is not None and not 1 <= value <= limits.NUMBER.most:
+                raise HeadcountError(
+                    f"{name} is {short(value)}; it must be from 1 to {limits.NUMBER.most:,}"
+                )
         if self.utilisation is not None and not 0 < self.utilisation <= 1:
             raise HeadcountError(
                 f"utilisation is {self.utilisation}; above 0 and at most 1 is meant"

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from headcount.model import limits
 from headcount.model.errors import HeadcountError, InvalidConfigError, InvalidWeightsError, short
 from headcount.model.numbers import whole
 
 from .json_file import read_json
-from .safetensors import MAX_HEADER_BYTES, FileHeader, TensorInfo, read_header
+from .safetensors import FileHeader, TensorInfo, read_header
 
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -130,7 +131,7 @@ def read_index(
 ) -> tuple[dict[str, str], int | None]:
     """The weight_map and total_size of the index at `path`. Raises InvalidWeightsError."""
     try:
-        index = read_json(path, MAX_HEADER_BYTES)
+        index = read_json(path, limits.INDEX_BYTES)
     except InvalidConfigError as error:
         raise InvalidWeightsError(str(error)) from error
     return check_index(path, index, suffixes)

@@ -17,11 +17,8 @@ from importlib import import_module
 from typing import Any
 from urllib.parse import SplitResult, urljoin, urlsplit
 
+from headcount.model import limits
 from headcount.model.errors import HeadcountError
-
-CONNECT_SECONDS = 5.0
-READ_SECONDS = 20.0
-_REDIRECTS = 5
 
 
 class UnreachableError(HeadcountError):
@@ -60,7 +57,7 @@ class Client:
         Raises UnreachableError.
         """
         headers = {"Accept-Encoding": "identity", **headers}
-        for _ in range(_REDIRECTS + 1):
+        for _ in range(limits.REDIRECTS.most + 1):
             parts = urlsplit(url)
             try:
                 answer = self._request(parts, headers, limit)
@@ -141,14 +138,19 @@ def _connect(parts: SplitResult, proxy: SplitResult | None) -> http.client.HTTPC
     connection: http.client.HTTPConnection
     if parts.scheme == "https":
         connection = http.client.HTTPSConnection(
-            via.hostname, via.port, timeout=CONNECT_SECONDS, context=_certificates()
+            via.hostname,
+            via.port,
+            timeout=limits.CONNECT_SECONDS.most,
+            context=_certificates(),
         )
         if proxy is not None:
             connection.set_tunnel(parts.hostname, parts.port or 443, headers=_login(proxy))
     else:
-        connection = http.client.HTTPConnection(via.hostname, via.port, timeout=CONNECT_SECONDS)
+        connection = http.client.HTTPConnection(
+            via.hostname, via.port, timeout=limits.CONNECT_SECONDS.most
+        )
     connection.connect()
-    connection.sock.settimeout(READ_SECONDS)
+    connection.sock.settimeout(limits.READ_SECONDS.most)
     return connection
 
 

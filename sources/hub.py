@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from headcount import __version__
+from headcount.model import limits
 from headcount.model.errors import (
     HeadcountError,
     InvalidConfigError,
@@ -23,11 +24,9 @@ from .http_client import Client, UnreachableError
 from .hub_cache import read_cached
 from .hub_gguf import read_hub_gguf, split_target
 from .hub_requests import HubRepo
-from .json_file import MAX_CONFIG_BYTES, parse_json
-from .safetensors import MAX_HEADER_BYTES, FileHeader, header_length, parse_header
+from .json_file import parse_json
+from .safetensors import FileHeader, header_length, parse_header
 
-# What the first answer may take: a name server that is out of reach takes half a minute to say so.
-FIRST_SECONDS = 8.0
 # What a header takes: about so many bytes per tensor beside its name.
 _ENTRY_BYTES = 110
 _FIRST_BYTES = 2**17
@@ -106,7 +105,9 @@ def _read_online(
     repo: HubRepo, target: str, file: str | None, meanwhile: Callable[[], None] | None
 ) -> FoundModel:
     """Three round trips: what is there; config and index; all shards."""
-    answer = within(FIRST_SECONDS, lambda: repo.fetch_info(MAX_HEADER_BYTES), meanwhile)
+    answer = within(
+        limits.FIRST_SECONDS.most, lambda: repo.fetch_info(limits.INDEX_BYTES.most), meanwhile
+    )
     info = parse_json(answer, f"{target}: the Hub's answer")
     commit = info.get("sha")
     files = _file_names(info)
@@ -145,9 +146,10 @@ def _file_names(info: dict[str, Any]) -> frozenset[str]:
 
 
 def _read_config(repo: HubRepo) -> dict[str, Any]:
-    piece = repo.fetch("config.json", 0, MAX_CONFIG_BYTES + 1)
-    if len(piece.data) > MAX_CONFIG_BYTES:
-        raise InvalidConfigError(f"{repo.name}: config.json is above {MAX_CONFIG_BYTES:,} bytes")
+    limit = limits.JSON_BYTES
+    piece = repo.fetch("config.json", 0, limit.most + 1)
+    if len(piece.data) > limit.most:
+        raise InvalidConfigError(limit.refusal(f"{repo.name}: config.json"))
     return parse_json(piece.data, f"{repo.name}: config.json", allow_non_finite=True)
 
 
@@ -170,7 +172,9 @@ def _read_weights(repo: HubRepo, files: frozenset[str]) -> Checkpoint | None:
 
 def _read_shards(repo: HubRepo, files: frozenset[str]) -> Checkpoint:
     path = Path(repo.name, INDEX)
-    data = repo.fetch(INDEX, 0, MAX_HEADER_BYTES).data
+    data = repo.fetch(INDEX, 0, limits.INDEX_BYTES.most + 1).data
+    if len(data) > limits.INDEX_BYTES.most:
+        raise InvalidWeightsError(limits.INDEX_BYTES.refusal(path))
     try:
         index = parse_json(data, str(path))
     except InvalidConfigError as error:

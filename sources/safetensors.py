@@ -13,12 +13,11 @@ from math import prod
 from pathlib import Path
 from typing import Any, TypeGuard
 
+from headcount.model import limits
 from headcount.model.dtypes import SAFETENSORS_BITS
 from headcount.model.errors import InvalidConfigError, InvalidWeightsError, short
 
 from .json_file import open_bytes, parse_json
-
-MAX_HEADER_BYTES = 32 * 2**20
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -118,10 +117,8 @@ def header_length(path: Path, start: bytes, size: int) -> int:
             f"{path}: not safetensors, or cut short: the header claims {length:,} bytes,"
             f" the file has {size:,}"
         )
-    if length > MAX_HEADER_BYTES:
-        raise InvalidWeightsError(
-            f"{path}: header of {length:,} bytes; at most {MAX_HEADER_BYTES:,}"
-        )
+    if length > limits.HEADER_BYTES.most:
+        raise InvalidWeightsError(limits.HEADER_BYTES.refusal(path, length))
     return length
 
 

@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from headcount.model import limits
 from headcount.model.errors import HeadcountError
 from headcount.model.numbers import whole
 
-from .json_file import MAX_CONFIG_BYTES, read_json
+from .json_file import read_json
 
-MAX_TOKENIZER_BYTES = 64 * 2**20
-MAX_ENTRIES = 20_000
 _CONFIGS = ("tokenizer_config.json", "generation_config.json")
 
 
@@ -54,7 +53,7 @@ def read_side_files(folder: Path) -> SideFiles:
     read: dict[str, Mapping[str, Any]] = {}
     for name in (*_CONFIGS, "tokenizer.json"):
         if name in names and name not in leaving:
-            limit = MAX_TOKENIZER_BYTES if name == "tokenizer.json" else MAX_CONFIG_BYTES
+            limit = limits.TOKENIZER_BYTES if name == "tokenizer.json" else limits.JSON_BYTES
             try:
                 read[name] = read_json(folder / name, limit)
             except HeadcountError as error:
@@ -77,7 +76,7 @@ def _entries(folder: Path) -> list["os.DirEntry[str]"]:
         with os.scandir(folder) as entries:
             for entry in entries:
                 found.append(entry)
-                if len(found) == MAX_ENTRIES:
+                if len(found) == limits.FOLDER_ENTRIES.most:
                     break
     except OSError as error:
         raise HeadcountError(f"{folder}: cannot be listed: {error.strerror}") from error

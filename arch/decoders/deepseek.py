@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from headcount.model import limits
 from headcount.model.mixers import CompressedAttention, LatentAttention, Mixer
 from headcount.model.spec import Layer
 
@@ -23,7 +24,7 @@ from ..body.shared import (
     LISTED_EXPERTS,
     MLP_BIAS,
 )
-from ..config_view import MAX_LAYERS, ConfigView
+from ..config_view import ConfigView
 from ..gguf.form import Gguf, Indexer
 from ..states.hybrid import INDEXED, LAYER_TYPES, hybrid, hybrid_kinds
 from ..states.indexed import add_indexer, indexed_latent_layers
@@ -122,7 +123,7 @@ def _compression_rate(view: ConfigView, kind: str) -> int:
 def two_attentions_per_block(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
     """LongCat-Flash: a block holds two attentions, each with a cache of its own, which transformers
     numbers as layers."""
-    count = 2 * view.integer("num_layers", maximum=MAX_LAYERS)
+    count = 2 * view.integer("num_layers", maximum=limits.LAYERS.most)
     view = view.overridden({"num_hidden_layers": count})
     return tuple(
         replace(layer, number=layer.index // 2, nth=layer.index % 2)

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from headcount.model import limits
 from headcount.model.errors import InvalidConfigError
 from headcount.model.mixers import Attention, State
 from headcount.model.spec import Layer
@@ -12,7 +13,7 @@ from ..attention.shape import AttentionShape
 from ..attention.shared import MHA
 from ..body.body import WEIGHT_AND_BIAS, Body, Layers
 from ..body.feed_forward import Mlp
-from ..config_view import MAX_LAYERS, ConfigView
+from ..config_view import ConfigView
 from ..tensors.names import TensorNames, under
 from ..tying import never
 
@@ -72,7 +73,7 @@ def reformer_layers(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...
     given = view.strings("attn_layers")
     if given is None or not set(given) <= {"local", "lsh"}:
         raise InvalidConfigError(f"{view.where}: attn_layers must be a list of local and lsh")
-    if len(given) > MAX_LAYERS:
+    if len(given) > limits.LAYERS.most:
         raise InvalidConfigError(f"{view.where}: attn_layers has {len(given)} entries")
     keeps = view.flag("is_decoder")
     local, lsh = (_local_or_hashed(view, kind, keeps=keeps) for kind in ("local", "lsh"))

@@ -2,12 +2,14 @@
 
 from dataclasses import replace
 
+from headcount.model import limits
+
 from ..architecture import MULTIMODAL
 from ..body.image_towers import ANY_IMAGE, SIGLIP_TOWER, any_image
 from ..body.projectors import linear
 from ..body.towers import Part, Wrapper, one_tower
 from ..body.uncounted import TIMM
-from ..config_view import MAX_LAYERS, ConfigView
+from ..config_view import ConfigView
 from ..tying import config_says, either_says
 
 
@@ -35,7 +37,7 @@ def llava_projector(view: ConfigView, tower: ConfigView, text: ConfigView) -> in
 
 def vipllava_projector(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
     """A norm over several layers of the tower, and two matrices."""
-    layers = view.integers("vision_feature_layers", minimum=-MAX_LAYERS) or ()
+    layers = view.integers("vision_feature_layers", minimum=-limits.LAYERS.most) or ()
     inputs, out = tower.integer("hidden_size") * len(layers), text.integer("hidden_size")
     return 2 * inputs + linear(inputs, out) + linear(out, out)
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from headcount.model import limits
 from headcount.model.errors import HeadcountError
 
-MOST_BYTES, LONGEST_LINE = 256 * 2**20, 64 * 2**10
 _UTF_16 = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 _COLOURS = re.compile(r"\x1b\[[0-9;]{0,20}[A-Za-z]")
 
@@ -38,8 +38,10 @@ def _lines(file: BinaryIO) -> Iterator[str]:
         finally:
             text.detach()  # its opener closes it
         return
-    left, is_start = MOST_BYTES, True
-    while left > 0 and (line := begin + file.readline(min(LONGEST_LINE - len(begin), left))):
+    left, is_start = limits.LOG_BYTES.most, True
+    while left > 0 and (
+        line := begin + file.readline(min(limits.LOG_LINE_BYTES.most - len(begin), left))
+    ):
         begin = b""
         left -= len(line)
         if is_start:  # the rest of a line that is too long is no line of its own
@@ -48,8 +50,8 @@ def _lines(file: BinaryIO) -> Iterator[str]:
 
 
 def _decoded(file: io.TextIOWrapper) -> Iterator[str]:
-    left, is_start = MOST_BYTES // 2, True
-    while left > 0 and (line := file.readline(min(LONGEST_LINE, left))):
+    left, is_start = limits.LOG_BYTES.most // 2, True
+    while left > 0 and (line := file.readline(min(limits.LOG_LINE_BYTES.most, left))):
         left -= len(line)
         if is_start:
             yield _COLOURS.sub("", line)

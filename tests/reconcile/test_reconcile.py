@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headcount.cli import main
+from headcount.model.limits import LOG_LINE_BYTES
 from headcount.plan.reconcile.log import read_log
-from headcount.plan.reconcile.reading import LONGEST_LINE, read_lines
+from headcount.plan.reconcile.reading import read_lines
 from start_up_logs import RECORDS, Record, block_size, carries_enough, ids
 
 GIB = 2**30
@@ -263,9 +264,11 @@ def test_any_order_of_words_is_read(words: list[str]) -> None:
 
 def test_a_line_without_end_is_cut_and_the_rest_skipped(tmp_path: Path) -> None:
     path = tmp_path / "long.log"
-    path.write_bytes(b"x" * (5 * LONGEST_LINE) + b" GPU KV cache size: 1 tokens\n" + b"last\n")
+    path.write_bytes(
+        b"x" * (5 * LOG_LINE_BYTES.most) + b" GPU KV cache size: 1 tokens\n" + b"last\n"
+    )
     lines = list(read_lines(str(path)))
-    assert [len(line) for line in lines] == [LONGEST_LINE, len("last\n")]
+    assert [len(line) for line in lines] == [LOG_LINE_BYTES.most, len("last\n")]
 
 
 def test_no_log_is_held_against_a_plan_without_an_engine() -> None:

@@ -16,6 +16,7 @@ from headcount.model.errors import HeadcountError
 from headcount.sources.checkpoint import read_checkpoint
 from headcount.sources.hub import read_hub
 from hub_server import COMMIT, Hub, serve
+from lowered_limits import Lower
 from shards import PARAMETERS, make_shards
 
 
@@ -213,8 +214,8 @@ def test_without_a_network_one_message_comes_at_once(
     assert read_hub("org/kept").checkpoint is not None
 
 
-def test_a_hub_that_does_not_answer_is_given_up(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headcount.sources.hub.FIRST_SECONDS", 0.2)
+def test_a_hub_that_does_not_answer_is_given_up(hub: Hub, lower: Lower) -> None:
+    lower("FIRST_SECONDS", 0.2)
     hub.latency = 0.5
     with pytest.raises(HeadcountError, match="no answer"):
         read_hub("org/one")
