@@ -51,12 +51,10 @@ def _others(start: Start) -> Iterator[tuple[str, Start]]:
     for size in (16, 32, 64, 128):
         if size != request.block_size:
             yield f"--block-size {size}", _with(start, block_size=size)
-    for tokens in (2048, 8192, 16384):
-        yield (
-            f"--max-num-batched-tokens {tokens}",
-            _with(start, max_num_batched_tokens=tokens),
-        )
     if request.engine == "vllm":
+        for tokens in (2048, 8192, 16384):
+            words = f"--max-num-batched-tokens {tokens}"
+            yield words, _with(start, max_num_batched_tokens=tokens)
         for mode in STATE_MODES:
             yield f"--mamba-cache-mode {mode}", _with(start, mamba_cache_mode=mode)
         words = "--disable-hybrid-kv-cache-manager"
