@@ -6,9 +6,9 @@ from typing import Any
 
 from ..devices import Device, parse_device
 from ..engines.engine import Engine, check_options, find_engine
+from ..engines.start_log import Log, Setting
 from ..planned_model import PlannedModel
 from ..request import OF_ANY_PLAN, STATE_MODES, PlanRequest, StateMode
-from .log import Log, Setting
 from .model import LoggedModel, find_model, loaded_as, need_model
 
 _PASSED = ("context", "kv_dtype", "tp", "pp", "max_num_seqs", "max_num_batched_tokens")
