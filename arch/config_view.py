@@ -5,7 +5,21 @@ from typing import Any
 
 from headcount.model import limits
 from headcount.model.errors import InvalidConfigError, short
+from headcount.model.numbers import finite, whole
 from headcount.model.spec import Origin
+
+
+def positive(
+    value: object, where: str, name: str, minimum: float = 0, maximum: float = 10**6
+) -> float:
+    """`value` as a number above `minimum`. Raises InvalidConfigError for anything else."""
+    number = finite(value)
+    if number is None or not minimum < number <= maximum:
+        raise InvalidConfigError(
+            f"{where}: {name} is {short(value)}; a number above {minimum:g} and at most"
+            f" {maximum:,} is expected"
+        )
+    return number
 
 
 class MissingValueError(InvalidConfigError):
@@ -76,14 +90,13 @@ class ConfigView:
         self, name: str, *, minimum: int = 1, maximum: int = limits.SIZE.most
     ) -> int | None:
         """An integer, or None if absent. Raises InvalidConfigError for any other type or range."""
-        value = self.get(name)
-        if value is None:
+        given = self.get(name)
+        if given is None:
             return None
-        if isinstance(value, float) and value.is_integer():
-            value = int(value)
-        if type(value) is not int:
+        value = whole(given)
+        if value is None:
             raise InvalidConfigError(
-                f"{self.where}: {name} is {short(value)}; an integer is expected"
+                f"{self.where}: {name} is {short(given)}; an integer is expected"
             )
         if name.endswith("_heads"):
             maximum = min(maximum, limits.HEADS.most)
@@ -102,20 +115,34 @@ class ConfigView:
             )
         return value
 
-    def integers(self, name: str) -> tuple[int, ...] | None:
-        """A list of integers, or None if absent. Raises InvalidConfigError."""
+    def integers(
+        self, name: str, *, count: int | None = None, minimum: int = 0
+    ) -> tuple[int, ...] | None:
+        """A list of integers, `count` of them where that is given, or None if absent. Raises
+        InvalidConfigError."""
         value = self.get(name)
         if value is None:
             return None
-        if not isinstance(value, list) or not all(type(item) is int for item in value):
-            raise InvalidConfigError(f"{self.where}: {name} must be a list of integers")
-        self._check_length(name, value)
-        if any(item > limits.SIZE.most for item in value):
+        if isinstance(value, list):
+            self._check_length(name, value)
+        found = [whole(item) for item in value] if isinstance(value, list) else [None]
+        numbers = tuple(item for item in found if item is not None)
+        if len(numbers) != len(found) or count not in (None, len(found)):
+            many = "" if count is None else f"{count} "
+            raise InvalidConfigError(f"{self.where}: {name} must be a list of {many}integers")
+        wrong = next((item for item in numbers if not minimum <= item <= limits.SIZE.most), None)
+        if wrong is not None:
             raise InvalidConfigError(
-                f"{self.where}: {name} holds {short(max(value))};"
-                f" at most {limits.SIZE.most:,} can be"
+                f"{self.where}: {name} holds {short(wrong)}; each must be from {minimum} to"
+                f" {limits.SIZE.most:,}"
             )
-        return tuple(value)
+        return numbers
+
+    def positive(self, name: str, *, minimum: float = 0, maximum: float = 10**6) -> float | None:
+        """A number above `minimum` that need not be whole, or None if absent. Raises
+        InvalidConfigError for any other type or range."""
+        value = self.get(name)
+        return None if value is None else positive(value, self.where, name, minimum, maximum)
 
     def strings(self, name: str) -> tuple[str, ...] | None:
         """A list of strings, or None if absent. Raises InvalidConfigError."""
@@ -132,16 +159,16 @@ class ConfigView:
             where = f"{self.where}: {name}"
             raise InvalidConfigError(limits.LIST_ITEMS.refusal(where, len(value)))
 
-    def flag(self, name: str | bool) -> bool:
-        """A boolean by its key, False if absent. A bool, a constant of an architecture, is returned
-        as it is; `!no_bias` is the opposite of `no_bias`."""
+    def flag(self, name: str | bool, *, absent: bool = False) -> bool:
+        """A boolean by its key, `absent` without it. A bool, a constant of an architecture, is
+        returned as it is; `!no_bias` is the opposite of `no_bias`."""
         if isinstance(name, bool):
             return name
         if name.startswith("!"):
             return not self.flag(name[1:])
         value = self.get(name)
         if value is None:
-            return False
+            return absent
         if not isinstance(value, bool):
             raise InvalidConfigError(
                 f"{self.where}: {name} is {short(value)}; true or false is expected"

@@ -186,6 +186,24 @@ LOG_LINE_BYTES = Limit(
 # The network
 CONNECT_SECONDS = Limit(5, "seconds", "until a connection stands", "given up")
 READ_SECONDS = Limit(20, "seconds", "without a byte from a server", "given up")
+SLOW_SECONDS = Limit(
+    30,
+    "seconds",
+    "until an answer must have come with the least rate, headers and body",
+    "given up",
+)
+SLOWEST = Limit(
+    1024,
+    "bytes a second",
+    "the least rate: a line that is shared by 100 requests has some more",
+    "given up",
+)
+ANSWER_SECONDS = Limit(
+    300, "seconds", "of one answer: the longest, 4 MiB, take it at 14 KiB a second", "given up"
+)
+ANSWER_HEAD_BYTES = Limit(
+    8 * _MIB, "bytes around a body", "of an answer: Python allows 100 headers of 64 KiB", "given up"
+)
 FIRST_SECONDS = Limit(
     8,
     "seconds",

@@ -143,3 +143,8 @@ FORMATS: dict[str, Callable[[Sequence[Report]], str]] = {
     "csv": _csv,
     "html": _html,
 }
+# What the name of a file says of its format.
+ENDINGS = {
+    **{".md": "markdown", ".markdown": "markdown"},
+    **{".json": "json", ".csv": "csv", ".html": "html", ".htm": "html"},
+}

@@ -9,6 +9,7 @@ from typing import Any
 
 from headcount.model import limits
 from headcount.model.errors import HeadcountError, InvalidConfigError, InvalidWeightsError, short
+from headcount.model.numbers import whole
 
 from .json_file import read_json
 from .safetensors import FileHeader, TensorInfo, check_names, read_header
@@ -165,10 +166,8 @@ def check_index(
                 f" name that ends in {' or '.join(suffixes)}"
             )
     metadata = index.get("metadata")
-    total: Any = metadata.get("total_size") if isinstance(metadata, dict) else None
-    if isinstance(total, float) and total.is_integer():
-        total = int(total)  # written so by some older tools
-    return weight_map, total if type(total) is int else None
+    total = metadata.get("total_size") if isinstance(metadata, dict) else None
+    return weight_map, whole(total)  # some older tools wrote a float
 
 
 def is_plain_shard_name(name: Any, suffixes: tuple[str, ...] = SUFFIXES) -> bool:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from headcount.model import limits
 from headcount.model.errors import HeadcountError
+from headcount.model.numbers import whole
 
 from .json_file import read_json
 
@@ -132,7 +133,7 @@ def _tokenizer(config: Mapping[str, Any] | None) -> TokenizerConfig | None:
     )
     texts = [text for text in named if isinstance(text, str)]
     return TokenizerConfig(
-        model_max_length=length if type(length) is int else None,
+        model_max_length=whole(length),
         remote_code=tuple(f"auto_map.{name}" for name in remote)
         if isinstance(remote, dict)
         else (),
@@ -148,5 +149,6 @@ def _generation(config: Mapping[str, Any] | None) -> Mapping[str, tuple[int, ...
     for key in ("bos_token_id", "eos_token_id", "pad_token_id"):
         value = config.get(key)
         values = value if isinstance(value, list) else [value]
-        found[key] = tuple(item for item in values if type(item) is int)
+        numbers = (whole(item) for item in values)
+        found[key] = tuple(number for number in numbers if number is not None)
     return found

@@ -58,8 +58,8 @@ def deepseek_v4_kinds(view: ConfigView, count: int) -> tuple[str, ...]:
 
 def dots3_kinds(view: ConfigView, count: int) -> tuple[str, ...]:
     """Indexed where i < 2 or i % 4 == 1, else sliding."""
-    wide = "full_attention" if view.get("use_dsa") is False else INDEXED
-    slides = view.get("use_sliding_window") is not False
+    wide = INDEXED if view.flag("use_dsa", absent=True) else "full_attention"
+    slides = view.flag("use_sliding_window", absent=True)
     return tuple(wide if not slides or i < 2 or i % 4 == 1 else SLIDING for i in range(count))
 
 
@@ -144,9 +144,9 @@ def dots3_layers(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
     kinds = hybrid_kinds(shape.kinds, view, {INDEXED: None, SLIDING: None, FULL: None})
     own = view.get("per_layer_config")
     by_layer: Mapping[Any, Any] = own if isinstance(own, dict) else {}
-    dense = own is None and view.get("use_dsa") is False
-    sparse = own is None and view.get("use_dsa") is not False
-    wide = {INDEXED: FULL} if dense else {FULL: INDEXED} if sparse else {}
+    wide = {FULL: INDEXED} if view.flag("use_dsa", absent=True) else {INDEXED: FULL}
+    if own is not None:
+        wide = {}
     kinds = tuple(wide.get(kind, kind) for kind in kinds)
     return tuple(
         Layer(index=i, mixers=(_dots3_mixer(view, kind, by_layer.get(str(i)) or by_layer.get(i)),))

@@ -1,7 +1,6 @@
 """XLNet, Reformer and CPM-Ant, which keep something else than keys and values alone."""
 
 from dataclasses import replace
-from typing import Any
 
 from headcount.model import limits
 from headcount.model.errors import InvalidConfigError
@@ -71,8 +70,8 @@ def _local_or_hashed(view: ConfigView, kind: str, *, keeps: bool) -> Attention:
 def reformer_layers(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
     """Reformer (arXiv 2001.04451): hidden states are kept, and in LSH layers, whose queries are
     their keys, int64 buckets once the prompt is longer than a chunk."""
-    given: Any = view.get("attn_layers")
-    if not isinstance(given, (list, tuple)) or not set(given) <= {"local", "lsh"}:
+    given = view.strings("attn_layers")
+    if given is None or not set(given) <= {"local", "lsh"}:
         raise InvalidConfigError(f"{view.where}: attn_layers must be a list of local and lsh")
     if len(given) > limits.LAYERS.most:
         raise InvalidConfigError(f"{view.where}: attn_layers has {len(given)} entries")

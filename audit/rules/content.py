@@ -180,6 +180,22 @@ def embedding(facts: WeightFacts) -> Iterator[Sighting]:
 
 
 @rule(
+    "H114",
+    "no-experts",
+    "error",
+    "the weights are those of a dense model: take the config that belongs to them",
+)
+def experts(facts: WeightFacts) -> Iterator[Sighting]:
+    """The config describes a mixture of experts, and no expert is stored."""
+    if facts.whole and facts.idle and "experts" not in facts.inventory.parts.values():
+        yield Sighting(
+            "experts",
+            f"{facts.where} leaves {facts.idle:,} parameters of experts unused for each token; none"
+            " is stored",
+        )
+
+
+@rule(
     "H109",
     "parameters-mismatch",
     "warning",
@@ -251,6 +267,7 @@ RULES = (
     positions,
     final_norm,
     embedding,
+    experts,
     empty_tensors,
     odd_names,
     wrapped_names,

@@ -10,7 +10,7 @@ from .plan import ConversionPlan
 from .rewriting import Rewriting
 from .steps import Copy, Pool, Step
 
-_LAYER = re.compile(r"(?<=\.)\d+(?=\.)")
+_LAYER = re.compile(r"(?<=\.)\d{1,9}(?=\.)", re.ASCII)
 
 
 def describe_plan(plan: ConversionPlan) -> Iterator[str]:
