@@ -139,7 +139,12 @@ PICKLE_OPCODES = Limit(
     "two thousand tensors take a fifth of it, and a second",
     advice="save the model as safetensors",
 )
-PICKLE_RATIO = Limit(100, "times the packed size", "torch does not compress: more is a bomb")
+PICKLE_RATIO = Limit(
+    100,
+    "times the packed size",
+    "torch does not compress: more is a bomb",
+    advice="too much to read, torch does not compress",
+)
 PICKLE_DIMENSIONS = Limit(64, "dimensions", "torch has as many")
 
 # What lies in a folder
