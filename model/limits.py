@@ -250,6 +250,12 @@ LISTED = Limit(
     "an error lists what can be chosen",
     "left out and counted",
 )
+FILES_SHOWN = Limit(
+    20,
+    "files beside the weights",
+    "copied or not, by a conversion; conversion.json names all",
+    "left out and counted",
+)
 FINDINGS_OF_A_RULE = Limit(
     1_000,
     "findings of one rule",
