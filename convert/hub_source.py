@@ -6,10 +6,10 @@ import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from headcount.audit.auditing import audit_source
 from headcount.model.errors import HeadcountError, InvalidWeightsError, WriteError
+from headcount.running.passing_folder import temporary_folder
 from headcount.sources.at_once import at_once
 from headcount.sources.checkpoint import Checkpoint
 from headcount.sources.found import FoundModel
@@ -37,12 +37,12 @@ def hub_source(source: str, *, whole: bool) -> Iterator[tuple[Path, str]]:
     if whole:
         yield snapshot, name
         return
-    with TemporaryDirectory(prefix="headcount-") as folder:
+    with temporary_folder("headcount-") as folder:
         for path in snapshot.iterdir():
             if path.is_file() and path.name not in shards:
-                shutil.copyfile(path, Path(folder, path.name))
-        _write_headers(found, checkpoint, Path(folder))
-        yield Path(folder), name
+                shutil.copyfile(path, folder / path.name)
+        _write_headers(found, checkpoint, folder)
+        yield folder, name
 
 
 def _weights(source: str, found: FoundModel) -> Checkpoint:

@@ -10,18 +10,19 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from headcount.audit import audit_model
 from headcount.model.errors import HeadcountError, InvalidWeightsError
+from headcount.running.passing_folder import passing_folder, remove_folder
 from headcount.running.signals import exit_cleanly, on_signals
 from headcount.sources.checkpoint import INDEX, SINGLE, Checkpoint
 from headcount.sources.safetensors import read_header
 
-from .plan.leftovers import leftovers, own_folder
+from .plan.leftovers import leftovers, own_folder, real_place
 from .plan.side_files import sort_side_files
 from .plan.target import check_space, check_target
 from .stream.os_failures import writing
@@ -40,18 +41,16 @@ def unpickled(folder: Path, checkpoint: Checkpoint, target: Path) -> Iterator[Pa
     """
     tied = _check(folder, checkpoint)
     check_target(folder, target)
-    check_space(target, 2 * sum(header.size for header in checkpoint.files))
-    target = target.parent.resolve() / target.name
+    shards, nbytes = len(checkpoint.files), sum(header.size for header in checkpoint.files)
+    check_space(target, 2 * nbytes, 2 * shards)
     for left in leftovers(target, _KIND):
-        shutil.rmtree(left, ignore_errors=True)
-    copy = own_folder(target, _KIND)
-    try:
-        with on_signals(exit_cleanly), writing(copy, checkpoint.nbytes):
-            copy.mkdir()
-            _fill(folder, checkpoint, copy, "tied" if tied else "untied")
+        remove_folder(left)
+    with ExitStack() as stack:
+        with writing(target, checkpoint.nbytes):
+            copy = stack.enter_context(passing_folder(own_folder(real_place(target), _KIND)))
+            with on_signals(exit_cleanly):
+                _fill(folder, checkpoint, copy, "tied" if tied else "untied")
         yield copy
-    finally:
-        shutil.rmtree(copy, ignore_errors=True)
 
 
 def _check(folder: Path, checkpoint: Checkpoint) -> bool:

@@ -20,8 +20,11 @@ from typing import Any
 from safetensors import SafetensorError
 
 from headcount.convert.plan.errors import TargetError
+from headcount.convert.plan.leftovers import real_place
 from headcount.convert.stream.writer import json_bytes, sync_folder, write_bytes
 from headcount.model.errors import HeadcountError, WriteError
+from headcount.running.passing_folder import remove_folder
+from headcount.running.signals import held_signals
 from headcount.sources.json_file import read_json
 
 _JOB = "job.json"
@@ -45,8 +48,9 @@ class TrainingFolder:
     process; what accelerate saves of a checkpoint is written by all."""
 
     def __init__(self, target: Path) -> None:
-        self.target = target.parent.resolve() / target.name
+        self.target = real_place(target)
         self.path = self.target.with_name(f".{self.target.name}.uptraining")
+        self.is_done = False  # the model has its final name
 
     @property
     def model(self) -> Path:
@@ -145,13 +149,16 @@ class TrainingFolder:
         sync_tree(self.model)
         if self.target.exists():
             self.target.rmdir()  # an empty one: anything else was refused, and is an error here
-        self.model.rename(self.target)
-        sync_folder(self.target.parent)
-        self.discard()
+        with held_signals():
+            self.model.rename(self.target)
+            self.is_done = True
+            sync_folder(self.target.parent)
+            self.discard()
 
     def discard(self) -> None:
         """Removes the folder."""
-        shutil.rmtree(self.path, ignore_errors=True)
+        with held_signals():
+            remove_folder(self.path)
 
 
 def sync_tree(folder: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from transformers import PreTrainedModel
 
+from headcount.convert.conversion import COMPLETE
 from headcount.convert.plan.errors import TargetError
 from headcount.convert.plan.existing import read_existing
 from headcount.convert.plan.target import check_space, check_target
@@ -16,6 +17,7 @@ from headcount.convert.stream.os_failures import writing
 from headcount.model.errors import HeadcountError
 from headcount.running.boundary import out_of_memory_explained, quiet_transformers
 from headcount.running.load import load_model
+from headcount.running.signals import SIGNALLED
 
 from .learner import Learner
 from .output import done_before, write_output
@@ -100,11 +102,17 @@ def _uptrain(plan: UptrainPlan, processes: Processes) -> UptrainReport | None:
         state = learner.state()
         made = _Made(plan=plan, learner=learner, state=state, after=after, progress=progress)
         record = processes.main_only(lambda: _write(made, work))
-    except (KeyboardInterrupt, SystemExit):
+    except SIGNALLED:
         if processes.is_main:
-            print(f"{work.path}: holds what was reached; the same command goes on", file=sys.stderr)
+            print(_what_holds(work), file=sys.stderr)
         raise
     return _report(plan, processes, record, progress.seconds) if processes.is_main else None
+
+
+def _what_holds(work: TrainingFolder) -> str:
+    if work.is_done:
+        return f"{work.target}: {COMPLETE}"
+    return f"{work.path}: holds what was reached; the same command goes on"
 
 
 def _done(plan: UptrainPlan, work: TrainingFolder) -> dict[str, Any] | None:
@@ -127,7 +135,8 @@ def _open(plan: UptrainPlan, work: TrainingFolder) -> Progress:
     numbers = sum(t.elements for t in plan.source.checkpoint.tensors.values())
     if not work.path.is_dir():
         # Two checkpoints of weights and two moments in float32, one of them being written.
-        check_space(plan.target, nbytes + 2 * 3 * 4 * numbers)
+        files = 4 * len(plan.source.checkpoint.files)
+        check_space(plan.target, nbytes + 2 * 3 * 4 * numbers, files)
     with writing(work.path, 0):
         return work.open(plan.job(local=True), resume=plan.request.resume)
 
