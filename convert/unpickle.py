@@ -9,7 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import Any
 from headcount.audit import audit_model
 from headcount.model.errors import HeadcountError, InvalidWeightsError
 from headcount.running.passing_folder import passing_folder, remove_folder
-from headcount.running.signals import exit_cleanly, on_signals
+from headcount.running.signals import exit_cleanly, held_signals, on_signals
 from headcount.sources.checkpoint import INDEX, SINGLE, Checkpoint
 from headcount.sources.safetensors import read_header
 
@@ -99,10 +99,31 @@ def _fill(folder: Path, checkpoint: Checkpoint, copy: Path, tied: str) -> None:
 def _convert_file(path: Path, target: Path, tied: str) -> None:
     # By its path: with -m, a torch.py in the current folder would be imported.
     command = [sys.executable, str(_CHILD), str(path.absolute()), str(target), tied]
-    done = subprocess.run(command, capture_output=True, text=True, errors="replace")
-    if done.returncode:
-        last = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
+    status, said = _run(command)
+    if status:
+        last = (said.strip().splitlines() or [f"status {status}"])[-1]
         raise InvalidWeightsError(f"{path}: cannot be loaded: {last[:300]}")
+
+
+def _run(command: Sequence[str]) -> tuple[int, str]:
+    """Status and stderr of a process that does not outlive this call, whatever ends it."""
+    process = None
+    try:
+        with held_signals():
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+                errors="replace",
+            )
+        said = process.communicate()[1]
+        return process.returncode, said
+    finally:
+        if process is not None and process.poll() is None:
+            process.kill()
+            process.wait()
 
 
 def _write_index(path: Path, weight_map: Mapping[str, str], checkpoint: Checkpoint) -> None:
