@@ -130,10 +130,9 @@ def write_reports(reports: "Sequence[Report]", form: str, output: Path | None) -
     if output is None:
         _print(text)
         return
-    try:
-        output.write_text(text, encoding="utf-8", errors="backslashreplace")
-    except OSError as error:
-        raise WriteError(f"{output}: cannot be written: {error.strerror}") from error
+    from .report_file import write_report
+
+    write_report(output, text)
 
 
 def hand_over(reports: "list[Report]", holds: str, write: "Callable[[list[Report]], None]") -> None:

@@ -6,7 +6,6 @@ target's name in the end. A checkpoint is what accelerate saves or, at the end o
 weights alone. Only the main process writes here, but for what accelerate saves.
 """
 
-import json
 import os
 import re
 import shutil
@@ -103,7 +102,8 @@ class TrainingFolder:
         for path in self.path.iterdir():
             is_old = _CHECKPOINT.fullmatch(path.name) and path != last
             if is_old or path.suffix == ".new" or path == self.model:
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
+                is_folder = path.is_dir() and not path.is_symlink()
+                shutil.rmtree(path) if is_folder else path.unlink()
 
     def _last(self) -> Path | None:
         found = [p for p in self.path.iterdir() if _CHECKPOINT.fullmatch(p.name)]
@@ -189,13 +189,18 @@ def saving(path: Path) -> Iterator[None]:
 
 
 def _read_progress(folder: Path) -> Progress:
-    document = json.loads((folder / _PROGRESS).read_bytes())
-    return Progress(
-        step=document["step"],
-        seconds=document["seconds"],
-        history=tuple(document["history"]),
-        pending=tuple(document["pending"]),
-    )
+    try:
+        document = read_json(folder / _PROGRESS)
+        return Progress(
+            step=int(document["step"]),
+            seconds=float(document["seconds"]),
+            history=tuple(dict(entry) for entry in document["history"]),
+            pending=tuple(float(loss) for loss in document["pending"]),
+        )
+    except (HeadcountError, KeyError, TypeError, ValueError) as error:
+        raise TargetError(
+            f"{folder / _PROGRESS}: is damaged: begin anew with --no-resume"
+        ) from error
 
 
 def _differences(keys: list[str], found: dict[str, Any]) -> str:

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -138,7 +138,20 @@ def _open(plan: UptrainPlan, work: TrainingFolder) -> Progress:
         files = 4 * len(plan.source.checkpoint.files)
         check_space(plan.target, nbytes + 2 * 3 * 4 * numbers, files)
     with writing(work.path, 0):
-        return work.open(plan.job(local=True), resume=plan.request.resume)
+        progress = work.open(plan.job(local=True), resume=plan.request.resume)
+    if progress.step:
+        _before(work)  # now, and not when all is trained
+    return progress
+
+
+def _before(work: TrainingFolder) -> dict[str, Any]:
+    """What the untrained model scored. Raises TargetError."""
+    with suppress(HeadcountError, KeyError):
+        found = work.recall("before")
+        if found is not None:
+            read_scores(found)
+            return found
+    raise TargetError(f"{work.path}: before.json is gone or damaged: begin anew with --no-resume")
 
 
 def _load_teacher(plan: UptrainPlan, processes: Processes) -> PreTrainedModel:
@@ -160,9 +173,7 @@ class _Made:
 def _write(made: _Made, work: TrainingFolder) -> dict[str, Any]:
     """Writes the output and gives it its name; returns its record of the uptraining."""
     plan = made.plan
-    before = work.recall("before")
-    if before is None:
-        raise TargetError(f"{work.path}: before.json is gone: begin anew with --no-resume")
+    before = _before(work)
     record = {
         "teacher": {"fingerprint": plan.states[1].fingerprint},
         "converted": {"fingerprint": plan.states[0].fingerprint},
