@@ -17,6 +17,7 @@ from typing import Any
 
 from headcount.audit import audit_model
 from headcount.model.errors import HeadcountError, InvalidWeightsError
+from headcount.model.redaction import without_secrets
 from headcount.running.passing_folder import passing_folder, remove_folder
 from headcount.running.signals import exit_cleanly, held_signals, on_signals
 from headcount.sources.checkpoint import INDEX, SINGLE, Checkpoint
@@ -117,6 +118,7 @@ def _run(command: Sequence[str]) -> tuple[int, str]:
                 stderr=subprocess.PIPE,
                 text=True,
                 errors="replace",
+                env=without_secrets(os.environ),  # it needs no network
             )
         said = process.communicate()[1]
         return process.returncode, said
