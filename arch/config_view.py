@@ -123,6 +123,8 @@ class ConfigView:
         value = self.get(name)
         if value is None:
             return None
+        if isinstance(value, list):
+            self._check_length(name, value)
         found = [whole(item) for item in value] if isinstance(value, list) else [None]
         numbers = tuple(item for item in found if item is not None)
         if len(numbers) != len(found) or count not in (None, len(found)):
@@ -149,7 +151,13 @@ class ConfigView:
             return None
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
             raise InvalidConfigError(f"{self.where}: {name} must be a list of strings")
+        self._check_length(name, value)
         return tuple(value)
+
+    def _check_length(self, name: str, value: list[Any]) -> None:
+        if len(value) > limits.LIST_ITEMS.most:
+            where = f"{self.where}: {name}"
+            raise InvalidConfigError(limits.LIST_ITEMS.refusal(where, len(value)))
 
     def flag(self, name: str | bool, *, absent: bool = False) -> bool:
         """A boolean by its key, `absent` without it. A bool, a constant of an architecture, is

@@ -1,6 +1,7 @@
 """The errors a user can cause or meet. Each says what was found, where, and what to do."""
 
 from . import limits
+from .redaction import redacted
 from .text import printable
 
 
@@ -27,13 +28,13 @@ def _bounded_line(line: str) -> str:
 class HeadcountError(Exception):
     """Wrong use or unreadable input: one or two lines for the user, exit code 2.
 
-    Its text is bounded here, so that no message has to see to it.
+    Its text is bounded and without secrets here, so that no message has to see to it.
     """
 
     exit_code = 2
 
     def __str__(self) -> str:
-        return bounded(super().__str__())
+        return bounded(redacted(super().__str__()))
 
 
 class UnknownModelError(HeadcountError):

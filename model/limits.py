@@ -41,6 +41,12 @@ JSON_BYTES = Limit(
     "a config.json has some kilobytes; the largest, with a quantiser's list of modules, 1 MiB",
     advice="a config has some kilobytes, look at what wrote this",
 )
+JSON_VALUES = Limit(
+    1_000_000,
+    "short values",
+    "beyond one for every 16 bytes: a value takes up to 250 bytes of memory, however short",
+    advice="no file of a model has so many, look at what wrote this",
+)
 TOKENIZER_BYTES = Limit(
     64 * _MIB,
     "bytes",
@@ -66,6 +72,24 @@ HEADER_BYTES = Limit(
     "bytes of header",
     "300,000 tensors; the reference reads 100 MB, which takes a Python program a gigabyte",
     advice="save the model in more files",
+)
+TENSORS = Limit(
+    2_000_000,
+    "tensors",
+    "ten times the 200,000 of a mixture of 384 experts; each takes half a kilobyte",
+    advice="save the model with fewer, fused tensors",
+)
+NAME_CHARACTERS = Limit(
+    10_000,
+    "characters of a tensor's name",
+    "the longest have 150; names are looked at from many sides",
+    advice="the file is damaged, or made to be",
+)
+SHARDS = Limit(
+    20_000,
+    "shards",
+    "the largest models have 200; each is a file to open",
+    advice="save the model in fewer files",
 )
 GGUF_KEYS = Limit(65_536, "keys", "files have a hundred")
 GGUF_TENSORS = Limit(200_000, "tensors", "files have some thousand: experts are fused")
@@ -139,10 +163,22 @@ TEXT_BYTES = Limit(
 LAYERS = Limit(2_000, "layers", "the deepest models have 200")
 HEADS = Limit(10_000, "heads", "the widest layers have 256")
 SIZE = Limit(10**9, "in a size", "vocabularies have 10^6, contexts 10^7")
+LIST_ITEMS = Limit(
+    10_000,
+    "items of a list",
+    "lists of a config speak of each layer, or of some tokens",
+    advice="a list of a config speaks of each layer",
+)
 GGUF_SIZE = Limit(10**7, "in a size", "as in llama.cpp's own files")
 
 # Logs of engines
-LOG_BYTES = Limit(256 * _MIB, "bytes", "a start takes some hundred kilobytes", "not read")
+LOG_BYTES = Limit(
+    64 * _MIB,
+    "bytes",
+    "a start takes some hundred kilobytes; reading so much takes some seconds",
+    "not read",
+    "cut the log to the start that is meant",
+)
 LOG_LINE_BYTES = Limit(
     65_536, "bytes of a line", "a line of settings has four thousand", "not read"
 )
@@ -150,6 +186,24 @@ LOG_LINE_BYTES = Limit(
 # The network
 CONNECT_SECONDS = Limit(5, "seconds", "until a connection stands", "given up")
 READ_SECONDS = Limit(20, "seconds", "without a byte from a server", "given up")
+SLOW_SECONDS = Limit(
+    30,
+    "seconds",
+    "until an answer must have come with the least rate, headers and body",
+    "given up",
+)
+SLOWEST = Limit(
+    1024,
+    "bytes a second",
+    "the least rate: a line that is shared by 100 requests has some more",
+    "given up",
+)
+ANSWER_SECONDS = Limit(
+    300, "seconds", "of one answer: the longest, 4 MiB, take it at 14 KiB a second", "given up"
+)
+ANSWER_HEAD_BYTES = Limit(
+    8 * _MIB, "bytes around a body", "of an answer: Python allows 100 headers of 64 KiB", "given up"
+)
 FIRST_SECONDS = Limit(
     8,
     "seconds",
@@ -189,6 +243,18 @@ LISTED = Limit(
     40,
     "numbers of a list",
     "an error lists what can be chosen",
+    "left out and counted",
+)
+FINDINGS_OF_A_RULE = Limit(
+    1_000,
+    "findings of one rule",
+    "of 20,000 missing shards the first thousand say it all",
+    "left out and counted",
+)
+FINDINGS_SHOWN = Limit(
+    20,
+    "findings of one rule",
+    "in formats for people; --format json has the others",
     "left out and counted",
 )
 

@@ -13,14 +13,11 @@ from .engines.registry import PLAIN, SERVING
 from .gate import parse_requirements
 from .planned_model import PlannedModel
 from .report.report import plan_report
-from .request import PlanRequest
+from .request import OF_ANY_PLAN, PlanRequest
 from .result import plan_result
 
 if TYPE_CHECKING:
     from headcount.audit.audited import Audit
-
-# Options that any plan takes. Each of the others wants an engine.
-_PLAIN_OPTIONS = ("context", "batch_size", "encoder_tokens", "dtype", "kv_dtype", "tp")
 
 
 class PlanAnswer(NamedTuple):
@@ -84,8 +81,8 @@ def _request(
     **options: Any,
 ) -> PlanRequest:
     """What is not given is left to its default."""
-    others = (value for name, value in options.items() if name not in _PLAIN_OPTIONS)
-    needs_engine = needs_engine or bool(engine_version) or offline or any(others)
+    needs_engine = needs_engine or bool(engine_version) or offline or bool(options.get("kv_memory"))
+    needs_engine = needs_engine or any(options[name] for name in options.keys() - OF_ANY_PLAN)
     found = find_engine(engine or (SERVING if needs_engine else PLAIN))
     return PlanRequest(
         engine=found.name,

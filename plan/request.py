@@ -1,6 +1,6 @@
 """What a plan is asked for, and the same with every default filled in from model and engine."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal, NamedTuple, get_args
 
 from headcount.model import limits
@@ -21,6 +21,14 @@ _COUNTS = (
     *("block_size", "max_num_seqs", "max_num_batched_tokens"),
 )
 SAMPLERS = ("pytorch", "flashinfer")
+# Fields that any plan takes; each of the others is an option of some engines (`Engine.options`).
+OF_ANY_PLAN = frozenset(
+    {
+        *("engine", "device", "kv_memory", "context", "batch_size", "encoder_tokens"),
+        *("dtype", "kv_dtype", "tp", "utilisation"),
+    }
+)
+_FLAGS = {"version": "--engine-version", "usage": "--offline"}  # options that are called otherwise
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,9 +80,23 @@ class PlanRequest:
             )
 
     @property
+    def engine_options(self) -> tuple[str, ...]:
+        """Fields beyond those of any plan that are not at their defaults."""
+        return tuple(
+            field.name
+            for field in fields(self)
+            if field.name not in OF_ANY_PLAN and getattr(self, field.name) != field.default
+        )
+
+    @property
     def ranks(self) -> int:
         """Devices in all."""
         return self.tp * self.pp
+
+
+def flag(name: str) -> str:
+    """The option of the command line that fills a field."""
+    return _FLAGS.get(name) or f"--{name.replace('_', '-')}"
 
 
 class CacheType(NamedTuple):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from headcount.model.text import printable
 
 from .cells import cell
-from .report import Fact, Finding, Report, Table
+from .report import Fact, Finding, Report, Table, shown
 
 
 def render(reports: Sequence[Report], form: str) -> str:
@@ -35,7 +35,7 @@ def _lines(report: Report) -> Iterator[str]:
             yield table.title
         yield _grid(table, "simple")
     yield from _block("Notes", report.notes)
-    yield from _block("Findings", (_finding(finding) for finding in report.findings))
+    yield from _block("Findings", map(_finding, shown(report.findings)))
 
 
 def _block(title: str, lines: Iterable[str]) -> Iterator[str]:
@@ -82,7 +82,7 @@ def _markdown_lines(report: Report) -> Iterator[str]:
         yield from ("", f"### {table.title}", "", _grid(_escaped(table), "github"))
     for title, lines in (
         ("Notes", list(report.notes)),
-        ("Findings", [_finding(finding) for finding in report.findings]),
+        ("Findings", [*map(_finding, shown(report.findings))]),
     ):
         if lines:
             yield from ("", f"### {title}", "", *(f"- {_escape(line)}" for line in lines))
@@ -142,4 +142,9 @@ FORMATS: dict[str, Callable[[Sequence[Report]], str]] = {
     "json": _json,
     "csv": _csv,
     "html": _html,
+}
+# What the name of a file says of its format.
+ENDINGS = {
+    **{".md": "markdown", ".markdown": "markdown"},
+    **{".json": "json", ".csv": "csv", ".html": "html", ".htm": "html"},
 }

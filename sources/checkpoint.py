@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from headcount.model.errors import HeadcountError, InvalidConfigError, InvalidWe
 from headcount.model.numbers import whole
 
 from .json_file import read_json
-from .safetensors import FileHeader, TensorInfo, read_header
+from .safetensors import FileHeader, TensorInfo, check_names, read_header
 
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -94,11 +94,11 @@ def join_shards(
     Raises InvalidWeightsError if a shard lacks a tensor that the index expects in it.
     """
     files = tuple(files)
+    stored = sum(len(file.tensors) for file in files)
+    if stored > limits.TENSORS.most:
+        raise InvalidWeightsError(limits.TENSORS.refusal(path, stored))
     present = {file.path.name for file in files}
-    missing = {
-        shard: tuple(name for name, file in weight_map.items() if file == shard)
-        for shard in sorted(set(weight_map.values()) - present)
-    }
+    missing = _missing(weight_map, present)
     tensors = {tensor.name: tensor for tensor in _in_its_shard(files, weight_map)}
     lost = [n for n, file in weight_map.items() if n not in tensors and file not in missing]
     if lost:
@@ -117,6 +117,15 @@ def join_shards(
         index=path,
         total_size=total_size,
     )
+
+
+def _missing(weight_map: Mapping[str, str], present: Set[str]) -> dict[str, tuple[str, ...]]:
+    """The tensors of each shard that is not there."""
+    lost: dict[str, list[str]] = {}
+    for name, shard in weight_map.items():
+        if shard not in present:
+            lost.setdefault(shard, []).append(name)
+    return {shard: tuple(lost[shard]) for shard in sorted(lost)}
 
 
 def _in_its_shard(
@@ -147,6 +156,9 @@ def check_index(
     weight_map = index.get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
         raise InvalidWeightsError(f"{path}: no weight_map: this is not an index of weights")
+    check_names(path, weight_map)
+    if len(shards := set(map(str, weight_map.values()))) > limits.SHARDS.most:
+        raise InvalidWeightsError(limits.SHARDS.refusal(path, len(shards)))
     for name, shard in weight_map.items():
         if not is_plain_shard_name(shard, suffixes):
             raise InvalidWeightsError(

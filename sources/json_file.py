@@ -64,6 +64,9 @@ def parse_json(data: bytes, where: str, *, allow_non_finite: bool = False) -> di
     `Infinity` and `NaN`, which JSON does not know, are accepted only on demand: real config.json
     files hold them (Nemotron-H: `time_step_limit`).
     """
+    short_values = data.count(b",") - len(data) // 16
+    if short_values > limits.JSON_VALUES.most:
+        raise InvalidConfigError(limits.JSON_VALUES.refusal(where, short_values))
     try:
         value = json.loads(
             data.decode("utf-8-sig"),

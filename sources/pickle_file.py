@@ -20,7 +20,7 @@ from headcount.model.errors import InvalidWeightsError
 
 from .json_file import open_regular
 from .pickle_walk import StoredTensor, is_harmless, walk
-from .safetensors import FileHeader, TensorInfo
+from .safetensors import FileHeader, TensorInfo, check_names
 
 _LEGACY = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # torch's magic number, pickled
 _NESTS = ("state_dict", "model_state_dict", "model", "module")
@@ -80,6 +80,7 @@ def _read_zip(
         ) from error
     found = walk(io.BytesIO(data), f"{path}: {name}")
     tensors = _tensors(found.value)
+    check_names(path, tensors)
     for tensor_name, tensor in tensors.items():
         member = members.get(f"{name.removesuffix('data.pkl')}data/{tensor.storage.key}")
         _check_storage(path, tensor_name, tensor, None if member is None else member.file_size)
@@ -153,6 +154,7 @@ def _read_legacy(
         imports |= dict.fromkeys(found.imports)
         value = found.value if number in (0, 3) else value
     tensors = _tensors(value)
+    check_names(path, tensors)
     for name, tensor in tensors.items():
         bits = SAFETENSORS_BITS[tensor.storage.dtype or "U8"]
         _check_storage(path, name, tensor, tensor.storage.elements * bits // 8)

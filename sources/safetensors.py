@@ -8,6 +8,7 @@ a Python program a gigabyte to parse).
 import json
 import os
 import struct
+from collections.abc import Collection
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -65,6 +66,7 @@ def parse_header(path: Path, raw: bytes, size: int) -> FileHeader:
     """
     entries = _entries(path, raw)
     metadata = entries.pop("__metadata__", None)
+    check_names(path, entries)
     data_start = 8 + len(raw)
     return FileHeader(
         path=path,
@@ -91,6 +93,17 @@ def _entries(path: Path, raw: bytes) -> dict[str, Any]:
             f"{path}: header: a string holds half of a surrogate pair"
         ) from error
     return entries
+
+
+def check_names(path: Path, names: Collection[str]) -> None:
+    """Raises InvalidWeightsError for too many names of tensors, or for one that is too long."""
+    if len(names) > limits.TENSORS.most:
+        raise InvalidWeightsError(limits.TENSORS.refusal(path, len(names)))
+    longest = max(names, key=len, default="")
+    if len(longest) > limits.NAME_CHARACTERS.most:
+        raise InvalidWeightsError(
+            limits.NAME_CHARACTERS.refusal(f"{path}: {short(longest)}", len(longest))
+        )
 
 
 def header_length(path: Path, start: bytes, size: int) -> int:

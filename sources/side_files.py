@@ -7,6 +7,7 @@ cannot be read is a fact, not an error.
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,12 +31,14 @@ class TokenizerConfig(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SideFiles:
-    """`names` are all entries, `code_folders` those of sub-folders that hold Python; `leaving` are
+    """`names` are all entries, as far as they are looked at, and `more` how many are not;
+    `code_folders` those of sub-folders that hold Python; `leaving` are
     links out of the folder. `largest_token` is the highest id of tokenizer.json. `generation` are
     the special tokens of generation_config.json. None: no such file, or not readable."""
 
     folder: Path
     names: frozenset[str]
+    more: int
     code_folders: tuple[str, ...]
     leaving: tuple[str, ...]
     unreadable: tuple[tuple[str, str], ...]
@@ -46,7 +49,7 @@ class SideFiles:
 
 def read_side_files(folder: Path) -> SideFiles:
     """The entries of `folder`, and tokenizer and generation facts as far as they can be read."""
-    entries = _entries(folder)
+    entries, more = _entries(folder)
     leaving = tuple(sorted(entry.name for entry in entries if _leaves(folder, entry)))
     names = frozenset(entry.name for entry in entries)
     unreadable: list[tuple[str, str]] = []
@@ -61,6 +64,7 @@ def read_side_files(folder: Path) -> SideFiles:
     return SideFiles(
         folder=folder,
         names=names,
+        more=more,
         code_folders=_code_folders(entries),
         leaving=leaving,
         unreadable=tuple(unreadable),
@@ -70,17 +74,15 @@ def read_side_files(folder: Path) -> SideFiles:
     )
 
 
-def _entries(folder: Path) -> list["os.DirEntry[str]"]:
-    found = []
+def _entries(folder: Path) -> tuple[list["os.DirEntry[str]"], int]:
+    """The first entries of `folder`, and how many there are beside them."""
     try:
         with os.scandir(folder) as entries:
-            for entry in entries:
-                found.append(entry)
-                if len(found) == limits.FOLDER_ENTRIES.most:
-                    break
+            found = list(islice(entries, limits.FOLDER_ENTRIES.most))
+            more = sum(1 for _ in entries)
     except OSError as error:
         raise HeadcountError(f"{folder}: cannot be listed: {error.strerror}") from error
-    return found
+    return found, more
 
 
 def _leaves(folder: Path, entry: "os.DirEntry[str]") -> bool:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from headcount.model.units import format_bytes, format_indices
+from headcount.report.report import shown
 
 from .plan import ConversionPlan
 from .rewriting import Rewriting
@@ -26,7 +27,7 @@ def describe_plan(plan: ConversionPlan) -> Iterator[str]:
     for file in plan.left_files:
         yield f"not copied   {file.name} ({file.reason})"
     yield from (f"note         {note}" for note in plan.notes)
-    for finding in plan.findings:
+    for finding in shown(plan.findings):
         yield f"warning      {finding.code} {finding.where}: {finding.message}"
 
 

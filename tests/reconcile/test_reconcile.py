@@ -10,8 +10,11 @@ from click.testing import CliRunner, Result
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import headcount
 from headcount.cli import main
 from headcount.model.limits import LOG_LINE_BYTES
+from headcount.plan.engines.registry import started
+from headcount.plan.engines.start_log import start_logs
 from headcount.plan.reconcile.log import read_log
 from headcount.plan.reconcile.reading import read_lines
 from start_up_logs import RECORDS, Record, carries_enough, ids, vllm_log
@@ -334,3 +337,14 @@ def test_a_log_as_powershell_writes_it_is_read(tmp_path: Path, encoding: str) ->
     log = read_log(read_lines(str(tmp_path / "log")))
     assert log.figures["kv_tokens"] == 136080
     assert log.figures["available_gib"] == 18.69
+
+
+def test_engines_are_known_by_their_logs_alone() -> None:
+    """One name of a setting means one thing, and `reconcile` names no engine."""
+    logs = start_logs()
+    meanings = {(name, ours) for log in logs.values() for name, ours in log.settings.items()}
+    assert len(meanings) == len(dict(meanings))
+    assert all(name in started() and log.engine == name for name, log in logs.items())
+    folder = Path(headcount.__file__).parent / "plan" / "reconcile"
+    code = "".join(path.read_text(encoding="utf-8") for path in folder.glob("*.py")).lower()
+    assert not [name for name in started() if name != "transformers" and name in code]

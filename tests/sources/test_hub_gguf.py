@@ -281,3 +281,13 @@ def test_which_files_are_models() -> None:
     assert models_of(["b.gguf", *parts, "readme.md", "x.safetensors"]) == [parts[0], "b.gguf"]
     assert models_of(["mmproj.gguf"]) == ["mmproj.gguf"]
     assert models_of([]) == []
+
+
+def test_all_parts_are_of_the_commit_that_the_first_answer_names(hub: Hub, tmp_path: Path) -> None:
+    split(repository(hub))
+    hub.moves_to = tmp_path / "later"
+    (hub.moves_to / "org/q").mkdir(parents=True)
+    source = read_hub("org/q")
+    assert source.revision == COMMIT
+    assert source.checkpoint is not None and len(source.checkpoint.files) == 3
+    assert sum("main" in request for request in hub.requests) == 1
