@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from headcount.model.errors import HeadcountError, MissingExtraError, WriteError
+from headcount.model.redacted_output import redact_hooks, show_traceback
 from headcount.running.signals import exit_at_once, on_signals
 
 if TYPE_CHECKING:
@@ -29,6 +30,10 @@ class Failure(click.ClickException):
 
 class _Started(click.Command):
     """Before a command begins, too: a help text that cannot be written, and Ctrl-C."""
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        redact_hooks()
+        return super().main(*args, **kwargs)
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
         try:
@@ -57,7 +62,7 @@ class Command(_Started):
             return super().invoke(ctx)
         except HeadcountError as error:
             if ctx.find_root().params.get("debug"):
-                raise
+                show_traceback(error)
             raise Failure(error) from error
         except KeyboardInterrupt:
             _interrupted()
@@ -139,8 +144,11 @@ def _stdout_failed(error: OSError) -> WriteError:
 
 
 def need_extra(what: str = "this command") -> None:
-    """Refuses what the heavy half does on a base install, in one line."""
+    """Refuses what the heavy half does on a base install, in one line, and with settings at which
+    its libraries fail when they are imported."""
     from importlib.util import find_spec
+
+    from headcount.sources.hub_settings import hub_constants
 
     needed = ("torch", "transformers", "safetensors", "tqdm", "xxhash")
     missing = [name for name in needed if find_spec(name) is None]
@@ -149,6 +157,7 @@ def need_extra(what: str = "this command") -> None:
             f"{what} needs {', '.join(missing)}: install the extra `convert`, in a clone of"
             " headcount with: pip install '.[convert]'"
         )
+    hub_constants()
 
 
 def exit_on_findings(reports: "Sequence[Report]", fail_on: str) -> None:

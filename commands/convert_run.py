@@ -10,6 +10,7 @@ from headcount.convert.plan.errors import CheckFailedError
 from headcount.convert.plan.planner import plan_conversion
 from headcount.convert.plan.request import ConversionRequest, parse_key_value_heads
 from headcount.convert.source_folder import SourceFolder, source_folder
+from headcount.model.errors import HeadcountError
 from headcount.report.report import Report
 from headcount.running.signals import exit_cleanly, on_signals
 
@@ -45,15 +46,19 @@ def convert_model(
         with on_signals(exit_cleanly):
             done = apply_plan(plan)
         reports, problems = [conversion_report(done)], ""
+        failure: HeadcountError | None = None
         try:
             if checks:
                 problems = _check(found.path, target, done, reports)
             if evaluation is not None:
-                reports.append(run_evaluation(str(target), str(found.path), **evaluation))
+                report, failure = run_evaluation(str(target), str(found.path), **evaluation)
+                reports.append(report)
         finally:  # an evaluation that fails does not undo the conversion
             write(reports)
         if problems:
             raise CheckFailedError(f"{target}: {problems}; the output is kept")
+        if failure is not None:
+            raise failure
 
 
 def _check(source: Path, target: Path, done: ConversionReport, reports: list[Report]) -> str:

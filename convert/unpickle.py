@@ -17,6 +17,7 @@ from typing import Any
 
 from headcount.audit import audit_model
 from headcount.model.errors import HeadcountError, InvalidWeightsError
+from headcount.model.redaction import without_secrets
 from headcount.model.text import printable
 from headcount.running.signals import exit_cleanly, on_signals
 from headcount.sources.checkpoint import INDEX, SINGLE, Checkpoint
@@ -103,7 +104,13 @@ def _fill(folder: Path, checkpoint: Checkpoint, copy: Path, tied: str) -> None:
 def _convert_file(path: Path, target: Path, tied: str) -> None:
     # By its path: with -m, a torch.py in the current folder would be imported.
     command = [sys.executable, str(_CHILD), str(path.absolute()), str(target), tied]
-    done = subprocess.run(command, capture_output=True, text=True, errors="replace")
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        env=without_secrets(os.environ),  # it needs no network
+    )
     if done.returncode:
         last = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
         raise InvalidWeightsError(f"{path}: cannot be loaded: {last[:300]}")

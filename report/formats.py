@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from headcount.model.text import is_hidden, printable
 
 from .lines import fact_line, finding_line, grid
-from .report import Report
+from .report import Report, shown
 
 # What begins a formula in a spreadsheet, also in the wide forms of East Asian text.
 _FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
@@ -40,7 +40,7 @@ def _lines(report: Report) -> Iterator[str]:
             yield printable(table.title)
         yield grid(table, "simple", printable)
     yield from _block("Notes", report.notes)
-    yield from _block("Findings", (finding_line(finding) for finding in report.findings))
+    yield from _block("Findings", map(finding_line, shown(report.findings)))
 
 
 def _block(title: str, lines: Iterable[str]) -> Iterator[str]:
@@ -103,4 +103,9 @@ FORMATS: dict[str, Callable[[Sequence[Report]], str]] = {
     "json": _json,
     "csv": _csv,
     "html": _html,
+}
+# What the name of a file says of its format.
+ENDINGS = {
+    **{".md": "markdown", ".markdown": "markdown"},
+    **{".json": "json", ".csv": "csv", ".html": "html", ".htm": "html"},
 }

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from headcount.model.text import printable
 
 from .lines import fact_line, finding_line, grid
-from .report import Report
+from .report import Report, shown
 
 # What begins markup wherever it stands. A backslash does before punctuation, and before a bar of a
 # table; an underscore inside of a word does not; $ is mathematics on GitHub.
@@ -50,7 +50,7 @@ def _lines(report: Report) -> Iterator[str]:
         yield from ("", f"### {plain(table.title)}", "", grid(table, "github", plain))
     for title, lines in (
         ("Notes", list(report.notes)),
-        ("Findings", [finding_line(finding) for finding in report.findings]),
+        ("Findings", [*map(finding_line, shown(report.findings))]),
     ):
         if lines:
             yield from ("", f"### {title}", "", *(f"- {plain(line)}" for line in lines))

@@ -147,5 +147,6 @@ ENGINE = Engine(
     launch=_launch,
     cache_type=_cache_type,
     weights=loaded_weights,
+    options=frozenset({"version", "pp"}),
     narrower_caches=("q8_0", "q4_0"),
 )

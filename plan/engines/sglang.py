@@ -218,6 +218,7 @@ ENGINE = Engine(
     launch=_launch,
     cache_type=paged_cache_type,
     weights=loaded_weights,
+    options=frozenset({"version", "pp", "block_size"}),
     releases=Releases(oldest=(0, 5), newest=(0, 5, 23)),
     narrower_caches=("fp8",),
 )

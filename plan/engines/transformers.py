@@ -74,4 +74,5 @@ ENGINE = Engine(
     launch=_launch,
     cache_type=paged_cache_type,
     weights=loaded_weights,
+    options=frozenset({"version", "pp", "static_cache"}),
 )

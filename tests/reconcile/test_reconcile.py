@@ -10,9 +10,13 @@ from click.testing import CliRunner, Result
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import headcount
 from headcount.cli import main
+from headcount.model.limits import LOG_LINE_BYTES
+from headcount.plan.engines.registry import started
+from headcount.plan.engines.start_log import start_logs
 from headcount.plan.reconcile.log import read_log
-from headcount.plan.reconcile.reading import LONGEST_LINE, read_lines
+from headcount.plan.reconcile.reading import read_lines
 from start_up_logs import RECORDS, Record, block_size, carries_enough, ids
 
 GIB = 2**30
@@ -263,9 +267,11 @@ def test_any_order_of_words_is_read(words: list[str]) -> None:
 
 def test_a_line_without_end_is_cut_and_the_rest_skipped(tmp_path: Path) -> None:
     path = tmp_path / "long.log"
-    path.write_bytes(b"x" * (5 * LONGEST_LINE) + b" GPU KV cache size: 1 tokens\n" + b"last\n")
+    path.write_bytes(
+        b"x" * (5 * LOG_LINE_BYTES.most) + b" GPU KV cache size: 1 tokens\n" + b"last\n"
+    )
     lines = list(read_lines(str(path)))
-    assert [len(line) for line in lines] == [LONGEST_LINE, len("last\n")]
+    assert [len(line) for line in lines] == [LOG_LINE_BYTES.most, len("last\n")]
 
 
 def test_no_log_is_held_against_a_plan_without_an_engine() -> None:
@@ -362,3 +368,14 @@ def test_a_log_as_powershell_writes_it_is_read(tmp_path: Path, encoding: str) ->
     log = read_log(read_lines(str(tmp_path / "log")))
     assert log.figures["kv_tokens"] == 136080
     assert log.figures["available_gib"] == 18.69
+
+
+def test_engines_are_known_by_their_logs_alone() -> None:
+    """One name of a setting means one thing, and `reconcile` names no engine."""
+    logs = start_logs()
+    meanings = {(name, ours) for log in logs.values() for name, ours in log.settings.items()}
+    assert len(meanings) == len(dict(meanings))
+    assert all(name in started() and log.engine == name for name, log in logs.items())
+    folder = Path(headcount.__file__).parent / "plan" / "reconcile"
+    code = "".join(path.read_text(encoding="utf-8") for path in folder.glob("*.py")).lower()
+    assert not [name for name in started() if name != "transformers" and name in code]
