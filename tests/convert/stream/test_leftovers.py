@@ -255,6 +255,7 @@ ME = this_process()
         json.dumps({"pid": os.getpid(), "start": "0", "host": ME.host}),
         json.dumps({"pid": os.getpid(), "start": 0, "host": 7}),
     ],
+    ids=lambda _: "lock",  # names of processes differ between workers
 )
 def test_a_lock_that_names_nobody_is_taken_over(tmp_path: Path, text: str) -> None:
     lock = tmp_path / ".out.lock"
