@@ -1,7 +1,6 @@
 """Reading the source: an audit free of errors, and a plain, whole checkpoint."""
 
 import hashlib
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from headcount.arch.registry import architecture_of
 from headcount.audit import Audit, audit_model
 from headcount.model import limits
 from headcount.sources.checkpoint import Checkpoint
-from headcount.sources.json_file import open_regular, read_json
+from headcount.sources.json_file import open_bytes, read_json
 from headcount.sources.safetensors import FileHeader
 
 from ..attention_map.mapping import AttentionMap, attention_map
@@ -126,7 +125,7 @@ def _described_by(checkpoint: Checkpoint) -> Iterator[tuple[str, int]]:
 
 
 def _read_start(path: Path, limit: int) -> bytes:
-    with os.fdopen(open_regular(path), "rb") as file:
+    with open_bytes(path) as file:
         return file.read(limit)
 
 
