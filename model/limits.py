@@ -66,6 +66,14 @@ RECORD_BYTES = Limit(
     advice="name another folder",
 )
 
+JOURNAL_BYTES = Limit(
+    256 * _MIB,
+    "bytes",
+    "a work folder's list of what it has finished: some hundred bytes for each file",
+    "not read",
+)
+LOCK_BYTES = Limit(4096, "bytes", "a lock names one process", "not read")
+
 # Weights
 HEADER_BYTES = Limit(
     32 * _MIB,

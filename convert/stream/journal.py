@@ -14,13 +14,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from headcount.model import limits
 from headcount.model.errors import HeadcountError
 from headcount.sources.json_file import open_bytes
 
 from .hashing import digest_of_bytes
 
 NAME = "journal.jsonl"
-_MAX_BYTES = 256 * 2**20
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -114,7 +114,7 @@ def _is_sound(file: FinishedFile) -> bool:
 def _lines(path: Path) -> Iterator[Any]:
     try:
         with open_bytes(path) as file:
-            data = file.read(_MAX_BYTES)
+            data = file.read(limits.JOURNAL_BYTES.most)
     except HeadcountError:
         return
     for line in data.split(b"\n")[:-1]:

@@ -35,7 +35,7 @@ ELSEWHERE = frozenset(
     {
         *("CONNECT_SECONDS", "READ_SECONDS", "SLOW_SECONDS", "SLOWEST", "ANSWER_SECONDS"),
         *("ANSWER_HEAD_BYTES", "FIRST_SECONDS", "REDIRECTS", "REMOTE_GGUF_BYTES"),
-        "FILES_SHOWN",
+        *("FILES_SHOWN", "JOURNAL_BYTES", "LOCK_BYTES"),
     }
 )
 Case = Callable[[Path], str]
