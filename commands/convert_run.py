@@ -12,6 +12,7 @@ from headcount.convert.plan.request import ConversionRequest, parse_key_value_he
 from headcount.convert.source_folder import SourceFolder, source_folder
 from headcount.report.report import Report
 from headcount.running.signals import exit_cleanly, on_signals
+from headcount.sources.identity import check_unchanged
 
 from .convert_options import with_quality
 from .evaluate import check_evaluation, run_evaluation
@@ -49,7 +50,9 @@ def convert_model(
             if checks:
                 problems = _check(found.path, target, done, reports)
             if evaluation is not None:
-                reports.append(run_evaluation(str(target), str(found.path), **evaluation))
+                measured = run_evaluation(str(target), str(found.path), **evaluation)
+                check_unchanged(plan.source.files)
+                reports.append(measured)
         finally:  # an evaluation that fails does not undo the conversion
             write(reports)
         if problems:
@@ -64,6 +67,7 @@ def _check(source: Path, target: Path, done: ConversionReport, reports: list[Rep
     checked = check_conversion(
         source, target, lossless=all(layer.lossless for layer in done.layers)
     )
+    check_unchanged(done.plan.source.files)
     reports.append(check_report(checked))
     return "; ".join(checked.problems)
 

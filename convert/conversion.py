@@ -1,6 +1,5 @@
 """The conversion: plan, stream, verify, and only then the final name."""
 
-import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -9,7 +8,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from headcount.sources.json_file import open_regular
+from headcount.sources.identity import check_unchanged
 
 from .audited_output import verify_output
 from .finished_target import check_finished
@@ -19,8 +18,8 @@ from .plan.job import job_of, local_job_of
 from .plan.plan import ConversionPlan
 from .plan.planner import plan_conversion
 from .plan.request import ConversionRequest
-from .plan.side_files import RECORD, SideFile
-from .plan.source import CONFIG, check_unchanged
+from .plan.side_files import RECORD
+from .plan.source import CONFIG
 from .plan.target import check_target
 from .rewrite.layer import merged_documents
 from .rewrite.store import NOTHING, Rewritten, redirected, rewrite_layers
@@ -28,9 +27,11 @@ from .stream.hashing import digest_of_bytes
 from .stream.lock import TargetLock
 from .stream.os_failures import writing
 from .stream.outcome import Outcome
+from .stream.reader import SourceReader
 from .stream.shards import write_shards
+from .stream.side_file_copy import copy_side_file
 from .stream.work_folder import WorkFolder
-from .stream.writer import Advance, NewFile, Written, json_bytes, write_bytes
+from .stream.writer import Written, json_bytes, write_bytes
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -115,13 +116,14 @@ def _write(plan: ConversionPlan, work: WorkFolder, progress: bool) -> dict[str, 
     if plan.rewriting is not None:
         rewritten = rewrite_layers(plan.rewriting, work, progress=progress)
     with tqdm(total=size, unit="B", unit_scale=True, disable=hidden, file=sys.stderr) as bar:
-        outcome = write_shards(redirected(plan, rewritten), work, bar.update)
+        reader = SourceReader(plan.source.headers, rewritten.files)
+        outcome = write_shards(redirected(plan, rewritten), reader, work, bar.update)
         manifest = {
             file.name: Written(nbytes=file.nbytes, digest=file.digest) for file in work.of_model
         }
         for side_file in plan.side_files:
-            manifest[side_file.name] = _copy_side_file(side_file, work.model, bar.update)
-    check_unchanged(plan.source)
+            manifest[side_file.name] = copy_side_file(side_file, work.model, bar.update)
+    check_unchanged(plan.source.files)
     if plan.index is not None and plan.index_name is not None:
         index = json_bytes(plan.index)
         manifest[plan.index_name] = write_bytes(work.model / plan.index_name, index)
@@ -132,16 +134,6 @@ def _write(plan: ConversionPlan, work: WorkFolder, progress: bool) -> dict[str, 
     write_bytes(work.model / CONFIG, config)
     verify_output(plan, work.model)
     return record
-
-
-def _copy_side_file(side_file: SideFile, folder: Path, advance: Advance) -> Written:
-    descriptor = open_regular(side_file.path)
-    try:
-        with NewFile(folder / side_file.name, advance) as out:
-            out.copy(descriptor, 0, side_file.nbytes)
-            return out.finish()
-    finally:
-        os.close(descriptor)
 
 
 def _layer_errors(

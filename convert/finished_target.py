@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headcount.model.errors import HeadcountError
+from headcount.sources.identity import check_unchanged
 
 from .plan.errors import TargetError
 from .plan.existing import DIGEST, Existing, check_same_job
@@ -32,8 +33,9 @@ def check_finished(plan: ConversionPlan, existing: Existing) -> None:
         if not same:
             raise _other(existing, f"{name} is missing or was changed since it was written")
     for file in plan.side_files:
-        if digest_of(file.path) != existing.manifest[file.name][DIGEST]:
+        if digest_of(file.path, file.identity) != existing.manifest[file.name][DIGEST]:
             raise _other(existing, f"the source's {file.name} is another one now")
+    check_unchanged(plan.source.files)
 
 
 def _names(plan: ConversionPlan) -> set[str]:
@@ -44,10 +46,10 @@ def _names(plan: ConversionPlan) -> set[str]:
 
 def _check_age(plan: ConversionPlan, existing: Existing) -> None:
     written = (existing.folder / RECORD).stat().st_mtime_ns
-    for path, (_, modified, _) in plan.source.stats:
+    for path, identity in plan.source.files:
         # An older file that takes another's place keeps its time of writing, not that of change.
-        changed = 0 if plan.request.source_made else path.stat().st_ctime_ns
-        if max(modified, changed) > written:
+        changed = 0 if plan.request.source_made else identity.changed_ns
+        if max(identity.modified_ns, changed) > written:
             raise _other(existing, f"the source's {path.name} was written or moved there later")
 
 

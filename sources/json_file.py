@@ -11,6 +11,8 @@ from typing import Any, BinaryIO
 
 from headcount.model.errors import HeadcountError, InvalidConfigError, short
 
+from .identity import FileIdentity, ReadFile
+
 MAX_CONFIG_BYTES = 10 * 2**20
 
 
@@ -50,12 +52,20 @@ def open_bytes(path: Path) -> Iterator[BinaryIO]:
 
 def read_json(path: Path, limit: int = MAX_CONFIG_BYTES) -> dict[str, Any]:
     """The JSON object in `path`. Raises InvalidConfigError that names the file and the position."""
+    return read_json_file(path, limit)[0]
+
+
+def read_json_file(path: Path, limit: int = MAX_CONFIG_BYTES) -> tuple[dict[str, Any], ReadFile]:
+    """The same, and the file that it was read from."""
     with open_bytes(path) as file:
-        size = os.fstat(file.fileno()).st_size
-        if size > limit:
-            raise InvalidConfigError(f"{path}: {size:,} bytes; no more than {limit:,} are read")
+        identity = FileIdentity.of(file.fileno())
+        if identity.size > limit:
+            raise InvalidConfigError(
+                f"{path}: {identity.size:,} bytes; no more than {limit:,} are read"
+            )
         data = file.read(limit + 1)
-    return parse_json(data, str(path), allow_non_finite=True)
+    value = parse_json(data, str(path), allow_non_finite=True)
+    return value, ReadFile(path=path, identity=identity, start=data)
 
 
 def parse_json(data: bytes, where: str, *, allow_non_finite: bool = False) -> dict[str, Any]:

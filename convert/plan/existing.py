@@ -16,7 +16,7 @@ from .side_files import RECORD, shown_name
 
 # What a digest is called in the manifest: 128 bits of XXH3, as xxhsum -H2 prints them.
 DIGEST = "xxh3_128"
-_MAX_RECORD = 64 * 2**20
+MAX_RECORD = 64 * 2**20
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,7 +74,7 @@ def _parse(target: Path) -> Existing | None:
     if not (target / RECORD).is_file():
         return None
     try:
-        record = read_json(target / RECORD, _MAX_RECORD)
+        record = read_json(target / RECORD, MAX_RECORD)
     except HeadcountError:
         return None
     manifest, job = record.get("manifest"), record.get("job")

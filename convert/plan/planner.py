@@ -43,7 +43,12 @@ def plan_conversion(request: ConversionRequest) -> ConversionPlan:
     side_files = (*copied, *draft.side_files)
     plan = ConversionPlan(
         request=request,
-        source=source_state(source, side_files, request.source_name),
+        source=source_state(
+            source,
+            side_files,
+            request.source_name,
+            whole_folder=request.calibration is not None,
+        ),
         model_type=source.model_type,
         home=f"{home.name}: {home.reason}",
         files=files,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headcount.model.units import format_bytes
+from headcount.sources.identity import FileIdentity, identity_of
 
 MAX_SIDE_FILE = 128 * 2**20
 _WEIGHTS = (
@@ -23,7 +24,11 @@ class SideFile:
 
     name: str
     path: Path
-    nbytes: int
+    identity: FileIdentity
+
+    @property
+    def nbytes(self) -> int:
+        return self.identity.size
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,7 +50,8 @@ def sort_side_files(
             continue
         reason = _reason_to_leave(folder, path)
         if reason is None:
-            copied.append(SideFile(name=path.name, path=path, nbytes=path.stat().st_size))
+            identity = identity_of(path.stat())
+            copied.append(SideFile(name=path.name, path=path, identity=identity))
         else:
             left.append(LeftFile(name=shown_name(path.name), reason=reason))
     return tuple(copied), tuple(left)

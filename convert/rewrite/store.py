@@ -12,6 +12,7 @@ from typing import Any
 
 from tqdm import tqdm
 
+from headcount.sources.identity import ReadFile
 from headcount.sources.safetensors import TensorInfo, read_header
 
 from ..plan.errors import BadValuesError
@@ -35,15 +36,17 @@ _ALL = f"{REWRITTEN}/layers.json"  # is there once all layers are
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rewritten:
-    """Where the tensors lie that take the place of the source's, by name, and what was measured of
-    each layer. `distinct`: how many of a layer's K/V heads were no copies of their neighbours."""
+    """Where the tensors lie that take the place of the source's, by name, and the `files` that hold
+    them; what was measured of each layer; how many of its K/V heads were no copies of their
+    neighbours (`distinct`)."""
 
     tensors: Mapping[str, TensorInfo]
+    files: Mapping[str, ReadFile]
     measured: Mapping[int, Mapping[str, Any]]
     distinct: Mapping[int, int]
 
 
-NOTHING = Rewritten(tensors={}, measured={}, distinct={})
+NOTHING = Rewritten(tensors={}, files={}, measured={}, distinct={})
 
 
 def rewrite_layers(rewriting: Rewriting, work: WorkFolder, *, progress: bool) -> Rewritten:
@@ -140,7 +143,7 @@ def _write(rewriting: Rewriting, layer: RewrittenLayer, work: WorkFolder) -> Non
 def _distinct(source: ConversionSource, index: int) -> int:
     """How many K/V heads of the source's layer are no copies of their neighbours."""
     repeats, tensors = Repeats(), source.attention_map.attentions
-    with SourceReader(source.folder) as reader:
+    with SourceReader(source.checkpoint.files) as reader:
         for where in ((index, False), (index, True)):
             if where in tensors:
                 for _, heads in key_value_heads(tensors[where], reader.tensor):
@@ -169,22 +172,26 @@ def _read(index: int, work: WorkFolder) -> RewrittenLayer | None:
     finished = work.finished.get(_name(index))
     if finished is None:
         return None
-    with SourceReader(work.path) as reader:
-        tensors = {info.name: reader.tensor(info) for info in _infos(index, work)}
+    infos, files = _files([index], work)
+    with SourceReader((), files) as reader:
+        tensors = {info.name: reader.tensor(info) for info in infos}
     return RewrittenLayer(index=index, tensors=tensors, measured=finished.measured["layer"])
 
 
-def _infos(index: int, work: WorkFolder) -> Iterator[TensorInfo]:
-    path = work.place(_name(index))
-    for info in read_header(path).tensors:
-        yield replace(info, file=str(path))
+def _files(layers: Iterable[int], work: WorkFolder) -> tuple[list[TensorInfo], dict[str, ReadFile]]:
+    """The tensors of rewritten layers, and their files by the names that the tensors give them."""
+    headers = [read_header(work.place(_name(index))) for index in layers]
+    tensors = [replace(t, file=str(header.path)) for header in headers for t in header.tensors]
+    return tensors, {str(h.path): h.read for h in headers if h.read is not None}
 
 
 def _found(work: WorkFolder) -> Rewritten:
     layers = work.finished[_ALL].measured["layers"]
     measured = {index: work.finished[_name(index)].measured for index in layers}
+    infos, files = _files(layers, work)
     return Rewritten(
-        tensors={info.name: info for index in layers for info in _infos(index, work)},
+        tensors={info.name: info for info in infos},
+        files=files,
         measured={index: of_layer["layer"] for index, of_layer in measured.items()},
         distinct={index: of_layer["distinct"] for index, of_layer in measured.items()},
     )

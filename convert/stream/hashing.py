@@ -12,6 +12,7 @@ from threading import Thread
 
 import xxhash
 
+from headcount.sources.identity import FileIdentity, check_identity
 from headcount.sources.json_file import open_regular
 
 from .descriptors import read_at
@@ -22,10 +23,13 @@ _BLOCK = 2**18  # stays in the processor's cache between reading and hashing
 _WRITE_BACK = 16 * 2**20
 
 
-def digest_of(path: Path) -> str:
-    """Hex digits of the content of a regular file. Raises HeadcountError."""
+def digest_of(path: Path, identity: FileIdentity | None = None) -> str:
+    """Hex digits of the content of a regular file. Raises HeadcountError, SourceChangedError unless
+    it has that `identity`, if one is given."""
     descriptor = open_regular(path)
     try:
+        if identity is not None:
+            check_identity(path, FileIdentity.of(descriptor), identity)
         digest, block, position = xxhash.xxh3_128(), memoryview(bytearray(_BLOCK)), 0
         with reading(path):
             while count := read_at(descriptor, block, position):

@@ -2,16 +2,18 @@
 
 import mmap
 import os
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
 
 import torch
 
+from headcount.model.errors import SourceChangedError
+from headcount.sources.identity import FileIdentity, ReadFile, check_identity
 from headcount.sources.json_file import open_regular
-from headcount.sources.safetensors import TensorInfo
+from headcount.sources.safetensors import FileHeader, TensorInfo
 
-from ..plan.errors import SourceChangedError
 from .descriptors import read_at
 from .os_failures import reading
 
@@ -24,11 +26,15 @@ DTYPES = {
 
 
 class SourceReader:
-    """Opens files of one folder on demand, for several threads. A tensor that was read with `keep`
-    is handed out once more without a second read."""
+    """Opens the files that `headers` were read from on demand, for several threads, and no others
+    that have taken their names; and `others`, by what their tensors call them. A tensor that was
+    read with `keep` is handed out once more without a second read."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(
+        self, headers: Iterable[FileHeader], others: Mapping[str, ReadFile] | None = None
+    ) -> None:
+        found = {h.path.name: h.read for h in headers if h.read is not None}
+        self._files = {**found, **(others or {})}
         self._opening = Lock()
         self._descriptors: dict[str, int] = {}
         self._kept: dict[str, torch.Tensor] = {}
@@ -42,18 +48,49 @@ class SourceReader:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.close()
+        try:
+            if kind is None:
+                self._check()
+        finally:
+            self._close()
 
     def close(self) -> None:
-        """Closes all files, which nobody may be reading; a later read opens them again."""
+        """Closes all files, which nobody may be reading; a later read opens them again. Raises
+        SourceChangedError if one was written to meanwhile."""
+        try:
+            self._check()
+        finally:
+            self._close()
+
+    def _check(self) -> None:
+        for file, descriptor in self._descriptors.items():
+            self._check_one(file, descriptor)
+
+    def _check_one(self, file: str, descriptor: int) -> None:
+        read = self._files[file]
+        with reading(read.path):
+            check_identity(read.path, FileIdentity.of(descriptor), read.identity)
+
+    def _close(self) -> None:
         while self._descriptors:
             os.close(self._descriptors.popitem()[1])
 
+    def path(self, file: str) -> Path:
+        """Where a file of that name lies."""
+        return self._files[file].path
+
     def descriptor(self, file: str) -> int:
-        """A read-only descriptor of a file of the folder; the reader closes it."""
+        """A read-only descriptor of a file; the reader closes it. Raises SourceChangedError unless
+        it is the one that the header was read from."""
         with self._opening:
             if file not in self._descriptors:
-                self._descriptors[file] = open_regular(self.folder / file)
+                descriptor = open_regular(self.path(file))
+                try:
+                    self._check_one(file, descriptor)
+                except BaseException:
+                    os.close(descriptor)
+                    raise
+                self._descriptors[file] = descriptor
             return self._descriptors[file]
 
     def tensor(self, info: TensorInfo, *, keep: bool = False) -> torch.Tensor:
@@ -74,10 +111,10 @@ class SourceReader:
 
     def read_into(self, info: TensorInfo, view: memoryview, start: int) -> None:
         """Fills `view` with the tensor's bytes from `start` on. Raises HeadcountError."""
-        descriptor, done = self.descriptor(info.file), 0
-        with reading(self.folder / info.file):
+        descriptor, done, path = self.descriptor(info.file), 0, self.path(info.file)
+        with reading(path):
             while done < len(view):
                 count = read_at(descriptor, view[done:], info.offsets[0] + start + done)
                 if not count:
-                    raise SourceChangedError(f"{self.folder / info.file}: became shorter")
+                    raise SourceChangedError(f"{path}: became shorter; start again")
                 done += count

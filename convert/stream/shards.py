@@ -16,14 +16,16 @@ from .work_folder import WorkFolder
 from .writer import Advance, NewFile
 
 
-def write_shards(plan: ConversionPlan, work: WorkFolder, advance: Advance) -> Outcome:
+def write_shards(
+    plan: ConversionPlan, reader: SourceReader, work: WorkFolder, advance: Advance
+) -> Outcome:
     """Writes every file that is not finished yet, and says what was measured in all of them.
 
     Raises HeadcountError; OSError is a failure to write.
     """
     with (
         one_thread(),
-        SourceReader(plan.request.source) as reader,
+        reader,
         _threads(plan.request.workers) as pool,
         _Finisher(work, plan.request.workers) as finisher,
     ):

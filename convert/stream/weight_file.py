@@ -189,8 +189,7 @@ class WeightStream:
         except NotFiniteError as error:
             source = step.sources[0]
             raise BadValuesError(
-                f"{self.reader.folder / source.file}: tensor {source.name!r} {error};"
-                " nothing was kept"
+                f"{self.reader.path(source.file)}: tensor {source.name!r} {error}; nothing was kept"
             ) from error
 
 

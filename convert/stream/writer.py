@@ -9,7 +9,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from ..plan.errors import SourceChangedError
+from headcount.model.errors import SourceChangedError
+
 from ..plan.existing import DIGEST
 from .descriptors import read_at
 from .hashing import Follower

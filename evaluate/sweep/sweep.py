@@ -19,6 +19,7 @@ from headcount.convert.plan.source import read_source
 from headcount.convert.plan.target import check_target
 from headcount.convert.stream.os_failures import writing
 from headcount.model.errors import HeadcountError
+from headcount.sources.identity import check_identity, check_unchanged
 
 from ..evaluation import evaluate
 from ..evaluation_document import EvaluationReport, ModelScore
@@ -80,6 +81,7 @@ def sweep(
     """Measures all of `trials`, which have one source and one target. With a `budget`, in nats a
     token, the smallest cache within it becomes the target. Raises what a conversion raises."""
     request = trials[0].plan.request
+    _check_one_source(trials)
     measured: list[Measured] = []
     original: Measured | None = None
     report: EvaluationReport | None = None
@@ -96,6 +98,7 @@ def sweep(
                     **{**evaluation, "speed": False},
                 )
             )
+            check_unchanged(trial.plan.source.files)
             measured.append(_measured(trial, report))
             original = original or _original(trial, report)
             _keep_best(shop, measured, budget)
@@ -113,6 +116,14 @@ def sweep(
         text=report.settings.text,
         tokens=report.model.tokens,
     )
+
+
+def _check_one_source(trials: Sequence[Trial]) -> None:
+    """Raises SourceChangedError if the source changed between the plans of two trials."""
+    first = dict(trials[0].plan.source.files)
+    for trial in trials:
+        for path, identity in trial.plan.source.files:
+            check_identity(path, identity, first.get(path, identity))
 
 
 def _keep_best(shop: Path, measured: Sequence[Measured], budget: float | None) -> None:

@@ -17,13 +17,12 @@ from headcount.convert.conversion import apply_plan
 from headcount.convert.plan.errors import (
     BadValuesError,
     SelfCheckError,
-    SourceChangedError,
     TargetError,
 )
 from headcount.convert.plan.planner import plan_conversion
 from headcount.convert.plan.request import ConversionRequest
 from headcount.convert.stream.work_folder import WorkFolder
-from headcount.model.errors import WriteError
+from headcount.model.errors import SourceChangedError, WriteError
 
 pytestmark = pytest.mark.needs_convert
 
@@ -125,7 +124,7 @@ def test_a_source_that_changes_meanwhile_is_noticed(
     def touch(*arguments: Any) -> None:
         os.utime(source / "model.safetensors", ns=(1, 1))
 
-    monkeypatch.setattr(conversion, "_copy_side_file", touch)
+    monkeypatch.setattr(conversion, "copy_side_file", touch)
     with pytest.raises(SourceChangedError, match=r"model\.safetensors: changed"):
         run(source, tmp_path / "out")
     assert not (tmp_path / "out").exists()
