@@ -11,8 +11,9 @@ from tqdm import tqdm
 from headcount.sources.identity import check_unchanged
 
 from .audited_output import verify_output
+from .digest_record import digest_record
 from .finished_target import check_finished
-from .plan.document import plan_summary
+from .plan.document import plan_summary, request_document
 from .plan.existing import check_foreign, read_existing
 from .plan.job import job_of, local_job_of
 from .plan.plan import ConversionPlan
@@ -129,7 +130,12 @@ def _write(plan: ConversionPlan, work: WorkFolder, progress: bool) -> dict[str, 
         manifest[plan.index_name] = write_bytes(work.model / plan.index_name, index)
     config = json_bytes(plan.config)
     manifest[CONFIG] = Written(nbytes=len(config), digest=digest_of_bytes(config))
-    record = _record(plan, _layer_errors(plan, outcome, rewritten), rewritten, manifest)
+    entries = {name: manifest[name].document() for name in sorted(manifest)}
+    record = {
+        **_record(plan, _layer_errors(plan, outcome, rewritten), rewritten),
+        "digests": digest_record(plan, work, rewritten, entries),
+        "manifest": entries,
+    }
     write_bytes(work.model / RECORD, json_bytes(record))
     write_bytes(work.model / CONFIG, config)
     verify_output(plan, work.model)
@@ -174,12 +180,9 @@ def _as_rewritten(pooled: LayerError, rewritten: Rewritten) -> LayerError:
 
 
 def _record(
-    plan: ConversionPlan,
-    layers: tuple[LayerError, ...],
-    rewritten: Rewritten,
-    manifest: Mapping[str, Written],
+    plan: ConversionPlan, layers: tuple[LayerError, ...], rewritten: Rewritten
 ) -> dict[str, Any]:
-    """The content of conversion.json, which is not in the manifest itself."""
+    """The content of conversion.json but for its digests."""
     measured = {
         layer.index: {
             "relative_error": {"k": layer.key, "v": layer.value},
@@ -202,7 +205,7 @@ def _record(
         "lossless": all(layer.lossless for layer in layers),
         "layers": merged,
         "job": job_of(plan),
-        "manifest": {name: manifest[name].document() for name in sorted(manifest)},
+        "request": request_document(plan.request),
     }
 
 

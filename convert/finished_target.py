@@ -54,9 +54,12 @@ def _check_age(plan: ConversionPlan, existing: Existing) -> None:
 
 
 def _is_measured(plan: ConversionPlan, record: Mapping[str, Any]) -> bool:
-    """Whether the record, which has no digest itself, says what a report needs of each layer."""
-    layers = record.get("layers")
+    """Whether the record, which has no digest itself, says what a report needs of each layer and
+    file."""
+    layers, digests = record.get("layers"), record.get("digests")
     if not isinstance(layers, list) or not all(map(_is_layer, layers)):
+        return False
+    if not isinstance(digests, dict) or not isinstance(digests.get("inputs"), dict):
         return False
     return [layer["index"] for layer in layers] == [layer.index for layer in plan.layers]
 

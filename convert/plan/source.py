@@ -72,12 +72,13 @@ class ConversionSource:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SourceState:
-    """What identifies the source: a hash of config, index and headers as they were read, and the
-    identity of every file that the run reads."""
+    """What identifies the source: a hash of config, index and headers as they were read (the files
+    that it is `described_by`), and the identity of every file that the run reads."""
 
     name: str
     fingerprint: str
     headers: tuple[FileHeader, ...]
+    described_by: tuple[ReadFile, ...]
     files: tuple[tuple[Path, FileIdentity], ...]
 
 
@@ -128,6 +129,7 @@ def source_state(
         name=name or shown_name(source.folder.resolve().name),
         fingerprint=f"sha256:{digest.hexdigest()}",
         headers=source.checkpoint.files,
+        described_by=tuple(source.described_by),
         files=tuple(files.items()),
     )
 

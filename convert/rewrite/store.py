@@ -20,6 +20,7 @@ from ..plan.plan import ConversionPlan, OutputFile
 from ..plan.rewriting import Rewriting
 from ..plan.source import ConversionSource
 from ..plan.steps import Cast, Copy, Step, make
+from ..stream.hashing import digest_of_bytes
 from ..stream.reader import DTYPES, SourceReader
 from ..stream.repeated_heads import Repeats
 from ..stream.safetensors_header import check_written, header_bytes
@@ -37,16 +38,17 @@ _ALL = f"{REWRITTEN}/layers.json"  # is there once all layers are
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rewritten:
     """Where the tensors lie that take the place of the source's, by name, and the `files` that hold
-    them; what was measured of each layer; how many of its K/V heads were no copies of their
-    neighbours (`distinct`)."""
+    them; the digests of what they have `replaced`; what was measured of each layer; how many of its
+    K/V heads were no copies of their neighbours (`distinct`)."""
 
     tensors: Mapping[str, TensorInfo]
     files: Mapping[str, ReadFile]
+    replaced: Mapping[str, str]
     measured: Mapping[int, Mapping[str, Any]]
     distinct: Mapping[int, int]
 
 
-NOTHING = Rewritten(tensors={}, files={}, measured={}, distinct={})
+NOTHING = Rewritten(tensors={}, files={}, replaced={}, measured={}, distinct={})
 
 
 def rewrite_layers(rewriting: Rewriting, work: WorkFolder, *, progress: bool) -> Rewritten:
@@ -135,6 +137,7 @@ def _write(rewriting: Rewriting, layer: RewrittenLayer, work: WorkFolder) -> Non
     measured = {
         "layer": dict(layer.measured),
         "distinct": _distinct(rewriting.source, layer.index),
+        "sources": _digests(rewriting.source, layer),
     }
     content = (raw_bytes(tensor) for tensor in tensors.values() if tensor.numel())
     _keep(work, file.name, chain([header_bytes(file)], content), measured, file)
@@ -149,6 +152,16 @@ def _distinct(source: ConversionSource, index: int) -> int:
                 for _, heads in key_value_heads(tensors[where], reader.tensor):
                     repeats.see(index, heads)
     return repeats.distinct(index)
+
+
+def _digests(source: ConversionSource, layer: RewrittenLayer) -> dict[str, str]:
+    """Those of the tensors in the source that the layer's take the place of."""
+    with SourceReader(source.checkpoint.files) as reader:
+        found = {
+            name: digest_of_bytes(raw_bytes(reader.tensor(source.checkpoint.tensors[name])))
+            for name in layer.tensors
+        }
+    return found
 
 
 def _keep(
@@ -192,6 +205,7 @@ def _found(work: WorkFolder) -> Rewritten:
     return Rewritten(
         tensors={info.name: info for info in infos},
         files=files,
+        replaced={n: d for one in measured.values() for n, d in one["sources"].items()},
         measured={index: of_layer["layer"] for index, of_layer in measured.items()},
         distinct={index: of_layer["distinct"] for index, of_layer in measured.items()},
     )

@@ -15,6 +15,7 @@ from headcount.sources.json_file import open_regular
 from headcount.sources.safetensors import FileHeader, TensorInfo
 
 from .descriptors import read_at
+from .hashing import digest_of_bytes
 from .os_failures import reading
 
 DTYPES = {
@@ -38,6 +39,7 @@ class SourceReader:
         self._opening = Lock()
         self._descriptors: dict[str, int] = {}
         self._kept: dict[str, torch.Tensor] = {}
+        self._digests: dict[tuple[str, str], str] = {}
 
     def __enter__(self) -> "SourceReader":
         return self
@@ -97,11 +99,25 @@ class SourceReader:
         """The values of a tensor of floats. Raises HeadcountError."""
         found = self._kept.pop(info.name, None)
         if found is None:
-            found = torch.frombuffer(self._bytes(info), dtype=DTYPES[info.dtype])
-            found = found.view(info.shape)
+            data = self._bytes(info)
+            self.saw(info, digest_of_bytes(memoryview(data)))
+            found = torch.frombuffer(data, dtype=DTYPES[info.dtype]).view(info.shape)
         if keep:
             self._kept[info.name] = found
         return found
+
+    def saw(self, info: TensorInfo, digest: str) -> None:
+        """The digest of all bytes of a tensor. Raises SourceChangedError if it had another one
+        before, which no look at a file's times may show."""
+        if self._digests.setdefault((info.file, info.name), digest) != digest:
+            raise SourceChangedError(
+                f"{self.path(info.file)}: tensor {info.name!r} reads otherwise than before: it was"
+                " written to, or the disk fails; start again"
+            )
+
+    def digest(self, info: TensorInfo) -> str | None:
+        """The digest of a tensor that was read as a whole; None of any other."""
+        return self._digests.get((info.file, info.name))
 
     def _bytes(self, info: TensorInfo) -> mmap.mmap:
         """Pages of its own, which go back to the system at once: a heap would keep holes."""

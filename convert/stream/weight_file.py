@@ -58,7 +58,9 @@ class WeightStream:
 
     def write(self, file: OutputFile, out: NewFile) -> None:
         """Raises BadValuesError and HeadcountError; OSError is a failure to write."""
-        out.write(header_bytes(file))
+        header = header_bytes(file)
+        out.divide((len(header), *(step.nbytes for step in file.steps)))
+        out.write(header)
         computed = (s for s in file.steps if not isinstance(s.action, Copy | Cast))
         ahead = Ahead(self.pool, self._make, computed, self._budget)
         for steps in copy_runs(file.steps):
@@ -75,6 +77,12 @@ class WeightStream:
             else:
                 out.write(raw_bytes(ahead.take()))
         self.reader.close()
+
+    def digests(self, file: OutputFile) -> dict[str, str]:
+        """Those of the tensors that were read to compute others, by their names in the source."""
+        sources = (source for step in file.steps for source in step.sources)
+        found = ((source, self.reader.digest(source)) for source in sources)
+        return {source.name: digest for source, digest in found if digest is not None}
 
     def _make(self, step: Step) -> torch.Tensor:
         tensor, dtype = self._compute(step), DTYPES[step.dtype]
