@@ -12,7 +12,6 @@ from headcount.convert.plan.request import ConversionRequest, parse_key_value_he
 from headcount.convert.source_folder import SourceFolder, source_folder
 from headcount.report.report import Report
 from headcount.running.signals import exit_cleanly, on_signals
-from headcount.sources.identity import check_unchanged
 
 from .convert_options import with_quality
 from .evaluate import check_evaluation, run_evaluation
@@ -48,10 +47,10 @@ def convert_model(
         reports, problems = [conversion_report(done)], ""
         try:
             if checks:
-                problems = _check(found.path, target, done, reports)
+                problems = _check(target, done, reports)
             if evaluation is not None:
                 measured = run_evaluation(str(target), str(found.path), **evaluation)
-                check_unchanged(plan.source.files)
+                plan.source.check()
                 reports.append(measured)
         finally:  # an evaluation that fails does not undo the conversion
             write(reports)
@@ -59,15 +58,15 @@ def convert_model(
             raise CheckFailedError(f"{target}: {problems}; the output is kept")
 
 
-def _check(source: Path, target: Path, done: ConversionReport, reports: list[Report]) -> str:
+def _check(target: Path, done: ConversionReport, reports: list[Report]) -> str:
     """Adds the report of a check; what is wrong, in one line."""
     from headcount.convert.check import check_conversion
     from headcount.convert.check_report import check_report
 
     checked = check_conversion(
-        source, target, lossless=all(layer.lossless for layer in done.layers)
+        done.plan.source.folder, target, lossless=all(layer.lossless for layer in done.layers)
     )
-    check_unchanged(done.plan.source.files)
+    done.plan.source.check()
     reports.append(check_report(checked))
     return "; ".join(checked.problems)
 

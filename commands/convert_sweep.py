@@ -18,7 +18,6 @@ from headcount.evaluate.sweep.trial import parse_counts, parse_methods
 from headcount.model.errors import HeadcountError
 from headcount.report.report import Report
 from headcount.running.signals import exit_cleanly, on_signals
-from headcount.sources.identity import check_unchanged
 
 from .convert_options import LADDER, with_quality
 from .evaluate import check_evaluation
@@ -80,7 +79,7 @@ def sweep_model(
                 done = sweep(trials, evaluation, budget=budget, progress=True)
                 if by_layer:
                     layers = sensitivities(trials[-1].plan.request, evaluation, progress=True)
-                    check_unchanged(trials[-1].plan.source.files)
+                    trials[-1].plan.source.check()
                     done = replace(done, layers=layers)
     write([sweep_report(done)])
     if budget is not None and done.chosen is None:

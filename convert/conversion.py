@@ -8,8 +8,6 @@ from typing import Any
 
 from tqdm import tqdm
 
-from headcount.sources.identity import check_unchanged
-
 from .audited_output import verify_output
 from .digest_record import digest_record
 from .finished_target import check_finished
@@ -124,7 +122,7 @@ def _write(plan: ConversionPlan, work: WorkFolder, progress: bool) -> dict[str, 
         }
         for side_file in plan.side_files:
             manifest[side_file.name] = copy_side_file(side_file, work.model, bar.update)
-    check_unchanged(plan.source.files)
+    plan.source.check()
     if plan.index is not None and plan.index_name is not None:
         index = json_bytes(plan.index)
         manifest[plan.index_name] = write_bytes(work.model / plan.index_name, index)

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from headcount.model.errors import HeadcountError
-from headcount.sources.identity import check_unchanged
 
 from .plan.errors import TargetError
 from .plan.existing import DIGEST, Existing, check_same_job
@@ -35,7 +34,7 @@ def check_finished(plan: ConversionPlan, existing: Existing) -> None:
     for file in plan.side_files:
         if digest_of(file.path, file.identity) != existing.manifest[file.name][DIGEST]:
             raise _other(existing, f"the source's {file.name} is another one now")
-    check_unchanged(plan.source.files)
+    plan.source.check()
 
 
 def _names(plan: ConversionPlan) -> set[str]:

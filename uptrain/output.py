@@ -25,7 +25,7 @@ from headcount.convert.stream.side_file_copy import copy_side_file
 from headcount.convert.stream.writer import json_bytes, write_bytes
 from headcount.model.errors import HeadcountError
 from headcount.sources.checkpoint import find_weights, read_checkpoint
-from headcount.sources.identity import check_identity, check_unchanged
+from headcount.sources.identity import check_identity
 from headcount.sources.json_file import read_json_file
 
 from .uptrain_plan import UptrainPlan
@@ -61,7 +61,7 @@ def write_output(
         shutil.copyfile(MODELING_FILE, folder / MODELING_FILE.name)
     write_bytes(folder / CONFIG, plan.source.config_file.start)
     for state_of in plan.states:
-        check_unchanged(state_of.files)
+        state_of.check()
     record = _record(plan, folder, uptraining)
     write_bytes(folder / RECORD, json_bytes(record))
     _check(plan, folder)

@@ -14,7 +14,13 @@ from headcount.arch.registry import architecture_of
 from headcount.audit import Audit, audit_model
 from headcount.model.errors import SourceChangedError
 from headcount.sources.checkpoint import Checkpoint
-from headcount.sources.identity import FileIdentity, ReadFile, check_identity, identity_of
+from headcount.sources.identity import (
+    FileIdentity,
+    ReadFile,
+    check_identity,
+    check_unchanged,
+    identity_of,
+)
 from headcount.sources.safetensors import FileHeader
 
 from ..attention_map.mapping import AttentionMap, attention_map
@@ -27,9 +33,11 @@ CONFIG = "config.json"
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConversionSource:
     """A model folder that was audited: what the steps of a plan are derived from. `standing` are
-    the identities of all its files before the first was read."""
+    the identities of all its files before the first was read, and `real` is the folder without
+    links and with its own identity, for libraries that read what they like there."""
 
     folder: Path
+    real: tuple[Path, FileIdentity]
     audit: Audit
     config: Mapping[str, Any]
     config_file: ReadFile
@@ -73,19 +81,28 @@ class ConversionSource:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SourceState:
     """What identifies the source: a hash of config, index and headers as they were read (the files
-    that it is `described_by`), and the identity of every file that the run reads."""
+    that it is `described_by`), and the identity of every file that the run reads (`files`).
+    `folder` has no links on its way; `read_by_others` are its identity, and those of all in it, if
+    transformers reads there."""
 
     name: str
+    folder: Path
     fingerprint: str
     headers: tuple[FileHeader, ...]
     described_by: tuple[ReadFile, ...]
     files: tuple[tuple[Path, FileIdentity], ...]
+    read_by_others: tuple[tuple[Path, FileIdentity], ...]
+
+    def check(self) -> None:
+        """Raises SourceChangedError unless all is as it was when the run began."""
+        check_unchanged((*self.files, *self.read_by_others))
 
 
 def read_source(folder: Path) -> ConversionSource:
     """The model in `folder`. Raises HeadcountError for anything a conversion cannot start from."""
     check_folder(folder)
-    standing = _standing(folder)
+    path = Path(os.path.realpath(folder))
+    real, standing = (path, identity_of(path.stat())), _standing(path)
     audit = audit_model(str(folder.absolute()))
     check_source(folder, audit, audit.source.config or {})
     config = audit.source.config_file
@@ -93,6 +110,7 @@ def read_source(folder: Path) -> ConversionSource:
         raise SourceChangedError(f"{folder / CONFIG}: was removed meanwhile; start again")
     return ConversionSource(
         folder=folder,
+        real=real,
         audit=audit,
         config=audit.source.config,
         config_file=config,
@@ -123,14 +141,16 @@ def source_state(
     for path, identity in files.items():
         if path.parent.absolute() == source.folder.absolute():
             check_identity(path, source.standing.get(path.name), identity)
-    if whole_folder:
-        files |= {source.folder / name: one for name, one in source.standing.items()}
+    folder = source.real[0]
+    others = ((folder / name, identity) for name, identity in source.standing.items())
     return SourceState(
-        name=name or shown_name(source.folder.resolve().name),
+        name=name or shown_name(folder.name),
+        folder=folder,
         fingerprint=f"sha256:{digest.hexdigest()}",
         headers=source.checkpoint.files,
         described_by=tuple(source.described_by),
         files=tuple(files.items()),
+        read_by_others=(source.real, *others) if whole_folder else (),
     )
 
 

@@ -19,7 +19,7 @@ from headcount.convert.plan.source import read_source
 from headcount.convert.plan.target import check_target
 from headcount.convert.stream.os_failures import writing
 from headcount.model.errors import HeadcountError
-from headcount.sources.identity import check_identity, check_unchanged
+from headcount.sources.identity import check_identity
 
 from ..evaluation import evaluate
 from ..evaluation_document import EvaluationReport, ModelScore
@@ -98,7 +98,7 @@ def sweep(
                     **{**evaluation, "speed": False},
                 )
             )
-            check_unchanged(trial.plan.source.files)
+            trial.plan.source.check()
             measured.append(_measured(trial, report))
             original = original or _original(trial, report)
             _keep_best(shop, measured, budget)

@@ -27,7 +27,11 @@ from .steps import Steps, later
 NAME = "model"  # of every source, so that records are alike
 INDEX, TOKENIZER = "model.safetensors.index.json", "tokenizer.json"
 OLD = 0.02  # seconds: no tick of a file system's clock is longer, see `headcount.sources.identity`
-KINDS = ("shard", "config", "index", "tokenizer", "in place", "to and fro", "folder", "folder back")
+# What is replaced by a rename, but for "in place"; the last four are undone some time later.
+KINDS = (
+    *("shard", "config", "index", "tokenizer", "in place", "folder"),
+    *("shard and back", "tokenizer and back", "folder and back", "folder itself and back"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,12 +90,14 @@ class SwappedRuns:
     def swap(self, kind: str) -> Swap:
         """A fresh source for one run."""
         folder = self._fresh()
+        if kind == "folder itself and back":
+            return self._folder_itself(folder)
         if kind.startswith("folder"):
-            return self._of_folder(folder, back=kind == "folder back")
+            return self._of_folder(folder, back=kind == "folder and back")
         names = {"config": "config.json", "index": INDEX, "tokenizer": TOKENIZER}
-        name = names.get(kind) or self._moved_shard()
+        name = names.get(kind.split()[0]) or self._moved_shard()
         path, new = folder / name, self.other / name
-        if kind == "to and fro":
+        if kind.endswith("and back"):
             return self._to_and_fro(folder, path, replacing(path, new))
         how = overwriting if kind == "in place" else replacing
         return Swap(source=folder, change=how(path, new), mixture=(name,))
@@ -104,8 +110,25 @@ class SwappedRuns:
             source=link,
             change=pointing(link, other),
             undo=pointing(link, folder) if back else None,
-            mixture=tuple(path.name for path in self.one.iterdir()),
+            mixture=self._every(),
         )
+
+    def _folder_itself(self, folder: Path) -> Swap:
+        other, aside = folder.with_name("other"), folder.with_name("aside")
+        shutil.copytree(self.other, other)
+
+        def change() -> None:
+            folder.rename(aside)
+            other.rename(folder)
+
+        def undo() -> None:
+            folder.rename(other)
+            aside.rename(folder)
+
+        return Swap(source=folder, change=change, undo=undo, mixture=self._every())
+
+    def _every(self) -> tuple[str, ...]:
+        return tuple(path.name for path in self.one.iterdir())
 
     def _to_and_fro(self, folder: Path, path: Path, change: Change) -> Swap:
         aside = self.work / "aside"

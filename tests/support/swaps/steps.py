@@ -24,7 +24,7 @@ class Steps:
 
     def __init__(self, folder: Path, due: Mapping[int, Change]) -> None:
         self.count = 0
-        self._start, self._due = str(folder), dict(due)
+        self._starts, self._due = {str(folder), os.path.realpath(folder)}, dict(due)
         self._inodes = {path.stat().st_ino for path in folder.iterdir()}
         self._lock = threading.RLock()
         self._inside = False
@@ -72,7 +72,7 @@ class Steps:
         if isinstance(name, int):
             return False
         text = os.fsdecode(name)
-        return text == self._start or text.startswith(f"{self._start}{os.sep}")
+        return any(text == one or text.startswith(f"{one}{os.sep}") for one in self._starts)
 
     def _is_of_folder(self, descriptor: int) -> bool:
         return self._fstat(descriptor).st_ino in self._inodes
