@@ -2,7 +2,7 @@
 
 import mmap
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
@@ -18,6 +18,7 @@ from .descriptors import read_at
 from .hashing import digest_of_bytes
 from .os_failures import reading
 
+_PIECE = 2**20  # bytes
 DTYPES = {
     "F64": torch.float64,
     "F32": torch.float32,
@@ -124,6 +125,18 @@ class SourceReader:
         data = mmap.mmap(-1, info.nbytes)
         self.read_into(info, memoryview(data), 0)
         return data
+
+    def pieces(self, info: TensorInfo) -> Iterator[memoryview]:
+        """The bytes of a tensor of any type, in pieces that are good until the next one."""
+        block = memoryview(bytearray(min(_PIECE, info.nbytes)))
+        for start in range(0, info.nbytes, _PIECE):
+            piece = block[: info.nbytes - start]
+            self.read_into(info, piece, start)
+            yield piece
+
+    def forget(self) -> None:
+        """Drops the tensors that were kept."""
+        self._kept.clear()
 
     def read_into(self, info: TensorInfo, view: memoryview, start: int) -> None:
         """Fills `view` with the tensor's bytes from `start` on. Raises HeadcountError."""

@@ -56,6 +56,20 @@ class WeightStream:
         self._lock = RLock()  # for what is chosen, counted and noted
         self._budget = max((s.nbytes for step in plan.steps for s in step.sources), default=0)
 
+    def pieces(self, step: Step) -> Iterator[memoryview]:
+        """The bytes of one tensor of the output, where there is no hurry: nothing is made ahead.
+        Raises what `write` raises."""
+        if isinstance(step.action, Copy):
+            yield from self.reader.pieces(step.sources[0])
+        elif isinstance(step.action, Cast):
+            yield from map(raw_bytes, self._cast(step))
+        else:
+            yield raw_bytes(self._make(step))
+
+    def _cast(self, step: Step) -> Iterator[torch.Tensor]:
+        with self._named(step):
+            yield from cast_pieces(self.reader, step.sources[0], DTYPES[step.dtype])
+
     def write(self, file: OutputFile, out: NewFile) -> None:
         """Raises BadValuesError and HeadcountError; OSError is a failure to write."""
         header = header_bytes(file)
@@ -71,9 +85,8 @@ class WeightStream:
                 descriptor = self.reader.descriptor(source.file)
                 out.copy(descriptor, source.offsets[0], last.sources[0].offsets[1])
             elif isinstance(first.action, Cast):
-                with self._named(first):
-                    for piece in cast_pieces(self.reader, first.sources[0], DTYPES[first.dtype]):
-                        out.write(raw_bytes(piece))
+                for piece in self._cast(first):
+                    out.write(raw_bytes(piece))
             else:
                 out.write(raw_bytes(ahead.take()))
         self.reader.close()
