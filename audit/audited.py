@@ -55,6 +55,15 @@ class Audit:
         cast = any(finding.code == "H106" for finding in self.findings)
         return None if cast else self.weights_bytes
 
+    @property
+    def has_experts(self) -> bool | None:
+        """Whether a token visits only some experts; None where neither body nor headers say it."""
+        if self.active_parameters is not None:
+            return self.active_parameters != self.spec.parameters
+        if self.inventory is not None and "experts" in self.inventory.parts.values():
+            return True
+        return None
+
     def mixer_parts(self, layer: Layer) -> tuple[Parts, ...]:
         """Parameters of each mixer of `layer`: by the headers if at hand, else by the config."""
         return tuple(

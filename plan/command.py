@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headcount.audit.auditing import audit_model
+from headcount.model.errors import HeadcountError
 from headcount.report.report import Report
 
 from .devices import parse_device
@@ -12,14 +13,11 @@ from .engines.registry import PLAIN, SERVING
 from .gate import parse_requirements
 from .planned_model import PlannedModel
 from .report.report import plan_report
-from .request import PlanRequest
+from .request import OF_ANY_PLAN, PlanRequest
 from .result import plan_result
 
 if TYPE_CHECKING:
     from headcount.audit.audited import Audit
-
-# Options that any plan takes. Each of the others wants an engine.
-_PLAIN_OPTIONS = ("context", "batch_size", "encoder_tokens", "dtype", "kv_dtype", "tp")
 
 
 class PlanAnswer(NamedTuple):
@@ -55,12 +53,20 @@ def plan_command(
 
 
 def planned(audit: "Audit", parameters: int | None = None) -> PlannedModel:
-    """The model; a count of parameters that is given overrules what its files say."""
+    """The model; a count of parameters that is given overrules what its files say. Raises
+    HeadcountError for one that does not hold the model's layers."""
+    least = sum(layer.parameters().total for layer in audit.spec.layers)
+    if parameters is not None and parameters < least:
+        raise HeadcountError(
+            f"--parameters {parameters:,}: the attention and the state of the"
+            f" {len(audit.spec.layers)} layers of {audit.source.id} alone have {least:,}"
+        )
     return PlannedModel(
         model_id=audit.source.id,
         spec=replace(audit.spec, parameters=parameters) if parameters else audit.spec,
         config=audit.config,
         weights_bytes=None if parameters else audit.loaded_bytes,
+        has_experts=audit.has_experts,
     )
 
 
@@ -75,8 +81,8 @@ def _request(
     **options: Any,
 ) -> PlanRequest:
     """What is not given is left to its default."""
-    others = (value for name, value in options.items() if name not in _PLAIN_OPTIONS)
-    needs_engine = needs_engine or bool(engine_version) or offline or any(others)
+    needs_engine = needs_engine or bool(engine_version) or offline or bool(options.get("kv_memory"))
+    needs_engine = needs_engine or any(options[name] for name in options.keys() - OF_ANY_PLAN)
     found = find_engine(engine or (SERVING if needs_engine else PLAIN))
     return PlanRequest(
         engine=found.name,

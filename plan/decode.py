@@ -4,18 +4,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from headcount.arch.class_defaults import class_defaults
-from headcount.model.spec import ModelSpec
+from headcount.arch.config_parts import has_experts, has_tower
 
 from .cache import rank_cache
 from .plan import Plan
+from .planned_model import PlannedModel
 from .weights import rank_weights
 
-_EXPERT_COUNTS = (
-    *("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"),
-    *("moe_num_primary_experts", "num_moe_experts"),
-)
 _PER_LAYER = "hidden_size_per_layer_input"
-_TOWERS = ("vision_config", "audio_config")
 
 
 def decode_rate(plan: Plan) -> float | None:
@@ -29,7 +25,7 @@ def decode_rate(plan: Plan) -> float | None:
     device, work, weights = plan.request.device, plan.workload, plan.weights
     if device is None or device.bandwidth is None or weights is None:
         return None
-    if unbounded_reason(plan.spec, plan.model.config) is not None:
+    if unbounded_reason(plan.model) is not None:
         return None
     tp = plan.request.tp
     size, _ = rank_weights(plan.model, weights, tp)
@@ -38,17 +34,19 @@ def decode_rate(plan: Plan) -> float | None:
     return device.bandwidth / max(1, read)
 
 
-def unbounded_reason(spec: ModelSpec, config: Mapping[str, Any]) -> str | None:
-    """Why a decode step of this model may read fewer weights than all; None if it reads all."""
+def unbounded_reason(model: PlannedModel) -> str | None:
+    """Why a decode step of `model` may read fewer weights than all; None if it reads all."""
+    spec, config = model.spec, model.config
     if not spec.is_cached:
         return "an encoder does not decode"
     if any(layer.stack == "encoder" for layer in spec.layers):
         return "decoding does not read the encoder's weights"
-    holders = [config, *(v for k, v in config.items() if k.endswith("_config") and _is_object(v))]
-    if any(_has_experts(holder) for holder in holders) or "moe" in spec.model_type:
+    known = model.has_experts
+    if has_experts(config, spec.model_type) if known is None else known:
         return "a step reads only the active experts' weights"
-    if any(config.get(tower) for tower in _TOWERS):
+    if has_tower(config):
         return "decoding does not read the weights of the vision or audio tower"
+    holders = [config, *(v for k, v in config.items() if k.endswith("_config") and _is_object(v))]
     stated = [holder for holder in holders if _PER_LAYER in holder] or _defaults(spec.model_type)
     if any(holder.get(_PER_LAYER) for holder in stated):
         return "a step reads only a few rows of the per-layer embeddings"
@@ -63,15 +61,3 @@ def _defaults(model_type: str) -> list[Mapping[str, Any]]:
 
 def _is_object(value: object) -> bool:
     return isinstance(value, Mapping)
-
-
-def _has_experts(holder: Mapping[str, Any]) -> bool:
-    return any(_may_be_several(holder.get(name)) for name in _EXPERT_COUNTS)
-
-
-def _may_be_several(count: object) -> bool:
-    """Some configs give a list with one count per layer (Hunyuan). What is no number leaves the
-    count open, and then there is no bound."""
-    if isinstance(count, list):
-        return any(_may_be_several(each) for each in count)
-    return count > 1 if isinstance(count, (int, float)) else bool(count)

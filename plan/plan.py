@@ -9,7 +9,7 @@ from headcount.model.sizes import DEFAULT_CONTEXT
 from headcount.model.spec import ModelSpec
 
 from .budget import Budget, Term
-from .engines.engine import Engine, find_engine
+from .engines.engine import Engine, check_options, find_engine
 from .engines.pool import CachePool
 from .limits import PlanLimits, largest
 from .parallel import check_tp
@@ -102,7 +102,7 @@ class Plan:
             key="kv_cache",
             title="KV cache",
             bytes=self.kv_cache_bytes,
-            formula=self.pool.formula(work.context, work.batch_size),
+            formula=self.pool.formula(work.context, work.batch_size, self._tightest),
         )
         return (*self.taken[:1], cache, *self.taken[1:])
 
@@ -200,9 +200,11 @@ class Plan:
 
 
 def plan_model(model: PlannedModel, request: PlanRequest) -> Plan:
-    """Plans `request`. Raises HeadcountError for an engine or dtype that is not known, for a tp or
-    pp that the model does not allow, and where an engine is given neither a device nor memory."""
+    """Plans `request`. Raises HeadcountError for an engine or dtype that is not known, an option
+    that the engine does not have, a tp or pp that the model does not allow, and where an engine is
+    given neither a device nor memory."""
     engine = find_engine(request.engine)
+    check_options(engine, request)
     if engine.starts and request.device is None and request.kv_memory is None:
         raise HeadcountError(
             "a plan for an engine needs --device (a name or a size) or --kv-memory"

@@ -1,10 +1,11 @@
 """What a plan is asked for, and the same with every default filled in from model and engine."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal, NamedTuple, get_args
 
+from headcount.model import limits
 from headcount.model.dtypes import BITS
-from headcount.model.errors import HeadcountError
+from headcount.model.errors import HeadcountError, short
 
 from .devices import Device
 from .engines.registry import PLAIN
@@ -15,7 +16,19 @@ UTILISATION = 0.90  # what serving engines take of a device's visible memory unl
 Usage = Literal["server", "offline"]
 StateMode = Literal["none", "align", "all"]
 STATE_MODES: tuple[StateMode, ...] = get_args(StateMode)
+_COUNTS = (
+    *("context", "batch_size", "encoder_tokens", "tp", "pp", "context_ranks"),
+    *("block_size", "max_num_seqs", "max_num_batched_tokens"),
+)
 SAMPLERS = ("pytorch", "flashinfer")
+# Fields that any plan takes; each of the others is an option of some engines (`Engine.options`).
+OF_ANY_PLAN = frozenset(
+    {
+        *("engine", "device", "kv_memory", "context", "batch_size", "encoder_tokens"),
+        *("dtype", "kv_dtype", "tp", "utilisation"),
+    }
+)
+_FLAGS = {"version": "--engine-version", "usage": "--offline"}  # options that are called otherwise
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,19 +68,35 @@ class PlanRequest:
     caches_prefixes: bool | None = None
 
     def __post_init__(self) -> None:
-        for name in ("context", "batch_size", "encoder_tokens", "tp"):
+        for name in _COUNTS:
             value = getattr(self, name)
-            if value is not None and value < 1:
-                raise HeadcountError(f"{name} is {value}; it must be 1 or more")
+            if value is not None and not 1 <= value <= limits.NUMBER.most:
+                raise HeadcountError(
+                    f"{name} is {short(value)}; it must be from 1 to {limits.NUMBER.most:,}"
+                )
         if self.utilisation is not None and not 0 < self.utilisation <= 1:
             raise HeadcountError(
                 f"utilisation is {self.utilisation}; above 0 and at most 1 is meant"
             )
 
     @property
+    def engine_options(self) -> tuple[str, ...]:
+        """Fields beyond those of any plan that are not at their defaults."""
+        return tuple(
+            field.name
+            for field in fields(self)
+            if field.name not in OF_ANY_PLAN and getattr(self, field.name) != field.default
+        )
+
+    @property
     def ranks(self) -> int:
         """Devices in all."""
         return self.tp * self.pp
+
+
+def flag(name: str) -> str:
+    """The option of the command line that fills a field."""
+    return _FLAGS.get(name) or f"--{name.replace('_', '-')}"
 
 
 class CacheType(NamedTuple):

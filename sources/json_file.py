@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from headcount.model import limits
 from headcount.model.errors import HeadcountError, InvalidConfigError, short
+from headcount.model.limits import Limit
 
 from .identity import FileIdentity, ReadFile
-
-MAX_CONFIG_BYTES = 10 * 2**20
 
 
 class _DuplicateKeys(ValueError):
@@ -50,20 +50,19 @@ def open_bytes(path: Path) -> Iterator[BinaryIO]:
         raise HeadcountError(f"{path}: cannot be read: {error.strerror or error}") from error
 
 
-def read_json(path: Path, limit: int = MAX_CONFIG_BYTES) -> dict[str, Any]:
+def read_json(path: Path, limit: Limit | None = None) -> dict[str, Any]:
     """The JSON object in `path`. Raises InvalidConfigError that names the file and the position."""
     return read_json_file(path, limit)[0]
 
 
-def read_json_file(path: Path, limit: int = MAX_CONFIG_BYTES) -> tuple[dict[str, Any], ReadFile]:
+def read_json_file(path: Path, limit: Limit | None = None) -> tuple[dict[str, Any], ReadFile]:
     """The same, and the file that it was read from."""
+    limit = limit or limits.JSON_BYTES
     with open_bytes(path) as file:
         identity = FileIdentity.of(file.fileno())
-        if identity.size > limit:
-            raise InvalidConfigError(
-                f"{path}: {identity.size:,} bytes; no more than {limit:,} are read"
-            )
-        data = file.read(limit + 1)
+        if identity.size > limit.most:
+            raise InvalidConfigError(limit.refusal(path, identity.size))
+        data = file.read(limit.most + 1)
     value = parse_json(data, str(path), allow_non_finite=True)
     return value, ReadFile(path=path, identity=identity, start=data)
 
@@ -74,6 +73,9 @@ def parse_json(data: bytes, where: str, *, allow_non_finite: bool = False) -> di
     `Infinity` and `NaN`, which JSON does not know, are accepted only on demand: real config.json
     files hold them (Nemotron-H: `time_step_limit`).
     """
+    short_values = data.count(b",") - len(data) // 16
+    if short_values > limits.JSON_VALUES.most:
+        raise InvalidConfigError(limits.JSON_VALUES.refusal(where, short_values))
     try:
         value = json.loads(
             data.decode("utf-8-sig"),

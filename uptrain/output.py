@@ -17,12 +17,13 @@ from headcount.convert.audited_output import audited_output
 from headcount.convert.homes.custom import MODELING_FILE
 from headcount.convert.plan.document import SCHEMA_VERSION
 from headcount.convert.plan.errors import SelfCheckError
-from headcount.convert.plan.existing import DIGEST, MAX_RECORD, Existing
+from headcount.convert.plan.existing import DIGEST, Existing
 from headcount.convert.plan.side_files import RECORD, sort_side_files
 from headcount.convert.plan.source import CONFIG
 from headcount.convert.stream.hashing import digest_of
 from headcount.convert.stream.side_file_copy import copy_side_file
 from headcount.convert.stream.writer import json_bytes, write_bytes
+from headcount.model import limits
 from headcount.model.errors import HeadcountError
 from headcount.sources.checkpoint import find_weights, read_checkpoint
 from headcount.sources.identity import check_identity
@@ -95,7 +96,7 @@ def _record(plan: UptrainPlan, folder: Path, uptraining: Mapping[str, Any]) -> d
     path = plan.student.folder / RECORD
     old: dict[str, Any] = {}
     if RECORD in plan.source.standing:
-        old, read = read_json_file(path, MAX_RECORD)
+        old, read = read_json_file(path, limits.RECORD_BYTES)
         check_identity(path, plan.source.standing[RECORD], read.identity)
     begun = {"schema_version": SCHEMA_VERSION, "tool": {"name": "headcount"}}
     kept = {key: value for key, value in {**begun, **old}.items() if key not in _OF_ONE_OUTPUT}

@@ -75,7 +75,7 @@ class Experts:
     that says it; they form one MLP of `shared_width`, or of as many expert widths. `correction`:
     the router learns one more number per expert; without `router` it is counted elsewhere. `inputs`
     is the key of a smaller width that the experts work in, between two projections for them all.
-    `beside_mlp`: the dense MLP stays, too.
+    `beside_mlp`: the dense MLP stays, too. `can_be_none`: a count of 0 leaves the shared MLP alone.
     """
 
     count: str = "num_experts"
@@ -91,11 +91,12 @@ class Experts:
     shared_width: str | None = None
     shared_gate: bool = False
     beside_mlp: bool = False
+    can_be_none: bool = False
     inside: str | None = None
 
     def parameters(self, view: ConfigView, mlp: Mlp, layer: Layer) -> int:
         hidden, holder = view.integer("hidden_size"), self._holder(view)
-        count = holder.integer(self.count)
+        count = self._count(holder)
         router = count * (hidden + self.bias + self.correction) if self.router else 0
         beside = mlp.parameters(view, layer) if self.beside_mlp else 0
         always = router + beside + self._shared(view, mlp) + self._projections(view, mlp)
@@ -104,8 +105,12 @@ class Experts:
     def idle(self, view: ConfigView, layer: Layer) -> int:
         """Parameters of the experts that a token does not visit."""
         holder = self._holder(view)
-        visited = per_layer(holder, self.per_token, layer.index)
-        return max(0, holder.integer(self.count) - visited) * self._one(view)
+        count = self._count(holder)
+        visited = per_layer(holder, self.per_token, layer.index) if count else 0
+        return max(0, count - visited) * self._one(view)
+
+    def _count(self, holder: ConfigView) -> int:
+        return holder.integer(self.count, minimum=0 if self.can_be_none else 1)
 
     def _holder(self, view: ConfigView) -> ConfigView:
         return view.child(self.inside) if self.inside else view

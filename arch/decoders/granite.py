@@ -21,10 +21,8 @@ GRANITE = Architecture(
     rotary="halves",
     conversion=Conversion(by_layer=True),
 )
-GRANITEMOESHARED = GRANITE.relative(
-    "granitemoeshared",
-    body=Body(experts=replace(SAME_WIDTH, shared=1, shared_width="shared_intermediate_size")),
-)
+_EXPERTS = replace(SAME_WIDTH, shared=1, shared_width="shared_intermediate_size")
+GRANITEMOESHARED = GRANITE.relative("granitemoeshared", body=Body(experts=_EXPERTS))
 
 ARCHITECTURES = (
     GRANITE,
@@ -45,6 +43,7 @@ ARCHITECTURES = (
             "build": hybrid({FULL: plain_attention, LINEAR: mamba2(BAMBA_KEYS)}),
             "kinds": all_of(LINEAR),
         },
+        body=Body(experts=replace(_EXPERTS, can_be_none=True)),  # Granite 4.0 H Micro
         tensors=HYBRID_NAMES,
         conversion=Conversion(
             variant={"num_hidden_layers": 2, "layer_types": ["full_attention", "full_attention"]}

@@ -30,7 +30,8 @@ def plan_conversion(request: ConversionRequest) -> ConversionPlan:
     source = read_source(request.source)
     check_target(request.source, request.target)
     plan = plan_of(source, request)
-    check_space(request.target, plan.needed_nbytes - reclaimable(request.target))
+    needed = plan.needed_nbytes - reclaimable(request.target)
+    check_space(request.target, needed, plan.needed_files)
     existing = read_existing(request.target)
     if existing is not None and not request.overwrite:
         check_same_job(existing, job_of(plan))

@@ -4,14 +4,16 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory, gettempdir
+from tempfile import gettempdir
 from typing import Any
 
 import torch
 
+from headcount.model import limits
 from headcount.model.errors import HeadcountError, InvalidConfigError, short
+from headcount.running.passing_folder import temporary_folder
 from headcount.sources.json_file import read_json
-from headcount.sources.safetensors import MAX_HEADER_BYTES, FileHeader, TensorInfo
+from headcount.sources.safetensors import FileHeader, TensorInfo
 
 from ..plan.existing import DIGEST
 from ..plan.plan import ConversionPlan
@@ -81,7 +83,7 @@ def _another_source(recorded: Recorded, plan: ConversionPlan, verified: Verified
 def _check_json(folder: Path, name: str, wanted: Mapping[str, Any], verified: Verified) -> None:
     """Names each value of a JSON file that is not as planned."""
     try:
-        found = read_json(folder / name, MAX_HEADER_BYTES)
+        found = read_json(folder / name, limits.INDEX_BYTES)
     except InvalidConfigError as error:
         verified.differs(name, str(error).removeprefix(f"{folder / name}: "))
         return
@@ -110,8 +112,8 @@ def _rewritten(plan: ConversionPlan) -> Iterator[Rewritten]:
         return
     with (
         writing(Path(gettempdir()), plan.rewriting.nbytes),
-        TemporaryDirectory(prefix="headcount-verify-") as aside,
-        WorkFolder(Path(aside) / "model", "verification", resumable=False) as work,
+        temporary_folder("headcount-verify-") as aside,
+        WorkFolder(aside / "model", "verification", resumable=False) as work,
     ):
         work.start()
         yield rewrite_layers(plan.rewriting, work, progress=True)

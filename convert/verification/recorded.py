@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from headcount.model import limits
 from headcount.model.errors import HeadcountError
 from headcount.sources.json_file import read_json
 
-from ..plan.existing import MAX_RECORD, is_manifest
+from ..plan.existing import is_manifest
 from ..plan.request import ConversionRequest
 from ..plan.side_files import RECORD
 
@@ -58,7 +59,7 @@ def read_recorded(folder: Path) -> Recorded:
     """The record in `folder`. Raises HeadcountError where there is none that can be used."""
     if not folder.is_dir():
         raise HeadcountError(f"{folder}: not a folder; --verify reads one that convert has written")
-    record = read_json(folder / RECORD, MAX_RECORD)
+    record = read_json(folder / RECORD, limits.RECORD_BYTES)
     source, digests = (_object(folder, record, key) for key in ("source", "digests"))
     manifest, rewritten = record.get("manifest", {}), digests.get("rewritten", [])
     if (

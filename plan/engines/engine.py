@@ -9,7 +9,7 @@ from headcount.model.errors import HeadcountError
 from ..budget import Budget
 from ..devices import Device
 from ..planned_model import PlannedModel
-from ..request import CacheType, PlanRequest, Workload
+from ..request import CacheType, PlanRequest, Workload, flag
 from ..weights import Weights
 from .pool import CachePool
 from .registry import ENGINES
@@ -25,7 +25,8 @@ class Engine:
     tokens of cache; None: nothing is started, and a plan needs no device.
 
     `cache_type` reads --kv-dtype, of a version and the dtype that is computed in, and `weights`
-    says what loading makes of the model's. `narrower_caches` are the types to offer where a cache
+    says what loading makes of the model's. `options` are the fields of a request that it heeds
+    beyond those of any plan. `narrower_caches` are the types to offer where a cache
     is too large, the mildest first; `profiles_sequences`: fewer --max-num-seqs leave more memory.
     """
 
@@ -35,6 +36,7 @@ class Engine:
     launch: Callable[[str, Workload, int], Iterable[str]] | None
     cache_type: Callable[[PlannedModel, PlanRequest, Version, str], CacheType]
     weights: Callable[[PlannedModel, str | None, str], Weights]
+    options: frozenset[str] = frozenset()
     releases: Releases = NO_RELEASES
     narrower_caches: tuple[str, ...] = ()
     profiles_sequences: bool = False
@@ -43,6 +45,17 @@ class Engine:
     def starts(self) -> bool:
         """Whether it is a program that is started, and whose own account counts."""
         return self.launch is not None
+
+
+def check_options(engine: Engine, request: PlanRequest) -> None:
+    """Raises HeadcountError for an option that `engine` would pass over, naming who has it."""
+    for name in request.engine_options:
+        if name not in engine.options:
+            having = " or ".join(each for each in ENGINES if name in find_engine(each).options)
+            raise HeadcountError(
+                f"{engine.name} has no {flag(name)}: plans with it need an engine that has it:"
+                f" --engine {having}"
+            )
 
 
 def find_engine(name: str) -> Engine:

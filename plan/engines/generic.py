@@ -3,7 +3,6 @@
 from math import floor
 
 from headcount.model.dtypes import BITS, resolve_dtype
-from headcount.model.errors import HeadcountError
 from headcount.model.units import format_bytes
 
 from ..budget import Budget, Term
@@ -18,10 +17,7 @@ from .version import Version
 
 
 def _budget(model: PlannedModel, device: Device | None, work: Workload) -> tuple[Budget, ...]:
-    """Raises HeadcountError for what only an engine can split."""
     request = work.request
-    if request.pp > 1 or request.context_ranks > 1:
-        raise HeadcountError("pipeline stages and context ranks need an engine: --engine vllm")
     assert work.weights is not None
     size, formula = rank_weights(model, work.weights, request.tp)
     return (

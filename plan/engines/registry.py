@@ -12,6 +12,8 @@ ENGINES: dict[str, object] = {
     "llama.cpp": "llama_cpp",
     "transformers": "transformers",
 }
+# name -> the module that reads its start-up log; a log that no sign tells is that of SERVING
+START_LOGS = {"vllm": "vllm.start_log", "sglang": "sglang_log"}
 
 
 def started() -> tuple[str, ...]:

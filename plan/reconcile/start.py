@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..devices import Device, parse_device
-from ..engines.engine import Engine, find_engine
+from ..engines.engine import Engine, check_options, find_engine
+from ..engines.start_log import Log, Setting
 from ..planned_model import PlannedModel
-from ..request import STATE_MODES, PlanRequest, StateMode
-from .log import Log, Setting
+from ..request import OF_ANY_PLAN, STATE_MODES, PlanRequest, StateMode
 from .model import LoggedModel, find_model, loaded_as, need_model
 
 _PASSED = ("context", "kv_dtype", "tp", "pp", "max_num_seqs", "max_num_batched_tokens")
@@ -37,21 +37,15 @@ def start_of(log: Log, options: Mapping[str, Any]) -> Start:
     )
     device = _device(log, _text(given, "device"))
     version = _text(settings, "engine_version") or _text(settings, "version")
+    check_options(engine, PlanRequest(**_options(given)))
+    logged = _options(settings)
     request = PlanRequest(
         engine=engine.name,
         version=engine.releases.parse(version) if version else engine.releases.latest(),
         device=device,
         dtype=loaded_as(found.model, _dtype(settings)),
         utilisation=_share(settings),
-        block_size=_block_size(settings),
-        context_ranks=_context_ranks(settings),
-        enforce_eager=str(settings.get("enforce_eager", "")) == "True",
-        caches_prefixes=_flag(settings, "caches_prefixes"),
-        mamba_cache_mode=_mode(settings),
-        disable_hybrid_kv_cache_manager=bool(settings.get("disable_hybrid_kv_cache_manager")),
-        sampler=str(settings.get("sampler", "pytorch")),
-        usage="offline" if settings.get("offline") else "server",
-        **{name: settings[name] for name in _PASSED if name in settings},  # type: ignore[arg-type]
+        **{name: logged[name] for name in logged.keys() & (OF_ANY_PLAN | engine.options)},
     )
     return Start(
         log=log,
@@ -60,6 +54,21 @@ def start_of(log: Log, options: Mapping[str, Any]) -> Start:
         said=frozenset(settings),
         notes=tuple(_notes(found, settings, None if version else engine)),
     )
+
+
+def _options(settings: Mapping[str, Setting]) -> dict[str, Any]:
+    """The fields of a request that `settings` fill."""
+    return {
+        "block_size": _block_size(settings),
+        "context_ranks": _context_ranks(settings),
+        "enforce_eager": str(settings.get("enforce_eager", "")) == "True",
+        "caches_prefixes": _flag(settings, "caches_prefixes"),
+        "mamba_cache_mode": _mode(settings),
+        "disable_hybrid_kv_cache_manager": bool(settings.get("disable_hybrid_kv_cache_manager")),
+        "sampler": str(settings.get("sampler", "pytorch")),
+        "usage": "offline" if settings.get("offline") else "server",
+        **{name: settings[name] for name in _PASSED if name in settings},
+    }
 
 
 def _notes(

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 from headcount.model.errors import HeadcountError
 
-from ..engines.engine import find_engine
+from ..engines.engine import check_options, find_engine
+from ..engines.start_log import StartLog, start_logs
 from ..parallel import check_tp
 from ..plan import plan_model
-from ..request import STATE_MODES
 from .figures import Figure, bounds, of_plan
 from .start import Start
 
@@ -43,7 +43,7 @@ def _count(start: Start, figure: Figure) -> str:
 def _others(start: Start) -> Iterator[tuple[str, Start]]:
     """The same start with one setting changed, the likeliest first."""
     request = start.request
-    for kv_dtype in ("fp8", "bfloat16"):
+    for kv_dtype in (*find_engine(request.engine).narrower_caches, "bfloat16"):
         yield f"--kv-dtype {kv_dtype}", _with(start, kv_dtype=kv_dtype)
     for tp in (1, 2, 4, 8):
         if tp != request.tp:
@@ -51,25 +51,21 @@ def _others(start: Start) -> Iterator[tuple[str, Start]]:
     for size in (16, 32, 64, 128):
         if size != request.block_size:
             yield f"--block-size {size}", _with(start, block_size=size)
-    for tokens in (2048, 8192, 16384):
-        yield (
-            f"--max-num-batched-tokens {tokens}",
-            _with(start, max_num_batched_tokens=tokens),
-        )
-    if request.engine == "vllm":
-        for mode in STATE_MODES:
-            yield f"--mamba-cache-mode {mode}", _with(start, mamba_cache_mode=mode)
-        words = "--disable-hybrid-kv-cache-manager"
-        yield words, _with(start, disable_hybrid_kv_cache_manager=True)
-        releases = find_engine(request.engine).releases
-        for version in ("0.11.0", "0.12.0", "0.19.0", "0.21.0", "0.26.0", "0.33.0"):
-            yield f"the rules of {version}", _with(start, version=releases.parse(version))
+    for words, changed in _log_of(start).other_counts(request):
+        yield words, _with(start, **changed)
+
+
+def _log_of(start: Start) -> StartLog:
+    """How the engine logs a start; of one whose logs are not known, nothing more than others'."""
+    engine = start.request.engine
+    return start_logs().get(engine) or StartLog(engine=engine, looked_for="")
 
 
 def _with(start: Start, **changed: object) -> Start:
     request = replace(start.request, **changed)  # type: ignore[arg-type]
     try:
         check_tp(start.model.spec, request.tp, start.model.model_id)
+        check_options(find_engine(request.engine), request)
     except HeadcountError:
         return start
     return replace(start, request=request)
@@ -91,8 +87,8 @@ def _available(start: Start, figure: Figure) -> str:
     """By what the utilisation, the sampler or the number of sequences would have to be."""
     assert figure.predicted is not None and start.request.device is not None
     missing = figure.logged - figure.predicted
-    for words, other in _settings(start):
-        plan = plan_model(start.model, other.request)
+    for words, changed in _log_of(start).other_memory(start.said):
+        plan = plan_model(start.model, _with(start, **changed).request)
         if abs(plan.available_bytes - figure.logged) <= plan.error_bytes:
             return f"agrees with {words}"
     plan = plan_model(start.model, start.request)
@@ -102,15 +98,3 @@ def _available(start: Start, figure: Figure) -> str:
     if 0 < share <= 1:
         return f"the utilisation{said} would have to be {share:.3f}, not {planned:.3f}"
     return f"{missing / _GIB:+.2f} GiB: not explained by utilisation, sampler or graphs"
-
-
-def _settings(start: Start) -> Iterator[tuple[str, Start]]:
-    if start.request.engine != "vllm":
-        return
-    if "sampler" not in start.said:
-        yield "FlashInfer's sampler (--sampler flashinfer)", _with(start, sampler="flashinfer")
-    if "max_num_seqs" not in start.said:
-        for count in (256, 128, 64, 1024):
-            yield f"--max-num-seqs {count}", _with(start, max_num_seqs=count)
-    if "enforce_eager" not in start.said:
-        yield "no CUDA graphs (--enforce-eager)", _with(start, enforce_eager=True)

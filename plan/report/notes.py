@@ -144,7 +144,7 @@ def _estimated(plan: Plan) -> Iterator[str]:
 
 
 def _speed(plan: Plan) -> Iterator[str]:
-    reason = unbounded_reason(plan.spec, plan.model.config)
+    reason = unbounded_reason(plan.model)
     if reason is not None:
         yield f"No bound on decoding speed is given: {reason}."
     else:

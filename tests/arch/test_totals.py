@@ -209,3 +209,19 @@ def test_every_type_that_transformers_has_is_recorded() -> None:
     counted = {name for name, one in ARCHITECTURES.items() if one.body is not None}
     built = {name for name in counted if class_defaults(name) is not None}
     assert built - {key_of(line) for line in recorded("totals")} == set()
+
+
+def test_granite_without_experts_is_its_shared_mlps() -> None:
+    """What GraniteMoeHybridForCausalLM holds, as Granite 4.0 H Micro is written."""
+    config = {
+        "model_type": "granitemoehybrid",
+        **{"num_local_experts": 0, "num_experts_per_tok": 0, "shared_intermediate_size": 80},
+        **{"hidden_size": 64, "vocab_size": 100, "intermediate_size": 48},
+        **{"num_attention_heads": 4, "num_key_value_heads": 2, "num_hidden_layers": 3},
+        **{"mamba_n_heads": 8, "mamba_d_head": 16, "mamba_d_state": 8, "mamba_n_groups": 1},
+        **{"layer_types": ["mamba", "attention", "mamba"], "tie_word_embeddings": False},
+    }
+    assert count(config) == (125_584, 0)
+    other = {**config, "model_type": "granitemoeshared", "layer_types": None}
+    with pytest.raises(InvalidConfigError, match="num_local_experts is 0"):
+        total(other)

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping
 from math import ceil
 from typing import Any
 
+from headcount.arch.config_parts import has_tower
+
 from ...budget import Budget, Term
 from ...devices import Device
 from ...overhead import plan_overhead
@@ -26,7 +28,6 @@ _GIB = 2**30
 _PYTORCH, _PYTORCH_SINCE_019, _FLASHINFER = 38.9, 32.0, 17.5
 _NON_TORCH, _NON_TORCH_PARALLEL = 0.10, 0.55
 _TOWER, _GRAPHS, _UNIFIED = 0.5, 0.8, 1.5
-_TOWERS = ("vision_config", "audio_config", "thinker_config", "vision_tower")
 
 
 def vllm_budget(model: PlannedModel, device: Device | None, work: Workload) -> tuple[Budget, ...]:
@@ -103,11 +104,6 @@ def _outside(ranks: int) -> Term:
         source="start-up logs: 0.02 to 0.13 GiB on one device, 0.54 and 0.55 on two",
         error_bytes=ceil((0.1 if alone else 0.6) * _GIB),
     )
-
-
-def has_tower(config: Mapping[str, Any]) -> bool:
-    """Whether an encoder of images or sound is profiled as well."""
-    return any(isinstance(config.get(name), Mapping) for name in _TOWERS)
 
 
 def _tower(config: Mapping[str, Any]) -> Iterator[Term]:

@@ -71,6 +71,13 @@ ENGINE = Engine(
     launch=_launch,
     cache_type=_cache_type,
     weights=loaded_weights,
+    options=frozenset(
+        {
+            *("version", "pp", "context_ranks", "block_size", "max_num_seqs", "sampler", "usage"),
+            *("max_num_batched_tokens", "enforce_eager", "disable_hybrid_kv_cache_manager"),
+            *("mamba_cache_mode", "caches_prefixes"),
+        }
+    ),
     releases=Releases(oldest=(0, 8, 5), newest=(0, 33)),
     narrower_caches=("fp8",),
     profiles_sequences=True,

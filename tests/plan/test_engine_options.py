@@ -1,0 +1,94 @@
+"""An engine takes the options that it heeds; any other is refused, and says who has it."""
+
+import json
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from headcount.cli import main
+from headcount.plan.engines.engine import find_engine
+from headcount.plan.engines.registry import ENGINES, started
+from headcount.plan.request import OF_ANY_PLAN, PlanRequest, flag
+
+# Each option of some engine -> words of the command line; `caches_prefixes` is read from logs only.
+GIVEN: dict[str, tuple[str, ...]] = {
+    "version": ("--engine-version", "0.9"),
+    "pp": ("--pp", "2"),
+    "context_ranks": ("--context-ranks", "2"),
+    "block_size": ("--block-size", "64"),
+    "max_num_seqs": ("--max-num-seqs", "8"),
+    "max_num_batched_tokens": ("--max-num-batched-tokens", "64k"),
+    "enforce_eager": ("--enforce-eager",),
+    "sampler": ("--sampler", "flashinfer"),
+    "usage": ("--offline",),
+    "static_cache": ("--static-cache",),
+    "disable_hybrid_kv_cache_manager": ("--disable-hybrid-kv-cache-manager",),
+    "mamba_cache_mode": ("--mamba-cache-mode", "all"),
+}
+START = ("--device", "h100", "--context", "4k", "--tp", "2", "--format", "json")
+
+
+def plan(*words: str) -> Any:
+    done = CliRunner().invoke(main, ["plan", *words, *START])
+    assert not done.exit_code, done.stderr
+    document = json.loads(done.stdout)
+    for name in ("context_ranks", "pp", "version"):  # said again, whatever is made of them
+        document.get("engine", {}).pop(name, None)
+    return document
+
+
+def test_every_option_is_one_of_these() -> None:
+    names = {field.name for field in fields(PlanRequest)} - OF_ANY_PLAN
+    assert names == {*GIVEN, "caches_prefixes"}
+    assert {name for each in ENGINES for name in find_engine(each).options} == names
+
+
+@pytest.mark.parametrize("name", GIVEN)
+@pytest.mark.parametrize("engine", ENGINES)
+def test_what_an_engine_does_not_take_is_refused(engine: str, name: str) -> None:
+    if name in find_engine(engine).options:
+        return
+    words = ["plan", "gpt2", "--engine", engine, *START, *GIVEN[name]]
+    done = CliRunner().invoke(main, words)
+    having = [each for each in started() if name in find_engine(each).options]
+    assert done.exit_code == 2
+    assert f"{engine} has no {flag(name)}" in done.stderr
+    assert all(each in done.stderr for each in having) and having
+
+
+@pytest.mark.parametrize(
+    ("engine", "name"),
+    [
+        (each, name)
+        for each in ENGINES
+        for name in GIVEN
+        if name in find_engine(each).options
+        # rules that have no number are those of any version
+        and (name != "version" or find_engine(each).releases.newest)
+    ],
+)
+def test_what_an_engine_takes_tells(engine: str, name: str) -> None:
+    """A model with windows and one with recurrent state: one of the two plans differs at least."""
+    models = ("gemma-3-27b", "qwen3-next")
+    assert any(
+        plan(model, "--engine", engine) != plan(model, "--engine", engine, *GIVEN[name])
+        for model in models
+    )
+
+
+def test_an_option_without_its_engine_is_not_passed_over() -> None:
+    """Where none is named, vllm serves."""
+    done = CliRunner().invoke(main, ["plan", "gpt2", *START, "--static-cache"])
+    assert done.exit_code == 2
+    assert "vllm has no --static-cache" in done.stderr and "--engine transformers" in done.stderr
+
+
+def test_a_log_of_another_engine_takes_none_either(tmp_path: Path) -> None:
+    log = tmp_path / "start.log"
+    log.write_text("server_args=ServerArgs(model_path='Qwen/Qwen3-8B') max_total_num_tokens=9000\n")
+    done = CliRunner().invoke(main, ["reconcile", str(log), "--max-num-seqs", "8"])
+    assert done.exit_code == 2
+    assert "sglang has no --max-num-seqs" in done.stderr
