@@ -131,7 +131,7 @@ def _done(plan: UptrainPlan, work: TrainingFolder) -> dict[str, Any] | None:
 
 
 def _open(plan: UptrainPlan, work: TrainingFolder) -> Progress:
-    nbytes = sum(file.path.stat().st_size for file in plan.source.checkpoint.files)
+    nbytes = sum(file.size for file in plan.source.checkpoint.files)
     numbers = sum(t.elements for t in plan.source.checkpoint.tensors.values())
     if not work.path.is_dir():
         # Two checkpoints of weights and two moments in float32, one of them being written.

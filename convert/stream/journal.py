@@ -8,7 +8,7 @@ editor has changed, is none, and what follows it is not trusted either.
 import errno
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -25,12 +25,13 @@ NAME = "journal.jsonl"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FinishedFile:
-    """A file of the output: its size, the digest of its bytes, and what was measured while its
-    tensors were made."""
+    """A file of the output: its size, the digest of its bytes and those of its parts, and what was
+    measured while its tensors were made."""
 
     name: str
     nbytes: int
     digest: str
+    parts: Sequence[str]
     measured: Any
 
 
