@@ -18,6 +18,7 @@ from typing import Any
 from headcount.audit import audit_model
 from headcount.model.errors import HeadcountError, InvalidWeightsError
 from headcount.model.redaction import without_secrets
+from headcount.model.text import printable
 from headcount.running.passing_folder import passing_folder, remove_folder
 from headcount.running.signals import exit_cleanly, held_signals, on_signals
 from headcount.sources.checkpoint import INDEX, SINGLE, Checkpoint
@@ -85,7 +86,9 @@ def _fill(folder: Path, checkpoint: Checkpoint, copy: Path, tied: str) -> None:
     weight_map: dict[str, str] = {}
     for number, path in enumerate(files, start=1):
         name = SINGLE if len(files) == 1 else f"model-{number:05}-of-{len(files):05}.safetensors"
-        print(f"Loading {path} with torch, in a process of its own …", file=sys.stderr)
+        print(
+            f"Loading {printable(str(path))} with torch, in a process of its own …", file=sys.stderr
+        )
         _convert_file(path, copy / name, tied)
         weight_map.update({tensor.name: name for tensor in read_header(copy / name).tensors})
         _as_old_as(copy / name, path)

@@ -139,7 +139,12 @@ PICKLE_OPCODES = Limit(
     "two thousand tensors take a fifth of it, and a second",
     advice="save the model as safetensors",
 )
-PICKLE_RATIO = Limit(100, "times the packed size", "torch does not compress: more is a bomb")
+PICKLE_RATIO = Limit(
+    100,
+    "times the packed size",
+    "torch does not compress: more is a bomb",
+    advice="too much to read, torch does not compress",
+)
 PICKLE_DIMENSIONS = Limit(64, "dimensions", "torch has as many")
 
 # What lies in a folder
@@ -173,9 +178,9 @@ GGUF_SIZE = Limit(10**7, "in a size", "as in llama.cpp's own files")
 
 # Logs of engines
 LOG_BYTES = Limit(
-    64 * _MIB,
+    256 * _MIB,
     "bytes",
-    "a start takes some hundred kilobytes; reading so much takes some seconds",
+    "a start takes some hundred kilobytes, the log of a server's day some hundred times that",
     "not read",
     "cut the log to the start that is meant",
 )

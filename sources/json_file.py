@@ -48,8 +48,9 @@ def open_bytes(path: Path) -> Iterator[BinaryIO]:
         raise HeadcountError(f"{path}: cannot be read: {error.strerror or error}") from error
 
 
-def read_json(path: Path, limit: Limit = limits.JSON_BYTES) -> dict[str, Any]:
+def read_json(path: Path, limit: Limit | None = None) -> dict[str, Any]:
     """The JSON object in `path`. Raises InvalidConfigError that names the file and the position."""
+    limit = limit or limits.JSON_BYTES
     with open_bytes(path) as file:
         size = os.fstat(file.fileno()).st_size
         if size > limit.most:

@@ -73,6 +73,9 @@ def check_same_job(existing: Existing, job: str) -> None:
 def _parse(target: Path) -> Existing | None:
     if not (target / RECORD).is_file():
         return None
+    size = (target / RECORD).stat().st_size
+    if size > limits.RECORD_BYTES.most:
+        raise TargetError(limits.RECORD_BYTES.refusal(target / RECORD, size))
     try:
         record = read_json(target / RECORD, limits.RECORD_BYTES)
     except HeadcountError:
