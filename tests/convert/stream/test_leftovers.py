@@ -252,7 +252,6 @@ def test_what_is_no_lock_is_left_where_it_is(source: Path, tmp_path: Path, kind:
         '{"pid": ME, "start": "0", "host": HOST}',
         '{"pid": ME, "start": 0, "host": 7}',
     ],
-    ids=lambda _: "lock",  # names of processes differ between workers
 )
 def test_a_lock_that_names_nobody_is_taken_over(tmp_path: Path, text: str) -> None:
     lock = tmp_path / ".out.lock"
