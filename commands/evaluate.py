@@ -75,8 +75,8 @@ def run_evaluation(model: str, against: str | None, **request: Any) -> "Report":
 def check_evaluation(source: Path, **request: Any) -> None:
     """Raises HeadcountError for an evaluation that would fail, before a conversion is made for it:
     text, tokenizer, window and device are those of the source."""
-    from headcount.evaluate.evaluation_plan import settle
+    from headcount.evaluate.evaluation_plan import plan_evaluation
     from headcount.running.boundary import quiet_transformers
 
     with quiet_transformers():
-        settle(EvaluationRequest(model=str(source), **request))
+        plan_evaluation(EvaluationRequest(model=str(source), **request))

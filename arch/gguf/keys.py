@@ -8,7 +8,7 @@ from typing import Any
 from headcount.model.errors import InvalidConfigError
 from headcount.model.spec import Origin
 
-MAX_SIZE = 10_000_000
+MAX_GGUF_SIZE = 10_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,9 @@ class Keys:
     def get(self, name: str) -> Any:
         return self.metadata.get(f"{self.architecture}.{name}")
 
-    def integer(self, name: str, default: int | None = None, limit: int = MAX_SIZE) -> int | None:
+    def integer(
+        self, name: str, default: int | None = None, limit: int = MAX_GGUF_SIZE
+    ) -> int | None:
         """A whole number in [0, limit]; a list of equal ones counts as one."""
         value = self.get(name)
         if value is None:
@@ -35,7 +37,7 @@ class Keys:
         """A whole number, 0 where it is absent."""
         return self.integer(name) or 0
 
-    def need(self, name: str, limit: int = MAX_SIZE) -> int:
+    def need(self, name: str, limit: int = MAX_GGUF_SIZE) -> int:
         value = self.integer(name, None, limit)
         if not value:
             raise InvalidConfigError(f"{self.where}: no {self.architecture}.{name}")
@@ -51,7 +53,7 @@ class Keys:
                 f"{self.where}: {self.architecture}.{name} has {len(value)} values for"
                 f" {layers} layers"
             )
-        return [self._checked(name, item, MAX_SIZE) for item in value[:layers]]
+        return [self._checked(name, item, MAX_GGUF_SIZE) for item in value[:layers]]
 
     def flags(self, name: str, layers: int) -> list[bool] | None:
         """One yes or no per layer, from a list; None where the key is absent or is no list."""
