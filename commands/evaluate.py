@@ -10,31 +10,21 @@ from headcount.evaluate.evaluation_request import EvaluationRequest
 from headcount.running.signals import exit_at_once, on_signals
 
 from .console import Command, need_extra, write_reports
-from .options import PATH, TOKENS, defaults_of, output_options, stack
+from .options import PATH, TOKENS, options_of, output_options, stack
 from .report_path import check_report_path
 
 if TYPE_CHECKING:
     from headcount.report.report import Report
 
-_DEFAULTS = defaults_of(EvaluationRequest)
+_option = options_of(EvaluationRequest)
 evaluation_options = stack(
     click.option("--text", type=PATH, help="UTF-8 text; default: a sample of prose."),
-    click.option(
-        "--max-tokens",
-        type=TOKENS,
-        default=_DEFAULTS.max_tokens,
-        show_default=True,
-        help="Tokens to score at most.",
-    ),
+    _option("--max-tokens", TOKENS, "Tokens to score at most."),
     click.option("--window", type=TOKENS, help="Tokens a window; default: up to 1,024."),
     click.option("--stride", type=TOKENS, help="Tokens between windows; default: half a window."),
     click.option("--tokenizer", type=PATH, help="A folder; default: the model's own."),
     click.option("--torch-device", "device", help="cpu, cuda, cuda:1…; default: cuda if there."),
-    click.option(
-        "--speed/--no-speed",
-        default=_DEFAULTS.speed,
-        help="Whether to measure speed.",
-    ),
+    _option("--speed/--no-speed", words="Whether to measure speed.", shown=False),
 )
 
 
