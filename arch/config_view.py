@@ -3,13 +3,23 @@
 from collections.abc import Mapping
 from typing import Any
 
+from headcount.model import limits
 from headcount.model.errors import InvalidConfigError, short
+from headcount.model.numbers import finite, whole
 from headcount.model.spec import Origin
 
-# Bounds far above any model; they keep a hostile value from costing time or memory.
-MAX_LAYERS = 2_000
-MAX_HEADS = 10_000
-MAX_SIZE = 10**9
+
+def positive(
+    value: object, where: str, name: str, minimum: float = 0, maximum: float = 10**6
+) -> float:
+    """`value` as a number above `minimum`. Raises InvalidConfigError for anything else."""
+    number = finite(value)
+    if number is None or not minimum < number <= maximum:
+        raise InvalidConfigError(
+            f"{where}: {name} is {short(value)}; a number above {minimum:g} and at most"
+            f" {maximum:,} is expected"
+        )
+    return number
 
 
 class MissingValueError(InvalidConfigError):
@@ -76,26 +86,27 @@ class ConfigView:
         self.origins[name] = Origin(value=value, source=source)
         return value
 
-    def optional(self, name: str, *, minimum: int = 1, maximum: int = MAX_SIZE) -> int | None:
+    def optional(
+        self, name: str, *, minimum: int = 1, maximum: int = limits.SIZE.most
+    ) -> int | None:
         """An integer, or None if absent. Raises InvalidConfigError for any other type or range."""
-        value = self.get(name)
-        if value is None:
+        given = self.get(name)
+        if given is None:
             return None
-        if isinstance(value, float) and value.is_integer():
-            value = int(value)
-        if type(value) is not int:
+        value = whole(given)
+        if value is None:
             raise InvalidConfigError(
-                f"{self.where}: {name} is {short(value)}; an integer is expected"
+                f"{self.where}: {name} is {short(given)}; an integer is expected"
             )
         if name.endswith("_heads"):
-            maximum = min(maximum, MAX_HEADS)
+            maximum = min(maximum, limits.HEADS.most)
         if not minimum <= value <= maximum:
             raise InvalidConfigError(
                 f"{self.where}: {name} is {short(value)}; it must be from {minimum} to {maximum:,}"
             )
         return value
 
-    def integer(self, name: str, *, minimum: int = 1, maximum: int = MAX_SIZE) -> int:
+    def integer(self, name: str, *, minimum: int = 1, maximum: int = limits.SIZE.most) -> int:
         """An integer that must be there. Raises InvalidConfigError."""
         value = self.optional(name, minimum=minimum, maximum=maximum)
         if value is None:
@@ -104,18 +115,34 @@ class ConfigView:
             )
         return value
 
-    def integers(self, name: str) -> tuple[int, ...] | None:
-        """A list of integers, or None if absent. Raises InvalidConfigError."""
+    def integers(
+        self, name: str, *, count: int | None = None, minimum: int = 0
+    ) -> tuple[int, ...] | None:
+        """A list of integers, `count` of them where that is given, or None if absent. Raises
+        InvalidConfigError."""
         value = self.get(name)
         if value is None:
             return None
-        if not isinstance(value, list) or not all(type(item) is int for item in value):
-            raise InvalidConfigError(f"{self.where}: {name} must be a list of integers")
-        if any(item > MAX_SIZE for item in value):
+        if isinstance(value, list):
+            self._check_length(name, value)
+        found = [whole(item) for item in value] if isinstance(value, list) else [None]
+        numbers = tuple(item for item in found if item is not None)
+        if len(numbers) != len(found) or count not in (None, len(found)):
+            many = "" if count is None else f"{count} "
+            raise InvalidConfigError(f"{self.where}: {name} must be a list of {many}integers")
+        wrong = next((item for item in numbers if not minimum <= item <= limits.SIZE.most), None)
+        if wrong is not None:
             raise InvalidConfigError(
-                f"{self.where}: {name} holds {short(max(value))}; at most {MAX_SIZE:,} can be"
+                f"{self.where}: {name} holds {short(wrong)}; each must be from {minimum} to"
+                f" {limits.SIZE.most:,}"
             )
-        return tuple(value)
+        return numbers
+
+    def positive(self, name: str, *, minimum: float = 0, maximum: float = 10**6) -> float | None:
+        """A number above `minimum` that need not be whole, or None if absent. Raises
+        InvalidConfigError for any other type or range."""
+        value = self.get(name)
+        return None if value is None else positive(value, self.where, name, minimum, maximum)
 
     def strings(self, name: str) -> tuple[str, ...] | None:
         """A list of strings, or None if absent. Raises InvalidConfigError."""
@@ -124,18 +151,24 @@ class ConfigView:
             return None
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
             raise InvalidConfigError(f"{self.where}: {name} must be a list of strings")
+        self._check_length(name, value)
         return tuple(value)
 
-    def flag(self, name: str | bool) -> bool:
-        """A boolean by its key, False if absent. A bool, a constant of an architecture, is returned
-        as it is; `!no_bias` is the opposite of `no_bias`."""
+    def _check_length(self, name: str, value: list[Any]) -> None:
+        if len(value) > limits.LIST_ITEMS.most:
+            where = f"{self.where}: {name}"
+            raise InvalidConfigError(limits.LIST_ITEMS.refusal(where, len(value)))
+
+    def flag(self, name: str | bool, *, absent: bool = False) -> bool:
+        """A boolean by its key, `absent` without it. A bool, a constant of an architecture, is
+        returned as it is; `!no_bias` is the opposite of `no_bias`."""
         if isinstance(name, bool):
             return name
         if name.startswith("!"):
             return not self.flag(name[1:])
         value = self.get(name)
         if value is None:
-            return False
+            return absent
         if not isinstance(value, bool):
             raise InvalidConfigError(
                 f"{self.where}: {name} is {short(value)}; true or false is expected"

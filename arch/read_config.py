@@ -207,10 +207,18 @@ def _longest_encoding(view: ConfigView, inner: ConfigView) -> int:
         return source
     if view.config.get("vision_config") is not None:
         vision = view.child("vision_config")
-        image, patch = vision.get("image_size"), vision.get("patch_size")
-        if type(image) is int and type(patch) is int and 0 < patch <= image:
-            tiles, side = vision.optional("max_num_tiles") or 1, image // patch
+        patches = _patches(vision)
+        if patches:
+            tiles = vision.optional("max_num_tiles") or 1
             formula = "derived: tiles * ((image_size / patch_size)^2 + 1)"
-            return int(view.note("encoder_tokens", tiles * (side * side + 1), formula))
+            return int(view.note("encoder_tokens", tiles * (patches + 1), formula))
     limit = inner.optional("max_position_embeddings")
     return limit if limit is not None else 512
+
+
+def _patches(vision: ConfigView) -> int:
+    """Patches of one image; 0 where the config does not say how large either is."""
+    from .body.image_embeddings import patch_count
+
+    given = all(vision.get(name) is not None for name in ("image_size", "patch_size"))
+    return patch_count(vision) if given else 0

@@ -52,6 +52,7 @@ def hold_against_weights(
         has_head=_has_head(source.config or {}, spec),
         expected=_expected(reading),
         counted=reading.parameters(),
+        idle=reading.idle_parameters(),
         quantisation=config.quantisation,
         beside=any((checkpoint.folder / name).exists() for name in _BESIDE),
     )

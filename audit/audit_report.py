@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from headcount.model.errors import bounded
 from headcount.model.mixers import Mixer
+from headcount.model.redaction import redacted
 from headcount.model.sizes import AuditRequest, Sizes, fill_in, mha_ratio
 from headcount.model.spec import Layer, ModelSpec
 from headcount.model.units import format_count
@@ -46,10 +47,11 @@ def audit_report(audit: Audit, request: AuditRequest) -> Report:
 
 def error_report(target: str, error: Exception) -> Report:
     """What stands in the place of one model of several that cannot be audited."""
+    shown = bounded(redacted(target))
     return Report(
-        title=f"{bounded(target)}: cannot be audited",
+        title=f"{shown}: cannot be audited",
         notes=(str(error),),
-        document={"error": str(error), "model": {"id": bounded(target)}},
+        document={"error": str(error), "model": {"id": shown}},
     )
 
 

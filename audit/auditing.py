@@ -78,12 +78,17 @@ def audit_source(source: FoundModel) -> Audit:
             stored={},
             findings=(),
         )
-    total, idle = audit.spec.parameters, reading.idle_parameters()
     return replace(
         audit,
-        active_parameters=None if total is None or idle is None else total - idle,
+        active_parameters=_active(audit.spec.parameters, reading.idle_parameters()),
         findings=in_order((*audit.findings, *run(CONFIG_RULES, facts), *_of_folder(source, facts))),
     )
+
+
+def _active(total: int | None, idle: int | None) -> int | None:
+    """What a token visits; None where that is not known, or where the weights are not those of the
+    experts that the config describes."""
+    return None if total is None or idle is None or idle >= total else total - idle
 
 
 def _of_folder(source: FoundModel, config: ConfigFacts) -> tuple[Finding, ...]:

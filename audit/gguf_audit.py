@@ -62,6 +62,7 @@ def audit_gguf(source: FoundModel, metadata: Mapping[str, Any], checkpoint: Chec
         has_head=spec.is_cached,
         expected=Expected({}, None, False),
         counted=None,
+        idle=None,
         quantisation=None,
         beside=False,
     )

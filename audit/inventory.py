@@ -12,7 +12,8 @@ from headcount.sources.safetensors import TensorInfo
 from .census import Census
 from .packed import Packing
 
-_NORM = re.compile(r"\w*norm\w*|ln(?:_\w+|\d)?|\w+_ln")
+_WORD = re.compile(r"\w+")
+_NORM = re.compile(r"ln(?:_\w+|\d)?|\w+_ln")
 _PROJECTORS = (
     "projector",
     "_projection",
@@ -237,7 +238,8 @@ def _is_norm(words: str) -> bool:
     """Whether the module that a parameter belongs to is a norm, by its own name; a list of norms
     numbers them."""
     module = next((word for word in words.split(".")[-2::-1] if not word.isdigit()), "")
-    return _NORM.fullmatch(module) is not None
+    is_word = _WORD.fullmatch(module) is not None
+    return is_word and ("norm" in module or _NORM.fullmatch(module) is not None)
 
 
 def _as_weight(name: str) -> str:

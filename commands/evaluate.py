@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headcount.evaluate.errors import EvaluationFailedError
 from headcount.evaluate.evaluation_request import EvaluationRequest
+from headcount.model.errors import HeadcountError
 from headcount.running.signals import exit_at_once, on_signals
 
 from .console import Command, need_extra, write_reports
@@ -48,18 +50,26 @@ def evaluate(
     with on_signals(exit_at_once):
         need_extra()
         check_report_path(output, [Path(folder) for folder in (model, against) if folder])
-        write_reports([run_evaluation(model, against, **request)], form, output)
+        report, failure = run_evaluation(model, against, **request)
+        write_reports([report], form, output)
+        if failure is not None:
+            raise failure
 
 
-def run_evaluation(model: str, against: str | None, **request: Any) -> "Report":
-    """Evaluates, and prints warnings on stderr. Raises HeadcountError."""
+def run_evaluation(
+    model: str, against: str | None, **request: Any
+) -> "tuple[Report, HeadcountError | None]":
+    """Evaluates, and prints warnings on stderr. Returns the report, and the error to end with once
+    it is written where the numbers are worth nothing. Raises HeadcountError."""
     from headcount.evaluate.evaluation import evaluate
     from headcount.evaluate.evaluation_report import evaluation_report
 
     evaluation = evaluate(EvaluationRequest(model=model, against=against, **request))
     for warning in evaluation.warnings:
         print(f"Warning: {warning}", file=sys.stderr)
-    return evaluation_report(evaluation)
+    failure = evaluation.failure
+    failed = None if failure is None else EvaluationFailedError(failure)
+    return evaluation_report(evaluation), failed
 
 
 def check_evaluation(source: Path, **request: Any) -> None:

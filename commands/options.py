@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headcount.model import limits
 from headcount.model.errors import HeadcountError
 from headcount.model.units import parse_bytes, parse_count, parse_tokens
-from headcount.report import FORMATS
+from headcount.report import ENDINGS, FORMATS
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -20,7 +21,6 @@ else:
     _ParamType = click.ParamType  # not generic before click 8.2
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
-MAX_BATCH_SIZE = 1_000_000
 
 
 class Size(_ParamType):
@@ -92,21 +92,35 @@ def options_of(request: "type[DataclassInstance]") -> Callable[..., Decorator]:
     return option
 
 
+def _format(ctx: click.Context, param: click.Parameter, value: str | None) -> str:
+    """The format that was named, or the one that the name of the output file says."""
+    output = ctx.params.get("output")
+    if value is not None or output is None:
+        return value or "table"
+    return ENDINGS.get(output.suffix.lower(), "table")
+
+
 output_options = stack(
     click.option(
         "--format",
         "form",
         type=click.Choice([*FORMATS]),
-        default="table",
-        show_default=True,
-        help="How to print the report.",
+        callback=_format,
+        help="How to print the report. Default: as the name of the --output file says (.md, .json,"
+        " .csv, .html), else table.",
     ),
-    click.option("-o", "--output", type=PATH, help="Write to this file, not to stdout."),
+    click.option(
+        "-o",
+        "--output",
+        type=PATH,
+        is_eager=True,  # its name is asked for the format
+        help="Write to this file, not to stdout.",
+    ),
 )
 workload_options = stack(
     click.option("--context", type=TOKENS, help="Tokens per sequence: 8192, or 8k for the same."),
     click.option(
-        "--batch-size", type=click.IntRange(1, MAX_BATCH_SIZE), default=1, show_default=True
+        "--batch-size", type=click.IntRange(1, limits.BATCH_SIZE.most), default=1, show_default=True
     ),
     click.option("--kv-dtype", help="Element type of the cache: bf16, fp16, fp32, fp8, int8…"),
     click.option("--encoder-tokens", type=TOKENS, help="Tokens that cross-attention sees."),

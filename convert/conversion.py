@@ -9,6 +9,7 @@ from typing import Any
 
 from tqdm import tqdm
 
+from headcount.running.signals import SIGNALLED
 from headcount.sources.json_file import open_regular
 
 from .audited_output import verify_output
@@ -31,6 +32,9 @@ from .stream.outcome import Outcome
 from .stream.shards import write_shards
 from .stream.work_folder import WorkFolder
 from .stream.writer import Advance, NewFile, Written, json_bytes, write_bytes
+
+# Said when a signal ends the process after a target has got its name.
+COMPLETE = "is complete; the same command shows its report"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,17 +87,25 @@ def apply_plan(
 
     What a killed run of the same job has left is used; a target that this job has written already
     is left as it is. `progress`: a bar on stderr, if that is a terminal. `resumable`: layers that a
-    signal finds rewritten are kept for the next run. Raises BadValuesError for
+    signal finds rewritten are kept for the next run, and one that comes too late to stop anything
+    is answered with a line that says so. Raises BadValuesError for
     NaN, infinity or overflow in what is computed, SourceChangedError, SelfCheckError, TargetError,
     and WriteError.
     """
     request = plan.request
     check_target(request.source, request.target)
-    with (
-        writing(request.target, plan.needed_nbytes),
-        TargetLock(request.target),
-        WorkFolder(request.target, local_job_of(plan), resumable=resumable) as work,
-    ):
+    work = WorkFolder(request.target, local_job_of(plan), resumable=resumable)
+    try:
+        return _apply(plan, work, progress)
+    except SIGNALLED:
+        if work.is_done and resumable:
+            print(f"{request.target}: {COMPLETE}", file=sys.stderr)
+        raise
+
+
+def _apply(plan: ConversionPlan, work: WorkFolder, progress: bool) -> ConversionReport:
+    request = plan.request
+    with writing(request.target, plan.needed_nbytes), TargetLock(request.target), work:
         check_target(request.source, request.target)  # which may have changed before we had it
         existing = read_existing(request.target)
         if existing is not None and not request.overwrite:

@@ -4,19 +4,25 @@ import errno
 import glob
 import shutil
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from headcount.audit.auditing import audit_source
 from headcount.model.errors import HeadcountError, InvalidWeightsError, WriteError
+from headcount.model.redacted_output import redacted_logs
+from headcount.model.redaction import redacted
+from headcount.running.passing_folder import temporary_folder
 from headcount.sources.at_once import at_once
 from headcount.sources.checkpoint import Checkpoint
 from headcount.sources.found import FoundModel
 from headcount.sources.http_client import Client
-from headcount.sources.hub import open_repo, read_hub
+from headcount.sources.hub import list_files, open_repo, read_hub
+from headcount.sources.hub_cache import ref_file
+from headcount.sources.hub_settings import hub_constants
+from headcount.sources.json_file import open_bytes
 from headcount.sources.safetensors import FileHeader
 
+from .paced_download import paced_downloads
 from .plan.side_files import reason_by_name
 
 
@@ -31,18 +37,21 @@ def hub_source(source: str, *, whole: bool) -> Iterator[tuple[Path, str]]:
     found = read_hub(source)
     checkpoint = _weights(source, found)
     shards = [header.path.name for header in checkpoint.files]
-    revision = source.partition("@")[2] or "main"
-    snapshot = _download(found, revision, checkpoint, shards if whole else [])
+    if checkpoint.folder.is_dir():  # offline: the snapshot whose headers were read
+        snapshot = checkpoint.folder
+    else:
+        snapshot = _download(found, checkpoint, shards if whole else [])
+        _name_commit(snapshot, source.partition("@")[2] or "main")
     name = f"{found.id}@{snapshot.name}"
     if whole:
         yield snapshot, name
         return
-    with TemporaryDirectory(prefix="headcount-") as folder:
+    with temporary_folder("headcount-") as folder:
         for path in snapshot.iterdir():
             if path.is_file() and path.name not in shards:
-                shutil.copyfile(path, Path(folder, path.name))
-        _write_headers(found, checkpoint, Path(folder))
-        yield Path(folder), name
+                shutil.copyfile(path, folder / path.name)
+        _write_headers(found, checkpoint, folder)
+        yield folder, name
 
 
 def _weights(source: str, found: FoundModel) -> Checkpoint:
@@ -61,34 +70,48 @@ def _weights(source: str, found: FoundModel) -> Checkpoint:
     return checkpoint
 
 
-def _download(
-    found: FoundModel, revision: str, checkpoint: Checkpoint, shards: Iterable[str]
-) -> Path:
-    """By huggingface_hub: files that are in its cache are not asked for again. Offline, the
-    snapshot whose headers were read."""
-    from huggingface_hub import HfApi, constants, snapshot_download
+def _download(found: FoundModel, checkpoint: Checkpoint, shards: Iterable[str]) -> Path:
+    """By huggingface_hub, from the commit whose headers were read: files that are in its cache are
+    not asked for again. The endpoint's login goes as a header, since addresses are logged."""
+    from huggingface_hub import snapshot_download
 
-    if checkpoint.folder.is_dir():
-        return checkpoint.folder
+    with Client() as client:
+        repo = open_repo(found.id, _commit(found), client)
+        side_files = [n for n in list_files(repo) if "/" not in n and not reason_by_name(n)]
+    index = [checkpoint.index.name] if checkpoint.index else []
     try:
-        info = HfApi(endpoint=constants.ENDPOINT).model_info(found.id, revision=revision)
-        names = [file.rfilename for file in info.siblings or ()]
-        side_files = [name for name in names if "/" not in name and not reason_by_name(name)]
-        index = [checkpoint.index.name] if checkpoint.index else []
-        folder = snapshot_download(
-            found.id,
-            revision=revision,
-            cache_dir=constants.HF_HUB_CACHE,
-            endpoint=constants.ENDPOINT,
-            allow_patterns=[glob.escape(name) for name in (*side_files, *index, *shards)],
-        )
+        with redacted_logs(), paced_downloads():
+            folder = snapshot_download(
+                found.id,
+                revision=repo.revision,
+                cache_dir=hub_constants().HF_HUB_CACHE,
+                endpoint=repo.endpoint,
+                token=False,
+                headers={name.lower(): value for name, value in repo.headers.items()},
+                allow_patterns=[glob.escape(name) for name in (*side_files, *index, *shards)],
+            )
     except Exception as error:  # of huggingface_hub and of the HTTP library that its version has
         raise _failure(found, error) from error
     return Path(folder)
 
 
+def _commit(found: FoundModel) -> str:
+    assert found.revision is not None, "a model of the Hub has one"
+    return found.revision
+
+
+def _name_commit(snapshot: Path, revision: str) -> None:
+    """Writes down, as huggingface_hub does, that `revision` is this commit, to find it offline."""
+    ref = ref_file(snapshot.parent.parent, revision)
+    if ref is None or revision == snapshot.name:
+        return
+    with suppress(OSError):  # a cache that cannot be written to: the model is there all the same
+        ref.parent.mkdir(parents=True, exist_ok=True)
+        ref.write_text(snapshot.name, encoding="utf-8")
+
+
 def _failure(found: FoundModel, error: Exception) -> HeadcountError:
-    reason = str(error).strip().partition("\n")[0] or type(error).__name__
+    reason = redacted(str(error)).strip().partition("\n")[0] or type(error).__name__
     message = f"{found.id}: the download failed ({reason}); whole files are kept: run it again"
     full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
     return WriteError(message) if full else HeadcountError(message)
@@ -97,12 +120,15 @@ def _failure(found: FoundModel, error: Exception) -> HeadcountError:
 def _write_headers(found: FoundModel, checkpoint: Checkpoint, folder: Path) -> None:
     """Files of the right size with the right start, which take no space."""
     with Client() as client:
-        repo = open_repo(found.id, found.revision or "main", client)
+        repo = open_repo(found.id, _commit(found), client)
 
-        def fetch(header: FileHeader) -> bytes:
-            return repo.fetch(header.path.name, 0, header.data_start).data
+        def read_start(header: FileHeader) -> bytes:
+            if not header.path.is_file():
+                return repo.fetch(header.path.name, 0, header.data_start).data
+            with open_bytes(header.path) as file:
+                return file.read(header.data_start)
 
-        starts = at_once(fetch, checkpoint.files)
+        starts = at_once(read_start, checkpoint.files)
     for header, start in zip(checkpoint.files, starts, strict=True):
         with (folder / header.path.name).open("wb") as file:
             file.write(start)

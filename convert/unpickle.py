@@ -9,19 +9,22 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from headcount.audit import audit_model
 from headcount.model.errors import HeadcountError, InvalidWeightsError
-from headcount.running.signals import exit_cleanly, on_signals
+from headcount.model.redaction import without_secrets
+from headcount.model.text import printable
+from headcount.running.passing_folder import passing_folder, remove_folder
+from headcount.running.signals import exit_cleanly, held_signals, on_signals
 from headcount.sources.checkpoint import INDEX, SINGLE, Checkpoint
 from headcount.sources.safetensors import read_header
 
-from .plan.leftovers import leftovers, own_folder
+from .plan.leftovers import leftovers, own_folder, real_place
 from .plan.side_files import sort_side_files
 from .plan.target import check_space, check_target
 from .stream.os_failures import writing
@@ -40,18 +43,16 @@ def unpickled(folder: Path, checkpoint: Checkpoint, target: Path) -> Iterator[Pa
     """
     tied = _check(folder, checkpoint)
     check_target(folder, target)
-    check_space(target, 2 * sum(header.size for header in checkpoint.files))
-    target = target.parent.resolve() / target.name
+    shards, nbytes = len(checkpoint.files), sum(header.size for header in checkpoint.files)
+    check_space(target, 2 * nbytes, 2 * shards)
     for left in leftovers(target, _KIND):
-        shutil.rmtree(left, ignore_errors=True)
-    copy = own_folder(target, _KIND)
-    try:
-        with on_signals(exit_cleanly), writing(copy, checkpoint.nbytes):
-            copy.mkdir()
-            _fill(folder, checkpoint, copy, "tied" if tied else "untied")
+        remove_folder(left)
+    with ExitStack() as stack:
+        with writing(target, checkpoint.nbytes):
+            copy = stack.enter_context(passing_folder(own_folder(real_place(target), _KIND)))
+            with on_signals(exit_cleanly):
+                _fill(folder, checkpoint, copy, "tied" if tied else "untied")
         yield copy
-    finally:
-        shutil.rmtree(copy, ignore_errors=True)
 
 
 def _check(folder: Path, checkpoint: Checkpoint) -> bool:
@@ -85,7 +86,9 @@ def _fill(folder: Path, checkpoint: Checkpoint, copy: Path, tied: str) -> None:
     weight_map: dict[str, str] = {}
     for number, path in enumerate(files, start=1):
         name = SINGLE if len(files) == 1 else f"model-{number:05}-of-{len(files):05}.safetensors"
-        print(f"Loading {path} with torch, in a process of its own …", file=sys.stderr)
+        print(
+            f"Loading {printable(str(path))} with torch, in a process of its own …", file=sys.stderr
+        )
         _convert_file(path, copy / name, tied)
         weight_map.update({tensor.name: name for tensor in read_header(copy / name).tensors})
         _as_old_as(copy / name, path)
@@ -100,10 +103,32 @@ def _fill(folder: Path, checkpoint: Checkpoint, copy: Path, tied: str) -> None:
 def _convert_file(path: Path, target: Path, tied: str) -> None:
     # By its path: with -m, a torch.py in the current folder would be imported.
     command = [sys.executable, str(_CHILD), str(path.absolute()), str(target), tied]
-    done = subprocess.run(command, capture_output=True, text=True, errors="replace")
-    if done.returncode:
-        last = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
+    status, said = _run(command)
+    if status:
+        last = (said.strip().splitlines() or [f"status {status}"])[-1]
         raise InvalidWeightsError(f"{path}: cannot be loaded: {last[:300]}")
+
+
+def _run(command: Sequence[str]) -> tuple[int, str]:
+    """Status and stderr of a process that does not outlive this call, whatever ends it."""
+    process = None
+    try:
+        with held_signals():
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+                errors="replace",
+                env=without_secrets(os.environ),  # it needs no network
+            )
+        said = process.communicate()[1]
+        return process.returncode, said
+    finally:
+        if process is not None and process.poll() is None:
+            process.kill()
+            process.wait()
 
 
 def _write_index(path: Path, weight_map: Mapping[str, str], checkpoint: Checkpoint) -> None:

@@ -7,6 +7,11 @@ the first is written; `untied`: all are.
 """
 
 import sys
+
+# Python puts this folder first on the path: its modules are not those that torch asks for.
+if not (sys.flags.isolated or getattr(sys.flags, "safe_path", False)):
+    del sys.path[0]
+
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any

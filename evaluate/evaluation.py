@@ -62,6 +62,7 @@ def _score(plan: EvaluationPlan, models: list[LoadedModel]) -> TextScores:
         torch.tensor(plan.tokens.ids, device=plan.device),
         tqdm(windows, desc="scoring", unit="window", disable=None, leave=False),
         chunk=chunk_positions(plan.runnables[0].vocab_size),
+        bos=plan.tokens.bos,
         original=models[1].model if len(models) > 1 else None,
     )
 

@@ -53,7 +53,8 @@ class Comparison:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Settings:
-    """All that decides the numbers. `tokens` are those read; one less is scored."""
+    """All that decides the numbers. `tokens` are those read; one less is scored. `bos`: every
+    window begins with BOS."""
 
     window: int
     stride: int
@@ -83,6 +84,18 @@ class EvaluationReport:
     comparison: Comparison | None
     settings: Settings
     warnings: tuple[str, ...]
+
+    @property
+    def failure(self) -> str | None:
+        """Why the numbers are worth nothing, in one line; None for a sound measurement."""
+        for score in (self.model, self.against):
+            if score is not None and score.perplexity is None:
+                return (
+                    f"{score.id}: a loss of {score.loss:,.0f} nats a token, whose perplexity is"
+                    " beyond any number: the weights are damaged, or tokenizer and text are not the"
+                    " model's"
+                )
+        return None
 
     @property
     def delta_loss(self) -> float | None:

@@ -38,8 +38,10 @@ def _facts(evaluation: EvaluationReport) -> Iterator[Fact]:
         value=settings.text,
         note=f"{model.tokens:,} tokens scored, windows of {settings.window} by {settings.stride}",
     )
+    yield Fact(key="begins", title="Each window begins with", value=_begins(settings.bos))
     yield Fact(key="loss", title="Loss", value=model.loss, unit="loss", note="nats a token")
-    yield Fact(key="perplexity", title="Perplexity", value=model.perplexity, unit="perplexity")
+    perplexity = "beyond any number" if model.perplexity is None else model.perplexity
+    yield Fact(key="perplexity", title="Perplexity", value=perplexity, unit="perplexity")
     if evaluation.delta_loss is not None:
         delta = f"{evaluation.delta_loss:+.4f}"
         yield Fact(key="delta_loss", title="Against the original", value=delta, note="nats a token")
@@ -58,6 +60,10 @@ def _facts(evaluation: EvaluationReport) -> Iterator[Fact]:
             value=100 * comparison.top1_agreement,
             unit="percent",
         )
+
+
+def _begins(bos: bool) -> str:
+    return "BOS, as the tokenizer has it" if bos else "its own text: the tokenizer adds no BOS"
 
 
 def _table(scores: list[ModelScore]) -> Table:

@@ -33,15 +33,20 @@ def score_text(
     windows: Iterable[Window],
     *,
     chunk: int,
+    bos: bool = False,
     original: PreTrainedModel | None = None,
 ) -> TextScores:
     """Scores the tokens `ids` ([tokens], on the models' device) window by window.
 
-    At most `chunk` positions have logits at a time. Raises EvaluationFailedError at the first token
-    whose loss is not finite.
+    `bos`: the first of `ids` is BOS, and stands in the first place of every window, where the model
+    saw it in training; a model that lacks it there can be off by orders of magnitude. At most
+    `chunk` positions have logits at a time. Raises EvaluationFailedError at the first token whose
+    loss is not finite.
     """
     parts = [
-        part for window in windows for part in _score_window(model, original, ids, window, chunk)
+        part
+        for window in windows
+        for part in _score_window(model, original, ids, window, chunk=chunk, bos=bos)
     ]
     return TextScores(
         losses=torch.cat([part.losses for part in parts]),
@@ -59,9 +64,13 @@ def _score_window(
     original: PreTrainedModel | None,
     ids: Tensor,
     window: Window,
+    *,
     chunk: int,
+    bos: bool,
 ) -> Iterator[TextScores]:
     input_ids = ids[window.start : window.stop].unsqueeze(0)
+    if bos:
+        input_ids = torch.cat([ids[None, :1], input_ids[:, 1:]], dim=1)
     logits = RowLogits(model, input_ids)
     original_logits = None if original is None else RowLogits(original, input_ids)
     for first in range(window.first, window.stop + 1, chunk):

@@ -2,7 +2,7 @@
 
 from math import isqrt
 
-_SHOWN = 40
+from . import limits
 
 
 def divisors(number: int) -> tuple[int, ...]:
@@ -14,6 +14,7 @@ def divisors(number: int) -> tuple[int, ...]:
 
 def listed(numbers: tuple[int, ...]) -> str:
     """`1, 2, 4`: at most 40 of them, then how many more there are."""
-    shown = ", ".join(map(str, numbers[:_SHOWN]))
-    more = len(numbers) - _SHOWN
+    most = limits.LISTED.most
+    shown = ", ".join(map(str, numbers[:most]))
+    more = len(numbers) - most
     return f"{shown} and {more} more" if more > 0 else shown

@@ -1,15 +1,15 @@
 """The errors a user can cause or meet. Each says what was found, where, and what to do."""
 
+from . import limits
+from .redaction import redacted
 from .text import printable
-
-_SHOWN = 120
-_LONGEST_LINE = 1000
 
 
 def short(value: object) -> str:
     """`value` as Python writes it, at most about 120 characters: input is a stranger's."""
     text = repr(value)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(text):,} characters)"
+    most = limits.VALUE_CHARACTERS.most
+    return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"
 
 
 def bounded(message: str) -> str:
@@ -19,21 +19,22 @@ def bounded(message: str) -> str:
 
 
 def _bounded_line(line: str) -> str:
-    if len(line) > _LONGEST_LINE:
-        line = f"{line[:_LONGEST_LINE]}… ({len(line):,} characters)"
+    most = limits.LINE_CHARACTERS.most
+    if len(line) > most:
+        line = f"{line[:most]}… ({len(line):,} characters)"
     return printable(line)
 
 
 class HeadcountError(Exception):
     """Wrong use or unreadable input: one or two lines for the user, exit code 2.
 
-    Its text is bounded here, so that no message has to see to it.
+    Its text is bounded and without secrets here, so that no message has to see to it.
     """
 
     exit_code = 2
 
     def __str__(self) -> str:
-        return bounded(super().__str__())
+        return bounded(redacted(super().__str__()))
 
 
 class UnknownModelError(HeadcountError):

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence
 
+from . import limits
 from .errors import HeadcountError, short
 
 _TOKEN_SUFFIX = {"": 1, "k": 2**10, "m": 2**20}
@@ -11,7 +12,6 @@ _BYTE_SUFFIX = {
     **{"kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40},
 }
 _COUNT_SUFFIX = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "t": 10**12}
-_MOST, _LONGEST = 2**63 - 1, 60
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)", re.ASCII)
 
 
@@ -37,14 +37,14 @@ def _parse(text: str, suffixes: dict[str, int], expected: str, *, rounds: bool =
     from fractions import Fraction  # takes milliseconds, and most commands parse no size
 
     digits = text.strip().lower().replace(",", "").replace("_", "")
-    match = _SIZE.fullmatch(digits) if len(digits) <= _LONGEST else None
+    match = _SIZE.fullmatch(digits) if len(digits) <= limits.NUMBER_CHARACTERS.most else None
     if match is None or match[2] not in suffixes:
         raise HeadcountError(f"{short(text)} is not {expected}")
     value = Fraction(match[1]) * suffixes[match[2]]
     if value < 1 or (value.denominator != 1 and not (rounds and suffixes[match[2]] > 1)):
         raise HeadcountError(f"{short(text)} is not {expected}")
-    if value > _MOST:
-        raise HeadcountError(f"{short(text)} is not {expected}: at most {_MOST:,}")
+    if value > limits.NUMBER.most:
+        raise HeadcountError(f"{short(text)} is not {expected}: at most {limits.NUMBER.most:,}")
     return int(value)
 
 

@@ -51,7 +51,7 @@ class RankCache(SequencePool):
         found = self.concurrency(available, context)
         return 0 if found == inf else int(found * context)
 
-    def formula(self, context: int, batch_size: int) -> str:
+    def formula(self, context: int, batch_size: int, stage: int = 0) -> str:
         """The sum with its numbers, one addend per kind of layer."""
         simple = [(m, n) for m, n in self.mixers if _is_keys_and_values(m)]
         addends = [self._addend(mixer, count, context) for mixer, count in simple]

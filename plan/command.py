@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headcount.audit.auditing import audit_model
+from headcount.model.errors import HeadcountError
 from headcount.report.report import Report
 
 from .devices import parse_device
@@ -52,7 +53,14 @@ def plan_command(
 
 
 def planned(audit: "Audit", parameters: int | None = None) -> PlannedModel:
-    """The model; a count of parameters that is given overrules what its files say."""
+    """The model; a count of parameters that is given overrules what its files say. Raises
+    HeadcountError for one that does not hold the model's layers."""
+    least = sum(layer.parameters().total for layer in audit.spec.layers)
+    if parameters is not None and parameters < least:
+        raise HeadcountError(
+            f"--parameters {parameters:,}: the attention and the state of the"
+            f" {len(audit.spec.layers)} layers of {audit.source.id} alone have {least:,}"
+        )
     return PlannedModel(
         model_id=audit.source.id,
         spec=replace(audit.spec, parameters=parameters) if parameters else audit.spec,

@@ -102,7 +102,7 @@ class Plan:
             key="kv_cache",
             title="KV cache",
             bytes=self.kv_cache_bytes,
-            formula=self.pool.formula(work.context, work.batch_size),
+            formula=self.pool.formula(work.context, work.batch_size, self._tightest),
         )
         return (*self.taken[:1], cache, *self.taken[1:])
 

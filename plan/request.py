@@ -3,8 +3,9 @@
 from dataclasses import dataclass, fields
 from typing import Literal, NamedTuple, get_args
 
+from headcount.model import limits
 from headcount.model.dtypes import BITS
-from headcount.model.errors import HeadcountError
+from headcount.model.errors import HeadcountError, short
 
 from .devices import Device
 from .engines.registry import PLAIN
@@ -15,6 +16,10 @@ UTILISATION = 0.90  # what serving engines take of a device's visible memory unl
 Usage = Literal["server", "offline"]
 StateMode = Literal["none", "align", "all"]
 STATE_MODES: tuple[StateMode, ...] = get_args(StateMode)
+_COUNTS = (
+    *("context", "batch_size", "encoder_tokens", "tp", "pp", "context_ranks"),
+    *("block_size", "max_num_seqs", "max_num_batched_tokens"),
+)
 SAMPLERS = ("pytorch", "flashinfer")
 # Fields that any plan takes; each of the others is an option of some engines (`Engine.options`).
 OF_ANY_PLAN = frozenset(
@@ -63,10 +68,12 @@ class PlanRequest:
     caches_prefixes: bool | None = None
 
     def __post_init__(self) -> None:
-        for name in ("context", "batch_size", "encoder_tokens", "tp"):
+        for name in _COUNTS:
             value = getattr(self, name)
-            if value is not None and value < 1:
-                raise HeadcountError(f"{name} is {value}; it must be 1 or more")
+            if value is not None and not 1 <= value <= limits.NUMBER.most:
+                raise HeadcountError(
+                    f"{name} is {short(value)}; it must be from 1 to {limits.NUMBER.most:,}"
+                )
         if self.utilisation is not None and not 0 < self.utilisation <= 1:
             raise HeadcountError(
                 f"utilisation is {self.utilisation}; above 0 and at most 1 is meant"

@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from headcount.model.errors import InvalidConfigError, short
+from headcount.model.numbers import whole
 
 _FLOAT32, _FLOAT16 = 32, 16
 
@@ -75,18 +76,18 @@ def _bits(method: str, settings: Mapping[str, Any]) -> Fraction | None:
 
 def _block_scale(block: Any) -> Fraction:
     """Bits per parameter of one float32 scale per block; per tensor or row it is nothing."""
-    if isinstance(block, list) and len(block) == 2 and all(_is_size(n) for n in block):
-        return Fraction(_FLOAT32, block[0] * block[1])
-    return Fraction(0)
+    sizes = [_size(side) for side in block] if isinstance(block, list) else []
+    if len(sizes) != 2 or sizes[0] is None or sizes[1] is None:
+        return Fraction(0)
+    return Fraction(_FLOAT32, sizes[0] * sizes[1])
 
 
-def _grouped(bits: Any, group_size: Any, *, zero_point: bool) -> Fraction | None:
-    if not _is_size(bits):
-        return None
-    if not _is_size(group_size):  # -1 or None: one scale per output row
-        return Fraction(bits)
-    extra = _FLOAT16 + (bits if zero_point else 0)
-    return Fraction(bits * group_size + extra, group_size)
+def _grouped(bits: object, group_size: object, *, zero_point: bool) -> Fraction | None:
+    wide, grouped = _size(bits), _size(group_size)
+    if wide is None or grouped is None:  # -1 or None: one scale per output row
+        return None if wide is None else Fraction(wide)
+    extra = _FLOAT16 + (wide if zero_point else 0)
+    return Fraction(wide * grouped + extra, grouped)
 
 
 def _compressed(settings: Mapping[str, Any]) -> Fraction | None:
@@ -100,5 +101,6 @@ def _compressed(settings: Mapping[str, Any]) -> Fraction | None:
     return _grouped(weights.get("num_bits"), weights.get("group_size"), zero_point=zero_point)
 
 
-def _is_size(value: Any) -> bool:
-    return type(value) is int and 0 < value < 2**31
+def _size(value: object) -> int | None:
+    number = whole(value)
+    return number if number is not None and 0 < number < 2**31 else None

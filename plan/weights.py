@@ -32,10 +32,16 @@ class Weights:
     embedding_bytes: int
 
     def changed(self, parameters: int) -> "Weights":
-        """With so many attention parameters more, or fewer."""
+        """With so many attention parameters more, or fewer. Raises HeadcountError for weights that
+        do not hold as many."""
         if parameters == 0:
             return self
         difference = ceil(parameters * self.per_attention_parameter)
+        if self.total_bytes + difference < 0:
+            raise HeadcountError(
+                f"all weights take {self.total_bytes:,} bytes, less than the k and v projections"
+                " that the config describes: they do not belong together"
+            )
         sign = "+" if parameters >= 0 else "-"
         return replace(
             self,

@@ -33,7 +33,8 @@ class Variant:
 
 
 def variants(spec: ModelSpec) -> tuple[Variant, ...]:
-    """From one K/V head per query head over the present number down to one; empty for encoders.
+    """From one K/V head per query head over the present number down to one; empty for encoders, and
+    for a drafting model that only reads the cache of another.
 
     Models with latent attention have no K/V heads to change: the only other row is the cache of
     the keys and values that the latent expands to.
@@ -42,7 +43,7 @@ def variants(spec: ModelSpec) -> tuple[Variant, ...]:
     changeable = [mixer for mixer in mixers if _is_changeable(mixer)]
     if any(isinstance(m, LatentAttention) for layer in spec.layers for m in layer.mixers):
         return (_expanded(spec), _variant("MLA", spec, spec))
-    if not changeable:
+    if not any(mixer.has_key_value for mixer in changeable):
         return ()
     counts = {(m.num_attention_heads, m.num_key_value_heads) for m in changeable}
     if len(counts) > 1:

@@ -1,5 +1,5 @@
 """Renderers: one report, many formats. Units are chosen here and nowhere else."""
 
-from .formats import FOR_PEOPLE, FORMATS, render
+from .formats import ENDINGS, FOR_PEOPLE, FORMATS, render
 
-__all__ = ["FORMATS", "FOR_PEOPLE", "render"]
+__all__ = ["ENDINGS", "FORMATS", "FOR_PEOPLE", "render"]

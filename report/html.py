@@ -11,7 +11,7 @@ from headcount.model.text import printable
 
 from .cells import cell
 from .charts import drawing_of, figures_of
-from .report import Column, Fact, Finding, Report, Table
+from .report import Column, Fact, Finding, Report, Table, shown
 
 # No more than the page's own style may be loaded, should a name ever get out of its quotes, and no
 # script run but those whose hashes are added.
@@ -91,7 +91,7 @@ def _section(report: Report) -> Iterator[str]:
     for table in report.tables:
         yield f"<h2>{_text(table.title)}</h2>"
         yield from _table(table)
-    yield from _list("Findings", (_finding(finding) for finding in report.findings))
+    yield from _list("Findings", map(_finding, shown(report.findings)))
     yield from _list("Notes", (f"<li>{_text(note)}</li>" for note in report.notes))
     yield "</section>"
 

@@ -3,22 +3,26 @@
 Named tuples, since every audit loads them and they take a third of a dataclass's time to define.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Literal, NamedTuple
+
+from headcount.model import limits
 
 Severity = Literal["error", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 
 
 class Finding(NamedTuple):
-    """Something an auditor reports. `code` is stable: H101 stays H101."""
+    """Something an auditor reports. `code` is stable: H101 stays H101. `places`: how many places it
+    stands for, where it counts what is not listed."""
 
     code: str
     severity: Severity
     where: str
     message: str
     hint: str
+    places: int = 1
 
     def document(self) -> dict[str, object]:
         return {
@@ -28,6 +32,27 @@ class Finding(NamedTuple):
             "message": self.message,
             "hint": self.hint,
         }
+
+
+def counted(code: str, severity: Severity, places: int, hint: str) -> Finding:
+    """The finding that stands for `places` more of a rule, which are not listed."""
+    what = "place that is" if places == 1 else "places that are"
+    return Finding(code, severity, "…", f"{places:,} more {what} not listed", hint, places)
+
+
+def shown(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """`findings` as people are shown them: the first of each rule, then how many more there are."""
+    of_a_rule: dict[tuple[str, str], list[Finding]] = {}
+    for finding in findings:
+        of_a_rule.setdefault((finding.severity, finding.code), []).append(finding)
+    result: list[Finding] = []
+    for alike in of_a_rule.values():
+        first, others = alike[: limits.FINDINGS_SHOWN.most], alike[limits.FINDINGS_SHOWN.most :]
+        result += first
+        if others:
+            code, severity, _, _, hint, _ = first[0]
+            result.append(counted(code, severity, sum(one.places for one in others), hint))
+    return tuple(result)
 
 
 class Column(NamedTuple):

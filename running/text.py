@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
+from headcount.model import limits
 from headcount.model.errors import HeadcountError
 from headcount.sources.json_file import open_regular
 
 SAMPLE_NAME = "sample"
-MAX_TEXT_BYTES = 256 * 2**20
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,10 +28,8 @@ def read_text(path: Path | None) -> Text:
         return packaged_text(__package__, SAMPLE_NAME)
     with os.fdopen(open_regular(path), "rb") as file:
         size = os.fstat(file.fileno()).st_size
-        if size > MAX_TEXT_BYTES:
-            raise HeadcountError(
-                f"{path}: {size:,} bytes; at most {MAX_TEXT_BYTES:,} are read: cut the text"
-            )
+        if size > limits.TEXT_BYTES.most:
+            raise HeadcountError(limits.TEXT_BYTES.refusal(path, size))
         data = file.read()
     return _decode(data, str(path))
 

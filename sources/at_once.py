@@ -3,10 +3,9 @@
 from collections.abc import Callable, Iterable
 from typing import TypeVar, cast
 
-from .http_client import UnreachableError
+from headcount.model import limits
 
-MOST_AT_ONCE = 100  # requests under way at once: two waves for the shards of the largest models
-_ATTEMPTS = 2
+from .http_client import UnreachableError
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -45,7 +44,7 @@ def at_once(work: Callable[[T], R], items: Iterable[T]) -> list[R]:
     items = list(items)
     if not items:
         return []
-    executor = ThreadPoolExecutor(max_workers=min(MOST_AT_ONCE, len(items)))
+    executor = ThreadPoolExecutor(max_workers=min(limits.REQUESTS_AT_ONCE.most, len(items)))
     try:
         return list(executor.map(work, items))
     finally:
@@ -54,7 +53,7 @@ def at_once(work: Callable[[T], R], items: Iterable[T]) -> list[R]:
 
 def patiently(fetch: Callable[[], R]) -> R:
     """One more try when a connection broke: among two hundred requests one does."""
-    for _ in range(_ATTEMPTS - 1):
+    for _ in range(limits.ATTEMPTS.most - 1):
         try:
             return fetch()
         except UnreachableError:

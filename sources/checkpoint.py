@@ -2,15 +2,17 @@
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from headcount.model import limits
 from headcount.model.errors import HeadcountError, InvalidConfigError, InvalidWeightsError, short
+from headcount.model.numbers import whole
 
 from .json_file import read_json
-from .safetensors import MAX_HEADER_BYTES, FileHeader, TensorInfo, read_header
+from .safetensors import FileHeader, TensorInfo, check_names, read_header
 
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -92,11 +94,11 @@ def join_shards(
     Raises InvalidWeightsError if a shard lacks a tensor that the index expects in it.
     """
     files = tuple(files)
+    stored = sum(len(file.tensors) for file in files)
+    if stored > limits.TENSORS.most:
+        raise InvalidWeightsError(limits.TENSORS.refusal(path, stored))
     present = {file.path.name for file in files}
-    missing = {
-        shard: tuple(name for name, file in weight_map.items() if file == shard)
-        for shard in sorted(set(weight_map.values()) - present)
-    }
+    missing = _missing(weight_map, present)
     tensors = {tensor.name: tensor for tensor in _in_its_shard(files, weight_map)}
     lost = [n for n, file in weight_map.items() if n not in tensors and file not in missing]
     if lost:
@@ -117,6 +119,15 @@ def join_shards(
     )
 
 
+def _missing(weight_map: Mapping[str, str], present: Set[str]) -> dict[str, tuple[str, ...]]:
+    """The tensors of each shard that is not there."""
+    lost: dict[str, list[str]] = {}
+    for name, shard in weight_map.items():
+        if shard not in present:
+            lost.setdefault(shard, []).append(name)
+    return {shard: tuple(lost[shard]) for shard in sorted(lost)}
+
+
 def _in_its_shard(
     files: Iterable[FileHeader], weight_map: Mapping[str, str]
 ) -> Iterable[TensorInfo]:
@@ -129,7 +140,7 @@ def read_index(
 ) -> tuple[dict[str, str], int | None]:
     """The weight_map and total_size of the index at `path`. Raises InvalidWeightsError."""
     try:
-        index = read_json(path, MAX_HEADER_BYTES)
+        index = read_json(path, limits.INDEX_BYTES)
     except InvalidConfigError as error:
         raise InvalidWeightsError(str(error)) from error
     return check_index(path, index, suffixes)
@@ -145,6 +156,9 @@ def check_index(
     weight_map = index.get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
         raise InvalidWeightsError(f"{path}: no weight_map: this is not an index of weights")
+    check_names(path, weight_map)
+    if len(shards := set(map(str, weight_map.values()))) > limits.SHARDS.most:
+        raise InvalidWeightsError(limits.SHARDS.refusal(path, len(shards)))
     for name, shard in weight_map.items():
         if not is_plain_shard_name(shard, suffixes):
             raise InvalidWeightsError(
@@ -152,10 +166,8 @@ def check_index(
                 f" name that ends in {' or '.join(suffixes)}"
             )
     metadata = index.get("metadata")
-    total: Any = metadata.get("total_size") if isinstance(metadata, dict) else None
-    if isinstance(total, float) and total.is_integer():
-        total = int(total)  # written so by some older tools
-    return weight_map, total if type(total) is int else None
+    total = metadata.get("total_size") if isinstance(metadata, dict) else None
+    return weight_map, whole(total)  # some older tools wrote a float
 
 
 def is_plain_shard_name(name: Any, suffixes: tuple[str, ...] = SUFFIXES) -> bool:

@@ -13,20 +13,12 @@ from math import prod
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
+from headcount.model import limits
 from headcount.model.errors import InvalidWeightsError
 
 from .ggml_types import GGML_TYPES
 from .json_file import open_regular
 from .safetensors import FileHeader, TensorInfo
-
-MAX_KEYS = 65_536
-MAX_TENSORS = 200_000
-MAX_STRINGS = 4_000_000  # in all arrays of a file
-MAX_DEPTH = 4
-MAX_ALIGNMENT = 2**20
-KEPT = 4_096  # longer arrays are counted, not kept
-KEPT_STRING = 2**16
-KEPT_TOTAL = 2**23  # bytes of arrays and strings; what comes later is counted only
 
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?"} | {
     10: "Q",
@@ -110,11 +102,12 @@ class _Reader:
     def read(self) -> GgufFile:
         version = self.start()
         tensor_count, key_count = self.number("Q", "count"), self.number("Q", "count")
-        if key_count > MAX_KEYS or tensor_count > MAX_TENSORS:
-            self.fail(f"claims {tensor_count:,} tensors and {key_count:,} keys")
+        for limit, count in ((limits.GGUF_KEYS, key_count), (limits.GGUF_TENSORS, tensor_count)):
+            if count > limit.most:
+                self.fail(limit.refusal("claims to hold", count))
         metadata: dict[str, Any] = {}
         for _ in range(key_count):
-            key = self.text("key", 65_535)
+            key = self.text("key", limits.GGUF_KEY_BYTES.most)
             if not key or key in metadata:
                 self.fail(f"the key {key!r} is empty or stands twice")
             metadata[key] = self.value(self.number("I", key), key, 0)
@@ -166,22 +159,22 @@ class _Reader:
     def keeps(self, size: int) -> bool:
         """Whether there is room for a value of `size` bytes more."""
         self.kept += size
-        return self.kept <= KEPT_TOTAL
+        return self.kept <= limits.GGUF_KEPT_BYTES.most
 
     def string(self, key: str) -> Any:
         length = self.number("Q", key)
-        if length > KEPT_STRING or not self.keeps(length):
+        if length > limits.GGUF_STRING_BYTES.most or not self.keeps(length):
             self.skip(length, key)
             return Skipped(length)
         return self.take(length, key).decode(errors="replace")
 
     def array(self, key: str, depth: int) -> Any:
         kind, count = self.number("I", key), self.number("Q", key)
-        if depth > MAX_DEPTH:
-            self.fail(f"{key}: arrays nested deeper than {MAX_DEPTH}")
+        if depth > limits.GGUF_DEPTH.most:
+            self.fail(limits.GGUF_DEPTH.refusal(key))
         if kind in _SCALARS:
             size = count * struct.calcsize("<" + _SCALARS[kind])
-            if count > KEPT or not self.keeps(8 * count):
+            if count > limits.GGUF_LIST_ITEMS.most or not self.keeps(8 * count):
                 self.skip(size, key)
                 return Skipped(count)
             return struct.unpack(f"<{count}{_SCALARS[kind]}", self.take(size, key))
@@ -189,13 +182,13 @@ class _Reader:
             self.fail(f"{key}: unknown type of value {kind}")
         self.expect(8 * count, key)
         self.strings += count if kind == _STRING else 100 * count  # a step each, and a dear one
-        if self.strings > MAX_STRINGS:
-            self.fail(f"{key}: more than {MAX_STRINGS:,} strings")
-        if kind == _STRING and (count > KEPT or not self.keeps(64 * count)):
+        if self.strings > limits.GGUF_STRINGS.most:
+            self.fail(limits.GGUF_STRINGS.refusal(key, self.strings))
+        if kind == _STRING and (count > limits.GGUF_LIST_ITEMS.most or not self.keeps(64 * count)):
             self.skip_strings(count, key)
             return Skipped(count)
         items = tuple(self.value(kind, key, depth) for _ in range(count))
-        return items if count <= KEPT else Skipped(count)
+        return items if count <= limits.GGUF_LIST_ITEMS.most else Skipped(count)
 
     def skip_strings(self, count: int, key: str) -> None:
         """Steps over `count` strings, a block of the file at a time: vocabularies are long."""
@@ -216,16 +209,19 @@ class _Reader:
 
     def alignment(self, metadata: Mapping[str, Any]) -> int:
         value = metadata.get("general.alignment", 32)
-        if type(value) is not int or not 0 < value <= MAX_ALIGNMENT or value & (value - 1):
-            self.fail(f"general.alignment {value!r} is not a power of two up to {MAX_ALIGNMENT:,}")
+        most = limits.GGUF_ALIGNMENT.most
+        if type(value) is not int or not 0 < value <= most or value & (value - 1):
+            self.fail(f"general.alignment {value!r} is not a power of two up to {most:,}")
         return value
 
     def entry(self) -> tuple[str, tuple[int, ...], int, int]:
         """Name, dimensions (the fastest first), type number and offset of one tensor."""
-        name = self.text("a tensor's name", 64)
+        name = self.text("a tensor's name", limits.GGUF_NAME_BYTES.most)
         count = self.number("I", name)
-        if count > 4:
-            self.fail(f"tensor {name!r} has {count:,} dimensions; at most 4")
+        if count > limits.GGUF_DIMENSIONS.most:
+            self.fail(
+                f"tensor {name!r} has {count:,} dimensions; at most {limits.GGUF_DIMENSIONS.most}"
+            )
         dims = struct.unpack(f"<{count}Q", self.take(8 * count, name))
         kind, offset = self.number("I", name), self.number("Q", name)
         if kind not in GGML_TYPES:

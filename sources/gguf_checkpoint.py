@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from headcount.model import limits
 from headcount.model.errors import InvalidWeightsError
 
 from .checkpoint import Checkpoint, inside
@@ -14,7 +15,6 @@ from .gguf import GgufFile, read_gguf
 _SPLIT = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.gguf", re.ASCII)
 # Files that lie beside a model: a projector (mmproj), and what quantising was guided by.
 _BESIDE = ("mmproj", "imatrix")
-_MOST_MISSING = 100  # each of which is a finding of its own
 
 
 def read_gguf_source(path: Path) -> FoundModel:
@@ -77,7 +77,7 @@ def gguf_source(
     if len(tensors) != sum(len(file.header.tensors) for file in present):
         raise InvalidWeightsError(f"{path}: a tensor stands in two files of its set")
     missing = [name for name, file in files.items() if file is None]
-    if len(missing) > _MOST_MISSING:
+    if len(missing) > limits.GGUF_MISSING_FILES.most:
         raise InvalidWeightsError(
             f"{path}: is one of {len(files):,} files, of which {len(missing):,} are not there, such"
             f" as {missing[0]}"

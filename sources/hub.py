@@ -1,19 +1,21 @@
 """Models of the Hugging Face Hub: config.json and the headers of the weights, nothing else."""
 
-import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from headcount import __version__
+from headcount.model import limits
 from headcount.model.errors import (
     HeadcountError,
     InvalidConfigError,
     InvalidWeightsError,
     UnknownModelError,
     bounded,
+    short,
 )
 
 from .at_once import at_once, patiently, within
@@ -23,14 +25,14 @@ from .http_client import Client, UnreachableError
 from .hub_cache import read_cached
 from .hub_gguf import read_hub_gguf, split_target
 from .hub_requests import HubRepo
-from .json_file import MAX_CONFIG_BYTES, parse_json
-from .safetensors import MAX_HEADER_BYTES, FileHeader, header_length, parse_header
+from .hub_settings import hub_constants, login, read_endpoint
+from .json_file import parse_json
+from .safetensors import FileHeader, header_length, parse_header
 
-# What the first answer may take: a name server that is out of reach takes half a minute to say so.
-FIRST_SECONDS = 8.0
 # What a header takes: about so many bytes per tensor beside its name.
 _ENTRY_BYTES = 110
 _FIRST_BYTES = 2**17
+_COMMIT = r"[0-9a-f]{40}"
 
 
 def is_repository(name: str) -> bool:
@@ -50,9 +52,7 @@ def read_hub(target: str, meanwhile: Callable[[], None] | None = None) -> FoundM
         raise UnknownModelError(
             f"{target}: no such file or folder, and no valid Hub id (org/name[@revision])"
         )
-    from huggingface_hub import constants
-
-    if constants.HF_HUB_OFFLINE:
+    if hub_constants().HF_HUB_OFFLINE:
         return _from_cache(target, "HF_HUB_OFFLINE is set")
     print(f"Asking the Hugging Face Hub for {bounded(target)} …", file=sys.stderr)
     try:
@@ -78,45 +78,35 @@ def _from_cache(target: str, reason: str) -> FoundModel:
 
 
 def open_repo(name: str, revision: str, client: Client) -> HubRepo:
-    from huggingface_hub import constants
-
-    token = None if constants.HF_HUB_DISABLE_IMPLICIT_TOKEN else _token(constants.HF_TOKEN_PATH)
-    login = {"Authorization": f"Bearer {token}"} if token else {}
+    """Raises HeadcountError for an endpoint or a token that cannot be used."""
+    constants = hub_constants()
+    endpoint = read_endpoint(constants.ENDPOINT)
     return HubRepo(
         name=name,
         revision=revision,
-        endpoint=constants.ENDPOINT,
+        endpoint=endpoint.url,
         client=client,
-        headers={"User-Agent": f"headcount/{__version__}", **login},
+        headers={"User-Agent": f"headcount/{__version__}", **login(constants, endpoint)},
     )
-
-
-def _token(path: str) -> str | None:
-    """The token of HF_TOKEN or of `hf auth login`; huggingface_hub's own reader takes 0.3 s."""
-    for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"):
-        if os.environ.get(name):
-            return os.environ[name].strip()
-    try:
-        return Path(path).read_text(encoding="utf-8").strip() or None
-    except (OSError, UnicodeDecodeError):
-        return None
 
 
 def _read_online(
     repo: HubRepo, target: str, file: str | None, meanwhile: Callable[[], None] | None
 ) -> FoundModel:
-    """Three round trips: what is there; config and index; all shards."""
-    answer = within(FIRST_SECONDS, lambda: repo.fetch_info(MAX_HEADER_BYTES), meanwhile)
+    """Three round trips: what is there; config and index; all shards. The second and third ask for
+    the commit that the first answer names: a branch may move in between."""
+    answer = within(
+        limits.FIRST_SECONDS.most, lambda: repo.fetch_info(limits.INDEX_BYTES.most), meanwhile
+    )
     info = parse_json(answer, f"{target}: the Hub's answer")
-    commit = info.get("sha")
     files = _file_names(info)
-    revision = commit if isinstance(commit, str) else repo.revision
+    repo = replace(repo, revision=_commit(info, repo))
     reads: tuple[Callable[[], Any], ...] = (
         lambda: _read_config(repo),
         lambda: _read_weights(repo, files),
     )
     if file is not None or ("config.json" not in files and any(map(_is_gguf, files))):
-        return read_hub_gguf(repo, files, file, revision)
+        return read_hub_gguf(repo, files, file)
     if "config.json" not in files:
         raise HeadcountError(f"{repo.name}: this Hub repository has no config.json")
     config, checkpoint = at_once(_call, reads)
@@ -126,8 +116,21 @@ def _read_online(
         where=f"{target}: config.json",
         config=config,
         checkpoint=checkpoint,
-        revision=revision,
+        revision=repo.revision,
     )
+
+
+def _commit(info: Mapping[str, Any], repo: HubRepo) -> str:
+    """The commit that an answer describes. Raises HeadcountError."""
+    commit, asked = info.get("sha"), repo.revision
+    if not isinstance(commit, str) or re.fullmatch(_COMMIT, commit) is None:
+        raise HeadcountError(
+            f"{repo.name}: the Hub's answer names no commit (sha: {short(commit)}), so that its"
+            " files could be of several: download the model, and give the folder"
+        )
+    if re.fullmatch(_COMMIT, asked) and commit != asked:
+        raise HeadcountError(f"{repo.name}: the Hub answers with commit {commit}, not {asked}")
+    return commit
 
 
 def _is_gguf(file: str) -> bool:
@@ -138,6 +141,13 @@ def _call(read: Callable[[], Any]) -> Any:
     return read()
 
 
+def list_files(repo: HubRepo) -> frozenset[str]:
+    """The names of all files of `repo` at its revision. Raises HeadcountError."""
+    return _file_names(
+        parse_json(repo.fetch_info(limits.INDEX_BYTES.most), f"{repo.name}: the Hub's answer")
+    )
+
+
 def _file_names(info: dict[str, Any]) -> frozenset[str]:
     siblings = info.get("siblings")
     found = siblings if isinstance(siblings, list) else []
@@ -145,9 +155,10 @@ def _file_names(info: dict[str, Any]) -> frozenset[str]:
 
 
 def _read_config(repo: HubRepo) -> dict[str, Any]:
-    piece = repo.fetch("config.json", 0, MAX_CONFIG_BYTES + 1)
-    if len(piece.data) > MAX_CONFIG_BYTES:
-        raise InvalidConfigError(f"{repo.name}: config.json is above {MAX_CONFIG_BYTES:,} bytes")
+    limit = limits.JSON_BYTES
+    piece = repo.fetch("config.json", 0, limit.most + 1)
+    if len(piece.data) > limit.most:
+        raise InvalidConfigError(limit.refusal(f"{repo.name}: config.json"))
     return parse_json(piece.data, f"{repo.name}: config.json", allow_non_finite=True)
 
 
@@ -170,7 +181,9 @@ def _read_weights(repo: HubRepo, files: frozenset[str]) -> Checkpoint | None:
 
 def _read_shards(repo: HubRepo, files: frozenset[str]) -> Checkpoint:
     path = Path(repo.name, INDEX)
-    data = repo.fetch(INDEX, 0, MAX_HEADER_BYTES).data
+    data = repo.fetch(INDEX, 0, limits.INDEX_BYTES.most + 1).data
+    if len(data) > limits.INDEX_BYTES.most:
+        raise InvalidWeightsError(limits.INDEX_BYTES.refusal(path))
     try:
         index = parse_json(data, str(path))
     except InvalidConfigError as error:

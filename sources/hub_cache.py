@@ -7,6 +7,7 @@ from pathlib import Path
 
 from .checkpoint import Checkpoint, find_weights, inside, read_checkpoint
 from .found import FoundModel
+from .hub_settings import hub_constants
 from .json_file import read_json
 
 
@@ -49,17 +50,26 @@ def _read_gguf(snapshot: Path, name: str, file: str | None) -> FoundModel | None
 
 def _snapshot(name: str, revision: str) -> Path | None:
     """The folder of one revision: models--org--name/snapshots/COMMIT, by way of refs/REVISION."""
-    from huggingface_hub import constants
-
-    if re.fullmatch(r"[\w.-]+/[\w.-]+", name) is None or ".." in revision.split("/"):
+    if re.fullmatch(r"[\w.-]+/[\w.-]+", name) is None:
         return None
-    model = Path(constants.HF_HUB_CACHE, f"models--{name.replace('/', '--')}")
+    model = Path(hub_constants().HF_HUB_CACHE, f"models--{name.replace('/', '--')}")
+    ref = ref_file(model, revision)
+    if ref is None:
+        return None
     try:
-        commit = (model / "refs" / revision).read_text(encoding="utf-8").strip()
+        commit = ref.read_text(encoding="utf-8").strip()
     except (OSError, ValueError):
         commit = revision
     snapshot = model / "snapshots" / commit
     return snapshot if re.fullmatch(r"\w+", commit) and snapshot.is_dir() else None
+
+
+def ref_file(model: Path, revision: str) -> Path | None:
+    """Where the cached `model` holds the commit that `revision` is; None for a name that leads out
+    of that folder."""
+    if {"", ".", ".."} & set(re.split(r"[/\\]", revision)) or ":" in revision:
+        return None
+    return model / "refs" / revision
 
 
 def _read_weights(snapshot: Path) -> Checkpoint | None:

@@ -16,9 +16,7 @@ from .ranged_file import RangedFile
 _LISTED = 12
 
 
-def read_hub_gguf(
-    repo: HubRepo, files: Iterable[str], file: str | None, revision: str
-) -> FoundModel:
+def read_hub_gguf(repo: HubRepo, files: Iterable[str], file: str | None) -> FoundModel:
     """The model of `file`, or the only one of the repository. Raises HeadcountError."""
     files = frozenset(files)
     if file is None:
@@ -38,7 +36,7 @@ def read_hub_gguf(
         Path(repo.name, file),
         {**dict.fromkeys(names), **found, Path(file).name: first},
         kind="hub",
-        revision=revision,
+        revision=repo.revision,
     )
 
 

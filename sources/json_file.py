@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from headcount.model import limits
 from headcount.model.errors import HeadcountError, InvalidConfigError, short
-
-MAX_CONFIG_BYTES = 10 * 2**20
+from headcount.model.limits import Limit
 
 
 class _DuplicateKeys(ValueError):
@@ -48,13 +48,14 @@ def open_bytes(path: Path) -> Iterator[BinaryIO]:
         raise HeadcountError(f"{path}: cannot be read: {error.strerror or error}") from error
 
 
-def read_json(path: Path, limit: int = MAX_CONFIG_BYTES) -> dict[str, Any]:
+def read_json(path: Path, limit: Limit | None = None) -> dict[str, Any]:
     """The JSON object in `path`. Raises InvalidConfigError that names the file and the position."""
+    limit = limit or limits.JSON_BYTES
     with open_bytes(path) as file:
         size = os.fstat(file.fileno()).st_size
-        if size > limit:
-            raise InvalidConfigError(f"{path}: {size:,} bytes; no more than {limit:,} are read")
-        data = file.read(limit + 1)
+        if size > limit.most:
+            raise InvalidConfigError(limit.refusal(path, size))
+        data = file.read(limit.most + 1)
     return parse_json(data, str(path), allow_non_finite=True)
 
 
@@ -64,6 +65,9 @@ def parse_json(data: bytes, where: str, *, allow_non_finite: bool = False) -> di
     `Infinity` and `NaN`, which JSON does not know, are accepted only on demand: real config.json
     files hold them (Nemotron-H: `time_step_limit`).
     """
+    short_values = data.count(b",") - len(data) // 16
+    if short_values > limits.JSON_VALUES.most:
+        raise InvalidConfigError(limits.JSON_VALUES.refusal(where, short_values))
     try:
         value = json.loads(
             data.decode("utf-8-sig"),

@@ -14,15 +14,14 @@ from pathlib import Path
 from typing import IO, Any
 from zipfile import BadZipFile, ZipFile, ZipInfo
 
+from headcount.model import limits
 from headcount.model.dtypes import SAFETENSORS_BITS
 from headcount.model.errors import InvalidWeightsError
 
 from .json_file import open_regular
 from .pickle_walk import StoredTensor, is_harmless, walk
-from .safetensors import FileHeader, TensorInfo
+from .safetensors import FileHeader, TensorInfo, check_names
 
-MAX_PICKLE_BYTES = 32 * 2**20
-MAX_RATIO = 100  # of compression; torch does not compress
 _LEGACY = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # torch's magic number, pickled
 _NESTS = ("state_dict", "model_state_dict", "model", "module")
 
@@ -81,6 +80,7 @@ def _read_zip(
         ) from error
     found = walk(io.BytesIO(data), f"{path}: {name}")
     tensors = _tensors(found.value)
+    check_names(path, tensors)
     for tensor_name, tensor in tensors.items():
         member = members.get(f"{name.removesuffix('data.pkl')}data/{tensor.storage.key}")
         _check_storage(path, tensor_name, tensor, None if member is None else member.file_size)
@@ -97,8 +97,8 @@ class _Bounded:
 
     def read(self, count: int = -1) -> bytes:
         left = self.size - self.file.tell()
-        if (left if count < 0 else min(count, left)) > MAX_PICKLE_BYTES // 8:
-            raise BadZipFile(f"a directory of {count:,} bytes")
+        if (left if count < 0 else min(count, left)) > limits.PICKLE_BYTES.most // 8:
+            raise BadZipFile(f"a directory of {left if count < 0 else count:,} bytes")
         return self.file.read(count)
 
     def seek(self, offset: int, whence: int = 0) -> int:
@@ -129,11 +129,11 @@ def _find_pickle(path: Path, names: list[str]) -> str:
 
 def _member(path: Path, archive: ZipFile, info: ZipInfo) -> bytes:
     packed = max(info.compress_size, 1)
-    if info.file_size > MAX_PICKLE_BYTES or info.file_size > MAX_RATIO * packed:
-        raise InvalidWeightsError(
-            f"{path}: {info.filename} claims {info.file_size:,} bytes, packed in {packed:,}:"
-            " too much to read"
-        )
+    if info.file_size > limits.PICKLE_BYTES.most:
+        raise InvalidWeightsError(limits.PICKLE_BYTES.refusal(path, info.file_size))
+    if info.file_size > limits.PICKLE_RATIO.most * packed:
+        where = f"{path}: {info.filename}, which claims {info.file_size:,} bytes"
+        raise InvalidWeightsError(limits.PICKLE_RATIO.refusal(where, info.file_size // packed))
     with archive.open(info) as member:
         return b"".join(iter(lambda: member.read(2**16), b""))
 
@@ -143,7 +143,7 @@ def _read_legacy(
 ) -> tuple[tuple[str, ...], tuple[TensorInfo, ...]]:
     """Magic number, version, system, the object and its storages: torch loads five pickles. Of
     another program's file, one."""
-    data = io.BytesIO(file.read(MAX_PICKLE_BYTES))
+    data = io.BytesIO(file.read(limits.PICKLE_BYTES.most))
     _refuse_tar(path, data.getbuffer()[:512].tobytes())
     imports: dict[str, None] = {}
     value: Any = None
@@ -152,6 +152,7 @@ def _read_legacy(
         imports |= dict.fromkeys(found.imports)
         value = found.value if number in (0, 3) else value
     tensors = _tensors(value)
+    check_names(path, tensors)
     for name, tensor in tensors.items():
         bits = SAFETENSORS_BITS[tensor.storage.dtype or "U8"]
         _check_storage(path, name, tensor, tensor.storage.elements * bits // 8)
@@ -187,7 +188,10 @@ def _check_storage(path: Path, name: str, tensor: StoredTensor, size: int | None
     """A tensor must lie inside its storage: torch would refuse it, or read past the end."""
     if size is None:
         raise InvalidWeightsError(f"{path}: tensor {name!r}: its storage is not in the archive")
-    if len(tensor.shape) != len(tensor.stride) or len(tensor.shape) > 64:
+    if len(tensor.shape) > limits.PICKLE_DIMENSIONS.most:
+        where = f"{path}: tensor {name!r}"
+        raise InvalidWeightsError(limits.PICKLE_DIMENSIONS.refusal(where, len(tensor.shape)))
+    if len(tensor.shape) != len(tensor.stride):
         raise InvalidWeightsError(f"{path}: tensor {name!r}: shape and stride do not fit")
     steps = (n * (d - 1) for n, d in zip(tensor.stride, tensor.shape, strict=True))
     last = tensor.offset + (1 + sum(steps) if 0 not in tensor.shape else 0)

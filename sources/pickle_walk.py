@@ -13,9 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from headcount.model import limits
 from headcount.model.errors import InvalidWeightsError
-
-MAX_OPCODES = 500_000  # of a walk; two thousand tensors take a fifth of it
 
 # What a file of tensors needs; `torch.load(weights_only=True)` allows the same and some more.
 _TENSOR_GLOBALS = frozenset(
@@ -98,7 +97,7 @@ def walk(data: io.BytesIO, where: str) -> Walk:
             for opcode, argument, _ in pickletools.genops(data):
                 machine.step(opcode.name, argument)
     except _LimitError:
-        raise InvalidWeightsError(f"{where}: a pickle of over {MAX_OPCODES:,} opcodes") from None
+        raise InvalidWeightsError(limits.PICKLE_OPCODES.refusal(where)) from None
     except (ValueError, IndexError, KeyError, TypeError, struct.error, OverflowError) as error:
         found = f"; it imports {', '.join(machine.imports)[:200]}" if machine.imports else ""
         raise InvalidWeightsError(f"{where}: not a whole pickle ({error}){found}") from error
@@ -120,7 +119,7 @@ class _Machine:
 
     def step(self, name: str, argument: Any) -> None:
         self.steps += 1
-        if self.steps > MAX_OPCODES:
+        if self.steps > limits.PICKLE_OPCODES.most:
             raise _LimitError
         action = _ACTIONS.get(name)
         if action is not None:

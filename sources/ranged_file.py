@@ -3,11 +3,11 @@
 import os
 from collections.abc import Callable
 
+from headcount.model import limits
 from headcount.model.errors import InvalidWeightsError
 
 from .hub_requests import Piece
 
-MAX_BYTES = 2**26  # of one file, in all: the longest vocabularies take a fifth of it
 _FIRST, _LONGEST = 2**20, 2**22  # what one request asks for: more each time
 
 
@@ -48,9 +48,7 @@ class RangedFile:
         begin = self.position + len(kept)
         end = min(self.size, max(self.position + count, begin + self.step))
         self.fetched += end - begin
-        if self.fetched > MAX_BYTES:
-            raise InvalidWeightsError(
-                f"{self.where}: what stands before the tensors takes more than {MAX_BYTES:,} bytes"
-            )
+        if self.fetched > limits.REMOTE_GGUF_BYTES.most:
+            raise InvalidWeightsError(limits.REMOTE_GGUF_BYTES.refusal(self.where))
         self.step = min(2 * self.step, _LONGEST)
         self.start, self.data = self.position, kept + self.fetch(begin, end).data

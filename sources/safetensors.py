@@ -8,17 +8,17 @@ a Python program a gigabyte to parse).
 import json
 import os
 import struct
+from collections.abc import Collection
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import Any, TypeGuard
 
+from headcount.model import limits
 from headcount.model.dtypes import SAFETENSORS_BITS
 from headcount.model.errors import InvalidConfigError, InvalidWeightsError, short
 
 from .json_file import open_bytes, parse_json
-
-MAX_HEADER_BYTES = 32 * 2**20
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,6 +66,7 @@ def parse_header(path: Path, raw: bytes, size: int) -> FileHeader:
     """
     entries = _entries(path, raw)
     metadata = entries.pop("__metadata__", None)
+    check_names(path, entries)
     data_start = 8 + len(raw)
     return FileHeader(
         path=path,
@@ -94,6 +95,17 @@ def _entries(path: Path, raw: bytes) -> dict[str, Any]:
     return entries
 
 
+def check_names(path: Path, names: Collection[str]) -> None:
+    """Raises InvalidWeightsError for too many names of tensors, or for one that is too long."""
+    if len(names) > limits.TENSORS.most:
+        raise InvalidWeightsError(limits.TENSORS.refusal(path, len(names)))
+    longest = max(names, key=len, default="")
+    if len(longest) > limits.NAME_CHARACTERS.most:
+        raise InvalidWeightsError(
+            limits.NAME_CHARACTERS.refusal(f"{path}: {short(longest)}", len(longest))
+        )
+
+
 def header_length(path: Path, start: bytes, size: int) -> int:
     """Bytes of JSON that the first 8 bytes of a file of `size` bytes announce.
 
@@ -118,10 +130,8 @@ def header_length(path: Path, start: bytes, size: int) -> int:
             f"{path}: not safetensors, or cut short: the header claims {length:,} bytes,"
             f" the file has {size:,}"
         )
-    if length > MAX_HEADER_BYTES:
-        raise InvalidWeightsError(
-            f"{path}: header of {length:,} bytes; at most {MAX_HEADER_BYTES:,}"
-        )
+    if length > limits.HEADER_BYTES.most:
+        raise InvalidWeightsError(limits.HEADER_BYTES.refusal(path, length))
     return length
 
 

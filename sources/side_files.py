@@ -7,15 +7,16 @@ cannot be read is a fact, not an error.
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from headcount.model import limits
 from headcount.model.errors import HeadcountError
+from headcount.model.numbers import whole
 
-from .json_file import MAX_CONFIG_BYTES, read_json
+from .json_file import read_json
 
-MAX_TOKENIZER_BYTES = 64 * 2**20
-MAX_ENTRIES = 20_000
 _CONFIGS = ("tokenizer_config.json", "generation_config.json")
 
 
@@ -30,12 +31,14 @@ class TokenizerConfig(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SideFiles:
-    """`names` are all entries, `code_folders` those of sub-folders that hold Python; `leaving` are
+    """`names` are all entries, as far as they are looked at, and `more` how many are not;
+    `code_folders` those of sub-folders that hold Python; `leaving` are
     links out of the folder. `largest_token` is the highest id of tokenizer.json. `generation` are
     the special tokens of generation_config.json. None: no such file, or not readable."""
 
     folder: Path
     names: frozenset[str]
+    more: int
     code_folders: tuple[str, ...]
     leaving: tuple[str, ...]
     unreadable: tuple[tuple[str, str], ...]
@@ -46,14 +49,14 @@ class SideFiles:
 
 def read_side_files(folder: Path) -> SideFiles:
     """The entries of `folder`, and tokenizer and generation facts as far as they can be read."""
-    entries = _entries(folder)
+    entries, more = _entries(folder)
     leaving = tuple(sorted(entry.name for entry in entries if _leaves(folder, entry)))
     names = frozenset(entry.name for entry in entries)
     unreadable: list[tuple[str, str]] = []
     read: dict[str, Mapping[str, Any]] = {}
     for name in (*_CONFIGS, "tokenizer.json"):
         if name in names and name not in leaving:
-            limit = MAX_TOKENIZER_BYTES if name == "tokenizer.json" else MAX_CONFIG_BYTES
+            limit = limits.TOKENIZER_BYTES if name == "tokenizer.json" else limits.JSON_BYTES
             try:
                 read[name] = read_json(folder / name, limit)
             except HeadcountError as error:
@@ -61,6 +64,7 @@ def read_side_files(folder: Path) -> SideFiles:
     return SideFiles(
         folder=folder,
         names=names,
+        more=more,
         code_folders=_code_folders(entries),
         leaving=leaving,
         unreadable=tuple(unreadable),
@@ -70,17 +74,15 @@ def read_side_files(folder: Path) -> SideFiles:
     )
 
 
-def _entries(folder: Path) -> list["os.DirEntry[str]"]:
-    found = []
+def _entries(folder: Path) -> tuple[list["os.DirEntry[str]"], int]:
+    """The first entries of `folder`, and how many there are beside them."""
     try:
         with os.scandir(folder) as entries:
-            for entry in entries:
-                found.append(entry)
-                if len(found) == MAX_ENTRIES:
-                    break
+            found = list(islice(entries, limits.FOLDER_ENTRIES.most))
+            more = sum(1 for _ in entries)
     except OSError as error:
         raise HeadcountError(f"{folder}: cannot be listed: {error.strerror}") from error
-    return found
+    return found, more
 
 
 def _leaves(folder: Path, entry: "os.DirEntry[str]") -> bool:
@@ -131,7 +133,7 @@ def _tokenizer(config: Mapping[str, Any] | None) -> TokenizerConfig | None:
     )
     texts = [text for text in named if isinstance(text, str)]
     return TokenizerConfig(
-        model_max_length=length if type(length) is int else None,
+        model_max_length=whole(length),
         remote_code=tuple(f"auto_map.{name}" for name in remote)
         if isinstance(remote, dict)
         else (),
@@ -147,5 +149,6 @@ def _generation(config: Mapping[str, Any] | None) -> Mapping[str, tuple[int, ...
     for key in ("bos_token_id", "eos_token_id", "pad_token_id"):
         value = config.get(key)
         values = value if isinstance(value, list) else [value]
-        found[key] = tuple(item for item in values if type(item) is int)
+        numbers = (whole(item) for item in values)
+        found[key] = tuple(number for number in numbers if number is not None)
     return found

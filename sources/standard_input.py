@@ -2,10 +2,11 @@
 
 import sys
 
+from headcount.model import limits
 from headcount.model.errors import HeadcountError, InvalidConfigError
 
 from .found import FoundModel
-from .json_file import MAX_CONFIG_BYTES, parse_json
+from .json_file import parse_json
 
 _NAME = "standard input"
 
@@ -15,10 +16,11 @@ def read_standard_input() -> FoundModel:
     stream = sys.stdin
     if stream is None or stream.closed or stream.isatty():
         raise HeadcountError(f"-: {_NAME} is not redirected: pipe a config.json into it")
-    data = stream.buffer.read(MAX_CONFIG_BYTES + 1)
+    limit = limits.JSON_BYTES
+    data = stream.buffer.read(limit.most + 1)
     if not data:
         raise HeadcountError(f"-: {_NAME} is empty: pipe one config.json into it, once")
-    if len(data) > MAX_CONFIG_BYTES:
-        raise InvalidConfigError(f"{_NAME}: no more than {MAX_CONFIG_BYTES:,} bytes are read")
+    if len(data) > limit.most:
+        raise InvalidConfigError(limit.refusal(_NAME))
     config = parse_json(data, _NAME, allow_non_finite=True)
     return FoundModel(kind="config", id="-", where=_NAME, config=config)

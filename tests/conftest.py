@@ -26,7 +26,8 @@ for _name, _handler in (("SIGINT", signal.default_int_handler), ("SIGHUP", signa
     if hasattr(signal, _name) and signal.getsignal(getattr(signal, _name)) == signal.SIG_IGN:
         signal.signal(getattr(signal, _name), _handler)
 
-pytest_plugins = ("causal_fixtures", "checkpoint_fixtures")  # models that several rooms test with
+# models that several rooms test with, and limits within reach
+pytest_plugins = ("causal_fixtures", "checkpoint_fixtures", "lowered_limits")
 
 _CONVERT_EXTRA = ("torch", "transformers", "safetensors", "tqdm")
 if os.environ.get("HEADCOUNT_TEST_LIGHT"):  # as on an install without the extra

@@ -172,6 +172,27 @@ def test_findings_set_the_exit_code(tmp_path: Path) -> None:
     assert run("audit", broken, "--fail-on", "never").exit_code == 0
 
 
+@pytest.mark.parametrize(
+    ("name", "start"),
+    [
+        ("r.html", "<!DOCTYPE html>"),
+        ("r.HTM", "<!DOCTYPE html>"),
+        ("r.md", "## "),
+        ("r.json", "{"),
+        ("r.csv", "report,"),
+        ("r.txt", "openai-community/gpt2"),
+        ("r", "openai-community/gpt2"),
+    ],
+)
+def test_the_name_of_the_output_says_the_format(tmp_path: Path, name: str, start: str) -> None:
+    for arguments in (["gpt2", "-o", str(tmp_path / name)], ["-o", str(tmp_path / name), "gpt2"]):
+        assert run("audit", *arguments).exit_code == 0
+        assert (tmp_path / name).read_text().startswith(start)
+    explicit = run("audit", "gpt2", "-o", str(tmp_path / name), "--format", "csv")
+    assert explicit.exit_code == 0
+    assert (tmp_path / name).read_text().startswith("report,")
+
+
 def test_output_goes_to_a_file(model: Path, tmp_path: Path) -> None:
     target = tmp_path / "report.json"
     result = run("audit", str(model), "--format", "json", "-o", str(target))

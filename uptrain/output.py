@@ -22,6 +22,7 @@ from headcount.convert.plan.side_files import RECORD, sort_side_files
 from headcount.convert.plan.source import CONFIG, check_unchanged
 from headcount.convert.stream.hashing import digest_of
 from headcount.convert.stream.writer import json_bytes, write_bytes
+from headcount.model import limits
 from headcount.model.errors import HeadcountError
 from headcount.sources.checkpoint import find_weights, read_checkpoint
 from headcount.sources.json_file import read_json
@@ -87,7 +88,7 @@ def _write_weights(
 def _record(plan: UptrainPlan, folder: Path, uptraining: Mapping[str, Any]) -> dict[str, Any]:
     """The conversion's own record with what was done since. No times, no paths."""
     source = plan.student.folder / RECORD
-    old = read_json(source, 64 * 2**20) if source.is_file() else {}
+    old = read_json(source, limits.RECORD_BYTES) if source.is_file() else {}
     begun = {"schema_version": SCHEMA_VERSION, "tool": {"name": "headcount"}}
     kept = {key: value for key, value in {**begun, **old}.items() if key not in ("job", "manifest")}
     manifest = {

@@ -3,12 +3,13 @@
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
+from headcount.model import limits
 from headcount.model.divisors import divisors, listed
 from headcount.model.errors import InvalidConfigError
 from headcount.model.mixers import Attention, CrossAttention, LatentAttention, Mixer
 from headcount.model.spec import Layer
 
-from ..config_view import MAX_LAYERS, ConfigView
+from ..config_view import ConfigView
 from .layer_kinds import CHUNKED, FULL, SLIDING, layer_kinds
 from .shape import AttentionShape
 
@@ -26,7 +27,7 @@ NORM_SIZES: dict[str, Callable[[int, int, int], int]] = {
 
 
 def layer_count(view: ConfigView) -> int:
-    return view.integer("num_hidden_layers", maximum=MAX_LAYERS)
+    return view.integer("num_hidden_layers", maximum=limits.LAYERS.most)
 
 
 def resolve_head_dim(shape: AttentionShape, view: ConfigView, heads: int) -> int:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headcount.model.errors import InvalidConfigError
+from headcount.model.numbers import digits
 
 from ..config_view import ConfigView
 
@@ -18,7 +19,7 @@ def listed_values(view: ConfigView, count: int) -> Values | None:
         return None
     if not isinstance(given, dict) or not all(isinstance(v, dict) for v in given.values()):
         raise InvalidConfigError(f"{view.where}: per_layer_config must hold an object per layer")
-    by_index = {int(key): value for key, value in given.items() if key.isdecimal()}
+    by_index = {digits(key): value for key, value in given.items()}
     return [by_index.get(i, {}) for i in range(count)]
 
 

@@ -1,7 +1,5 @@
 """What turns an image into the inputs of an encoder: patches, special tokens, positions."""
 
-from headcount.model.errors import InvalidConfigError
-
 from ..config_view import ConfigView
 from .body import Layers
 
@@ -13,12 +11,10 @@ def convolution(view: ConfigView, *, inputs: int, positions: int, bias: bool = T
 
 def sides(view: ConfigView, name: str) -> tuple[int, int]:
     """Height and width, where the config gives one side or both."""
-    given = view.integers(name) if isinstance(view.get(name), list) else None
-    if given is None:
+    if not isinstance(view.get(name), list):
         return (view.integer(name),) * 2
-    if len(given) != 2 or min(given) < 1:
-        raise InvalidConfigError(f"{view.where}: {name} must be one or two positive integers")
-    return given[0], given[1]
+    height, width = view.integers(name, count=2, minimum=1) or (0, 0)
+    return height, width
 
 
 def area(view: ConfigView, name: str) -> int:

@@ -20,7 +20,7 @@ def siglip_embeddings(view: ConfigView, layers: Layers) -> int:
 
 def pooling_head(view: ConfigView) -> int:
     """A probe that attends to all patches, an MLP and a norm, unless `vision_use_head` says no."""
-    if view.get("vision_use_head") is False:
+    if not view.flag("vision_use_head", absent=True):
         return 0
     hidden = view.integer("hidden_size")
     attention = linear(hidden, 4 * hidden)
@@ -64,7 +64,7 @@ def dinov2_embeddings(view: ConfigView, layers: Layers) -> int:
     """A class token, one that masks, registers without a position, and two scales in each layer."""
     hidden = view.integer("hidden_size")
     registers = view.optional("num_register_tokens", minimum=0) or 0
-    mask = 1 if view.get("use_mask_token") is not False else 0
+    mask = view.flag("use_mask_token", absent=True)
     return vit_patches(view, 1) + (mask + registers + 2 * len(layers)) * hidden
 
 

@@ -1,5 +1,7 @@
 """Experts in the layers of an encoder-decoder (NLLB-MoE, Switch), and embeddings for each stack."""
 
+from headcount.model.numbers import whole
+
 from ..config_view import ConfigView
 from .body import Layers
 from .feed_forward import matrices
@@ -15,7 +17,7 @@ def sparse_experts(view: ConfigView, layers: Layers) -> int:
     """NLLB-MoE and Switch: in every n-th layer of a stack plain experts in place of the MLP, which
     is taken away here, and their router."""
     hidden, count = view.integer("hidden_size"), view.integer("num_experts")
-    biased = view.get("router_bias") is True
+    biased = view.flag("router_bias")
     router = count * (hidden + biased)
     return sum(
         (count - 1) * expert(view, layer.stack) + router
@@ -35,14 +37,14 @@ def expert(view: ConfigView, stack: str) -> int:
 def is_sparse(view: ConfigView, stack: str, index: int) -> bool:
     """Every n-th layer: from the n-th one on in NLLB-MoE, from the second one on in Switch, whose
     n follows from the number of sparse layers unless the file says it."""
-    said = view.config.get(f"{stack}_sparse_step")
+    said = whole(view.config.get(f"{stack}_sparse_step"))
     sparse = view.optional(f"num_sparse_{stack}_layers", minimum=0)
     if sparse is None:
         step = view.integer(f"{stack}_sparse_step", minimum=0)
         return step > 0 and (index + 1) % step == 0
     name = "num_layers" if stack == "encoder" else "num_decoder_layers"
     depth = view.optional(name) or view.integer("num_layers")
-    step = said if type(said) is int else depth // sparse if sparse else depth
+    step = said if said is not None else depth // sparse if sparse else depth
     return step == 1 or (step > 1 and index % step == 1)
 
 

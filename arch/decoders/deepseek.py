@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from headcount.model import limits
 from headcount.model.mixers import CompressedAttention, LatentAttention, Mixer
 from headcount.model.spec import Layer
 
@@ -23,7 +24,7 @@ from ..body.shared import (
     LISTED_EXPERTS,
     MLP_BIAS,
 )
-from ..config_view import MAX_LAYERS, ConfigView
+from ..config_view import ConfigView
 from ..gguf.form import Gguf, Indexer
 from ..states.hybrid import INDEXED, LAYER_TYPES, hybrid, hybrid_kinds
 from ..states.indexed import add_indexer, indexed_latent_layers
@@ -57,8 +58,8 @@ def deepseek_v4_kinds(view: ConfigView, count: int) -> tuple[str, ...]:
 
 def dots3_kinds(view: ConfigView, count: int) -> tuple[str, ...]:
     """Indexed where i < 2 or i % 4 == 1, else sliding."""
-    wide = "full_attention" if view.get("use_dsa") is False else INDEXED
-    slides = view.get("use_sliding_window") is not False
+    wide = INDEXED if view.flag("use_dsa", absent=True) else "full_attention"
+    slides = view.flag("use_sliding_window", absent=True)
     return tuple(wide if not slides or i < 2 or i % 4 == 1 else SLIDING for i in range(count))
 
 
@@ -122,7 +123,7 @@ def _compression_rate(view: ConfigView, kind: str) -> int:
 def two_attentions_per_block(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
     """LongCat-Flash: a block holds two attentions, each with a cache of its own, which transformers
     numbers as layers."""
-    count = 2 * view.integer("num_layers", maximum=MAX_LAYERS)
+    count = 2 * view.integer("num_layers", maximum=limits.LAYERS.most)
     view = view.overridden({"num_hidden_layers": count})
     return tuple(
         replace(layer, number=layer.index // 2, nth=layer.index % 2)
@@ -143,9 +144,9 @@ def dots3_layers(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
     kinds = hybrid_kinds(shape.kinds, view, {INDEXED: None, SLIDING: None, FULL: None})
     own = view.get("per_layer_config")
     by_layer: Mapping[Any, Any] = own if isinstance(own, dict) else {}
-    dense = own is None and view.get("use_dsa") is False
-    sparse = own is None and view.get("use_dsa") is not False
-    wide = {INDEXED: FULL} if dense else {FULL: INDEXED} if sparse else {}
+    wide = {FULL: INDEXED} if view.flag("use_dsa", absent=True) else {INDEXED: FULL}
+    if own is not None:
+        wide = {}
     kinds = tuple(wide.get(kind, kind) for kind in kinds)
     return tuple(
         Layer(index=i, mixers=(_dots3_mixer(view, kind, by_layer.get(str(i)) or by_layer.get(i)),))

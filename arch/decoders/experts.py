@@ -21,8 +21,8 @@ from ..tensors.names import TensorNames, separate, under
 def aria_projector(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
     """Queries that attend to the patches, and an MLP."""
     hidden, out = tower.integer("hidden_size"), text.integer("hidden_size")
-    counts = view.get("projector_patch_to_query_dict")
-    queries = max(counts.values()) if isinstance(counts, dict) and counts else 256
+    counts = view.child("projector_patch_to_query_dict")
+    queries = max((counts.integer(patches) for patches in counts.config), default=256)
     inner = linear(hidden, 3 * hidden) + 2 * linear(hidden, hidden)
     outer = 3 * hidden * hidden  # q, k and v in front of the attention's own
     norms = 6 * hidden

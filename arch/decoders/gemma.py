@@ -41,13 +41,18 @@ def altup_and_laurel(view: ConfigView, layers: Layers) -> int:
 
 
 def layers_sharing_caches(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
-    """Gemma 3n and 4: the last `num_kv_shared_layers` read the cache of the last layer of their
-    kind before them, and hold no k and v. With `attention_k_eq_v`, full layers have no v_proj.
-    Gemma 4's last layer is full whatever `layer_types` says."""
+    """Gemma 3n and 4: the last `num_kv_shared_layers` read the cache of a layer before them."""
+    return layers_with_readers(shape, view, shared_layers(view, most=layer_count(view) - 1))
+
+
+def layers_with_readers(shape: AttentionShape, view: ConfigView, shared: int) -> tuple[Layer, ...]:
+    """The last `shared` layers read the cache of the last layer of their kind before them, and hold
+    no k and v. With `attention_k_eq_v`, full layers have no v_proj. Gemma 4's last layer is full
+    whatever `layer_types` says."""
     kinds = layer_kinds(view, layer_count(view), shape.kinds)
     if shape.per_layer is not None:
         kinds = (*kinds[:-1], FULL)
-    own = len(kinds) - (view.optional("num_kv_shared_layers", minimum=0) or 0)
+    own = len(kinds) - shared
     keys_only = view.flag("attention_k_eq_v")
     mixers = [
         replace(mixer, has_value=not (keys_only and kind == FULL))
@@ -57,6 +62,17 @@ def layers_sharing_caches(shape: AttentionShape, view: ConfigView) -> tuple[Laye
         Layer(index=i, mixers=(mixer,)) if i < own else _reader(i, mixer, kinds[:own], kinds[i])
         for i, mixer in enumerate(mixers)
     )
+
+
+def shared_layers(view: ConfigView, *, most: int) -> int:
+    """`num_kv_shared_layers`, which may be at most `most`. Raises InvalidConfigError."""
+    count = view.optional("num_kv_shared_layers", minimum=0) or 0
+    if count > most:
+        raise InvalidConfigError(
+            f"{view.where}: num_kv_shared_layers is {count} of {layer_count(view)} layers: at most"
+            f" {most} can read the cache of an earlier one"
+        )
+    return count
 
 
 def _reader(index: int, mixer: Attention, owners: tuple[str, ...], kind: str) -> Layer:

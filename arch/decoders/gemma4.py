@@ -8,7 +8,7 @@ from headcount.model.spec import Layer
 
 from ..architecture import MULTIMODAL, Architecture, ConfigKeys, Conversion
 from ..attention.layer_kinds import FULL, full_every
-from ..attention.layers import build_layers, encoder_layers, halved_if_two_sided, layer_count
+from ..attention.layers import encoder_layers, halved_if_two_sided, layer_count
 from ..attention.per_layer import listed_values
 from ..attention.shape import AttentionShape
 from ..attention.shared import LLAMA_ATTENTION
@@ -20,7 +20,12 @@ from ..body.shared import SANDWICH
 from ..body.towers import Part, Tower, Wrapper
 from ..config_view import ConfigView
 from ..nested import nested
-from .gemma import layers_sharing_caches, per_layer_inputs
+from .gemma import (
+    layers_sharing_caches,
+    layers_with_readers,
+    per_layer_inputs,
+    shared_layers,
+)
 
 
 def gemma4_values(view: ConfigView, kinds: tuple[str, ...]) -> list[Mapping[str, Any]]:
@@ -54,8 +59,8 @@ def gemma4_width(view: ConfigView, layer: Layer) -> int:
 def drafting_layers(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
     """Gemma 4's drafting models: every layer reads the cache of the model that they draft for."""
     text, inner = nested(view, "text_config")
-    shared = text.optional("num_kv_shared_layers", minimum=0) or layer_count(text)
-    return build_layers(inner.attention, text.overridden({"num_kv_shared_layers": shared}))
+    count = layer_count(text)
+    return layers_with_readers(inner.attention, text, shared_layers(text, most=count) or count)
 
 
 def gemma4_vision_embeddings(view: ConfigView, layers: Layers) -> int:
@@ -77,7 +82,7 @@ def conformer(view: ConfigView) -> int:
     """A conformer: two convolutions over the spectrogram of 128 bins, and in each layer two MLPs
     of four times the width, attention with relative keys and a gated depthwise convolution."""
     hidden, kernel = view.integer("hidden_size"), view.integer("conv_kernel_size")
-    first, second = view.integers("subsampling_conv_channels") or (128, 32)
+    first, second = view.integers("subsampling_conv_channels", count=2) or (128, 32)
     frames = 9 * (first + first * second) + first + second + first // 4 * second * hidden
     mlps = 2 * (matrices(hidden, 4 * hidden, gated=False) + 2 * hidden)
     attention = 5 * hidden * hidden + hidden // view.integer("num_attention_heads")

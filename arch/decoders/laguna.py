@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from headcount.model.errors import InvalidConfigError
+from headcount.model.numbers import digits
 
 from ..architecture import MULTIMODAL, Architecture
 from ..attention.layer_kinds import SLIDING, full_every
@@ -23,13 +24,12 @@ def step_sparse_layers(view: ConfigView, count: int) -> frozenset[int]:
     given = view.get("moe_layers_enum")
     if given is None:
         return frozenset(range(3, count))
-    items = given.split(",") if isinstance(given, str) else given
-    try:
-        return frozenset(int(item) for item in items if str(item).strip()) & frozenset(range(count))
-    except (TypeError, ValueError) as error:
-        raise InvalidConfigError(
-            f"{view.where}: moe_layers_enum must list indices of layers"
-        ) from error
+    if not isinstance(given, str):
+        return frozenset(view.integers("moe_layers_enum") or ()) & frozenset(range(count))
+    numbers = {digits(item.strip()) for item in given.split(",") if item.strip()}
+    if None in numbers:
+        raise InvalidConfigError(f"{view.where}: moe_layers_enum must list indices of layers")
+    return frozenset(i for i in range(count) if i in numbers)
 
 
 def gate_by_config(view: ConfigView, heads: int, head_dim: int) -> int:

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import replace
 from math import isqrt
-from typing import Any
 
 from headcount.model.errors import InvalidConfigError
 from headcount.model.mixers import Attention, Mixer
@@ -21,7 +20,7 @@ from ..body.projectors import linear
 from ..body.qwen_towers import QWEN2_5_VL_TOWER, qwen2_5_vl_projector
 from ..body.shared import DECODER, DECODER_MLP_BIAS, DEEPSEEK_BODY, MLP_BIAS, PLAIN_MLP_BIAS
 from ..body.towers import one_tower
-from ..config_view import ConfigView, MissingValueError
+from ..config_view import ConfigView, MissingValueError, positive
 from ..gguf.form import Gguf, Windows
 from ..tensors.names import LLAMA_NAMES, TensorNames, under
 
@@ -90,14 +89,14 @@ def masked_layers(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
 def openelm_width(view: ConfigView, layer: Layer) -> int:
     """A multiple of the hidden size for each layer, rounded to the nearest multiple of a divisor,
     and up where that loses more than a tenth (arXiv 2404.14619 and its `make_divisible`)."""
-    multiples: Any = view.get("ffn_multipliers")
-    if not isinstance(multiples, list):
-        multiples = [multiples] * (layer.index + 1)
-    factor = multiples[layer.index] if layer.index < len(multiples) else None
-    if not isinstance(factor, (int, float)) or isinstance(factor, bool) or not 0 < factor < 1000:
+    given = view.get("ffn_multipliers")
+    multiples = given if isinstance(given, list) else [given] * (layer.index + 1)
+    if layer.index >= len(multiples):
         raise InvalidConfigError(
-            f"{view.where}: ffn_multipliers has no valid entry for layer {layer.index}"
+            f"{view.where}: ffn_multipliers has no entry for layer {layer.index}"
         )
+    name = f"ffn_multipliers of layer {layer.index}"
+    factor = positive(multiples[layer.index], view.where, name, maximum=1000)
     divisor = view.optional("ffn_dim_divisor") or 256
     exact = factor * view.integer("hidden_size")
     width = max(divisor, int(exact + divisor / 2) // divisor * divisor)

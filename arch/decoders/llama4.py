@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from headcount.model import limits
 from headcount.model.spec import Layer
 
 from ..architecture import MULTIMODAL, Architecture, ConfigKeys, Conversion, Stored
@@ -16,7 +17,7 @@ from ..body.image_embeddings import patch_count, patches
 from ..body.projectors import linear
 from ..body.shared import IMAGE, SAME_WIDTH, SANDWICH
 from ..body.towers import Tower, one_tower
-from ..config_view import MAX_LAYERS, ConfigView
+from ..config_view import ConfigView
 from ..gguf.form import Gguf, Windows
 from ..tensors.names import GATE_PROJ_NAMES
 from ..tying import never, text_says
@@ -72,7 +73,9 @@ def mllama_vision_embeddings(view: ConfigView, layers: Layers) -> int:
 def mllama_layers(shape: AttentionShape, view: ConfigView) -> Layers:
     """The local layers, then as many global ones of the same shape as the config says."""
     local = encoder_layers(shape, view)
-    return local + local[:1] * view.integer("num_global_layers", minimum=0, maximum=MAX_LAYERS)
+    return local + local[:1] * view.integer(
+        "num_global_layers", minimum=0, maximum=limits.LAYERS.most
+    )
 
 
 def mllama_projector(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:

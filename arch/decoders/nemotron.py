@@ -3,8 +3,9 @@
 from dataclasses import replace
 from typing import Any
 
-from headcount.model.errors import InvalidConfigError
+from headcount.model.errors import InvalidConfigError, short
 from headcount.model.mixers import Attention
+from headcount.model.numbers import whole
 from headcount.model.spec import Layer
 
 from ..architecture import MULTIMODAL, Architecture, ConfigKeys
@@ -15,7 +16,7 @@ from ..attention.shared import LLAMA_ATTENTION
 from ..body.body import WEIGHT_AND_BIAS, Body, Layers
 from ..body.feed_forward import Experts, Mlp, per_layer
 from ..body.shared import PLAIN_MLP_BIAS
-from ..config_view import ConfigView
+from ..config_view import ConfigView, positive
 from ..gguf.form import Gguf, Recurrence
 from ..states.hybrid import LAYER_TYPES, LINEAR, NO_MIXER, hybrid, no_mixer, plain_attention
 from ..states.mamba import mamba2
@@ -33,7 +34,7 @@ def pattern_kinds(view: ConfigView) -> tuple[str, ...]:
     pattern = view.get("hybrid_override_pattern") or "ME*-"
     if not isinstance(pattern, str) or not set(pattern) <= set(_PATTERN):
         raise InvalidConfigError(
-            f"{view.where}: hybrid_override_pattern is {pattern!r}; letters of"
+            f"{view.where}: hybrid_override_pattern is {short(pattern)}; letters of"
             f" {''.join(_PATTERN)} are expected"
         )
     return tuple(_PATTERN[letter] for letter in pattern)
@@ -67,9 +68,13 @@ def _block_mixers(shape: AttentionShape, view: ConfigView, block: Any) -> tuple[
         raise InvalidConfigError(f"{view.where}: block_configs: a block has no attention object")
     if settings.get("no_op") or settings.get("replace_with_linear"):
         return ()
-    shared, mixer = settings.get("n_heads_in_group"), attention(shape, view)
-    if type(shared) is not int or shared < 1 or mixer.num_attention_heads % shared:
-        raise InvalidConfigError(f"{view.where}: block_configs: n_heads_in_group is {shared!r}")
+    given, mixer = settings.get("n_heads_in_group"), attention(shape, view)
+    shared = whole(given)
+    if shared is None or shared < 1 or mixer.num_attention_heads % shared:
+        raise InvalidConfigError(
+            f"{view.where}: block_configs: n_heads_in_group is {short(given)}; a divisor of"
+            f" {mixer.num_attention_heads} query heads is expected"
+        )
     return (replace(mixer, num_key_value_heads=mixer.num_attention_heads // shared),)
 
 
@@ -92,10 +97,9 @@ def deci_width(view: ConfigView, layer: Layer) -> int:
     settings = _block(view, layer.index, "ffn")
     if settings.get("no_op") or settings.get("replace_with_linear"):
         return 0
-    multiple: Any = settings.get("ffn_mult")
-    is_number = isinstance(multiple, (int, float)) and not isinstance(multiple, bool)
-    if not is_number or not 0 < multiple < 1000:
-        raise InvalidConfigError(f"{view.where}: block_configs: ffn_mult is {multiple!r}")
+    multiple = positive(
+        settings.get("ffn_mult"), view.where, "block_configs: ffn_mult", maximum=1000
+    )
     width = int(2 * multiple * view.integer("hidden_size") / 3)
     return -(-width // 256) * 256
 

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from headcount.model import limits
 from headcount.model.errors import InvalidConfigError
 from headcount.model.mixers import Attention
 from headcount.model.spec import Layer
@@ -15,13 +16,13 @@ from ..attention.two_stacks import cache_window, change_stack, two_stacks
 from ..body.body import WEIGHT_AND_BIAS, Body, Head, Layers, lm_head, no_head, one_per_mixer
 from ..body.feed_forward import Mlp
 from ..body.plain_experts import embedding_copies, experts_and_copies, idle_experts
-from ..config_view import MAX_LAYERS, ConfigView
+from ..config_view import ConfigView
 from ..tensors.names import BART_NAMES, TensorNames, separate, under
 from ..tying import always, config_says, never
 
 
 def _depth(view: ConfigView, side: str) -> int:
-    return view.integer(f"{side}_layers", maximum=MAX_LAYERS)
+    return view.integer(f"{side}_layers", maximum=limits.LAYERS.most)
 
 
 def _bart_side(shape: AttentionShape, view: ConfigView, side: str) -> Attention:

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from headcount.model import limits
 from headcount.model.mixers import Attention
 from headcount.model.spec import Layer
 
@@ -12,7 +13,7 @@ from ..attention.two_stacks import cache_window, change_stack, two_stacks
 from ..body.body import Body, no_head, one_per_mixer
 from ..body.feed_forward import Mlp
 from ..body.plain_experts import experts_and_copies, idle_experts
-from ..config_view import MAX_LAYERS, ConfigView
+from ..config_view import ConfigView
 from ..gguf.form import Gguf
 from ..gguf.towers import t5_encoder_stack, t5_stacks
 from ..tensors.names import TensorNames, under
@@ -41,7 +42,9 @@ def t5_layers(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
     first = replace(plain, other_parameters=buckets * heads)
     cross = cross_attention_beside(plain)
     count = layer_count(view)
-    decoder_count = view.optional("num_decoder_layers", maximum=MAX_LAYERS) or _encoder_depth(view)
+    decoder_count = view.optional(
+        "num_decoder_layers", maximum=limits.LAYERS.most
+    ) or _encoder_depth(view)
     inner = [replace(mixer, cached=False, window=None) for mixer in (first, plain)]
     return two_stacks(
         [(inner[i > 0],) for i in range(count)],

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from headcount.model import limits
 from headcount.model.mixers import Attention, CrossAttention
 from headcount.model.spec import Layer
 
@@ -13,7 +14,7 @@ from ..attention.shared import ENCODER_MHA
 from ..body.body import Layers, no_head
 from ..body.feed_forward import Mlp
 from ..body.masked_lm import one_bias_head
-from ..config_view import MAX_LAYERS, ConfigView, MissingValueError
+from ..config_view import ConfigView, MissingValueError
 from ..tensors.names import BERT_NAMES, UNKNOWN_NAMES, TensorNames, under
 from ..tying import never
 from .bert import POOLED_BODY, UNPOOLED_BODY
@@ -73,7 +74,7 @@ def funnel_layers(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
     names = view.strings("architectures") or ("",)
     if names[0].endswith(("BaseModel", "ForSequenceClassification", "ForMultipleChoice")):
         return encoder
-    count = view.integer("num_decoder_layers", maximum=MAX_LAYERS)
+    count = view.integer("num_decoder_layers", maximum=limits.LAYERS.most)
     return encoder + uncached_layers(mixer, count, "decoder")
 
 
@@ -115,9 +116,9 @@ def perceiver_layers(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ..
     reads = _latents_attend(view, "cross", latents, width, inner)
     block = _latents_attend(view, "self", latents, latents, latents)
     again = replace(block, owns_parameters=False)
-    count = view.integer("num_self_attends_per_block", maximum=MAX_LAYERS)
+    count = view.integer("num_self_attends_per_block", maximum=limits.LAYERS.most)
     mixers = [reads, *[block] * count]
-    mixers += [again] * (count * (view.integer("num_blocks", maximum=MAX_LAYERS) - 1))
+    mixers += [again] * (count * (view.integer("num_blocks", maximum=limits.LAYERS.most) - 1))
     layers = [Layer(index=i, mixers=(m,), stack="encoder") for i, m in enumerate(mixers)]
     names = view.strings("architectures") or ("ForMaskedLM",)
     if names[0].endswith("ForMaskedLM"):

@@ -37,13 +37,13 @@ def _position_kinds(view: ConfigView) -> tuple[str, ...]:
 
 def deberta_head(body: Body, view: ConfigView, tied: bool) -> int:
     """BERT's, or without `legacy` one whose matrix is always the embedding."""
-    return masked_lm_head(body, view, tied or view.get("legacy") is False)
+    return masked_lm_head(body, view, tied or not view.flag("legacy", absent=True))
 
 
 def deberta_embeddings(view: ConfigView, layers: Layers) -> int:
     """Positions and token types where the config has them, and a table of relative positions."""
     hidden = view.integer("hidden_size")
-    biased = view.get("position_biased_input") is not False
+    biased = view.flag("position_biased_input", absent=True)
     rows = view.integer("max_position_embeddings") if biased else 0
     rows += view.optional("type_vocab_size", minimum=0) or 0
     if view.flag("relative_attention"):

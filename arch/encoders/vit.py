@@ -8,7 +8,7 @@ from ..architecture import Architecture
 from ..attention.layers import attention, layer_count, uncached_layers
 from ..attention.shape import AttentionShape
 from ..body.body import Head, Layers
-from ..body.image_embeddings import patch_count, patches, vit_embeddings, vit_patches
+from ..body.image_embeddings import patch_count, patches, sides, vit_embeddings, vit_patches
 from ..body.image_towers import dinov2_embeddings_and_mlps
 from ..body.masked_lm import pooler
 from ..body.shared import BARE_ENCODER, IMAGE, NO_MLP
@@ -67,8 +67,8 @@ def spectrogram_patches(view: ConfigView, layers: Layers) -> int:
 
 def vivit_embeddings(view: ConfigView, layers: Layers) -> int:
     """Tubes of several frames, and a class token."""
-    hidden, tube = view.integer("hidden_size"), view.integers("tubelet_size") or (2, 16, 16)
-    frames, height, width = tube
+    hidden, tube = view.integer("hidden_size"), view.integers("tubelet_size", count=3, minimum=1)
+    frames, height, width = tube or (2, 16, 16)
     side = view.integer("image_size")
     count = (view.integer("num_frames") // frames) * (side // height) * (side // width)
     inputs = view.integer("num_channels") * frames * height * width
@@ -78,7 +78,7 @@ def vivit_embeddings(view: ConfigView, layers: Layers) -> int:
 def yolos_embeddings(view: ConfigView, layers: Layers) -> int:
     """Class and detection tokens; positions, which the middle layers may have again."""
     hidden = view.integer("hidden_size")
-    height, width = view.integers("image_size") or (0, 0)
+    height, width = sides(view, "image_size")
     size = view.integer("patch_size")
     detection = view.integer("num_detection_tokens")
     rows = (height // size) * (width // size) + detection + 1

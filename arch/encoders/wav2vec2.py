@@ -38,7 +38,7 @@ def _waveform_convolutions(view: ConfigView, *, normed: bool | None = None) -> i
         norm = normed or view.get("feat_extract_norm") == "layer" or index == 0
         total += width * (inputs * kernel + view.flag("conv_bias")) + 2 * width * norm
         inputs = width
-    norm = 0 if view.get("feat_proj_layer_norm") is False else 2 * inputs  # HuBERT's flag
+    norm = 2 * inputs * view.flag("feat_proj_layer_norm", absent=True)  # HuBERT's flag
     return total + norm + (inputs + 1) * hidden
 
 

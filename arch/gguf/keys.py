@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
+from headcount.model import limits
 from headcount.model.errors import InvalidConfigError
 from headcount.model.spec import Origin
-
-MAX_GGUF_SIZE = 10_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +22,7 @@ class Keys:
         return self.metadata.get(f"{self.architecture}.{name}")
 
     def integer(
-        self, name: str, default: int | None = None, limit: int = MAX_GGUF_SIZE
+        self, name: str, default: int | None = None, limit: int = limits.GGUF_SIZE.most
     ) -> int | None:
         """A whole number in [0, limit]; a list of equal ones counts as one."""
         value = self.get(name)
@@ -37,7 +36,7 @@ class Keys:
         """A whole number, 0 where it is absent."""
         return self.integer(name) or 0
 
-    def need(self, name: str, limit: int = MAX_GGUF_SIZE) -> int:
+    def need(self, name: str, limit: int = limits.GGUF_SIZE.most) -> int:
         value = self.integer(name, None, limit)
         if not value:
             raise InvalidConfigError(f"{self.where}: no {self.architecture}.{name}")
@@ -53,7 +52,7 @@ class Keys:
                 f"{self.where}: {self.architecture}.{name} has {len(value)} values for"
                 f" {layers} layers"
             )
-        return [self._checked(name, item, MAX_GGUF_SIZE) for item in value[:layers]]
+        return [self._checked(name, item, limits.GGUF_SIZE.most) for item in value[:layers]]
 
     def flags(self, name: str, layers: int) -> list[bool] | None:
         """One yes or no per layer, from a list; None where the key is absent or is no list."""

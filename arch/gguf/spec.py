@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from headcount.model import limits
 from headcount.model.errors import InvalidConfigError
 from headcount.model.mixers import Attention, LatentAttention, Mixer, State
 from headcount.model.spec import Layer, ModelSpec
 
-from ..config_view import MAX_LAYERS
 from ..registry import gguf_of
 from .form import Gguf
 from .indexers import indexer_states
@@ -74,12 +74,12 @@ def _layers(form: Gguf, keys: Keys) -> tuple[Layer, ...]:
 def _passes(form: Gguf, keys: Keys) -> list[int]:
     """How often each layer of the file is run for a token. llama.cpp gives each pass a cache of its
     own (load_arch_hparams of Nanbeige and HRM-Text)."""
-    count = keys.need("block_count", MAX_LAYERS) - keys.number("nextn_predict_layers")
+    count = keys.need("block_count", limits.LAYERS.most) - keys.number("nextn_predict_layers")
     if count < 1:
         raise InvalidConfigError(f"{keys.where}: no layers but those for multi-token prediction")
     if form.passes is not None:
         return form.passes(keys, count)
-    return [keys.integer("num_loops", 1, MAX_LAYERS) or 1] * count
+    return [keys.integer("num_loops", 1, limits.LAYERS.most) or 1] * count
 
 
 def _again(mixer: Attention | LatentAttention, times: int) -> Attention | LatentAttention:

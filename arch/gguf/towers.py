@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
+from headcount.model import limits
 from headcount.model.errors import InvalidConfigError
 from headcount.model.mixers import Attention, CrossAttention, State
 from headcount.model.spec import Layer
 
-from ..config_view import MAX_LAYERS
 from .keys import Keys
 
 
@@ -49,7 +49,7 @@ def t5_stacks(keys: Keys) -> tuple[tuple[Layer, ...], int]:
     """llama.cpp keeps no K/V of the cross-attention: each step computes them from the encoder's
     output, which stays in memory as float32 (`llama_cross` in src/llama-graph.h)."""
     encoder = t5_encoder_stack(keys)[0]
-    count = keys.integer("decoder_block_count", len(encoder), MAX_LAYERS) or 0
+    count = keys.integer("decoder_block_count", len(encoder), limits.LAYERS.most) or 0
     own = _attention(keys, cached=True)
     cross = _cross(own, cached=False)
     kept = State(per_token=own.hidden_size, bits=32, sees="encoder")
@@ -62,7 +62,7 @@ def t5_stacks(keys: Keys) -> tuple[tuple[Layer, ...], int]:
 
 def t5_encoder_stack(keys: Keys) -> tuple[tuple[Layer, ...], int]:
     mixer = _attention(keys, cached=False)
-    return _stack("encoder", mixer, keys.need("block_count", MAX_LAYERS)), mixer.hidden_size
+    return _stack("encoder", mixer, keys.need("block_count", limits.LAYERS.most)), mixer.hidden_size
 
 
 def whisper_stacks(keys: Keys) -> tuple[tuple[Layer, ...], int]:
@@ -74,10 +74,10 @@ def whisper_stacks(keys: Keys) -> tuple[tuple[Layer, ...], int]:
     }
     encoder = _attention(sides["encoder"], cached=False)
     own = _attention(sides["decoder"], cached=True)
-    count = sides["decoder"].need("block_count", MAX_LAYERS)
+    count = sides["decoder"].need("block_count", limits.LAYERS.most)
     cross = replace(_cross(own, cached=True), key_value_size=encoder.hidden_size)
     decoder = tuple(Layer(index=i, mixers=(own, cross)) for i in range(count))
-    stack = _stack("encoder", encoder, sides["encoder"].need("block_count", MAX_LAYERS))
+    stack = _stack("encoder", encoder, sides["encoder"].need("block_count", limits.LAYERS.most))
     return (*stack, *decoder), own.hidden_size
 
 
@@ -86,7 +86,7 @@ def clip_towers(keys: Keys) -> tuple[tuple[Layer, ...], int]:
     layers: tuple[Layer, ...] = ()
     for side in ("vision", "audio"):
         tower = Keys(keys.metadata, f"{keys.architecture}.{side}", keys.where)
-        count = tower.integer("block_count", 0, MAX_LAYERS)
+        count = tower.integer("block_count", 0, limits.LAYERS.most)
         if count:
             layers += _stack(side, _attention(tower, cached=False), count)
     if not layers:

@@ -40,8 +40,8 @@ def lfm2_width(view: ConfigView, layer: Layer) -> int:
     if not view.flag("block_auto_adjust_ff_dim"):
         return width
     width = int(2 * width / 3)
-    factor = view.get("block_ffn_dim_multiplier")
-    if not isinstance(factor, (int, float)):
+    factor = view.positive("block_ffn_dim_multiplier")
+    if factor is None:
         return width
     multiple = view.integer("block_multiple_of")
     return -(-int(factor * width) // multiple) * multiple

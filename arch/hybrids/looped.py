@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+from headcount.model import limits
 from headcount.model.errors import InvalidConfigError
 from headcount.model.spec import Layer
 
@@ -13,7 +14,7 @@ from ..attention.shape import AttentionShape
 from ..attention.shared import LLAMA_ATTENTION
 from ..body.body import NO_NORM, Body, Layers
 from ..body.shared import MLP_BIAS
-from ..config_view import MAX_LAYERS, ConfigView
+from ..config_view import ConfigView
 from ..gguf.form import Gguf
 from ..gguf.keys import Keys
 from ..states.hybrid import LAYER_TYPES
@@ -65,10 +66,10 @@ def stacks_in_cycles(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ..
     """HRM-Text: a low and a high stack. The low one runs `L_cycles` times, then the high one once,
     and that `H_cycles` times; every run has a cache of its own. Files that transformers saves count
     those runs in num_hidden_layers, and name the layers of one stack."""
-    depth = view.optional("num_layers_per_stack", maximum=MAX_LAYERS) or layer_count(view)
+    depth = view.optional("num_layers_per_stack", maximum=limits.LAYERS.most) or layer_count(view)
     high, low = view.integer("H_cycles"), view.integer("L_cycles")
-    if depth * high * (low + 1) > MAX_LAYERS:
-        raise InvalidConfigError(f"{view.where}: more than {MAX_LAYERS:,} runs of layers")
+    if depth * high * (low + 1) > limits.LAYERS.most:
+        raise InvalidConfigError(f"{view.where}: more than {limits.LAYERS.most:,} runs of layers")
     mixer = attention(shape, view)
     gate = mixer.num_attention_heads * mixer.head_dim
     mixer = replace(mixer, other_parameters=gate * (mixer.hidden_size + mixer.q_bias))
@@ -90,7 +91,7 @@ def runs_of_stacks(keys: Keys, count: int) -> list[int]:
     """How often llama.cpp runs each layer of the low and of the high stack; its block_count is that
     of caches."""
     high, low = keys.need("hrm.h_cycles"), keys.need("hrm.l_cycles")
-    layers = keys.need("hrm.layers_per_stack", MAX_LAYERS)
+    layers = keys.need("hrm.layers_per_stack", limits.LAYERS.most)
     if layers * high * (low + 1) != count:
         raise InvalidConfigError(
             f"{keys.where}: block_count {count} is not layers_per_stack {layers} x h_cycles {high}"

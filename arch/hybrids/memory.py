@@ -1,8 +1,8 @@
 """XLNet, Reformer and CPM-Ant, which keep something else than keys and values alone."""
 
 from dataclasses import replace
-from typing import Any
 
+from headcount.model import limits
 from headcount.model.errors import InvalidConfigError
 from headcount.model.mixers import Attention, State
 from headcount.model.spec import Layer
@@ -13,7 +13,7 @@ from ..attention.shape import AttentionShape
 from ..attention.shared import MHA
 from ..body.body import WEIGHT_AND_BIAS, Body, Layers
 from ..body.feed_forward import Mlp
-from ..config_view import MAX_LAYERS, ConfigView
+from ..config_view import ConfigView
 from ..tensors.names import TensorNames, under
 from ..tying import never
 
@@ -70,10 +70,10 @@ def _local_or_hashed(view: ConfigView, kind: str, *, keeps: bool) -> Attention:
 def reformer_layers(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
     """Reformer (arXiv 2001.04451): hidden states are kept, and in LSH layers, whose queries are
     their keys, int64 buckets once the prompt is longer than a chunk."""
-    given: Any = view.get("attn_layers")
-    if not isinstance(given, (list, tuple)) or not set(given) <= {"local", "lsh"}:
+    given = view.strings("attn_layers")
+    if given is None or not set(given) <= {"local", "lsh"}:
         raise InvalidConfigError(f"{view.where}: attn_layers must be a list of local and lsh")
-    if len(given) > MAX_LAYERS:
+    if len(given) > limits.LAYERS.most:
         raise InvalidConfigError(f"{view.where}: attn_layers has {len(given)} entries")
     keeps = view.flag("is_decoder")
     local, lsh = (_local_or_hashed(view, kind, keeps=keeps) for kind in ("local", "lsh"))

@@ -1,8 +1,5 @@
 """RWKV and xLSTM: nothing attends, and every layer keeps a recurrent state."""
 
-from typing import Any
-
-from headcount.model.errors import InvalidConfigError
 from headcount.model.mixers import Recurrent, State
 from headcount.model.spec import Layer
 
@@ -12,7 +9,7 @@ from ..attention.shape import AttentionShape
 from ..body.body import WEIGHT_AND_BIAS, Body, Layers
 from ..body.feed_forward import Mlp
 from ..body.shared import NO_MLP
-from ..config_view import ConfigView
+from ..config_view import ConfigView, positive
 from ..gguf.form import Gguf, Recurrence
 from ..states.hybrid import LAYER_TYPES
 from ..states.mamba import FLOAT32
@@ -35,10 +32,9 @@ def xlstm_biases(view: ConfigView, layers: Layers) -> int:
 
 def xlstm_width(view: ConfigView, layer: Layer) -> int:
     """`ffn_proj_factor` times the hidden size, rounded up to a multiple."""
-    factor = view.get("ffn_proj_factor")
+    factor = view.positive("ffn_proj_factor") or 1
     multiple = view.integer("ffn_round_up_to_multiple_of")
-    width = view.integer("hidden_size") * (factor if isinstance(factor, (int, float)) else 1)
-    return int(-(-width // multiple) * multiple)
+    return int(-(-view.integer("hidden_size") * factor // multiple) * multiple)
 
 
 def rwkv_layers(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
@@ -56,19 +52,15 @@ def rwkv_layers(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
     return equal_layers(mixer, layer_count(view))
 
 
-def _factor(view: ConfigView, name: str) -> float:
-    value: Any = view.get(name)
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1e6:
-        raise InvalidConfigError(f"{view.where}: {name} is {value!r}; a number is expected")
-    return float(value)
-
-
 def mlstm_layers(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
     """mLSTM layers (arXiv 2405.04517): q, k, v, an output gate, two gates per head with biases, and
     a normaliser. The state of a head is [qk, v] and [qk] and a number; its widths are rounded up to
     64 where the state is allocated."""
     hidden, heads = view.integer("hidden_size"), view.integer("num_heads")
-    qk, v = (int(hidden * _factor(view, name)) for name in ("qk_dim_factor", "v_dim_factor"))
+    qk, v = (
+        int(hidden * positive(view.get(name), view.where, name))
+        for name in ("qk_dim_factor", "v_dim_factor")
+    )
     state_qk, state_v = (-(-width // 64) * 64 // heads for width in (qk, v))
     biases = 2 * heads + (2 * qk + 2 * v + hidden) * view.flag("use_bias")
     mixer = Recurrent(

@@ -1,5 +1,6 @@
 """RecurrentGemma: two recurrent blocks of Griffin to one layer of windowed attention."""
 
+from headcount.model.errors import InvalidConfigError
 from headcount.model.mixers import Mixer, Recurrent, State
 from headcount.model.spec import Layer
 
@@ -12,6 +13,8 @@ from ..config_view import ConfigView
 from ..states.hybrid import LINEAR, hybrid, plain_attention
 from ..states.mamba import FLOAT32
 from ..tensors.names import TensorNames, separate
+
+_BLOCKS = {"recurrent": LINEAR, "attention": SLIDING}
 
 
 def rg_lru(shape: AttentionShape, view: ConfigView, kind: str) -> tuple[Mixer, ...]:
@@ -36,10 +39,11 @@ def rg_lru(shape: AttentionShape, view: ConfigView, kind: str) -> tuple[Mixer, .
 
 
 def recurrent_gemma_kinds(view: ConfigView, count: int) -> tuple[str, ...]:
-    blocks = view.get("block_types") or ()
-    return tuple(
-        LINEAR if blocks[i % len(blocks)] == "recurrent" else SLIDING for i in range(count)
-    )
+    """`block_types` is a cycle of kinds."""
+    blocks = view.strings("block_types")
+    if not blocks or not set(blocks) <= set(_BLOCKS):
+        raise InvalidConfigError(f"{view.where}: block_types must list {' and '.join(_BLOCKS)}")
+    return tuple(_BLOCKS[blocks[i % len(blocks)]] for i in range(count))
 
 
 def recurrent_gemma_width(view: ConfigView, layer: Layer) -> int:

@@ -11,9 +11,9 @@ from ..config_view import ConfigView
 
 def internvl_projector(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
     """A norm over joined patches, and two matrices."""
-    ratio, out = view.get("downsample_ratio"), text.integer("hidden_size")
-    side = int(1 / ratio) if isinstance(ratio, float) and 0 < ratio <= 1 else 2
-    inputs = tower.integer("hidden_size") * side**2
+    ratio = view.positive("downsample_ratio", minimum=0.01, maximum=1)
+    side = 2 if ratio is None else int(1 / ratio)
+    inputs, out = tower.integer("hidden_size") * side**2, text.integer("hidden_size")
     return 2 * inputs + linear(inputs, out) + linear(out, out)
 
 

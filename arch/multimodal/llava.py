@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+from headcount.model import limits
+
 from ..architecture import MULTIMODAL
 from ..body.image_towers import ANY_IMAGE, SIGLIP_TOWER, any_image
 from ..body.projectors import linear
@@ -17,7 +19,7 @@ def image_newline(view: ConfigView, text: ConfigView) -> int:
 
 
 def _biased(view: ConfigView) -> bool:
-    return view.get("multimodal_projector_bias") is not False
+    return view.flag("multimodal_projector_bias", absent=True)
 
 
 def _features(view: ConfigView) -> int:
@@ -35,7 +37,7 @@ def llava_projector(view: ConfigView, tower: ConfigView, text: ConfigView) -> in
 
 def vipllava_projector(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
     """A norm over several layers of the tower, and two matrices."""
-    layers = view.integers("vision_feature_layers") or ()
+    layers = view.integers("vision_feature_layers", minimum=-limits.LAYERS.most) or ()
     inputs, out = tower.integer("hidden_size") * len(layers), text.integer("hidden_size")
     return 2 * inputs + linear(inputs, out) + linear(out, out)
 

@@ -19,7 +19,7 @@ from ..tying import never
 
 def audio_flamingo_projector(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
     """Two matrices, with biases unless `projector_bias` says no."""
-    out, bias = text.integer("hidden_size"), view.get("projector_bias") is not False
+    out, bias = text.integer("hidden_size"), view.flag("projector_bias", absent=True)
     return linear(tower.integer("hidden_size"), out, bias=bias) + linear(out, out, bias=bias)
 
 

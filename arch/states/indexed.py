@@ -35,9 +35,9 @@ def indexer_owners(view: ConfigView, count: int) -> tuple[bool, ...]:
     `index_topk_freq` layers after `index_skip_topk_offset`.
     """
     given = view.strings("indexer_types")
-    if given is None and view.get("index_topk_pattern") is not None:
-        pattern = view.get("index_topk_pattern")
-        given = tuple(pattern) if isinstance(pattern, (str, list)) else ()
+    if given is None:
+        letters = view.get("index_topk_pattern")
+        given = tuple(letters) if isinstance(letters, str) else view.strings("index_topk_pattern")
     if given is not None:
         return owners_by_words(view, given, count)
     step = view.optional("index_topk_freq", minimum=0) or 1

@@ -4,13 +4,11 @@ h is the hidden size, I the inner width, N the state size, K the kernel of the c
 convolution's state has K columns in transformers, and the recurrent state is float32.
 """
 
-from typing import Any
-
 from headcount.model.errors import InvalidConfigError
 from headcount.model.mixers import Mixer, Recurrent, State
 
 from ..attention.shape import AttentionShape
-from ..config_view import ConfigView
+from ..config_view import ConfigView, positive
 from .hybrid import MixerMaker
 
 FLOAT32 = 32
@@ -31,9 +29,7 @@ def states(
 
 def inner_width(view: ConfigView, key: str = "expand") -> int:
     """`intermediate_size` where a pure Mamba's file has it, else expand * hidden_size."""
-    factor: Any = view.get(key)
-    if isinstance(factor, bool) or not isinstance(factor, (int, float)) or not 0 < factor < 1e6:
-        raise InvalidConfigError(f"{view.where}: {key} is {factor!r}; a number is expected")
+    factor = positive(view.get(key), view.where, key)
     return int(factor * view.integer("hidden_size"))
 
 

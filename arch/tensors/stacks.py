@@ -31,12 +31,12 @@ class _List:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Stacks:
     """`lists` maps what stands in front of a layer's number to the stack of the config that it is.
-    `roots` are the beginnings of names of other models, each with what it is; `own` are words of
+    `roots` maps the beginnings of names of other models to what each is; `own` are words of
     towers that are the model itself (ViT, VisualBERT). `nests`: the config describes several
     models."""
 
     lists: Mapping[str, str]
-    roots: tuple[tuple[str, str], ...] = ()
+    roots: Mapping[str, str] = field(default_factory=dict)
     own: frozenset[str | None] = frozenset()
     nests: bool = False
 
@@ -45,7 +45,9 @@ class Stacks:
         named = tower_of(name)
         if named is not None and named not in self.own:
             return named
-        return next((kind for root, kind in self.roots if name.startswith(root)), None)
+        if not self.roots:
+            return None
+        return next((self.roots[a] for a in _ancestors(name) if a in self.roots), None)
 
     def owner(self, prefix: str) -> str | None:
         """The stack of the config that the list `prefix` is; else the other model that it belongs
@@ -92,22 +94,30 @@ def find_stacks(
     lists |= _beside(found, lists)
     return Stacks(
         lists=lists,
-        roots=tuple(_roots(found, lists, others)) if others else (),
+        roots=_roots(found, lists, others) if others else {},
         own=frozenset(tower_of(prefix) for prefix in lists) | frozenset(wanted),
         nests=others is not None,
     )
 
 
-def _roots(
-    found: Mapping[str, _List], lists: Mapping[str, str], others: str
-) -> Iterator[tuple[str, str]]:
-    """The beginnings of lists that are no stack, as far as no stack begins so."""
+def _roots(found: Mapping[str, _List], lists: Mapping[str, str], others: str) -> dict[str, str]:
+    """The beginnings of lists that are no stack, as far as no stack begins so, each with what the
+    first list says that it is."""
+    of_stacks = {beginning for stack in lists for beginning in _ancestors(stack)}
+    roots: dict[str, str] = {}
     for prefix in found:
-        words = prefix.split(".")
-        ancestors = (".".join(words[: i + 1]) + "." for i in range(len(words)))
-        root = next((a for a in ancestors if not any(s.startswith(a) for s in lists)), None)
+        root = next((a for a in _ancestors(f"{prefix}.") if a not in of_stacks), None)
         if root is not None and prefix not in lists and counts_layers(prefix):
-            yield root, tower_of(prefix) or others
+            roots.setdefault(root, tower_of(prefix) or others)
+    return roots
+
+
+def _ancestors(name: str) -> Iterator[str]:
+    """`a.`, `a.b.` of the name `a.b.c`: the modules that it stands in, from the outside in."""
+    end = name.find(".")
+    while end >= 0:
+        yield name[: end + 1]
+        end = name.find(".", end + 1)
 
 
 def _lists(tensors: Iterable[Numbered]) -> dict[str, _List]:

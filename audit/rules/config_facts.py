@@ -9,6 +9,7 @@ from headcount.arch.class_defaults import class_defaults
 from headcount.arch.config_view import ConfigView
 from headcount.arch.our_types import GROUPED
 from headcount.arch.read_config import Reading
+from headcount.model.numbers import finite, whole
 from headcount.model.spec import ModelSpec
 
 # Keys that ask transformers for an implementation of a part of the model.
@@ -98,13 +99,6 @@ def _is_own_code(model_type: str, config: Mapping[str, Any], where: str) -> bool
     return is_own_code(config, Path(where).parent / OWN_MODULE)
 
 
-def whole(value: Any) -> int | None:
-    """`value` if it is an integer, or a float that is one."""
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    return value if type(value) is int else None
-
-
 def _is_names(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
@@ -131,12 +125,11 @@ def _ropes(text: ConfigView) -> Iterator[Rope]:
         for value in (holder, *holder.values()):
             if isinstance(value, dict):
                 kind = value.get("rope_type", value.get("type"))
-                factor = value.get("factor")
                 if isinstance(kind, str) and kind not in ("default", "mrope", "proportional"):
                     yield Rope(
                         holder=key,
                         kind=kind,
-                        factor=float(factor) if isinstance(factor, int | float) else None,
+                        factor=finite(value.get("factor")),
                         original=whole(value.get("original_max_position_embeddings")),
                     )
 
@@ -146,8 +139,9 @@ def token_ids(config: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
     for key in _TOKENS:
         value = config.get(key)
         for item in value if isinstance(value, list) else (value,):
-            if type(item) is int:
-                yield key, item
+            number = whole(item)
+            if number is not None:
+                yield key, number
 
 
 def _quantisation(*configs: Mapping[str, Any]) -> Quantisation | None:

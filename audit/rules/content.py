@@ -12,10 +12,16 @@ _POSITIONS = (
     *("wpe.weight", "position_embeddings.weight", "embed_positions.weight"),
     "position_embedding.weight",
 )
-_INNER = re.compile(
-    r"\.(\d{1,9})\.(?:\w+\.)*(?:gate_proj|up_proj|gate_up_proj|fc1|fc_in|c_fc|dense_h_to_4h|"
-    r"intermediate\.dense|wi|wi_0|wi_1)\.weight$"
+# Ends of the matrices whose width is intermediate_size.
+_WIDE = tuple(
+    f".{module}.weight"
+    for module in (
+        *("gate_proj", "up_proj", "gate_up_proj", "fc1", "fc_in", "c_fc", "dense_h_to_4h"),
+        *("intermediate.dense", "wi", "wi_0", "wi_1"),
+    )
 )
+_INDEX = re.compile(r"\d{1,9}")
+_WORD = re.compile(r"\w+")
 _LAYER = re.compile(r"(?:^|\.)\d+\.")
 # Parameters in some classes, buffers in others.
 _BUFFER_OR_PARAMETER = (
@@ -80,10 +86,10 @@ def mlp_width(facts: WeightFacts) -> Iterator[Sighting]:
         return
     wrong: dict[tuple[int, int], list[str]] = {}
     for name, tensor in facts.checkpoint.tensors.items():
-        number = _INNER.search(name)
+        number = _layer_number(name)
         if number is None or len(tensor.shape) != 2 or facts.inventory.parts[name] != "mlp":
             continue
-        width = _width(facts, name, int(number[1]))
+        width = _width(facts, name, number)
         # 0: the body counts this type's MLP, if there is one, in another way than by a width.
         if width and not {width, 2 * width} & set(tensor.shape):
             found = next((n for n in tensor.shape if n != facts.spec.hidden_size), tensor.shape[0])
@@ -92,6 +98,19 @@ def mlp_width(facts: WeightFacts) -> Iterator[Sighting]:
         yield Sighting(
             names[0], f"is {found} wide in {len(names)} matrices; {facts.where} makes it {width}"
         )
+
+
+def _layer_number(name: str) -> int | None:
+    """The first number from which on nothing but words leads to a wide matrix; None for any other
+    tensor. Each word is looked at once, however many there are."""
+    stem = next((name[: -len(end)] for end in _WIDE if name.endswith(end)), None)
+    number = None
+    for word in reversed(stem.split(".")[1:] if stem else []):
+        if _INDEX.fullmatch(word):
+            number = int(word)
+        elif not _WORD.fullmatch(word):
+            break
+    return number
 
 
 def _width(facts: WeightFacts, name: str, index: int) -> int | None:
@@ -158,6 +177,22 @@ def embedding(facts: WeightFacts) -> Iterator[Sighting]:
         if not _LAYER.search(name)
     ):
         yield Sighting("embedding", f"no stored matrix has {size:,} rows")
+
+
+@rule(
+    "H114",
+    "no-experts",
+    "error",
+    "the weights are those of a dense model: take the config that belongs to them",
+)
+def experts(facts: WeightFacts) -> Iterator[Sighting]:
+    """The config describes a mixture of experts, and no expert is stored."""
+    if facts.whole and facts.idle and "experts" not in facts.inventory.parts.values():
+        yield Sighting(
+            "experts",
+            f"{facts.where} leaves {facts.idle:,} parameters of experts unused for each token; none"
+            " is stored",
+        )
 
 
 @rule(
@@ -232,6 +267,7 @@ RULES = (
     positions,
     final_norm,
     embedding,
+    experts,
     empty_tensors,
     odd_names,
     wrapped_names,

@@ -1,11 +1,13 @@
 """What a rule is: a code, a severity, a hint, and a pure function from facts to what it saw."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Generic, NamedTuple, TypeVar
 
+from headcount.model import limits
 from headcount.model.errors import bounded
-from headcount.report.report import SEVERITIES, Finding, Severity
+from headcount.report.report import SEVERITIES, Finding, Severity, counted
 
 F = TypeVar("F")
 
@@ -43,18 +45,25 @@ def rule(
 
 
 def run(rules: Iterable[Rule[F]], facts: F) -> tuple[Finding, ...]:
-    """All that `rules` see in `facts`; what they quote of a stranger's input is bounded here."""
-    return tuple(
-        Finding(
+    """All that `rules` see in `facts`; what they quote of a stranger's input, and how many findings
+    they make of it, is bounded here."""
+    return tuple(finding for rule in rules for finding in _findings(rule, facts))
+
+
+def _findings(rule: Rule[F], facts: F) -> Iterator[Finding]:
+    """What `rule` sees: so many places, and one finding that counts the others."""
+    seen = iter(rule.check(facts))
+    for one in islice(seen, limits.FINDINGS_OF_A_RULE.most):
+        yield Finding(
             code=rule.code,
-            severity=seen.severity or rule.severity,
-            where=bounded(seen.where),
-            message=bounded(seen.message),
-            hint=rule.hint if seen.hint is None else seen.hint,
+            severity=one.severity or rule.severity,
+            where=bounded(one.where),
+            message=bounded(one.message),
+            hint=rule.hint if one.hint is None else one.hint,
         )
-        for rule in rules
-        for seen in rule.check(facts)
-    )
+    others = [SEVERITIES.index(one.severity or rule.severity) for one in seen]
+    if others:
+        yield counted(rule.code, SEVERITIES[min(others)], len(others), rule.hint)
 
 
 def in_order(findings: Sequence[Finding]) -> tuple[Finding, ...]:

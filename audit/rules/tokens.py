@@ -3,6 +3,8 @@
 import re
 from collections.abc import Iterator
 
+from headcount.model.divisors import listed
+
 from .folder import FolderFacts
 from .rule import Sighting, rule
 
@@ -56,15 +58,22 @@ def unreadable(facts: FolderFacts) -> Iterator[Sighting]:
     """A side file cannot be read."""
     for name, reason in facts.files.unreadable:
         yield Sighting(name, reason)
+    if facts.files.more:
+        yield Sighting(
+            str(facts.files.folder),
+            f"{facts.files.more:,} entries were not looked at: it has more than"
+            f" {len(facts.files.names):,}",
+            hint="move away what is no part of the model",
+        )
 
 
 @rule("H505", "generation-token-outside", "warning", "correct the id in generation_config.json")
 def generation_outside(facts: FolderFacts) -> Iterator[Sighting]:
     """A token of generation_config.json is not in the vocabulary."""
-    size = facts.config.spec.vocab_size
+    size, known = facts.config.spec.vocab_size, frozenset(facts.config.token_ids)
     for key, numbers in (facts.files.generation or {}).items():
         for number in numbers:
-            if size is not None and number >= size and (key, number) not in facts.config.token_ids:
+            if size is not None and number >= size and (key, number) not in known:
                 yield Sighting(
                     f"generation_config.json: {key}", f"{number:,}, vocab_size is {size:,}"
                 )
@@ -87,7 +96,7 @@ def generation_differs(facts: FolderFacts) -> Iterator[Sighting]:
 
 
 def _list(numbers: tuple[int, ...] | set[int]) -> str:
-    return ", ".join(str(number) for number in sorted(numbers))
+    return listed(tuple(sorted(numbers)))
 
 
 @rule(

@@ -22,8 +22,8 @@ class WeightFacts:
     whole model's type, `architecture` that of its language model.
 
     `expected` are sizes outside attention by the config, `counted` its parameters (None: no body
-    counts them). `quantisation` is what the config says of it, `beside` whether a file of its own
-    does (hf_quant_config.json).
+    counts them) and `idle` those of experts that a token does not visit. `quantisation` is what the
+    config says of it, `beside` whether a file of its own does (hf_quant_config.json).
     """
 
     spec: ModelSpec
@@ -37,6 +37,7 @@ class WeightFacts:
     has_head: bool
     expected: Expected
     counted: int | None
+    idle: int | None
     quantisation: Quantisation | None
     beside: bool
 

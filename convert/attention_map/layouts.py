@@ -86,6 +86,8 @@ def _beside_key_value(
     part: str, axis: int, shape: tuple[int, ...], mixer: Attention
 ) -> Blocks | None:
     """What convolves keys or values, say."""
+    if axis >= len(shape):
+        return None
     rows, rest = divmod(shape[axis], mixer.num_key_value_heads)
     return None if rest or not rows else one_part(part, mixer.num_key_value_heads, rows, axis=axis)
 

@@ -8,6 +8,7 @@ from headcount.arch.tensors.places import Place
 from headcount.audit.audited import Audit
 from headcount.audit.census import is_buffer
 from headcount.model.mixers import Attention, CrossAttention
+from headcount.model.numbers import digits
 from headcount.model.spec import ModelSpec
 from headcount.sources.safetensors import TensorInfo
 
@@ -110,7 +111,7 @@ def owner_of(where: Where, own: Iterable[Where], readers: Mapping[int, int]) -> 
 def _add(members: list[_Members], tensor: TensorInfo, place: Place) -> None:
     """Sorts a tensor to those of its module. Where its place is taken it starts afresh."""
     number, _, parameter = place.parameter.rpartition(".")
-    key, nth = (place.module, parameter), int(number) if number.isdecimal() else 0
+    key, nth = (place.module, parameter), digits(number) or 0
     free = (one for one in members if nth not in one.get(key, ()))
     into = next(free, None)
     if into is None:

@@ -28,7 +28,7 @@ def config_of_ours(
     generate text.
     """
     old = source.config
-    model_type = base_type(str(old["model_type"]))
+    model_type = base_type(source.model_type)
     model_type = source.whole.config.read_as or model_type
     architecture = _architecture(source, model_type)
     counts = [own.after for (_, cross), own in sorted(heads.layers.items()) if not cross]
@@ -46,7 +46,7 @@ def config_of_ours(
         added["tokenizer_class"] = tokenizer
     said = added.get("num_key_value_heads_per_layer", max(counts))
     changes = (
-        f"model_type: {old['model_type']} -> {added['model_type']}",
+        f"model_type: {old.get('model_type', 'absent')} -> {added['model_type']}",
         f"architectures: {architecture} -> {GROUPED_CLASS}{architecture}",
         f"auto_map: names {MODULE}.py, which lies beside the weights",
         f"num_key_value_heads: {old.get('num_key_value_heads', 'absent')} -> {said}",

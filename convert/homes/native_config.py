@@ -11,6 +11,7 @@ from typing import Any
 
 from headcount.arch.read_config import Reading, read_config
 from headcount.arch.registry import architecture_of
+from headcount.model.numbers import digits, whole
 
 from ..plan.heads import Heads
 from ..plan.refusals.counts import no_place, one_for_all
@@ -50,8 +51,8 @@ class ConfigEditor:
             if holder is self.holder:
                 keys -= set(self.architecture.attention.key_value_keys)
             for key in sorted(keys):
-                now = holder[key]
-                after = counts.get(now, set()) if type(now) is int else set()
+                now = whole(holder[key])
+                after = counts.get(now, set()) if now is not None else set()
                 if len(after) == 1:
                     self._set(holder, prefix, key, next(iter(after)))
 
@@ -77,8 +78,8 @@ class ConfigEditor:
 
     def _limit_single_layers(self, wanted: int) -> None:
         for index, values in self._single_layers().items():
-            given = values.get("num_key_value_heads")
-            if isinstance(given, int) and given > wanted:
+            given = whole(values.get("num_key_value_heads"))
+            if given is not None and given > wanted:
                 place = f"{self.prefix}{self.architecture.attention.per_layer_key}.{index}."
                 self._set(values, place, "num_key_value_heads", wanted)
 
@@ -87,7 +88,8 @@ class ConfigEditor:
         if key is None:
             raise one_for_all(self.where, self.reading.spec.model_type)
         entries = self._single_layers()
-        known = {int(index): index for index in entries if index.isdecimal()}
+        known = {digits(index): index for index in entries}
+        known.pop(None, None)
         width = max(map(len, known.values()), default=0)
         readers = {
             layer.index: wanted[owner]
@@ -115,8 +117,8 @@ class ConfigEditor:
         text = self.reading.text
         if self.holder.get("head_dim") is None and not self.architecture.attention.fixed_head_dim:
             heads, hidden = text.optional("num_attention_heads"), text.optional("hidden_size")
-            given = text.defaults.get("head_dim")
-            if isinstance(given, int) and heads and hidden and given != hidden // heads:
+            given = whole(text.defaults.get("head_dim"))
+            if given is not None and heads and hidden and given != hidden // heads:
                 self._set(self.holder, self.prefix, "head_dim", given, "it was the class's default")
 
     def _place(self, key: str) -> tuple[dict[str, Any], str, str]:

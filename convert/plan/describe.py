@@ -4,12 +4,13 @@ import re
 from collections.abc import Iterable, Iterator
 
 from headcount.model.units import format_bytes, format_indices
+from headcount.report.report import shown
 
 from .plan import ConversionPlan
 from .rewriting import Rewriting
 from .steps import Copy, Pool, Step
 
-_LAYER = re.compile(r"(?<=\.)\d+(?=\.)")
+_LAYER = re.compile(r"(?<=\.)\d{1,9}(?=\.)", re.ASCII)
 
 
 def describe_plan(plan: ConversionPlan) -> Iterator[str]:
@@ -26,7 +27,7 @@ def describe_plan(plan: ConversionPlan) -> Iterator[str]:
     for file in plan.left_files:
         yield f"not copied   {file.name} ({file.reason})"
     yield from (f"note         {note}" for note in plan.notes)
-    for finding in plan.findings:
+    for finding in shown(plan.findings):
         yield f"warning      {finding.code} {finding.where}: {finding.message}"
 
 

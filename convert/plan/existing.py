@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from headcount.model import limits
 from headcount.model.errors import HeadcountError
 from headcount.sources.json_file import read_json
 
@@ -16,7 +17,6 @@ from .side_files import RECORD, shown_name
 
 # What a digest is called in the manifest: 128 bits of XXH3, as xxhsum -H2 prints them.
 DIGEST = "xxh3_128"
-_MAX_RECORD = 64 * 2**20
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,8 +73,11 @@ def check_same_job(existing: Existing, job: str) -> None:
 def _parse(target: Path) -> Existing | None:
     if not (target / RECORD).is_file():
         return None
+    size = (target / RECORD).stat().st_size
+    if size > limits.RECORD_BYTES.most:
+        raise TargetError(limits.RECORD_BYTES.refusal(target / RECORD, size))
     try:
-        record = read_json(target / RECORD, _MAX_RECORD)
+        record = read_json(target / RECORD, limits.RECORD_BYTES)
     except HeadcountError:
         return None
     manifest, job = record.get("manifest"), record.get("job")

@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from headcount.model import limits
 from headcount.sources.checkpoint import INDEX, SINGLE
 from headcount.sources.json_file import read_json
-from headcount.sources.safetensors import MAX_HEADER_BYTES
 
 from .errors import CannotConvertError
 from .plan import OutputFile
@@ -54,7 +54,7 @@ def index_name(source: ConversionSource, files: tuple[OutputFile, ...]) -> str |
 def index_of(source: ConversionSource, files: tuple[OutputFile, ...]) -> Mapping[str, Any]:
     """The source's index, if it has one, with the sizes and names of the output."""
     path = source.checkpoint.index
-    old = {} if path is None else read_json(path, MAX_HEADER_BYTES)
+    old = {} if path is None else read_json(path, limits.INDEX_BYTES)
     given = old.get("metadata")
     metadata = dict(given) if isinstance(given, dict) else {}
     metadata["total_size"] = sum(file.nbytes for file in files)

@@ -60,7 +60,8 @@ def plan_conversion(request: ConversionRequest) -> ConversionPlan:
         findings=tuple(f for f in source.audit.findings if f.severity == "warning"),
         rewriting=rewriting,
     )
-    check_space(request.target, plan.needed_nbytes - reclaimable(request.target))
+    needed = plan.needed_nbytes - reclaimable(request.target)
+    check_space(request.target, needed, plan.needed_files)
     existing = read_existing(request.target)
     if existing is not None and not request.overwrite:
         check_same_job(existing, job_of(plan))

@@ -6,9 +6,9 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
+from headcount.model import limits
 from headcount.model.units import format_bytes
 
-MAX_SIDE_FILE = 128 * 2**20
 _WEIGHTS = (
     *(".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".gguf", ".ggml", ".h5", ".msgpack"),
     *(".onnx", ".npz", ".npy", ".pkl", ".pickle", ".tflite", ".index.json"),
@@ -87,8 +87,9 @@ def _reason_by_kind(folder: Path, path: Path) -> str | None:
         return "a folder"
     if not stat.S_ISREG(status.st_mode):
         return "not a regular file"
-    if status.st_size > MAX_SIDE_FILE:
-        return f"{format_bytes(status.st_size)}; at most {format_bytes(MAX_SIDE_FILE)} are copied"
+    if status.st_size > limits.SIDE_FILE_BYTES.most:
+        most = format_bytes(limits.SIDE_FILE_BYTES.most)
+        return f"{format_bytes(status.st_size)}; at most {most} are copied"
     return None
 
 

@@ -1,7 +1,6 @@
 """Reading the source: an audit free of errors, and a plain, whole checkpoint."""
 
 import hashlib
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,9 +10,10 @@ from headcount.arch.architecture import Architecture
 from headcount.arch.our_types import base_type
 from headcount.arch.registry import architecture_of
 from headcount.audit import Audit, audit_model
+from headcount.model import limits
 from headcount.sources.checkpoint import Checkpoint
-from headcount.sources.json_file import MAX_CONFIG_BYTES, open_regular, read_json
-from headcount.sources.safetensors import MAX_HEADER_BYTES, FileHeader
+from headcount.sources.json_file import open_bytes, read_json
+from headcount.sources.safetensors import FileHeader
 
 from ..attention_map.mapping import AttentionMap, attention_map
 from .errors import SourceChangedError
@@ -117,15 +117,15 @@ def check_unchanged(state: SourceState) -> None:
 
 def _described_by(checkpoint: Checkpoint) -> Iterator[tuple[str, int]]:
     """The files that describe the tensors, each with how much of its start does so."""
-    yield CONFIG, MAX_CONFIG_BYTES
+    yield CONFIG, limits.JSON_BYTES.most
     if checkpoint.index is not None:
-        yield checkpoint.index.name, MAX_HEADER_BYTES
+        yield checkpoint.index.name, limits.INDEX_BYTES.most
     for header in checkpoint.files:
         yield header.path.name, header.data_start
 
 
 def _read_start(path: Path, limit: int) -> bytes:
-    with os.fdopen(open_regular(path), "rb") as file:
+    with open_bytes(path) as file:
         return file.read(limit)
 
 

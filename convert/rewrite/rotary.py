@@ -39,14 +39,17 @@ def _rows_of(count: int, *, in_pairs: bool) -> tuple[Rows, Rows]:
 
 
 def _rotated_count(config: Mapping[str, Any], head_dim: int) -> int | None:
-    """How many rows of a head rotate; None where layers differ, or that is no even number."""
+    """How many rows of a head rotate; None where layers differ, or that is no even number of its
+    rows: a config may say anything."""
     absolute = config.get("rotary_dim")
     if "rope_parameters" not in config:
-        return absolute if isinstance(absolute, int) else head_dim
+        count = absolute if isinstance(absolute, int) else head_dim
+        return count if 0 <= count <= head_dim else None
     shares = set(_shares(config["rope_parameters"] or {}))
-    if len(shares) != 1:
+    share = shares.pop() if len(shares) == 1 else None
+    if share is None or not 0 <= share <= 1:
         return None
-    count = int(head_dim * shares.pop())
+    count = int(head_dim * share)
     return None if count % 2 else count
 
 

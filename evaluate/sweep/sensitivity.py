@@ -119,4 +119,5 @@ def _loss(model: PreTrainedModel, plan: EvaluationPlan) -> float:
     ids = torch.tensor(plan.tokens.ids, device=plan.device)
     windows = cut_windows(len(ids), window=plan.window, stride=plan.stride)
     chunk = chunk_positions(plan.runnables[0].vocab_size)
-    return float(score_text(model, ids, windows, chunk=chunk).losses.mean())
+    scores = score_text(model, ids, windows, chunk=chunk, bos=plan.tokens.bos)
+    return float(scores.losses.mean())

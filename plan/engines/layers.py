@@ -1,6 +1,6 @@
 """The cache of each layer on one rank, as an engine with pages of K/V memory sees it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
@@ -27,6 +27,8 @@ class LayerCache:
     window: int | None = None
 
 
+Deal = Callable[[int, int], tuple[int, ...]]  # layers, stages -> the stage of each layer
+
 # A sparse-attention indexer keeps its key in fp8 and a float32 scale per 128 elements of it.
 _INDEXER_BLOCK, _SCALE_BYTES = 128, 4
 
@@ -37,16 +39,34 @@ class StagedCaches(NamedTuple):
     caches: tuple[LayerCache, ...]
     stages: tuple[int, ...]
 
+    def of_stage(self, stage: int) -> tuple[LayerCache, ...]:
+        """None where the stage's layers read others' caches."""
+        return tuple(n for n, at in zip(self.caches, self.stages, strict=True) if at == stage)
+
+
+def stage_of_layers(layers: int, pp: int) -> tuple[int, ...]:
+    """The pipeline stage of each layer, as vLLM deals them: what is left over goes to the stages
+    before the last one, from the back, since the last has the output head (get_pp_indices)."""
+    each, left = divmod(layers, pp)
+    counts = [each + (pp - left - 1 <= stage < pp - 1) for stage in range(pp)]
+    return tuple(stage for stage, count in enumerate(counts) for _ in range(count))
+
 
 def staged_caches(
-    spec: ModelSpec, *, tp: int, pp: int, kv: KvFormat, chunk: int | None = None
+    spec: ModelSpec,
+    *,
+    tp: int,
+    pp: int,
+    kv: KvFormat,
+    chunk: int | None = None,
+    deal: Deal = stage_of_layers,
 ) -> StagedCaches:
-    """What each layer keeps on one of `tp` ranks of its stage, of `pp`.
+    """What each layer keeps on one of `tp` ranks of its stage, of the `pp` that `deal` fills.
 
     An indexer's keys count as a layer of their own, and so does recurrent state beside attention.
     `chunk` is the config's attention_chunk_size: windows of that size begin at its multiples.
     """
-    stage = stage_of_layers(len(spec.layers), pp)
+    stage = deal(len(spec.layers), pp)
     found = [
         (cache, at)
         for layer, at in zip(spec.layers, stage, strict=True)
@@ -58,12 +78,15 @@ def staged_caches(
     )
 
 
-def stage_of_layers(layers: int, pp: int) -> tuple[int, ...]:
-    """The pipeline stage of each layer, as vLLM deals them: what is left over goes to the stages
-    before the last one, from the back, since the last has the output head (get_pp_indices)."""
-    each, left = divmod(layers, pp)
-    counts = [each + (pp - left - 1 <= stage < pp - 1) for stage in range(pp)]
-    return tuple(stage for stage, count in enumerate(counts) for _ in range(count))
+def readers_apart(spec: ModelSpec, pp: int) -> int:
+    """How many layers read the cache of a layer that is on another of vLLM's stages."""
+    at = stage_of_layers(len(spec.layers), pp)
+    homes = {(n.stack, n.index): own for n, own in zip(spec.layers, at, strict=True)}
+    return sum(
+        layer.shares_cache_with is not None
+        and homes.get((layer.stack, layer.shares_cache_with), own) != own
+        for layer, own in zip(spec.layers, at, strict=True)
+    )
 
 
 def _caches(mixer: Mixer, kv: KvFormat, chunk: int | None) -> Iterator[LayerCache]:

@@ -18,7 +18,8 @@ from ..request import CacheType, PlanRequest, Workload
 from .budget_terms import unreserved
 from .engine import Engine, option
 from .loaded_weights import loaded_weights
-from .pool import SequencePool
+from .pool import CachePool, SequencePool
+from .staged_pool import pool_of_stages
 from .version import Version
 
 _PAD, UBATCH, _STATE_BITS = 256, 512, 32
@@ -120,8 +121,11 @@ def _cache_type(
     return CacheType(kind, _BLOCKS[kind] * 8 // 32)
 
 
-def _pool(model: PlannedModel, work: Workload) -> LlamaCppPool:
-    return llama_cpp_pool(model.spec, tp=work.request.tp, kv_dtype=work.kv_dtype)
+def _pool(model: PlannedModel, work: Workload) -> CachePool:
+    tp, kind = work.request.tp, work.kv_dtype
+    return pool_of_stages(
+        model.spec, work.request.pp, lambda spec: llama_cpp_pool(spec, tp=tp, kv_dtype=kind)
+    )
 
 
 def _launch(model_id: str, work: Workload, kv_tokens: int) -> Iterator[str]:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from headcount.model.dtypes import BITS
 from headcount.model.mixers import Attention, LatentAttention
+from headcount.model.numbers import whole
 from headcount.model.spec import ModelSpec
 
 from ..budget import Term
@@ -110,7 +111,7 @@ def padded_experts(
     if settings is None or settings.get("quant_method") != "mxfp4":
         return None
     names = ("hidden_size", "intermediate_size", "num_local_experts", "num_hidden_layers")
-    sizes = [size for name in names if type(size := config.get(name)) is int and size > 0]
+    sizes = [size for name in names if (size := whole(config.get(name)) or 0) > 0]
     if len(sizes) != len(names):
         return None
     hidden, intermediate, experts, layers = sizes

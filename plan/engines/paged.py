@@ -8,12 +8,13 @@ from typing import Any
 
 from headcount.model.dtypes import ALIASES, BITS, resolve_dtype
 from headcount.model.mixers import Recurrent
+from headcount.model.numbers import whole
 from headcount.model.spec import ModelSpec
 
 from ..planned_model import PlannedModel
 from ..request import CacheType, PlanRequest, Workload
 from .kv_formats import ENGINE_DTYPES, KvFormat, kv_format
-from .layers import StagedCaches, staged_caches
+from .layers import Deal, StagedCaches, stage_of_layers, staged_caches
 from .version import Version
 
 _KEYS = ("mamba_ssm_cache_dtype", "mamba_ssm_dtype")
@@ -37,22 +38,23 @@ def named_cache_type(name: str | None, compute_dtype: str) -> CacheType:
     return CacheType(name if name in ENGINE_DTYPES else resolve_dtype(name), bits)
 
 
-def paged_caches(model: PlannedModel, work: Workload) -> StagedCaches:
-    """The caches of one rank of each pipeline stage."""
+def paged_caches(model: PlannedModel, work: Workload, deal: Deal = stage_of_layers) -> StagedCaches:
+    """The caches of one rank of each pipeline stage, among which `deal` shares out the layers."""
     kv = kv_format(work.kv_dtype, compute_bits=work.compute_bits)
     kv = with_state_dtypes(kv, model.spec, model.config, work.compute_bits)
-    return _staged(model, work.request.tp, work.request.pp, kv)
+    return _staged(model, work.request.tp, work.request.pp, kv, deal)
 
 
 @lru_cache(maxsize=64)
-def _staged(model: PlannedModel, tp: int, pp: int, kv: KvFormat) -> StagedCaches:
-    return staged_caches(model.spec, tp=tp, pp=pp, kv=kv, chunk=_chunk(model.config))
+def _staged(model: PlannedModel, tp: int, pp: int, kv: KvFormat, deal: Deal) -> StagedCaches:
+    chunk = _chunk(model.config)
+    return staged_caches(model.spec, tp=tp, pp=pp, kv=kv, chunk=chunk, deal=deal)
 
 
 def _chunk(config: Mapping[str, Any]) -> int | None:
     for holder in (config, config.get("text_config") or {}):
-        size = holder.get("attention_chunk_size") if isinstance(holder, dict) else None
-        if type(size) is int:
+        size = whole(holder.get("attention_chunk_size")) if isinstance(holder, dict) else None
+        if size is not None and size > 0:
             return size
     return None
 

@@ -42,10 +42,10 @@ class CachePool(ABC):
         """The cache memory of which the engine logs `logged` bytes."""
         return logged
 
-    def formula(self, context: int, batch_size: int) -> str:
+    def formula(self, context: int, batch_size: int, stage: int = 0) -> str:
         """`needed` with its numbers."""
         batch = f" x batch {batch_size:,}" if batch_size > 1 else ""
-        return f"{self.needed(context, 1):,} B of a request of {context:,} tokens{batch}"
+        return f"{self.needed(context, 1, stage):,} B of a request of {context:,} tokens{batch}"
 
     def notes(self) -> Sequence[str]:
         """What is particular to this engine's figures."""

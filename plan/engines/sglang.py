@@ -22,6 +22,7 @@ from .layers import LayerCache
 from .loaded_weights import loaded_weights, stage_weights
 from .paged import paged_cache_type, paged_caches
 from .pool import CachePool
+from .staged_pool import StagedPool
 from .version import Releases
 
 _GIB, _MIB = 2**30, 2**20
@@ -171,8 +172,26 @@ def _budget(model: PlannedModel, device: Device | None, work: Workload) -> tuple
     )
 
 
-def _pool(model: PlannedModel, work: Workload) -> SglangPool:
-    return sglang_pool(paged_caches(model, work).caches, page_size=work.request.block_size or 1)
+def sglang_stages(layers: int, pp: int) -> tuple[int, ...]:
+    """The pipeline stage of each layer: the last stages have one more where some are left over
+    (get_pp_indices of sglang/srt/distributed/utils.py)."""
+    each, left = divmod(layers, pp)
+    counts = [each + (stage >= pp - left) for stage in range(pp)]
+    return tuple(stage for stage, count in enumerate(counts) for _ in range(count))
+
+
+def _pool(model: PlannedModel, work: Workload) -> CachePool:
+    """Each stage's cells are those of its own layers; all have as many as the one with fewest."""
+    found = paged_caches(model, work, deal=sglang_stages)
+    page_size = work.request.block_size or 1
+    if work.request.pp == 1:
+        return sglang_pool(found.caches, page_size=page_size)
+    return StagedPool(
+        stages=tuple(
+            sglang_pool(found.of_stage(stage), page_size=page_size)
+            for stage in range(work.request.pp)
+        )
+    )
 
 
 def _launch(model_id: str, work: Workload, kv_tokens: int) -> Iterator[str]:

@@ -11,7 +11,8 @@ from .budget_terms import unreserved
 from .engine import Engine
 from .loaded_weights import loaded_weights
 from .paged import paged_cache_type
-from .pool import SequencePool
+from .pool import CachePool, SequencePool
+from .staged_pool import pool_of_stages
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,14 +49,17 @@ class TransformersPool(SequencePool):
         ]
 
 
-def _pool(model: PlannedModel, work: Workload) -> TransformersPool:
-    return TransformersPool(
-        spec=model.spec,
-        bits=work.kv_bits,
-        tp=work.request.tp,
-        encoder_tokens=work.encoder_tokens,
-        static=work.request.static_cache,
-    )
+def _pool(model: PlannedModel, work: Workload) -> CachePool:
+    def of_layers(spec: ModelSpec) -> TransformersPool:
+        return TransformersPool(
+            spec=spec,
+            bits=work.kv_bits,
+            tp=work.request.tp,
+            encoder_tokens=work.encoder_tokens,
+            static=work.request.static_cache,
+        )
+
+    return pool_of_stages(model.spec, work.request.pp, of_layers)
 
 
 def _launch(model_id: str, work: Workload, kv_tokens: int) -> Iterator[str]:

@@ -156,6 +156,8 @@ def _capacity(plan: Plan) -> Iterator[Fact]:
         note = f"of each device, within {format_bytes(plan.error_bytes)}"
     title = "Available for the cache"
     yield Fact("available_kv_bytes", title, plan.available_bytes, "bytes", note)
+    if not plan.spec.is_cached:
+        return  # nothing is logged of a cache, and it limits nothing
     if plan.num_blocks is not None and pool.block_size and pool.block_size > 1:
         note = f"of {pool.block_size:,} tokens"
         yield Fact("num_blocks", "Blocks", plan.num_blocks, "count", note)

@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 from checkpoints import LLAMA_CONFIG, llama_shapes, write_model
 from gguf_files import write_gguf
 from headcount.cli import main
+from lowered_limits import Lower
 
 
 def run(*arguments: str, given: str | None = None) -> Result:
@@ -140,6 +141,6 @@ def test_standard_input_without_a_config(given: str, message: str) -> None:
     assert len(result.stderr.splitlines()) == 1
 
 
-def test_more_than_a_config_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headcount.sources.standard_input.MAX_CONFIG_BYTES", 9)
+def test_more_than_a_config_is_not_read(lower: Lower) -> None:
+    lower("JSON_BYTES", 9)
     assert "no more than 9 bytes" in run("audit", "-", given="{" + " " * 20 + "}").stderr

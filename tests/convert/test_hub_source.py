@@ -1,10 +1,15 @@
 """A model of the Hub, played by a server of our own: downloaded once, and only what is needed."""
 
 import errno
+import io
 import json
+import logging
 import os
 import shutil
+import time
+from base64 import b64encode
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,7 +18,9 @@ from huggingface_hub import constants
 
 from conversions import contents, run
 from headcount.cli import main
+from headcount.sources.hub_cache import ref_file
 from hub_server import COMMIT, Hub, serve
+from lowered_limits import Lower
 
 pytestmark = pytest.mark.needs_convert
 MakeFolder = Callable[..., Path]
@@ -159,3 +166,87 @@ def test_a_download_that_fails_is_one_line(
     assert "the download failed" in result.stderr
     assert result.stderr.count("\n") == 2  # with the line that says who is asked
     assert not (tmp_path / "out").exists()
+
+
+def test_what_is_downloaded_is_of_the_commit_whose_headers_were_read(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The branch moves after the first answer, to a repository without weights."""
+    hub.moves_to = tmp_path / "later"
+    (hub.moves_to / "org/model").mkdir(parents=True)
+    (hub.moves_to / "org/model/config.json").write_text("{}")
+    result = convert("org/model", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    record = json.loads((tmp_path / "out/conversion.json").read_text())
+    assert record["source"]["name"] == f"org/model@{COMMIT}"
+    assert sum("main" in request for request in hub.requests) == 1
+    assert (tmp_path / "cache/models--org--model/refs/main").read_text() == COMMIT
+
+
+def test_a_revision_is_no_path_out_of_the_cache(hub: Hub, tmp_path: Path) -> None:
+    model = tmp_path / "cache/models--org--model"
+    for revision in ("", "/etc/x", "../x", "a/../../x", "a//b", "C:x", "a\\..\\b", "."):
+        assert ref_file(model, revision) is None
+    assert ref_file(model, "refs/pr/1") == model / "refs/refs/pr/1"
+
+
+def test_a_dry_run_offline_asks_for_nothing(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert convert("org/model", tmp_path / "one").exit_code == 0
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    requests = len(hub.requests)
+    result = convert("org/model", tmp_path / "two", "--dry-run")
+    assert (result.exit_code, len(hub.requests)) == (0, requests), result.output
+
+
+def test_a_download_with_logins_tells_none_of_them(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The endpoint's login goes along; what huggingface_hub logs and raises is without it."""
+    monkeypatch.setenv("HF_TOKEN", "token-of-a-test")
+    monkeypatch.setattr(constants, "ENDPOINT", hub.url.replace("//", "//user:secret%40word@"))
+    assert convert("org/model", tmp_path / "one").exit_code == 0
+    assert {token and token.split()[0] for token in hub.tokens} == {"Basic"}
+
+    def fail(*arguments: object, **options: object) -> None:
+        said = f"GET http://user:secret%40word@h/f?sig=signed of {options['headers']}"
+        logging.getLogger("huggingface_hub").warning("retrying %s", said)
+        raise RuntimeError(f"token-of-a-test {said}")
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", fail)
+    monkeypatch.setenv("HF_ENDPOINT", constants.ENDPOINT)
+    with log_lines() as lines:
+        result = CliRunner().invoke(
+            main, ["--debug", "convert", "org/model", str(tmp_path / "two"), "--kv-heads", "2"]
+        )
+    assert (result.exit_code, "the download failed" in result.stderr) == (2, True)
+    shown = result.output + lines.getvalue()
+    assert "retrying GET http://***@h/f?*** of" in lines.getvalue()
+    coded = b64encode(b"user:secret@word").decode()
+    for secret in ("token-of-a-test", "secret%40word", "secret@word", "signed", coded):
+        assert secret not in shown
+
+
+def test_a_download_in_drops_is_given_up(hub: Hub, tmp_path: Path, lower: Lower) -> None:
+    hub.drip = 0.02
+    lower("SLOW_SECONDS", 0.3)
+    began = time.monotonic()
+    result = convert("org/model", tmp_path / "out")
+    assert time.monotonic() - began < 10
+    assert result.exit_code == 2
+    assert "the download failed (it comes too slowly: " in result.stderr
+    hub.drip = 0
+    assert convert("org/model", tmp_path / "out").exit_code == 0
+
+
+@contextmanager
+def log_lines() -> Iterator[io.StringIO]:
+    """What a handler at huggingface_hub's logger writes."""
+    handler = logging.StreamHandler(io.StringIO())
+    logger = logging.getLogger("huggingface_hub")
+    logger.addHandler(handler)
+    try:
+        yield handler.stream
+    finally:
+        logger.removeHandler(handler)

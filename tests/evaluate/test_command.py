@@ -1,6 +1,7 @@
 """`evaluate` and `convert --evaluate` as a user meets them."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,6 +27,26 @@ def test_evaluate_reads_as_a_report_and_as_json(save_model: SaveModel) -> None:
     assert document["model"]["tokens"] == 64
     assert document["against"] is None
     assert document["cache_bytes"]["predicted"] == document["cache_bytes"]["measured"] > 0
+
+
+def test_a_perplexity_beyond_any_number_is_said_and_fails(save_model: SaveModel) -> None:
+    """A mean loss of thousands of nats is finite, and still nothing but damage."""
+    folder = save_model("llama")
+    tensors = load_file(folder / "model.safetensors")
+    tensors["model.norm.weight"] *= 1e5
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    result = CliRunner().invoke(main, ["evaluate", str(folder), *SHORT])
+    assert result.exit_code == 1
+    assert re.search(r"Perplexity +beyond any number", result.stdout)
+    assert re.search(r"a loss of [\d,]{5,} nats a token.*weights are damaged", result.stderr)
+
+
+@pytest.mark.parametrize("tokens", ["plain", "bos"])
+def test_the_report_says_how_windows_begin(save_model: SaveModel, tokens: str) -> None:
+    folder = save_model("llama", tokens=tokens)
+    text = CliRunner().invoke(main, ["evaluate", str(folder), *SHORT]).stdout
+    expected = "BOS, as the tokenizer has it" if tokens == "bos" else "the tokenizer adds no BOS"
+    assert re.search(f"Each window begins with.*{expected}", text)
 
 
 def test_convert_evaluates_right_after(save_model: SaveModel, tmp_path: Path) -> None:

@@ -60,6 +60,24 @@ def test_losses_equal_brute_force(build: Build, name: str, window: int, stride: 
     torch.testing.assert_close(scores.losses, expected, atol=5e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize(("window", "stride"), [(10, 10), (13, 5)], ids=["tiles", "overlap"])
+def test_every_window_begins_with_bos(build: Build, window: int, stride: int) -> None:
+    """Brute force again: each token alone, after BOS in the place of its window's first token."""
+    model, ids = build("llama"), _ids()
+    expected = []
+    for token in range(1, TOKENS):
+        start = _start(token, window, stride)
+        context = torch.cat([ids[:1], ids[start + 1 : token]])
+        logits = model(context[None], use_cache=False).logits[0, -1]
+        expected.append(-logits.double().log_softmax(-1)[ids[token]].detach())
+    cuts = cut_windows(len(ids), window=window, stride=stride)
+    scores = score_text(model, ids, cuts, chunk=7, bos=True)
+    torch.testing.assert_close(scores.losses, torch.stack(expected), atol=5e-5, rtol=1e-5)
+    without = score_text(model, ids, cuts, chunk=7).losses
+    assert torch.equal(scores.losses[:window], without[:window])
+    assert (scores.losses[window:] - without[window:]).abs().max() > 0.01
+
+
 def test_a_window_of_one_token_predicts_from_the_token_before(build: Build) -> None:
     model, ids = build("gpt2"), _ids()
     scores = score_text(model, ids, cut_windows(TOKENS, window=1, stride=1), chunk=64)

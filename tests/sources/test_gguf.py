@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from gguf_files import LLAMA, entry, gguf_bytes, key, llama_tensors, start, text, write_gguf
 from headcount.model.errors import HeadcountError
 from headcount.sources.gguf import Skipped, read_gguf
+from lowered_limits import Lower
 
 KEY = key("general.architecture", "llama")
 U8, STRING, ARRAY = 0, 8, 9
@@ -119,10 +120,8 @@ def test_a_long_list_of_long_strings_is_stepped_over(tmp_path: Path) -> None:
         read_gguf(path)
 
 
-def test_no_more_is_kept_than_a_model_needs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("headcount.sources.gguf.KEPT_TOTAL", 100)
+def test_no_more_is_kept_than_a_model_needs(tmp_path: Path, lower: Lower) -> None:
+    lower("GGUF_KEPT_BYTES", 100)
     metadata = {"a": [1] * 12, "b": [1] * 12, "c": "x" * 99, "d": ["x"] * 2, "e": 5}
     file = read_gguf(write_gguf(tmp_path / "a.gguf", metadata, {}))
     assert file.metadata == {
@@ -130,11 +129,9 @@ def test_no_more_is_kept_than_a_model_needs(
     }
 
 
-def test_empty_strings_without_end_are_given_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_empty_strings_without_end_are_given_up(tmp_path: Path, lower: Lower) -> None:
     """A sparse file of zeros is one of any number of empty strings."""
-    monkeypatch.setattr("headcount.sources.gguf.MAX_STRINGS", 10_000)
+    lower("GGUF_STRINGS", 10_000)
     path = tmp_path / "a.gguf"
     path.write_bytes(start(0, 1) + array(STRING, 2**30))
     with path.open("r+b") as file:

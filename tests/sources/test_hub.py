@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import time
+from base64 import b64encode
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,12 @@ from huggingface_hub import constants
 
 from checkpoints import LLAMA_CONFIG, header_bytes, llama_shapes, write_model, write_sharded
 from headcount.model.errors import HeadcountError
+from headcount.sources.at_once import at_once
 from headcount.sources.checkpoint import read_checkpoint
-from headcount.sources.hub import read_hub
-from hub_server import COMMIT, Hub, serve
+from headcount.sources.http_client import Client
+from headcount.sources.hub import _commit, open_repo, read_hub
+from hub_server import COMMIT, MOVED, Hub, serve
+from lowered_limits import Lower
 from shards import PARAMETERS, make_shards
 
 
@@ -213,8 +217,8 @@ def test_without_a_network_one_message_comes_at_once(
     assert read_hub("org/kept").checkpoint is not None
 
 
-def test_a_hub_that_does_not_answer_is_given_up(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headcount.sources.hub.FIRST_SECONDS", 0.2)
+def test_a_hub_that_does_not_answer_is_given_up(hub: Hub, lower: Lower) -> None:
+    lower("FIRST_SECONDS", 0.2)
     hub.latency = 0.5
     with pytest.raises(HeadcountError, match="no answer"):
         read_hub("org/one")
@@ -236,3 +240,95 @@ def test_an_index_is_not_trusted(hub: Hub) -> None:
     with pytest.raises(HeadcountError, match="plain file name"):
         read_hub("org/two")
     assert not [r for r in hub.requests if "other" in r]
+
+
+def test_all_files_are_of_the_commit_that_the_first_answer_names(hub: Hub, tmp_path: Path) -> None:
+    """The branch moves to a larger model while the first answer is read."""
+    config = {**LLAMA_CONFIG, "vocab_size": 2 * LLAMA_CONFIG["vocab_size"]}
+    write_sharded(hub.folder / "org/two", LLAMA_CONFIG, llama_shapes(), 2)
+    hub.moves_to = tmp_path / "later"
+    write_sharded(hub.moves_to / "org/two", config, llama_shapes(config), 3)
+    source = read_hub("org/two")
+    assert (source.revision, source.config) == (COMMIT, LLAMA_CONFIG)
+    assert source.checkpoint is not None and len(source.checkpoint.files) == 2
+    assert sum("main" in request for request in hub.requests) == 1
+    moved = read_hub("org/two")
+    assert (moved.revision, moved.config) == (MOVED, config)
+
+
+@pytest.mark.parametrize("sha", [None, 7, "main", "5" * 39, "5" * 41, "G" * 40, "5" * 39 + "\n"])
+def test_an_answer_without_a_commit_is_refused(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch, sha: object
+) -> None:
+    write_model(hub.folder / "org/one", LLAMA_CONFIG, llama_shapes())
+    hub.branch = sha  # type: ignore[assignment]
+    with pytest.raises(HeadcountError, match=r"names no commit .*give the folder"):
+        read_hub("org/one")
+    assert len(hub.requests) == 1
+
+
+def test_another_commit_than_the_one_asked_for_is_refused(hub: Hub) -> None:
+    write_model(hub.folder / "org/one", LLAMA_CONFIG, llama_shapes())
+    with pytest.raises(HeadcountError, match=f"answers with commit {MOVED}, not {COMMIT}"):
+        _commit({"sha": MOVED}, open_repo("org/one", COMMIT, Client()))
+
+
+def test_a_login_in_the_endpoint_is_sent_and_not_the_token(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_model(hub.folder / "org/one", LLAMA_CONFIG, llama_shapes())
+    monkeypatch.setenv("HF_TOKEN", "hf_good")
+    address = hub.url.replace("//", "//user:p%40ss@")
+    monkeypatch.setattr(constants, "ENDPOINT", f"{address}/")
+    assert read_hub("org/one").checkpoint is not None
+    assert set(hub.tokens) == {f"Basic {b64encode(b'user:p@ss').decode()}"}
+
+
+@pytest.mark.parametrize("token", ["hf_a\nb", "hf_a b", "hf_é", "hf_\x7f", "a\r\nX-Injected: 1"])
+def test_a_token_that_cannot_be_sent_is_refused(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch, token: str
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", token)
+    with pytest.raises(HeadcountError, match=r"^HF_TOKEN: holds a line break") as caught:
+        read_hub("org/one")
+    assert token not in str(caught.value) and hub.requests == []
+    monkeypatch.delenv("HF_TOKEN")
+    Path(constants.HF_TOKEN_PATH).write_text(token, encoding="utf-8")
+    with pytest.raises(HeadcountError, match=r"/token: holds a line break"):
+        read_hub("org/one")
+
+
+def test_a_token_from_a_file_is_kept_out_of_messages(hub: Hub) -> None:
+    write_model(hub.folder / "org/one", LLAMA_CONFIG, llama_shapes())
+    Path(constants.HF_TOKEN_PATH).write_text("token-in-a-file-of-a-test\n")
+    assert read_hub("org/one").checkpoint is not None
+    assert str(HeadcountError("x token-in-a-file-of-a-test y")) == "x *** y"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "host", "ftp://h", "http://", "http://[::1", "https://u:a/b@h", "https://h:0"),
+        *("https://h:99999", "https://h?a=b", "https://h#a", "https://h h", "https://h\n"),
+    ],
+)
+def test_an_endpoint_that_is_no_address_is_refused(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setattr(constants, "ENDPOINT", text)
+    with pytest.raises(HeadcountError, match="HF_ENDPOINT: is no address of a Hub"):
+        read_hub("org/one")
+
+
+def test_one_connection_waits_for_a_silent_hub(hub: Hub, lower: Lower) -> None:
+    """One that was idle may be dead, and then another is tried; not when it waits in vain."""
+    write_model(hub.folder / "org/one", LLAMA_CONFIG, llama_shapes())
+    hub.latency = 0.4
+    with Client() as client:
+        repo = open_repo("org/one", COMMIT, client)
+        at_once(lambda _: repo.fetch("config.json", 0, 9), range(3))
+        lower("READ_SECONDS", 0.1)
+        with pytest.raises(HeadcountError, match="timed out"):
+            repo.fetch("config.json", 0, 9)
+    time.sleep(0.4)
+    assert len(hub.requests) == 3 + 1

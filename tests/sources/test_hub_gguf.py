@@ -13,13 +13,13 @@ from gguf_files import LLAMA, gguf_bytes, llama_tensors, write_gguf
 from headcount.audit import audit_model
 from headcount.cli import main
 from headcount.model.errors import HeadcountError
-from headcount.sources import ranged_file
 from headcount.sources.gguf_checkpoint import models_of, read_gguf_source
 from headcount.sources.hub import read_hub
 from headcount.sources.hub_gguf import is_file_of_hub, split_target
 from headcount.sources.hub_requests import Piece
 from headcount.sources.ranged_file import RangedFile
 from hub_server import COMMIT, Hub
+from lowered_limits import Lower
 
 
 def repository(hub: Hub, name: str = "org/q") -> Path:
@@ -193,11 +193,11 @@ def test_a_broken_file_has_its_message(hub: Hub, case: str) -> None:
         read_hub("org/q")
 
 
-def test_a_header_without_end_is_given_up(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ranged_file, "MAX_BYTES", 2**21)
+def test_a_header_without_end_is_given_up(hub: Hub, lower: Lower) -> None:
+    lower("REMOTE_GGUF_BYTES", 2**21)
     metadata = {**LLAMA, "tokenizer.ggml.tokens": ["x" * 60] * 100_000}
     (repository(hub) / "m.gguf").write_bytes(gguf_bytes(metadata, {}))
-    with pytest.raises(HeadcountError, match="before the tensors takes more than 2,097,152 bytes"):
+    with pytest.raises(HeadcountError, match="no more than 2,097,152 bytes before the tensors"):
         read_hub("org/q")
     assert hub.sent < 2**22
 
@@ -281,3 +281,13 @@ def test_which_files_are_models() -> None:
     assert models_of(["b.gguf", *parts, "readme.md", "x.safetensors"]) == [parts[0], "b.gguf"]
     assert models_of(["mmproj.gguf"]) == ["mmproj.gguf"]
     assert models_of([]) == []
+
+
+def test_all_parts_are_of_the_commit_that_the_first_answer_names(hub: Hub, tmp_path: Path) -> None:
+    split(repository(hub))
+    hub.moves_to = tmp_path / "later"
+    (hub.moves_to / "org/q").mkdir(parents=True)
+    source = read_hub("org/q")
+    assert source.revision == COMMIT
+    assert source.checkpoint is not None and len(source.checkpoint.files) == 3
+    assert sum("main" in request for request in hub.requests) == 1

@@ -18,6 +18,7 @@ from headcount.audit import audit_model
 from headcount.model.errors import HeadcountError
 from headcount.sources.pickle_file import read_pickle
 from headcount.sources.pickle_walk import is_harmless, walk
+from lowered_limits import Lower
 from pickles import EVIL, MAGIC, glob, legacy_bytes, state_dict, tensor, word, write_bin
 
 SHAPES = {"a.weight": (2, 3), "b": (4,), "c": ()}
@@ -208,8 +209,8 @@ def test_a_pickle_that_is_a_tar_archive_too_is_refused(tmp_path: Path) -> None:
         read_pickle(path)
 
 
-def test_opcodes_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headcount.sources.pickle_walk.MAX_OPCODES", 1000)
+def test_opcodes_are_bounded(tmp_path: Path, lower: Lower) -> None:
+    lower("PICKLE_OPCODES", 1000)
     with pytest.raises(HeadcountError, match="opcodes"):
         read_pickle(write_bin(tmp_path / "a.bin", {}, data=b"\x80\x02" + b"N0" * 1000 + b"N."))
 

@@ -10,15 +10,20 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-COMMIT = "5" * 40
+COMMIT, MOVED = "5" * 40, "6" * 40
 
 
 @dataclass(kw_only=True)
 class Hub:
     """`folder` holds org/name folders. Each answer takes `latency` seconds; `gated` names need the
-    token `hf_good`; `ranges=False` plays a server that ignores the Range header."""
+    token `hf_good`; `ranges=False` plays a server that ignores the Range header. Once the first
+    answer is sent, the branch moves to the commit `MOVED`, whose folders are in `moves_to`. Whole
+    files of weights come a byte each `drip` seconds."""
 
     folder: Path
+    moves_to: Path | None = None
+    branch: str = COMMIT
+    drip: float = 0.0
     latency: float = 0.0
     gated: frozenset[str] = frozenset()
     ranges: bool = True
@@ -88,22 +93,31 @@ class _Handler(BaseHTTPRequestHandler):
         if not (self.hub.folder / repo).is_dir():
             self._refuse(401, "RepoNotFound")
             return False
-        if revision not in ("main", COMMIT):
+        if revision not in ("main", COMMIT, MOVED):
             self._refuse(404, "RevisionNotFound")
             return False
         return True
 
+    def _commit(self, revision: str) -> str:
+        return self.hub.branch if revision == "main" else revision
+
+    def _root(self, repo: str, revision: str) -> Path:
+        moved = self.hub.moves_to if self._commit(revision) == MOVED else None
+        return (moved or self.hub.folder) / repo
+
     def _info(self, repo: str, revision: str, body: bool) -> None:
         if self._known(repo, revision):
-            root = self.hub.folder / repo
+            root = self._root(repo, revision)
             names = sorted(str(p.relative_to(root)) for p in root.rglob("*") if p.is_file())
-            info = {"id": repo, "sha": COMMIT, "siblings": [{"rfilename": n} for n in names]}
+            commit = self._commit(revision)
+            info = {"id": repo, "sha": commit, "siblings": [{"rfilename": n} for n in names]}
             data = json.dumps(info).encode()
+            self.hub.branch = MOVED if self.hub.moves_to else COMMIT
             self._send(200, {"Content-Type": "application/json"}, data, len(data), body)
 
     def _tree(self, repo: str, revision: str, body: bool) -> None:
         if self._known(repo, revision):
-            paths = sorted((self.hub.folder / repo).iterdir())
+            paths = sorted(self._root(repo, revision).iterdir())
             files = [
                 {"type": "file", "path": p.name, "size": p.stat().st_size, "oid": "0" * 40}
                 for p in paths
@@ -117,7 +131,7 @@ class _Handler(BaseHTTPRequestHandler):
         if repo in self.hub.gated and self.headers.get("Authorization") != "Bearer hf_good":
             self._refuse(401, "GatedRepo")
             return
-        path = self.hub.folder / repo / name
+        path = self._root(repo, revision) / name
         if not path.is_file():
             self._refuse(404, "EntryNotFound")
             return
@@ -127,13 +141,28 @@ class _Handler(BaseHTTPRequestHandler):
         if wanted:
             first, last = wanted.removeprefix("bytes=").split("-")
             start, stop = int(first), min(size, int(last) + 1)
-        headers = {"X-Repo-Commit": COMMIT, "ETag": f'"{path.name}-{size}"'}
+            if start >= size:
+                self._send(416, {"Content-Range": f"bytes */{size}"}, b"", 0, body)
+                return
+        headers = {"X-Repo-Commit": self._commit(revision), "ETag": f'"{path.name}-{size}"'}
         if wanted:
             headers["Content-Range"] = f"bytes {start}-{stop - 1}/{size}"
         with path.open("rb") as file:
             file.seek(start)
             data = file.read(min(stop - start, 2**24)) if body else b""
+        if self.hub.drip and body and not wanted and name.endswith(".safetensors"):
+            self._drip(headers, data)
+            return
         self._send(206 if wanted else 200, headers, data, stop - start, body)
+
+    def _drip(self, headers: dict[str, str], data: bytes) -> None:
+        self._send(200, headers, b"", len(data), True)
+        try:
+            for i in range(len(data)):
+                self.wfile.write(data[i : i + 1])
+                time.sleep(self.hub.drip)
+        except (BrokenPipeError, ConnectionResetError):
+            self.close_connection = True
 
     def _refuse(self, status: int, code: str) -> None:
         self._send(status, {"X-Error-Code": code}, b"", 0, True)

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from ...planned_model import PlannedModel
 from ...request import Workload
-from ..layers import LayerCache
+from ..layers import LayerCache, readers_apart
 from ..paged import paged_caches
 from ..pool import CachePool
 from ..version import Version
@@ -27,6 +27,7 @@ class VllmPool(CachePool):
     encoder_tokens: int = 0
     context_ranks: int = 1
     states: StateRule = field(default_factory=StateRule)
+    readers_apart: int = 0
 
     @property
     def block_size(self) -> int | None:
@@ -67,6 +68,12 @@ class VllmPool(CachePool):
             found.append(
                 f"The layers are {len(groups)} groups that share one pool of blocks; a request"
                 " takes blocks in each."
+            )
+        if self.readers_apart:
+            found.append(
+                f"{self.readers_apart} layers read the cache of a layer on another stage, which"
+                " vLLM refuses when it starts (validate_kv_sharing_target): share the layers with"
+                " --tp in place of --pp."
             )
         return found
 
@@ -114,6 +121,7 @@ def vllm_pool(model: PlannedModel, work: Workload) -> VllmPool:
         encoder_tokens=work.encoder_tokens,
         context_ranks=request.context_ranks,
         states=states,
+        readers_apart=readers_apart(model.spec, request.pp),
     )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from headcount.model.mixers import Recurrent
+from headcount.model.numbers import whole
 from headcount.model.spec import ModelSpec
 
 from ...devices import Device
@@ -79,5 +80,5 @@ def _chunks(config: Mapping[str, Any]) -> Iterator[int]:
     for holder in (config.get("text_config"), config):
         if isinstance(holder, Mapping):
             for name in ("mamba_chunk_size", "chunk_size"):
-                if type(size := holder.get(name)) is int and size > 0:
+                if (size := whole(holder.get(name)) or 0) > 0:
                     yield size

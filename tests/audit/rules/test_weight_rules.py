@@ -16,6 +16,8 @@ from headcount.audit.rules.elements import float32_weights
 Tensors = dict[str, tuple[str, tuple[int, ...]]]
 Q = "model.layers.0.self_attn.q_proj"
 GATE = "model.layers.0.mlp.gate_proj.weight"
+EXPERT = "model.layers.0.block_sparse_moe.experts.0"
+MIXTRAL = {"model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 2}
 FP8 = {"quantization_config": {"quant_method": "fp8"}}
 GPT2 = {
     **{"model_type": "gpt2", "n_embd": 8, "n_head": 2, "n_layer": 1, "n_positions": 16},
@@ -69,6 +71,7 @@ SPEAKS: list[tuple[str, str, dict[str, Any], Tensors]] = [
     ("H111", "error", GPT2, gpt2(positions=12)),
     ("H112", "error", {}, without("model.norm.weight")),
     ("H113", "error", {}, without("model.embed_tokens.weight", "lm_head.weight")),
+    ("H114", "error", MIXTRAL, llama()),
     ("H208", "warning", {}, llama() | {"model.extra": ("BF16", (0, 32))}),
     ("H209", "warning", {}, llama() | {"a\x1b[31m": ("BF16", (2,))}),
     ("H209", "warning", {}, llama() | {"../../etc/passwd": ("BF16", (2,))}),
@@ -90,6 +93,8 @@ SILENT: list[tuple[str, dict[str, Any], Tensors]] = [
     ("H111", GPT2, gpt2()),
     ("H112", GPT2, gpt2()),
     ("H113", {"tie_word_embeddings": True}, without("lm_head.weight")),
+    ("H114", {}, llama()),
+    ("H114", MIXTRAL, llama() | {f"{EXPERT}.w1.weight": ("BF16", (48, 32))}),  # H109 says the rest
     ("H208", {}, llama() | {"model.extra": ("BF16", ())}),
     ("H209", {}, llama() | {"model.Größe.weight": ("BF16", (2,))}),
     ("H212", {}, llama()),

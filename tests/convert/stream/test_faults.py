@@ -23,7 +23,7 @@ from headcount.convert.plan.errors import (
 from headcount.convert.plan.planner import plan_conversion
 from headcount.convert.plan.request import ConversionRequest
 from headcount.convert.stream.work_folder import WorkFolder
-from headcount.model.errors import WriteError
+from headcount.model.errors import HeadcountError, WriteError
 
 pytestmark = pytest.mark.needs_convert
 
@@ -198,3 +198,47 @@ def test_an_output_with_a_wrong_config_never_gets_its_name(source: Path, tmp_pat
     with pytest.raises(SelfCheckError, match="H101"):
         apply_plan(wrong, progress=False)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
+def test_a_source_that_fails_when_it_is_read_again_is_one_line(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """The audit has read config and headers once; the plan hashes them."""
+    plain, opened = os.fdopen, [0]
+
+    class Failing:
+        def __init__(self, file: Any) -> None:
+            self.file = file
+
+        def __enter__(self) -> "Failing":
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            self.file.close()
+
+        def fileno(self) -> int:
+            return int(self.file.fileno())
+
+        def read(self, *_: int) -> bytes:
+            raise OSError(5, "Input/output error")
+
+    def failing(descriptor: int, *arguments: Any, **options: Any) -> Any:
+        file = plain(descriptor, *arguments, **options)
+        if Path(f"/proc/self/fd/{descriptor}").resolve().name != name:
+            return file
+        opened[0] += 1
+        return file if opened[0] <= first else Failing(file)
+
+    request = ConversionRequest(source=source, target=tmp_path / "out", num_key_value_heads=2)
+    first = 10**9
+    monkeypatch.setattr("os.fdopen", failing)
+    plan_conversion(request)
+    whole = opened[0]
+    if not whole:
+        pytest.skip("this system does not tell what a descriptor is")
+    assert whole >= 2
+    for after in range(whole):
+        opened[0], first = 0, after
+        with pytest.raises(HeadcountError, match=rf"{name}: cannot be read: Input/output error"):
+            plan_conversion(request)

@@ -1,0 +1,27 @@
+"""Numbers that a stranger wrote: in JSON `560.0` is 560, and `true` is none."""
+
+import math
+
+
+def whole(value: object) -> int | None:
+    """`value` if it is an integer, or a float that is one; None for anything else."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value if type(value) is int else None
+
+
+def finite(value: object) -> float | None:
+    """`value` if it is a number that a sum can hold; None for NaN, infinity and anything else."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:  # an integer beyond all floats
+        return None
+    return number if math.isfinite(number) else None
+
+
+def digits(text: str, most: int = 9) -> int | None:
+    """The number that `text` writes in up to `most` plain digits; None for anything else. int()
+    takes digits of any script, and refuses more than some 4,000 of them."""
+    return int(text) if len(text) <= most and text.isascii() and text.isdecimal() else None
