@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from headcount.convert.conversion import COMPLETE, ConversionReport, apply_plan
-from headcount.convert.conversion_report import conversion_report, plan_report
+from headcount.convert.conversion_report import conversion_plan_report, conversion_report
 from headcount.convert.plan.errors import CheckFailedError
 from headcount.convert.plan.planner import plan_conversion
 from headcount.convert.plan.request import ConversionRequest, parse_key_value_heads
@@ -42,7 +42,7 @@ def convert_model(
         if evaluation is not None:
             check_evaluation(found.path, **evaluation)
         if dry_run:
-            write([plan_report(plan)])
+            write([conversion_plan_report(plan)])
             return
         with on_signals(exit_cleanly):
             done = apply_plan(plan)

@@ -10,7 +10,7 @@ from .conversion import ConversionReport, LayerError
 from .digest_record import DIGEST_OF_TENSORS
 from .fitted_table import fitted_notes, fitted_tables
 from .plan.describe import describe_plan, method_in_words
-from .plan.document import plan_document
+from .plan.document import conversion_plan_document
 from .plan.existing import DIGEST
 from .plan.plan import ConversionPlan, OutputFile
 from .plan.steps import Step
@@ -44,12 +44,12 @@ _TENSOR_COLUMNS = (
 )
 
 
-def plan_report(plan: ConversionPlan) -> Report:
+def conversion_plan_report(plan: ConversionPlan) -> Report:
     """The plan alone, for `--dry-run`: in lines for people, tensor by tensor for programs."""
     return Report(
         title="Plan (nothing is written)",
         lines=tuple(describe_plan(plan)),
-        document=plan_document(plan),
+        document=conversion_plan_document(plan),
         records=Table(
             key="tensors",
             title="Tensors",

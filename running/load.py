@@ -14,7 +14,7 @@ from headcount.sources.identity import check_unchanged
 from .boundary import third_party
 from .runnable import RunnableModel
 
-DTYPES = {
+TORCH_DTYPES = {
     "float64": torch.float64,
     "float32": torch.float32,
     "bfloat16": torch.bfloat16,
@@ -56,9 +56,9 @@ def resolve_load_dtype(name: str | None) -> torch.dtype | None:
     if name is None:
         return None
     dtype = resolve_dtype(name)
-    if dtype not in DTYPES:
-        raise HeadcountError(f"--dtype {name}: models are run in {', '.join(DTYPES)}")
-    return DTYPES[dtype]
+    if dtype not in TORCH_DTYPES:
+        raise HeadcountError(f"--dtype {name}: models are run in {', '.join(TORCH_DTYPES)}")
+    return TORCH_DTYPES[dtype]
 
 
 def load_model(

@@ -72,7 +72,7 @@ class UptrainPlan:
         }
 
 
-def settle(request: UptrainRequest) -> UptrainPlan:
+def plan_uptraining(request: UptrainRequest) -> UptrainPlan:
     """Checks everything that can be checked without weights. Raises HeadcountError."""
     texts = tuple(read_text(path) for path in request.texts)
     student, teacher = open_runnable(request.converted), open_runnable(request.teacher)

@@ -21,7 +21,7 @@ from ..rewrite.layer import MadeBefore, RewrittenLayer
 from ..rewrite.tensors import weights_of
 from ..rewrite.uncalibrated import finite
 from ..stream.reader import SourceReader
-from .attention_place import place_of
+from .attention_place import attention_place
 from .calibration_text import CalibrationText, calibration_text
 from .free_memory import give_back
 from .layer_calls import Call, record
@@ -156,7 +156,7 @@ class _Calibration:
         return LayerTask(
             layer=layer,
             call=call,
-            place=place_of(self._layered, tensors),
+            place=attention_place(self._layered, tensors),
             tensors=tensors,
             read=self._read,
             stored=lambda path: self._on_disk(index, path) is not None,

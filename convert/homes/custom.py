@@ -123,7 +123,7 @@ def _config(
         made |= _described(source, path, held, own)
     by_layer = source.whole.conversion.by_layer
     built = class_heads(source, next(iter(heads.layers.values()))) if by_layer else None
-    return custom_config.config(source, heads, built, made)
+    return custom_config.config_of_ours(source, heads, built, made)
 
 
 def _described(

@@ -13,7 +13,7 @@ from .steps import Step
 SCHEMA_VERSION = 1
 
 
-def plan_document(plan: ConversionPlan) -> dict[str, object]:
+def conversion_plan_document(plan: ConversionPlan) -> dict[str, object]:
     """The whole plan with every tensor, JSON-ready."""
     return {
         **plan_summary(plan),

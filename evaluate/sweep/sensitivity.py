@@ -26,7 +26,7 @@ from headcount.convert.stream.reader import SourceReader
 from headcount.running.boundary import out_of_memory_explained, quiet_transformers
 from headcount.running.load import load_model
 
-from ..evaluation_plan import EvaluationPlan, settle
+from ..evaluation_plan import EvaluationPlan, plan_evaluation
 from ..evaluation_request import EvaluationRequest
 from ..logits import chunk_positions
 from ..loss import score_text
@@ -83,7 +83,7 @@ def sensitivities(
 
 def _settled(request: ConversionRequest, evaluation: Mapping[str, Any]) -> EvaluationPlan:
     asked = EvaluationRequest(model=str(request.source), **{**evaluation, "speed": False})
-    return settle(replace(asked, max_tokens=min(asked.max_tokens, MOST_TOKENS)))
+    return plan_evaluation(replace(asked, max_tokens=min(asked.max_tokens, MOST_TOKENS)))
 
 
 def _sensitivity(

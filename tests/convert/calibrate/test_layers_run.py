@@ -9,7 +9,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from calibrated_models import CONFIGS, VOCABULARY
-from headcount.convert.calibrate.attention_place import place_of
+from headcount.convert.calibrate.attention_place import attention_place
 from headcount.convert.calibrate.layer_calls import record
 from headcount.convert.calibrate.layer_hooks import watching
 from headcount.convert.calibrate.layered_model import LayeredModel
@@ -79,7 +79,7 @@ def test_how_a_layer_uses_its_attention_and_mlp(model_type: str, make_model: Mak
     with _layered(folder) as (layered, _):
         rows = new_rows(4, torch.empty(32, 32), held=1)
         call = record(layered, IDS, BATCHES, [rows])[0]
-        place = place_of(layered, layered.source.attention_map.attentions[0, False])
+        place = attention_place(layered, layered.source.attention_map.attentions[0, False])
         with layered.layer(0) as layer:
             use = use_of_attention(layer, call, rows[BATCHES[0]], place)
             found = last_projection(layer, call, rows[BATCHES[0]], place)
@@ -105,7 +105,7 @@ def test_moments_are_those_of_what_transformers_computes(make_model: MakeModel) 
         sums, every = MomentSums(weights, groups), MomentSums(weights, None)
         with layered.layer(0) as layer:
             for batch in BATCHES:
-                with watching(layer, place_of(layered, tensors)) as looked:
+                with watching(layer, attention_place(layered, tensors)) as looked:
                     call.run(layer, rows[batch])
                 assert looked.inputs is not None
                 sums.add(looked.inputs, looked.mixing)
