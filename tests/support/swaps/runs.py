@@ -3,9 +3,10 @@
 import random
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 from conversions import contents, run
@@ -81,11 +82,11 @@ class SwappedRuns:
 
     def at_random(self, kind: str, drawn: random.Random, longest: float) -> str:
         """The same with the change within the `longest` seconds that a run takes."""
-        swap, begin = self._ready(kind), drawn.uniform(0, longest)
-        threads = [later(begin, swap.change)]
+        swap = self._ready(kind)
+        changes = [(drawn.uniform(0, longest), swap.change)]
         if swap.undo is not None:
-            threads.append(later(begin + drawn.uniform(0, longest / 3), swap.undo))
-        return self._ended(swap, [thread.join for thread in threads])
+            changes.append((drawn.uniform(0, longest / 3), swap.undo))
+        return self._ended(swap, later(*changes))
 
     def swap(self, kind: str) -> Swap:
         """A fresh source for one run."""
@@ -173,15 +174,15 @@ class SwappedRuns:
     def _convert(self, source: Path) -> None:
         run(source, self.work / "out", source_name=NAME, **self._options)
 
-    def _ended(self, swap: Swap, waits: Sequence[Callable[[], None]] = ()) -> str:
+    def _ended(self, swap: Swap, changing: Thread | None = None) -> str:
         """Converts; `failed`, `one` or `other` by what came of it. Anything else is an error."""
         failed = False
         try:
             self._convert(swap.source)
         except HeadcountError:
             failed = True
-        for wait in waits:
-            wait()
+        if changing is not None:
+            changing.join()
         if failed:
             left = [path.name for path in self.work.iterdir() if "out" in path.name]
             assert not left, left

@@ -78,12 +78,13 @@ class Steps:
         return self._fstat(descriptor).st_ino in self._inodes
 
 
-def later(seconds: float, change: Change) -> threading.Thread:
-    """Does it in a thread, which has begun."""
+def later(*changes: tuple[float, Change]) -> threading.Thread:
+    """Does one after the other, each after some seconds, in a thread that has begun."""
 
     def wait() -> None:
-        time.sleep(seconds)
-        change()
+        for seconds, change in changes:
+            time.sleep(seconds)
+            change()
 
     thread = threading.Thread(target=wait)
     thread.start()
