@@ -187,14 +187,14 @@ def sparse_steps(view: ConfigView, count: int) -> frozenset[int]:
     return frozenset(i for i in range(count) if (i + 1) % step == 0) - frozenset(dense)
 
 
-def typed(otherwise: LayerRule, kinds: tuple[str, ...] = ("sparse",)) -> LayerRule:
+def typed(otherwise: LayerRule) -> LayerRule:
     """`mlp_layer_types` names the kind of each layer; `otherwise` applies where it is absent."""
 
     def rule(view: ConfigView, count: int) -> frozenset[int]:
         given = view.strings("mlp_layer_types")
         if given is None:
             return otherwise(view, count)
-        return frozenset(i for i, kind in enumerate(given[:count]) if kind in kinds)
+        return frozenset(i for i, kind in enumerate(given[:count]) if kind == "sparse")
 
     return rule
 
