@@ -10,7 +10,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -96,10 +96,10 @@ def _file(line: Any) -> FinishedFile | None:
         content = line["file"]
         if line["digest"] != _digest(content):
             return None
-        file = FinishedFile(**content)
+        file = FinishedFile(**{**content, "parts": tuple(content["parts"])})
     except (KeyError, TypeError):
         return None
-    return replace(file, parts=tuple(file.parts)) if _is_sound(file) else None
+    return file if _is_sound(file) else None
 
 
 def _is_sound(file: FinishedFile) -> bool:
@@ -109,8 +109,7 @@ def _is_sound(file: FinishedFile) -> bool:
         return False
     parts = file.name.split("/")
     is_plain = len(parts) <= 2 and not {"", ".", ".."} & {*parts} and "\0" not in file.name
-    digests = (file.digest, *file.parts) if isinstance(file.parts, list) else (None,)
-    return is_plain and all(isinstance(digest, str) for digest in digests)
+    return is_plain and all(isinstance(digest, str) for digest in (file.digest, *file.parts))
 
 
 def _lines(path: Path) -> Iterator[Any]:
