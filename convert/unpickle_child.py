@@ -29,7 +29,9 @@ def main(source: str, target: str, tied: str) -> None:
     with Path(source).open("rb") as file:
         is_zip = file.read(4) == b"PK\x03\x04"
     loaded = torch.load(source, map_location="cpu", weights_only=True, mmap=is_zip)
-    save_file(dict(distinct(tensors_of(loaded), tied == "tied")), target, metadata={"format": "pt"})
+    save_file(
+        dict(distinct(state_tensors(loaded), tied == "tied")), target, metadata={"format": "pt"}
+    )
 
 
 def limit_memory(nbytes: int) -> None:
@@ -44,7 +46,7 @@ def limit_memory(nbytes: int) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
 
 
-def tensors_of(loaded: Any) -> Mapping[str, torch.Tensor]:
+def state_tensors(loaded: Any) -> Mapping[str, torch.Tensor]:
     """The tensors of a state dict, or of the one inside a training checkpoint."""
     for holder in (loaded, *(loaded.get(nest) for nest in _NESTS)):
         if isinstance(holder, dict):

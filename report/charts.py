@@ -27,8 +27,11 @@ const layoutOf = chart => ({...chart.layout, paper_bgcolor: 'rgba(0,0,0,0)',
   modebar: {bgcolor: 'rgba(0,0,0,0)', color: colour('--soft'), activecolor: colour('--ink')},
   legend: {orientation: 'h', y: -0.22, yanchor: 'top'},
   xaxis: {...chart.layout.xaxis, ...axis()}, yaxis: {...chart.layout.yaxis, ...axis()}});
+// plotly.js reads tags and links in what it writes.
+const quoted = (_, value) => typeof value !== 'string' ? value
+  : value.replace(/&/g, '&amp;').replace(/</g, '&lt;');
 const charts = [...document.querySelectorAll('script[type="application/json"]')].map(data =>
-  [document.getElementById(data.dataset.chart), JSON.parse(data.textContent)]);
+  [document.getElementById(data.dataset.chart), JSON.parse(data.textContent, quoted)]);
 const settings = {responsive: true, displaylogo: false,
   modeBarButtons: [['toImage', 'zoom2d', 'pan2d', 'resetScale2d']]};
 const draw = () => charts.forEach(([place, chart]) =>

@@ -5,10 +5,13 @@ import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from headcount.model.text import printable
+from headcount.model.text import is_hidden, printable
 
-from .cells import cell
-from .report import Fact, Finding, Report, Table, shown
+from .lines import fact_line, finding_line, grid
+from .report import Report, shown
+
+# What begins a formula in a spreadsheet, also in the wide forms of East Asian text.
+_FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
 def render(reports: Sequence[Report], form: str) -> str:
@@ -27,15 +30,17 @@ def _lines(report: Report) -> Iterator[str]:
     yield from (printable(line) for line in report.lines)
     if report.facts:
         yield ""
-        width = max(len(fact.title) for fact in report.facts)
-        yield from (f"  {fact.title:<{width}}  {_fact(fact)}" for fact in report.facts)
+        titles = [printable(fact.title) for fact in report.facts]
+        width = max(len(title) for title in titles)
+        for title, fact in zip(titles, report.facts, strict=True):
+            yield f"  {title:<{width}}  {printable(fact_line(fact))}"
     for table in report.tables:
         yield ""
         if len(report.tables) > 1:
-            yield table.title
-        yield _grid(table, "simple")
+            yield printable(table.title)
+        yield grid(table, "simple", printable)
     yield from _block("Notes", report.notes)
-    yield from _block("Findings", map(_finding, shown(report.findings)))
+    yield from _block("Findings", map(finding_line, shown(report.findings)))
 
 
 def _block(title: str, lines: Iterable[str]) -> Iterator[str]:
@@ -44,61 +49,10 @@ def _block(title: str, lines: Iterable[str]) -> Iterator[str]:
         yield from ("", title, *listed)
 
 
-def _fact(fact: Fact) -> str:
-    value = cell(fact.value, fact.unit)
-    return f"{value} ({printable(fact.note)})" if fact.note else value
-
-
-def _finding(finding: Finding) -> str:
-    return f"{finding.code} {finding.severity}: {finding.where}: {finding.message}; {finding.hint}"
-
-
-def _grid(table: Table, style: str) -> str:
-    from tabulate import tabulate
-
-    return tabulate(
-        [
-            [cell(value, column.unit) for value, column in zip(row, table.columns, strict=True)]
-            for row in table.rows
-        ],
-        headers=[column.title for column in table.columns],
-        tablefmt=style,
-        colalign=["right" if right else "left" for right in table.numeric] if table.rows else None,
-        disable_numparse=True,
-    )
-
-
 def _markdown(reports: Sequence[Report]) -> str:
-    return "\n\n".join("\n".join(_markdown_lines(report)) for report in reports)
+    from .markdown import page
 
-
-def _markdown_lines(report: Report) -> Iterator[str]:
-    yield f"## {_escape(report.title)}"
-    yield ""
-    if report.lines:
-        yield from ("```", *(printable(line).replace("`", "'") for line in report.lines), "```")
-    yield from (f"- **{fact.title}**: {_escape(_fact(fact))}" for fact in report.facts)
-    for table in report.tables:
-        yield from ("", f"### {table.title}", "", _grid(_escaped(table), "github"))
-    for title, lines in (
-        ("Notes", list(report.notes)),
-        ("Findings", [*map(_finding, shown(report.findings))]),
-    ):
-        if lines:
-            yield from ("", f"### {title}", "", *(f"- {_escape(line)}" for line in lines))
-
-
-def _escape(text: str) -> str:
-    """A model's own words must not become markup."""
-    escaped = printable(text)
-    for char in "|<>`":
-        escaped = escaped.replace(char, f"\\{char}")
-    return escaped
-
-
-def _escaped(table: Table) -> Table:
-    rows = tuple(tuple(_escape(v) if isinstance(v, str) else v for v in row) for row in table.rows)
-    return Table(key=table.key, title=table.title, columns=table.columns, rows=rows)
+    return page(reports)
 
 
 def _csv(reports: Sequence[Report]) -> str:
@@ -117,15 +71,22 @@ def _csv(reports: Sequence[Report]) -> str:
 
 
 def _raw(row: Iterable[object]) -> list[object]:
-    return [printable(value) if isinstance(value, str) else value for value in row]
+    return [_inert(printable(value)) if isinstance(value, str) else value for value in row]
+
+
+def _inert(text: str) -> str:
+    """A text that a spreadsheet would take for a formula, behind the quote that makes it none."""
+    return f"'{text}" if text.startswith(_FORMULA) else text
 
 
 def _json(reports: Sequence[Report]) -> str:
+    """Printed in a terminal as well: what is invisible there is written by JSON's own escapes, and
+    so is half of a surrogate pair, as in a file name that is not UTF-8."""
     documents = [r.document if r.items is None else list(r.items) for r in reports]
     value = documents[0] if len(documents) == 1 else documents
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
-    # Half of a surrogate pair, as in a file name that is not UTF-8, becomes JSON's own escape.
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+    hidden = [char for char in set(text) if char != "\n" and is_hidden(char)]
+    return text.translate({ord(char): json.dumps(char)[1:-1] for char in hidden})
 
 
 def _html(reports: Sequence[Report]) -> str:

@@ -18,7 +18,7 @@ SAFE = pytest.mark.skipif(sys.version_info < (3, 11), reason="-P came with Pytho
 
 
 def installed() -> set[str]:
-    """Every name that could be imported: of the standard library, of what is installed, of rooms."""
+    """Every name that could be imported: the standard library's, what is installed, our rooms."""
     found = {*sys.stdlib_module_names, *importlib.metadata.packages_distributions(), *OURS}
     return {name for name in found if name.isidentifier()} - {"headcount", "__main__"}
 
