@@ -12,6 +12,7 @@ from headcount.model.errors import HeadcountError, InvalidWeightsError
 
 from .boundary import third_party
 from .runnable import RunnableModel
+from .strict_presence import strict_presence
 
 DTYPES = {
     "float64": torch.float64,
@@ -64,7 +65,7 @@ def load_model(
     runnable: RunnableModel, *, dtype: torch.dtype | None, device: torch.device
 ) -> LoadedModel:
     """The model with its weights. Raises HeadcountError when any weight would be made up."""
-    with third_party(f"{runnable.folder}: transformers cannot load it"):
+    with third_party(f"{runnable.folder}: transformers cannot load it"), strict_presence():
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             runnable.folder,
             config=runnable.config,

@@ -19,6 +19,7 @@ from headcount.sources.json_file import read_json
 from headcount.sources.path import check_name
 
 from .boundary import third_party
+from .strict_presence import strict_presence
 
 # Other values can name a repository of kernels, which transformers would fetch and run
 # (CVE-2026-4372), or a package that is not part of the `convert` extra.
@@ -59,7 +60,7 @@ def open_runnable(name: str) -> RunnableModel:
     raw = read_json(folder / "config.json")
     _refuse_own_code(folder / "config.json", _without_our_code(raw))
     _check_weights(folder)
-    with third_party(f"{folder / 'config.json'}: transformers cannot use it"):
+    with third_party(f"{folder / 'config.json'}: transformers cannot use it"), strict_presence():
         config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     _refuse_other_tasks(name, config)
     return RunnableModel(id=name, folder=folder, config=config)

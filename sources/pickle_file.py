@@ -18,7 +18,7 @@ from headcount.model import limits
 from headcount.model.dtypes import SAFETENSORS_BITS
 from headcount.model.errors import InvalidWeightsError
 
-from .json_file import open_regular
+from .json_file import open_bytes
 from .pickle_walk import StoredTensor, is_harmless, walk
 from .safetensors import FileHeader, TensorInfo, check_names
 
@@ -38,7 +38,7 @@ class PickleFile:
 
 def read_pickle(path: Path) -> PickleFile:
     """What a file of torch.save holds. Nothing in it is executed. Raises InvalidWeightsError."""
-    with os.fdopen(open_regular(path), "rb") as file:
+    with open_bytes(path) as file:
         size = os.fstat(file.fileno()).st_size
         start = file.read(16)
         file.seek(0)
