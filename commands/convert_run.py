@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from headcount.convert.conversion import COMPLETE, ConversionReport, apply_plan
-from headcount.convert.conversion_report import conversion_report, plan_report
+from headcount.convert.conversion_report import conversion_plan_report, conversion_report
 from headcount.convert.plan.errors import CheckFailedError
 from headcount.convert.plan.planner import plan_conversion
 from headcount.convert.plan.request import ConversionRequest, parse_key_value_heads
@@ -42,7 +42,7 @@ def convert_model(
         if evaluation is not None:
             check_evaluation(found.path, **evaluation)
         if dry_run:
-            write([plan_report(plan)])
+            write([conversion_plan_report(plan)])
             return
         with on_signals(exit_cleanly):
             done = apply_plan(plan)
@@ -52,9 +52,10 @@ def convert_model(
             failure: HeadcountError | None = None
             try:
                 if checks:
-                    problems = _check(found.path, target, done, reports)
+                    problems = _check(target, done, reports)
                 if evaluation is not None:
                     report, failure = run_evaluation(str(target), str(found.path), **evaluation)
+                    plan.source.check()
                     reports.append(report)
             finally:  # an evaluation that fails does not undo the conversion
                 hand_over(reports, holds, write)
@@ -64,14 +65,15 @@ def convert_model(
                 raise failure
 
 
-def _check(source: Path, target: Path, done: ConversionReport, reports: list[Report]) -> str:
+def _check(target: Path, done: ConversionReport, reports: list[Report]) -> str:
     """Adds the report of a check; what is wrong, in one line."""
     from headcount.convert.check import check_conversion
     from headcount.convert.check_report import check_report
 
     checked = check_conversion(
-        source, target, lossless=all(layer.lossless for layer in done.layers)
+        done.plan.source.folder, target, lossless=all(layer.lossless for layer in done.layers)
     )
+    done.plan.source.check()
     reports.append(check_report(checked))
     return "; ".join(checked.problems)
 

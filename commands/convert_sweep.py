@@ -82,6 +82,7 @@ def sweep_model(
             with on_signals(exit_telling(holds)):
                 if by_layer:
                     layers = sensitivities(trials[-1].plan.request, evaluation, progress=True)
+                    trials[-1].plan.source.check()
                     done = replace(done, layers=layers)
     hand_over([sweep_report(done)], holds, write)
     if budget is not None and done.chosen is None:

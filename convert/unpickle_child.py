@@ -31,7 +31,7 @@ def main(source: str, target: str, tied: str) -> None:
     with Path(source).open("rb") as file:
         is_zip = file.read(4) == b"PK\x03\x04"
     loaded = torch.load(source, map_location="cpu", weights_only=True, mmap=is_zip)
-    tensors = dict(distinct(tensors_of(loaded), tied == "tied"))
+    tensors = dict(distinct(state_tensors(loaded), tied == "tied"))
     try:
         save_file(tensors, target, metadata={"format": "pt"})
     except (OSError, SafetensorError) as error:
@@ -51,7 +51,7 @@ def limit_memory(nbytes: int) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
 
 
-def tensors_of(loaded: Any) -> Mapping[str, torch.Tensor]:
+def state_tensors(loaded: Any) -> Mapping[str, torch.Tensor]:
     """The tensors of a state dict, or of the one inside a training checkpoint."""
     for holder in (loaded, *(loaded.get(nest) for nest in _NESTS)):
         if isinstance(holder, dict):

@@ -66,6 +66,14 @@ RECORD_BYTES = Limit(
     advice="name another folder",
 )
 
+JOURNAL_BYTES = Limit(
+    256 * _MIB,
+    "bytes",
+    "a work folder's list of what it has finished: some hundred bytes for each file",
+    "not read",
+)
+LOCK_BYTES = Limit(4096, "bytes", "a lock names one process", "not read")
+
 # Weights
 HEADER_BYTES = Limit(
     32 * _MIB,
@@ -248,6 +256,12 @@ LISTED = Limit(
     40,
     "numbers of a list",
     "an error lists what can be chosen",
+    "left out and counted",
+)
+FILES_SHOWN = Limit(
+    20,
+    "files beside the weights",
+    "copied or not, by a conversion; conversion.json names all",
     "left out and counted",
 )
 FINDINGS_OF_A_RULE = Limit(

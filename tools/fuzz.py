@@ -173,9 +173,12 @@ def fuzz(name: str, seconds: float) -> dict[str, object]:
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder, "result.json")
         command = [sys.executable, __file__, "--here", str(result), "--seconds", str(seconds), name]
+        # It ends without cleaning up: what it writes goes with this folder.
+        environment = {**os.environ, "TMPDIR": folder}
+        limit = seconds + 2 * _AT_START
         try:
             done = subprocess.run(
-                command, capture_output=True, text=True, timeout=seconds + 2 * _AT_START
+                command, capture_output=True, text=True, timeout=limit, env=environment
             )
             said = done.stderr[-2000:]
         except subprocess.TimeoutExpired:

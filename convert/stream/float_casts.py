@@ -6,6 +6,7 @@ import torch
 
 from headcount.sources.safetensors import TensorInfo
 
+from .hashing import Digester
 from .pooling import NotFiniteError
 from .reader import DTYPES, SourceReader
 
@@ -25,10 +26,12 @@ def cast_pieces(
     reader: SourceReader, info: TensorInfo, dtype: torch.dtype
 ) -> Iterator[torch.Tensor]:
     """The flat tensor in pieces, each cast. Raises NotFiniteError, HeadcountError."""
-    source = DTYPES[info.dtype]
+    source, digester = DTYPES[info.dtype], Digester()
     length = min(_PIECE * source.itemsize, info.nbytes)
     block = bytearray(length)
     for start in range(0, info.nbytes, length or 1):
         view = memoryview(block)[: info.nbytes - start]
         reader.read_into(info, view, start)
+        digester.update(view)
         yield cast(torch.frombuffer(view, dtype=source), dtype)
+    reader.saw(info, digester.whole())

@@ -9,10 +9,11 @@ import json
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from headcount.model import limits
 from headcount.model.errors import HeadcountError
 from headcount.sources.json_file import open_bytes
 
@@ -20,17 +21,17 @@ from .descriptors import write_all
 from .hashing import digest_of_bytes
 
 NAME = "journal.jsonl"
-_MAX_BYTES = 256 * 2**20
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FinishedFile:
-    """A file of the output: its size, the digest of its bytes, and what was measured while its
-    tensors were made."""
+    """A file of the output: its size, the digest of its bytes and those of its parts, and what was
+    measured while its tensors were made."""
 
     name: str
     nbytes: int
     digest: str
+    parts: tuple[str, ...] = ()
     measured: Any
 
 
@@ -97,7 +98,7 @@ def _file(line: Any) -> FinishedFile | None:
         file = FinishedFile(**content)
     except (KeyError, TypeError):
         return None
-    return file if _is_sound(file) else None
+    return replace(file, parts=tuple(file.parts)) if _is_sound(file) else None
 
 
 def _is_sound(file: FinishedFile) -> bool:
@@ -107,13 +108,14 @@ def _is_sound(file: FinishedFile) -> bool:
         return False
     parts = file.name.split("/")
     is_plain = len(parts) <= 2 and not {"", ".", ".."} & {*parts} and "\0" not in file.name
-    return is_plain and isinstance(file.digest, str)
+    digests = (file.digest, *file.parts) if isinstance(file.parts, list) else (None,)
+    return is_plain and all(isinstance(digest, str) for digest in digests)
 
 
 def _lines(path: Path) -> Iterator[Any]:
     try:
         with open_bytes(path) as file:
-            data = file.read(_MAX_BYTES)
+            data = file.read(limits.JOURNAL_BYTES.most)
     except HeadcountError:
         return
     for line in data.split(b"\n")[:-1]:

@@ -15,6 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 
+from headcount.model import limits
 from headcount.model.errors import HeadcountError
 from headcount.running.signals import held_signals
 from headcount.sources.json_file import open_regular
@@ -24,7 +25,6 @@ from ..plan.leftovers import real_place
 from ..plan.process import OwningProcess, this_process
 from .descriptors import write_all
 
-_MAX_BYTES = 4096  # of a lock
 _PATIENCE = 0.2  # seconds that a rival may take between making its lock and writing into it
 
 
@@ -130,7 +130,7 @@ def _read_patiently(path: Path) -> OwningProcess | None:
 def _read(path: Path) -> OwningProcess | None:
     try:
         with os.fdopen(open_regular(path), "rb") as file:
-            found = OwningProcess(**json.loads(file.read(_MAX_BYTES)))
+            found = OwningProcess(**json.loads(file.read(limits.LOCK_BYTES.most)))
     except (OSError, HeadcountError, ValueError, TypeError, RecursionError):
         return None
     is_one = type(found.pid) is int is type(found.start) and isinstance(found.host, str)

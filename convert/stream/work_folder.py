@@ -157,7 +157,11 @@ class WorkFolder:
         assert self._journal is not None
         self.temporary(name).rename(self.place(name))
         file = FinishedFile(
-            name=name, nbytes=written.nbytes, digest=written.digest, measured=measured
+            name=name,
+            nbytes=written.nbytes,
+            digest=written.digest,
+            parts=written.parts,
+            measured=measured,
         )
         self._journal.add(file)
         self.finished[name] = file

@@ -79,6 +79,7 @@ def faulty_runs(temporary: Path) -> Iterator[FaultyRuns]:
             "LD_PRELOAD": str(library),
             "HEADCOUNT_FAULT_BOARD": str(board),
             "TMPDIR": str(temporary),
+            "TORCHINDUCTOR_CACHE_DIR": folder,  # torch makes it there when it is imported
             "OMP_NUM_THREADS": "1",  # a pool of threads does not survive a fork
         }
         with subprocess.Popen(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headcount.arch.read_config import read_spec
+from config_specs import read_spec
 from headcount.model.errors import HeadcountError
 from headcount.model.spec import ModelSpec
 from headcount.plan.devices import find_device, parse_device
@@ -253,7 +253,7 @@ def test_unknown_dtypes_are_refused(plan: MakePlan) -> None:
 
 
 def test_cache_follows_the_dtype_that_is_computed_in(plan: MakePlan) -> None:
-    spec, _ = read_spec(
+    spec = read_spec(
         {"model_type": "gpt2", "dtype": "float32", "n_layer": 1, "n_head": 2, "n_embd": 8}, "here"
     )
     spec = replace(spec, parameters=1000)

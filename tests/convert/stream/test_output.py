@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from conversions import contents, load_whole, run
 from headcount.audit import audit_model
 from headcount.convert.plan.describe import describe_plan
-from headcount.convert.plan.document import plan_document
+from headcount.convert.plan.document import conversion_plan_document
 from headcount.convert.plan.planner import plan_conversion
 from headcount.convert.plan.request import ConversionRequest
 
@@ -235,7 +235,7 @@ def test_the_dry_run_says_everything(source: Path, tmp_path: Path) -> None:
         "modeling_x.py (code)",
     ):
         assert words in text
-    document = json.loads(json.dumps(plan_document(plan)))
+    document = json.loads(json.dumps(conversion_plan_document(plan)))
     tensors = {tensor["name"]: tensor for tensor in document["tensors"]}
     assert tensors.keys() == load_file(source / "model.safetensors").keys()
     assert document["target"]["bytes"] == sum(tensor["bytes"] for tensor in tensors.values())
