@@ -16,6 +16,7 @@ from headcount.audit.audited import Audit
 from headcount.model.errors import HeadcountError
 from headcount.running.boundary import out_of_memory_explained, quiet_transformers, third_party
 from headcount.running.measured_cache import measured_cache_bytes
+from headcount.running.strict_presence import strict_presence
 
 from .models import modeling_headcount
 
@@ -152,7 +153,7 @@ def _generate(
 def _load(folder: Path, dtype: torch.dtype) -> PreTrainedModel:
     """The model as the class that its config names, of transformers or of ours."""
     options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
-    with third_party(f"{folder}: transformers cannot load it"):
+    with third_party(f"{folder}: transformers cannot load it"), strict_presence():
         config = AutoConfig.from_pretrained(folder, **options)
         text_type = config.get_text_config(decoder=True).model_type
         name = (config.architectures or [""])[0]

@@ -20,6 +20,7 @@ from headcount.sources.json_file import read_json, read_json_file
 from headcount.sources.path import check_name
 
 from .boundary import third_party
+from .strict_presence import strict_presence
 
 # Other values can name a repository of kernels, which transformers would fetch and run
 # (CVE-2026-4372), or a package that is not part of the `convert` extra.
@@ -62,7 +63,7 @@ def open_runnable(name: str) -> RunnableModel:
     raw, config_file = read_json_file(folder / "config.json")
     _refuse_own_code(folder / "config.json", _without_our_code(raw))
     weights = _check_weights(folder)
-    with third_party(f"{folder / 'config.json'}: transformers cannot use it"):
+    with third_party(f"{folder / 'config.json'}: transformers cannot use it"), strict_presence():
         config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     _refuse_other_tasks(name, config)
     read = (config_file, weights.index_file, *(header.read for header in weights.files))

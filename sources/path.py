@@ -8,6 +8,7 @@ from headcount.model.errors import HeadcountError
 from .checkpoint import Checkpoint, find_weights, inside, read_checkpoint
 from .found import FoundModel
 from .json_file import read_json, read_json_file
+from .presence import is_there
 
 
 def check_name(name: str) -> None:
@@ -75,9 +76,9 @@ def _only_gguf(folder: Path) -> FoundModel:
 
 def _is_there(path: Path) -> bool:
     """Raises HeadcountError for a link to nothing: it was meant to be there."""
-    if path.exists():
+    if is_there(path):
         return True
-    if path.is_symlink():
+    if is_there(path, or_its_link=True):
         raise HeadcountError(f"{path}: is a link to {path.readlink()}, which is not there")
     return False
 

@@ -1,7 +1,7 @@
 """What lies beside the weights in a folder: names, and the few facts that rules ask of them.
 
 Nothing is executed or rendered, links that lead out of the folder are not followed, and a file that
-cannot be read is a fact, not an error.
+is not what it should be is a fact, not an error; one that a failing disk does not give is an error.
 """
 
 import os
@@ -16,6 +16,7 @@ from headcount.model.errors import HeadcountError
 from headcount.model.numbers import whole
 
 from .json_file import read_json
+from .presence import is_failing_disk, is_there
 
 _CONFIGS = ("tokenizer_config.json", "generation_config.json")
 
@@ -60,6 +61,8 @@ def read_side_files(folder: Path) -> SideFiles:
             try:
                 read[name] = read_json(folder / name, limit)
             except HeadcountError as error:
+                if is_failing_disk(error):
+                    raise
                 unreadable.append((name, str(error).removeprefix(f"{folder / name}: ")))
     return SideFiles(
         folder=folder,
@@ -100,7 +103,7 @@ def _code_folders(entries: list["os.DirEntry[str]"]) -> tuple[str, ...]:
         for entry in entries
         if entry.name == "custom_generate"
         and entry.is_dir(follow_symlinks=False)
-        and os.path.lexists(Path(entry.path, "generate.py"))
+        and is_there(Path(entry.path, "generate.py"), or_its_link=True)
     )
 
 

@@ -1,5 +1,7 @@
 """From a request to a plan: every check that can be made without reading a tensor is made here."""
 
+from headcount.sources.presence import is_there
+
 from ..homes.finding import find_home
 from ..homes.home import Draft
 from ..rewrite.planned import plan_rewriting
@@ -112,6 +114,6 @@ def _notes(source: ConversionSource, draft: Draft) -> tuple[str, ...]:
             "transformers' eager attention of this type fails with fewer K/V heads: load the result"
             " with sdpa, which is what its class takes by default"
         )
-    if not any((source.folder / name).exists() for name in _TOKENIZERS):
+    if not any(is_there(source.folder / name) for name in _TOKENIZERS):
         notes.append("the source has no tokenizer, so the result has none")
     return tuple(notes)

@@ -5,7 +5,6 @@ trusted. The others hold a digest of themselves: one that a kill cut short, or t
 editor has changed, is none, and what follows it is not trusted either.
 """
 
-import errno
 import json
 import os
 from collections.abc import Iterable, Iterator
@@ -18,6 +17,7 @@ from headcount.model import limits
 from headcount.model.errors import HeadcountError
 from headcount.sources.json_file import open_bytes
 
+from .descriptors import write_all
 from .hashing import digest_of_bytes
 
 NAME = "journal.jsonl"
@@ -59,8 +59,7 @@ class Journal:
 
     def _append(self, *lines: dict[str, Any]) -> None:
         data = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
-        if os.write(self._descriptor, data) != len(data):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        write_all(self._descriptor, data)
         os.fsync(self._descriptor)
 
 

@@ -1,12 +1,12 @@
 """What no conversion can start from."""
 
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from headcount.audit import Audit
 from headcount.model.errors import HeadcountError, InvalidWeightsError
+from headcount.sources.presence import is_there
 
 from ..errors import CannotConvertError
 
@@ -15,7 +15,7 @@ def check_folder(folder: Path) -> None:
     """Raises HeadcountError unless there is a folder with a config."""
     if not folder.is_dir():
         raise HeadcountError(f"{folder}: not a folder; convert reads a folder with config.json")
-    if not os.path.lexists(folder / "config.json"):
+    if not is_there(folder / "config.json", or_its_link=True):
         raise HeadcountError(f"{folder}: no config.json there; convert reads a folder that has one")
 
 
