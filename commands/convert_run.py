@@ -9,6 +9,7 @@ from headcount.convert.conversion_report import conversion_report, plan_report
 from headcount.convert.plan.errors import CheckFailedError
 from headcount.convert.plan.planner import plan_conversion
 from headcount.convert.plan.request import ConversionRequest, parse_key_value_heads
+from headcount.convert.plan.rounding import rounding_of
 from headcount.convert.source_folder import SourceFolder, source_folder
 from headcount.model.errors import HeadcountError
 from headcount.report.report import Report
@@ -67,7 +68,10 @@ def _check(source: Path, target: Path, done: ConversionReport, reports: list[Rep
     from headcount.convert.check_report import check_report
 
     checked = check_conversion(
-        source, target, lossless=all(layer.lossless for layer in done.layers)
+        source,
+        target,
+        lossless=all(layer.lossless for layer in done.layers),
+        rounding=rounding_of(done.plan),
     )
     reports.append(check_report(checked))
     return "; ".join(checked.problems)

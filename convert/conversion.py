@@ -19,11 +19,13 @@ from .plan.job import job_of, local_job_of
 from .plan.plan import ConversionPlan
 from .plan.planner import plan_conversion
 from .plan.request import ConversionRequest
+from .plan.rounding import rounding_of
 from .plan.side_files import RECORD, SideFile
 from .plan.source import CONFIG, check_unchanged
 from .plan.target import check_target
 from .rewrite.layer import merged_documents
 from .rewrite.store import NOTHING, Rewritten, redirected, rewrite_layers
+from .stream.float_casts import Lost
 from .stream.hashing import digest_of_bytes
 from .stream.lock import TargetLock
 from .stream.os_failures import writing
@@ -127,7 +129,8 @@ def _write(plan: ConversionPlan, work: WorkFolder, progress: bool) -> dict[str, 
         manifest[plan.index_name] = write_bytes(work.model / plan.index_name, index)
     config = json_bytes(plan.config)
     manifest[CONFIG] = Written(nbytes=len(config), digest=digest_of_bytes(config))
-    record = _record(plan, _layer_errors(plan, outcome, rewritten), rewritten, manifest)
+    layers = _layer_errors(plan, outcome, rewritten)
+    record = _record(plan, layers, rewritten, manifest, outcome.lost)
     write_bytes(work.model / RECORD, json_bytes(record))
     write_bytes(work.model / CONFIG, config)
     verify_output(plan, work.model)
@@ -186,6 +189,7 @@ def _record(
     layers: tuple[LayerError, ...],
     rewritten: Rewritten,
     manifest: Mapping[str, Written],
+    lost: Mapping[str, Lost],
 ) -> dict[str, Any]:
     """The content of conversion.json, which is not in the manifest itself."""
     measured = {
@@ -208,6 +212,10 @@ def _record(
     return {
         **summary,
         "lossless": all(layer.lossless for layer in layers),
+        "rounding": {
+            **rounding_of(plan)._asdict(),
+            "lost": {name: lost[name]._asdict() for name in sorted(lost)},
+        },
         "layers": merged,
         "job": job_of(plan),
         "manifest": {name: manifest[name].document() for name in sorted(manifest)},

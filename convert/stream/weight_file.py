@@ -16,7 +16,7 @@ from ..plan.errors import BadValuesError
 from ..plan.plan import ConversionPlan, OutputFile
 from ..plan.request import CHOOSING
 from ..plan.steps import Cast, Copy, Fold, Folded, Make, Pad, Pool, Skip, Step, Take, Transpose
-from .float_casts import cast, cast_pieces
+from .float_casts import Lost, cast, cast_pieces, lost
 from .head_layout import join_heads, placed_heads, reordered, split_heads
 from .made_ahead import Ahead
 from .norm_folding import fold_gain, fold_shift
@@ -70,8 +70,10 @@ class WeightStream:
                 out.copy(descriptor, source.offsets[0], last.sources[0].offsets[1])
             elif isinstance(first.action, Cast):
                 with self._named(first):
-                    for piece in cast_pieces(self.reader, first.sources[0], DTYPES[first.dtype]):
+                    dtype = DTYPES[first.dtype]
+                    for piece, of_it in cast_pieces(self.reader, first.sources[0], dtype):
                         out.write(raw_bytes(piece))
+                        self._note_lost(first, of_it)
             else:
                 out.write(raw_bytes(ahead.take()))
         self.reader.close()
@@ -81,7 +83,15 @@ class WeightStream:
         if tensor.dtype == dtype:
             return tensor
         with self._named(step):
-            return cast(tensor, dtype)
+            result = cast(tensor, dtype)
+        self._note_lost(step, lost(tensor, result))
+        return result
+
+    def _note_lost(self, step: Step, found: Lost) -> None:
+        if any(found):
+            with self._lock:
+                before = self.outcome.lost.get(step.name, Lost())
+                self.outcome.lost[step.name] = before.plus(found)
 
     def _compute(self, step: Step) -> torch.Tensor:
         match step.action:
