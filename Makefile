@@ -9,13 +9,18 @@ WORKERS     ?= 2
 
 pip = $(VENV)/bin/python -m pip --disable-pip-version-check
 
-.PHONY: help test test-all test-light check lint types tests readme readme-write format install clean
+# Of `make fuzz`, all parsers together. CI takes one.
+MINUTES     ?= 5
+
+.PHONY: help test test-all test-light check lint types tests fuzz fuzz-minute readme readme-write \
+	format install clean
 
 help:
 	@echo "make test          install the wheel of this checkout in $(VENV), then make check"
 	@echo "make test-all      the same, with the tests that are marked slow"
 	@echo "make test-light    the tests that need no torch, with what is installed in BIN=$(BIN)"
-	@echo "make check         lint, types, tests and README with what is installed in BIN=$(BIN)"
+	@echo "make check         lint, types, tests, a minute of fuzzing and README with what is installed in BIN=$(BIN)"
+	@echo "make fuzz          try odd inputs on every parser for MINUTES=$(MINUTES)"
 	@echo "make format        let ruff format and fix what it can"
 	@echo "make readme-write  put the real output of its commands into README.md"
 
@@ -25,7 +30,7 @@ test: install
 test-all: install
 	@HEADCOUNT_TEST_INSTALLED=1 $(MAKE) --no-print-directory check PYTEST_ARGS='-m ""'
 
-check: lint types tests readme
+check: lint types tests fuzz-minute readme
 
 lint:
 	@echo "== ruff"
@@ -47,6 +52,14 @@ tests:
 test-light:
 	@HEADCOUNT_TEST_LIGHT=1 $(BIN)/pytest -n $(WORKERS) --dist worksteal \
 		-m "not slow and not needs_convert" $(PYTEST_ARGS)
+
+# With atheris (pip install atheris: Linux, x86-64) guided by coverage, else by hypothesis.
+fuzz:
+	@echo "== fuzzing for $(MINUTES) minutes"
+	@$(BIN)/python tools/fuzz.py --minutes $(MINUTES) --jobs $(WORKERS)
+
+fuzz-minute:
+	@$(MAKE) --no-print-directory fuzz MINUTES=1
 
 readme:
 	@echo "== README"

@@ -42,14 +42,18 @@ def observe(placed: Iterable[Placed], mixer: Attention, architecture: Architectu
 
 
 def _over(total: int | None, count: int) -> int | None:
-    return None if total is None or total % count else total // count
+    """None where `total` rows do not make `count` parts of at least one."""
+    if total is None or min(total, count) < 1 or total % count:
+        return None
+    return total // count
 
 
 def _normed_dim(placed: Iterable[Placed], architecture: Architecture) -> int | None:
     if architecture.attention.norm not in ("head", "head_bias"):
         return None
     sizes = {item.tensor.shape for item in placed if item.place.part == "norm"}
-    return next(iter(sizes))[0] if len(sizes) == 1 and len(next(iter(sizes))) == 1 else None
+    (size,) = sizes if len(sizes) == 1 else ((),)
+    return size[0] or None if len(size) == 1 else None
 
 
 def _hidden(shapes: Mapping[str | None, tuple[int, int]], mixer: Attention) -> int | None:

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -12,6 +12,8 @@ import click
 from headcount.model.errors import HeadcountError, MissingExtraError, WriteError
 from headcount.model.redacted_output import redact_hooks, show_traceback
 from headcount.running.signals import exit_at_once, on_signals
+
+from .standard_streams import settle_streams
 
 if TYPE_CHECKING:
     from headcount.report.report import Report
@@ -32,6 +34,7 @@ class _Started(click.Command):
     """Before a command begins, too: a help text that cannot be written, and Ctrl-C."""
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
+        settle_streams()
         redact_hooks()
         return super().main(*args, **kwargs)
 
@@ -64,8 +67,21 @@ class Command(_Started):
             if ctx.find_root().params.get("debug"):
                 show_traceback(error)
             raise Failure(error) from error
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            if ctx.find_root().params.get("debug"):
+                show_traceback(error)
+            raise Failure(_system_failed(error)) from error
         except KeyboardInterrupt:
             _interrupted()
+
+
+def _system_failed(error: OSError) -> HeadcountError:
+    """A failure of the machine that nothing nearer to it has explained."""
+    reason = error.strerror or str(error) or type(error).__name__
+    where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
+    return HeadcountError(f"{where}cannot be read or written: {reason}")
 
 
 def _interrupted() -> NoReturn:
@@ -116,10 +132,17 @@ def write_reports(reports: "Sequence[Report]", form: str, output: Path | None) -
     if output is None:
         _print(text)
         return
+    from .report_file import write_report
+
+    write_report(output, text)
+
+
+def hand_over(reports: "list[Report]", holds: str, write: "Callable[[list[Report]], None]") -> None:
+    """Writes the reports of what has been done; a WriteError also says what `holds` even so."""
     try:
-        output.write_text(text, encoding="utf-8", errors="backslashreplace")
-    except OSError as error:
-        raise WriteError(f"{output}: cannot be written: {error.strerror}") from error
+        write(reports)
+    except WriteError as error:
+        raise WriteError(f"{error}; {holds}") from error
 
 
 def _print(text: str) -> None:

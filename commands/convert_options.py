@@ -16,7 +16,7 @@ from headcount.convert.plan.request import (
     ConversionRequest,
 )
 
-from .options import SIZE, TOKENS, defaults_of, stack
+from .options import PATH, SIZE, TOKENS, defaults_of, stack
 
 # The options that decide the conversion, and those of them that --quality bundles.
 LADDER = tuple(field.name for field in fields(Ladder) if field.name != "seed")
@@ -146,6 +146,22 @@ sweep_options = stack(
     ),
     click.option(
         "--by-layer", is_flag=True, help="In a sweep also: what each layer alone adds to the loss."
+    ),
+)
+
+verify_options = stack(
+    click.option(
+        "--verify",
+        "verified",
+        type=PATH,
+        metavar="OUT",
+        help="Hold the finished OUT against its record and, if given, against SOURCE.",
+    ),
+    click.option(
+        "--sample",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Of --verify: only N tensors, drawn by --seed.",
     ),
 )
 

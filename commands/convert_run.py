@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from headcount.convert.conversion import ConversionReport, apply_plan
+from headcount.convert.conversion import COMPLETE, ConversionReport, apply_plan
 from headcount.convert.conversion_report import conversion_report, plan_report
 from headcount.convert.plan.errors import CheckFailedError
 from headcount.convert.plan.planner import plan_conversion
@@ -13,8 +13,9 @@ from headcount.convert.plan.rounding import rounding_of
 from headcount.convert.source_folder import SourceFolder, source_folder
 from headcount.model.errors import HeadcountError
 from headcount.report.report import Report
-from headcount.running.signals import exit_cleanly, on_signals
+from headcount.running.signals import exit_cleanly, exit_telling, on_signals
 
+from .console import hand_over
 from .convert_options import with_quality
 from .evaluate import check_evaluation, run_evaluation
 from .report_path import check_report_path
@@ -46,33 +47,37 @@ def convert_model(
             return
         with on_signals(exit_cleanly):
             done = apply_plan(plan)
-        reports, problems = [conversion_report(done)], ""
-        failure: HeadcountError | None = None
-        try:
-            if checks:
-                problems = _check(found.path, target, done, reports)
-            if evaluation is not None:
-                report, failure = run_evaluation(str(target), str(found.path), **evaluation)
-                reports.append(report)
-        finally:  # an evaluation that fails does not undo the conversion
-            write(reports)
-        if problems:
-            raise CheckFailedError(f"{target}: {problems}; the output is kept")
-        if failure is not None:
-            raise failure
+        holds = f"{target}: {COMPLETE}"
+        with on_signals(exit_telling(holds)):
+            reports, problems = [conversion_report(done)], ""
+            failure: HeadcountError | None = None
+            try:
+                if checks:
+                    problems = _check(target, done, reports)
+                if evaluation is not None:
+                    report, failure = run_evaluation(str(target), str(found.path), **evaluation)
+                    plan.source.check()
+                    reports.append(report)
+            finally:  # an evaluation that fails does not undo the conversion
+                hand_over(reports, holds, write)
+            if problems:
+                raise CheckFailedError(f"{target}: {problems}; the output is kept")
+            if failure is not None:
+                raise failure
 
 
-def _check(source: Path, target: Path, done: ConversionReport, reports: list[Report]) -> str:
+def _check(target: Path, done: ConversionReport, reports: list[Report]) -> str:
     """Adds the report of a check; what is wrong, in one line."""
     from headcount.convert.check import check_conversion
     from headcount.convert.check_report import check_report
 
     checked = check_conversion(
-        source,
+        done.plan.source.folder,
         target,
         lossless=all(layer.lossless for layer in done.layers),
         rounding=rounding_of(done.plan),
     )
+    done.plan.source.check()
     reports.append(check_report(checked))
     return "; ".join(checked.problems)
 

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import isnan
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from headcount.convert.merge.ladder import QUALITIES
@@ -12,13 +11,15 @@ from headcount.convert.plan.errors import CheckFailedError, TargetError
 from headcount.convert.plan.request import CHOOSING, METHODS, ConversionRequest
 from headcount.convert.source_folder import source_folder
 from headcount.evaluate.sweep.sensitivity import sensitivities
-from headcount.evaluate.sweep.sweep import sweep, trials_of
+from headcount.evaluate.sweep.sweep import CHOSEN, sweep, trials_of
 from headcount.evaluate.sweep.sweep_report import sweep_report
 from headcount.evaluate.sweep.trial import parse_counts, parse_methods
 from headcount.model.errors import HeadcountError
 from headcount.report.report import Report
-from headcount.running.signals import exit_cleanly, on_signals
+from headcount.running.passing_folder import temporary_folder
+from headcount.running.signals import exit_cleanly, exit_telling, on_signals
 
+from .console import hand_over
 from .convert_options import LADDER, with_quality
 from .evaluate import check_evaluation
 from .report_path import check_report_path
@@ -60,8 +61,8 @@ def sweep_model(
     }
     if methods is not None:
         _refuse_unused(options, names)
-    with TemporaryDirectory(prefix="headcount-sweep-") as aside:
-        place = target or Path(aside) / "model"
+    with temporary_folder("headcount-sweep-") as aside:
+        place = target or aside / "model"
         check_report_path(output, [Path(source), place])
         with source_folder(source, place, whole=True, allow_pickle=allow_pickle) as found:
             check_evaluation(found.path, **evaluation)
@@ -77,10 +78,13 @@ def sweep_model(
             trials = trials_of(request, wanted, names, lambda name: fields[name])
             with on_signals(exit_cleanly):
                 done = sweep(trials, evaluation, budget=budget, progress=True)
+            holds = "nothing was kept" if done.chosen is None else f"{target}: {CHOSEN}"
+            with on_signals(exit_telling(holds)):
                 if by_layer:
                     layers = sensitivities(trials[-1].plan.request, evaluation, progress=True)
+                    trials[-1].plan.source.check()
                     done = replace(done, layers=layers)
-    write([sweep_report(done)])
+    hand_over([sweep_report(done)], holds, write)
     if budget is not None and done.chosen is None:
         raise CheckFailedError(f"no conversion adds at most {budget:g} to the loss: nothing kept")
 

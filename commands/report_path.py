@@ -12,6 +12,13 @@ def check_report_path(output: Path | None, folders: Iterable[Path]) -> None:
     name, and WriteError if it may not be written. None, for stdout, is fine."""
     if output is None:
         return
+    try:
+        _check(output, folders)
+    except OSError as error:  # a name that is too long, a folder that may not be looked into
+        raise HeadcountError(f"{output}: {error.strerror or error}; name another file") from error
+
+
+def _check(output: Path, folders: Iterable[Path]) -> None:
     for folder in folders:
         if _lies_in(output, folder):
             raise HeadcountError(
@@ -20,11 +27,18 @@ def check_report_path(output: Path | None, folders: Iterable[Path]) -> None:
     if output.is_dir():
         raise HeadcountError(f"{output}: is a folder; name a file for the report")
     parent = output.parent
+    if output.is_symlink() and not _leads_somewhere(output):
+        raise HeadcountError(f"{output}: is a link that leads nowhere; name another file")
     if not parent.is_dir():
         raise HeadcountError(f"{output}: there is no folder {parent}; make it first")
     writable = os.access(output, os.W_OK) if output.exists() else os.access(parent, os.W_OK)
     if not writable:
         raise WriteError(f"{output}: may not be written to: choose another place")
+
+
+def _leads_somewhere(link: Path) -> bool:
+    real = Path(os.path.realpath(link))  # itself a link: of a loop
+    return link.exists() or (real.parent.is_dir() and not real.is_symlink())
 
 
 def _lies_in(output: Path, folder: Path) -> bool:

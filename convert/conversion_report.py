@@ -1,13 +1,17 @@
 """A finished conversion as people read it: what moved, and by how much."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Any
 
 from headcount.report.report import Column, Fact, Report, Table
 
 from .conversion import ConversionReport, LayerError
+from .digest_record import DIGEST_OF_TENSORS
 from .fitted_table import fitted_notes, fitted_tables
 from .plan.describe import describe_plan, method_in_words
 from .plan.document import plan_document
+from .plan.existing import DIGEST
 from .plan.plan import ConversionPlan, OutputFile
 from .plan.rounding import rounding_of
 from .plan.steps import Step
@@ -28,6 +32,7 @@ _LOST = (
     "Moved: root of the share that is lost of the square of the scores (K) and of the output (V) of"
     " a layer's merged heads; by mean: what their mean would lose."
 )
+_MOST_FILES = 12  # of a table
 _DONE = {False: "converted and audited clean", True: "already done, nothing was written"}
 _TENSOR_COLUMNS = (
     Column(key="name", title="Tensor"),
@@ -88,12 +93,14 @@ def conversion_report(report: ConversionReport) -> Report:
                 rows=rows,
             ),
             *fitted_tables(report),
+            *_files(report),
         ),
         notes=(
             _LOST if rewritten else _MOVED,
             *fitted_notes(report),
             *_repeats(report),
             *_lost(report),
+            *_digests(report),
             *report.plan.notes,
         ),
         document=report.document(),
@@ -134,6 +141,33 @@ def _lost(report: ConversionReport) -> Iterator[str]:
                 f"Rounding to {kind}: {sum(counts.values()):,} numbers of {len(counts):,} tensors"
                 f" {words}, most of them in {most}."
             )
+
+
+def _files(report: ConversionReport) -> Iterator[Table]:
+    """The files that were read, and those that were written, each with its digest."""
+    columns = (
+        Column(key="name", title="File"),
+        Column(key="bytes", title="Bytes", unit="exact_bytes"),
+        Column(key="digest", title="XXH3 (128 bits)"),
+    )
+    for key, title, entries in _named(report):
+        rows = tuple(
+            (name, entry["bytes"], entry.get(DIGEST) or f"{entry[DIGEST_OF_TENSORS]} *")
+            for name, entry in islice(entries.items(), _MOST_FILES)
+        )
+        yield Table(key=key, title=title, columns=columns, rows=rows)
+
+
+def _named(report: ConversionReport) -> Iterator[tuple[str, str, Mapping[str, Mapping[str, Any]]]]:
+    yield "inputs", "Read", report.record["digests"]["inputs"]
+    yield "manifest", "Written", report.record["manifest"]
+
+
+def _digests(report: ConversionReport) -> Iterator[str]:
+    yield "*: over the header and the digests of the tensors that were read (docs/verify.md)"
+    more = sum(max(len(entries) - _MOST_FILES, 0) for _, _, entries in _named(report))
+    if more:
+        yield f"conversion.json names the digests of {more} more files"
 
 
 def _repeats(report: ConversionReport) -> Iterator[str]:

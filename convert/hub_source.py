@@ -6,12 +6,12 @@ import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from headcount.audit.auditing import audit_source
 from headcount.model.errors import HeadcountError, InvalidWeightsError, WriteError
 from headcount.model.redacted_output import redacted_logs
 from headcount.model.redaction import redacted
+from headcount.running.passing_folder import temporary_folder
 from headcount.sources.at_once import at_once
 from headcount.sources.checkpoint import Checkpoint
 from headcount.sources.found import FoundModel
@@ -46,12 +46,12 @@ def hub_source(source: str, *, whole: bool) -> Iterator[tuple[Path, str]]:
     if whole:
         yield snapshot, name
         return
-    with TemporaryDirectory(prefix="headcount-") as folder:
+    with temporary_folder("headcount-") as folder:
         for path in snapshot.iterdir():
             if path.is_file() and path.name not in shards:
-                shutil.copyfile(path, Path(folder, path.name))
-        _write_headers(found, checkpoint, Path(folder))
-        yield Path(folder), name
+                shutil.copyfile(path, folder / path.name)
+        _write_headers(found, checkpoint, folder)
+        yield folder, name
 
 
 def _weights(source: str, found: FoundModel) -> Checkpoint:

@@ -66,6 +66,14 @@ RECORD_BYTES = Limit(
     advice="name another folder",
 )
 
+JOURNAL_BYTES = Limit(
+    256 * _MIB,
+    "bytes",
+    "a work folder's list of what it has finished: some hundred bytes for each file",
+    "not read",
+)
+LOCK_BYTES = Limit(4096, "bytes", "a lock names one process", "not read")
+
 # Weights
 HEADER_BYTES = Limit(
     32 * _MIB,
@@ -139,7 +147,12 @@ PICKLE_OPCODES = Limit(
     "two thousand tensors take a fifth of it, and a second",
     advice="save the model as safetensors",
 )
-PICKLE_RATIO = Limit(100, "times the packed size", "torch does not compress: more is a bomb")
+PICKLE_RATIO = Limit(
+    100,
+    "times the packed size",
+    "torch does not compress: more is a bomb",
+    advice="too much to read, torch does not compress",
+)
 PICKLE_DIMENSIONS = Limit(64, "dimensions", "torch has as many")
 
 # What lies in a folder
@@ -173,9 +186,9 @@ GGUF_SIZE = Limit(10**7, "in a size", "as in llama.cpp's own files")
 
 # Logs of engines
 LOG_BYTES = Limit(
-    64 * _MIB,
+    256 * _MIB,
     "bytes",
-    "a start takes some hundred kilobytes; reading so much takes some seconds",
+    "a start takes some hundred kilobytes, the log of a server's day some hundred times that",
     "not read",
     "cut the log to the start that is meant",
 )
@@ -243,6 +256,12 @@ LISTED = Limit(
     40,
     "numbers of a list",
     "an error lists what can be chosen",
+    "left out and counted",
+)
+FILES_SHOWN = Limit(
+    20,
+    "files beside the weights",
+    "copied or not, by a conversion; conversion.json names all",
     "left out and counted",
 )
 FINDINGS_OF_A_RULE = Limit(

@@ -17,7 +17,7 @@ Usage = Literal["server", "offline"]
 StateMode = Literal["none", "align", "all"]
 STATE_MODES: tuple[StateMode, ...] = get_args(StateMode)
 _COUNTS = (
-    *("context", "batch_size", "encoder_tokens", "tp", "pp", "context_ranks", "kv_memory"),
+    *("context", "batch_size", "encoder_tokens", "tp", "pp", "context_ranks"),
     *("block_size", "max_num_seqs", "max_num_batched_tokens"),
 )
 SAMPLERS = ("pytorch", "flashinfer")

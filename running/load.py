@@ -9,6 +9,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from headcount.model.dtypes import resolve_dtype
 from headcount.model.errors import HeadcountError, InvalidWeightsError
+from headcount.sources.identity import check_unchanged
 
 from .boundary import third_party
 from .runnable import RunnableModel
@@ -63,7 +64,8 @@ def resolve_load_dtype(name: str | None) -> torch.dtype | None:
 def load_model(
     runnable: RunnableModel, *, dtype: torch.dtype | None, device: torch.device
 ) -> LoadedModel:
-    """The model with its weights. Raises HeadcountError when any weight would be made up."""
+    """The model with its weights. Raises HeadcountError when any weight would be made up, and
+    SourceChangedError when its files are no longer those that were checked."""
     with third_party(f"{runnable.folder}: transformers cannot load it"):
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             runnable.folder,
@@ -76,6 +78,7 @@ def load_model(
             ignore_mismatched_sizes=True,  # so that they are listed; they are refused below
         )
         model, info = loaded[0].eval().to(device), loaded[1]
+    check_unchanged(runnable.files)
     _refuse_other_shapes(runnable, info["mismatched_keys"])
     _refuse_made_up_weights(runnable, info["missing_keys"])
     return LoadedModel(

@@ -14,8 +14,9 @@ from transformers.models.auto.modeling_auto import (
 from headcount.arch.model_classes import GROUPED_CLASS, model_classes
 from headcount.arch.our_types import GROUPED, base_type
 from headcount.model.errors import HeadcountError, UnsupportedModelError
-from headcount.sources.checkpoint import INDEX, SINGLE, find_weights, read_checkpoint
-from headcount.sources.json_file import read_json
+from headcount.sources.checkpoint import INDEX, SINGLE, Checkpoint, find_weights, read_checkpoint
+from headcount.sources.identity import FileIdentity
+from headcount.sources.json_file import read_json, read_json_file
 from headcount.sources.path import check_name
 
 from .boundary import third_party
@@ -27,11 +28,13 @@ BUILT_IN_ATTENTION = ("eager", "sdpa")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunnableModel:
-    """One model to measure: `id` as the user wrote it, its folder, its config."""
+    """One model to measure: `id` as the user wrote it, its folder, its config. `files` are config
+    and weights as they were when they were looked at, before transformers read any."""
 
     id: str
     folder: Path
     config: PreTrainedConfig
+    files: tuple[tuple[Path, FileIdentity], ...]
 
     @property
     def vocab_size(self) -> int:
@@ -56,13 +59,15 @@ def open_runnable(name: str) -> RunnableModel:
         raise HeadcountError(
             f"{name}: not a folder; give one with config.json, safetensors weights and a tokenizer"
         )
-    raw = read_json(folder / "config.json")
+    raw, config_file = read_json_file(folder / "config.json")
     _refuse_own_code(folder / "config.json", _without_our_code(raw))
-    _check_weights(folder)
+    weights = _check_weights(folder)
     with third_party(f"{folder / 'config.json'}: transformers cannot use it"):
         config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     _refuse_other_tasks(name, config)
-    return RunnableModel(id=name, folder=folder, config=config)
+    read = (config_file, weights.index_file, *(header.read for header in weights.files))
+    files = tuple((file.path, file.identity) for file in read if file is not None)
+    return RunnableModel(id=name, folder=folder, config=config, files=files)
 
 
 def _without_our_code(raw: dict[str, Any]) -> dict[str, Any]:
@@ -113,7 +118,7 @@ def _entries(value: Any) -> Iterator[tuple[str, Any]]:
             stack.extend(item)
 
 
-def _check_weights(folder: Path) -> None:
+def _check_weights(folder: Path) -> Checkpoint:
     weights = find_weights(folder)
     if weights is None or weights.name not in (SINGLE, INDEX):
         raise HeadcountError(
@@ -126,6 +131,7 @@ def _check_weights(folder: Path) -> None:
             f"{weights}: shards are missing: {', '.join(sorted(checkpoint.missing)[:3])}"
             f" ({len(checkpoint.missing)} in all)"
         )
+    return checkpoint
 
 
 def _refuse_other_tasks(name: str, config: PreTrainedConfig) -> None:

@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,8 @@ from headcount.model import limits
 from headcount.model.errors import HeadcountError, InvalidConfigError, InvalidWeightsError, short
 from headcount.model.numbers import whole
 
-from .json_file import read_json
+from .identity import ReadFile
+from .json_file import read_json_file
 from .safetensors import FileHeader, TensorInfo, check_names, read_header
 
 SINGLE = "model.safetensors"
@@ -28,7 +29,7 @@ class Checkpoint:
     not know; `total_size` is the index's claim in bytes, None without an index. `partial`: this is
     one shard of a set, so that what it lacks may be elsewhere. `format` is safetensors, gguf or
     pickle; only of the first can `offsets` of a tensor be read without more ado. `suspects` maps a
-    pickle to what it imports although no tensor needs it.
+    pickle to what it imports although no tensor needs it. `index_file` is the index as it was read.
     """
 
     folder: Path
@@ -41,6 +42,7 @@ class Checkpoint:
     partial: bool = False
     format: str = "safetensors"
     suspects: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    index_file: ReadFile | None = None
 
     @property
     def nbytes(self) -> int:
@@ -80,10 +82,10 @@ def single_file(header: FileHeader) -> Checkpoint:
 
 
 def _read_indexed(path: Path) -> Checkpoint:
-    weight_map, total_size = read_index(path)
+    weight_map, total_size, index_file = read_index(path)
     present = {s for s in set(weight_map.values()) if os.path.lexists(path.parent / s)}
     files = [read_header(inside(path.parent, shard)) for shard in sorted(present)]
-    return join_shards(path, weight_map, total_size, files)
+    return replace(join_shards(path, weight_map, total_size, files), index_file=index_file)
 
 
 def join_shards(
@@ -137,13 +139,14 @@ def _in_its_shard(
 
 def read_index(
     path: Path, suffixes: tuple[str, ...] = SUFFIXES
-) -> tuple[dict[str, str], int | None]:
-    """The weight_map and total_size of the index at `path`. Raises InvalidWeightsError."""
+) -> tuple[dict[str, str], int | None, ReadFile]:
+    """The weight_map and total_size of the index at `path`, and the file that they were read from.
+    Raises InvalidWeightsError."""
     try:
-        index = read_json(path, limits.INDEX_BYTES)
+        index, file = read_json_file(path, limits.INDEX_BYTES)
     except InvalidConfigError as error:
         raise InvalidWeightsError(str(error)) from error
-    return check_index(path, index, suffixes)
+    return *check_index(path, index, suffixes), file
 
 
 def check_index(

@@ -102,8 +102,9 @@ class _Reader:
     def read(self) -> GgufFile:
         version = self.start()
         tensor_count, key_count = self.number("Q", "count"), self.number("Q", "count")
-        if key_count > limits.GGUF_KEYS.most or tensor_count > limits.GGUF_TENSORS.most:
-            self.fail(f"claims {tensor_count:,} tensors and {key_count:,} keys")
+        for limit, count in ((limits.GGUF_KEYS, key_count), (limits.GGUF_TENSORS, tensor_count)):
+            if count > limit.most:
+                self.fail(limit.refusal("claims to hold", count))
         metadata: dict[str, Any] = {}
         for _ in range(key_count):
             key = self.text("key", limits.GGUF_KEY_BYTES.most)

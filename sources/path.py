@@ -7,7 +7,7 @@ from headcount.model.errors import HeadcountError
 
 from .checkpoint import Checkpoint, find_weights, inside, read_checkpoint
 from .found import FoundModel
-from .json_file import read_json
+from .json_file import read_json, read_json_file
 
 
 def check_name(name: str) -> None:
@@ -51,13 +51,13 @@ def _read_folder(folder: Path) -> FoundModel:
     has_config = _is_there(config)
     if not has_config and weights is None:
         return _only_gguf(folder)
-    return FoundModel(
-        kind="folder",
-        id=str(folder),
-        where=str(config),
-        config=read_json(inside(folder, config.name)) if has_config else None,
-        checkpoint=weights,
+    found = FoundModel(
+        kind="folder", id=str(folder), where=str(config), config=None, checkpoint=weights
     )
+    if not has_config:
+        return found
+    value, file = read_json_file(inside(folder, config.name))
+    return replace(found, config=value, config_file=file)
 
 
 def _only_gguf(folder: Path) -> FoundModel:

@@ -18,6 +18,7 @@ from headcount.model import limits
 from headcount.model.dtypes import SAFETENSORS_BITS
 from headcount.model.errors import InvalidWeightsError
 
+from .identity import FileIdentity, ReadFile
 from .json_file import open_regular
 from .pickle_walk import StoredTensor, is_harmless, walk
 from .safetensors import FileHeader, TensorInfo, check_names
@@ -39,7 +40,8 @@ class PickleFile:
 def read_pickle(path: Path) -> PickleFile:
     """What a file of torch.save holds. Nothing in it is executed. Raises InvalidWeightsError."""
     with os.fdopen(open_regular(path), "rb") as file:
-        size = os.fstat(file.fileno()).st_size
+        identity = FileIdentity.of(file.fileno())
+        size = identity.size
         start = file.read(16)
         file.seek(0)
         if start.startswith(b"PK\x03\x04"):
@@ -51,8 +53,11 @@ def read_pickle(path: Path) -> PickleFile:
                 f"{path}: neither a zip archive nor a pickle: torch.save did not write it"
                 f"{_what_it_is(start)}"
             )
+    read = ReadFile(path=path, identity=identity, start=b"")
     return PickleFile(
-        header=FileHeader(path=path, tensors=tensors, metadata={}, data_start=0, size=size),
+        header=FileHeader(
+            path=path, tensors=tensors, metadata={}, data_start=0, size=size, read=read
+        ),
         imports=imports,
         suspects=tuple(name for name in imports if not is_harmless(name)),
     )
@@ -98,7 +103,7 @@ class _Bounded:
     def read(self, count: int = -1) -> bytes:
         left = self.size - self.file.tell()
         if (left if count < 0 else min(count, left)) > limits.PICKLE_BYTES.most // 8:
-            raise BadZipFile(f"a directory of {count:,} bytes")
+            raise BadZipFile(f"a directory of {left if count < 0 else count:,} bytes")
         return self.file.read(count)
 
     def seek(self, offset: int, whence: int = 0) -> int:
@@ -132,10 +137,8 @@ def _member(path: Path, archive: ZipFile, info: ZipInfo) -> bytes:
     if info.file_size > limits.PICKLE_BYTES.most:
         raise InvalidWeightsError(limits.PICKLE_BYTES.refusal(path, info.file_size))
     if info.file_size > limits.PICKLE_RATIO.most * packed:
-        raise InvalidWeightsError(
-            f"{path}: {info.filename} claims {info.file_size:,} bytes, packed in {packed:,}:"
-            " too much to read"
-        )
+        where = f"{path}: {info.filename}, which claims {info.file_size:,} bytes"
+        raise InvalidWeightsError(limits.PICKLE_RATIO.refusal(where, info.file_size // packed))
     with archive.open(info) as member:
         return b"".join(iter(lambda: member.read(2**16), b""))
 
@@ -190,7 +193,10 @@ def _check_storage(path: Path, name: str, tensor: StoredTensor, size: int | None
     """A tensor must lie inside its storage: torch would refuse it, or read past the end."""
     if size is None:
         raise InvalidWeightsError(f"{path}: tensor {name!r}: its storage is not in the archive")
-    if len(tensor.shape) != len(tensor.stride) or len(tensor.shape) > limits.PICKLE_DIMENSIONS.most:
+    if len(tensor.shape) > limits.PICKLE_DIMENSIONS.most:
+        where = f"{path}: tensor {name!r}"
+        raise InvalidWeightsError(limits.PICKLE_DIMENSIONS.refusal(where, len(tensor.shape)))
+    if len(tensor.shape) != len(tensor.stride):
         raise InvalidWeightsError(f"{path}: tensor {name!r}: shape and stride do not fit")
     steps = (n * (d - 1) for n, d in zip(tensor.stride, tensor.shape, strict=True))
     last = tensor.offset + (1 + sum(steps) if 0 not in tensor.shape else 0)

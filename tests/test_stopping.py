@@ -1,4 +1,4 @@
-"""Ends that a user does not plan: a full disk behind stdout, and Ctrl-C while modules load."""
+"""Ends that a user does not plan: closed and full streams, and Ctrl-C while modules load."""
 
 import os
 import subprocess
@@ -19,6 +19,79 @@ def test_a_full_disk_is_one_line(arguments: str) -> None:
         )
     assert done.returncode == 3
     assert done.stderr == ("Error: standard output: cannot be written: No space left on device\n")
+
+
+EVERY = [
+    *("--help", "--version", "audit --help", "audit gpt2", "plan gpt2", "diff gpt2 gpt2-medium"),
+    *("rules", "families", "models", "devices", "reconcile log", "convert --families"),
+]
+LOG = "INFO 09-01 12:00:00 [kv_cache_utils.py:864] GPU KV cache size: 1,000 tokens\n"
+posix = pytest.mark.skipif(os.name == "nt", reason="a shell closes the streams")
+
+
+def closed(arguments: str, redirected: str, folder: Path) -> "subprocess.CompletedProcess[str]":
+    """The command as a shell starts it with streams `redirected`."""
+    (folder / "log").write_text(LOG)
+    script = f'exec "$@" {redirected}'
+    return subprocess.run(
+        ["sh", "-c", script, "sh", *HEADCOUNT, *arguments.split()],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+    )
+
+
+@posix
+@pytest.mark.parametrize("arguments", EVERY)
+def test_a_closed_standard_output_is_one_line(arguments: str, tmp_path: Path) -> None:
+    said = "Error: standard output: cannot be written: Bad file descriptor\n"
+    plain = closed(arguments, "", tmp_path)
+    assert plain.returncode in (0, 2), plain.stderr
+    done = closed(arguments, ">&-", tmp_path)
+    if plain.returncode == 0:
+        assert (done.returncode, done.stderr) == (3, said)
+    else:  # which had nothing to print
+        assert (done.returncode, done.stderr) == (plain.returncode, plain.stderr)
+    assert closed(arguments, "<&- 2>&-", tmp_path).stdout == plain.stdout
+
+
+@posix
+@pytest.mark.parametrize(
+    "redirected", ["2>&-", "2>/dev/full", "<&- 2>&-", "2>/dev/full >/dev/full"]
+)
+@pytest.mark.parametrize("arguments", ["nothing", "audit nothing-of-this-name"])
+def test_an_error_that_nobody_hears_keeps_its_status(
+    arguments: str, redirected: str, tmp_path: Path
+) -> None:
+    done = closed(arguments, redirected, tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+
+
+@posix
+def test_a_report_in_a_file_needs_no_standard_output(tmp_path: Path) -> None:
+    done = closed("audit gpt2 -o report", "<&- >&- 2>&-", tmp_path)
+    assert done.returncode == 0
+    assert (tmp_path / "report").read_text() == closed("audit gpt2", "", tmp_path).stdout
+
+
+@posix
+def test_what_is_said_on_a_closed_descriptor_gets_into_no_file(tmp_path: Path) -> None:
+    """Without something in its place, the next file that is opened would be descriptor 2."""
+    code = (
+        "import os, sys\n"
+        "from headcount.commands.standard_streams import settle_streams\n"
+        "settle_streams()\n"
+        "file = os.open('weights', os.O_WRONLY | os.O_CREAT)\n"
+        "assert file > 2\n"
+        "os.write(2, b'warning')\n"
+        "print('warning', file=sys.stderr)\n"
+        "assert os.fstat(file).st_size == 0\n"
+        "os._exit(0)\n"
+    )
+    script = 'exec "$@" <&- >&- 2>&-'
+    done = subprocess.run(["sh", "-c", script, "sh", sys.executable, "-c", code], cwd=tmp_path)
+    assert done.returncode == 0
+    assert (tmp_path / "weights").read_bytes() == b""
 
 
 INTERRUPT = """

@@ -6,7 +6,6 @@ target's name in the end. A checkpoint is what accelerate saves or, at the end o
 weights alone. Only the main process writes here, but for what accelerate saves.
 """
 
-import json
 import os
 import re
 import shutil
@@ -20,8 +19,11 @@ from typing import Any
 from safetensors import SafetensorError
 
 from headcount.convert.plan.errors import TargetError
+from headcount.convert.plan.leftovers import real_place
 from headcount.convert.stream.writer import json_bytes, sync_folder, write_bytes
 from headcount.model.errors import HeadcountError, WriteError
+from headcount.running.passing_folder import remove_folder
+from headcount.running.signals import held_signals
 from headcount.sources.json_file import read_json
 
 _JOB = "job.json"
@@ -45,8 +47,9 @@ class TrainingFolder:
     process; what accelerate saves of a checkpoint is written by all."""
 
     def __init__(self, target: Path) -> None:
-        self.target = target.parent.resolve() / target.name
+        self.target = real_place(target)
         self.path = self.target.with_name(f".{self.target.name}.uptraining")
+        self.is_done = False  # the model has its final name
 
     @property
     def model(self) -> Path:
@@ -99,7 +102,8 @@ class TrainingFolder:
         for path in self.path.iterdir():
             is_old = _CHECKPOINT.fullmatch(path.name) and path != last
             if is_old or path.suffix == ".new" or path == self.model:
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
+                is_folder = path.is_dir() and not path.is_symlink()
+                shutil.rmtree(path) if is_folder else path.unlink()
 
     def _last(self) -> Path | None:
         found = [p for p in self.path.iterdir() if _CHECKPOINT.fullmatch(p.name)]
@@ -145,13 +149,16 @@ class TrainingFolder:
         sync_tree(self.model)
         if self.target.exists():
             self.target.rmdir()  # an empty one: anything else was refused, and is an error here
-        self.model.rename(self.target)
-        sync_folder(self.target.parent)
-        self.discard()
+        with held_signals():
+            self.model.rename(self.target)
+            self.is_done = True
+            sync_folder(self.target.parent)
+            self.discard()
 
     def discard(self) -> None:
         """Removes the folder."""
-        shutil.rmtree(self.path, ignore_errors=True)
+        with held_signals():
+            remove_folder(self.path)
 
 
 def sync_tree(folder: Path) -> None:
@@ -182,13 +189,18 @@ def saving(path: Path) -> Iterator[None]:
 
 
 def _read_progress(folder: Path) -> Progress:
-    document = json.loads((folder / _PROGRESS).read_bytes())
-    return Progress(
-        step=document["step"],
-        seconds=document["seconds"],
-        history=tuple(document["history"]),
-        pending=tuple(document["pending"]),
-    )
+    try:
+        document = read_json(folder / _PROGRESS)
+        return Progress(
+            step=int(document["step"]),
+            seconds=float(document["seconds"]),
+            history=tuple(dict(entry) for entry in document["history"]),
+            pending=tuple(float(loss) for loss in document["pending"]),
+        )
+    except (HeadcountError, KeyError, TypeError, ValueError) as error:
+        raise TargetError(
+            f"{folder / _PROGRESS}: is damaged: begin anew with --no-resume"
+        ) from error
 
 
 def _differences(keys: list[str], found: dict[str, Any]) -> str:

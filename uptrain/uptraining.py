@@ -2,12 +2,13 @@
 
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
 from transformers import PreTrainedModel
 
+from headcount.convert.conversion import COMPLETE
 from headcount.convert.plan.errors import TargetError
 from headcount.convert.plan.existing import read_existing
 from headcount.convert.plan.target import check_space, check_target
@@ -16,6 +17,7 @@ from headcount.convert.stream.os_failures import writing
 from headcount.model.errors import HeadcountError
 from headcount.running.boundary import out_of_memory_explained, quiet_transformers
 from headcount.running.load import load_model
+from headcount.running.signals import SIGNALLED
 
 from .learner import Learner
 from .output import done_before, write_output
@@ -100,11 +102,17 @@ def _uptrain(plan: UptrainPlan, processes: Processes) -> UptrainReport | None:
         state = learner.state()
         made = _Made(plan=plan, learner=learner, state=state, after=after, progress=progress)
         record = processes.main_only(lambda: _write(made, work))
-    except (KeyboardInterrupt, SystemExit):
+    except SIGNALLED:
         if processes.is_main:
-            print(f"{work.path}: holds what was reached; the same command goes on", file=sys.stderr)
+            print(_what_holds(work), file=sys.stderr)
         raise
     return _report(plan, processes, record, progress.seconds) if processes.is_main else None
+
+
+def _what_holds(work: TrainingFolder) -> str:
+    if work.is_done:
+        return f"{work.target}: {COMPLETE}"
+    return f"{work.path}: holds what was reached; the same command goes on"
 
 
 def _done(plan: UptrainPlan, work: TrainingFolder) -> dict[str, Any] | None:
@@ -123,13 +131,27 @@ def _done(plan: UptrainPlan, work: TrainingFolder) -> dict[str, Any] | None:
 
 
 def _open(plan: UptrainPlan, work: TrainingFolder) -> Progress:
-    nbytes = sum(file.path.stat().st_size for file in plan.source.checkpoint.files)
+    nbytes = sum(file.size for file in plan.source.checkpoint.files)
     numbers = sum(t.elements for t in plan.source.checkpoint.tensors.values())
     if not work.path.is_dir():
         # Two checkpoints of weights and two moments in float32, one of them being written.
-        check_space(plan.target, nbytes + 2 * 3 * 4 * numbers)
+        files = 4 * len(plan.source.checkpoint.files)
+        check_space(plan.target, nbytes + 2 * 3 * 4 * numbers, files)
     with writing(work.path, 0):
-        return work.open(plan.job(local=True), resume=plan.request.resume)
+        progress = work.open(plan.job(local=True), resume=plan.request.resume)
+    if progress.step:
+        _before(work)  # now, and not when all is trained
+    return progress
+
+
+def _before(work: TrainingFolder) -> dict[str, Any]:
+    """What the untrained model scored. Raises TargetError."""
+    with suppress(HeadcountError, KeyError):
+        found = work.recall("before")
+        if found is not None:
+            read_scores(found)
+            return found
+    raise TargetError(f"{work.path}: before.json is gone or damaged: begin anew with --no-resume")
 
 
 def _load_teacher(plan: UptrainPlan, processes: Processes) -> PreTrainedModel:
@@ -151,9 +173,7 @@ class _Made:
 def _write(made: _Made, work: TrainingFolder) -> dict[str, Any]:
     """Writes the output and gives it its name; returns its record of the uptraining."""
     plan = made.plan
-    before = work.recall("before")
-    if before is None:
-        raise TargetError(f"{work.path}: before.json is gone: begin anew with --no-resume")
+    before = _before(work)
     record = {
         "teacher": {"fingerprint": plan.states[1].fingerprint},
         "converted": {"fingerprint": plan.states[0].fingerprint},

@@ -8,10 +8,11 @@ import torch
 from torch import nn
 from tqdm import tqdm
 
+from headcount.model.errors import SourceChangedError
 from headcount.running.boundary import quiet_transformers
 
 from ..merge.ladder import Ladder
-from ..plan.errors import BadValuesError, CannotConvertError, SourceChangedError
+from ..plan.errors import BadValuesError, CannotConvertError
 from ..plan.heads import Heads, HeadsByLayer
 from ..plan.source import ConversionSource
 from ..rewrite.freedom import alone, freedoms_of
@@ -49,7 +50,7 @@ def calibrated_layers(
     `progress`: a bar on stderr, if that is a terminal. `sha256`: the text's when it was planned
     with. Raises HeadcountError.
     """
-    with SourceReader(source.folder) as reader:
+    with SourceReader(source.checkpoint.files) as reader:
         run = _Calibration(source, heads, ladder, reader)
         text = run.text(calibration, calibration_tokens)
         if sha256 not in (None, text.sha256):

@@ -9,6 +9,7 @@ from .attention_weights import AttentionWeights, Freedom, Moments
 from .head_maps import HeadMaps, agree, kept, pooled, turned
 from .head_moments import group_moments
 from .ladder import MergeMethod
+from .methods import METHOD_RULES
 from .shared_keys import key_maps
 from .shared_values import value_maps
 
@@ -86,12 +87,13 @@ def _key_bias(
     key_mean: torch.Tensor,
     method: MergeMethod,
 ) -> torch.Tensor | None:
-    """[1, d]: the bias of the shared head. With `merge`, that of rows that are not rotated takes
-    their mean, which softmax does not see: keys about 0 lose least when they are rounded."""
+    """[1, d]: the bias of the shared head. Where the method centres keys, that of rows that are not
+    rotated takes their mean, which softmax does not see: keys about 0 lose least when rounded."""
     if own.k_bias is None:
         return None
     bias = pooled(keys.encode, own.k_bias)
-    if method != "merge" or not (freedom.keys and freedom.key_bias) or agree(own.k, own.k_bias):
+    is_free = freedom.keys and freedom.key_bias
+    if not METHOD_RULES[method].centres_keys or not is_free or agree(own.k, own.k_bias):
         return bias
     mean = pooled(keys.encode, key_mean.reshape(own.k_bias.shape))
     mean[:, [*freedom.real, *freedom.imaginary]] = 0

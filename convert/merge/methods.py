@@ -14,10 +14,19 @@ Rule = Callable[[RowBlock, float], SharedHead]
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MethodRules:
     """`mapped` holds where q (or o) takes up what each head loses, `unmapped` where nothing can be
-    mapped back."""
+    mapped back.
+
+    `turns`: heads are turned towards each other where they may be. `undone_by_norms`: where a norm
+    follows on each head, it is the mean. `centres_keys`: keys about 0 are kept where the bias is
+    free. `reads_apart`: each query head reads the shared value by what it mixes itself.
+    """
 
     mapped: Rule
     unmapped: Rule
+    turns: bool = False
+    undone_by_norms: bool = False
+    centres_keys: bool = False
+    reads_apart: bool = False
 
 
 def mean(block: RowBlock, scale: float) -> SharedHead:
@@ -40,19 +49,11 @@ def best(block: RowBlock, scale: float) -> SharedHead:
     return best_head(block.weight, block.covariance)
 
 
-RULES: Mapping[MergeMethod, MethodRules] = {
-    "mean": MethodRules(mapped=mean, unmapped=mean),
-    "renorm": MethodRules(mapped=scaled_mean, unmapped=scaled_mean),
-    "align": MethodRules(mapped=aligned, unmapped=weighted),
-    "merge": MethodRules(mapped=best, unmapped=weighted),
+METHOD_RULES: Mapping[MergeMethod, MethodRules] = {
+    "mean": MethodRules(mapped=mean, unmapped=mean, undone_by_norms=True),
+    "renorm": MethodRules(mapped=scaled_mean, unmapped=scaled_mean, undone_by_norms=True),
+    "align": MethodRules(mapped=aligned, unmapped=weighted, turns=True),
+    "merge": MethodRules(
+        mapped=best, unmapped=weighted, turns=True, centres_keys=True, reads_apart=True
+    ),
 }
-
-
-def solved(block: RowBlock, method: MergeMethod, scale: float) -> SharedHead:
-    """The shared head of a method where q may be mapped; `scale` is that of `renorm`."""
-    return RULES[method].mapped(block, scale)
-
-
-def pooled(block: RowBlock, method: MergeMethod, scale: float) -> SharedHead:
-    """The shared head of a method where nothing can be mapped back."""
-    return RULES[method].unmapped(block, scale)

@@ -5,7 +5,7 @@ import torch
 from .attention_weights import Freedom
 from .head_maps import HeadMaps
 from .ladder import MergeMethod
-from .methods import pooled, solved
+from .methods import METHOD_RULES
 from .row_blocks import RowBlock, blocks_of, renorm_scale
 from .shared_head import SharedHead, mean_head
 
@@ -25,11 +25,12 @@ def key_maps(
     """
     blocks, sizes = key_blocks(queries, keys, key_mean, freedom)
     means = [_mean_of_sizes(block, sizes) for block in blocks]
-    if method == "mean" or (method == "renorm" and freedom.head_norms and not freedom.keys):
+    rules = METHOD_RULES[method]
+    if rules.undone_by_norms and freedom.head_norms and not freedom.keys:
         heads = means
     else:
-        solve = solved if freedom.keys else pooled
-        heads = [solve(block, method, renorm_scale(blocks)) for block in blocks]
+        rule = rules.mapped if freedom.keys else rules.unmapped
+        heads = [rule(block, renorm_scale(blocks)) for block in blocks]
     encode, decode = torch.zeros_like(queries), torch.zeros_like(queries)
     for block, head in zip(blocks, heads, strict=True):
         block.write(head.encode, encode)

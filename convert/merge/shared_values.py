@@ -7,7 +7,7 @@ import torch
 from .attention_weights import Freedom
 from .head_maps import HeadMaps
 from .ladder import MergeMethod
-from .methods import pooled, solved
+from .methods import METHOD_RULES
 from .row_blocks import RowBlock, renorm_scale
 from .shared_head import lost_by, mean_head
 
@@ -27,11 +27,11 @@ def value_maps(
     every query head reads of it in its own.
     """
     block = value_block(outputs, sum(mixed[1:], mixed[0]) / len(mixed))
-    solve = solved if freedom.values else pooled
-    head = solve(block, method, renorm_scale([block]))
+    rules = METHOD_RULES[method]
+    head = (rules.mapped if freedom.values else rules.unmapped)(block, renorm_scale([block]))
     readers = len(outputs) // block.members
     decode = head.decode[0].repeat_interleave(readers, 0)
-    if method == "merge" and freedom.values and len(mixed) > 1:
+    if rules.reads_apart and freedom.values and len(mixed) > 1:
         decode = torch.stack(
             [_regression(head.row[0], moment, i // readers) for i, moment in enumerate(mixed)]
         )

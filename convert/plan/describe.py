@@ -1,13 +1,15 @@
 """A plan as lines of text, for `--dry-run`: equal steps of many layers on one line."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
+from headcount.model import limits
 from headcount.model.units import format_bytes, format_indices
 from headcount.report.report import shown
 
 from .plan import ConversionPlan
 from .rewriting import Rewriting
+from .side_files import SideFile
 from .steps import Copy, Pool, Step
 
 _LAYER = re.compile(r"(?<=\.)\d{1,9}(?=\.)", re.ASCII)
@@ -23,12 +25,22 @@ def describe_plan(plan: ConversionPlan) -> Iterator[str]:
     yield ""
     yield from (f"config.json  {change}" for change in plan.config_changes)
     if plan.side_files:
-        yield f"copied       {', '.join(file.name for file in plan.side_files)}"
-    for file in plan.left_files:
+        yield f"copied       {_names(plan.side_files)}"
+    most = limits.FILES_SHOWN.most
+    for file in plan.left_files[:most]:
         yield f"not copied   {file.name} ({file.reason})"
+    if len(plan.left_files) > most:
+        yield f"not copied   and {len(plan.left_files) - most:,} more"
     yield from (f"note         {note}" for note in plan.notes)
     for finding in shown(plan.findings):
         yield f"warning      {finding.code} {finding.where}: {finding.message}"
+
+
+def _names(files: Sequence[SideFile]) -> str:
+    """Their names: the first, and how many more there are."""
+    most = limits.FILES_SHOWN.most
+    more = f" and {len(files) - most:,} more" if len(files) > most else ""
+    return ", ".join(file.name for file in files[:most]) + more
 
 
 def _head(plan: ConversionPlan) -> Iterator[str]:

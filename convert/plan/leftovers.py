@@ -1,11 +1,21 @@
-"""What killed runs have left beside a target: hidden folders whose names tell who made them."""
+"""What lies beside a target for the time of a run, and what killed runs have left there: hidden
+folders whose names tell who made them."""
 
+import os
 import re
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from .process import OwningProcess, this_process
+
+
+def real_place(target: Path) -> Path:
+    """`target` without links and dots in what leads to it; a link of its own name stays."""
+    if target.name in ("", ".."):
+        return Path(os.path.realpath(target))
+    return Path(os.path.realpath(target.parent), target.name)
 
 
 def own_folder(target: Path, kind: str) -> Path:
@@ -17,10 +27,11 @@ def own_folder(target: Path, kind: str) -> Path:
 
 def leftovers(target: Path, kind: str) -> Iterator[Path]:
     """The folders of that kind for `target` whose process has died, on this host."""
+    target = real_place(target)
     start = rf"\.{re.escape(target.name)}\.{kind}-"
     pattern = re.compile(rf"{start}([1-9][0-9]*)-([0-9]+)-([0-9a-f]{{8}})[0-9a-f]{{8}}")
     try:
-        beside = sorted(target.parent.resolve().iterdir())
+        beside = sorted(target.parent.iterdir())
     except OSError:
         return  # it may be written to, but not listed
     for path in beside:
@@ -33,9 +44,13 @@ def leftovers(target: Path, kind: str) -> Iterator[Path]:
 
 def reclaimable(target: Path) -> int:
     """Bytes in such folders: a run for `target` goes on with them, or removes them."""
-    return sum(
-        file.lstat().st_size
-        for folder in leftovers(target, "partial")
-        for file in folder.rglob("*")
-        if not file.is_dir()
-    )
+    return sum(map(_held_bytes, leftovers(target, "partial")))
+
+
+def _held_bytes(folder: Path) -> int:
+    total = 0
+    for path, _, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):  # another run may be removing it
+                total += Path(path, name).lstat().st_size
+    return total

@@ -91,3 +91,9 @@ class ConversionPlan:
     def needed_nbytes(self) -> int:
         """Bytes that have to be free while it is carried out."""
         return self.total_nbytes + (0 if self.rewriting is None else self.rewriting.nbytes)
+
+    @property
+    def needed_files(self) -> int:
+        """Files of weights and copies that are made while it is carried out."""
+        rewritten = 0 if self.rewriting is None else len(self.rewriting.layers)
+        return len(self.files) + len(self.side_files) + rewritten

@@ -29,6 +29,17 @@ def plan_conversion(request: ConversionRequest) -> ConversionPlan:
     """
     source = read_source(request.source)
     check_target(request.source, request.target)
+    plan = plan_of(source, request)
+    needed = plan.needed_nbytes - reclaimable(request.target)
+    check_space(request.target, needed, plan.needed_files)
+    existing = read_existing(request.target)
+    if existing is not None and not request.overwrite:
+        check_same_job(existing, job_of(plan))
+    return plan
+
+
+def plan_of(source: ConversionSource, request: ConversionRequest) -> ConversionPlan:
+    """The plan for a source that was read, whatever its target is like. Raises HeadcountError."""
     home = find_home(source, request.num_key_value_heads, request.home)
     heads, draft = home.heads, home.draft()
     rewriting, limits = plan_rewriting(source, heads, draft.layers, request)
@@ -41,9 +52,14 @@ def plan_conversion(request: ConversionRequest) -> ConversionPlan:
     written = frozenset({CONFIG, *made, *_index_names(source)})
     copied, left_files = sort_side_files(request.source, written)
     side_files = (*copied, *draft.side_files)
-    plan = ConversionPlan(
+    return ConversionPlan(
         request=request,
-        source=source_state(source, side_files, request.source_name),
+        source=source_state(
+            source,
+            side_files,
+            request.source_name,
+            whole_folder=request.calibration is not None,
+        ),
         model_type=source.model_type,
         home=f"{home.name}: {home.reason}",
         files=files,
@@ -60,11 +76,6 @@ def plan_conversion(request: ConversionRequest) -> ConversionPlan:
         findings=tuple(f for f in source.audit.findings if f.severity == "warning"),
         rewriting=rewriting,
     )
-    check_space(request.target, plan.needed_nbytes - reclaimable(request.target))
-    existing = read_existing(request.target)
-    if existing is not None and not request.overwrite:
-        check_same_job(existing, job_of(plan))
-    return plan
 
 
 def _layer(index: int, model: HeadsByLayer) -> LayerHeads:

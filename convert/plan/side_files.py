@@ -8,6 +8,7 @@ from pathlib import Path
 
 from headcount.model import limits
 from headcount.model.units import format_bytes
+from headcount.sources.identity import FileIdentity, identity_of
 
 _WEIGHTS = (
     *(".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".gguf", ".ggml", ".h5", ".msgpack"),
@@ -23,7 +24,11 @@ class SideFile:
 
     name: str
     path: Path
-    nbytes: int
+    identity: FileIdentity
+
+    @property
+    def nbytes(self) -> int:
+        return self.identity.size
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,7 +50,8 @@ def sort_side_files(
             continue
         reason = _reason_to_leave(folder, path)
         if reason is None:
-            copied.append(SideFile(name=path.name, path=path, nbytes=path.stat().st_size))
+            identity = identity_of(path.stat())
+            copied.append(SideFile(name=path.name, path=path, identity=identity))
         else:
             left.append(LeftFile(name=shown_name(path.name), reason=reason))
     return tuple(copied), tuple(left)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from ..attention_map.attention_tensors import AttentionTensors, Where
 from ..merge.ladder import Ladder
+from ..merge.methods import METHOD_RULES
 from ..plan.heads import HeadsByLayer
 from ..plan.refusals.merging import check_calibrated, check_mergeable
 from ..plan.request import CALIBRATION_TOKENS, ConversionRequest
@@ -112,12 +113,9 @@ def _limits(limits: Sequence[NotFree], ladder: Ladder) -> Iterator[str]:
             yield f"{sense}{where}{of}: {reason}"
 
 
-_TURNING = ("align", "merge")
-
-
 def _meanings(ladder: Ladder) -> Iterator[tuple[str, str]]:
     """What is asked for and may not be free, and what becomes of it where it is not."""
-    if ladder.method in _TURNING:
+    if METHOD_RULES[ladder.method].turns:
         yield "keys", "keys are weighted, not turned"
         yield "values", "values are weighted, not turned"
     if ladder.grouping == "similar":

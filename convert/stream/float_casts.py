@@ -7,6 +7,7 @@ import torch
 
 from headcount.sources.safetensors import TensorInfo
 
+from .hashing import Digester
 from .pooling import NotFiniteError
 from .reader import DTYPES, SourceReader
 
@@ -54,12 +55,14 @@ def cast_pieces(
 ) -> Iterator[tuple[torch.Tensor, Lost]]:
     """The flat tensor in pieces, each cast, with what was lost of it. Raises NotFiniteError,
     HeadcountError."""
-    source = DTYPES[info.dtype]
+    source, digester = DTYPES[info.dtype], Digester()
     length = min(_PIECE * source.itemsize, info.nbytes)
     block = bytearray(length)
     for start in range(0, info.nbytes, length or 1):
         view = memoryview(block)[: info.nbytes - start]
         reader.read_into(info, view, start)
+        digester.update(view)
         before = torch.frombuffer(view, dtype=source)
         after = cast(before, dtype)
         yield after, lost(before, after)
+    reader.saw(info, digester.whole())

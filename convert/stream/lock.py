@@ -7,6 +7,7 @@ renames that only one can win: two runs without it give one valid model, too.
 import glob
 import json
 import os
+import stat
 import time
 import uuid
 from contextlib import suppress
@@ -14,7 +15,13 @@ from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 
+from headcount.model import limits
+from headcount.model.errors import HeadcountError
+from headcount.running.signals import held_signals
+from headcount.sources.json_file import open_regular
+
 from ..plan.errors import TargetError
+from ..plan.leftovers import real_place
 from ..plan.process import OwningProcess, this_process
 
 _PATIENCE = 0.2  # seconds that a rival may take between making its lock and writing into it
@@ -25,7 +32,8 @@ class TargetLock:
 
     def __init__(self, target: Path) -> None:
         self.target = target
-        self.path = target.parent.resolve() / f".{target.name}.lock"
+        place = real_place(target)
+        self.path = place.with_name(f".{place.name}.lock")
 
     def __enter__(self) -> "TargetLock":
         """Raises TargetError at once if another process holds it; a dead one's is taken over."""
@@ -51,8 +59,9 @@ class TargetLock:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if _read(self.path) == this_process():
-            self._release()
+        with held_signals():
+            if _read(self.path) == this_process():
+                self._release()
 
     def _release(self) -> None:
         for _ in range(2):  # a disk that fails once may not fail twice
@@ -62,6 +71,7 @@ class TargetLock:
 
     def _remove_dead(self) -> None:
         """Takes the lock aside first, so that of two processes that find it dead one removes it."""
+        self._check_kind()
         holder = _read_patiently(self.path)
         if holder is not None and holder.is_alive():
             raise TargetError(
@@ -77,6 +87,19 @@ class TargetLock:
             with suppress(OSError):
                 os.link(aside, self.path)
         aside.unlink(missing_ok=True)
+
+    def _check_kind(self) -> None:
+        """Raises TargetError for what no run can have put there, or what may not be looked into: it
+        is somebody's."""
+        with suppress(FileNotFoundError):
+            mode = self.path.lstat().st_mode
+            if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)):
+                raise TargetError(f"{self.path}: has the name of a lock, and is none: move it away")
+            if stat.S_ISREG(mode) and not os.access(self.path, os.R_OK):
+                raise TargetError(
+                    f"{self.path}: may not be read: another user seems to be writing"
+                    f" {self.target}; if nobody is, remove it"
+                )
 
     def _remove_asides(self) -> None:
         """What was taken aside by a process that was killed then."""
@@ -95,6 +118,9 @@ def _read_patiently(path: Path) -> OwningProcess | None:
 
 def _read(path: Path) -> OwningProcess | None:
     try:
-        return OwningProcess(**json.loads(path.read_bytes()))
-    except (OSError, ValueError, TypeError):
+        with os.fdopen(open_regular(path), "rb") as file:
+            found = OwningProcess(**json.loads(file.read(limits.LOCK_BYTES.most)))
+    except (OSError, HeadcountError, ValueError, TypeError, RecursionError):
         return None
+    is_one = type(found.pid) is int is type(found.start) and isinstance(found.host, str)
+    return found if is_one and found.pid > 0 else None

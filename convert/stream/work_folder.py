@@ -1,7 +1,8 @@
 """The folder in which an output grows: beside its target, resumed after a kill, else removed.
 
 A signal removes it, too, unless it holds rewritten layers, which may have taken hours. A run that
-ends before it has looked at what others left takes no such layers away with it either.
+ends before it has looked at what others left takes no such layers away with it either. Whatever
+lies in one that was not put there by a run is removed with it, and no link in it is followed.
 
 It holds the journal, files that are being written, and `model/`, which gets the target's name. In
 `old/` lies what that replaces, between two renames; in `rewritten/` are layers of the source with
@@ -10,13 +11,17 @@ other values, which the model is made of and which go away with the folder.
 
 import errno
 import os
-import shutil
+import stat
 import sys
 from pathlib import Path
 from types import TracebackType
 
+from headcount.model.errors import HeadcountError
+from headcount.running.passing_folder import remove_folder
+from headcount.running.signals import SIGNALLED, held_signals
+
 from ..plan.errors import TargetError
-from ..plan.leftovers import leftovers, own_folder
+from ..plan.leftovers import leftovers, own_folder, real_place
 from .hashing import digest_of
 from .journal import NAME, FinishedFile, Journal, read_journal
 from .writer import Written, sync_folder
@@ -24,8 +29,6 @@ from .writer import Written, sync_folder
 _KIND = "partial"
 # The folder, and the start of the journal's names, of what is no part of the output.
 REWRITTEN = "rewritten"
-# How a signal leaves the context.
-_SIGNALLED = (KeyboardInterrupt, SystemExit)
 
 
 class WorkFolder:
@@ -34,10 +37,11 @@ class WorkFolder:
     Inside the context, everything that killed runs have left for this target is claimed; on leaving
     it, all that was not committed is removed, but for rewritten layers if a signal is the reason.
     `finished` are the files that need no second writing, those that `rewritten/…` names among them.
+    `is_done`: the model has its final name.
     """
 
     def __init__(self, target: Path, job: str, *, resumable: bool = True) -> None:
-        self.target = target.parent.resolve() / target.name
+        self.target = real_place(target)
         self.job = job
         self.path = own_folder(self.target, _KIND)
         self.finished: dict[str, FinishedFile] = {}
@@ -45,6 +49,7 @@ class WorkFolder:
         self._journal: Journal | None = None
         self._worth_keeping = resumable
         self._has_begun = False
+        self.is_done = False
 
     @property
     def model(self) -> Path:
@@ -65,8 +70,8 @@ class WorkFolder:
             mine = own_folder(self.target, _KIND)
             try:
                 left.rename(mine)
-            except FileNotFoundError:
-                continue  # another run was quicker
+            except (FileNotFoundError, PermissionError):
+                continue  # another run was quicker, or it is another user's
             self._claimed.append(mine)
             self._finish_replacing(mine)
         return self
@@ -77,12 +82,17 @@ class WorkFolder:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        with held_signals():
+            self._leave(kind)
+
+    def _leave(self, kind: type[BaseException] | None) -> None:
         if self._journal is not None:
             self._journal.close()
         for path in {self.path, *self._claimed}:
             kept = self._layers_to_keep(path, kind)
             if not kept:
-                _remove(path)
+                if not remove_folder(path):
+                    _say(f"{path}: cannot be removed; nothing in it is needed any more")
                 continue
             _say(
                 f"stopped; {kept} rewritten layers are kept in {path}: the same command goes on"
@@ -92,7 +102,7 @@ class WorkFolder:
     def _layers_to_keep(self, path: Path, kind: type[BaseException] | None) -> int:
         """How many layers in `path` took work that the next run of the same job need not do again:
         those of this run if a signal ends it, and those that it has not looked at if it fails."""
-        ended = kind in _SIGNALLED or (kind is not None and not self._has_begun)
+        ended = kind in SIGNALLED or (kind is not None and not self._has_begun)
         if not ended or not self._worth_keeping or (path / "old").exists():
             return 0
         found = {f"{REWRITTEN}/{layer.name}" for layer in (path / REWRITTEN).glob("*.safetensors")}
@@ -103,8 +113,7 @@ class WorkFolder:
         for claimed in self._claimed:
             if not self.finished and self._adopt(claimed):
                 _say(f"resuming {self.target}: {len(self.finished)} files of a killed run are kept")
-            else:
-                _remove(claimed)
+            elif remove_folder(claimed):
                 _say(f"removed {claimed}, which a killed run had left")
         if not self.finished:
             self.path.mkdir()
@@ -116,15 +125,18 @@ class WorkFolder:
         """Whether it holds something to go on with. Files that are half-written, and those that
         are made in the end, are removed from it."""
         model, rewritten = claimed / "model", claimed / REWRITTEN
+        folders = [path for path in (model, rewritten) if os.path.lexists(path)]
+        if model not in folders or not all(map(_is_folder, folders)):
+            return False
         files = read_journal(claimed / NAME, self.job)
         whole = {file.name: file for file in files if _is_whole(claimed, file)}
-        if not whole or (claimed / "old").exists():
+        if not whole or os.path.lexists(claimed / "old"):
             return False
-        kept = {model, rewritten, claimed / NAME, *(_place(claimed, name) for name in whole)}
-        for folder in (claimed, model, rewritten):
-            for path in folder.iterdir() if folder.exists() else ():
+        kept = {*folders, claimed / NAME, *(_place(claimed, name) for name in whole)}
+        for folder in (claimed, *folders):
+            for path in folder.iterdir():
                 if path not in kept:
-                    path.unlink()
+                    _remove(path)
         self.finished = whole
         self.path = claimed
         return True
@@ -138,7 +150,11 @@ class WorkFolder:
         assert self._journal is not None
         self.temporary(name).rename(self.place(name))
         file = FinishedFile(
-            name=name, nbytes=written.nbytes, digest=written.digest, measured=measured
+            name=name,
+            nbytes=written.nbytes,
+            digest=written.digest,
+            parts=written.parts,
+            measured=measured,
         )
         self._journal.add(file)
         self.finished[name] = file
@@ -154,9 +170,9 @@ class WorkFolder:
                 self.target.rename(old)
             self._rename(self.model, self.target)
             sync_folder(self.target.parent)
-            self._worth_keeping = False
+            self._worth_keeping, self.is_done = False, True
         except BaseException:
-            self._worth_keeping = worth
+            self._worth_keeping, self.is_done = worth, False
             self._take_back(old)
             raise
 
@@ -185,11 +201,16 @@ class WorkFolder:
             raise
 
     def _finish_replacing(self, claimed: Path) -> None:
-        """A run that was killed between its two renames had its model whole and checked."""
-        if (claimed / "old").exists() and not self.target.exists():
-            self._rename(claimed / "model", self.target)
-            sync_folder(self.target.parent)
-            _say(f"{self.target}: is now what a killed run had finished")
+        """A run that was killed between its two renames had its model whole and checked. Should
+        that be gone, what it was to replace is put back."""
+        old, model = claimed / "old", claimed / "model"
+        if not _is_folder(old) or os.path.lexists(self.target):
+            return
+        is_whole = _is_folder(model)
+        self._rename(model if is_whole else old, self.target)
+        sync_folder(self.target.parent)
+        what = "is now what a killed run had finished" if is_whole else "is back: a run was killed"
+        _say(f"{self.target}: {what}")
 
 
 def _is_rewritten(name: str) -> bool:
@@ -201,16 +222,26 @@ def _place(folder: Path, name: str) -> Path:
 
 
 def _is_whole(folder: Path, file: FinishedFile) -> bool:
+    """A link, or a file that has another name elsewhere, is nobody's whole file."""
     path = _place(folder, file.name)
-    return path.is_file() and path.stat().st_size == file.nbytes and digest_of(path) == file.digest
+    try:
+        found = path.lstat()
+        is_own = stat.S_ISREG(found.st_mode) and found.st_nlink <= 1
+        return is_own and found.st_size == file.nbytes and digest_of(path) == file.digest
+    except (OSError, HeadcountError):
+        return False
+
+
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
 
 
 def _remove(path: Path) -> None:
-    """All of it; once more if that fails, since a disk that fails once may not fail twice."""
-    for _ in range(2):
-        shutil.rmtree(path, ignore_errors=True)
-        if not os.path.lexists(path):
-            return
+    """Raises OSError."""
+    if not _is_folder(path):
+        path.unlink()
+    elif not remove_folder(path):
+        raise OSError(errno.EACCES, os.strerror(errno.EACCES))
 
 
 def _say(text: str) -> None:

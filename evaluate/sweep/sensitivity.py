@@ -65,7 +65,8 @@ def sensitivities(
     heads = find_home(source, request.num_key_value_heads, request.home).heads
     check_mergeable(source)
     plan = _settled(request, evaluation)
-    with quiet_transformers(), out_of_memory_explained(), SourceReader(source.folder) as reader:
+    files = source.checkpoint.files
+    with quiet_transformers(), out_of_memory_explained(), SourceReader(files) as reader:
         layered = LayeredModel(source, reader)
         model = load_model(plan.runnables[0], dtype=plan.dtype, device=plan.device).model
         before = _loss(model, plan)

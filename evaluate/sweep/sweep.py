@@ -1,6 +1,5 @@
 """Converts, evaluates and forgets, one trial after the other; the one that is wanted is kept."""
 
-import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,13 +11,16 @@ from tqdm import tqdm
 
 from headcount.convert.attention_map.mapping import attentions
 from headcount.convert.conversion import apply_plan
-from headcount.convert.plan.leftovers import leftovers, own_folder
+from headcount.convert.plan.leftovers import leftovers, own_folder, real_place
 from headcount.convert.plan.planner import plan_conversion
 from headcount.convert.plan.request import ConversionRequest
 from headcount.convert.plan.source import read_source
 from headcount.convert.plan.target import check_target
 from headcount.convert.stream.os_failures import writing
 from headcount.model.errors import HeadcountError
+from headcount.running.passing_folder import passing_folder, remove_folder
+from headcount.running.signals import SIGNALLED
+from headcount.sources.identity import check_identity
 
 from ..evaluation import evaluate
 from ..evaluation_document import EvaluationReport, ModelScore
@@ -27,6 +29,8 @@ from .sensitivity import LayerSensitivity
 from .trial import MOST_TRIALS, Measured, Trial, smallest_within
 
 _KIND = "sweep"
+# Said when a signal ends the process after the target has got its name.
+CHOSEN = "is complete: the conversion that the sweep chose"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,33 +83,21 @@ def sweep(
 ) -> Sweep:
     """Measures all of `trials`, which have one source and one target. With a `budget`, in nats a
     token, the smallest cache within it becomes the target. Raises what a conversion raises."""
-    request = trials[0].plan.request
-    measured: list[Measured] = []
-    original: Measured | None = None
-    report: EvaluationReport | None = None
-    with writing(request.target, 0), _workshop(request.target) as shop:
-        bar = tqdm(trials, desc="sweep", unit="trial", disable=None if progress else True)
-        for number, trial in enumerate(bar):
-            place = shop / str(number)
-            there = replace(trial.plan.request, target=place)
-            apply_plan(replace(trial.plan, request=there), progress=progress, resumable=False)
-            report = evaluate(
-                EvaluationRequest(
-                    model=str(place),
-                    against=str(request.source),
-                    **{**evaluation, "speed": False},
-                )
-            )
-            measured.append(_measured(trial, report))
-            original = original or _original(trial, report)
-            _keep_best(shop, measured, budget)
-        assert original is not None and report is not None
-        chosen = None if budget is None else smallest_within(measured, budget)
-        if chosen is not None:
-            check_target(request.source, request.target)
-            (shop / str(measured.index(chosen))).rename(request.target)
+    target, chosen = trials[0].plan.request.target, None
+    _check_one_source(trials)
+    try:
+        with writing(target, 0), _workshop(target) as shop:
+            measured, original, report = _measure(trials, evaluation, shop, budget, progress)
+            chosen = None if budget is None else smallest_within(measured, budget)
+            if chosen is not None:
+                check_target(trials[0].plan.request.source, target)
+                (shop / str(measured.index(chosen))).rename(target)
+    except SIGNALLED:
+        if chosen is not None and target.is_dir():
+            print(f"{target}: {CHOSEN}", file=sys.stderr)
+        raise
     return Sweep(
-        source=request.source_name or request.source.name,
+        source=trials[0].plan.request.source_name or trials[0].plan.request.source.name,
         original=original,
         trials=tuple(measured),
         budget=budget,
@@ -115,27 +107,61 @@ def sweep(
     )
 
 
+def _measure(
+    trials: Sequence[Trial],
+    evaluation: Mapping[str, Any],
+    shop: Path,
+    budget: float | None,
+    progress: bool,
+) -> tuple[list[Measured], Measured, EvaluationReport]:
+    """All of them, the original, and the last evaluation; the best within `budget` is in `shop`."""
+    measured: list[Measured] = []
+    original: Measured | None = None
+    report: EvaluationReport | None = None
+    bar = tqdm(trials, desc="sweep", unit="trial", disable=None if progress else True)
+    for number, trial in enumerate(bar):
+        place = shop / str(number)
+        there = replace(trial.plan.request, target=place)
+        apply_plan(replace(trial.plan, request=there), progress=progress, resumable=False)
+        report = evaluate(
+            EvaluationRequest(
+                model=str(place),
+                against=str(there.source),
+                **{**evaluation, "speed": False},
+            )
+        )
+        trial.plan.source.check()
+        measured.append(_measured(trial, report))
+        original = original or _original(trial, report)
+        _keep_best(shop, measured, budget)
+    assert original is not None and report is not None
+    return measured, original, report
+
+
+def _check_one_source(trials: Sequence[Trial]) -> None:
+    """Raises SourceChangedError if the source changed between the plans of two trials."""
+    first = dict(trials[0].plan.source.files)
+    for trial in trials:
+        for path, identity in trial.plan.source.files:
+            check_identity(path, identity, first.get(path, identity))
+
+
 def _keep_best(shop: Path, measured: Sequence[Measured], budget: float | None) -> None:
     """Removes every output that can no longer be the one that is wanted."""
     best = None if budget is None else smallest_within(measured, budget)
     for number, one in enumerate(measured):
         if one is not best:
-            shutil.rmtree(shop / str(number), ignore_errors=True)
+            remove_folder(shop / str(number))
 
 
 @contextmanager
 def _workshop(target: Path) -> Iterator[Path]:
     """A folder beside the target, so that what is chosen only has to be renamed."""
-    target = target.parent.resolve() / target.name
     for left in leftovers(target, _KIND):
-        shutil.rmtree(left, ignore_errors=True)
+        remove_folder(left)
         print(f"removed {left}, which a killed sweep had left", file=sys.stderr)
-    shop = own_folder(target, _KIND)
-    shop.mkdir()
-    try:
+    with passing_folder(own_folder(real_place(target), _KIND)) as shop:
         yield shop
-    finally:
-        shutil.rmtree(shop, ignore_errors=True)
 
 
 def _measured(trial: Trial, report: EvaluationReport) -> Measured:

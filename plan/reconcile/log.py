@@ -81,7 +81,7 @@ def _read_settings(log: Log, line: str) -> None:
     for each in _NUMBERS:
         if match := each.search(line):
             log.settings[each.names[0]] = number(match[1])
-    if "=" in line or "': " in line:
+    if ("=" in line or "': " in line) and any(name in line for name in _SETTINGS):
         for key, text in _SETTING.findall(line):
             _set(log, _SETTINGS[key], text)
     if "--" in line:

@@ -46,7 +46,7 @@ def _lines(file: BinaryIO, name: str) -> Iterator[str]:
         begin = b""
         left -= len(line)
         if is_start:  # the rest of a line that is too long is no line of its own
-            yield _COLOURS.sub("", line.decode("utf-8", "replace"))
+            yield _plain(line.decode("utf-8", "replace"))
         is_start = line.endswith((b"\n", b"\r"))
     _say_what_is_left(left, name)
 
@@ -56,9 +56,13 @@ def _decoded(file: io.TextIOWrapper, name: str) -> Iterator[str]:
     while left > 0 and (line := file.readline(min(limits.LOG_LINE_BYTES.most, left))):
         left -= len(line)
         if is_start:
-            yield _COLOURS.sub("", line)
+            yield _plain(line)
         is_start = line.endswith("\n")
     _say_what_is_left(left, name)
+
+
+def _plain(line: str) -> str:
+    return _COLOURS.sub("", line) if "\x1b" in line else line
 
 
 def _say_what_is_left(left: int, name: str) -> None:

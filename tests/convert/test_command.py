@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 
 from faulty import FaultyCommand
 from headcount.cli import main
+from lowered_limits import Lower
 
 pytestmark = pytest.mark.needs_convert
 MakeFolder = Callable[..., Path]
@@ -32,6 +33,22 @@ def test_a_dry_run_says_what_it_would_do_and_writes_nothing(
     assert "K/V heads 3 -> 1" in result.stdout
     assert "num_key_value_heads: 3 -> 1" in result.stdout
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_dry_run_shows_some_of_many_files(
+    grouped: MakeFolder, tmp_path: Path, lower: Lower
+) -> None:
+    lower("FILES_SHOWN", 3)
+    source = grouped()
+    for i in range(5):
+        (source / f"{i}.txt").touch()
+        (source / f"{i}.bin").touch()
+    lines = convert(source, tmp_path / "out", "--kv-heads", 1, "--dry-run").stdout.splitlines()
+    (copied,) = (line for line in lines if line.lstrip().startswith("copied "))
+    assert "0.txt, 1.txt, 2.txt and " in copied and copied.endswith(" more")
+    left = [line for line in lines if line.lstrip().startswith("not copied ")]
+    assert len(left) == 4
+    assert left[-1].endswith("and 2 more")
 
 
 def test_a_conversion_is_reported_recorded_and_clean(grouped: MakeFolder, tmp_path: Path) -> None:

@@ -2,12 +2,15 @@
 
 import json
 import shlex
+from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
+from checkpoints import LLAMA_CONFIG, write_model
 from headcount.cli import main
+from headcount.plan.engines.registry import ENGINES
 
 GIB = 2**30
 
@@ -328,3 +331,32 @@ def test_a_search_gives_the_command_of_the_least_that_serves() -> None:
     assert least["launch_command"].startswith("vllm serve Qwen/Qwen3-32B --max-model-len 16384")
     assert f"--tensor-parallel-size {least['tp']}" in least["launch_command"]
     assert least["launch_command"] in run(*args).output
+
+
+ATTENTION_OF_70B = 80 * 2 * 8192 * (8192 + 1024)  # q and o, k and v of 8 heads
+
+
+def test_fewer_parameters_than_the_layers_have_are_refused() -> None:
+    result = run("llama-3-70b", "--device", "h100", "--parameters", str(ATTENTION_OF_70B - 1))
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"alone have {ATTENTION_OF_70B:,}" in result.stderr
+
+
+def test_with_all_of_them_no_size_is_negative() -> None:
+    found = document("llama-3-70b", "--device", "h100", "--parameters", str(ATTENTION_OF_70B))
+    assert min(row["weights_bytes"] for row in found["what_if"]) >= 0
+
+
+def test_weights_that_hold_less_than_the_projections_are_refused(tmp_path: Path) -> None:
+    write_model(tmp_path, LLAMA_CONFIG, {"model.norm.weight": (32,)})
+    result = run(str(tmp_path), "--device", "h100")
+    assert result.exit_code == 2
+    assert "they do not belong together" in result.stderr
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_drafting_model_has_no_cache_of_its_own(tmp_path: Path, engine: str) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"model_type": "gemma4_assistant"}))
+    options = ("--device", "h100", "--parameters", "1b", "--engine", engine)
+    assert document(str(path), *options)["memory"]["kv_cache_bytes"] == 0

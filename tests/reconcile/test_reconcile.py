@@ -17,7 +17,7 @@ from headcount.plan.engines.registry import started
 from headcount.plan.engines.start_log import start_logs
 from headcount.plan.reconcile.log import read_log
 from headcount.plan.reconcile.reading import read_lines
-from start_up_logs import RECORDS, Record, block_size, carries_enough, ids
+from start_up_logs import RECORDS, Record, carries_enough, ids, vllm_log
 
 GIB = 2**30
 
@@ -35,41 +35,6 @@ def figures(log: str, *args: str) -> dict[str, Any]:
         for row in rows
     )
     return {row["figure"]: row for row in rows}
-
-
-def vllm_log(record: Record) -> str:
-    """The lines of a record as vLLM prints them."""
-    lines = [
-        f"INFO 11-02 Initializing a V1 LLM engine (v{record['vllm']}) with config:"
-        f" model='{record['logged_model']}', dtype=torch.{record.get('dtype', 'bfloat16')},"
-        f" max_seq_len={record['max_model_len']}, tensor_parallel_size={record['tp']},"
-        f" quantization=None, enforce_eager={record.get('enforce_eager', False)},"
-        f" kv_cache_dtype={record.get('kv_dtype', 'auto')},"
-        f" enable_prefix_caching={record.get('caches_prefixes')}",
-        "INFO Overriding num_gpu_blocks=0 with num_gpu_blocks_override=512",
-        f"\x1b[32mINFO\x1b[0m Available KV cache memory: {record['avail_kv_gib']} GiB",
-    ]
-    if record.get("util"):
-        lines.append(f"non-default args: {{'gpu_memory_utilization': {record['util']}}}")
-    for name in ("max_num_batched_tokens", "max_num_seqs"):
-        if name in record:
-            lines.append(f"INFO {name}={record[name]}.")
-    if record.get("sampler") == "flashinfer":
-        lines.append("INFO Using FlashInfer for top-p & top-k sampling.")
-    if block_size(record):
-        lines.append(f"block_size={record['block_size']}")
-    elif "block_size" in record:
-        lines.append(f"Setting attention block size to {record['block_size']} tokens to ensure")
-    if "kv_tokens" in record:
-        lines.append(f"INFO GPU KV cache size: {record['kv_tokens']:,} tokens")
-    if "concurrency" in record:
-        length, fits = record["max_model_len"], record["concurrency"]
-        lines.append(f"Maximum concurrency for {length:,} tokens per request: {fits:.2f}x")
-    if "num_gpu_blocks" in record:
-        lines.append(f"num_gpu_blocks is: {record['num_gpu_blocks']}")
-    if "weights_gib" in record:
-        lines.append(f"Model loading took {record['weights_gib']} GiB and 3.2 seconds")
-    return "\n".join(lines) + "\n"
 
 
 def options(record: Record) -> list[str]:
@@ -244,6 +209,10 @@ def test_a_file_that_is_not_there_is_an_error(tmp_path: Path) -> None:
         "# GPU blocks: {}",
         "Model loading took {} GiB and 1 seconds",
         "tensor_parallel_size={}",
+        "pipeline_parallel_size={}",
+        "prefill_context_parallel_size={}",
+        "decode_context_parallel_size={}",
+        "max_num_batched_tokens={}",
         "block_size={}",
         "gpu_memory_utilization={}",
         "max_seq_len={}",

@@ -84,8 +84,8 @@ def stop_at(place: str, given: str, number: int) -> None:
         owner = getattr(owner, one)
     plain = getattr(owner, name)
 
-    def stopping(*arguments: Any) -> Any:
-        result = plain(*arguments)
+    def stopping(*arguments: Any, **options: Any) -> Any:
+        result = plain(*arguments, **options)
         names = [str(getattr(argument, "name", argument)) for argument in arguments]
         if any(given in name for name in names):
             os.kill(os.getpid(), number)

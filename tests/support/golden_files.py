@@ -166,7 +166,7 @@ def write_checkpoint(row: Mapping[str, Any], folder: Path) -> None:
     """A folder with the config and a file of zeros that takes no space."""
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     end = 0
-    for name, shape in sorted(_tensors(row["tensors"])):
+    for name, shape in sorted(tensors_of(row)):
         dtype, _, sizes = shape.rpartition(" ")
         sides = [int(size) for size in sizes.split("x") if size]
         dtype = dtype or row["dtype"]
@@ -174,12 +174,17 @@ def write_checkpoint(row: Mapping[str, Any], folder: Path) -> None:
         header[name] = {"dtype": dtype, "shape": sides, "data_offsets": [end, end + size]}
         end += size
     encoded = json.dumps(header).encode()
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(row["config"]), encoding="utf-8")
     (folder / "tokenizer.model").touch()  # no plan says that there is none
     with (folder / "model.safetensors").open("wb") as file:
         file.write(struct.pack("<Q", len(encoded)) + encoded)
         file.truncate(8 + len(encoded) + end)
+
+
+def tensors_of(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """(name, element type and shape) of each tensor of a checkpoint."""
+    return _tensors(row["tensors"])
 
 
 _NUMBERS = re.compile(r"\{([\d,-]+)\}")

@@ -131,7 +131,7 @@ def towers(folder: Path, n: int) -> list[str]:
 
 def _of_several(folder: Path) -> None:
     """The config of a language model beside others."""
-    vision = {"model_type": "clip_vision_model", "hidden_size": 16, "num_hidden_layers": 1}
+    vision = {"model_type": "clip_vision_model", "hidden_size": 24, "num_hidden_layers": 1}
     config = {"model_type": "llava", "text_config": LLAMA_CONFIG, "vision_config": vision}
     (folder / "config.json").write_text(json.dumps(config))
 
@@ -194,19 +194,20 @@ def tokens_outside(folder: Path, n: int) -> list[str]:
     return asked
 
 
-@large(900)
+@large(200)
 def layer_types(folder: Path, n: int) -> list[str]:
-    return _config(folder, layer_types=["full_attention", "sliding_attention"] * (n // 2))
+    kinds = ["full_attention", "sliding_attention"] * (n // 2)
+    return _config(folder, layer_types=kinds, num_hidden_layers=n, model_type="qwen3")
 
 
-@large(900)
+@large(200)
 def heads_by_layer(folder: Path, n: int) -> list[str]:
     return _config(
         folder,
         model_type="openelm",
         num_query_heads=[8] * n,
         num_kv_heads=[2] * n,
-        num_key_value_heads=[2] * n,
+        num_hidden_layers=n,
         ffn_multipliers=[1.5] * n,
     )
 
@@ -266,7 +267,7 @@ def experts(folder: Path, n: int) -> list[str]:
         num_experts_per_tok=n,
         moe_intermediate_size=8,
         decoder_sparse_step=1,
-        mlp_only_layers=list(range(n)),
+        mlp_only_layers=list(range(n // 20)),
     )
 
 

@@ -2,6 +2,9 @@
 
 import hashlib
 import json
+import os
+import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -274,3 +277,73 @@ def test_parts_of_a_batch_add_up_to_the_batch(uptrain: Uptrain, pair: Pair) -> N
     assert parts["after"]["loss"] == pytest.approx(whole["after"]["loss"], rel=1e-5)
     for one, other in zip(whole["history"], parts["history"], strict=True):
         assert other["loss"] == pytest.approx(one["loss"], rel=1e-5)
+
+
+def test_a_signal_while_checkpoints_are_removed_comes_too_late(
+    uptrain: Uptrain, pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from headcount.uptrain import training_folder
+
+    plain = training_folder.remove_folder
+
+    def stopped(path: Path) -> bool:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return plain(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(training_folder, "remove_folder", stopped)
+        result = uptrain(pair)
+    assert result.exit_code == 143
+    assert f"{tmp_path / 'out'}: is complete" in result.stderr
+    assert left(tmp_path) == {"out"}
+    assert document(uptrain(pair))["done_before"]
+
+
+@pytest.mark.parametrize("name", ["checkpoint-000003/progress.json", "before.json"])
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"step": "x"}', "\0\xff"])
+def test_a_damaged_record_of_what_was_reached_is_named(
+    uptrain: Uptrain,
+    pair: Pair,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kept: Path,
+    name: str,
+    content: str,
+) -> None:
+    shutil.copytree(kept / ".out.uptraining", tmp_path / ".out.uptraining")
+    (tmp_path / ".out.uptraining" / name).write_text(content)
+    before = sorted(tmp_path.rglob("*"))
+    result = uptrain(pair)
+    assert (result.exit_code, "--no-resume" in result.stderr) == (2, True), result.stderr
+    assert name.rpartition("/")[2] in result.stderr and "damaged" in result.stderr
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.fixture(scope="session")
+def kept(pair: Pair, prose: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the work folder of a run that was killed at step 3."""
+    from headcount.uptrain.learner import Learner
+
+    folder, step = tmp_path_factory.mktemp("kept"), Learner.step
+
+    def dying(self: Any, number: int) -> float:
+        if number == 3:
+            raise KilledError
+        return step(self, number)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Learner, "step", dying)
+        with pytest.raises(KilledError):
+            run_uptrain(pair, prose, folder / "out")
+    return folder
+
+
+def test_a_mount_point_is_refused_before_anything_is_trained(
+    uptrain: Uptrain, pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "out").mkdir()
+    monkeypatch.setattr("os.path.ismount", lambda path: Path(path) == tmp_path / "out")
+    result = uptrain(pair)
+    assert result.exit_code == 2
+    assert "is a mount point" in result.stderr and str(tmp_path / "out" / "model") in result.stderr
+    assert left(tmp_path) == {"out"}

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Set
 
 from headcount.arch.rehoming.rehome import Rehome
+from headcount.arch.tensors.places import Numbered
 from headcount.sources.safetensors import TensorInfo
 
 from ..errors import CannotConvertError
@@ -30,19 +31,33 @@ def check_rehomed_tensors(source: ConversionSource, row: Rehome) -> None:
         for tensor in header.tensors:
             standing = source.attention_map.standings.get(tensor.name)
             if standing is not None and standing.is_decoder:
-                reason = _in_layer(source, row, tensor, standing.at.inside)
+                reason = _in_layer(source, row, tensor, standing.at)
             else:
-                reason = None if counterpart(row, tensor.name) else "has no counterpart in"
+                reason = _outside(row, tensor)
             if reason is not None:
                 words = f"{reason} {row.target}" if reason.endswith(" in") else reason
                 raise unknown_tensor(source, tensor, words)
 
 
-def _in_layer(source: ConversionSource, row: Rehome, tensor: TensorInfo, inside: str) -> str | None:
-    module, _, parameter = inside.rpartition(".")
+def _outside(row: Rehome, tensor: TensorInfo) -> str | None:
+    known = counterpart(row, tensor.name)
+    if known is None:
+        return "has no counterpart in"
+    rows = row.skipped.get(known[0], 0) + 1
+    if not tensor.shape or tensor.shape[0] < rows:
+        return f"has shape {list(tensor.shape)}; {rows} rows or more were expected"
+    return None
+
+
+def _in_layer(
+    source: ConversionSource, row: Rehome, tensor: TensorInfo, at: Numbered
+) -> str | None:
+    module, _, parameter = at.inside.rpartition(".")
     held = source.attention_map.by_name.get(tensor.name)
-    if inside in row.dropped:
+    if at.inside in row.dropped:
         return None
+    if (at.number, False) not in source.attention_map.attentions:
+        return "stands in a layer that the config does not have"
     if tensor.dtype not in FLOATS:
         return f"({tensor.dtype}) looks quantised"
     if parameter not in PARAMETERS:
@@ -50,6 +65,9 @@ def _in_layer(source: ConversionSource, row: Rehome, tensor: TensorInfo, inside:
     if held is not None and held.has_query_key_value:
         shape = f"has shape {list(tensor.shape)}; {held.blocks.rows} rows were expected"
         return None if held.fits else shape
+    sides = 2 if module in row.transposed and parameter == "weight" else 1
+    if len(tensor.shape) < sides:
+        return f"has shape {list(tensor.shape)}; {sides} or more dimensions were expected"
     known = module in row.folds.values() or module in row.kept
     return None if known else "has no counterpart in"
 

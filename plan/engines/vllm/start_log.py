@@ -17,7 +17,7 @@ _VERSIONS = ("0.11.0", "0.12.0", "0.19.0", "0.21.0", "0.26.0", "0.33.0")  # whos
 def _read_line(log: Log, line: str) -> None:
     if "Hybrid KV cache manager is disabled" in line:
         log.settings["disable_hybrid_kv_cache_manager"] = 1
-    if match := _STATE_MODE.search(line):
+    if "Mamba cache mode" in line and (match := _STATE_MODE.search(line)):
         log.settings["mamba_cache_mode"] = match[1]
     if "FlashInfer" in line and "sampling" in line and "not" not in line.lower():
         log.settings["sampler"] = "flashinfer"

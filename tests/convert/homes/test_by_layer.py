@@ -1,5 +1,6 @@
 """Classes that know one number of K/V heads for all layers, with another one in each layer."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -93,3 +94,15 @@ def test_a_class_that_was_not_compared_is_refused(build_model: BuildModel, tmp_p
     build_model("olmo2", **SIZE, num_key_value_heads=KV).save_pretrained(tmp_path / "source")
     with pytest.raises(CannotConvertError, match="one number of K/V heads for all layers"):
         run(tmp_path / "source", tmp_path / "out", kv=WANTED)
+
+
+def test_the_type_may_follow_from_the_name_of_the_class(
+    build_model: BuildModel, tmp_path: Path
+) -> None:
+    source = made(build_model, "llama", tmp_path / "source")
+    config = json.loads((source / "config.json").read_text())
+    del config["model_type"]
+    (source / "config.json").write_text(json.dumps(config))
+    written = run(source, tmp_path / "out", WANTED).plan.config
+    assert written["model_type"] == "headcount_llama"
+    assert written["num_key_value_heads_per_layer"] == list(WANTED.values())

@@ -233,3 +233,22 @@ def test_a_stranger_is_refused(build_model: BuildModel, tmp_path: Path) -> None:
     save_file({**load_file(file), **extra}, file, metadata={"format": "pt"})
     with pytest.raises(HeadcountError, match=r"h\.1\.attn\.gate"):
         run(tmp_path / "source", tmp_path / "out", 4)
+
+
+@pytest.mark.parametrize(
+    ("name", "tensor", "words"),
+    [
+        ("gpt_neox.layers.9.attention.query_key_value.weight", torch.ones(96, 32), "a layer that"),
+        ("gpt_neox.layers.9.attention.query_key_value.weight", torch.ones(96), "a layer that"),
+        ("gpt_neox.layers.1.mlp.dense_h_to_4h.weight", torch.tensor(1.0), r"has shape \[\]"),
+        ("embed_out.weight", torch.tensor(1.0), r"has shape \[\]; 1 rows or more"),
+    ],
+)
+def test_a_shape_or_layer_that_the_class_has_not_is_refused(
+    build_model: BuildModel, tmp_path: Path, name: str, tensor: torch.Tensor, words: str
+) -> None:
+    build_model("gpt_neox", **PLAIN).save_pretrained(tmp_path / "source")
+    file = tmp_path / "source" / "model.safetensors"
+    save_file({**load_file(file), name: tensor}, file, metadata={"format": "pt"})
+    with pytest.raises(CannotConvertError, match=words):
+        run(tmp_path / "source", tmp_path / "out", 4, home="rehome")

@@ -5,8 +5,8 @@ import pytest
 pytest.importorskip("torch")
 
 from headcount.convert.merge.ladder import MERGE_METHODS
-from headcount.convert.merge.methods import RULES
+from headcount.convert.merge.methods import METHOD_RULES
 
 
 def test_every_method_of_the_ladder_has_rules() -> None:
-    assert tuple(RULES) == MERGE_METHODS
+    assert tuple(METHOD_RULES) == MERGE_METHODS

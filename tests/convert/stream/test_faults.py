@@ -17,13 +17,12 @@ from headcount.convert.conversion import apply_plan
 from headcount.convert.plan.errors import (
     BadValuesError,
     SelfCheckError,
-    SourceChangedError,
     TargetError,
 )
 from headcount.convert.plan.planner import plan_conversion
 from headcount.convert.plan.request import ConversionRequest
 from headcount.convert.stream.work_folder import WorkFolder
-from headcount.model.errors import WriteError
+from headcount.model.errors import HeadcountError, SourceChangedError, WriteError
 
 pytestmark = pytest.mark.needs_convert
 
@@ -125,7 +124,7 @@ def test_a_source_that_changes_meanwhile_is_noticed(
     def touch(*arguments: Any) -> None:
         os.utime(source / "model.safetensors", ns=(1, 1))
 
-    monkeypatch.setattr(conversion, "_copy_side_file", touch)
+    monkeypatch.setattr(conversion, "copy_side_file", touch)
     with pytest.raises(SourceChangedError, match=r"model\.safetensors: changed"):
         run(source, tmp_path / "out")
     assert not (tmp_path / "out").exists()
@@ -198,3 +197,47 @@ def test_an_output_with_a_wrong_config_never_gets_its_name(source: Path, tmp_pat
     with pytest.raises(SelfCheckError, match="H101"):
         apply_plan(wrong, progress=False)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
+def test_a_source_that_fails_when_it_is_read_is_one_line(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Config and headers, which the audit reads and the plan hashes."""
+    plain, opened = os.fdopen, [0]
+
+    class Failing:
+        def __init__(self, file: Any) -> None:
+            self.file = file
+
+        def __enter__(self) -> "Failing":
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            self.file.close()
+
+        def fileno(self) -> int:
+            return int(self.file.fileno())
+
+        def read(self, *_: int) -> bytes:
+            raise OSError(5, "Input/output error")
+
+    def failing(descriptor: int, *arguments: Any, **options: Any) -> Any:
+        file = plain(descriptor, *arguments, **options)
+        if Path(f"/proc/self/fd/{descriptor}").resolve().name != name:
+            return file
+        opened[0] += 1
+        return file if opened[0] <= first else Failing(file)
+
+    request = ConversionRequest(source=source, target=tmp_path / "out", num_key_value_heads=2)
+    first = 10**9
+    monkeypatch.setattr("os.fdopen", failing)
+    plan_conversion(request)
+    whole = opened[0]
+    if not whole:
+        pytest.skip("this system does not tell what a descriptor is")
+    assert whole == 1  # what is hashed is what was read: there is no second reading
+    for after in range(whole):
+        opened[0], first = 0, after
+        with pytest.raises(HeadcountError, match=rf"{name}: cannot be read: Input/output error"):
+            plan_conversion(request)
