@@ -104,6 +104,11 @@ conversion_options = stack(
         help="Load .bin files, where there is nothing else, in a process of their own.",
     ),
     click.option(
+        "--merge-adapter",
+        is_flag=True,
+        help="Add the LoRA adapter that lies beside the weights to them first.",
+    ),
+    click.option(
         "--workers",
         type=click.IntRange(1, 64),
         default=_DEFAULTS.workers,

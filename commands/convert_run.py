@@ -28,6 +28,7 @@ def convert_model(
     evaluation: Mapping[str, Any] | None,
     *,
     allow_pickle: bool,
+    merge_adapter: bool,
     checks: bool,
     dry_run: bool,
     output: Path | None,
@@ -37,7 +38,13 @@ def convert_model(
     the options `evaluation` if they are given; `checks`: runs source and result. `write` gets the
     reports, `output` is the file that it writes. Raises HeadcountError, CheckFailedError."""
     check_report_path(output, (Path(source), target))
-    with source_folder(source, target, whole=not dry_run, allow_pickle=allow_pickle) as found:
+    with source_folder(
+        source,
+        target,
+        whole=not dry_run,
+        allow_pickle=allow_pickle,
+        merge_adapter=merge_adapter,
+    ) as found:
         request = _request(found, target, options)
         plan = plan_conversion(request)
         if evaluation is not None:
