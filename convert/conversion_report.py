@@ -13,6 +13,7 @@ from .plan.describe import describe_plan, method_in_words
 from .plan.document import conversion_plan_document
 from .plan.existing import DIGEST
 from .plan.plan import ConversionPlan, OutputFile
+from .plan.rounding import rounding_of
 from .plan.steps import Step
 
 _COLUMNS = (
@@ -98,6 +99,7 @@ def conversion_report(report: ConversionReport) -> Report:
             _LOST if rewritten else _MOVED,
             *fitted_notes(report),
             *_repeats(report),
+            *_lost(report),
             *_digests(report),
             *report.plan.notes,
         ),
@@ -121,6 +123,24 @@ def _heads(plan: ConversionPlan) -> str:
 def _query_heads(plan: ConversionPlan) -> str:
     shapes = dict.fromkeys((layer.num_attention_heads, layer.head_dim) for layer in plan.layers)
     return ", ".join(f"{heads} query heads of {head_dim}" for heads, head_dim in shapes)
+
+
+def _lost(report: ConversionReport) -> Iterator[str]:
+    """What a narrower type has not merely rounded. Of a target that is an earlier version's nothing
+    is known."""
+    tensors: dict[str, dict[str, int]] = report.record.get("rounding", {}).get("lost", {})
+    kind = rounding_of(report.plan).cast
+    for what, words in (
+        ("zeros", "became 0"),
+        ("small", f"are so small in {kind} that they lost digits"),
+    ):
+        counts = {name: found[what] for name, found in tensors.items() if found[what]}
+        if counts:
+            most = max(counts, key=lambda name: counts[name])
+            yield (
+                f"Rounding to {kind}: {sum(counts.values()):,} numbers of {len(counts):,} tensors"
+                f" {words}, most of them in {most}."
+            )
 
 
 def _files(report: ConversionReport) -> Iterator[Table]:
@@ -153,7 +173,9 @@ def _digests(report: ConversionReport) -> Iterator[str]:
 def _repeats(report: ConversionReport) -> Iterator[str]:
     """What the heads themselves say: copies of each other make a conversion lossless."""
     if all(layer.lossless for layer in report.layers):
-        yield "All merged heads were equal: the result computes what the source does."
+        kind = rounding_of(report.plan).type
+        rounded = "" if kind is None else f", up to rounding to {kind}"
+        yield f"All merged heads were equal: the result computes what the source does{rounded}."
         return
     pairs = zip(report.plan.layers, report.layers, strict=True)
     copies = sorted({layer.distinct for planned, layer in pairs if layer.distinct < planned.before})

@@ -17,6 +17,7 @@ from .safetensors import FileHeader, TensorInfo, check_names, read_header
 
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
+ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 SUFFIXES = (".safetensors",)
 
 
@@ -51,11 +52,12 @@ class Checkpoint:
 
 
 def find_weights(folder: Path) -> Path | None:
-    """The index or the single file that transformers would load from `folder`; None if none."""
+    """The index or the single file that transformers would load from `folder`; None if none. The
+    weights of an adapter are none of a model."""
     for name in (SINGLE, INDEX):
         if is_there(folder / name, or_its_link=True):
             return folder / name
-    others = sorted(folder.glob("*.safetensors"))
+    others = [path for path in folder.glob("*.safetensors") if path.name != ADAPTER_WEIGHTS]
     return others[0] if len(others) == 1 else None
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from headcount.model.errors import HeadcountError
 
+from .adapter import find_adapter
 from .checkpoint import Checkpoint, find_weights, inside, read_checkpoint
 from .found import FoundModel
 from .json_file import read_json, read_json_file
@@ -51,6 +52,10 @@ def _read_folder(folder: Path) -> FoundModel:
     weights = _folder_weights(folder)
     has_config = _is_there(config)
     if not has_config and weights is None:
+        if (adapter := find_adapter(folder)) is not None:
+            raise HeadcountError(
+                f"{folder}: holds {adapter.words} and no model: {adapter.where_to_go}"
+            )
         return _only_gguf(folder)
     found = FoundModel(
         kind="folder", id=str(folder), where=str(config), config=None, checkpoint=weights

@@ -15,6 +15,8 @@ from headcount.model import limits
 from headcount.model.errors import HeadcountError
 from headcount.model.numbers import whole
 
+from .adapter import Adapter, find_adapter
+from .checkpoint import ADAPTER_CONFIG
 from .json_file import read_json
 from .presence import is_failing_disk, is_there
 
@@ -44,6 +46,7 @@ class SideFiles:
     leaving: tuple[str, ...]
     unreadable: tuple[tuple[str, str], ...]
     largest_token: int | None
+    adapter: Adapter | None
     tokenizer: TokenizerConfig | None
     generation: Mapping[str, tuple[int, ...]] | None
 
@@ -72,6 +75,7 @@ def read_side_files(folder: Path) -> SideFiles:
         leaving=leaving,
         unreadable=tuple(unreadable),
         largest_token=_largest_token(read.get("tokenizer.json")),
+        adapter=find_adapter(folder) if ADAPTER_CONFIG in names - set(leaving) else None,
         tokenizer=_tokenizer(read.get("tokenizer_config.json")),
         generation=_generation(read.get("generation_config.json")),
     )

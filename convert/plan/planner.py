@@ -14,7 +14,7 @@ from .output_files import index_name, index_of, output_files
 from .plan import ConversionPlan, LayerHeads
 from .request import ConversionRequest
 from .side_files import sort_side_files
-from .source import CONFIG, ConversionSource, read_source, source_state
+from .source import CONFIG, MERGED, ConversionSource, read_source, source_state
 from .target import check_space, check_target
 
 _TOKENIZERS = (
@@ -98,7 +98,11 @@ def _index_names(source: ConversionSource) -> tuple[str, ...]:
 
 
 def _notes(source: ConversionSource, draft: Draft) -> tuple[str, ...]:
-    notes = []
+    notes = [
+        "the adapter beside the model was merged into its weights first: the source is both"
+        for header in source.checkpoint.files[:1]
+        if MERGED in header.metadata
+    ]
     if source.config.get("auto_map") and not draft.side_files:
         notes.append(
             "config.json names code files (auto_map), which are not copied: transformers' own class"

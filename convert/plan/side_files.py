@@ -8,6 +8,7 @@ from pathlib import Path
 
 from headcount.model import limits
 from headcount.model.units import format_bytes
+from headcount.sources.checkpoint import ADAPTER_CONFIG
 from headcount.sources.identity import FileIdentity, identity_of
 
 _WEIGHTS = (
@@ -73,6 +74,8 @@ def reason_by_name(name: str) -> str | None:
     name = name.lower()
     if name.startswith("."):
         return "hidden"
+    if name == ADAPTER_CONFIG:
+        return "an adapter's, whose weights are not copied"
     if name == RECORD:
         return "the record of an earlier conversion"
     if name.endswith(_WEIGHTS):
