@@ -30,10 +30,10 @@ def test_the_folder_holds_what_the_plan_says(source: Path, tmp_path: Path) -> No
     report = run(source, tmp_path / "out")
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
         *("config.json", "conversion.json", "generation_config.json", "model.safetensors"),
-        *("tokenizer.json", "README.md", "shared.txt", "linked.txt"),
+        *("tokenizer.json", "README.md", "README.source.md", "LICENSE.txt", "NOTICE.txt"),
     }
-    assert not (tmp_path / "out" / "linked.txt").is_symlink()
-    assert (tmp_path / "out" / "linked.txt").read_text() == "shared"
+    assert not (tmp_path / "out" / "NOTICE.txt").is_symlink()
+    assert (tmp_path / "out" / "NOTICE.txt").read_text() == "shared"
     assert {file.name: file.reason for file in report.plan.left_files} == {
         **{".cache": "hidden", "onnx": "a folder", "modeling_x.py": "code"},
         **{"model.gguf": "other weights", "optimizer.bin": "other weights"},
