@@ -26,6 +26,7 @@ from ..body.shared import (
 )
 from ..config_view import ConfigView
 from ..gguf.form import Gguf, Indexer
+from ..modules.names import DEEPSEEK_PREDICTION, FFN, MTP_PREDICTION
 from ..states.hybrid import INDEXED, LAYER_TYPES, hybrid, hybrid_kinds
 from ..states.indexed import add_indexer, indexed_latent_layers
 from ..states.kinds import all_of
@@ -209,12 +210,15 @@ DEEPSEEK_V2 = DEEPSEEK.relative(
     body={"mlp": MLP_BIAS, "experts": DEEPSEEK_EXPERTS},
     tensors=MLA_NAMES,
 )
-DEEPSEEK_V3 = DEEPSEEK_V2.relative("deepseek_v3", body={"mlp": Mlp()})
+DEEPSEEK_V3 = DEEPSEEK_V2.relative(
+    "deepseek_v3", body={"mlp": Mlp()}, prediction=DEEPSEEK_PREDICTION
+)
 DEEPSEEK_V32 = Architecture(
     types=("deepseek_v32",),
     attention=AttentionShape(build=indexed_latent_layers(), kinds=all_of(INDEXED)),
     body=Body(experts=LISTED_EXPERTS),
     tensors=HYBRID_MLA_NAMES,
+    prediction=DEEPSEEK_PREDICTION,
     gguf=(Gguf(architecture="deepseek32", indexer=Indexer()),),
 )
 
@@ -235,6 +239,8 @@ ARCHITECTURES = (
             more=hyper_connections(mixing=True, head=True),
         ),
         tensors=DEEPSEEK_V4_NAMES,
+        feed_forward=FFN,
+        prediction=MTP_PREDICTION._replace(name="mtp.0"),
         gguf=(
             Gguf(
                 architecture="deepseek4",

@@ -13,6 +13,7 @@ from ..body.shared import EXPERTS_AFTER_FIRST, IMAGE
 from ..body.towers import Tower, one_tower
 from ..config_view import ConfigView
 from ..gguf.form import Gguf, Recurrence
+from ..modules.names import DEEPSEEK_PREDICTION
 from ..states.hybrid import LINEAR, hybrid, plain_latent
 from ..states.kinds import every_nth_from
 from ..states.linear import kimi_delta
@@ -52,7 +53,9 @@ MOONVIT_TOWER = Tower(
 KIMI_DELTA = Recurrence(form="Kimi delta", layers="without heads")
 
 ARCHITECTURES = (
-    DEEPSEEK_V3.relative("kimi_k2", config={"read_as": "deepseek_v3"}),
+    DEEPSEEK_V3.relative(
+        "kimi_k2", config={"read_as": "deepseek_v3"}, prediction=DEEPSEEK_PREDICTION
+    ),
     MULTIMODAL.relative("kimi_k25", body=one_tower(MOONVIT_TOWER, projector=kimi_k25_projector)),
     # Its code is published with its weights.
     MULTIMODAL.relative(

@@ -21,6 +21,7 @@ from ..config_view import ConfigView
 from ..states.hybrid import INDEXED, hybrid_kinds
 from ..states.indexed import add_indexer, indexer_owners
 from ..states.kinds import all_of
+from ..modules.names import BLOCK_SPARSE
 from ..tensors.names import MLA_NAMES, TensorNames, under
 from ..tying import never
 from .deepseek import DEEPSEEK_V3
@@ -120,7 +121,7 @@ ARCHITECTURES = (
         conversion=Conversion(by_layer=True),
     ),
     MISTRAL.relative("ministral", body=DECODER),
-    MISTRAL.relative("mixtral", body={"experts": SAME_WIDTH}),
+    MISTRAL.relative("mixtral", body={"experts": SAME_WIDTH}, feed_forward=BLOCK_SPARSE),
     # Latent attention
     DEEPSEEK_V3.relative("mistral4", body=DEEPSEEK_BODY),
     Architecture(

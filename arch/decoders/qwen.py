@@ -13,6 +13,7 @@ from ..body.feed_forward import Experts, Mlp, matrices, sparse_steps
 from ..body.shared import DEEPSEEK_BODY, EXPERTS_AFTER_FIRST, ONE_SHARED
 from ..config_view import ConfigView
 from ..gguf.form import Gguf, Windows
+from ..modules.names import ONE_SHARED_EXPERT
 from ..tensors.names import GPT2_NAMES, LLAMA_NAMES
 
 
@@ -108,6 +109,7 @@ ARCHITECTURES = (
         "qwen2_moe",
         attention={"kinds": qwen2_moe_kinds, "qkv_bias": "qkv_bias"},
         body={"experts": replace(ONE_SHARED, layers=sparse_steps, shared_gate=True)},
+        feed_forward=ONE_SHARED_EXPERT,
     ),
     QWEN3,
     QWEN3_MOE,

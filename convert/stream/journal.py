@@ -8,9 +8,9 @@ editor has changed, is none, and what follows it is not trusted either.
 import errno
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ class FinishedFile:
     name: str
     nbytes: int
     digest: str
-    parts: Sequence[str]
+    parts: tuple[str, ...] = ()
     measured: Any
 
 
@@ -99,7 +99,7 @@ def _file(line: Any) -> FinishedFile | None:
         file = FinishedFile(**content)
     except (KeyError, TypeError):
         return None
-    return file if _is_sound(file) else None
+    return replace(file, parts=tuple(file.parts)) if _is_sound(file) else None
 
 
 def _is_sound(file: FinishedFile) -> bool:
@@ -109,7 +109,8 @@ def _is_sound(file: FinishedFile) -> bool:
         return False
     parts = file.name.split("/")
     is_plain = len(parts) <= 2 and not {"", ".", ".."} & {*parts} and "\0" not in file.name
-    return is_plain and isinstance(file.digest, str)
+    digests = (file.digest, *file.parts) if isinstance(file.parts, list) else (None,)
+    return is_plain and all(isinstance(digest, str) for digest in digests)
 
 
 def _lines(path: Path) -> Iterator[Any]:
