@@ -70,7 +70,7 @@ def change_file(path: Path) -> None:
         (lambda source, out: (out / "folder").mkdir(), "folder"),
         (lambda source, out: (out / "conversion.json").unlink(), "no output of headcount"),
         (lambda source, out: (out / "conversion.json").write_text("{}"), "no output of headcount"),
-        (lambda source, out: (source / "new.txt").write_text("new"), "other options"),
+        (lambda source, out: (source / "vocab.txt").write_text("new"), "other options"),
     ],
 )
 def test_another_content_is_never_taken_for_done(
