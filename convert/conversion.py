@@ -16,6 +16,7 @@ from .finished_target import check_finished
 from .plan.document import plan_summary, request_document
 from .plan.existing import check_foreign, read_existing
 from .plan.job import job_of, local_job_of
+from .plan.model_card import CARD
 from .plan.plan import ConversionPlan
 from .plan.planner import plan_conversion
 from .plan.request import ConversionRequest
@@ -141,6 +142,7 @@ def _write(plan: ConversionPlan, work: WorkFolder, progress: bool) -> dict[str, 
     if plan.index is not None and plan.index_name is not None:
         index = json_bytes(plan.index)
         manifest[plan.index_name] = write_bytes(work.model / plan.index_name, index)
+    manifest[CARD] = write_bytes(work.model / CARD, plan.card.encode())
     config = json_bytes(plan.config)
     manifest[CONFIG] = Written(nbytes=len(config), digest=digest_of_bytes(config))
     entries = {name: manifest[name].document() for name in sorted(manifest)}

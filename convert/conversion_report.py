@@ -1,9 +1,10 @@
 """A finished conversion as people read it: what moved, and by how much."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
+from headcount.model import limits
 from headcount.report.report import Column, Fact, Report, Table
 
 from .conversion import ConversionReport, LayerError
@@ -14,6 +15,7 @@ from .plan.document import conversion_plan_document
 from .plan.existing import DIGEST
 from .plan.plan import ConversionPlan, OutputFile
 from .plan.rounding import rounding_of
+from .plan.side_files import LeftFile
 from .plan.steps import Step
 
 _COLUMNS = (
@@ -98,6 +100,8 @@ def conversion_report(report: ConversionReport) -> Report:
         notes=(
             _LOST if rewritten else _MOVED,
             *fitted_notes(report),
+            *_missing(report.plan.left_files),
+            *_cost(report),
             *_repeats(report),
             *_lost(report),
             *_digests(report),
@@ -168,6 +172,31 @@ def _digests(report: ConversionReport) -> Iterator[str]:
     more = sum(max(len(entries) - _MOST_FILES, 0) for _, _, entries in _named(report))
     if more:
         yield f"conversion.json names the digests of {more} more files"
+
+
+def _missing(left: Sequence[LeftFile]) -> Iterator[str]:
+    """Files that the result needs by their names and has not, one by one; the others together."""
+    for file in left:
+        if file.is_part:
+            yield f"Not copied, and may be missed: {file.name} ({file.reason}); copy it by hand"
+    others = [file.name for file in left if not file.is_part]
+    if others:
+        most = limits.FILES_SHOWN.most
+        more = f" and {len(others) - most:,} more" if len(others) > most else ""
+        yield f"Not copied, as not part of the model: {', '.join(others[:most])}{more}"
+
+
+def _cost(report: ConversionReport) -> Iterator[str]:
+    """What heads that were averaged as they are cost, and what takes less without costing more."""
+    request = report.plan.request
+    if request.method != "mean" or all(layer.lossless for layer in report.layers):
+        return
+    yield (
+        "Mean pooling alone costs much where heads differ, as here, until the model is trained on"
+        " (headcount uptrain): --evaluate measures it. --quality fast asks for nothing more than"
+        " this did and mostly costs far less; --quality good, with --calibration, less again"
+        " (docs/methods.md has figures)"
+    )
 
 
 def _repeats(report: ConversionReport) -> Iterator[str]:

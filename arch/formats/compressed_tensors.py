@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from headcount.model.errors import short
 
-from ..modules.module import LINEAR, Module
+from ..modules.module import Module
 from .exceptions import ModuleList, names_under
 from .format import Format
 from .known import MXFP4, NVFP4, fp8_blocks, fp8_rows, grouped, packed_integers
@@ -44,7 +44,10 @@ def _format(own: Settings, settings: Settings) -> Format:
     layout = str(own.get("format") or settings.get("format") or "")
     if not weights:
         raise UnknownFormatError("a group of its compressed-tensors settings has no weights")
-    if "sparse" in layout or table(settings, "sparsity_config").get("format") not in (None, "dense"):
+    if "sparse" in layout or table(settings, "sparsity_config").get("format") not in (
+        None,
+        "dense",
+    ):
         raise UnknownFormatError(f"compressed-tensors has stored it as {short(layout)}")
     bits, kind = width(weights, "num_bits"), str(weights.get("type") or "int")
     groups = group(weights, otherwise=-1)

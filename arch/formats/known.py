@@ -20,7 +20,13 @@ TERNARY = Format(name="bitnet", bits=2, group=0, scale_bits=16)
 # of 16 values, one of 256 for the scales' own codes, and a description of about 90 bytes.
 NF4 = Format(name="4 bit", bits=4, group=64, scale_bits=32, flat=True, matrix_bytes=64 + 90)
 NF4_NESTED = Format(
-    name="4 bit", bits=4, group=64, scale_bits=8, flat=True, nested=256, matrix_bytes=64 + 1024 + 120
+    name="4 bit",
+    bits=4,
+    group=64,
+    scale_bits=8,
+    flat=True,
+    nested=256,
+    matrix_bytes=64 + 1024 + 120,
 )
 # A float32 for each row, and a byte that names the layout.
 LLM_INT8 = Format(name="int8", bits=8, scale_bits=32, matrix_bytes=1)
@@ -74,9 +80,7 @@ def affine(bits: int, group: int) -> Format:
     )
 
 
-def grouped(
-    bits: int, group: int | None, *, scale_bits: int = 16, zero_bits: int = 0
-) -> Format:
+def grouped(bits: int, group: int | None, *, scale_bits: int = 16, zero_bits: int = 0) -> Format:
     """Codes of whole bytes with a scale, and a zero point, for each group of a row."""
     return Format(
         name=f"{bits} bit", bits=bits, group=group, scale_bits=scale_bits, zero_bits=zero_bits

@@ -78,9 +78,7 @@ def _experts(
     sizes, hidden = experts.sizes(view), view.integer("hidden_size")
     at, number = f"layers.{layer.stored_as}", layer.stored_as
     if experts.router and sizes.count:
-        yield Module(
-            f"{at}.{names.router}", "router", "router", sizes.count, hidden, layer=number
-        )
+        yield Module(f"{at}.{names.router}", "router", "router", sizes.count, hidden, layer=number)
     yield from _mlp(
         layer,
         "experts",

@@ -1,5 +1,7 @@
 """From a request to a plan: every check that can be made without reading a tensor is made here."""
 
+from dataclasses import replace
+
 from headcount.sources.presence import is_there
 
 from ..homes.finding import find_home
@@ -10,6 +12,7 @@ from .existing import check_same_job, read_existing
 from .heads import HeadsByLayer
 from .job import job_of
 from .leftovers import reclaimable
+from .model_card import SOURCE_CARD, beside_the_card, model_card
 from .output_files import index_name, index_of, output_files
 from .plan import ConversionPlan, LayerHeads
 from .request import ConversionRequest
@@ -53,8 +56,8 @@ def plan_of(source: ConversionSource, request: ConversionRequest) -> ConversionP
     made = (*(file.name for file in files), *(file.name for file in draft.side_files))
     written = frozenset({CONFIG, *made, *_index_names(source)})
     copied, left_files = sort_side_files(request.source, written)
-    side_files = (*copied, *draft.side_files)
-    return ConversionPlan(
+    side_files = (*beside_the_card(copied), *draft.side_files)
+    plan = ConversionPlan(
         request=request,
         source=source_state(
             source,
@@ -78,6 +81,8 @@ def plan_of(source: ConversionSource, request: ConversionRequest) -> ConversionP
         findings=tuple(f for f in source.audit.findings if f.severity == "warning"),
         rewriting=rewriting,
     )
+    source_card = next((file.path for file in side_files if file.name == SOURCE_CARD), None)
+    return replace(plan, card=model_card(plan, source_card))
 
 
 def _layer(index: int, model: HeadsByLayer) -> LayerHeads:

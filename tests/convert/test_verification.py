@@ -178,7 +178,7 @@ def test_a_side_file_of_the_source_that_is_another_now_is_named(
 ) -> None:
     run(source, tmp_path / "out")
     (source / "README.md").write_text("another")
-    assert named(verified(tmp_path / "out", source)) == {"README.md"}
+    assert named(verified(tmp_path / "out", source)) == {"README.source.md"}
 
 
 @pytest.mark.parametrize(
