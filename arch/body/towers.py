@@ -45,7 +45,7 @@ class Tower:
         known = class_defaults(self.model_type)
         values: dict[str, Any] = dict(known.defaults) if known else {}
         values.update(given if isinstance(given, dict) else default or {})
-        values.update({name: values.get(own) for name, own in self.names.items()})
+        values.update({name: values[own] for name, own in self.names.items() if own in values})
         return ConfigView(
             values,
             where=f"{wrapper.where}: {key}",
@@ -86,7 +86,7 @@ class Part:
         for holder in (view.config, view.defaults):
             nested = holder.get(self.key)
             kind = nested.get("model_type") if isinstance(nested, dict) else None
-            if kind is not None and kind != view.model_type:
+            if kind and kind != view.model_type:  # "" is none (Kimi-K2.5)
                 for tower in self.towers:
                     if tower.model_type == kind:
                         return tower
