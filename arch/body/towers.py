@@ -38,6 +38,7 @@ class Tower:
 
     def view(self, wrapper: ConfigView, key: str) -> ConfigView | None:
         """None where neither the file nor the wrapper's class gives the tower."""
+        wrapper.opened.add(key)
         given = wrapper.config.get(key)
         default = wrapper.defaults.get(key)
         if not isinstance(given, dict) and (not isinstance(default, dict) or key in wrapper.config):
