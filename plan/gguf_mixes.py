@@ -119,7 +119,7 @@ def _types(mix: str, inventory: Inventory, spec: ModelSpec) -> dict[str, str | N
     group_size = attention.group_size if attention else 1
     model = _Model(
         family=spec.model_type,
-        experts=max((m.count for m in modules if m.kind == "experts"), default=0),
+        experts=max((m.copies for m in modules if m.kind == "experts"), default=0),
         group_size=group_size,
         layers=layers,
         values=sum(module.part in _V_LIKE for module in modules if module.layer is not None),
@@ -198,7 +198,7 @@ def _of_values(mix: str, default: str, module: Module, model: _Model) -> str:
     found = default
     if mix in ("Q2_K", "IQ3_XXS"):
         found = "Q4_K" if grouped else "Q3_K" if mix == "Q2_K" else "IQ3_S"
-    elif mix in ("Q2_K_S", "IQ3_XS", "IQ3_S") and grouped or mix == "IQ3_M":
+    elif (mix in ("Q2_K_S", "IQ3_XS", "IQ3_S") and grouped) or mix == "IQ3_M":
         found = "Q4_K"
     elif mix == "Q3_K_M":
         found = "Q5_K" if number < 2 else "Q4_K"

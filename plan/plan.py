@@ -255,7 +255,9 @@ def _loaded_dtype(name: str | None) -> str | None:
     try:
         return resolve_dtype(name)
     except HeadcountError as error:
-        raise HeadcountError(f"{error}, {', '.join(NAMED_FORMATS)}, and q4_k_m and the like") from error
+        raise HeadcountError(
+            f"{error}, {', '.join(NAMED_FORMATS)}, and q4_k_m and the like"
+        ) from error
 
 
 def _compute_dtype(*wanted: str | None) -> str:

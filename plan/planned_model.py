@@ -18,4 +18,3 @@ class PlannedModel:
     config: Mapping[str, Any] = field(default_factory=dict)
     weights_bytes: int | None = None
     has_experts: bool | None = None
-

@@ -18,10 +18,10 @@ from ..body.shared import DECODER, DEEPSEEK_BODY, LISTED_EXPERTS, SAME_WIDTH
 from ..body.sound_towers import VOXTRAL_TOWER
 from ..body.towers import one_tower
 from ..config_view import ConfigView
+from ..modules.names import BLOCK_SPARSE
 from ..states.hybrid import INDEXED, hybrid_kinds
 from ..states.indexed import add_indexer, indexer_owners
 from ..states.kinds import all_of
-from ..modules.names import BLOCK_SPARSE
 from ..tensors.names import MLA_NAMES, TensorNames, under
 from ..tying import never
 from .deepseek import DEEPSEEK_V3

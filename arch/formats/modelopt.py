@@ -10,7 +10,7 @@ from .exceptions import ModuleList, entry_of, names_under
 from .format import Format
 from .known import FP8, INT8_ROWS, MXFP4, MXFP8, NVFP4, fp8_blocks, fp8_rows, grouped
 from .scheme import Choice, UnknownFormatError
-from .settings import Settings, group, may_be, size, table
+from .settings import Settings, may_be, size, table
 
 _INT4 = replace(grouped(4, 128), name="int4")
 ALGORITHMS: Mapping[str, Format] = {
@@ -37,8 +37,9 @@ def algorithm(name: object, settings: Settings) -> Format:
 
 
 def modelopt_scheme(settings: Settings, config: Settings) -> Choice:
-    """`quantized_layers` says what each module has, or one `quant_algo` holds for all but those that
-    `ignore`, or `exclude_modules`, names. Routers and the head stay where nothing lists them."""
+    """`quantized_layers` says what each module has, or one `quant_algo` holds for all but those
+    that `ignore`, or `exclude_modules`, names. Routers and the head stay where nothing lists
+    them."""
     kept = ModuleList(names_under(settings, "ignore", "exclude_modules"))
     own = table(settings, "quantized_layers")
     name = settings.get("quant_algo")

@@ -55,9 +55,7 @@ def table(settings: Settings, key: str) -> Settings:
 def layers_only(settings: Settings, form: Format, *keys: str) -> Choice:
     """All linear layers inside the decoder's layers, but for those that are named."""
     kept = ModuleList(names_under(settings, *(keys or SKIPPED)))
-    return lambda module, names: (
-        None if module.kind not in IN_LAYERS or kept.holds(names) else form
-    )
+    return lambda module, names: None if module.kind not in IN_LAYERS or kept.holds(names) else form
 
 
 def all_linear(settings: Settings, form: Format, *, head: bool) -> Choice:

@@ -72,7 +72,9 @@ def _fused(table: Mapping[str, str], there: list[str]) -> tuple[str, str] | None
     has none for q alone."""
     if "q" in table.values() or not {"q", "k", "v"} <= set(there):
         return None
-    return next(((path, part) for path, part in table.items() if set(part) == {"q", "k", "v"}), None)
+    return next(
+        ((path, part) for path, part in table.items() if set(part) == {"q", "k", "v"}), None
+    )
 
 
 def _path(table: Mapping[str, str], part: str, otherwise: str) -> str:

@@ -21,9 +21,7 @@ def prediction_layers(inventory: Inventory, reading: Reading) -> Inventory:
     name = rule.name.replace("#", str(number))
     hidden = text.integer("hidden_size")
     one = tuple(_layer(inventory.modules, name, number, rule, hidden))
-    return replace(
-        inventory, prediction=one * count, prediction_others=count * 5 * hidden
-    )
+    return replace(inventory, prediction=one * count, prediction_others=count * 5 * hidden)
 
 
 def _layer(
