@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from headcount.model.errors import HeadcountError
 
@@ -10,6 +11,7 @@ from .checkpoint import Checkpoint, find_weights, inside, read_checkpoint
 from .found import FoundModel
 from .json_file import read_json, read_json_file
 from .presence import is_there
+from .quantisation_file import SETTINGS_FILES, settings_file, with_settings
 
 
 def check_name(name: str) -> None:
@@ -40,7 +42,10 @@ def read_path(path: Path) -> FoundModel:
     if path.name.endswith((".safetensors", ".safetensors.index.json")):
         return _beside_config(path, read_checkpoint(path))
     if path.name.endswith(".json"):
-        return FoundModel(kind="config", id=str(path), where=str(path), config=read_json(path))
+        config = read_json(path)
+        if path.name == "config.json":
+            config = _with_settings(config, path.parent)
+        return FoundModel(kind="config", id=str(path), where=str(path), config=config)
     raise HeadcountError(
         f"{path}: a model is a folder, a config.json, a .safetensors file or its index.json, a"
         " .gguf, .bin or .pt file"
@@ -63,7 +68,14 @@ def _read_folder(folder: Path) -> FoundModel:
     if not has_config:
         return found
     value, file = read_json_file(inside(folder, config.name))
-    return replace(found, config=value, config_file=file)
+    return replace(found, config=_with_settings(value, folder), config_file=file)
+
+
+def _with_settings(config: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """With the settings of a quantisation that lie beside the config."""
+    there = frozenset(name for name in SETTINGS_FILES if (folder / name).is_file())
+    name = settings_file(there)
+    return with_settings(config, name, lambda name: read_json(inside(folder, name)))
 
 
 def _only_gguf(folder: Path) -> FoundModel:
