@@ -8,6 +8,7 @@ from headcount.model.spec import Layer
 
 from .attention.shape import AttentionShape
 from .config_view import ConfigView
+from .modules.names import STANDARD, FeedForwardNames, Prediction
 from .tensors.names import LLAMA_NAMES, TensorNames
 from .tying import TyingRule, config_says
 
@@ -131,6 +132,8 @@ class Architecture:
                     config, and `uncounted` says why
     `tensors`       how attention tensors are called; None: as Llama's, or as the language model's
                     where that is nested
+    `feed_forward`  how the matrices of MLPs and experts are called
+    `prediction`    the layers that predict further tokens, in files alone
     `stacks`        beginnings of names -> the stack or tower whose layers they are, where the words
                     in front of a layer's number do not say it, or say another; a base model may
                     lack the first of them
@@ -150,6 +153,8 @@ class Architecture:
     body: "CountsBody | Wrapper | None" = None
     uncounted: str | None = None
     tensors: TensorNames | None = None
+    feed_forward: FeedForwardNames = STANDARD
+    prediction: Prediction | None = None
     stacks: Mapping[str, str] = field(default_factory=dict)
     gguf: "tuple[Gguf, ...]" = ()
     rotary: Rotary | None = None
@@ -169,7 +174,8 @@ class Architecture:
 
         What is found out class by class is not inherited, so that nothing is claimed of a type by
         accident: its GGUF architectures, spellings, `stacks`, `uncounted`, `conversion`, `stored`,
-        `verification` and `rehomes`. Where a relative shares one of these, it says so."""
+        `prediction`, `verification` and `rehomes`. Where a relative shares one of these, it says
+        so."""
         parts = {
             name: replace(getattr(self, name), **change)
             if isinstance(change, dict) and name in _NESTED
@@ -180,7 +186,7 @@ class Architecture:
         return Architecture(types=types, **{**inherited, **parts})
 
 
-_INHERITED = ("config", "attention", "body", "tensors", "rotary")
+_INHERITED = ("config", "attention", "body", "tensors", "feed_forward", "rotary")
 _NESTED = frozenset({"config", "attention", "body", "tensors"})
 
 # Models around a language model, which they nest as nearly all do.

@@ -22,19 +22,19 @@ def has_experts(config: Mapping[str, Any], model_type: str) -> bool:
     is left out is that of the class."""
     return any(
         _may_be_several(holder.get(name))
-        for holder in _whole_configs(config, model_type)
+        for holder in whole_configs(config, model_type)
         for name in _EXPERT_COUNTS
     )
 
 
-def _whole_configs(config: Mapping[str, Any], model_type: object) -> Iterator[Mapping[str, Any]]:
+def whole_configs(config: Mapping[str, Any], model_type: object) -> Iterator[Mapping[str, Any]]:
     """`config` and those that it nests, each over the defaults of its class."""
     known = class_defaults(model_type) if isinstance(model_type, str) else None
     whole = {**(known.defaults if known else {}), **config}
     yield whole
     for name, value in whole.items():
         if name.endswith("_config") and isinstance(value, Mapping):
-            yield from _whole_configs(value, value.get("model_type"))
+            yield from whole_configs(value, value.get("model_type"))
 
 
 def _may_be_several(count: object) -> bool:

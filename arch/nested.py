@@ -44,9 +44,9 @@ def find_architecture(model_type: str, where: str, config: Mapping[str, Any]) ->
 
 def unsupported(model_type: str, where: str) -> UnsupportedModelError:
     return UnsupportedModelError(
-        f"{where}: model_type {model_type!r} has no row in the family table: its layers are"
-        " recurrent, hybrid or of another kind that is not counted yet."
-        " `headcount families` lists what can be audited"
+        f"{where}: model_type {model_type!r} is not known: its layers are recurrent,"
+        " hybrid or of another kind that is not counted yet. `headcount families` lists what can be"
+        " audited"
     )
 
 

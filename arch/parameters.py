@@ -5,7 +5,7 @@ from typing import NamedTuple
 from .architecture import Architecture, CountsBody
 from .body.body import NO_NORM, Body, Layers
 from .body.towers import Wrapper
-from .body.uncounted import no_row
+from .body.uncounted import no_body
 from .config_view import ConfigView
 from .registry import architecture_of
 
@@ -25,12 +25,12 @@ def other_parameters(
     found = architecture_of(model_type)
     whole = found.body if found else None
     if whole is None:
-        raise no_row(model_type, found.uncounted if found else None)
+        raise no_body(model_type, found.uncounted if found else None)
     if not isinstance(whole, Wrapper):
         return whole.parameters(view, layers, tied=tied) + _recurrent(layers)
     body = _text_body(view, found)
     if text is None or not isinstance(body, Body):
-        raise no_row(text.model_type if text else model_type, None)
+        raise no_body(text.model_type if text else model_type, None)
     return whole.parameters(view, text, body, layers, tied=tied) + _recurrent(layers)
 
 

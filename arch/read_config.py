@@ -134,17 +134,6 @@ def read_config(config: Mapping[str, Any], where: str) -> Reading:
     return Reading(spec=spec, architecture=architecture, view=view, text=text)
 
 
-def read_spec(config: Mapping[str, Any], where: str) -> tuple[ModelSpec, Architecture]:
-    """The spec of `config` with its parameters counted, and the architecture that read it."""
-    reading = read_config(config, where)
-    count, unknown = reading.total()
-    source = None if count is None else "config"
-    spec = replace(
-        reading.spec, parameters=count, parameters_source=source, parameters_unknown=unknown
-    )
-    return spec, reading.architecture
-
-
 def _model_type(config: Mapping[str, Any], where: str) -> tuple[str, str]:
     given = config.get("model_type")
     if isinstance(given, str) and given:

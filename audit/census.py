@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from headcount.arch.tensors.names import BUFFERS, TensorNames
 from headcount.arch.tensors.places import (
-    PLAIN,
+    PLAIN_PARAMETERS,
     Found,
     Numbered,
     Place,
@@ -214,7 +214,7 @@ def _is_packed(layers: Mapping[MixerKey, list[Placed]]) -> bool:
     return any(
         item.place.part in ("q", "k", "v", "o", "qkv")
         and (
-            item.place.parameter.rpartition(".")[2] not in PLAIN
+            item.place.parameter.rpartition(".")[2] not in PLAIN_PARAMETERS
             or item.tensor.dtype not in ("F64", "F32", "F16", "BF16")
         )
         for placed in layers.values()

@@ -28,7 +28,7 @@ source = read_source(folder)
 """
 FORWARD = f"""{_COMMON}
 from transformers import AutoModelForCausalLM
-with SourceReader(folder) as reader:
+with SourceReader(source.checkpoint.files) as reader:
     layered = LayeredModel(source, reader)
     text = calibration_text(source, layered.runnable, "builtin", tokens, 0)
 model = AutoModelForCausalLM.from_pretrained(folder)

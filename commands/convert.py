@@ -9,7 +9,7 @@ from headcount.running.signals import exit_at_once, on_signals
 
 from .console import Command, need_extra, write_reports
 from .convert_conflicts import check_together
-from .convert_options import CONVERSION, SWEEP, conversion_options, sweep_options
+from .convert_options import CONVERSION, SWEEP, conversion_options, sweep_options, verify_options
 from .evaluate import evaluation_options
 from .options import PATH, output_options
 
@@ -19,6 +19,7 @@ from .options import PATH, output_options
 @click.argument("target", type=PATH, required=False)
 @conversion_options
 @sweep_options
+@verify_options
 @evaluation_options
 @output_options
 def convert(
@@ -29,6 +30,9 @@ def convert(
     evaluates: bool,
     checks: bool,
     allow_pickle: bool,
+    merge_adapter: bool,
+    verified: Path | None,
+    sample: int | None,
     form: str,
     output: Path | None,
     **options: Any,
@@ -53,6 +57,7 @@ def convert(
       headcount convert ./mha ./gqa --kv-heads 8 --quality good --calibration prose.txt
       headcount convert ./mha ./gqa --kv-heads 8 --evaluate --text prose.txt
       headcount convert ./mha --sweep 8,4,2,1
+      headcount convert ./mha --verify ./gqa
       headcount convert --families
     """
     check_together(click.get_current_context())
@@ -60,6 +65,22 @@ def convert(
         from headcount.convert.families import families_report
 
         write_reports([families_report()], form, output)
+        return
+    if verified is not None:
+        with on_signals(exit_at_once):
+            need_extra()
+            from .convert_verify import verify_model
+
+            verify_model(
+                verified,
+                source,
+                sample=sample,
+                seed=options["seed"],
+                allow_pickle=allow_pickle,
+                merge_adapter=merge_adapter,
+                output=output,
+                write=lambda reports: write_reports(reports, form, output),
+            )
         return
     grid = {name: options.pop(name) for name in SWEEP}
     wanted = options["num_key_value_heads"] is not None and target is not None
@@ -73,6 +94,7 @@ def convert(
         request = {name: options.pop(name) for name in CONVERSION}
         both: dict[str, Any] = {
             "allow_pickle": allow_pickle,
+            "merge_adapter": merge_adapter,
             "output": output,
             "write": lambda reports: write_reports(reports, form, output),
         }

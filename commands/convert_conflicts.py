@@ -16,6 +16,16 @@ _EVALUATION = tuple(
 # What a sweep decides, or does, itself.
 _OF_ONE = ("num_key_value_heads", "dry_run", "checks", "evaluates", "overwrite", "speed")
 _WITH_FAMILIES = ("families", "form", "output")
+_WITH_VERIFY = (
+    "verified",
+    "sample",
+    "seed",
+    "source",
+    "allow_pickle",
+    "merge_adapter",
+    "form",
+    "output",
+)
 
 
 def check_together(context: click.Context) -> None:
@@ -24,6 +34,11 @@ def check_together(context: click.Context) -> None:
     if "families" in given:
         _refuse(context, given, set(given) - {*_WITH_FAMILIES}, "does not go with --families")
         return
+    if "verified" in given:
+        why = "does not go with --verify, which writes nothing: leave it out"
+        _refuse(context, given, set(given) - {*_WITH_VERIFY}, why)
+        return
+    _refuse(context, given, ("sample",), "is for --verify OUT: add that, or leave it out")
     if "counts" not in given:
         _refuse(context, given, SWEEP, "is for --sweep 8,4,2,1: add that, or leave it out")
         if "evaluates" not in given:

@@ -16,7 +16,7 @@ from headcount.convert.plan.request import (
     ConversionRequest,
 )
 
-from .options import SIZE, TOKENS, defaults_of, stack
+from .options import PATH, SIZE, TOKENS, options_of, stack
 
 # The options that decide the conversion, and those of them that --quality bundles.
 LADDER = tuple(field.name for field in fields(Ladder) if field.name != "seed")
@@ -25,7 +25,7 @@ CONVERSION = (
     *(field.name for field in fields(ConversionRequest) if field.name not in _NO_OPTION),
     "quality",
 )
-_DEFAULTS = defaults_of(ConversionRequest)
+_option = options_of(ConversionRequest)
 conversion_options = stack(
     click.option(
         "--kv-heads",
@@ -76,19 +76,11 @@ conversion_options = stack(
         metavar="STEPS",
         help="Steps of gradient descent on each layer's q, k, v and o; default: 0.",
     ),
-    click.option(
-        "--seed",
-        type=int,
-        default=_DEFAULTS.seed,
-        show_default=True,
-        help="Of what is drawn at random.",
-    ),
-    click.option(
+    _option("--seed", int, "Of what is drawn at random."),
+    _option(
         "--home",
-        type=click.Choice(HOME_CHOICES),
-        default=_DEFAULTS.home,
-        show_default=True,
-        help="The class of the result: its own, another, or a modelling file of ours.",
+        click.Choice(HOME_CHOICES),
+        "The class of the result: its own, another, or a modelling file of ours.",
     ),
     click.option(
         "--dtype",
@@ -104,11 +96,12 @@ conversion_options = stack(
         help="Load .bin files, where there is nothing else, in a process of their own.",
     ),
     click.option(
-        "--workers",
-        type=click.IntRange(1, 64),
-        default=_DEFAULTS.workers,
-        show_default=True,
-        help="Threads that merge heads while others are written.",
+        "--merge-adapter",
+        is_flag=True,
+        help="Add the LoRA adapter that lies beside the weights to them first.",
+    ),
+    _option(
+        "--workers", click.IntRange(1, 64), "Threads that merge heads while others are written."
     ),
     click.option(
         "--overwrite",
@@ -146,6 +139,22 @@ sweep_options = stack(
     ),
     click.option(
         "--by-layer", is_flag=True, help="In a sweep also: what each layer alone adds to the loss."
+    ),
+)
+
+verify_options = stack(
+    click.option(
+        "--verify",
+        "verified",
+        type=PATH,
+        metavar="OUT",
+        help="Hold the finished OUT against its record and, if given, against SOURCE.",
+    ),
+    click.option(
+        "--sample",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Of --verify: only N tensors, drawn by --seed.",
     ),
 )
 

@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from headcount.convert.conversion import COMPLETE, ConversionReport, apply_plan
-from headcount.convert.conversion_report import conversion_report, plan_report
+from headcount.convert.conversion_report import conversion_plan_report, conversion_report
 from headcount.convert.plan.errors import CheckFailedError
 from headcount.convert.plan.planner import plan_conversion
 from headcount.convert.plan.request import ConversionRequest, parse_key_value_heads
+from headcount.convert.plan.rounding import rounding_of
 from headcount.convert.source_folder import SourceFolder, source_folder
 from headcount.model.errors import HeadcountError
 from headcount.report.report import Report
@@ -27,6 +28,7 @@ def convert_model(
     evaluation: Mapping[str, Any] | None,
     *,
     allow_pickle: bool,
+    merge_adapter: bool,
     checks: bool,
     dry_run: bool,
     output: Path | None,
@@ -36,13 +38,19 @@ def convert_model(
     the options `evaluation` if they are given; `checks`: runs source and result. `write` gets the
     reports, `output` is the file that it writes. Raises HeadcountError, CheckFailedError."""
     check_report_path(output, (Path(source), target))
-    with source_folder(source, target, whole=not dry_run, allow_pickle=allow_pickle) as found:
+    with source_folder(
+        source,
+        target,
+        whole=not dry_run,
+        allow_pickle=allow_pickle,
+        merge_adapter=merge_adapter,
+    ) as found:
         request = _request(found, target, options)
         plan = plan_conversion(request)
         if evaluation is not None:
             check_evaluation(found.path, **evaluation)
         if dry_run:
-            write([plan_report(plan)])
+            write([conversion_plan_report(plan)])
             return
         with on_signals(exit_cleanly):
             done = apply_plan(plan)
@@ -52,9 +60,10 @@ def convert_model(
             failure: HeadcountError | None = None
             try:
                 if checks:
-                    problems = _check(found.path, target, done, reports)
+                    problems = _check(target, done, reports)
                 if evaluation is not None:
                     report, failure = run_evaluation(str(target), str(found.path), **evaluation)
+                    plan.source.check()
                     reports.append(report)
             finally:  # an evaluation that fails does not undo the conversion
                 hand_over(reports, holds, write)
@@ -64,14 +73,18 @@ def convert_model(
                 raise failure
 
 
-def _check(source: Path, target: Path, done: ConversionReport, reports: list[Report]) -> str:
+def _check(target: Path, done: ConversionReport, reports: list[Report]) -> str:
     """Adds the report of a check; what is wrong, in one line."""
     from headcount.convert.check import check_conversion
     from headcount.convert.check_report import check_report
 
     checked = check_conversion(
-        source, target, lossless=all(layer.lossless for layer in done.layers)
+        done.plan.source.folder,
+        target,
+        lossless=all(layer.lossless for layer in done.layers),
+        rounding=rounding_of(done.plan),
     )
+    done.plan.source.check()
     reports.append(check_report(checked))
     return "; ".join(checked.problems)
 

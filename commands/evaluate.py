@@ -12,31 +12,21 @@ from headcount.model.errors import HeadcountError
 from headcount.running.signals import exit_at_once, on_signals
 
 from .console import Command, need_extra, write_reports
-from .options import PATH, TOKENS, defaults_of, output_options, stack
+from .options import PATH, TOKENS, options_of, output_options, stack
 from .report_path import check_report_path
 
 if TYPE_CHECKING:
     from headcount.report.report import Report
 
-_DEFAULTS = defaults_of(EvaluationRequest)
+_option = options_of(EvaluationRequest)
 evaluation_options = stack(
     click.option("--text", type=PATH, help="UTF-8 text; default: a sample of prose."),
-    click.option(
-        "--max-tokens",
-        type=TOKENS,
-        default=_DEFAULTS.max_tokens,
-        show_default=True,
-        help="Tokens to score at most.",
-    ),
+    _option("--max-tokens", TOKENS, "Tokens to score at most."),
     click.option("--window", type=TOKENS, help="Tokens a window; default: up to 1,024."),
     click.option("--stride", type=TOKENS, help="Tokens between windows; default: half a window."),
     click.option("--tokenizer", type=PATH, help="A folder; default: the model's own."),
     click.option("--torch-device", "device", help="cpu, cuda, cuda:1…; default: cuda if there."),
-    click.option(
-        "--speed/--no-speed",
-        default=_DEFAULTS.speed,
-        help="Whether to measure speed.",
-    ),
+    _option("--speed/--no-speed", words="Whether to measure speed.", shown=False),
 )
 
 
@@ -85,8 +75,8 @@ def run_evaluation(
 def check_evaluation(source: Path, **request: Any) -> None:
     """Raises HeadcountError for an evaluation that would fail, before a conversion is made for it:
     text, tokenizer, window and device are those of the source."""
-    from headcount.evaluate.evaluation_plan import settle
+    from headcount.evaluate.evaluation_plan import plan_evaluation
     from headcount.running.boundary import quiet_transformers
 
     with quiet_transformers():
-        settle(EvaluationRequest(model=str(source), **request))
+        plan_evaluation(EvaluationRequest(model=str(source), **request))

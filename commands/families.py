@@ -46,7 +46,7 @@ def _report(text: str = "") -> Report:
         tables=(Table(key="families", title="Families", columns=_COLUMNS, rows=rows),),
         notes=(
             "Bias and norm: what the class always or never has, or the config key that decides.",
-            "Reads: the type of the nested language model, whose row holds.",
+            "Reads: the type of the nested language model, which says the rest.",
         ),
         document={
             "schema_version": 1,

@@ -6,7 +6,7 @@ import click
 
 from headcount.arch.registry import ARCHITECTURES
 from headcount.report.report import Column, Report, Table
-from headcount.sources.catalogue import CatalogueRow, catalogue, search
+from headcount.sources.catalogue import CatalogueRow, catalogue, search_catalogue
 
 from .console import Command, write_reports
 from .options import output_options
@@ -35,7 +35,7 @@ def models(text: str, form: str, output: Path | None) -> None:
 
 def _report(text: str = "") -> Report:
     """The catalogue, or what `text` finds in it."""
-    rows = search(text)
+    rows = search_catalogue(text)
     table = Table(
         key="models", title="Models", columns=_COLUMNS, rows=tuple(_row(row) for row in rows)
     )

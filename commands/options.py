@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -80,9 +79,17 @@ def stack(*decorators: Callable[[Any], Any]) -> Decorator:
     return decorate
 
 
-def defaults_of(request: "type[DataclassInstance]") -> SimpleNamespace:
-    """The defaults of a request's fields, which are those of its options: `DEFAULTS.seed`."""
-    return SimpleNamespace(**{field.name: field.default for field in fields(request)})
+def options_of(request: "type[DataclassInstance]") -> Callable[..., Decorator]:
+    """What makes an option, of its flag, type and help, that shows the default of the field of
+    `request` that it fills and is called after."""
+    defaults = {field.name: field.default for field in fields(request)}
+
+    def option(flag: str, kind: Any = None, words: str | None = None, *, shown: bool = True) -> Any:
+        field = flag.removeprefix("--").partition("/")[0].replace("-", "_")
+        default = defaults[field]
+        return click.option(flag, type=kind, default=default, show_default=shown, help=words)
+
+    return option
 
 
 def _format(ctx: click.Context, param: click.Parameter, value: str | None) -> str:

@@ -16,81 +16,50 @@ from .options import (
     PATH,
     TOKENS,
     FiniteRange,
-    defaults_of,
+    options_of,
     output_options,
     stack,
 )
 from .report_path import check_report_path
 
-_DEFAULTS = defaults_of(UptrainRequest)
+_option = options_of(UptrainRequest)
 _SHARE = FiniteRange(0, 1)
 _WEIGHT = FiniteRange(min=0)
 _SCHEDULE = stack(
-    click.option("--steps", type=AT_LEAST_1, default=_DEFAULTS.steps, show_default=True),
-    click.option(
+    _option("--steps", AT_LEAST_1),
+    _option(
         "--phase-one",
-        type=_SHARE,
-        default=_DEFAULTS.phase_one,
-        show_default=True,
-        help="Share of the steps in which only attention and norms learn; then all weights do.",
+        _SHARE,
+        "Share of the steps in which only attention and norms learn; then all weights do.",
     ),
-    click.option(
+    _option(
         "--learning-rate",
-        type=FiniteRange(min=0, min_open=True),
-        default=_DEFAULTS.learning_rate,
-        show_default=True,
-        help="The highest of AdamW; 1e-4 or less for billions of parameters.",
+        FiniteRange(min=0, min_open=True),
+        "The highest of AdamW; 1e-4 or less for billions of parameters.",
     ),
-    click.option(
-        "--warmup",
-        type=click.IntRange(0),
-        default=_DEFAULTS.warmup,
-        show_default=True,
-        help="Steps in which the rate rises, at the start of each phase.",
+    _option(
+        "--warmup", click.IntRange(0), "Steps in which the rate rises, at the start of each phase."
     ),
-    click.option(
-        "--decay",
-        type=click.Choice(DECAYS),
-        default=_DEFAULTS.decay,
-        show_default=True,
-    ),
-    click.option(
-        "--batch-size",
-        type=AT_LEAST_1,
-        default=_DEFAULTS.batch_size,
-        show_default=True,
-        help="Rows of a step, in all processes together.",
-    ),
+    _option("--decay", click.Choice(DECAYS)),
+    _option("--batch-size", AT_LEAST_1, "Rows of a step, in all processes together."),
     click.option("--sequence-length", type=TOKENS, help="Tokens of a row; default: up to 1,024."),
-    click.option(
+    _option(
         "--gradient-accumulation",
-        type=AT_LEAST_1,
-        default=_DEFAULTS.gradient_accumulation,
-        show_default=True,
-        help="Parts of a batch that a process computes one after the other.",
+        AT_LEAST_1,
+        "Parts of a batch that a process computes one after the other.",
     ),
 )
 _LOSS = stack(
-    click.option(
+    _option(
         "--temperature",
-        type=FiniteRange(min=0, min_open=True),
-        default=_DEFAULTS.temperature,
-        show_default=True,
-        help="Of both models' logits in the KL divergence.",
+        FiniteRange(min=0, min_open=True),
+        "Of both models' logits in the KL divergence.",
     ),
-    click.option(
-        "--cross-entropy",
-        type=_WEIGHT,
-        default=_DEFAULTS.cross_entropy,
-        show_default=True,
-        help="Weight of the text's own tokens beside the KL divergence.",
+    _option(
+        "--cross-entropy", _WEIGHT, "Weight of the text's own tokens beside the KL divergence."
     ),
-    click.option(
-        "--hidden-loss",
-        type=_WEIGHT,
-        default=_DEFAULTS.hidden_loss,
-        show_default=True,
-        help="Weight of the relative squared error of every layer's output.",
+    _option(
+        "--hidden-loss", _WEIGHT, "Weight of the relative squared error of every layer's output."
     ),
 )
 _OPTIONS = stack(
@@ -108,12 +77,10 @@ _OPTIONS = stack(
     ),
     _SCHEDULE,
     _LOSS,
-    click.option(
+    _option(
         "--held-out",
-        type=TOKENS,
-        default=_DEFAULTS.held_out,
-        show_default=True,
-        help="Tokens to measure on, from the ends of the texts: at most a tenth of them.",
+        TOKENS,
+        "Tokens to measure on, from the ends of the texts: at most a tenth of them.",
     ),
     click.option("--tokenizer", type=PATH, help="A folder; default: that of CONVERTED."),
     click.option(
@@ -122,25 +89,11 @@ _OPTIONS = stack(
         help="To compute in; weights are trained in float32. Default: as the launcher says.",
     ),
     click.option("--torch-device", "device", help="cpu or cuda; default: cuda if there."),
-    click.option(
-        "--seed",
-        type=int,
-        default=_DEFAULTS.seed,
-        show_default=True,
-        help="Of the order of rows.",
-    ),
-    click.option(
-        "--checkpoint-every",
-        type=click.IntRange(0),
-        default=_DEFAULTS.checkpoint_every,
-        show_default=True,
-        help="Steps; 0: only between the phases.",
-    ),
-    click.option(
+    _option("--seed", int, "Of the order of rows."),
+    _option("--checkpoint-every", click.IntRange(0), "Steps; 0: only between the phases."),
+    _option(
         "--resume/--no-resume",
-        default=_DEFAULTS.resume,
-        show_default=True,
-        help="Whether to go on with the checkpoints of a run that was killed.",
+        words="Whether to go on with the checkpoints of a run that was killed.",
     ),
 )
 

@@ -1,6 +1,5 @@
 """The conversion: plan, stream, verify, and only then the final name."""
 
-import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -10,28 +9,33 @@ from typing import Any
 from tqdm import tqdm
 
 from headcount.running.signals import SIGNALLED
-from headcount.sources.json_file import open_regular
 
 from .audited_output import verify_output
+from .digest_record import digest_record
 from .finished_target import check_finished
-from .plan.document import plan_summary
+from .plan.document import plan_summary, request_document
 from .plan.existing import check_foreign, read_existing
 from .plan.job import job_of, local_job_of
+from .plan.model_card import CARD
 from .plan.plan import ConversionPlan
 from .plan.planner import plan_conversion
 from .plan.request import ConversionRequest
-from .plan.side_files import RECORD, SideFile
-from .plan.source import CONFIG, check_unchanged
+from .plan.rounding import rounding_of
+from .plan.side_files import RECORD
+from .plan.source import CONFIG
 from .plan.target import check_target
 from .rewrite.layer import merged_documents
 from .rewrite.store import NOTHING, Rewritten, redirected, rewrite_layers
+from .stream.float_casts import Lost
 from .stream.hashing import digest_of_bytes
 from .stream.lock import TargetLock
 from .stream.os_failures import writing
 from .stream.outcome import Outcome
+from .stream.reader import SourceReader
 from .stream.shards import write_shards
+from .stream.side_file_copy import copy_side_file
 from .stream.work_folder import WorkFolder
-from .stream.writer import Advance, NewFile, Written, json_bytes, write_bytes
+from .stream.writer import Written, json_bytes, write_bytes
 
 # Said when a signal ends the process after a target has got its name.
 COMPLETE = "is complete; the same command shows its report"
@@ -127,33 +131,30 @@ def _write(plan: ConversionPlan, work: WorkFolder, progress: bool) -> dict[str, 
     if plan.rewriting is not None:
         rewritten = rewrite_layers(plan.rewriting, work, progress=progress)
     with tqdm(total=size, unit="B", unit_scale=True, disable=hidden, file=sys.stderr) as bar:
-        outcome = write_shards(redirected(plan, rewritten), work, bar.update)
+        reader = SourceReader(plan.source.headers, rewritten.files)
+        outcome = write_shards(redirected(plan, rewritten), reader, work, bar.update)
         manifest = {
             file.name: Written(nbytes=file.nbytes, digest=file.digest) for file in work.of_model
         }
         for side_file in plan.side_files:
-            manifest[side_file.name] = _copy_side_file(side_file, work.model, bar.update)
-    check_unchanged(plan.source)
+            manifest[side_file.name] = copy_side_file(side_file, work.model, bar.update)
+    plan.source.check()
     if plan.index is not None and plan.index_name is not None:
         index = json_bytes(plan.index)
         manifest[plan.index_name] = write_bytes(work.model / plan.index_name, index)
+    manifest[CARD] = write_bytes(work.model / CARD, plan.card.encode())
     config = json_bytes(plan.config)
     manifest[CONFIG] = Written(nbytes=len(config), digest=digest_of_bytes(config))
-    record = _record(plan, _layer_errors(plan, outcome, rewritten), rewritten, manifest)
+    entries = {name: manifest[name].document() for name in sorted(manifest)}
+    record = {
+        **_record(plan, _layer_errors(plan, outcome, rewritten), rewritten, outcome.lost),
+        "digests": digest_record(plan, work, rewritten, entries),
+        "manifest": entries,
+    }
     write_bytes(work.model / RECORD, json_bytes(record))
     write_bytes(work.model / CONFIG, config)
     verify_output(plan, work.model)
     return record
-
-
-def _copy_side_file(side_file: SideFile, folder: Path, advance: Advance) -> Written:
-    descriptor = open_regular(side_file.path)
-    try:
-        with NewFile(folder / side_file.name, advance) as out:
-            out.copy(descriptor, 0, side_file.nbytes)
-            return out.finish()
-    finally:
-        os.close(descriptor)
 
 
 def _layer_errors(
@@ -197,9 +198,9 @@ def _record(
     plan: ConversionPlan,
     layers: tuple[LayerError, ...],
     rewritten: Rewritten,
-    manifest: Mapping[str, Written],
+    lost: Mapping[str, Lost],
 ) -> dict[str, Any]:
-    """The content of conversion.json, which is not in the manifest itself."""
+    """The content of conversion.json but for its digests."""
     measured = {
         layer.index: {
             "relative_error": {"k": layer.key, "v": layer.value},
@@ -220,9 +221,13 @@ def _record(
     return {
         **summary,
         "lossless": all(layer.lossless for layer in layers),
+        "rounding": {
+            **rounding_of(plan)._asdict(),
+            "lost": {name: lost[name]._asdict() for name in sorted(lost)},
+        },
         "layers": merged,
         "job": job_of(plan),
-        "manifest": {name: manifest[name].document() for name in sorted(manifest)},
+        "request": request_document(plan.request),
     }
 
 

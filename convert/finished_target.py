@@ -8,6 +8,7 @@ from headcount.model.errors import HeadcountError
 from .plan.errors import TargetError
 from .plan.existing import DIGEST, Existing, check_same_job
 from .plan.job import job_of
+from .plan.model_card import CARD
 from .plan.plan import ConversionPlan
 from .plan.side_files import RECORD
 from .plan.source import CONFIG
@@ -32,29 +33,33 @@ def check_finished(plan: ConversionPlan, existing: Existing) -> None:
         if not same:
             raise _other(existing, f"{name} is missing or was changed since it was written")
     for file in plan.side_files:
-        if digest_of(file.path) != existing.manifest[file.name][DIGEST]:
+        if digest_of(file.path, file.identity) != existing.manifest[file.name][DIGEST]:
             raise _other(existing, f"the source's {file.name} is another one now")
+    plan.source.check()
 
 
 def _names(plan: ConversionPlan) -> set[str]:
     index = set() if plan.index_name is None else {plan.index_name}
     weights = {file.name for file in plan.files}
-    return {CONFIG, *index, *weights, *(file.name for file in plan.side_files)}
+    return {CONFIG, CARD, *index, *weights, *(file.name for file in plan.side_files)}
 
 
 def _check_age(plan: ConversionPlan, existing: Existing) -> None:
     written = (existing.folder / RECORD).stat().st_mtime_ns
-    for path, (_, modified, _) in plan.source.stats:
+    for path, identity in plan.source.files:
         # An older file that takes another's place keeps its time of writing, not that of change.
-        changed = 0 if plan.request.source_made else path.stat().st_ctime_ns
-        if max(modified, changed) > written:
+        changed = 0 if plan.request.source_made else identity.changed_ns
+        if max(identity.modified_ns, changed) > written:
             raise _other(existing, f"the source's {path.name} was written or moved there later")
 
 
 def _is_measured(plan: ConversionPlan, record: Mapping[str, Any]) -> bool:
-    """Whether the record, which has no digest itself, says what a report needs of each layer."""
-    layers = record.get("layers")
+    """Whether the record, which has no digest itself, says what a report needs of each layer and
+    file."""
+    layers, digests = record.get("layers"), record.get("digests")
     if not isinstance(layers, list) or not all(map(_is_layer, layers)):
+        return False
+    if not isinstance(digests, dict) or not isinstance(digests.get("inputs"), dict):
         return False
     return [layer["index"] for layer in layers] == [layer.index for layer in plan.layers]
 

@@ -6,7 +6,6 @@ at what it imports without loading anything.
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,23 +14,26 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from headcount.audit import audit_model
-from headcount.model.errors import HeadcountError, InvalidWeightsError
+from headcount.audit import Audit, audit_model
+from headcount.model.errors import HeadcountError, InvalidWeightsError, WriteError
 from headcount.model.redaction import without_secrets
 from headcount.model.text import printable
 from headcount.running.passing_folder import passing_folder, remove_folder
 from headcount.running.signals import exit_cleanly, held_signals, on_signals
 from headcount.sources.checkpoint import INDEX, SINGLE, Checkpoint
+from headcount.sources.identity import FileIdentity, check_unchanged
 from headcount.sources.safetensors import read_header
 
 from .plan.leftovers import leftovers, own_folder, real_place
 from .plan.side_files import sort_side_files
 from .plan.target import check_space, check_target
 from .stream.os_failures import writing
+from .stream.side_file_copy import copy_side_file
 
 # Below, files can break torch's reader even so: CVE-2025-32434, CVE-2026-24747.
 _SAFE_TORCH = (2, 10)
 _KIND = "unpickled"
+_CANNOT_WRITE = 3  # an exit status of the program below
 _CHILD = Path(__file__).with_name("unpickle_child.py")
 
 
@@ -41,7 +43,7 @@ def unpickled(folder: Path, checkpoint: Checkpoint, target: Path) -> Iterator[Pa
 
     Raises HeadcountError, for files that hold more than tensors without loading them.
     """
-    tied = _check(folder, checkpoint)
+    audit = _check(folder, checkpoint)
     check_target(folder, target)
     shards, nbytes = len(checkpoint.files), sum(header.size for header in checkpoint.files)
     check_space(target, 2 * nbytes, 2 * shards)
@@ -51,12 +53,12 @@ def unpickled(folder: Path, checkpoint: Checkpoint, target: Path) -> Iterator[Pa
         with writing(target, checkpoint.nbytes):
             copy = stack.enter_context(passing_folder(own_folder(real_place(target), _KIND)))
             with on_signals(exit_cleanly):
-                _fill(folder, checkpoint, copy, "tied" if tied else "untied")
+                _fill(folder, audit, checkpoint, copy)
         yield copy
 
 
-def _check(folder: Path, checkpoint: Checkpoint) -> bool:
-    """Raises HeadcountError unless the files may be loaded; returns whether embeddings are tied."""
+def _check(folder: Path, checkpoint: Checkpoint) -> Audit:
+    """Raises HeadcountError unless the files may be loaded; else the audit that says so."""
     found = version("torch")
     if tuple(int(part) for part in found.split(".")[:2]) < _SAFE_TORCH:
         raise HeadcountError(
@@ -78,10 +80,15 @@ def _check(folder: Path, checkpoint: Checkpoint) -> bool:
         raise InvalidWeightsError(
             f"{folder}: {errors[0].code} {errors[0].where}: {errors[0].message}; {errors[0].hint}"
         )
-    return audit.spec.tie_word_embeddings
+    return audit
 
 
-def _fill(folder: Path, checkpoint: Checkpoint, copy: Path, tied: str) -> None:
+def _fill(folder: Path, audit: Audit, checkpoint: Checkpoint, copy: Path) -> None:
+    """The copy of one state of `folder`, which is the one that was audited. Raises
+    SourceChangedError where there is none."""
+    side_files = sort_side_files(folder, frozenset())[0]
+    seen = tuple(_seen(audit, checkpoint))
+    tied = "tied" if audit.spec.tie_word_embeddings else "untied"
     files = [header.path for header in checkpoint.files]
     weight_map: dict[str, str] = {}
     for number, path in enumerate(files, start=1):
@@ -95,9 +102,20 @@ def _fill(folder: Path, checkpoint: Checkpoint, copy: Path, tied: str) -> None:
     if len(files) > 1:
         _write_index(copy / INDEX, weight_map, checkpoint)
         _as_old_as(copy / INDEX, files[0])
-    for side_file in sort_side_files(folder, frozenset())[0]:
-        shutil.copyfile(side_file.path, copy / side_file.name)
+    for side_file in side_files:
+        copy_side_file(side_file, copy)
         _as_old_as(copy / side_file.name, side_file.path)
+    check_unchanged((*seen, *((file.path, file.identity) for file in side_files)))
+
+
+def _seen(audit: Audit, checkpoint: Checkpoint) -> Iterator[tuple[Path, FileIdentity]]:
+    """What was judged: config, index, and pickles, whose imports were listed before the audit."""
+    assert audit.checkpoint is not None
+    read = (audit.source.config_file, audit.checkpoint.index_file, checkpoint.index_file)
+    headers = (*audit.checkpoint.files, *checkpoint.files)
+    for file in (*read, *(header.read for header in headers)):
+        if file is not None:
+            yield file.path, file.identity
 
 
 def _convert_file(path: Path, target: Path, tied: str) -> None:
@@ -106,6 +124,8 @@ def _convert_file(path: Path, target: Path, tied: str) -> None:
     status, said = _run(command)
     if status:
         last = (said.strip().splitlines() or [f"status {status}"])[-1]
+        if status == _CANNOT_WRITE:
+            raise WriteError(f"{target}: cannot be written: {last[:300]}")
         raise InvalidWeightsError(f"{path}: cannot be loaded: {last[:300]}")
 
 

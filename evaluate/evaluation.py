@@ -19,11 +19,11 @@ from headcount.running.measured_cache import (
 
 from .divergence import Divergence
 from .evaluation_document import Comparison, EvaluationReport, ModelScore, Settings
-from .evaluation_plan import EvaluationPlan, settle
+from .evaluation_plan import EvaluationPlan, plan_evaluation
 from .evaluation_request import EvaluationRequest
 from .logits import chunk_positions
 from .loss import TextScores, score_text
-from .speed import Speed, repeated, take_turns
+from .speed import Speed, take_turns, tiled
 from .windows import cut_windows
 
 
@@ -36,7 +36,7 @@ def evaluate(
     HeadcountError; EvaluationFailedError (exit code 1) when a loss is not finite.
     """
     with quiet_transformers(), out_of_memory_explained():
-        plan = settle(request)
+        plan = plan_evaluation(request)
         models = [
             load_model(runnable, dtype=plan.dtype, device=plan.device)
             for runnable in plan.runnables
@@ -70,7 +70,7 @@ def _score(plan: EvaluationPlan, models: list[LoadedModel]) -> TextScores:
 def _run(plan: EvaluationPlan, models: list[LoadedModel], predict: PredictCache) -> _Runs:
     """The cache measurement comes first, and warms each model up for the timing."""
     ids = torch.tensor(plan.tokens.ids, device=plan.device)
-    tokens = repeated(ids, plan.prompt_tokens + plan.decode_tokens)
+    tokens = tiled(ids, plan.prompt_tokens + plan.decode_tokens)
     prompt, decode = tokens.split([plan.prompt_tokens, plan.decode_tokens], dim=1)
     weighed = [weigh_cache(loaded, prompt, decode, predict) for loaded in models]
     caches = [cache for cache, _ in weighed]

@@ -40,7 +40,7 @@ class EvaluationPlan:
     device: torch.device
 
 
-def settle(request: EvaluationRequest) -> EvaluationPlan:
+def plan_evaluation(request: EvaluationRequest) -> EvaluationPlan:
     """Checks everything that can be checked without weights. Raises HeadcountError."""
     if request.max_tokens < 1:
         raise HeadcountError(f"--max-tokens {request.max_tokens}: it takes at least 1")

@@ -30,7 +30,7 @@ def split_budget(limit: int | None) -> tuple[int, int]:
     return total - decode, decode
 
 
-def repeated(ids: Tensor, length: int) -> Tensor:
+def tiled(ids: Tensor, length: int) -> Tensor:
     """`length` tokens: those of `ids` ([tokens]) over and over, as [1, length]."""
     return ids.repeat(-(-length // len(ids)))[:length].unsqueeze(0)
 

@@ -53,6 +53,10 @@ class InvalidWeightsError(HeadcountError):
     """A safetensors file or index that breaks the format."""
 
 
+class SourceChangedError(HeadcountError):
+    """A file that changed while it was in use: what was read of it does not belong together."""
+
+
 class MissingExtraError(HeadcountError):
     """A command that needs the `convert` extra, on a base install."""
 

@@ -1,10 +1,6 @@
 """How fast decoding can be at most: a step reads all weights and the whole cache once."""
 
-from collections.abc import Mapping
-from typing import Any
-
-from headcount.arch.class_defaults import class_defaults
-from headcount.arch.config_parts import has_experts, has_tower
+from headcount.arch.config_parts import has_experts, has_tower, whole_configs
 
 from .cache import rank_cache
 from .plan import Plan
@@ -46,18 +42,6 @@ def unbounded_reason(model: PlannedModel) -> str | None:
         return "a step reads only the active experts' weights"
     if has_tower(config):
         return "decoding does not read the weights of the vision or audio tower"
-    holders = [config, *(v for k, v in config.items() if k.endswith("_config") and _is_object(v))]
-    stated = [holder for holder in holders if _PER_LAYER in holder] or _defaults(spec.model_type)
-    if any(holder.get(_PER_LAYER) for holder in stated):
+    if any(holder.get(_PER_LAYER) for holder in whole_configs(config, spec.model_type)):
         return "a step reads only a few rows of the per-layer embeddings"
     return None
-
-
-def _defaults(model_type: str) -> list[Mapping[str, Any]]:
-    """What the config's class, or the one of its language model, takes for keys left out."""
-    known = class_defaults(model_type)
-    return [known.defaults, known.defaults.get("text_config") or {}] if known else []
-
-
-def _is_object(value: object) -> bool:
-    return isinstance(value, Mapping)

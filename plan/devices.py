@@ -107,11 +107,11 @@ def _unknown(name: str) -> str:
     )
 
 
-def _nearest(name: str, count: int = 4) -> tuple[str, ...]:
+def _nearest(name: str) -> tuple[str, ...]:
     from difflib import get_close_matches  # slow to import, and only errors want it
 
     wanted = _normalise(name)
     begun = [known for known in _index() if wanted and known.startswith(wanted)]
-    close = get_close_matches(wanted, _index(), n=2 * count, cutoff=0.6)
+    close = get_close_matches(wanted, _index(), n=8, cutoff=0.6)
     keys = (_index()[known].key for known in (*begun, *close))
-    return tuple(dict.fromkeys(keys))[:count]
+    return tuple(dict.fromkeys(keys))[:4]

@@ -28,14 +28,14 @@ AnyAttention = Attention | CrossAttention | LatentAttention | CompressedAttentio
 
 def valid_tp(spec: ModelSpec) -> tuple[int, ...]:
     """Every tp that splits the query heads of all layers evenly, and splits or copies K/V heads."""
-    mixers = set(attentions(spec))
+    mixers = set(heads_or_latents(spec))
     common = gcd(*(mixer.num_attention_heads for mixer in mixers))
     if common == 0:  # nothing has heads
         return (1,)
     return tuple(tp for tp in divisors(common) if all(_spreads(mixer, tp) for mixer in mixers))
 
 
-def attentions(spec: ModelSpec) -> list[AnyAttention]:
+def heads_or_latents(spec: ModelSpec) -> list[AnyAttention]:
     """Every mixer with K/V heads, or one latent for all heads."""
     return [m for layer in spec.layers for m in layer.mixers if not isinstance(m, Recurrent)]
 
@@ -50,7 +50,7 @@ def check_tp(spec: ModelSpec, tp: int, model_id: str) -> None:
     valid = valid_tp(spec)
     if tp in valid:
         return
-    mixers = attentions(spec)
+    mixers = heads_or_latents(spec)
     query = _counts(mixer.num_attention_heads for mixer in mixers)
     key_value = _counts(mixer.num_key_value_heads for mixer in mixers)
     raise HeadcountError(
@@ -87,7 +87,7 @@ def replicated_parameters(spec: ModelSpec, tp: int) -> int:
 
     Norms and the bias of the output projection are replicated too, and negligible.
     """
-    mixers = Counter(attentions(spec))
+    mixers = Counter(heads_or_latents(spec))
     return sum(
         count * (tp * _projections(rank_mixer(mixer, tp)) - _projections(mixer))
         for mixer, count in mixers.items()

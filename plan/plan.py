@@ -15,6 +15,7 @@ from .limits import PlanLimits, largest
 from .parallel import check_tp
 from .planned_model import PlannedModel
 from .request import UTILISATION, PlanRequest, Workload
+from .stored import NAMED_FORMATS, as_format, format_settings, is_weighed
 from .weights import Weights
 
 
@@ -205,6 +206,7 @@ def plan_model(model: PlannedModel, request: PlanRequest) -> Plan:
     given neither a device nor memory."""
     engine = find_engine(request.engine)
     check_options(engine, request)
+    model = as_format(model, request.dtype) if request.dtype else model
     if engine.starts and request.device is None and request.kv_memory is None:
         raise HeadcountError(
             "a plan for an engine needs --device (a name or a size) or --kv-memory"
@@ -230,9 +232,9 @@ def plan_workload(model: PlannedModel, engine: Engine, workload: Workload) -> Pl
 def _workload(model: PlannedModel, request: PlanRequest, engine: Engine) -> Workload:
     spec = model.spec
     version = request.version or engine.releases.latest()
-    dtype = resolve_dtype(request.dtype) if request.dtype else None
+    dtype = _loaded_dtype(request.dtype)
     compute = _compute_dtype(dtype, spec.dtype)
-    can_do_without = request.kv_memory is not None and not model.is_weighed
+    can_do_without = request.kv_memory is not None and not is_weighed(model)
     asked = request.encoder_tokens
     return Workload(
         request=request,
@@ -244,6 +246,18 @@ def _workload(model: PlannedModel, request: PlanRequest, engine: Engine) -> Work
         cache_type=engine.cache_type(model, request, version, compute),
         weights=None if can_do_without else engine.weights(model, dtype, compute),
     )
+
+
+def _loaded_dtype(name: str | None) -> str | None:
+    """None for weights that stay as they are stored. Raises HeadcountError."""
+    if name is None or format_settings(name) is not None:
+        return None
+    try:
+        return resolve_dtype(name)
+    except HeadcountError as error:
+        raise HeadcountError(
+            f"{error}, {', '.join(NAMED_FORMATS)}, and q4_k_m and the like"
+        ) from error
 
 
 def _compute_dtype(*wanted: str | None) -> str:

@@ -18,8 +18,3 @@ class PlannedModel:
     config: Mapping[str, Any] = field(default_factory=dict)
     weights_bytes: int | None = None
     has_experts: bool | None = None
-
-    @property
-    def is_weighed(self) -> bool:
-        """Whether the bytes of its weights can be told at all."""
-        return self.weights_bytes is not None or self.spec.parameters is not None

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from headcount.model.mixers import Recurrent
 
 from .cache import rank_cache
-from .parallel import attentions, key_value_copies, rank_mixer, replicated_parameters
+from .parallel import heads_or_latents, key_value_copies, rank_mixer, replicated_parameters
 from .plan import Plan
 
 
@@ -27,7 +27,7 @@ class Replication(NamedTuple):
 def replication(plan: Plan) -> Replication:
     """The waste of the plan's tp; all of it is zero at tp 1."""
     tp, spec = plan.request.tp, plan.spec
-    mixers = set(attentions(spec))
+    mixers = set(heads_or_latents(spec))
     ranks = [rank for m in mixers if not isinstance(rank := rank_mixer(m, tp), Recurrent)]
     copies = max((key_value_copies(mixer, tp) for mixer in mixers), default=1)
     each = plan.weights.per_attention_parameter if plan.weights else 0

@@ -1,106 +1,74 @@
-"""How many bits a quantised checkpoint stores per parameter, from its `quantization_config`.
-
-For models whose headers are not at hand. Scales and zero points count with their weights.
-"""
+"""The bytes of quantised weights: of what the config says, or of a format that is asked for by the
+name that people use for it."""
 
 from collections.abc import Mapping
-from fractions import Fraction
-from typing import Any, NamedTuple
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
 
-from headcount.model.errors import InvalidConfigError, short
-from headcount.model.numbers import whole
+from headcount.arch.formats.by_config import Quantised, inventory_by, weights_by_config
+from headcount.arch.formats.weight_bytes import stored_weights
+from headcount.model.errors import UnsupportedModelError
 
-_FLOAT32, _FLOAT16 = 32, 16
+from .gguf_mixes import as_gguf, gguf_scheme, mix_name
+from .planned_model import PlannedModel
+
+_GROUPS_OF_4 = {"bits": 4, "group_size": 128}
+# Names of formats -> the settings that a config has for them.
+NAMED_FORMATS: Mapping[str, Mapping[str, Any]] = {
+    "gptq": {"quant_method": "gptq", **_GROUPS_OF_4},
+    "awq": {"quant_method": "awq", **_GROUPS_OF_4},
+    "nf4": {"quant_method": "bitsandbytes", "load_in_4bit": True},
+    "nvfp4": {"quant_method": "modelopt", "quant_algo": "NVFP4"},
+    "mxfp4": {"quant_method": "modelopt", "quant_algo": "MXFP4"},
+    "mxfp8": {"quant_method": "modelopt", "quant_algo": "MXFP8"},
+}
 
 
-class StoredFormat(NamedTuple):
-    """`bits` per parameter of the quantised linear layers; embeddings and the head stay 16 bit."""
+def format_settings(name: str) -> Mapping[str, Any] | None:
+    """The `quantization_config` that the name of a format stands for; None for any other dtype."""
+    mix = mix_name(name)
+    if mix is not None and mix not in ("F16", "BF16", "F32"):
+        return {"quant_method": "gguf", "mix": mix}
+    return NAMED_FORMATS.get(name.lower())
 
-    name: str
-    bits: Fraction
-    quantises_attention: bool
 
-
-def stored_format(config: Mapping[str, Any]) -> StoredFormat | None:
-    """The format of `config`; None if it quantises nothing or in a way that is not known here.
-
-    Raises InvalidConfigError where the modules that stay as they are are no list of names.
-    """
-    settings = quantization_config(config)
+@lru_cache(maxsize=64)
+def as_format(model: PlannedModel, name: str) -> PlannedModel:
+    """The model as it would be stored in the format `name`; itself for the name of a dtype."""
+    settings = format_settings(name)
     if settings is None:
-        return None
-    method = str(settings.get("quant_method", ""))
-    bits = _bits(method, settings)
-    if bits is None:
-        return None
-    kept = [*_names(settings, "modules_to_not_convert"), *_names(settings, "ignore")]
-    attention = not any("attn" in name for name in kept)
-    return StoredFormat(name=method, bits=bits, quantises_attention=attention)
+        return model
+    config = {**model.config, "quantization_config": dict(settings)}
+    return replace(model, config=config, weights_bytes=None)
 
 
-def _names(settings: Mapping[str, Any], key: str) -> list[str]:
-    """Names of modules; a null is none of them, and a lone string is one."""
-    value = settings.get(key)
-    if value is None:
-        return []
-    names = [value] if isinstance(value, str) else value
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise InvalidConfigError(
-            f"config.json: quantization_config.{key} is {short(value)}; a list of names is expected"
-        )
-    return names
+@lru_cache(maxsize=64)
+def quantised(model: PlannedModel, wide_bits: int) -> Quantised | None:
+    """What the model's config makes of its weights; None where it quantises nothing.
+
+    `wide_bits` are those of what stays. Raises UnknownFormatError."""
+    mix, spec = _mix(model.config), model.spec
+    if mix is None:
+        return weights_by_config(model.config, spec, wide_bits=wide_bits)
+    assert spec.parameters is not None
+    inventory = as_gguf(inventory_by(model.config, spec, spec.parameters), spec)
+    scheme = gguf_scheme(mix, inventory, spec)
+    return Quantised(scheme.name, stored_weights(inventory, scheme, wide_bits=wide_bits))
 
 
-def quantization_config(config: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The settings, which multimodal configs keep at the top or in text_config."""
-    for holder in (config, config.get("text_config")):
-        if isinstance(holder, Mapping) and isinstance(holder.get("quantization_config"), Mapping):
-            found: Mapping[str, Any] = holder["quantization_config"]
-            return found
-    return None
+def _mix(config: Mapping[str, Any]) -> str | None:
+    settings = config.get("quantization_config")
+    is_gguf = isinstance(settings, Mapping) and settings.get("quant_method") == "gguf"
+    return mix_name(str(settings.get("mix"))) if is_gguf and settings else None
 
 
-def _bits(method: str, settings: Mapping[str, Any]) -> Fraction | None:
-    if method == "mxfp4":  # 32 codes of 4 bits share a scale of 8 (OCP Microscaling Formats 1.0)
-        return 4 + Fraction(8, 32)
-    if method in ("fp8", "fbgemm_fp8"):
-        return 8 + _block_scale(settings.get("weight_block_size"))
-    if method in ("gptq", "awq"):  # a 16-bit scale and a zero point of `bits` per group
-        return _grouped(settings.get("bits"), settings.get("group_size"), zero_point=True)
-    if method == "compressed-tensors":
-        return _compressed(settings)
-    if method == "bitsandbytes":  # NF4: a float32 absmax per block of 64; int8: one per row
-        return 4 + Fraction(_FLOAT32, 64) if settings.get("load_in_4bit") else Fraction(8)
-    return None
-
-
-def _block_scale(block: Any) -> Fraction:
-    """Bits per parameter of one float32 scale per block; per tensor or row it is nothing."""
-    sizes = [_size(side) for side in block] if isinstance(block, list) else []
-    if len(sizes) != 2 or sizes[0] is None or sizes[1] is None:
-        return Fraction(0)
-    return Fraction(_FLOAT32, sizes[0] * sizes[1])
-
-
-def _grouped(bits: object, group_size: object, *, zero_point: bool) -> Fraction | None:
-    wide, grouped = _size(bits), _size(group_size)
-    if wide is None or grouped is None:  # -1 or None: one scale per output row
-        return None if wide is None else Fraction(wide)
-    extra = _FLOAT16 + (wide if zero_point else 0)
-    return Fraction(wide * grouped + extra, grouped)
-
-
-def _compressed(settings: Mapping[str, Any]) -> Fraction | None:
-    """The first group's weights: files with several groups of different widths are rare."""
-    groups = settings.get("config_groups")
-    first = next(iter(groups.values()), None) if isinstance(groups, Mapping) else None
-    weights = first.get("weights") if isinstance(first, Mapping) else None
-    if not isinstance(weights, Mapping):
-        return None
-    zero_point = weights.get("symmetric") is False
-    return _grouped(weights.get("num_bits"), weights.get("group_size"), zero_point=zero_point)
-
-
-def _size(value: object) -> int | None:
-    number = whole(value)
-    return number if number is not None and 0 < number < 2**31 else None
+def is_weighed(model: PlannedModel) -> bool:
+    """Whether the bytes of its weights can be told at all."""
+    if model.weights_bytes is not None or model.spec.parameters is None:
+        return model.weights_bytes is not None
+    try:
+        quantised(model, 16)
+    except UnsupportedModelError:
+        return False
+    return True

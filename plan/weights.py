@@ -6,13 +6,15 @@ from functools import lru_cache
 from math import ceil
 from typing import Literal
 
+from headcount.arch.formats.by_config import Quantised
+from headcount.arch.formats.weight_bytes import Stored
 from headcount.model.dtypes import BITS
 from headcount.model.errors import HeadcountError
 from headcount.model.spec import ModelSpec
 
 from .parallel import replicated_parameters
 from .planned_model import PlannedModel
-from .stored import StoredFormat, stored_format
+from .stored import quantised
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,10 +52,15 @@ class Weights:
         )
 
 
-def plan_weights(model: PlannedModel, dtype: str | None, compute_dtype: str) -> Weights:
-    """Stored bytes unless a dtype is asked for; then, or without headers, parameters x bits.
+def plan_weights(
+    model: PlannedModel, dtype: str | None, compute_dtype: str, *, with_prediction: bool = True
+) -> Weights:
+    """Stored bytes unless a dtype is asked for; then, or without headers, parameters x bits, those
+    of each matrix where the config quantises. `with_prediction`: files of quantised models are
+    taken with the layers that predict further tokens.
 
-    Raises HeadcountError where neither headers nor a parameter count are there.
+    Raises HeadcountError where neither headers nor a parameter count are there, or a format is not
+    understood.
     """
     spec = model.spec
     if model.weights_bytes is not None and dtype is None:
@@ -64,9 +71,10 @@ def plan_weights(model: PlannedModel, dtype: str | None, compute_dtype: str) -> 
             " weights: plan a folder that holds the weights, or give the count, as in"
             " --parameters 7b"
         )
-    stored = stored_format(model.config) if dtype is None else None
+    wide = BITS[spec.dtype or compute_dtype]
+    stored = quantised(model, wide) if dtype is None else None
     if stored is not None:
-        return _quantised(spec, stored, spec.parameters)
+        return _quantised(spec, stored, wide, with_prediction=with_prediction)
     return _uniform(spec, BITS[dtype or spec.dtype or compute_dtype], spec.parameters)
 
 
@@ -107,22 +115,30 @@ def _uniform(spec: ModelSpec, bits: int, parameters: int) -> Weights:
     )
 
 
-def _quantised(spec: ModelSpec, stored: StoredFormat, parameters: int) -> Weights:
-    """Embeddings and the output head stay at 16 bit, and attention where the config says so."""
-    wide = _embedding(spec) * (1 if spec.tie_word_embeddings else 2)
-    if not stored.quantises_attention:
-        wide += spec.attention_parameters
-    narrow = max(0, parameters - wide)
+def _quantised(
+    spec: ModelSpec, stored: Quantised, wide_bits: int, *, with_prediction: bool
+) -> Weights:
+    """Each matrix in its own format."""
+    found = stored.weights
+    terms = [_term(part, stored.name) for part in found.stored]
+    ahead = found.prediction if with_prediction else None
+    if ahead is not None:
+        terms.append(f"{ahead.nbytes:,} B of layers that predict further tokens")
+    attention = found.attention
     return Weights(
-        total_bytes=ceil(narrow * stored.bits / 8) + 2 * (parameters - narrow),
+        total_bytes=found.nbytes + (ahead.nbytes if ahead else 0),
         source="quantised",
-        formula=(
-            f"{narrow:,} parameters x {float(stored.bits):.4g} bit ({stored.name})"
-            f" + {parameters - narrow:,} x 16 bit"
-        ),
-        per_attention_parameter=stored.bits / 8 if stored.quantises_attention else Fraction(2),
-        embedding_bytes=0 if spec.tie_word_embeddings else 2 * _embedding(spec),
+        formula=" + ".join(terms),
+        per_attention_parameter=attention.bits / 8 if attention else Fraction(wide_bits, 8),
+        embedding_bytes=0 if spec.tie_word_embeddings else found.embedding_bytes,
     )
+
+
+def _term(part: Stored, scheme: str) -> str:
+    name, bits = part.label(scheme), f"{float(part.bits):.4g} bit"
+    if name is None:
+        return f"{part.parameters:,} x {bits}"
+    return f"{part.parameters:,} parameters x {bits} ({name})"
 
 
 def _embedding(spec: ModelSpec) -> int:

@@ -9,11 +9,13 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from headcount.model.dtypes import resolve_dtype
 from headcount.model.errors import HeadcountError, InvalidWeightsError
+from headcount.sources.identity import check_unchanged
 
 from .boundary import third_party
 from .runnable import RunnableModel
+from .strict_presence import strict_presence
 
-DTYPES = {
+TORCH_DTYPES = {
     "float64": torch.float64,
     "float32": torch.float32,
     "bfloat16": torch.bfloat16,
@@ -55,16 +57,17 @@ def resolve_load_dtype(name: str | None) -> torch.dtype | None:
     if name is None:
         return None
     dtype = resolve_dtype(name)
-    if dtype not in DTYPES:
-        raise HeadcountError(f"--dtype {name}: models are run in {', '.join(DTYPES)}")
-    return DTYPES[dtype]
+    if dtype not in TORCH_DTYPES:
+        raise HeadcountError(f"--dtype {name}: models are run in {', '.join(TORCH_DTYPES)}")
+    return TORCH_DTYPES[dtype]
 
 
 def load_model(
     runnable: RunnableModel, *, dtype: torch.dtype | None, device: torch.device
 ) -> LoadedModel:
-    """The model with its weights. Raises HeadcountError when any weight would be made up."""
-    with third_party(f"{runnable.folder}: transformers cannot load it"):
+    """The model with its weights. Raises HeadcountError when any weight would be made up, and
+    SourceChangedError when its files are no longer those that were checked."""
+    with third_party(f"{runnable.folder}: transformers cannot load it"), strict_presence():
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             runnable.folder,
             config=runnable.config,
@@ -76,6 +79,7 @@ def load_model(
             ignore_mismatched_sizes=True,  # so that they are listed; they are refused below
         )
         model, info = loaded[0].eval().to(device), loaded[1]
+    check_unchanged(runnable.files)
     _refuse_other_shapes(runnable, info["mismatched_keys"])
     _refuse_made_up_weights(runnable, info["missing_keys"])
     return LoadedModel(

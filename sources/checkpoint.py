@@ -1,9 +1,8 @@
 """A checkpoint's tensors, from one safetensors file, an index, or a folder that holds either."""
 
-import os
 import re
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +10,14 @@ from headcount.model import limits
 from headcount.model.errors import HeadcountError, InvalidConfigError, InvalidWeightsError, short
 from headcount.model.numbers import whole
 
-from .json_file import read_json
+from .identity import ReadFile
+from .json_file import read_json_file
+from .presence import is_there
 from .safetensors import FileHeader, TensorInfo, check_names, read_header
 
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
+ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 SUFFIXES = (".safetensors",)
 
 
@@ -28,7 +30,7 @@ class Checkpoint:
     not know; `total_size` is the index's claim in bytes, None without an index. `partial`: this is
     one shard of a set, so that what it lacks may be elsewhere. `format` is safetensors, gguf or
     pickle; only of the first can `offsets` of a tensor be read without more ado. `suspects` maps a
-    pickle to what it imports although no tensor needs it.
+    pickle to what it imports although no tensor needs it. `index_file` is the index as it was read.
     """
 
     folder: Path
@@ -41,6 +43,7 @@ class Checkpoint:
     partial: bool = False
     format: str = "safetensors"
     suspects: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    index_file: ReadFile | None = None
 
     @property
     def nbytes(self) -> int:
@@ -49,11 +52,12 @@ class Checkpoint:
 
 
 def find_weights(folder: Path) -> Path | None:
-    """The index or the single file that transformers would load from `folder`; None if none."""
+    """The index or the single file that transformers would load from `folder`; None if none. The
+    weights of an adapter are none of a model."""
     for name in (SINGLE, INDEX):
-        if (folder / name).exists() or (folder / name).is_symlink():
+        if is_there(folder / name, or_its_link=True):
             return folder / name
-    others = sorted(folder.glob("*.safetensors"))
+    others = [path for path in folder.glob("*.safetensors") if path.name != ADAPTER_WEIGHTS]
     return others[0] if len(others) == 1 else None
 
 
@@ -80,10 +84,10 @@ def single_file(header: FileHeader) -> Checkpoint:
 
 
 def _read_indexed(path: Path) -> Checkpoint:
-    weight_map, total_size = read_index(path)
-    present = {s for s in set(weight_map.values()) if os.path.lexists(path.parent / s)}
+    weight_map, total_size, index_file = read_index(path)
+    present = {s for s in set(weight_map.values()) if is_there(path.parent / s, or_its_link=True)}
     files = [read_header(inside(path.parent, shard)) for shard in sorted(present)]
-    return join_shards(path, weight_map, total_size, files)
+    return replace(join_shards(path, weight_map, total_size, files), index_file=index_file)
 
 
 def join_shards(
@@ -137,13 +141,14 @@ def _in_its_shard(
 
 def read_index(
     path: Path, suffixes: tuple[str, ...] = SUFFIXES
-) -> tuple[dict[str, str], int | None]:
-    """The weight_map and total_size of the index at `path`. Raises InvalidWeightsError."""
+) -> tuple[dict[str, str], int | None, ReadFile]:
+    """The weight_map and total_size of the index at `path`, and the file that they were read from.
+    Raises InvalidWeightsError."""
     try:
-        index = read_json(path, limits.INDEX_BYTES)
+        index, file = read_json_file(path, limits.INDEX_BYTES)
     except InvalidConfigError as error:
         raise InvalidWeightsError(str(error)) from error
-    return check_index(path, index, suffixes)
+    return *check_index(path, index, suffixes), file
 
 
 def check_index(

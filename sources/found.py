@@ -8,6 +8,7 @@ from .catalogue import CatalogueEntry
 
 if TYPE_CHECKING:
     from .checkpoint import Checkpoint
+    from .identity import ReadFile
 
 SourceKind = Literal["catalogue", "hub", "folder", "config", "file"]
 
@@ -18,6 +19,7 @@ class FoundModel:
 
     `where` is how messages name the config; `id` how reports name the model. `gguf` are the
     key-values of a GGUF file, which are its config; `stored_as` names its element types.
+    `config_file` is the config.json of a folder as it was read.
     """
 
     kind: SourceKind
@@ -29,3 +31,4 @@ class FoundModel:
     revision: str | None = None
     gguf: Mapping[str, Any] | None = None
     stored_as: str | None = None
+    config_file: "ReadFile | None" = None

@@ -13,6 +13,8 @@ from headcount.model import limits
 from headcount.model.errors import HeadcountError, InvalidConfigError, short
 from headcount.model.limits import Limit
 
+from .identity import FileIdentity, ReadFile
+
 
 class _DuplicateKeys(ValueError):
     pass
@@ -39,10 +41,11 @@ def open_regular(path: Path) -> int:
 
 
 @contextmanager
-def open_bytes(path: Path) -> Iterator[BinaryIO]:
-    """The bytes of a regular file. Raises HeadcountError, also where the disk fails later on."""
+def open_bytes(path: Path, buffering: int = -1) -> Iterator[BinaryIO]:
+    """The bytes of a regular file, of which `buffering` are read at a time. Raises HeadcountError,
+    also where the disk fails later on."""
     try:
-        with os.fdopen(open_regular(path), "rb") as file:
+        with os.fdopen(open_regular(path), "rb", buffering) as file:
             yield file
     except OSError as error:
         raise HeadcountError(f"{path}: cannot be read: {error.strerror or error}") from error
@@ -50,13 +53,19 @@ def open_bytes(path: Path) -> Iterator[BinaryIO]:
 
 def read_json(path: Path, limit: Limit | None = None) -> dict[str, Any]:
     """The JSON object in `path`. Raises InvalidConfigError that names the file and the position."""
+    return read_json_file(path, limit)[0]
+
+
+def read_json_file(path: Path, limit: Limit | None = None) -> tuple[dict[str, Any], ReadFile]:
+    """The same, and the file that it was read from."""
     limit = limit or limits.JSON_BYTES
     with open_bytes(path) as file:
-        size = os.fstat(file.fileno()).st_size
-        if size > limit.most:
-            raise InvalidConfigError(limit.refusal(path, size))
+        identity = FileIdentity.of(file.fileno())
+        if identity.size > limit.most:
+            raise InvalidConfigError(limit.refusal(path, identity.size))
         data = file.read(limit.most + 1)
-    return parse_json(data, str(path), allow_non_finite=True)
+    value = parse_json(data, str(path), allow_non_finite=True)
+    return value, ReadFile(path=path, identity=identity, start=data)
 
 
 def parse_json(data: bytes, where: str, *, allow_non_finite: bool = False) -> dict[str, Any]:

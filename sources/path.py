@@ -2,12 +2,16 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from headcount.model.errors import HeadcountError
 
+from .adapter import find_adapter
 from .checkpoint import Checkpoint, find_weights, inside, read_checkpoint
 from .found import FoundModel
-from .json_file import read_json
+from .json_file import read_json, read_json_file
+from .presence import is_there
+from .quantisation_file import SETTINGS_FILES, settings_file, with_settings
 
 
 def check_name(name: str) -> None:
@@ -38,7 +42,10 @@ def read_path(path: Path) -> FoundModel:
     if path.name.endswith((".safetensors", ".safetensors.index.json")):
         return _beside_config(path, read_checkpoint(path))
     if path.name.endswith(".json"):
-        return FoundModel(kind="config", id=str(path), where=str(path), config=read_json(path))
+        config = read_json(path)
+        if path.name == "config.json":
+            config = _with_settings(config, path.parent)
+        return FoundModel(kind="config", id=str(path), where=str(path), config=config)
     raise HeadcountError(
         f"{path}: a model is a folder, a config.json, a .safetensors file or its index.json, a"
         " .gguf, .bin or .pt file"
@@ -50,14 +57,25 @@ def _read_folder(folder: Path) -> FoundModel:
     weights = _folder_weights(folder)
     has_config = _is_there(config)
     if not has_config and weights is None:
+        if (adapter := find_adapter(folder)) is not None:
+            raise HeadcountError(
+                f"{folder}: holds {adapter.words} and no model: {adapter.where_to_go}"
+            )
         return _only_gguf(folder)
-    return FoundModel(
-        kind="folder",
-        id=str(folder),
-        where=str(config),
-        config=read_json(inside(folder, config.name)) if has_config else None,
-        checkpoint=weights,
+    found = FoundModel(
+        kind="folder", id=str(folder), where=str(config), config=None, checkpoint=weights
     )
+    if not has_config:
+        return found
+    value, file = read_json_file(inside(folder, config.name))
+    return replace(found, config=_with_settings(value, folder), config_file=file)
+
+
+def _with_settings(config: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """With the settings of a quantisation that lie beside the config."""
+    there = frozenset(name for name in SETTINGS_FILES if (folder / name).is_file())
+    name = settings_file(there)
+    return with_settings(config, name, lambda name: read_json(inside(folder, name)))
 
 
 def _only_gguf(folder: Path) -> FoundModel:
@@ -75,9 +93,9 @@ def _only_gguf(folder: Path) -> FoundModel:
 
 def _is_there(path: Path) -> bool:
     """Raises HeadcountError for a link to nothing: it was meant to be there."""
-    if path.exists():
+    if is_there(path):
         return True
-    if path.is_symlink():
+    if is_there(path, or_its_link=True):
         raise HeadcountError(f"{path}: is a link to {path.readlink()}, which is not there")
     return False
 

@@ -6,7 +6,6 @@ are positions inside its storage.
 """
 
 import io
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
@@ -18,7 +17,8 @@ from headcount.model import limits
 from headcount.model.dtypes import SAFETENSORS_BITS
 from headcount.model.errors import InvalidWeightsError
 
-from .json_file import open_regular
+from .identity import FileIdentity, ReadFile
+from .json_file import open_bytes
 from .pickle_walk import StoredTensor, is_harmless, walk
 from .safetensors import FileHeader, TensorInfo, check_names
 
@@ -38,8 +38,9 @@ class PickleFile:
 
 def read_pickle(path: Path) -> PickleFile:
     """What a file of torch.save holds. Nothing in it is executed. Raises InvalidWeightsError."""
-    with os.fdopen(open_regular(path), "rb") as file:
-        size = os.fstat(file.fileno()).st_size
+    with open_bytes(path) as file:
+        identity = FileIdentity.of(file.fileno())
+        size = identity.size
         start = file.read(16)
         file.seek(0)
         if start.startswith(b"PK\x03\x04"):
@@ -51,8 +52,11 @@ def read_pickle(path: Path) -> PickleFile:
                 f"{path}: neither a zip archive nor a pickle: torch.save did not write it"
                 f"{_what_it_is(start)}"
             )
+    read = ReadFile(path=path, identity=identity, start=b"")
     return PickleFile(
-        header=FileHeader(path=path, tensors=tensors, metadata={}, data_start=0, size=size),
+        header=FileHeader(
+            path=path, tensors=tensors, metadata={}, data_start=0, size=size, read=read
+        ),
         imports=imports,
         suspects=tuple(name for name in imports if not is_harmless(name)),
     )

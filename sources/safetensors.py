@@ -6,10 +6,9 @@ a Python program a gigabyte to parse).
 """
 
 import json
-import os
 import struct
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -18,6 +17,7 @@ from headcount.model import limits
 from headcount.model.dtypes import SAFETENSORS_BITS
 from headcount.model.errors import InvalidConfigError, InvalidWeightsError, short
 
+from .identity import FileIdentity, ReadFile
 from .json_file import open_bytes, parse_json
 
 
@@ -42,21 +42,28 @@ class TensorInfo:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FileHeader:
-    """The header of one file: its tensors in the order of their bytes, and `__metadata__`."""
+    """The header of one file: its tensors in the order of their bytes, and `__metadata__`.
+
+    `read` is the open file that it was read from, with the header's bytes; None where that is no
+    file of safetensors on this disk.
+    """
 
     path: Path
     tensors: tuple[TensorInfo, ...]
     metadata: dict[str, str]
     data_start: int
     size: int
+    read: ReadFile | None = None
 
 
 def read_header(path: Path) -> FileHeader:
     """The header of a safetensors file. Raises InvalidWeightsError; reads no tensor."""
     with open_bytes(path) as file:
-        size = os.fstat(file.fileno()).st_size
-        raw = file.read(header_length(path, file.read(8), size))
-    return parse_header(path, raw, size)
+        identity = FileIdentity.of(file.fileno())
+        start = file.read(8)
+        raw = file.read(header_length(path, start, identity.size))
+    header = parse_header(path, raw, identity.size)
+    return replace(header, read=ReadFile(path=path, identity=identity, start=start + raw))
 
 
 def parse_header(path: Path, raw: bytes, size: int) -> FileHeader:

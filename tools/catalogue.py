@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from headcount.arch.read_config import read_spec
+from headcount.arch.read_config import read_config
 from headcount.model.errors import UnsupportedModelError
 
 FOLDER = Path(__file__).parent.parent / "sources" / "catalogue"
@@ -63,10 +63,10 @@ def computed(line: dict[str, Any]) -> int | None:
     """By the config where transformers builds nothing; a published count may be of packed codes."""
     published: int | None = line["published_parameters"]
     try:
-        spec, _ = read_spec(line["config"], line["id"])
+        count = read_config(line["config"], line["id"]).parameters()
     except UnsupportedModelError:
         return published
-    return spec.parameters or published
+    return count or published
 
 
 def dump(value: Any) -> bytes:

@@ -132,7 +132,8 @@ def by_coverage(name: str, seconds: float, result: Path) -> None:
             return other if 0 < len(other) <= most else atheris.Mutate(data, most)
 
         options = (f"-dict={words}", f"-max_len={_LONGEST}", "-len_control=0", "-verbosity=0")
-        limits = ("-timeout=0", "-rss_limit_mb=0", "-handle_segv=0")
+        # Time and memory are ours to watch: libFuzzer would end the process, and by the wall clock.
+        limits = ("-timeout=86400", "-rss_limit_mb=0", f"-artifact_prefix={folder}/")
         arguments = [sys.argv[0], *options, *limits, str(inputs)]
         atheris.Setup(arguments, session.one, custom_mutator=mutate)
         atheris.Fuzz()
@@ -173,9 +174,12 @@ def fuzz(name: str, seconds: float) -> dict[str, object]:
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder, "result.json")
         command = [sys.executable, __file__, "--here", str(result), "--seconds", str(seconds), name]
+        # It ends without cleaning up: what it writes goes with this folder.
+        environment = {**os.environ, "TMPDIR": folder}
+        limit = seconds + 2 * _AT_START
         try:
             done = subprocess.run(
-                command, capture_output=True, text=True, timeout=seconds + 2 * _AT_START
+                command, capture_output=True, text=True, timeout=limit, env=environment
             )
             said = done.stderr[-2000:]
         except subprocess.TimeoutExpired:

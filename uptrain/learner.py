@@ -39,7 +39,7 @@ class Learner:
         self.student, self.stored = load_student(plan.student)
         if weights is not None:
             load_weights(self.student, weights)
-        self.trainable = choose_trainable(self.student, phase)
+        choose_trainable(self.student, phase)
         learning = [p for p in self.student.parameters() if p.requires_grad]
         optimizer = torch.optim.AdamW(learning, lr=0.0, betas=_BETAS, weight_decay=0.0)
         self._module, self._optimizer = processes.accelerator.prepare(

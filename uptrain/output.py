@@ -19,13 +19,15 @@ from headcount.convert.plan.document import SCHEMA_VERSION
 from headcount.convert.plan.errors import SelfCheckError
 from headcount.convert.plan.existing import DIGEST, Existing
 from headcount.convert.plan.side_files import RECORD, sort_side_files
-from headcount.convert.plan.source import CONFIG, check_unchanged
+from headcount.convert.plan.source import CONFIG
 from headcount.convert.stream.hashing import digest_of
+from headcount.convert.stream.side_file_copy import copy_side_file
 from headcount.convert.stream.writer import json_bytes, write_bytes
 from headcount.model import limits
 from headcount.model.errors import HeadcountError
 from headcount.sources.checkpoint import find_weights, read_checkpoint
-from headcount.sources.json_file import read_json
+from headcount.sources.identity import check_identity
+from headcount.sources.json_file import read_json_file
 
 from .uptrain_plan import UptrainPlan
 
@@ -51,12 +53,13 @@ def write_output(
     source = plan.student.folder
     weights = {path.name for path in folder.iterdir()}
     for file in sort_side_files(source, frozenset({CONFIG, *weights}))[0]:
-        shutil.copyfile(file.path, folder / file.name)
+        check_identity(file.path, plan.source.standing.get(file.name), file.identity)
+        copy_side_file(file, folder)
     if "auto_map" in plan.source.config:  # of ours, or the student had not been loaded
         shutil.copyfile(MODELING_FILE, folder / MODELING_FILE.name)
-    shutil.copyfile(source / CONFIG, folder / CONFIG)
+    write_bytes(folder / CONFIG, plan.source.config_file.start)
     for state_of in plan.states:
-        check_unchanged(state_of)
+        state_of.check()
     record = _record(plan, folder, uptraining)
     write_bytes(folder / RECORD, json_bytes(record))
     _check(plan, folder)
@@ -72,7 +75,7 @@ def _write_weights(
 ) -> None:
     """By transformers, which knows what its weights are called on the disk."""
     files = plan.source.checkpoint.files
-    sizes = [file.path.stat().st_size for file in files]
+    sizes = [file.size for file in files]
     scratch = folder / "weights"
     student.save_pretrained(
         scratch,
@@ -87,8 +90,11 @@ def _write_weights(
 
 def _record(plan: UptrainPlan, folder: Path, uptraining: Mapping[str, Any]) -> dict[str, Any]:
     """The conversion's own record with what was done since. No times, no paths."""
-    source = plan.student.folder / RECORD
-    old = read_json(source, limits.RECORD_BYTES) if source.is_file() else {}
+    path = plan.student.folder / RECORD
+    old: dict[str, Any] = {}
+    if RECORD in plan.source.standing:
+        old, read = read_json_file(path, limits.RECORD_BYTES)
+        check_identity(path, plan.source.standing[RECORD], read.identity)
     begun = {"schema_version": SCHEMA_VERSION, "tool": {"name": "headcount"}}
     kept = {key: value for key, value in {**begun, **old}.items() if key not in ("job", "manifest")}
     manifest = {

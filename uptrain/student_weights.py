@@ -12,7 +12,7 @@ from headcount.convert.plan.errors import SelfCheckError
 from headcount.running.load import load_model
 from headcount.running.runnable import RunnableModel
 
-PREFIX = "student."  # of its weights in the module that is trained
+STUDENT_PREFIX = "student."  # of its weights in the module that is trained
 _WRAPPED = ("_fsdp_wrapped_module.", "_orig_mod.", "_checkpoint_wrapped_module.", "module.")
 
 
@@ -50,7 +50,7 @@ def load_weights(model: PreTrainedModel, path: Path) -> None:
 
 def own_state(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The student's part of the trained module's state dict, by its own names."""
-    return {name.removeprefix(PREFIX): value for name, value in state.items()}
+    return {name.removeprefix(STUDENT_PREFIX): value for name, value in state.items()}
 
 
 @torch.no_grad()
@@ -67,4 +67,4 @@ def _named(module: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
     for name, parameter in module.named_parameters():
         for wrapped in _WRAPPED:
             name = name.replace(wrapped, "")
-        yield name.removeprefix(PREFIX), parameter
+        yield name.removeprefix(STUDENT_PREFIX), parameter

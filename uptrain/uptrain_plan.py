@@ -16,6 +16,7 @@ from headcount.model.errors import HeadcountError
 from headcount.running.runnable import RunnableModel, open_runnable
 from headcount.running.text import Text, read_text
 from headcount.running.tokens import check_ids, encode, has_vocabulary, load_tokenizer
+from headcount.sources.identity import check_identity
 
 from .distillation import Objective
 from .schedule import LearningRate, Phase, phases
@@ -71,12 +72,12 @@ class UptrainPlan:
         }
 
 
-def settle(request: UptrainRequest) -> UptrainPlan:
+def plan_uptraining(request: UptrainRequest) -> UptrainPlan:
     """Checks everything that can be checked without weights. Raises HeadcountError."""
     texts = tuple(read_text(path) for path in request.texts)
     student, teacher = open_runnable(request.converted), open_runnable(request.teacher)
     _check_pair(student, teacher, request)
-    sources = [read_source(runnable.folder) for runnable in (student, teacher)]
+    sources = [_read(runnable) for runnable in (student, teacher)]
     sequence_length = _sequence_length(request, (student, teacher))
     rows, unknown = _rows(request, texts, student, teacher, sequence_length)
     if len(rows.train) < request.batch_size:
@@ -110,13 +111,21 @@ def settle(request: UptrainRequest) -> UptrainPlan:
     )
 
 
+def _read(runnable: RunnableModel) -> ConversionSource:
+    """Raises SourceChangedError unless these are the files that `runnable` was made from."""
+    source = read_source(runnable.folder)
+    for path, identity in runnable.files:
+        check_identity(path, source.standing.get(path.name), identity)
+    return source
+
+
 def _beside(folder: Path) -> Path:
     absolute = folder.absolute()
     return absolute.with_name(f"{absolute.name}-uptrained")
 
 
 def _stats(state: SourceState) -> str:
-    return " ".join(f"{path.name} {stats}" for path, stats in state.stats)
+    return " ".join(f"{path.name} {identity.lasting}" for path, identity in state.files)
 
 
 def _check_pair(student: RunnableModel, teacher: RunnableModel, request: UptrainRequest) -> None:

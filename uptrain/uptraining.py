@@ -25,7 +25,7 @@ from .processes import Processes, quiet_accelerate
 from .scores import Scores, read_scores
 from .training import train
 from .training_folder import Progress, TrainingFolder, saving
-from .uptrain_plan import UptrainPlan, settle
+from .uptrain_plan import UptrainPlan, plan_uptraining
 from .uptrain_request import UptrainRequest
 
 _LESS = "more --gradient-accumulation, a smaller --sequence-length, or --dtype bfloat16"
@@ -70,7 +70,7 @@ def _settled(request: UptrainRequest, count: int) -> UptrainPlan:
             f"--batch-size {request.batch_size}: is shared by {count} process(es) in"
             f" {request.gradient_accumulation} part(s) each: make it a multiple of {parts}"
         )
-    return settle(request)
+    return plan_uptraining(request)
 
 
 @contextmanager
@@ -131,7 +131,7 @@ def _done(plan: UptrainPlan, work: TrainingFolder) -> dict[str, Any] | None:
 
 
 def _open(plan: UptrainPlan, work: TrainingFolder) -> Progress:
-    nbytes = sum(file.path.stat().st_size for file in plan.source.checkpoint.files)
+    nbytes = sum(file.size for file in plan.source.checkpoint.files)
     numbers = sum(t.elements for t in plan.source.checkpoint.tensors.values())
     if not work.path.is_dir():
         # Two checkpoints of weights and two moments in float32, one of them being written.

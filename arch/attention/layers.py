@@ -198,9 +198,7 @@ def _latent_value_width(view: ConfigView) -> int:
     return int(view.note("v_head_dim", width, "derived: hidden_size / num_attention_heads"))
 
 
-def cross_attention_beside(
-    self_attention: Attention, *, other_parameters: int = 0
-) -> CrossAttention:
+def cross_attention_beside(self_attention: Attention) -> CrossAttention:
     """The cross-attention of a decoder whose two attentions have the same shape. Its cache is made
     by the same config: where that names a window, it slides over the encoder's tokens, too."""
     return CrossAttention(
@@ -214,5 +212,4 @@ def cross_attention_beside(
         k_bias=self_attention.k_bias,
         v_bias=self_attention.v_bias,
         o_bias=self_attention.o_bias,
-        other_parameters=other_parameters,
     )

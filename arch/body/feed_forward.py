@@ -6,6 +6,7 @@ plain MLP holds 2*h*w weights, a gated one (a second matrix beside the first) 3*
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from headcount.model.errors import InvalidConfigError
 from headcount.model.spec import Layer
@@ -52,9 +53,12 @@ class Mlp:
         """The same MLP with another width, 0 where there is none."""
         if not width:
             return 0
-        gated = self.gated if isinstance(self.gated, bool) else self.gated(view)
         hidden = view.integer("hidden_size")
-        return matrices(hidden, width, gated=gated, bias=view.flag(self.bias))
+        return matrices(hidden, width, gated=self.is_gated(view), bias=view.flag(self.bias))
+
+    def is_gated(self, view: ConfigView) -> bool:
+        """Whether a second matrix stands beside the first."""
+        return self.gated if isinstance(self.gated, bool) else self.gated(view)
 
     def layer_width(self, view: ConfigView, layer: Layer) -> int:
         """Columns of the MLP's inner matrix in one layer."""
@@ -64,6 +68,16 @@ class Mlp:
         if self.times is not None and view.get(name) is None:
             return self.times * view.integer("hidden_size")
         return per_layer(view, name, layer.index)
+
+
+class ExpertSizes(NamedTuple):
+    """So many `experts` of `width`, which read `inputs` (None: the hidden size), and one MLP of
+    `shared_width` (0: none) that is always on."""
+
+    experts: int
+    width: int
+    inputs: int | None
+    shared_width: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -109,6 +123,16 @@ class Experts:
         visited = per_layer(holder, self.per_token, layer.index) if count else 0
         return max(0, count - visited) * self._one(view)
 
+    def sizes(self, view: ConfigView) -> ExpertSizes:
+        """Raises InvalidConfigError."""
+        holder = self._holder(view)
+        return ExpertSizes(
+            experts=self._count(holder),
+            width=per_layer(holder, self.width, 0),
+            inputs=self._inputs(view),
+            shared_width=self._shared_width(view),
+        )
+
     def _count(self, holder: ConfigView) -> int:
         return holder.integer(self.count, minimum=0 if self.can_be_none else 1)
 
@@ -135,14 +159,18 @@ class Experts:
         return 2 * hidden * inner + (hidden + inner if view.flag(mlp.bias) else 0)
 
     def _shared(self, view: ConfigView, mlp: Mlp) -> int:
+        width = self._shared_width(view)
+        if not width:
+            return 0
+        gate = view.integer("hidden_size") if self.shared_gate else 0
+        return mlp.of_width(view, width) + gate
+
+    def _shared_width(self, view: ConfigView) -> int:
+        """Of all that are always on, side by side."""
         count = self.shared
         if isinstance(count, str):
             count = view.optional(count, minimum=0) or 0
-        if not count:
-            return 0
-        width = per_layer(view, self.shared_width or self.width, 0)
-        gate = view.integer("hidden_size") if self.shared_gate else 0
-        return mlp.of_width(view, count * width) + gate
+        return count * per_layer(view, self.shared_width or self.width, 0) if count else 0
 
 
 def after_dense(view: ConfigView, count: int) -> frozenset[int]:
@@ -159,14 +187,14 @@ def sparse_steps(view: ConfigView, count: int) -> frozenset[int]:
     return frozenset(i for i in range(count) if (i + 1) % step == 0) - frozenset(dense)
 
 
-def typed(otherwise: LayerRule, kinds: tuple[str, ...] = ("sparse",)) -> LayerRule:
+def typed(otherwise: LayerRule) -> LayerRule:
     """`mlp_layer_types` names the kind of each layer; `otherwise` applies where it is absent."""
 
     def rule(view: ConfigView, count: int) -> frozenset[int]:
         given = view.strings("mlp_layer_types")
         if given is None:
             return otherwise(view, count)
-        return frozenset(i for i, kind in enumerate(given[:count]) if kind in kinds)
+        return frozenset(i for i, kind in enumerate(given[:count]) if kind == "sparse")
 
     return rule
 

@@ -44,8 +44,8 @@ def clip_embeddings(view: ConfigView, layers: Layers) -> int:
     return vit_embeddings(view, layers) - view.integer("hidden_size")
 
 
-def vit_patches(view: ConfigView, tokens: int, *, positions: bool = True) -> int:
+def vit_patches(view: ConfigView, tokens: int) -> int:
     """Patches, `tokens` learned tokens and a position for each of either."""
     hidden = view.integer("hidden_size")
-    rows = tokens + (patch_count(view) + tokens if positions else 0)
+    rows = 2 * tokens + patch_count(view)
     return patches(view, bias=True) + rows * hidden

@@ -25,8 +25,7 @@ class Tower:
     """An encoder of images or sound: `attention` says how its layers attend, `body` the rest.
 
     Its config is of the type `model_type`, whose class defaults apply. `names` maps standard names
-    to the ones it uses, and `unless` are keys that switch on parts that are not counted here.
-    `whole` counts a tower whose layers no shape of attention describes.
+    to the ones it uses. `whole` counts a tower whose layers no shape of attention describes.
     """
 
     model_type: str
@@ -34,7 +33,6 @@ class Tower:
     attention: AttentionShape = field(default_factory=AttentionShape)
     whole: Callable[[ConfigView], int] | None = None
     names: Mapping[str, str] = field(default_factory=dict)
-    unless: tuple[str, ...] = ()
 
     def view(self, wrapper: ConfigView, key: str) -> ConfigView | None:
         """None where neither the file nor the wrapper's class gives the tower."""
@@ -55,9 +53,6 @@ class Tower:
 
     def parameters(self, view: ConfigView) -> int:
         """All of it, attention included: an audit's layers are those of the language model."""
-        part = next((name for name in self.unless if view.flag(name)), None)
-        if part is not None:
-            raise UncountedError(f"{view.where}: what {part} adds is not counted")
         if self.whole is not None:
             return self.whole(view)
         layers = build_layers(self.attention, view)
@@ -97,11 +92,10 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Wrapper:
-    """A language model with towers. `unless` are keys of parts that are not counted here, `more`
-    counts what belongs to no tower, `classes` maps the ending of a class's name to its head."""
+    """A language model with towers. `more` counts what belongs to no tower, `classes` maps the
+    ending of a class's name to its head."""
 
     parts: tuple[Part, ...]
-    unless: tuple[str, ...] = ()
     more: Callable[[ConfigView, ConfigView], int] = lambda view, text: 0
     classes: Mapping[str, Head | None] = field(default_factory=lambda: WRAPPER_CLASSES)
 
@@ -110,11 +104,8 @@ class Wrapper:
     ) -> int:
         """All but the attention of the language model, whose shape is `body`.
 
-        Raises UncountedError for a class or a part that is not described."""
+        Raises UncountedError for a class that is not described."""
         head = find_head(self.classes, view, next(iter(self.classes)))
-        part = next((key for key in self.unless if view.get(key) is not None), None)
-        if part is not None:
-            raise UncountedError(f"what its {part} describes is not counted")
         language = body.trunk(text, layers) + head(body, text, tied) + self.more(view, text)
         return language + sum(part.parameters(view, text) for part in self.parts)
 

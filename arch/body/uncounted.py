@@ -5,9 +5,9 @@ class UncountedError(Exception):
     """A part of the model that is not counted; the message is a clause that says which."""
 
 
-def no_row(model_type: str, reason: str | None) -> UncountedError:
+def no_body(model_type: str, reason: str | None) -> UncountedError:
     """For a type without a body, with the `reason` that its architecture gives."""
-    return UncountedError(reason or f"no row counts what {model_type} holds outside attention")
+    return UncountedError(reason or f"what {model_type} holds outside attention is not described")
 
 
 def unknown_class(names: tuple[str, ...] | None) -> UncountedError:

@@ -31,6 +31,7 @@ from ..body.shared import (
 )
 from ..config_view import ConfigView
 from ..gguf.form import Gguf, Indexer
+from ..modules.names import DEEPSEEK_PREDICTION, FFN, MTP_PREDICTION
 from ..states.hybrid import INDEXED, LAYER_TYPES, hybrid, hybrid_kinds
 from ..states.indexed import add_indexer, indexed_latent_layers
 from ..states.kinds import all_of
@@ -222,13 +223,18 @@ DEEPSEEK_V2 = DEEPSEEK.relative(
     tensors=MLA_NAMES.also(LLAMA_NAMES.modules),
 )
 DEEPSEEK_V3 = DEEPSEEK_V2.relative(
-    "deepseek_v3", attention={"build": latent_layers}, body={"mlp": Mlp()}, tensors=MLA_NAMES
+    "deepseek_v3",
+    attention={"build": latent_layers},
+    body={"mlp": Mlp()},
+    tensors=MLA_NAMES,
+    prediction=DEEPSEEK_PREDICTION,
 )
 DEEPSEEK_V32 = Architecture(
     types=("deepseek_v32",),
     attention=AttentionShape(build=indexed_latent_layers(), kinds=all_of(INDEXED)),
     body=Body(experts=LISTED_EXPERTS),
     tensors=HYBRID_MLA_NAMES,
+    prediction=DEEPSEEK_PREDICTION,
     gguf=(Gguf(architecture="deepseek32", indexer=Indexer()),),
 )
 
@@ -250,6 +256,8 @@ ARCHITECTURES = (
         ),
         tensors=DEEPSEEK_V4_NAMES,
         spellings=("deepseek_ref",),  # sgl-project's files in FP8
+        feed_forward=FFN,
+        prediction=MTP_PREDICTION._replace(name="mtp.0"),
         gguf=(
             Gguf(
                 architecture="deepseek4",

@@ -19,6 +19,7 @@ from ..body.projectors import linear
 from ..body.shared import SANDWICH
 from ..body.towers import Part, Tower, Wrapper
 from ..config_view import ConfigView
+from ..modules.names import BESIDE_MLP
 from ..nested import nested
 from .gemma import (
     layers_sharing_caches,
@@ -124,6 +125,7 @@ GEMMA4_TEXT = Architecture(
         more=per_layer_inputs,
         named=True,
     ),
+    feed_forward=BESIDE_MLP,
     conversion=Conversion(changes_values=True),
 )
 ASSISTANT = Architecture(

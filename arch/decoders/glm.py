@@ -16,6 +16,7 @@ from ..body.shared import DEEPSEEK_EXPERTS, EXPERTS_AFTER_FIRST
 from ..config_view import ConfigView
 from ..gguf.form import Gguf, Indexer, Recurrence
 from ..gguf.keys import Keys
+from ..modules.names import DEEPSEEK_PREDICTION
 from ..states.hybrid import INDEXED, LINEAR, hybrid_kinds
 from ..states.indexed import add_indexer, indexed_latent_layers, indexer_owners
 from ..states.kinds import every_nth_from
@@ -85,11 +86,17 @@ ARCHITECTURES = (
         attention={"norm": "head", "norm_if": "use_qk_norm"},
         body={"experts": DEEPSEEK_EXPERTS},
         rotary="halves",
+        prediction=DEEPSEEK_PREDICTION,
     ),
-    DEEPSEEK_V3.relative("glm4_moe_lite", body=Body(experts=EXPERTS_AFTER_FIRST)),
+    DEEPSEEK_V3.relative(
+        "glm4_moe_lite",
+        body=Body(experts=EXPERTS_AFTER_FIRST),
+        prediction=DEEPSEEK_PREDICTION,
+    ),
     DEEPSEEK_V32.relative(
         "glm_moe_dsa",
         attention={"build": indexed_latent_layers(owners=indexer_owners)},
+        prediction=DEEPSEEK_PREDICTION,
         gguf=(Gguf(architecture="glm-dsa", indexer=Indexer(owners=indexer_owners_of_file)),),
     ),
     MULTIMODAL.relative("glm5_next", conversion=LATENT),

@@ -10,6 +10,7 @@ from ..body.body import Body
 from ..body.shared import ONE_SHARED, SAME_WIDTH
 from ..config_view import ConfigView
 from ..gguf.form import Gguf, Windows
+from ..modules.names import ROUTER
 from ..tensors.names import LLAMA_NAMES
 
 
@@ -34,6 +35,7 @@ ARCHITECTURES = (
         types=("gpt_oss",),
         attention=replace(LLAMA_ATTENTION, kinds=full_every(2), other=sink_per_head),
         body=Body(experts=replace(SAME_WIDTH, bias=True), named=True),
+        feed_forward=ROUTER,
         rotary="halves",
         gguf=(Gguf(architecture="gpt-oss", windows=Windows(period=2)),),
     ),

@@ -17,6 +17,7 @@ from ..body.shared import EXPERTS_AFTER_FIRST, IMAGE
 from ..body.towers import Tower, one_tower
 from ..config_view import ConfigView
 from ..gguf.form import Gguf, Recurrence
+from ..modules.names import DEEPSEEK_PREDICTION
 from ..states.hybrid import LINEAR, hybrid
 from ..states.kinds import every_nth_from
 from ..states.linear import kimi_delta
@@ -86,7 +87,9 @@ KIMI_EXPERTS = replace(EXPERTS_AFTER_FIRST, count="num_experts", inputs="routed_
 KIMI_DELTA = Recurrence(form="Kimi delta", layers="without heads")
 
 ARCHITECTURES = (
-    DEEPSEEK_V3.relative("kimi_k2", config={"read_as": "deepseek_v3"}),
+    DEEPSEEK_V3.relative(
+        "kimi_k2", config={"read_as": "deepseek_v3"}, prediction=DEEPSEEK_PREDICTION
+    ),
     MULTIMODAL.relative("kimi_k25", body=one_tower(MOONVIT_TOWER, projector=kimi_k25_projector)),
     MULTIMODAL.relative("kimi_k3", uncounted="its image tower is not counted"),
     # Its code is published with its weights.

@@ -19,6 +19,7 @@ from ..body.shared import IMAGE, SAME_WIDTH, SANDWICH
 from ..body.towers import Tower, one_tower
 from ..config_view import ConfigView
 from ..gguf.form import Gguf, Windows
+from ..modules.names import LLAMA4
 from ..tensors.names import GATE_PROJ_NAMES
 from ..tying import never, text_says
 
@@ -144,6 +145,7 @@ ARCHITECTURES = (
             experts=replace(SAME_WIDTH, layers=llama4_sparse_layers, shared=1),
             named=True,
         ),
+        feed_forward=LLAMA4,
         rotary="pairs",
         conversion=Conversion(norms_keys="use_qk_norm"),
         gguf=(Gguf(architecture="llama4", windows=Windows(period=4, default=8192, always=8192)),),

@@ -18,6 +18,7 @@ from ..body.shared import DECODER, DEEPSEEK_BODY, LISTED_EXPERTS, SAME_WIDTH
 from ..body.sound_towers import VOXTRAL_TOWER
 from ..body.towers import one_tower
 from ..config_view import ConfigView
+from ..modules.names import BLOCK_SPARSE
 from ..states.hybrid import INDEXED, hybrid_kinds
 from ..states.indexed import add_indexer, indexer_owners
 from ..states.kinds import all_of
@@ -120,7 +121,7 @@ ARCHITECTURES = (
         conversion=Conversion(by_layer=True),
     ),
     MISTRAL.relative("ministral", body=DECODER),
-    MISTRAL.relative("mixtral", body={"experts": SAME_WIDTH}),
+    MISTRAL.relative("mixtral", body={"experts": SAME_WIDTH}, feed_forward=BLOCK_SPARSE),
     # Latent attention
     DEEPSEEK_V3.relative("mistral4", body=DEEPSEEK_BODY),
     Architecture(

@@ -18,6 +18,7 @@ from ..body.feed_forward import Experts, Mlp, per_layer
 from ..body.shared import PLAIN_MLP_BIAS
 from ..config_view import ConfigView, positive
 from ..gguf.form import Gguf, Recurrence
+from ..modules.names import ALL_MIXERS, MTP_PREDICTION
 from ..states.hybrid import LAYER_TYPES, LINEAR, NO_MIXER, hybrid, no_mixer, plain_attention
 from ..states.mamba import mamba2
 from ..tensors.names import TensorNames, separate
@@ -173,6 +174,8 @@ ARCHITECTURES = (
             ),
         ),
         tensors=NEMOTRON_H_NAMES,
+        feed_forward=ALL_MIXERS,
+        prediction=MTP_PREDICTION,
         rotary="none",
         gguf=(
             Gguf(architecture="nemotron_h", recurrence=MAMBA_OR_MLP),

@@ -14,6 +14,7 @@ from ..body.qwen_first_towers import qwen_audio, qwen_visual
 from ..body.shared import DEEPSEEK_BODY, EXPERTS_AFTER_FIRST, ONE_SHARED
 from ..config_view import ConfigView
 from ..gguf.form import Gguf, Windows
+from ..modules.names import ONE_SHARED_EXPERT
 from ..tensors.names import GPT2_NAMES, LLAMA_NAMES
 
 
@@ -123,6 +124,7 @@ ARCHITECTURES = (
         "qwen2_moe",
         attention={"kinds": qwen2_moe_kinds, "qkv_bias": "qkv_bias"},
         body={"experts": replace(ONE_SHARED, layers=sparse_steps, shared_gate=True)},
+        feed_forward=ONE_SHARED_EXPERT,
     ),
     QWEN3,
     QWEN3_MOE,

@@ -43,7 +43,7 @@ class TwoModels:
             inner, architecture = nested(view, key)
             body = architecture.body
             if not isinstance(body, Body):
-                raise UncountedError(f"no row counts its {key} of the type {inner.model_type!r}")
+                raise UncountedError(f"its {key} of the type {inner.model_type!r} is not described")
             own = body.head(*endings)
             total += body.trunk(inner, build_layers(architecture.attention, inner))
             total += own(body, inner, inner.flag("tie_word_embeddings"))

@@ -73,13 +73,13 @@ GTE_NAMES = TensorNames(modules=under("attention", qkv="qkv_proj", o="o_proj"))
 MODERNBERT_NAMES = TensorNames(modules=under("attn", qkv="Wqkv", o="Wo"))
 MODERNBERT_DECODER_NAMES = TensorNames(modules=separate("attn", o="Wo"))
 
-PRE_NORMED = Body(
+ENCODER_BODY = Body(
     embedding_norms=1,
     classes={"ForMaskedLM": modernbert_head, "Model": no_head},
     default_class="ForMaskedLM",
 )
-MODERNBERT_BODY = replace(PRE_NORMED, norms=modernbert_norms, mlp=MLP_BIAS, more=norm_biases)
-UNNORMED_EMBEDDINGS = replace(PRE_NORMED, embedding_norms=0, mlp=MLP_BIAS)
+MODERNBERT_BODY = replace(ENCODER_BODY, norms=modernbert_norms, mlp=MLP_BIAS, more=norm_biases)
+UNNORMED_EMBEDDINGS = replace(ENCODER_BODY, embedding_norms=0, mlp=MLP_BIAS)
 
 LIKE_LLAMA = Architecture(types=(), attention=replace(LLAMA_ATTENTION, cached=False))
 GTE_LIKE = Architecture(

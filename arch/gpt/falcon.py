@@ -59,7 +59,7 @@ FALCON = Architecture(
         variant={"new_decoder_architecture": True, "multi_query": False}, alibi="alibi"
     ),
     spellings=("RefinedWebModel",),
-    rehomes=("falcon.FALCON",),
+    rehomes=("falcon.FALCON_TO_MULTI_QUERY",),
 )
 
 ARCHITECTURES = (

@@ -26,7 +26,7 @@ GPT2 = Architecture(
     ),
     tensors=GPT2_NAMES,
     rotary="none",
-    rehomes=("bigcode.GPT2",),
+    rehomes=("bigcode.GPT2_TO_BIGCODE",),
 )
 
 ARCHITECTURES = (

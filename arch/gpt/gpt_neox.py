@@ -41,7 +41,7 @@ GPT_NEOX = Architecture(
     body=Body(norm=WEIGHT_AND_BIAS, mlp=PLAIN, named=True),
     tensors=GPT_NEOX_NAMES,
     rotary="halves",
-    rehomes=("phi.GPT_NEOX", "starcoder2.GPT_NEOX_SEQUENTIAL"),
+    rehomes=("phi.GPT_NEOX_TO_PHI", "starcoder2.GPT_NEOX_TO_STARCODER2"),
 )
 GPTJ = Architecture(
     types=("gptj",),
@@ -49,7 +49,7 @@ GPTJ = Architecture(
     body=Body(norm=WEIGHT_AND_BIAS, norms=1, mlp=N_INNER, head_bias=True, named=True),
     tensors=GPTJ_NAMES,
     rotary="pairs",
-    rehomes=("phi.GPTJ",),
+    rehomes=("phi.GPTJ_TO_PHI",),
 )
 
 ARCHITECTURES = (
@@ -67,6 +67,6 @@ ARCHITECTURES = (
     ),
     GPTJ,
     GPTJ.relative(
-        "codegen", body={"named": False}, tensors=CODEGEN_NAMES, rehomes=("phi.CODEGEN",)
+        "codegen", body={"named": False}, tensors=CODEGEN_NAMES, rehomes=("phi.CODEGEN_TO_PHI",)
     ),
 )

@@ -46,7 +46,7 @@ ARCHITECTURES = (
         ),
         tensors=BART_NAMES,
         rotary="none",
-        rehomes=("bigcode.OPT",),
+        rehomes=("bigcode.OPT_TO_BIGCODE",),
     ),
     Architecture(
         types=("biogpt",),

@@ -14,6 +14,7 @@ from ..config_view import ConfigView
 from ..gguf.form import Gguf, Indexer, Recurrence
 from ..gguf.keys import Keys
 from ..gguf.states import LIGHTNING
+from ..modules.names import BLOCK_SPARSE
 from ..states.hybrid import INDEXED, LAYER_TYPES, LINEAR, hybrid, plain_attention
 from ..states.indexed import indexed_attention
 from ..states.kinds import every_nth_from
@@ -80,6 +81,7 @@ MINIMAX = Architecture(
         kinds=minimax_kinds,
     ),
     body=Body(experts=SAME_WIDTH),
+    feed_forward=BLOCK_SPARSE,
     tensors=HYBRID_NAMES,
     rotary="halves",
     gguf=(
@@ -111,6 +113,7 @@ MINIMAX_M3 = Architecture(
             shared_width="shared_intermediate_size",
         ),
     ),
+    feed_forward=BLOCK_SPARSE,
     tensors=HYBRID_NAMES,
     gguf=(
         Gguf(
@@ -127,6 +130,7 @@ ARCHITECTURES = (
         types=("minimax_m2",),
         attention=AttentionShape(norm="heads"),
         body=Body(experts=SAME_WIDTH, named=True),
+        feed_forward=BLOCK_SPARSE,
         rotary="halves",
     ),
     MULTIMODAL.relative("minimax_m3_vl", config={"tied": either_says}),

@@ -16,6 +16,7 @@ from ..body.shared import DECODER, ONE_SHARED
 from ..body.towers import one_tower
 from ..config_view import ConfigView
 from ..gguf.form import Gguf, Indexer, Recurrence
+from ..modules.names import ONE_SHARED_EXPERT, QWEN_PREDICTION
 from ..states.hybrid import INDEXED, LAYER_TYPES, LINEAR, hybrid, query_gated_attention
 from ..states.indexed import indexed_attention
 from ..states.kinds import every_nth
@@ -94,6 +95,7 @@ QWEN3_NEXT = Architecture(
         norm="head",
     ),
     body=Body(experts=replace(SHARED_AND_GATE, layers=sparse_steps)),
+    feed_forward=ONE_SHARED_EXPERT,
     tensors=HYBRID_NAMES,
     gguf=(Gguf(architecture="qwen3next", recurrence=DELTA_NET, query_gate=True),),
 )
@@ -103,11 +105,13 @@ ARCHITECTURES = (
     QWEN3_NEXT.relative(
         "qwen3_5_text",
         body=DECODER,
+        prediction=QWEN_PREDICTION,
         gguf=(Gguf(architecture="qwen35", recurrence=DELTA_NET, query_gate=True),),
     ),
     QWEN3_NEXT.relative(
         "qwen3_5_moe_text",
         body={"experts": SHARED_AND_GATE},
+        prediction=QWEN_PREDICTION,
         gguf=(Gguf(architecture="qwen35moe", recurrence=DELTA_NET, query_gate=True),),
     ),
     QWEN3_NEXT.relative(

@@ -15,11 +15,11 @@ from ..config_view import ConfigView
 from ..tying import config_says, either_says
 
 
-def _downsampled(view: ConfigView, width: int, norm: int) -> int:
+def _downsampled(view: ConfigView, width: int) -> int:
     """Neighbouring patches to one, then a projection, a norm and a gated MLP of `width`."""
     hidden, out = view.integer("hidden_size"), view.integer("out_hidden_size")
     joined = out * (hidden * view.integer("spatial_merge_size") ** 2 + 1)
-    return joined + out * out + norm * out + matrices(out, width, gated=True)
+    return joined + out * out + 2 * out + matrices(out, width, gated=True)
 
 
 def _frames(view: ConfigView) -> int:
@@ -31,13 +31,13 @@ def _frames(view: ConfigView) -> int:
 def glm4v_embeddings_and_merger(view: ConfigView, layers: Layers) -> int:
     """Patches, positions, and the merger that ends in `out_hidden_size`."""
     positions = patch_count(view) * view.integer("hidden_size")
-    return _frames(view) + positions + _downsampled(view, view.integer("intermediate_size"), 2)
+    return _frames(view) + positions + _downsampled(view, view.integer("intermediate_size"))
 
 
 def glm_ocr_embeddings_and_merger(view: ConfigView, layers: Layers) -> int:
     """The same without positions; the merger is wider."""
     width = view.integer("out_hidden_size") * view.integer("in_channels")
-    return _frames(view) + _downsampled(view, width, 2)
+    return _frames(view) + _downsampled(view, width)
 
 
 GLM4V_TOWER = Tower(

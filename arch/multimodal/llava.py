@@ -22,9 +22,9 @@ def _biased(view: ConfigView) -> bool:
     return view.flag("multimodal_projector_bias", absent=True)
 
 
-def _features(view: ConfigView, name: str = "vision_feature_layer") -> int:
+def _features(view: ConfigView) -> int:
     """How many layers of the tower are read side by side."""
-    layers = view.get(name)
+    layers = view.get("vision_feature_layer")
     return len(layers) if isinstance(layers, list) else 1
 
 

@@ -7,7 +7,7 @@ from .rehome import Rehome
 
 
 def rehome_of(name: str) -> Rehome:
-    """The pair `name`, such as `phi.GPTJ`: a value of that module."""
+    """The pair `name`, such as `phi.GPTJ_TO_PHI`: a value of that module."""
     module, _, value = name.partition(".")
     found = getattr(import_module(f".{module}", __name__), value)
     assert isinstance(found, Rehome)

@@ -28,7 +28,7 @@ def _gpt2_config(old: OldConfig, heads: int, head_dim: int) -> Mapping[str, Any]
     return {"multi_query": True, "activation_function": old["activation_function"]}
 
 
-GPT2 = Rehome(
+GPT2_TO_BIGCODE = Rehome(
     target="gpt_bigcode",
     reason="GPT-2's class has one K/V head per query head; GPTBigCode with multi_query computes the"
     " same function",
@@ -94,7 +94,7 @@ def _opt_config(old: OldConfig, heads: int, head_dim: int) -> Mapping[str, Any]:
     }
 
 
-OPT = Rehome(
+OPT_TO_BIGCODE = Rehome(
     target="gpt_bigcode",
     reason="OPT's class has one K/V head per query head; GPTBigCode with multi_query computes the"
     " same function",

@@ -7,7 +7,7 @@ _KEPT = (
     *("mlp.dense_h_to_4h", "mlp.dense_4h_to_h", "ln_attn", "ln_mlp"),
 )
 
-FALCON = Rehome(
+FALCON_TO_MULTI_QUERY = Rehome(
     target="falcon",
     reason="Falcon's older architecture has one K/V head per query head, or, with multi_query, one"
     " for all",

@@ -83,7 +83,7 @@ def _classes(name: str, *more: str) -> dict[str, str]:
     return {f"{name}{kind}": f"Phi{kind}" for kind in ("ForCausalLM", "Model", *more)}
 
 
-GPTJ = Rehome(
+GPTJ_TO_PHI = Rehome(
     target="phi",
     reason="GPT-J's class has one K/V head per query head; Phi computes the same function",
     new_layer="model.layers.{}.{}",
@@ -99,10 +99,10 @@ GPTJ = Rehome(
     defaults=_GPTJ_DEFAULTS,
     gone=_GPTJ_GONE,
 )
-CODEGEN = Rehome(
+CODEGEN_TO_PHI = Rehome(
     target="phi",
     reason="CodeGen's class has one K/V head per query head; Phi computes the same function",
-    new_layer=GPTJ.new_layer,
+    new_layer=GPTJ_TO_PHI.new_layer,
     takes=_ATTENTION,
     turned=_pairs_to_halves,
     kept=_GPTJ_KEPT,
@@ -166,7 +166,7 @@ def _neox_config(old: OldConfig, heads: int, head_dim: int) -> Mapping[str, Any]
     return {**neox_sizes(old), **dropout, **norm, **neox_rope(old)}
 
 
-GPT_NEOX = Rehome(
+GPT_NEOX_TO_PHI = Rehome(
     target="phi",
     reason="GPT-NeoX's class has one K/V head per query head; Phi computes the same function, with"
     " the two norms of a layer folded into what reads them",

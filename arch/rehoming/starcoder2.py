@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from .phi import GPT_NEOX, NEOX_OUTSIDE, neox_rope, neox_sizes
+from .phi import GPT_NEOX_TO_PHI, NEOX_OUTSIDE, neox_rope, neox_sizes
 from .rehome import OldConfig
 
 
@@ -22,8 +22,8 @@ def _misfit(old: OldConfig) -> str | None:
     return None
 
 
-GPT_NEOX_SEQUENTIAL = replace(
-    GPT_NEOX,
+GPT_NEOX_TO_STARCODER2 = replace(
+    GPT_NEOX_TO_PHI,
     target="starcoder2",
     reason="GPT-NeoX's class has one K/V head per query head; Starcoder2 computes the same function"
     " (its residual is sequential, too)",

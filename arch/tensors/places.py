@@ -22,7 +22,7 @@ _TOWERS: dict[str, str] = {
 }
 _TOWER = re.compile(r"(?<![a-z])vit(?![a-z])|" + "|".join(w for w in _TOWERS if w != "vit"))
 # A stored tensor of a packed weight ends in none of these.
-PLAIN = frozenset({"weight", "bias"})
+PLAIN_PARAMETERS = frozenset({"weight", "bias"})
 # What stands in front of a layer's number in GGUF files of several stacks.
 GGUF_STACKS = {"enc.blk": "encoder", "v.blk": "vision", "a.blk": "audio"}
 

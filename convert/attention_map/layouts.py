@@ -2,7 +2,7 @@
 
 from headcount.arch.tensors.blocks import Block, Blocks, fused, one_part
 from headcount.arch.tensors.names import TensorNames
-from headcount.arch.tensors.places import PLAIN, Place
+from headcount.arch.tensors.places import PLAIN_PARAMETERS, Place
 from headcount.model.mixers import Attention
 
 # What computes q, k, v and o, by the letters of what it holds; g is a gate on what o reads.
@@ -30,7 +30,7 @@ def layout_of(
     part, parameter = place.part, place.parameter.rpartition(".")[2]
     if part == "":
         return OF_NO_HEAD
-    if part is None or parameter not in PLAIN:
+    if part is None or parameter not in PLAIN_PARAMETERS:
         return None
     if part in PROJECTIONS:
         transposed = names.transposed and parameter == "weight"

@@ -10,7 +10,7 @@ from .layer_hooks import AttentionPlace
 from .layered_model import LayeredModel
 
 
-def place_of(layered: LayeredModel, tensors: AttentionTensors) -> AttentionPlace:
+def attention_place(layered: LayeredModel, tensors: AttentionTensors) -> AttentionPlace:
     """The place of one attention. Raises CannotConvertError where its class computes with other
     tensors than the files have, or keeps its projections apart."""
     index = tensors.where[0]

@@ -8,10 +8,11 @@ import torch
 from torch import nn
 from tqdm import tqdm
 
+from headcount.model.errors import SourceChangedError
 from headcount.running.boundary import quiet_transformers
 
 from ..merge.ladder import Ladder
-from ..plan.errors import BadValuesError, CannotConvertError, SourceChangedError
+from ..plan.errors import BadValuesError, CannotConvertError
 from ..plan.heads import Heads, HeadsByLayer
 from ..plan.source import ConversionSource
 from ..rewrite.freedom import alone, freedoms_of
@@ -20,7 +21,7 @@ from ..rewrite.layer import MadeBefore, RewrittenLayer
 from ..rewrite.tensors import weights_of
 from ..rewrite.uncalibrated import finite
 from ..stream.reader import SourceReader
-from .attention_place import place_of
+from .attention_place import attention_place
 from .calibration_text import CalibrationText, calibration_text
 from .free_memory import give_back
 from .layer_calls import Call, record
@@ -49,7 +50,7 @@ def calibrated_layers(
     `progress`: a bar on stderr, if that is a terminal. `sha256`: the text's when it was planned
     with. Raises HeadcountError.
     """
-    with SourceReader(source.folder) as reader:
+    with SourceReader(source.checkpoint.files) as reader:
         run = _Calibration(source, heads, ladder, reader)
         text = run.text(calibration, calibration_tokens)
         if sha256 not in (None, text.sha256):
@@ -155,7 +156,7 @@ class _Calibration:
         return LayerTask(
             layer=layer,
             call=call,
-            place=place_of(self._layered, tensors),
+            place=attention_place(self._layered, tensors),
             tensors=tensors,
             read=self._read,
             stored=lambda path: self._on_disk(index, path) is not None,

@@ -60,7 +60,7 @@ def planned_text(source: ConversionSource, name: str, tokens: int, seed: int) ->
     source that cannot be calibrated, and as `calibration_text`."""
     refuse_encoder_decoder(source)
     with quiet_transformers():
-        return calibration_text(source, open_runnable(str(source.folder)), name, tokens, seed)
+        return calibration_text(source, open_runnable(str(source.real[0])), name, tokens, seed)
 
 
 def calibration_text(
@@ -72,12 +72,12 @@ def calibration_text(
     tokenizer, and for a text that is too short.
     """
     text = _text(name)
-    if not has_vocabulary(source.folder):
+    if not has_vocabulary(source.real[0]):
         raise HeadcountError(
             f"{source.folder}: no tokenizer there, so that the calibration text cannot be cut into"
             " tokens: put the model's tokenizer files beside its weights"
         )
-    tokenizer = load_tokenizer(source.folder)
+    tokenizer = load_tokenizer(source.real[0])
     limit = runnable.max_position_embeddings or LONGEST_ROW
     ids = spread_tokens(tokenizer, text, tokens, row=min(LONGEST_ROW, limit))
     check_ids(ids, runnable)

@@ -33,7 +33,7 @@ class LayeredModel:
 
     def __init__(self, source: ConversionSource, reader: SourceReader) -> None:
         refuse_encoder_decoder(source)
-        self.runnable: RunnableModel = open_runnable(str(source.folder))
+        self.runnable: RunnableModel = open_runnable(str(source.real[0]))
         self.source, self._reader = source, reader
         wide = any(t.dtype == "F64" for t in source.checkpoint.tensors.values())
         self.dtype = torch.float64 if wide else torch.float32

@@ -19,6 +19,7 @@ from headcount.arch.registry import architecture_of
 from headcount.arch.tensors.blocks import fused
 from headcount.arch.tensors.names import BUFFERS
 from headcount.model.mixers import Attention
+from headcount.sources.identity import identity_of
 from headcount.sources.safetensors import TensorInfo
 
 from ..attention_map.attention_tensors import HeadTensors, Where
@@ -75,12 +76,12 @@ def _draft(source: ConversionSource, heads: HeadsByLayer) -> Draft:
         for header in source.checkpoint.files
     }
     dropped = (t for h in source.checkpoint.files for t in h.tensors if t.name in buffers)
-    size = MODELING_FILE.stat().st_size
+    identity = identity_of(MODELING_FILE.stat())
     return Draft(
         steps=steps,
         layers=tuple(sorted({held.place.index for _, held in _pooled(source)})),
         dropped=tuple(Dropped(source=t, reason="a buffer, not a parameter") for t in dropped),
-        side_files=(SideFile(name=MODELING_FILE.name, path=MODELING_FILE, nbytes=size),),
+        side_files=(SideFile(name=MODELING_FILE.name, path=MODELING_FILE, identity=identity),),
     )
 
 
@@ -122,7 +123,7 @@ def _config(
         made |= _described(source, path, held, own)
     by_layer = source.whole.conversion.by_layer
     built = class_heads(source, next(iter(heads.layers.values()))) if by_layer else None
-    return custom_config.config(source, heads, built, made)
+    return custom_config.config_of_ours(source, heads, built, made)
 
 
 def _described(

@@ -14,7 +14,7 @@ from ..plan.source import ConversionSource
 MODULE = "modeling_headcount"
 
 
-def config(
+def config_of_ours(
     source: ConversionSource,
     heads: HeadsByLayer,
     built: int | None,

@@ -13,9 +13,9 @@ from ..plan.errors import CannotConvertError, NoSuchHomeError
 from ..plan.heads import Heads, HeadsByLayer, heads_of
 from ..plan.refusals.counts import check_rehomed, uniform
 from ..plan.refusals.rehomed import (
+    check_all_made,
     check_rehomed_layers,
     check_rehomed_tensors,
-    check_written,
     counterpart,
     find_outside,
     in_layers,
@@ -38,7 +38,7 @@ from ..plan.steps import (
     transpose,
 )
 from .home import Draft, Home
-from .rehome_config import architecture, config
+from .rehome_config import architecture, rehomed_config
 
 
 def rehome(source: ConversionSource, wanted: KeyValueHeads) -> Home:
@@ -55,7 +55,7 @@ def rehome(source: ConversionSource, wanted: KeyValueHeads) -> Home:
         reason=row.reason,
         heads=heads,
         draft=lambda: _draft(row, source, uniform(heads)),
-        config=lambda: config(row, source, uniform(heads)),
+        config=lambda: rehomed_config(row, source, uniform(heads)),
     )
 
 
@@ -94,7 +94,7 @@ def _draft(row: Rehome, source: ConversionSource, own: Heads) -> Draft:
             if made.name not in written:
                 steps[file] += (made,)
                 written.add(made.name)
-    check_written(source, row, written, layers)
+    check_all_made(source, row, written, layers)
     for file, made in drafting.made_outside(written):
         steps[file] += (made,)
     notes = tuple(note for key, note in row.notes.items() if source.config.get(key))

@@ -12,7 +12,7 @@ from ..plan.refusals.types import no_counterpart
 from ..plan.source import ConversionSource
 
 
-def config(
+def rehomed_config(
     row: Rehome, source: ConversionSource, heads: Heads
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The new config, and every key that was changed, added or dropped.

@@ -37,7 +37,7 @@ def agree(heads: torch.Tensor, bias: torch.Tensor | None) -> bool:
     )
 
 
-def pooled(encode: torch.Tensor, heads: torch.Tensor) -> torch.Tensor:
+def encoded(encode: torch.Tensor, heads: torch.Tensor) -> torch.Tensor:
     """[1, d, …]: the shared head of `heads` [m, d, …]; the first of them bit for bit if it is."""
     if torch.equal(encode[0], _identity(encode)) and not encode[1:].any():
         return heads[:1]

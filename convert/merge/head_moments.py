@@ -11,20 +11,18 @@ from .attention_weights import AttentionWeights, Moments
 _SHARE = 1e-9
 
 
-def white_moments(weights: AttentionWeights, dtype: torch.dtype = torch.float64) -> Moments:
+def white_moments(weights: AttentionWeights) -> Moments:
     """The moments of inputs of mean 0 and covariance I: W W^T + b b^T, the means are the biases."""
     queries = [
-        _product(
-            weights.q[[head]], None if weights.q_bias is None else weights.q_bias[[head]], dtype
-        )
+        _product(weights.q[[head]], None if weights.q_bias is None else weights.q_bias[[head]])
         for head in range(len(weights.q))
     ]
     return Moments(
         queries=torch.stack(queries),
-        keys=_product(weights.k, weights.k_bias, dtype),
-        key_mean=_mean(weights.k, weights.k_bias, dtype),
-        values=_product(weights.v, weights.v_bias, dtype),
-        value_mean=_mean(weights.v, weights.v_bias, dtype),
+        keys=_product(weights.k, weights.k_bias),
+        key_mean=_mean(weights.k, weights.k_bias),
+        values=_product(weights.v, weights.v_bias),
+        value_mean=_mean(weights.v, weights.v_bias),
     )
 
 
@@ -52,17 +50,17 @@ def group_moments(
     )
 
 
-def _product(weight: torch.Tensor, bias: torch.Tensor | None, dtype: torch.dtype) -> torch.Tensor:
+def _product(weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
     """[n*d, n*d]: the second moment of the heads [n, d, D] and their bias on white inputs."""
-    rows = weight.flatten(0, 1).to(dtype)
+    rows = weight.flatten(0, 1).double()
     product = rows @ rows.T
-    return product if bias is None else product + torch.outer(*[bias.flatten().to(dtype)] * 2)
+    return product if bias is None else product + torch.outer(*[bias.flatten().double()] * 2)
 
 
-def _mean(weight: torch.Tensor, bias: torch.Tensor | None, dtype: torch.dtype) -> torch.Tensor:
+def _mean(weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
     if bias is None:
-        return torch.zeros(weight.shape[:2].numel(), dtype=dtype, device=weight.device)
-    return bias.flatten().to(dtype)
+        return torch.zeros(weight.shape[:2].numel(), dtype=torch.float64, device=weight.device)
+    return bias.flatten().double()
 
 
 def _steadied(measured: torch.Tensor, white: torch.Tensor) -> torch.Tensor:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 
 from .attention_weights import AttentionWeights, Freedom, Moments
-from .head_maps import HeadMaps, agree, kept, pooled, turned
+from .head_maps import HeadMaps, agree, encoded, kept, turned
 from .head_moments import group_moments
 from .ladder import MergeMethod
 from .methods import METHOD_RULES
@@ -40,12 +40,12 @@ def merge_group(
     readers = keys.decode.repeat_interleave(own.group_size, 0).mT
     merged = AttentionWeights(
         q=turned(readers, own.q),
-        k=pooled(keys.encode, own.k),
-        v=pooled(values.encode, own.v),
+        k=encoded(keys.encode, own.k),
+        v=encoded(values.encode, own.v),
         o=turned(values.decode.mT, own.o.mT).mT,
         q_bias=None if own.q_bias is None else turned(readers, own.q_bias[..., None])[..., 0],
         k_bias=_key_bias(own, freedom, keys, known.key_mean, method),
-        v_bias=None if own.v_bias is None else pooled(values.encode, own.v_bias),
+        v_bias=None if own.v_bias is None else encoded(values.encode, own.v_bias),
         o_bias=None if means is None else _output_shift(own.o, values, means),
     )
     return MergedGroup(weights=merged, keys=keys, values=values)
@@ -91,11 +91,11 @@ def _key_bias(
     rotated takes their mean, which softmax does not see: keys about 0 lose least when rounded."""
     if own.k_bias is None:
         return None
-    bias = pooled(keys.encode, own.k_bias)
+    bias = encoded(keys.encode, own.k_bias)
     is_free = freedom.keys and freedom.key_bias
     if not METHOD_RULES[method].centres_keys or not is_free or agree(own.k, own.k_bias):
         return bias
-    mean = pooled(keys.encode, key_mean.reshape(own.k_bias.shape))
+    mean = encoded(keys.encode, key_mean.reshape(own.k_bias.shape))
     mean[:, [*freedom.real, *freedom.imaginary]] = 0
     return bias - mean
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from .ladder import MergeMethod
 from .row_blocks import RowBlock
-from .shared_head import SharedHead, aligned_head, best_head, mean_head, weighted_head
+from .shared_head import SharedHead, aligned_head, averaging_head, best_head, weighted_head
 
 # (the block, the scale of `renorm`) -> the head that all of the block share.
-Rule = Callable[[RowBlock, float], SharedHead]
+HeadMaker = Callable[[RowBlock, float], SharedHead]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -21,8 +21,8 @@ class MethodRules:
     free. `reads_apart`: each query head reads the shared value by what it mixes itself.
     """
 
-    mapped: Rule
-    unmapped: Rule
+    mapped: HeadMaker
+    unmapped: HeadMaker
     turns: bool = False
     undone_by_norms: bool = False
     centres_keys: bool = False
@@ -30,11 +30,11 @@ class MethodRules:
 
 
 def mean(block: RowBlock, scale: float) -> SharedHead:
-    return mean_head(block.weight)
+    return averaging_head(block.weight)
 
 
 def scaled_mean(block: RowBlock, scale: float) -> SharedHead:
-    return mean_head(block.weight, scale)
+    return averaging_head(block.weight, scale)
 
 
 def weighted(block: RowBlock, scale: float) -> SharedHead:

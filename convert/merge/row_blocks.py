@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 
 from .attention_weights import Freedom
-from .shared_head import SharedHead, energy, lost, mean_head, own_blocks
+from .shared_head import SharedHead, averaging_head, energy, lost, own_blocks
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -93,7 +93,7 @@ def _sizes(block: RowBlock) -> torch.Tensor:
 
 
 def _size_of_mean(block: RowBlock) -> torch.Tensor:
-    row = mean_head(block.weight).row
+    row = averaging_head(block.weight).row
     return (row @ block.covariance * row.conj()).sum().real
 
 

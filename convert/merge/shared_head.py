@@ -71,7 +71,7 @@ def own_blocks(covariance: torch.Tensor, members: int) -> torch.Tensor:
     return torch.stack([blocks[..., h, :, h, :] for h in range(members)], -3)
 
 
-def mean_head(like: torch.Tensor, scale: float = 1.0) -> SharedHead:
+def averaging_head(like: torch.Tensor, scale: float = 1.0) -> SharedHead:
     """`scale` times the mean of the members, read in place of each."""
     identity = torch.eye(like.shape[-1], dtype=like.dtype, device=like.device).expand_as(like)
     return SharedHead(encode=identity * (scale / like.shape[-3]), decode=identity)
@@ -84,7 +84,7 @@ def weighted_head(weight: torch.Tensor) -> SharedHead:
     total = read.sum(-2, keepdim=True)
     shares = torch.where(total > 0, read / total.clamp_min(1e-300), 1 / read.shape[-2])
     encode = torch.diag_embed(shares).to(weight.dtype)
-    return SharedHead(encode=encode, decode=mean_head(weight).decode)
+    return SharedHead(encode=encode, decode=averaging_head(weight).decode)
 
 
 def best_head(weight: torch.Tensor, covariance: torch.Tensor) -> SharedHead:

@@ -7,7 +7,7 @@ from .head_maps import HeadMaps
 from .ladder import MergeMethod
 from .methods import METHOD_RULES
 from .row_blocks import RowBlock, blocks_of, renorm_scale
-from .shared_head import SharedHead, mean_head
+from .shared_head import SharedHead, averaging_head
 
 
 def key_maps(
@@ -61,7 +61,7 @@ def key_blocks(
 
 def _mean_of_sizes(block: RowBlock, sizes: torch.Tensor) -> SharedHead:
     """Their mean, of heads that were divided by `sizes` relative to the mean size."""
-    mean = mean_head(block.weight)
+    mean = averaging_head(block.weight)
     relative = (sizes / sizes.mean())[:, None, None]
     return SharedHead(encode=mean.encode * relative, decode=mean.decode)
 

@@ -9,7 +9,7 @@ from .head_maps import HeadMaps
 from .ladder import MergeMethod
 from .methods import METHOD_RULES
 from .row_blocks import RowBlock, renorm_scale
-from .shared_head import lost_by, mean_head
+from .shared_head import averaging_head, lost_by
 
 # Directions of the shared head with less than this share of its energy are rounding.
 _ROUNDING = 1e-12
@@ -35,7 +35,7 @@ def value_maps(
         decode = torch.stack(
             [_regression(head.row[0], moment, i // readers) for i, moment in enumerate(mixed)]
         )
-    mean = mean_head(block.weight)
+    mean = averaging_head(block.weight)
     return HeadMaps(
         encode=head.encode[0],
         decode=decode,

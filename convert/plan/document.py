@@ -6,13 +6,14 @@ from dataclasses import asdict
 from headcount import __version__
 
 from .plan import ConversionPlan, OutputFile
+from .request import ConversionRequest
 from .rewriting import Rewriting
 from .steps import Step
 
 SCHEMA_VERSION = 1
 
 
-def plan_document(plan: ConversionPlan) -> dict[str, object]:
+def conversion_plan_document(plan: ConversionPlan) -> dict[str, object]:
     """The whole plan with every tensor, JSON-ready."""
     return {
         **plan_summary(plan),
@@ -58,6 +59,20 @@ def plan_summary(plan: ConversionPlan) -> dict[str, object]:
         },
         "notes": list(plan.notes),
         "findings": [finding.document() for finding in plan.findings],
+    }
+
+
+def request_document(request: ConversionRequest) -> dict[str, object]:
+    """The options that decide the output, by the names of the request's fields; of a calibration
+    whether there was one, since a path says nothing elsewhere."""
+    wanted = request.num_key_value_heads
+    counts = wanted if isinstance(wanted, int) else {str(i): n for i, n in wanted.items()}
+    named = ("method", "grouping", "temperature", "refit", "reconstruct", "seed")
+    others = (*named, "home", "dtype", "max_shard_size")
+    return {
+        "num_key_value_heads": counts,
+        **{name: getattr(request, name) for name in others},
+        "calibrated": request.calibration is not None,
     }
 
 

@@ -23,10 +23,6 @@ class BadValuesError(HeadcountError):
     """NaN or infinity in what is to be pooled, or in the result."""
 
 
-class SourceChangedError(HeadcountError):
-    """A file of the source that changed while it was being converted."""
-
-
 class SelfCheckError(HeadcountError):
     """An output that does not pass its own audit: a fault of this program, or of the disk."""
 

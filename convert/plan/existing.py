@@ -80,16 +80,17 @@ def _parse(target: Path) -> Existing | None:
         record = read_json(target / RECORD, limits.RECORD_BYTES)
     except HeadcountError:
         return None
-    manifest, job = record.get("manifest"), record.get("job")
-    if not isinstance(job, str) or not isinstance(manifest, dict) or not _is_whole(manifest):
+    manifest, job = record.get("manifest", {}), record.get("job")
+    if not isinstance(job, str) or "manifest" not in record or not is_manifest(manifest):
         return None
     return Existing(folder=target, record=record, job=job, manifest=manifest)
 
 
-def _is_whole(manifest: Mapping[str, Any]) -> bool:
-    return all(
+def is_manifest(value: Any) -> bool:
+    """Whether it says of each file how long it is, and its digest."""
+    return isinstance(value, dict) and all(
         isinstance(entry, dict)
         and type(entry.get("bytes")) is int
         and isinstance(entry.get(DIGEST), str)
-        for entry in manifest.values()
+        for entry in value.values()
     )

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from headcount.arch.tensors.blocks import Block, Blocks
-from headcount.arch.tensors.places import PLAIN
+from headcount.arch.tensors.places import PLAIN_PARAMETERS
 from headcount.sources.safetensors import TensorInfo
 
 from ..attention_map.attention_tensors import HeadTensors
@@ -63,7 +63,7 @@ def padded(held: HeadTensors, heads: Heads) -> Step | None:
     """The step for a tensor of query heads, or of none; None where padding would change a result:
     a norm over all heads, say."""
     layout, part = held.layout, held.place.part
-    if layout is None or held.place.parameter not in PLAIN or part not in _PADDED:
+    if layout is None or held.place.parameter not in PLAIN_PARAMETERS or part not in _PADDED:
         return None
     if not layout.blocks:
         return copy(held.tensor)

@@ -16,9 +16,9 @@ def job_of(plan: ConversionPlan) -> str:
 
 
 def local_job_of(plan: ConversionPlan) -> str:
-    """The same for what a killed run has left: also of the files themselves, by size, modification
-    time and inode, so that nothing goes on with other values."""
-    return _digest((*_parts(plan), *(f"{path.name} {stats}" for path, stats in plan.source.stats)))
+    """The same for what a killed run has left: also of the files themselves, by their identities,
+    so that nothing goes on with other values."""
+    return _digest((*_parts(plan), *(f"{p.name} {i.lasting}" for p, i in plan.source.files)))
 
 
 def _parts(plan: ConversionPlan) -> Iterator[str]:
@@ -34,6 +34,7 @@ def _parts(plan: ConversionPlan) -> Iterator[str]:
         yield from map(repr, file.steps)
     yield json.dumps([plan.config, plan.index_name, plan.index])
     yield repr([(file.name, file.nbytes) for file in plan.side_files])
+    yield plan.card
 
 
 def _digest(parts: Iterable[str]) -> str:

@@ -4,9 +4,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from headcount.model import limits
 from headcount.sources.checkpoint import INDEX, SINGLE
-from headcount.sources.json_file import read_json
+from headcount.sources.json_file import parse_json
 
 from .errors import CannotConvertError
 from .plan import OutputFile
@@ -53,8 +52,8 @@ def index_name(source: ConversionSource, files: tuple[OutputFile, ...]) -> str |
 
 def index_of(source: ConversionSource, files: tuple[OutputFile, ...]) -> Mapping[str, Any]:
     """The source's index, if it has one, with the sizes and names of the output."""
-    path = source.checkpoint.index
-    old = {} if path is None else read_json(path, limits.INDEX_BYTES)
+    read = source.checkpoint.index_file
+    old = {} if read is None else parse_json(read.start, str(read.path), allow_non_finite=True)
     given = old.get("metadata")
     metadata = dict(given) if isinstance(given, dict) else {}
     metadata["total_size"] = sum(file.nbytes for file in files)

@@ -1,5 +1,9 @@
 """From a request to a plan: every check that can be made without reading a tensor is made here."""
 
+from dataclasses import replace
+
+from headcount.sources.presence import is_there
+
 from ..homes.finding import find_home
 from ..homes.home import Draft
 from ..rewrite.planned import plan_rewriting
@@ -8,11 +12,12 @@ from .existing import check_same_job, read_existing
 from .heads import HeadsByLayer
 from .job import job_of
 from .leftovers import reclaimable
+from .model_card import SOURCE_CARD, beside_the_card, model_card
 from .output_files import index_name, index_of, output_files
 from .plan import ConversionPlan, LayerHeads
 from .request import ConversionRequest
 from .side_files import sort_side_files
-from .source import CONFIG, ConversionSource, read_source, source_state
+from .source import CONFIG, MERGED, ConversionSource, read_source, source_state
 from .target import check_space, check_target
 
 _TOKENIZERS = (
@@ -29,6 +34,17 @@ def plan_conversion(request: ConversionRequest) -> ConversionPlan:
     """
     source = read_source(request.source)
     check_target(request.source, request.target)
+    plan = plan_of(source, request)
+    needed = plan.needed_nbytes - reclaimable(request.target)
+    check_space(request.target, needed, plan.needed_files)
+    existing = read_existing(request.target)
+    if existing is not None and not request.overwrite:
+        check_same_job(existing, job_of(plan))
+    return plan
+
+
+def plan_of(source: ConversionSource, request: ConversionRequest) -> ConversionPlan:
+    """The plan for a source that was read, whatever its target is like. Raises HeadcountError."""
     home = find_home(source, request.num_key_value_heads, request.home)
     heads, draft = home.heads, home.draft()
     rewriting, limits = plan_rewriting(source, heads, draft.layers, request)
@@ -40,10 +56,15 @@ def plan_conversion(request: ConversionRequest) -> ConversionPlan:
     made = (*(file.name for file in files), *(file.name for file in draft.side_files))
     written = frozenset({CONFIG, *made, *_index_names(source)})
     copied, left_files = sort_side_files(request.source, written)
-    side_files = (*copied, *draft.side_files)
+    side_files = (*beside_the_card(copied), *draft.side_files)
     plan = ConversionPlan(
         request=request,
-        source=source_state(source, side_files, request.source_name),
+        source=source_state(
+            source,
+            side_files,
+            request.source_name,
+            whole_folder=request.calibration is not None,
+        ),
         model_type=source.model_type,
         home=f"{home.name}: {home.reason}",
         files=files,
@@ -60,12 +81,8 @@ def plan_conversion(request: ConversionRequest) -> ConversionPlan:
         findings=tuple(f for f in source.audit.findings if f.severity == "warning"),
         rewriting=rewriting,
     )
-    needed = plan.needed_nbytes - reclaimable(request.target)
-    check_space(request.target, needed, plan.needed_files)
-    existing = read_existing(request.target)
-    if existing is not None and not request.overwrite:
-        check_same_job(existing, job_of(plan))
-    return plan
+    source_card = next((file.path for file in side_files if file.name == SOURCE_CARD), None)
+    return replace(plan, card=model_card(plan, source_card))
 
 
 def _layer(index: int, model: HeadsByLayer) -> LayerHeads:
@@ -86,7 +103,11 @@ def _index_names(source: ConversionSource) -> tuple[str, ...]:
 
 
 def _notes(source: ConversionSource, draft: Draft) -> tuple[str, ...]:
-    notes = []
+    notes = [
+        "the adapter beside the model was merged into its weights first: the source is both"
+        for header in source.checkpoint.files[:1]
+        if MERGED in header.metadata
+    ]
     if source.config.get("auto_map") and not draft.side_files:
         notes.append(
             "config.json names code files (auto_map), which are not copied: transformers' own class"
@@ -102,6 +123,6 @@ def _notes(source: ConversionSource, draft: Draft) -> tuple[str, ...]:
             "transformers' eager attention of this type fails with fewer K/V heads: load the result"
             " with sdpa, which is what its class takes by default"
         )
-    if not any((source.folder / name).exists() for name in _TOKENIZERS):
+    if not any(is_there(source.folder / name) for name in _TOKENIZERS):
         notes.append("the source has no tokenizer, so the result has none")
     return tuple(notes)

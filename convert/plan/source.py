@@ -1,7 +1,9 @@
 """Reading the source: an audit free of errors, and a plain, whole checkpoint."""
 
 import hashlib
+import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,28 +12,48 @@ from headcount.arch.architecture import Architecture
 from headcount.arch.our_types import base_type
 from headcount.arch.registry import architecture_of
 from headcount.audit import Audit, audit_model
-from headcount.model import limits
+from headcount.model.errors import SourceChangedError
 from headcount.sources.checkpoint import Checkpoint
-from headcount.sources.json_file import open_bytes, read_json
+from headcount.sources.identity import (
+    FileIdentity,
+    ReadFile,
+    check_identity,
+    check_unchanged,
+    identity_of,
+)
 from headcount.sources.safetensors import FileHeader
 
 from ..attention_map.mapping import AttentionMap, attention_map
-from .errors import SourceChangedError
 from .refusals.source import check_folder, check_source
 from .side_files import SideFile, shown_name
 
 CONFIG = "config.json"
+# In the __metadata__ of weights to which an adapter was added: what it was. So a conversion of
+# these is another job than one of the model alone.
+MERGED = "headcount.merged_adapter"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConversionSource:
-    """A model folder that was audited: what the steps of a plan are derived from."""
+    """A model folder that was audited: what the steps of a plan are derived from. `standing` are
+    the identities of all its files before the first was read, and `real` is the folder without
+    links and with its own identity, for libraries that read what they like there."""
 
     folder: Path
+    real: tuple[Path, FileIdentity]
     audit: Audit
     config: Mapping[str, Any]
+    config_file: ReadFile
     checkpoint: Checkpoint
     attention_map: AttentionMap
+    standing: Mapping[str, FileIdentity]
+
+    @property
+    def described_by(self) -> Iterator[ReadFile]:
+        """The files that describe the tensors: config, index, and headers."""
+        read = (self.config_file, self.checkpoint.index_file)
+        yield from (file for file in read if file is not None)
+        yield from (header.read for header in self.checkpoint.files if header.read is not None)
 
     @property
     def model_type(self) -> str:
@@ -61,77 +83,86 @@ class ConversionSource:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SourceState:
-    """What identifies the source: a hash of config, index and headers, and what a change of the
-    files during the run would alter (size, modification time, inode)."""
+    """What identifies the source: a hash of config, index and headers as they were read (the files
+    that it is `described_by`), and the identity of every file that the run reads (`files`).
+    `folder` has no links on its way; `read_by_others` are its identity, and those of all in it, if
+    transformers reads there."""
 
     name: str
+    folder: Path
     fingerprint: str
     headers: tuple[FileHeader, ...]
-    stats: tuple[tuple[Path, tuple[int, int, int]], ...]
+    described_by: tuple[ReadFile, ...]
+    files: tuple[tuple[Path, FileIdentity], ...]
+    read_by_others: tuple[tuple[Path, FileIdentity], ...]
+
+    def check(self) -> None:
+        """Raises SourceChangedError unless all is as it was when the run began."""
+        check_unchanged((*self.files, *self.read_by_others))
 
 
 def read_source(folder: Path) -> ConversionSource:
     """The model in `folder`. Raises HeadcountError for anything a conversion cannot start from."""
     check_folder(folder)
+    path = Path(os.path.realpath(folder))
+    real, standing = (path, identity_of(path.stat())), _standing(path)
     audit = audit_model(str(folder.absolute()))
-    config = read_json(folder / CONFIG)
-    check_source(folder, audit, config)
-    assert audit.checkpoint is not None
+    check_source(folder, audit, audit.source.config or {})
+    config = audit.source.config_file
+    if config is None or audit.checkpoint is None or audit.source.config is None:
+        raise SourceChangedError(f"{folder / CONFIG}: was removed meanwhile; start again")
     return ConversionSource(
         folder=folder,
+        real=real,
         audit=audit,
-        config=config,
+        config=audit.source.config,
+        config_file=config,
         checkpoint=audit.checkpoint,
         attention_map=attention_map(audit),
+        standing=standing,
     )
 
 
 def source_state(
-    source: ConversionSource, side_files: Iterable[SideFile], name: str | None
+    source: ConversionSource,
+    side_files: Iterable[SideFile],
+    name: str | None,
+    *,
+    whole_folder: bool = False,
 ) -> SourceState:
-    """Hashes config, index and headers (tensor bytes are not read), and remembers the stats of
-    these files and of those that are copied."""
-    folder, checkpoint = source.folder, source.checkpoint
+    """The state of what was read of `source`, and of the `side_files` that are still to be copied.
+    `whole_folder`: also of all that lies beside them, since transformers will read what it likes.
+
+    Raises SourceChangedError where the files were not all there, as they were read, from the start.
+    """
     digest = hashlib.sha256()
-    for file, limit in _described_by(checkpoint):
-        data = _read_start(folder / file, limit)
-        digest.update(f"{file}\0{len(data)}\0".encode())
-        digest.update(data)
-    index = () if checkpoint.index is None else (checkpoint.index,)
-    paths = [folder / CONFIG, *index, *(header.path for header in checkpoint.files)]
-    paths += [file.path for file in side_files]
+    for file in source.described_by:
+        digest.update(f"{file.path.name}\0{len(file.start)}\0".encode())
+        digest.update(file.start)
+    files = {file.path: file.identity for file in source.described_by}
+    files |= {file.path: file.identity for file in side_files}
+    for path, identity in files.items():
+        if path.parent.absolute() == source.folder.absolute():
+            check_identity(path, source.standing.get(path.name), identity)
+    folder = source.real[0]
+    others = ((folder / name, identity) for name, identity in source.standing.items())
     return SourceState(
-        name=name or shown_name(folder.resolve().name),
+        name=name or shown_name(folder.name),
+        folder=folder,
         fingerprint=f"sha256:{digest.hexdigest()}",
-        headers=checkpoint.files,
-        stats=tuple((path, _stats(path)) for path in paths),
+        headers=source.checkpoint.files,
+        described_by=tuple(source.described_by),
+        files=tuple(files.items()),
+        read_by_others=(source.real, *others) if whole_folder else (),
     )
 
 
-def check_unchanged(state: SourceState) -> None:
-    """Raises SourceChangedError if a file is not the one that was planned with."""
-    for path, before in state.stats:
-        if _stats(path) != before:
-            raise SourceChangedError(f"{path}: changed during the conversion; start again")
-
-
-def _described_by(checkpoint: Checkpoint) -> Iterator[tuple[str, int]]:
-    """The files that describe the tensors, each with how much of its start does so."""
-    yield CONFIG, limits.JSON_BYTES.most
-    if checkpoint.index is not None:
-        yield checkpoint.index.name, limits.INDEX_BYTES.most
-    for header in checkpoint.files:
-        yield header.path.name, header.data_start
-
-
-def _read_start(path: Path, limit: int) -> bytes:
-    with open_bytes(path) as file:
-        return file.read(limit)
-
-
-def _stats(path: Path) -> tuple[int, int, int]:
-    try:
-        stat = path.stat()
-    except OSError as error:
-        raise SourceChangedError(f"{path}: {error.strerror}") from error
-    return stat.st_size, stat.st_mtime_ns, stat.st_ino
+def _standing(folder: Path) -> dict[str, FileIdentity]:
+    """Every regular file in `folder` by its name, before anything of it is read."""
+    found: dict[str, FileIdentity] = {}
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            with suppress(OSError):  # a link to nothing, or gone by now: what needs it will say so
+                if entry.is_file():
+                    found[entry.name] = identity_of(entry.stat())
+    return found

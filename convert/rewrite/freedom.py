@@ -21,7 +21,7 @@ from .tables import alike, tables_read
 
 # Modules beside the projections that stand in the way of nothing: sinks, a bias of what o gives.
 HARMLESS = ("dense_bias", "sinks", "attention_sink_bias", "softmax_offset")
-OF_NO_HEAD = HARMLESS[:1]
+OUTPUT_BIASES = HARMLESS[:1]
 # Modules that add to the scores of each head.
 SCORE_BIASES = (SCORE_TABLE, "relative_pos_embeddings")
 # Keys of a config that clamp what the projections give.
@@ -212,7 +212,7 @@ def _by_modules(tensors: AttentionTensors) -> _Reasons:
         elif not has_word(module, HARMLESS):
             yield _between(module, known)
         unknown = any(one.layout is None for one in held)
-        if unknown and module.rpartition(".")[2] not in OF_NO_HEAD:
+        if unknown and module.rpartition(".")[2] not in OUTPUT_BIASES:
             yield ("order",), f"it is not known how heads lie in {module}"
 
 

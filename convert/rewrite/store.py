@@ -12,6 +12,7 @@ from typing import Any
 
 from tqdm import tqdm
 
+from headcount.sources.identity import ReadFile
 from headcount.sources.safetensors import TensorInfo, read_header
 
 from ..plan.errors import BadValuesError
@@ -19,6 +20,7 @@ from ..plan.plan import ConversionPlan, OutputFile
 from ..plan.rewriting import Rewriting
 from ..plan.source import ConversionSource
 from ..plan.steps import Cast, Copy, Step, make
+from ..stream.hashing import digest_of_bytes
 from ..stream.reader import DTYPES, SourceReader
 from ..stream.repeated_heads import Repeats
 from ..stream.safetensors_header import check_written, header_bytes
@@ -35,15 +37,18 @@ _ALL = f"{REWRITTEN}/layers.json"  # is there once all layers are
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rewritten:
-    """Where the tensors lie that take the place of the source's, by name, and what was measured of
-    each layer. `distinct`: how many of a layer's K/V heads were no copies of their neighbours."""
+    """Where the tensors lie that take the place of the source's, by name, and the `files` that hold
+    them; the digests of what they have `replaced`; what was measured of each layer; how many of its
+    K/V heads were no copies of their neighbours (`distinct`)."""
 
     tensors: Mapping[str, TensorInfo]
+    files: Mapping[str, ReadFile]
+    replaced: Mapping[str, str]
     measured: Mapping[int, Mapping[str, Any]]
     distinct: Mapping[int, int]
 
 
-NOTHING = Rewritten(tensors={}, measured={}, distinct={})
+NOTHING = Rewritten(tensors={}, files={}, replaced={}, measured={}, distinct={})
 
 
 def rewrite_layers(rewriting: Rewriting, work: WorkFolder, *, progress: bool) -> Rewritten:
@@ -132,6 +137,7 @@ def _write(rewriting: Rewriting, layer: RewrittenLayer, work: WorkFolder) -> Non
     measured = {
         "layer": dict(layer.measured),
         "distinct": _distinct(rewriting.source, layer.index),
+        "sources": _digests(rewriting.source, layer),
     }
     content = (raw_bytes(tensor) for tensor in tensors.values() if tensor.numel())
     _keep(work, file.name, chain([header_bytes(file)], content), measured, file)
@@ -140,12 +146,22 @@ def _write(rewriting: Rewriting, layer: RewrittenLayer, work: WorkFolder) -> Non
 def _distinct(source: ConversionSource, index: int) -> int:
     """How many K/V heads of the source's layer are no copies of their neighbours."""
     repeats, tensors = Repeats(), source.attention_map.attentions
-    with SourceReader(source.folder) as reader:
+    with SourceReader(source.checkpoint.files) as reader:
         for where in ((index, False), (index, True)):
             if where in tensors:
                 for _, heads in key_value_heads(tensors[where], reader.tensor):
                     repeats.see(index, heads)
     return repeats.distinct(index)
+
+
+def _digests(source: ConversionSource, layer: RewrittenLayer) -> dict[str, str]:
+    """Those of the tensors in the source that the layer's take the place of."""
+    with SourceReader(source.checkpoint.files) as reader:
+        found = {
+            name: digest_of_bytes(raw_bytes(reader.tensor(source.checkpoint.tensors[name])))
+            for name in layer.tensors
+        }
+    return found
 
 
 def _keep(
@@ -169,22 +185,27 @@ def _read(index: int, work: WorkFolder) -> RewrittenLayer | None:
     finished = work.finished.get(_name(index))
     if finished is None:
         return None
-    with SourceReader(work.path) as reader:
-        tensors = {info.name: reader.tensor(info) for info in _infos(index, work)}
+    infos, files = _files([index], work)
+    with SourceReader((), files) as reader:
+        tensors = {info.name: reader.tensor(info) for info in infos}
     return RewrittenLayer(index=index, tensors=tensors, measured=finished.measured["layer"])
 
 
-def _infos(index: int, work: WorkFolder) -> Iterator[TensorInfo]:
-    path = work.place(_name(index))
-    for info in read_header(path).tensors:
-        yield replace(info, file=str(path))
+def _files(layers: Iterable[int], work: WorkFolder) -> tuple[list[TensorInfo], dict[str, ReadFile]]:
+    """The tensors of rewritten layers, and their files by the names that the tensors give them."""
+    headers = [read_header(work.place(_name(index))) for index in layers]
+    tensors = [replace(t, file=str(header.path)) for header in headers for t in header.tensors]
+    return tensors, {str(h.path): h.read for h in headers if h.read is not None}
 
 
 def _found(work: WorkFolder) -> Rewritten:
     layers = work.finished[_ALL].measured["layers"]
     measured = {index: work.finished[_name(index)].measured for index in layers}
+    infos, files = _files(layers, work)
     return Rewritten(
-        tensors={info.name: info for index in layers for info in _infos(index, work)},
+        tensors={info.name: info for info in infos},
+        files=files,
+        replaced={n: d for one in measured.values() for n, d in one["sources"].items()},
         measured={index: of_layer["layer"] for index, of_layer in measured.items()},
         distinct={index: of_layer["distinct"] for index, of_layer in measured.items()},
     )

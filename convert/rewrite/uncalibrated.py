@@ -33,7 +33,7 @@ def uncalibrated_layers(
     tensors, freedoms = source.attention_map.attentions, freedoms_of(source, heads)
     changed = sorted(where for where, own in heads.layers.items() if own.is_changed)
     attentions = {w: (tensors[w], freedoms[w], heads.layers[w]) for w in changed}
-    with SourceReader(source.folder) as reader:
+    with SourceReader(source.checkpoint.files) as reader:
         together = _Together(attentions, ladder, finite(reader), done)
         for index in dict.fromkeys(index for index, _ in changed):
             yield done(index) or _layer(
@@ -48,7 +48,7 @@ def finite(reader: SourceReader) -> Read:
         values = reader.tensor(info)
         if not bool(values.isfinite().all()):
             raise BadValuesError(
-                f"{reader.folder / info.file}: tensor {info.name!r} holds NaN or infinity;"
+                f"{reader.path(info.file)}: tensor {info.name!r} holds NaN or infinity;"
                 " nothing was kept"
             )
         return values

@@ -58,7 +58,7 @@ def _read(checkpoint: Checkpoint, *, progress: bool) -> Iterator[tuple[TensorInf
     floats = [info for info in checkpoint.tensors.values() if info.dtype in DTYPES]
     size, hide = sum(info.nbytes for info in floats), None if progress else True
     with (
-        SourceReader(checkpoint.folder) as reader,
+        SourceReader(checkpoint.files) as reader,
         tqdm(total=size, unit="B", unit_scale=True, disable=hide) as bar,
     ):
         for info in sorted(floats, key=lambda info: (info.file, info.offsets)):

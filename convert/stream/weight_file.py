@@ -16,7 +16,7 @@ from ..plan.errors import BadValuesError
 from ..plan.plan import ConversionPlan, OutputFile
 from ..plan.request import CHOOSING
 from ..plan.steps import Cast, Copy, Fold, Folded, Make, Pad, Pool, Skip, Step, Take, Transpose
-from .float_casts import cast, cast_pieces
+from .float_casts import Lost, cast, cast_pieces, lost
 from .head_layout import join_heads, placed_heads, reordered, split_heads
 from .made_ahead import Ahead
 from .norm_folding import fold_gain, fold_shift
@@ -56,9 +56,27 @@ class WeightStream:
         self._lock = RLock()  # for what is chosen, counted and noted
         self._budget = max((s.nbytes for step in plan.steps for s in step.sources), default=0)
 
+    def pieces(self, step: Step) -> Iterator[memoryview]:
+        """The bytes of one tensor of the output, where there is no hurry: nothing is made ahead.
+        Raises what `write` raises."""
+        if isinstance(step.action, Copy):
+            yield from self.reader.pieces(step.sources[0])
+        elif isinstance(step.action, Cast):
+            yield from map(raw_bytes, self._cast(step))
+        else:
+            yield raw_bytes(self._make(step))
+
+    def _cast(self, step: Step) -> Iterator[torch.Tensor]:
+        with self._named(step):
+            for piece, found in cast_pieces(self.reader, step.sources[0], DTYPES[step.dtype]):
+                self._note_lost(step, found)
+                yield piece
+
     def write(self, file: OutputFile, out: NewFile) -> None:
         """Raises BadValuesError and HeadcountError; OSError is a failure to write."""
-        out.write(header_bytes(file))
+        header = header_bytes(file)
+        out.divide((len(header), *(step.nbytes for step in file.steps)))
+        out.write(header)
         computed = (s for s in file.steps if not isinstance(s.action, Copy | Cast))
         ahead = Ahead(self.pool, self._make, computed, self._budget)
         for steps in copy_runs(file.steps):
@@ -69,19 +87,32 @@ class WeightStream:
                 descriptor = self.reader.descriptor(source.file)
                 out.copy(descriptor, source.offsets[0], last.sources[0].offsets[1])
             elif isinstance(first.action, Cast):
-                with self._named(first):
-                    for piece in cast_pieces(self.reader, first.sources[0], DTYPES[first.dtype]):
-                        out.write(raw_bytes(piece))
+                for piece in self._cast(first):
+                    out.write(raw_bytes(piece))
             else:
                 out.write(raw_bytes(ahead.take()))
         self.reader.close()
+
+    def digests(self, file: OutputFile) -> dict[str, str]:
+        """Those of the tensors that were read to compute others, by their names in the source."""
+        sources = (source for step in file.steps for source in step.sources)
+        found = ((source, self.reader.digest(source)) for source in sources)
+        return {source.name: digest for source, digest in found if digest is not None}
 
     def _make(self, step: Step) -> torch.Tensor:
         tensor, dtype = self._compute(step), DTYPES[step.dtype]
         if tensor.dtype == dtype:
             return tensor
         with self._named(step):
-            return cast(tensor, dtype)
+            result = cast(tensor, dtype)
+        self._note_lost(step, lost(tensor, result))
+        return result
+
+    def _note_lost(self, step: Step, found: Lost) -> None:
+        if any(found):
+            with self._lock:
+                before = self.outcome.lost.get(step.name, Lost())
+                self.outcome.lost[step.name] = before.plus(found)
 
     def _compute(self, step: Step) -> torch.Tensor:
         match step.action:
@@ -189,8 +220,7 @@ class WeightStream:
         except NotFiniteError as error:
             source = step.sources[0]
             raise BadValuesError(
-                f"{self.reader.folder / source.file}: tensor {source.name!r} {error};"
-                " nothing was kept"
+                f"{self.reader.path(source.file)}: tensor {source.name!r} {error}; nothing was kept"
             ) from error
 
 

@@ -3,13 +3,14 @@
 import errno
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from ..plan.errors import SourceChangedError
+from headcount.model.errors import SourceChangedError
+
 from ..plan.existing import DIGEST
 from .descriptors import read_at
 from .hashing import Follower
@@ -27,10 +28,12 @@ Advance = Callable[[int], Any]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Written:
-    """What a finished file holds: its bytes, and the hex digits of their digest."""
+    """What a finished file holds: its bytes, and the hex digits of their digest, and of those of
+    its parts, if it has any."""
 
     nbytes: int
     digest: str
+    parts: tuple[str, ...] = ()
 
     def document(self) -> dict[str, object]:
         """The file's entry in the manifest of conversion.json."""
@@ -76,17 +79,21 @@ class NewFile:
     def finish(self) -> Written:
         """Waits until all is on the disk, and closes. Raises OSError."""
         try:
-            digest = self._follower.finish()
+            digests = self._follower.finish()
             os.fsync(self._descriptor)
         finally:
             self._close()
-        return Written(nbytes=self._nbytes, digest=digest)
+        return Written(nbytes=self._nbytes, digest=digests.whole(), parts=digests.parts())
 
     def _close(self) -> None:
         if self._open:
             self._open = False
             self._follower.abandon()
             os.close(self._descriptor)
+
+    def divide(self, sizes: Iterable[int]) -> None:
+        """What will be written has parts of these sizes, each with a digest of its own."""
+        self._follower.divide(sizes)
 
     def write(self, data: bytes | memoryview) -> None:
         """All of `data`."""

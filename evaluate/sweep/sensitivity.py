@@ -26,7 +26,7 @@ from headcount.convert.stream.reader import SourceReader
 from headcount.running.boundary import out_of_memory_explained, quiet_transformers
 from headcount.running.load import load_model
 
-from ..evaluation_plan import EvaluationPlan, settle
+from ..evaluation_plan import EvaluationPlan, plan_evaluation
 from ..evaluation_request import EvaluationRequest
 from ..logits import chunk_positions
 from ..loss import score_text
@@ -65,7 +65,8 @@ def sensitivities(
     heads = find_home(source, request.num_key_value_heads, request.home).heads
     check_mergeable(source)
     plan = _settled(request, evaluation)
-    with quiet_transformers(), out_of_memory_explained(), SourceReader(source.folder) as reader:
+    files = source.checkpoint.files
+    with quiet_transformers(), out_of_memory_explained(), SourceReader(files) as reader:
         layered = LayeredModel(source, reader)
         model = load_model(plan.runnables[0], dtype=plan.dtype, device=plan.device).model
         before = _loss(model, plan)
@@ -82,7 +83,7 @@ def sensitivities(
 
 def _settled(request: ConversionRequest, evaluation: Mapping[str, Any]) -> EvaluationPlan:
     asked = EvaluationRequest(model=str(request.source), **{**evaluation, "speed": False})
-    return settle(replace(asked, max_tokens=min(asked.max_tokens, MOST_TOKENS)))
+    return plan_evaluation(replace(asked, max_tokens=min(asked.max_tokens, MOST_TOKENS)))
 
 
 def _sensitivity(

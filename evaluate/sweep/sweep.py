@@ -20,6 +20,7 @@ from headcount.convert.stream.os_failures import writing
 from headcount.model.errors import HeadcountError
 from headcount.running.passing_folder import passing_folder, remove_folder
 from headcount.running.signals import SIGNALLED
+from headcount.sources.identity import check_identity
 
 from ..evaluation import evaluate
 from ..evaluation_document import EvaluationReport, ModelScore
@@ -83,6 +84,7 @@ def sweep(
     """Measures all of `trials`, which have one source and one target. With a `budget`, in nats a
     token, the smallest cache within it becomes the target. Raises what a conversion raises."""
     target, chosen = trials[0].plan.request.target, None
+    _check_one_source(trials)
     try:
         with writing(target, 0), _workshop(target) as shop:
             measured, original, report = _measure(trials, evaluation, shop, budget, progress)
@@ -128,11 +130,20 @@ def _measure(
                 **{**evaluation, "speed": False},
             )
         )
+        trial.plan.source.check()
         measured.append(_measured(trial, report))
         original = original or _original(trial, report)
         _keep_best(shop, measured, budget)
     assert original is not None and report is not None
     return measured, original, report
+
+
+def _check_one_source(trials: Sequence[Trial]) -> None:
+    """Raises SourceChangedError if the source changed between the plans of two trials."""
+    first = dict(trials[0].plan.source.files)
+    for trial in trials:
+        for path, identity in trial.plan.source.files:
+            check_identity(path, identity, first.get(path, identity))
 
 
 def _keep_best(shop: Path, measured: Sequence[Measured], budget: float | None) -> None:

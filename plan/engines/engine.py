@@ -1,6 +1,6 @@
 """What a plan asks of an engine: one value, which the engine's file makes."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
 
@@ -16,6 +16,12 @@ from .registry import ENGINES
 from .version import Releases, Version
 
 NO_RELEASES = Releases()
+
+
+def option(name: str, value: int | None, default: int | None = None) -> Iterator[str]:
+    """`name value` of a launch command, unless it is what the engine takes anyway."""
+    if value is not None and value != default:
+        yield f"{name} {value}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -16,8 +16,7 @@ from ..parallel import rank_mixer
 from ..planned_model import PlannedModel
 from ..request import CacheType, PlanRequest, Workload
 from .budget_terms import unreserved
-from .command_line import option
-from .engine import Engine
+from .engine import Engine, option
 from .loaded_weights import loaded_weights
 from .pool import CachePool, SequencePool
 from .staged_pool import pool_of_stages

@@ -3,9 +3,11 @@ tables and the padding of experts that come on top of their stored bytes."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import lru_cache
 from math import ceil
 from typing import Any, NamedTuple
 
+from headcount.arch.formats.of_configs import quantization_config
 from headcount.model.dtypes import BITS
 from headcount.model.mixers import Attention, LatentAttention
 from headcount.model.numbers import whole
@@ -14,7 +16,6 @@ from headcount.model.spec import ModelSpec
 from ..budget import Term
 from ..planned_model import PlannedModel
 from ..request import Workload
-from ..stored import quantization_config
 from ..weights import Weights, plan_weights, rank_weights
 
 # What an engine does when it is asked to load weights in fewer bits: linear layers only.
@@ -33,11 +34,19 @@ _MXFP4_HIDDEN, _MARLIN_INNER, _MXFP4_BITS = 256, 128, 4.25
 
 
 def loaded_weights(model: PlannedModel, dtype: str | None, compute_dtype: str) -> Weights:
-    """Embeddings and output head stay as they are where weights are quantised on loading."""
+    """Embeddings and output head stay as they are where weights are quantised on loading. Layers
+    that predict further tokens are loaded for speculation only."""
     config = _as_loaded(model.config, dtype)
     if config is model.config:
-        return plan_weights(model, dtype, compute_dtype)
-    return plan_weights(replace(model, config=config, weights_bytes=None), None, compute_dtype)
+        return plan_weights(model, dtype, compute_dtype, with_prediction=False)
+    changed = _quantised_on_loading(model, BITS[dtype or "int8"])
+    return plan_weights(changed, None, compute_dtype, with_prediction=False)
+
+
+@lru_cache(maxsize=64)
+def _quantised_on_loading(model: PlannedModel, bits: int) -> PlannedModel:
+    config = {**model.config, "quantization_config": _ON_LOADING[bits]}
+    return replace(model, config=config, weights_bytes=None)
 
 
 def _as_loaded(config: Mapping[str, Any], dtype: str | None) -> Mapping[str, Any]:

@@ -17,8 +17,7 @@ from ..devices import Device
 from ..planned_model import PlannedModel
 from ..request import Workload
 from .budget_terms import runtime, share_of
-from .command_line import option
-from .engine import Engine
+from .engine import Engine, option
 from .layers import LayerCache
 from .loaded_weights import loaded_weights, stage_weights
 from .paged import paged_cache_type, paged_caches

@@ -2,7 +2,7 @@
 
 import re
 
-from .start_log import NUMBER, Line, Log, StartLog, number
+from .start_log import NUMBER, Log, LogLine, StartLog, number
 
 _ALLOCATED = "KV Cache is allocated"
 # A pool of keys and values apart, or of latents.
@@ -34,12 +34,14 @@ LOG = StartLog(
     signs=("ServerArgs(", "sglang", _ALLOCATED),
     starts=("server_args=ServerArgs",),
     figures=(
-        Line("Load weight end", rf"Load weight end.{{0,300}}mem usage={NUMBER} GB", "weights_gib"),
-        Line("max_total_num_tokens", rf"max_total_num_tokens={NUMBER}", "kv_tokens"),
+        LogLine(
+            "Load weight end", rf"Load weight end.{{0,300}}mem usage={NUMBER} GB", "weights_gib"
+        ),
+        LogLine("max_total_num_tokens", rf"max_total_num_tokens={NUMBER}", "kv_tokens"),
     ),
     versions=(
-        Line("SGLang", r"SGLang[^\n]{0,30}? version:? ?v?([0-9][^\s,]{0,40})"),
-        Line("sglang", r"sglang[=-]{1,2}([0-9]+\.[^\s,]{1,30})"),
+        LogLine("SGLang", r"SGLang[^\n]{0,30}? version:? ?v?([0-9][^\s,]{0,40})"),
+        LogLine("sglang", r"sglang[=-]{1,2}([0-9]+\.[^\s,]{1,30})"),
     ),
     settings={
         **{"model_path": "model", "context_length": "context", "context_len": "context"},

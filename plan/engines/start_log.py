@@ -10,9 +10,9 @@ from .registry import START_LOGS
 
 Setting = int | float | str
 # Words of an option, and the fields of a request that it changes.
-Change = tuple[str, Mapping[str, object]]
+Alternative = tuple[str, Mapping[str, object]]
 NUMBER = r"([0-9][0-9,]{0,30}(?:\.[0-9]{1,12})?|-[0-9]{1,12}\.[0-9]{1,12})"
-TEXT = r"['\"]?([^\s'\",)}\]]{1,300})['\"]?"
+QUOTED = r"['\"]?([^\s'\",)}\]]{1,300})['\"]?"
 
 
 @dataclass(kw_only=True, slots=True)
@@ -30,7 +30,7 @@ class Log:
         self.figures[name] = min(value, self.figures.get(name, value))
 
 
-class Line:
+class LogLine:
     """A line that has `words`, and the pattern of what follows; the words come first, since a plain
     search is much faster than a pattern. `names` are those of its groups, empty for one that says
     nothing."""
@@ -46,7 +46,7 @@ def _nothing(log: Log, *line: str) -> None:
     """For an engine whose tables say everything."""
 
 
-def _no_others(*said: object) -> Iterator[Change]:
+def _no_others(*said: object) -> Iterator[Alternative]:
     yield from ()
 
 
@@ -70,15 +70,15 @@ class StartLog:
     signs: tuple[str, ...] = ()
     starts: tuple[str, ...] = ()
     of_one_start: tuple[str, ...] = ()
-    figures: tuple[Line, ...] = ()
-    numbers: tuple[Line, ...] = ()
-    versions: tuple[Line, ...] = ()
+    figures: tuple[LogLine, ...] = ()
+    numbers: tuple[LogLine, ...] = ()
+    versions: tuple[LogLine, ...] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
     no_figures: tuple[str, ...] = ()
     read_line: Callable[[Log, str], None] = _nothing
     finish: Callable[[Log], None] = _nothing
-    other_counts: Callable[[PlanRequest], Iterator[Change]] = _no_others
-    other_memory: Callable[[frozenset[str]], Iterator[Change]] = _no_others
+    other_counts: Callable[[PlanRequest], Iterator[Alternative]] = _no_others
+    other_memory: Callable[[frozenset[str]], Iterator[Alternative]] = _no_others
 
 
 def number(text: str) -> float:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from ..plan import Plan, plan_model
+from ..stored import is_weighed
 from .start import Start
 
 _GIB, _HALF_STEP = 2**30, 0.005  # GiB that the rounding of a log hides
@@ -119,7 +120,7 @@ def _weights(start: Start) -> Figure:
     logged = round(start.log.figures["weights_gib"] * _GIB)
     device = start.request.device or parse_device("80GiB")
     request = replace(start.request, device=device, kv_memory=None)
-    if not start.model.is_weighed:
+    if not is_weighed(start.model):
         return _unknown("weights_bytes", logged, "the model's parameters are not known")
     term = plan_model(start.model, request).taken[0]
     error = term.error_bytes + round(_HALF_STEP * _GIB)
@@ -143,7 +144,7 @@ def _available(start: Start) -> Figure:
     name = "available_kv_bytes"
     if start.request.device is None:
         return _unknown(name, logged, "the device is not known: --device NAME or a size")
-    if not start.model.is_weighed:
+    if not is_weighed(start.model):
         return _unknown(name, logged, "the model's parameters are not known")
     plan = plan_model(start.model, start.request)
     error = plan.error_bytes + round(_HALF_STEP * _GIB)

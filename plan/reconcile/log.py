@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable
 
 from ..engines.registry import SERVING
-from ..engines.start_log import TEXT, Log, Setting, number, start_logs
+from ..engines.start_log import QUOTED, Log, Setting, number, start_logs
 
 FIGURES = ("available_gib", "kv_tokens", "num_blocks", "concurrency", "weights_gib")
 _READERS: dict[str, Callable[[str], Setting]] = {
@@ -21,13 +21,15 @@ _FIGURES = tuple(line for log in _LOGS for line in log.figures)
 _NUMBERS = tuple(line for log in _LOGS for line in log.numbers)
 _VERSIONS = tuple(line for log in _LOGS for line in log.versions)
 _SETTINGS = {name: ours for log in _LOGS for name, ours in log.settings.items()}
-_SETTING = re.compile(rf"(?<![A-Za-z_])['\"]?({'|'.join(_SETTINGS)})['\"]?(?:=|: ){TEXT}", re.ASCII)
+_SETTING = re.compile(
+    rf"(?<![A-Za-z_])['\"]?({'|'.join(_SETTINGS)})['\"]?(?:=|: ){QUOTED}", re.ASCII
+)
 _OPTIONS = {
     **{name.replace("_", "-"): ours for name, ours in _SETTINGS.items()},
     "tp": "tp",
     "pp": "pp",
 }
-_OPTION = re.compile(rf"--({'|'.join(_OPTIONS)})[ =]{TEXT}", re.ASCII)
+_OPTION = re.compile(rf"--({'|'.join(_OPTIONS)})[ =]{QUOTED}", re.ASCII)
 
 
 def read_log(lines: Iterable[str]) -> Log:

@@ -12,7 +12,6 @@ from ..plan import Plan
 from ..replication import replication
 from ..result import PlanResult
 from ..search import placements
-from ..stored import quantization_config, stored_format
 
 # Words in the names of table rows that several devices, as a framework sees them, make up.
 _WHOLE = ("whole card", "both stacks", "both cores", "all eight cores")
@@ -34,23 +33,10 @@ def warnings(plan: Plan) -> Iterator[str]:
         )
     if limit is None and plan.request.context is None:
         yield f"The model states no maximum context: {workload.context:,} tokens are assumed."
-    if _is_unknown_quantisation(plan):
-        yield (
-            "The config has a quantization_config of an unknown kind: the weights are counted as"
-            " not quantised. Plan a folder with the weights for the stored bytes."
-        )
     if note := plan.engine.releases.note(plan.engine.name, plan.workload.version):
         yield note
     if plan.fits is not None and plan.limits.max_context is None:
         yield "All layers have a window and the model states no maximum: no context is too long."
-
-
-def _is_unknown_quantisation(plan: Plan) -> bool:
-    """Headers tell the size whatever the kind, and a dtype that is asked for overrules it."""
-    weights, config = plan.weights, plan.model.config
-    if weights is None or plan.workload.dtype or weights.source == "headers":
-        return False
-    return quantization_config(config) is not None and stored_format(config) is None
 
 
 def assumptions(result: PlanResult) -> Iterator[str]:

@@ -32,7 +32,7 @@ class CachedElements(NamedTuple):
 
 
 def cached_elements(
-    model: PreTrainedModel, tokens: int, *, batch: int = 1, encoder_tokens: int | None = None
+    model: PreTrainedModel, tokens: int, *, encoder_tokens: int | None = None
 ) -> CachedElements:
     """What the default cache holds after `tokens` tokens were given at once.
 
@@ -41,8 +41,8 @@ def cached_elements(
     LookupError for a model that makes no cache object.
     """
     decoder = decoder_of(model)
-    arguments = _encoder_states(model, batch, encoder_tokens) if encoder_tokens else {}
-    ids = torch.zeros(batch, tokens, dtype=torch.long, device="meta")
+    arguments = _encoder_states(model, encoder_tokens) if encoder_tokens else {}
+    ids = torch.zeros(1, tokens, dtype=torch.long, device="meta")
     with torch.no_grad(), torch.device("meta"), shapes_only(model):
         output = decoder(input_ids=ids, use_cache=True, **arguments)
     cache = output.get("cache") if "cache" in output else output.get("past_key_values")
@@ -51,14 +51,14 @@ def cached_elements(
     return _count(cache, decoder)
 
 
-def _encoder_states(model: PreTrainedModel, batch: int, tokens: int) -> dict[str, Any]:
+def _encoder_states(model: PreTrainedModel, tokens: int) -> dict[str, Any]:
     decoder = decoder_of(model)
     config = getattr(decoder, "config", model.config)
     sizes = (getattr(config, key, None) for key in _WIDTHS)
     width = next((size for size in sizes if isinstance(size, int)), None)
     if width is None:
         width = config.get_text_config(decoder=True).hidden_size
-    states = torch.empty(batch, tokens, width, device="meta", dtype=model.dtype)
+    states = torch.empty(1, tokens, width, device="meta", dtype=model.dtype)
     known = signature(decoder.forward).parameters
     name = (
         "cross_attention_states" if "cross_attention_states" in known else "encoder_hidden_states"

@@ -22,7 +22,7 @@ from .compare_caches import ComparedCaches, LayerKey, compare_caches
 from .meta_model import NotInTransformersError, build_on_meta, total_parameters
 
 
-def compare(audit: Audit) -> VerifyFacts:
+def compare_with_built(audit: Audit) -> VerifyFacts:
     """Builds and runs, on the meta device, what the config of `audit` describes.
 
     Raises HeadcountError when transformers alone cannot build it, or its modules are not known.
@@ -46,13 +46,13 @@ def compare(audit: Audit) -> VerifyFacts:
         compared=(*sums[scattered:], *totals, *held.compared),
         lengths=held.lengths,
         unlike=(
-            *(_unlike_sums(sums[1:]) if scattered else grouped(_unlike_layers(own, layers))),
+            *(_unlike_sums(sums[1:]) if scattered else joined(_unlike_layers(own, layers))),
             *(
                 Unlike("total", "parameters", "", (), *two[1:])
                 for two in totals
                 if two[1] != two[2]
             ),
-            *grouped(held.unlike, "cache"),
+            *joined(held.unlike, "cache"),
         ),
         left_out=(*_left_out(spec, own, bool(totals)), *held.left_out),
     )
@@ -202,7 +202,7 @@ def _by_part(parts: Parts, built: Mapping[str, int]) -> Iterator[tuple[str, int,
         yield name, getattr(parts, name), built.get(name, 0)
 
 
-def grouped(
+def joined(
     found: Iterable[tuple[LayerKey, tuple[str, int, int]]], what: str = "attention"
 ) -> Iterator[Unlike]:
     """Layers that differ alike are one difference."""
@@ -215,7 +215,7 @@ def grouped(
 
 def _left_out(spec: ModelSpec, own: list[Layer], total: bool) -> Iterator[tuple[str, str]]:
     if spec.parameters is None:
-        yield "parameters", "no row of the family table counts the total of this type"
+        yield "parameters", "what this type holds outside attention is not described"
     elif not total:
         yield "parameters", "the config names no class, and what was built has no output head"
     stacks = {layer.stack for layer in spec.layers} - {"text", *(la.stack for la in own)}

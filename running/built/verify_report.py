@@ -7,7 +7,7 @@ from headcount.audit.rules.rule import in_order, run
 from headcount.audit.rules.verified import RULES, VerifyFacts
 from headcount.report.report import Column, Report, Table
 
-from .compare_layers import compare
+from .compare_layers import compare_with_built
 
 _COLUMNS = (
     Column(key="compared", title="Compared"),
@@ -19,7 +19,7 @@ _COLUMNS = (
 
 def with_verification(report: Report, audit: Audit) -> Report:
     """`report`, the report of `audit`, with what the built model says. Raises HeadcountError."""
-    facts = compare(audit)
+    facts = compare_with_built(audit)
     findings = in_order((*report.findings, *run(RULES, facts)))
     return report._replace(
         tables=(*report.tables, _table(facts)),

@@ -77,7 +77,7 @@ def read_entry(row: CatalogueRow) -> CatalogueEntry:
     return CatalogueEntry(**values)
 
 
-def search(text: str) -> tuple[CatalogueRow, ...]:
+def search_catalogue(text: str) -> tuple[CatalogueRow, ...]:
     """The models whose id, alias or model_type holds every word of `text`."""
     words = text.casefold().split()
     return tuple(

@@ -9,7 +9,7 @@ import pytest
 
 import headcount
 from checkpoints import write_model
-from headcount.arch.read_config import read_spec
+from config_specs import read_spec
 from headcount.audit import audit_model
 from headcount.model.errors import InvalidConfigError, UnsupportedModelError
 
@@ -29,7 +29,7 @@ GPT2 = {
 
 
 def heads(config: dict[str, Any]) -> list[tuple[str, str, int]]:
-    spec, _ = read_spec(config, "config.json")
+    spec = read_spec(config, "config.json")
     return [
         (layer.stack, mixer.kind, mixer.num_key_value_heads)  # type: ignore[union-attr]
         for layer in spec.layers
@@ -55,8 +55,8 @@ def test_the_count_stands_under_its_own_name() -> None:
 
 
 def test_parameters_are_those_of_the_type_but_for_k_and_v() -> None:
-    base, _ = read_spec({**BART, "model_type": "bart"}, "config.json")
-    own, _ = read_spec(BART, "config.json")
+    base = read_spec({**BART, "model_type": "bart"}, "config.json")
+    own = read_spec(BART, "config.json")
     assert base.parameters is not None
     assert own.parameters is not None
     fewer = (

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from config_specs import read_spec
 from golden_files import tiny_configs
-from headcount.arch.read_config import read_config, read_spec
+from headcount.arch.read_config import read_config
 from headcount.audit.auditing import audit_source
 from headcount.model.errors import HeadcountError, InvalidConfigError
 from headcount.model.spec import ModelSpec
@@ -18,7 +19,7 @@ MLLAMA = {**tiny_configs()["mllama"], "text_config": _TEXT}
 
 
 def spec_of(config: Mapping[str, Any]) -> ModelSpec:
-    return read_spec(config, "config.json")[0]
+    return read_spec(config, "config.json")
 
 
 def as_floats(value: Any) -> Any:

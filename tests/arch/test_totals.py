@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 
+from config_specs import read_spec
 from headcount.arch.body.uncounted import UncountedError
 from headcount.arch.class_defaults import class_defaults
 from headcount.arch.nested import config_view
 from headcount.arch.parameters import idle_parameters, other_parameters
-from headcount.arch.read_config import read_config, read_spec
+from headcount.arch.read_config import read_config
 from headcount.arch.registry import ARCHITECTURES
 from headcount.model.errors import InvalidConfigError
 from headcount.sources.catalogue import catalogue, read_entry
@@ -62,7 +63,7 @@ def test_catalogue_model_counts_what_transformers_built(model: str) -> None:
 def test_a_total_that_cannot_be_known_is_explained(model: str) -> None:
     _, why = read_config(CONFIGS[model].config, "config.json").total()
     assert why is not None and why.startswith(NOT_COUNTED[model])
-    spec = read_spec(CONFIGS[model].config, "config.json")[0]
+    spec = read_spec(CONFIGS[model].config, "config.json")
     assert (spec.parameters, spec.parameters_source, spec.parameters_unknown) == (None, None, why)
 
 

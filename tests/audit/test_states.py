@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from checkpoints import write_safetensors
-from headcount.arch.read_config import read_spec
+from config_specs import read_spec
 from headcount.arch.registry import ARCHITECTURES
 from headcount.audit import audit_model
 from headcount.audit.audit_report import audit_report
@@ -27,7 +27,7 @@ def truth() -> ModuleType:
 
 
 def spec_of(model_type: str) -> ModelSpec:
-    return read_spec(state_config(model_type, 0), "config.json")[0]
+    return read_spec(state_config(model_type, 0), "config.json")
 
 
 def test_recurrent_states_stay_float32() -> None:
@@ -63,8 +63,8 @@ def test_every_wrapper_is_tried() -> None:
 @pytest.mark.parametrize("wrapper", WRAPPERS)
 def test_a_nested_language_model_is_read_alike(wrapper: str) -> None:
     text = state_config(WRAPPERS[wrapper], 0)
-    nested = read_spec({"model_type": wrapper, "text_config": text}, "config.json")[0]
-    assert nested.layers == read_spec(text, "config.json")[0].layers
+    nested = read_spec({"model_type": wrapper, "text_config": text}, "config.json")
+    assert nested.layers == read_spec(text, "config.json").layers
 
 
 # Its class's own defaults lack the fields of its indexer, without which it cannot be built.
@@ -73,8 +73,8 @@ def test_a_wrapper_s_defaults_are_those_of_transformers(wrapper: str) -> None:
     """A config that says nothing is that of the class's defaults, written out."""
     transformers = importlib.import_module("transformers")
     written = json.loads(transformers.CONFIG_MAPPING[wrapper]().to_json_string(use_diff=False))
-    bare = read_spec({"model_type": wrapper}, "config.json")[0]
-    assert bare.layers == read_spec(written, "config.json")[0].layers
+    bare = read_spec({"model_type": wrapper}, "config.json")
+    assert bare.layers == read_spec(written, "config.json").layers
 
 
 def test_zyphra_s_own_keys_are_read_as_the_class_does() -> None:

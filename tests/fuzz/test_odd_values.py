@@ -100,14 +100,14 @@ def sample(cases: Any, seed: str, count: int) -> list[tuple[str, Any]]:
 
 def test_a_sample_of_odd_configs() -> None:
     engines = cycle(ENGINES)
-    for model_type in TYPES[::5]:
+    for model_type in TYPES[::9]:
         for name, config in sample(changed_configs(model_type), model_type, 5):
             check_config(f"{model_type}: {name}", config, next(engines))
 
 
 @pytest.mark.needs_convert
 def test_a_sample_of_odd_headers(tmp_path: Path) -> None:
-    for checkpoint in ROWS[::20]:
+    for checkpoint in ROWS[::35]:
         for name, row in sample(changed_headers(checkpoints()[checkpoint]), checkpoint, 5):
             check_headers(f"{checkpoint}: {name}", row, tmp_path)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headcount.arch.read_config import read_spec
+from config_specs import read_spec
 from headcount.model.spec import ModelSpec
 from headcount.plan.plan import Plan, plan_model
 from headcount.plan.planned_model import PlannedModel
@@ -25,7 +25,7 @@ def _entry(name: str) -> CatalogueEntry:
 
 def _spec(name: str) -> ModelSpec:
     entry = _entry(name)
-    spec, _ = read_spec(entry.config, name)
+    spec = read_spec(entry.config, name)
     return replace(spec, parameters=entry.built_parameters or entry.published_parameters)
 
 

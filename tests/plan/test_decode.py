@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from checkpoints import LLAMA_CONFIG
+from config_specs import read_spec
 from headcount.arch.config_parts import has_experts
-from headcount.arch.read_config import read_spec
 from headcount.audit.auditing import audit_model
 from headcount.plan.command import planned
 from headcount.plan.decode import unbounded_reason
@@ -23,7 +23,7 @@ from headcount.plan.planned_model import PlannedModel
     ],
 )
 def test_a_count_of_experts_of_any_type(value: object, several: bool) -> None:
-    spec, _ = read_spec(LLAMA_CONFIG, "here")
+    spec = read_spec(LLAMA_CONFIG, "here")
     config = {**LLAMA_CONFIG, "num_local_experts": value}
     reason = unbounded_reason(PlannedModel(model_id="here", spec=spec, config=config))
     assert reason == ("a step reads only the active experts' weights" if several else None)

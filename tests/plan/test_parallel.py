@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from headcount.arch.read_config import read_spec
+from config_specs import read_spec
 from headcount.model.errors import HeadcountError, InvalidConfigError
 from headcount.model.spec import ModelSpec
 from headcount.plan.parallel import replicated_parameters, valid_tp
@@ -71,7 +71,7 @@ def test_valid_tp_must_suit_every_layer() -> None:
         "encoder_layers": 1,
         "decoder_layers": 1,
     }
-    spec, _ = read_spec(config, "here")
+    spec = read_spec(config, "here")
     assert valid_tp(spec) == (1, 2)
 
 

@@ -7,7 +7,7 @@ import pytest
 from headcount.audit import audit_model
 from headcount.model.errors import UnknownModelError
 from headcount.sources import catalogue
-from headcount.sources.catalogue import CatalogueRow, find_row, read_entry, search
+from headcount.sources.catalogue import CatalogueRow, find_row, read_entry, search_catalogue
 
 ROWS = catalogue.catalogue()
 FOLDER = Path(catalogue.__file__).parent
@@ -37,10 +37,10 @@ def test_names_are_case_insensitive(name: str) -> None:
 
 
 def test_search_takes_words_in_any_order() -> None:
-    found = {row.id for row in search("8b qwen3")}
+    found = {row.id for row in search_catalogue("8b qwen3")}
     assert "Qwen/Qwen3-8B" in found
-    assert all("qwen3" in row.id.casefold() for row in search("qwen3 instruct"))
-    assert search("no such model") == ()
+    assert all("qwen3" in row.id.casefold() for row in search_catalogue("qwen3 instruct"))
+    assert search_catalogue("no such model") == ()
 
 
 def test_an_unknown_name_offers_the_nearest() -> None:

@@ -38,7 +38,7 @@ def turned_model(source: Path, target: Path, *, order: bool = True) -> dict[str,
     tensors, freedoms = model.attention_map.attentions, freedoms_of(model)
     made: dict[str, torch.Tensor] = {}
     common: dict[int, list[int]] = {}  # of attentions that change their order together
-    with SourceReader(source) as reader:
+    with SourceReader(model.checkpoint.files) as reader:
         for where, one in tensors.items():
             freedom = replace(freedoms[where], order=freedoms[where].order and order)
             number = freedom.order_set

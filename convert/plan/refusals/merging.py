@@ -1,11 +1,12 @@
 """What only the methods that read weights ask for: means need less, and find it by themselves."""
 
+from headcount.audit.packed import FLOATS
+
 from ...attention_map.attention_tensors import AttentionTensors
 from ..errors import CannotConvertError
 from ..heads import HeadsByLayer
 from ..request import ConversionRequest
 from ..source import ConversionSource
-from .tensors import FLOATS
 
 _OTHER_METHODS = "only --method mean, first, medoid and random can do with that"
 

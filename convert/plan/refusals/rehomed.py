@@ -4,11 +4,12 @@ from collections.abc import Mapping, Set
 
 from headcount.arch.rehoming.rehome import Rehome
 from headcount.arch.tensors.places import Numbered
+from headcount.audit.packed import FLOATS
 from headcount.sources.safetensors import TensorInfo
 
 from ..errors import CannotConvertError
 from ..source import ConversionSource
-from .tensors import FLOATS, unknown_tensor
+from .tensors import unknown_tensor
 
 # (number of the layer, path in it) -> tensor
 InLayers = Mapping[tuple[int, str], TensorInfo]
@@ -98,7 +99,7 @@ def check_rehomed_layers(
                 raise _missing(source, layer, f"{module}.weight")
 
 
-def check_written(
+def check_all_made(
     source: ConversionSource, row: Rehome, written: Set[str], layers: tuple[int, ...]
 ) -> None:
     """Raises CannotConvertError unless every module that any layer of the target has is there in

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import dataclass
 
 from headcount.arch.tensors.names import BUFFERS, TensorNames
-from headcount.arch.tensors.places import PLAIN, Place
+from headcount.arch.tensors.places import PLAIN_PARAMETERS, Place
+from headcount.audit.packed import FLOATS
 from headcount.sources.safetensors import TensorInfo
 
 from ...attention_map.attention_tensors import AttentionTensors, HeadTensors
@@ -22,7 +23,6 @@ from ..head_steps import padded
 from ..heads import Heads, HeadsByLayer
 from ..source import ConversionSource
 
-FLOATS = ("F64", "F32", "F16", "BF16")
 # A word of a tensor's path in its layer that makes it look like attention.
 _NEAR = re.compile(r"attn|attention|[qkv]_proj|qkv|query|key|value")
 _FAR = re.compile(r"norm|mlp|expert|(^|[._])ln_")  # unless it is one of these
@@ -68,7 +68,7 @@ class Examined:
 
     @property
     def is_plain(self) -> bool:
-        return self.place is not None and self.place.parameter in PLAIN
+        return self.place is not None and self.place.parameter in PLAIN_PARAMETERS
 
     def has_word(self, words: tuple[str, ...]) -> bool:
         return self.place is not None and has_word(self.place.module, words)
@@ -157,7 +157,7 @@ def _not_named(one: Examined) -> str | None:
         return None
     named = one.names.cross if one.place.cross else one.names.modules
     is_known = one.part != "norm" or one.has_word(QUERY_NORMS)
-    plain = one.place.parameter.rpartition(".")[2] in PLAIN
+    plain = one.place.parameter.rpartition(".")[2] in PLAIN_PARAMETERS
     good = one.place.module in named and plain and is_known
     return None if good else "is not known well enough to be kept"
 
@@ -175,7 +175,7 @@ def _not_padded(one: Examined) -> str | None:
 
 def _not_plain(one: Examined) -> str | None:
     """A class of ours keeps what stands beside the projections, whatever it is called."""
-    if one.place is None or one.place.parameter.rpartition(".")[2] in PLAIN:
+    if one.place is None or one.place.parameter.rpartition(".")[2] in PLAIN_PARAMETERS:
         return None
     return "is not known in this architecture"
 

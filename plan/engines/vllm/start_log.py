@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 from ...request import STATE_MODES, PlanRequest
 from ..engine import NO_RELEASES
-from ..start_log import NUMBER, TEXT, Change, Line, Log, StartLog, number
+from ..start_log import NUMBER, QUOTED, Alternative, Log, LogLine, StartLog, number
 
 _STATE_MODE = re.compile(r"Mamba cache mode is set to '(none|align|all)'")
-_SERVE = re.compile(rf"vllm serve {TEXT}")
+_SERVE = re.compile(rf"vllm serve {QUOTED}")
 _OVERRIDE = "Overriding num_gpu_blocks="
 _BLOCKS_FOUND = re.compile(rf"num_gpu_blocks={NUMBER} with num_gpu_blocks_override={NUMBER}")
 _VERSIONS = ("0.11.0", "0.12.0", "0.19.0", "0.21.0", "0.26.0", "0.33.0")  # whose rules differ
@@ -36,7 +36,7 @@ def _finish(log: Log) -> None:
         log.figures.setdefault("available_gib", log.figures.pop("in_use_gib"))
 
 
-def _other_counts(request: PlanRequest) -> Iterator[Change]:
+def _other_counts(request: PlanRequest) -> Iterator[Alternative]:
     for tokens in (2048, 8192, 16384):
         yield f"--max-num-batched-tokens {tokens}", {"max_num_batched_tokens": tokens}
     for mode in STATE_MODES:
@@ -46,7 +46,7 @@ def _other_counts(request: PlanRequest) -> Iterator[Change]:
         yield f"the rules of {version}", {"version": NO_RELEASES.parse(version)}
 
 
-def _other_memory(said: frozenset[str]) -> Iterator[Change]:
+def _other_memory(said: frozenset[str]) -> Iterator[Alternative]:
     if "sampler" not in said:
         yield "FlashInfer's sampler (--sampler flashinfer)", {"sampler": "flashinfer"}
     if "max_num_seqs" not in said:
@@ -64,36 +64,38 @@ LOG = StartLog(
     of_one_start=("state_block", "sampler", "disable_hybrid_kv_cache_manager"),
     no_figures=(_OVERRIDE,),
     figures=(
-        Line("KV cache memory", rf"vailable KV cache memory: {NUMBER} ?GiB", "available_gib"),
-        Line("reserved for KV", rf"reserved for KV Cache is {NUMBER} ?GiB", "available_gib"),
-        Line("memory in use is", rf"kv cache memory in use is {NUMBER} ?GiB", "in_use_gib"),
-        Line("GPU KV cache size", rf"GPU KV cache size: {NUMBER} tokens", "kv_tokens"),
-        Line(
+        LogLine("KV cache memory", rf"vailable KV cache memory: {NUMBER} ?GiB", "available_gib"),
+        LogLine("reserved for KV", rf"reserved for KV Cache is {NUMBER} ?GiB", "available_gib"),
+        LogLine("memory in use is", rf"kv cache memory in use is {NUMBER} ?GiB", "in_use_gib"),
+        LogLine("GPU KV cache size", rf"GPU KV cache size: {NUMBER} tokens", "kv_tokens"),
+        LogLine(
             "aximum concurrency",
             rf"aximum concurrency for {NUMBER} tokens per request: {NUMBER}x",
             *("context", "concurrency"),
         ),
-        Line("GPU blocks", rf"# (?:GPU|cuda) blocks: {NUMBER}", "num_blocks"),
-        Line("num_gpu_blocks", rf"num_gpu_blocks(?: is:|['\"]?[:=]) ?{NUMBER}", "num_blocks"),
-        Line("oading took", rf"[Mm]odel loading took {NUMBER} ?Gi?B", "weights_gib"),
-        Line("weights took", rf"[Ll]oading model weights took {NUMBER} ?Gi?B", "weights_gib"),
-        Line("weights take", rf"model weights take {NUMBER} ?GiB", "weights_gib"),
-        Line("for weight", rf"{NUMBER} GiB for weight", "weights_gib"),
-        Line("apturing finished", rf"apturing finished in .{{0,40}}took {NUMBER} GiB", "graphs"),
-        Line("CUDA graph memory", rf"stimated CUDA graph memory: {NUMBER} GiB", "graphs"),
-        Line("Free memory on device", rf"on device.{{0,20}}\({NUMBER}/{NUMBER} GiB\)", "", "total"),
-        Line("total_gpu_memory", rf"total_gpu_memory \({NUMBER}GiB\)", "total"),
+        LogLine("GPU blocks", rf"# (?:GPU|cuda) blocks: {NUMBER}", "num_blocks"),
+        LogLine("num_gpu_blocks", rf"num_gpu_blocks(?: is:|['\"]?[:=]) ?{NUMBER}", "num_blocks"),
+        LogLine("oading took", rf"[Mm]odel loading took {NUMBER} ?Gi?B", "weights_gib"),
+        LogLine("weights took", rf"[Ll]oading model weights took {NUMBER} ?Gi?B", "weights_gib"),
+        LogLine("weights take", rf"model weights take {NUMBER} ?GiB", "weights_gib"),
+        LogLine("for weight", rf"{NUMBER} GiB for weight", "weights_gib"),
+        LogLine("apturing finished", rf"apturing finished in .{{0,40}}took {NUMBER} GiB", "graphs"),
+        LogLine("CUDA graph memory", rf"stimated CUDA graph memory: {NUMBER} GiB", "graphs"),
+        LogLine(
+            "Free memory on device", rf"on device.{{0,20}}\({NUMBER}/{NUMBER} GiB\)", "", "total"
+        ),
+        LogLine("total_gpu_memory", rf"total_gpu_memory \({NUMBER}GiB\)", "total"),
     ),
     numbers=(
-        Line("Using max model len", rf"Using max model len {NUMBER}", "context"),
-        Line("attention block size", rf"attention block size to {NUMBER}", "state_block"),
-        Line("GPU memory utilization is", rf"ation is \({NUMBER},", "utilisation"),
-        Line("gpu_memory_utilization (", rf"utilization \({NUMBER}\)", "utilisation"),
+        LogLine("Using max model len", rf"Using max model len {NUMBER}", "context"),
+        LogLine("attention block size", rf"attention block size to {NUMBER}", "state_block"),
+        LogLine("GPU memory utilization is", rf"ation is \({NUMBER},", "utilisation"),
+        LogLine("gpu_memory_utilization (", rf"utilization \({NUMBER}\)", "utilisation"),
     ),
     versions=(
-        Line("LLM engine (", r"LLM engine \(v?([0-9][^\s),]{0,40})\)"),
-        Line("vLLM", r"vLLM[^\n]{0,30}? version:? ?v?([0-9][^\s,]{0,40})"),
-        Line("vllm", r"vllm[=-]{1,2}([0-9]+\.[^\s,]{1,30})"),
+        LogLine("LLM engine (", r"LLM engine \(v?([0-9][^\s),]{0,40})\)"),
+        LogLine("vLLM", r"vLLM[^\n]{0,30}? version:? ?v?([0-9][^\s,]{0,40})"),
+        LogLine("vllm", r"vllm[=-]{1,2}([0-9]+\.[^\s,]{1,30})"),
     ),
     settings={
         **{"model": "model", "model_tag": "model"},

@@ -7,8 +7,7 @@ from headcount.model.dtypes import ALIASES
 
 from ...planned_model import PlannedModel
 from ...request import CacheType, PlanRequest, Workload
-from ..command_line import option
-from ..engine import Engine
+from ..engine import Engine, option
 from ..loaded_weights import loaded_weights
 from ..paged import named_cache_type
 from ..version import Releases, Version

@@ -87,7 +87,7 @@ def test_each_rung_is_no_worse_on_held_out_rows(
     """The first layer's attention, whose inputs are the same: as transformers computes it."""
     folder = make_model(model_type)
     source = read_source(folder)
-    with SourceReader(folder) as reader:
+    with SourceReader(source.checkpoint.files) as reader:
         layered = LayeredModel(source, reader)
         text = calibration_text(source, layered.runnable, str(prose), 4096, 0)
     held = torch.cat([text.ids[batch] for batch in text.held])

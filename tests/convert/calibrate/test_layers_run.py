@@ -1,6 +1,7 @@
 """The source's layers one at a time, against the whole model as transformers runs it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from calibrated_models import CONFIGS, VOCABULARY
-from headcount.convert.calibrate.attention_place import place_of
+from headcount.convert.calibrate.attention_place import attention_place
 from headcount.convert.calibrate.layer_calls import record
 from headcount.convert.calibrate.layer_hooks import watching
 from headcount.convert.calibrate.layered_model import LayeredModel
@@ -38,8 +39,11 @@ USES = {
 }
 
 
-def _layered(folder: Path, reader: SourceReader) -> LayeredModel:
-    return LayeredModel(read_source(folder), reader)
+@contextmanager
+def _layered(folder: Path) -> Iterator[tuple[LayeredModel, SourceReader]]:
+    source = read_source(folder)
+    with SourceReader(source.checkpoint.files) as reader:
+        yield LayeredModel(source, reader), reader
 
 
 @pytest.mark.parametrize("model_type", sorted(CONFIGS))
@@ -47,8 +51,7 @@ def test_layers_give_what_the_whole_model_gives(model_type: str, make_model: Mak
     folder = make_model(model_type)
     whole = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager")
     states = whole(IDS, output_hidden_states=True, use_cache=False).hidden_states
-    with SourceReader(folder) as reader:
-        layered = _layered(folder, reader)
+    with _layered(folder) as (layered, _):
         rows = new_rows(4, torch.empty(32, 32), held=1)
         calls = record(layered, IDS, BATCHES, [rows])
         assert torch.allclose(rows[0:4], states[0], atol=1e-6)
@@ -61,8 +64,7 @@ def test_layers_give_what_the_whole_model_gives(model_type: str, make_model: Mak
 
 def test_only_the_layer_at_hand_has_weights(make_model: MakeModel) -> None:
     folder = make_model("llama")
-    with SourceReader(folder) as reader:
-        layered = _layered(folder, reader)
+    with _layered(folder) as (layered, _):
         assert all(value.is_meta for value in layered.model.parameters())
         with layered.layer(1):
             real = {n for n, value in layered.model.named_parameters() if not value.is_meta}
@@ -74,11 +76,10 @@ def test_only_the_layer_at_hand_has_weights(make_model: MakeModel) -> None:
 def test_how_a_layer_uses_its_attention_and_mlp(model_type: str, make_model: MakeModel) -> None:
     folder = make_model(model_type)
     wanted, last = USES[model_type]
-    with SourceReader(folder) as reader:
-        layered = _layered(folder, reader)
+    with _layered(folder) as (layered, _):
         rows = new_rows(4, torch.empty(32, 32), held=1)
         call = record(layered, IDS, BATCHES, [rows])[0]
-        place = place_of(layered, layered.source.attention_map.attentions[0, False])
+        place = attention_place(layered, layered.source.attention_map.attentions[0, False])
         with layered.layer(0) as layer:
             use = use_of_attention(layer, call, rows[BATCHES[0]], place)
             found = last_projection(layer, call, rows[BATCHES[0]], place)
@@ -96,8 +97,7 @@ def test_moments_are_those_of_what_transformers_computes(make_model: MakeModel) 
     mixing = whole(IDS, output_attentions=True, use_cache=False).attentions[0].double()
     q, k, v = (part.unflatten(-1, (4, 8)).double() for part in seen[0].split(32, -1))
     groups = [[2, 0], [1, 3]]
-    with SourceReader(folder) as reader:
-        layered = _layered(folder, reader)
+    with _layered(folder) as (layered, reader):
         rows = new_rows(4, torch.empty(32, 32), held=1)
         call = record(layered, IDS, BATCHES, [rows])[0]
         tensors = layered.source.attention_map.attentions[0, False]
@@ -105,7 +105,7 @@ def test_moments_are_those_of_what_transformers_computes(make_model: MakeModel) 
         sums, every = MomentSums(weights, groups), MomentSums(weights, None)
         with layered.layer(0) as layer:
             for batch in BATCHES:
-                with watching(layer, place_of(layered, tensors)) as looked:
+                with watching(layer, attention_place(layered, tensors)) as looked:
                     call.run(layer, rows[batch])
                 assert looked.inputs is not None
                 sums.add(looked.inputs, looked.mixing)

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, GPT2Config, GPTBigCodeConfig
 
-from headcount.arch.rehoming.bigcode import GPT2
+from headcount.arch.rehoming.bigcode import GPT2_TO_BIGCODE
 from headcount.convert.conversion import convert
 from headcount.convert.plan.errors import CannotConvertError, HeadCountError
 from headcount.convert.plan.planner import plan_conversion
@@ -71,8 +71,8 @@ def test_class_defaults_do_not_leak(build_model: BuildModel, tmp_path: Path) -> 
     plan = plan_conversion(request(tmp_path / "gpt2", tmp_path / "mqa"))
     ours, theirs = GPT2Config().to_dict(), GPTBigCodeConfig().to_dict()
     differ = {k: v for k, v in ours.items() if k in theirs and theirs[k] != v and k != "model_type"}
-    assert differ == GPT2.defaults
-    assert {**plan.config, **GPT2.defaults} == plan.config
+    assert differ == GPT2_TO_BIGCODE.defaults
+    assert {**plan.config, **GPT2_TO_BIGCODE.defaults} == plan.config
 
 
 def test_every_change_of_the_config_is_told(build_model: BuildModel, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from headcount.arch.read_config import read_spec
+from config_specs import read_spec
 from headcount.model.errors import HeadcountError
 from headcount.plan.devices import parse_device
 from headcount.plan.engines.registry import started
@@ -41,7 +41,7 @@ def planned(name: str) -> PlannedModel:
     row = find_row(name)
     assert row is not None, name
     entry = read_entry(row)
-    spec, _ = read_spec(entry.config, name)
+    spec = read_spec(entry.config, name)
     return PlannedModel(model_id=name, spec=spec, config=entry.config, weights_bytes=2**30)
 
 

@@ -1,0 +1,1 @@
+"""How quantised files store weights: by the config's own words, or by the name of a format."""

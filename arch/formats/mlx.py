@@ -1,0 +1,40 @@
+"""MLX: whatever can be quantised, embeddings among it, in groups of inputs."""
+
+from collections.abc import Mapping
+
+from headcount.model.errors import short
+
+from ..modules.module import Module
+from .exceptions import entry_of
+from .format import Format
+from .known import MXFP4, MXFP8, affine
+from .scheme import Choice, UnknownFormatError
+from .settings import Settings, group, width
+
+_NVFP4 = Format(name="nvfp4", bits=4, packed=32, group=16, scale_bits=8)
+
+
+def mlx_scheme(settings: Settings, config: Settings) -> Choice:
+    """Linear layers, embeddings and routers whose inputs divide into groups; mlx-vlm leaves towers
+    out. An entry under a module's name has its own settings, or is false."""
+    plain = _format(settings)
+
+    def choose(module: Module, names: tuple[str, ...]) -> Format | None:
+        own = entry_of(settings, names)
+        if own is False or module.kind in ("tower", "other"):
+            return None
+        form = _format({**settings, **own}) if isinstance(own, Mapping) else plain
+        return form if module.columns % (form.group or 1) == 0 else None
+
+    return choose
+
+
+def _format(settings: Settings) -> Format:
+    mode = settings.get("mode", "affine")
+    fixed = {"mxfp4": MXFP4, "mxfp8": MXFP8, "nvfp4": _NVFP4}
+    if mode in fixed:
+        return fixed[str(mode)]
+    groups = group(settings, otherwise=64)
+    if mode != "affine" or groups is None:
+        raise UnknownFormatError(f"MLX has stored it in the mode {short(mode)}")
+    return affine(width(settings), groups)

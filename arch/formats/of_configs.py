@@ -1,0 +1,81 @@
+"""The scheme that a config.json states: one reader for each `quant_method`."""
+
+from collections.abc import Callable, Mapping
+
+from headcount.model.errors import short
+
+from .compressed_tensors import compressed_tensors_scheme
+from .eight_bit_floats import fp8_scheme, mxfp4_scheme
+from .integer_groups import auto_round_scheme, awq_scheme, gptq_scheme
+from .mlx import mlx_scheme
+from .modelopt import modelopt_scheme
+from .on_loading import (
+    bitnet_scheme,
+    bitsandbytes_scheme,
+    eetq_scheme,
+    hqq_scheme,
+    quanto_scheme,
+    torchao_scheme,
+)
+from .quark import quark_scheme
+from .scheme import Choice, Scheme, UnknownFormatError
+from .settings import Settings, size, table
+
+# quant_method -> (the settings, the whole config) -> which format each matrix has.
+_READERS: Mapping[str, Callable[[Settings, Settings], Choice]] = {
+    **{"gptq": gptq_scheme, "awq": awq_scheme},
+    **dict.fromkeys(("auto-round", "auto_round", "intel/auto-round"), auto_round_scheme),
+    "bitsandbytes": bitsandbytes_scheme,
+    "compressed-tensors": compressed_tensors_scheme,
+    **dict.fromkeys(("fp8", "fbgemm_fp8"), fp8_scheme),
+    "mxfp4": mxfp4_scheme,
+    **dict.fromkeys(("modelopt", "modelopt_fp4", "modelopt_mixed"), modelopt_scheme),
+    **{"mlx": mlx_scheme, "hqq": hqq_scheme, "quanto": quanto_scheme, "torchao": torchao_scheme},
+    **{"eetq": eetq_scheme, "bitnet": bitnet_scheme, "quark": quark_scheme},
+}
+
+
+# compressed-tensors and MLX have names of their own for it.
+_KEYS = ("quantization_config", "compression_config", "quantization")
+
+
+def quantization_config(config: Settings) -> Settings | None:
+    """The settings, which multimodal configs keep at the top or in text_config."""
+    for holder in (config, config.get("text_config")):
+        for key in _KEYS:
+            if isinstance(holder, Mapping) and isinstance(holder.get(key), Mapping):
+                found: Settings = holder[key]
+                if found:
+                    return found
+    return None
+
+
+def scheme_of(config: Settings) -> Scheme | None:
+    """How the weights that `config` describes are stored; None where it quantises nothing.
+
+    Raises UnknownFormatError where it does so in a way that is not understood, InvalidConfigError
+    for settings of an impossible kind."""
+    settings = quantization_config(config)
+    if settings is None:
+        return None
+    method = _method(settings)
+    reader = _READERS.get(method)
+    if reader is None:
+        raise UnknownFormatError(f"its quantization_config is of the kind {short(method)}")
+    return Scheme(name=method, choose=reader(settings, config))
+
+
+def _method(settings: Settings) -> str:
+    """The kind, which Model Optimizer and MLX leave out."""
+    given = settings.get("quant_method")
+    if given is not None:
+        return str(given).lower()
+    if "quant_algo" in settings or table(settings, "producer").get("name") == "modelopt":
+        return "modelopt"
+    if settings.get("load_in_4bit") or settings.get("load_in_8bit"):
+        return "bitsandbytes"
+    if "config_groups" in settings:
+        return "compressed-tensors"
+    if size(settings.get("bits")) and size(settings.get("group_size")):
+        return "mlx"
+    return "unnamed"

@@ -1,0 +1,45 @@
+"""Layers that predict further tokens: in files, and not in the model that transformers builds."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from ..read_config import Reading
+from .module import Inventory, Module
+from .names import Prediction
+
+
+def prediction_layers(inventory: Inventory, reading: Reading) -> Inventory:
+    """`inventory` with the layers that the config counts beyond the model's own.
+
+    Each is a layer of attention and what follows it, as the model's last ones are."""
+    text = reading.text
+    rule = reading.architecture.prediction
+    count = text.optional(rule.key, minimum=0) if rule else None
+    if rule is None or not count:
+        return inventory
+    number = len(reading.spec.layers)
+    name = rule.name.replace("#", str(number))
+    hidden = text.integer("hidden_size")
+    one = tuple(_layer(inventory.modules, name, number, rule, hidden))
+    return replace(inventory, prediction=one * count, prediction_others=count * 5 * hidden)
+
+
+def _layer(
+    modules: tuple[Module, ...], name: str, number: int, rule: Prediction, hidden: int
+) -> Iterator[Module]:
+    for kinds in (("attention",), ("mlp", "experts", "shared experts", "router")):
+        for module in _last(modules, kinds):
+            inside = module.name.split(".", 2)[2]
+            yield module._replace(name=f"{name}.{inside}", layer=number)
+    yield Module(f"{name}.eh_proj", "other", "join", hidden, rule.joins * hidden, 1, number)
+    if rule.copies:
+        for module in modules:
+            if module.kind in ("embedding", "head"):
+                yield module._replace(name=f"{name}.{module.name}", kind="embedding")
+
+
+def _last(modules: Iterable[Module], kinds: tuple[str, ...]) -> list[Module]:
+    """Those of the last layer that has any of `kinds`."""
+    found = [module for module in modules if module.kind in kinds and module.layer is not None]
+    last = max((module.layer or 0 for module in found), default=None)
+    return [module for module in found if module.layer == last]

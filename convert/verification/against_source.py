@@ -1,0 +1,192 @@
+"""An output against its source: copies byte for byte, everything else made once more."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import gettempdir
+from typing import Any
+
+import torch
+
+from headcount.model import limits
+from headcount.model.errors import HeadcountError, InvalidConfigError, short
+from headcount.running.passing_folder import temporary_folder
+from headcount.sources.json_file import read_json
+from headcount.sources.safetensors import FileHeader, TensorInfo
+
+from ..plan.existing import DIGEST
+from ..plan.plan import ConversionPlan
+from ..plan.planner import plan_of
+from ..plan.source import CONFIG, read_source
+from ..plan.steps import Copy, Step
+from ..rewrite.store import NOTHING, Rewritten, redirected, rewrite_layers
+from ..stream.hashing import digest_of, digest_of_bytes
+from ..stream.os_failures import writing
+from ..stream.reader import DTYPES, SourceReader
+from ..stream.threads import one_thread
+from ..stream.weight_file import WeightStream
+from ..stream.work_folder import WorkFolder
+from ..stream.writer import json_bytes
+from .findings import Verified
+from .recorded import Recorded
+
+# Of the norm of a tensor that was merged: another processor sums in another order, and the result
+# is rounded to its type.
+_ROUNDING = {torch.bfloat16: 2.0**-7, torch.float16: 2.0**-9}
+_LEAST_ROUNDING = 1e-4
+
+
+def check_source(
+    recorded: Recorded,
+    folder: Path,
+    headers: Sequence[FileHeader],
+    chosen: Collection[str] | None,
+    verified: Verified,
+) -> None:
+    """Adds to `verified` how the output with these `headers` differs from what the source in
+    `folder` gives: its tensors, or only the `chosen` ones, its config and index, and what was
+    copied beside them. Raises HeadcountError for a source that cannot be read."""
+    plan = plan_of(read_source(folder), recorded.request_for(folder))
+    if plan.source.fingerprint != recorded.fingerprint:
+        _another_source(recorded, plan, verified)
+        return
+    for file in plan.side_files:
+        entry = recorded.manifest.get(file.name)
+        if entry is None or digest_of(file.path, file.identity) != entry[DIGEST]:
+            verified.differs(file.name, "the source's is another one than was copied")
+    _check_json(recorded.folder, CONFIG, plan.config, verified)
+    if plan.index_name is not None and plan.index is not None:
+        _check_json(recorded.folder, plan.index_name, plan.index, verified)
+    with _rewritten(plan) as rewritten:
+        _check_tensors(recorded, redirected(plan, rewritten), rewritten, headers, chosen, verified)
+    plan.source.check()
+
+
+def _another_source(recorded: Recorded, plan: ConversionPlan, verified: Verified) -> None:
+    """What of the files that describe the source is not as it was."""
+    headers = {header.path.name for header in plan.source.headers}
+    found = False
+    for file in plan.source.described_by:
+        entry = recorded.inputs.get(file.path.name)
+        if file.path.name not in headers and entry != {
+            "bytes": file.identity.size,
+            DIGEST: digest_of_bytes(file.start),
+        }:
+            found = True
+            verified.differs(file.path.name, "the source's is another one than was converted")
+    if not found:
+        verified.differs("source", "its headers are others than were converted")
+    verified.notes.append("The source is another one: no tensor was compared with it.")
+
+
+def _check_json(folder: Path, name: str, wanted: Mapping[str, Any], verified: Verified) -> None:
+    """Names each value of a JSON file that is not as planned."""
+    try:
+        found = read_json(folder / name, limits.INDEX_BYTES)
+    except InvalidConfigError as error:
+        verified.differs(name, str(error).removeprefix(f"{folder / name}: "))
+        return
+    except HeadcountError:  # missing: said already
+        return
+    if json_bytes(found) == json_bytes(wanted):
+        return
+    for key in dict.fromkeys((*wanted, *found)):
+        for where, was, now in _unequal(key, wanted.get(key), found.get(key)):
+            verified.differs(name, f"{where} is {short(now)}, not {short(was)}")
+
+
+def _unequal(where: str, wanted: Any, found: Any) -> Iterator[tuple[str, Any, Any]]:
+    if isinstance(wanted, dict) and isinstance(found, dict):
+        for key in dict.fromkeys((*wanted, *found)):
+            yield from _unequal(f"{where}.{key}", wanted.get(key), found.get(key))
+    elif json_bytes(wanted) != json_bytes(found):
+        yield where, wanted, found
+
+
+@contextmanager
+def _rewritten(plan: ConversionPlan) -> Iterator[Rewritten]:
+    """The layers that were merged by their weights, merged again, in a folder that goes away."""
+    if plan.rewriting is None:
+        yield NOTHING
+        return
+    with (
+        writing(Path(gettempdir()), plan.rewriting.nbytes),
+        temporary_folder("headcount-verify-") as aside,
+        WorkFolder(aside / "model", "verification", resumable=False) as work,
+    ):
+        work.start()
+        yield rewrite_layers(plan.rewriting, work, progress=True)
+
+
+def _check_tensors(
+    recorded: Recorded,
+    plan: ConversionPlan,
+    rewritten: Rewritten,
+    headers: Sequence[FileHeader],
+    chosen: Collection[str] | None,
+    verified: Verified,
+) -> None:
+    found = {tensor.name: tensor for header in headers for tensor in header.tensors}
+    with (
+        one_thread(),
+        SourceReader(plan.source.headers, rewritten.files) as reader,
+        SourceReader(headers) as written,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        stream = WeightStream(plan, reader, pool)
+        for step in plan.steps:
+            if step.name in found and (chosen is None or step.name in chosen):
+                _check_tensor(recorded, stream, step, written, found[step.name], verified)
+            if chosen is not None:
+                reader.forget()  # what else needs it may not be chosen
+
+
+def _check_tensor(
+    recorded: Recorded,
+    stream: WeightStream,
+    step: Step,
+    written: SourceReader,
+    info: TensorInfo,
+    verified: Verified,
+) -> None:
+    if (info.dtype, info.shape) != (step.dtype, step.shape):
+        found, wanted = f"{info.dtype} {list(info.shape)}", f"{step.dtype} {list(step.shape)}"
+        verified.differs(step.name, f"is {found}, not {wanted}")
+        return
+    if recorded.is_calibrated and any(s.name in recorded.rewritten for s in step.sources):
+        verified.count("by_digest_only")
+        return
+    if _is_equal(stream.pieces(step), written, info):
+        verified.count("copied" if isinstance(step.action, Copy) else "recomputed")
+    elif any(s.name in recorded.rewritten for s in step.sources) and _is_rounded(
+        stream, step, written, info
+    ):
+        verified.count("rounded")
+    else:
+        what = f"is not what its source gives ({step.action.verb})"
+        known = step.name in recorded.tensors and not verified.names(step.name)
+        blame = "; it is as it was written, so that the source is another one now"
+        verified.differs(step.name, what + (blame if known else ""))
+
+
+def _is_equal(pieces: Iterator[memoryview], written: SourceReader, info: TensorInfo) -> bool:
+    start = 0
+    for piece in pieces:
+        block = memoryview(bytearray(len(piece)))
+        written.read_into(info, block, start)
+        if block != piece:
+            return False
+        start += len(piece)
+    return start == info.nbytes
+
+
+def _is_rounded(stream: WeightStream, step: Step, written: SourceReader, info: TensorInfo) -> bool:
+    """Whether a merged tensor differs by no more than roundings do."""
+    if info.dtype not in DTYPES:
+        return False
+    dtype = DTYPES[info.dtype]
+    made = torch.frombuffer(bytearray(b"".join(stream.pieces(step))), dtype=dtype).double()
+    found = written.tensor(info).flatten().double()
+    allowed = _ROUNDING.get(dtype, _LEAST_ROUNDING)
+    return bool((made - found).norm() <= allowed * made.norm())

@@ -1,0 +1,33 @@
+"""What a verification finds."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Difference:
+    """`where` is a file or a tensor, `what` how it is not as it should be."""
+
+    where: str
+    what: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Verified:
+    """The differences, and how many files and tensors were looked at: tensors by the digest that
+    they had when they were written, copies against the source, computed ones made of it once more,
+    those of which this gave other last bits (`rounded`), and those that only their digest vouches
+    for. `notes` say what was not looked at, and why."""
+
+    differences: list[Difference] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)
+
+    def names(self, where: str) -> bool:
+        """Whether there is a difference already."""
+        return any(one.where == where for one in self.differences)
+
+    def differs(self, where: str, what: str) -> None:
+        self.differences.append(Difference(where=where, what=what))
+
+    def count(self, what: str, number: int = 1) -> None:
+        self.counts[what] = self.counts.get(what, 0) + number

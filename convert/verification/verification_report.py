@@ -1,0 +1,55 @@
+"""A verification as people and programs read it."""
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+from headcount.report.report import Column, Fact, Report, Table
+
+from .findings import Verified
+
+_MOST = 50  # differences that are shown
+_COUNTS = {
+    "files": ("Files", "of the record"),
+    "tensors": ("Tensors by digest", "as when they were written"),
+    "copied": ("Copies", "equal to the source's, byte for byte"),
+    "recomputed": ("Recomputed", "equal to what the source gives, byte for byte"),
+    "rounded": ("Merged once more", "equal but for roundings: another processor's sums"),
+    "by_digest_only": ("By digest only", "fitted to a text, which is not kept"),
+}
+
+
+def verification_report(folder: Path, verified: Verified) -> Report:
+    """What was looked at, and what differs."""
+    found = verified.differences
+    number = f"{len(found)} difference{'s'[: len(found) != 1]}"
+    rows = tuple((one.where, one.what) for one in found[:_MOST])
+    columns = (Column(key="where", title="Where"), Column(key="what", title="What"))
+    table = Table(key="differences", title="Differences", columns=columns, rows=rows)
+    return Report(
+        title=f"{folder}: " + (number if found else "is as its record says"),
+        facts=tuple(_facts(verified)),
+        tables=(table,) if rows else (),
+        notes=tuple(_notes(verified)),
+        document={
+            "schema_version": 1,
+            "verify": {
+                "checked": verified.counts,
+                "differences": [asdict(one) for one in found],
+                "notes": verified.notes,
+            },
+        },
+        records=table,
+    )
+
+
+def _facts(verified: Verified) -> Iterator[Fact]:
+    for key, (title, note) in _COUNTS.items():
+        if key in verified.counts:
+            yield Fact(key=key, title=title, value=verified.counts[key], unit="count", note=note)
+
+
+def _notes(verified: Verified) -> Iterator[str]:
+    yield from verified.notes
+    if len(verified.differences) > _MOST:
+        yield f"{len(verified.differences) - _MOST} more differences: --format json has them"
