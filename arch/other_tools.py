@@ -133,11 +133,12 @@ def _mistral(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def _gpt_oss(config: Mapping[str, Any]) -> dict[str, Any]:
     """`original/config.json` of gpt-oss."""
-    start, factor = config.get("initial_context_length"), finite(config.get("rope_scaling_factor"))
-    length = int(start * factor) if whole(start) and factor else None
+    start = whole(config.get("initial_context_length"))
+    factor = finite(config.get("rope_scaling_factor"))
+    length = int(start * factor) if start and factor else None
     return {
         **_of_class("GptOss"),
-        **{key: value for key, value in config.items() if key not in ("rope_scaling_factor",)},
+        **config,
         "num_local_experts": config.get("num_experts"),
         "num_experts_per_tok": config["experts_per_token"],
         "max_position_embeddings": length,
