@@ -15,6 +15,7 @@ from headcount.model.spec import MixerKey, ModelSpec
 from headcount.report.report import Finding
 from headcount.sources.checkpoint import Checkpoint
 from headcount.sources.found import FoundModel
+from headcount.sources.presence import is_there
 
 from .audited import Audit, counted
 from .census import Census, copies, count_parts, is_buffer, take_census
@@ -54,7 +55,7 @@ def hold_against_weights(
         counted=reading.parameters(),
         idle=reading.idle_parameters(),
         quantisation=config.quantisation,
-        beside=any((checkpoint.folder / name).exists() for name in _BESIDE),
+        beside=any(is_there(checkpoint.folder / name) for name in _BESIDE),
     )
     held = inventory.parameters if facts.whole else None
     counts = counted(reading, source) if held is None else spec

@@ -30,6 +30,7 @@ def convert(
     evaluates: bool,
     checks: bool,
     allow_pickle: bool,
+    merge_adapter: bool,
     verified: Path | None,
     sample: int | None,
     form: str,
@@ -76,6 +77,7 @@ def convert(
                 sample=sample,
                 seed=options["seed"],
                 allow_pickle=allow_pickle,
+                merge_adapter=merge_adapter,
                 output=output,
                 write=lambda reports: write_reports(reports, form, output),
             )
@@ -92,6 +94,7 @@ def convert(
         request = {name: options.pop(name) for name in CONVERSION}
         both: dict[str, Any] = {
             "allow_pickle": allow_pickle,
+            "merge_adapter": merge_adapter,
             "output": output,
             "write": lambda reports: write_reports(reports, form, output),
         }

@@ -16,7 +16,16 @@ _EVALUATION = tuple(
 # What a sweep decides, or does, itself.
 _OF_ONE = ("num_key_value_heads", "dry_run", "checks", "evaluates", "overwrite", "speed")
 _WITH_FAMILIES = ("families", "form", "output")
-_WITH_VERIFY = ("verified", "sample", "seed", "source", "allow_pickle", "form", "output")
+_WITH_VERIFY = (
+    "verified",
+    "sample",
+    "seed",
+    "source",
+    "allow_pickle",
+    "merge_adapter",
+    "form",
+    "output",
+)
 
 
 def check_together(context: click.Context) -> None:

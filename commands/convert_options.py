@@ -95,6 +95,11 @@ conversion_options = stack(
         is_flag=True,
         help="Load .bin files, where there is nothing else, in a process of their own.",
     ),
+    click.option(
+        "--merge-adapter",
+        is_flag=True,
+        help="Add the LoRA adapter that lies beside the weights to them first.",
+    ),
     _option(
         "--workers", click.IntRange(1, 64), "Threads that merge heads while others are written."
     ),

@@ -9,6 +9,7 @@ from headcount.convert.conversion_report import conversion_plan_report, conversi
 from headcount.convert.plan.errors import CheckFailedError
 from headcount.convert.plan.planner import plan_conversion
 from headcount.convert.plan.request import ConversionRequest, parse_key_value_heads
+from headcount.convert.plan.rounding import rounding_of
 from headcount.convert.source_folder import SourceFolder, source_folder
 from headcount.model.errors import HeadcountError
 from headcount.report.report import Report
@@ -27,6 +28,7 @@ def convert_model(
     evaluation: Mapping[str, Any] | None,
     *,
     allow_pickle: bool,
+    merge_adapter: bool,
     checks: bool,
     dry_run: bool,
     output: Path | None,
@@ -36,7 +38,13 @@ def convert_model(
     the options `evaluation` if they are given; `checks`: runs source and result. `write` gets the
     reports, `output` is the file that it writes. Raises HeadcountError, CheckFailedError."""
     check_report_path(output, (Path(source), target))
-    with source_folder(source, target, whole=not dry_run, allow_pickle=allow_pickle) as found:
+    with source_folder(
+        source,
+        target,
+        whole=not dry_run,
+        allow_pickle=allow_pickle,
+        merge_adapter=merge_adapter,
+    ) as found:
         request = _request(found, target, options)
         plan = plan_conversion(request)
         if evaluation is not None:
@@ -71,7 +79,10 @@ def _check(target: Path, done: ConversionReport, reports: list[Report]) -> str:
     from headcount.convert.check_report import check_report
 
     checked = check_conversion(
-        done.plan.source.folder, target, lossless=all(layer.lossless for layer in done.layers)
+        done.plan.source.folder,
+        target,
+        lossless=all(layer.lossless for layer in done.layers),
+        rounding=rounding_of(done.plan),
     )
     done.plan.source.check()
     reports.append(check_report(checked))

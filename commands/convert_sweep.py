@@ -39,6 +39,7 @@ def sweep_model(
     budget: float | None,
     by_layer: bool,
     allow_pickle: bool,
+    merge_adapter: bool,
     output: Path | None,
     write: Callable[[list[Report]], None],
 ) -> None:
@@ -64,7 +65,9 @@ def sweep_model(
     with temporary_folder("headcount-sweep-") as aside:
         place = target or aside / "model"
         check_report_path(output, [Path(source), place])
-        with source_folder(source, place, whole=True, allow_pickle=allow_pickle) as found:
+        with source_folder(
+            source, place, whole=True, allow_pickle=allow_pickle, merge_adapter=merge_adapter
+        ) as found:
             check_evaluation(found.path, **evaluation)
             request = ConversionRequest(
                 source=found.path,

@@ -21,6 +21,7 @@ def verify_model(
     sample: int | None,
     seed: int,
     allow_pickle: bool,
+    merge_adapter: bool,
     output: Path | None,
     write: Callable[[list[Report]], None],
 ) -> None:
@@ -33,7 +34,9 @@ def verify_model(
             verified = verify(recorded, None, sample=sample, seed=seed)
         else:
             beside = folder.with_name(f"{folder.name}.verified")  # of pickles, a copy lies there
-            with source_folder(source, beside, whole=True, allow_pickle=allow_pickle) as found:
+            with source_folder(
+                source, beside, whole=True, allow_pickle=allow_pickle, merge_adapter=merge_adapter
+            ) as found:
                 verified = verify(recorded, found.path, sample=sample, seed=seed)
     write([verification_report(folder, verified)])
     if verified.differences:

@@ -3,23 +3,28 @@
 import errno
 import os
 import stat
-import uuid
+from contextlib import suppress
 from pathlib import Path
 
+from headcount.convert.plan.leftovers import left_files, own_folder
 from headcount.model.errors import WriteError
 from headcount.running.signals import held_signals
 
+_KIND = "report"
+
 
 def write_report(output: Path, text: str) -> None:
-    """Writes `text` to `output`. A regular file is replaced when all is written. A device, a pipe,
-    a link, or a file with several names is written to as it is; a pipe that nobody reads is not
-    waited for. Raises WriteError."""
+    """Writes `text` to `output`. A regular file, or the one that a link leads to, is replaced when
+    all is written. A device, a pipe, or a file with several names is written to as it is; a pipe
+    that nobody reads is not waited for. Raises WriteError."""
     data = text.encode("utf-8", "backslashreplace")
     try:
         found = _stat(output)
-        if _is_replaceable(output, found):
+        place = Path(os.path.realpath(output))
+        if _is_replaceable(place, found):
+            _remove_leftovers(place)
             with held_signals():
-                _replace(output, data, found)
+                _replace_or_write(place, data, found)
         else:
             _write_through(output, data)
     except OSError as error:
@@ -31,7 +36,7 @@ def write_report(output: Path, text: str) -> None:
 
 def _stat(path: Path) -> os.stat_result | None:
     try:
-        return path.lstat()
+        return path.stat()
     except FileNotFoundError:
         return None
 
@@ -48,18 +53,38 @@ def _is_replaceable(output: Path, found: os.stat_result | None) -> bool:
     )
 
 
+def _replace_or_write(output: Path, data: bytes, found: os.stat_result | None) -> None:
+    try:
+        _replace(output, data, found)
+    except OSError as error:
+        if error.errno != errno.EBUSY:  # a file that is mounted by itself keeps its name
+            raise
+        _write_through(output, data)
+
+
 def _replace(output: Path, data: bytes, found: os.stat_result | None) -> None:
-    new = output.with_name(f".headcount-{uuid.uuid4().hex}.new")
+    new = own_folder(output, _KIND)
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
+            file.flush()
+            os.fsync(descriptor)  # or a power cut could leave the name with nothing in it
         if found is not None:
             new.chmod(stat.S_IMODE(found.st_mode))
         new.replace(output)
     except BaseException:
-        new.unlink(missing_ok=True)
+        for _ in range(2):  # a disk that fails once may not fail twice
+            with suppress(OSError):
+                new.unlink(missing_ok=True)
         raise
+
+
+def _remove_leftovers(output: Path) -> None:
+    """What runs left that were killed while they wrote this report."""
+    for left in left_files(output, _KIND):
+        with suppress(OSError):
+            left.unlink(missing_ok=True)
 
 
 def _write_through(output: Path, data: bytes) -> None:

@@ -16,23 +16,31 @@ from headcount.audit.audited import Audit
 from headcount.model.errors import HeadcountError
 from headcount.running.boundary import out_of_memory_explained, quiet_transformers, third_party
 from headcount.running.measured_cache import measured_cache_bytes
+from headcount.running.strict_presence import strict_presence
 
 from .models import modeling_headcount
+from .plan.cast import KEPT_AS_THEY_ARE
+from .plan.rounding import NO_ROUNDING, Rounding
 
 # How many tokens are read, and how many are generated, where the model has positions for them.
 PROMPT, NEW = 16, 8
 # |result - source| / |source| of the logits, where all merged heads were equal: rounding alone.
 ROUNDING = {torch.float32: 1e-4, torch.float64: 1e-9}
+# The same of a norm that was folded into a matrix, in units of the type's last place: each number
+# of the matrix is off by half of one, and so is what it replaces.
+_FOLDING = 8
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Checked:
     """`prompt_tokens` were read. `max_difference` is the largest of the logits,
-    `relative_difference` that of their Frobenius norms. Of a model that generates nothing the last
-    three are None. `problems` are sentences."""
+    `relative_difference` that of their Frobenius norms; `cast` is the type that the numbers of the
+    source were rounded to first, as those of the result are. Of a model that generates nothing the
+    last three are None. `problems` are sentences."""
 
     dtype: str
     lossless: bool
+    cast: str | None
     prompt_tokens: int
     max_difference: float
     relative_difference: float
@@ -60,14 +68,17 @@ class _Run:
     encoder_tokens: int
 
 
-def check_conversion(source: Path, target: Path, *, lossless: bool) -> Checked:
-    """Runs both models. `lossless`: all merged heads were equal, so that the logits must be, too.
+def check_conversion(
+    source: Path, target: Path, *, lossless: bool, rounding: Rounding = NO_ROUNDING
+) -> Checked:
+    """Runs both models. `lossless`: all merged heads were equal, so that the logits must be, too,
+    but for `rounding`: the numbers of the source are rounded to its cast before they are run.
     Raises HeadcountError for a model that transformers cannot run."""
     with quiet_transformers(), out_of_memory_explained(), torch.no_grad():
         audit = audit_model(str(target))
         dtype = torch.float64 if audit.spec.dtype == "float64" else torch.float32
         lengths = _lengths(audit.spec.max_position_embeddings)
-        before = _run(source, dtype, lengths, generates=False)
+        before = _run(source, dtype, lengths, generates=False, cast=rounding.cast)
         after = _run(target, dtype, lengths, generates=True)
     difference = (after.logits - before.logits).abs()
     relative = float(difference.norm() / before.logits.norm().clamp_min(1e-30))
@@ -82,17 +93,32 @@ def check_conversion(source: Path, target: Path, *, lossless: bool) -> Checked:
         generated_tokens=after.generated,
         predicted_cache_bytes=predicted,
         measured_cache_bytes=after.cache_bytes,
-        problems=tuple(_problems(after, relative, predicted, lossless, dtype)),
+        cast=rounding.cast,
+        problems=tuple(
+            _problems(after, relative, predicted, _allowed(dtype, rounding) if lossless else None)
+        ),
     )
 
 
+def _allowed(dtype: torch.dtype, rounding: Rounding) -> float:
+    """How far the logits of equal heads may be apart, as a share of their norm."""
+    folded = 0.0 if rounding.folded is None else _FOLDING * torch.finfo(_type(rounding.folded)).eps
+    return max(ROUNDING[dtype], folded)
+
+
+def _type(name: str) -> torch.dtype:
+    found: torch.dtype = getattr(torch, name)
+    return found
+
+
 def _problems(
-    after: _Run, relative: float, predicted: int | None, lossless: bool, dtype: torch.dtype
+    after: _Run, relative: float, predicted: int | None, allowed: float | None
 ) -> list[str]:
+    """`allowed` of the logits' norm, or any difference."""
     found = []
     if not after.logits.isfinite().all():
         found.append("the result's logits are not finite")
-    if lossless and not relative <= ROUNDING[dtype]:
+    if allowed is not None and not relative <= allowed:
         found.append(
             f"all merged heads were equal, but the logits differ by {relative:.1e} of their norm"
         )
@@ -111,8 +137,15 @@ def _lengths(positions: int | None) -> _Lengths:
     return _Lengths(prompt=max(min(PROMPT, positions - new + 1), 1), new=new)
 
 
-def _run(folder: Path, dtype: torch.dtype, lengths: _Lengths, *, generates: bool) -> _Run:
-    model = _load(folder, dtype)
+def _run(
+    folder: Path,
+    dtype: torch.dtype,
+    lengths: _Lengths,
+    *,
+    generates: bool,
+    cast: str | None = None,
+) -> _Run:
+    model = _load(folder, dtype) if cast is None else _rounded(folder, dtype, cast)
     with third_party(f"{folder}: transformers cannot run it"):
         inputs = _inputs(model, folder, lengths.prompt)
         decoder = (
@@ -149,10 +182,22 @@ def _generate(
     )
 
 
+def _rounded(folder: Path, dtype: torch.dtype, cast: str) -> PreTrainedModel:
+    """The model with every number that a conversion casts rounded to `cast`. Those of float64 are
+    rounded from that: what is rounded twice can be another number."""
+    stored = audit_model(str(folder)).spec.dtype
+    model = _load(folder, torch.float64 if stored == "float64" else torch.float32)
+    for name, tensor in model.state_dict(keep_vars=True).items():
+        if tensor.is_floating_point() and not name.endswith(KEPT_AS_THEY_ARE):
+            tensor.copy_(tensor.to(_type(cast)))
+    rounded: PreTrainedModel = model.to(dtype)  # type: ignore[arg-type]
+    return rounded
+
+
 def _load(folder: Path, dtype: torch.dtype) -> PreTrainedModel:
     """The model as the class that its config names, of transformers or of ours."""
     options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
-    with third_party(f"{folder}: transformers cannot load it"):
+    with third_party(f"{folder}: transformers cannot load it"), strict_presence():
         config = AutoConfig.from_pretrained(folder, **options)
         text_type = config.get_text_config(decoder=True).model_type
         name = (config.architectures or [""])[0]

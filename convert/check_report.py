@@ -16,7 +16,8 @@ def check_report(checked: Checked) -> Report:
         notes=(
             f"Both models read the same {checked.prompt_tokens} random tokens in {checked.dtype}."
             + (
-                " All merged heads were equal: the logits must be, but for rounding."
+                " All merged heads were equal: the logits must be, but for rounding"
+                f"{_cast(checked)}."
                 if checked.lossless
                 else " Merged heads were not equal: this shows that the result runs, not how good"
                 " it is (headcount evaluate does)."
@@ -24,6 +25,10 @@ def check_report(checked: Checked) -> Report:
         ),
         document={"schema_version": 1, "check": asdict(checked)},
     )
+
+
+def _cast(checked: Checked) -> str:
+    return "" if checked.cast is None else f"; the source's numbers are in {checked.cast}, too"
 
 
 def _facts(checked: Checked) -> Iterator[Fact]:

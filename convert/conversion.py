@@ -16,14 +16,17 @@ from .finished_target import check_finished
 from .plan.document import plan_summary, request_document
 from .plan.existing import check_foreign, read_existing
 from .plan.job import job_of, local_job_of
+from .plan.model_card import CARD
 from .plan.plan import ConversionPlan
 from .plan.planner import plan_conversion
 from .plan.request import ConversionRequest
+from .plan.rounding import rounding_of
 from .plan.side_files import RECORD
 from .plan.source import CONFIG
 from .plan.target import check_target
 from .rewrite.layer import merged_documents
 from .rewrite.store import NOTHING, Rewritten, redirected, rewrite_layers
+from .stream.float_casts import Lost
 from .stream.hashing import digest_of_bytes
 from .stream.lock import TargetLock
 from .stream.os_failures import writing
@@ -139,11 +142,12 @@ def _write(plan: ConversionPlan, work: WorkFolder, progress: bool) -> dict[str, 
     if plan.index is not None and plan.index_name is not None:
         index = json_bytes(plan.index)
         manifest[plan.index_name] = write_bytes(work.model / plan.index_name, index)
+    manifest[CARD] = write_bytes(work.model / CARD, plan.card.encode())
     config = json_bytes(plan.config)
     manifest[CONFIG] = Written(nbytes=len(config), digest=digest_of_bytes(config))
     entries = {name: manifest[name].document() for name in sorted(manifest)}
     record = {
-        **_record(plan, _layer_errors(plan, outcome, rewritten), rewritten),
+        **_record(plan, _layer_errors(plan, outcome, rewritten), rewritten, outcome.lost),
         "digests": digest_record(plan, work, rewritten, entries),
         "manifest": entries,
     }
@@ -191,7 +195,10 @@ def _as_rewritten(pooled: LayerError, rewritten: Rewritten) -> LayerError:
 
 
 def _record(
-    plan: ConversionPlan, layers: tuple[LayerError, ...], rewritten: Rewritten
+    plan: ConversionPlan,
+    layers: tuple[LayerError, ...],
+    rewritten: Rewritten,
+    lost: Mapping[str, Lost],
 ) -> dict[str, Any]:
     """The content of conversion.json but for its digests."""
     measured = {
@@ -214,6 +221,10 @@ def _record(
     return {
         **summary,
         "lossless": all(layer.lossless for layer in layers),
+        "rounding": {
+            **rounding_of(plan)._asdict(),
+            "lost": {name: lost[name]._asdict() for name in sorted(lost)},
+        },
         "layers": merged,
         "job": job_of(plan),
         "request": request_document(plan.request),

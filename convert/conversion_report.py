@@ -1,9 +1,10 @@
 """A finished conversion as people read it: what moved, and by how much."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
+from headcount.model import limits
 from headcount.report.report import Column, Fact, Report, Table
 
 from .conversion import ConversionReport, LayerError
@@ -13,6 +14,8 @@ from .plan.describe import describe_plan, method_in_words
 from .plan.document import conversion_plan_document
 from .plan.existing import DIGEST
 from .plan.plan import ConversionPlan, OutputFile
+from .plan.rounding import rounding_of
+from .plan.side_files import LeftFile
 from .plan.steps import Step
 
 _COLUMNS = (
@@ -97,7 +100,10 @@ def conversion_report(report: ConversionReport) -> Report:
         notes=(
             _LOST if rewritten else _MOVED,
             *fitted_notes(report),
+            *_missing(report.plan.left_files),
+            *_cost(report),
             *_repeats(report),
+            *_lost(report),
             *_digests(report),
             *report.plan.notes,
         ),
@@ -121,6 +127,24 @@ def _heads(plan: ConversionPlan) -> str:
 def _query_heads(plan: ConversionPlan) -> str:
     shapes = dict.fromkeys((layer.num_attention_heads, layer.head_dim) for layer in plan.layers)
     return ", ".join(f"{heads} query heads of {head_dim}" for heads, head_dim in shapes)
+
+
+def _lost(report: ConversionReport) -> Iterator[str]:
+    """What a narrower type has not merely rounded. Of a target that is an earlier version's nothing
+    is known."""
+    tensors: dict[str, dict[str, int]] = report.record.get("rounding", {}).get("lost", {})
+    kind = rounding_of(report.plan).cast
+    for what, words in (
+        ("zeros", "became 0"),
+        ("small", f"are so small in {kind} that they lost digits"),
+    ):
+        counts = {name: found[what] for name, found in tensors.items() if found[what]}
+        if counts:
+            most = max(counts, key=lambda name: counts[name])
+            yield (
+                f"Rounding to {kind}: {sum(counts.values()):,} numbers of {len(counts):,} tensors"
+                f" {words}, most of them in {most}."
+            )
 
 
 def _files(report: ConversionReport) -> Iterator[Table]:
@@ -150,10 +174,37 @@ def _digests(report: ConversionReport) -> Iterator[str]:
         yield f"conversion.json names the digests of {more} more files"
 
 
+def _missing(left: Sequence[LeftFile]) -> Iterator[str]:
+    """Files that the result needs by their names and has not, one by one; the others together."""
+    for file in left:
+        if file.is_part:
+            yield f"Not copied, and may be missed: {file.name} ({file.reason}); copy it by hand"
+    others = [file.name for file in left if not file.is_part]
+    if others:
+        most = limits.FILES_SHOWN.most
+        more = f" and {len(others) - most:,} more" if len(others) > most else ""
+        yield f"Not copied, as not part of the model: {', '.join(others[:most])}{more}"
+
+
+def _cost(report: ConversionReport) -> Iterator[str]:
+    """What heads that were averaged as they are cost, and what takes less without costing more."""
+    request = report.plan.request
+    if request.method != "mean" or all(layer.lossless for layer in report.layers):
+        return
+    yield (
+        "Mean pooling alone costs much where heads differ, as here, until the model is trained on"
+        " (headcount uptrain): --evaluate measures it. --quality fast asks for nothing more than"
+        " this did and mostly costs far less; --quality good, with --calibration, less again"
+        " (docs/methods.md has figures)"
+    )
+
+
 def _repeats(report: ConversionReport) -> Iterator[str]:
     """What the heads themselves say: copies of each other make a conversion lossless."""
     if all(layer.lossless for layer in report.layers):
-        yield "All merged heads were equal: the result computes what the source does."
+        kind = rounding_of(report.plan).type
+        rounded = "" if kind is None else f", up to rounding to {kind}"
+        yield f"All merged heads were equal: the result computes what the source does{rounded}."
         return
     pairs = zip(report.plan.layers, report.layers, strict=True)
     copies = sorted({layer.distinct for planned, layer in pairs if layer.distinct < planned.before})

@@ -8,6 +8,7 @@ from headcount.model.errors import HeadcountError
 from .plan.errors import TargetError
 from .plan.existing import DIGEST, Existing, check_same_job
 from .plan.job import job_of
+from .plan.model_card import CARD
 from .plan.plan import ConversionPlan
 from .plan.side_files import RECORD
 from .plan.source import CONFIG
@@ -40,7 +41,7 @@ def check_finished(plan: ConversionPlan, existing: Existing) -> None:
 def _names(plan: ConversionPlan) -> set[str]:
     index = set() if plan.index_name is None else {plan.index_name}
     weights = {file.name for file in plan.files}
-    return {CONFIG, *index, *weights, *(file.name for file in plan.side_files)}
+    return {CONFIG, CARD, *index, *weights, *(file.name for file in plan.side_files)}
 
 
 def _check_age(plan: ConversionPlan, existing: Existing) -> None:

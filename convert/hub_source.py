@@ -13,7 +13,7 @@ from headcount.model.redacted_output import redacted_logs
 from headcount.model.redaction import redacted
 from headcount.running.passing_folder import temporary_folder
 from headcount.sources.at_once import at_once
-from headcount.sources.checkpoint import Checkpoint
+from headcount.sources.checkpoint import ADAPTER_CONFIG, Checkpoint
 from headcount.sources.found import FoundModel
 from headcount.sources.http_client import Client
 from headcount.sources.hub import list_files, open_repo, read_hub
@@ -23,6 +23,7 @@ from headcount.sources.json_file import open_bytes
 from headcount.sources.safetensors import FileHeader
 
 from .paced_download import paced_downloads
+from .plan.errors import CannotConvertError
 from .plan.side_files import reason_by_name
 
 
@@ -77,7 +78,14 @@ def _download(found: FoundModel, checkpoint: Checkpoint, shards: Iterable[str]) 
 
     with Client() as client:
         repo = open_repo(found.id, _commit(found), client)
-        side_files = [n for n in list_files(repo) if "/" not in n and not reason_by_name(n)]
+        names = list_files(repo)
+    if ADAPTER_CONFIG in names:
+        raise CannotConvertError(
+            f"{found.id}: {ADAPTER_CONFIG} is an adapter beside the model, which transformers with"
+            " peft loads on top: download the model, and convert the folder with --merge-adapter,"
+            " or without the adapter's files"
+        )
+    side_files = [n for n in names if "/" not in n and not reason_by_name(n)]
     index = [checkpoint.index.name] if checkpoint.index else []
     try:
         with redacted_logs(), paced_downloads():

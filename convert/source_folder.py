@@ -6,10 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headcount.model.errors import HeadcountError
-from headcount.sources.checkpoint import Checkpoint, find_weights, inside
+from headcount.sources.adapter import find_adapter
+from headcount.sources.checkpoint import ADAPTER_CONFIG, Checkpoint, find_weights, inside
 from headcount.sources.path import check_name
 from headcount.sources.pickle_checkpoint import find_pickles, read_pickles
 from headcount.sources.target import is_hub_id
+
+from .plan.refusals.source import refuse_adapter
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,21 +27,41 @@ class SourceFolder:
 
 @contextmanager
 def source_folder(
-    source: str, target: Path, *, whole: bool, allow_pickle: bool
+    source: str,
+    target: Path,
+    *,
+    whole: bool,
+    allow_pickle: bool,
+    merge_adapter: bool = False,
 ) -> Iterator[SourceFolder]:
     """The folder that `source` names, for as long as the context lasts.
 
     `whole`: with its weights, not only for a plan. `allow_pickle`: .bin files, of a folder that has
-    nothing else, are turned into safetensors beside `target`. Raises HeadcountError.
+    nothing else, are turned into safetensors beside `target`. `merge_adapter`: the adapter beside
+    the model is merged into its weights, in a copy beside `target`. Raises HeadcountError.
     """
     check_name(source)
     if is_hub_id(source):
         from .hub_source import hub_source
 
+        if merge_adapter:
+            raise HeadcountError(
+                f"{source}: --merge-adapter takes a folder: download model and adapter to one"
+            )
         with hub_source(source, whole=whole) as (snapshot, name):
             yield SourceFolder(path=snapshot, name=name)
         return
     path = Path(source)
+    adapter = find_adapter(path)
+    if merge_adapter and adapter is not None:
+        from .adapter.merged_source import merged_source
+
+        with merged_source(adapter, target) as copy:
+            yield SourceFolder(path=copy, name=path.resolve().name, made=True)
+        return
+    if merge_adapter:
+        raise HeadcountError(f"{path}: no {ADAPTER_CONFIG} there: leave out --merge-adapter")
+    refuse_adapter(adapter)
     checkpoint = read_pickles_of(path) if allow_pickle else None
     if checkpoint is None:
         yield SourceFolder(path=path, name=None)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from headcount.audit import Audit, audit_model
-from headcount.model.errors import HeadcountError, InvalidWeightsError
+from headcount.model.errors import HeadcountError, InvalidWeightsError, WriteError
 from headcount.model.redaction import without_secrets
 from headcount.model.text import printable
 from headcount.running.passing_folder import passing_folder, remove_folder
@@ -33,6 +33,7 @@ from .stream.side_file_copy import copy_side_file
 # Below, files can break torch's reader even so: CVE-2025-32434, CVE-2026-24747.
 _SAFE_TORCH = (2, 10)
 _KIND = "unpickled"
+_CANNOT_WRITE = 3  # an exit status of the program below
 _CHILD = Path(__file__).with_name("unpickle_child.py")
 
 
@@ -123,6 +124,8 @@ def _convert_file(path: Path, target: Path, tied: str) -> None:
     status, said = _run(command)
     if status:
         last = (said.strip().splitlines() or [f"status {status}"])[-1]
+        if status == _CANNOT_WRITE:
+            raise WriteError(f"{target}: cannot be written: {last[:300]}")
         raise InvalidWeightsError(f"{path}: cannot be loaded: {last[:300]}")
 
 

@@ -3,7 +3,7 @@
     python unpickle_child.py SOURCE TARGET {tied|untied}
 
 What it loads can crash this process and no other. `tied`: of tensors with the same storage only
-the first is written; `untied`: all are.
+the first is written; `untied`: all are. Exit status 3: TARGET cannot be written.
 """
 
 import sys
@@ -17,8 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 
+CANNOT_WRITE = 3  # an exit status
 # Where training checkpoints hold their state dict, as the audit looks for it.
 _NESTS = ("state_dict", "model_state_dict", "model", "module")
 
@@ -29,9 +31,12 @@ def main(source: str, target: str, tied: str) -> None:
     with Path(source).open("rb") as file:
         is_zip = file.read(4) == b"PK\x03\x04"
     loaded = torch.load(source, map_location="cpu", weights_only=True, mmap=is_zip)
-    save_file(
-        dict(distinct(state_tensors(loaded), tied == "tied")), target, metadata={"format": "pt"}
-    )
+    tensors = dict(distinct(state_tensors(loaded), tied == "tied"))
+    try:
+        save_file(tensors, target, metadata={"format": "pt"})
+    except (OSError, SafetensorError) as error:
+        print(error, file=sys.stderr)
+        sys.exit(CANNOT_WRITE)
 
 
 def limit_memory(nbytes: int) -> None:

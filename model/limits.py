@@ -69,7 +69,7 @@ RECORD_BYTES = Limit(
 JOURNAL_BYTES = Limit(
     256 * _MIB,
     "bytes",
-    "a work folder's list of what it has finished: some hundred bytes for each file",
+    "a work folder's list of what it has finished: some hundred bytes for each file and tensor",
     "not read",
 )
 LOCK_BYTES = Limit(4096, "bytes", "a lock names one process", "not read")

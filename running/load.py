@@ -13,6 +13,7 @@ from headcount.sources.identity import check_unchanged
 
 from .boundary import third_party
 from .runnable import RunnableModel
+from .strict_presence import strict_presence
 
 TORCH_DTYPES = {
     "float64": torch.float64,
@@ -66,7 +67,7 @@ def load_model(
 ) -> LoadedModel:
     """The model with its weights. Raises HeadcountError when any weight would be made up, and
     SourceChangedError when its files are no longer those that were checked."""
-    with third_party(f"{runnable.folder}: transformers cannot load it"):
+    with third_party(f"{runnable.folder}: transformers cannot load it"), strict_presence():
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             runnable.folder,
             config=runnable.config,

@@ -14,12 +14,21 @@ from transformers.models.auto.modeling_auto import (
 from headcount.arch.model_classes import GROUPED_CLASS, model_classes
 from headcount.arch.our_types import GROUPED, base_type
 from headcount.model.errors import HeadcountError, UnsupportedModelError
-from headcount.sources.checkpoint import INDEX, SINGLE, Checkpoint, find_weights, read_checkpoint
+from headcount.sources.adapter import find_adapter
+from headcount.sources.checkpoint import (
+    ADAPTER_CONFIG,
+    INDEX,
+    SINGLE,
+    Checkpoint,
+    find_weights,
+    read_checkpoint,
+)
 from headcount.sources.identity import FileIdentity
 from headcount.sources.json_file import read_json, read_json_file
 from headcount.sources.path import check_name
 
 from .boundary import third_party
+from .strict_presence import strict_presence
 
 # Other values can name a repository of kernels, which transformers would fetch and run
 # (CVE-2026-4372), or a package that is not part of the `convert` extra.
@@ -59,15 +68,32 @@ def open_runnable(name: str) -> RunnableModel:
         raise HeadcountError(
             f"{name}: not a folder; give one with config.json, safetensors weights and a tokenizer"
         )
+    _refuse_adapter(folder)
     raw, config_file = read_json_file(folder / "config.json")
     _refuse_own_code(folder / "config.json", _without_our_code(raw))
     weights = _check_weights(folder)
-    with third_party(f"{folder / 'config.json'}: transformers cannot use it"):
+    with third_party(f"{folder / 'config.json'}: transformers cannot use it"), strict_presence():
         config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     _refuse_other_tasks(name, config)
     read = (config_file, weights.index_file, *(header.read for header in weights.files))
     files = tuple((file.path, file.identity) for file in read if file is not None)
     return RunnableModel(id=name, folder=folder, config=config, files=files)
+
+
+def _refuse_adapter(folder: Path) -> None:
+    """transformers would load one on top where peft is installed, and not where it is not."""
+    adapter = find_adapter(folder)
+    if adapter is not None and adapter.is_alone:
+        raise UnsupportedModelError(
+            f"{folder}: holds {adapter.words} and no weights of a model: {adapter.where_to_go}, or"
+            " merge both (peft: merge_and_unload) and name the result"
+        )
+    if adapter is not None:
+        raise UnsupportedModelError(
+            f"{folder / ADAPTER_CONFIG}: {adapter.words} beside the model, which transformers loads"
+            " on top where peft is installed: merge it (peft: merge_and_unload) to run both, or"
+            " move its files away to run the model alone"
+        )
 
 
 def _without_our_code(raw: dict[str, Any]) -> dict[str, Any]:

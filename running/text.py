@@ -8,7 +8,7 @@ from pathlib import Path
 
 from headcount.model import limits
 from headcount.model.errors import HeadcountError
-from headcount.sources.json_file import open_regular
+from headcount.sources.json_file import open_bytes
 
 SAMPLE_NAME = "sample"
 
@@ -26,7 +26,7 @@ def read_text(path: Path | None) -> Text:
     """The file at `path`, or the packaged sample for None. Raises HeadcountError."""
     if path is None:
         return packaged_text(__package__, SAMPLE_NAME)
-    with os.fdopen(open_regular(path), "rb") as file:
+    with open_bytes(path) as file:
         size = os.fstat(file.fileno()).st_size
         if size > limits.TEXT_BYTES.most:
             raise HeadcountError(limits.TEXT_BYTES.refusal(path, size))

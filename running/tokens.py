@@ -10,6 +10,7 @@ from headcount.sources.path import check_name
 
 from .boundary import third_party
 from .runnable import RunnableModel, refuse_tokenizer_code
+from .strict_presence import strict_presence
 from .text import Text
 
 # Without one of these, transformers makes up an empty tokenizer from the model_type.
@@ -53,7 +54,7 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
             " trained with"
         )
     refuse_tokenizer_code(folder)
-    with third_party(f"{folder}: transformers cannot load the tokenizer"):
+    with third_party(f"{folder}: transformers cannot load the tokenizer"), strict_presence():
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
             folder, local_files_only=True, trust_remote_code=False
         )

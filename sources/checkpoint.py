@@ -1,6 +1,5 @@
 """A checkpoint's tensors, from one safetensors file, an index, or a folder that holds either."""
 
-import os
 import re
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
@@ -13,10 +12,12 @@ from headcount.model.numbers import whole
 
 from .identity import ReadFile
 from .json_file import read_json_file
+from .presence import is_there
 from .safetensors import FileHeader, TensorInfo, check_names, read_header
 
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
+ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 SUFFIXES = (".safetensors",)
 
 
@@ -51,11 +52,12 @@ class Checkpoint:
 
 
 def find_weights(folder: Path) -> Path | None:
-    """The index or the single file that transformers would load from `folder`; None if none."""
+    """The index or the single file that transformers would load from `folder`; None if none. The
+    weights of an adapter are none of a model."""
     for name in (SINGLE, INDEX):
-        if (folder / name).exists() or (folder / name).is_symlink():
+        if is_there(folder / name, or_its_link=True):
             return folder / name
-    others = sorted(folder.glob("*.safetensors"))
+    others = [path for path in folder.glob("*.safetensors") if path.name != ADAPTER_WEIGHTS]
     return others[0] if len(others) == 1 else None
 
 
@@ -83,7 +85,7 @@ def single_file(header: FileHeader) -> Checkpoint:
 
 def _read_indexed(path: Path) -> Checkpoint:
     weight_map, total_size, index_file = read_index(path)
-    present = {s for s in set(weight_map.values()) if os.path.lexists(path.parent / s)}
+    present = {s for s in set(weight_map.values()) if is_there(path.parent / s, or_its_link=True)}
     files = [read_header(inside(path.parent, shard)) for shard in sorted(present)]
     return replace(join_shards(path, weight_map, total_size, files), index_file=index_file)
 

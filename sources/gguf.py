@@ -17,7 +17,7 @@ from headcount.model import limits
 from headcount.model.errors import InvalidWeightsError
 
 from .ggml_types import GGML_TYPES
-from .json_file import open_regular
+from .json_file import open_bytes
 from .safetensors import FileHeader, TensorInfo
 
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?"} | {
@@ -47,7 +47,7 @@ class GgufFile:
 
 def read_gguf(path: Path) -> GgufFile:
     """The key-values and the tensor directory of a GGUF file. Raises InvalidWeightsError."""
-    with os.fdopen(open_regular(path), "rb", buffering=2**20) as file:
+    with open_bytes(path, 2**20) as file:
         return parse_gguf(file, path, os.fstat(file.fileno()).st_size)
 
 

@@ -41,10 +41,11 @@ def open_regular(path: Path) -> int:
 
 
 @contextmanager
-def open_bytes(path: Path) -> Iterator[BinaryIO]:
-    """The bytes of a regular file. Raises HeadcountError, also where the disk fails later on."""
+def open_bytes(path: Path, buffering: int = -1) -> Iterator[BinaryIO]:
+    """The bytes of a regular file, of which `buffering` are read at a time. Raises HeadcountError,
+    also where the disk fails later on."""
     try:
-        with os.fdopen(open_regular(path), "rb") as file:
+        with os.fdopen(open_regular(path), "rb", buffering) as file:
             yield file
     except OSError as error:
         raise HeadcountError(f"{path}: cannot be read: {error.strerror or error}") from error

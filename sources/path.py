@@ -6,9 +6,11 @@ from typing import Any
 
 from headcount.model.errors import HeadcountError
 
+from .adapter import find_adapter
 from .checkpoint import Checkpoint, find_weights, inside, read_checkpoint
 from .found import FoundModel
 from .json_file import read_json, read_json_file
+from .presence import is_there
 from .quantisation_file import SETTINGS_FILES, settings_file, with_settings
 
 
@@ -55,6 +57,10 @@ def _read_folder(folder: Path) -> FoundModel:
     weights = _folder_weights(folder)
     has_config = _is_there(config)
     if not has_config and weights is None:
+        if (adapter := find_adapter(folder)) is not None:
+            raise HeadcountError(
+                f"{folder}: holds {adapter.words} and no model: {adapter.where_to_go}"
+            )
         return _only_gguf(folder)
     found = FoundModel(
         kind="folder", id=str(folder), where=str(config), config=None, checkpoint=weights
@@ -87,9 +93,9 @@ def _only_gguf(folder: Path) -> FoundModel:
 
 def _is_there(path: Path) -> bool:
     """Raises HeadcountError for a link to nothing: it was meant to be there."""
-    if path.exists():
+    if is_there(path):
         return True
-    if path.is_symlink():
+    if is_there(path, or_its_link=True):
         raise HeadcountError(f"{path}: is a link to {path.readlink()}, which is not there")
     return False
 

@@ -1,11 +1,11 @@
 """A checkpoint of .bin or .pt files: one, an index and its shards, or what a folder holds."""
 
-import os
 from dataclasses import replace
 from pathlib import Path
 
 from .checkpoint import Checkpoint, inside, join_shards, read_index
 from .pickle_file import PickleFile, read_pickle
+from .presence import is_there
 
 _SINGLE = "pytorch_model.bin"
 _INDEX = "pytorch_model.bin.index.json"
@@ -17,7 +17,7 @@ _NO_WEIGHTS = ("training_args", "optimizer", "scheduler", "rng_state", "scaler",
 def find_pickles(folder: Path) -> Path | None:
     """The file or index that holds the weights of a folder without safetensors; None if none."""
     for name in (_SINGLE, _INDEX):
-        if os.path.lexists(folder / name):
+        if is_there(folder / name, or_its_link=True):
             return folder / name
     others = sorted(
         path
@@ -46,7 +46,7 @@ def read_pickles(path: Path) -> Checkpoint:
             (file,),
         )
     weight_map, total_size, index_file = read_index(path, _SUFFIXES)
-    present = {s for s in weight_map.values() if os.path.lexists(path.parent / s)}
+    present = {s for s in weight_map.values() if is_there(path.parent / s, or_its_link=True)}
     files = tuple(read_pickle(inside(path.parent, shard)) for shard in sorted(present))
     headers = [file.header for file in files]
     joined = join_shards(path, weight_map, total_size, headers)

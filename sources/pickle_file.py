@@ -6,7 +6,6 @@ are positions inside its storage.
 """
 
 import io
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
@@ -19,7 +18,7 @@ from headcount.model.dtypes import SAFETENSORS_BITS
 from headcount.model.errors import InvalidWeightsError
 
 from .identity import FileIdentity, ReadFile
-from .json_file import open_regular
+from .json_file import open_bytes
 from .pickle_walk import StoredTensor, is_harmless, walk
 from .safetensors import FileHeader, TensorInfo, check_names
 
@@ -39,7 +38,7 @@ class PickleFile:
 
 def read_pickle(path: Path) -> PickleFile:
     """What a file of torch.save holds. Nothing in it is executed. Raises InvalidWeightsError."""
-    with os.fdopen(open_regular(path), "rb") as file:
+    with open_bytes(path) as file:
         identity = FileIdentity.of(file.fileno())
         size = identity.size
         start = file.read(16)

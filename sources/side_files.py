@@ -1,7 +1,7 @@
 """What lies beside the weights in a folder: names, and the few facts that rules ask of them.
 
 Nothing is executed or rendered, links that lead out of the folder are not followed, and a file that
-cannot be read is a fact, not an error.
+is not what it should be is a fact, not an error; one that a failing disk does not give is an error.
 """
 
 import os
@@ -15,7 +15,10 @@ from headcount.model import limits
 from headcount.model.errors import HeadcountError
 from headcount.model.numbers import whole
 
+from .adapter import Adapter, find_adapter
+from .checkpoint import ADAPTER_CONFIG
 from .json_file import read_json
+from .presence import is_failing_disk, is_there
 
 _CONFIGS = ("tokenizer_config.json", "generation_config.json")
 
@@ -43,6 +46,7 @@ class SideFiles:
     leaving: tuple[str, ...]
     unreadable: tuple[tuple[str, str], ...]
     largest_token: int | None
+    adapter: Adapter | None
     tokenizer: TokenizerConfig | None
     generation: Mapping[str, tuple[int, ...]] | None
 
@@ -60,6 +64,8 @@ def read_side_files(folder: Path) -> SideFiles:
             try:
                 read[name] = read_json(folder / name, limit)
             except HeadcountError as error:
+                if is_failing_disk(error):
+                    raise
                 unreadable.append((name, str(error).removeprefix(f"{folder / name}: ")))
     return SideFiles(
         folder=folder,
@@ -69,6 +75,7 @@ def read_side_files(folder: Path) -> SideFiles:
         leaving=leaving,
         unreadable=tuple(unreadable),
         largest_token=_largest_token(read.get("tokenizer.json")),
+        adapter=find_adapter(folder) if ADAPTER_CONFIG in names - set(leaving) else None,
         tokenizer=_tokenizer(read.get("tokenizer_config.json")),
         generation=_generation(read.get("generation_config.json")),
     )
@@ -100,7 +107,7 @@ def _code_folders(entries: list["os.DirEntry[str]"]) -> tuple[str, ...]:
         for entry in entries
         if entry.name == "custom_generate"
         and entry.is_dir(follow_symlinks=False)
-        and os.path.lexists(Path(entry.path, "generate.py"))
+        and is_there(Path(entry.path, "generate.py"), or_its_link=True)
     )
 
 

@@ -34,7 +34,7 @@ if os.environ.get("HEADCOUNT_TEST_LIGHT"):  # as on an install without the extra
     sys.modules.update(dict.fromkeys(_CONVERT_EXTRA))  # type: ignore[arg-type]
 _MISSING = [name for name in _CONVERT_EXTRA if importlib.util.find_spec(name) is None]
 if _MISSING:
-    collect_ignore = ["convert", "evaluate", "running", "uptrain"]  # they import torch
+    collect_ignore = ["convert", "evaluate", "faults", "running", "uptrain"]  # they import torch
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -45,3 +45,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("needs_convert"):
             item.add_marker(skip)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """How many cells of the table of faults (tests/faults) were tried."""
+    passed = terminalreporter.getreports("passed")
+    cells = [
+        value
+        for report in passed
+        for name, value in report.user_properties
+        if name == "fault cells"
+    ]
+    for is_sample in (True, False):
+        chosen = [cell for cell in cells if (cell[0] == "sample") == is_sample]
+        if chosen:
+            rows, columns = ({cell[place] for cell in chosen} for place in (0, 1))
+            what = f"{len(rows)} commands x {len(columns)} kinds of faults x their calls"
+            total = sum(cell[2] for cell in chosen)
+            terminalreporter.write_line(
+                f"faults: {total:,} cells held ({'a sample' if is_sample else what})"
+            )

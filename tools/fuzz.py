@@ -132,7 +132,8 @@ def by_coverage(name: str, seconds: float, result: Path) -> None:
             return other if 0 < len(other) <= most else atheris.Mutate(data, most)
 
         options = (f"-dict={words}", f"-max_len={_LONGEST}", "-len_control=0", "-verbosity=0")
-        limits = ("-timeout=0", "-rss_limit_mb=0", "-handle_segv=0")
+        # Time and memory are ours to watch: libFuzzer would end the process, and by the wall clock.
+        limits = ("-timeout=86400", "-rss_limit_mb=0", f"-artifact_prefix={folder}/")
         arguments = [sys.argv[0], *options, *limits, str(inputs)]
         atheris.Setup(arguments, session.one, custom_mutator=mutate)
         atheris.Fuzz()

@@ -149,6 +149,10 @@ class _Loop:
             with saving(folder):
                 self.work.keep(progress)
 
-        self.processes.main_only(lambda: self.work.clear(folder))
+        def clear() -> None:
+            with saving(folder):
+                self.work.clear(folder)
+
+        self.processes.main_only(clear)
         self.processes.together(save)
         self.processes.main_only(keep)

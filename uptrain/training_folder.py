@@ -28,6 +28,14 @@ from headcount.sources.json_file import read_json
 
 _JOB = "job.json"
 _PROGRESS = "progress.json"
+# What torch's writer of archives says when the system does not take a file, or part of it.
+_OF_TORCH_SAVE = (
+    "write",
+    "PytorchStreamWriter",
+    "inline_container",
+    "iostream",
+    "open file failed",
+)
 _CHECKPOINT = re.compile(r"checkpoint-(\d{6,})")
 
 
@@ -183,9 +191,10 @@ def saving(path: Path) -> Iterator[None]:
     except (OSError, SafetensorError) as error:
         raise WriteError(f"{path}: cannot be written: {error}; earlier checkpoints stay") from error
     except RuntimeError as error:  # torch.save's
-        if "write" not in str(error) and "PytorchStreamWriter" not in str(error):
+        text = str(error).partition("\n")[0]
+        if not any(word in text for word in _OF_TORCH_SAVE):
             raise
-        raise WriteError(f"{path}: cannot be written: {error}; earlier checkpoints stay") from error
+        raise WriteError(f"{path}: cannot be written: {text}; earlier checkpoints stay") from error
 
 
 def _read_progress(folder: Path) -> Progress:

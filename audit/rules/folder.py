@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from headcount.sources.checkpoint import ADAPTER_CONFIG
 from headcount.sources.side_files import SideFiles
 
 from .config_facts import OWN_MODULE, ConfigFacts
@@ -74,9 +75,18 @@ def other_formats(facts: FolderFacts) -> Iterator[Sighting]:
     "transformers with peft loads it on top; it is not counted here",
 )
 def adapter(facts: FolderFacts) -> Iterator[Sighting]:
-    """An adapter lies beside the whole model."""
-    if facts.used and "adapter_config.json" in facts.files.names:
-        yield Sighting("adapter_config.json", "an adapter beside a whole model")
+    """An adapter lies beside the model, or in its place."""
+    found = facts.files.adapter
+    if found is None:
+        return
+    if facts.used:
+        yield Sighting(ADAPTER_CONFIG, f"{found.words} beside a whole model")
+    else:
+        yield Sighting(
+            ADAPTER_CONFIG,
+            f"{found.words}, and no weights of the model",
+            hint=f"the config alone was audited; for the weights {found.where_to_go}",
+        )
 
 
 @rule(

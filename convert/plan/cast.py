@@ -14,7 +14,7 @@ CAST_NAMES: tuple[CastName, ...] = get_args(CastName)
 _STORED = {name: stored for stored, name in CONFIG_NAME.items()}
 _KEYS = ("dtype", "torch_dtype")
 # Tables and masks that older checkpoints hold; classes make their own. "bias" is a parameter, too.
-_BUFFERS = tuple(f".{name}" for name in sorted(BUFFERS - {"bias"}))
+KEPT_AS_THEY_ARE = tuple(f".{name}" for name in sorted(BUFFERS - {"bias"}))
 
 
 def cast_steps(steps: tuple[Step, ...], dtype: CastName | None) -> tuple[Step, ...]:
@@ -37,7 +37,7 @@ def cast_config(
 
 
 def _cast(step: Step, dtype: str) -> Step:
-    if step.dtype not in CONFIG_NAME or step.dtype == dtype or step.name.endswith(_BUFFERS):
+    if step.dtype not in CONFIG_NAME or step.dtype == dtype or step.name.endswith(KEPT_AS_THEY_ARE):
         return step
     action = Cast() if isinstance(step.action, Copy) else step.action
     return replace(step, dtype=dtype, action=action)

@@ -7,6 +7,7 @@ from headcount.model import limits
 from headcount.model.units import format_bytes, format_indices
 from headcount.report.report import shown
 
+from .model_card import CARD
 from .plan import ConversionPlan
 from .rewriting import Rewriting
 from .side_files import SideFile
@@ -24,6 +25,7 @@ def describe_plan(plan: ConversionPlan) -> Iterator[str]:
         yield f"  drop       {dropped.source.name}: {dropped.reason}"
     yield ""
     yield from (f"config.json  {change}" for change in plan.config_changes)
+    yield f"made         {CARD}: a model card, with what was done"
     if plan.side_files:
         yield f"copied       {_names(plan.side_files)}"
     most = limits.FILES_SHOWN.most

@@ -34,6 +34,7 @@ def _parts(plan: ConversionPlan) -> Iterator[str]:
         yield from map(repr, file.steps)
     yield json.dumps([plan.config, plan.index_name, plan.index])
     yield repr([(file.name, file.nbytes) for file in plan.side_files])
+    yield plan.card
 
 
 def _digest(parts: Iterable[str]) -> str:

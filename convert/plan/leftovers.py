@@ -19,7 +19,8 @@ def real_place(target: Path) -> Path:
 
 
 def own_folder(target: Path, kind: str) -> Path:
-    """A name that nobody else takes: `.<name>.<kind>-<process>-<its start>-<host and random>`."""
+    """A name, of a folder or a file, that nobody else takes:
+    `.<name>.<kind>-<process>-<its start>-<host and random>`."""
     maker = this_process()
     made_by = f"{maker.pid}-{maker.start}-{maker.host}{uuid.uuid4().hex[:8]}"
     return target.with_name(f".{target.name}.{kind}-{made_by}")
@@ -27,6 +28,15 @@ def own_folder(target: Path, kind: str) -> Path:
 
 def leftovers(target: Path, kind: str) -> Iterator[Path]:
     """The folders of that kind for `target` whose process has died, on this host."""
+    return (path for path in _left(target, kind) if path.is_dir() and not path.is_symlink())
+
+
+def left_files(target: Path, kind: str) -> Iterator[Path]:
+    """The files of that kind, as `leftovers`."""
+    return (path for path in _left(target, kind) if path.is_file() and not path.is_symlink())
+
+
+def _left(target: Path, kind: str) -> Iterator[Path]:
     target = real_place(target)
     start = rf"\.{re.escape(target.name)}\.{kind}-"
     pattern = re.compile(rf"{start}([1-9][0-9]*)-([0-9]+)-([0-9a-f]{{8}})[0-9a-f]{{8}}")
@@ -36,7 +46,7 @@ def leftovers(target: Path, kind: str) -> Iterator[Path]:
         return  # it may be written to, but not listed
     for path in beside:
         match = pattern.fullmatch(path.name)
-        if match and path.is_dir() and not path.is_symlink():
+        if match:
             maker = OwningProcess(pid=int(match[1]), start=int(match[2]), host=match[3])
             if not maker.is_alive():
                 yield path

@@ -47,7 +47,7 @@ class ConversionPlan:
     `home` says which class holds the result and why; `config` and `index` are the JSON objects to
     write; `findings` are the source's warnings, which the output may inherit. `layer_count` are all
     layers of the model, `layers` those whose K/V heads change. `rewriting` says what is done to the
-    source's tensors before the steps read them, None: nothing.
+    source's tensors before the steps read them, None: nothing. `card` is the README.md to write.
     """
 
     request: ConversionRequest
@@ -67,6 +67,7 @@ class ConversionPlan:
     notes: tuple[str, ...]
     findings: tuple[Finding, ...]
     rewriting: Rewriting | None = None
+    card: str = ""
 
     @property
     def steps(self) -> Iterator[Step]:

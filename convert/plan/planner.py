@@ -1,5 +1,9 @@
 """From a request to a plan: every check that can be made without reading a tensor is made here."""
 
+from dataclasses import replace
+
+from headcount.sources.presence import is_there
+
 from ..homes.finding import find_home
 from ..homes.home import Draft
 from ..rewrite.planned import plan_rewriting
@@ -8,11 +12,12 @@ from .existing import check_same_job, read_existing
 from .heads import HeadsByLayer
 from .job import job_of
 from .leftovers import reclaimable
+from .model_card import SOURCE_CARD, beside_the_card, model_card
 from .output_files import index_name, index_of, output_files
 from .plan import ConversionPlan, LayerHeads
 from .request import ConversionRequest
 from .side_files import sort_side_files
-from .source import CONFIG, ConversionSource, read_source, source_state
+from .source import CONFIG, MERGED, ConversionSource, read_source, source_state
 from .target import check_space, check_target
 
 _TOKENIZERS = (
@@ -51,8 +56,8 @@ def plan_of(source: ConversionSource, request: ConversionRequest) -> ConversionP
     made = (*(file.name for file in files), *(file.name for file in draft.side_files))
     written = frozenset({CONFIG, *made, *_index_names(source)})
     copied, left_files = sort_side_files(request.source, written)
-    side_files = (*copied, *draft.side_files)
-    return ConversionPlan(
+    side_files = (*beside_the_card(copied), *draft.side_files)
+    plan = ConversionPlan(
         request=request,
         source=source_state(
             source,
@@ -76,6 +81,8 @@ def plan_of(source: ConversionSource, request: ConversionRequest) -> ConversionP
         findings=tuple(f for f in source.audit.findings if f.severity == "warning"),
         rewriting=rewriting,
     )
+    source_card = next((file.path for file in side_files if file.name == SOURCE_CARD), None)
+    return replace(plan, card=model_card(plan, source_card))
 
 
 def _layer(index: int, model: HeadsByLayer) -> LayerHeads:
@@ -96,7 +103,11 @@ def _index_names(source: ConversionSource) -> tuple[str, ...]:
 
 
 def _notes(source: ConversionSource, draft: Draft) -> tuple[str, ...]:
-    notes = []
+    notes = [
+        "the adapter beside the model was merged into its weights first: the source is both"
+        for header in source.checkpoint.files[:1]
+        if MERGED in header.metadata
+    ]
     if source.config.get("auto_map") and not draft.side_files:
         notes.append(
             "config.json names code files (auto_map), which are not copied: transformers' own class"
@@ -112,6 +123,6 @@ def _notes(source: ConversionSource, draft: Draft) -> tuple[str, ...]:
             "transformers' eager attention of this type fails with fewer K/V heads: load the result"
             " with sdpa, which is what its class takes by default"
         )
-    if not any((source.folder / name).exists() for name in _TOKENIZERS):
+    if not any(is_there(source.folder / name) for name in _TOKENIZERS):
         notes.append("the source has no tokenizer, so the result has none")
     return tuple(notes)

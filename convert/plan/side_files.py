@@ -1,5 +1,5 @@
-"""Which files beside the weights go along: tokenizer, generation config, texts. No code, no links
-that lead elsewhere, no other weights."""
+"""Which files beside the weights go along: what transformers and engines read of a model, its
+licence and its card. No code, no links that lead elsewhere, no other weights, no logs or data."""
 
 import os
 import stat
@@ -8,6 +8,7 @@ from pathlib import Path
 
 from headcount.model import limits
 from headcount.model.units import format_bytes
+from headcount.sources.checkpoint import ADAPTER_CONFIG
 from headcount.sources.identity import FileIdentity, identity_of
 
 _WEIGHTS = (
@@ -15,6 +16,18 @@ _WEIGHTS = (
     *(".onnx", ".npz", ".npy", ".pkl", ".pickle", ".tflite", ".index.json"),
 )
 _CODE = (".py", ".pyc", ".so", ".dll", ".dylib", ".sh", ".exe")
+# What a model is made of beside its weights, and what must go with it: by the end of the name, and,
+# of texts and files without an ending, by its beginning.
+_PARTS = (
+    *(".json", ".jinja", ".model", ".tiktoken", ".spm", ".bpe", ".codes", ".vocab"),
+    *(".md", ".yaml", ".yml"),
+)
+_TEXTS = (
+    *("vocab", "merges", "bpe", "dict", "tokenizer", "spiece", "chat_template"),
+    *("license", "licence", "notice", "copying", "copyright", "use_policy", "acceptable_use"),
+    *("third", "citation", "readme"),
+)
+_OF_TRAINING = ("trainer_state.json", "_results.json", "train_log.json")
 RECORD = "conversion.json"
 
 
@@ -33,10 +46,12 @@ class SideFile:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LeftFile:
-    """An entry of the source folder that is not copied, and why."""
+    """An entry of the source folder that is not copied, and why. `is_part`: by its name the model
+    needs it, so that its absence must be said."""
 
     name: str
     reason: str
+    is_part: bool
 
 
 def sort_side_files(
@@ -53,7 +68,8 @@ def sort_side_files(
             identity = identity_of(path.stat())
             copied.append(SideFile(name=path.name, path=path, identity=identity))
         else:
-            left.append(LeftFile(name=shown_name(path.name), reason=reason))
+            is_part = reason_by_name(path.name) is None and _is_part(path.name)
+            left.append(LeftFile(name=shown_name(path.name), reason=reason, is_part=is_part))
     return tuple(copied), tuple(left)
 
 
@@ -65,7 +81,16 @@ def shown_name(name: str) -> str:
 def _reason_to_leave(folder: Path, path: Path) -> str | None:
     if shown_name(path.name) != path.name:
         return "name is not UTF-8"
-    return reason_by_name(path.name) or _reason_by_kind(folder, path)
+    reason = reason_by_name(path.name) or _reason_by_kind(folder, path)
+    return reason or (None if _is_part(path.name) else "not part of a model by its name")
+
+
+def _is_part(name: str) -> bool:
+    """Whether a file of this name is read with a model, or must go with it."""
+    name = name.lower()
+    if name.endswith(_PARTS):
+        return not name.endswith(_OF_TRAINING)
+    return name.startswith(_TEXTS) and (name.endswith((".txt", ".pdf", ".rst")) or "." not in name)
 
 
 def reason_by_name(name: str) -> str | None:
@@ -73,6 +98,8 @@ def reason_by_name(name: str) -> str | None:
     name = name.lower()
     if name.startswith("."):
         return "hidden"
+    if name == ADAPTER_CONFIG:
+        return "an adapter's, whose weights are not copied"
     if name == RECORD:
         return "the record of an earlier conversion"
     if name.endswith(_WEIGHTS):

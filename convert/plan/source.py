@@ -28,6 +28,9 @@ from .refusals.source import check_folder, check_source
 from .side_files import SideFile, shown_name
 
 CONFIG = "config.json"
+# In the __metadata__ of weights to which an adapter was added: what it was. So a conversion of
+# these is another job than one of the model alone.
+MERGED = "headcount.merged_adapter"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,4 +1,4 @@
-"""Reading at a position of a file that several threads read."""
+"""Reading at a position of a file that several threads read, and writing all of a few bytes."""
 
 import os
 from threading import Lock
@@ -15,3 +15,10 @@ def read_at(descriptor: int, into: memoryview, position: int) -> int:
         data = os.read(descriptor, len(into))
     into[: len(data)] = data
     return len(data)
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """All of `data`: the system may take a part at a time. Raises OSError."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]

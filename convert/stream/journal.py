@@ -5,10 +5,9 @@ trusted. The others hold a digest of themselves: one that a kill cut short, or t
 editor has changed, is none, and what follows it is not trusted either.
 """
 
-import errno
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from headcount.model import limits
 from headcount.model.errors import HeadcountError
 from headcount.sources.json_file import open_bytes
 
+from .descriptors import write_all
 from .hashing import digest_of_bytes
 
 NAME = "journal.jsonl"
@@ -31,7 +31,7 @@ class FinishedFile:
     name: str
     nbytes: int
     digest: str
-    parts: Sequence[str]
+    parts: tuple[str, ...] = ()
     measured: Any
 
 
@@ -59,8 +59,7 @@ class Journal:
 
     def _append(self, *lines: dict[str, Any]) -> None:
         data = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
-        if os.write(self._descriptor, data) != len(data):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        write_all(self._descriptor, data)
         os.fsync(self._descriptor)
 
 
@@ -96,7 +95,7 @@ def _file(line: Any) -> FinishedFile | None:
         content = line["file"]
         if line["digest"] != _digest(content):
             return None
-        file = FinishedFile(**content)
+        file = FinishedFile(**{**content, "parts": tuple(content["parts"])})
     except (KeyError, TypeError):
         return None
     return file if _is_sound(file) else None
@@ -109,7 +108,7 @@ def _is_sound(file: FinishedFile) -> bool:
         return False
     parts = file.name.split("/")
     is_plain = len(parts) <= 2 and not {"", ".", ".."} & {*parts} and "\0" not in file.name
-    return is_plain and isinstance(file.digest, str)
+    return is_plain and all(isinstance(digest, str) for digest in (file.digest, *file.parts))
 
 
 def _lines(path: Path) -> Iterator[Any]:

@@ -23,6 +23,7 @@ from headcount.sources.json_file import open_regular
 from ..plan.errors import TargetError
 from ..plan.leftovers import real_place
 from ..plan.process import OwningProcess, this_process
+from .descriptors import write_all
 
 _PATIENCE = 0.2  # seconds that a rival may take between making its lock and writing into it
 
@@ -37,21 +38,30 @@ class TargetLock:
 
     def __enter__(self) -> "TargetLock":
         """Raises TargetError at once if another process holds it; a dead one's is taken over."""
-        while True:
-            try:
-                descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-            except FileExistsError:
-                self._remove_dead()
-                continue
-            try:
-                os.write(descriptor, json.dumps(asdict(this_process())).encode())
-            except BaseException:
-                self._release()
-                raise
-            finally:
-                os.close(descriptor)
+        while not self._taken():
+            self._remove_dead()
+        return self
+
+    def _taken(self) -> bool:
+        """Whether the lock is this process's now; False if there is one already."""
+        made = False
+        try:
+            with held_signals():  # one that comes between the two steps would leave an empty lock
+                try:
+                    descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+                except FileExistsError:
+                    return False
+                made = True
+                try:
+                    write_all(descriptor, json.dumps(asdict(this_process())).encode())
+                finally:
+                    os.close(descriptor)
             self._remove_asides()
-            return self
+        except BaseException:
+            if made:
+                self._release()
+            raise
+        return True
 
     def __exit__(
         self,
@@ -60,7 +70,8 @@ class TargetLock:
         traceback: TracebackType | None,
     ) -> None:
         with held_signals():
-            if _read(self.path) == this_process():
+            mine = this_process()
+            if mine in (_read(self.path), _read(self.path)):  # a disk may fail once
                 self._release()
 
     def _release(self) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from .float_casts import Lost
 from .repeated_heads import Repeats
 
 
@@ -11,12 +12,14 @@ from .repeated_heads import Repeats
 class Outcome:
     """What was measured while pooling: (layer, part) -> relative error of its weight, layer -> the
     heads that were kept, for methods that choose, the layers of which any number changed, and the
-    heads that are copies of others. Of a layer with two attentions the larger error."""
+    heads that are copies of others. Of a layer with two attentions the larger error. `lost` is what
+    a cast lost of a tensor of the output, by its name; those that lost nothing are left out."""
 
     errors: dict[tuple[int, str], float] = field(default_factory=dict)
     chosen: dict[int, tuple[int, ...]] = field(default_factory=dict)
     moved: set[int] = field(default_factory=set)
     repeats: Repeats = field(default_factory=Repeats)
+    lost: dict[str, Lost] = field(default_factory=dict)
 
     def since(self, before: "Outcome") -> "Outcome":
         """What `before`, a copy made earlier, does not say."""
@@ -28,6 +31,7 @@ class Outcome:
             repeats=Repeats(
                 alike={k: a for k, a in seen.items() if before.repeats.alike.get(k) != a}
             ),
+            lost={n: found for n, found in self.lost.items() if before.lost.get(n) != found},
         )
 
     def copy(self) -> "Outcome":
@@ -36,6 +40,7 @@ class Outcome:
             chosen=dict(self.chosen),
             moved=set(self.moved),
             repeats=Repeats(alike=dict(self.repeats.alike)),
+            lost=dict(self.lost),
         )
 
     def add(self, other: "Outcome") -> None:
@@ -45,6 +50,7 @@ class Outcome:
         self.moved.update(other.moved)
         for layer, alike in other.repeats.alike.items():
             self.repeats.note(layer, alike)
+        self.lost.update(other.lost)
 
     def document(self) -> dict[str, Any]:
         """JSON-ready."""
@@ -53,6 +59,7 @@ class Outcome:
             "chosen": [[layer, list(heads)] for layer, heads in self.chosen.items()],
             "moved": sorted(self.moved),
             "alike": [[layer, list(alike)] for layer, alike in self.repeats.alike.items()],
+            "lost": [[name, *found] for name, found in self.lost.items()],
         }
 
     @classmethod
@@ -62,4 +69,5 @@ class Outcome:
             chosen={layer: tuple(heads) for layer, heads in document["chosen"]},
             moved=set(document["moved"]),
             repeats=Repeats(alike={layer: tuple(alike) for layer, alike in document["alike"]}),
+            lost={name: Lost(zeros, small) for name, zeros, small in document["lost"]},
         )

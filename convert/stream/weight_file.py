@@ -16,7 +16,7 @@ from ..plan.errors import BadValuesError
 from ..plan.plan import ConversionPlan, OutputFile
 from ..plan.request import CHOOSING
 from ..plan.steps import Cast, Copy, Fold, Folded, Make, Pad, Pool, Skip, Step, Take, Transpose
-from .float_casts import cast, cast_pieces
+from .float_casts import Lost, cast, cast_pieces, lost
 from .head_layout import join_heads, placed_heads, reordered, split_heads
 from .made_ahead import Ahead
 from .norm_folding import fold_gain, fold_shift
@@ -68,7 +68,9 @@ class WeightStream:
 
     def _cast(self, step: Step) -> Iterator[torch.Tensor]:
         with self._named(step):
-            yield from cast_pieces(self.reader, step.sources[0], DTYPES[step.dtype])
+            for piece, found in cast_pieces(self.reader, step.sources[0], DTYPES[step.dtype]):
+                self._note_lost(step, found)
+                yield piece
 
     def write(self, file: OutputFile, out: NewFile) -> None:
         """Raises BadValuesError and HeadcountError; OSError is a failure to write."""
@@ -102,7 +104,15 @@ class WeightStream:
         if tensor.dtype == dtype:
             return tensor
         with self._named(step):
-            return cast(tensor, dtype)
+            result = cast(tensor, dtype)
+        self._note_lost(step, lost(tensor, result))
+        return result
+
+    def _note_lost(self, step: Step, found: Lost) -> None:
+        if any(found):
+            with self._lock:
+                before = self.outcome.lost.get(step.name, Lost())
+                self.outcome.lost[step.name] = before.plus(found)
 
     def _compute(self, step: Step) -> torch.Tensor:
         match step.action:

@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from types import TracebackType
 
-from headcount.model.errors import HeadcountError
+from headcount.model.errors import HeadcountError, WriteError
 from headcount.running.passing_folder import remove_folder
 from headcount.running.signals import SIGNALLED, held_signals
 
@@ -89,6 +89,9 @@ class WorkFolder:
         if self._journal is not None:
             self._journal.close()
         for path in {self.path, *self._claimed}:
+            if self._holds_the_old_model(path):
+                _say(f"{path}: holds what {self.target} was, since it could not be put back")
+                continue
             kept = self._layers_to_keep(path, kind)
             if not kept:
                 if not remove_folder(path):
@@ -98,6 +101,10 @@ class WorkFolder:
                 f"stopped; {kept} rewritten layers are kept in {path}: the same command goes on"
                 " with them, removing that folder gives them up"
             )
+
+    def _holds_the_old_model(self, path: Path) -> bool:
+        """Whether neither the new nor the old model could get the target's name."""
+        return os.path.lexists(path / "old") and not os.path.lexists(self.target)
 
     def _layers_to_keep(self, path: Path, kind: type[BaseException] | None) -> int:
         """How many layers in `path` took work that the next run of the same job need not do again:
@@ -180,7 +187,13 @@ class WorkFolder:
         """All as it was before `commit`. What was renamed is read from the disk: a signal can come
         between a rename and whatever would note it."""
         if not self.model.exists():
-            self.target.rename(self.model)
+            try:
+                self.target.rename(self.model)
+            except OSError as error:
+                raise WriteError(
+                    f"{self.target}: is complete, but its disk does not confirm that it is kept"
+                    f" ({error.strerror}): check the disk, then run `headcount audit` on it"
+                ) from error
         if not old.exists():
             return
         try:

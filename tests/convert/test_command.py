@@ -41,11 +41,11 @@ def test_a_dry_run_shows_some_of_many_files(
     lower("FILES_SHOWN", 3)
     source = grouped()
     for i in range(5):
-        (source / f"{i}.txt").touch()
+        (source / f"vocab{i}.txt").touch()
         (source / f"{i}.bin").touch()
     lines = convert(source, tmp_path / "out", "--kv-heads", 1, "--dry-run").stdout.splitlines()
     (copied,) = (line for line in lines if line.lstrip().startswith("copied "))
-    assert "0.txt, 1.txt, 2.txt and " in copied and copied.endswith(" more")
+    assert "vocab0.txt, vocab1.txt and " in copied and copied.endswith(" more")
     left = [line for line in lines if line.lstrip().startswith("not copied ")]
     assert len(left) == 4
     assert left[-1].endswith("and 2 more")

@@ -148,8 +148,8 @@ def source(grouped: MakeFolder, tmp_path: Path) -> Path:
     (folder / "tokenizer.json").write_text('{"model": {"vocab": {"a": 0}}}')
     (folder / ".cache").mkdir()
     (folder / "onnx").mkdir()
-    (folder / "shared.txt").write_text("shared")
-    (folder / "linked.txt").symlink_to("shared.txt")
+    (folder / "LICENSE.txt").write_text("shared")
+    (folder / "NOTICE.txt").symlink_to("LICENSE.txt")
     (folder / "dangling.txt").symlink_to("nowhere")
     (folder / "passwd").symlink_to("/etc/passwd")
     return folder

@@ -1,12 +1,14 @@
 """What no conversion can start from."""
 
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from headcount.audit import Audit
 from headcount.model.errors import HeadcountError, InvalidWeightsError
+from headcount.sources.adapter import Adapter, find_adapter
+from headcount.sources.checkpoint import ADAPTER_CONFIG
+from headcount.sources.presence import is_there
 
 from ..errors import CannotConvertError
 
@@ -15,8 +17,25 @@ def check_folder(folder: Path) -> None:
     """Raises HeadcountError unless there is a folder with a config."""
     if not folder.is_dir():
         raise HeadcountError(f"{folder}: not a folder; convert reads a folder with config.json")
-    if not os.path.lexists(folder / "config.json"):
+    refuse_adapter(find_adapter(folder))
+    if not is_there(folder / "config.json", or_its_link=True):
         raise HeadcountError(f"{folder}: no config.json there; convert reads a folder that has one")
+
+
+def refuse_adapter(adapter: Adapter | None) -> None:
+    """Raises CannotConvertError if there is one: what transformers loads is the model with it."""
+    if adapter is None:
+        return
+    if adapter.is_alone:
+        raise CannotConvertError(
+            f"{adapter.folder}: holds {adapter.words} and no weights of a model: put its two files"
+            " into the folder of its base model, and say --merge-adapter"
+        )
+    raise CannotConvertError(
+        f"{adapter.folder / ADAPTER_CONFIG}: {adapter.words} beside the model, which transformers"
+        " with peft loads on top: add --merge-adapter to convert both as one model, or move the"
+        " adapter's files away to convert the model alone"
+    )
 
 
 def check_source(folder: Path, audit: Audit, config: Mapping[str, Any]) -> None:

@@ -70,7 +70,7 @@ def change_file(path: Path) -> None:
         (lambda source, out: (out / "folder").mkdir(), "folder"),
         (lambda source, out: (out / "conversion.json").unlink(), "no output of headcount"),
         (lambda source, out: (out / "conversion.json").write_text("{}"), "no output of headcount"),
-        (lambda source, out: (source / "new.txt").write_text("new"), "other options"),
+        (lambda source, out: (source / "vocab.txt").write_text("new"), "other options"),
     ],
 )
 def test_another_content_is_never_taken_for_done(
@@ -101,9 +101,10 @@ def test_overwrite_replaces_what_an_earlier_conversion_wrote(source: Path, tmp_p
     run(source, tmp_path / "out")
     report = run(source, tmp_path / "out", 1, overwrite=True)
     assert not report.done_before
-    del wanted["README.md"], wanted["conversion.json"]
+    for name in ("README.source.md", "README.md", "conversion.json"):  # they tell of it
+        del wanted[name]
     assert {**contents(tmp_path / "out"), **wanted} == contents(tmp_path / "out")
-    assert contents(tmp_path / "out").keys() == {*wanted, "conversion.json"}
+    assert contents(tmp_path / "out").keys() == {*wanted, "README.md", "conversion.json"}
 
 
 @pytest.mark.parametrize("name", ["theirs.txt", "checkpoint-1/x", ".git/x"])

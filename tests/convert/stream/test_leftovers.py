@@ -52,8 +52,7 @@ def left(sharded: Path, tmp_path: Path, dead: int, monkeypatch: pytest.MonkeyPat
         raise KilledError
 
     with monkeypatch.context() as patch:
-        patch.setattr("headcount.convert.conversion._copy_side_file", killed)
-        patch.setattr("headcount.convert.conversion.check_unchanged", killed)
+        patch.setattr("headcount.convert.conversion.write_bytes", killed)  # of the index
         patch.setattr(work_folder, "remove_folder", lambda path: True)
         with pytest.raises(KilledError):
             run(sharded, tmp_path / "out")

@@ -11,10 +11,13 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from huggingface_hub import ModelCard
+from safetensors.torch import load_file, save_file
 
 from conversions import contents, load_whole, run
 from headcount.audit import audit_model
+from headcount.convert.conversion import apply_plan
+from headcount.convert.conversion_report import conversion_report
 from headcount.convert.plan.describe import describe_plan
 from headcount.convert.plan.document import conversion_plan_document
 from headcount.convert.plan.planner import plan_conversion
@@ -30,16 +33,83 @@ def test_the_folder_holds_what_the_plan_says(source: Path, tmp_path: Path) -> No
     report = run(source, tmp_path / "out")
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
         *("config.json", "conversion.json", "generation_config.json", "model.safetensors"),
-        *("tokenizer.json", "README.md", "shared.txt", "linked.txt"),
+        *("tokenizer.json", "README.md", "README.source.md", "LICENSE.txt", "NOTICE.txt"),
     }
-    assert not (tmp_path / "out" / "linked.txt").is_symlink()
-    assert (tmp_path / "out" / "linked.txt").read_text() == "shared"
+    assert not (tmp_path / "out" / "NOTICE.txt").is_symlink()
+    assert (tmp_path / "out" / "NOTICE.txt").read_text() == "shared"
     assert {file.name: file.reason for file in report.plan.left_files} == {
         **{".cache": "hidden", "onnx": "a folder", "modeling_x.py": "code"},
         **{"model.gguf": "other weights", "optimizer.bin": "other weights"},
         **{"dangling.txt": "a link to nothing"},
         **{"passwd": "a link that leads out of the folder"},
     }
+
+
+def test_the_card_says_what_was_made_of_what(source: Path, tmp_path: Path) -> None:
+    """And keeps of the source's card what is as true of the result."""
+    card = "---\nlicense: apache-2.0\nlanguage:\n- en\nmetrics:\n- accuracy\n---\n# Theirs\n"
+    (source / "README.md").write_text(card)
+    plan = plan_conversion(
+        ConversionRequest(
+            source=source,
+            target=tmp_path / "out",
+            num_key_value_heads=2,
+            source_name=f"org/some_model@{'a' * 40}",
+        )
+    )
+    apply_plan(plan, progress=False)
+    made = ModelCard.load(tmp_path / "out" / "README.md")
+    assert made.data.to_dict() == {
+        **{"base_model": "org/some_model", "library_name": "transformers"},
+        **{"license": "apache-2.0", "language": ["en"]},
+        "tags": ["headcount", "grouped-query-attention"],
+    }
+    assert "# org/some_model with fewer key/value heads" in made.text
+    assert "Key/value heads: 4 to 2" in made.text
+    assert "`mean`" in made.text
+    assert str(tmp_path) not in made.content
+    assert (tmp_path / "out" / "README.source.md").read_text() == card
+
+
+@pytest.mark.parametrize("card", ["---\nlicense: [1\n---\n", "---\n- a\n---\n", "---\n", "\0---"])
+def test_a_card_that_says_nothing_is_no_obstacle(source: Path, tmp_path: Path, card: str) -> None:
+    (source / "README.md").write_text(card)
+    run(source, tmp_path / "out")
+    assert "license" not in ModelCard.load(tmp_path / "out" / "README.md").data.to_dict()
+
+
+def test_data_and_logs_beside_a_model_are_left_and_said(source: Path, tmp_path: Path) -> None:
+    for name in ("val.txt", "train.jsonl", "trainer_state.json", "loss.png", "events.out.tf.1"):
+        (source / name).write_text("x")
+    (source / "chat_template.jinja").symlink_to("/etc/passwd")
+    report = run(source, tmp_path / "out")
+    left = {file.name: file.reason for file in report.plan.left_files}
+    for name in ("val.txt", "train.jsonl", "trainer_state.json", "loss.png", "events.out.tf.1"):
+        assert left[name] == "not part of a model by its name"
+        assert not (tmp_path / "out" / name).exists()
+    notes = conversion_report(report).notes
+    assert any("may be missed: chat_template.jinja (a link that leads out" in n for n in notes)
+    assert any("as not part of the model" in n and "val.txt" in n for n in notes)
+
+
+def _repeated(source: Path, tmp_path: Path) -> Path:
+    """A copy of `source` in which two K/V heads of each pair are equal."""
+    folder = Path(shutil.copytree(source, tmp_path / "repeated", symlinks=True))
+    tensors = load_file(folder / "model.safetensors")
+    for name, tensor in tensors.items():
+        if "k_proj" in name or "v_proj" in name:
+            heads = tensor.reshape(2, 2, -1)
+            tensors[name] = heads[:, :1].expand_as(heads).reshape(tensor.shape).contiguous()
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    return folder
+
+
+def test_a_mean_without_training_says_what_it_costs(source: Path, tmp_path: Path) -> None:
+    """But for heads that were equal, where it costs nothing."""
+    lossless = conversion_report(run(_repeated(source, tmp_path), tmp_path / "same", 2)).notes
+    assert not any("--quality fast" in note for note in lossless)
+    notes = conversion_report(run(source, tmp_path / "out", 2)).notes
+    assert any("--quality fast" in n and "--evaluate measures it" in n for n in notes)
 
 
 def test_a_name_that_is_not_utf8_is_left(source: Path, tmp_path: Path) -> None:

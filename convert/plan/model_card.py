@@ -1,0 +1,107 @@
+"""The README.md of the output, a model card as the Hub reads it: what was made of what, and how.
+
+The source's own card describes another model; it goes along as README.source.md. What it says of
+its licence and languages still holds, so that is taken over.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub import ModelCard, ModelCardData
+
+from headcount import __version__
+from headcount.model import limits
+from headcount.model.text import printable
+from headcount.report.markdown import plain
+from headcount.sources.hub import is_repository
+from headcount.sources.json_file import open_bytes
+
+from .plan import ConversionPlan
+from .side_files import RECORD, SideFile
+
+# What a source's card says that is as true of the result.
+_KEPT = ("license", "license_name", "license_link", "language", "pipeline_tag")
+_DIVIDER = b"\n---"
+CARD = "README.md"
+SOURCE_CARD = "README.source.md"
+
+
+def beside_the_card(files: Iterable[SideFile]) -> tuple[SideFile, ...]:
+    """The files to copy, the source's card under its other name; of two such the newer one."""
+    found = tuple(files)
+    cards = [file for file in found if file.name.lower() == CARD.lower()]
+    if not cards:
+        return found
+    others = [file for file in found if file not in cards and file.name != SOURCE_CARD]
+    return (*others, replace(cards[0], name=SOURCE_CARD))
+
+
+def model_card(plan: ConversionPlan, source_card: Path | None) -> str:
+    """The card of the result of `plan`; `source_card` is the README.md of the source, if it has
+    one. No times and no paths, so that one plan gives one card. Raises HeadcountError."""
+    base, _, revision = plan.source.name.partition("@")
+    known = {} if source_card is None else _front_matter(source_card)
+    data = ModelCardData(
+        base_model=base if is_repository(base) else None,
+        library_name="transformers",
+        tags=["headcount", "grouped-query-attention"],
+        **known,
+    )
+    body = "\n".join(_body(plan, plain(base), revision, source_card is not None))
+    return f"---\n{data.to_yaml()}\n---\n\n{body}\n"
+
+
+def _body(plan: ConversionPlan, base: str, revision: str, has_card: bool) -> Iterator[str]:
+    kinds = dict.fromkeys((layer.before, layer.after) for layer in plan.layers)
+    heads = ", ".join(f"{before} to {after}" for before, after in kinds)
+    yield f"# {base} with fewer key/value heads"
+    yield ""
+    of = f" at revision {revision}" if revision else ""
+    yield f"Made from {base}{of} with headcount {__version__}."
+    yield ""
+    yield f"- Key/value heads: {heads}, in {len(plan.layers)} of {plan.layer_count} layers."
+    yield f"- Method: {_method(plan)}."
+    yield f"- Kept as: {plain(plan.home)}."
+    yield ""
+    yield (
+        f"`{RECORD}` beside this file says what became of every tensor and what was done since, and"
+        " holds the digests of all files."
+    )
+    if has_card:
+        yield f"`{SOURCE_CARD}` is the card of the model that this one was made from."
+
+
+def _method(plan: ConversionPlan) -> str:
+    """As the record names its parts; not which file a calibration text was."""
+    request = plan.request
+    said = [f"`{request.method}`", f"grouping `{request.grouping}`"]
+    said += ["temperature"] if request.temperature else []
+    said += [f"refit of `{request.refit}`"] if request.refit != "none" else []
+    said += [f"{request.reconstruct} steps a layer"] if request.reconstruct else []
+    said += ["calibrated on a text"] if request.calibration else []
+    return ", ".join(said)
+
+
+def _front_matter(path: Path) -> dict[str, Any]:
+    """What is kept of the YAML that a card begins with; nothing of one that cannot be read, since
+    a card is prose to everybody but the Hub."""
+    with open_bytes(path) as file:
+        start = file.read(limits.JSON_BYTES.most)
+    if not start.startswith(b"---") or _DIVIDER not in start:
+        return {}
+    try:
+        text = start[: start.index(_DIVIDER) + len(_DIVIDER)].decode("utf-8-sig") + "\n"
+        found = ModelCard(text, ignore_metadata_errors=True).data
+    except Exception:  # yaml's errors, and what huggingface_hub makes of wrong types
+        return {}
+    kept = {key: _safe(found.get(key)) for key in _KEPT}
+    return {key: value for key, value in kept.items() if value}
+
+
+def _safe(value: Any) -> Any:
+    """A text, or a list of such, as YAML will write it; None for anything else."""
+    if isinstance(value, list):
+        return [_safe(item) for item in value] if all(map(_safe, value)) else None
+    return printable(value) if isinstance(value, str) and len(value) < 200 else None

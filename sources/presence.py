@@ -1,0 +1,33 @@
+"""Whether a file is there: a disk that fails is an error, and no sign that a file is missing."""
+
+import errno
+from pathlib import Path
+
+from headcount.model.errors import HeadcountError
+
+_ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG}
+# What says something of the file, and not of the disk.
+_FACTS = {*_ABSENT, errno.EACCES, errno.EPERM, errno.EISDIR}
+
+
+def is_there(path: Path, *, or_its_link: bool = False) -> bool:
+    """Whether `path` leads to something; `or_its_link`: a link to nothing counts. Raises
+    HeadcountError if that cannot be told."""
+    return mode_of(path, follow=not or_its_link) is not None
+
+
+def mode_of(path: Path, *, follow: bool = True) -> int | None:
+    """What stat says of the kind of `path`, or of the link that it is; None: nothing is there.
+    Raises HeadcountError if that cannot be told."""
+    try:
+        return path.stat(follow_symlinks=follow).st_mode
+    except OSError as error:
+        if error.errno in _ABSENT:
+            return None
+        raise HeadcountError(f"{path}: cannot be read: {error.strerror or error}") from error
+
+
+def is_failing_disk(error: HeadcountError) -> bool:
+    """Whether a file could not be read for a reason that is none of its own."""
+    cause = error.__cause__
+    return isinstance(cause, OSError) and cause.errno not in _FACTS
