@@ -44,7 +44,8 @@ def tied_embeddings(facts: WeightFacts) -> Iterator[Sighting]:
             severity="note",
             where=head.name,
             message=f"stored ({head.nbytes:,} bytes) although tie_word_embeddings is true",
-            hint="transformers uses the embedding; the copy is only worth its removal",
+            hint="counted once: transformers ties them only where both hold the same values, else"
+            " it loads this head as its own; --scan compares them",
         )
 
 
