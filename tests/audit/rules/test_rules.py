@@ -217,3 +217,30 @@ def test_codes_are_unique_and_documented() -> None:
         assert found, rule.code
         assert "Why: " in section.partition("\n## ")[0], rule.code
         assert rule.severity in section.partition("\n## ")[0].lower()
+
+
+def claim(folder: Path, **claims: int) -> None:
+    path = folder / "model.safetensors.index.json"
+    index: dict[str, Any] = json.loads(path.read_text())
+    index["metadata"] |= claims
+    path.write_text(json.dumps(index))
+
+
+def test_an_index_that_claims_other_parameters(tmp_path: Path) -> None:
+    folder = write_sharded(tmp_path, LLAMA_CONFIG, llama_shapes())
+    held = audit_model(str(folder)).spec.parameters
+    assert held
+    claim(folder, total_parameters=held)
+    assert findings(folder) == []
+    claim(folder, total_parameters=2 * held)
+    assert findings(folder) == [("H202", "warning")]
+    assert f"total_parameters says {2 * held:,}" in audit_model(str(folder)).findings[0].message
+
+
+def test_an_index_without_its_shards_is_held_against_the_config(tmp_path: Path) -> None:
+    folder = write_sharded(tmp_path, LLAMA_CONFIG, llama_shapes())
+    for shard in folder.glob("*.safetensors"):
+        shard.unlink()
+    assert {code for code, _ in findings(folder)} == {"H201"}
+    claim(folder, total_size=12345)
+    assert ("H202", "warning") in findings(folder)
