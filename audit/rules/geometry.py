@@ -16,8 +16,9 @@ _TRUST = "memory follows the weights; correct config.json, or take the config of
 
 @rule("H101", "kv-heads-mismatch", "error", _TRUST)
 def kv_heads(facts: WeightFacts) -> Iterator[Sighting]:
-    """The rows of k_proj are another number of K/V heads than the config's."""
-    return _mismatches(facts, "num_key_value_heads", "the k weights have")
+    """The rows of k_proj, or of q_proj beside q/k norms, are other heads than the config's."""
+    yield from _mismatches(facts, "num_attention_heads", "the q weights have")
+    yield from _mismatches(facts, "num_key_value_heads", "the k weights have")
 
 
 @rule("H102", "head-dim-mismatch", "error", _TRUST)
@@ -129,10 +130,8 @@ def _expected(mixer: Mixer, part: str | None, seen: Observed | None) -> tuple[in
     told = seen is not None and (
         seen.hidden_size not in (None, mixer.hidden_size)
         or (seen.head_dim is not None and seen.head_dim != mixer.head_dim)
-        or (
-            seen.num_key_value_heads is not None
-            and seen.num_key_value_heads != mixer.num_key_value_heads
-        )
+        or seen.num_attention_heads not in (None, mixer.num_attention_heads)
+        or seen.num_key_value_heads not in (None, mixer.num_key_value_heads)
     )
     return None if told else (mixer.out_features(part), mixer.in_features(part))
 

@@ -244,3 +244,28 @@ def test_an_index_without_its_shards_is_held_against_the_config(tmp_path: Path) 
     assert {code for code, _ in findings(folder)} == {"H201"}
     claim(folder, total_size=12345)
     assert ("H202", "warning") in findings(folder)
+
+
+QWEN3 = {**LLAMA_CONFIG, "model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"]}
+
+
+def qwen3_shapes(config: dict[str, Any]) -> Shapes:
+    layers = range(config["num_hidden_layers"])
+    norm = "model.layers.{}.self_attn.{}_norm.weight"
+    return llama_shapes(config) | {
+        norm.format(i, x): (config["head_dim"],) for i in layers for x in "qk"
+    }
+
+
+@pytest.mark.parametrize(("heads", "kv"), [(8, 4), (16, 4), (8, 2), (4, 4)])
+def test_norms_tell_the_query_heads_of_the_weights(tmp_path: Path, heads: int, kv: int) -> None:
+    """A config of 4 query and 2 K/V heads beside such weights: all counts are the weights'."""
+    config = {**QWEN3, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8}
+    stored = {**config, "num_attention_heads": heads, "num_key_value_heads": kv}
+    audit = audit_model(str(write_model(tmp_path, config, qwen3_shapes(stored))))
+    assert {finding.code for finding in audit.findings if finding.severity != "note"} == {"H101"}
+    (mixer,) = {mixer for layer in audit.spec.layers for mixer in layer.mixers}
+    assert (mixer.num_attention_heads, mixer.num_key_value_heads, mixer.head_dim) == (heads, kv, 8)
+    said = " ".join(finding.message for finding in audit.findings)
+    assert (f"num_attention_heads 4, the q weights have {heads}" in said) == (heads != 4)
+    assert (f"num_key_value_heads 2, the k weights have {kv}" in said) == (kv != 2)
