@@ -7,16 +7,18 @@ from typing import Any
 from headcount.model.errors import InvalidConfigError, UnsupportedModelError
 
 from .architecture import Architecture
-from .class_defaults import class_defaults
+from .class_defaults import ClassDefaults, class_defaults
 from .config_view import ConfigView
 from .our_types import GROUPED, base_type
 from .registry import ARCHITECTURES, architecture_of, standard_spelling
-from .size_names import CONTEXT_NAMES
+from .size_names import CONTEXT_NAMES, NAMES
 
 _ALIASES: dict[str, tuple[str, ...]] = {
     "max_position_embeddings": CONTEXT_NAMES,
     "dtype": ("torch_dtype",),
-}  # What a class's name says beside its type.
+}  # The sizes that every config of a language model gives.
+CORE = ("hidden_size", "num_hidden_layers", "num_attention_heads")
+# What a class's name says beside its type.
 _TASK = re.compile(r"(For[A-Z]\w*|(LMHead|DoubleHeads|Encoder|Decoder|Text|With\w+)?Model)$")
 
 
@@ -74,9 +76,26 @@ def config_view(
         class_name=known.class_name if known else f"{model_type} (remote code)",
         defaults={**(known.defaults if known else {}), **keys.defaults},
         attribute_map=_attribute_map(known.attribute_map if known else {}, model_type),
-        aliases={**_ALIASES, **keys.aliases},
+        aliases={**_ALIASES, **other_names(config, known), **keys.aliases},
         model_type=model_type,
     )
+
+
+def other_names(
+    config: Mapping[str, Any], known: ClassDefaults | None
+) -> Mapping[str, tuple[str, ...]]:
+    """Names of sizes that a class does not read, for a file that gives none of the usual ones: one
+    that another tool wrote. Empty for any other file."""
+    if known is None or any(
+        name in config for key in CORE for name in (key, known.attribute_map.get(key, key))
+    ):
+        return {}
+    widths = ("intermediate_size", *NAMES["intermediate_size"])
+    names = {**NAMES, **dict.fromkeys(widths, widths)}
+    if any(name in config for name in widths):  # else it may be the width of the MLP itself
+        names["hidden_size"] = (*NAMES["hidden_size"], "hidden_dim")
+    given = [key for key in CORE if any(name in config for name in names[key])]
+    return names if len(given) == len(CORE) else {}
 
 
 def _attribute_map(known: Mapping[str, str], model_type: str) -> Mapping[str, str]:
@@ -94,6 +113,7 @@ def nested(view: ConfigView, key: str, *, fills: bool = False) -> tuple[ConfigVi
     leaves out where the wrapper `fills` it (Voxtral).
     """
     nested_defaults = view.defaults.get(key) or {}
+    view.opened.add(key)
     given = view.config.get(key)
     if given is not None and not isinstance(given, dict):
         raise InvalidConfigError(f"{view.where}: {key} must be an object, not {given!r}")

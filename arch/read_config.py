@@ -13,6 +13,7 @@ from .architecture import Architecture
 from .attention.layers import build_layers
 from .config_view import ConfigView, MissingValueError
 from .nested import config_view, find_architecture, is_known, nested, type_by_class
+from .other_tools import standard_config
 from .our_types import GROUPED, base_type
 from .tensors.names import TensorNames
 
@@ -102,6 +103,7 @@ def read_config(config: Mapping[str, Any], where: str) -> Reading:
     the spec is marked `assumed`. Raises InvalidConfigError for impossible values and
     UnsupportedModelError for a type that cannot be read so.
     """
+    config = standard_config(config, where)
     model_type, source = _model_type(config, where)
     whole = find_architecture(model_type, where, config)
     view = config_view(config, model_type, whole, where)

@@ -34,6 +34,15 @@ ARCHITECTURES = (
     MULTIMODAL.relative(
         "deepseek_vl", body=one_tower(*any_image(SIGLIP_TOWER), projector=two_matrices)
     ),
+    # DeepSeek-VL2 and DeepSeek-OCR by the code that is published with them.
+    MULTIMODAL.relative(
+        *("deepseek_vl_v2", "deepseek_ocr"),
+        config={
+            "text": "language_config",
+            "defaults": {"language_config": {"model_type": "deepseek_v2"}},
+        },
+        uncounted="its image towers are not counted",
+    ),
     MULTIMODAL.relative("deepseek_vl_hybrid", "deepseek_ocr2", "unlimited_ocr"),
     DEEPSEEK_OCR2_TEXT,
     # All of the prompt stays, and a window of what was generated: a context counts as prompt.
