@@ -19,8 +19,8 @@ from .attention.layers import latent_layers
 from .attention.per_layer import Values
 from .attention.shape import AttentionShape, standard_key_value_heads
 from .config_view import ConfigView
-from .registry import architecture_of
 from .size_names import NAMES
+from .tensors.names import MLA_NAMES
 from .unread_keys import not_understood
 
 # Keys under which a wrapper nests its language model, the usual one first.
@@ -55,10 +55,7 @@ def assumed(model_type: str, config: Mapping[str, Any], where: str) -> Architect
     Raises UnsupportedModelError, which names the key that is not understood."""
     text = text_key(config)
     if text is not None:
-        like = architecture_of("llava")
-        assert like is not None
-        # LLaVA's language model may tie them, too; a stranger's config speaks for all of it.
-        return Architecture(types=(model_type,), config=ConfigKeys(text=text), tensors=like.tensors)
+        return Architecture(types=(model_type,), config=ConfigKeys(text=text))
     for key, why in not_understood(config):
         raise UnsupportedModelError(
             f"{where}: nothing describes model_type {model_type!r}, and its {key} {why}: it is not"
@@ -66,13 +63,11 @@ def assumed(model_type: str, config: Mapping[str, Any], where: str) -> Architect
         )
     shape = _shape(config)
     latent = _is_latent(config)
-    like = architecture_of("deepseek_v3" if latent else "llama")
-    assert like is not None
     return Architecture(
         types=(model_type,),
         config=ConfigKeys(aliases=NAMES),
         attention=replace(shape, build=latent_layers) if latent else shape,
-        tensors=like.tensors,
+        tensors=MLA_NAMES if latent else None,
     )
 
 

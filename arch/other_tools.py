@@ -31,7 +31,10 @@ def standard_config(config: Mapping[str, Any], where: str) -> Mapping[str, Any]:
     if "experts_per_token" in config and "swiglu_limit" in config:
         return _gpt_oss(config)
     if "type_vocab_size" in config and all(whole(config.get(key)) for key in _CORE):
-        return {"model_type": "albert" if "embedding_size" in config else "bert", **config}
+        return {
+            **_of_class("Albert" if "embedding_size" in config else "Bert", "MaskedLM"),
+            **config,
+        }
     return config
 
 
@@ -52,6 +55,11 @@ def _refused(config: Mapping[str, Any]) -> str | None:
             " config.json of a text encoder in its folder, as text_encoder/config.json"
         )
     return None
+
+
+def _of_class(name: str, task: str = "CausalLM") -> dict[str, Any]:
+    """The class of transformers that holds the model."""
+    return {"architectures": [f"{name}For{task}"]}
 
 
 def _mlc(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -95,7 +103,7 @@ def _meta(config: Mapping[str, Any]) -> dict[str, Any]:
     inner = inner if factor is None else int(factor * inner)
     step, vocab = whole(config.get("multiple_of")) or 256, whole(config.get("vocab_size"))
     return {
-        "model_type": "llama",
+        **_of_class("Llama"),
         "intermediate_size": -(-inner // step) * step,
         "vocab_size": vocab if vocab and vocab > 0 else _LLAMA_VOCABULARY,
         "tie_word_embeddings": config.get("use_scaled_rope") is True and dim <= _LARGEST_TIED,
@@ -113,7 +121,7 @@ def _mistral(config: Mapping[str, Any]) -> dict[str, Any]:
         else {}
     )
     return {
-        "model_type": "mixtral" if experts else "mistral",
+        **_of_class("Mixtral" if experts else "Mistral"),
         "intermediate_size": config["hidden_dim"],
         "head_dim": config.get("head_dim"),
         "vocab_size": config.get("vocab_size"),
@@ -125,11 +133,12 @@ def _mistral(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def _gpt_oss(config: Mapping[str, Any]) -> dict[str, Any]:
     """`original/config.json` of gpt-oss."""
-    start, factor = config.get("initial_context_length"), finite(config.get("rope_scaling_factor"))
-    length = int(start * factor) if whole(start) and factor else None
+    start = whole(config.get("initial_context_length"))
+    factor = finite(config.get("rope_scaling_factor"))
+    length = int(start * factor) if start and factor else None
     return {
-        "model_type": "gpt_oss",
-        **{key: value for key, value in config.items() if key not in ("rope_scaling_factor",)},
+        **_of_class("GptOss"),
+        **config,
         "num_local_experts": config.get("num_experts"),
         "num_experts_per_tok": config["experts_per_token"],
         "max_position_embeddings": length,

@@ -31,11 +31,12 @@ _HARMLESS = re.compile(
     r"|initial|dropout|loss|decoder_sparse_step|feed_forward|hidden_states|context_window|bias"
     r"|mtp|nextn|nope|multiplier|sparse_pred|llm_compressor|seconds)"
 )
+_NO_ROPE = re.compile(r"(^|_)(no_rope|nope)_layer")
 _UNDERSTOOD = frozenset(
     {
         *("sliding_window", "use_sliding_window", "max_window_layers", "attention_chunk_size"),
         *("use_sliding_window_attention", "use_swa", "sliding_window_pattern", "layer_types"),
-        *("_sliding_window_pattern", "expand_ratio", "no_rope_layers", "is_encoder_decoder"),
+        *("_sliding_window_pattern", "expand_ratio", "is_encoder_decoder"),
     }
 )
 # Flags and numbers that say so much of the attention that the rest cannot be read alone.
@@ -51,6 +52,8 @@ def not_understood(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """(key, what it does) for each key that forbids to read `config` by the standard names."""
     count = _layer_count(config)
     for key, value in config.items():
+        if _NO_ROPE.search(key) and _has_windows(config):  # an empty list leaves it to the class
+            yield key, "may tell which layers have a window"
         if key in _TELLING and value not in (None, False):
             yield key, _TELLING[key]
         if key == "layer_types" and _other_kinds(value):
@@ -63,6 +66,13 @@ def not_understood(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield key, "speaks of state, or of a cache that is sparse, compressed or shared"
         elif _names_kinds(key, value):
             yield key, "makes layers of several kinds"
+
+
+def _has_windows(config: Mapping[str, Any]) -> bool:
+    """Windows, or chunks, of which no list says what layers have them (Llama 4, SmolLM3)."""
+    if isinstance(config.get("layer_types"), list) or config.get("use_sliding_window") is False:
+        return False
+    return any(config.get(key) for key in ("sliding_window", "attention_chunk_size"))
 
 
 def _other_kinds(layer_types: Any) -> list[str]:

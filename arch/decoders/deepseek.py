@@ -255,9 +255,9 @@ ARCHITECTURES = (
             more=hyper_connections(mixing=True, head=True),
         ),
         tensors=DEEPSEEK_V4_NAMES,
+        spellings=("deepseek_ref",),  # sgl-project's files in FP8
         feed_forward=FFN,
         prediction=MTP_PREDICTION._replace(name="mtp.0"),
-        spellings=("deepseek_ref",),  # sgl-project's files in FP8
         gguf=(
             Gguf(
                 architecture="deepseek4",

@@ -10,6 +10,8 @@ from ..body.body import Body
 from ..body.feed_forward import Experts
 from ..config_view import ConfigView
 from .llama import LLAMA
+from .mistral import MISTRAL
+from .qwen import QWEN2
 
 # The file names the tower (mm_vision_tower), whose sizes stand in another repository.
 NAMED_TOWER = "its image tower is named, and its sizes are not in the config"
@@ -31,12 +33,12 @@ def experts_if_any(view: ConfigView, count: int) -> frozenset[int]:
     return frozenset(range(count)) if view.optional("num_experts", minimum=0) else frozenset()
 
 
-def wrapper(model_type: str, text: str) -> Architecture:
+def wrapper(model_type: str, text: Architecture) -> Architecture:
     """LLaVA by its authors' own code: the language model's keys stand at the top, or, as NVILA
     writes them, under `llm_cfg`."""
     return MULTIMODAL.relative(
         model_type,
-        config={"text": "llm_cfg", "defaults": {"llm_cfg": {"model_type": text}}},
+        config={"text": "llm_cfg", "defaults": {"llm_cfg": {"model_type": text.types[0]}}},
         uncounted=NAMED_TOWER,
     )
 
@@ -68,8 +70,8 @@ ARCHITECTURES = (
         attention={"kinds": minicpm_kinds},
         body=Body(experts=Experts(width="intermediate_size", layers=experts_if_any), named=True),
     ),
-    wrapper("llava_llama", "llama"),
-    wrapper("llava_mistral", "mistral"),
-    wrapper("llava_qwen", "qwen2"),
-    wrapper("llava_qwen2", "qwen2"),
+    wrapper("llava_llama", LLAMA),
+    wrapper("llava_mistral", MISTRAL),
+    wrapper("llava_qwen", QWEN2),
+    wrapper("llava_qwen2", QWEN2),
 )

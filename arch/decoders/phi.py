@@ -37,7 +37,7 @@ def phi3_v_tower(view: ConfigView, layers: Layers) -> int:
     """
     hidden, processor = view.integer("hidden_size"), view.child("img_processor")
     name, width = processor.get("name"), processor.optional("image_dim_out")
-    if name != "clip_vision_model" or width != CLIP_L_336["hidden_size"]:
+    if name != CLIP_TOWER.model_type or width != CLIP_L_336["hidden_size"]:
         raise UncountedError(f"the image tower {str(name)[:80]!r} is not counted")
     tower = CLIP_TOWER.parameters(ConfigView(CLIP_L_336, where=processor.where))
     joined = 4 * width

@@ -70,7 +70,5 @@ ARCHITECTURES = (
         "RefinedWeb",
         config={"read_as": "falcon", "defaults": REFINED_WEB},
         attention={"broadcasts_key_value": False},
-        conversion=FALCON.conversion,
-        rehomes=FALCON.rehomes,
     ),
 )

@@ -89,12 +89,7 @@ ARCHITECTURES = (
     ),
     Architecture(
         types=("mpt",),
-        attention=replace(
-            MHA,
-            kv_heads_from="config",
-            key_value_heads=mpt_heads,
-            key_value_keys=("attn_config.kv_n_heads",),
-        ),
+        attention=replace(MHA, key_value_heads=mpt_heads),
         body=Body(mlp=Mlp(width=four_times_hidden, gated=False), named=True),
         tensors=MPT_NAMES,
         rotary="none",

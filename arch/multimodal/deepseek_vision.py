@@ -12,6 +12,7 @@ from ..body.shared import EXPERTS_AFTER_FIRST, LISTED_EXPERTS, MLP_BIAS
 from ..body.towers import one_tower
 from ..body.uncounted import IMAGE_TOKENIZER
 from ..config_view import ConfigView
+from ..decoders.deepseek import DEEPSEEK_V2
 from ..states.hybrid import LAYER_TYPES, hybrid, plain_attention
 from ..states.kinds import all_of
 from ..tensors.names import HYBRID_NAMES
@@ -39,7 +40,7 @@ ARCHITECTURES = (
         *("deepseek_vl_v2", "deepseek_ocr"),
         config={
             "text": "language_config",
-            "defaults": {"language_config": {"model_type": "deepseek_v2"}},
+            "defaults": {"language_config": {"model_type": DEEPSEEK_V2.types[0]}},
         },
         uncounted="its image towers are not counted",
     ),

@@ -12,6 +12,7 @@ from ..body.feed_forward import Mlp
 from ..body.image_towers import CLIP_TOWER
 from ..body.projectors import linear
 from ..config_view import ConfigView
+from ..decoders.qwen import QWEN2
 from ..tensors.names import TensorNames
 
 # The last layer of CLIP ViT-L/14 of 336 pixels is left out (allenai/Molmo-7B-D-0924,
@@ -56,7 +57,7 @@ ARCHITECTURES = (
     ),
     MULTIMODAL.relative(
         "videollama3_qwen2",
-        config={"defaults": {"text_config": {"model_type": "qwen2"}}},
+        config={"defaults": {"text_config": {"model_type": QWEN2.types[0]}}},
         uncounted="its image tower is not counted",
     ),
 )

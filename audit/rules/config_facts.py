@@ -107,8 +107,10 @@ def config_facts(reading: Reading, config: Mapping[str, Any], where: str, id: st
 
 
 def with_unread(facts: ConfigFacts, reading: Reading) -> ConfigFacts:
-    """`facts` after a total was counted from the config: what it did not look at is known then."""
-    opened = reading.view.opened | reading.text.opened
+    """`facts` after a total was counted from the config: what it did not look at is known then. Of
+    what the class nests itself, the total says what the class builds (Moshi's decoder alone)."""
+    views = (reading.view, reading.text)
+    opened = {key for view in views for key in (*view.opened, *view.defaults)}
     found = {**reading.view.config, **reading.text.config}
     unread = tuple(key for key in found if key not in opened and _holds_layers(found[key]))
     return facts._replace(unread=unread)
@@ -119,6 +121,9 @@ def _holds_layers(value: Any) -> bool:
 
 
 def _defaulted(text: ConfigView) -> Iterator[str]:
+    """None for a file of a type alone: it asks for the class's defaults."""
+    if text.config.keys() <= {"model_type", "architectures", "dtype", "torch_dtype"}:
+        return
     widths = (name for name in _WIDTHS if text.defaults.get(name) is not None)
     for name in (*CORE, "vocab_size", *widths):
         text.get(name)

@@ -193,6 +193,7 @@ def test_each_name_of_a_nested_language_model(key: str, model_type: str | None) 
         {"is_encoder_decoder": True},
         {"block_configs": [{"attention": {}}] * 4},
         {"window_size": 16},
+        {"no_rope_layer_interval": 4, "attention_chunk_size": 8},
     ],
     ids=str,
 )

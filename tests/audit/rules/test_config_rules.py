@@ -92,6 +92,7 @@ SILENT: list[tuple[str, Config]] = [
     ("H416", {"rope_scaling": YARN}),
     ("H416", {"rope_scaling": {"rope_type": "llama3", "factor": 8.0}}),
     ("H418", {"intermediate_size": None}),
+    ("H418", {**dict.fromkeys(LLAMA_CONFIG), "model_type": "bert"}),
     ("H418", {"model_type": "llava", "text_config": {"model_type": "llama"}}),
     ("H419", {"visual": {"token": 64}}),
     ("H419", {"visual": {"width": 64}, "architectures": ["SomeClassifier"]}),
