@@ -196,13 +196,13 @@ def _read_shards(repo: HubRepo, files: frozenset[str]) -> Checkpoint:
         index = parse_json(data, str(path))
     except InvalidConfigError as error:
         raise InvalidWeightsError(str(error)) from error
-    weight_map, total_size = check_index(path, index)
+    claims = check_index(path, index)
     expected: dict[str, int] = {}
-    for name, shard in weight_map.items():
+    for name, shard in claims.weight_map.items():
         expected[shard] = expected.get(shard, 512) + len(name) + _ENTRY_BYTES
     present = sorted(shard for shard in expected if shard in files)
     headers = at_once(lambda shard: _fetch_header(repo, shard, expected[shard]), present)
-    return join_shards(path, weight_map, total_size, headers)
+    return join_shards(path, claims, headers)
 
 
 def _fetch_header(repo: HubRepo, file: str, guess: int) -> FileHeader:

@@ -43,10 +43,10 @@ def quanto_scheme(settings: Settings, config: Settings) -> Choice:
         **dict.fromkeys(("int8", "float8"), wide),
         **{f"int{bits}": replace(wide, bits=bits, group=128, zero_bits=16) for bits in (2, 4)},
     }
-    kind = settings.get("weights", "int8")
+    kind = str(settings.get("weights", "int8"))
     if kind not in kinds:
         raise UnknownFormatError(f"optimum-quanto has stored it as {short(kind)}")
-    return all_linear(settings, kinds[str(kind)], head=False)
+    return all_linear(settings, kinds[kind], head=False)
 
 
 def torchao_scheme(settings: Settings, config: Settings) -> Choice:

@@ -14,6 +14,7 @@ _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib")
 _OTHER = (".gguf", ".h5", ".msgpack", ".onnx", ".tflite")
 _CODE = (".py", ".pyc", ".so", ".dll", ".dylib", ".sh", ".exe", ".bat")
 _SHARD = re.compile(r"(?:model|pytorch_model)-\d+-of-\d+\.safetensors")
+_NUMBERED = re.compile(r".+-\d+-of-(\d+)\.(?:safetensors|bin)")
 
 
 class FolderFacts(NamedTuple):
@@ -45,13 +46,17 @@ def other_shards(facts: FolderFacts) -> Iterator[Sighting]:
     "H215",
     "shards-without-index",
     "error",
-    "download model.safetensors.index.json: transformers does not find the weights either",
+    "download the index (model.safetensors.index.json) and all that it names: transformers does not"
+    " find the weights either",
 )
 def without_index(facts: FolderFacts) -> Iterator[Sighting]:
-    """Numbered shards lie here without their index: none of them is read."""
-    names = sorted(name for name in facts.files.names if _SHARD.fullmatch(name))
-    if names and not facts.used:
-        yield Sighting(names[0], f"{len(names)} shard(s) and no index: their headers were not read")
+    """Numbered shards lie here without their index: what they hold together is not known."""
+    names = sorted(name for name in facts.files.names if _NUMBERED.fullmatch(name))
+    if not names or not facts.used <= {*names}:
+        return
+    (count,) = {_NUMBERED.sub(r"\1", name) for name in names[:1]}
+    read = "its header alone was" if facts.used else "their headers were not"
+    yield Sighting(names[0], f"{len(names)} of {int(count)} shard(s) and no index: {read} read")
 
 
 @rule(

@@ -53,7 +53,7 @@ def test_awq_of_a_70b_is_the_published_file(plan: MakePlan) -> None:
     assert plan("llama-3.1-70b", dtype="awq").weights.total_bytes == 39_767_785_472
 
 
-# A config that MLX wrote: `quantization` alone, 4 bit in groups of 64. The index says 8,307,783,680.
+# A config that MLX wrote: `quantization` alone, 4 bit in groups of 64, and its index's total_size.
 MLX_14B = {
     **{"model_type": "qwen3", "hidden_size": 5120, "intermediate_size": 17408},
     **{"num_hidden_layers": 40, "num_attention_heads": 40, "num_key_value_heads": 8},
@@ -69,7 +69,7 @@ def test_the_key_of_mlx_is_read() -> None:
 
 
 def test_experts_may_have_a_format_of_their_own() -> None:
-    """NVFP4 (4 bit, a byte for 16, two float32 a matrix) for experts, fp8 in blocks for the rest."""
+    """NVFP4 (4 bit, a byte for 16, two float32 a matrix) for experts, fp8 in blocks besides."""
     sizes = {"moe_intermediate_size": 64, "num_experts": 4, "num_experts_per_tok": 2}
     config = {**SMALL, **sizes, "model_type": "qwen3_moe", "head_dim": 16}
     fp8 = {"quant_method": "fp8", "weight_block_size": [64, 64]}
@@ -82,7 +82,7 @@ def test_experts_may_have_a_format_of_their_own() -> None:
 
 def test_a_format_that_is_not_understood_is_named(plan: MakePlan) -> None:
     config = {**SMALL, "quantization_config": {"quant_method": "of next year"}}
-    with pytest.raises(HeadcountError, match="of the kind 'of next year'.*--dtype"):
+    with pytest.raises(HeadcountError, match=r"of the kind 'of next year'.*--dtype"):
         weights_of(config)
     assert weights_of(config, dtype="fp16").source == "parameters"
     assert weights_of(config, dtype="q4_k_m").source == "quantised"
@@ -106,7 +106,7 @@ def test_without_a_body_the_layers_tell_what_is_attention() -> None:
 
 @pytest.mark.parametrize("name", ["gptq", "awq", "nf4", "nvfp4", "mxfp4", "Q4_K_M", "q8_0"])
 def test_names_of_formats_are_dtypes(plan: MakePlan, name: str) -> None:
-    """Llama-3-8B in some 4 bits is 5.3 to 5.7 GiB with its tables in 16, 4.6 with them in 4 to 6."""
+    """Llama-3-8B in 4 bits is 5.3 to 5.7 GiB with its tables in 16, 4.6 with them in 4 to 6."""
     found = plan("llama-3-8b", dtype=name)
     low, high = {"Q4_K_M": (4.5, 4.7), "q8_0": (7.9, 8.0)}.get(name, (5.3, 5.7))
     assert low * 2**30 < found.weights.total_bytes < high * 2**30

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from checkpoints import LLAMA_CONFIG, llama_shapes, write_model
+from checkpoints import LLAMA_CONFIG, llama_shapes, write_model, write_sharded
 from headcount.audit import audit_model
 from headcount.audit.rules.folder import RULES as FOLDER_RULES
 from headcount.audit.rules.tokens import RULES as TOKEN_RULES
@@ -154,3 +154,20 @@ def test_a_link_out_of_the_folder_is_not_opened(tmp_path: Path) -> None:
 def test_a_sound_folder_has_no_findings(tmp_path: Path) -> None:
     make = several(vocabulary(40), put(tokenizer_config__json=TEMPLATE))
     assert codes(tmp_path, make) == []
+
+
+@pytest.mark.parametrize("end", ["safetensors", "bin"])
+def test_one_shard_alone_is_no_model(tmp_path: Path, end: str) -> None:
+    """transformers asks for model.safetensors or an index, and finds neither."""
+    folder = write_sharded(tmp_path, LLAMA_CONFIG, llama_shapes(), 4)
+    (folder / "model.safetensors.index.json").unlink()
+    for number in (1, 3, 4):
+        (folder / f"model-0000{number}-of-00004.safetensors").unlink()
+    if end == "bin":
+        lone = folder / "model-00002-of-00004.safetensors"
+        lone.unlink()
+        for number in (1, 2):
+            lone.with_name(f"pytorch_model-0000{number}-of-00004.bin").write_bytes(b"PK")
+    (one,) = (f for f in audit_model(str(folder)).findings if f.code == "H215")
+    assert one.severity == "error"
+    assert f"{1 if end == 'safetensors' else 2} of 4 shard(s)" in one.message
