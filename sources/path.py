@@ -13,6 +13,12 @@ from .json_file import read_json, read_json_file
 from .presence import is_there
 from .quantisation_file import SETTINGS_FILES, settings_file, with_settings
 
+# Files that say what a model is, for other tools than transformers.
+_OF_OTHER_TOOLS = (
+    *("model_index.json", "params.json", "mlc-chat-config.json", "genai_config.json"),
+    "bert_config.json",
+)
+
 
 def check_name(name: str) -> None:
     """Raises HeadcountError for what the system takes for no name at all."""
@@ -85,9 +91,11 @@ def _only_gguf(folder: Path) -> FoundModel:
     models = models_of(path.name for path in folder.glob("*.gguf"))
     if len(models) == 1:
         return replace(read_path(folder / models[0]), kind="folder", id=str(folder))
+    other = next((name for name in _OF_OTHER_TOOLS if (folder / name).is_file()), None)
     raise HeadcountError(
         f"{folder}: holds neither a config.json nor weights that are told apart by their name"
         + (f", but {len(models)} models in .gguf files: name one" if models else "")
+        + (f", but {other}, which another tool wrote: name that file" if other else "")
     )
 
 
