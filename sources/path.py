@@ -8,7 +8,7 @@ from headcount.model.errors import HeadcountError
 from .adapter import find_adapter
 from .checkpoint import Checkpoint, find_weights, inside, read_checkpoint
 from .found import FoundModel
-from .json_file import read_json, read_json_file
+from .json_file import read_json_file
 from .presence import is_there
 
 
@@ -40,7 +40,9 @@ def read_path(path: Path) -> FoundModel:
     if path.name.endswith((".safetensors", ".safetensors.index.json")):
         return _beside_config(path, read_checkpoint(path))
     if path.name.endswith(".json"):
-        return FoundModel(kind="config", id=str(path), where=str(path), config=read_json(path))
+        value, file = read_json_file(path)
+        where = str(path)
+        return FoundModel(kind="config", id=where, where=where, config=value, config_file=file)
     raise HeadcountError(
         f"{path}: a model is a folder, a config.json, a .safetensors file or its index.json, a"
         " .gguf, .bin or .pt file"
@@ -102,10 +104,10 @@ def _folder_weights(folder: Path) -> Checkpoint | None:
 def _beside_config(path: Path, checkpoint: Checkpoint) -> FoundModel:
     """Lone weights; the config that lies beside them is read too, since it gives them a meaning."""
     config = path.parent / "config.json"
-    return FoundModel(
-        kind="file",
-        id=str(path),
-        where=str(config),
-        config=read_json(inside(path.parent, config.name)) if _is_there(config) else None,
-        checkpoint=checkpoint,
+    found = FoundModel(
+        kind="file", id=str(path), where=str(config), config=None, checkpoint=checkpoint
     )
+    if not _is_there(config):
+        return found
+    value, file = read_json_file(inside(path.parent, config.name))
+    return replace(found, config=value, config_file=file)

@@ -29,11 +29,13 @@ class Rope(NamedTuple):
 
 
 class Quantisation(NamedTuple):
-    """`key` is where the settings stand, `method` their quant_method or "", `bits` per code."""
+    """`key` is where the settings stand, `method` their quant_method or "", `bits` per code,
+    `blocks` the rows and columns that share a scale, where the settings say it."""
 
     key: str
     method: str
     bits: int | None
+    blocks: tuple[int, int] | None
 
 
 class ConfigFacts(NamedTuple):
@@ -42,7 +44,8 @@ class ConfigFacts(NamedTuple):
     Paths are dotted. `key_value_heads`: what the file says under num_key_value_heads or an old
     spelling; `window`, `pattern` and `layer_types` likewise, used by the class or not.
     `own_code`: the code that it names is the file that `headcount convert` writes, unchanged.
-    `token_ids` are all that the file gives, lists taken apart.
+    `marked` are the JSON files that begin with a byte-order mark. `token_ids` are all that the
+    file gives, lists taken apart.
     """
 
     where: str
@@ -62,9 +65,12 @@ class ConfigFacts(NamedTuple):
     token_ids: tuple[tuple[str, int], ...]
     quantisation: Quantisation | None
     vision: bool
+    marked: tuple[str, ...]
 
 
-def config_facts(reading: Reading, config: Mapping[str, Any], where: str, id: str) -> ConfigFacts:
+def config_facts(
+    reading: Reading, config: Mapping[str, Any], where: str, id: str, marked: tuple[str, ...] = ()
+) -> ConfigFacts:
     """The facts of a config that was read. Never raises: what is not as expected is not a fact."""
     text = copy(reading.text)
     text.origins = {}  # looking is not using: `--explain` lists what was used
@@ -78,7 +84,7 @@ def config_facts(reading: Reading, config: Mapping[str, Any], where: str, id: st
         own_code=_is_own_code(reading.spec.model_type, config, where),
         nested=reading.text is not reading.view,
         key_value_heads=_key_value_heads(text, reading.spec.model_type),
-        window=whole(text.get("sliding_window")),
+        window=whole(text.config.get("sliding_window")),
         pattern=whole(text.get("sliding_window_pattern")),
         layer_types=tuple(types) if _is_names(types) else (),
         ropes=tuple(_ropes(text)),
@@ -88,6 +94,7 @@ def config_facts(reading: Reading, config: Mapping[str, Any], where: str, id: st
         token_ids=tuple(token_ids({**config, **text.config})),
         quantisation=_quantisation(config, text.config),
         vision=isinstance(config.get("vision_config"), dict),
+        marked=marked,
     )
 
 
@@ -154,6 +161,7 @@ def _quantisation(*configs: Mapping[str, Any]) -> Quantisation | None:
                     key=key,
                     method=method if isinstance(method, str) else "",
                     bits=_bits(settings),
+                    blocks=_blocks(settings.get("weight_block_size")),
                 )
     return None
 
@@ -166,6 +174,12 @@ def _bits(settings: Mapping[str, Any]) -> int | None:
     inner = weights.get("num_bits") if isinstance(weights, dict) else None
     bits = whole(settings.get("bits", inner))
     return bits if bits is not None and 1 <= bits <= 16 else None
+
+
+def _blocks(value: Any) -> tuple[int, int] | None:
+    sizes = [whole(size) for size in value] if isinstance(value, list) and len(value) == 2 else []
+    rows, columns = sizes if sizes else (None, None)
+    return (rows, columns) if rows and columns and rows > 0 and columns > 0 else None
 
 
 def _walk(
