@@ -48,10 +48,11 @@ def read_path(path: Path) -> FoundModel:
     if path.name.endswith((".safetensors", ".safetensors.index.json")):
         return _beside_config(path, read_checkpoint(path))
     if path.name.endswith(".json"):
-        config = read_json(path)
+        config, file = read_json_file(path)
         if path.name == "config.json":
             config = _with_settings(config, path.parent)
-        return FoundModel(kind="config", id=str(path), where=str(path), config=config)
+        where = str(path)
+        return FoundModel(kind="config", id=where, where=where, config=config, config_file=file)
     raise HeadcountError(
         f"{path}: a model is a folder, a config.json, a .safetensors file or its index.json, a"
         " .gguf, .bin or .pt file"
@@ -122,10 +123,10 @@ def _folder_weights(folder: Path) -> Checkpoint | None:
 def _beside_config(path: Path, checkpoint: Checkpoint) -> FoundModel:
     """Lone weights; the config that lies beside them is read too, since it gives them a meaning."""
     config = path.parent / "config.json"
-    return FoundModel(
-        kind="file",
-        id=str(path),
-        where=str(config),
-        config=read_json(inside(path.parent, config.name)) if _is_there(config) else None,
-        checkpoint=checkpoint,
+    found = FoundModel(
+        kind="file", id=str(path), where=str(config), config=None, checkpoint=checkpoint
     )
+    if not _is_there(config):
+        return found
+    value, file = read_json_file(inside(path.parent, config.name))
+    return replace(found, config=value, config_file=file)
