@@ -1,9 +1,9 @@
 """The [out, in] of a packed projection: the matrix that its codes stand for.
 
 Layouts are those of the tools that write them: GPTQ and AWQ (words along either axis, `scales` with
-a column for each output), MLX and compressed-tensors (words along the inputs), bitsandbytes in 4
-bits (all in one row), NVFP4 (two codes a byte), fp8 and int8 (a code an element). A layout that does
-not add up to whole codes of the width that the mixer reads is none of these, and says nothing.
+a column for each output), MLX and compressed-tensors (words along the inputs), bitsandbytes in
+4 bits (all in one row), NVFP4 (two codes a byte), fp8 and int8 (a code an element). A layout that
+does not add up to whole codes of the width that the mixer reads is none of these and says nothing.
 """
 
 from collections.abc import Mapping
