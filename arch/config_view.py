@@ -57,6 +57,7 @@ class ConfigView:
         self.origins: dict[str, Origin] = {} if origins is None else origins
         self.model_type = model_type
         self.overrides = ""  # what `overridden` changed
+        self.opened: set[str] = set()  # nested objects that were read
 
     def get(self, name: str) -> Any:
         """The value of `name`, or None where neither the file nor the class says anything."""
@@ -110,9 +111,10 @@ class ConfigView:
         """An integer that must be there. Raises InvalidConfigError."""
         value = self.optional(name, minimum=minimum, maximum=maximum)
         if value is None:
-            raise MissingValueError(
-                f"{self.where}: {name} is missing, and its class has no default"
-            )
+            origin = self.origins.get(name)
+            null = origin is not None and origin.source.endswith("(null)")
+            why = ": null stands there" if null else ", and its class has no default"
+            raise MissingValueError(f"{self.where}: {name} is missing{why}")
         return value
 
     def integers(
@@ -190,12 +192,14 @@ class ConfigView:
             aliases=self.aliases,
             origins=self.origins,
         )
+        changed.opened = self.opened
         changed.overrides = repr(sorted(values.items()))
         return changed
 
     def child(self, name: str) -> "ConfigView":
         """The nested object `name`, read with the same rules and the wrapper's nested defaults."""
         value, default = self.config.get(name), self.defaults.get(name)
+        self.opened.add(name)
         if value is not None and not isinstance(value, dict):
             raise InvalidConfigError(f"{self.where}: {name} must be an object, not {short(value)}")
         return ConfigView(

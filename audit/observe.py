@@ -6,8 +6,11 @@ from dataclasses import dataclass, replace
 from headcount.arch.architecture import Architecture
 from headcount.model.mixers import Attention, Mixer
 from headcount.model.spec import Layer, MixerKey, ModelSpec, Origin
+from headcount.sources.safetensors import TensorInfo
 
 from .census import Census, Placed
+from .logical_shapes import logical_shape
+from .packed import FLOATS
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -15,30 +18,49 @@ class Observed:
     """What the shapes of one mixer's tensors say; None where they do not say it."""
 
     hidden_size: int | None = None
+    num_attention_heads: int | None = None
     head_dim: int | None = None
     num_key_value_heads: int | None = None
 
 
-def observe(placed: Iterable[Placed], mixer: Attention, architecture: Architecture) -> Observed:
-    """Hidden size, head_dim and K/V heads of one mixer from its shapes.
+def observe(
+    placed: Iterable[Placed],
+    mixer: Attention,
+    architecture: Architecture,
+    tensors: Mapping[str, TensorInfo],
+) -> Observed:
+    """Hidden size, heads and head_dim of one mixer from its shapes.
 
-    The number of query heads cannot be seen in a shape, so it is the config's. head_dim is that of
-    the q/k norms where they are per head, else the width of q (or the input of o) over the heads.
+    head_dim is that of the q/k norms where they are per head, and the width of q (or the input of
+    o) over it are the query heads. Else these cannot be seen in a shape: they are the config's, and
+    head_dim is that width over them. Of codes it is the matrix that they stand for; `tensors` are
+    all of the checkpoint.
     """
-    shapes = {
-        item.place.part: (item.out_in[0], item.out_in[1])
-        for item in placed
-        if item.place.parameter == "weight" and len(item.tensor.shape) == 2
-    }
+    found = ((item.place.part, _out_in(item, mixer, tensors)) for item in placed)
+    shapes = {part: shape for part, shape in found if shape is not None}
     query = shapes.get("q", (None, None))[0] or shapes.get("o", (None, None))[1]
     if "q" in shapes and query is not None and mixer.query_gate:
         query //= 2
-    head_dim = _normed_dim(placed, architecture) or _over(query, mixer.num_attention_heads)
+    normed = _normed_dim(placed, architecture)
+    head_dim = normed or _over(query, mixer.num_attention_heads)
     return Observed(
         hidden_size=_hidden(shapes, mixer),
+        num_attention_heads=None if normed is None else _over(query, normed),
         head_dim=head_dim,
         num_key_value_heads=_key_value_heads(shapes, query, head_dim, mixer),
     )
+
+
+def _out_in(
+    item: Placed, mixer: Attention, tensors: Mapping[str, TensorInfo]
+) -> tuple[int, int] | None:
+    if item.place.parameter == "weight" and item.tensor.dtype in FLOATS:
+        shape = item.out_in
+        return (shape[0], shape[1]) if shape is not None and len(item.tensor.shape) == 2 else None
+    # How wide the codes of `o` are says nothing that those of q do not.
+    if item.place.part not in ("q", "k", "v", "qkv"):
+        return None
+    return logical_shape(item.tensor, mixer.in_features(item.place.part), tensors)
 
 
 def _over(total: int | None, count: int) -> int | None:
@@ -81,11 +103,16 @@ def _key_value_heads(
 
 
 def correct(
-    spec: ModelSpec, census: Census, architecture: Architecture
+    spec: ModelSpec,
+    census: Census,
+    architecture: Architecture,
+    tensors: Mapping[str, TensorInfo],
 ) -> tuple[ModelSpec, dict[MixerKey, Observed]]:
     """`spec` with the geometry that the weights have, and what was observed per mixer."""
     seen: dict[MixerKey, Observed] = {}
-    layers = tuple(_correct_layer(layer, census, architecture, seen) for layer in spec.layers)
+    layers = tuple(
+        _correct_layer(layer, census, architecture, seen, tensors) for layer in spec.layers
+    )
     if layers == spec.layers:
         return spec, seen
     origins = {**spec.origins, **_corrections(spec.layers, layers)}
@@ -93,13 +120,17 @@ def correct(
 
 
 def _correct_layer(
-    layer: Layer, census: Census, architecture: Architecture, seen: dict[MixerKey, Observed]
+    layer: Layer,
+    census: Census,
+    architecture: Architecture,
+    seen: dict[MixerKey, Observed],
+    tensors: Mapping[str, TensorInfo],
 ) -> Layer:
     mixers = []
     for key, mixer in layer.keyed_mixers():
         placed = census.layers.get(key)
-        if placed and isinstance(mixer, Attention) and not census.packed:
-            seen[key] = observe(placed, mixer, architecture)
+        if placed and isinstance(mixer, Attention):
+            seen[key] = observe(placed, mixer, architecture, tensors)
             mixers.append(_corrected(mixer, seen[key]))
         else:
             mixers.append(mixer)
@@ -108,11 +139,21 @@ def _correct_layer(
 
 def _corrected(mixer: Attention, seen: Observed) -> Mixer:
     kv = seen.num_key_value_heads
-    if not mixer.has_key_value or not kv or mixer.num_attention_heads % kv:
+    heads = seen.num_attention_heads or mixer.num_attention_heads
+    if not mixer.has_key_value or not kv or heads % kv:
         kv = mixer.num_key_value_heads
+        heads = mixer.num_attention_heads
     d = seen.head_dim or mixer.head_dim
     v = d if mixer.v_head_dim == mixer.head_dim else mixer.v_head_dim
-    return replace(mixer.with_key_value_heads(kv), head_dim=d, v_head_dim=v)
+    corrected = replace(mixer, num_attention_heads=heads).with_key_value_heads(kv)
+    return replace(corrected, head_dim=d, v_head_dim=v)
+
+
+_SEEN_IN = {
+    "num_attention_heads": "shape of q_proj and the q/k norms",
+    "num_key_value_heads": "shape of k_proj or q/k norms",
+    "head_dim": "shape of k_proj or q/k norms",
+}
 
 
 def _corrections(before: tuple[Layer, ...], after: tuple[Layer, ...]) -> dict[str, Origin]:
@@ -120,9 +161,7 @@ def _corrections(before: tuple[Layer, ...], after: tuple[Layer, ...]) -> dict[st
     changed: dict[str, Origin] = {}
     for old, new in zip(before, after, strict=True):
         for was, now in zip(old.mixers, new.mixers, strict=True):
-            for name in ("num_key_value_heads", "head_dim"):
+            for name, shape in _SEEN_IN.items():
                 if getattr(was, name) != getattr(now, name):
-                    changed[name] = Origin(
-                        value=getattr(now, name), source="weights: shape of k_proj or q/k norms"
-                    )
+                    changed[name] = Origin(value=getattr(now, name), source=f"weights: {shape}")
     return changed

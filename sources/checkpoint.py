@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from headcount.model import limits
 from headcount.model.errors import HeadcountError, InvalidConfigError, InvalidWeightsError, short
@@ -21,16 +21,26 @@ ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetens
 SUFFIXES = (".safetensors",)
 
 
+class Index(NamedTuple):
+    """What an index says: the shard of each tensor, and its claims of all bytes and of all
+    parameters, None where it does not make them."""
+
+    weight_map: dict[str, str]
+    total_size: int | None
+    total_parameters: int | None
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Checkpoint:
     """The headers of all files of one checkpoint.
 
     `tensors` maps names to their place; `missing` maps a shard that the index names, and that is
     not there, to the tensors it should hold; `unlisted` are tensors of a shard that the index does
-    not know; `total_size` is the index's claim in bytes, None without an index. `partial`: this is
-    one shard of a set, so that what it lacks may be elsewhere. `format` is safetensors, gguf or
-    pickle; only of the first can `offsets` of a tensor be read without more ado. `suspects` maps a
-    pickle to what it imports although no tensor needs it. `index_file` is the index as it was read.
+    not know; `total_size` is the index's claim in bytes, `total_parameters` that of parameters,
+    None without an index. `partial`: this is one shard of a set, so that what it lacks may be
+    elsewhere. `format` is safetensors, gguf or pickle; only of the first can `offsets` of a tensor
+    be read without more ado. `suspects` maps a pickle to what it imports although no tensor needs
+    it. `index_file` is the index as it was read.
     """
 
     folder: Path
@@ -40,6 +50,7 @@ class Checkpoint:
     unlisted: tuple[str, ...]
     index: Path | None
     total_size: int | None
+    total_parameters: int | None = None
     partial: bool = False
     format: str = "safetensors"
     suspects: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -84,20 +95,19 @@ def single_file(header: FileHeader) -> Checkpoint:
 
 
 def _read_indexed(path: Path) -> Checkpoint:
-    weight_map, total_size, index_file = read_index(path)
-    present = {s for s in set(weight_map.values()) if is_there(path.parent / s, or_its_link=True)}
+    index, index_file = read_index(path)
+    shards = set(index.weight_map.values())
+    present = {s for s in shards if is_there(path.parent / s, or_its_link=True)}
     files = [read_header(inside(path.parent, shard)) for shard in sorted(present)]
-    return replace(join_shards(path, weight_map, total_size, files), index_file=index_file)
+    return replace(join_shards(path, index, files), index_file=index_file)
 
 
-def join_shards(
-    path: Path, weight_map: Mapping[str, str], total_size: int | None, files: Iterable[FileHeader]
-) -> Checkpoint:
+def join_shards(path: Path, claims: Index, files: Iterable[FileHeader]) -> Checkpoint:
     """One checkpoint of the index at `path` and the headers of the shards that are there.
 
     Raises InvalidWeightsError if a shard lacks a tensor that the index expects in it.
     """
-    files = tuple(files)
+    files, weight_map = tuple(files), claims.weight_map
     stored = sum(len(file.tensors) for file in files)
     if stored > limits.TENSORS.most:
         raise InvalidWeightsError(limits.TENSORS.refusal(path, stored))
@@ -119,7 +129,8 @@ def join_shards(
         missing=missing,
         unlisted=unlisted,
         index=path,
-        total_size=total_size,
+        total_size=claims.total_size,
+        total_parameters=claims.total_parameters,
     )
 
 
@@ -139,22 +150,19 @@ def _in_its_shard(
         yield from (t for t in file.tensors if weight_map.get(t.name) == t.file)
 
 
-def read_index(
-    path: Path, suffixes: tuple[str, ...] = SUFFIXES
-) -> tuple[dict[str, str], int | None, ReadFile]:
-    """The weight_map and total_size of the index at `path`, and the file that they were read from.
-    Raises InvalidWeightsError."""
+def read_index(path: Path, suffixes: tuple[str, ...] = SUFFIXES) -> tuple[Index, ReadFile]:
+    """The index at `path`, and the file that it was read from. Raises InvalidWeightsError."""
     try:
         index, file = read_json_file(path, limits.INDEX_BYTES)
     except InvalidConfigError as error:
         raise InvalidWeightsError(str(error)) from error
-    return *check_index(path, index, suffixes), file
+    return check_index(path, index, suffixes), file
 
 
 def check_index(
     path: Path, index: Mapping[str, Any], suffixes: tuple[str, ...] = SUFFIXES
-) -> tuple[dict[str, str], int | None]:
-    """The weight_map and total_size of an index that was read from `path`.
+) -> Index:
+    """What an index says that was read from `path`.
 
     Raises InvalidWeightsError for anything but plain names of shards.
     """
@@ -171,8 +179,12 @@ def check_index(
                 f" name that ends in {' or '.join(suffixes)}"
             )
     metadata = index.get("metadata")
-    total = metadata.get("total_size") if isinstance(metadata, dict) else None
-    return weight_map, whole(total)  # some older tools wrote a float
+    claims = metadata if isinstance(metadata, dict) else {}
+    return Index(
+        weight_map,
+        whole(claims.get("total_size")),  # some older tools wrote a float
+        whole(claims.get("total_parameters")),
+    )
 
 
 def is_plain_shard_name(name: Any, suffixes: tuple[str, ...] = SUFFIXES) -> bool:

@@ -45,11 +45,12 @@ def read_pickles(path: Path) -> Checkpoint:
             ),
             (file,),
         )
-    weight_map, total_size, index_file = read_index(path, _SUFFIXES)
-    present = {s for s in weight_map.values() if is_there(path.parent / s, or_its_link=True)}
+    index, index_file = read_index(path, _SUFFIXES)
+    shards = set(index.weight_map.values())
+    present = {s for s in shards if is_there(path.parent / s, or_its_link=True)}
     files = tuple(read_pickle(inside(path.parent, shard)) for shard in sorted(present))
     headers = [file.header for file in files]
-    joined = join_shards(path, weight_map, total_size, headers)
+    joined = join_shards(path, index, headers)
     return _checkpoint(replace(joined, index_file=index_file), files)
 
 

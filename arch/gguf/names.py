@@ -13,7 +13,7 @@ GGUF_NAMES = TensorNames(
         **{"attn_rel_b": "other", "attn_gate": "other"},
         **{"attn_q_a": "q_a", "attn_q_b": "q", "attn_kv_a_mqa": "kv_a", "attn_kv_b": "kv_b"},
         # kv_b_proj, cut in two for multiplying it into q and o
-        **{"attn_k_b": "kv_b", "attn_v_b": "kv_b"},
+        **{"attn_k_b": "k_b", "attn_v_b": "v_b"},
         **{"attn_q_a_norm": "norm", "attn_kv_a_norm": "norm"},
         **{"indexer.q_norm": "norm", "indexer.k_norm": "norm", "indexer.proj": "other"},
     },

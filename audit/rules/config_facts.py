@@ -7,8 +7,10 @@ from typing import Any, NamedTuple
 
 from headcount.arch.class_defaults import class_defaults
 from headcount.arch.config_view import ConfigView
+from headcount.arch.nested import CORE, other_names
 from headcount.arch.our_types import GROUPED
 from headcount.arch.read_config import Reading
+from headcount.arch.size_names import NAMES
 from headcount.model.numbers import finite, whole
 from headcount.model.spec import ModelSpec
 
@@ -16,6 +18,10 @@ from headcount.model.spec import ModelSpec
 _IMPLEMENTATION = ("attn_implementation", "experts_implementation", "attn_impl")
 _TOKENS = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id")
 OWN_MODULE = "modeling_headcount.py"  # what `headcount convert` lays beside some models
+# Widths of the feed-forward, and what counts the layers of a tower or says how wide they are.
+_WIDTHS = ("intermediate_size", *NAMES["intermediate_size"])
+_LAYERS = ("hidden_size", *NAMES["hidden_size"], "num_hidden_layers", *NAMES["num_hidden_layers"])
+_LAYERS += ("width", "depth", "n_state")
 _QUANTISATION = ("quantization_config", "compression_config", "quantization")
 
 
@@ -29,11 +35,13 @@ class Rope(NamedTuple):
 
 
 class Quantisation(NamedTuple):
-    """`key` is where the settings stand, `method` their quant_method or "", `bits` per code."""
+    """`key` is where the settings stand, `method` their quant_method or "", `bits` per code,
+    `blocks` the rows and columns that share a scale, where the settings say it."""
 
     key: str
     method: str
     bits: int | None
+    blocks: tuple[int, int] | None
 
 
 class ConfigFacts(NamedTuple):
@@ -42,7 +50,10 @@ class ConfigFacts(NamedTuple):
     Paths are dotted. `key_value_heads`: what the file says under num_key_value_heads or an old
     spelling; `window`, `pattern` and `layer_types` likewise, used by the class or not.
     `own_code`: the code that it names is the file that `headcount convert` writes, unchanged.
-    `token_ids` are all that the file gives, lists taken apart.
+    `token_ids` are all that the file gives, lists taken apart. `defaulted` are sizes that are those
+    of the class, `class_name`, in a file of one model; `renamed` keys of sizes that the class does
+    not read. `marked` are the JSON files that begin with a byte-order mark. `unread` are nested
+    objects with sizes that were not looked at (`with_unread`).
     """
 
     where: str
@@ -62,9 +73,16 @@ class ConfigFacts(NamedTuple):
     token_ids: tuple[tuple[str, int], ...]
     quantisation: Quantisation | None
     vision: bool
+    class_name: str
+    defaulted: tuple[str, ...]
+    renamed: tuple[str, ...]
+    marked: tuple[str, ...]
+    unread: tuple[str, ...] = ()
 
 
-def config_facts(reading: Reading, config: Mapping[str, Any], where: str, id: str) -> ConfigFacts:
+def config_facts(
+    reading: Reading, config: Mapping[str, Any], where: str, id: str, marked: tuple[str, ...] = ()
+) -> ConfigFacts:
     """The facts of a config that was read. Never raises: what is not as expected is not a fact."""
     text = copy(reading.text)
     text.origins = {}  # looking is not using: `--explain` lists what was used
@@ -78,7 +96,7 @@ def config_facts(reading: Reading, config: Mapping[str, Any], where: str, id: st
         own_code=_is_own_code(reading.spec.model_type, config, where),
         nested=reading.text is not reading.view,
         key_value_heads=_key_value_heads(text, reading.spec.model_type),
-        window=whole(text.get("sliding_window")),
+        window=whole(text.config.get("sliding_window")),
         pattern=whole(text.get("sliding_window_pattern")),
         layer_types=tuple(types) if _is_names(types) else (),
         ropes=tuple(_ropes(text)),
@@ -88,7 +106,43 @@ def config_facts(reading: Reading, config: Mapping[str, Any], where: str, id: st
         token_ids=tuple(token_ids({**config, **text.config})),
         quantisation=_quantisation(config, text.config),
         vision=isinstance(config.get("vision_config"), dict),
+        class_name=text.class_name,
+        defaulted=() if reading.nests else tuple(_defaulted(text)),
+        renamed=tuple(_renamed(text)),
+        marked=marked,
     )
+
+
+def with_unread(facts: ConfigFacts, reading: Reading) -> ConfigFacts:
+    """`facts` after a total was counted from the config: what it did not look at is known then. Of
+    what the class nests itself, the total says what the class builds (Moshi's decoder alone)."""
+    views = (reading.view, reading.text)
+    opened = {key for view in views for key in (*view.opened, *view.defaults)}
+    found = {**reading.view.config, **reading.text.config}
+    unread = tuple(key for key in found if key not in opened and _holds_layers(found[key]))
+    return facts._replace(unread=unread)
+
+
+def _holds_layers(value: Any) -> bool:
+    return isinstance(value, dict) and any(whole(value.get(name)) for name in _LAYERS)
+
+
+def _defaulted(text: ConfigView) -> Iterator[str]:
+    """None for a file of a type alone: it asks for the class's defaults."""
+    if text.config.keys() <= {"model_type", "architectures", "dtype", "torch_dtype"}:
+        return
+    widths = (name for name in _WIDTHS if text.defaults.get(name) is not None)
+    for name in (*CORE, "vocab_size", *widths):
+        text.get(name)
+        origin = text.origins.get(name)
+        if origin is not None and origin.source.startswith("class default"):
+            yield name
+
+
+def _renamed(text: ConfigView) -> Iterator[str]:
+    """The keys of the file that `other_names` let the sizes be read by."""
+    for key in CORE if other_names(text.config, class_defaults(text.model_type)) else ():
+        yield next(name for name in (key, *text.aliases[key]) if name in text.config)
 
 
 def _is_own_code(model_type: str, config: Mapping[str, Any], where: str) -> bool:
@@ -154,6 +208,7 @@ def _quantisation(*configs: Mapping[str, Any]) -> Quantisation | None:
                     key=key,
                     method=method if isinstance(method, str) else "",
                     bits=_bits(settings),
+                    blocks=_blocks(settings.get("weight_block_size")),
                 )
     return None
 
@@ -166,6 +221,12 @@ def _bits(settings: Mapping[str, Any]) -> int | None:
     inner = weights.get("num_bits") if isinstance(weights, dict) else None
     bits = whole(settings.get("bits", inner))
     return bits if bits is not None and 1 <= bits <= 16 else None
+
+
+def _blocks(value: Any) -> tuple[int, int] | None:
+    sizes = [whole(size) for size in value] if isinstance(value, list) and len(value) == 2 else []
+    rows, columns = sizes if sizes else (None, None)
+    return (rows, columns) if rows and columns and rows > 0 and columns > 0 else None
 
 
 def _walk(

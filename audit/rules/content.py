@@ -171,8 +171,10 @@ def embedding(facts: WeightFacts) -> Iterator[Sighting]:
         return
     if facts.census.embedding is not None and len(facts.census.embedding.shape) == 2:
         return
+    # transformers ties either to the other, whichever is stored.
+    unread = None if facts.spec.tie_word_embeddings and facts.has_head else facts.census.head
     if not any(
-        size in tensor.shape and len(tensor.shape) == 2 and tensor is not facts.census.head
+        size in tensor.shape and len(tensor.shape) == 2 and tensor is not unread
         for name, tensor in facts.checkpoint.tensors.items()
         if not _LAYER.search(name)
     ):

@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 
-from headcount.model.dtypes import CONFIG_NAME
+from headcount.model.dtypes import BITS, CONFIG_NAME, bytes_of
 
 from .rule import Sighting, rule
 from .weight_facts import WeightFacts
@@ -44,18 +45,20 @@ def tied_embeddings(facts: WeightFacts) -> Iterator[Sighting]:
             severity="note",
             where=head.name,
             message=f"stored ({head.nbytes:,} bytes) although tie_word_embeddings is true",
-            hint="transformers uses the embedding; the copy is only worth its removal",
+            hint="counted once: transformers ties them only where both hold the same values, else"
+            " it loads this head as its own; --scan compares them",
         )
 
 
 @rule("H201", "missing-shard", "error", "download it again; counts leave its tensors out")
 def missing_shard(facts: WeightFacts) -> Iterator[Sighting]:
     """The index names a file that is not there."""
-    for shard, names in facts.checkpoint.missing.items():
-        yield Sighting(
-            where=shard,
-            message=f"named by the index for {len(names):,} tensors, but not there",
-        )
+    missing = facts.checkpoint.missing
+    count = sum(len(names) for names in missing.values())
+    for shard in islice(missing, 1):
+        others = f"and {len(missing) - 1:,} more shards: " if len(missing) > 1 else ""
+        message = f"{others}named by the index for {count:,} tensors, but not there"
+        yield Sighting(shard, message)
 
 
 @rule(
@@ -65,10 +68,14 @@ def missing_shard(facts: WeightFacts) -> Iterator[Sighting]:
     "the index is stale: tools that read it plan with the wrong size",
 )
 def total_size(facts: WeightFacts) -> Iterator[Sighting]:
-    """The index's total_size is not what the headers add up to, or it misses tensors."""
+    """The index claims other sizes than headers or config give, or it misses tensors."""
     checkpoint = facts.checkpoint
-    if checkpoint.index is None or checkpoint.missing:
+    if checkpoint.index is None:
         return
+    if checkpoint.missing:
+        yield from _claimed_size(facts, checkpoint.index.name)
+        return
+    yield from _claimed_parameters(facts, checkpoint.index.name)
     if checkpoint.total_size is not None and checkpoint.total_size != checkpoint.nbytes:
         yield Sighting(
             where=checkpoint.index.name,
@@ -82,6 +89,37 @@ def total_size(facts: WeightFacts) -> Iterator[Sighting]:
             f" such as {checkpoint.unlisted[0]}",
             hint="they are not loaded: the index is stale",
         )
+
+
+_SLACK = 0.1  # of what is compared: biases and buffers that one side leaves out
+
+
+def _claimed_size(facts: WeightFacts, where: str) -> Iterator[Sighting]:
+    """Shards are missing, so the config alone can say what all of them would hold: plain floats of
+    its dtype, perhaps with a stored copy of the embedding."""
+    said, count, bits = facts.checkpoint.total_size, facts.counted, BITS.get(facts.spec.dtype or "")
+    if said is None or count is None or bits is None or facts.quantisation or facts.beside:
+        return
+    more = (facts.spec.vocab_size or 0) * (facts.spec.hidden_size or 0)
+    least, most = bytes_of(count, bits), bytes_of(count + more, bits)
+    if not (1 - _SLACK) * least <= said <= (1 + _SLACK) * most:
+        yield Sighting(
+            where,
+            f"total_size says {said:,} bytes, {facts.where} describes {count:,} parameters of"
+            f" {facts.spec.dtype}, {least:,} bytes",
+            hint="the index and the config are of different models, or the index is stale",
+        )
+
+
+def _claimed_parameters(facts: WeightFacts, where: str) -> Iterator[Sighting]:
+    """Of packed weights some writers count codes, others what they stand for."""
+    said, held = facts.checkpoint.total_parameters, facts.inventory.parameters
+    if said is None or held is None:
+        return
+    stored = sum(line.elements for line in facts.inventory.by_part)
+    least, most = min(held, stored), max(held, stored)
+    if not (1 - _SLACK) * least <= said <= (1 + _SLACK) * most:
+        yield Sighting(where, f"total_parameters says {said:,}, the headers hold {held:,}")
 
 
 @rule(

@@ -13,7 +13,13 @@ from .rule import Sighting, rule
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib")
 _OTHER = (".gguf", ".h5", ".msgpack", ".onnx", ".tflite")
 _CODE = (".py", ".pyc", ".so", ".dll", ".dylib", ".sh", ".exe", ".bat")
+# What transformers calls modules of models: here they may have been named by an auto_map once.
+_LOADED = re.compile(
+    r"(?:modeling|configuration|tokenization|processing|(?:image|video)_processing|"
+    r"feature_extraction|generation|modular)_"
+)
 _SHARD = re.compile(r"(?:model|pytorch_model)-\d+-of-\d+\.safetensors")
+_NUMBERED = re.compile(r".+-\d+-of-(\d+)\.(?:safetensors|bin)")
 
 
 class FolderFacts(NamedTuple):
@@ -45,13 +51,17 @@ def other_shards(facts: FolderFacts) -> Iterator[Sighting]:
     "H215",
     "shards-without-index",
     "error",
-    "download model.safetensors.index.json: transformers does not find the weights either",
+    "download the index (model.safetensors.index.json) and all that it names: transformers does not"
+    " find the weights either",
 )
 def without_index(facts: FolderFacts) -> Iterator[Sighting]:
-    """Numbered shards lie here without their index: none of them is read."""
-    names = sorted(name for name in facts.files.names if _SHARD.fullmatch(name))
-    if names and not facts.used:
-        yield Sighting(names[0], f"{len(names)} shard(s) and no index: their headers were not read")
+    """Numbered shards lie here without their index: what they hold together is not known."""
+    names = sorted(name for name in facts.files.names if _NUMBERED.fullmatch(name))
+    if not names or not facts.used <= {*names}:
+        return
+    (count,) = {_NUMBERED.sub(r"\1", name) for name in names[:1]}
+    read = "its header alone was" if facts.used else "their headers were not"
+    yield Sighting(names[0], f"{len(names)} of {int(count)} shard(s) and no index: {read} read")
 
 
 @rule(
@@ -99,9 +109,19 @@ def code(facts: FolderFacts) -> Iterator[Sighting]:
     """Code lies beside the model."""
     own = {OWN_MODULE} if facts.config.own_code else set()  # H301 speaks of it
     names = sorted(n for n in facts.files.names - own if n.lower().endswith(_CODE))
-    found = [*names, *facts.files.code_folders]
+    tokenizer = facts.files.tokenizer
+    named = facts.config.remote_code or (tokenizer is not None and tokenizer.remote_code)
+    loaded = [n for n in names if named or _LOADED.match(n)]
+    found = [*loaded, *facts.files.code_folders]
     if found:
         yield Sighting(found[0], f"{len(found)} file(s) of code")
+    elif names:
+        yield Sighting(
+            names[0],
+            f"{len(names)} file(s) of code that no auto_map names",
+            severity="note",
+            hint="transformers runs none of them; they are for whoever starts them",
+        )
 
 
 @rule(

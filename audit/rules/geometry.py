@@ -1,6 +1,6 @@
 """Rules that hold the shapes in the headers against the config."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import prod
 
 from headcount.model.mixers import Attention, LatentAttention, Mixer
@@ -16,8 +16,9 @@ _TRUST = "memory follows the weights; correct config.json, or take the config of
 
 @rule("H101", "kv-heads-mismatch", "error", _TRUST)
 def kv_heads(facts: WeightFacts) -> Iterator[Sighting]:
-    """The rows of k_proj are another number of K/V heads than the config's."""
-    return _mismatches(facts, "num_key_value_heads", "the k weights have")
+    """The rows of k_proj, or of q_proj beside q/k norms, are other heads than the config's."""
+    yield from _mismatches(facts, "num_attention_heads", "the q weights have")
+    yield from _mismatches(facts, "num_key_value_heads", "the k weights have")
 
 
 @rule("H102", "head-dim-mismatch", "error", _TRUST)
@@ -61,27 +62,47 @@ def _place(facts: WeightFacts, stack: str, cross: bool) -> str:
 
 
 def _other_shapes(facts: WeightFacts) -> Iterator[Sighting]:
-    """Shapes that fit neither the config nor another number of heads."""
-    if facts.census.packed:
-        return
-    for key, mixer, placed in facts.mixers():
+    """Shapes that fit neither the config nor another number of heads: those of a part that are
+    wrong in the same way in several layers at once."""
+    runs: dict[tuple[str, bool, str | None, str], dict[int, str]] = {}
+    for key, mixer, placed in facts.mixers() if not facts.census.packed else ():
+        stack, index, cross, _ = key
         for item in placed:
-            part, shape = item.place.part, item.tensor.shape
-            if item.place.parameter != "weight":
-                continue
-            expected, found = _expected(mixer, part, facts.observed.get(key)), item.out_in
-            if len(shape) != 2:
-                if _is_no_matrix(item, expected):
-                    yield Sighting(
-                        item.tensor.name, f"shape {list(shape)[:8]}: a matrix is expected"
-                    )
-                continue
-            if expected is not None and found != expected:
-                yield Sighting(
-                    where=item.tensor.name,
-                    message=f"shape {list(shape)};"
-                    f" {facts.where} makes it {list(expected)} (out, in)",
-                )
+            wrong = _wrong_shape(item, mixer, facts.observed.get(key), facts.where)
+            if wrong is not None:
+                run = runs.setdefault((stack, cross, item.place.part, wrong), {})
+                run.setdefault(index, item.tensor.name)
+    for (*_, wrong), names in runs.items():
+        layers = f", in layers {format_indices(sorted(names))}" if len(names) > 1 else ""
+        yield Sighting(next(iter(names.values())), f"{wrong}{layers}")
+
+
+def _wrong_shape(item: Placed, mixer: Mixer, seen: Observed | None, where: str) -> str | None:
+    part, shape = item.place.part, item.tensor.shape
+    if item.place.parameter != "weight":
+        return None
+    if isinstance(mixer, LatentAttention) and part in _HALVES:
+        return _other_half(item, mixer, where)
+    expected = _expected(mixer, part, seen)
+    if len(shape) != 2:
+        no_matrix = _is_no_matrix(item, expected)
+        return f"shape {list(shape)[:8]}: a matrix is expected" if no_matrix else None
+    if expected is None or item.out_in == expected:
+        return None
+    return f"shape {list(shape)}; {where} makes it {list(expected)} (out, in)"
+
+
+# The halves of kv_b_proj that llama.cpp multiplies into q and o: a matrix a head, or all in one.
+_HALVES = {"k_b": "qk_nope_head_dim", "v_b": "v_head_dim"}
+
+
+def _other_half(item: Placed, mixer: LatentAttention, where: str) -> str | None:
+    heads, rank = mixer.num_attention_heads, mixer.kv_lora_rank
+    width = getattr(mixer, _HALVES[item.place.part or ""])
+    if item.tensor.elements == heads * rank * width:
+        return None
+    shape = list(item.tensor.shape)[:8]
+    return f"shape {shape}; {where} makes it {heads} heads of {rank} x {width}"
 
 
 def _is_no_matrix(item: Placed, expected: tuple[int, int] | None) -> bool:
@@ -109,10 +130,8 @@ def _expected(mixer: Mixer, part: str | None, seen: Observed | None) -> tuple[in
     told = seen is not None and (
         seen.hidden_size not in (None, mixer.hidden_size)
         or (seen.head_dim is not None and seen.head_dim != mixer.head_dim)
-        or (
-            seen.num_key_value_heads is not None
-            and seen.num_key_value_heads != mixer.num_key_value_heads
-        )
+        or seen.num_attention_heads not in (None, mixer.num_attention_heads)
+        or seen.num_key_value_heads not in (None, mixer.num_key_value_heads)
     )
     return None if told else (mixer.out_features(part), mixer.in_features(part))
 
@@ -158,15 +177,25 @@ def _lacking(facts: WeightFacts) -> Iterator[Sighting]:
     """A layer that is there, without a part that its mixer needs."""
     if not facts.whole or facts.census.packed:
         return
+    seen: list[tuple[str, int, str]] = []
     for (stack, index, cross, _), mixer, placed in facts.mixers():
         if mixer.kind == "recurrent" or index not in facts.census.indices.get(stack, frozenset()):
             continue
         lacking = [*_missing(mixer, placed)]
         if lacking:
-            yield Sighting(
-                where=f"{_place(facts, stack, cross)}layer {index}",
-                message=f"no tensor for {', '.join(lacking)} in its attention",
-            )
+            message = f"no tensor for {', '.join(lacking)} in its attention"
+            seen.append((_place(facts, stack, cross), index, message))
+    yield from _by_layers(seen)
+
+
+def _by_layers(seen: Iterable[tuple[str, int, str]]) -> Iterator[Sighting]:
+    """One sighting for all layers of a place of which the same is said."""
+    runs: dict[tuple[str, str], set[int]] = {}
+    for place, index, message in seen:
+        runs.setdefault((place, message), set()).add(index)
+    for (place, message), indices in runs.items():
+        layers = "layers" if len(indices) > 1 else "layer"
+        yield Sighting(f"{place}{layers} {format_indices(sorted(indices))}", message)
 
 
 _CALLED = {"norm": "its norms", "other": "its gates, sinks or other parts"}
@@ -187,8 +216,11 @@ def _missing(mixer: Mixer, placed: tuple[Placed, ...]) -> Iterator[str]:
 
 def _sizes(facts: WeightFacts) -> Iterator[Sighting]:
     """Norms and what stands beside the projections hold another number of elements."""
-    if not facts.whole or facts.census.packed:
-        return
+    if facts.whole and not facts.census.packed:
+        yield from _by_layers(_other_sizes(facts))
+
+
+def _other_sizes(facts: WeightFacts) -> Iterator[tuple[str, int, str]]:
     for (stack, index, cross, _), mixer, placed in facts.mixers():
         needed, held = mixer.parameters(), count_parts(placed, mixer)
         whole = mixer.kind == "compressed_attention"  # whose matrices no other rule looks at
@@ -196,11 +228,11 @@ def _sizes(facts: WeightFacts) -> Iterator[Sighting]:
             said, stored = getattr(needed, part), getattr(held, part)
             unused = part == "norm" and isinstance(mixer, Attention) and not mixer.has_key_value
             if said and stored and said != stored and not unused:  # the k norm of Gemma's readers
-                yield Sighting(
-                    where=f"{_place(facts, stack, cross)}layer {index}",
-                    message=f"{_CALLED.get(part, part)} hold {stored:,} elements in its attention,"
-                    f" {facts.where} makes it {said:,}",
+                message = (
+                    f"{_CALLED.get(part, part)} hold {stored:,} elements in its attention,"
+                    f" {facts.where} makes it {said:,}"
                 )
+                yield _place(facts, stack, cross), index, message
 
 
 @rule(

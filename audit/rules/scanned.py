@@ -32,11 +32,22 @@ class LayerScan(NamedTuple):
     lost_by_mean: Mapping[int, float | None]
 
 
+class TiedScan(NamedTuple):
+    """A stored tensor of `elements` that the config ties to the tensor `to`, and whether it holds
+    the same values."""
+
+    name: str
+    to: str
+    elements: int
+    same: bool
+
+
 class ScanFacts(NamedTuple):
     """Everything that a scan saw."""
 
     tensors: tuple[TensorScan, ...]
     layers: tuple[LayerScan, ...]
+    tied: tuple[TiedScan, ...] = ()
 
 
 @rule("H701", "nan", "error", "every output would be NaN: restore the tensor from the original")
@@ -93,4 +104,21 @@ def repeated_heads(facts: ScanFacts) -> Iterator[Sighting]:
         )
 
 
-RULES = (nans, infinities, zeros, repeated_heads)
+@rule(
+    "H705",
+    "tied-weights-differ",
+    "warning",
+    "set tie_word_embeddings to false if the stored one is meant; else remove it",
+)
+def tied_differ(facts: ScanFacts) -> Iterator[Sighting]:
+    """The config ties two stored matrices that hold other values."""
+    for one in facts.tied:
+        if not one.same:
+            yield Sighting(
+                one.name,
+                f"differs from {one.to}, to which the config ties it: transformers loads it as it"
+                f" is, untied, with {one.elements:,} parameters more than are counted here",
+            )
+
+
+RULES = (nans, infinities, zeros, repeated_heads, tied_differ)

@@ -19,6 +19,7 @@ from .request import ConversionRequest
 from .side_files import sort_side_files
 from .source import CONFIG, MERGED, ConversionSource, read_source, source_state
 from .target import check_space, check_target
+from .untied_head import untied_config
 
 _TOKENIZERS = (
     *("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "tokenizer_config.json"),
@@ -51,6 +52,7 @@ def plan_of(source: ConversionSource, request: ConversionRequest) -> ConversionP
     steps = {file: cast_steps(made, request.dtype) for file, made in draft.steps.items()}
     files = output_files(source, steps, request.max_shard_size)
     config, changes = home.config()
+    config, untied = untied_config(source, config)
     cast, dtype_changes = cast_config(config, request.dtype)
     index = index_name(source, files)
     made = (*(file.name for file in files), *(file.name for file in draft.side_files))
@@ -72,12 +74,16 @@ def plan_of(source: ConversionSource, request: ConversionRequest) -> ConversionP
         layers=tuple(_layer(index, heads) for index in draft.layers),
         layer_count=len({*draft.layers, *(la.index for la in source.audit.spec.layers)}),
         config=cast,
-        config_changes=(*changes, *dtype_changes),
+        config_changes=(*changes, *untied, *dtype_changes),
         index_name=index,
         index=None if index is None else index_of(source, files),
         side_files=side_files,
         left_files=left_files,
-        notes=(*draft.notes, *heads.notes, *limits, *_notes(source, draft)),
+        notes=(
+            *(*draft.notes, *heads.notes, *limits),
+            *(f"config.json: {change}" for change in untied),
+            *_notes(source, draft),
+        ),
         findings=tuple(f for f in source.audit.findings if f.severity == "warning"),
         rewriting=rewriting,
     )

@@ -7,7 +7,8 @@ import torch
 from tqdm import tqdm
 
 from headcount.audit.audited import Audit
-from headcount.audit.rules.scanned import ScanFacts, TensorScan
+from headcount.audit.census import copies
+from headcount.audit.rules.scanned import ScanFacts, TensorScan, TiedScan
 from headcount.model.errors import UnsupportedModelError
 from headcount.sources.checkpoint import Checkpoint
 from headcount.sources.safetensors import TensorInfo
@@ -38,7 +39,37 @@ def scan(audit: Audit, *, progress: bool = True) -> ScanFacts:
                     if part in ("k", "v"):
                         index = found.place.index
                         layers.setdefault(index, Likeness(len(heads))).add(part, heads)
-    return ScanFacts(tuple(tensors), tuple(layers[index].result(index) for index in sorted(layers)))
+    return ScanFacts(
+        tuple(tensors),
+        tuple(layers[index].result(index) for index in sorted(layers)),
+        tuple(tied_values(audit, checkpoint)),
+    )
+
+
+def tied_values(audit: Audit, checkpoint: Checkpoint) -> Iterator[TiedScan]:
+    """Each stored tensor that the config ties to the embedding, held against its values, which are
+    read for it. Raises HeadcountError."""
+    census, tensors = audit.census, checkpoint.tensors
+    embedding = None if census is None else census.embedding
+    if census is None or embedding is None:
+        return
+    names = copies(tensors, census, tied=audit.spec.tie_word_embeddings)
+    with SourceReader(checkpoint.files) as reader:
+        for info in (tensors[name] for name in sorted(names)):
+            yield TiedScan(info.name, embedding.name, info.elements, _same(reader, info, embedding))
+
+
+def _same(reader: SourceReader, one: TensorInfo, other: TensorInfo) -> bool:
+    """Whether transformers would see equal matrices; two element types are cast to one by it."""
+    if one.shape != other.shape:
+        return False
+    if one.dtype == other.dtype:
+        pairs = zip(reader.pieces(one), reader.pieces(other), strict=True)
+        return all(a == b for a, b in pairs)
+    if not {one.dtype, other.dtype} <= DTYPES.keys():
+        return False
+    values = reader.tensor(one)
+    return torch.equal(values, reader.tensor(other).to(values.dtype))
 
 
 def _local(audit: Audit) -> Checkpoint:

@@ -86,4 +86,5 @@ def _document(facts: ScanFacts) -> dict[str, object]:
         "tensors": len(facts.tensors),
         "odd_tensors": [tensor._asdict() for tensor in odd],
         "layers": [layer._asdict() for layer in facts.layers],
+        "tied": [one._asdict() for one in facts.tied],
     }

@@ -129,8 +129,57 @@ def test_shapes_are_held_against_the_keys(tmp_path: Path) -> None:
     path = write_gguf(tmp_path / "m.gguf", {**LLAMA, "llama.attention.head_count_kv": 4})
     audit = audit_model(str(path))
     assert {finding.code for finding in audit.findings} == {"H102"}
-    assert len(audit.findings) == 6  # k and v of three layers
+    assert [f.where for f in audit.findings] == ["blk.0.attn_k.weight", "blk.0.attn_v.weight"]
+    assert all(f.message.endswith("in layers 0-2") for f in audit.findings)
     assert CliRunner().invoke(main, ["audit", str(path)]).exit_code == 1
+
+
+# As convert_hf_to_gguf.py writes DeepSeek's attention (its `kv_b` is cut and K turned around).
+MLA = {
+    **{"attention__head_count_kv": 1, "attention__kv_lora_rank": 64, "attention__q_lora_rank": 96},
+    **{"attention__key_length": 80, "attention__value_length": 64, "context_length": 64},
+    **{"attention__key_length_mla": 48, "attention__value_length_mla": 32},
+    "rope__dimension_count": 16,
+}
+
+
+def latent_tensors(layers: int, **changes: tuple[int, ...]) -> dict[str, Any]:
+    block: dict[str, tuple[int, ...]] = {
+        **{"attn_norm": (256,), "attn_q_a": (96, 256), "attn_q_a_norm": (96,)},
+        **{"attn_q_b": (8 * 48, 96), "attn_kv_a_mqa": (64 + 16, 256), "attn_kv_a_norm": (64,)},
+        **{"attn_k_b": (8, 64, 32), "attn_v_b": (8, 32, 64), "attn_output": (256, 8 * 32)},
+        **{"ffn_up": (512, 256), "ffn_down": (256, 512)},
+    }
+    block |= changes
+    ends = {"token_embd.weight": (40, 256), "output_norm.weight": (256,)}
+    inner = {f"blk.{i}.{n}.weight": s for i in range(layers) for n, s in block.items()}
+    return {name: ("F32", shape) for name, shape in (ends | inner).items()}
+
+
+@pytest.mark.parametrize("architecture", ["deepseek2", "glm-dsa", "minicpm3", "kimi-linear"])
+def test_halves_of_latent_attention_are_a_matrix_a_head(tmp_path: Path, architecture: str) -> None:
+    metadata = keys(architecture, 3, **MLA)
+    path = write_gguf(tmp_path / "m.gguf", metadata, latent_tensors(3))
+    audit = audit_model(str(path))
+    if architecture != "kimi-linear":  # whose other layers are not these
+        assert audit.findings == ()
+    parts = audit.layer_parts(audit.spec.layers[0])
+    assert (parts.k, parts.v) == ((64 + 16) * 256 + 8 * 64 * 32, 8 * 32 * 64)
+
+
+@pytest.mark.parametrize("shape", [(8 * 64, 32), (8, 64, 32)])
+def test_halves_in_one_matrix_are_as_good(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    tensors = latent_tensors(2, attn_k_b=shape)
+    path = write_gguf(tmp_path / "m.gguf", keys("deepseek2", 2, **MLA), tensors)
+    assert audit_model(str(path)).findings == ()
+
+
+def test_halves_of_other_heads_are_found(tmp_path: Path) -> None:
+    tensors = latent_tensors(2, attn_k_b=(4, 64, 32))
+    path = write_gguf(tmp_path / "m.gguf", keys("deepseek2", 2, **MLA), tensors)
+    (one,) = audit_model(str(path)).findings
+    assert (one.code, one.where) == ("H102", "blk.0.attn_k_b.weight")
+    assert "8 heads of 64 x 32, in layers 0-1" in one.message
 
 
 def test_a_set_of_files_is_one_model(tmp_path: Path) -> None:

@@ -209,3 +209,36 @@ def test_the_heat_map_is_one_html_page(tmp_path: Path) -> None:
     assert page.count('class="number heat"') == 3 * 5  # two similarities, three counts of heads
     assert page.count('style="--share: 0.600">0.0000<') == 3 * 2  # 4 and 2 K/V heads lose nothing
     assert "H704" in page
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_a_tied_head_is_held_against_the_embedding(tmp_path: Path, same: bool) -> None:
+    config = {**MHA, "tie_word_embeddings": True}
+    folder = random_model(tmp_path / "m", config)
+    if same:
+        rewrite(folder, lambda all: all | {"lm_head.weight": all["model.embed_tokens.weight"] + 0})
+    report = scan(folder)
+    assert ("H705", "lm_head.weight") in codes(report) or same
+    assert {code for code, _ in codes(report)} == ({"H107"} if same else {"H107", "H705"})
+    tied = {"name": "lm_head.weight", "to": "model.embed_tokens.weight", "elements": 40 * 32}
+    assert report["scan"]["tied"] == [{**tied, "same": same}]
+
+
+def test_a_tied_head_of_another_type_is_cast_first(tmp_path: Path) -> None:
+    """As transformers does on loading: equal values in two types are tied."""
+    import torch
+
+    folder = random_model(tmp_path / "m", {**MHA, "tie_word_embeddings": True})
+    rewrite(folder, lambda all: all | {"lm_head.weight": all["model.embed_tokens.weight"].float()})
+    (tied,) = scan(folder)["scan"]["tied"]
+    assert tied["same"] is True
+    rewrite(folder, lambda all: all | {"lm_head.weight": all["lm_head.weight"] * torch.tensor(2.0)})
+    (tied,) = scan(folder)["scan"]["tied"]
+    assert tied["same"] is False
+
+
+def rewrite(folder: Path, change: Any) -> None:
+    from safetensors.torch import load_file, save_file
+
+    path = folder / "model.safetensors"
+    save_file(change(load_file(path)), path, metadata={"format": "pt"})

@@ -100,6 +100,15 @@ def test_a_missing_embedding_is_not_made_up_for_by_the_head(tmp_path: Path) -> N
     assert ("H113", "error") in findings(write_model(tmp_path, LLAMA_CONFIG, shapes))
 
 
+def test_a_stored_head_does_for_a_tied_embedding(tmp_path: Path) -> None:
+    """transformers 5.24 ties either to the other (tests/convert/test_tied_heads.py)."""
+    shapes = {name: shape for name, shape in llama_shapes().items() if "embed" not in name}
+    tied = {**LLAMA_CONFIG, "tie_word_embeddings": True}
+    assert findings(write_model(tmp_path / "1", tied, shapes)) == []
+    base = {**tied, "architectures": ["LlamaModel"]}  # has no head to take it from
+    assert ("H113", "error") in findings(write_model(tmp_path / "2", base, shapes))
+
+
 def test_a_classifier_needs_no_output_head(tmp_path: Path) -> None:
     config = {**LLAMA_CONFIG, "architectures": ["LlamaForSequenceClassification"]}
     shapes = {**without_a_head(llama_shapes()), "score.weight": (2, 32)}
@@ -202,9 +211,61 @@ def test_quantised_weights_are_counted_from_the_config(tmp_path: Path) -> None:
 def test_codes_are_unique_and_documented() -> None:
     docs = (Path(__file__).parents[3] / "docs" / "findings.md").read_text("utf-8")
     codes = [rule.code for rule in RULES]
-    assert len(set(codes)) == len(codes) == 75
+    assert len(set(codes)) == len(codes) == 80
     for rule in RULES:
         _, found, section = docs.partition(f"## {rule.code} {rule.name}\n")
         assert found, rule.code
         assert "Why: " in section.partition("\n## ")[0], rule.code
         assert rule.severity in section.partition("\n## ")[0].lower()
+
+
+def claim(folder: Path, **claims: int) -> None:
+    path = folder / "model.safetensors.index.json"
+    index: dict[str, Any] = json.loads(path.read_text())
+    index["metadata"] |= claims
+    path.write_text(json.dumps(index))
+
+
+def test_an_index_that_claims_other_parameters(tmp_path: Path) -> None:
+    folder = write_sharded(tmp_path, LLAMA_CONFIG, llama_shapes())
+    held = audit_model(str(folder)).spec.parameters
+    assert held
+    claim(folder, total_parameters=held)
+    assert findings(folder) == []
+    claim(folder, total_parameters=2 * held)
+    assert findings(folder) == [("H202", "warning")]
+    assert f"total_parameters says {2 * held:,}" in audit_model(str(folder)).findings[0].message
+
+
+def test_an_index_without_its_shards_is_held_against_the_config(tmp_path: Path) -> None:
+    folder = write_sharded(tmp_path, LLAMA_CONFIG, llama_shapes())
+    for shard in folder.glob("*.safetensors"):
+        shard.unlink()
+    assert {code for code, _ in findings(folder)} == {"H201"}
+    claim(folder, total_size=12345)
+    assert ("H202", "warning") in findings(folder)
+
+
+QWEN3 = {**LLAMA_CONFIG, "model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"]}
+
+
+def qwen3_shapes(config: dict[str, Any]) -> Shapes:
+    layers = range(config["num_hidden_layers"])
+    norm = "model.layers.{}.self_attn.{}_norm.weight"
+    return llama_shapes(config) | {
+        norm.format(i, x): (config["head_dim"],) for i in layers for x in "qk"
+    }
+
+
+@pytest.mark.parametrize(("heads", "kv"), [(8, 4), (16, 4), (8, 2), (4, 4)])
+def test_norms_tell_the_query_heads_of_the_weights(tmp_path: Path, heads: int, kv: int) -> None:
+    """A config of 4 query and 2 K/V heads beside such weights: all counts are the weights'."""
+    config = {**QWEN3, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8}
+    stored = {**config, "num_attention_heads": heads, "num_key_value_heads": kv}
+    audit = audit_model(str(write_model(tmp_path, config, qwen3_shapes(stored))))
+    assert {finding.code for finding in audit.findings if finding.severity != "note"} == {"H101"}
+    (mixer,) = {mixer for layer in audit.spec.layers for mixer in layer.mixers}
+    assert (mixer.num_attention_heads, mixer.num_key_value_heads, mixer.head_dim) == (heads, kv, 8)
+    said = " ".join(finding.message for finding in audit.findings)
+    assert (f"num_attention_heads 4, the q weights have {heads}" in said) == (heads != 4)
+    assert (f"num_key_value_heads 2, the k weights have {kv}" in said) == (kv != 2)
