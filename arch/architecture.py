@@ -174,7 +174,8 @@ class Architecture:
 
         What is found out class by class is not inherited, so that nothing is claimed of a type by
         accident: its GGUF architectures, spellings, `stacks`, `uncounted`, `conversion`, `stored`,
-        `prediction`, `verification` and `rehomes`. Where a relative shares one of these, it says so."""
+        `prediction`, `verification` and `rehomes`. Where a relative shares one of these, it says
+        so."""
         parts = {
             name: replace(getattr(self, name), **change)
             if isinstance(change, dict) and name in _NESTED

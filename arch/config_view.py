@@ -57,6 +57,7 @@ class ConfigView:
         self.origins: dict[str, Origin] = {} if origins is None else origins
         self.model_type = model_type
         self.overrides = ""  # what `overridden` changed
+        self.opened: set[str] = set()  # nested objects that were read
 
     def get(self, name: str) -> Any:
         """The value of `name`, or None where neither the file nor the class says anything."""
@@ -191,12 +192,14 @@ class ConfigView:
             aliases=self.aliases,
             origins=self.origins,
         )
+        changed.opened = self.opened
         changed.overrides = repr(sorted(values.items()))
         return changed
 
     def child(self, name: str) -> "ConfigView":
         """The nested object `name`, read with the same rules and the wrapper's nested defaults."""
         value, default = self.config.get(name), self.defaults.get(name)
+        self.opened.add(name)
         if value is not None and not isinstance(value, dict):
             raise InvalidConfigError(f"{self.where}: {name} must be an object, not {short(value)}")
         return ConfigView(

@@ -1,44 +1,45 @@
 """A config by the architecture of its type, and the configs of other types that it nests."""
 
+import re
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from headcount.model.errors import InvalidConfigError, UnsupportedModelError
 
 from .architecture import Architecture
-from .class_defaults import class_defaults
+from .class_defaults import ClassDefaults, class_defaults
 from .config_view import ConfigView
 from .our_types import GROUPED, base_type
-from .registry import architecture_of, standard_spelling
-from .tying import config_says
+from .registry import ARCHITECTURES, architecture_of, standard_spelling
+from .size_names import CONTEXT_NAMES, NAMES
 
-# The standard name of the context length, and what older configs call it.
 _ALIASES: dict[str, tuple[str, ...]] = {
-    "max_position_embeddings": (
-        *("n_positions", "n_ctx", "max_seq_len", "seq_length", "max_sequence_length"),
-        *("max_target_positions", "model_max_length"),
-    ),
+    "max_position_embeddings": CONTEXT_NAMES,
     "dtype": ("torch_dtype",),
-}
-# Words in config keys of layers that are not attention, which the standard names do not describe.
-_OTHER_STATE = ("mamba", "ssm", "state_size", "rwkv", "linear_attn", "linear_key", "conv_kernel")
+}  # The sizes that every config of a language model gives.
+CORE = ("hidden_size", "num_hidden_layers", "num_attention_heads")
+# What a class's name says beside its type.
+_TASK = re.compile(r"(For[A-Z]\w*|(LMHead|DoubleHeads|Encoder|Decoder|Text|With\w+)?Model)$")
 
 
 def find_architecture(model_type: str, where: str, config: Mapping[str, Any]) -> Architecture:
     """The architecture of `model_type`, or one that is assumed by the keys of `config`.
 
-    Raises UnsupportedModelError naming the type."""
+    Raises UnsupportedModelError naming the type: for one that is assumed it names the key that
+    stands in the way, too."""
     base = base_type(model_type)
     found = architecture_of(base)
     if found is not None and base != model_type:
         from .grouped import grouped
 
         return grouped(found, base)
-    found = found or _assumed(model_type, config)
-    if found is None:
+    if found is not None:
+        return found
+    if class_defaults(model_type) is not None:  # its class says more than the names do
         raise unsupported(model_type, where)
-    return found
+    from .assumed import assumed
+
+    return assumed(model_type, config, where)
 
 
 def unsupported(model_type: str, where: str) -> UnsupportedModelError:
@@ -49,28 +50,18 @@ def unsupported(model_type: str, where: str) -> UnsupportedModelError:
     )
 
 
-def _assumed(model_type: str, config: Mapping[str, Any]) -> Architecture | None:
-    """For a type that nobody described: Llama, or latent attention or a nested language model where
-    `config` has their keys, read by the standard names. None for a type that transformers has a
-    class for, since that class says more than the names do, and for one whose keys speak of
-    recurrent layers."""
-    if class_defaults(model_type) is not None:
+def is_known(model_type: str) -> bool:
+    """Whether a lineage describes `model_type`."""
+    return architecture_of(base_type(model_type)) is not None
+
+
+def type_by_class(config: Mapping[str, Any]) -> str | None:
+    """The type that `architectures` tells, where a config has no model_type."""
+    names = config.get("architectures")
+    if not (isinstance(names, list) and names and isinstance(names[0], str)):
         return None
-    if any(word in key for key in config for word in _OTHER_STATE):
-        return None
-    if isinstance(config.get("text_config"), dict):
-        pattern = "llava"
-    else:
-        pattern = "llama" if config.get("kv_lora_rank") is None else "deepseek_v3"
-    like = architecture_of(pattern)
-    assert like is not None
-    return Architecture(
-        types=(model_type,),
-        # LLaVA's language model may tie them, too; a stranger's config speaks for all of it.
-        config=replace(like.config, tied=config_says),
-        attention=like.attention,
-        tensors=like.tensors,
-    )
+    stem = _TASK.sub("", names[0]).lower()
+    return next((t for t in ARCHITECTURES if t.replace("_", "").replace("-", "") == stem), None)
 
 
 def config_view(
@@ -85,9 +76,26 @@ def config_view(
         class_name=known.class_name if known else f"{model_type} (remote code)",
         defaults={**(known.defaults if known else {}), **keys.defaults},
         attribute_map=_attribute_map(known.attribute_map if known else {}, model_type),
-        aliases={**_ALIASES, **keys.aliases},
+        aliases={**_ALIASES, **other_names(config, known), **keys.aliases},
         model_type=model_type,
     )
+
+
+def other_names(
+    config: Mapping[str, Any], known: ClassDefaults | None
+) -> Mapping[str, tuple[str, ...]]:
+    """Names of sizes that a class does not read, for a file that gives none of the usual ones: one
+    that another tool wrote. Empty for any other file."""
+    if known is None or any(
+        name in config for key in CORE for name in (key, known.attribute_map.get(key, key))
+    ):
+        return {}
+    widths = ("intermediate_size", *NAMES["intermediate_size"])
+    names = {**NAMES, **dict.fromkeys(widths, widths)}
+    if any(name in config for name in widths):  # else it may be the width of the MLP itself
+        names["hidden_size"] = (*NAMES["hidden_size"], "hidden_dim")
+    given = [key for key in CORE if any(name in config for name in names[key])]
+    return names if len(given) == len(CORE) else {}
 
 
 def _attribute_map(known: Mapping[str, str], model_type: str) -> Mapping[str, str]:
@@ -105,6 +113,7 @@ def nested(view: ConfigView, key: str, *, fills: bool = False) -> tuple[ConfigVi
     leaves out where the wrapper `fills` it (Voxtral).
     """
     nested_defaults = view.defaults.get(key) or {}
+    view.opened.add(key)
     given = view.config.get(key)
     if given is not None and not isinstance(given, dict):
         raise InvalidConfigError(f"{view.where}: {key} must be an object, not {given!r}")
@@ -112,6 +121,9 @@ def nested(view: ConfigView, key: str, *, fills: bool = False) -> tuple[ConfigVi
     flat = given is None and view.config.get("hidden_size") is not None and not own
     config = view.config if flat else (given or {})
     inner_type = (given or {}).get("model_type") or nested_defaults.get("model_type")
+    inner_type = inner_type or type_by_class(given or {})
+    if not isinstance(inner_type, str) and not is_known(view.model_type):
+        inner_type = view.model_type  # a stranger's language model is a stranger
     if not isinstance(inner_type, str):
         raise InvalidConfigError(f"{view.where}: {key} has no model_type")
     place = view.where if flat else f"{view.where}: {key}"

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from .architecture import CountsBody
+from .architecture import Architecture, CountsBody
 from .body.body import NO_NORM, Body, Layers
 from .body.towers import Wrapper
 from .body.uncounted import no_body
@@ -28,7 +28,7 @@ def other_parameters(
         raise no_body(model_type, found.uncounted if found else None)
     if not isinstance(whole, Wrapper):
         return whole.parameters(view, layers, tied=tied) + _recurrent(layers)
-    body = _text_body(view)
+    body = _text_body(view, found)
     if text is None or not isinstance(body, Body):
         raise no_body(text.model_type if text else model_type, None)
     return whole.parameters(view, text, body, layers, tied=tied) + _recurrent(layers)
@@ -39,10 +39,11 @@ def idle_parameters(
 ) -> int | None:
     """Parameters of experts that one token does not visit: the total less these are the active
     ones, embeddings included. 0 for a model without experts, None where the type has no body."""
-    body = _body(model_type)
+    found = architecture_of(model_type)
+    body = found.body if found else None
     nested = isinstance(body, Wrapper)
     if isinstance(body, Wrapper):
-        body = _text_body(view)
+        body = _text_body(view, found)
     if body is None or isinstance(body, Wrapper):
         return None
     return body.idle(text if nested and text else view, layers)
@@ -59,10 +60,11 @@ def _recurrent(layers: Layers) -> int:
     return sum(mixer.parameters().total for mixer in mixers)
 
 
-def _text_body(view: ConfigView) -> CountsBody | Wrapper | None:
+def _text_body(view: ConfigView, whole: Architecture | None) -> CountsBody | Wrapper | None:
     """The body of the nested language model: the file names its type, or the wrapper's class."""
+    key = (whole.config.text if whole else None) or "text_config"
     for config in (view.config, view.defaults):
-        nested = config.get("text_config")
+        nested = config.get(key)
         if isinstance(nested, dict) and isinstance(nested.get("model_type"), str):
             return _body(nested["model_type"])
     return None

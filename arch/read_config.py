@@ -5,16 +5,16 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from headcount.model.dtypes import resolve_dtype
-from headcount.model.errors import HeadcountError, InvalidConfigError
+from headcount.model.errors import HeadcountError, InvalidConfigError, UnsupportedModelError
 from headcount.model.mixers import Mixer
 from headcount.model.spec import Layer, ModelSpec
 
 from .architecture import Architecture
 from .attention.layers import build_layers
 from .config_view import ConfigView, MissingValueError
-from .nested import config_view, find_architecture, nested, unsupported
+from .nested import config_view, find_architecture, is_known, nested, type_by_class
+from .other_tools import standard_config
 from .our_types import GROUPED, base_type
-from .registry import ARCHITECTURES, architecture_of
 from .tensors.names import TensorNames
 
 
@@ -103,6 +103,7 @@ def read_config(config: Mapping[str, Any], where: str) -> Reading:
     the spec is marked `assumed`. Raises InvalidConfigError for impossible values and
     UnsupportedModelError for a type that cannot be read so.
     """
+    config = standard_config(config, where)
     model_type, source = _model_type(config, where)
     whole = find_architecture(model_type, where, config)
     view = config_view(config, model_type, whole, where)
@@ -113,7 +114,10 @@ def read_config(config: Mapping[str, Any], where: str) -> Reading:
         layers = build_layers(architecture.attention, text)
     except MissingValueError as error:
         if assumed:
-            raise unsupported(text.model_type, where) from error
+            raise UnsupportedModelError(
+                f"{where}: nothing describes model_type {text.model_type!r}, and by the names that"
+                f" configs share it cannot be read: {error}"
+            ) from error
         raise
     spec = ModelSpec(
         model_type=model_type,
@@ -130,23 +134,13 @@ def read_config(config: Mapping[str, Any], where: str) -> Reading:
     return Reading(spec=spec, architecture=architecture, view=view, text=text)
 
 
-def is_known(model_type: str) -> bool:
-    """Whether a lineage describes `model_type`."""
-    return architecture_of(base_type(model_type)) is not None
-
-
 def _model_type(config: Mapping[str, Any], where: str) -> tuple[str, str]:
     given = config.get("model_type")
     if isinstance(given, str) and given:
         return given, where
-    architectures = config.get("architectures")
-    if isinstance(architectures, list) and architectures and isinstance(architectures[0], str):
-        wanted = architectures[0].lower()
-        fitting = [
-            t for t in ARCHITECTURES if wanted.startswith(t.replace("_", "").replace("-", ""))
-        ]
-        if fitting:
-            return max(fitting, key=len), f"derived: architectures ({architectures[0]})"
+    by_class = type_by_class(config)
+    if by_class is not None:
+        return by_class, f"derived: architectures ({config['architectures'][0]})"
     raise InvalidConfigError(
         f"{where}: no model_type, and architectures does not tell it: this is not the config.json"
         " of a transformers model"

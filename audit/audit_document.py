@@ -53,6 +53,10 @@ def audit_document(audit: Audit, sizes: Sizes, *, explain: bool = False) -> Mapp
         from .weights_report import weights_document
 
         result["weights"] = weights_document(audit.inventory)
+    if audit.is_weighed_by_config:
+        from .stored_by_config import stored_by_config
+
+        result["stored"] = stored_by_config(audit).document()
     if source.gguf is not None:
         from .gguf_report import type_document
 

@@ -34,6 +34,10 @@ def audit_report(audit: Audit, request: AuditRequest) -> Report:
         from .weights_report import weights_facts
 
         facts += weights_facts(audit)
+    if audit.is_weighed_by_config:
+        from .stored_by_config import stored_by_config
+
+        facts.append(stored_by_config(audit).fact())
     return Report(
         title=_title(audit),
         facts=tuple(facts),

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from .inventory import Inventory
 
 
+# Where a config has the settings of its quantisation: transformers, compressed-tensors, MLX.
+QUANTISATION = ("quantization_config", "compression_config", "quantization")
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Audit:
     """A model as audited. `spec` follows the weights where they are at hand; `stored` are the
@@ -54,6 +58,14 @@ class Audit:
         """`weights_bytes`, unless loading casts the weights to another dtype (finding H106)."""
         cast = any(finding.code == "H106" for finding in self.findings)
         return None if cast else self.weights_bytes
+
+    @property
+    def is_weighed_by_config(self) -> bool:
+        """Whether the bytes of its weights are those that a quantisation makes of the config."""
+        text = self.config.get("text_config")
+        holders = (self.config, text if isinstance(text, Mapping) else {})
+        given = any(holder.get(key) for holder in holders for key in QUANTISATION)
+        return given and self.inventory is None
 
     @property
     def has_experts(self) -> bool | None:

@@ -12,7 +12,7 @@ from headcount.sources.json_file import BYTE_ORDER_MARK, read_json
 from headcount.sources.target import resolve
 
 from .audited import Audit, counted
-from .rules.config_facts import ConfigFacts, config_facts
+from .rules.config_facts import ConfigFacts, config_facts, with_unread
 from .rules.config_rules import RULES as CONFIG_RULES
 from .rules.declared import OF_BYTES
 from .rules.rule import in_order, run
@@ -33,6 +33,12 @@ def audit_model(target: str, config: str | None = None, *, strict: bool = False)
         raise UnsupportedModelError(
             f"{source.where}: nothing describes model_type {audit.spec.model_type!r}: without"
             " --strict its config is read by the standard names"
+        )
+    by_default = next((f for f in audit.findings if f.code == "H418"), None)
+    if strict and by_default is not None:
+        raise UnsupportedModelError(
+            f"{source.where}: {by_default.where}: {by_default.message} (H418): without --strict it"
+            " is audited so"
         )
     return audit
 
@@ -82,6 +88,8 @@ def audit_source(source: FoundModel) -> Audit:
             stored={},
             findings=(),
         )
+    if audit.spec.parameters_source == "config":
+        facts = with_unread(facts, reading)
     return replace(
         audit,
         active_parameters=_active(audit.spec.parameters, reading.idle_parameters()),

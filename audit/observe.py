@@ -55,7 +55,7 @@ def _out_in(
     item: Placed, mixer: Attention, tensors: Mapping[str, TensorInfo]
 ) -> tuple[int, int] | None:
     if item.place.parameter == "weight" and item.tensor.dtype in FLOATS:
-        return item.out_in if len(item.tensor.shape) == 2 else None
+        return (item.out_in[0], item.out_in[1]) if len(item.tensor.shape) == 2 else None
     # How wide the codes of `o` are says nothing that those of q do not.
     if item.place.part not in ("q", "k", "v", "qkv"):
         return None

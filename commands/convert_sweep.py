@@ -1,6 +1,7 @@
 """What `convert --sweep` does: check all, measure all, keep one."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from math import isnan
 from pathlib import Path
@@ -10,13 +11,13 @@ from headcount.convert.merge.ladder import QUALITIES
 from headcount.convert.plan.errors import CheckFailedError, TargetError
 from headcount.convert.plan.request import CHOOSING, METHODS, ConversionRequest
 from headcount.convert.source_folder import source_folder
+from headcount.convert.temporary_folder import temporary_folder
 from headcount.evaluate.sweep.sensitivity import sensitivities
 from headcount.evaluate.sweep.sweep import CHOSEN, sweep, trials_of
 from headcount.evaluate.sweep.sweep_report import sweep_report
 from headcount.evaluate.sweep.trial import parse_counts, parse_methods
 from headcount.model.errors import HeadcountError
 from headcount.report.report import Report
-from headcount.running.passing_folder import temporary_folder
 from headcount.running.signals import exit_cleanly, exit_telling, on_signals
 
 from .console import hand_over
@@ -62,8 +63,7 @@ def sweep_model(
     }
     if methods is not None:
         _refuse_unused(options, names)
-    with temporary_folder("headcount-sweep-") as aside:
-        place = target or aside / "model"
+    with _place_of(target) as place:
         check_report_path(output, [Path(source), place])
         with source_folder(
             source, place, whole=True, allow_pickle=allow_pickle, merge_adapter=merge_adapter
@@ -90,6 +90,16 @@ def sweep_model(
     hand_over([sweep_report(done)], holds, write)
     if budget is not None and done.chosen is None:
         raise CheckFailedError(f"no conversion adds at most {budget:g} to the loss: nothing kept")
+
+
+@contextmanager
+def _place_of(target: Path | None) -> Iterator[Path]:
+    """Where the trials stand beside: the target, or a name in a folder that goes away."""
+    if target is not None:
+        yield target
+        return
+    with temporary_folder("sweep") as aside:
+        yield aside / "model"
 
 
 def _asked(options: Mapping[str, Any]) -> str:

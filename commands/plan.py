@@ -22,7 +22,8 @@ from .options import (
 
 _MODEL_OPTIONS = stack(
     click.option(
-        "--dtype", help="Element type that the weights are loaded as; default: as stored."
+        "--dtype",
+        help="What the weights are loaded as: bf16, fp8, q4_k_m…; default: as stored.",
     ),
     click.option(
         "--tp",

@@ -11,7 +11,6 @@ from headcount.audit.auditing import audit_source
 from headcount.model.errors import HeadcountError, InvalidWeightsError, WriteError
 from headcount.model.redacted_output import redacted_logs
 from headcount.model.redaction import redacted
-from headcount.running.passing_folder import temporary_folder
 from headcount.sources.at_once import at_once
 from headcount.sources.checkpoint import ADAPTER_CONFIG, Checkpoint
 from headcount.sources.found import FoundModel
@@ -25,6 +24,7 @@ from headcount.sources.safetensors import FileHeader
 from .paced_download import paced_downloads
 from .plan.errors import CannotConvertError
 from .plan.side_files import reason_by_name
+from .temporary_folder import temporary_folder
 
 
 @contextmanager
@@ -47,7 +47,7 @@ def hub_source(source: str, *, whole: bool) -> Iterator[tuple[Path, str]]:
     if whole:
         yield snapshot, name
         return
-    with temporary_folder("headcount-") as folder:
+    with temporary_folder("plan") as folder:
         for path in snapshot.iterdir():
             if path.is_file() and path.name not in shards:
                 shutil.copyfile(path, folder / path.name)

@@ -119,7 +119,7 @@ def _types(mix: str, inventory: Inventory, spec: ModelSpec) -> dict[str, str | N
     group_size = attention.group_size if attention else 1
     model = _Model(
         family=spec.model_type,
-        experts=max((m.count for m in modules if m.kind == "experts"), default=0),
+        experts=max((m.copies for m in modules if m.kind == "experts"), default=0),
         group_size=group_size,
         layers=layers,
         values=sum(module.part in _V_LIKE for module in modules if module.layer is not None),

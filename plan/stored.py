@@ -4,14 +4,11 @@ name that people use for it."""
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
-from headcount.arch.formats.of_configs import scheme_of
-from headcount.arch.formats.weight_bytes import StoredWeights, stored_weights
-from headcount.arch.modules.module import Inventory
-from headcount.arch.modules.of_models import inventory_of, inventory_of_spec
-from headcount.arch.read_config import read_config
-from headcount.model.errors import InvalidConfigError, UnsupportedModelError
+from headcount.arch.formats.by_config import Quantised, inventory_by, weights_by_config
+from headcount.arch.formats.weight_bytes import stored_weights
+from headcount.model.errors import UnsupportedModelError
 
 from .gguf_mixes import as_gguf, gguf_scheme, mix_name
 from .planned_model import PlannedModel
@@ -26,13 +23,6 @@ NAMED_FORMATS: Mapping[str, Mapping[str, Any]] = {
     "mxfp4": {"quant_method": "modelopt", "quant_algo": "MXFP4"},
     "mxfp8": {"quant_method": "modelopt", "quant_algo": "MXFP8"},
 }
-
-
-class Quantised(NamedTuple):
-    """`name` is the scheme's, `weights` what it makes of the model."""
-
-    name: str
-    weights: StoredWeights
 
 
 def format_settings(name: str) -> Mapping[str, Any] | None:
@@ -58,15 +48,12 @@ def quantised(model: PlannedModel, wide_bits: int) -> Quantised | None:
     """What the model's config makes of its weights; None where it quantises nothing.
 
     `wide_bits` are those of what stays. Raises UnknownFormatError."""
-    mix = _mix(model.config)
-    if mix is not None:
-        inventory = as_gguf(_inventory(model), model.spec)
-        scheme = gguf_scheme(mix, inventory, model.spec)
-    else:
-        found = scheme_of(model.config)
-        if found is None:
-            return None
-        inventory, scheme = _inventory(model), found
+    mix, spec = _mix(model.config), model.spec
+    if mix is None:
+        return weights_by_config(model.config, spec, wide_bits=wide_bits)
+    assert spec.parameters is not None
+    inventory = as_gguf(inventory_by(model.config, spec, spec.parameters), spec)
+    scheme = gguf_scheme(mix, inventory, spec)
     return Quantised(scheme.name, stored_weights(inventory, scheme, wide_bits=wide_bits))
 
 
@@ -85,16 +72,3 @@ def is_weighed(model: PlannedModel) -> bool:
     except UnsupportedModelError:
         return False
     return True
-
-
-def _inventory(model: PlannedModel) -> Inventory:
-    """By the config where that describes as many parameters, else by the layers."""
-    parameters = model.spec.parameters
-    assert parameters is not None
-    try:
-        found = inventory_of(read_config(model.config, "config.json"))
-    except (InvalidConfigError, UnsupportedModelError):
-        found = None
-    if found is not None and found.parameters == parameters:
-        return found
-    return inventory_of_spec(model.spec, parameters)

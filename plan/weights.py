@@ -6,6 +6,7 @@ from functools import lru_cache
 from math import ceil
 from typing import Literal
 
+from headcount.arch.formats.by_config import Quantised
 from headcount.arch.formats.weight_bytes import Stored
 from headcount.model.dtypes import BITS
 from headcount.model.errors import HeadcountError
@@ -13,7 +14,7 @@ from headcount.model.spec import ModelSpec
 
 from .parallel import replicated_parameters
 from .planned_model import PlannedModel
-from .stored import Quantised, quantised
+from .stored import quantised
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -134,10 +135,10 @@ def _quantised(
 
 
 def _term(part: Stored, scheme: str) -> str:
-    if part.name is None:
-        return f"{part.parameters:,} x {float(part.bits):.4g} bit"
-    name = part.name if part.name.startswith(scheme) else f"{scheme}, {part.name}"
-    return f"{part.parameters:,} parameters x {float(part.bits):.4g} bit ({name})"
+    name, bits = part.label(scheme), f"{float(part.bits):.4g} bit"
+    if name is None:
+        return f"{part.parameters:,} x {bits}"
+    return f"{part.parameters:,} parameters x {bits} ({name})"
 
 
 def _embedding(spec: ModelSpec) -> int:

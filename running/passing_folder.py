@@ -1,7 +1,6 @@
 """Folders that last no longer than a piece of work, whatever ends it, and how they are removed."""
 
 import os
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -23,15 +22,6 @@ def passing_folder(path: Path, mode: int = 0o777) -> Iterator[Path]:
         with held_signals():
             remove_folder(path)
             LAST_ACTS.remove(act)
-
-
-@contextmanager
-def temporary_folder(prefix: str) -> Iterator[Path]:
-    """A `passing_folder` where temporary files belong, which only this user may read."""
-    from tempfile import gettempdir
-
-    with passing_folder(Path(gettempdir(), f"{prefix}{uuid.uuid4().hex}"), 0o700) as folder:
-        yield folder
 
 
 def remove_folder(path: Path) -> bool:

@@ -4,6 +4,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from .hub_gguf import read_hub_gguf, split_target
 from .hub_requests import HubRepo
 from .hub_settings import hub_constants, login, read_endpoint
 from .json_file import parse_json
+from .quantisation_file import settings_file, with_settings
 from .safetensors import FileHeader, header_length, parse_header
 
 # What a header takes: about so many bytes per tensor beside its name.
@@ -102,7 +104,7 @@ def _read_online(
     files = _file_names(info)
     repo = replace(repo, revision=_commit(info, repo))
     reads: tuple[Callable[[], Any], ...] = (
-        lambda: _read_config(repo),
+        lambda: _read_whole_config(repo, files),
         lambda: _read_weights(repo, files),
     )
     if file is not None or ("config.json" not in files and any(map(_is_gguf, files))):
@@ -154,12 +156,18 @@ def _file_names(info: dict[str, Any]) -> frozenset[str]:
     return frozenset(str(file.get("rfilename")) for file in found if isinstance(file, dict))
 
 
-def _read_config(repo: HubRepo) -> dict[str, Any]:
+def _read_whole_config(repo: HubRepo, files: frozenset[str]) -> dict[str, Any]:
+    """config.json, with the settings of a quantisation that lie beside it."""
+    read = partial(_read_json, repo)
+    return with_settings(read("config.json"), settings_file(files), read)
+
+
+def _read_json(repo: HubRepo, name: str) -> dict[str, Any]:
     limit = limits.JSON_BYTES
-    piece = repo.fetch("config.json", 0, limit.most + 1)
+    piece = repo.fetch(name, 0, limit.most + 1)
     if len(piece.data) > limit.most:
-        raise InvalidConfigError(limit.refusal(f"{repo.name}: config.json"))
-    return parse_json(piece.data, f"{repo.name}: config.json", allow_non_finite=True)
+        raise InvalidConfigError(limit.refusal(f"{repo.name}: {name}"))
+    return parse_json(piece.data, f"{repo.name}: {name}", allow_non_finite=True)
 
 
 def _read_weights(repo: HubRepo, files: frozenset[str]) -> Checkpoint | None:

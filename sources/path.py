@@ -2,14 +2,22 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from headcount.model.errors import HeadcountError
 
 from .adapter import find_adapter
 from .checkpoint import Checkpoint, find_weights, inside, read_checkpoint
 from .found import FoundModel
-from .json_file import read_json_file
+from .json_file import read_json, read_json_file
 from .presence import is_there
+from .quantisation_file import SETTINGS_FILES, settings_file, with_settings
+
+# Files that say what a model is, for other tools than transformers.
+_OF_OTHER_TOOLS = (
+    *("model_index.json", "params.json", "mlc-chat-config.json", "genai_config.json"),
+    "bert_config.json",
+)
 
 
 def check_name(name: str) -> None:
@@ -41,6 +49,8 @@ def read_path(path: Path) -> FoundModel:
         return _beside_config(path, read_checkpoint(path))
     if path.name.endswith(".json"):
         value, file = read_json_file(path)
+        if path.name == "config.json":
+            value = _with_settings(value, path.parent)
         where = str(path)
         return FoundModel(kind="config", id=where, where=where, config=value, config_file=file)
     raise HeadcountError(
@@ -65,7 +75,14 @@ def _read_folder(folder: Path) -> FoundModel:
     if not has_config:
         return found
     value, file = read_json_file(inside(folder, config.name))
-    return replace(found, config=value, config_file=file)
+    return replace(found, config=_with_settings(value, folder), config_file=file)
+
+
+def _with_settings(config: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """With the settings of a quantisation that lie beside the config."""
+    there = frozenset(name for name in SETTINGS_FILES if (folder / name).is_file())
+    name = settings_file(there)
+    return with_settings(config, name, lambda name: read_json(inside(folder, name)))
 
 
 def _only_gguf(folder: Path) -> FoundModel:
@@ -75,9 +92,11 @@ def _only_gguf(folder: Path) -> FoundModel:
     models = models_of(path.name for path in folder.glob("*.gguf"))
     if len(models) == 1:
         return replace(read_path(folder / models[0]), kind="folder", id=str(folder))
+    other = next((name for name in _OF_OTHER_TOOLS if (folder / name).is_file()), None)
     raise HeadcountError(
         f"{folder}: holds neither a config.json nor weights that are told apart by their name"
         + (f", but {len(models)} models in .gguf files: name one" if models else "")
+        + (f", but {other}, which another tool wrote: name that file" if other else "")
     )
 
 

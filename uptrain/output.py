@@ -31,9 +31,6 @@ from headcount.sources.json_file import read_json_file
 
 from .uptrain_plan import UptrainPlan
 
-# What the record of a conversion says of its own output only.
-_OF_ONE_OUTPUT = ("job", "request", "digests", "manifest")
-
 
 def job_digest(plan: UptrainPlan) -> str:
     """What tells one uptraining from another in conversion.json."""
@@ -99,7 +96,7 @@ def _record(plan: UptrainPlan, folder: Path, uptraining: Mapping[str, Any]) -> d
         old, read = read_json_file(path, limits.RECORD_BYTES)
         check_identity(path, plan.source.standing[RECORD], read.identity)
     begun = {"schema_version": SCHEMA_VERSION, "tool": {"name": "headcount"}}
-    kept = {key: value for key, value in {**begun, **old}.items() if key not in _OF_ONE_OUTPUT}
+    kept = {key: value for key, value in {**begun, **old}.items() if key not in ("job", "manifest")}
     manifest = {
         path.name: {"bytes": path.stat().st_size, DIGEST: digest_of(path)}
         for path in sorted(folder.iterdir())

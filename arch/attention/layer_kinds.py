@@ -12,7 +12,7 @@ from headcount.model.errors import InvalidConfigError
 from ..config_view import ConfigView
 
 FULL, SLIDING, CHUNKED = "full_attention", "sliding_attention", "chunked_attention"
-_SPELLINGS = {"attention": FULL, FULL: FULL, SLIDING: SLIDING, CHUNKED: CHUNKED}
+SPELLINGS = {"attention": FULL, FULL: FULL, SLIDING: SLIDING, CHUNKED: CHUNKED}
 
 # A function, or "full": every layer sees everything; None: what a cache assumes (`by_window`).
 KindFunction = Callable[[ConfigView, int], tuple[str, ...]]
@@ -20,7 +20,7 @@ KindRule = KindFunction | Literal["full"] | None
 
 
 def layer_kinds(
-    view: ConfigView, count: int, rule: KindRule, known: Mapping[str, str] = _SPELLINGS
+    view: ConfigView, count: int, rule: KindRule, known: Mapping[str, str] = SPELLINGS
 ) -> tuple[str, ...]:
     """One kind per layer: `layer_types` where the file has it, else the architecture's rule.
 

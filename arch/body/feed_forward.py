@@ -71,10 +71,10 @@ class Mlp:
 
 
 class ExpertSizes(NamedTuple):
-    """`count` experts of `width`, which read `inputs` (None: the hidden size), and one MLP of
+    """So many `experts` of `width`, which read `inputs` (None: the hidden size), and one MLP of
     `shared_width` (0: none) that is always on."""
 
-    count: int
+    experts: int
     width: int
     inputs: int | None
     shared_width: int
@@ -127,7 +127,7 @@ class Experts:
         """Raises InvalidConfigError."""
         holder = self._holder(view)
         return ExpertSizes(
-            count=self._count(holder),
+            experts=self._count(holder),
             width=per_layer(holder, self.width, 0),
             inputs=self._inputs(view),
             shared_width=self._shared_width(view),

@@ -36,6 +36,7 @@ class Tower:
 
     def view(self, wrapper: ConfigView, key: str) -> ConfigView | None:
         """None where neither the file nor the wrapper's class gives the tower."""
+        wrapper.opened.add(key)
         given = wrapper.config.get(key)
         default = wrapper.defaults.get(key)
         if not isinstance(given, dict) and (not isinstance(default, dict) or key in wrapper.config):
@@ -43,7 +44,7 @@ class Tower:
         known = class_defaults(self.model_type)
         values: dict[str, Any] = dict(known.defaults) if known else {}
         values.update(given if isinstance(given, dict) else default or {})
-        values.update({name: values.get(own) for name, own in self.names.items()})
+        values.update({name: values[own] for name, own in self.names.items() if own in values})
         return ConfigView(
             values,
             where=f"{wrapper.where}: {key}",
@@ -81,7 +82,7 @@ class Part:
         for holder in (view.config, view.defaults):
             nested = holder.get(self.key)
             kind = nested.get("model_type") if isinstance(nested, dict) else None
-            if kind is not None and kind != view.model_type:
+            if kind and kind != view.model_type:  # "" is none (Kimi-K2.5)
                 for tower in self.towers:
                     if tower.model_type == kind:
                         return tower

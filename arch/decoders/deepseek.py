@@ -10,7 +10,12 @@ from headcount.model.spec import Layer
 
 from ..architecture import JOINED, LATENT, MULTIMODAL, Architecture, ConfigKeys
 from ..attention.layer_kinds import FULL, SLIDING
-from ..attention.layers import latent_attention, latent_layers, resolve_head_dim
+from ..attention.layers import (
+    decoder_layers,
+    latent_attention,
+    latent_layers,
+    resolve_head_dim,
+)
 from ..attention.shape import AttentionShape
 from ..attention.shared import LLAMA_ATTENTION
 from ..body.body import Body, Layers
@@ -62,6 +67,13 @@ def dots3_kinds(view: ConfigView, count: int) -> tuple[str, ...]:
     wide = INDEXED if view.flag("use_dsa", absent=True) else "full_attention"
     slides = view.flag("use_sliding_window", absent=True)
     return tuple(wide if not slides or i < 2 or i % 4 == 1 else SLIDING for i in range(count))
+
+
+def latent_layers_or_heads(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
+    """`use_mla: false` has heads of keys and values (DeepSeek-VL2-Tiny, DeepSeek-OCR)."""
+    if view.flag("use_mla", absent=True):
+        return latent_layers(shape, view)
+    return decoder_layers(replace(shape, fixed_head_dim=True), view)
 
 
 def gated_norms(view: ConfigView, layers: Layers) -> int:
@@ -206,12 +218,16 @@ DEEPSEEK = Architecture(
 )
 DEEPSEEK_V2 = DEEPSEEK.relative(
     "deepseek_v2",
-    attention={"build": latent_layers},
+    attention={"build": latent_layers_or_heads},
     body={"mlp": MLP_BIAS, "experts": DEEPSEEK_EXPERTS},
-    tensors=MLA_NAMES,
+    tensors=MLA_NAMES.also(LLAMA_NAMES.modules),
 )
 DEEPSEEK_V3 = DEEPSEEK_V2.relative(
-    "deepseek_v3", body={"mlp": Mlp()}, prediction=DEEPSEEK_PREDICTION
+    "deepseek_v3",
+    attention={"build": latent_layers},
+    body={"mlp": Mlp()},
+    tensors=MLA_NAMES,
+    prediction=DEEPSEEK_PREDICTION,
 )
 DEEPSEEK_V32 = Architecture(
     types=("deepseek_v32",),
@@ -239,6 +255,7 @@ ARCHITECTURES = (
             more=hyper_connections(mixing=True, head=True),
         ),
         tensors=DEEPSEEK_V4_NAMES,
+        spellings=("deepseek_ref",),  # sgl-project's files in FP8
         feed_forward=FFN,
         prediction=MTP_PREDICTION._replace(name="mtp.0"),
         gguf=(
@@ -250,7 +267,7 @@ ARCHITECTURES = (
             ),
         ),
     ),
-    DEEPSEEK_V2.relative("youtu", "minicpm3", body=DECODER_MLP_BIAS),
+    DEEPSEEK_V3.relative("youtu", "minicpm3", body=DECODER_MLP_BIAS),
     DEEPSEEK_V3.relative("axk1", body=Body(experts=EXPERTS_AFTER_FIRST, more=norm_after_experts)),
     DEEPSEEK_V32.relative(
         "axk2",

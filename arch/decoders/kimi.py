@@ -2,11 +2,15 @@
 
 from dataclasses import replace
 
+from headcount.model.mixers import Mixer
+
 from ..architecture import MULTIMODAL, Architecture, ConfigKeys
 from ..attention.layer_kinds import FULL
+from ..attention.layers import latent_attention
 from ..attention.shape import AttentionShape
 from ..attention.shared import TOWER_MHA_BIASED
 from ..body.body import Body, Layers
+from ..body.feed_forward import after_first_dense
 from ..body.image_embeddings import area
 from ..body.projectors import linear
 from ..body.shared import EXPERTS_AFTER_FIRST, IMAGE
@@ -14,7 +18,7 @@ from ..body.towers import Tower, one_tower
 from ..config_view import ConfigView
 from ..gguf.form import Gguf, Recurrence
 from ..modules.names import DEEPSEEK_PREDICTION
-from ..states.hybrid import LINEAR, hybrid, plain_latent
+from ..states.hybrid import LINEAR, hybrid
 from ..states.kinds import every_nth_from
 from ..states.linear import kimi_delta
 from ..tensors.names import HYBRID_MLA_NAMES
@@ -31,6 +35,27 @@ def kimi_kinds(view: ConfigView, count: int) -> tuple[str, ...]:
     return every_nth_from(0, 4, FULL, LINEAR, first=1)(view, count)
 
 
+def gated_latent(shape: AttentionShape, view: ConfigView, kind: str) -> tuple[Mixer, ...]:
+    """Latent attention; with `mla_use_output_gate` (Kimi-K3) a gate on each element of what o
+    reads."""
+    mixer = latent_attention(view)
+    width = mixer.num_attention_heads * mixer.v_head_dim
+    gate = mixer.hidden_size * width if view.flag("mla_use_output_gate") else 0
+    return (replace(mixer, other_parameters=gate),)
+
+
+def kimi_k3_parts(view: ConfigView, layers: Layers) -> int:
+    """Kimi-K3's attention residuals: a query over the outputs of earlier blocks and a norm of them,
+    before each half of a layer and at the end (arXiv 2603.15031); and with `latent_moe_use_norm` a
+    norm of what the routed experts read."""
+    sparse = len(after_first_dense(view, len(layers)))
+    inner = view.optional("routed_expert_hidden_size") or view.integer("hidden_size")
+    norms = sparse * inner if view.flag("latent_moe_use_norm") else 0
+    if view.optional("attn_res_block_size") is None:
+        return norms
+    return norms + 2 * (2 * len(layers) + 1) * view.integer("hidden_size")
+
+
 def moonvit_embeddings(view: ConfigView, layers: Layers) -> int:
     """Patches of three channels, and a grid of positions."""
     hidden = view.integer("hidden_size")
@@ -45,11 +70,20 @@ def kimi_k25_projector(view: ConfigView, tower: ConfigView, text: ConfigView) ->
     return norm + linear(merged, merged) + linear(merged, text.integer("hidden_size"))
 
 
+# The names of the files that are published with the code of their own.
+MOONVIT_KEYS = {
+    **{"hidden_size": "vt_hidden_size", "intermediate_size": "vt_intermediate_size"},
+    **{"num_hidden_layers": "vt_num_hidden_layers"},
+    **{"num_attention_heads": "vt_num_attention_heads"},
+    **{"pos_emb_height": "init_pos_emb_height", "pos_emb_width": "init_pos_emb_width"},
+}
 MOONVIT_TOWER = Tower(
     body=replace(IMAGE, more=moonvit_embeddings),
     attention=TOWER_MHA_BIASED,
     model_type="kimi_k25_vision",
+    names=MOONVIT_KEYS,
 )
+KIMI_EXPERTS = replace(EXPERTS_AFTER_FIRST, count="num_experts", inputs="routed_expert_hidden_size")
 KIMI_DELTA = Recurrence(form="Kimi delta", layers="without heads")
 
 ARCHITECTURES = (
@@ -57,6 +91,7 @@ ARCHITECTURES = (
         "kimi_k2", config={"read_as": "deepseek_v3"}, prediction=DEEPSEEK_PREDICTION
     ),
     MULTIMODAL.relative("kimi_k25", body=one_tower(MOONVIT_TOWER, projector=kimi_k25_projector)),
+    MULTIMODAL.relative("kimi_k3", uncounted="its image tower is not counted"),
     # Its code is published with its weights.
     MULTIMODAL.relative(
         "kimi_vl", config={"defaults": {"text_config": {"model_type": "deepseek_v3"}}}
@@ -65,9 +100,9 @@ ARCHITECTURES = (
         types=("kimi_linear",),
         config=ConfigKeys(tied=never),
         attention=AttentionShape(
-            build=hybrid({FULL: plain_latent, LINEAR: kimi_delta}), kinds=kimi_kinds
+            build=hybrid({FULL: gated_latent, LINEAR: kimi_delta}), kinds=kimi_kinds
         ),
-        body=Body(experts=replace(EXPERTS_AFTER_FIRST, count="num_experts")),
+        body=Body(experts=KIMI_EXPERTS, more=kimi_k3_parts),
         tensors=HYBRID_MLA_NAMES,
         gguf=(
             Gguf(architecture="kimi-linear", recurrence=KIMI_DELTA),

@@ -8,11 +8,13 @@ from ..architecture import MULTIMODAL, Architecture, ConfigKeys, Conversion
 from ..attention.layer_kinds import windowed
 from ..attention.shape import AttentionShape
 from ..attention.shared import LLAMA_ATTENTION, MHA_BIASED
-from ..body.body import WEIGHT_AND_BIAS, Body, lm_head, no_head
+from ..body.body import WEIGHT_AND_BIAS, Body, Layers, lm_head, no_head
 from ..body.feed_forward import Mlp
+from ..body.image_towers import CLIP_TOWER
 from ..body.projectors import linear
 from ..body.shared import N_INNER, PLAIN, SAME_WIDTH
 from ..body.towers import Wrapper
+from ..body.uncounted import UncountedError
 from ..config_view import ConfigView
 from ..gguf.form import Gguf
 from ..tensors.names import MIXER_NAMES, TensorNames, separate, under
@@ -29,6 +31,24 @@ def fuyu_patches(view: ConfigView, text: ConfigView) -> int:
     return linear(pixels, text.integer("hidden_size"))
 
 
+def phi3_v_tower(view: ConfigView, layers: Layers) -> int:
+    """CLIP ViT-L/14 of 336 pixels, whatever else `img_processor` might name; two separators of four
+    joined patches, and two matrices (microsoft/Phi-3-vision-128k-instruct, image_embedding_phi3_v).
+    """
+    hidden, processor = view.integer("hidden_size"), view.child("img_processor")
+    name, width = processor.get("name"), processor.optional("image_dim_out")
+    if name != CLIP_TOWER.model_type or width != CLIP_L_336["hidden_size"]:
+        raise UncountedError(f"the image tower {str(name)[:80]!r} is not counted")
+    tower = CLIP_TOWER.parameters(ConfigView(CLIP_L_336, where=processor.where))
+    joined = 4 * width
+    return tower + 2 * joined + linear(joined, hidden) + linear(hidden, hidden)
+
+
+# openai/clip-vit-large-patch14-336
+CLIP_L_336 = {
+    **{"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24},
+    **{"num_attention_heads": 16, "image_size": 336, "patch_size": 14, "num_channels": 3},
+}
 PHI_NAMES = TensorNames(
     modules=separate("self_attn", o="dense")
     | {"self_attn.q_layernorm": "norm", "self_attn.k_layernorm": "norm"}
@@ -78,6 +98,8 @@ ARCHITECTURES = (
         conversion=Conversion(by_layer=True, not_in=("SGLang", "llama.cpp")),
     ),
     PHI3,
+    # Phi-3-vision and Phi-3.5-vision; their code is published with their weights.
+    PHI3.relative("phi3_v", body={"more": phi3_v_tower}),
     PHI3.relative(
         "phi4_multimodal", body=None, uncounted="its towers for images and sound are not counted"
     ),

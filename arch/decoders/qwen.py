@@ -10,6 +10,7 @@ from ..attention.per_layer import Values
 from ..attention.shape import AttentionShape
 from ..body.body import Body, Layers
 from ..body.feed_forward import Experts, Mlp, matrices, sparse_steps
+from ..body.qwen_first_towers import qwen_audio, qwen_visual
 from ..body.shared import DEEPSEEK_BODY, EXPERTS_AFTER_FIRST, ONE_SHARED
 from ..config_view import ConfigView
 from ..gguf.form import Gguf, Windows
@@ -20,6 +21,14 @@ from ..tensors.names import GPT2_NAMES, LLAMA_NAMES
 def qwen_width(view: ConfigView, layer: Layer) -> int:
     """Qwen's first model counts both branches of the gated MLP in `intermediate_size`."""
     return view.integer("intermediate_size") // 2
+
+
+def qwen_towers(view: ConfigView, layers: Layers) -> int:
+    """Qwen-VL's tower under `visual`, and Qwen-Audio's under `audio`."""
+    hidden = view.integer("hidden_size")
+    images = qwen_visual(view.child("visual"), hidden) if view.get("visual") is not None else 0
+    sound = qwen_audio(view.child("audio"), hidden) if view.get("audio") is not None else 0
+    return images + sound
 
 
 def mimo_prediction(view: ConfigView, layers: Layers) -> int:
@@ -84,6 +93,12 @@ def mimo_kinds(view: ConfigView, count: int) -> tuple[str, ...]:
 
 MIMO_NAMES = LLAMA_NAMES.also({"self_attn.attention_sink_bias": "other"})
 
+# The last name of each is that of its first files, of August 2023.
+QWEN_KEYS = {
+    **{"head_dim": ("kv_channels",), "max_position_embeddings": ("seq_length",)},
+    **{"hidden_size": ("n_embd",), "num_attention_heads": ("n_head",)},
+    **{"num_hidden_layers": ("n_layer",), "intermediate_size": ("ffn_hidden_size",)},
+}
 SPARSE_STEPS = Experts(layers=sparse_steps)
 
 QWEN2 = Architecture(
@@ -130,11 +145,9 @@ ARCHITECTURES = (
     ),
     Architecture(
         types=("qwen",),
-        config=ConfigKeys(
-            aliases={"head_dim": ("kv_channels",), "max_position_embeddings": ("seq_length",)}
-        ),
+        config=ConfigKeys(aliases=QWEN_KEYS),
         attention=AttentionShape(qkv_bias=True, o_bias="!no_bias", kv_heads_from="query heads"),
-        body=Body(mlp=Mlp(width=qwen_width, bias="!no_bias"), named=True),
+        body=Body(mlp=Mlp(width=qwen_width, bias="!no_bias"), more=qwen_towers, named=True),
         tensors=replace(GPT2_NAMES, transposed=False),
     ),
     # Of llama.cpp alone: Dream and RND1 denoise all tokens at once and keep nothing.

@@ -44,21 +44,23 @@ def _format(own: Settings, settings: Settings) -> Format:
     layout = str(own.get("format") or settings.get("format") or "")
     if not weights:
         raise UnknownFormatError("a group of its compressed-tensors settings has no weights")
-    if "sparse" in layout or table(settings, "sparsity_config").get("format") not in (
-        None,
-        "dense",
-    ):
+    sparsity = table(settings, "sparsity_config").get("format")
+    if "sparse" in layout or "24" in layout or sparsity not in (None, "dense"):
         raise UnknownFormatError(f"compressed-tensors has stored it as {short(layout)}")
     bits, kind = width(weights, "num_bits"), str(weights.get("type") or "int")
     groups = group(weights, otherwise=-1)
+    inputs = table(own, "input_activations")
     if kind == "float" and bits == 4:
-        return MXFP4 if "mxfp4" in layout or groups == 32 else NVFP4
+        if "mxfp4" in layout or groups == 32:
+            return MXFP4
+        return NVFP4 if inputs else replace(NVFP4, matrix_bytes=4)
     if kind == "float" and bits == 8:
-        return _eight_bits(weights)
+        is_static = bool(inputs) and inputs.get("dynamic") is False
+        return replace(_eight_bits(weights), matrix_bytes=2 if is_static else 0)
     if kind != "int":
         raise UnknownFormatError(f"compressed-tensors has stored it as {short(kind)} of {bits} bit")
     zero_point = weights.get("symmetric") is False
-    if layout == "pack-quantized" or (bits < 8 and layout in ("", "marlin-24")):
+    if layout == "pack-quantized" or (bits < 8 and not layout):
         indexed = weights.get("actorder") in ("group", True)
         return packed_integers(bits, groups, zero_point=zero_point, indexed=indexed)
     form = _strategy(weights, replace(grouped(8, groups), name=f"int{bits}"))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Format:
-    """`bits` of a code; `packed` codes to a word of so many bits along a row.
+    """`bits` of a code, in words of `packed` bits along a row; `whole`: no code lies across words.
 
     A scale of `scale_bits` and a zero point of `zero_bits` stand for `group` weights of a row
     (None: a whole row; 0: the whole matrix), or for a block of `block` rows x columns. `flat`: the
@@ -21,6 +21,7 @@ class Format:
     scale_bits: int = 0
     zero_bits: int = 0
     block: tuple[int, int] | None = None
+    whole: bool = False
     flat: bool = False
     nested: int | None = None
     column_bytes: int = 0
@@ -28,14 +29,17 @@ class Format:
 
     def nbytes(self, rows: int, columns: int) -> int:
         """Bytes of one matrix of [rows, columns]."""
-        if self.flat:
-            codes = _up(rows * columns * self.bits, self.packed) * self.packed // 8
-        else:
-            codes = rows * _up(columns * self.bits, self.packed) * self.packed // 8
+        codes = self._codes(rows * columns) if self.flat else rows * self._codes(columns)
         scales = self._scales(rows, columns)
         further = 0 if self.nested is None else 4 * _up(scales, self.nested)
         shared = _up(scales * self.scale_bits, 8) + _up(scales * self.zero_bits, 8)
         return codes + shared + further + columns * self.column_bytes + self.matrix_bytes
+
+    def _codes(self, count: int) -> int:
+        """Bytes of so many codes in a row."""
+        if self.whole:
+            return _up(count, self.packed // self.bits) * self.packed // 8
+        return _up(count * self.bits, self.packed) * self.packed // 8
 
     def _scales(self, rows: int, columns: int) -> int:
         if self.block is not None:

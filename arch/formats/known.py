@@ -17,8 +17,9 @@ FP8_MATRIX = Format(name="fp8", bits=8, group=0, scale_bits=32)
 INT8_ROWS = Format(name="int8", bits=8, scale_bits=32)
 TERNARY = Format(name="bitnet", bits=2, group=0, scale_bits=16)
 # bitsandbytes: a float32 for 64 weights, or a byte for 64 and a float32 for 256 of these; a table
-# of 16 values, one of 256 for the scales' own codes, and a description of about 90 bytes.
-NF4 = Format(name="4 bit", bits=4, group=64, scale_bits=32, flat=True, matrix_bytes=64 + 90)
+# of 16 values, one of 256 for the scales' own codes, and a description of about 80 bytes,
+# or about 170.
+NF4 = Format(name="4 bit", bits=4, group=64, scale_bits=32, flat=True, matrix_bytes=64 + 80)
 NF4_NESTED = Format(
     name="4 bit",
     bits=4,
@@ -26,7 +27,7 @@ NF4_NESTED = Format(
     scale_bits=8,
     flat=True,
     nested=256,
-    matrix_bytes=64 + 1024 + 120,
+    matrix_bytes=64 + 1024 + 170,
 )
 # A float32 for each row, and a byte that names the layout.
 LLM_INT8 = Format(name="int8", bits=8, scale_bits=32, matrix_bytes=1)
@@ -65,6 +66,7 @@ def packed_integers(bits: int, group: int | None, *, zero_point: bool, indexed: 
         name=f"int{bits}",
         bits=bits,
         packed=32,
+        whole=True,
         group=group,
         scale_bits=16,
         zero_bits=bits if zero_point else 0,

@@ -30,10 +30,10 @@ def mlx_scheme(settings: Settings, config: Settings) -> Choice:
 
 
 def _format(settings: Settings) -> Format:
-    mode = settings.get("mode", "affine")
+    mode = str(settings.get("mode", "affine"))
     fixed = {"mxfp4": MXFP4, "mxfp8": MXFP8, "nvfp4": _NVFP4}
     if mode in fixed:
-        return fixed[str(mode)]
+        return fixed[mode]
     groups = group(settings, otherwise=64)
     if mode != "affine" or groups is None:
         raise UnknownFormatError(f"MLX has stored it in the mode {short(mode)}")

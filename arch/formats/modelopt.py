@@ -37,8 +37,9 @@ def algorithm(name: object, settings: Settings) -> Format:
 
 
 def modelopt_scheme(settings: Settings, config: Settings) -> Choice:
-    """`quantized_layers` says what each module has, or one `quant_algo` holds for all but those that
-    `ignore`, or `exclude_modules`, names. Routers and the head stay where nothing lists them."""
+    """`quantized_layers` says what each module has, or one `quant_algo` holds for all but those
+    that `ignore`, or `exclude_modules`, names. Routers and the head stay where nothing lists
+    them."""
     kept = ModuleList(names_under(settings, "ignore", "exclude_modules"))
     own = table(settings, "quantized_layers")
     name = settings.get("quant_algo")

@@ -35,11 +35,14 @@ _READERS: Mapping[str, Callable[[Settings, Settings], Choice]] = {
 }
 
 
+# compressed-tensors and MLX have names of their own for it.
+_KEYS = ("quantization_config", "compression_config", "quantization")
+
+
 def quantization_config(config: Settings) -> Settings | None:
-    """The settings, which multimodal configs keep at the top or in text_config, and which MLX calls
-    `quantization`."""
+    """The settings, which multimodal configs keep at the top or in text_config."""
     for holder in (config, config.get("text_config")):
-        for key in ("quantization_config", "quantization"):
+        for key in _KEYS:
             if isinstance(holder, Mapping) and isinstance(holder.get(key), Mapping):
                 found: Settings = holder[key]
                 if found:

@@ -24,29 +24,34 @@ def bitsandbytes_scheme(settings: Settings, config: Settings) -> Choice:
 
 
 def hqq_scheme(settings: Settings, config: Settings) -> Choice:
-    """Scales and zero points of 16 bit."""
+    """Scales and zero points of 16 bit, and 69 bytes that describe a matrix."""
     weights = table(table(settings, "quant_config"), "weight_quant_params")
     if not weights:
         raise UnknownFormatError("its HQQ settings give no weight_quant_params for all layers")
     bits = width(weights, "nbits")
     form = grouped(bits, group(weights, otherwise=64), scale_bits=16, zero_bits=16)
-    return all_linear(settings, replace(form, flat=form.group is not None), head=False)
+    form = replace(form, flat=form.group is not None, matrix_bytes=69)
+    if bits == 3:  # ten codes to an int32
+        form = replace(form, packed=32, whole=True)
+    return all_linear(settings, form, head=False)
 
 
 def quanto_scheme(settings: Settings, config: Settings) -> Choice:
-    """8 bit by row, fewer in groups of 128 with a shift."""
+    """8 bit by row, fewer in groups of 128 with a shift; two scales of what goes in and out."""
+    wide = replace(grouped(8, None), matrix_bytes=4)
     kinds = {
-        **dict.fromkeys(("int8", "float8"), grouped(8, None)),
-        **{f"int{bits}": grouped(bits, 128, zero_bits=16) for bits in (2, 4)},
+        **dict.fromkeys(("int8", "float8"), wide),
+        **{f"int{bits}": replace(wide, bits=bits, group=128, zero_bits=16) for bits in (2, 4)},
     }
-    kind = settings.get("weights", "int8")
+    kind = str(settings.get("weights", "int8"))
     if kind not in kinds:
         raise UnknownFormatError(f"optimum-quanto has stored it as {short(kind)}")
-    return all_linear(settings, kinds[str(kind)], head=False)
+    return all_linear(settings, kinds[kind], head=False)
 
 
 def torchao_scheme(settings: Settings, config: Settings) -> Choice:
-    """`quant_type` is a name with its arguments beside it, or an object that a config class wrote."""
+    """`quant_type` is a name with its arguments beside it, or an object that a config class
+    wrote."""
     kind, arguments = settings.get("quant_type"), table(settings, "quant_type_kwargs")
     inner = table(table(settings, "quant_type"), "default")
     if inner:
@@ -60,7 +65,7 @@ def _torchao_format(name: str, arguments: Mapping[str, object]) -> Format:
     if name.startswith(("int4", "uintx")):
         return grouped(4, size(arguments.get("group_size")) or 128, zero_bits=16)
     if name.startswith("int8"):
-        return grouped(8, size(arguments.get("group_size")))
+        return grouped(8, size(arguments.get("group_size")), scale_bits=32, zero_bits=8)
     if name.startswith("float8"):
         return grouped(8, None, scale_bits=32)
     raise UnknownFormatError(f"torchao has stored it as {short(name)}")

@@ -15,6 +15,12 @@ class Stored(NamedTuple):
     parameters: int
     nbytes: int
 
+    def label(self, scheme: str) -> str | None:
+        """What to call it in a model of that scheme."""
+        if self.name is None or self.name.startswith(scheme):
+            return self.name
+        return f"{scheme}, {self.name}"
+
     @property
     def bits(self) -> Fraction:
         """Of a parameter, scales and the like included."""
@@ -22,7 +28,7 @@ class Stored(NamedTuple):
 
 
 class StoredWeights(NamedTuple):
-    """`stored` is sorted by bytes. `prediction` are those of the layers that predict further tokens,
+    """`stored` is sorted by bytes. `prediction` are those of layers that predict further tokens,
     which are not among `stored`. `attention` is of the matrices of attention alone."""
 
     stored: tuple[Stored, ...]
@@ -65,7 +71,7 @@ def _cut(
             nbytes = module.parameters * wide_bits // 8
             yield module, Stored(None, module.parameters, nbytes)
         else:
-            nbytes = module.count * form.nbytes(module.rows, module.columns)
+            nbytes = module.copies * form.nbytes(module.rows, module.columns)
             yield module, Stored(form.name, module.parameters, nbytes)
 
 

@@ -25,6 +25,9 @@ def falcon_key_value_heads(view: ConfigView, heads: int) -> int:
     return multi_query_heads(view, heads)
 
 
+# RWConfig's own defaults (tiiuae/falcon-40b, configuration_RW.py).
+REFINED_WEB = {"new_decoder_architecture": True, "multi_query": False}
+
 FALCON = Architecture(
     types=("falcon",),
     config=ConfigKeys(
@@ -55,8 +58,17 @@ FALCON = Architecture(
     conversion=Conversion(
         variant={"new_decoder_architecture": True, "multi_query": False}, alibi="alibi"
     ),
-    spellings=("RefinedWebModel", "RefinedWeb"),
+    spellings=("RefinedWebModel",),
     rehomes=("falcon.FALCON_TO_MULTI_QUERY",),
 )
 
-ARCHITECTURES = (FALCON,)
+ARCHITECTURES = (
+    FALCON,
+    # Falcon-40B's first files: the new architecture, before a key said so. No class of transformers
+    # reads them, and engines store the K/V heads once.
+    FALCON.relative(
+        "RefinedWeb",
+        config={"read_as": "falcon", "defaults": REFINED_WEB},
+        attention={"broadcasts_key_value": False},
+    ),
+)

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from ..architecture import Architecture, ConfigKeys, Conversion
+from ..attention.shape import as_query_heads
 from ..attention.shared import MHA, MHA_CROSSING
 from ..body.body import WEIGHT_AND_BIAS, Body, one_per_mixer
 from ..body.feed_forward import Mlp, four_times_hidden
@@ -14,6 +15,19 @@ from ..tensors.names import BART_NAMES, BLOOM_NAMES, MPT_NAMES
 def opt_final_norms(view: ConfigView) -> int:
     """None in OPT-350m, which normalises after each half of a layer."""
     return int(view.flag("do_layer_norm_before") and not view.flag("_remove_final_layer_norm"))
+
+
+def mpt_heads(view: ConfigView, heads: int) -> int:
+    """`attn_config.kv_n_heads` counts with `attn_type: grouped_query_attention` alone, in MPT's own
+    code (llm-foundry, attention.py); the class of transformers knows MHA only."""
+    inner = view.child("attn_config")
+    kind = inner.get("attn_type")
+    if kind == "multiquery_attention":
+        return int(view.note("num_key_value_heads", 1, f"derived: attn_type {kind}"))
+    given = inner.optional("kv_n_heads") if kind == "grouped_query_attention" else None
+    if given is None:
+        return as_query_heads(view, heads)
+    return int(view.note("num_key_value_heads", given, f"{view.where}: attn_config (kv_n_heads)"))
 
 
 ARCHITECTURES = (
@@ -75,7 +89,7 @@ ARCHITECTURES = (
     ),
     Architecture(
         types=("mpt",),
-        attention=MHA,
+        attention=replace(MHA, key_value_heads=mpt_heads),
         body=Body(mlp=Mlp(width=four_times_hidden, gated=False), named=True),
         tensors=MPT_NAMES,
         rotary="none",

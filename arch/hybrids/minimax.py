@@ -38,6 +38,15 @@ def flagged_layers(name: str) -> LayerRule:
     return rule
 
 
+def minimax_kinds(view: ConfigView, count: int) -> tuple[str, ...]:
+    """`attn_type_list` marks the layers of full attention with 1; the class of transformers, which
+    does not know that key, makes every second layer full."""
+    flags = view.integers("attn_type_list", count=count)
+    if flags is None:
+        return every_nth_from(0, 2, FULL, LINEAR)(view, count)
+    return tuple(FULL if flag else LINEAR for flag in flags)
+
+
 def minimax_m3_kinds(view: ConfigView, count: int) -> tuple[str, ...]:
     flags = view.child("sparse_attention_config").integers("sparse_attention_freq")
     if flags is None:
@@ -64,25 +73,59 @@ def lightning_attention(shape: AttentionShape, view: ConfigView, kind: str) -> t
     )
 
 
-ARCHITECTURES = (
-    Architecture(
-        types=("minimax",),
-        config=ConfigKeys(aliases=LAYER_TYPES),
-        attention=AttentionShape(
-            build=hybrid({FULL: plain_attention, LINEAR: lightning_attention}),
-            kinds=every_nth_from(0, 2, FULL, LINEAR),
-        ),
-        body=Body(experts=SAME_WIDTH),
-        feed_forward=BLOCK_SPARSE,
-        tensors=HYBRID_NAMES,
-        rotary="halves",
-        gguf=(
-            Gguf(
-                architecture="minimax-01",
-                recurrence=Recurrence(form=LIGHTNING, layers="interval", period=8),
-            ),
+MINIMAX = Architecture(
+    types=("minimax",),
+    config=ConfigKeys(aliases=LAYER_TYPES),
+    attention=AttentionShape(
+        build=hybrid({FULL: plain_attention, LINEAR: lightning_attention}),
+        kinds=minimax_kinds,
+    ),
+    body=Body(experts=SAME_WIDTH),
+    feed_forward=BLOCK_SPARSE,
+    tensors=HYBRID_NAMES,
+    rotary="halves",
+    gguf=(
+        Gguf(
+            architecture="minimax-01",
+            recurrence=Recurrence(form=LIGHTNING, layers="interval", period=8),
         ),
     ),
+)
+MINIMAX_M3 = Architecture(
+    types=("minimax_m3_vl_text",),
+    config=ConfigKeys(aliases=LAYER_TYPES),
+    attention=AttentionShape(
+        build=hybrid(
+            {
+                FULL: plain_attention,
+                INDEXED: indexed_attention("index_n_heads", "index_head_dim"),
+            }
+        ),
+        kinds=minimax_m3_kinds,
+        norm="head",
+    ),
+    body=Body(
+        mlp=Mlp(width="dense_intermediate_size"),
+        experts=replace(
+            SAME_WIDTH,
+            layers=typed(flagged_layers("moe_layer_freq")),
+            shared=1,
+            shared_width="shared_intermediate_size",
+        ),
+    ),
+    feed_forward=BLOCK_SPARSE,
+    tensors=HYBRID_NAMES,
+    gguf=(
+        Gguf(
+            architecture="minimax-m3",
+            indexer=Indexer(owners=after_dense_blocks, keeps_values=True),
+        ),
+    ),
+)
+ARCHITECTURES = (
+    MINIMAX,
+    # MiniMax-Text-01 and MiniMax-M1 by the code that is published with them.
+    MINIMAX.relative("minimax_text_01", "minimax_m1", config={"read_as": "minimax"}),
     Architecture(
         types=("minimax_m2",),
         attention=AttentionShape(norm="heads"),
@@ -91,35 +134,7 @@ ARCHITECTURES = (
         rotary="halves",
     ),
     MULTIMODAL.relative("minimax_m3_vl", config={"tied": either_says}),
-    Architecture(
-        types=("minimax_m3_vl_text",),
-        config=ConfigKeys(aliases=LAYER_TYPES),
-        attention=AttentionShape(
-            build=hybrid(
-                {
-                    FULL: plain_attention,
-                    INDEXED: indexed_attention("index_n_heads", "index_head_dim"),
-                }
-            ),
-            kinds=minimax_m3_kinds,
-            norm="head",
-        ),
-        body=Body(
-            mlp=Mlp(width="dense_intermediate_size"),
-            experts=replace(
-                SAME_WIDTH,
-                layers=typed(flagged_layers("moe_layer_freq")),
-                shared=1,
-                shared_width="shared_intermediate_size",
-            ),
-        ),
-        feed_forward=BLOCK_SPARSE,
-        tensors=HYBRID_NAMES,
-        gguf=(
-            Gguf(
-                architecture="minimax-m3",
-                indexer=Indexer(owners=after_dense_blocks, keeps_values=True),
-            ),
-        ),
-    ),
+    MINIMAX_M3,
+    # Its language model alone, as engines convert it.
+    MINIMAX_M3.relative("minimax_m3", config={"read_as": "minimax_m3_vl_text"}),
 )

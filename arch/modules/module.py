@@ -5,8 +5,16 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 Kind = Literal[
-    *("embedding", "head", "attention", "recurrent", "mlp"),
-    *("experts", "shared experts", "router", "tower", "other"),
+    "embedding",
+    "head",
+    "attention",
+    "recurrent",
+    "mlp",
+    "experts",
+    "shared experts",
+    "router",
+    "tower",
+    "other",
 ]
 # Kinds that are `nn.Linear` modules: routers are parameters of their own, embeddings tables, and
 # `other` are matrices that every quantiser leaves alone.
@@ -16,7 +24,7 @@ IN_LAYERS = LINEAR - {"head", "tower"}
 
 
 class Module(NamedTuple):
-    """`count` matrices of [rows, columns] = [out, in] that are alike, such as the experts of a
+    """`copies` matrices of [rows, columns] = [out, in] that are alike, such as the experts of a
     layer, of which `name` is the first. `part` is q, k, v, qkv, o, gate, up, down or another word;
     `layer` the number of its layer, None outside. `name` is without what stands in front of
     `layers.`."""
@@ -26,12 +34,12 @@ class Module(NamedTuple):
     part: str
     rows: int
     columns: int
-    count: int = 1
+    copies: int = 1
     layer: int | None = None
 
     @property
     def parameters(self) -> int:
-        return self.count * self.rows * self.columns
+        return self.copies * self.rows * self.columns
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -77,8 +77,10 @@ def _experts(
 ) -> Iterator[Module]:
     sizes, hidden = experts.sizes(view), view.integer("hidden_size")
     at, number = f"layers.{layer.stored_as}", layer.stored_as
-    if experts.router and sizes.count:
-        yield Module(f"{at}.{names.router}", "router", "router", sizes.count, hidden, layer=number)
+    if experts.router and sizes.experts:
+        yield Module(
+            f"{at}.{names.router}", "router", "router", sizes.experts, hidden, layer=number
+        )
     yield from _mlp(
         layer,
         "experts",
@@ -87,7 +89,7 @@ def _experts(
         sizes.inputs or hidden,
         sizes.width,
         experts.gated,
-        sizes.count,
+        sizes.experts,
     )
     shared = (names.shared, names.leaves, hidden, sizes.shared_width, mlp.is_gated(view))
     yield from _mlp(layer, "shared experts", *shared)

@@ -12,6 +12,7 @@ from ..body.shared import EXPERTS_AFTER_FIRST, LISTED_EXPERTS, MLP_BIAS
 from ..body.towers import one_tower
 from ..body.uncounted import IMAGE_TOKENIZER
 from ..config_view import ConfigView
+from ..decoders.deepseek import DEEPSEEK_V2
 from ..states.hybrid import LAYER_TYPES, hybrid, plain_attention
 from ..states.kinds import all_of
 from ..tensors.names import HYBRID_NAMES
@@ -33,6 +34,15 @@ DEEPSEEK_OCR2_TEXT = Architecture(
 ARCHITECTURES = (
     MULTIMODAL.relative(
         "deepseek_vl", body=one_tower(*any_image(SIGLIP_TOWER), projector=two_matrices)
+    ),
+    # DeepSeek-VL2 and DeepSeek-OCR by the code that is published with them.
+    MULTIMODAL.relative(
+        *("deepseek_vl_v2", "deepseek_ocr"),
+        config={
+            "text": "language_config",
+            "defaults": {"language_config": {"model_type": DEEPSEEK_V2.types[0]}},
+        },
+        uncounted="its image towers are not counted",
     ),
     MULTIMODAL.relative("deepseek_vl_hybrid", "deepseek_ocr2", "unlimited_ocr"),
     DEEPSEEK_OCR2_TEXT,

@@ -54,9 +54,17 @@ def kimi_delta(shape: AttentionShape, view: ConfigView, kind: str) -> tuple[Mixe
             heads,
             d,
             kernel,
-            decay_and_gate=2 * d * (view.integer("hidden_size")) + 2 * d * heads * d,
+            decay_and_gate=_decay_and_gate(view, legacy, heads, d),
         ),
     )
+
+
+def _decay_and_gate(view: ConfigView, legacy: ConfigView, heads: int, d: int) -> int:
+    """Two bottlenecks of one head's width; with `use_full_rank_gate` the gate is one matrix."""
+    hidden = view.integer("hidden_size")
+    bottleneck = d * hidden + d * heads * d
+    full = legacy.flag("use_full_rank_gate")
+    return bottleneck + (hidden * heads * d if full else bottleneck)
 
 
 def delta_rule(

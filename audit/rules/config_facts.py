@@ -7,8 +7,10 @@ from typing import Any, NamedTuple
 
 from headcount.arch.class_defaults import class_defaults
 from headcount.arch.config_view import ConfigView
+from headcount.arch.nested import CORE, other_names
 from headcount.arch.our_types import GROUPED
 from headcount.arch.read_config import Reading
+from headcount.arch.size_names import NAMES
 from headcount.model.numbers import finite, whole
 from headcount.model.spec import ModelSpec
 
@@ -16,6 +18,10 @@ from headcount.model.spec import ModelSpec
 _IMPLEMENTATION = ("attn_implementation", "experts_implementation", "attn_impl")
 _TOKENS = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id")
 OWN_MODULE = "modeling_headcount.py"  # what `headcount convert` lays beside some models
+# Widths of the feed-forward, and what counts the layers of a tower or says how wide they are.
+_WIDTHS = ("intermediate_size", *NAMES["intermediate_size"])
+_LAYERS = ("hidden_size", *NAMES["hidden_size"], "num_hidden_layers", *NAMES["num_hidden_layers"])
+_LAYERS += ("width", "depth", "n_state")
 _QUANTISATION = ("quantization_config", "compression_config", "quantization")
 
 
@@ -44,8 +50,10 @@ class ConfigFacts(NamedTuple):
     Paths are dotted. `key_value_heads`: what the file says under num_key_value_heads or an old
     spelling; `window`, `pattern` and `layer_types` likewise, used by the class or not.
     `own_code`: the code that it names is the file that `headcount convert` writes, unchanged.
-    `marked` are the JSON files that begin with a byte-order mark. `token_ids` are all that the
-    file gives, lists taken apart.
+    `marked` are the JSON files that begin with a byte-order mark.
+    `token_ids` are all that the file gives, lists taken apart. `defaulted` are sizes that are those
+    of the class, `class_name`, in a file of one model; `renamed` keys of sizes that the class does
+    not read. `unread` are nested objects with sizes that were not looked at (`with_unread`).
     """
 
     where: str
@@ -66,6 +74,10 @@ class ConfigFacts(NamedTuple):
     quantisation: Quantisation | None
     vision: bool
     marked: tuple[str, ...]
+    class_name: str
+    defaulted: tuple[str, ...]
+    renamed: tuple[str, ...]
+    unread: tuple[str, ...] = ()
 
 
 def config_facts(
@@ -95,7 +107,42 @@ def config_facts(
         quantisation=_quantisation(config, text.config),
         vision=isinstance(config.get("vision_config"), dict),
         marked=marked,
+        class_name=text.class_name,
+        defaulted=() if reading.nests else tuple(_defaulted(text)),
+        renamed=tuple(_renamed(text)),
     )
+
+
+def with_unread(facts: ConfigFacts, reading: Reading) -> ConfigFacts:
+    """`facts` after a total was counted from the config: what it did not look at is known then. Of
+    what the class nests itself, the total says what the class builds (Moshi's decoder alone)."""
+    views = (reading.view, reading.text)
+    opened = {key for view in views for key in (*view.opened, *view.defaults)}
+    found = {**reading.view.config, **reading.text.config}
+    unread = tuple(key for key in found if key not in opened and _holds_layers(found[key]))
+    return facts._replace(unread=unread)
+
+
+def _holds_layers(value: Any) -> bool:
+    return isinstance(value, dict) and any(whole(value.get(name)) for name in _LAYERS)
+
+
+def _defaulted(text: ConfigView) -> Iterator[str]:
+    """None for a file of a type alone: it asks for the class's defaults."""
+    if text.config.keys() <= {"model_type", "architectures", "dtype", "torch_dtype"}:
+        return
+    widths = (name for name in _WIDTHS if text.defaults.get(name) is not None)
+    for name in (*CORE, "vocab_size", *widths):
+        text.get(name)
+        origin = text.origins.get(name)
+        if origin is not None and origin.source.startswith("class default"):
+            yield name
+
+
+def _renamed(text: ConfigView) -> Iterator[str]:
+    """The keys of the file that `other_names` let the sizes be read by."""
+    for key in CORE if other_names(text.config, class_defaults(text.model_type)) else ():
+        yield next(name for name in (key, *text.aliases[key]) if name in text.config)
 
 
 def _is_own_code(model_type: str, config: Mapping[str, Any], where: str) -> bool:

@@ -1,7 +1,12 @@
 """The rules that need a config alone: they run for every model, names of the catalogue included."""
 
-from . import declared, heads, positions
+from . import declared, heads, positions, sizes
 from .config_facts import ConfigFacts
 from .rule import Rule
 
-RULES: tuple[Rule[ConfigFacts], ...] = (*heads.RULES, *positions.RULES, *declared.RULES)
+RULES: tuple[Rule[ConfigFacts], ...] = (
+    *heads.RULES,
+    *positions.RULES,
+    *sizes.RULES,
+    *declared.RULES,
+)

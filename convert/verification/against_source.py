@@ -11,7 +11,6 @@ import torch
 
 from headcount.model import limits
 from headcount.model.errors import HeadcountError, InvalidConfigError, short
-from headcount.running.passing_folder import temporary_folder
 from headcount.sources.json_file import read_json
 from headcount.sources.safetensors import FileHeader, TensorInfo
 
@@ -28,6 +27,7 @@ from ..stream.threads import one_thread
 from ..stream.weight_file import WeightStream
 from ..stream.work_folder import WorkFolder
 from ..stream.writer import json_bytes
+from ..temporary_folder import temporary_folder
 from .findings import Verified
 from .recorded import Recorded
 
@@ -112,7 +112,7 @@ def _rewritten(plan: ConversionPlan) -> Iterator[Rewritten]:
         return
     with (
         writing(Path(gettempdir()), plan.rewriting.nbytes),
-        temporary_folder("headcount-verify-") as aside,
+        temporary_folder("verify") as aside,
         WorkFolder(aside / "model", "verification", resumable=False) as work,
     ):
         work.start()

@@ -39,8 +39,9 @@ class Recorded:
         values of tensors and nothing else. Raises HeadcountError for options that are none."""
         if self.request is None:
             raise HeadcountError(
-                f"{self.folder / RECORD}: does not say with which options it was made: it can only"
-                " be held against its own digests, without a SOURCE"
+                f"{self.folder / RECORD}: does not say with which options this was made from a"
+                " source (it was trained further, or made by another version): it can only be held"
+                " against the digests of its files, without SOURCE"
             )
         options = {k: v for k, v in self.request.items() if k != "calibrated"}
         if self.is_calibrated:
@@ -60,6 +61,8 @@ def read_recorded(folder: Path) -> Recorded:
     if not folder.is_dir():
         raise HeadcountError(f"{folder}: not a folder; --verify reads one that convert has written")
     record = read_json(folder / RECORD, limits.RECORD_BYTES)
+    if "uptraining" in record:  # the rest of the record is about what was trained
+        record = {"manifest": record.get("manifest", {})}
     source, digests = (_object(folder, record, key) for key in ("source", "digests"))
     manifest, rewritten = record.get("manifest", {}), digests.get("rewritten", [])
     if (

@@ -20,6 +20,7 @@ OTHER_MEANINGS = {
 }
 # Rules of an engine that depend on a model_type: file -> the engine's source for it.
 ENGINE_RULES = {
+    "plan/gguf_mixes.py": "llama.cpp's own for Falcon and for models of 70 B, see the file",
     "plan/engines/vllm/model_rules.py": "vLLM's own blocks for DeepSeek-V3.2, see the file",
 }
 

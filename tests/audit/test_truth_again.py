@@ -58,3 +58,32 @@ def test_the_same_is_built_today(recording: ModuleType, name: str, key: str) -> 
 @pytest.mark.parametrize("name", FILES)
 def test_every_type_has_its_lines_in_order(recording: ModuleType, name: str) -> None:
     assert [key for file, key in KEYS if file == name] == recording.keys(name)
+
+
+@pytest.mark.parametrize("model_type", ["dbrx", "cohere_compass_text", "gpt_neo", "blt"])
+def test_a_config_that_is_changed_changes_no_other(model_type: str) -> None:
+    """Nested objects of configs were shared: what one recording set in them was in the next."""
+    configs = importlib.import_module("random_configs")
+    first = json.dumps(configs.random_config(model_type, 0))
+    for value in configs.random_config(model_type, 0).values():
+        if isinstance(value, dict):
+            value["tie_word_embeddings"] = True
+        elif isinstance(value, list):
+            value.append(0)
+    assert json.dumps(configs.random_config(model_type, 0)) == first
+
+
+@pytest.mark.parametrize(
+    ("module", "make", "model_type"),
+    [("tiny_configs", "tiny_config", "dbrx"), ("state_configs", "state_config", "kimi_linear")],
+)
+def test_a_small_config_that_is_changed_changes_no_other(
+    module: str, make: str, model_type: str
+) -> None:
+    config = getattr(importlib.import_module(module), make)
+    first = [json.dumps(config(model_type, seed)) for seed in range(4)]
+    for seed in range(4):
+        for value in config(model_type, seed).values():
+            if isinstance(value, dict):
+                value["tie_word_embeddings"] = True
+    assert [json.dumps(config(model_type, seed)) for seed in range(4)] == first

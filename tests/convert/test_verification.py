@@ -221,3 +221,17 @@ def test_the_command_says_what_differs_and_changes_nothing(source: Path, tmp_pat
         assert (refused.exit_code, "--verify" in refused.stderr) == (2, True)
     refused = CliRunner().invoke(main, ["convert", str(source), str(out), "--sample=3"])
     assert (refused.exit_code, "--verify" in refused.stderr) == (2, True)
+
+
+def test_what_was_trained_further_is_held_against_its_files(source: Path, tmp_path: Path) -> None:
+    """The rest of its record is about the conversion that it began with."""
+    out = tmp_path / "out"
+    run(source, out)
+    path = out / "conversion.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "uptraining": {}}))
+    assert not verified(out, None).differences
+    assert "no digests of tensors" in verified(out, None).notes[0]
+    with pytest.raises(HeadcountError, match="trained further"):
+        verified(out, source)
+    flip(out, POOLED)
+    assert named(verified(out, None)) == {"model.safetensors"}

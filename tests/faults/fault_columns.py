@@ -3,7 +3,7 @@
 import errno
 import signal
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .faulty_runs import Fault
 
@@ -19,7 +19,8 @@ _STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """A fault for each call of `kinds`; of those that `take_turns`, of every third."""
+    """A fault for each call of `kinds`; of those that `take_turns`, for every third, and where runs
+    are `costly`, of those that `spare` too."""
 
     name: str
     kinds: tuple[str, ...]
@@ -27,13 +28,15 @@ class Column:
     number: int = 0
     failing: tuple[str, ...] = ()
     take_turns: tuple[str, ...] = ()
+    spare: tuple[str, ...] = ()
     turn: int = 0
 
-    def cells(self, counts: Mapping[str, int]) -> Iterator[Fault]:
+    def cells(self, counts: Mapping[str, int], *, costly: bool) -> Iterator[Fault]:
         """One for each call of a run that makes `counts` calls of each kind."""
+        in_turns = {*self.take_turns, *(self.spare if costly else ())}
         for kind in (*self.kinds, *self.take_turns):
             for at in range(1, counts[kind] + 1):
-                if kind in self.kinds or at % len(_STOPS) == self.turn:
+                if kind not in in_turns or at % len(_STOPS) == self.turn:
                     yield self.fault(kind, at)
 
     def fault(self, kind: str, at: int) -> Fault:
@@ -78,8 +81,8 @@ COLUMNS = (
     _fails(errno.EDQUOT, CHANGING),
     _fails(errno.EIO, ("rename",), ("rename",)),
     _fails(errno.EROFS, CHANGING, CHANGING),  # what the kernel does after errors: remount it so
-    _fails(errno.EINTR, (*READING, *CHANGING)),
-    Column(name="short", kinds=("read", "write", "copy"), action="shorten"),
+    replace(_fails(errno.EINTR, (*READING, *CHANGING)), spare=READING, turn=1),
+    Column(name="short", kinds=("read", "write", "copy"), action="shorten", spare=READING, turn=2),
     *(_stops(turn, number) for turn, number in enumerate(_STOPS)),
     # What it leaves on the disk is the same at a call that reads as at the next that does not.
     Column(name="SIGKILL", kinds=CHANGING, action="signal", number=signal.SIGKILL),

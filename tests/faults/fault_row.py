@@ -15,7 +15,7 @@ from .scenarios import Scenario
 
 State = dict[str, str]
 # What a kill, or a disk that takes no removal, may leave: hidden, and named after the target.
-_OF_A_KILL = r"\.(out|report\.json)\..*"
+_OF_A_KILL = r"(TMPDIR/)?\.(out|report\.json|headcount)\..*"
 _NOTES = (
     r"resuming ",
     r"removed .*, which a killed ",
@@ -26,7 +26,7 @@ _NOTES = (
     r".*: holds what .* was, since it could not be put back$",
     r".*: is back: a run was killed$",
     r".*: cannot be removed; nothing in it is needed any more$",
-    r".*: is complete",
+    r"(?!Error: ).*: is complete",
 )
 
 
@@ -168,13 +168,13 @@ class Row:
             pass  # a report with less in it, as the warning says
         elif not found and column.is_lasting and self.initial:
             pass  # it lies beside, and the next run puts it in its place
-        elif found not in (new, old):
+        elif not _is_one_or_other(found, new, old, self.scenario.finals):
             yield f"the output is neither the old nor the new one: {sorted(found)}"
         elif ran.status == 0 and found != new:
             yield "it says that all is well, and the output is not the new one"
         elif ran.status in (2, 3) and found == new != old and "is complete" not in ran.stderr:
             yield "it says that it failed, and the output is there"
-        beside = {name.split("/")[0] if name[0] == "." else name for name in {*left} - {*found}}
+        beside = {_outermost(name) for name in {*left} - {*found}}
         allowed = self._may_leave(column, ran)
         strange = [name for name in beside if not (allowed and re.fullmatch(allowed, name))]
         if strange:
@@ -213,6 +213,21 @@ def _warns(ran: Ran, column: Column) -> bool:
         and ran.status == 0
         and re.search(f"Warning: .*{reason}", ran.stderr) is not None
     )
+
+
+def _is_one_or_other(found: State, new: State, old: State, finals: tuple[str, ...]) -> bool:
+    """Whether each of the outputs is the new or the old one, whole."""
+
+    def part(state: State, final: str) -> State:
+        return {name: value for name, value in state.items() if name.split("/")[0] == final}
+
+    return all(part(found, name) in (part(new, name), part(old, name)) for name in finals)
+
+
+def _outermost(name: str) -> str:
+    """Of what lies in a hidden folder, that folder."""
+    inside = name.removeprefix("TMPDIR/")
+    return name[: len(name) - len(inside)] + inside.split("/")[0] if inside[0] == "." else name
 
 
 def _unnumbered(name: str) -> str:

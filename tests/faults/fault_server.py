@@ -12,6 +12,7 @@ an errno or a signal, `failing` names the kinds that fail from then on.
 import atexit
 import contextlib
 import ctypes
+import gc
 import importlib
 import json
 import mmap
@@ -85,10 +86,14 @@ def run(board: Board, job: dict[str, Any], tell: int) -> None:
     try:
         main(job["arguments"])
     except SystemExit as end:
-        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        code = _code_of(end)
     except BaseException:
         traceback.print_exc()
     _end(code, lambda: os.write(tell, json.dumps(sorted({*sys.modules} - before)).encode()))
+
+
+def _code_of(end: SystemExit) -> int:
+    return end.code if isinstance(end.code, int) else int(end.code is not None)
 
 
 def _end(code: int, last: Any = lambda: None) -> None:
@@ -122,6 +127,8 @@ def _fork_python(arguments: list[bytes], *more: Any) -> int:
                 os.dup2(end, target)
         sys.argv = [os.fsdecode(argument) for argument in arguments[1:]]
         runpy.run_path(sys.argv[0], run_name="__main__")
+    except SystemExit as end:
+        _end(_code_of(end))
     except BaseException:
         traceback.print_exc()
         _end(1)
@@ -172,10 +179,13 @@ def _kill_children() -> int:
 
 
 def import_all(names: list[str]) -> None:
-    """So that the next fork finds it there."""
+    """So that the next fork finds it there, and does not look through it for garbage."""
     for name in names:
         with contextlib.suppress(Exception):
             importlib.import_module(name)
+    if names:
+        gc.collect()
+        gc.freeze()
 
 
 def answer(board: Board, job: dict[str, Any]) -> dict[str, Any]:
@@ -212,7 +222,7 @@ def answer(board: Board, job: dict[str, Any]) -> dict[str, Any]:
 
 def serve(board: Board) -> None:
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    importlib.import_module("headcount.convert.conversion")  # and torch with it
+    import_all(["headcount.convert.conversion"])  # and torch with it
     for line in sys.stdin:
         sys.stdout.write(json.dumps(answer(board, json.loads(line))) + "\n")
         sys.stdout.flush()

@@ -10,6 +10,7 @@ from typing import Any
 from causal_models import build_model, make_tokenizer, sample_text
 from headcount.convert.conversion import convert
 from headcount.convert.plan.request import ConversionRequest
+from start_up_logs import RECORDS, vllm_log
 
 # What a run keeps for the next one of the same command, by its end.
 WORK = r"\.out\.partial-.*"
@@ -21,7 +22,8 @@ class Scenario:
     """A command, run in a folder of its own. `finals` are the names that it makes there; `before`
     makes what it finds there. `kept` matches names that an error may leave for the next run, and
     `kept_on_signal` those that a signal may. `comparable` is a final file without what differs
-    between two runs that go well (seconds). `once`: refused where the output is there."""
+    between two runs that go well (seconds). `once`: refused where the output is there.
+    `costly`: a run takes a model through transformers."""
 
     name: str
     arguments: tuple[str, ...]
@@ -31,6 +33,7 @@ class Scenario:
     kept_on_signal: str = ""
     comparable: Callable[[bytes], bytes] = bytes
     once: bool = False
+    costly: bool = False
 
 
 def make_inputs(folder: Path) -> None:
@@ -45,7 +48,7 @@ def make_inputs(folder: Path) -> None:
     )
     convert(small, progress=False)
     (folder / "prose.txt").write_text(sample_text()[:1500], encoding="utf-8")
-    shutil.copy(Path(__file__).parents[1] / "support" / "start_up_logs.json", folder)
+    (folder / "start.log").write_text(vllm_log(RECORDS[0]), encoding="utf-8")
 
 
 def _pickle(model: Path, folder: Path) -> None:
@@ -94,11 +97,35 @@ CONVERSIONS = (
             *("--calibration-tokens", "64"),
         ),
         kept_on_signal=WORK,
+        costly=True,
     ),
     Scenario(name="convert --overwrite", arguments=(*_CONVERT, "--overwrite"), before=_older_model),
     Scenario(
         name="convert --allow-pickle",
         arguments=("convert", "../inputs/pickled", *_CONVERT[2:], "--allow-pickle"),
+    ),
+    Scenario(
+        name="convert -o",
+        arguments=(*_CONVERT, *_REPORT),
+        finals=("out", "report.json"),
+        before=_older_report,
+    ),
+    Scenario(
+        name="convert --sweep -o",  # without a target: it only measures
+        arguments=(
+            "convert",
+            "../inputs/model",
+            "--sweep",
+            "1",
+            "--workers",
+            "1",
+            *_TEXT,
+            *_REPORT,
+        ),
+        finals=("report.json",),
+        before=_older_report,
+        comparable=without_seconds,
+        costly=True,
     ),
     Scenario(
         name="convert --sweep",
@@ -107,18 +134,20 @@ CONVERSIONS = (
             *("--workers", "1", *_TEXT),
         ),
         once=True,
+        costly=True,
     ),
 )
 UPTRAINING = Scenario(
     name="uptrain",
     arguments=(
         *("uptrain", "../inputs/converted", "--teacher", "../inputs/model"),
-        *("--text", "../inputs/prose.txt", "--output-dir", "out", "--steps", "4"),
+        *("--text", "../inputs/prose.txt", "--output-dir", "out", "--steps", "3"),
         *("--batch-size", "1", "--sequence-length", "8", "--warmup", "1", "--held-out", "20"),
-        *("--checkpoint-every", "1", "--phase-one", "0.5", "--torch-device", "cpu"),
+        *("--checkpoint-every", "2", "--phase-one", "0.34", "--torch-device", "cpu"),
     ),
     kept=TRAINING,
     kept_on_signal=TRAINING,
+    costly=True,
 )
 
 
@@ -147,6 +176,7 @@ REPORTS = (
     _reporting("audit --scan", "audit", "../inputs/sharded", "--scan"),
     _reporting("diff", "diff", "../inputs/model", "../inputs/converted"),
     _reporting("plan", "plan", "../inputs/model", "--device", "h100"),
+    _reporting("reconcile", "reconcile", "../inputs/start.log"),
     _reporting("models", "models"),
     _reporting("families", "families"),
     _reporting("devices", "devices"),

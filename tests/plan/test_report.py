@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from headcount.arch.registry import ARCHITECTURES
+from headcount.model.errors import HeadcountError
 from headcount.model.spec import ModelSpec
 from headcount.plan.devices import all_devices, find_device, parse_device
 from headcount.plan.plan import Plan
@@ -200,7 +201,7 @@ def test_a_model_without_maximum_says_what_is_assumed(report: MakeReport) -> Non
     assert any("8,192 tokens are assumed" in warning for warning in dig(found, "warnings"))
 
 
-def test_unknown_quantisation_is_a_warning(read_model: ReadSpec) -> None:
+def test_unknown_quantisation_is_an_error(read_model: ReadSpec) -> None:
     config = {"quantization_config": {"quant_method": "of next year"}}
     spec = read_model("gpt2")
 
@@ -209,7 +210,8 @@ def test_unknown_quantisation_is_a_warning(read_model: ReadSpec) -> None:
         model = PlannedModel(model_id="x", spec=spec, config=config, **arguments)
         return dig(plan_report(plan_result(model, request)), "warnings")
 
-    assert "of an unknown kind" in warnings()[0]
+    with pytest.raises(HeadcountError, match="of the kind 'of next year'"):
+        warnings()
     assert warnings(weights_bytes=10**8) == []
     assert warnings(dtype="fp16") == []
 

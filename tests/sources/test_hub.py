@@ -36,6 +36,15 @@ def test_one_file_is_three_requests_and_its_header_is_read_as_from_disk(hub: Hub
     ]
 
 
+def test_settings_of_a_quantisation_beside_the_config_are_read(hub: Hub) -> None:
+    folder = write_model(hub.folder / "org/one", LLAMA_CONFIG, llama_shapes())
+    written = {"quantization": {"quant_algo": "FP8"}}
+    (folder / "hf_quant_config.json").write_text(json.dumps(written), "utf-8")
+    settings = {"quant_method": "modelopt", "quant_algo": "FP8"}
+    assert read_hub("org/one").config == {**LLAMA_CONFIG, "quantization_config": settings}
+    assert len(hub.requests) == 4
+
+
 def test_shards_are_read_by_ranges_and_one_request_each(hub: Hub) -> None:
     make_shards(hub.folder / "org/big")
     source = read_hub("org/big@main")

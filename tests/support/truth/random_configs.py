@@ -7,6 +7,7 @@ class defaults and derived values are tried too.
 
 import dataclasses
 import random
+from copy import deepcopy
 from typing import Any
 
 from transformers import CONFIG_MAPPING, PreTrainedConfig
@@ -187,7 +188,8 @@ def _fields(config_class: type[PreTrainedConfig], chosen: random.Random) -> Conf
         values.pop("head_dim", None)
         values["num_key_value_heads"] = values.get("num_attention_heads")
     _fit(config_class.model_type, values)
-    return values | _NEEDED.get(config_class.model_type, {})
+    # copied: a nested object that a caller changes would be the next config's, too
+    return deepcopy(values | _NEEDED.get(config_class.model_type, {}))
 
 
 _SECTIONED = (

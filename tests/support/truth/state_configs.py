@@ -1,6 +1,7 @@
 """Small random configs of the types whose layers keep more than keys and values."""
 
 import random
+from copy import deepcopy
 from typing import Any
 
 Knobs = dict[str, tuple[Any, ...]]
@@ -333,4 +334,5 @@ def state_config(model_type: str, seed: int) -> dict[str, Any]:
     chance = random.Random(f"{model_type}/{seed}")
     chosen = {key: chance.choice(values) for key, values in KNOBS[model_type].items()}
     values = {key: value for key, value in chosen.items() if value is not None}
-    return {"model_type": model_type, **values}
+    # copied: a nested object that a caller changes would be the next config's, too
+    return deepcopy({"model_type": model_type, **values})

@@ -5,6 +5,7 @@ default applies. Each type gets flags that its class ignores, too.
 """
 
 import random
+from copy import deepcopy
 from typing import Any
 
 Knobs = dict[str, tuple[Any, ...]]
@@ -378,4 +379,5 @@ def tiny_config(model_type: str, seed: int) -> dict[str, Any]:
 
 def _pick(chance: random.Random, knobs: Knobs) -> dict[str, Any]:
     chosen = {key: chance.choice(values) for key, values in knobs.items()}
-    return {key: value for key, value in chosen.items() if value is not None}
+    # copied: a nested object that a caller changes would be the next config's, too
+    return deepcopy({key: value for key, value in chosen.items() if value is not None})

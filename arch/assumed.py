@@ -1,0 +1,169 @@
+"""A type that nobody described: read by the words that configs share, or refused with the key that
+stands in the way.
+
+What is read: heads, widths, windows, biases and latent ranks by all their common names, and a
+nested language model. What is not understood and would change the cache is no guess of ours: state,
+sparsity, layers of several kinds, caches that layers share.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from headcount.model.errors import UnsupportedModelError
+from headcount.model.numbers import whole
+
+from .architecture import Architecture, ConfigKeys
+from .attention.layer_kinds import SLIDING, by_window, full_every
+from .attention.layers import latent_layers
+from .attention.per_layer import Values
+from .attention.shape import AttentionShape, standard_key_value_heads
+from .config_view import ConfigView
+from .size_names import NAMES
+from .tensors.names import MLA_NAMES
+from .unread_keys import not_understood
+
+# Keys under which a wrapper nests its language model, the usual one first.
+TEXT_KEYS = (
+    *("text_config", "llm_config", "llm_cfg", "language_config", "language_model_config"),
+    *("language_model", "language", "text_model_config", "text_model", "llm", "thinker_config"),
+)
+# Flags for biases, the most telling name first. `!`: the flag says that there are none.
+_BIAS = ("attention_bias", "attn_bias", "use_attention_bias", "bias", "use_bias", "include_bias")
+_ANY_BIAS = (*_BIAS, "add_bias_linear", "linear_bias", "!no_bias")
+_QKV_BIAS = (
+    *("qkv_bias", "use_qkv_bias", "add_qkv_bias", "attention_qkv_bias", "qkv_proj_bias"),
+    *_ANY_BIAS,
+)
+_O_BIAS = (
+    "o_bias",
+    "out_bias",
+    "o_proj_bias",
+    "attention_out_bias",
+    "attention_o_bias",
+    *_ANY_BIAS,
+)
+_QK_NORMS = ("qk_norm", "use_qk_norm", "qk_layernorm", "use_qk_layernorm", "use_qk_normalization")
+_ONE_KEY_VALUE_HEAD = ("multi_query", "multi_query_attention", "use_mqa", "use_multi_query")
+_WINDOW_FLAGS = ("use_sliding_window", "use_swa", "use_sliding_window_attention")
+_PATTERNS = ("sliding_window_pattern", "_sliding_window_pattern")
+
+
+def assumed(model_type: str, config: Mapping[str, Any], where: str) -> Architecture:
+    """The architecture that the keys of `config` show.
+
+    Raises UnsupportedModelError, which names the key that is not understood."""
+    text = text_key(config)
+    if text is not None:
+        return Architecture(types=(model_type,), config=ConfigKeys(text=text))
+    for key, why in not_understood(config):
+        raise UnsupportedModelError(
+            f"{where}: nothing describes model_type {model_type!r}, and its {key} {why}: it is not"
+            " read by the standard names. `headcount families` lists what can be audited"
+        )
+    shape = _shape(config)
+    latent = _is_latent(config)
+    return Architecture(
+        types=(model_type,),
+        config=ConfigKeys(aliases=NAMES),
+        attention=replace(shape, build=latent_layers) if latent else shape,
+        tensors=MLA_NAMES if latent else None,
+    )
+
+
+def text_key(config: Mapping[str, Any]) -> str | None:
+    """The key of the nested language model; None where the config is one itself."""
+    return next((key for key in TEXT_KEYS if _holds_a_model(config.get(key))), None)
+
+
+def _holds_a_model(value: Any) -> bool:
+    if not isinstance(value, Mapping):
+        return False
+    names = ("model_type", "architectures", *TEXT_KEYS)
+    sizes = (name for key in ("hidden_size", "num_hidden_layers") for name in (key, *NAMES[key]))
+    return any(value.get(name) is not None for name in (*names, *sizes))
+
+
+def _is_latent(config: Mapping[str, Any]) -> bool:
+    return config.get("kv_lora_rank") is not None and config.get("use_mla") is not False
+
+
+def _shape(config: Mapping[str, Any]) -> AttentionShape:
+    norm = _flag(config, _QK_NORMS)
+    own_values = config.get("v_head_dim") is not None and not _is_latent(config)
+    return AttentionShape(
+        kinds=assumed_kinds,
+        qkv_bias=_flag(config, _QKV_BIAS),
+        o_bias=_flag(config, _O_BIAS),
+        norm="none" if norm is False else "head",
+        norm_if=True if norm is False else norm,
+        key_value_heads=assumed_key_value_heads,
+        v_head_dim="v_head_dim" if own_values else None,
+        per_layer=_listed_heads if any(_lists(config)) else None,
+        cached=not _is_encoder(config),
+    )
+
+
+def _flag(config: Mapping[str, Any], names: tuple[str, ...]) -> str | bool:
+    """The first of `names` that the config sets; False where it sets none."""
+    return next((name for name in names if isinstance(config.get(name.lstrip("!")), bool)), False)
+
+
+def _is_encoder(config: Mapping[str, Any]) -> bool:
+    """A class that fills gaps, or tells segments of a text apart as BERT does, sees both sides and
+    keeps nothing."""
+    if config.get("is_causal") is False or config.get("causal") is False:
+        return True
+    if whole(config.get("type_vocab_size")) and config.get("is_decoder") is not True:
+        return True
+    names = config.get("architectures")
+    first = names[0] if isinstance(names, list) and names else ""
+    return isinstance(first, str) and first.endswith("ForMaskedLM")
+
+
+def _lists(config: Mapping[str, Any]) -> Iterator[str]:
+    """Standard names of counts that the config gives for each layer by itself."""
+    for name in ("num_attention_heads", "num_key_value_heads"):
+        if any(isinstance(config.get(key), list) for key in (name, *NAMES[name])):
+            yield name
+
+
+def _listed_heads(view: ConfigView, kinds: tuple[str, ...]) -> Values:
+    lists = {name: view.integers(name, count=len(kinds)) or () for name in _lists(view.config)}
+    return [{name: counts[i] for name, counts in lists.items()} for i in range(len(kinds))]
+
+
+def assumed_key_value_heads(view: ConfigView, heads: int) -> int:
+    """Their number by any of its names; else one for `multi_query` and its kin; else one per query
+    head. A flag that is false switches off the number of groups beside it (ChatGLM)."""
+    flag = _flag(view.config, _ONE_KEY_VALUE_HEAD)
+    said = view.flag(flag) if isinstance(flag, str) else None
+    if said is False and view.config.get("num_key_value_heads") is None:
+        return int(view.note("num_key_value_heads", heads, f"derived: {flag} is false"))
+    inner = view.child("attn_config") if view.config.get("attn_config") is not None else None
+    nested = inner.optional("kv_n_heads") if inner else None
+    if nested is not None:
+        return int(view.note("num_key_value_heads", nested, "attn_config: kv_n_heads"))
+    words = [view.config.get("attention_head_type"), inner.get("attn_type") if inner else None]
+    if view.optional("num_key_value_heads") is None and (
+        said or not {"mqa", "multiquery_attention"}.isdisjoint(map(str, words))
+    ):
+        return int(view.note("num_key_value_heads", 1, "derived: multi_query"))
+    return standard_key_value_heads(view, heads)
+
+
+def assumed_kinds(view: ConfigView, count: int) -> tuple[str, ...]:
+    """`use_sliding_window` false switches the window off; `sliding_window_pattern` makes every
+    n-th layer full; layers below `max_window_layers` see everything."""
+    flag = _flag(view.config, _WINDOW_FLAGS)
+    if isinstance(flag, str) and not view.flag(flag):
+        view = view.overridden({"sliding_window": None})
+    kinds = by_window(view, count)
+    if SLIDING not in kinds:
+        return kinds
+    pattern = next((key for key in _PATTERNS if whole(view.config.get(key))), None)
+    if pattern is not None:
+        return full_every(view.integer(pattern))(view, count)
+    first = view.optional("max_window_layers", minimum=0) or 0
+    full = by_window(view.overridden({"sliding_window": None}), count)
+    return (*full[:first], *kinds[first:])

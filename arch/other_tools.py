@@ -1,0 +1,147 @@
+"""Configs of other tools that people hold: read as the config.json that says the same, or refused
+by their name."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from headcount.model.errors import UnsupportedModelError
+from headcount.model.numbers import finite, whole
+
+from .size_names import NAMES
+
+_CORE = ("hidden_size", "num_hidden_layers", "num_attention_heads")
+_LLAMA_VOCABULARY = 32_000  # Llama 1 and 2 write -1: their tokenizer has so many words
+_LARGEST_TIED = 3072  # Llama 3.2's two small models tie their head; params.json does not say it
+
+
+def standard_config(config: Mapping[str, Any], where: str) -> Mapping[str, Any]:
+    """`config` itself, or what it means where it is that of another tool.
+
+    Raises UnsupportedModelError for one that is known and does not say enough."""
+    refused = _refused(config)
+    if refused is not None:
+        raise UnsupportedModelError(f"{where}: this is {refused}")
+    if isinstance(config.get("model_config"), dict) and not _names_sizes(config):
+        return _mlc(config)
+    if config.get("model_type") or config.get("architectures"):
+        return config
+    if all(whole(config.get(key)) for key in ("dim", "n_layers", "n_heads")):
+        return _params(config, where)
+    if "experts_per_token" in config and "swiglu_limit" in config:
+        return _gpt_oss(config)
+    if "type_vocab_size" in config and all(whole(config.get(key)) for key in _CORE):
+        return {
+            **_of_class("Albert" if "embedding_size" in config else "Bert", "MaskedLM"),
+            **config,
+        }
+    return config
+
+
+def _names_sizes(config: Mapping[str, Any]) -> bool:
+    return any(config.get(name) is not None for key in _CORE for name in (key, *NAMES[key]))
+
+
+def _refused(config: Mapping[str, Any]) -> str | None:
+    model = config.get("model")
+    if isinstance(model, dict) and isinstance(model.get("decoder"), dict):
+        return (
+            "a genai_config.json of ONNX Runtime, which gives heads and layers but no width of the"
+            " feed-forward: audit the config.json that the model was made of"
+        )
+    if isinstance(config.get("_class_name"), str) and "_diffusers_version" in config:
+        return (
+            f"a config of diffusers ({config['_class_name'][:80]}), no language model: audit the"
+            " config.json of a text encoder in its folder, as text_encoder/config.json"
+        )
+    return None
+
+
+def _of_class(name: str, task: str = "CausalLM") -> dict[str, Any]:
+    """The class of transformers that holds the model."""
+    return {"architectures": [f"{name}For{task}"]}
+
+
+def _mlc(config: Mapping[str, Any]) -> dict[str, Any]:
+    """mlc-chat-config.json of MLC LLM: the sizes stand under `model_config`."""
+    inner = dict(config["model_config"])
+    context = config.get("context_window_size")
+    if whole(context) and "max_position_embeddings" not in inner:
+        inner["max_position_embeddings"] = context
+    return {"model_type": config.get("model_type"), **inner}
+
+
+def _params(config: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """params.json of Meta's Llama, whose MLP is 2/3 of 4 x dim, times a factor, rounded up; or of
+    Mistral, which gives its width as `hidden_dim`."""
+    from .unread_keys import not_understood  # takes time to start, and few files need it
+
+    for key, why in not_understood({**config, "sliding_window_size": None}):
+        raise UnsupportedModelError(f"{where}: this params.json is not read: its {key} {why}")
+    if any(isinstance(config.get(key), dict) for key in ("vision_encoder", "multimodal")):
+        raise UnsupportedModelError(
+            f"{where}: this params.json has a vision encoder, which is not counted here: audit the"
+            " config.json of the same model"
+        )
+    if config.get("kv_lora_rank") is not None:
+        raise UnsupportedModelError(
+            f"{where}: this params.json has latent attention: audit the config.json of the same"
+            " model"
+        )
+    sizes = {
+        "hidden_size": config["dim"],
+        "num_hidden_layers": config["n_layers"],
+        "num_attention_heads": config["n_heads"],
+        "num_key_value_heads": config.get("n_kv_heads") or config["n_heads"],
+        "rms_norm_eps": config.get("norm_eps"),
+        "max_position_embeddings": config.get("max_seq_len"),
+    }
+    return {**sizes, **(_mistral if "hidden_dim" in config else _meta)(config)}
+
+
+def _meta(config: Mapping[str, Any]) -> dict[str, Any]:
+    dim, factor = config["dim"], finite(config.get("ffn_dim_multiplier"))
+    inner = int(2 * 4 * dim / 3)
+    inner = inner if factor is None else int(factor * inner)
+    step, vocab = whole(config.get("multiple_of")) or 256, whole(config.get("vocab_size"))
+    return {
+        **_of_class("Llama"),
+        "intermediate_size": -(-inner // step) * step,
+        "vocab_size": vocab if vocab and vocab > 0 else _LLAMA_VOCABULARY,
+        "tie_word_embeddings": config.get("use_scaled_rope") is True and dim <= _LARGEST_TIED,
+    }
+
+
+def _mistral(config: Mapping[str, Any]) -> dict[str, Any]:
+    moe = config.get("moe")
+    experts = (
+        {
+            "num_local_experts": moe.get("num_experts"),
+            "num_experts_per_tok": moe.get("num_experts_per_tok"),
+        }
+        if isinstance(moe, dict)
+        else {}
+    )
+    return {
+        **_of_class("Mixtral" if experts else "Mistral"),
+        "intermediate_size": config["hidden_dim"],
+        "head_dim": config.get("head_dim"),
+        "vocab_size": config.get("vocab_size"),
+        "sliding_window": config.get("sliding_window"),
+        "tie_word_embeddings": config.get("tied_embeddings") is True,
+        **experts,
+    }
+
+
+def _gpt_oss(config: Mapping[str, Any]) -> dict[str, Any]:
+    """`original/config.json` of gpt-oss."""
+    start = whole(config.get("initial_context_length"))
+    factor = finite(config.get("rope_scaling_factor"))
+    length = int(start * factor) if start and factor else None
+    return {
+        **_of_class("GptOss"),
+        **config,
+        "num_local_experts": config.get("num_experts"),
+        "num_experts_per_tok": config["experts_per_token"],
+        "max_position_embeddings": length,
+        "tie_word_embeddings": False,
+    }

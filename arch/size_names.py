@@ -1,0 +1,36 @@
+"""The names that configs of many makers give to the same sizes, by the standard name of each."""
+
+# The context length in older configs of transformers' own classes.
+CONTEXT_NAMES = (
+    *("n_positions", "n_ctx", "max_seq_len", "seq_length", "max_sequence_length"),
+    *("max_target_positions", "model_max_length"),
+)
+NAMES: dict[str, tuple[str, ...]] = {
+    "hidden_size": ("n_embd", "n_embed", "d_model", "dim", "model_dim", "embed_dim", "model_size"),
+    "num_hidden_layers": (
+        *("n_layer", "n_layers", "num_layers", "num_transformer_layers", "num_blocks"),
+        *("num_decoder_layers", "layers"),
+    ),
+    "num_attention_heads": (
+        *("n_head", "n_heads", "num_heads", "num_attn_heads", "num_query_heads", "n_attn_heads"),
+        *("attention_heads", "heads"),
+    ),
+    "num_key_value_heads": (
+        *("n_kv_heads", "n_kv_head", "num_kv_heads", "n_head_kv", "n_heads_kv", "kv_n_heads"),
+        *("kv_heads", "multi_query_group_num", "num_query_groups", "n_query_groups"),
+        *("num_attention_groups", "num_attn_kv_heads"),
+    ),
+    "head_dim": (
+        *("kv_channels", "attention_head_dim", "head_size", "d_head", "dim_head", "d_kv"),
+        *("size_per_head", "attention_head_size", "qk_head_dim", "attn_head_dim"),
+    ),
+    "vocab_size": ("n_vocab", "padded_vocab_size"),
+    "intermediate_size": (
+        *("ffn_hidden_size", "n_inner", "ffn_dim", "d_ff", "ffn_embed_dim", "inner_dim"),
+        *("ffn_intermediate_size", "mlp_hidden_size", "feed_forward_dim"),
+    ),
+    "max_position_embeddings": (
+        *CONTEXT_NAMES,
+        *("context_length", "max_seq_length", "max_context_length", "block_size"),
+    ),
+}

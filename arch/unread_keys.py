@@ -1,0 +1,126 @@
+"""Keys of a stranger's config that change what is cached, and that no common name explains."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from .attention.layer_kinds import SPELLINGS
+from .size_names import NAMES
+
+# Words of a key: a layer that keeps a state, or a cache that is sparse, compressed or shared.
+_STATE = re.compile(
+    r"(^|_)(mamba\d?|d?_?ssm|rwkv\d?|conv(1d|olution)?|shortconv|lightning|hybrid|recurrent"
+    r"|recurrence|state|rnn|lstm|gru|[ms]lstm|xlstm|delta(net)?|gdn|gla|kda|lru|rglru|retention"
+    r"|retnet|hyena|ttt|titans?|memory|mem|compress(ed|ion|or|ors)?|indexer|nsa|dsa|csa|hca|moba"
+    r"|infllm|swa|yoco|cla|blocksparse|sparsity|loop(s|ed)?|ut|time_mix|timemix|d_inner|expand|cca"
+    r"|cycles)(_|$)"
+)
+_OTHER_STATE = re.compile(r"(mamba|ssm|rwkv|linear_att|linear_(key|num|value|head|conv))")
+_INDEX = re.compile(r"^index_")
+_SPARSE = re.compile(r"(^|_)sparse(_|$)")
+_SHARED = re.compile(r"(share[sd]?_.*(kv|attn|attention|cache|layers?)|(kv|cache|attn)_shared?)")
+_PATTERN = re.compile(r"(^|_)(pattern|period|interval|every|freq|stride)(_|$)")
+_KINDS = re.compile(
+    r"(block_?types?|layers?_block|block_configs|layer_?(kinds?|pattern)|attn_types?|attention_types?"
+    r"|attention_layers|attn_layer|mixer|window|chunk|cross_att|encoder_layers|per_layer_config"
+    r"|global_(head|attn|num)|num_global)"
+)
+# The same words in keys that change nothing of the cache.
+_HARMLESS = re.compile(
+    r"(moe|expert|rope|rotary|router|mlp|ffn|token|vision|visual|image|audio|video|mm_|speech"
+    r"|initial|dropout|loss|decoder_sparse_step|feed_forward|hidden_states|context_window|bias"
+    r"|mtp|nextn|nope|multiplier|sparse_pred|llm_compressor|seconds)"
+)
+_NO_ROPE = re.compile(r"(^|_)(no_rope|nope)_layer")
+_UNDERSTOOD = frozenset(
+    {
+        *("sliding_window", "use_sliding_window", "max_window_layers", "attention_chunk_size"),
+        *("use_sliding_window_attention", "use_swa", "sliding_window_pattern", "layer_types"),
+        *("_sliding_window_pattern", "expand_ratio", "is_encoder_decoder"),
+    }
+)
+# Flags and numbers that say so much of the attention that the rest cannot be read alone.
+_TELLING = {
+    "is_encoder_decoder": "says that it attends to an encoder",
+    "add_cross_attention": "says that it attends to an encoder",
+    "attention_k_eq_v": "says that keys are values",
+    "logit_scale_init_value": "belongs to encoders that are compared",
+}
+
+
+def not_understood(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """(key, what it does) for each key that forbids to read `config` by the standard names."""
+    count = _layer_count(config)
+    for key, value in config.items():
+        if _NO_ROPE.search(key) and _has_windows(config):  # an empty list leaves it to the class
+            yield key, "may tell which layers have a window"
+        if key in _TELLING and value not in (None, False):
+            yield key, _TELLING[key]
+        if key == "layer_types" and _other_kinds(value):
+            yield key, f"holds {_other_kinds(value)[0]!r}"
+        if key in _UNDERSTOOD or _says_nothing(key, value, config):
+            continue
+        if _is_list_of_layers(key, value, count):
+            yield key, "makes layers of several kinds"
+        elif _names_state(key):
+            yield key, "speaks of state, or of a cache that is sparse, compressed or shared"
+        elif _names_kinds(key, value):
+            yield key, "makes layers of several kinds"
+
+
+def _has_windows(config: Mapping[str, Any]) -> bool:
+    """Windows, or chunks, of which no list says what layers have them (Llama 4, SmolLM3)."""
+    if isinstance(config.get("layer_types"), list) or config.get("use_sliding_window") is False:
+        return False
+    return any(config.get(key) for key in ("sliding_window", "attention_chunk_size"))
+
+
+def _other_kinds(layer_types: Any) -> list[str]:
+    given = layer_types if isinstance(layer_types, list) else []
+    return sorted({str(kind) for kind in given} - SPELLINGS.keys())
+
+
+def _says_nothing(key: str, value: Any, config: Mapping[str, Any]) -> bool:
+    """Nothing, what is switched off, and what another key or every other config says, too."""
+    if key == "attn_type_list" and isinstance(value, list) and set(map(str, value)) == {"1"}:
+        return True  # MiniMax: 1 is attention
+    again = key == "sliding_window_size" and value == config.get("sliding_window")
+    return again or _is_neutral(value) or _is_switched_off(key, config)
+
+
+def _names_state(key: str) -> bool:
+    if _OTHER_STATE.search(key) or _INDEX.search(key):
+        return True
+    found = _STATE.search(key) or _SPARSE.search(key) or _SHARED.search(key)
+    return bool(found) and not _HARMLESS.search(key)
+
+
+def _names_kinds(key: str, value: Any) -> bool:
+    found = _KINDS.search(key) or (_PATTERN.search(key) and value != 1)
+    return bool(found) and not isinstance(value, bool) and not _HARMLESS.search(key)
+
+
+def _is_list_of_layers(key: str, value: Any, count: int | None) -> bool:
+    """One entry for each layer, not all alike: of something that is not the feed-forward half."""
+    if not isinstance(value, list) or len(value) != count or _HARMLESS.search(key):
+        return False
+    return any(entry != value[0] for entry in value) and not key.endswith("_heads")
+
+
+def _layer_count(config: Mapping[str, Any]) -> int | None:
+    names = ("num_hidden_layers", *NAMES["num_hidden_layers"])
+    return next((config[n] for n in names if isinstance(config.get(n), int)), None)
+
+
+def _is_neutral(value: Any) -> bool:
+    """Nothing, none or off."""
+    if isinstance(value, list):
+        return all(entry is None or entry is False for entry in value)
+    return value is None or value is False or value in (0, "", "none", {})
+
+
+def _is_switched_off(key: str, config: Mapping[str, Any]) -> bool:
+    """`use_cla: false` beside cla_share_factor, `use_mamba: false` beside mamba_d_state."""
+    words = key.split("_")
+    heads = ("_".join(words[:n]) for n in range(1, len(words) + 1))
+    return any(config.get(f"use_{head}") is False for head in heads)

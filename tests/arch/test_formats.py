@@ -1,0 +1,280 @@
+"""The bytes of a tiny model in every format, against the files that the formats' libraries wrote.
+
+saved_quantised.jsonl has what transformers 5.24 saved of a Llama in bfloat16 (the sizes of
+`TINY`), with bitsandbytes 0.50, torchao 0.18 and compressed-tensors 0.20 on a CPU: the sum of all
+tensors' bytes, and the settings that it wrote into config.json.
+"""
+
+import json
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from config_specs import read_spec
+from headcount.arch.formats.by_config import weights_by_config
+from headcount.arch.formats.known import gptq, grouped
+from headcount.arch.formats.of_configs import scheme_of
+from headcount.arch.formats.on_loading import hqq_scheme, quanto_scheme
+from headcount.arch.formats.scheme import Choice, UnknownFormatError
+from headcount.arch.modules.module import Module
+from headcount.model.errors import HeadcountError, InvalidConfigError, UnsupportedModelError
+
+TINY = {
+    **{"model_type": "llama", "hidden_size": 512, "intermediate_size": 1408, "vocab_size": 1000},
+    **{"num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 2},
+    **{"dtype": "bfloat16", "tie_word_embeddings": False},
+}
+SAVED = [
+    json.loads(line)
+    for line in (Path(__file__).parent / "saved_quantised.jsonl").read_text("utf-8").splitlines()
+]
+MORE_SETTINGS = [
+    {"quantization_config": settings}
+    for settings in (
+        {"quant_method": "gptq", "bits": 4, "dynamic": {"+:.*q": {"bits": 8}}, "lm_head": True},
+        {"quant_method": "auto-round", "bits": 4, "packing_format": "auto_round:auto_gptq"},
+        {"quant_method": "fp8", "weight_block_size": [128, 128], "moe_quant_algo": "NVFP4"},
+        {"quant_method": "modelopt", "quant_algo": "NVFP4", "quantized_layers": {}, "ignore": []},
+        {"quant_method": "hqq", "quant_config": {"weight_quant_params": {"nbits": 4}}},
+        {"quant_method": "quanto", "weights": "int4"},
+        {"quant_method": "quark", "global_quant_config": {"weight": {"dtype": "fp4"}}},
+        {"bits": 4, "group_size": 64, "mode": "affine", "lm_head": False},
+    )
+]
+ATTENTION = 2 * 512 * (512 + 128)
+MLPS = 3 * 512 * 1408
+WIDE = 2 * (2 * 1000 * 512 + 5 * 512)  # embeddings, head and norms in 16 bit
+
+
+def nbytes(settings: dict[str, Any], **config: Any) -> int:
+    """Of all weights of the tiny model with these settings."""
+    whole = {**TINY, "quantization_config": settings, **config}
+    found = weights_by_config(whole, read_spec(whole, "config.json"), wide_bits=16)
+    assert found is not None
+    return found.weights.nbytes
+
+
+@pytest.mark.parametrize("saved", SAVED, ids=[each["name"] for each in SAVED])
+def test_files_that_libraries_wrote(saved: dict[str, Any]) -> None:
+    found = nbytes(saved["quantization_config"])
+    # bitsandbytes describes each matrix in JSON, some bytes of which follow its values.
+    assert found == pytest.approx(saved["bytes"], abs=14 if "nf4" in saved["name"] else 0)
+
+
+MATRIX = Module("layers.0.mlp.up_proj", "mlp", "up", 1408, 512)
+
+
+def of_matrix(choice: Choice) -> int:
+    form = choice(MATRIX, ("model.layers.0.mlp.up_proj",))
+    assert form is not None
+    return form.nbytes(MATRIX.rows, MATRIX.columns)
+
+
+@pytest.mark.parametrize(
+    ("weights", "saved"),
+    [("int8", 723_716), ("float8", 723_716), ("int4", 382_980), ("int2", 202_756)],
+)
+def test_a_matrix_of_quanto(weights: str, saved: int) -> None:
+    """The state of optimum-quanto 0.2.7's QLinear of [1408, 512] in bfloat16."""
+    assert of_matrix(quanto_scheme({"weights": weights}, {})) == saved
+
+
+@pytest.mark.parametrize(
+    ("nbits", "group_size", "saved"),
+    [(4, 64, 405_573), (8, 128, 743_493), (2, 16, 360_517), (1, 64, 135_237), (3, 64, 333_637)],
+)
+def test_a_matrix_of_hqq(nbits: int, group_size: int, saved: int) -> None:
+    """The state of hqq 0.2.8's HQQLinear of [1408, 512] in bfloat16; its words of ten 3-bit codes
+    are padded by rows of groups."""
+    weights = {"nbits": nbits, "group_size": group_size}
+    found = of_matrix(hqq_scheme({"quant_config": {"weight_quant_params": weights}}, {}))
+    assert found == pytest.approx(saved, abs=256 if nbits == 3 else 0)
+
+
+def test_gptq_has_zero_points_and_an_index() -> None:
+    """AutoGPTQ's qweight [in / 8, out], scales and qzeros by group, g_idx by input, of int32."""
+    codes, groups = 512 * 1408 // 2, 512 // 128
+    assert gptq(4, 128).nbytes(1408, 512) == codes + groups * (2 * 1408 + 1408 // 2) + 4 * 512
+    assert gptq(4, 128, indexed=False).nbytes(1408, 512) == codes + groups * (2 * 1408 + 704)
+    assert gptq(3, 128, indexed=False).nbytes(1408, 512) == 512 * 1408 * 3 // 8 + groups * (
+        2 * 1408 + 528
+    )
+    assert grouped(8, None).nbytes(1408, 512) == 512 * 1408 + 2 * 1408
+
+
+INT4 = {"quant_method": "awq", "bits": 4, "group_size": 128}
+
+
+def test_modules_that_stay_are_16_bit() -> None:
+    whole = nbytes(INT4)
+    four_and_scales = (4 + (16 + 4) / 128) / 8
+    assert whole == WIDE + 2 * (ATTENTION + MLPS) * four_and_scales
+    kept = nbytes({**INT4, "modules_to_not_convert": ["self_attn"]})
+    assert kept == WIDE + 2 * (2 * ATTENTION + MLPS * four_and_scales)
+    first = nbytes({**INT4, "modules_to_not_convert": ["model.layers.0"]})
+    assert first == WIDE + (ATTENTION + MLPS) * (2 + four_and_scales)
+    assert nbytes({**INT4, "modules_to_not_convert": None}) == whole
+
+
+@pytest.mark.parametrize(
+    "ignore",
+    [
+        ["lm_head", "re:.*self_attn.*"],
+        ["lm_head", r"re:model\.layers\.\d+\.self_attn\.(q|k|v|o)_proj$"],
+        ["lm_head", *(f"model.layers.{i}.self_attn.{p}_proj" for i in (0, 1) for p in "qkvo")],
+    ],
+)
+def test_lists_of_compressed_tensors(ignore: list[str]) -> None:
+    """Int4 in groups of 128: 16-bit scales, and the shape of each matrix as two int64."""
+    group = {"targets": ["Linear"], "weights": {"num_bits": 4, "group_size": 128, "type": "int"}}
+    settings = {"quant_method": "compressed-tensors", "format": "pack-quantized", "ignore": ignore}
+    found = nbytes({**settings, "config_groups": {"group_0": group}})
+    assert found == WIDE + 2 * (2 * ATTENTION + MLPS * (4 + 16 / 128) / 8 + 3 * 16)
+
+
+def test_groups_of_compressed_tensors_have_targets() -> None:
+    """8 bit for attention, 4 for the rest, by name before class."""
+    groups = {
+        "by_class": {"targets": ["Linear"], "weights": {"num_bits": 4, "group_size": 128}},
+        "by_name": {
+            "targets": ["re:.*self_attn.*"],
+            "format": "int-quantized",
+            "weights": {"num_bits": 8, "strategy": "channel"},
+        },
+    }
+    settings = {"quant_method": "compressed-tensors", "ignore": ["lm_head"]}
+    found = nbytes({**settings, "config_groups": groups})
+    scales = 2 * (512 + 512 + 128 + 128)
+    mlps = MLPS * (4 + 16 / 128) / 8 + 3 * 16
+    assert found == WIDE + 2 * (ATTENTION + scales + mlps)
+
+
+def test_gptq_has_rules_by_expression() -> None:
+    """GPTQModel's `dynamic`: attention as it is, the MLP's last matrix in 8 bit."""
+    settings = {"quant_method": "gptq", "bits": 4, "group_size": 128}
+    rules = {r"-:.*self_attn\..*": {}, r"+:.*\.down_proj": {"bits": 8}}
+    found = nbytes({**settings, "dynamic": rules})
+    up, down = gptq(4, 128).nbytes(1408, 512), gptq(8, 128).nbytes(512, 1408)
+    assert found == WIDE + 2 * (2 * ATTENTION + 2 * up + down)
+
+
+def test_mlx_takes_embeddings_and_modules_of_their_own_width() -> None:
+    """A 16-bit scale and bias per group; an entry by name has settings of its own, or is false."""
+    tables, norms = 2 * 1000 * 512, 2 * 5 * 512
+    four, eight = (4 + 32 / 64) / 8, (8 + 32 / 32) / 8
+    settings = {"group_size": 64, "bits": 4}
+    whole = 2 * (ATTENTION + MLPS) + tables
+    assert nbytes({}, quantization=settings) == whole * four + norms
+    assert nbytes(settings, quantization=settings) == whole * four + norms
+    by_name = {"model.layers.0.mlp": {"group_size": 32, "bits": 8}, "lm_head": False}
+    found = nbytes({}, quantization={**settings, **by_name})
+    assert found == (2 * ATTENTION + MLPS + tables / 2) * four + MLPS * eight + norms + tables
+
+
+def test_auto_round_has_settings_by_module() -> None:
+    settings = {
+        **{"quant_method": "auto-round", "bits": 4, "group_size": 128, "sym": True},
+        **{"packing_format": "auto_round:auto_gptq", "block_name_to_quantize": "model.layers"},
+        "extra_config": {"model.layers.0.mlp.up_proj": {"bits": 16}},
+    }
+    one = gptq(4, 128).nbytes(1408, 512) - 4 * 512
+    assert nbytes(settings) == nbytes(INT4) + 2 * 1408 * 512 - one + 4 * (
+        2 * (4 * 512 + 2 * 512 + 1408) - 512
+    )
+
+
+def test_an_algorithm_without_a_method_is_model_optimizers() -> None:
+    """fp8 with a float32 scale for the weights and one for the inputs of each matrix."""
+    groups = {"group_0": {"weights": {"num_bits": 8, "type": "float"}}}
+    for settings in (
+        {"quant_algo": "FP8", "config_groups": groups, "ignore": ["lm_head"]},
+        {"quant_method": "modelopt", "quant_algo": "FP8", "exclude_modules": ["lm_head"]},
+    ):
+        assert nbytes(settings) == WIDE + 2 * (ATTENTION + MLPS + 7 * 8)
+
+
+def test_a_table_of_modules_mixes_formats() -> None:
+    """NVFP4: 4 bits, a byte for 16, and two float32 (one where inputs stay wide)."""
+    layers = {f"model.layers.{i}.mlp.{p}_proj" for i in (0, 1) for p in ("gate", "up", "down")}
+    table = {name: {"quant_algo": "NVFP4", "group_size": 16} for name in layers}
+    table["model.layers.0.self_attn"] = {"quant_algo": "FP8"}
+    found = nbytes(
+        {"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION", "quantized_layers": table}
+    )
+    mlps = MLPS * (4 + 8 / 16) / 8 + 3 * 8
+    assert found == WIDE + 2 * mlps + ATTENTION + 4 * 8 + 2 * ATTENTION
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"quant_method": "of next year"}, "of next year"),
+        ({"quant_method": "aqlm"}, "aqlm"),
+        ({"some": "thing"}, "unnamed"),
+        ({"quant_method": "gptq", "bits": "four"}, "bits 'four'"),
+        ({"quant_method": "compressed-tensors", "config_groups": []}, "no config_groups"),
+        (
+            {
+                "quant_method": "compressed-tensors",
+                "format": "marlin-24",
+                "config_groups": {"a": {"weights": {"num_bits": 4}}},
+            },
+            "marlin-24",
+        ),
+        ({"quant_method": "modelopt", "quant_algo": "FP3"}, "FP3"),
+        ({"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION"}, "without quantized_layers"),
+        ({"quant_method": "torchao", "quant_type": "secret"}, "secret"),
+        ({"quant_method": "quark"}, "Quark"),
+        ({"quant_method": "auto-round", "bits": 4, "packing_format": "new"}, "new"),
+        ({"quant_method": "gptq", "bits": 4, "dynamic": {"+:(a+)+": {}}}, "(a+)+"),
+    ],
+)
+def test_what_is_not_understood_is_named(settings: dict[str, Any], named: str) -> None:
+    with pytest.raises(UnsupportedModelError, match=r"config\.json") as caught:
+        scheme_of({"quantization_config": settings})
+    assert named in str(caught.value)
+
+
+def test_an_expert_dtype_is_named_too() -> None:
+    config = {"quantization_config": {"quant_method": "fp8"}, "expert_dtype": "fp2"}
+    with pytest.raises(UnknownFormatError, match=r"expert_dtype is 'fp2'"):
+        scheme_of(config)
+
+
+@pytest.mark.parametrize("config", [{}, {"quantization_config": None}, {"quantization_config": {}}])
+def test_nothing_is_quantised(config: dict[str, Any]) -> None:
+    assert scheme_of(config) is None
+
+
+@pytest.mark.parametrize("value", [5, True, {"a": 1}, [None]])
+@pytest.mark.parametrize("key", ["modules_to_not_convert", "ignore"])
+def test_modules_that_are_no_list_of_names_are_refused(key: str, value: object) -> None:
+    settings = {"quant_method": "mxfp4", key: value}
+    with pytest.raises(InvalidConfigError, match=f"{key} is .*a list of names"):
+        scheme_of({"quantization_config": settings})
+
+
+ANY_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_from(["", "re:(", "int4"]),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=4,
+)
+
+
+@given(st.sampled_from(SAVED + MORE_SETTINGS), st.data())
+def test_settings_of_any_kind_are_read_or_refused(saved: dict[str, Any], data: Any) -> None:
+    """Each value, at any depth, may be anything."""
+    settings = json.loads(json.dumps(saved["quantization_config"]))
+    holder = settings
+    while True:
+        key = data.draw(st.sampled_from(sorted(holder)))
+        if not isinstance(holder[key], dict) or not holder[key] or data.draw(st.booleans()):
+            break
+        holder = holder[key]
+    holder[key] = data.draw(ANY_JSON)
+    with suppress(HeadcountError):
+        assert nbytes(settings) > 0

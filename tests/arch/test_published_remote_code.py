@@ -1,0 +1,302 @@
+"""Types whose code is published with their weights: totals and caches as their makers give them.
+
+Sources: `total_size` of the published index over two bytes, or the count of parameters that the
+Hub shows for the safetensors files (September 2026), unless a line says otherwise.
+"""
+
+from typing import Any
+
+import pytest
+
+from headcount.arch.read_config import read_config
+from headcount.model.errors import UnsupportedModelError
+
+QWEN: dict[str, Any] = {
+    **{"model_type": "qwen", "architectures": ["QWenLMHeadModel"], "hidden_size": 4096},
+    **{"intermediate_size": 22016, "kv_channels": 128, "num_attention_heads": 32},
+    **{"num_hidden_layers": 32, "no_bias": True, "seq_length": 2048, "vocab_size": 151936},
+    **{"tie_word_embeddings": False},
+}
+# As Qwen/Qwen-7B was first published, in August 2023.
+QWEN_FIRST: dict[str, Any] = {
+    **{"model_type": "qwen", "architectures": ["QWenLMHeadModel"], "n_embd": 4096},
+    **{"ffn_hidden_size": 22016, "kv_channels": 128, "n_head": 32, "n_layer": 32},
+    **{"no_bias": True, "seq_length": 2048, "vocab_size": 151936, "tie_word_embeddings": False},
+}
+VISUAL = {
+    **{"heads": 16, "image_size": 448, "image_start_id": 151857, "layers": 48},
+    **{"mlp_ratio": 4.9231, "output_dim": 4096, "patch_size": 14, "width": 1664},
+}
+AUDIO = {
+    **{"add_audio_bos_eos_token": True, "audio_start_id": 155163, "avg_pool": True},
+    **{"n_ctx": 1500, "n_head": 20, "n_layer": 32, "n_mels": 80, "n_state": 1280},
+    **{"output_dim": 4096},
+}
+PHI3_VISION: dict[str, Any] = {
+    **{"model_type": "phi3_v", "architectures": ["Phi3VForCausalLM"], "hidden_size": 3072},
+    **{"intermediate_size": 8192, "num_attention_heads": 32, "num_hidden_layers": 32},
+    **{"num_key_value_heads": 32, "sliding_window": 131072, "vocab_size": 32064},
+    "img_processor": {
+        **{"image_dim_out": 1024, "model_name": "openai/clip-vit-large-patch14-336"},
+        **{"name": "clip_vision_model", "num_img_tokens": 144},
+    },
+}
+MOLMO: dict[str, Any] = {
+    **{"model_type": "molmo", "architectures": ["MolmoForCausalLM"], "hidden_size": 3584},
+    **{"attention_layer_norm": False, "embedding_size": 152064, "intermediate_size": 37888},
+    **{"num_attention_heads": 28, "num_hidden_layers": 28, "num_key_value_heads": 4},
+    **{"qkv_bias": True, "tie_word_embeddings": False, "vocab_size": 152064},
+}
+INTERNVL2_2B: dict[str, Any] = {
+    **{"model_type": "internvl_chat", "architectures": ["InternVLChatModel"]},
+    "downsample_ratio": 0.5,
+    "llm_config": {
+        **{"model_type": "internlm2", "architectures": ["InternLM2ForCausalLM"]},
+        **{"hidden_size": 2048, "intermediate_size": 8192, "num_attention_heads": 16},
+        **{"num_key_value_heads": 8, "num_hidden_layers": 24, "vocab_size": 92553},
+        **{"bias": False, "tie_word_embeddings": False},
+    },
+    "vision_config": {
+        **{"model_type": "intern_vit_6b", "hidden_size": 1024, "intermediate_size": 4096},
+        **{"num_hidden_layers": 24, "num_attention_heads": 16, "image_size": 448},
+        **{"patch_size": 14, "num_channels": 3, "norm_type": "layer_norm", "qkv_bias": True},
+        **{"qk_normalization": False},
+    },
+}
+# tiiuae/falcon-40b, falcon-7b and falcon-rw-1b as they were first published.
+REFINED_WEB_40B: dict[str, Any] = {
+    **{"model_type": "RefinedWeb", "architectures": ["RWForCausalLM"], "alibi": False},
+    **{"bias": False, "hidden_size": 8192, "n_head": 128, "n_head_kv": 8, "n_layer": 60},
+    **{"parallel_attn": True, "vocab_size": 65024},
+}
+REFINED_WEB_7B: dict[str, Any] = {
+    **{"model_type": "RefinedWebModel", "architectures": ["RWForCausalLM"], "alibi": False},
+    **{"bias": False, "hidden_size": 4544, "multi_query": True, "n_head": 71, "n_layer": 32},
+    **{"parallel_attn": True, "vocab_size": 65024},
+}
+REFINED_WEB_1B: dict[str, Any] = {
+    **{"model_type": "RefinedWebModel", "architectures": ["RWForCausalLM"], "alibi": True},
+    **{"bias": True, "hidden_size": 2048, "multi_query": False, "n_head": 32, "n_layer": 24},
+    **{"parallel_attn": False, "vocab_size": 50304},
+}
+MINIMAX_01: dict[str, Any] = {
+    **{"model_type": "minimax", "architectures": ["MiniMaxForCausalLM"], "head_dim": 128},
+    **{"attn_type_list": ([0] * 7 + [1]) * 10, "hidden_size": 6144, "intermediate_size": 9216},
+    **{"num_attention_heads": 64, "num_experts_per_tok": 2, "num_hidden_layers": 80},
+    **{"num_key_value_heads": 8, "num_local_experts": 32, "shared_intermediate_size": 0},
+    **{"sliding_window": None, "tie_word_embeddings": False, "vocab_size": 200064},
+}
+MINICPM_2B: dict[str, Any] = {
+    **{"model_type": "minicpm", "architectures": ["MiniCPMForCausalLM"], "hidden_size": 2304},
+    **{"intermediate_size": 5760, "num_attention_heads": 36, "num_key_value_heads": 36},
+    **{"num_hidden_layers": 40, "vocab_size": 122753},
+}
+# An MPT of grouped queries, by llm-foundry.
+MPT_GROUPED: dict[str, Any] = {
+    **{"model_type": "mpt", "architectures": ["MPTForCausalLM"], "d_model": 3072},
+    **{"n_heads": 24, "n_layers": 32, "vocab_size": 32000},
+    "attn_config": {"attn_type": "grouped_query_attention", "kv_n_heads": 8},
+}
+TOTALS: list[Any] = [
+    pytest.param(QWEN_FIRST, 7_721_324_544, id="Qwen/Qwen-7B of August 2023"),
+    pytest.param({**QWEN, "visual": VISUAL}, 9_656_935_168, id="Qwen/Qwen-VL"),
+    pytest.param(PHI3_VISION, 4_146_621_440, id="microsoft/Phi-3-vision-128k-instruct"),
+    pytest.param(MOLMO, 8_021_025_280, id="allenai/Molmo-7B-D-0924"),
+    pytest.param(INTERNVL2_2B, 2_205_754_368, id="OpenGVLab/InternVL2-2B"),
+    pytest.param(REFINED_WEB_40B, 41_303_293_952, id="tiiuae/falcon-40b of May 2023"),
+    pytest.param(REFINED_WEB_7B, 6_921_720_704, id="tiiuae/falcon-7b of May 2023"),
+    pytest.param(REFINED_WEB_1B, 1_311_625_216, id="tiiuae/falcon-rw-1b of May 2023"),
+    pytest.param(MINIMAX_01, 456_089_655_296, id="MiniMaxAI/MiniMax-Text-01"),
+    pytest.param(
+        {**MINIMAX_01, "model_type": "minimax_m1"}, 456_089_655_296, id="MiniMaxAI/MiniMax-M1-80k"
+    ),
+    pytest.param(MINICPM_2B, 2_724_880_896, id="openbmb/MiniCPM-2B-sft-bf16"),
+]
+
+
+@pytest.mark.parametrize(("config", "total"), TOTALS)
+def test_totals_are_the_published_ones(config: dict[str, Any], total: int) -> None:
+    assert read_config(config, "config.json").total() == (total, None)
+
+
+def test_totals_that_are_published_rounded() -> None:
+    """Qwen-Audio: 8.4 B (its paper, arXiv 2311.07919); MPT: by llm-foundry, 3.32 B."""
+    audio, _ = read_config({**QWEN, "vocab_size": 155947, "audio": AUDIO}, "config.json").total()
+    grouped, _ = read_config(MPT_GROUPED, "config.json").total()
+    assert audio is not None and grouped is not None
+    assert round(audio / 1e9, 1) == 8.4
+    assert round(grouped / 1e9, 2) == 3.32
+
+
+@pytest.mark.parametrize(
+    ("config", "nbytes"),
+    [
+        (REFINED_WEB_40B, 122_880),
+        (REFINED_WEB_7B, 8_192),
+        (MINIMAX_01, 40_960),
+        (MPT_GROUPED, 32 * 2 * 8 * 128 * 2),
+        ({**MPT_GROUPED, "attn_config": {"kv_n_heads": 8}}, 32 * 2 * 24 * 128 * 2),
+        ({**MPT_GROUPED, "attn_config": {"attn_type": "multiquery_attention"}}, 32 * 2 * 128 * 2),
+    ],
+)
+def test_bytes_of_one_more_token(config: dict[str, Any], nbytes: int) -> None:
+    spec = read_config(config, "config.json").spec
+    more = spec.cache_bytes(tokens=1001, bits=16) - spec.cache_bytes(tokens=1000, bits=16)
+    assert more == nbytes
+
+
+@pytest.mark.parametrize("model_type", ["internlm", "xverse", "PanguEmbedded", "Yi"])
+def test_other_names_of_llama(model_type: str) -> None:
+    """As transformers builds a Llama of these sizes, with biases of the attention or without."""
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    sizes = {
+        **{"hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4},
+        **{"num_hidden_layers": 3, "vocab_size": 99, "tie_word_embeddings": False},
+    }
+    biased = model_type in ("internlm", "PanguEmbedded")
+    if model_type in ("PanguEmbedded", "Yi"):
+        sizes["num_key_value_heads"] = 2
+    with torch.device("meta"):
+        config = transformers.LlamaConfig(**sizes, attention_bias=biased)
+        model = transformers.LlamaForCausalLM(config)
+    given = {**sizes, "model_type": model_type, "bias": biased}
+    count = sum(parameter.numel() for parameter in model.parameters())
+    assert read_config(given, "config.json").total() == (count, None)
+
+
+@pytest.mark.parametrize(
+    ("version", "bias", "norm"),
+    [(None, False, 0), ("2.5", False, 0), (2.6, True, 0), ("4.5", False, 2 * 128)],
+)
+def test_the_version_of_minicpm_v_tells_its_language_model(
+    version: Any, bias: bool, norm: int
+) -> None:
+    config = {
+        **{"model_type": "minicpmv", "version": version, "hidden_size": 3584},
+        **{"num_attention_heads": 28, "num_key_value_heads": 4, "num_hidden_layers": 28},
+    }
+    reading = read_config(config, "config.json")
+    mixer: Any = reading.spec.layers[0].mixers[0]
+    assert (mixer.q_bias, mixer.norm_parameters, mixer.num_key_value_heads) == (bias, norm, 4)
+    assert "not counted" in str(reading.total()[1])
+    with pytest.raises(UnsupportedModelError, match=r"9\.9"):
+        read_config({**config, "version": "9.9"}, "config.json")
+
+
+def test_deepseek_vl2_tiny_has_heads_of_keys_and_values() -> None:
+    text = {
+        **{"model_type": "deepseek_v2", "hidden_size": 1280, "kv_lora_rank": None},
+        **{"num_attention_heads": 10, "num_key_value_heads": 10, "num_hidden_layers": 12},
+        **{"q_lora_rank": None, "qk_nope_head_dim": 0, "qk_rope_head_dim": 0, "v_head_dim": 0},
+        **{"use_mla": False, "vocab_size": 129280},
+    }
+    config = {"model_type": "deepseek_vl_v2", "language_config": text, "vision_config": {}}
+    reading = read_config(config, "config.json")
+    assert not reading.spec.assumed
+    assert reading.spec.cache_bytes(tokens=1, bits=16) == 12 * 2 * 10 * 128 * 2
+
+
+def test_minicpm_with_compressed_keys_is_refused() -> None:
+    with pytest.raises(UnsupportedModelError, match="sparse_config"):
+        read_config({**MINICPM_2B, "sparse_config": {"block_size": 64}}, "config.json")
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"model_type": "llava_qwen", "hidden_size": 3584, "num_attention_heads": 28},
+        {"model_type": "videollama3_qwen2", "hidden_size": 3584, "num_attention_heads": 28},
+        {
+            "model_type": "llava_llama",
+            "llm_cfg": {"model_type": "qwen2", "hidden_size": 3584, "num_attention_heads": 28},
+        },
+    ],
+    ids=str,
+)
+def test_wrappers_with_a_flat_or_nested_language_model(config: dict[str, Any]) -> None:
+    """A Qwen2-7B each: 28 layers of 4 K/V heads."""
+    sizes = {"num_key_value_heads": 4, "num_hidden_layers": 28}
+    inner = config.get("llm_cfg")
+    whole = {**config, "llm_cfg": {**inner, **sizes}} if inner else {**config, **sizes}
+    reading = read_config(whole, "config.json")
+    assert not reading.spec.assumed
+    assert reading.text.model_type == "qwen2"
+    assert reading.spec.cache_bytes(tokens=1, bits=16) == 28 * 2 * 4 * 128 * 2
+
+
+# moonshotai/Kimi-K3's language model: the keys that its code reads beyond Kimi-Linear's.
+KIMI_K3: dict[str, Any] = {
+    **{"model_type": "kimi_linear", "attn_res_block_size": 12, "first_k_dense_replace": 1},
+    **{"hidden_size": 7168, "intermediate_size": 33792, "kv_lora_rank": 512},
+    **{"latent_moe_use_norm": True, "mla_use_output_gate": True, "moe_intermediate_size": 3072},
+    **{"num_attention_heads": 96, "num_experts": 896, "num_experts_per_token": 16},
+    **{"num_hidden_layers": 93, "num_key_value_heads": 96, "num_shared_experts": 2},
+    **{"q_lora_rank": 1536, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64},
+    **{"routed_expert_hidden_size": 3584, "tie_word_embeddings": False, "v_head_dim": 128},
+    "vocab_size": 163840,
+    "linear_attn_config": {
+        "full_attn_layers": [*range(4, 93, 4), 93],
+        "kda_layers": [i for i in range(1, 93) if i % 4],
+        **{"head_dim": 128, "num_heads": 96, "short_conv_kernel_size": 4},
+        "use_full_rank_gate": True,
+    },
+}
+
+
+def test_kimi_k3() -> None:
+    """2.8 T in all and 24 layers that keep 576 elements a token (its model card)."""
+    reading = read_config({"model_type": "kimi_k3", "text_config": KIMI_K3}, "config.json")
+    assert not reading.spec.assumed
+    assert reading.spec.cache_bytes(tokens=2001, bits=16) - reading.spec.cache_bytes(
+        tokens=2000, bits=16
+    ) == (24 * 576 * 2)
+    language, why = read_config(KIMI_K3, "config.json").total()
+    assert why is None and language is not None
+    assert round(language / 1e12, 1) == 2.8
+
+
+def test_kimi_k25_by_the_names_of_its_own_code() -> None:
+    """1,026,879,353,328 as transformers builds moonshotai/Kimi-K2.5; NVIDIA's files in NVFP4 have
+    an empty type in `vision_config`, and the sizes of the tower under `vt_*`."""
+    vision = {
+        **{"init_pos_emb_height": 64, "init_pos_emb_width": 64, "merge_kernel_size": [2, 2]},
+        **{"mm_hidden_size": 1152, "model_type": "", "patch_size": 14, "vt_hidden_size": 1152},
+        **{"vt_intermediate_size": 4304, "vt_num_attention_heads": 16},
+        **{"vt_num_hidden_layers": 27},
+    }
+    text = {
+        **{"model_type": "deepseek_v3", "architectures": ["DeepseekV3ForCausalLM"]},
+        **{"first_k_dense_replace": 1, "hidden_size": 7168, "intermediate_size": 18432},
+        **{"kv_lora_rank": 512, "moe_intermediate_size": 2048, "n_routed_experts": 384},
+        **{"n_shared_experts": 1, "num_attention_heads": 64, "num_hidden_layers": 61},
+        **{"q_lora_rank": 1536, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64},
+        **{"v_head_dim": 128, "vocab_size": 163840, "num_key_value_heads": 64},
+    }
+    config = {"model_type": "kimi_k25", "text_config": text, "tie_word_embeddings": False}
+    architectures = ["KimiK25ForConditionalGeneration"]
+    whole = {**config, "architectures": architectures, "vision_config": vision}
+    assert read_config(whole, "config.json").total() == (1_026_879_353_328, None)
+    half = {**whole, "vision_config": {**vision, "vt_num_hidden_layers": 13}}
+    count, _ = read_config(half, "config.json").total()
+    assert count is not None and count < 1_026_879_353_328
+
+
+@pytest.mark.parametrize("model_type", ["deepseek_v4", "deepseek_ref"])
+def test_deepseek_v4_by_its_name_in_converted_files(model_type: str) -> None:
+    """sgl-project/DeepSeek-V4-Flash-FP8 names another type than deepseek-ai's own file."""
+    ratios = [0, 0, *[4, 128] * 20, 4, 0]
+    config = {
+        **{"model_type": model_type, "architectures": ["DeepseekV4ForCausalLM"]},
+        **{"hidden_size": 4096, "num_hidden_layers": 43, "num_attention_heads": 64},
+        **{"num_key_value_heads": 1, "head_dim": 512, "vocab_size": 129280, "o_groups": 8},
+        **{"moe_intermediate_size": 2048, "n_routed_experts": 256, "n_shared_experts": 1},
+        **{"q_lora_rank": 1024, "o_lora_rank": 1024, "qk_rope_head_dim": 64, "hc_mult": 4},
+        **{"index_head_dim": 128, "index_n_heads": 64, "sliding_window": 128},
+        **{"compress_ratios": ratios, "num_hash_layers": 3},
+    }
+    reading = read_config(config, "config.json")
+    assert not reading.spec.assumed
+    assert {mixer.kind for layer in reading.spec.layers for mixer in layer.mixers} == {
+        "compressed_attention"
+    }

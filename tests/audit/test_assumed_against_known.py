@@ -1,0 +1,67 @@
+"""Real configs of known types under a name that nobody knows: what their keys alone say is what the
+class says, or they are refused. Never another number in silence."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from headcount.arch.read_config import read_config
+from headcount.arch.registry import ARCHITECTURES
+from headcount.model.errors import HeadcountError
+from headcount.model.spec import ModelSpec
+from headcount.sources.catalogue import catalogue, read_entry
+
+# What the class's code does, and no key of its config says.
+BY_CODE = {
+    "falcon": "transformers repeats K/V to all heads before it caches them",
+    "clip": "an encoder of text, whose config is that of a decoder",
+}
+# A pattern of windows that older files leave to the class.
+WINDOWS_BY_CODE = {"gemma2", "gemma3", "gemma3_text", "cohere2", "smollm3", "mistral", "gpt_oss"}
+ROWS = [row for row in catalogue() if (row.model_type or "") in ARCHITECTURES]
+
+
+def renamed(config: dict[str, Any]) -> dict[str, Any]:
+    inner = {key: renamed(value) for key, value in config.items() if isinstance(value, dict)}
+    return {**config, **inner, "model_type": "stranger"} if "model_type" in config else config
+
+
+def said(spec: ModelSpec) -> Iterator[tuple[Any, ...]]:
+    """Heads, and the elements of a cache at two lengths, of each layer of the language model."""
+    for layer in spec.layers:
+        for mixer in layer.mixers if layer.stack != "vision" else ():
+            names = ("num_attention_heads", "num_key_value_heads")
+            heads = (getattr(mixer, name, None) for name in names)
+            yield (*heads, mixer.state_elements(100, 7), mixer.state_elements(9000, 7))
+
+
+def outcome(config: dict[str, Any]) -> str:
+    known = list(said(read_config(config, "config.json").spec))
+    try:
+        spec = read_config(renamed(config), "config.json").spec
+    except HeadcountError:
+        return "refused"
+    assert spec.assumed
+    return "equal" if list(said(spec)) == known else "different"
+
+
+@pytest.fixture(scope="module")
+def outcomes() -> dict[tuple[str, str], str]:
+    configs = {(row.model_type or "", row.id): read_entry(row).config for row in ROWS}
+    return {key: outcome(dict(config)) for key, config in configs.items()}
+
+
+def test_no_number_differs_in_silence(outcomes: dict[tuple[str, str], str]) -> None:
+    different = {key for key, said in outcomes.items() if said == "different"}
+    assert {one for one in different if one[0] not in BY_CODE.keys() | WINDOWS_BY_CODE} == set()
+
+
+def test_plain_attention_is_read(outcomes: dict[tuple[str, str], str]) -> None:
+    """Not refused to be safe: three in four of the catalogue's models are plain attention."""
+    assert len(outcomes) > 250
+    equal = [key for key, said in outcomes.items() if said == "equal"]
+    assert len(equal) > 0.7 * len(outcomes)
+    for model_type in ("llama", "qwen2", "qwen3", "mistral", "gpt2", "phi3", "deepseek_v3", "mpt"):
+        ours = {said for key, said in outcomes.items() if key[0] == model_type}
+        assert "refused" not in ours, model_type

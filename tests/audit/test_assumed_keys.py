@@ -1,0 +1,224 @@
+"""Keys by which a model_type that nothing describes is read, and keys that make it be refused.
+
+Published configs and their numbers; heads and windows are those of the models' own code.
+"""
+
+from typing import Any
+
+import pytest
+
+from headcount.arch.read_config import read_config
+from headcount.model.errors import UnsupportedModelError
+from headcount.model.mixers import Attention
+from headcount.model.spec import ModelSpec
+
+STRANGER: dict[str, Any] = {
+    **{"model_type": "stranger", "hidden_size": 64, "num_attention_heads": 8},
+    **{"num_key_value_heads": 2, "num_hidden_layers": 4, "vocab_size": 99},
+}
+# MiniMind's config of 2024 (jingyaogong/minimind): LMConfig with the names of Meta's params.json.
+MINIMIND: dict[str, Any] = {
+    **{"model_type": "minimind", "dim": 768, "n_layers": 16, "n_heads": 8, "n_kv_heads": 2},
+    **{"max_seq_len": 8192, "vocab_size": 6400, "torch_dtype": "float32"},
+}
+# A vision language model over Qwen2-7B: it writes a window beside the flag that switches it off.
+QWEN2_VLM: dict[str, Any] = {
+    **{"model_type": "my_qwen2_vlm", "hidden_size": 3584, "num_attention_heads": 28},
+    **{"num_key_value_heads": 4, "num_hidden_layers": 28, "sliding_window": 131072},
+    **{"use_sliding_window": False, "max_window_layers": 28, "vocab_size": 152064},
+}
+# openPangu-Embedded-7B without its model_type: biases on q, k, v and o.
+PANGU: dict[str, Any] = {
+    **{"model_type": "unknownx", "attention_bias": True, "hidden_size": 4096},
+    **{"num_attention_heads": 32, "num_key_value_heads": 8, "num_hidden_layers": 34},
+}
+
+
+def read(**more: Any) -> ModelSpec:
+    return read_config({**STRANGER, **more}, "config").spec
+
+
+def first(spec: ModelSpec) -> Attention:
+    mixer = spec.layers[0].mixers[0]
+    assert spec.assumed
+    assert isinstance(mixer, Attention)
+    return mixer
+
+
+def windows(spec: ModelSpec) -> list[int | None]:
+    return [mixer.window for layer in spec.layers for mixer in layer.mixers]
+
+
+def test_minimind_is_read_by_the_names_of_its_sizes() -> None:
+    spec = read_config(MINIMIND, "config").spec
+    mixer = first(spec)
+    heads = (mixer.num_attention_heads, mixer.num_key_value_heads, mixer.head_dim)
+    assert (len(spec.layers), *heads, spec.max_position_embeddings) == (16, 8, 2, 96, 8192)
+    assert spec.cache_bytes(tokens=1, bits=32) == 16 * 2 * 2 * 96 * 4
+
+
+def test_a_window_that_is_switched_off_is_none() -> None:
+    assert windows(read_config(QWEN2_VLM, "config").spec) == [None] * 28
+
+
+def test_biases_of_an_attention_are_counted() -> None:
+    """4096 x (4096 + 2 x 1024 + 4096) weights and 4096 + 2 x 1024 + 4096 biases a layer."""
+    assert first(read_config(PANGU, "config").spec).parameters().total == 41_943_040 + 10_240
+
+
+@pytest.mark.parametrize(
+    ("key", "parts"),
+    [
+        ("bias", "qkvo"),
+        ("use_bias", "qkvo"),
+        ("attn_bias", "qkvo"),
+        ("add_qkv_bias", "qkv"),
+        ("qkv_bias", "qkv"),
+        ("o_bias", "o"),
+    ],
+)
+def test_each_name_of_a_bias(key: str, parts: str) -> None:
+    mixer = first(read(**{key: True}))
+    assert {p for p in "qkvo" if getattr(mixer, f"{p}_bias")} == set(parts)
+    off = first(read(**{key: False}))
+    assert not any(getattr(off, f"{part}_bias") for part in "qkvo")
+
+
+def test_a_flag_against_biases() -> None:
+    assert first(read(no_bias=False)).o_bias
+    assert not first(read(no_bias=True)).o_bias
+
+
+@pytest.mark.parametrize(
+    ("keys", "heads"),
+    [
+        ({"n_kv_heads": 4}, 4),
+        ({"n_head_kv": 4}, 4),
+        ({"kv_n_heads": 4}, 4),
+        ({"num_query_groups": 4}, 4),
+        ({"multi_query_attention": True, "multi_query_group_num": 4}, 4),  # ChatGLM2
+        ({"multi_query_attention": False, "multi_query_group_num": 4}, 8),  # ChatGLM2
+        ({"multi_query": True}, 1),
+        ({"multi_query": False}, 8),
+        ({"attn_config": {"attn_type": "grouped_query_attention", "kv_n_heads": 4}}, 4),
+        ({"attn_config": {"attn_type": "multiquery_attention"}}, 1),
+        ({"attention_head_type": "mqa"}, 1),
+        ({}, 8),
+    ],
+    ids=str,
+)
+def test_each_name_of_a_number_of_key_value_heads(keys: dict[str, Any], heads: int) -> None:
+    config = {key: value for key, value in STRANGER.items() if key != "num_key_value_heads"}
+    mixer = first(read_config({**config, **keys}, "config").spec)
+    assert mixer.num_key_value_heads == heads
+    assert mixer.state_elements(1, 0) == 2 * heads * 8
+
+
+def test_heads_that_each_layer_has_to_itself() -> None:
+    spec = read(num_key_value_heads=[1, 2, 4, 8])
+    assert [layer.mixers[0].state_elements(1, 0) for layer in spec.layers] == [16, 32, 64, 128]
+
+
+def test_values_of_another_width() -> None:
+    assert first(read(head_dim=8, v_head_dim=4)).state_elements(1, 0) == 2 * (8 + 4)
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        ({"sliding_window": 16}, [16] * 4),
+        ({"sliding_window": 16, "use_sliding_window": True}, [16] * 4),
+        ({"sliding_window": 16, "max_window_layers": 3}, [None] * 3 + [16]),
+        ({"sliding_window": 16, "sliding_window_pattern": 2}, [16, None, 16, None]),
+        (
+            {"sliding_window": 16, "layer_types": ["full_attention", "sliding_attention"] * 2},
+            [None, 16, None, 16],
+        ),
+        ({"attention_chunk_size": 16}, [16] * 4),
+    ],
+    ids=str,
+)
+def test_each_way_to_say_which_layers_slide(keys: dict[str, Any], expected: list[Any]) -> None:
+    assert windows(read(**keys)) == expected
+
+
+@pytest.mark.parametrize("more", [{"architectures": ["XForMaskedLM"]}, {"type_vocab_size": 2}])
+def test_an_encoder_keeps_nothing(more: dict[str, Any]) -> None:
+    assert read(**more).cache_bytes(tokens=9, bits=16) == 0
+
+
+@pytest.mark.parametrize(
+    "key", ["text_config", "llm_config", "llm_cfg", "language_config", "language", "language_model"]
+)
+@pytest.mark.parametrize("model_type", ["internlm2", None])
+def test_each_name_of_a_nested_language_model(key: str, model_type: str | None) -> None:
+    """The one of InternVL2-2B; without a type of its own its class tells it."""
+    text = {
+        **{"model_type": model_type, "architectures": ["InternLM2ForCausalLM"]},
+        **{"hidden_size": 2048, "num_attention_heads": 16, "num_key_value_heads": 8},
+        **{"num_hidden_layers": 24, "vocab_size": 92553},
+    }
+    reading = read_config({"model_type": "my_vlm", key: text, "vision": {"width": 9}}, "config")
+    assert reading.text.model_type == "internlm2"
+    assert reading.spec.cache_bytes(tokens=1, bits=16) == 24 * 2 * 8 * 128 * 2
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"compress_ratios": [0, 4, 4, 4]},
+        {"index_topk": 512},
+        {"indexer_types": ["full"] * 4},
+        {"ssm_state_size": 128},
+        {"mamba_d_conv": 4},
+        {"conv_kernel": 4},
+        {"linear_attn_config": {"head_dim": 8}},
+        {"linear_num_key_heads": 4},
+        {"lightning_head_dim": 8},
+        {"hybrid_override_pattern": "M-M*"},
+        {"hybrid_layer_pattern": [1, 1, 0, 0]},
+        {"attn_type_list": [0, 0, 0, 1]},
+        {"attn_type_list": [0, 0, 0, 0]},
+        {"full_attention_interval": 4},
+        {"attn_layer_period": 8},
+        {"layers_block_type": ["mamba", "attention", "mamba", "mamba"]},
+        {"block_types": ["recurrent", "attention"]},
+        {"layer_types": ["linear_attention"] * 4},
+        {"sparse_attention_config": {"sparse_index_dim": 8}},
+        {"num_kv_shared_layers": 2},
+        {"cla_share_factor": 2, "use_cla": True},
+        {"swa_num_key_value_heads": 4},
+        {"global_head_dim": 16},
+        {"cross_attention_layers": [2]},
+        {"is_encoder_decoder": True},
+        {"block_configs": [{"attention": {}}] * 4},
+        {"window_size": 16},
+        {"no_rope_layer_interval": 4, "attention_chunk_size": 8},
+    ],
+    ids=str,
+)
+def test_what_changes_the_cache_and_is_not_understood_is_refused(keys: dict[str, Any]) -> None:
+    with pytest.raises(UnsupportedModelError, match=next(iter(keys))):
+        read(**keys)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"mamba_d_state": None},
+        {"num_kv_shared_layers": 0},
+        {"cla_share_factor": 2, "use_cla": False},
+        {"attn_type_list": [1, 1, 1, 1]},
+        {"full_attention_interval": 1},
+        {"image_token_index": 7},
+        {"decoder_sparse_step": 1},
+        {"output_hidden_states": True},
+        {"no_rope_layers": [1, 1, 1, 0]},
+        {"moe_layer_freq": [0, 1, 1, 1]},
+        {"add_bias_linear": False},
+        {"sliding_window": 16, "sliding_window_size": 16},
+    ],
+    ids=str,
+)
+def test_what_changes_nothing_of_the_cache_is_read(keys: dict[str, Any]) -> None:
+    assert read(**keys).assumed
