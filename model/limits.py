@@ -51,7 +51,7 @@ TOKENIZER_BYTES = Limit(
     64 * _MIB,
     "bytes",
     "the vocabularies of 262,144 tokens take 33 MB",
-    advice="what it says was not checked",
+    advice="a tokenizer.json has some megabytes, look at what wrote this",
 )
 INDEX_BYTES = Limit(
     32 * _MIB,

@@ -11,7 +11,7 @@ from .findings import Verified
 
 _COUNTS = {
     "files": ("Files", "of the record"),
-    "tensors": ("Tensors by digest", "as when they were written"),
+    "tensors": ("Tensors by digest", "held against the record"),
     "copied": ("Copies", "equal to the source's, byte for byte"),
     "recomputed": ("Recomputed", "equal to what the source gives, byte for byte"),
     "rounded": ("Merged once more", "equal but for roundings: another processor's sums"),

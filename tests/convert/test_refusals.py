@@ -278,3 +278,12 @@ def test_padding_that_would_change_recurrent_layers(tmp_path: Path, model_type: 
     with pytest.raises(HeadCountError, match=r"change its recurrent layers.*can be 1, 2, 4"):
         plan(tmp_path / "model", 3)
     plan(tmp_path / "model", 2)
+
+
+def test_errors_that_one_finding_stands_for_are_counted(llama: Path) -> None:
+    (llama / "model.safetensors").unlink()
+    names = {f"t{i}": f"model-{i:05}-of-01200.safetensors" for i in range(1, 1201)}
+    index = {"metadata": {"total_size": 1}, "weight_map": names}
+    (llama / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(InvalidWeightsError, match="and 1,199 more; `headcount audit` lists them"):
+        plan(llama)
