@@ -42,7 +42,7 @@ class _Started(click.Command):
         try:
             return super().make_context(*args, **kwargs)
         except BrokenPipeError:
-            raise
+            _reader_went_away()
         except OSError as error:
             raise Failure(_stdout_failed(error)) from error
         except KeyboardInterrupt:
@@ -68,7 +68,7 @@ class Command(_Started):
                 show_traceback(error)
             raise Failure(error) from error
         except BrokenPipeError:
-            raise
+            _reader_went_away()
         except OSError as error:
             if ctx.find_root().params.get("debug"):
                 show_traceback(error)
@@ -82,6 +82,12 @@ def _system_failed(error: OSError) -> HeadcountError:
     reason = error.strerror or str(error) or type(error).__name__
     where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
     return HeadcountError(f"{where}cannot be read or written: {reason}")
+
+
+def _reader_went_away() -> NoReturn:
+    """As a program that SIGPIPE ends: quiet, and not with a status that means findings."""
+    _drop_stdout()
+    sys.exit(128 + 13)
 
 
 def _interrupted() -> NoReturn:
@@ -147,7 +153,7 @@ def hand_over(reports: "list[Report]", holds: str, write: "Callable[[list[Report
 
 def _print(text: str) -> None:
     """To stdout, with escapes for what its encoding lacks. Raises WriteError; a reader that went
-    away (BrokenPipeError) is left to click, which then stays quiet."""
+    away (BrokenPipeError) is no error to tell of."""
     encoding = sys.stdout.encoding or "utf-8"
     try:
         click.echo(text.encode(encoding, "backslashreplace").decode(encoding), nl=False)
@@ -157,12 +163,16 @@ def _print(text: str) -> None:
         raise _stdout_failed(error) from error
 
 
-def _stdout_failed(error: OSError) -> WriteError:
-    """The error to raise; what is buffered goes to the null device, or Python would try, and fail,
-    again at exit."""
+def _drop_stdout() -> None:
+    """What is buffered goes to the null device, or Python would try, and fail, again at exit."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, sys.stdout.fileno())
     os.close(null)
+
+
+def _stdout_failed(error: OSError) -> WriteError:
+    """The error to raise."""
+    _drop_stdout()
     return WriteError(f"standard output: cannot be written: {error.strerror}")
 
 

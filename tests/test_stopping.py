@@ -159,3 +159,21 @@ def test_two_signals_at_once_are_one_end_without_a_traceback() -> None:
     assert "ignored due to race condition" not in done.stderr
     assert (done.stdout, done.stderr.count("Traceback")) == ("cleaned up\n", 1)
     assert done.stderr.endswith("KeyboardInterrupt\n")  # which the command line shows as one line
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGPIPE")
+@pytest.mark.parametrize("arguments", [("audit", "gpt2"), ("rules",), ("--help",)])
+def test_a_reader_that_went_away_is_told_from_findings(arguments: tuple[str, ...]) -> None:
+    """As by SIGPIPE: quiet, and neither 0 nor 1."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run(
+            [*HEADCOUNT, *arguments],
+            stdout=writer,
+            stderr=subprocess.PIPE,
+            timeout=60,
+        )
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (128 + 13, b"")
