@@ -13,8 +13,8 @@ from headcount.model.redacted_output import redacted_logs
 from headcount.model.redaction import redacted
 from headcount.sources.at_once import at_once
 from headcount.sources.checkpoint import ADAPTER_CONFIG, Checkpoint
+from headcount.sources.connection.http_client import Client
 from headcount.sources.found import FoundModel
-from headcount.sources.http_client import Client
 from headcount.sources.hub import list_files, open_repo, read_hub
 from headcount.sources.hub_cache import ref_file
 from headcount.sources.hub_settings import hub_constants

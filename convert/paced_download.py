@@ -10,7 +10,7 @@ from time import monotonic
 from typing import Any
 
 from headcount.model import limits
-from headcount.sources.http_client import UnreachableError
+from headcount.sources.connection.http_client import UnreachableError
 
 
 @contextmanager

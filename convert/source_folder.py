@@ -9,7 +9,7 @@ from headcount.model.errors import HeadcountError
 from headcount.sources.adapter import find_adapter
 from headcount.sources.checkpoint import ADAPTER_CONFIG, Checkpoint, find_weights, inside
 from headcount.sources.path import check_name
-from headcount.sources.pickle_checkpoint import find_pickles, read_pickles
+from headcount.sources.pickles.pickle_checkpoint import find_pickles, read_pickles
 from headcount.sources.target import is_hub_id
 
 from .plan.refusals.source import refuse_adapter

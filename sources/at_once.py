@@ -5,7 +5,7 @@ from typing import TypeVar, cast
 
 from headcount.model import limits
 
-from .http_client import UnreachableError
+from .connection.http_client import UnreachableError
 
 T = TypeVar("T")
 R = TypeVar("R")

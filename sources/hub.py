@@ -21,8 +21,8 @@ from headcount.model.errors import (
 
 from .at_once import at_once, patiently, within
 from .checkpoint import INDEX, SINGLE, Checkpoint, check_index, join_shards, single_file
+from .connection.http_client import Client, UnreachableError
 from .found import FoundModel
-from .http_client import Client, UnreachableError
 from .hub_cache import read_cached
 from .hub_gguf import read_hub_gguf, split_target
 from .hub_requests import HubRepo

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from headcount.model.errors import HeadcountError, short
 
-from .http_client import Client, Response, UnreachableError
+from .connection.http_client import Client, Response, UnreachableError
 
 
 class FileMissingError(HeadcountError):

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from headcount.model.errors import HeadcountError
 from headcount.model.redaction import TOKEN_VARIABLES, remember_secret
 
-from .proxy import basic_login
+from .connection.proxy import basic_login
 
 _ENDPOINT = "HF_ENDPOINT"
 

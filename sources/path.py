@@ -42,7 +42,7 @@ def read_path(path: Path) -> FoundModel:
 
         return read_gguf_source(path)
     if path.name.endswith((".bin", ".pt", ".pth", ".bin.index.json")):
-        from .pickle_checkpoint import read_pickles
+        from .pickles.pickle_checkpoint import read_pickles
 
         return _beside_config(path, read_pickles(path))
     if path.name.endswith((".safetensors", ".safetensors.index.json")):
@@ -114,7 +114,7 @@ def _folder_weights(folder: Path) -> Checkpoint | None:
     path = find_weights(folder)
     if path is not None:
         return read_checkpoint(inside(folder, path.name))
-    from .pickle_checkpoint import find_pickles, read_pickles
+    from .pickles.pickle_checkpoint import find_pickles, read_pickles
 
     path = find_pickles(folder)
     return None if path is None else read_pickles(inside(folder, path.name))

@@ -27,8 +27,8 @@ from headcount.plan.reconcile.reading import read_lines
 from headcount.report.report import Finding, shown
 from headcount.running.text import read_text
 from headcount.sources.at_once import at_once, patiently
+from headcount.sources.connection.http_client import UnreachableError
 from headcount.sources.gguf import Skipped, read_gguf
-from headcount.sources.http_client import UnreachableError
 from lowered_limits import Lower
 
 # Reached over a network, in tests/sources/; or by a conversion, in tests/convert/.

@@ -16,7 +16,7 @@ from checkpoints import LLAMA_CONFIG, header_bytes, llama_shapes, write_model, w
 from headcount.model.errors import HeadcountError
 from headcount.sources.at_once import at_once
 from headcount.sources.checkpoint import read_checkpoint
-from headcount.sources.http_client import Client
+from headcount.sources.connection.http_client import Client
 from headcount.sources.hub import _commit, open_repo, read_hub
 from hub_server import COMMIT, MOVED, Hub, serve
 from lowered_limits import Lower

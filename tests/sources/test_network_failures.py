@@ -24,7 +24,7 @@ from huggingface_hub import constants
 
 from checkpoints import LLAMA_CONFIG
 from headcount.cli import main
-from headcount.sources.http_client import Client, UnreachableError
+from headcount.sources.connection.http_client import Client, UnreachableError
 from lowered_limits import Lower
 
 TOKEN = "hf_" + "TokenOfATest" * 3

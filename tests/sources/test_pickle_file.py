@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from checkpoints import LLAMA_CONFIG, llama_shapes, write_model
 from headcount.audit import audit_model
 from headcount.model.errors import HeadcountError
-from headcount.sources.pickle_file import read_pickle
-from headcount.sources.pickle_walk import is_harmless, walk
+from headcount.sources.pickles.pickle_file import read_pickle
+from headcount.sources.pickles.pickle_walk import is_harmless, walk
 from lowered_limits import Lower
 from pickles import EVIL, MAGIC, glob, legacy_bytes, state_dict, tensor, word, write_bin
 

@@ -37,10 +37,10 @@ from headcount.plan.request import PlanRequest
 from headcount.plan.result import plan_result
 from headcount.report import render
 from headcount.sources import hub
+from headcount.sources.connection.http_client import Response, UnreachableError
 from headcount.sources.found import FoundModel
-from headcount.sources.http_client import Response, UnreachableError
 from headcount.sources.json_file import parse_json
-from headcount.sources.pickle_file import read_pickle
+from headcount.sources.pickles.pickle_file import read_pickle
 from headcount.sources.safetensors import read_header
 
 _CONFIG = json.dumps(LLAMA_CONFIG).encode()

@@ -17,10 +17,10 @@ from headcount.model import limits
 from headcount.model.dtypes import SAFETENSORS_BITS
 from headcount.model.errors import InvalidWeightsError
 
-from .identity import FileIdentity, ReadFile
-from .json_file import open_bytes
+from ..identity import FileIdentity, ReadFile
+from ..json_file import open_bytes
+from ..safetensors import FileHeader, TensorInfo, check_names
 from .pickle_walk import StoredTensor, is_harmless, walk
-from .safetensors import FileHeader, TensorInfo, check_names
 
 _LEGACY = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # torch's magic number, pickled
 _NESTS = ("state_dict", "model_state_dict", "model", "module")

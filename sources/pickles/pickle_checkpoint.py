@@ -3,9 +3,9 @@
 from dataclasses import replace
 from pathlib import Path
 
-from .checkpoint import Checkpoint, inside, join_shards, read_index
+from ..checkpoint import Checkpoint, inside, join_shards, read_index
+from ..presence import is_there
 from .pickle_file import PickleFile, read_pickle
-from .presence import is_there
 
 _SINGLE = "pytorch_model.bin"
 _INDEX = "pytorch_model.bin.index.json"

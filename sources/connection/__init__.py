@@ -1,0 +1,1 @@
+"""A connection to a server: requests, how slowly it may answer, and the proxy before it."""

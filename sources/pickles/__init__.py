@@ -1,0 +1,1 @@
+"""Files of torch's pickles, whose opcodes are read and not followed."""
