@@ -59,7 +59,7 @@ fuzz:
 	@$(BIN)/python tools/fuzz.py --minutes $(MINUTES) --jobs $(WORKERS)
 
 fuzz-minute:
-	@$(MAKE) --no-print-directory fuzz MINUTES=1
+	@HEADCOUNT_FUZZ_SEED=1 $(MAKE) --no-print-directory fuzz MINUTES=1
 
 readme:
 	@echo "== README"

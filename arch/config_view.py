@@ -111,9 +111,10 @@ class ConfigView:
         """An integer that must be there. Raises InvalidConfigError."""
         value = self.optional(name, minimum=minimum, maximum=maximum)
         if value is None:
-            raise MissingValueError(
-                f"{self.where}: {name} is missing, and its class has no default"
-            )
+            origin = self.origins.get(name)
+            null = origin is not None and origin.source.endswith("(null)")
+            why = ": null stands there" if null else ", and its class has no default"
+            raise MissingValueError(f"{self.where}: {name} is missing{why}")
         return value
 
     def integers(

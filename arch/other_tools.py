@@ -8,7 +8,6 @@ from headcount.model.errors import UnsupportedModelError
 from headcount.model.numbers import finite, whole
 
 from .size_names import NAMES
-from .unread_keys import not_understood
 
 _CORE = ("hidden_size", "num_hidden_layers", "num_attention_heads")
 _LLAMA_VOCABULARY = 32_000  # Llama 1 and 2 write -1: their tokenizer has so many words
@@ -74,6 +73,8 @@ def _mlc(config: Mapping[str, Any]) -> dict[str, Any]:
 def _params(config: Mapping[str, Any], where: str) -> dict[str, Any]:
     """params.json of Meta's Llama, whose MLP is 2/3 of 4 x dim, times a factor, rounded up; or of
     Mistral, which gives its width as `hidden_dim`."""
+    from .unread_keys import not_understood  # takes time to start, and few files need it
+
     for key, why in not_understood({**config, "sliding_window_size": None}):
         raise UnsupportedModelError(f"{where}: this params.json is not read: its {key} {why}")
     if any(isinstance(config.get(key), dict) for key in ("vision_encoder", "multimodal")):

@@ -39,7 +39,7 @@ def hold_against_weights(
     spec, architecture = reading.spec, reading.architecture
     names = reading.names()
     census = take_census(checkpoint, spec, names, others=reading.towers if reading.nests else None)
-    corrected, observed = correct(spec, census, architecture)
+    corrected, observed = correct(spec, census, architecture, checkpoint.tensors)
     inventory = _inventory(census, checkpoint, reading, config)
     facts = WeightFacts(
         spec=spec,

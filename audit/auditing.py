@@ -1,5 +1,6 @@
 """The audit: a target is found, its config read by its architecture, headers held against it."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,12 +8,13 @@ from headcount.arch.read_config import read_config
 from headcount.model.errors import HeadcountError, UnsupportedModelError
 from headcount.report.report import Finding
 from headcount.sources.found import FoundModel
-from headcount.sources.json_file import read_json
+from headcount.sources.json_file import BYTE_ORDER_MARK, read_json
 from headcount.sources.target import resolve
 
 from .audited import Audit, counted
 from .rules.config_facts import ConfigFacts, config_facts, with_unread
 from .rules.config_rules import RULES as CONFIG_RULES
+from .rules.declared import OF_BYTES
 from .rules.rule import in_order, run
 
 
@@ -25,7 +27,7 @@ def audit_model(target: str, config: str | None = None, *, strict: bool = False)
     if config is not None:
         if source.gguf is not None:
             raise HeadcountError(f"{target}: a GGUF file holds its own config: leave out --config")
-        source = replace(source, config=read_json(Path(config)), where=config)
+        source = replace(source, config=read_json(Path(config)), where=config, config_file=None)
     audit = audit_source(source)
     if strict and audit.spec.assumed:
         raise UnsupportedModelError(
@@ -70,7 +72,9 @@ def audit_source(source: FoundModel) -> Audit:
             " apart: name one with --config FILE"
         )
     reading = read_config(source.config, source.where)
-    facts = config_facts(reading, source.config, source.where, source.id)
+    facts = config_facts(
+        reading, source.config, source.where, source.id, marked=tuple(_marked(source))
+    )
     if source.checkpoint is not None:
         from .against_weights import hold_against_weights
 
@@ -89,8 +93,18 @@ def audit_source(source: FoundModel) -> Audit:
     return replace(
         audit,
         active_parameters=_active(audit.spec.parameters, reading.idle_parameters()),
-        findings=in_order((*audit.findings, *run(CONFIG_RULES, facts), *_of_folder(source, facts))),
+        findings=in_order(
+            (*audit.findings, *run((*CONFIG_RULES, *OF_BYTES), facts), *_of_folder(source, facts))
+        ),
     )
+
+
+def _marked(source: FoundModel) -> Iterator[str]:
+    """The JSON files of a model that begin with a byte-order mark."""
+    index = None if source.checkpoint is None else source.checkpoint.index_file
+    for file in (source.config_file, index):
+        if file is not None and file.start.startswith(BYTE_ORDER_MARK):
+            yield file.path.name
 
 
 def _active(total: int | None, idle: int | None) -> int | None:

@@ -6,8 +6,11 @@ from dataclasses import dataclass, replace
 from headcount.arch.architecture import Architecture
 from headcount.model.mixers import Attention, Mixer
 from headcount.model.spec import Layer, MixerKey, ModelSpec, Origin
+from headcount.sources.safetensors import TensorInfo
 
 from .census import Census, Placed
+from .logical_shapes import logical_shape
+from .packed import FLOATS
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -20,18 +23,21 @@ class Observed:
     num_key_value_heads: int | None = None
 
 
-def observe(placed: Iterable[Placed], mixer: Attention, architecture: Architecture) -> Observed:
+def observe(
+    placed: Iterable[Placed],
+    mixer: Attention,
+    architecture: Architecture,
+    tensors: Mapping[str, TensorInfo],
+) -> Observed:
     """Hidden size, heads and head_dim of one mixer from its shapes.
 
     head_dim is that of the q/k norms where they are per head, and the width of q (or the input of
     o) over it are the query heads. Else these cannot be seen in a shape: they are the config's, and
-    head_dim is that width over them.
+    head_dim is that width over them. Of codes it is the matrix that they stand for; `tensors` are
+    all of the checkpoint.
     """
-    shapes = {
-        item.place.part: (item.out_in[0], item.out_in[1])
-        for item in placed
-        if item.place.parameter == "weight" and len(item.tensor.shape) == 2
-    }
+    found = ((item.place.part, _out_in(item, mixer, tensors)) for item in placed)
+    shapes = {part: shape for part, shape in found if shape is not None}
     query = shapes.get("q", (None, None))[0] or shapes.get("o", (None, None))[1]
     if "q" in shapes and query is not None and mixer.query_gate:
         query //= 2
@@ -43,6 +49,18 @@ def observe(placed: Iterable[Placed], mixer: Attention, architecture: Architectu
         head_dim=head_dim,
         num_key_value_heads=_key_value_heads(shapes, query, head_dim, mixer),
     )
+
+
+def _out_in(
+    item: Placed, mixer: Attention, tensors: Mapping[str, TensorInfo]
+) -> tuple[int, int] | None:
+    if item.place.parameter == "weight" and item.tensor.dtype in FLOATS:
+        shape = item.out_in
+        return (shape[0], shape[1]) if shape is not None and len(item.tensor.shape) == 2 else None
+    # How wide the codes of `o` are says nothing that those of q do not.
+    if item.place.part not in ("q", "k", "v", "qkv"):
+        return None
+    return logical_shape(item.tensor, mixer.in_features(item.place.part), tensors)
 
 
 def _over(total: int | None, count: int) -> int | None:
@@ -85,11 +103,16 @@ def _key_value_heads(
 
 
 def correct(
-    spec: ModelSpec, census: Census, architecture: Architecture
+    spec: ModelSpec,
+    census: Census,
+    architecture: Architecture,
+    tensors: Mapping[str, TensorInfo],
 ) -> tuple[ModelSpec, dict[MixerKey, Observed]]:
     """`spec` with the geometry that the weights have, and what was observed per mixer."""
     seen: dict[MixerKey, Observed] = {}
-    layers = tuple(_correct_layer(layer, census, architecture, seen) for layer in spec.layers)
+    layers = tuple(
+        _correct_layer(layer, census, architecture, seen, tensors) for layer in spec.layers
+    )
     if layers == spec.layers:
         return spec, seen
     origins = {**spec.origins, **_corrections(spec.layers, layers)}
@@ -97,13 +120,17 @@ def correct(
 
 
 def _correct_layer(
-    layer: Layer, census: Census, architecture: Architecture, seen: dict[MixerKey, Observed]
+    layer: Layer,
+    census: Census,
+    architecture: Architecture,
+    seen: dict[MixerKey, Observed],
+    tensors: Mapping[str, TensorInfo],
 ) -> Layer:
     mixers = []
     for key, mixer in layer.keyed_mixers():
         placed = census.layers.get(key)
-        if placed and isinstance(mixer, Attention) and not census.packed:
-            seen[key] = observe(placed, mixer, architecture)
+        if placed and isinstance(mixer, Attention):
+            seen[key] = observe(placed, mixer, architecture, tensors)
             mixers.append(_corrected(mixer, seen[key]))
         else:
             mixers.append(mixer)

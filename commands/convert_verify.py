@@ -8,6 +8,7 @@ from headcount.convert.source_folder import source_folder
 from headcount.convert.verification.recorded import read_recorded
 from headcount.convert.verification.verification import verify
 from headcount.convert.verification.verification_report import verification_report
+from headcount.model.errors import HeadcountError
 from headcount.report.report import Report
 from headcount.running.signals import exit_cleanly, on_signals
 
@@ -28,6 +29,11 @@ def verify_model(
     """Verifies the output in `folder`, with `source` if it is given, and hands over the report.
     Raises HeadcountError, and CheckFailedError for differences."""
     recorded = read_recorded(folder)
+    if source is not None and folder.resolve() == Path(source).resolve():
+        raise HeadcountError(
+            f"{folder}: is OUT and SOURCE at once: name the folder that it was made from, or leave"
+            " SOURCE out"
+        )
     check_report_path(output, [folder, *([Path(source)] if source else [])])
     with on_signals(exit_cleanly):
         if source is None:

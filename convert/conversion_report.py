@@ -34,7 +34,6 @@ _LOST = (
     "Moved: root of the share that is lost of the square of the scores (K) and of the output (V) of"
     " a layer's merged heads; by mean: what their mean would lose."
 )
-_MOST_FILES = 12  # of a table
 _DONE = {False: "converted and audited clean", True: "already done, nothing was written"}
 _TENSOR_COLUMNS = (
     Column(key="name", title="Tensor"),
@@ -157,7 +156,7 @@ def _files(report: ConversionReport) -> Iterator[Table]:
     for key, title, entries in _named(report):
         rows = tuple(
             (name, entry["bytes"], entry.get(DIGEST) or f"{entry[DIGEST_OF_TENSORS]} *")
-            for name, entry in islice(entries.items(), _MOST_FILES)
+            for name, entry in islice(entries.items(), limits.FILES_SHOWN.most)
         )
         yield Table(key=key, title=title, columns=columns, rows=rows)
 
@@ -169,7 +168,7 @@ def _named(report: ConversionReport) -> Iterator[tuple[str, str, Mapping[str, Ma
 
 def _digests(report: ConversionReport) -> Iterator[str]:
     yield "*: over the header and the digests of the tensors that were read (docs/verify.md)"
-    more = sum(max(len(entries) - _MOST_FILES, 0) for _, _, entries in _named(report))
+    more = sum(max(len(entries) - limits.FILES_SHOWN.most, 0) for _, _, entries in _named(report))
     if more:
         yield f"conversion.json names the digests of {more} more files"
 

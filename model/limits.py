@@ -51,7 +51,7 @@ TOKENIZER_BYTES = Limit(
     64 * _MIB,
     "bytes",
     "the vocabularies of 262,144 tokens take 33 MB",
-    advice="what it says was not checked",
+    advice="a tokenizer.json has some megabytes, look at what wrote this",
 )
 INDEX_BYTES = Limit(
     32 * _MIB,
@@ -182,6 +182,24 @@ LIST_ITEMS = Limit(
     "lists of a config speak of each layer, or of some tokens",
     advice="a list of a config speaks of each layer",
 )
+PATTERN_CHARACTERS = Limit(
+    1_000,
+    "characters of a pattern",
+    "of names of modules, in settings of a quantiser: the longest have a hundred",
+    advice="name the modules one by one",
+)
+PATTERN_WAYS = Limit(
+    256,
+    "alternatives of a pattern",
+    "groups in a row multiply; published ones have ten",
+    advice="name the modules one by one",
+)
+PATTERN_DEPTH = Limit(
+    20,
+    "brackets inside brackets",
+    "of a pattern; published ones have two",
+    advice="name the modules one by one",
+)
 GGUF_SIZE = Limit(10**7, "in a size", "as in llama.cpp's own files")
 
 # Logs of engines
@@ -273,7 +291,7 @@ FINDINGS_OF_A_RULE = Limit(
 FINDINGS_SHOWN = Limit(
     20,
     "findings of one rule",
-    "in formats for people; --format json has the others",
+    "or differences, in formats for people; --format json has the others",
     "left out and counted",
 )
 

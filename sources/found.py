@@ -19,7 +19,7 @@ class FoundModel:
 
     `where` is how messages name the config; `id` how reports name the model. `gguf` are the
     key-values of a GGUF file, which are its config; `stored_as` names its element types.
-    `config_file` is the config.json of a folder as it was read.
+    `config_file` is the config.json as it was read from a disk.
     """
 
     kind: SourceKind

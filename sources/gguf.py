@@ -129,6 +129,8 @@ class _Reader:
     def start(self) -> int:
         magic = self.take(min(4, self.size), "magic")
         if magic != b"GGUF":
+            if magic == b"vers":
+                self.fail("is a Git LFS pointer, not weights: run `git lfs pull` in that folder")
             self.fail(f"is not GGUF: it begins with {magic!r}")
         version: int = self.number("I", "version")
         if version in (2, 3):

@@ -15,6 +15,8 @@ from headcount.model.limits import Limit
 
 from .identity import FileIdentity, ReadFile
 
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # read over here; Python's json and transformers refuse it
+
 
 class _DuplicateKeys(ValueError):
     pass

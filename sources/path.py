@@ -13,6 +13,12 @@ from .json_file import read_json, read_json_file
 from .presence import is_there
 from .quantisation_file import SETTINGS_FILES, settings_file, with_settings
 
+# Files that say what a model is, for other tools than transformers.
+_OF_OTHER_TOOLS = (
+    *("model_index.json", "params.json", "mlc-chat-config.json", "genai_config.json"),
+    "bert_config.json",
+)
+
 
 def check_name(name: str) -> None:
     """Raises HeadcountError for what the system takes for no name at all."""
@@ -42,10 +48,11 @@ def read_path(path: Path) -> FoundModel:
     if path.name.endswith((".safetensors", ".safetensors.index.json")):
         return _beside_config(path, read_checkpoint(path))
     if path.name.endswith(".json"):
-        config = read_json(path)
+        config, file = read_json_file(path)
         if path.name == "config.json":
             config = _with_settings(config, path.parent)
-        return FoundModel(kind="config", id=str(path), where=str(path), config=config)
+        where = str(path)
+        return FoundModel(kind="config", id=where, where=where, config=config, config_file=file)
     raise HeadcountError(
         f"{path}: a model is a folder, a config.json, a .safetensors file or its index.json, a"
         " .gguf, .bin or .pt file"
@@ -85,9 +92,11 @@ def _only_gguf(folder: Path) -> FoundModel:
     models = models_of(path.name for path in folder.glob("*.gguf"))
     if len(models) == 1:
         return replace(read_path(folder / models[0]), kind="folder", id=str(folder))
+    other = next((name for name in _OF_OTHER_TOOLS if (folder / name).is_file()), None)
     raise HeadcountError(
         f"{folder}: holds neither a config.json nor weights that are told apart by their name"
         + (f", but {len(models)} models in .gguf files: name one" if models else "")
+        + (f", but {other}, which another tool wrote: name that file" if other else "")
     )
 
 
@@ -114,10 +123,10 @@ def _folder_weights(folder: Path) -> Checkpoint | None:
 def _beside_config(path: Path, checkpoint: Checkpoint) -> FoundModel:
     """Lone weights; the config that lies beside them is read too, since it gives them a meaning."""
     config = path.parent / "config.json"
-    return FoundModel(
-        kind="file",
-        id=str(path),
-        where=str(config),
-        config=read_json(inside(path.parent, config.name)) if _is_there(config) else None,
-        checkpoint=checkpoint,
+    found = FoundModel(
+        kind="file", id=str(path), where=str(config), config=None, checkpoint=checkpoint
     )
+    if not _is_there(config):
+        return found
+    value, file = read_json_file(inside(path.parent, config.name))
+    return replace(found, config=value, config_file=file)

@@ -17,7 +17,7 @@ from headcount.model.numbers import whole
 
 from .adapter import Adapter, find_adapter
 from .checkpoint import ADAPTER_CONFIG
-from .json_file import read_json
+from .json_file import BYTE_ORDER_MARK, read_json_file
 from .presence import is_failing_disk, is_there
 
 _CONFIGS = ("tokenizer_config.json", "generation_config.json")
@@ -62,7 +62,12 @@ def read_side_files(folder: Path) -> SideFiles:
         if name in names and name not in leaving:
             limit = limits.TOKENIZER_BYTES if name == "tokenizer.json" else limits.JSON_BYTES
             try:
-                read[name] = read_json(folder / name, limit)
+                value, file = read_json_file(folder / name, limit)
+                if file.start.startswith(BYTE_ORDER_MARK):
+                    raise HeadcountError(
+                        "begins with a byte-order mark, which transformers refuses"
+                    )
+                read[name] = value
             except HeadcountError as error:
                 if is_failing_disk(error):
                     raise

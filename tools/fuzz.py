@@ -33,6 +33,9 @@ SECONDS_AN_INPUT = 5.0  # of this process: a loaded machine makes nothing slow
 MEMORY = 3 * 2**30  # bytes of data
 _AT_START = 45.0  # seconds that a process may take beyond its time
 _LONGEST = 2**20  # bytes of an input
+# Of what coverage leads to; 0: another one each time. CI goes the same way each time, so that it
+# tells of what was changed.
+SEED = int(os.environ.get("HEADCOUNT_FUZZ_SEED", "0"))
 
 if TYPE_CHECKING:
     from fuzz_target import Target
@@ -134,7 +137,8 @@ def by_coverage(name: str, seconds: float, result: Path) -> None:
         options = (f"-dict={words}", f"-max_len={_LONGEST}", "-len_control=0", "-verbosity=0")
         # Time and memory are ours to watch: libFuzzer would end the process, and by the wall clock.
         limits = ("-timeout=86400", "-rss_limit_mb=0", f"-artifact_prefix={folder}/")
-        arguments = [sys.argv[0], *options, *limits, str(inputs)]
+        started = (f"-seed={SEED}",) if SEED else ()
+        arguments = [sys.argv[0], *options, *limits, *started, str(inputs)]
         atheris.Setup(arguments, session.one, custom_mutator=mutate)
         atheris.Fuzz()
 

@@ -46,7 +46,8 @@ def gated_latent(shape: AttentionShape, view: ConfigView, kind: str) -> tuple[Mi
 
 def kimi_k3_parts(view: ConfigView, layers: Layers) -> int:
     """Kimi-K3's attention residuals: a query over the outputs of earlier blocks and a norm of them,
-    before each half of a layer and at the end (arXiv 2603.15031); and with `latent_moe_use_norm` a
+    before each half of a layer and at the end, as its config's keys name them (a millionth of the
+    model; no class of transformers has them); and with `latent_moe_use_norm` a
     norm of what the routed experts read."""
     sparse = len(after_first_dense(view, len(layers)))
     inner = view.optional("routed_expert_hidden_size") or view.integer("hidden_size")

@@ -12,9 +12,9 @@ from itertools import product
 from string import ascii_letters, digits
 from typing import NamedTuple
 
+from headcount.model import limits
 from headcount.model.errors import UnsupportedModelError, short
 
-_MOST_WAYS, _LONGEST, _DEEPEST = 256, 1000, 20
 _WORD = frozenset(ascii_letters + digits + "_")
 _CLASSES = {"d": frozenset(digits), "w": _WORD}
 
@@ -118,8 +118,12 @@ def _literals(ways: tuple[_Way, ...]) -> tuple[str, ...]:
 
 
 def _check_length(text: str) -> None:
-    if len(text) > _LONGEST:
-        raise UnsupportedModelError(f"config.json: the pattern {short(text)} is too long")
+    if len(text) > limits.PATTERN_CHARACTERS.most:
+        raise _beyond(limits.PATTERN_CHARACTERS, text, len(text))
+
+
+def _beyond(limit: limits.Limit, text: str, found: int) -> UnsupportedModelError:
+    return UnsupportedModelError(limit.refusal(f"config.json: the pattern {short(text)}", found))
 
 
 _END = _Item(frozenset("\n"))
@@ -145,8 +149,7 @@ class _Reader:
         found: list[_Way] = []
         while True:
             found += self._run()
-            if len(found) > _MOST_WAYS:
-                raise self.refused()
+            self._check_ways(found)
             if not self.rest.startswith("|"):
                 return found
             self.rest = self.rest[1:]
@@ -156,9 +159,12 @@ class _Reader:
         while self.rest and self.rest[0] not in "|)":
             more = list(self._piece())
             ways = [first + second for first, second in product(ways, more)]
-            if len(ways) > _MOST_WAYS:
-                raise self.refused()
+            self._check_ways(ways)
         return ways
+
+    def _check_ways(self, found: list[_Way]) -> None:
+        if len(found) > limits.PATTERN_WAYS.most:
+            raise _beyond(limits.PATTERN_WAYS, self.text, len(found))
 
     def _piece(self) -> Iterator[_Way]:
         if self.rest.startswith("("):
@@ -181,7 +187,9 @@ class _Reader:
     def _group(self) -> Iterator[_Way]:
         self.rest = self.rest[1:].removeprefix("?:")
         self.depth += 1
-        if self.rest.startswith("?") or self.depth > _DEEPEST:
+        if self.depth > limits.PATTERN_DEPTH.most:
+            raise _beyond(limits.PATTERN_DEPTH, self.text, self.depth)
+        if self.rest.startswith("?"):
             raise self.refused()
         inner = self.ways()
         self.depth -= 1

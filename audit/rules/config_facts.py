@@ -35,11 +35,13 @@ class Rope(NamedTuple):
 
 
 class Quantisation(NamedTuple):
-    """`key` is where the settings stand, `method` their quant_method or "", `bits` per code."""
+    """`key` is where the settings stand, `method` their quant_method or "", `bits` per code,
+    `blocks` the rows and columns that share a scale, where the settings say it."""
 
     key: str
     method: str
     bits: int | None
+    blocks: tuple[int, int] | None
 
 
 class ConfigFacts(NamedTuple):
@@ -50,7 +52,8 @@ class ConfigFacts(NamedTuple):
     `own_code`: the code that it names is the file that `headcount convert` writes, unchanged.
     `token_ids` are all that the file gives, lists taken apart. `defaulted` are sizes that are those
     of the class, `class_name`, in a file of one model; `renamed` keys of sizes that the class does
-    not read. `unread` are nested objects with sizes that were not looked at (`with_unread`).
+    not read. `marked` are the JSON files that begin with a byte-order mark. `unread` are nested
+    objects with sizes that were not looked at (`with_unread`).
     """
 
     where: str
@@ -73,10 +76,13 @@ class ConfigFacts(NamedTuple):
     class_name: str
     defaulted: tuple[str, ...]
     renamed: tuple[str, ...]
+    marked: tuple[str, ...]
     unread: tuple[str, ...] = ()
 
 
-def config_facts(reading: Reading, config: Mapping[str, Any], where: str, id: str) -> ConfigFacts:
+def config_facts(
+    reading: Reading, config: Mapping[str, Any], where: str, id: str, marked: tuple[str, ...] = ()
+) -> ConfigFacts:
     """The facts of a config that was read. Never raises: what is not as expected is not a fact."""
     text = copy(reading.text)
     text.origins = {}  # looking is not using: `--explain` lists what was used
@@ -90,7 +96,7 @@ def config_facts(reading: Reading, config: Mapping[str, Any], where: str, id: st
         own_code=_is_own_code(reading.spec.model_type, config, where),
         nested=reading.text is not reading.view,
         key_value_heads=_key_value_heads(text, reading.spec.model_type),
-        window=whole(text.get("sliding_window")),
+        window=whole(text.config.get("sliding_window")),
         pattern=whole(text.get("sliding_window_pattern")),
         layer_types=tuple(types) if _is_names(types) else (),
         ropes=tuple(_ropes(text)),
@@ -103,6 +109,7 @@ def config_facts(reading: Reading, config: Mapping[str, Any], where: str, id: st
         class_name=text.class_name,
         defaulted=() if reading.nests else tuple(_defaulted(text)),
         renamed=tuple(_renamed(text)),
+        marked=marked,
     )
 
 
@@ -201,6 +208,7 @@ def _quantisation(*configs: Mapping[str, Any]) -> Quantisation | None:
                     key=key,
                     method=method if isinstance(method, str) else "",
                     bits=_bits(settings),
+                    blocks=_blocks(settings.get("weight_block_size")),
                 )
     return None
 
@@ -213,6 +221,12 @@ def _bits(settings: Mapping[str, Any]) -> int | None:
     inner = weights.get("num_bits") if isinstance(weights, dict) else None
     bits = whole(settings.get("bits", inner))
     return bits if bits is not None and 1 <= bits <= 16 else None
+
+
+def _blocks(value: Any) -> tuple[int, int] | None:
+    sizes = [whole(size) for size in value] if isinstance(value, list) and len(value) == 2 else []
+    rows, columns = sizes if sizes else (None, None)
+    return (rows, columns) if rows and columns and rows > 0 and columns > 0 else None
 
 
 def _walk(

@@ -66,6 +66,18 @@ def named_implementation(facts: ConfigFacts) -> Iterator[Sighting]:
             )
 
 
+@rule(
+    "H216",
+    "byte-order-mark",
+    "error",
+    "save it as UTF-8 without the mark: transformers does not load such a model",
+)
+def byte_order_mark(facts: ConfigFacts) -> Iterator[Sighting]:
+    """The config or the index begins with a byte-order mark, which JSON does not allow."""
+    for name in facts.marked:
+        yield Sighting(name, "begins with a byte-order mark")
+
+
 @rule("H305", "nested-trust", "warning", "only the caller may say this; remove the key")
 def nested_trust(facts: ConfigFacts) -> Iterator[Sighting]:
     """The config itself says trust_remote_code: true."""
@@ -115,3 +127,5 @@ RULES = (
     no_dtype,
     unknown_method,
 )
+# What the JSON alone does not show.
+OF_BYTES = (byte_order_mark,)

@@ -1,8 +1,9 @@
 """H6xx: element types and quantisation, by the headers."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from headcount.model.units import format_bytes
+from headcount.sources.safetensors import TensorInfo
 
 from ..packed import FLOATS
 from .rule import Sighting, rule
@@ -80,6 +81,63 @@ def codes_without_scales(facts: WeightFacts) -> Iterator[Sighting]:
 
 
 @rule(
+    "H609",
+    "fp8-scales-not-read",
+    "warning",
+    "transformers would leave the scales of its class at random: quantise again, or correct"
+    " quantization_config",
+)
+def other_scales(facts: WeightFacts) -> Iterator[Sighting]:
+    """The scales of fp8 weights have another name or shape than the class of the method reads."""
+    found = facts.quantisation
+    if found is None or found.method != "fp8":
+        return
+    tensors = facts.checkpoint.tensors
+    codes = [n for n in facts.inventory.codes if tensors[n].dtype.startswith("F8")]
+    # transformers' class has weight_scale_inv, and reads `.scale` and `.qscale_weight` as it.
+    named = [f"{n}_scale" for n in codes if f"{n}_scale" in tensors and not _is_read(n, tensors)]
+    if named and found.blocks is None:
+        yield Sighting(
+            named[0],
+            f"{len(named):,} scale(s) of fp8 weights are called so, not weight_scale_inv",
+            severity="note",
+            hint="one scale a tensor, as vLLM and SGLang read it; transformers does not",
+        )
+    elif named:
+        yield Sighting(
+            named[0], f"{len(named):,} scale(s) of blocks are called so, not weight_scale_inv"
+        )
+    if found.blocks is not None:
+        yield from _other_blocks(codes, found.blocks, tensors)
+
+
+def _is_read(name: str, tensors: Mapping[str, TensorInfo]) -> bool:
+    base = name.removesuffix(".weight")
+    return any(other in tensors for other in (f"{name}_scale_inv", f"{base}.scale"))
+
+
+def _other_blocks(
+    codes: list[str], blocks: tuple[int, int], tensors: Mapping[str, TensorInfo]
+) -> Iterator[Sighting]:
+    wrong: list[tuple[str, list[int], list[int]]] = []
+    for name in codes:
+        scale, shape = tensors.get(f"{name}_scale_inv"), tensors[name].shape
+        if scale is None or len(shape) < 2:
+            continue
+        sides = [-(-n // block) for n, block in zip(shape[-2:], blocks, strict=True)]
+        wanted = [*shape[:-2], *sides]
+        if [*scale.shape] != wanted:
+            wrong.append((scale.name, [*scale.shape], wanted))
+    if wrong:
+        where, held, wanted = wrong[0]
+        yield Sighting(
+            where,
+            f"shape {held[:8]}; blocks of {blocks[0]} x {blocks[1]} make it {wanted}"
+            f" ({len(wrong):,} such scale(s))",
+        )
+
+
+@rule(
     "H605",
     "float32-weights",
     "note",
@@ -108,6 +166,7 @@ RULES = (
     no_codes,
     codes_without_config,
     codes_without_scales,
+    other_scales,
     float32_weights,
     stored_twice,
 )

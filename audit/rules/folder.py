@@ -13,6 +13,11 @@ from .rule import Sighting, rule
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib")
 _OTHER = (".gguf", ".h5", ".msgpack", ".onnx", ".tflite")
 _CODE = (".py", ".pyc", ".so", ".dll", ".dylib", ".sh", ".exe", ".bat")
+# What transformers calls modules of models: here they may have been named by an auto_map once.
+_LOADED = re.compile(
+    r"(?:modeling|configuration|tokenization|processing|(?:image|video)_processing|"
+    r"feature_extraction|generation|modular)_"
+)
 _SHARD = re.compile(r"(?:model|pytorch_model)-\d+-of-\d+\.safetensors")
 _NUMBERED = re.compile(r".+-\d+-of-(\d+)\.(?:safetensors|bin)")
 
@@ -104,9 +109,19 @@ def code(facts: FolderFacts) -> Iterator[Sighting]:
     """Code lies beside the model."""
     own = {OWN_MODULE} if facts.config.own_code else set()  # H301 speaks of it
     names = sorted(n for n in facts.files.names - own if n.lower().endswith(_CODE))
-    found = [*names, *facts.files.code_folders]
+    tokenizer = facts.files.tokenizer
+    named = facts.config.remote_code or (tokenizer is not None and tokenizer.remote_code)
+    loaded = [n for n in names if named or _LOADED.match(n)]
+    found = [*loaded, *facts.files.code_folders]
     if found:
         yield Sighting(found[0], f"{len(found)} file(s) of code")
+    elif names:
+        yield Sighting(
+            names[0],
+            f"{len(names)} file(s) of code that no auto_map names",
+            severity="note",
+            hint="transformers runs none of them; they are for whoever starts them",
+        )
 
 
 @rule(

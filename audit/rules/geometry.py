@@ -16,7 +16,8 @@ _TRUST = "memory follows the weights; correct config.json, or take the config of
 
 @rule("H101", "kv-heads-mismatch", "error", _TRUST)
 def kv_heads(facts: WeightFacts) -> Iterator[Sighting]:
-    """The rows of k_proj, or of q_proj beside q/k norms, are other heads than the config's."""
+    """The rows of k_proj are another number of K/V heads than the config's."""
+    # And, where norms tell how wide a head is, those of q_proj another number of query heads.
     yield from _mismatches(facts, "num_attention_heads", "the q weights have")
     yield from _mismatches(facts, "num_key_value_heads", "the k weights have")
 

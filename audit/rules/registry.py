@@ -8,6 +8,7 @@ from headcount.report.report import Report
 from . import (
     config_rules,
     content,
+    declared,
     elements,
     files,
     folder,
@@ -20,7 +21,7 @@ from .rule import Rule
 
 # What the rules of each table read, in the words of `headcount rules`.
 BY_READING: dict[str, tuple[Rule[Any], ...]] = {
-    "config": config_rules.RULES,
+    "config": (*config_rules.RULES, *declared.OF_BYTES),
     "folder": (*folder.RULES, *tokens.RULES),
     "headers": (
         *geometry.RULES,

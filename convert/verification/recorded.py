@@ -48,9 +48,9 @@ class Recorded:
             rungs = ("method", "grouping", "temperature", "refit", "reconstruct")
             options = {k: v for k, v in options.items() if k not in rungs}
         wanted = options.get("num_key_value_heads")
-        if isinstance(wanted, dict):
-            options["num_key_value_heads"] = {int(layer): n for layer, n in wanted.items()}
         try:
+            if isinstance(wanted, dict):
+                options["num_key_value_heads"] = {int(layer): n for layer, n in wanted.items()}
             return ConversionRequest(source=source, target=self.folder, **options)
         except (AttributeError, TypeError, ValueError) as error:
             raise damaged(self.folder, "request") from error
@@ -60,6 +60,10 @@ def read_recorded(folder: Path) -> Recorded:
     """The record in `folder`. Raises HeadcountError where there is none that can be used."""
     if not folder.is_dir():
         raise HeadcountError(f"{folder}: not a folder; --verify reads one that convert has written")
+    if not (folder / RECORD).exists():
+        raise HeadcountError(
+            f"{folder}: no {RECORD} there; --verify reads a folder that convert has written"
+        )
     record = read_json(folder / RECORD, limits.RECORD_BYTES)
     if "uptraining" in record:  # the rest of the record is about what was trained
         record = {"manifest": record.get("manifest", {})}
@@ -72,7 +76,9 @@ def read_recorded(folder: Path) -> Recorded:
     ):
         raise damaged(folder, "manifest")
     tensors = _object(folder, digests, "tensors")
-    if not all(isinstance(name, str) for name in (*tensors.values(), *rewritten)):
+    if not isinstance(rewritten, list) or not all(
+        isinstance(name, str) for name in (*tensors.values(), *rewritten)
+    ):
         raise damaged(folder, "digests")
     request = record.get("request")
     if (

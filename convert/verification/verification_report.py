@@ -4,14 +4,14 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
+from headcount.model import limits
 from headcount.report.report import Column, Fact, Report, Table
 
 from .findings import Verified
 
-_MOST = 50  # differences that are shown
 _COUNTS = {
     "files": ("Files", "of the record"),
-    "tensors": ("Tensors by digest", "as when they were written"),
+    "tensors": ("Tensors by digest", "held against the record"),
     "copied": ("Copies", "equal to the source's, byte for byte"),
     "recomputed": ("Recomputed", "equal to what the source gives, byte for byte"),
     "rounded": ("Merged once more", "equal but for roundings: another processor's sums"),
@@ -23,7 +23,7 @@ def verification_report(folder: Path, verified: Verified) -> Report:
     """What was looked at, and what differs."""
     found = verified.differences
     number = f"{len(found)} difference{'s'[: len(found) != 1]}"
-    rows = tuple((one.where, one.what) for one in found[:_MOST])
+    rows = tuple((one.where, one.what) for one in found[: limits.FINDINGS_SHOWN.most])
     columns = (Column(key="where", title="Where"), Column(key="what", title="What"))
     table = Table(key="differences", title="Differences", columns=columns, rows=rows)
     return Report(
@@ -51,5 +51,6 @@ def _facts(verified: Verified) -> Iterator[Fact]:
 
 def _notes(verified: Verified) -> Iterator[str]:
     yield from verified.notes
-    if len(verified.differences) > _MOST:
-        yield f"{len(verified.differences) - _MOST} more differences: --format json has them"
+    more = len(verified.differences) - limits.FINDINGS_SHOWN.most
+    if more > 0:
+        yield f"{more} more differences: --format json has them"

@@ -8,6 +8,8 @@ from math import ceil
 from typing import Any, NamedTuple
 
 from headcount.arch.formats.of_configs import quantization_config
+from headcount.arch.our_types import base_type
+from headcount.arch.registry import architecture_of
 from headcount.model.dtypes import BITS
 from headcount.model.mixers import Attention, LatentAttention
 from headcount.model.numbers import whole
@@ -97,6 +99,9 @@ def rope_table(spec: ModelSpec) -> LoadedTable | None:
 
     A head of d elements takes d per position; the layers share the table.
     """
+    found = architecture_of(base_type(spec.model_type))
+    if found is not None and found.rotary == "none":
+        return None
     widths = {_rotated(m) for layer in spec.layers for m in layer.mixers} - {None}
     positions = spec.max_position_embeddings
     if not widths or positions is None:

@@ -1,7 +1,8 @@
-"""Types whose code is published with their weights: totals and caches as their makers give them.
+"""Types whose code is published with their weights, and that transformers therefore cannot build.
 
-Sources: `total_size` of the published index over two bytes, or the count of parameters that the
-Hub shows for the safetensors files (September 2026), unless a line says otherwise.
+Totals are those that their makers give for the models, checked by adding up the shapes of the
+published code by hand; where a model is one of transformers' under another name, other tests build
+that.
 """
 
 from typing import Any

@@ -8,7 +8,7 @@ import pytest
 
 from headcount.arch.read_config import read_config
 from headcount.audit import audit_model
-from headcount.model.errors import UnsupportedModelError
+from headcount.model.errors import HeadcountError, UnsupportedModelError
 
 # params.json of Meta and Mistral, and original/config.json of gpt-oss, as published.
 LLAMA2_7B = {
@@ -154,3 +154,12 @@ def test_strict_refuses_sizes_that_the_class_would_not_read(
     assert "H418" in {finding.code for finding in audit_model(str(path)).findings}
     with pytest.raises(UnsupportedModelError, match="H418"):
         audit_model(str(path), strict=True)
+
+
+@pytest.mark.parametrize("name", ["params.json", "mlc-chat-config.json", "model_index.json"])
+def test_a_folder_without_a_config_names_the_file_of_the_other_tool(
+    tmp_path: Path, name: str
+) -> None:
+    (tmp_path / name).write_text(json.dumps(MISTRAL_7B))
+    with pytest.raises(HeadcountError, match=f"but {name}, which another tool wrote"):
+        audit_model(str(tmp_path))

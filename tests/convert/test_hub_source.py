@@ -62,7 +62,10 @@ def test_a_hub_model_is_downloaded_and_converted(hub: Hub, sharded: Path, tmp_pa
     record = json.loads(ours.pop("conversion.json"))
     assert record["source"]["name"] == f"org/model@{COMMIT}"
     assert json.loads(ours.pop("tokenizer.json"))
-    assert ours == {name: data for name, data in local.items() if name != "conversion.json"}
+    assert b"base_model: org/model" in ours.pop("README.md")
+    assert ours == {
+        name: data for name, data in local.items() if name not in ("conversion.json", "README.md")
+    }
     assert not downloaded(hub) & {"pytorch_model.bin", "model.gguf", "modeling_x.py"}
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".out")]
 

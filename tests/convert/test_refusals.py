@@ -4,6 +4,7 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,8 +13,10 @@ from safetensors.torch import load_file, save_file
 
 from headcount.convert.plan.errors import CannotConvertError, HeadCountError, TargetError
 from headcount.convert.plan.planner import plan_conversion
+from headcount.convert.plan.refusals.source import check_source
 from headcount.convert.plan.request import ConversionRequest, HomeChoice, KeyValueHeads
 from headcount.model.errors import HeadcountError, InvalidWeightsError, WriteError
+from headcount.report.report import Finding
 
 pytestmark = pytest.mark.needs_convert
 
@@ -278,3 +281,11 @@ def test_padding_that_would_change_recurrent_layers(tmp_path: Path, model_type: 
     with pytest.raises(HeadCountError, match=r"change its recurrent layers.*can be 1, 2, 4"):
         plan(tmp_path / "model", 3)
     plan(tmp_path / "model", 2)
+
+
+def test_errors_that_one_finding_stands_for_are_counted() -> None:
+    first = Finding("H201", "error", "a.safetensors", "not there", "download it again")
+    found = (first, first, first._replace(where="…", places=1_198))
+    audit: Any = SimpleNamespace(findings=found)
+    with pytest.raises(InvalidWeightsError, match="and 1,199 more; `headcount audit` lists them"):
+        check_source(Path("model"), audit, {})

@@ -184,12 +184,16 @@ def test_a_side_file_of_the_source_that_is_another_now_is_named(
 @pytest.mark.parametrize(
     ("record", "words"),
     [
-        (None, "no such file"),
+        (None, "no conversion.json there; --verify reads a folder that convert has written"),
         ("{", "not JSON"),
         ("{}", "manifest is not as"),
         ('{"manifest": {"../x": {"bytes": 1, "xxh3_128": ""}}}', "manifest is not as"),
         ('{"manifest": {"x": {"bytes": 1, "xxh3_128": ""}}, "digests": []}', "digests is not as"),
         ('{"manifest": {"x": {"bytes": 1, "xxh3_128": ""}}, "request": {}}', "request is not as"),
+        (
+            '{"manifest": {"x": {"bytes": 1, "xxh3_128": ""}}, "digests": {"rewritten": 7}}',
+            "digests is not as",
+        ),
     ],
 )
 def test_a_record_that_says_nothing_is_an_error(
@@ -200,6 +204,17 @@ def test_a_record_that_says_nothing_is_an_error(
         (tmp_path / "out" / "conversion.json").write_text(record)
     with pytest.raises(HeadcountError, match=words):
         verified(tmp_path / "out", None)
+
+
+@pytest.mark.parametrize("heads", [{"x": 4}, {"0": "y"}, "y", {"0": None}])
+def test_options_that_are_none_are_an_error(source: Path, tmp_path: Path, heads: Any) -> None:
+    out = tmp_path / "out"
+    run(source, out)
+    record = json.loads((out / "conversion.json").read_text())
+    record["request"]["num_key_value_heads"] = heads
+    (out / "conversion.json").write_text(json.dumps(record))
+    with pytest.raises(HeadcountError, match="request is not as a conversion writes it"):
+        verified(out, source)
 
 
 def test_the_command_says_what_differs_and_changes_nothing(source: Path, tmp_path: Path) -> None:
@@ -216,6 +231,8 @@ def test_the_command_says_what_differs_and_changes_nothing(source: Path, tmp_pat
     flip(out, POOLED)
     assert contents(out) == before
     assert CliRunner().invoke(main, ["convert", "--verify", str(source)]).exit_code == 2
+    itself = CliRunner().invoke(main, ["convert", str(out), "--verify", str(out)])
+    assert (itself.exit_code, "leave SOURCE out" in itself.stderr) == (2, True)
     for more in (["--kv-heads=2"], ["--check"], [str(tmp_path / "x")]):
         refused = CliRunner().invoke(main, ["convert", str(source), "--verify", str(out), *more])
         assert (refused.exit_code, "--verify" in refused.stderr) == (2, True)

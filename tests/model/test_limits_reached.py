@@ -13,6 +13,7 @@ import gguf_files
 import pickles
 from checkpoints import LLAMA_CONFIG, llama_shapes, write_model, write_sharded
 from gguf_files import LLAMA, gguf_bytes
+from headcount.arch.formats.patterns import expression
 from headcount.audit.rules.rule import Rule, Sighting
 from headcount.audit.rules.rule import run as run_rules
 from headcount.cli import main
@@ -116,7 +117,9 @@ def _(folder: Path) -> str:
 @reaches("TOKENIZER_BYTES", 10)
 def _(folder: Path) -> str:
     (model(folder) / "tokenizer.json").write_text('{"model": {}}')
-    return audit(folder / "model")
+    said = audit(folder / "model")
+    assert said.count("was not checked") <= 1  # the rule says it, so the limit need not
+    return said
 
 
 @reaches("INDEX_BYTES", 10)
@@ -281,6 +284,27 @@ def _(folder: Path) -> str:
 def _(folder: Path) -> str:
     kinds = ["full_attention"] * 3
     return config(folder, model_type="qwen3", layer_types=kinds)
+
+
+def pattern(text: str) -> str:
+    with pytest.raises(HeadcountError) as error:
+        expression(text)
+    return str(error.value)
+
+
+@reaches("PATTERN_CHARACTERS", 4)
+def _(folder: Path) -> str:
+    return pattern("layer")
+
+
+@reaches("PATTERN_WAYS", 3)
+def _(folder: Path) -> str:
+    return pattern("(a|b)(c|d)")
+
+
+@reaches("PATTERN_DEPTH", 2)
+def _(folder: Path) -> str:
+    return pattern("(a(b(c)))")
 
 
 @reaches("GGUF_SIZE")

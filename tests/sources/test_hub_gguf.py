@@ -180,6 +180,7 @@ def test_the_command(hub: Hub) -> None:
 BROKEN = {
     "empty": (b"", "is not GGUF"),
     "a web page": (b"<!DOCTYPE html>", "is not GGUF"),
+    "a pointer": (b"version https://git-lfs.github.com/spec/v1\n", "is a Git LFS pointer"),
     "cut in the keys": (gguf_bytes(LLAMA, {})[:90], "cut short"),
     "cut in the tensors": (gguf_bytes(LLAMA, llama_tensors())[:-2_000_00], "cut short"),
 }

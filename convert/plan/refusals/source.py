@@ -47,8 +47,8 @@ def check_source(folder: Path, audit: Audit, config: Mapping[str, Any]) -> None:
 def _errors(folder: Path, audit: Audit, config: Mapping[str, Any]) -> None:
     errors = [finding for finding in audit.findings if finding.severity == "error"]
     if errors:
-        first, more = errors[0], len(errors) - 1
-        others = f" (and {more} more; `headcount audit` lists them)" if more else ""
+        first, more = errors[0], sum(finding.places for finding in errors) - 1
+        others = f" (and {more:,} more; `headcount audit` lists them)" if more else ""
         raise InvalidWeightsError(
             f"{folder}: {first.code} {first.where}: {first.message}{others}; {first.hint}"
         )

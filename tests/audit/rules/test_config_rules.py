@@ -9,6 +9,7 @@ import pytest
 from checkpoints import LLAMA_CONFIG
 from headcount.arch.registry import ARCHITECTURES
 from headcount.audit import audit_model
+from headcount.model.errors import HeadcountError
 from headcount.report.report import Finding
 from headcount.sources.catalogue import catalogue
 
@@ -80,11 +81,13 @@ SILENT: list[tuple[str, Config]] = [
     ("H405", {"num_key_value_heads": None}),
     ("H406", {"model_type": "gptj", "num_key_value_heads": 8}),
     ("H406", {**GPT2, "num_key_value_heads": None}),
+    ("H406", {"model_type": "my_new", "num_kv_heads": 4}),  # no class is known that ignores it
     ("H407", {"rope_theta": 10000.0}),
     ("H411", MISTRAL),
     ("H411", {**MISTRAL, "max_position_embeddings": None}),
     ("H412", {**QWEN2, "use_sliding_window": True, "sliding_window": 32, "max_window_layers": 1}),
     ("H412", {**MISTRAL, "sliding_window": None}),
+    ("H412", QWEN2),  # its class has one by default, which the file does not give
     ("H413", {**COHERE2, "layer_types": PATTERN, "sliding_window_pattern": 3}),
     ("H414", {"model_type": "bert", "max_position_embeddings": None}),
     ("H415", {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4}}),
@@ -155,3 +158,18 @@ def test_deeply_nested_configs_are_walked(tmp_path: Path) -> None:
     assert finding.where.endswith(
         f"({300 * len('inner.') + len('trust_remote_code'):,} characters)"
     )
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [({"sliding_window": None}, "is missing: null stands there"), ({}, None)],
+)
+def test_null_is_not_called_missing(tmp_path: Path, given: Config, said: str | None) -> None:
+    """Gemma 2's class has a default, which null overrides: transformers then has no window."""
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"model_type": "gemma2", **given}))
+    if said is None:
+        audit_model(str(path))
+    else:
+        with pytest.raises(HeadcountError, match=f"sliding_window {said}"):
+            audit_model(str(path))

@@ -47,6 +47,12 @@ def custom_generate(folder: Path) -> None:
     (folder / "custom_generate" / "generate.py").write_text("import os")
 
 
+def auto_map(folder: Path) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    config["auto_map"] = {"AutoModelForCausalLM": "app.X"}
+    (folder / "config.json").write_text(json.dumps(config))
+
+
 def vocabulary(size: int, *added: int) -> Make:
     return put(
         tokenizer__json={
@@ -82,6 +88,10 @@ SPEAKS: list[tuple[str, str, Make]] = [
     ("H215", "error", only_numbered),
     ("H302", "warning", named("modeling_x.py")),
     ("H302", "warning", custom_generate),
+    ("H302", "note", named("app.py")),
+    ("H302", "note", several(named("predict.py"), named("conftest.py"), named("run.sh"))),
+    ("H302", "warning", several(named("app.py"), named("image_processing_x.py"))),
+    ("H302", "warning", several(named("app.py"), auto_map)),
     ("H304", "warning", named("pytorch_model.bin")),
     ("H304", "warning", named("training_args.bin")),
     ("H306", "warning", link("tokenizer.json", "/etc/hostname")),
@@ -171,3 +181,25 @@ def test_one_shard_alone_is_no_model(tmp_path: Path, end: str) -> None:
     (one,) = (f for f in audit_model(str(folder)).findings if f.code == "H215")
     assert one.severity == "error"
     assert f"{1 if end == 'safetensors' else 2} of 4 shard(s)" in one.message
+
+
+def test_a_byte_order_mark_is_an_error_as_in_transformers(tmp_path: Path) -> None:
+    """json.loads of text that was decoded as UTF-8, as transformers reads it, refuses the mark."""
+    folder = write_sharded(tmp_path, LLAMA_CONFIG, llama_shapes())
+    (folder / "tokenizer_config.json").write_text(json.dumps(TEMPLATE))
+    names = ("config.json", "model.safetensors.index.json", "tokenizer_config.json")
+    for number, name in enumerate(names, 1):
+        path = folder / name
+        path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+        with pytest.raises(json.JSONDecodeError):
+            json.loads(path.read_text("utf-8"))
+        found = {(f.code, f.where) for f in audit_model(str(folder)).findings}
+        marked = {("H216", one) for one in names[: min(number, 2)]}
+        beside = {("H503", names[2])} if number == 3 else set()
+        assert found >= marked | beside
+        assert {code for code, _ in found if code in ("H216", "H503")} == {
+            code for code, _ in marked | beside
+        }
+    for target in (folder / "config.json", next(folder.glob("*.safetensors"))):
+        (one,) = (f for f in audit_model(str(target)).findings if f.code == "H216")
+        assert one.severity == "error"

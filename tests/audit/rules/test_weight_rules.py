@@ -57,6 +57,20 @@ def fp8(scales: bool = True) -> Tensors:
     return found
 
 
+BLOCKS = {"quantization_config": {"quant_method": "fp8", "weight_block_size": [16, 32]}}
+
+
+def fp8_scaled(end: str, shape: tuple[int, int] | None = None) -> Tensors:
+    """The same with scales of another name, or of `shape` for every matrix, else of its blocks."""
+    tensors = llama()
+    for name, (_, (rows, *columns)) in llama().items():
+        if "_proj" in name:
+            tensors[name] = ("F8_E4M3", (rows, *columns))
+            blocks = (-(-rows // 16), -(-columns[0] // 32))
+            tensors[f"{name.removesuffix('.weight')}{end}"] = ("F32", shape or blocks)
+    return tensors
+
+
 def found(folder: Path, config: dict[str, Any], tensors: Tensors) -> set[tuple[str, str]]:
     write_typed(folder, config, tensors)
     return {(finding.code, finding.severity) for finding in audit_model(str(folder)).findings}
@@ -83,6 +97,9 @@ SPEAKS: list[tuple[str, str, dict[str, Any], Tensors]] = [
     ("H603", "error", {}, fp8()),
     ("H604", "warning", FP8, fp8(scales=False)),
     ("H604", "error", FP8, llama() | {f"{Q}.qweight": ("I32", (4, 32))}),
+    ("H609", "warning", BLOCKS, fp8_scaled(".weight_scale")),
+    ("H609", "note", FP8, fp8_scaled(".weight_scale", (1, 1))),
+    ("H609", "warning", BLOCKS, fp8_scaled(".weight_scale_inv", (1, 1))),
     ("H608", "warning", FP8, llama() | {f"{Q}.qweight": ("I32", (4, 32))}),
 ]
 SILENT: list[tuple[str, dict[str, Any], Tensors]] = [
@@ -108,6 +125,9 @@ SILENT: list[tuple[str, dict[str, Any], Tensors]] = [
     ("H109", {}, llama() | {"model.mask": ("U8", (8, 8))}),
     ("H604", FP8, fp8()),
     ("H608", FP8, fp8()),
+    ("H609", FP8, fp8()),
+    ("H609", BLOCKS, fp8_scaled(".weight_scale_inv")),
+    ("H609", BLOCKS, fp8_scaled(".scale")),
 ]
 
 

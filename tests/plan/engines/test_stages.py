@@ -8,6 +8,7 @@ import pytest
 from config_specs import read_spec
 from headcount.model.errors import HeadcountError
 from headcount.plan.devices import parse_device
+from headcount.plan.engines.loaded_weights import rope_table
 from headcount.plan.engines.registry import started
 from headcount.plan.engines.sglang import sglang_stages
 from headcount.plan.plan import Plan, plan_model
@@ -128,3 +129,11 @@ def test_odd_models_have_a_plan_on_any_stages(name: str) -> None:
             assert render([plan_report(result)], "json")
             assert len(result.plan.budgets) == pp
     assert made > 4
+
+
+def test_only_rotary_positions_have_a_rope_table() -> None:
+    """Llama 3: 8,192 positions x 128 elements x 2 bytes. Others learn positions, or bias them."""
+    table = rope_table(planned("llama-3-8b").spec)
+    assert table is not None and table.bytes == 8192 * 128 * 2
+    for name in ("gpt2", "opt-125m", "bloom-560m", "mpt-7b", "whisper-small"):
+        assert rope_table(planned(name).spec) is None

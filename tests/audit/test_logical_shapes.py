@@ -1,0 +1,105 @@
+"""Packed projections: the heads of the matrices that codes stand for, beside a config of others."""
+
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkpoints import LLAMA_CONFIG, llama_shapes, write_typed
+from headcount.audit import audit_model
+
+Packed = dict[str, tuple[str, tuple[int, ...]]]
+CONFIG = {**LLAMA_CONFIG, "hidden_size": 256, "num_attention_heads": 8, "head_dim": 32}
+
+
+def gptq(out: int, inputs: int) -> Packed:
+    return {
+        **{"qweight": ("I32", (inputs // 8, out)), "qzeros": ("I32", (2, out // 8))},
+        **{"scales": ("F16", (2, out)), "g_idx": ("I32", (inputs,))},
+    }
+
+
+def awq(out: int, inputs: int) -> Packed:
+    return {
+        **{"qweight": ("I32", (inputs, out // 8)), "qzeros": ("I32", (2, out // 8))},
+        "scales": ("F16", (2, out)),
+    }
+
+
+def mlx(out: int, inputs: int) -> Packed:
+    return {
+        "weight": ("U32", (out, inputs // 8)),
+        **{"scales": ("F16", (out, inputs // 64)), "biases": ("F16", (out, inputs // 64))},
+    }
+
+
+def compressed(out: int, inputs: int) -> Packed:
+    return {
+        **{"weight_packed": ("I32", (out, inputs // 8)), "weight_shape": ("I32", (2,))},
+        "weight_scale": ("F16", (out, inputs // 64)),
+    }
+
+
+def fp8(out: int, inputs: int) -> Packed:
+    return {"weight": ("F8_E4M3", (out, inputs)), "weight_scale_inv": ("F32", (-(-out // 128), 2))}
+
+
+def nvfp4(out: int, inputs: int) -> Packed:
+    return {
+        "weight": ("U8", (out, inputs // 2)),
+        **{"weight_scale": ("F8_E4M3", (out, inputs // 16)), "weight_scale_2": ("F32", (1,))},
+    }
+
+
+def nf4(out: int, inputs: int) -> Packed:
+    return {
+        **{"weight": ("U8", (out * inputs // 2, 1)), "weight.quant_map": ("F32", (16,))},
+        "weight.absmax": ("F32", (out * inputs // 64,)),
+    }
+
+
+LAYOUTS: list[tuple[Any, dict[str, Any]]] = [
+    (gptq, {"quant_method": "gptq", "bits": 4, "group_size": 128}),
+    (awq, {"quant_method": "awq", "bits": 4, "group_size": 128}),
+    (mlx, {"bits": 4, "group_size": 64}),
+    (compressed, {"quant_method": "compressed-tensors", "format": "pack-quantized"}),
+    (fp8, {"quant_method": "fp8", "weight_block_size": [128, 128]}),
+    (nf4, {"quant_method": "bitsandbytes", "load_in_4bit": True}),
+    (nvfp4, {"quant_method": "modelopt", "quant_algo": "NVFP4"}),
+]
+
+
+def written(folder: Path, layout: Any, settings: dict[str, Any], stored: int, said: int) -> Path:
+    tensors: Packed = {}
+    for name, shape in llama_shapes({**CONFIG, "num_key_value_heads": stored}).items():
+        if "_proj" in name:
+            packed = layout(*shape)
+            tensors |= {f"{name.removesuffix('weight')}{end}": t for end, t in packed.items()}
+        else:
+            tensors[name] = ("BF16", shape)
+    config = {**CONFIG, "num_key_value_heads": said, "quantization_config": settings}
+    write_typed(folder, config, tensors)
+    return folder
+
+
+@pytest.mark.parametrize(("layout", "settings"), LAYOUTS, ids=[la.__name__ for la, _ in LAYOUTS])
+@pytest.mark.parametrize("said", [2, 4, 8])
+def test_packed_heads_decide(
+    tmp_path: Path, layout: Any, settings: dict[str, Any], said: int
+) -> None:
+    """2 K/V heads of 32 are stored, of 3 layers: 2 x 2 x 32 elements of 2 bytes each."""
+    audit = audit_model(str(written(tmp_path, layout, settings, 2, said)))
+    assert audit.spec.cache_bytes_per_token() == 3 * prod((2, 2, 32, 2))
+    found = [f.message for f in audit.findings if f.code == "H101"]
+    assert len(found) == (said != 2)
+    assert all(f"num_key_value_heads {said}, the k weights have 2" in text for text in found)
+    assert {f.code for f in audit.findings if f.severity == "error"} <= {"H101"}
+
+
+def test_a_layout_that_is_not_known_says_nothing(tmp_path: Path) -> None:
+    def turned(out: int, inputs: int) -> Packed:
+        return {"weight": ("I8", (inputs, out)), "weight_scales": ("F16", (out,))}
+
+    audit = audit_model(str(written(tmp_path, turned, {"quant_method": "eetq"}, 2, 8)))
+    assert "H101" not in {f.code for f in audit.findings}
