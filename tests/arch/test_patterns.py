@@ -34,10 +34,19 @@ def test_globs_match_as_pythons(text: str, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["(a+)+", "(?=a)", r"(a)\1", "a{1,9}", "(", "a)", "[^a]", "*", "a|b$", "(" * 30]
+    "text", ["(a+)+", "(?=a)", r"(a)\1", "a{1,9}", "(", "a)", "[^a]", "*", "a|b$"]
 )
 def test_what_is_not_read_is_refused(text: str) -> None:
     with pytest.raises(UnsupportedModelError, match="is not understood"):
+        expression(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "limit"),
+    [("(" * 30, "brackets"), ("(a|b)" * 12, "no more than"), ("a" * 2000, "no more than")],
+)
+def test_what_is_beyond_a_limit_is_refused(text: str, limit: str) -> None:
+    with pytest.raises(UnsupportedModelError, match=limit):
         expression(text)
 
 
