@@ -23,7 +23,7 @@ PUBLISHED = {
     "gpt-oss-20b": 13_761_264_768,
     "kimi-k2": 1_029_173_256_720,
     "kimi-k2.5": 595_148_192_736,
-    "deepseek-v3": 688_586_727_753,
+    "deepseek-v3": 688_586_727_753,  # of the repository's weight files, headers and all
     "deepseek-r1": 688_586_727_753,
     "deepseek-v4-flash": 148.66 * 2**30,  # as the index is quoted, in GiB
 }
@@ -49,7 +49,7 @@ def test_a_mixture_of_experts_in_fp4_takes_under_a_tebibyte(plan: MakePlan) -> N
 
 
 def test_awq_of_a_70b_is_the_published_file(plan: MakePlan) -> None:
-    """total_size of Meta-Llama-3.1-70B-Instruct-AWQ-INT4's index, as kubeai's tests quote it."""
+    """`total_size` of a published index of 80 layers, packed by AWQ in groups of 128."""
     assert plan("llama-3.1-70b", dtype="awq").weights.total_bytes == 39_767_785_472
 
 
