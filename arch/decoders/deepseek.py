@@ -8,7 +8,7 @@ from headcount.model import limits
 from headcount.model.mixers import CompressedAttention, LatentAttention, Mixer
 from headcount.model.spec import Layer
 
-from ..architecture import JOINED, LATENT, MULTIMODAL, Architecture, ConfigKeys
+from ..architecture import JOINED, LATENT, MULTIMODAL, Architecture, ConfigKeys, Conversion
 from ..attention.layer_kinds import FULL, SLIDING
 from ..attention.layers import (
     decoder_layers,
@@ -221,6 +221,7 @@ DEEPSEEK_V2 = DEEPSEEK.relative(
     attention={"build": latent_layers_or_heads},
     body={"mlp": MLP_BIAS, "experts": DEEPSEEK_EXPERTS},
     tensors=MLA_NAMES.also(LLAMA_NAMES.modules),
+    conversion=Conversion(width_checked=True),
 )
 DEEPSEEK_V3 = DEEPSEEK_V2.relative(
     "deepseek_v3",
