@@ -189,7 +189,9 @@ def check_index(
 
 def is_plain_shard_name(name: Any, suffixes: tuple[str, ...] = SUFFIXES) -> bool:
     """Whether `name` is a bare file name of weights under POSIX and Windows rules alike."""
-    plain = isinstance(name, str) and re.fullmatch(r"[^/\\:\x00-\x1f]+", name) is not None
+    # Halves of surrogate pairs, which JSON can hold, are in no file's name.
+    allowed = r"[^/\\:\x00-\x1f\ud800-\udfff]+"
+    plain = isinstance(name, str) and re.fullmatch(allowed, name) is not None
     return plain and name.endswith(suffixes) and name not in suffixes
 
 
