@@ -191,6 +191,7 @@ class ConfigView:
             attribute_map=self.attribute_map,
             aliases=self.aliases,
             origins=self.origins,
+            model_type=self.model_type,
         )
         changed.opened = self.opened
         changed.overrides = repr(sorted(values.items()))
