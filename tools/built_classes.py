@@ -20,6 +20,7 @@ such terms give its parameters (what several keys decide); `own_layers` are othe
 
 import argparse
 import contextlib
+import copy
 import itertools
 import json
 import re
@@ -45,7 +46,8 @@ from tiny_truth import read  # noqa: E402
 
 TARGET = Path(__file__).parent.parent / "arch" / "generated" / "built_classes.jsonl"
 SAMPLES, ATTEMPTS = 16, 60
-FEWEST = 2  # samples that show a tensor
+FEWEST, ENOUGH = 2, 6  # samples that show a tensor, and that one of its sides is a constant
+TURNED = 3  # samples of each flag that chance leaves alone
 _FIRST = ("num_labels", "hidden_size", "d_model", "n_embd", "vocab_size", "tie_word_embeddings")
 # What the table of class defaults leaves out, and every config has.
 _ALWAYS_READ = ("num_labels", "tie_word_embeddings")
@@ -98,21 +100,47 @@ def base_class(model_type: str) -> str | None:
 
 
 def samples(model_type: str, base: str) -> list[Sample]:
-    """Random configs that the base class builds."""
+    """Random configs that the base class builds, and more for each flag that is the same in all of
+    them, with its other value."""
+    configs = (labelled(total_config(model_type, seed), seed) for seed in range(ATTEMPTS))
     found: list[Sample] = []
-    for seed in range(ATTEMPTS):
-        config = labelled(total_config(model_type, seed), seed)
+    for config in configs:
         config["tie_word_embeddings"] = len(found) % 2 == 0
-        try:
-            model = instance(base, config)
-        except Exception:
-            continue  # a combination that the class refuses
-        sizes, flags = values_of(read(config).to_dict(), CONFIG_MAPPING[model_type])
-        sizes["num_labels"] = len(config["id2label"])
-        found.append(Sample(config=config, base=tensors(model), sizes=sizes, flags=flags))
+        found += filter(None, [sample(base, config)])
         if len(found) == SAMPLES:
             break
-    return found
+    turned = [turned_over(one, key) for key in constant(found) for one in found[:TURNED]]
+    return [*found, *filter(None, (sample(base, config) for config in turned))]
+
+
+def sample(base: str, config: Config) -> Sample | None:
+    """None for a combination that the class refuses."""
+    with contextlib.suppress(Exception):
+        model = instance(base, config)
+        sizes, flags = values_of(read(config).to_dict())
+        sizes["num_labels"] = len(config["id2label"])
+        return Sample(config=config, base=tensors(model), sizes=sizes, flags=flags)
+    return None
+
+
+def constant(found: Sequence[Sample]) -> list[str]:
+    """Dotted keys of flags that no sample has otherwise."""
+    if not found:
+        return []
+    same = (key for key in ordered([one.flags for one in found]) if key not in found[0].sizes)
+    return [key for key in same if len({one.flags[key] for one in found}) == 1]
+
+
+def turned_over(one: Sample, key: str) -> Config:
+    """The config with the other value of a flag; as it was for what is no flag, but null."""
+    *path, name = key.split(".")
+    config = copy.deepcopy(one.config)
+    holder, whole = config, read(one.config).to_dict()
+    for part in path:
+        holder, whole = holder.setdefault(part, {}), whole[part]
+    if isinstance(whole[name], bool):
+        holder[name] = not whole[name]
+    return config
 
 
 def tensors(model: PreTrainedModel) -> Shapes:
@@ -121,9 +149,7 @@ def tensors(model: PreTrainedModel) -> Shapes:
     return {n.removeprefix(prefix): tuple(p.shape) for n, p in model.named_parameters()}
 
 
-def values_of(
-    values: dict[str, Any], config_class: Any = None, path: str = ""
-) -> tuple[dict[str, int], dict[str, bool]]:
+def values_of(values: dict[str, Any], path: str = "") -> tuple[dict[str, int], dict[str, bool]]:
     """Numbers and flags that a config holds, of those that an audit can read, by dotted keys."""
     sizes: dict[str, int] = {}
     flags: dict[str, bool] = {}
@@ -279,6 +305,8 @@ def sum_of_keys(
     """One side of a tensor in the keys of the config: a small number, a multiple of one key, or a
     sum of two keys or of one and a number."""
     if len(set(side)) == 1 and side[0] <= 8:
+        if len(side) < ENOUGH and side[0] > 1:
+            raise NotTold("a number of layers, as likely")
         return [(side[0], ())]
     keys = ordered(sizes)
     for factor, key in itertools.product((1, 2, 3, 4), keys):
