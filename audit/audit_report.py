@@ -141,7 +141,7 @@ def _values(mixers: list[Mixer], name: str) -> str:
 
 
 def _cache_facts(spec: ModelSpec, sizes: Sizes) -> Iterator[Fact]:
-    growth = spec.cache_bytes_per_token(bits=sizes.bits)
+    growth = spec.cache_bytes_per_token(bits=sizes.bits, context=sizes.context)
     first = spec.cache_bytes_of_first_token(bits=sizes.bits)
     yield Fact(
         key="cache_bytes_of_first_token",
@@ -201,7 +201,8 @@ def _notes(audit: Audit, sizes: Sizes) -> Iterator[str]:
             f"assumed: nothing describes model_type {spec.model_type!r}, so its config was read by"
             " the standard names; --strict refuses such a model."
         )
-    if spec.is_cached and any(m.window for layer in spec.layers for m in layer.mixers):
+    windows = {m.window for layer in spec.layers for m in layer.mixers if m.window}
+    if spec.is_cached and any(window <= sizes.context for window in windows):
         yield "A layer with a window keeps window - 1 tokens in transformers' cache."
     own = {s.bits for la in spec.layers for m in la.mixers for s in m.states if s.bits}
     if own - {sizes.bits}:
