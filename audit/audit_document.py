@@ -25,6 +25,7 @@ def audit_document(audit: Audit, sizes: Sizes, *, explain: bool = False) -> Mapp
             "dtype": spec.dtype,
             "max_position_embeddings": spec.max_position_embeddings,
             "assumed": spec.assumed,
+            "assumptions": [assumption._asdict() for assumption in spec.assumptions],
         },
         "request": {
             "context": sizes.context,

@@ -11,7 +11,7 @@ from headcount.model.units import format_count
 from headcount.report.report import Fact, Report
 
 from .audit_document import audit_document
-from .audit_tables import layer_table, origins_table, record_table
+from .audit_tables import assumptions_table, layer_table, origins_table, record_table
 from .audited import Audit
 
 
@@ -19,6 +19,8 @@ def audit_report(audit: Audit, request: AuditRequest) -> Report:
     """The whole report of one audit."""
     sizes = fill_in(audit.spec, request)
     tables = [layer_table(audit, sizes)]
+    if audit.spec.assumptions:
+        tables.append(assumptions_table(audit))
     if request.explain:
         tables.append(origins_table(audit))
     facts = list(_facts(audit, sizes))
