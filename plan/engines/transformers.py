@@ -26,9 +26,9 @@ class TransformersPool(SequencePool):
     encoder_tokens: int
     static: bool = False
 
-    @property
-    def bytes_per_token(self) -> int:
-        return -(-self.spec.cache_bytes_per_token(bits=self.bits) // self.tp)
+    def bytes_per_token(self, within: int | None) -> int:
+        whole = self.spec.cache_bytes_per_token(bits=self.bits, context=within)
+        return -(-whole // self.tp)
 
     def sequence_bytes(self, context: int) -> int:
         """Bytes of one sequence of `context` tokens."""

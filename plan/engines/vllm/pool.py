@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from headcount.model.mixers import fills
+
 from ...planned_model import PlannedModel
 from ...request import Workload
 from ..layers import LayerCache, readers_apart
@@ -33,9 +35,8 @@ class VllmPool(CachePool):
     def block_size(self) -> int | None:
         return self.table.block_size
 
-    @property
-    def bytes_per_token(self) -> int:
-        return sum(layer.token_bytes for layer in self.layers if layer.window is None)
+    def bytes_per_token(self, within: int | None) -> int:
+        return sum(n.token_bytes for n in self.layers if not fills(n.window, within))
 
     def needed(self, context: int, batch_size: int, stage: int = 0) -> int:
         blocks = self.table.blocks_of(self.request(context))
