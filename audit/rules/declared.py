@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from .alike import by, such
 from .config_facts import ConfigFacts
 from .rule import Sighting, rule
 
@@ -54,13 +55,14 @@ def remote_code(facts: ConfigFacts) -> Iterator[Sighting]:
 )
 def named_implementation(facts: ConfigFacts) -> Iterator[Sighting]:
     """The config names an implementation that transformers would fetch from the Hub."""
-    for path, name in facts.implementations:
+    for alike in by(facts.implementations, lambda item: item[1]):
+        (path, name), more = alike[0], such([path for path, _ in alike], "key")
         if "/" in name:
-            yield Sighting(path, f"{name!r} names a repository, whose code would be run")
+            yield Sighting(path, f"{name!r} names a repository, whose code would be run{more}")
         elif name not in _KNOWN:
             yield Sighting(
                 path,
-                f"{name!r} is no implementation of transformers",
+                f"{name!r} is no implementation of transformers{more}",
                 severity="warning",
                 hint="loading may fail, or use what the model's own code registers; remove the key",
             )
@@ -81,8 +83,9 @@ def byte_order_mark(facts: ConfigFacts) -> Iterator[Sighting]:
 @rule("H305", "nested-trust", "warning", "only the caller may say this; remove the key")
 def nested_trust(facts: ConfigFacts) -> Iterator[Sighting]:
     """The config itself says trust_remote_code: true."""
-    for path in facts.trusts:
-        yield Sighting(path, "true: the file grants itself the right to run code")
+    if facts.trusts:
+        said = "true: the file grants itself the right to run code"
+        yield Sighting(facts.trusts[0], f"{said}{such(facts.trusts, 'key')}")
 
 
 @rule(
@@ -94,9 +97,10 @@ def nested_trust(facts: ConfigFacts) -> Iterator[Sighting]:
 def token_outside(facts: ConfigFacts) -> Iterator[Sighting]:
     """A special token's id is not in the vocabulary."""
     size = facts.spec.vocab_size
-    for key, number in dict.fromkeys(facts.token_ids):
-        if size is not None and number >= size:
-            yield Sighting(key, f"{number:,}, vocab_size is {size:,}")
+    outside = [(k, n) for k, n in dict.fromkeys(facts.token_ids) if size is not None and n >= size]
+    for alike in by(outside, lambda item: item[0]):
+        (key, number), more = alike[0], such([key for key, _ in alike], "id")
+        yield Sighting(key, f"{number:,}, vocab_size is {size:,}{more}")
 
 
 @rule(
