@@ -6,8 +6,8 @@ from typing import Any
 
 from headcount.arch.architecture import Stored
 from headcount.arch.model_classes import model_classes
-from headcount.arch.not_loaded import not_loaded
 from headcount.arch.modules.prediction import predicted
+from headcount.arch.not_loaded import not_loaded
 from headcount.arch.our_types import base_type
 from headcount.arch.parameters import Expected, expected_sizes
 from headcount.arch.read_config import Reading

@@ -43,10 +43,10 @@ class Unreadable(NamedTuple):
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SideFiles:
     """`names` are all entries, as far as they are looked at, and `more` how many are not;
-    `code_folders` those of sub-folders that hold Python; `leaving` are
-    links out of the folder. `largest_token` is the highest id of tokenizer.json, but for its special
-    tokens, and `largest_special` that of these. `generation` are
-    the special tokens of generation_config.json. None: no such file, or not readable."""
+    `code_folders` those of sub-folders that hold Python; `leaving` are links out of the folder.
+    `largest_token` is the highest id of tokenizer.json but for its special tokens, and
+    `largest_special` that of these. `generation` are the special tokens of generation_config.json.
+    None: no such file, or not readable."""
 
     folder: Path
     names: frozenset[str]

@@ -12,10 +12,6 @@ _KNOWN = frozenset(
     | {f"flash_attention_{n}" for n in (2, 3, 4)}
     | {f"paged|{name}" for name in ("eager", "sdpa", "flash_attention_2", "flash_attention_3")}
 )
-# Methods whose size per weight is known (plan/stored.py).
-_METHODS = frozenset(
-    {"gptq", "awq", "fp8", "fbgemm_fp8", "mxfp4", "bitsandbytes", "compressed-tensors", "modelopt"}
-)
 
 
 _IN_TRANSFORMERS = (
@@ -119,8 +115,8 @@ def no_dtype(facts: ConfigFacts) -> Iterator[Sighting]:
 def unknown_method(facts: ConfigFacts) -> Iterator[Sighting]:
     """The weights are quantised in a way that is not known here."""
     found = facts.quantisation
-    if found is not None and found.key != "quantization" and found.method not in _METHODS:
-        yield Sighting(found.key, f"quant_method {found.method!r} is not known here")
+    if found is not None and found.unknown is not None:
+        yield Sighting(found.key, found.unknown)
 
 
 RULES = (
