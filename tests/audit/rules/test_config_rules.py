@@ -41,7 +41,7 @@ SPEAKS: list[tuple[str, str, Config]] = [
     ("H305", "warning", {"trust_remote_code": True}),
     ("H305", "warning", {"a": {"b": {"trust_remote_code": True}}}),
     ("H401", "warning", {"head_dim": 7}),
-    ("H402", "warning", {"head_dim": 100}),
+    ("H402", "note", {"head_dim": 100}),
     ("H403", "note", {"head_dim": 512}),
     ("H404", "note", {"head_dim": 16}),
     ("H405", "note", {"model_type": "mistral", "num_key_value_heads": None,
