@@ -1,6 +1,6 @@
 """What `convert --sweep` does: check all, measure all, keep one."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from math import isnan
