@@ -10,58 +10,31 @@ the second half all the same. Everything that is measured is measured by one `he
 """
 
 import argparse
-import datetime
-import hashlib
-import json
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from headcount import __version__
 from headcount.convert.merge.ladder import QUALITIES, WITH_TEXT
+from headcount.running.text import Text
+from headcount.running.tokens import encode
+from provenance import (
+    block,
+    halves,
+    headcount,
+    measured_in_words,
+    model_in_words,
+    named,
+    text_in_words,
+    windows_in_words,
+)
 
 METHODS = "mean,first,medoid,random,renorm,align,merge,fast,fast+text,good,best"
 # Sequences that a model writes at a time, and the longest of them in tokens.
 WRITERS, LONGEST = 64, 512
-
-
-@dataclass(frozen=True, kw_only=True)
-class Named:
-    """A file or folder, and what it is called where it is published."""
-
-    name: str
-    path: Path
-
-
-def named(text: str) -> Named:
-    """NAME=PATH, so that no place of this machine gets into a table."""
-    name, is_there, path = text.partition("=")
-    if not (name and is_there and path):
-        raise argparse.ArgumentTypeError(f"{text!r}: write NAME=PATH")
-    return Named(name=name, path=Path(path))
-
-
-def headcount(*arguments: object) -> dict[str, Any]:
-    """What the command says, as data; it ends the run if the command fails."""
-    command = [sys.executable, "-m", "headcount", *map(str, arguments), "--format", "json"]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
-    if done.returncode:
-        raise SystemExit(f"headcount {arguments[0]} failed with status {done.returncode}")
-    answer: dict[str, Any] = json.loads(done.stdout)
-    return answer
-
-
-def halves(content: str) -> tuple[str, str]:
-    """Of a text, cut behind the first line break in its second half."""
-    middle = content.find("\n", len(content) // 2) + 1 or len(content) // 2
-    return content[:middle], content[middle:]
 
 
 @torch.no_grad()
@@ -73,7 +46,7 @@ def written(folder: Path, tokens: int, seed: int) -> str:
     tokenizer = AutoTokenizer.from_pretrained(folder)
     length = min(model.config.max_position_embeddings, LONGEST)
     start = torch.randint(len(tokenizer), (WRITERS, 1))
-    if tokenizer.bos_token_id is not None:
+    if encode(tokenizer, Text(name="", content="a", sha256=""), 2).bos:
         start = torch.full_like(start, tokenizer.bos_token_id)
     texts: list[str] = []
     for _ in range(-(-tokens // (WRITERS * length))):
@@ -87,30 +60,6 @@ def written(folder: Path, tokens: int, seed: int) -> str:
         )
         texts += tokenizer.batch_decode(rows, skip_special_tokens=True)
     return "\n".join(text.strip() for text in texts)
-
-
-def digest(content: str) -> str:
-    return hashlib.sha256(content.encode()).hexdigest()[:12]
-
-
-def model_in_words(model: Named) -> str:
-    """Its class, size and heads, as the audit reads them."""
-    audit = headcount("audit", model.path)
-    layers = [mixer for layer in audit["layers"] for mixer in layer["mixers"]]
-    first = layers[0]
-    millions = audit["totals"]["parameters"] / 1e6
-    return (
-        f"{model.name} ({audit['model']['model_type']}, {millions:.3g} M parameters,"
-        f" {len(layers)} layers, {first['num_attention_heads']} query and"
-        f" {first['num_key_value_heads']} K/V heads of {first['head_dim']})"
-    )
-
-
-def swept(model: Named, folder: Path, arguments: list[str]) -> tuple[dict[str, Any], str]:
-    """The sweep's document, and the command as one types it beside the model and the texts."""
-    placed = [str(folder / word) if word.endswith(".txt") else word for word in arguments]
-    document = headcount("convert", model.path, *placed)
-    return document, f"headcount convert ./{model.name} {' '.join(arguments)}"
 
 
 def cell(trial: dict[str, Any], mean: float | None) -> str:
@@ -148,18 +97,9 @@ def caches(document: dict[str, Any]) -> str:
     original = document["original"]
     after = ", ".join(f"{size / 2**10:,.0f} KiB ({count})" for count, size in trials.items())
     return (
-        f"cache of {original['cache_tokens']:,} tokens"
-        f" {original['cache_bytes'] / 2**10:,.0f} KiB, then {after}"
+        f"Cache of {original['cache_tokens']:,} tokens: {original['cache_bytes'] / 2**10:,.0f} KiB,"
+        f" then {after}."
     )
-
-
-def calibrated(options: argparse.Namespace, text: str) -> str:
-    """How much of what the methods that read text have read."""
-    if not reads_text(options.methods):
-        return "no method reads text"
-    first = options.calibration.name if options.calibration else "the first half"
-    most = f"at most {options.calibration_tokens:,} tokens of {first}"
-    return f"{most} (sha256 {digest(text)}) to calibrate"
 
 
 def reads_text(methods: str) -> bool:
@@ -168,22 +108,47 @@ def reads_text(methods: str) -> bool:
     return any(name in needing or name.endswith(WITH_TEXT) for name in methods.split(","))
 
 
-def describe(options: argparse.Namespace, document: dict[str, Any], texts: dict[str, str]) -> str:
+def calibrated(options: argparse.Namespace, text: str) -> str:
+    """How much of what the methods that read text have read."""
+    if not reads_text(options.methods):
+        return "no method reads text"
+    first = options.calibration.name if options.calibration else "the first half"
+    return f"at most {options.calibration_tokens:,} of {text_in_words(first, text)} to calibrate"
+
+
+def header(options: argparse.Namespace, document: dict[str, Any], first: str, second: str) -> str:
     """The line above a table: what its figures are figures of."""
-    scored = texts["second"]
     kind = options.text.name if options.text else f"{options.model.name}'s own writing"
-    text = f"the second half of {kind} (sha256 {digest(scored)})"
     settings = document["settings"]
-    window = f"windows of {settings['window']} by {settings['stride']}"
-    window += ", each after BOS" if settings["bos"] else ", without BOS"
-    versions = f"headcount {__version__}, torch {settings['torch']}"
-    today = datetime.date.today().isoformat()
     return (
-        f"Model: {model_in_words(options.model)}. Text: {text}, loss"
-        f" {document['original']['loss']:.3f} before. Tokens: {document['tokens']:,} scored,"
-        f" {window}; {calibrated(options, texts['first'])}."
-        f" Seed: {options.seed}. Measured: {today}, {versions}; {caches(document)}."
+        f"Model: {model_in_words(options.model)}."
+        f" Text: {text_in_words(f'the second half of {kind}', second)}, loss"
+        f" {document['original']['loss']:.3f} before."
+        f" Tokens: {document['tokens']:,} scored, {windows_in_words(settings)};"
+        f" {calibrated(options, first)}. Seed: {options.seed}."
+        f" Measured: {measured_in_words(settings)}. {caches(document)}"
     )
+
+
+def command(options: argparse.Namespace) -> str:
+    """The sweep, as one types it beside the model and the halves of its text."""
+    line = f"convert {options.model.name} --sweep {options.kv_heads}"
+    line += f" --sweep-methods {options.methods}"
+    if reads_text(options.methods):
+        tokens = options.calibration_tokens
+        line += f" --calibration first.txt --calibration-tokens {tokens}"
+    line += f" --text second.txt --max-tokens {options.tokens} --seed {options.seed}"
+    return line + (f" --window {options.window}" if options.window else "")
+
+
+def texts(options: argparse.Namespace) -> tuple[str, str]:
+    """What calibrates, and what is scored."""
+    if options.text:
+        text = options.text.path.read_text("utf-8")
+    else:
+        text = written(options.model.path, options.written, options.seed)
+    first, second = halves(text)
+    return options.calibration.path.read_text("utf-8") if options.calibration else first, second
 
 
 def main() -> None:
@@ -202,34 +167,15 @@ def main() -> None:
     if (options.text is None) == (options.written is None):
         parser.error("give one of --text and --written")
     torch.set_num_threads(1)
-    print(table(options), flush=True)
-
-
-def table(options: argparse.Namespace) -> str:
-    """Measures, and gives the block of Markdown with its marks."""
-    text = (
-        options.text.path.read_text("utf-8")
-        if options.text
-        else written(options.model.path, options.written, options.seed)
-    )
-    first, second = halves(text)
-    if options.calibration:
-        first = options.calibration.path.read_text("utf-8")
-    arguments = ["--sweep", options.kv_heads, "--sweep-methods", options.methods]
-    if reads_text(options.methods):
-        arguments += ["--calibration", "first.txt", "--calibration-tokens"]
-        arguments += [str(options.calibration_tokens)]
-    arguments += ["--text", "second.txt"]
-    arguments += ["--max-tokens", str(options.tokens), "--seed", str(options.seed)]
-    arguments += ["--window", str(options.window)] if options.window else []
+    first, second = texts(options)
     with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "first.txt").write_text(first, "utf-8")
-        Path(folder, "second.txt").write_text(second, "utf-8")
-        document, command = swept(options.model, Path(folder), arguments)
-    header = describe(options, document, {"first": first, "second": second})
-    key = f"quality of {options.model.name}"
-    lines = [f"<!-- {key}: made by bench/quality.py -->", header, "", *rows(document), ""]
-    return "\n".join([*lines, f"    {command}", f"<!-- end of {key} -->"])
+        places = {options.model.name: options.model.path}
+        for name, content in (("first.txt", first), ("second.txt", second)):
+            places[name] = Path(folder, name)
+            places[name].write_text(content, "utf-8")
+        document = headcount(command(options), places)
+    above = header(options, document, first, second)
+    print("\n".join(block("quality.py", above, rows(document), [command(options)])), flush=True)
 
 
 if __name__ == "__main__":
