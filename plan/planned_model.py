@@ -1,9 +1,11 @@
 """The model that is planned: its layers, its config and what its files hold."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
+from headcount.model.dtypes import BITS
 from headcount.model.spec import ModelSpec
 
 
@@ -18,3 +20,18 @@ class PlannedModel:
     config: Mapping[str, Any] = field(default_factory=dict)
     weights_bytes: int | None = None
     has_experts: bool | None = None
+
+
+@lru_cache(maxsize=64)
+def narrowed(model: PlannedModel) -> PlannedModel:
+    """As engines load it that take float32 for bfloat16 (`auto` of vLLM's and SGLang's --dtype,
+    _resolve_auto_dtype of vllm/config/model.py); itself where it has 16 bits or fewer."""
+    bits = BITS[model.spec.dtype] if model.spec.dtype else 16
+    if bits <= 16:
+        return model
+    stored = model.weights_bytes
+    return replace(
+        model,
+        spec=replace(model.spec, dtype="bfloat16"),
+        weights_bytes=None if stored is None else stored * 16 // bits,
+    )

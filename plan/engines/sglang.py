@@ -220,4 +220,5 @@ ENGINE = Engine(
     options=frozenset({"version", "pp", "block_size"}),
     releases=Releases(oldest=(0, 5), newest=(0, 5, 23)),
     narrower_caches=("fp8",),
+    keeps_float32=False,
 )

@@ -1,6 +1,6 @@
 """vLLM's K/V memory: blocks of layer groups."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -13,6 +13,7 @@ from ..version import Version
 from .blocks import BlockRequest, BlockTable, block_table
 from .defaults import in_flight_tokens, step_limits
 from .hybrid import as_allocated
+from .runner import uses_v2
 from .states import StateRule, state_rule
 
 
@@ -28,6 +29,7 @@ class VllmPool(CachePool):
     context_ranks: int = 1
     states: StateRule = field(default_factory=StateRule)
     readers_apart: int = 0
+    remarks: tuple[str, ...] = ()
 
     @property
     def block_size(self) -> int | None:
@@ -63,7 +65,7 @@ class VllmPool(CachePool):
 
     def notes(self) -> Sequence[str]:
         groups = self.table.groups
-        found = [self._of_prefixes()]
+        found = [*self.remarks, self._of_prefixes()]
         if len(groups) > 1:
             found.append(
                 f"The layers are {len(groups)} groups that share one pool of blocks; a request"
@@ -122,7 +124,17 @@ def vllm_pool(model: PlannedModel, work: Workload) -> VllmPool:
         context_ranks=request.context_ranks,
         states=states,
         readers_apart=readers_apart(model.spec, request.pp),
+        remarks=tuple(_remarks(model, work)),
     )
+
+
+def _remarks(model: PlannedModel, work: Workload) -> Iterator[str]:
+    """What the figures leave out."""
+    if work.request.sampler is not None and uses_v2(model, work):
+        yield (
+            "--sampler changes nothing here: the V2 model runner profiles sampling without top-k"
+            " and top-p (--model-runner v1 profiles them)."
+        )
 
 
 _table = lru_cache(maxsize=64)(block_table)  # a search asks for it on every device
