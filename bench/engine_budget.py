@@ -2,10 +2,10 @@
 
     python bench/engine_budget.py FILE [--half fit|test] [--verbose]
 
-FILE is JSON with `runs`: of each the model, vLLM's version, the device, tp, pp, the utilisation, and
-`kv_cache_memory_gib` as logged, with the terms that were logged beside it. No figure of a run goes
-into its plan. Runs are split by their model: a model of the test half is in no run of the other, so
-that constants which were fitted on the one are tested on models that they have not seen.
+FILE is JSON with `runs`: of each the model, vLLM's version, the device, tp, pp, the utilisation,
+and `kv_cache_memory_gib` as logged, with the terms that were logged beside it. No figure of a run
+goes into its plan. Runs are split by their model: one of the test half is in no run of the other,
+so that constants which were fitted on the one are tested on models that they have not seen.
 
 Prints each run's predicted and logged cache memory, the error, the bar of the plan and whether the
 logged figure lies inside, then mean and worst error of both halves. Runs of a pipeline are held

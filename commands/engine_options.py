@@ -25,7 +25,9 @@ _START_OPTIONS = stack(
         help="Recurrent state kept for cached prefixes (vllm).",
     ),
     click.option(
-        "--sampler", type=click.Choice(SAMPLERS), help="Of vllm's V1 runner; default: the version's."
+        "--sampler",
+        type=click.Choice(SAMPLERS),
+        help="Of vllm's V1 runner.",
     ),
     click.option(
         "--model-runner",

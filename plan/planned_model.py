@@ -12,14 +12,16 @@ from headcount.model.spec import ModelSpec
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PlannedModel:
     """`weights_bytes` are those of the headers, where they are at hand; `has_experts` is None where
-    nothing but the config can tell. One model equals only itself: what is worked out of its layers
-    is kept by it."""
+    nothing but the config can tell; `lacking` says what the files do not hold of the model that the
+    config describes, and that is planned. One model equals only itself: what is worked out of its
+    layers is kept by it."""
 
     model_id: str
     spec: ModelSpec
     config: Mapping[str, Any] = field(default_factory=dict)
     weights_bytes: int | None = None
     has_experts: bool | None = None
+    lacking: str | None = None
 
 
 @lru_cache(maxsize=64)

@@ -1,7 +1,7 @@
-"""What an engine's weights take on a rank: as loading makes them, by pipeline stage, with the
-tables and the padding of experts that come on top of their stored bytes."""
+"""What an engine's weights take on a rank: as loading makes them, by pipeline stage, with what an
+engine puts on top of their stored bytes, such as its padding of experts."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from math import ceil
@@ -16,14 +16,13 @@ from ..planned_model import PlannedModel
 from ..request import Workload
 from ..weights import Weights, plan_weights, rank_weights
 from .loaded_table import LoadedTable
-from .rope_tables import rope_table
 
 # What an engine does when it is asked to load weights in fewer bits: linear layers only.
 _ON_LOADING: dict[int, dict[str, object]] = {
     8: {"quant_method": "fp8"},
     4: {"quant_method": "bitsandbytes", "load_in_4bit": True},
 }
-_ERROR = {"headers": 0.003, "parameters": 0.006, "quantised": 0.015}
+_ERROR = {"headers": 0.003, "parameters": 0.008, "quantised": 0.015}
 _BUFFERS = 40 * 2**20  # bytes: what a model registers beside its parameters, such as a second table
 _SOURCES = {
     "headers": "the files' headers",
@@ -57,24 +56,14 @@ def _as_loaded(config: Mapping[str, Any], dtype: str | None) -> Mapping[str, Any
 
 
 def stage_weights(
-    model: PlannedModel,
-    work: Workload,
-    *,
-    mxfp4: Mxfp4Kernel = "triton",
-    more: Iterable[LoadedTable] = (),
+    model: PlannedModel, work: Workload, *tables: LoadedTable | None
 ) -> Iterator[Term]:
     """The weights of a rank on each stage: layers evenly, the input embedding on the first stage
-    and the output head on the last. `mxfp4` is what MXFP4 experts run on; `more` is what else the
-    engine puts on each rank."""
+    and the output head on the last. `tables` are what else the engine puts on each rank."""
     weights, request = work.weights, work.request
     assert weights is not None  # only given K/V memory needs none, and then there is no budget
-    spec, pp, config = model.spec, request.pp, _as_loaded(model.config, work.dtype)
+    spec, pp = model.spec, request.pp
     whole, formula = rank_weights(model, weights, request.tp)
-    tables = (
-        rope_table(spec, config),
-        padded_experts(config, request.tp, pp, mxfp4),
-        *more,
-    )
     known = [table for table in tables if table is not None]
     each = (spec.vocab_size or 0) * spec.hidden_size * weights.per_attention_parameter / request.tp
     end = ceil(each)
@@ -93,12 +82,13 @@ def stage_weights(
 
 
 def padded_experts(
-    config: Mapping[str, Any], tp: int, pp: int, kernel: Mxfp4Kernel = "triton"
+    model: PlannedModel, work: Workload, kernel: Mxfp4Kernel = "triton"
 ) -> LoadedTable | None:
     """MXFP4 experts on a rank, as padded for their `kernel`: what a matrix reads to a multiple of
     256; with Marlin the inner width to 128; with Triton's newer kernels what it writes as well, of
-    inner widths in 64 (vllm/model_executor/layers/quantization/mxfp4.py, and layers/fused_moe/oracle
-    of 0.19, where 13.64 GiB of gpt-oss-20b were measured)."""
+    inner widths in 64 (vllm/model_executor/layers/quantization/mxfp4.py; oracle/mxfp4.py of
+    layers/fused_moe in 0.19, where 13.64 GiB of gpt-oss-20b were measured)."""
+    config, tp, pp = _as_loaded(model.config, work.dtype), work.request.tp, work.request.pp
     settings = quantization_config(config)
     if settings is None or settings.get("quant_method") != "mxfp4":
         return None

@@ -15,7 +15,7 @@ class CachePool(ABC):
     @property
     @abstractmethod
     def bytes_per_token(self) -> int:
-        """Bytes of the rank that one more token of a long request costs."""
+        """Bytes that a token more of a long request costs a rank, on the stage where it is most."""
 
     @property
     def bytes_of_first_token(self) -> int:

@@ -23,12 +23,12 @@ class StagedPool(CachePool):
 
     @property
     def bytes_per_token(self) -> int:
-        """Of a rank of each stage, together."""
-        return sum(pool.bytes_per_token for pool in self.stages)
+        """On the stage where it is most."""
+        return max(pool.bytes_per_token for pool in self.stages)
 
     @property
     def bytes_of_first_token(self) -> int:
-        return sum(pool.bytes_of_first_token for pool in self.stages)
+        return max(pool.bytes_of_first_token for pool in self.stages)
 
     def needed(self, context: int, batch_size: int, stage: int = 0) -> int:
         return self.stages[stage].needed(context, batch_size)

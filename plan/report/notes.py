@@ -33,6 +33,11 @@ def warnings(plan: Plan) -> Iterator[str]:
         )
     if limit is None and plan.request.context is None:
         yield f"The model states no maximum context: {workload.context:,} tokens are assumed."
+    if plan.model.lacking is not None:
+        yield (
+            f"The files are incomplete: {plan.model.lacking}. The weights are those of the whole"
+            " model, as the config describes it."
+        )
     if note := plan.engine.releases.note(plan.engine.name, plan.workload.version):
         yield note
     if plan.fits is not None and plan.limits.max_context is None:

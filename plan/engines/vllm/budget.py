@@ -15,7 +15,8 @@ from ...devices import Device
 from ...planned_model import PlannedModel
 from ...request import Workload
 from ..budget_terms import share_of
-from ..loaded_weights import Mxfp4Kernel, stage_weights
+from ..loaded_weights import Mxfp4Kernel, padded_experts, stage_weights
+from ..rope_tables import rope_table
 from ..version import Version
 from .allocator import unsplit
 from .defaults import counts_graphs, default_utilisation, is_hopper_or_newer, step_limits
@@ -42,9 +43,9 @@ def vllm_budget(model: PlannedModel, device: Device | None, work: Workload) -> t
     """The budget of one rank of each stage, term by term; `device` must be known."""
     assert device is not None
     allowed = share_of(device, work.request.utilisation or default_utilisation(work.version))
-    left = unsplit(model, work)
-    kernel = _mxfp4_kernel(work.version, device)
-    weights = stage_weights(model, work, mxfp4=kernel, more=[left] if left else ())
+    experts = padded_experts(model, work, _mxfp4_kernel(work.version, device))
+    rope = rope_table(model.spec, model.config)
+    weights = stage_weights(model, work, rope, experts, unsplit(model, work))
     return tuple(
         Budget(allowed=allowed, fixed=(own, *_others(model, device, work, stage)))
         for stage, own in enumerate(weights)

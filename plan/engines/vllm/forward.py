@@ -1,8 +1,8 @@
 """How wide a forward pass is: elements per token that are alive at once on a rank.
 
 While an MLP works, the residual stream, its input and what it reads lie beside its gate, up and
-their product; experts have two workspaces for as many rows as tokens x chosen experts (fused_experts
-of vllm/model_executor/layers/fused_moe/fused_moe.py).
+their product; experts have two workspaces for as many rows as tokens x chosen experts
+(fused_experts of vllm/model_executor/layers/fused_moe/fused_moe.py).
 """
 
 from collections.abc import Iterable, Mapping
