@@ -13,7 +13,7 @@ from .engines.engine import Engine, check_options, find_engine
 from .engines.pool import CachePool
 from .limits import PlanLimits, largest
 from .parallel import check_tp
-from .planned_model import PlannedModel
+from .planned_model import PlannedModel, narrowed
 from .request import UTILISATION, PlanRequest, Workload
 from .stored import NAMED_FORMATS, as_format, format_settings, is_weighed
 from .weights import Weights
@@ -244,7 +244,8 @@ def _workload(model: PlannedModel, request: PlanRequest, engine: Engine) -> Work
     spec = model.spec
     version = request.version or engine.releases.latest()
     dtype = _loaded_dtype(request.dtype)
-    compute = _compute_dtype(dtype, spec.dtype)
+    loaded = model if engine.keeps_float32 or dtype else narrowed(model)
+    compute = _compute_dtype(dtype, loaded.spec.dtype)
     can_do_without = request.kv_memory is not None and not is_weighed(model)
     asked = request.encoder_tokens
     return Workload(
@@ -255,7 +256,7 @@ def _workload(model: PlannedModel, request: PlanRequest, engine: Engine) -> Work
         dtype=dtype,
         compute_dtype=compute,
         cache_type=engine.cache_type(model, request, version, compute),
-        weights=None if can_do_without else engine.weights(model, dtype, compute),
+        weights=None if can_do_without else engine.weights(loaded, dtype, compute),
     )
 
 

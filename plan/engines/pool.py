@@ -14,8 +14,8 @@ class CachePool(ABC):
 
     @abstractmethod
     def bytes_per_token(self, within: int | None) -> int:
-        """Bytes of the rank that one more token costs once every window is full that fills `within`
-        so many tokens (None: that ever fills)."""
+        """Bytes that a token more of a long request costs a rank, on the stage where it is most,
+        once every window is full that fills `within` so many tokens (None: that ever fills)."""
 
     def bytes_of_first_token(self, within: int | None) -> int:
         """Bytes that one token costs while no window is full."""

@@ -19,9 +19,10 @@ from ..request import Workload
 from .budget_terms import runtime, share_of
 from .engine import Engine, option
 from .layers import LayerCache
-from .loaded_weights import loaded_weights, stage_weights
+from .loaded_weights import loaded_weights, padded_experts, stage_weights
 from .paged import paged_cache_type, paged_caches
 from .pool import CachePool
+from .rope_tables import rope_table
 from .staged_pool import StagedPool
 from .version import Releases
 
@@ -166,8 +167,10 @@ def _budget(model: PlannedModel, device: Device | None, work: Workload) -> tuple
     default = mem_fraction_static(device.usable_memory, ranks=ranks, is_latent=latent)
     allowed = share_of(device, work.request.utilisation or default, "mem_fraction_static")
     others = runtime(0.5 if ranks == 1 else 1.0, "context and communication")
+    tables = (rope_table(model.spec, model.config), padded_experts(model, work))
     return tuple(
-        Budget(allowed=allowed, fixed=(weights, others)) for weights in stage_weights(model, work)
+        Budget(allowed=allowed, fixed=(weights, others))
+        for weights in stage_weights(model, work, *tables)
     )
 
 
@@ -219,4 +222,5 @@ ENGINE = Engine(
     options=frozenset({"version", "pp", "block_size"}),
     releases=Releases(oldest=(0, 5), newest=(0, 5, 23)),
     narrower_caches=("fp8",),
+    keeps_float32=False,
 )

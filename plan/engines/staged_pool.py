@@ -22,11 +22,11 @@ class StagedPool(CachePool):
         return self.stages[0].block_size
 
     def bytes_per_token(self, within: int | None) -> int:
-        """Of a rank of each stage, together."""
-        return sum(pool.bytes_per_token(within) for pool in self.stages)
+        """On the stage where it is most."""
+        return max(pool.bytes_per_token(within) for pool in self.stages)
 
     def bytes_of_first_token(self, within: int | None) -> int:
-        return sum(pool.bytes_of_first_token(within) for pool in self.stages)
+        return max(pool.bytes_of_first_token(within) for pool in self.stages)
 
     def needed(self, context: int, batch_size: int, stage: int = 0) -> int:
         return self.stages[stage].needed(context, batch_size)

@@ -108,7 +108,7 @@ def test_llama_cpp_lists_its_types() -> None:
 def test_transformers_dynamic_windows_keep_one_token_less() -> None:
     spec = audit_model("mistral-7b-v0.1").spec
     make = {
-        static: TransformersPool(spec=spec, bits=16, tp=1, encoder_tokens=0, static=static)
+        static: TransformersPool(spec=spec, bits=16, encoder_tokens=0, static=static)
         for static in (False, True)
     }
     assert make[True].sequence_bytes(32_768) == 4096 * 131_072
