@@ -165,8 +165,10 @@ def nested(view: ConfigView, key: str, *, fills: bool = False) -> tuple[ConfigVi
     inner = config_view(config, inner_type, architecture, place)
     if given is None and not flat:
         inner.defaults = {**nested_defaults, **keys.defaults}
+        inner.class_name = f"{view.class_name}: {key}"
     elif fills:
         inner.defaults = {**inner.defaults, **nested_defaults}
+        inner.filled = dict.fromkeys(nested_defaults, f"{view.class_name}: {key}")
     inner.origins = view.origins
     if keys.text is not None:
         return nested(inner, keys.text, fills=keys.fills_text)

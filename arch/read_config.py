@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from headcount.model.dtypes import resolve_dtype
 from headcount.model.errors import HeadcountError, InvalidConfigError, UnsupportedModelError
 from headcount.model.mixers import Mixer
-from headcount.model.spec import Layer, ModelSpec
+from headcount.model.spec import Assumption, Layer, ModelSpec
 
 from .architecture import Architecture
 from .attention.layers import build_layers
@@ -109,7 +109,7 @@ def read_config(config: Mapping[str, Any], where: str) -> Reading:
     """The layers that `config` describes, and the architecture that read it.
 
     A model_type that neither a lineage nor transformers knows is read by the standard names, and
-    the spec is marked `assumed`. Raises InvalidConfigError for impossible values and
+    the spec names its `assumptions`. Raises InvalidConfigError for impossible values and
     UnsupportedModelError for a type that cannot be read so.
     """
     config = of_named_class(standard_config(config, where))
@@ -139,10 +139,18 @@ def read_config(config: Mapping[str, Any], where: str) -> Reading:
         max_position_embeddings=text.optional("max_position_embeddings"),
         encoder_tokens=_encoder_tokens(view, text, layers),
         tie_word_embeddings=whole.config.tied(view, text),
-        assumed=assumed,
+        assumptions=_assumptions(view, text, layers) if assumed else (),
         origins=view.origins,
     )
     return Reading(spec=spec, architecture=architecture, view=view, text=text)
+
+
+def _assumptions(
+    view: ConfigView, text: ConfigView, layers: tuple[Layer, ...]
+) -> tuple[Assumption, ...]:
+    from .assumptions import assumptions
+
+    return assumptions(view, text, layers)
 
 
 def _model_type(config: Mapping[str, Any], where: str) -> tuple[str, str]:
