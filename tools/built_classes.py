@@ -146,7 +146,10 @@ def turned_over(one: Sample, key: str) -> Config:
 def tensors(model: PreTrainedModel) -> Shapes:
     """Shapes by names, without the name of the base model in front; a shared one once."""
     prefix = f"{model.base_model_prefix}."
-    return {n.removeprefix(prefix): tuple(p.shape) for n, p in model.named_parameters()}
+    shapes = {n: tuple(p.shape) for n, p in model.named_parameters()}
+    inner = {n.removeprefix(prefix): s for n, s in shapes.items() if n.startswith(prefix)}
+    beside = {n: s for n, s in shapes.items() if not n.startswith(prefix)}
+    return {**inner, **{f"head.{n}" if n in inner else n: s for n, s in beside.items()}}
 
 
 def values_of(values: dict[str, Any], path: str = "") -> tuple[dict[str, int], dict[str, bool]]:
@@ -192,7 +195,7 @@ def form(name: str, found: Sequence[Sample], both: bool) -> dict[str, Any] | Non
     except NotTold:
         return {"own_layers": True}
     stacks = sorted({path.split(".")[0].removesuffix("_model") for path in lists})
-    if not _STACKS.issuperset(stacks):
+    if not _STACKS.issuperset(stacks) or any(map(attends_otherwise, pairs)):
         return {"own_layers": True}
     one: dict[str, Any] = {"without": stacks} if stacks else {}
     with contextlib.suppress(NotTold):
@@ -242,6 +245,12 @@ def stacks_gone(pairs: Sequence[Pair]) -> tuple[str, ...]:
     if any(_NUMBERED.search(name) and "att" in name.lower() for name in strange):
         raise NotTold("it has layers that the base class has not")
     return tuple(f"{path}." for path in sorted(gone.pop()))
+
+
+def attends_otherwise(pair: Pair) -> bool:
+    """Whether an attention of the class is not one of the base class."""
+    attention = (name for name in pair.own if "attention" in name)
+    return any(pair.own[name] != pair.sample.base.get(name) for name in attention)
 
 
 def lists_gone(pair: Pair) -> Iterator[str]:
