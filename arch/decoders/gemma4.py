@@ -154,11 +154,12 @@ ARCHITECTURES = (
         "gemma4",
         body=Wrapper(
             parts=(
-                Part(towers=(GEMMA4_TOWER,), projector=gemma4_projector),
+                Part(towers=(GEMMA4_TOWER,), projector=gemma4_projector, fixed=True),
                 Part(
                     towers=(GEMMA4_AUDIO_TOWER,),
                     projector=gemma4_audio_projector,
                     key="audio_config",
+                    fixed=True,
                 ),
             )
         ),

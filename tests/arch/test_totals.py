@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from config_specs import read_spec
+from headcount.arch.body.towers import Wrapper
 from headcount.arch.body.uncounted import UncountedError
 from headcount.arch.class_defaults import class_defaults
 from headcount.arch.nested import config_view
@@ -195,6 +196,28 @@ def test_a_part_of_another_kind_is_not_guessed() -> None:
     config = CONFIGS["mistralai/Ministral-3-3B-Instruct-2512"].config
     tower = {**config["vision_config"], "model_type": "siglip_vision_model"}
     assert total({**config, "vision_config": tower}) is None
+
+
+def test_a_tower_is_fixed_where_its_class_reads_no_type_of_it() -> None:
+    """transformers looks at the model_type of a nested config only where the wrapper's class leaves
+    its class open (AutoConfig)."""
+    transformers = pytest.importorskip("transformers")
+    mapping = transformers.CONFIG_MAPPING
+    said, true = {}, {}
+    for name, one in ARCHITECTURES.items():
+        for part in one.body.parts if isinstance(one.body, Wrapper) and name in mapping else ():
+            of_class = mapping[name].sub_configs_defaults[part.key].config_class
+            said[name, part.key] = part.fixed
+            true[name, part.key] = issubclass(of_class, transformers.PreTrainedConfig)
+    assert len(said) > 40
+    assert said == true
+
+
+def test_a_tower_of_its_own_class_is_counted_whatever_the_file_calls_it() -> None:
+    """As MiniMax-M3's file calls it CLIP, and Kimi-K2.5's nothing."""
+    config = CONFIGS["moonshotai/Kimi-K2.5"].config
+    tower = {**config["vision_config"], "model_type": "clip_vision_model"}
+    assert total({**config, "vision_config": tower}) == total(config) is not None
 
 
 def test_a_type_without_a_row_has_no_total() -> None:
