@@ -19,7 +19,7 @@ from ..body.towers import Tower, fixed_tower
 from ..body.uncounted import UncountedError
 from ..config_view import ConfigView
 from ..gguf.form import Gguf, Recurrence
-from ..modules.names import DEEPSEEK_PREDICTION
+from ..modules.names import BLOCK_SPARSE, DEEPSEEK_PREDICTION
 from ..states.hybrid import LINEAR, hybrid
 from ..states.kinds import every_nth_from
 from ..states.linear import kimi_delta
@@ -134,6 +134,7 @@ ARCHITECTURES = (
             build=hybrid({FULL: gated_latent, LINEAR: kimi_delta}), kinds=kimi_kinds
         ),
         body=Body(experts=KIMI_EXPERTS, more=kimi_k3_parts),
+        feed_forward=BLOCK_SPARSE,
         tensors=HYBRID_MLA_NAMES,
         gguf=(
             Gguf(architecture="kimi-linear", recurrence=KIMI_DELTA),

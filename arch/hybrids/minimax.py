@@ -9,7 +9,7 @@ from ..attention.layer_kinds import FULL
 from ..attention.shape import AttentionShape
 from ..attention.shared import TOWER_MHA_BIASED
 from ..body.body import Body, Layers
-from ..body.feed_forward import LayerRule, Mlp, typed
+from ..body.feed_forward import Mlp, flagged_layers, typed
 from ..body.image_embeddings import patches
 from ..body.projectors import linear
 from ..body.shared import IMAGE, SAME_WIDTH
@@ -30,16 +30,6 @@ def after_dense_blocks(keys: Keys, count: int) -> list[bool]:
     """The layers with experts have an indexer."""
     dense = keys.number("leading_dense_block_count")
     return [i >= dense for i in range(count)]
-
-
-def flagged_layers(name: str) -> LayerRule:
-    """The layers that the list `name` marks with 1; all where it is absent (MiniMax-M3)."""
-
-    def rule(view: ConfigView, count: int) -> frozenset[int]:
-        flags = view.integers(name)
-        return frozenset(i for i in range(count) if flags is None or (i < len(flags) and flags[i]))
-
-    return rule
 
 
 def minimax_kinds(view: ConfigView, count: int) -> tuple[str, ...]:

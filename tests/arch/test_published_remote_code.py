@@ -110,6 +110,26 @@ MINICPM_V_2_6: dict[str, Any] = {
         "patch_size": 14,
     },
 }
+MIMO_V2_5_PRO: dict[str, Any] = {
+    **{"model_type": "mimo_v2", "architectures": ["MiMoV2ForCausalLM"], "head_dim": 192},
+    **{"add_full_attention_sink_bias": False, "add_swa_attention_sink_bias": True},
+    **{"hidden_size": 6144, "intermediate_size": 16384, "moe_intermediate_size": 2048},
+    **{"hybrid_layer_pattern": [0, *[1] * 6, *[0, *[1] * 7] * 6, *[0, *[1] * 6] * 2, 0]},
+    **{"moe_layer_freq": [0, *[1] * 69], "n_routed_experts": 384, "num_attention_heads": 128},
+    **{"num_experts_per_tok": 8, "num_hidden_layers": 70, "num_key_value_heads": 8},
+    **{"sliding_window": 128, "sliding_window_size": 128, "swa_head_dim": 192},
+    **{"swa_num_attention_heads": 128, "swa_num_key_value_heads": 8, "swa_v_head_dim": 128},
+    **{"tie_word_embeddings": False, "v_head_dim": 128, "vocab_size": 152576},
+}
+# The shapes that a listing of the headers of its files gives (public index file id 62727537601),
+# less scales, the routers' corrections and three layers that predict further tokens.
+MIMO_V2_5_PRO_HELD = sum(
+    [
+        2 * 152576 * 6144,
+        70 * (2 * 6144 + 27136 * 6144 + 6144 * 16384) + 60 * 128,
+        3 * 6144 * 16384 + 69 * (384 * 3 * 2048 * 6144 + 384 * 6144) + 6144,
+    ]
+)
 TOTALS: list[Any] = [
     pytest.param(QWEN_FIRST, 7_721_324_544, id="Qwen/Qwen-7B of August 2023"),
     pytest.param({**QWEN, "visual": VISUAL}, 9_656_935_168, id="Qwen/Qwen-VL"),
@@ -125,6 +145,7 @@ TOTALS: list[Any] = [
     ),
     pytest.param(MINICPM_2B, 2_724_880_896, id="openbmb/MiniCPM-2B-sft-bf16"),
     pytest.param(MINICPM_V_2_6, 8_099_175_152, id="openbmb/MiniCPM-V-2_6"),
+    pytest.param(MIMO_V2_5_PRO, MIMO_V2_5_PRO_HELD, id="XiaomiMiMo/MiMo-V2.5-Pro"),
     pytest.param(
         {key: value for key, value in MINICPM_V_2_6.items() if key != "vision_config"},
         8_099_175_152,
