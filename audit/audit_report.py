@@ -12,7 +12,7 @@ from headcount.report.report import Fact, Report
 from headcount.sources.catalogue import CatalogueEntry
 
 from .audit_document import audit_document
-from .audit_tables import layer_table, origins_table, record_table
+from .audit_tables import assumptions_table, layer_table, origins_table, record_table
 from .audited import Audit
 
 
@@ -20,6 +20,8 @@ def audit_report(audit: Audit, request: AuditRequest) -> Report:
     """The whole report of one audit."""
     sizes = fill_in(audit.spec, request)
     tables = [layer_table(audit, sizes)]
+    if audit.spec.assumptions:
+        tables.append(assumptions_table(audit))
     if request.explain:
         tables.append(origins_table(audit))
     facts = list(_facts(audit, sizes))
@@ -144,7 +146,7 @@ def _values(mixers: list[Mixer], name: str) -> str:
 
 
 def _cache_facts(spec: ModelSpec, sizes: Sizes) -> Iterator[Fact]:
-    growth = spec.cache_bytes_per_token(bits=sizes.bits)
+    growth = spec.cache_bytes_per_token(bits=sizes.bits, context=sizes.context)
     first = spec.cache_bytes_of_first_token(bits=sizes.bits)
     yield Fact(
         key="cache_bytes_of_first_token",
@@ -204,7 +206,8 @@ def _notes(audit: Audit, sizes: Sizes) -> Iterator[str]:
             f"assumed: nothing describes model_type {spec.model_type!r}, so its config was read by"
             " the standard names; --strict refuses such a model."
         )
-    if spec.is_cached and any(m.window for layer in spec.layers for m in layer.mixers):
+    windows = {m.window for layer in spec.layers for m in layer.mixers if m.window}
+    if spec.is_cached and any(window <= sizes.context for window in windows):
         yield "A layer with a window keeps window - 1 tokens in transformers' cache."
     own = {s.bits for la in spec.layers for m in la.mixers for s in m.states if s.bits}
     if own - {sizes.bits}:

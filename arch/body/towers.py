@@ -130,13 +130,15 @@ def fixed_tower(tower: Tower, *, projector: Projector) -> Wrapper:
 class TwoTowers:
     """CLIP: two stacks that are audited both, each projected to one space of the width that the key
     `projection` gives, and as many single numbers as `constants`: a temperature. `key` names their
-    nested configs; a head, as T5Gemma has one, stands on the last stack."""
+    nested configs, and `widths` the keys of what a stack gives where that is not its hidden size; a
+    head, as T5Gemma has one, stands on the last stack."""
 
     bodies: Mapping[str, Body]
     classes: Mapping[str, Head | None]
     constants: int = 1
     projection: str | None = "projection_dim"
     key: str = "{stack}_config"
+    widths: Mapping[str, str] = field(default_factory=dict)
 
     def parameters(self, view: ConfigView, layers: Layers, *, tied: bool) -> int:
         head = find_head(self.classes, view, next(iter(self.classes)))
@@ -152,4 +154,4 @@ class TwoTowers:
         nested = view.child(self.key.format(stack=name))
         own = tuple(layer for layer in layers if layer.stack == name)
         out = view.integer(self.projection) if self.projection else 0
-        return body.trunk(nested, own) + nested.integer("hidden_size") * out
+        return body.trunk(nested, own) + nested.integer(self.widths.get(name, "hidden_size")) * out

@@ -93,10 +93,11 @@ MINICPM_2B: dict[str, Any] = {
     **{"intermediate_size": 5760, "num_attention_heads": 36, "num_key_value_heads": 36},
     **{"num_hidden_layers": 40, "vocab_size": 122753},
 }
-# An MPT of grouped queries, by llm-foundry.
+# replit/replit-code-v1_5-3b, an MPT of grouped queries by llm-foundry; its sizes are those of
+# huggingface/candle (candle-transformers/src/models/mpt.rs, Config::replit_code_v1_5_3b).
 MPT_GROUPED: dict[str, Any] = {
     **{"model_type": "mpt", "architectures": ["MPTForCausalLM"], "d_model": 3072},
-    **{"n_heads": 24, "n_layers": 32, "vocab_size": 32000},
+    **{"n_heads": 24, "n_layers": 32, "vocab_size": 32768, "max_seq_len": 4096},
     "attn_config": {"attn_type": "grouped_query_attention", "kv_n_heads": 8},
 }
 MINICPM_V_2_6: dict[str, Any] = {
@@ -160,11 +161,16 @@ def test_totals_are_the_published_ones(config: dict[str, Any], total: int) -> No
 
 
 def test_totals_that_are_published_rounded() -> None:
-    """Qwen-Audio: 8.4 B (its paper, arXiv 2311.07919); MPT: by llm-foundry, 3.32 B."""
+    """Qwen-Audio: 8.4 B (its paper, arXiv 2311.07919); Replit Code 1.5: 3.3 B (its card), 3.32 by
+    the matrices of candle's mpt.rs: Wqkv [d + 2 * 8 * 128, d], out_proj [d, d], up and down of 4 d,
+    norms without biases, and an embedding that is the head, too."""
     audio, _ = read_config({**QWEN, "vocab_size": 155947, "audio": AUDIO}, "config.json").total()
     grouped, _ = read_config(MPT_GROUPED, "config.json").total()
     assert audio is not None and grouped is not None
     assert round(audio / 1e9, 1) == 8.4
+    d = 3072
+    layer = (d + 2 * 8 * 128) * d + d * d + 2 * 4 * d * d + 2 * d
+    assert grouped == 32 * layer + 32768 * d + d
     assert round(grouped / 1e9, 2) == 3.32
 
 

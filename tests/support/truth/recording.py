@@ -14,6 +14,7 @@ import torch
 from transformers import CONFIG_MAPPING
 from transformers.models.auto import modeling_auto
 
+import classes_truth
 import every_type
 import states_truth
 import total_configs
@@ -58,6 +59,8 @@ def keys(name: str) -> list[str]:
         return sorted(key for key in _unmapped() if not _keeps(key))
     if name == "states":
         return sorted(_APART)
+    if name == "classes":
+        return classes_truth.types()
     if name == "totals":
         counted = (key for key, one in ARCHITECTURES.items() if one.body is not None)
         return sorted(key for key in counted if key in CONFIG_MAPPING)
@@ -69,7 +72,7 @@ def lines(name: str, key: str) -> list[Line]:
     made = {
         **dict.fromkeys(_TASKS, _language_models),
         **{"towers": _towers, "states": _states, "totals": _totals, "catalogue": _catalogue_model},
-        "left_out": _left_out,
+        **{"classes": lambda _, key: classes_truth.lines(key), "left_out": _left_out},
     }
     return list(made[name](name, key))
 

@@ -19,6 +19,7 @@ Line = dict[str, Any]
 
 FOLDER = Path(__file__).parents[2] / "truth"
 ENCODER_TOKENS = 7  # what cross-attention sees in every run
+CLASS_TOKENS = 9  # what each class of a type is given
 FILES = {
     "decoders": "causal language models: parameters of each mixer, and their cache",
     "encoder_decoders": "the same of models with two stacks",
@@ -27,6 +28,7 @@ FILES = {
     "towers": "parameters of each mixer of models that keep nothing",
     "states": "models whose layers keep more than keys and values: parameters, and state by kind",
     "totals": "all parameters of whole models, and those of experts that a token does not visit",
+    "classes": "every class of each type: all parameters, attention, elements of the cache",
     "catalogue": "the models of the catalogue: parameters, cache and total",
     "left_out": "types that are not recorded, and why",
 }
