@@ -23,7 +23,7 @@ FOLDER = Path(catalogue.__file__).parent
 
 def test_the_index_is_that_of_the_models() -> None:
     lines = (FOLDER / "models.jsonl").read_bytes().splitlines(keepends=True)
-    assert len(lines) == len(ROWS) == 380
+    assert len(lines) == len(ROWS) == 381
     assert [row.id for row in ROWS] == sorted((row.id for row in ROWS), key=str.lower)
     for row in ROWS:
         entry = read_entry(row)
@@ -68,6 +68,7 @@ def test_names_are_case_insensitive_and_need_no_organisation(name: str) -> None:
         ("nemotron-3-super", "nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-BF16"),
         ("qwen3.6-27b", "Qwen/Qwen3.6-27B"),
         ("gemma-4-12b", "google/gemma-4-12B-it"),
+        ("step-3.7-flash", "stepfun-ai/Step-3.7-Flash"),
         ("deepseek-v4-pro-nvfp4", "nvidia/DeepSeek-V4-Pro-NVFP4"),
         ("mimo-v2.5-pro", "XiaomiMiMo/MiMo-V2.5-Pro"),
         ("qwen1.5-7b-chat", "Qwen/Qwen1.5-7B"),
