@@ -11,15 +11,11 @@ from headcount.arch.registry import ARCHITECTURES
 from headcount.model.errors import HeadcountError
 from headcount.model.spec import ModelSpec
 from headcount.sources.catalogue import catalogue, read_entry
+from strangers import renamed
 
 # is_causal is false: the class of transformers caches all the same, and nothing reads it.
 BY_CODE = {("qwen2", "Alibaba-NLP/gte-Qwen2-7B-instruct")}
 ROWS = [row for row in catalogue() if (row.model_type or "") in ARCHITECTURES]
-
-
-def renamed(config: dict[str, Any]) -> dict[str, Any]:
-    inner = {key: renamed(value) for key, value in config.items() if isinstance(value, dict)}
-    return {**config, **inner, "model_type": "stranger"} if "model_type" in config else config
 
 
 def said(spec: ModelSpec) -> Iterator[tuple[Any, ...]]:
