@@ -5,12 +5,13 @@ from typing import Any
 import pytest
 
 from config_specs import read_spec
+from headcount.arch.body.towers import Wrapper
 from headcount.arch.body.uncounted import UncountedError
 from headcount.arch.class_defaults import class_defaults
 from headcount.arch.nested import config_view
 from headcount.arch.parameters import idle_parameters, other_parameters
 from headcount.arch.read_config import read_config
-from headcount.arch.registry import ARCHITECTURES
+from headcount.arch.registry import ARCHITECTURES, architecture_of
 from headcount.model.errors import InvalidConfigError
 from headcount.sources.catalogue import catalogue, read_entry
 from truth_record import key_of, recorded
@@ -50,7 +51,8 @@ def total(config: dict[str, Any]) -> int | None:
 def test_every_type_of_the_catalogue_has_a_row() -> None:
     """Others may have none: their totals are unknown."""
     types = {row.model_type for row in catalogue() if row.model_type}
-    assert {name for name in types if ARCHITECTURES[name].body is None} == {"gemma3n"}
+    found = {name: architecture_of(name) for name in types}
+    assert {name for name, one in found.items() if one is None or one.body is None} == {"gemma3n"}
 
 
 @pytest.mark.parametrize("model", [name for name in CONFIGS if CONFIGS[name].built_parameters])
@@ -193,6 +195,36 @@ def test_a_part_of_another_kind_is_not_guessed() -> None:
     config = CONFIGS["mistralai/Ministral-3-3B-Instruct-2512"].config
     tower = {**config["vision_config"], "model_type": "siglip_vision_model"}
     assert total({**config, "vision_config": tower}) is None
+
+
+def test_step_holds_what_the_index_of_its_nvfp4_files_counts() -> None:
+    """stepfun-ai/Step-3.7-Flash-NVFP4: total_parameters is 103,810,330,432, two weights of an
+    expert in one byte, and a bias of the router for each of them."""
+    everything = total(CONFIGS["stepfun-ai/Step-3.7-Flash"].config)
+    experts, width, hidden = 42 * 288, 1280, 4096
+    assert everything == 103_810_330_432 - experts + experts * 3 * width * hidden // 2
+
+
+def test_a_tower_is_fixed_where_its_class_reads_no_type_of_it() -> None:
+    """transformers looks at the model_type of a nested config only where the wrapper's class leaves
+    its class open (AutoConfig)."""
+    transformers = pytest.importorskip("transformers")
+    mapping = transformers.CONFIG_MAPPING
+    said, true = {}, {}
+    for name, one in ARCHITECTURES.items():
+        for part in one.body.parts if isinstance(one.body, Wrapper) and name in mapping else ():
+            of_class = mapping[name].sub_configs_defaults[part.key].config_class
+            said[name, part.key] = part.fixed
+            true[name, part.key] = issubclass(of_class, transformers.PreTrainedConfig)
+    assert len(said) > 40
+    assert said == true
+
+
+def test_a_tower_of_its_own_class_is_counted_whatever_the_file_calls_it() -> None:
+    """As MiniMax-M3's file calls it CLIP, and Kimi-K2.5's nothing."""
+    config = CONFIGS["moonshotai/Kimi-K2.5"].config
+    tower = {**config["vision_config"], "model_type": "clip_vision_model"}
+    assert total({**config, "vision_config": tower}) == total(config) is not None
 
 
 def test_a_type_without_a_row_has_no_total() -> None:

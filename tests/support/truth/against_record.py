@@ -103,6 +103,12 @@ def _catalogue_model(_: Config, line: Line) -> Iterator[str]:
     spec = audit_model(line["model"]).spec
     if spec.parameters != line["parameters"]:
         yield f"total: {spec.parameters}, built {line['parameters']}"
+    longest = line["max_position_embeddings"]
+    is_said = spec.is_cached or spec.max_position_embeddings is not None  # CLIP is two models
+    if longest is not None and is_said and spec.max_position_embeddings != longest:
+        yield f"max_position_embeddings: {spec.max_position_embeddings}, read {longest}"
+    if spec.dtype != line["dtype"]:
+        yield f"dtype: {spec.dtype}, read {line['dtype']}"
     if "mixers" in line:
         said = [_kinds(layer) for layer in spec.layers]
         if said != (built := spelled_out(line["mixers"])):

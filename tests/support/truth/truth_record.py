@@ -13,6 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from headcount.sources.catalogue import catalogue, read_entry
+
 Line = dict[str, Any]
 
 FOLDER = Path(__file__).parents[2] / "truth"
@@ -52,6 +54,16 @@ def key_of(line: Line) -> str:
     """What a line is of: a model_type, or the name of a model of the catalogue."""
     key: str = line.get("model") or line["model_type"]
     return key
+
+
+def catalogue_models() -> list[str]:
+    """What the catalogue has a config of: its models, and the checkpoints whose own it knows."""
+    return [
+        name
+        for row in catalogue()
+        for name in (row.id, *row.checkpoints)
+        if name == row.id or read_entry(row, name).changes is not None
+    ]
 
 
 def written(line: Line) -> str:
