@@ -78,9 +78,21 @@ def test_an_encoder_alone_keeps_nothing() -> None:
     assert cache_of(reading) == 0
 
 
-def test_the_text_encoder_of_image_models_has_its_published_size() -> None:
-    """4,762,310,656: the tensors of google/t5-v1_1-xxl's encoder, as FLUX.1 holds them."""
-    assert read(T5_XXL).total() == (4_762_310_656, None)
+@pytest.mark.parametrize(
+    ("model_type", "name", "vocab", "total"),
+    [  # half the total_size of FLUX.1's text_encoder_2: 9,524,621,312 bytes in bfloat16
+        ("t5", "T5EncoderModel", 32128, 4_762_310_656),
+        # google/umt5-xxl's encoder: 11.36 GB in Wan 2.1's file in bfloat16
+        ("umt5", "UMT5EncoderModel", 256384, 5_680_910_336),
+    ],
+)
+def test_text_encoders_of_image_models_have_their_published_sizes(
+    model_type: str, name: str, vocab: int, total: int
+) -> None:
+    own = {"model_type": model_type, "architectures": [name], "vocab_size": vocab}
+    reading = read({**T5_XXL, **own})
+    assert reading.total() == (total, None)
+    assert cache_of(reading) == 0
 
 
 def test_a_decoder_alone_keeps_nothing_of_an_encoder() -> None:

@@ -1,4 +1,4 @@
-"""Audits of folders that another class than the usual one of its type saved: heads, halves, stacks."""
+"""Audits of folders that other classes than the usual ones saved: heads, halves, single stacks."""
 
 import importlib
 from pathlib import Path
