@@ -169,6 +169,16 @@ def test_the_base_class_differs_in_nothing() -> None:
     assert built_class(view) is None
 
 
+@pytest.mark.parametrize(("model_type", "total"), [("mt5", 4_762_310_656), ("umt5", None)], ids=str)
+def test_an_encoder_of_another_type_is_no_decoder_either(
+    model_type: str, total: int | None
+) -> None:
+    """mT5 is T5 by another name; UMT5 has a table of positions in each layer."""
+    reading = read({**T5_XXL, "model_type": model_type})
+    assert {layer.stack for layer in reading.spec.layers} == {"encoder"}
+    assert reading.parameters() == total
+
+
 def test_a_class_with_layers_of_its_own_says_so() -> None:
     for line in recorded("classes"):
         for name, config, _ in named(line):
