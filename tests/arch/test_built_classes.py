@@ -95,6 +95,42 @@ def test_text_encoders_of_image_models_have_their_published_sizes(
     assert cache_of(reading) == 0
 
 
+ROBERTA = {"max_position_embeddings": 514, "type_vocab_size": 1}
+PUBLISHED = {  # parameters that the Hub shows of the model's safetensors
+    # stabilityai/stable-diffusion-xl-base-1.0, text_encoder_2
+    "CLIPTextModelWithProjection": 694_659_840,
+    "RobertaForSequenceClassification": 124_647_939,  # cardiffnlp/twitter-roberta-base-sentiment
+    "DistilBertForSequenceClassification": 66_955_010,  # …-uncased-finetuned-sst-2-english
+    "XLMRobertaForSequenceClassification": 559_891_457,  # BAAI/bge-reranker-large
+    "BartForSequenceClassification": 407_344_131,  # facebook/bart-large-mnli
+    "ViTForImageClassification": 86_567_656,  # google/vit-base-patch16-224
+}
+CONFIGS: dict[str, dict[str, Any]] = {
+    "CLIPTextModelWithProjection": {
+        **{"model_type": "clip_text_model", "hidden_size": 1280, "intermediate_size": 5120},
+        **{"num_hidden_layers": 32, "num_attention_heads": 20, "projection_dim": 1280},
+    },
+    "RobertaForSequenceClassification": {
+        **ROBERTA,
+        **{"model_type": "roberta", "vocab_size": 50265, "num_labels": 3},
+    },
+    "DistilBertForSequenceClassification": {"model_type": "distilbert"},
+    "XLMRobertaForSequenceClassification": {
+        **ROBERTA,
+        **{"model_type": "xlm-roberta", "vocab_size": 250002, "hidden_size": 1024},
+        **{"num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096},
+        "id2label": {"0": "LABEL_0"},
+    },
+    "BartForSequenceClassification": {"model_type": "bart", "num_labels": 3},
+    "ViTForImageClassification": {"model_type": "vit", "num_labels": 1000},
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_heads_have_their_published_sizes(name: str) -> None:
+    assert read({**CONFIGS[name], "architectures": [name]}).total() == (PUBLISHED[name], None)
+
+
 def test_a_decoder_alone_keeps_nothing_of_an_encoder() -> None:
     config = {
         **{"model_type": "whisper", "is_encoder_decoder": False, "d_model": 64, "vocab_size": 90},
