@@ -73,6 +73,7 @@ _TELLING = {
     "logit_scale_init_value": "belongs to encoders that are compared",
 }
 _OF_WRAPPERS = ("is_encoder_decoder", "add_cross_attention")
+_OF_ALL_LAYERS = ("attn_config", "attention_config")  # objects that speak of every layer
 _LATENT = ("qk_nope_head_dim", "qk_rope_head_dim")
 
 
@@ -154,11 +155,20 @@ def _of_other_shapes(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield key, "may count K/V heads, or the query heads that share one"
     if config.get("use_bidirectional_attention") not in (None, False, "vision"):
         yield "use_bidirectional_attention", "says that both sides are seen"
-    for key in ("attn_config", "attention_config"):
-        inner = config.get(key)
-        if isinstance(inner, Mapping):
+    for key, inner in config.items():
+        if not isinstance(inner, Mapping) or not _ATTENTION.search(key):
+            continue
+        if key not in _OF_ALL_LAYERS and _names_heads(inner):
+            yield key, "gives some layers heads of their own"
+        if key in _OF_ALL_LAYERS:
             rest = {name: value for name, value in inner.items() if name != "attn_type"}
             yield from ((f"{key}: {name}", why) for name, why in not_understood(rest))
+
+
+def _names_heads(inner: Mapping[str, Any]) -> bool:
+    """Whether a nested object says again what the top says of every layer."""
+    sizes = ("num_attention_heads", "num_key_value_heads", "head_dim")
+    return any(name in inner for size in sizes for name in names_of(size))
 
 
 def _gives_some_heads(key: str) -> bool:
