@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 from .attention.layer_kinds import SPELLINGS
@@ -106,6 +107,7 @@ def contradiction(config: Mapping[str, Any]) -> str | None:
     return None
 
 
+@lru_cache
 def _read_keys() -> frozenset[str]:
     from .assumed import READ_FLAGS
 
@@ -172,8 +174,9 @@ def _names_heads(inner: Mapping[str, Any]) -> bool:
 
 
 def _gives_some_heads(key: str) -> bool:
-    known = any(key in names_of(size) for size in NAMES)
-    return bool(_HEADS_OF_SOME.search(key)) and not known and not _HARMLESS.search(key)
+    if not _HEADS_OF_SOME.search(key) or _HARMLESS.search(key):
+        return False
+    return not any(key in names_of(size) for size in NAMES)
 
 
 def _has_windows(config: Mapping[str, Any]) -> bool:
