@@ -216,8 +216,8 @@ def parameters(facts: WeightFacts) -> Iterator[Sighting]:
         return
     held -= facts.inventory.part("mtp")
     tensors = facts.checkpoint.tensors.values()
-    held -= _left_out(facts)
     slack = sum(t.elements for t in tensors if t.name.endswith(_BUFFER_OR_PARAMETER))
+    slack += _left_out(facts)
     if held < said and facts.stored.computes_positions:
         return
     if not 0 <= held - said <= slack:
