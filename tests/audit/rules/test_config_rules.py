@@ -63,6 +63,9 @@ SPEAKS: list[tuple[str, str, Config]] = [
                          "num_attention_heads": None, "intermediate_size": None, "n_head": 4,
                          "num_layers": 2, "hidden_dim": 32, "ffn_embed_dim": 64}),
     ("H419", "warning", {"visual": {"width": 64, "layers": 2}}),
+    ("H421", "warning", {"model_type": "my_new", "architectures": None,
+                         "num_key_value_heads": 8}),
+    ("H421", "warning", {"model_type": "my_new", "sliding_window": 16}),
     ("H504", "warning", {"eos_token_id": 40}),
     ("H504", "warning", {"eos_token_id": [2, 99]}),
     ("H606", "note", {"dtype": None}),
@@ -99,6 +102,8 @@ SILENT: list[tuple[str, Config]] = [
     ("H418", {"model_type": "llava", "text_config": {"model_type": "llama"}}),
     ("H419", {"visual": {"token": 64}}),
     ("H419", {"visual": {"width": 64}, "architectures": ["SomeClassifier"]}),
+    ("H421", {"sliding_window": 16}),  # its class is known
+    ("H421", {"model_type": "my_new"}),
     ("H504", {"eos_token_id": 39}),
     ("H504", {"pad_token_id": -1}),
     ("H504", {"eos_token_id": "x"}),
