@@ -163,10 +163,6 @@ class ModelSpec:
             for layer in self.layers
         )
 
-<<<<<<< HEAD
-    def cache_bytes_per_token(self, *, bits: Bits = 16, engine: Keeper = "transformers") -> int:
-        """Bytes that one more token of one sequence costs once every window is full."""
-=======
     def longest(self, context: int | None = None) -> int | None:
         """The most tokens that a sequence has: the model's maximum, or a `context` beyond it. None
         where the model states none."""
@@ -174,12 +170,11 @@ class ModelSpec:
         return most if most is None or context is None else max(most, context)
 
     def cache_bytes_per_token(
-        self, *, bits: int = 16, engine: Keeper = "transformers", context: int | None = None
+        self, *, bits: Bits = 16, engine: Keeper = "transformers", context: int | None = None
     ) -> int:
         """Bytes that one more token of one sequence costs once every window is full. One that the
         `longest` sequence does not fill is none."""
         within = self.longest(context)
->>>>>>> main
         return sum(
             mixer.growing_bytes(bits, engine, within)
             for layer in self.layers

@@ -3,13 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-<<<<<<< HEAD
 from ..dtypes import Bits, bytes_of
-from .state import Keeper, Parts, State, Stateful, tokens_kept
-=======
-from ..dtypes import bytes_of
 from .state import Keeper, Parts, State, Stateful, fills, tokens_kept
->>>>>>> main
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -114,19 +114,12 @@ class Stateful:
         own = ((s.elements(tokens, encoder_tokens, engine), s.bits) for s in self.states)
         return _bytes(((kept, None), *own), bits)
 
-<<<<<<< HEAD
-    def growing_bytes(self, bits: Bits, engine: Keeper = "transformers") -> int:
-        """Bytes that one more token costs once every window is full."""
-        own = ((state.growing_elements, state.bits) for state in self.states)
-        return _bytes(((self.growing_key_value_elements(engine), None), *own), bits)
-=======
     def growing_bytes(
-        self, bits: int, engine: Keeper = "transformers", within: int | None = None
+        self, bits: Bits, engine: Keeper = "transformers", within: int | None = None
     ) -> int:
         """Bytes of the same."""
         own = ((state.growing_elements(within), state.bits) for state in self.states)
         return _bytes(((self.growing_key_value_elements(engine, within), None), *own), bits)
->>>>>>> main
 
     def mha_key_value_elements(self, tokens: int, encoder_tokens: int = 0) -> int:
         """Elements of K and V with one K/V head per query head."""
@@ -159,16 +152,12 @@ def tokens_kept(tokens: int, window: int | None, engine: Keeper) -> int:
     return min(tokens, window - 1 if engine == "transformers" else window)
 
 
-<<<<<<< HEAD
-def _bytes(kept: Iterable[tuple[int, int | None]], bits: Bits) -> int:
-=======
 def fills(window: int | None, within: int | None) -> bool:
     """Whether a window is full before the last of `within` tokens; None: there is no last one."""
     return window is not None and (within is None or window < within)
 
 
-def _bytes(kept: Iterable[tuple[int, int | None]], bits: int) -> int:
->>>>>>> main
+def _bytes(kept: Iterable[tuple[int, int | None]], bits: Bits) -> int:
     """Bytes of (elements, own bits or None): those without own bits are rounded up together."""
     kept = tuple(kept)
     common = sum(elements for elements, own in kept if own is None)
