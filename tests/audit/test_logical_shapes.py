@@ -65,6 +65,21 @@ def bitnet(out: int, inputs: int) -> Packed:
     return {"weight": ("U8", (out // 4, inputs)), "weight_scale": ("BF16", (1,))}
 
 
+def quark_words(out: int, inputs: int) -> Packed:
+    """int4 as Quark 0.13 exports it."""
+    return {
+        **{"weight": ("I32", (inputs, out // 8)), "weight_scale": ("BF16", (inputs // 128, out))},
+        "weight_zero_point": ("I32", (inputs // 128, out // 8)),
+    }
+
+
+def quark_fp6(out: int, inputs: int) -> Packed:
+    return {
+        "weight": ("U8", (out, inputs * 6 // 8)),
+        "weight_scale": ("U8", (out, inputs // 32)),
+    }
+
+
 def two_rows(out: int, inputs: int) -> Packed:
     """INT4_AWQ as Model Optimizer 0.47 exports it."""
     return {
@@ -80,6 +95,11 @@ def nf4(out: int, inputs: int) -> Packed:
     }
 
 
+def quark(kind: str, scheme: str, size: int) -> dict[str, Any]:
+    weight = {"dtype": kind, "qscheme": scheme, "group_size": size}
+    return {"quant_method": "quark", "global_quant_config": {"weight": weight}}
+
+
 LAYOUTS: list[tuple[Any, dict[str, Any]]] = [
     (gptq, {"quant_method": "gptq", "bits": 4, "group_size": 128}),
     (awq, {"quant_method": "awq", "bits": 4, "group_size": 128}),
@@ -89,6 +109,8 @@ LAYOUTS: list[tuple[Any, dict[str, Any]]] = [
     (nf4, {"quant_method": "bitsandbytes", "load_in_4bit": True}),
     (nvfp4, {"quant_method": "modelopt", "quant_algo": "NVFP4"}),
     (two_rows, {"quant_method": "modelopt", "quant_algo": "W4A16_AWQ"}),
+    (quark_words, quark("int4", "per_group", 128)),
+    (quark_fp6, quark("fp6_e2m3", "per_group", 32)),
     (eetq, {"quant_method": "eetq", "weights": "int8"}),
     (bitnet, {"quant_method": "bitnet"}),
 ]
