@@ -214,6 +214,8 @@ def parameters(facts: WeightFacts) -> Iterator[Sighting]:
     held, said = facts.inventory.parameters, facts.counted
     if not facts.whole or held is None or said is None:
         return
+    if held == said:  # MiMo's class builds the layers that predict
+        return
     held -= facts.inventory.part("mtp")
     tensors = facts.checkpoint.tensors.values()
     slack = sum(t.elements for t in tensors if t.name.endswith(_BUFFER_OR_PARAMETER))

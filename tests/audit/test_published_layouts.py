@@ -83,6 +83,29 @@ def test_layers_that_predict(
     assert ("H103" in {text[:4] for text in alarms(tmp_path)}) == is_alarm
 
 
+def with_biases(shapes: dict[str, Any]) -> dict[str, Any]:
+    """Of q, k and v, as Qwen2 and its relatives have them."""
+    ends = tuple(f"{letter}_proj.weight" for letter in "qkv")
+    biased = {name: shape for name, shape in shapes.items() if name.endswith(ends)}
+    return shapes | {n.replace(".weight", ".bias"): s[:1] for n, s in biased.items()}
+
+
+def test_layers_that_predict_may_be_counted(tmp_path: Path) -> None:
+    """The code beside MiMo builds them, and so does the count from its config."""
+    config = {**LLAMA_CONFIG, "model_type": "mimo", "num_nextn_predict_layers": 1}
+    own = with_biases(llama_shapes())
+    first = {name: shape for name, shape in own.items() if ".layers.0." in name}
+    ahead = {name.replace(".layers.", ".mtp_layers."): shape for name, shape in first.items()}
+    names = ("token_layernorm", "hidden_layernorm", "final_layernorm")
+    ahead |= {f"model.mtp_layers.0.{name}.weight": (32,) for name in names}
+    ahead["model.mtp_layers.0.input_proj.weight"] = (32, 64)
+    write_model(tmp_path, config, own | ahead)
+    assert alarms(tmp_path) == []
+    lost = {name: shape for name, shape in own.items() if "layers.1.mlp.up" not in name}
+    write_model(tmp_path, config, lost | ahead)
+    assert [text[:4] for text in alarms(tmp_path)] == ["H109"]
+
+
 def test_what_a_class_leaves_out_is_read_from_the_table() -> None:
     found = not_loaded("DeepseekV3ForCausalLM")
     assert found is not None and found.search("model.layers.61.eh_proj.weight")
