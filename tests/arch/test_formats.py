@@ -96,6 +96,19 @@ def test_a_matrix_of_hqq(nbits: int, group_size: int, saved: int) -> None:
     assert found == pytest.approx(saved, abs=256 if nbits == 3 else 0)
 
 
+@pytest.mark.parametrize(
+    ("bits", "indexed", "saved"),
+    [
+        *((2, True, 194_944), (3, True, 285_760), (4, True, 376_576), (8, True, 739_840)),
+        (4, False, 374_528),
+    ],
+)
+def test_a_matrix_of_gptq_and_awq(bits: int, indexed: bool, saved: int) -> None:
+    """The states of AutoGPTQ 0.7.1's QuantLinear and, without an index, of AutoAWQ 0.2.9's
+    WQLinear_GEMM, of [1408, 512] in groups of 128."""
+    assert gptq(bits, 128, indexed=indexed).nbytes(1408, 512) == saved
+
+
 def test_gptq_has_zero_points_and_an_index() -> None:
     """AutoGPTQ's qweight [in / 8, out], scales and qzeros by group, g_idx by input, of int32."""
     codes, groups = 512 * 1408 // 2, 512 // 128
