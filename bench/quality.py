@@ -63,11 +63,11 @@ def written(folder: Path, tokens: int, seed: int) -> str:
 
 
 def cell(trial: dict[str, Any], mean: float | None) -> str:
-    """Loss added, and the part of the mean's that it is."""
+    """Loss added, and the part of the mean's that it is, where it is less."""
     added = trial["delta_loss"]
-    if mean is None or added <= 0 or trial["method"] == "mean":
+    ratio = 0.0 if mean is None or added <= 0 else mean / added
+    if ratio < 1.05:
         return f"{added:+.3f}"
-    ratio = mean / added
     return f"{added:+.3f} (1/{ratio:.0f})" if ratio >= 10 else f"{added:+.3f} (1/{ratio:.1f})"
 
 
