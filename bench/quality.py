@@ -46,7 +46,7 @@ def written(folder: Path, tokens: int, seed: int) -> str:
     tokenizer = AutoTokenizer.from_pretrained(folder)
     length = min(model.config.max_position_embeddings, LONGEST)
     start = torch.randint(len(tokenizer), (WRITERS, 1))
-    if encode(tokenizer, Text(name="", content="a", sha256=""), 2).bos:
+    if encode(tokenizer, Text(name="", content="a b c d", sha256=""), 2).bos:
         start = torch.full_like(start, tokenizer.bos_token_id)
     texts: list[str] = []
     for _ in range(-(-tokens // (WRITERS * length))):
