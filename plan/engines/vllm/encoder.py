@@ -76,7 +76,7 @@ def _patches(config: Mapping[str, Any], model_type: str) -> Patches | None:
     if vision is None:
         return None
     side = _size(vision.get("patch_size")) or 0
-    hidden = whole(vision.get("hidden_size") or vision.get("embed_dim")) or 0
+    hidden = whole(vision.get("embed_dim") or vision.get("hidden_size")) or 0
     inner = whole(vision.get("intermediate_size")) or 4 * hidden
     frames = whole(vision.get("temporal_patch_size")) or 0
     deep = vision.get("deepstack_visual_indexes")

@@ -11,7 +11,7 @@ from math import ceil
 from typing import Any, NamedTuple
 
 from headcount.arch.config_parts import whole_configs
-from headcount.arch.formats.by_config import inventory_by
+from headcount.arch.formats.by_config import described_inventory
 from headcount.arch.modules.module import Module
 from headcount.model.numbers import whole
 
@@ -65,7 +65,9 @@ def layer_widths(model: PlannedModel) -> Widths | None:
     """None where the config does not describe the model's matrices."""
     if model.spec.parameters is None:
         return None
-    inventory = inventory_by(model.config, model.spec, model.spec.parameters)
+    inventory = described_inventory(model.config, model.spec.parameters)
+    if inventory is None:
+        return None
     modules = [module for module in inventory.modules if module.layer is not None]
     mlp = _widest(modules, ("mlp", "shared experts"))
     if not mlp and not any(module.kind == "experts" for module in modules):
