@@ -92,6 +92,17 @@ class Plan:
         return self.pool.needed(context, batch_size, self._tightest)
 
     @property
+    def bytes_per_token(self) -> int:
+        """Bytes of a rank that one more token costs once every window is full; one that the longest
+        request does not fill is none."""
+        return self.pool.bytes_per_token(self.spec.longest(self.workload.context))
+
+    @property
+    def bytes_of_first_token(self) -> int:
+        """Bytes of a rank that one token costs while no window is full."""
+        return self.pool.bytes_of_first_token(self.spec.longest(self.workload.context))
+
+    @property
     def kv_cache_bytes(self) -> int:
         return self.needed(self.workload.context, self.workload.batch_size)
 

@@ -10,7 +10,7 @@ from math import ceil
 from shlex import quote
 
 from headcount.model.dtypes import ALIASES
-from headcount.model.mixers import LatentAttention
+from headcount.model.mixers import LatentAttention, fills
 
 from ..budget import Budget
 from ..devices import Device
@@ -45,9 +45,8 @@ class SglangPool(CachePool):
     def block_size(self) -> int | None:
         return self.page_size
 
-    @property
-    def bytes_per_token(self) -> int:
-        return self.full_bytes
+    def bytes_per_token(self, within: int | None) -> int:
+        return self.full_bytes + (0 if fills(self.window, within) else self.swa_bytes)
 
     @property
     def cell_bytes(self) -> int:

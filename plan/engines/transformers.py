@@ -26,9 +26,8 @@ class TransformersPool(SequencePool):
     encoder_tokens: int
     static: bool = False
 
-    @property
-    def bytes_per_token(self) -> int:
-        return self.spec.cache_bytes_per_token(bits=self.bits)
+    def bytes_per_token(self, within: int | None) -> int:
+        return self.spec.cache_bytes_per_token(bits=self.bits, context=within)
 
     def sequence_bytes(self, context: int) -> int:
         """Bytes of one sequence of `context` tokens."""

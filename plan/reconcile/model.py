@@ -34,11 +34,9 @@ def find_model(name: str, logged: str | None, quantization: str | None) -> Logge
 
     Raises HeadcountError, with near names, if there is none.
     """
-    known = next((row for text in _names(name) if (row := find_row(text))), None)
-    audit = audit_model(known.id if known else name)
-    is_exact = known is None or name.casefold() in {
-        n.casefold() for n in (known.id, *known.aliases)
-    }
+    known = next((text for text in _names(name) if find_row(text)), name)
+    audit = audit_model(known)
+    is_exact = known == name
     model = planned(audit)
     is_narrow = quantization in _QUANTISED or bool(_FP8.search(f"{name} {logged or ''}"))
     if is_narrow and "quantization_config" not in model.config:

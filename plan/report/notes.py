@@ -31,6 +31,11 @@ def warnings(plan: Plan) -> Iterator[str]:
             f"The context of {workload.context:,} tokens is beyond the model's maximum of"
             f" {limit:,}: planned anyway."
         )
+    if spec.assumed:
+        yield (
+            f"Nothing describes model_type {spec.model_type!r}: its config was read by the standard"
+            " names. `headcount audit` lists what was assumed."
+        )
     if limit is None and plan.request.context is None:
         yield f"The model states no maximum context: {workload.context:,} tokens are assumed."
     if plan.model.lacking is not None:

@@ -4,6 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from headcount.model.mixers import fills
+
 from ...planned_model import PlannedModel
 from ...request import Workload
 from ..layers import LayerCache, readers_apart
@@ -36,12 +38,11 @@ class VllmPool(CachePool):
     def block_size(self) -> int | None:
         return self.table.block_size
 
-    @property
-    def bytes_per_token(self) -> int:
+    def bytes_per_token(self, within: int | None) -> int:
         """On the stage where it is most."""
         found = [0] * len(self.table.block_bytes)
         for layer, stage in zip(self.layers, self.stages, strict=True):
-            found[stage] += layer.token_bytes if layer.window is None else 0
+            found[stage] += 0 if fills(layer.window, within) else layer.token_bytes
         return max(found)
 
     def needed(self, context: int, batch_size: int, stage: int = 0) -> int:

@@ -93,7 +93,7 @@ def test_llama_cpp_state_of_qwen3_27b() -> None:
 )
 def test_llama_cpp_blocks_of_32_have_a_scale(name: str, per_block: int) -> None:
     pool = llama_cpp_pool(audit_model("llama-3-8b").spec, tp=1, kv_dtype=name)
-    assert pool.bytes_per_token == 32 * (8 * 256 // 32) * per_block
+    assert pool.bytes_per_token(None) == 32 * (8 * 256 // 32) * per_block
 
 
 def test_llama_cpp_pads_the_context_to_256() -> None:

@@ -67,7 +67,7 @@ def test_a_stage_keeps_the_cache_of_its_own_layers(engine: str) -> None:
     expected = 8192 * 8 * 8 * (128 + 128) * 2
     assert [plan.pool.needed(8192, 1, stage) for stage in range(4)] == [expected] * 4
     assert plan.kv_cache_bytes == expected == 256 * MIB
-    assert plan.pool.bytes_per_token == expected // 8192
+    assert plan.bytes_per_token == expected // 8192
     free = min(plan.available)
     assert plan.concurrency == pytest.approx(free / expected, rel=0.001)
     assert plan.kv_tokens == pytest.approx(8192 * free / expected, rel=0.001 + 1 / plan.concurrency)
