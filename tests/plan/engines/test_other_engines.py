@@ -128,5 +128,5 @@ def test_a_rank_has_a_head_at_least_and_a_latent_whole(engine: str) -> None:
     for name, layers, elements in (("qwen3-30b-a3b", 48, 2 * 128), ("deepseek-v3", 61, 576)):
         request = PlanRequest(engine=engine, device=find_device("b200"), tp=8, context=4096)
         pool = plan_model(planned(audit_model(name)), request).pool
-        assert pool.bytes_per_token == layers * elements * 2
+        assert pool.bytes_per_token(4096) == layers * elements * 2
         assert pool.needed(4096, 1) == 4096 * layers * elements * 2
