@@ -72,7 +72,7 @@ def _mxfp4_kernel(version: Version, device: Device) -> Mxfp4Kernel:
 
 def _outside(work: Workload, device: Device) -> Term:
     tp, pp = work.request.tp, work.request.pp
-    found = outside_torch(work.version, tp, pp, is_rocm=device.vendor == "AMD")
+    found = outside_torch(work.version, tp, pp, device)
     return Term(
         key="non_torch",
         title="Outside torch",
