@@ -65,7 +65,7 @@ def encoder_share(model: PlannedModel, work: Workload, step: StepLimits) -> Enco
         kept=kept,
         peak=tokens * patches.merged * (patches.pixels + layer) * width,
         formula=f" + encoder's {tokens:,} tokens x {each:,} of pixels and embeddings x {width} B",
-        error_bytes=kept + ceil(0.1 * GIB),
+        error_bytes=kept // 2 + ceil(0.1 * GIB),
     )
 
 

@@ -1,8 +1,9 @@
 """How wide a forward pass is: elements per token that are alive at once on a rank.
 
 While an MLP works, the residual stream, its input and what it reads lie beside its gate, up and
-their product; experts have two workspaces for as many rows as tokens x chosen experts
-(fused_experts of vllm/model_executor/layers/fused_moe/fused_moe.py).
+their product. Experts have two workspaces for as many rows as tokens x chosen experts: of what
+either matrix reads or writes (TritonExperts.workspace_shapes of
+vllm/model_executor/layers/fused_moe/fused_moe.py).
 """
 
 from collections.abc import Iterable, Mapping
@@ -43,20 +44,25 @@ class Widths(NamedTuple):
     chosen: int = 0
 
 
+def expert_elements(model: PlannedModel, tp: int) -> int:
+    """Elements of a token in the experts' workspaces on one of `tp` ranks."""
+    widths, hidden = layer_widths(model), model.spec.hidden_size
+    if widths is None or not widths.expert_up:
+        return 0
+    up, down = ceil(widths.expert_up / tp), ceil(widths.expert_down / tp)
+    return widths.chosen * (max(up, hidden) + max(down, hidden))
+
+
 def forward_elements(model: PlannedModel, tp: int) -> ForwardWidth:
-    """Elements of a token on one of `tp` ranks."""
+    """Elements of a token on one of `tp` ranks, the experts' workspaces left out."""
     hidden = model.spec.hidden_size
     widths = layer_widths(model)
     if widths is None:
         inner = ceil(_UNKNOWN * hidden / tp)
         return ForwardWidth(_WHOLE * hidden + inner, f"{_WHOLE} x hidden {hidden:,} + {inner:,}")
-    split = ceil(max(widths.mlp, widths.attention) / tp)
-    up, down = ceil(widths.expert_up / tp), ceil(widths.expert_down / tp)
-    experts = widths.chosen * (max(up, hidden) + down) if up else 0
-    inner = max(split, experts)
-    what = "experts" if experts > split else "the widest layer"
+    inner = ceil(max(widths.mlp, widths.attention) / tp)
     return ForwardWidth(
-        _WHOLE * hidden + inner, f"{_WHOLE} x hidden {hidden:,} + {inner:,} of {what}"
+        _WHOLE * hidden + inner, f"{_WHOLE} x hidden {hidden:,} + {inner:,} of the widest layer"
     )
 
 

@@ -9,13 +9,15 @@ sampler is at its peak can be read in its source; of the sort alone it was measu
 from math import ceil
 from typing import NamedTuple
 
+from headcount.arch.formats.of_configs import quantization_config
+
 from ...budget import Term
 from ...devices import Device
 from ...planned_model import PlannedModel
 from ...request import Workload
 from .defaults import StepLimits, is_hopper_or_newer, step_limits
 from .encoder import EncoderShare, encoder_share
-from .forward import forward_elements
+from .forward import expert_elements, forward_elements
 from .measured import (
     FORWARD_ERROR,
     GIB,
@@ -32,6 +34,9 @@ _MULTIPROCESSORS = 132
 # cuBLAS's workspace, from torch's allocator (CUDABlas.cpp of PyTorch).
 _CUBLAS, _CUBLAS_HOPPER = 8320 * 2**10, 32 * 2**20
 _MIB = 2**20
+# Workspaces of experts stay for later steps (WorkspaceManager of vllm/v1/worker/workspace.py, which
+# all experts use since then).
+_EXPERTS_STAY_SINCE = (0, 14)
 
 
 class Peak(NamedTuple):
@@ -49,31 +54,50 @@ def profiled_step(
     """The larger of the forward pass and of sampling, which is the last stage's alone."""
     step = step_limits(work.version, device, work.request)
     share = encoder_share(model, work, step) if is_first else EncoderShare()
-    peaks = [_forward(model, work, step, is_last=is_last)]
+    experts = _workspaces(model, work, step)
+    stays = experts if work.version.at_least(*_EXPERTS_STAY_SINCE) else 0
+    peaks = [_forward(model, work, step, experts - stays, is_last=is_last)]
     if is_last and model.spec.vocab_size and model.spec.is_cached:
         peaks.append(_sampling(model, device, work, step))
     peak = max(peaks, key=lambda found: found.bytes)
     workspace = _CUBLAS_HOPPER if is_hopper_or_newer(device) else _CUBLAS
-    size = max(peak.bytes + share.kept, share.peak) + workspace
+    size = max(peak.bytes + share.kept + stays, share.peak) + workspace
+    kept = f" + {stays:,} B of experts" if stays else ""
     return Term(
         key="activations",
         title="Activations",
         bytes=size,
-        formula=f"{peak.formula}{share.formula} + {workspace / _MIB:.3g} MiB of cuBLAS",
+        formula=f"{peak.formula}{share.formula}{kept} + {workspace / _MIB:.3g} MiB of cuBLAS",
         source=peak.source,
-        error_bytes=peak.error_bytes + share.error_bytes + ceil(STEP_ERROR * GIB),
+        error_bytes=peak.error_bytes
+        + share.error_bytes
+        + ceil(FORWARD_ERROR * stays)
+        + ceil(STEP_ERROR * GIB),
     )
 
 
-def _forward(model: PlannedModel, work: Workload, step: StepLimits, *, is_last: bool) -> Peak:
+def _workspaces(model: PlannedModel, work: Workload, step: StepLimits) -> int:
+    """Bytes of the experts' workspaces; MXFP4's kernels have none that stay."""
+    settings = quantization_config(model.config) or {}
+    if settings.get("quant_method") == "mxfp4":
+        return 0
+    width = ceil(work.compute_bits / 8)
+    return step.max_num_batched_tokens * expert_elements(model, work.request.tp) * width
+
+
+def _forward(
+    model: PlannedModel, work: Workload, step: StepLimits, experts: int, *, is_last: bool
+) -> Peak:
+    """`experts` are bytes of workspaces that are freed with the pass."""
     tokens, width = step.max_num_batched_tokens, ceil(work.compute_bits / 8)
     found = forward_elements(model, work.request.tp)
     handed = 0 if is_last else 2 * model.spec.hidden_size  # to the next stage
-    size = tokens * (found.elements + handed) * width
+    size = tokens * (found.elements + handed) * width + experts
     return Peak(
         bytes=size,
         formula=f"forward: {tokens:,} tokens x ({found.formula}"
-        f"{f' + {handed:,} to the next stage' if handed else ''}) x {width} B",
+        f"{f' + {handed:,} to the next stage' if handed else ''}) x {width} B"
+        f"{f' + {experts:,} B of experts' if experts else ''}",
         source="widths of the layers; measured within a fifth in starts of 0.19",
         error_bytes=ceil(FORWARD_ERROR * size),
     )
@@ -102,16 +126,15 @@ def _sampling(model: PlannedModel, device: Device, work: Workload, step: StepLim
 
 
 def _bytes_per_logit(kind: Sampler, width: int, work: Workload) -> tuple[float, str]:
-    """The logits as the model computes them, `width` bytes each, and what sampling adds. A float32
-    model's are not copied."""
-    copy = 4 if width < 4 else 0
+    """The logits as the model computes them, `width` bytes each, and what sampling adds. Those of
+    a float32 model count twice, too: 2.21 GiB were measured for Llama-3.1-8B with 0.19."""
     if kind == "sort":
-        return SORTED_BYTES + (width + copy - 6), SORTED_SOURCE
+        return SORTED_BYTES + (width - 2), SORTED_SOURCE
     if kind != "none":
         what = "Triton's top-k and top-p" if kind == "triton" else "FlashInfer"
-        return width + copy + 8, f"{what}: float32 logits, and two more of their size"
+        return width + 12, f"{what}: logits, a float32 copy, and two more of its size"
     if v2_copies_logits(work.version):
-        return width + copy, "the V2 runner: logits and their float32 copy"
+        return width + 4, "the V2 runner: logits and their float32 copy"
     tp = work.request.tp
     gathered = width + width / tp if tp > 1 else 0  # each rank's part, and all before their order
     return width + gathered, "the V2 runner: logits alone, as gathered from the ranks"

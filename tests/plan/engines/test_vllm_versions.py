@@ -199,3 +199,23 @@ def test_before_0_9_1_concurrency_is_of_tokens() -> None:
 def test_graphs_are_captured_for_so_many_sizes(seqs: int, count: int) -> None:
     """Measured starts with 1,024 sequences captured 51 sizes up to 512."""
     assert captured_sizes(seqs) == count
+
+
+def test_workspaces_of_experts_stay_since_0_14() -> None:
+    """Llama 4 Scout with tp 4: 8,192 tokens, one expert each, two workspaces as wide as the hidden
+    5,120 (16,384 / 4 and 8,192 / 4 are narrower). 3.19 GiB were measured with 0.19."""
+    kept = 8192 * 2 * 5120 * 2
+    terms = {
+        version: plan("llama-4-scout", version, tp=4, context=8192).taken[1]
+        for version in ("0.13.0", "0.19.0")
+    }
+    assert f"{kept:,} B of experts" in terms["0.19.0"].formula
+    assert "of experts" not in terms["0.13.0"].formula
+    assert terms["0.19.0"].bytes / GIB == pytest.approx(3.19, abs=0.012)
+
+
+def test_mxfp4_experts_have_no_workspace_that_stays() -> None:
+    """2.87 GiB were measured for gpt-oss-20b with 0.19, with tp 1 and 2."""
+    for tp in (1, 2):
+        found = plan("gpt-oss-20b", "0.19.0", tp=tp, context=8192).taken[1]
+        assert found.bytes / GIB == pytest.approx(2.87, abs=0.012)
