@@ -22,7 +22,7 @@ from .runner import uses_v2
 _COLOURS = 3
 # Tokens of the largest image of encoders that take any size (max_pixels of Qwen's processors).
 _LARGEST = 16384
-_V2_PROFILES_SINCE = (0, 28)
+_V2_PROFILES_SINCE = (0, 27)
 
 
 class EncoderShare(NamedTuple):
