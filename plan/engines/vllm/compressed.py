@@ -14,7 +14,7 @@ from math import ceil
 from headcount.model.mixers import CompressedAttention
 from headcount.model.spec import ModelSpec
 
-from ..layers import LayerCache, stage_of_layers
+from ..layers import Kind, LayerCache, stage_of_layers
 from ..version import Version
 from .blocks import BlockTable, LayerGroup
 
@@ -92,9 +92,8 @@ def compressed_caches(spec: ModelSpec, pp: int) -> tuple[tuple[LayerCache, ...],
 
 
 def _cache(page: Page) -> LayerCache:
-    kind = "latent" if page.window is None else "sliding"
-    token = page.bytes // page.block
-    return LayerCache(kind=kind, token_bytes=token, window=page.window)  # type: ignore[arg-type]
+    kind: Kind = "latent" if page.window is None else "sliding"
+    return LayerCache(kind=kind, token_bytes=page.bytes // page.block, window=page.window)
 
 
 def _pages(spec: ModelSpec, pp: int) -> Iterator[tuple[Page, int]]:
