@@ -26,11 +26,12 @@ _V2_PROFILES_SINCE = (0, 27)
 
 
 class EncoderShare(NamedTuple):
-    """Bytes `kept` through the step, and the encoder's own `peak`."""
+    """Bytes `kept` through the step, and those of the encoder's `own` pass with its pixels."""
 
     kept: int = 0
-    peak: int = 0
+    own: int = 0
     formula: str = ""
+    own_formula: str = ""
     error_bytes: int = 0
 
 
@@ -55,16 +56,19 @@ def encoder_share(model: PlannedModel, work: Workload, step: StepLimits) -> Enco
     patches = _patches(model.config, model.spec.model_type)
     if patches is None:
         size, error = ceil(TOWER.gib * GIB), ceil(TOWER.error_gib * GIB)
-        return EncoderShare(size, 0, f" + {TOWER.gib:g} GiB of the encoder", error)
+        formula = f" + {TOWER.gib:g} GiB of the encoder"
+        return EncoderShare(kept=size, formula=formula, error_bytes=error)
     width = ceil(work.compute_bits / 8)
     tokens = max(step.max_num_batched_tokens, patches.largest)
     each = patches.merged * patches.pixels + patches.levels * model.spec.hidden_size
     kept = tokens * each * width
     layer = 4 * patches.hidden + ceil(2 * patches.inner / work.request.tp)
+    wide = patches.merged * (patches.pixels + layer)
     return EncoderShare(
         kept=kept,
-        peak=tokens * patches.merged * (patches.pixels + layer) * width,
+        own=tokens * wide * width,
         formula=f" + encoder's {tokens:,} tokens x {each:,} of pixels and embeddings x {width} B",
+        own_formula=f"encoder: {tokens:,} tokens x {wide:,} of pixels and a layer x {width} B",
         error_bytes=kept // 2 + ceil(0.1 * GIB),
     )
 
