@@ -24,9 +24,10 @@ from .measured import (
     SAMPLER_ERROR,
     SORTED_BYTES,
     SORTED_SOURCE,
+    STATES_ERROR,
     STEP_ERROR,
 )
-from .runner import Sampler, uses_v2, v1_sampler, v2_copies_logits
+from .runner import Sampler, has_states, uses_v2, v1_sampler, v2_copies_logits
 
 # The kernel for top-k and top-p has a row of logits in float32 for each multiprocessor: 132 on
 # H100, 108 on A100, 142 on L40S, 148 on B200.
@@ -61,6 +62,7 @@ def profiled_step(
         peaks.append(_sampling(model, device, work, step))
     beside = _beside(max(peaks, key=lambda found: found.bytes), share, stays)
     peak = max(beside, _own_pass(share), key=lambda found: found.bytes)
+    unknown = STEP_ERROR + (STATES_ERROR if has_states(model.spec) else 0)
     workspace = _CUBLAS_HOPPER if is_hopper_or_newer(device) else _CUBLAS
     return Term(
         key="activations",
@@ -68,7 +70,7 @@ def profiled_step(
         bytes=peak.bytes + workspace,
         formula=f"{peak.formula} + {workspace / _MIB:.3g} MiB of cuBLAS",
         source=peak.source,
-        error_bytes=peak.error_bytes + ceil(STEP_ERROR * GIB),
+        error_bytes=peak.error_bytes + ceil(unknown * GIB),
     )
 
 

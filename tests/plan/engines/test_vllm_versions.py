@@ -219,3 +219,18 @@ def test_mxfp4_experts_have_no_workspace_that_stays() -> None:
     for tp in (1, 2):
         found = plan("gpt-oss-20b", "0.19.0", tp=tp, context=8192).taken[1]
         assert found.bytes / GIB == pytest.approx(2.87, abs=0.012)
+
+
+def test_the_v2_runner_reserves_nothing_for_graphs_until_0_28() -> None:
+    """vllm-project/vllm#49224: its profile_cudagraph_memory returned 0."""
+    for version, runner, counts in (
+        ("0.19.0", "v1", False),
+        ("0.20.0", "v1", True),
+        ("0.28.0", "v1", True),
+        ("0.28.0", "v2", False),
+        ("0.29.0", "v2", True),
+    ):
+        keys = {term.key for term in plan("llama-3.1-8b", version, model_runner=runner).taken}
+        assert ("cuda_graphs" in keys) is counts
+    rocm = plan("llama-3.1-8b", "0.25.0", model_runner="v1", device=find_device("mi300x"))
+    assert "cuda_graphs" not in {term.key for term in rocm.taken}
