@@ -34,23 +34,24 @@ class ForwardWidth(NamedTuple):
 
 
 class Widths(NamedTuple):
-    """Rows of the widest MLP, attention and experts of a model; `chosen` is how many of these a
-    token visits."""
+    """Rows of the widest MLP, attention and experts of a model; experts read `expert_in`, and
+    `chosen` is how many of them a token visits."""
 
     mlp: int = 0
     attention: int = 0
     expert_up: int = 0
     expert_down: int = 0
+    expert_in: int = 0
     chosen: int = 0
 
 
 def expert_elements(model: PlannedModel, tp: int) -> int:
     """Elements of a token in the experts' workspaces on one of `tp` ranks."""
-    widths, hidden = layer_widths(model), model.spec.hidden_size
+    widths = layer_widths(model)
     if widths is None or not widths.expert_up:
         return 0
     up, down = ceil(widths.expert_up / tp), ceil(widths.expert_down / tp)
-    return widths.chosen * (max(up, hidden) + max(down, hidden))
+    return widths.chosen * (max(up, widths.expert_in) + max(down, widths.expert_in))
 
 
 def forward_elements(model: PlannedModel, tp: int) -> ForwardWidth:
@@ -83,6 +84,7 @@ def layer_widths(model: PlannedModel) -> Widths | None:
         attention=_widest(modules, ("attention",)),
         expert_up=max((_rows(m, ("gate", "up")) for m in _by_layer(modules)), default=0),
         expert_down=max((m.columns for m in modules if _is(m, "experts", "down")), default=0),
+        expert_in=max((m.columns for m in modules if _is(m, "experts", "up")), default=0),
         chosen=_chosen(model.config, model.spec.model_type),
     )
 
