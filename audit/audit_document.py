@@ -43,7 +43,7 @@ def audit_document(audit: Audit, sizes: Sizes, *, explain: bool = False) -> Mapp
             "attention_parameters": audit.attention_parameters,
             "cache_bytes": sum(sizes.layer_bytes(layer) for layer in spec.layers),
             "cache_bytes_per_token": spec.cache_bytes_per_token(
-                bits=sizes.bits, context=sizes.context
+                bits=sizes.bits, within=spec.longest(sizes.context)
             ),
             "constant_state_bytes": spec.constant_state_bytes(
                 batch_size=sizes.batch_size, bits=sizes.bits

@@ -170,7 +170,7 @@ def test_cross_attention_is_reserved_for_a_whole_step(version: str, encoder_toke
 
 def test_a_stages_bytes_per_token_are_its_own_layers() -> None:
     """Llama 3.1 8B: 131,072 B a token, half of it on each of two stages."""
-    assert plan("llama-3.1-8b", pp=2).pool.bytes_per_token(8192) == 131_072 // 2
+    assert plan("llama-3.1-8b", pp=2).bytes_per_token == 131_072 // 2
 
 
 def test_0_14_to_0_16_hold_the_whole_cache_against_the_smallest_stage() -> None:
