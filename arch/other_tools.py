@@ -7,6 +7,7 @@ from typing import Any
 from headcount.model.errors import UnsupportedModelError
 from headcount.model.numbers import finite, whole
 
+from .built_classes import type_of_class
 from .size_names import NAMES, names_of
 
 _CORE = ("hidden_size", "num_hidden_layers", "num_attention_heads")
@@ -84,9 +85,25 @@ def _refused(config: Mapping[str, Any]) -> str | None:
     if isinstance(config.get("_class_name"), str) and "_diffusers_version" in config:
         return (
             f"a config of diffusers ({config['_class_name'][:80]}), no language model: audit the"
-            " config.json of a text encoder in its folder, as text_encoder/config.json"
+            f" config.json of a text encoder in its folder, as {_text_encoders(config)}"
         )
     return None
+
+
+def _text_encoders(config: Mapping[str, Any]) -> str:
+    """Where a pipeline holds models of transformers, and their classes, as model_index.json lists
+    them: `"text_encoder_2": ["transformers", "T5EncoderModel"]`."""
+    listed = (
+        (folder, value[1])
+        for folder, value in config.items()
+        if isinstance(value, list) and len(value) == 2 and value[0] == "transformers"
+    )
+    found = [
+        f"{folder[:80]}/config.json ({name[:80]})"
+        for folder, name in listed
+        if isinstance(name, str) and type_of_class(name) is not None
+    ]
+    return " or ".join(found[:4]) or "text_encoder/config.json"
 
 
 def _of_class(name: str, task: str = "CausalLM") -> dict[str, Any]:

@@ -21,6 +21,7 @@ def audit_document(audit: Audit, sizes: Sizes, *, explain: bool = False) -> Mapp
             "id": source.id,
             "model_type": spec.model_type,
             "source": source.kind,
+            "config_of": source.entry.config_of if source.entry else None,
             "revision": source.revision,
             "dtype": spec.dtype,
             "max_position_embeddings": spec.max_position_embeddings,
