@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from headcount.arch.architecture import Architecture
 from headcount.model.mixers import Attention, Mixer
-from headcount.model.spec import Layer, MixerKey, ModelSpec, Origin
+from headcount.model.spec import Assumption, Layer, MixerKey, ModelSpec, Origin
 from headcount.sources.safetensors import TensorInfo
 
 from .census import Census, Placed
@@ -125,10 +125,19 @@ def correct(
     layers = tuple(
         _correct_layer(layer, census, architecture, seen, tensors) for layer in spec.layers
     )
+    changed = _corrections(spec.layers, layers)
+    if seen and spec.assumptions:
+        told = {**changed, "attention_parameters": Origin("as stored", "weights")}
+        spec = replace(spec, assumptions=tuple(_told(one, told) for one in spec.assumptions))
     if layers == spec.layers:
         return spec, seen
-    origins = {**spec.origins, **_corrections(spec.layers, layers)}
-    return replace(spec, layers=layers, origins=origins), seen
+    return replace(spec, layers=layers, origins={**spec.origins, **changed}), seen
+
+
+def _told(one: Assumption, told: Mapping[str, Origin]) -> Assumption:
+    """What was assumed, or what the weights say instead."""
+    origin = told.get(one.about)
+    return one if origin is None else Assumption(one.about, str(origin.value), origin.source)
 
 
 def _correct_layer(

@@ -163,20 +163,20 @@ class ModelSpec:
             for layer in self.layers
         )
 
-    def longest(self, context: int | None = None) -> int | None:
+    def longest(self, context: int) -> int | None:
         """The most tokens that a sequence has: the model's maximum, or a `context` beyond it. None
         where the model states none."""
         most = self.max_position_embeddings
-        return most if most is None or context is None else max(most, context)
+        return None if most is None else max(most, context)
 
     def cache_bytes_per_token(
-        self, *, bits: Bits = 16, engine: Keeper = "transformers", context: int | None = None
+        self, *, bits: Bits = 16, engine: Keeper = "transformers", within: int | None = None
     ) -> int:
-        """Bytes that one more token of one sequence costs once every window is full. One that the
-        `longest` sequence does not fill is none."""
-        within = self.longest(context)
+        """Bytes that one more token of one sequence costs once every window is full. One that no
+        sequence of `within` tokens fills (None: of the model's maximum) is none."""
+        most = self.max_position_embeddings if within is None else within
         return sum(
-            mixer.growing_bytes(bits, engine, within)
+            mixer.growing_bytes(bits, engine, most)
             for layer in self.layers
             for mixer in layer.mixers
         )

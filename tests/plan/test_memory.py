@@ -76,6 +76,15 @@ def test_a_window_keeps_no_more_than_itself(plan: MakePlan) -> None:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
+def test_a_window_as_long_as_the_request_costs_each_token(plan: MakePlan, engine: str) -> None:
+    """Mistral-7B v0.1: 32 layers of 8 K/V heads of 128 and a window of 4,096 tokens."""
+    h100 = find_device("h100")
+    for context, each in ((4095, 131_072), (4096, 131_072), (4097, 0)):
+        found = plan("mistral-7b-v0.1", engine=engine, device=h100, context=context)
+        assert found.bytes_per_token == each, context
+
+
+@pytest.mark.parametrize("engine", ENGINES)
 def test_a_window_that_never_fills_costs_each_token(plan: MakePlan, engine: str) -> None:
     """Phi-3.5-mini: 32 layers of 32 K/V heads of 96, at 16 bit; its window of 262,144 tokens is
     beyond its 131,072 positions."""
