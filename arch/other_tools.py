@@ -1,14 +1,14 @@
 """Configs of other tools that people hold: read as the config.json that says the same, or refused
 by their name."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from headcount.model.errors import UnsupportedModelError
 from headcount.model.numbers import finite, whole
 
 from .built_classes import type_of_class
-from .size_names import NAMES
+from .size_names import NAMES, names_of
 
 _CORE = ("hidden_size", "num_hidden_layers", "num_attention_heads")
 _LLAMA_VOCABULARY = 32_000  # Llama 1 and 2 write -1: their tokenizer has so many words
@@ -36,6 +36,39 @@ def standard_config(config: Mapping[str, Any], where: str) -> Mapping[str, Any]:
             **config,
         }
     return config
+
+
+# Names of other tools beside those of `size_names`.
+_THEIRS = {
+    **{"max_position_embeddings": "context_window_size", "intermediate_size": "hidden_dim"},
+    **{"num_local_experts": "num_experts", "num_experts_per_tok": "experts_per_token"},
+    **{"tie_word_embeddings": "tied_embeddings"},
+}
+
+
+def places(
+    given: Mapping[str, Any], read: Mapping[str, Any], where: str
+) -> dict[str, tuple[str, str]]:
+    """Where the values of `read`, which was made of `given`, stand there, and under which key: for
+    `--explain`. Empty where it is the same."""
+    if read is given:
+        return {}
+    nested = {key: value for key, value in given.items() if isinstance(value, Mapping)}
+    alike = {key: sum(read.get(k) == v for k, v in inner.items()) for key, inner in nested.items()}
+    order = sorted(nested, key=lambda key: -alike[key])
+    holders = ((where, given), *((f"{where}: {key}", nested[key]) for key in order))
+    return {key: _place(holders, key, value) for key, value in read.items()}
+
+
+def _place(
+    holders: Iterable[tuple[str, Mapping[str, Any]]], key: str, value: Any
+) -> tuple[str, str]:
+    names = (*(names_of(key) if key in NAMES else (key,)), _THEIRS.get(key, key))
+    for place, holder in holders:
+        for name in names:
+            if name in holder and holder[name] == value:
+                return place, name
+    return "derived: other keys of the file", ""
 
 
 def _names_sizes(config: Mapping[str, Any]) -> bool:
