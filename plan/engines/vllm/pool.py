@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from ...planned_model import PlannedModel
 from ...request import Workload
-from ..layers import LayerCache, readers_apart
+from ..layers import LayerCache, StagedCaches, readers_apart
 from ..paged import paged_caches
 from ..pool import CachePool
 from ..version import Version
@@ -59,6 +59,7 @@ class VllmPool(CachePool):
             encoder_tokens=self.encoder_tokens,
             context_ranks=self.context_ranks,
             state_blocks=self.states.blocks,
+            speculated=self.states.speculated,
         )
 
     def notes(self) -> Sequence[str]:
@@ -95,7 +96,7 @@ def vllm_pool(model: PlannedModel, work: Workload) -> VllmPool:
     """The pool of one rank, from what each layer keeps. Raises HeadcountError for a dtype that
     vLLM does not have."""
     request, version = work.request, work.version
-    found = paged_caches(model, work)
+    found = with_draft(paged_caches(model, work), request.draft_layers, request.pp)
     caches = as_allocated(found.caches, version, disabled=request.disable_hybrid_kv_cache_manager)
     states = state_rule(
         model.spec,
@@ -104,6 +105,7 @@ def vllm_pool(model: PlannedModel, work: Workload) -> VllmPool:
         mode=request.mamba_cache_mode,
         caches_prefixes=request.caches_prefixes,
         device=request.device,
+        speculated=request.speculated or 0,
     )
     step = step_limits(version, request.device, request)
     return VllmPool(
@@ -122,6 +124,17 @@ def vllm_pool(model: PlannedModel, work: Workload) -> VllmPool:
         context_ranks=request.context_ranks,
         states=states,
         readers_apart=readers_apart(model.spec, request.pp),
+    )
+
+
+def with_draft(found: StagedCaches, layers: int, pp: int) -> StagedCaches:
+    """With the caches of so many drafting layers on the last stage, each as large as that of a
+    layer of the model that keeps every token: MTP's are such layers, heads of EAGLE may differ."""
+    kept = [n for n in found.caches if n.kind in ("full", "latent") and n.window is None]
+    if not layers or not kept:
+        return found
+    return StagedCaches(
+        caches=(*found.caches, *[kept[-1]] * layers), stages=(*found.stages, *[pp - 1] * layers)
     )
 
 
