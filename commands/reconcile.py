@@ -25,11 +25,12 @@ _START_OPTIONS = stack(
 
 
 @click.command(cls=Command)
-@click.argument("log", metavar="LOG")
+@click.argument("logs", metavar="LOG...", nargs=-1, required=True)
 @_START_OPTIONS
 @click.option("--exit-code", is_flag=True, help="Exit with 1 if a figure disagrees.")
 @output_options
-def reconcile(log: str, exit_code: bool, form: str, output: Path | None, **options: Any) -> None:
+def reconcile(
+    logs: tuple[str, ...], exit_code: bool, form: str, output: Path | None, **options: Any) -> None:
     """Hold the start-up log of vLLM or SGLang against what the same start would give by the rules.
 
     LOG is a file, or - for standard input; a few lines of it suffice. Tokens, blocks, concurrency,
@@ -42,9 +43,9 @@ def reconcile(log: str, exit_code: bool, form: str, output: Path | None, **optio
       headcount reconcile start.log --device a100-40gb
       headcount reconcile - --model llama-3.1-8b --engine-version 0.10.1 < fragment.log
     """
-    from headcount.plan.reconcile.command import reconcile_log
+    from headcount.plan.reconcile.command import reconcile_logs
 
-    answer = reconcile_log(log, options)
+    answer = reconcile_logs(logs, options)
     write_reports([answer.report], form, output)
     if exit_code and not answer.agrees:
         sys.exit(1)

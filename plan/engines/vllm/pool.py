@@ -45,11 +45,15 @@ class VllmPool(CachePool):
         return self.table.num_blocks(available)
 
     def concurrency(self, available: Sequence[int], context: int) -> float:
-        return self.table.concurrency(self.num_blocks(available), self.request(context))
+        return self.of_blocks(self.num_blocks(available), context)[1]
 
     def kv_tokens(self, available: Sequence[int], context: int) -> int:
-        blocks = self.num_blocks(available)
-        return self.table.logged_tokens(blocks, self.request(context), self.version)
+        return self.of_blocks(self.num_blocks(available), context)[0]
+
+    def of_blocks(self, blocks: int, context: int) -> tuple[int, float]:
+        request = self.request(context)
+        tokens = self.table.logged_tokens(blocks, request, self.version)
+        return tokens, self.table.concurrency(blocks, request)
 
     def request(self, context: int) -> BlockRequest:
         """What a request of `context` tokens asks of the groups."""
