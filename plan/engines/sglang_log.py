@@ -2,7 +2,18 @@
 
 import re
 
-from .start_log import NUMBER, SIZE, WORD, FailureLine, Log, LogLine, StartLog, number
+from ..request import PlanRequest
+from .start_log import (
+    NUMBER,
+    SIZE,
+    WORD,
+    FailureLine,
+    Log,
+    LogLine,
+    OwnAccount,
+    StartLog,
+    number,
+)
 
 _ALLOCATED = "KV Cache is allocated"
 # A pool of keys and values apart, or of latents.
@@ -28,6 +39,17 @@ def _finish(log: Log) -> None:
         log.figures["available_gib"] = sum(log.pools.values())
         log.settings["sizes_added"] = int(log.settings["sizes_added"]) * len(log.pools)
         log.settings["pool_only"] = 1
+
+
+def _own_account(log: Log, request: PlanRequest) -> OwnAccount | None:
+    """left after loading - free before it x (1 - mem_fraction_static)."""
+    found, share = log.figures, request.utilisation
+    if share is None or not {"left", "weights_gib"} <= found.keys() or "states_gib" in found:
+        return None
+    free = found.get("free", found["left"] + found["weights_gib"])
+    gib = found["left"] - free * (1 - share)
+    words = f"{found['left']:g} left - {free:g} free before x (1 - {share:g}) GiB"
+    return OwnAccount(gib=gib, addends=3, words=words)
 
 
 LOG = StartLog(
@@ -94,5 +116,6 @@ LOG = StartLog(
     told=("ServerArgs(", "launch_server"),
     others=((_ALLOCATED, _pool),),
     finish=_finish,
+    own_account=_own_account,
     terms=(("weights_gib", "weights"),),
 )

@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from math import inf
 
 from headcount.model.errors import HeadcountError
 from headcount.model.units import format_bytes
 
+from ..devices import Device, all_devices
 from ..engines.start_log import Failure, Log
 from ..plan import Plan, plan_model
 from ..stored import is_weighed
@@ -26,6 +28,7 @@ _ORDER = (
     *("request", "tokens", "occupied", "unbalanced", "changed", "host", "sampler", "weights"),
     *("cache", "buffer", "memory", "runtime"),
 )
+_LIKELY = 1.0  # GiB that figures may be off a device's budget
 _NO_TOLL = 1.0  # GiB that a device's own services may hold
 
 
@@ -86,9 +89,9 @@ class Explanation:
             why = "the longest request that fits"
             yield _row("largest_context", self.logged_context, self.largest_context, None, why)
         for remedy in self.remedies:
-            had = getattr(request, remedy.change) if request else None
+            had = getattr(request, remedy.change, None)
             why = f"{remedy.text}: {remedy.command}" if remedy.command else remedy.text
-            yield _row(f"change_{remedy.change}", had, remedy.value, None, why)
+            yield _row(f"change_{remedy.change.replace(' ', '_')}", had, remedy.value, None, why)
 
 
 def _row(
@@ -104,14 +107,46 @@ def first_failure(log: Log) -> Failure | None:
     return next((log.failures[kind] for kind in _ORDER if kind in log.failures), None)
 
 
+def likely_device(start: Start) -> Device | None:
+    """The known device that the figures of the log fit best, where it names none: of those whose
+    budget would leave what is logged, or that have the memory that was free."""
+    figures = start.log.figures
+    if {"left", "weights_gib"} <= figures.keys():
+        seen = (figures["left"] + figures["weights_gib"]) * _GIB
+        near = [n for n in all_devices() if 0.995 <= n.usable_memory / seen <= 1.04]
+        return min(near, key=lambda device: device.usable_memory, default=None)
+    if "available_gib" not in figures or not is_weighed(start.model):
+        return None
+    found = [(_off(start, device), device) for device in all_devices()]
+    off, device = min(found, key=lambda pair: pair[0])
+    return device if off <= _LIKELY else None
+
+
+def _off(start: Start, device: Device) -> float:
+    """GiB that the budget of the device and the log are apart."""
+    request = replace(start.request, device=device, kv_memory=None)
+    try:
+        plan = plan_model(start.model, request)
+    except HeadcountError:
+        return inf
+    left, _, _ = with_logged_terms(start, plan)
+    return abs(left / _GIB - start.log.figures["available_gib"])
+
+
 def explain(log: Log, start: Start | None) -> Explanation | None:
     """Of a log that says what its start died of; None of one that does not. Without a `start`, since
     the model is not known, only what the log says itself."""
     failure = first_failure(log)
     if failure is None:
         return None
+    guessed = None
+    if start is not None and start.request.device is None:
+        guessed = likely_device(start)
+        start = replace(start, request=replace(start.request, device=guessed))
     found = _EXPLAIN[failure.kind](log, start, failure.values)
-    return replace(found, shares=tuple(_shares(log, start)))
+    note = f"the log names no device: {guessed.name} is taken, which its figures fit" if guessed else ""
+    advice = (*found.advice, note) if note else found.advice
+    return replace(found, shares=tuple(_shares(log, start)), advice=advice)
 
 
 def _bytes(gib: float | None) -> int | None:

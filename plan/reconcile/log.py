@@ -56,6 +56,7 @@ _METHOD = re.compile(r"method['\"\\]*\s?[=:]\s?['\"\\]*([A-Za-z0-9_]{1,40})")
 # Names of processes: (Worker_PP1_TP0 pid=7), (…Worker rank=3 pid=7), [… PP0 TP1].
 _STAGE = re.compile(r"[_ \[(]PP([0-9]{1,3})\b|[_ \[(]PP([0-9]{1,3})_")
 _PLACE = re.compile(r"\([A-Za-z]{0,12}Worker[A-Za-z]{0,12}[ _][^)]{0,40}?rank[= ]([0-9]{1,4})")
+_OF_TP = re.compile(r"[_ \[(]TP([0-9]{1,3})(?=[_ \])])")
 _GPU = re.compile(r"(?:GPU|Device) +[0-9](?:-[0-9]+)?: +((?:NVIDIA|AMD|Tesla|GeForce) [^\n,(]{2,60})")
 _OUT_OF_MEMORY = FailureLine(
     "memory",
@@ -162,6 +163,8 @@ def _all_readers() -> Iterator[tuple[str, _Reader]]:
     for name in (*_SETTINGS, "--", " -tp "):
         yield name, _read_settings
     yield "speculative", _read_speculation
+    for words in ("_TP1", " TP1", "_TP3", " TP3", "_TP7", " TP7", "_TP15", " TP15"):
+        yield words, _read_ranks
     for words in ("GPU 0", "Device 0", "GPU 1"):
         yield words, _read_device
 
@@ -203,7 +206,8 @@ def _rank_of(line: str) -> Rank:
 
 def _read_number(each: LogLine, log: Log, line: str) -> None:
     if match := each.search(line):
-        log.say(each.names[0], number(match[1]), _FIRM)
+        value = number(match[1])
+        log.say(each.names[0], int(value) if value == int(value) else value, _FIRM)
 
 
 def _read_version(each: LogLine, trust: int, log: Log, line: str) -> None:
@@ -229,6 +233,12 @@ def _read_failure(each: FailureLine, log: Log, line: str) -> None:
         log.fail(each.kind, **values)
         if "total" in values:
             log.least("total", values["total"])
+
+
+def _read_ranks(log: Log, line: str) -> None:
+    """More ranks share the model than any of them says."""
+    for match in _OF_TP.finditer(line[:160]):
+        log.settings["tp_seen"] = max(int(match[1]) + 1, int(log.settings.get("tp_seen", 1)))
 
 
 def _read_device(log: Log, line: str) -> None:

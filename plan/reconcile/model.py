@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from headcount.audit.auditing import audit_model
+from headcount.model.dtypes import ALIASES
 from headcount.model.errors import HeadcountError
-from headcount.sources.catalogue import CatalogueRow, catalogue, unknown_model
+from headcount.sources.catalogue import CatalogueRow, catalogue
 
 from ..command import planned
 from ..planned_model import PlannedModel
@@ -82,8 +83,8 @@ def _logged(
     try:
         audit = audit_model(row.id if row else path or name)
     except HeadcountError as error:
-        near = str(unknown_model(name.rstrip("/").rsplit("/", 1)[-1])).partition(";")[2]
-        hint = f" ({near.partition('.')[0].strip()})" if near else ""
+        near = _near(name)
+        hint = f" (nearest are {', '.join(near)})" if near else ""
         raise HeadcountError(
             f"the log's model is {name!r}, which is not known here{hint}: say which it is with"
             " --model NAME"
@@ -94,6 +95,15 @@ def _logged(
         called=name,
         note=None if exact else f"{name} is taken for {audit.source.id}: the same geometry",
     )
+
+
+def _near(name: str) -> list[str]:
+    """Names of the catalogue that are like the last part of this."""
+    from difflib import get_close_matches  # slow to import, and only errors want it
+
+    base = _key(name.rstrip("/").rsplit("/", 1)[-1])
+    known = {_key(n.rsplit("/", 1)[-1]): n for row in catalogue() for n in row.names}
+    return [known[key] for key in get_close_matches(base, known, n=3, cutoff=0.75)]
 
 
 def _as_stored(model: PlannedModel, stored: str | None) -> PlannedModel:
@@ -171,5 +181,6 @@ def _shorter(key: str) -> Iterator[str]:
 
 
 def loaded_as(model: PlannedModel, dtype: str | None) -> str | None:
-    """The dtype that weights are loaded as: a quantised model's stay as they are."""
-    return None if "quantization_config" in model.config else dtype
+    """The dtype that weights are loaded as, None as they are stored: a quantised model's stay."""
+    full = ALIASES.get(dtype or "", dtype)
+    return None if "quantization_config" in model.config or full == model.spec.dtype else dtype

@@ -20,6 +20,7 @@ from .start import Start
 _GIB = 2**30
 _MOST_UTILISATION = 0.95  # beyond it, CUDA graphs and other processes find no room
 _MOST_TP = 64
+_SHORTEST = 2048  # tokens of a context that is worth to be offered
 _WEIGHTS = ("float8_e4m3fn", "int4")
 
 
@@ -137,7 +138,9 @@ def for_the_cache(ground: Ground) -> tuple[Remedy, ...]:
     kinds: tuple[_Kind, ...] = (
         *(_utilisation, _sequences, _eager, _cache_type, _context, _tp, _weights),
     )
-    return _first_of_each(ground, kinds)
+    found = _first_of_each(ground, kinds)
+    mild = {remedy.change for remedy in found} - {"tp", "dtype"}
+    return found if mild else (*_first_of_each(ground, (_shorter_and,)), *found)
 
 
 def for_the_step(ground: Ground, short: int) -> tuple[Remedy, ...]:
@@ -236,6 +239,31 @@ def _context(ground: Ground) -> Iterator[Remedy]:
     most, asked = ground.largest_context(), ground.request.context
     if most and (asked is None or most < asked):
         yield from _try(ground, "context", most, f"a context of {most:,} tokens")
+
+
+def _shorter_and(ground: Ground) -> Iterator[Remedy]:
+    """Where no one change that costs little suffices: fewer sequences a step, and a shorter
+    context."""
+    if not find_engine(ground.request.engine).profiles_sequences:
+        return
+    for value in (512, 256, 128, 64, 32, 16):
+        changed = replace(ground.request, max_num_seqs=value)
+        size = ground.memory(changed)
+        if size is None or size <= 0 or value >= (ground.request.max_num_seqs or 1024):
+            continue
+        plan = plan_model(ground.start.model, replace(changed, kv_memory=size))
+        most = plan.limits.max_context
+        if most and most >= _SHORTEST:
+            text = f"at most {value} sequences a step and a context of {most:,} tokens"
+            both = {"max_num_seqs": value, "context": most}
+            yield Remedy(
+                change="max_num_seqs and context",
+                value=f"{value} and {most}",
+                text=text,
+                command=ground.command(**both),
+                kv_tokens=plan.kv_tokens,
+                concurrency=plan.pool.concurrency(plan.available, most),
+            )
 
 
 def _tp(ground: Ground) -> Iterator[Remedy]:

@@ -9,6 +9,7 @@ from headcount.model.errors import HeadcountError
 from ..devices import Device, find_device, parse_device
 from ..engines.engine import Engine, check_options, find_engine
 from ..engines.start_log import Log, Setting
+from ..parallel import valid_tp
 from ..planned_model import PlannedModel
 from ..request import OF_ANY_PLAN, STATE_MODES, PlanRequest, StateMode
 from .log import settings_of
@@ -32,6 +33,7 @@ class Start:
     request: PlanRequest
     said: frozenset[str]
     notes: tuple[str, ...]
+    tp_is_guessed: bool = False
 
 
 def names_of(log: Log, options: Mapping[str, Any]) -> list[str]:
@@ -51,12 +53,16 @@ def start_of(log: Log, options: Mapping[str, Any]) -> Start:
     found = find_model(
         names_of(log, options), _text(settings, "quantization"), names_of(log, {})
     )
+    guessed = "tp" not in settings and "tp_seen" in settings
+    if guessed:
+        settings["tp"] = _tp_of_ranks(found.model, int(settings["tp_seen"]))
+    device = device_of(log, _text(given, "device"))
     version = _text(settings, "engine_version") or _text(settings, "version")
     logged = {**_options(settings), "draft_layers": _draft_layers(settings, found.model)}
     request = PlanRequest(
         engine=engine.name,
         version=engine.releases.parse(version) if version else engine.releases.latest(),
-        device=device_of(log, _text(given, "device")),
+        device=device,
         dtype=_text(given, "dtype") or loaded_as(found.model, _dtype(settings)),
         utilisation=_share(settings),
         **{name: logged[name] for name in logged.keys() & (OF_ANY_PLAN | engine.options)},
@@ -68,7 +74,8 @@ def start_of(log: Log, options: Mapping[str, Any]) -> Start:
         called=names[0],
         request=request,
         said=frozenset(settings),
-        notes=tuple(_notes(found, settings, None if version else engine)),
+        notes=tuple(_notes(found, settings, log.settings, None if version else engine)),
+        tp_is_guessed=guessed,
     )
 
 
@@ -87,11 +94,16 @@ def _options(settings: Mapping[str, Setting]) -> dict[str, Any]:
 
 
 def _notes(
-    found: LoggedModel, settings: Mapping[str, Setting], versionless: Engine | None
+    found: LoggedModel,
+    settings: Mapping[str, Setting],
+    logged: Mapping[str, Setting],
+    versionless: Engine | None,
 ) -> Iterator[str]:
     """What may keep the figures from agreeing."""
     if found.note:
         yield found.note
+    if settings.get("tp_seen") and settings.get("tp") and "tp" not in logged:
+        yield f"tp is taken from the ranks that log: {settings['tp']}"
     if settings.get("overridden"):
         yield (
             f"the start overrides the number of blocks ({settings['overridden']:,}): what the log"
@@ -123,6 +135,11 @@ def _draft_layers(settings: Mapping[str, Setting], model: PlannedModel) -> int:
     keys = ("mtp_num_hidden_layers", "num_nextn_predict_layers")
     named = [text[key] for text in holders for key in keys if isinstance(text.get(key), int)]
     return max(1, *named) if named else 1
+
+
+def _tp_of_ranks(model: PlannedModel, seen: int) -> int:
+    """The least that splits the model among the ranks that logged something."""
+    return next((tp for tp in valid_tp(model.spec) if tp >= seen), 1)
 
 
 def _text(settings: Mapping[str, Any], name: str) -> str | None:

@@ -46,14 +46,24 @@ def _counts(start: Start, found: Sequence[Figure]) -> str:
     agreed = any(f.figure == "weights_bytes" and f.agrees for f in found)
     named = []
     for words, other in _others(start):
-        if _explains(other) and not (agreed and _moves_weights(start, other)):
+        if explains(other) and not (agreed and _moves_weights(start, other)):
             named.append(words)
         if len(named) == _NAMED:
             break
     return f"agrees with {', or '.join(named)}" if named else ""
 
 
-def _explains(other: Start) -> bool:
+def with_likelier_tp(start: Start) -> Start:
+    """The start of one rank where no option says how many there are, its lines name more, and the
+    counts are those of one: the names of processes are weaker than exact figures."""
+    if not start.tp_is_guessed or not logged_counts(start.log) or explains(start):
+        return start
+    alone = replace(start, request=replace(start.request, tp=1))
+    return alone if explains(alone) else start
+
+
+def explains(other: Start) -> bool:
+    """Whether all counts of the log follow from the memory under this start."""
     memory, logged = memory_of(other), logged_counts(other.log)
     if memory is None:
         return False
