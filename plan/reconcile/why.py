@@ -59,7 +59,13 @@ def with_likelier_tp(start: Start) -> Start:
     if not start.tp_is_guessed or not logged_counts(start.log) or explains(start):
         return start
     alone = replace(start, request=replace(start.request, tp=1))
-    return alone if explains(alone) else start
+    if explains(alone) or (_is_explained(alone) and not _is_explained(start)):
+        return alone
+    return start
+
+
+def _is_explained(start: Start) -> bool:
+    return any(explains(other) for _, other in _others(start))
 
 
 def explains(other: Start) -> bool:
