@@ -98,7 +98,7 @@ LOG = StartLog(
         LogLine("compute buffer size", rf"CUDA0 compute buffer size = +{NUMBER} MiB", "compute_gib", scale=_MIB),
         LogLine("model size  ", rf"model size +[=:] +{SIZE}", "file_gib"),
         LogLine("file size ", rf"file size +[=:] +{SIZE}", "file_gib"),
-        LogLine("- ", rf"using device .{{0,200}} - {NUMBER} MiB free", "free", scale=_MIB),
+        LogLine("MiB free", rf"using device .{{0,200}} - {NUMBER} MiB free", "free", scale=_MIB),
     ),
     numbers=(
         LogLine("n_ctx ", rf"n_ctx +[=:] +{NUMBER}", "n_ctx"),
@@ -116,7 +116,7 @@ LOG = StartLog(
         LogLine("llama-cli", rf"(?:-m|--model|-hf) {WORD}"),
         LogLine("ollama run", rf"ollama run {WORD}"),
         LogLine("loading model '", r"loading model '([^']{1,300})'"),
-        LogLine("from ", r"key-value pairs and [0-9]+ tensors from (\S{1,300}\.gguf)"),
+        LogLine("tensors from", r"key-value pairs and [0-9]+ tensors from (\S{1,300}\.gguf)"),
     ),
     failures=(
         FailureLine(
@@ -138,7 +138,7 @@ LOG = StartLog(
         ),
     ),
     serves=("server is listening", "llama runner started",),
-    settings={"cache-type-k": "kv_dtype", "ctx-size": "n_ctx", "n-gpu-layers": "gpu_layers"},
+    settings={"cache_type_k": "kv_dtype", "ctx_size": "n_ctx", "n_gpu_layers": "gpu_layers"},
     others=(
         ("cells,", _cache),
         ("KV self size", _self),

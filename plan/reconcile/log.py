@@ -1,8 +1,9 @@
 """What a start-up log says: figures of memory, the settings that they came of, what it died of."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache, partial
+from typing import NamedTuple
 
 from ..engines.registry import SERVING
 from ..engines.start_log import (
@@ -94,6 +95,11 @@ _READERS: dict[str, Callable[[str], Setting]] = {
     "utilisation": float,
 }
 _Reader = Callable[[Log, str], None]
+# Every setting's name has one of these in it.
+_SETTING_PARTS = (
+    *("odel", "max_", "_size", "dtype", "quantization", "--", "tilization", "enforce_eager"),
+    *("prefix_caching", "mamba_", "mem_fraction", "context_len", "hybrid_kv"),
+)
 
 
 def read_log(name: str) -> Log:
@@ -103,41 +109,57 @@ def read_log(name: str) -> Log:
 
     Raises HeadcountError for a file that cannot be read.
     """
-    words, readers = _readers()
-    return _log_of(lines_with(name, words), readers)
+    return _log_of(lines_with(name, tuple(_by_part())))
 
 
 def log_of_lines(lines: Iterable[str]) -> Log:
     """The same of lines at hand."""
-    words, readers = _readers()
-    return _log_of(
-        (
-            FoundLine(line, [n for n, word in enumerate(words) if word in line])
-            for line in lines
-        ),
-        readers,
-    )
+    parts = tuple(_by_part())
+    found = (FoundLine(line, [n for n, part in enumerate(parts) if part in line]) for line in lines)
+    return _log_of(found)
 
 
-def _log_of(lines: Iterable[FoundLine], readers: Sequence[Sequence[_Reader]]) -> Log:
-    log = Log(engine=SERVING)
-    for line, found in lines:
-        # several words may ask for one reader, and settings come after figures
-        for read in dict.fromkeys(read for number in found for read in readers[number]):
-            read(log, line)
+def _log_of(lines: Iterable[FoundLine]) -> Log:
+    log, by_part = Log(engine=SERVING), tuple(_by_part().values())
+    for line, parts in lines:
+        words = (entry for part in parts for entry in by_part[part] if entry.words in line)
+        for entry in sorted(set(words)):
+            entry.read(log, line)
     log.end()
     for each in _LOGS:
         each.finish(log)
     return log
 
 
+class _Entry(NamedTuple):
+    """What reads a line that has `words`; `place` is its turn."""
+
+    place: int
+    words: str
+    read: _Reader
+
+
+# Parts of many of the words, which lines that a server prints while it serves have not: a block of
+# the log is searched for these few, and a line for the words only where it has a part of them.
+_PARTS = (
+    *("memory", " took", "blocks", "oncurrency", "KV cache size", "KV cache is", "ersion", "llm"),
+    *("LLM", "glang", "GLang", "llama", "peak ", "buffer size", "Load weight", "KV self", "odel"),
+    *("max_", "_size", "dtype", "quantization", "--", "tilization", "prefix_caching", "mamba_"),
+    *("mem_fraction", "mem-fraction", "context_len", "attention", "weight", "FlashInfer"),
+    *("general.", "on startup", "paged K", "paged k", "ggml_", "Hybrid", "hybrid"),
+    *("kv size", "kv cache", "is less than", "graph end", "primary", "GPU 0", "Device 0"),
+    *("n_ctx ", "n_seq_max ", "speculative", "Allocate"),
+)
+
+
 @lru_cache(maxsize=1)
-def _readers() -> tuple[tuple[str, ...], tuple[tuple[_Reader, ...], ...]]:
-    """Words, and what reads a line that has them."""
-    table: dict[str, list[_Reader]] = {}
-    for words, read in _all_readers():
-        table.setdefault(words, []).append(read)
-    return tuple(table), tuple(map(tuple, table.values()))
+def _by_part() -> dict[str, tuple[_Entry, ...]]:
+    """Every reader below a part of its words; words without one are their own."""
+    found: dict[str, list[_Entry]] = {}
+    for place, (words, read) in enumerate(_all_readers()):
+        part = next((part for part in _PARTS if part in words), words)
+        found.setdefault(part, []).append(_Entry(place, words, read))
+    return {part: tuple(entries) for part, entries in found.items()}
 
 
 def _all_readers() -> Iterator[tuple[str, _Reader]]:
@@ -160,12 +182,10 @@ def _all_readers() -> Iterator[tuple[str, _Reader]]:
             yield words, _serves
     for failure in _FAILURES:
         yield failure.line.words, partial(_read_failure, failure)
-    for name in (*_SETTINGS, "--", " -tp "):
-        yield name, _read_settings
+    for words in _SETTING_PARTS:
+        yield words, _read_settings
     yield "speculative", _read_speculation
-    for words in ("_TP1", " TP1", "_TP3", " TP3", "_TP7", " TP7", "_TP15", " TP15"):
-        yield words, _read_ranks
-    for words in ("GPU 0", "Device 0", "GPU 1"):
+    for words in ("GPU 0", "Device 0"):
         yield words, _read_device
 
 
@@ -193,6 +213,7 @@ def _read_figures(each: LogLine, log: Log, line: str) -> None:
                 log.say("context", int(value), _FIRM)
             else:
                 log.least(name, value, _rank_of(line))
+                _see_ranks(log, line)
 
 
 def _rank_of(line: str) -> Rank:
@@ -235,7 +256,7 @@ def _read_failure(each: FailureLine, log: Log, line: str) -> None:
             log.least("total", values["total"])
 
 
-def _read_ranks(log: Log, line: str) -> None:
+def _see_ranks(log: Log, line: str) -> None:
     """More ranks share the model than any of them says."""
     for match in _OF_TP.finditer(line[:160]):
         log.settings["tp_seen"] = max(int(match[1]) + 1, int(log.settings.get("tp_seen", 1)))
