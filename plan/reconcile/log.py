@@ -35,9 +35,11 @@ _TOLD = tuple(words for log in _LOGS for words in log.told)
 _SETTINGS = {name: ours for log in _LOGS for name, ours in log.settings.items()}
 
 _GENERAL, _TOLD_TRUST, _FIRM = 1, 2, 3
-_SETTING = re.compile(
-    rf"(?<![A-Za-z_-])['\"]?({'|'.join(_SETTINGS)})['\"]?(?:=|: ){QUOTED}", re.ASCII
-)
+# One pattern for each name, since few are in a line.
+_SETTING = {
+    name: re.compile(rf"(?<![A-Za-z_-]){name}['\"]?(?:=|: ){QUOTED}", re.ASCII)
+    for name in _SETTINGS
+}
 _OPTIONS = {
     **{name.replace("_", "-"): ours for name, ours in _SETTINGS.items()},
     **{name: ours for name, ours in _SETTINGS.items()},
@@ -95,6 +97,7 @@ _READERS: dict[str, Callable[[str], Setting]] = {
     "utilisation": float,
 }
 _Reader = Callable[[Log, str], None]
+_REPEATED, _REMEMBERED = 64, 50_000  # a line that a start repeats more often says nothing new
 # Every setting's name has one of these in it.
 _SETTING_PARTS = (
     *("odel", "max_", "_size", "dtype", "quantization", "--", "tilization", "enforce_eager"),
@@ -121,10 +124,19 @@ def log_of_lines(lines: Iterable[str]) -> Log:
 
 def _log_of(lines: Iterable[FoundLine]) -> Log:
     log, by_part = Log(engine=SERVING), tuple(_by_part().values())
+    times: dict[int, int] = {}  # that a line was read, by its hash
     for line, parts in lines:
+        if (count := times.get(key := hash(line), 0)) >= _REPEATED:
+            continue
+        if len(times) >= _REMEMBERED:
+            times.clear()
+        times[key] = count + 1
         words = (entry for part in parts for entry in by_part[part] if entry.words in line)
-        for entry in sorted(set(words)):
-            entry.read(log, line)
+        readers = dict.fromkeys(entry.read for entry in sorted(words))
+        if _begin in readers:
+            times.clear()
+        for read in readers:
+            read(log, line)
     log.end()
     for each in _LOGS:
         each.finish(log)
@@ -276,14 +288,25 @@ def _read_speculation(log: Log, line: str) -> None:
 
 
 def _read_settings(log: Log, line: str) -> None:
-    if any(words in line for words in _NO_SETTINGS):
-        return
     if "speculative" in line:
         line = _SPECULATIVE.sub("", line)
+    named = [(name, text) for name in _SETTING if name in line for text in _values(name, line)]
+    is_command = "--" in line or " -tp " in line
+    if not (named or is_command) or any(words in line for words in _NO_SETTINGS):
+        return
     trust = _TOLD_TRUST if any(words in line for words in _TOLD) else _GENERAL
-    if "=" in line or "': " in line or '": ' in line:
-        for key, text in _SETTING.findall(line):
-            _set(log, _SETTINGS[key], text, trust)
+    for name, text in named:
+        _set(log, _SETTINGS[name], text, trust)
+    if is_command:
+        _read_command(log, line, trust)
+
+
+def _values(name: str, line: str) -> list[str]:
+    found: list[str] = _SETTING[name].findall(line)
+    return found[-1:]
+
+
+def _read_command(log: Log, line: str, trust: int) -> None:
     if "--" in line:
         for key, text in _OPTION.findall(line):
             _set(log, _OPTIONS[key], text, trust)
