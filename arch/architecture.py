@@ -13,6 +13,7 @@ from .tensors.names import LLAMA_NAMES, TensorNames
 from .tying import TyingRule, config_says
 
 if TYPE_CHECKING:  # few types need them, and each takes time to start
+    from .body.body import Head
     from .body.towers import Wrapper
     from .gguf.form import Gguf
 
@@ -112,7 +113,11 @@ OTHER_STACKS = Verification(refused="its attention stands in stacks that are not
 
 
 class CountsBody(Protocol):
-    """What a model holds outside attention, as `body.Body` and its siblings count it."""
+    """What a model holds outside attention, as `body.Body` and its siblings count it, for the
+    `classes` that have a head which it describes."""
+
+    @property
+    def classes(self) -> "Mapping[str, Head | None]": ...
 
     def parameters(self, view: ConfigView, layers: tuple[Layer, ...], *, tied: bool) -> int:
         """All but attention. Raises UncountedError."""

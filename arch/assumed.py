@@ -19,9 +19,9 @@ from .attention.layers import latent_layers
 from .attention.per_layer import Values
 from .attention.shape import AttentionShape, standard_key_value_heads
 from .config_view import ConfigView
-from .size_names import NAMES
+from .size_names import NAMES, ONE_KEY_VALUE_HEAD
 from .tensors.names import MLA_NAMES
-from .unread_keys import not_understood
+from .unread_keys import not_understood, of_wrappers
 
 # Keys under which a wrapper nests its language model, the usual one first.
 TEXT_KEYS = (
@@ -30,7 +30,7 @@ TEXT_KEYS = (
 )
 # Flags for biases, the most telling name first. `!`: the flag says that there are none.
 _BIAS = ("attention_bias", "attn_bias", "use_attention_bias", "bias", "use_bias", "include_bias")
-_ANY_BIAS = (*_BIAS, "add_bias_linear", "linear_bias", "!no_bias")
+_ANY_BIAS = (*_BIAS, "add_bias_linear", "linear_bias", "enable_bias", "!no_bias")
 _QKV_BIAS = (
     *("qkv_bias", "use_qkv_bias", "add_qkv_bias", "attention_qkv_bias", "qkv_proj_bias"),
     *_ANY_BIAS,
@@ -44,9 +44,18 @@ _O_BIAS = (
     *_ANY_BIAS,
 )
 _QK_NORMS = ("qk_norm", "use_qk_norm", "qk_layernorm", "use_qk_layernorm", "use_qk_normalization")
-_ONE_KEY_VALUE_HEAD = ("multi_query", "multi_query_attention", "use_mqa", "use_multi_query")
 _WINDOW_FLAGS = ("use_sliding_window", "use_swa", "use_sliding_window_attention")
+WINDOWS = ("sliding_window", "attention_chunk_size")
+# Keys of encoders alone: segments of a text, and distances both ways.
+_OF_ENCODERS = ("type_vocab_size", "type_vocab_sizes", "position_biased_input", "pos_att_type")
 _PATTERNS = ("sliding_window_pattern", "_sliding_window_pattern")
+
+
+# Flags and words that are read here beside the names of sizes.
+READ_FLAGS = frozenset(
+    {name.lstrip("!") for name in (*_QKV_BIAS, *_O_BIAS, *_QK_NORMS, *ONE_KEY_VALUE_HEAD)}
+    | {"attention_head_type", "attn_config", "use_mla", "is_causal", "causal", "is_decoder"}
+)
 
 
 def assumed(model_type: str, config: Mapping[str, Any], where: str) -> Architecture:
@@ -54,13 +63,13 @@ def assumed(model_type: str, config: Mapping[str, Any], where: str) -> Architect
 
     Raises UnsupportedModelError, which names the key that is not understood."""
     text = text_key(config)
-    if text is not None:
-        return Architecture(types=(model_type,), config=ConfigKeys(text=text))
-    for key, why in not_understood(config):
+    for key, why in not_understood(config) if text is None else of_wrappers(config):
         raise UnsupportedModelError(
             f"{where}: nothing describes model_type {model_type!r}, and its {key} {why}: it is not"
             " read by the standard names. `headcount families` lists what can be audited"
         )
+    if text is not None:
+        return Architecture(types=(model_type,), config=ConfigKeys(text=text))
     shape = _shape(config)
     latent = _is_latent(config)
     return Architecture(
@@ -100,7 +109,7 @@ def _shape(config: Mapping[str, Any]) -> AttentionShape:
         key_value_heads=assumed_key_value_heads,
         v_head_dim="v_head_dim" if own_values else None,
         per_layer=_listed_heads if any(_lists(config)) else None,
-        cached=not _is_encoder(config),
+        cached=encoder_key(config) is None,
     )
 
 
@@ -109,16 +118,35 @@ def _flag(config: Mapping[str, Any], names: tuple[str, ...]) -> str | bool:
     return next((name for name in names if isinstance(config.get(name.lstrip("!")), bool)), False)
 
 
-def _is_encoder(config: Mapping[str, Any]) -> bool:
-    """A class that fills gaps, or tells segments of a text apart as BERT does, sees both sides and
-    keeps nothing."""
-    if config.get("is_causal") is False or config.get("causal") is False:
-        return True
-    if whole(config.get("type_vocab_size")) and config.get("is_decoder") is not True:
-        return True
+def encoder_key(config: Mapping[str, Any]) -> str | None:
+    """The key that tells of an encoder, which keeps nothing: a class that fills gaps, tells
+    segments of a text apart as BERT does, or counts distances both ways as DeBERTa does, sees both
+    sides. None where no key does."""
+    for key in ("is_causal", "causal"):
+        if config.get(key) is False:
+            return key
+    if config.get("is_decoder") is not True:
+        for key in _OF_ENCODERS:
+            if config.get(key) is not None:
+                return key
     names = config.get("architectures")
     first = names[0] if isinstance(names, list) and names else ""
-    return isinstance(first, str) and first.endswith("ForMaskedLM")
+    is_masked = isinstance(first, str) and first.endswith("ForMaskedLM")
+    return "architectures" if is_masked else None
+
+
+def window_keys(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """The keys that say which layers have a window, as far as they say anything."""
+    flag = next((key for key in _WINDOW_FLAGS if key in config), None)
+    if flag is not None and not config[flag]:
+        return (flag,)
+    window = next((key for key in WINDOWS if whole(config.get(key))), None)
+    if window is None:
+        return ()
+    if isinstance(config.get("layer_types"), list):
+        return (window, "layer_types")
+    telling = _PATTERNS if flag is None else (*_PATTERNS, "max_window_layers")
+    return (window, *(key for key in telling if whole(config.get(key)) is not None))
 
 
 def _lists(config: Mapping[str, Any]) -> Iterator[str]:
@@ -136,14 +164,16 @@ def _listed_heads(view: ConfigView, kinds: tuple[str, ...]) -> Values:
 def assumed_key_value_heads(view: ConfigView, heads: int) -> int:
     """Their number by any of its names; else one for `multi_query` and its kin; else one per query
     head. A flag that is false switches off the number of groups beside it (ChatGLM)."""
-    flag = _flag(view.config, _ONE_KEY_VALUE_HEAD)
+    flag = _flag(view.config, ONE_KEY_VALUE_HEAD)
     said = view.flag(flag) if isinstance(flag, str) else None
     if said is False and view.config.get("num_key_value_heads") is None:
         return int(view.note("num_key_value_heads", heads, f"derived: {flag} is false"))
     inner = view.child("attn_config") if view.config.get("attn_config") is not None else None
     nested = inner.optional("kv_n_heads") if inner else None
     if nested is not None:
-        return int(view.note("num_key_value_heads", nested, "attn_config: kv_n_heads"))
+        return int(
+            view.note("num_key_value_heads", nested, f"{view.where}: attn_config (kv_n_heads)")
+        )
     words = [view.config.get("attention_head_type"), inner.get("attn_type") if inner else None]
     if view.optional("num_key_value_heads") is None and (
         said or not {"mqa", "multiquery_attention"}.isdisjoint(map(str, words))
@@ -155,8 +185,8 @@ def assumed_key_value_heads(view: ConfigView, heads: int) -> int:
 def assumed_kinds(view: ConfigView, count: int) -> tuple[str, ...]:
     """`use_sliding_window` false switches the window off; `sliding_window_pattern` makes every
     n-th layer full; layers below `max_window_layers` see everything."""
-    flag = _flag(view.config, _WINDOW_FLAGS)
-    if isinstance(flag, str) and not view.flag(flag):
+    flag = next((key for key in _WINDOW_FLAGS if key in view.config), None)
+    if flag is not None and not view.flag(flag):  # null is off, too
         view = view.overridden({"sliding_window": None})
     kinds = by_window(view, count)
     if SLIDING not in kinds:

@@ -56,13 +56,17 @@ class ConfigView:
         self.aliases = aliases or {}
         self.origins: dict[str, Origin] = {} if origins is None else origins
         self.model_type = model_type
+        self.filled: Mapping[str, str] = {}  # the class that a default is of, if not class_name
         self.overrides = ""  # what `overridden` changed
+        self.replaced: frozenset[str] = frozenset()  # the keys of it, which stand in no file
         self.opened: set[str] = set()  # nested objects that were read
 
     def get(self, name: str) -> Any:
         """The value of `name`, or None where neither the file nor the class says anything."""
         own = self.attribute_map.get(name, name)
         standard = (word for word, key in self.attribute_map.items() if key == own)
+        if own in self.replaced:
+            return self.config[own]
         known = tuple(dict.fromkeys((*standard, own, name, *self.aliases.get(name, ()))))
         keys = [k for k in known if k in self.config]
         for key in keys:
@@ -72,10 +76,11 @@ class ConfigView:
                 return self.note(name, value, source)
         if keys:
             return self.note(name, None, f"{self.where} (null)")
-        value = next((self.defaults[k] for k in known if self.defaults.get(k) is not None), None)
-        if value is not None:
-            self.note(name, value, f"class default of {self.class_name}")
-        return value
+        default = next((k for k in known if self.defaults.get(k) is not None), None)
+        if default is None:
+            return None
+        source = f"class default of {self.filled.get(default, self.class_name)}"
+        return self.note(name, self.defaults[default], source)
 
     def declared(self, name: str) -> Any:
         """The value of the class's own key `name` alone: what a class sees while it derives other
@@ -177,10 +182,16 @@ class ConfigView:
             )
         return value
 
-    def overridden(self, values: Mapping[str, Any]) -> "ConfigView":
-        """The same view of a file in which `values` stand instead, by their standard names."""
+    def overridden(self, values: Mapping[str, Any], *, derived: str = "") -> "ConfigView":
+        """The same view of a file in which `values` stand instead, by their standard names.
+
+        What is recorded of them is what the file says; of one that it does not have, what it is
+        `derived` from, or nothing."""
         if not values:
             return self
+        for name, value in values.items():
+            if self.get(name) is None and derived:
+                self.note(name, value, f"derived: {derived}")
         spoken = {self.attribute_map.get(name, name): value for name, value in values.items()}
         said = {k: v for k, v in self.config.items() if self.attribute_map.get(k, k) not in spoken}
         changed = ConfigView(
@@ -191,9 +202,11 @@ class ConfigView:
             attribute_map=self.attribute_map,
             aliases=self.aliases,
             origins=self.origins,
+            model_type=self.model_type,
         )
-        changed.opened = self.opened
+        changed.opened, changed.filled = self.opened, self.filled
         changed.overrides = repr(sorted(values.items()))
+        changed.replaced = self.replaced | spoken.keys()
         return changed
 
     def child(self, name: str) -> "ConfigView":
@@ -205,7 +218,7 @@ class ConfigView:
         return ConfigView(
             value or {},
             where=f"{self.where}: {name}",
-            class_name=self.class_name,
+            class_name=f"{self.class_name}: {name}",
             defaults=default if isinstance(default, dict) else {},
             origins=self.origins,
         )

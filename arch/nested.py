@@ -4,9 +4,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from headcount.model.errors import InvalidConfigError, UnsupportedModelError
+from headcount.model.errors import InvalidConfigError, UnsupportedModelError, short
 
 from .architecture import Architecture
+from .built_classes import class_name, type_of_class
 from .class_defaults import ClassDefaults, class_defaults
 from .config_view import ConfigView
 from .our_types import GROUPED, base_type
@@ -55,13 +56,44 @@ def is_known(model_type: str) -> bool:
     return architecture_of(base_type(model_type)) is not None
 
 
+def own_type(config: Mapping[str, Any], where: str) -> str | None:
+    """The model_type that `config` gives, None where it is missing or empty. Raises
+    InvalidConfigError for one that is no text."""
+    given = config.get("model_type")
+    if given is not None and not isinstance(given, str):
+        raise InvalidConfigError(f"{where}: model_type is {short(given)}; a string is expected")
+    return given or None
+
+
 def type_by_class(config: Mapping[str, Any]) -> str | None:
     """The type that `architectures` tells, where a config has no model_type."""
-    names = config.get("architectures")
-    if not (isinstance(names, list) and names and isinstance(names[0], str)):
-        return None
-    stem = _TASK.sub("", names[0]).lower()
+    name = class_name(config)
+    known = type_of_class(name)
+    if known is not None or not name:
+        return known
+    stem = _TASK.sub("", name).lower()
     return next((t for t in ARCHITECTURES if t.replace("_", "").replace("-", "") == stem), None)
+
+
+def of_named_class(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """`config`, or of one that nests several models that of the model whose class `architectures`
+    names (`CLIPTextModel` of a whole CLIP), as the class's own loading takes it."""
+    model_type, of_class = config.get("model_type"), type_of_class(class_name(config))
+    if not isinstance(model_type, str) or of_class in (None, standard_spelling(model_type)):
+        return config
+    known = class_defaults(model_type)
+    for key, default in (known.defaults if known else {}).items():
+        given = config.get(key)
+        if not (isinstance(given, dict) and isinstance(default, dict)):
+            continue
+        if of_class == (given.get("model_type") or default.get("model_type")):
+            outer = {name: config[name] for name in _OF_THE_WHOLE if name in config}
+            named = {"architectures": config["architectures"], "model_type": of_class}
+            return {**outer, **given, **named}
+    return config
+
+
+_OF_THE_WHOLE = ("dtype", "torch_dtype", "id2label", "num_labels", "quantization_config")
 
 
 def config_view(
@@ -120,7 +152,8 @@ def nested(view: ConfigView, key: str, *, fills: bool = False) -> tuple[ConfigVi
     own = "hidden_size" in view.defaults  # PaliGemma's own is that of its projector
     flat = given is None and view.config.get("hidden_size") is not None and not own
     config = view.config if flat else (given or {})
-    inner_type = (given or {}).get("model_type") or nested_defaults.get("model_type")
+    inner_type = own_type(given or {}, f"{view.where}: {key}")
+    inner_type = inner_type or nested_defaults.get("model_type")
     inner_type = inner_type or type_by_class(given or {})
     if not isinstance(inner_type, str) and not is_known(view.model_type):
         inner_type = view.model_type  # a stranger's language model is a stranger
@@ -132,8 +165,10 @@ def nested(view: ConfigView, key: str, *, fills: bool = False) -> tuple[ConfigVi
     inner = config_view(config, inner_type, architecture, place)
     if given is None and not flat:
         inner.defaults = {**nested_defaults, **keys.defaults}
+        inner.class_name = f"{view.class_name}: {key}"
     elif fills:
         inner.defaults = {**inner.defaults, **nested_defaults}
+        inner.filled = dict.fromkeys(nested_defaults, f"{view.class_name}: {key}")
     inner.origins = view.origins
     if keys.text is not None:
         return nested(inner, keys.text, fills=keys.fills_text)

@@ -3,9 +3,10 @@
 from typing import NamedTuple
 
 from .architecture import Architecture, CountsBody
-from .body.body import NO_NORM, Body, Layers
+from .body.body import NO_NORM, Body, Layers, describes
 from .body.towers import Wrapper
-from .body.uncounted import no_body
+from .body.uncounted import no_body, other_layers
+from .built_classes import BuiltClass, built_class
 from .config_view import ConfigView
 from .registry import architecture_of
 
@@ -15,23 +16,35 @@ def other_parameters(
 ) -> int:
     """Recurrent mixers, embeddings, feed-forward, norms, heads and towers, so that
     `spec.attention_parameters + other_parameters(...)` is what transformers builds, tied matrices
-    once. The class is the one that `architectures` names, or else the usual one of the type.
+    once. The class is the one that `architectures` names, or else the usual one of the type; one
+    that the body does not describe is counted against the base class (`built_classes`).
 
     `tied`: the output head is the embedding. `view` reads the whole config, `text` its language
     model where that is nested. Raises UncountedError where the model is not described: an unknown
-    type, a classifier's head, a tower that is not counted; InvalidConfigError where a size is
+    type or class, a tower that is not counted; InvalidConfigError where a size is
     missing or impossible.
     """
     found = architecture_of(model_type)
     whole = found.body if found else None
+    named = built_class(view)
+    if named is not None and named.own_layers and not _describes(whole, named):
+        raise other_layers(named.name, named.base)
     if whole is None:
         raise no_body(model_type, found.uncounted if found else None)
+    if named is not None and not _describes(whole, named):
+        base = view.overridden({"architectures": [named.base]})
+        return other_parameters(base, model_type, layers, text, tied=tied) + named.more(view)
     if not isinstance(whole, Wrapper):
         return whole.parameters(view, layers, tied=tied) + _recurrent(layers)
     body = _text_body(view, found)
     if text is None or not isinstance(body, Body):
         raise no_body(text.model_type if text else model_type, None)
     return whole.parameters(view, text, body, layers, tied=tied) + _recurrent(layers)
+
+
+def _describes(body: CountsBody | Wrapper | None, named: BuiltClass) -> bool:
+    """Whether the body itself has the head of the class, which builds all of its stacks."""
+    return body is not None and not named.without and describes(body.classes, named.name)
 
 
 def idle_parameters(
@@ -85,8 +98,10 @@ class Expected(NamedTuple):
 def expected_sizes(view: ConfigView, model_type: str, layers: Layers) -> Expected:
     """The sizes of the language model that `view` reads; empty where no body of a common model
     describes it, since only their tensors' names are known well enough to be held against it."""
-    body = _body(model_type)
+    body, named = _body(model_type), built_class(view)
     if not isinstance(body, Body) or not body.named or body.vocabulary is None:
+        return Expected({}, None, False)
+    if named is not None and named.may_lack_tokens:
         return Expected({}, None, False)
     rows = [view.integer(name) + body.position_offset for name in body.positions]
     final = body.final_norms if isinstance(body.final_norms, int) else body.final_norms(view)

@@ -7,12 +7,21 @@ from typing import Any, NamedTuple
 from headcount.model.dtypes import resolve_dtype
 from headcount.model.errors import HeadcountError, InvalidConfigError, UnsupportedModelError
 from headcount.model.mixers import Mixer
-from headcount.model.spec import Layer, ModelSpec
+from headcount.model.spec import Assumption, Layer, ModelSpec
 
 from .architecture import Architecture
 from .attention.layers import build_layers
+from .built_classes import built_class
 from .config_view import ConfigView, MissingValueError
-from .nested import config_view, find_architecture, is_known, nested, type_by_class
+from .nested import (
+    config_view,
+    find_architecture,
+    is_known,
+    nested,
+    of_named_class,
+    own_type,
+    type_by_class,
+)
 from .other_tools import standard_config
 from .our_types import GROUPED, base_type
 from .tensors.names import TensorNames
@@ -100,18 +109,20 @@ def read_config(config: Mapping[str, Any], where: str) -> Reading:
     """The layers that `config` describes, and the architecture that read it.
 
     A model_type that neither a lineage nor transformers knows is read by the standard names, and
-    the spec is marked `assumed`. Raises InvalidConfigError for impossible values and
+    the spec names its `assumptions`. Raises InvalidConfigError for impossible values and
     UnsupportedModelError for a type that cannot be read so.
     """
-    config = standard_config(config, where)
+    config = of_named_class(standard_config(config, where))
     model_type, source = _model_type(config, where)
     whole = find_architecture(model_type, where, config)
     view = config_view(config, model_type, whole, where)
     view.note("model_type", model_type, source)
     text, architecture = _language_model(view, whole)
     assumed = not (is_known(model_type) and is_known(text.model_type))
+    named = built_class(view)
     try:
         layers = build_layers(architecture.attention, text)
+        layers = layers if named is None else named.layers(layers)
     except MissingValueError as error:
         if assumed:
             raise UnsupportedModelError(
@@ -128,15 +139,23 @@ def read_config(config: Mapping[str, Any], where: str) -> Reading:
         max_position_embeddings=text.optional("max_position_embeddings"),
         encoder_tokens=_encoder_tokens(view, text, layers),
         tie_word_embeddings=whole.config.tied(view, text),
-        assumed=assumed,
+        assumptions=_assumptions(view, text, layers) if assumed else (),
         origins=view.origins,
     )
     return Reading(spec=spec, architecture=architecture, view=view, text=text)
 
 
+def _assumptions(
+    view: ConfigView, text: ConfigView, layers: tuple[Layer, ...]
+) -> tuple[Assumption, ...]:
+    from .assumptions import assumptions
+
+    return assumptions(view, text, layers)
+
+
 def _model_type(config: Mapping[str, Any], where: str) -> tuple[str, str]:
-    given = config.get("model_type")
-    if isinstance(given, str) and given:
+    given = own_type(config, where)
+    if given is not None:
         return given, where
     by_class = type_by_class(config)
     if by_class is not None:
@@ -189,9 +208,17 @@ def _keeps_encoder(mixer: Mixer) -> bool:
 
 
 def _encoder_tokens(view: ConfigView, inner: ConfigView, layers: tuple[Layer, ...]) -> int:
-    if not any(_keeps_encoder(mixer) for layer in layers for mixer in layer.mixers):
+    crosses = any(_keeps_encoder(mixer) for layer in layers for mixer in layer.mixers)
+    if not crosses or _decodes_alone(view, inner, layers):
         return 0
     return _longest_encoding(view, inner)
+
+
+def _decodes_alone(view: ConfigView, inner: ConfigView, layers: tuple[Layer, ...]) -> bool:
+    """Nothing encodes: a decoder of another model, whose cross-attention keeps something where a
+    caller gives it the encoder's output."""
+    encodes = inner is not view or view.config.get("vision_config") is not None
+    return not encodes and all(layer.stack == "decoder" for layer in layers)
 
 
 def _longest_encoding(view: ConfigView, inner: ConfigView) -> int:

@@ -5,6 +5,8 @@ CONTEXT_NAMES = (
     *("n_positions", "n_ctx", "max_seq_len", "seq_length", "max_sequence_length"),
     *("max_target_positions", "model_max_length"),
 )
+# Flags that say that all query heads share one K/V head.
+ONE_KEY_VALUE_HEAD = ("multi_query", "multi_query_attention", "use_mqa", "use_multi_query")
 NAMES: dict[str, tuple[str, ...]] = {
     "hidden_size": ("n_embd", "n_embed", "d_model", "dim", "model_dim", "embed_dim", "model_size"),
     "num_hidden_layers": (

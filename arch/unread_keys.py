@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from .attention.layer_kinds import SPELLINGS
-from .size_names import NAMES
+from .size_names import NAMES, ONE_KEY_VALUE_HEAD
 
 # Words of a key: a layer that keeps a state, or a cache that is sparse, compressed or shared.
 _STATE = re.compile(
@@ -13,17 +13,27 @@ _STATE = re.compile(
     r"|recurrence|state|rnn|lstm|gru|[ms]lstm|xlstm|delta(net)?|gdn|gla|kda|lru|rglru|retention"
     r"|retnet|hyena|ttt|titans?|memory|mem|compress(ed|ion|or|ors)?|indexer|nsa|dsa|csa|hca|moba"
     r"|infllm|swa|yoco|cla|blocksparse|sparsity|loop(s|ed)?|ut|time_mix|timemix|d_inner|expand|cca"
-    r"|cycles)(_|$)"
+    r"|cycles|ssd|dt_rank|time_step|linear_layers?)(_|$)"
 )
 _OTHER_STATE = re.compile(r"(mamba|ssm|rwkv|linear_att|linear_(key|num|value|head|conv))")
 _INDEX = re.compile(r"^index_")
 _SPARSE = re.compile(r"(^|_)sparse(_|$)")
 _SHARED = re.compile(r"(share[sd]?_.*(kv|attn|attention|cache|layers?)|(kv|cache|attn)_shared?)")
-_PATTERN = re.compile(r"(^|_)(pattern|period|interval|every|freq|stride)(_|$)")
+_PATTERN = re.compile(r"(^|_)(pattern|period|interval|every|freq|stride|attn_mod)(_|$)")
 _KINDS = re.compile(
     r"(block_?types?|layers?_block|block_configs|layer_?(kinds?|pattern)|attn_types?|attention_types?"
-    r"|attention_layers|attn_layer|mixer|window|chunk|cross_att|encoder_layers|per_layer_config"
+    r"|attention_layers|attn_layer|mixer|window|chunk|per_layer_config|local_att"
     r"|global_(head|attn|num)|num_global)"
+)
+# An encoder beside the decoder, and layers that attend to it.
+_CROSSING = re.compile(
+    r"(^cross_|(^|_)cross_att|^(en|de)coder_(layers|attention_heads|ffn_dim|hidden_size|width)$)"
+)
+# Heads that some layers have to themselves.
+_HEADS_OF_SOME = re.compile(r"(_(attention|key_value|kv)_heads|heads_per_layer|per_layer_heads)$")
+# Tokens in front of the text that are cached with it, and weights that several layers share.
+_MORE_OF_THEM = re.compile(
+    r"^(prompt_length|pre_seq_len|num_virtual_tokens|inner_group_num|num_hidden_groups)$"
 )
 # The same words in keys that change nothing of the cache.
 _HARMLESS = re.compile(
@@ -39,6 +49,16 @@ _UNDERSTOOD = frozenset(
         *("_sliding_window_pattern", "expand_ratio", "is_encoder_decoder"),
     }
 )
+# Words of a key that speaks of attention, and of one that changes neither heads nor what is kept.
+_ATTENTION = re.compile(
+    r"((^|_)(attn|attention|heads?|kv|qkv|keys?|values?|query|queries|sinks?|causal|bidirectional)(_|$)"
+    r"|^(d_[qkv]|[qkv]_dim|qk_dim|[qkv]_groups|new_decoder_architecture)$)"
+)
+_BESIDE = re.compile(
+    r"(drop|softmax|softcap|scal(e|ing|ar)|multiplier|temperature|temp_|impl|flash|logn|norm|eps$"
+    r"|lm_head|upcast|mask|fp32|dtype|pad_|label|predict|parallel_attn|clip|eager|sdpa|logit|init"
+    r"|backend|kernel|quant|lora|head_bias|entity|max_distance|num_buckets|aux|fused?|id$|ids$)"
+)
 # Flags and numbers that say so much of the attention that the rest cannot be read alone.
 _TELLING = {
     "is_encoder_decoder": "says that it attends to an encoder",
@@ -46,6 +66,44 @@ _TELLING = {
     "attention_k_eq_v": "says that keys are values",
     "logit_scale_init_value": "belongs to encoders that are compared",
 }
+_OF_WRAPPERS = ("is_encoder_decoder", "add_cross_attention")
+_LATENT = ("qk_nope_head_dim", "qk_rope_head_dim")
+
+
+def of_wrappers(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The same for a config around that of the language model."""
+    yield from ((key, _TELLING[key]) for key in _OF_WRAPPERS if config.get(key))
+
+
+def sounding_of_attention(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """(key, why it is doubtful) for each key that speaks of attention, and that nothing here reads:
+    it may change heads, widths or what is kept."""
+    read = _read_keys()
+    for key, value in config.items():
+        if key in read or key in _UNDERSTOOD or _says_nothing(key, value, config):
+            continue
+        if _ATTENTION.search(key) and not _BESIDE.search(key) and not _HARMLESS.search(key):
+            yield key, "it speaks of attention, and is not read"
+
+
+def contradiction(config: Mapping[str, Any]) -> str | None:
+    """What a flag of one K/V head says against their number. ChatGLM's `multi_query_group_num` is
+    the number that its flag switches on."""
+    names = ("num_key_value_heads", *NAMES["num_key_value_heads"])
+    number = next((name for name in names if config.get(name) is not None), None)
+    if number is None or number.startswith("multi_query"):
+        return None
+    for key in ONE_KEY_VALUE_HEAD:
+        if isinstance(config.get(key), bool) and config[key] is not (config[number] == 1):
+            return f"{key} is {str(config[key]).lower()} beside {number}, which is taken"
+    return None
+
+
+def _read_keys() -> frozenset[str]:
+    from .assumed import READ_FLAGS
+
+    names = (name for key, others in NAMES.items() for name in (key, *others))
+    return frozenset({*names, *READ_FLAGS, *_LATENT, "v_head_dim", "kv_lora_rank", "q_lora_rank"})
 
 
 def not_understood(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -60,12 +118,42 @@ def not_understood(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield key, f"holds {_other_kinds(value)[0]!r}"
         if key in _UNDERSTOOD or _says_nothing(key, value, config):
             continue
-        if _is_list_of_layers(key, value, count):
+        if _CROSSING.search(key) and not _HARMLESS.search(key):
+            yield key, _TELLING["is_encoder_decoder"]
+        elif _MORE_OF_THEM.search(key) and value != 1:
+            yield key, "adds tokens to the cache, or shares weights over layers"
+        elif _is_list_of_layers(key, value, count):
             yield key, "makes layers of several kinds"
+        elif _gives_some_heads(key):
+            yield key, "gives some layers heads of their own"
         elif _names_state(key):
             yield key, "speaks of state, or of a cache that is sparse, compressed or shared"
         elif _names_kinds(key, value):
             yield key, "makes layers of several kinds"
+    yield from _of_other_shapes(config)
+
+
+def _of_other_shapes(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Keys that say nothing alone, and much beside others."""
+    layers = [name for name in ("num_hidden_layers", *NAMES["num_hidden_layers"]) if name in config]
+    if "num_decoder_layers" in layers and len(layers) > 1:
+        yield "num_decoder_layers", _TELLING["is_encoder_decoder"]
+    latent = config.get("kv_lora_rank") is not None and config.get("use_mla") is not False
+    for key in _LATENT if not latent else ():
+        if config.get(key):
+            yield key, "is a part of latent attention, whose rank is not given"
+    if config.get("use_bidirectional_attention") not in (None, False, "vision"):
+        yield "use_bidirectional_attention", "says that both sides are seen"
+    for key in ("attn_config", "attention_config"):
+        inner = config.get(key)
+        if isinstance(inner, Mapping):
+            rest = {name: value for name, value in inner.items() if name != "attn_type"}
+            yield from ((f"{key}: {name}", why) for name, why in not_understood(rest))
+
+
+def _gives_some_heads(key: str) -> bool:
+    known = key in NAMES or any(key in names for names in NAMES.values())
+    return bool(_HEADS_OF_SOME.search(key)) and not known and not _HARMLESS.search(key)
 
 
 def _has_windows(config: Mapping[str, Any]) -> bool:
@@ -116,7 +204,7 @@ def _is_neutral(value: Any) -> bool:
     """Nothing, none or off."""
     if isinstance(value, list):
         return all(entry is None or entry is False for entry in value)
-    return value is None or value is False or value in (0, "", "none", {})
+    return value is None or value is False or value in (0, -1, "", "none", {})
 
 
 def _is_switched_off(key: str, config: Mapping[str, Any]) -> bool:

@@ -5,6 +5,9 @@ from dataclasses import replace
 from typing import Any
 
 from headcount.arch.architecture import Stored
+from headcount.arch.model_classes import model_classes
+from headcount.arch.modules.prediction import predicted
+from headcount.arch.not_loaded import not_loaded
 from headcount.arch.our_types import base_type
 from headcount.arch.parameters import Expected, expected_sizes
 from headcount.arch.read_config import Reading
@@ -56,6 +59,8 @@ def hold_against_weights(
         idle=reading.idle_parameters(),
         quantisation=config.quantisation,
         beside=any(is_there(checkpoint.folder / name) for name in _BESIDE),
+        left_out=_left_out(source.config or {}, spec.model_type, checkpoint),
+        prediction=predicted(reading),
     )
     held = inventory.parameters if facts.whole else None
     counts = counted(reading, source) if held is None else spec
@@ -128,11 +133,26 @@ def stored_parts(census: Census, spec: ModelSpec) -> dict[MixerKey, Parts]:
     }
 
 
+def _left_out(config: Mapping[str, Any], model_type: str, checkpoint: Checkpoint) -> frozenset[str]:
+    """What the class expects in a file and does not load, if it is not what it builds."""
+    # A config may name none, or one of before transformers had that name (T5WithLMHeadModel).
+    classes = (_class_of(config), *model_classes(model_type).values())
+    names = next(filter(None, map(not_loaded, classes)), None)
+    if names is None:
+        return frozenset()
+    return frozenset(name for name in checkpoint.tensors if names.search(name))
+
+
+def _class_of(config: Mapping[str, Any]) -> str:
+    """The class that was saved; "" where the config does not name one."""
+    names = config.get("architectures")
+    return names[0] if isinstance(names, list) and names and isinstance(names[0], str) else ""
+
+
 def _has_head(config: Mapping[str, Any], spec: ModelSpec) -> bool:
     """Whether the saved class computes logits over the vocabulary: `GPT2LMHeadModel` does,
     `GPT2Model` and `LlamaForSequenceClassification` do not."""
-    names = config.get("architectures")
-    name = names[0] if isinstance(names, list) and names and isinstance(names[0], str) else ""
+    name = _class_of(config)
     if not name:
         return spec.is_cached
     return name.endswith(("ForCausalLM", "ForConditionalGeneration", "LMHeadModel"))

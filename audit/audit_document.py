@@ -25,6 +25,7 @@ def audit_document(audit: Audit, sizes: Sizes, *, explain: bool = False) -> Mapp
             "dtype": spec.dtype,
             "max_position_embeddings": spec.max_position_embeddings,
             "assumed": spec.assumed,
+            "assumptions": [assumption._asdict() for assumption in spec.assumptions],
         },
         "request": {
             "context": sizes.context,
@@ -40,7 +41,9 @@ def audit_document(audit: Audit, sizes: Sizes, *, explain: bool = False) -> Mapp
             "active_parameters": audit.active_parameters,
             "attention_parameters": audit.attention_parameters,
             "cache_bytes": sum(sizes.layer_bytes(layer) for layer in spec.layers),
-            "cache_bytes_per_token": spec.cache_bytes_per_token(bits=sizes.bits),
+            "cache_bytes_per_token": spec.cache_bytes_per_token(
+                bits=sizes.bits, context=sizes.context
+            ),
             "constant_state_bytes": spec.constant_state_bytes(
                 batch_size=sizes.batch_size, bits=sizes.bits
             ),

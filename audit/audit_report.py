@@ -2,16 +2,17 @@
 
 from collections.abc import Iterator
 
-from headcount.model.errors import bounded
+from headcount.model.errors import bounded, short
 from headcount.model.mixers import Mixer
 from headcount.model.redaction import redacted
 from headcount.model.sizes import AuditRequest, Sizes, fill_in, mha_ratio
 from headcount.model.spec import Layer, ModelSpec
 from headcount.model.units import format_count
 from headcount.report.report import Fact, Report
+from headcount.sources.catalogue import CatalogueEntry
 
 from .audit_document import audit_document
-from .audit_tables import layer_table, origins_table, record_table
+from .audit_tables import assumptions_table, layer_table, origins_table, record_table
 from .audited import Audit
 
 
@@ -19,6 +20,8 @@ def audit_report(audit: Audit, request: AuditRequest) -> Report:
     """The whole report of one audit."""
     sizes = fill_in(audit.spec, request)
     tables = [layer_table(audit, sizes)]
+    if audit.spec.assumptions:
+        tables.append(assumptions_table(audit))
     if request.explain:
         tables.append(origins_table(audit))
     facts = list(_facts(audit, sizes))
@@ -62,6 +65,8 @@ def error_report(target: str, error: Exception) -> Report:
 def _title(audit: Audit) -> str:
     spec, source = audit.spec, audit.source
     origin = f"from the {source.kind}" if source.kind in ("catalogue", "hub") else source.kind
+    if source.entry and source.entry.config_of:
+        origin += f", by the config of {source.entry.config_of}"
     parameters = (
         "parameters unknown"
         if spec.parameters is None
@@ -141,7 +146,7 @@ def _values(mixers: list[Mixer], name: str) -> str:
 
 
 def _cache_facts(spec: ModelSpec, sizes: Sizes) -> Iterator[Fact]:
-    growth = spec.cache_bytes_per_token(bits=sizes.bits)
+    growth = spec.cache_bytes_per_token(bits=sizes.bits, context=sizes.context)
     first = spec.cache_bytes_of_first_token(bits=sizes.bits)
     yield Fact(
         key="cache_bytes_of_first_token",
@@ -201,7 +206,8 @@ def _notes(audit: Audit, sizes: Sizes) -> Iterator[str]:
             f"assumed: nothing describes model_type {spec.model_type!r}, so its config was read by"
             " the standard names; --strict refuses such a model."
         )
-    if spec.is_cached and any(m.window for layer in spec.layers for m in layer.mixers):
+    windows = {m.window for layer in spec.layers for m in layer.mixers if m.window}
+    if spec.is_cached and any(window <= sizes.context for window in windows):
         yield "A layer with a window keeps window - 1 tokens in transformers' cache."
     own = {s.bits for la in spec.layers for m in la.mixers for s in m.states if s.bits}
     if own - {sizes.bits}:
@@ -218,6 +224,8 @@ def _notes(audit: Audit, sizes: Sizes) -> Iterator[str]:
     if entry and entry.confidence != "verbatim":
         how = "secondary sources" if entry.confidence == "assembled" else "class defaults"
         yield f"The catalogue's config of this model was put together from {how} (--explain)."
+    if entry and entry.config_of:
+        yield _stands_in(entry)
     if spec.parameters_source == "catalogue" and entry and " only " in (entry.built_as or ""):
         yield f"The total counts the {entry.built_as}."
     if audit.inventory is not None:
@@ -232,6 +240,17 @@ def _notes(audit: Audit, sizes: Sizes) -> Iterator[str]:
     limit = spec.max_position_embeddings
     if limit is not None and sizes.context > limit and spec.is_cached:
         yield f"The context of {sizes.context:,} is beyond the model's maximum of {limit:,}."
+
+
+def _stands_in(entry: CatalogueEntry) -> str:
+    """What of another model's config is this one's own."""
+    if entry.changes is None:
+        return (
+            f"The catalogue lacks the config of {entry.id}: that of {entry.config_of} was read,"
+            " whose dtype and maximum length may be others."
+        )
+    own = ", ".join(f"{key} {short(value)}" for key, value in entry.changes.items())
+    return f"Of its own config {entry.id} has: {own or 'nothing that differs'}."
 
 
 def _published(audit: Audit) -> int | None:

@@ -99,6 +99,17 @@ def _part_values(parts: Parts) -> tuple[int, ...]:
     return (parts.q, parts.k, parts.v, parts.o, parts.norm, parts.other, parts.total)
 
 
+def assumptions_table(audit: Audit) -> Table:
+    """What was taken for granted of a type that nothing describes."""
+    columns = ("About", "Assumed", "By")
+    return Table(
+        key="assumptions",
+        title=f"Assumed of {audit.spec.model_type}, whose class may do otherwise",
+        columns=tuple(Column(key=title.lower(), title=title) for title in columns),
+        rows=tuple((about, taken, by) for about, taken, by, _ in audit.spec.assumptions),
+    )
+
+
 def origins_table(audit: Audit) -> Table:
     """Where each value came from: what `--explain` prints."""
     columns = ("Field", "Value", "Where it came from")

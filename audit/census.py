@@ -194,6 +194,8 @@ _BUFFERS = frozenset(
         *("cluster_usage", "embed_sum", "initialized"),
         *("norm_mean", "norm_std", "global_mean", "global_invstd"),
         *("pos_idx_to_embed", "tid2eid", "balancing_biases"),
+        *("k_scale", "v_scale", "q_scale", "kv_scale", "prob_scale"),  # of a cache in 8 bit
+        *("k_zero_point", "v_zero_point", "k_global_scale", "v_global_scale"),
     }
 )
 

@@ -65,6 +65,8 @@ def audit_gguf(source: FoundModel, metadata: Mapping[str, Any], checkpoint: Chec
         idle=None,
         quantisation=None,
         beside=False,
+        left_out=frozenset(),
+        prediction=0,
     )
     counted = None if checkpoint.missing else held
     return Audit(

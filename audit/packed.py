@@ -3,7 +3,7 @@
 Scales, zero points and shapes travel with the codes of their module and count as none. Layouts are
 those of the tools that write them: AutoGPTQ and AutoAWQ (int32 words along one axis), bitsandbytes,
 MXFP4 (OCP Microscaling Formats 1.0, as in gpt-oss), NVFP4 (ModelOpt and compressed-tensors), fp8
-with scales, and MLX.
+with scales, MLX, EETQ, BitNet, and HQQ as transformers 4 saved it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,6 +12,9 @@ from headcount.sources.safetensors import TensorInfo
 
 FLOATS = frozenset({"F64", "F32", "F16", "BF16"})
 _WORDS = frozenset({"I32", "U32"})
+# What HQQ calls its codes; beside them in a module lie scales, zero points, and a description.
+HQQ_CODES = "W_q"
+_HQQ_3_BIT = 10  # codes of 3 bit in a word
 _BYTES = frozenset({"I8", "U8", "F8_E4M3", "F8_E5M2", "F8_E4M3FNUZ", "F8_E5M2FNUZ"})
 
 # Ends of the names of what travels with codes, and the ends of the codes' own names.
@@ -27,11 +30,15 @@ _COMPANIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
         (f".weight_{name}", (".weight", ".weight_packed"))
         for name in (
             *("scale", "scale_inv", "scale_2", "zero_point", "global_scale", "shape", "g_idx"),
+            "scales",
         )
     ),
     *(
         (f".{name}", (".weight", ".weight_packed"))
-        for name in (*("input_scale", "input_global_scale", "activation_scale", "output_scale"),)
+        for name in (
+            *("input_scale", "input_global_scale", "activation_scale", "output_scale"),
+            *("pre_quant_scale", "input_zero_point", "output_zero_point"),
+        )
     ),
     ("_scales", ("_blocks",)),
     ("_scale_inv", ("",)),
@@ -85,7 +92,7 @@ class Packing:
     def _is_weight(self, tensor: TensorInfo) -> bool:
         """Whether bytes are weights: 8-bit integers are also masks, such as GPT-NeoX's."""
         name = tensor.name
-        named = name.endswith((".weight", "_blocks", ".weight_packed"))
+        named = name.endswith((".weight", "_blocks", ".weight_packed", f".{HQQ_CODES}"))
         return tensor.dtype.startswith("F8") or named or self.has_companion(name)
 
     def _is_packed(self, name: str) -> bool:
@@ -94,6 +101,8 @@ class Packing:
 
     def _of_words(self, tensor: TensorInfo) -> int | None:
         base, _, end = tensor.name.rpartition(".")
+        if end == HQQ_CODES:
+            return tensor.elements * _HQQ_3_BIT  # other widths are bytes
         if end == "weight" and f"{base}.scales" not in self.tensors:
             return 0
         if end not in ("qweight", "weight_packed", "weight"):
@@ -110,8 +119,12 @@ class Packing:
                 return rows // index.elements
         return self.bits
 
-    def _of_bytes(self, tensor: TensorInfo) -> int:
+    def _of_bytes(self, tensor: TensorInfo) -> int | None:
         name = tensor.name
+        if name.endswith(f".{HQQ_CODES}"):
+            return tensor.elements * 8 // self.bits if self.bits else None
+        if self._is_ternary(tensor):
+            return tensor.elements * 4
         halves = tensor.dtype in ("U8", "I8") and (
             name.endswith(("_blocks", ".weight_packed"))
             or any(f"{name}{end}" in self.tensors for end in _INSIDE)
@@ -127,7 +140,21 @@ class Packing:
                 continue
             if tensor.shape[-1] in (8 * scale.shape[-1], 16 * scale.shape[-1]):
                 return True
-        return False
+        return self._is_cut_by_rows(tensor)
+
+    def _is_cut_by_rows(self, tensor: TensorInfo) -> bool:
+        """Two rows of codes a byte: ModelOpt's int4 has half the rows of its scales."""
+        scale = self.tensors.get(f"{tensor.name}_scale")
+        if scale is None or len(scale.shape) < 2 or len(tensor.shape) < 2:
+            return False
+        return tensor.dtype == "U8" and scale.shape[-2] == 2 * tensor.shape[-2]
+
+    def _is_ternary(self, tensor: TensorInfo) -> bool:
+        """Four codes a byte: BitNet's have one scale a matrix."""
+        scale = self.tensors.get(f"{tensor.name}_scale")
+        if scale is None or scale.elements != 1 or scale.dtype not in FLOATS:
+            return False
+        return tensor.dtype == "U8" and len(tensor.shape) == 2
 
 
 def codes_of(name: str) -> Iterator[str]:
@@ -136,6 +163,9 @@ def codes_of(name: str) -> Iterator[str]:
         if name.endswith(end):
             base = name.removesuffix(end)
             yield from (base + code for code in codes)
+    base, _, last = name.rpartition(".")
+    if last not in (HQQ_CODES, "weight", "bias"):
+        yield f"{base}.{HQQ_CODES}"
     head, found, tail = name.rpartition(".weight.")
     if found and (f".{tail}" in _INSIDE or tail.startswith("quant_state.")):
         yield f"{head}.weight"
@@ -147,3 +177,5 @@ def _scales_of(name: str) -> Iterator[str]:
             continue
         yield from (name.removesuffix(code) + end for code in codes if name.endswith(code))
     yield from (f"{name}{end}" for end in _INSIDE[:1])
+    if name.endswith(f".{HQQ_CODES}"):
+        yield f"{name.removesuffix(HQQ_CODES)}scale"

@@ -128,7 +128,8 @@ sweep_options = stack(
         "--sweep-methods",
         "methods",
         metavar="NAMES",
-        help="Of a sweep: methods and qualities; default: what the other options say.",
+        help="Of a sweep: methods and qualities, fast and fast+text (by --calibration) say;"
+        " default: what the other options say.",
     ),
     click.option(
         "--max-delta-loss",

@@ -1,13 +1,13 @@
 """What `convert --sweep` does: check all, measure all, keep one."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from math import isnan
 from pathlib import Path
 from typing import Any
 
-from headcount.convert.merge.ladder import QUALITIES
+from headcount.convert.merge.ladder import EITHER_WAY, QUALITIES, WITH_TEXT, Ladder
 from headcount.convert.plan.errors import CheckFailedError, TargetError
 from headcount.convert.plan.request import CHOOSING, METHODS, ConversionRequest
 from headcount.convert.source_folder import source_folder
@@ -26,7 +26,8 @@ from .evaluate import check_evaluation
 from .report_path import check_report_path
 
 _BARE = ("mean", *CHOOSING)  # without further rungs, whatever the other methods of a sweep take
-_RUNGS = ("calibration", "calibration_tokens", *LADDER)
+_TEXT = ("calibration", "calibration_tokens")
+_RUNGS = (*_TEXT, *LADDER)
 
 
 def sweep_model(
@@ -56,13 +57,10 @@ def sweep_model(
     if budget is not None and isnan(budget):
         raise HeadcountError("--max-delta-loss nan: give a number of nats a token")
     wanted = parse_counts(counts)
-    names = parse_methods(methods or _asked(options), (*METHODS, *QUALITIES))
-    fields = {
-        name: _counted(with_quality(options)) if methods is None else _fields(options, name)
-        for name in names
-    }
+    fields = dict(_named_fields(options, methods))
+    names = tuple(fields)
     if methods is not None:
-        _refuse_unused(options, names)
+        _refuse_unused(options, fields)
     with _place_of(target) as place:
         check_report_path(output, [Path(source), place])
         with source_folder(
@@ -102,29 +100,56 @@ def _place_of(target: Path | None) -> Iterator[Path]:
         yield aside / "model"
 
 
-def _asked(options: Mapping[str, Any]) -> str:
-    """What the options name without a list of methods."""
-    return str(options["quality"] or options["method"] or "mean")
+def _named_fields(
+    options: Mapping[str, Any], methods: str | None
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The fields of a request by the name of what it does, which says whether text is read where
+    both can be."""
+    if methods is None:
+        fields = _counted(with_quality(options))
+        yield _name(str(options["quality"] or options["method"] or "mean"), fields), fields
+        return
+    both = (f"{name}{WITH_TEXT}" for name in EITHER_WAY)
+    for name in parse_methods(methods, (*METHODS, *QUALITIES, *both)):
+        fields = _fields(options, name.removesuffix(WITH_TEXT), reads=name.endswith(WITH_TEXT))
+        yield _name(name.removesuffix(WITH_TEXT), fields), fields
 
 
-def _fields(options: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """The fields of a request by the method or quality `name`, one of several."""
-    if name in QUALITIES:
-        return _counted(with_quality({**options, "quality": name, "method": None}))
+def _name(method: str, fields: Mapping[str, Any]) -> str:
+    reads = fields["calibration"] is not None and method in EITHER_WAY
+    return f"{method}{WITH_TEXT}" if reads else method
+
+
+def _fields(options: Mapping[str, Any], name: str, *, reads: bool) -> dict[str, Any]:
+    """The fields of a request by the method or quality `name`, one of several. Its text is left to
+    a method that can do without only if it `reads`, or a rung needs it."""
+    if reads and options["calibration"] is None:
+        raise HeadcountError(
+            f"{name}{WITH_TEXT} reads text: add --calibration FILE, or leave {WITH_TEXT} away"
+        )
     if name in _BARE:
         bare = {**options, **dict.fromkeys(("quality", *_RUNGS)), "method": name}
         return _counted(with_quality(bare))
-    return _counted(with_quality({**options, "quality": None, "method": name}))
+    asked = {"quality": name, "method": None} if name in QUALITIES else {"method": name}
+    fields = _counted(with_quality({**options, "quality": None, **asked}))
+    if reads or Ladder(**{rung: fields[rung] for rung in LADDER}).needs_text:
+        return fields
+    return {**fields, **dict.fromkeys(_TEXT)}
 
 
-def _refuse_unused(options: Mapping[str, Any], names: Sequence[str]) -> None:
-    """Raises HeadcountError for rungs that none of the methods `names` takes."""
+def _refuse_unused(options: Mapping[str, Any], fields: Mapping[str, Mapping[str, Any]]) -> None:
+    """Raises HeadcountError for rungs, or a text, that none of the methods named takes."""
     given = [name for name in _RUNGS if options.get(name) not in (None, False)]
-    if given and set(names) <= {*_BARE}:
+    if given and set(fields) <= {*_BARE}:
         option = f"--{given[0].replace('_', '-')}"
         raise HeadcountError(
-            f"{option}: {', '.join(names)} stand in a sweep without further rungs: name another"
+            f"{option}: {', '.join(fields)} stand in a sweep without further rungs: name another"
             " method beside them, such as merge or good, or leave it out"
+        )
+    if options["calibration"] is not None and not any(f["calibration"] for f in fields.values()):
+        raise HeadcountError(
+            f"--calibration: {', '.join(fields)} read the weights alone in a sweep: name good, or"
+            f" {', '.join(f'{name}{WITH_TEXT}' for name in EITHER_WAY if name in fields)}"
         )
 
 

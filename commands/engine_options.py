@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import click
 
-from headcount.plan.request import SAMPLERS, STATE_MODES
+from headcount.plan.request import MODEL_RUNNERS, SAMPLERS, STATE_MODES
 
 from .options import AT_LEAST_1, TOKENS, Decorator, stack
 
@@ -24,7 +24,16 @@ _START_OPTIONS = stack(
         type=click.Choice(STATE_MODES),
         help="Recurrent state kept for cached prefixes (vllm).",
     ),
-    click.option("--sampler", type=click.Choice(SAMPLERS), help="Of vllm."),
+    click.option(
+        "--sampler",
+        type=click.Choice(SAMPLERS),
+        help="Of vllm's V1 runner.",
+    ),
+    click.option(
+        "--model-runner",
+        type=click.Choice(MODEL_RUNNERS),
+        help="Of vllm; default: by version and model.",
+    ),
     click.option("--offline", is_flag=True, help="vllm.LLM in place of a server: its defaults."),
 )
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from headcount.arch.registry import ARCHITECTURES
+from headcount.arch.registry import architecture_of
 from headcount.report.report import Column, Report, Table
 from headcount.sources.catalogue import CatalogueRow, catalogue, search_catalogue
 
@@ -48,5 +48,6 @@ def _report(text: str = "") -> Report:
 
 
 def _row(row: CatalogueRow) -> tuple[object, ...]:
-    auditable = "yes" if row.model_type in ARCHITECTURES else "not yet"
-    return (row.id, ", ".join(row.aliases), row.model_type, row.parameters, auditable)
+    known = row.model_type is not None and architecture_of(row.model_type) is not None
+    aliases = ", ".join((*row.aliases, *row.checkpoints))
+    return (row.id, aliases, row.model_type, row.parameters, "yes" if known else "not yet")

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from headcount.report.report import Column, Fact, Report, Table
 
-from .evaluation_document import EvaluationReport, ModelScore
+from .evaluation_document import EvaluationReport, ModelScore, Settings
 
 _COLUMNS = (
     Column(key="model", title="Model"),
@@ -31,14 +31,8 @@ def evaluation_report(evaluation: EvaluationReport) -> Report:
 
 
 def _facts(evaluation: EvaluationReport) -> Iterator[Fact]:
-    settings, model = evaluation.settings, evaluation.model
-    yield Fact(
-        key="text",
-        title="Text",
-        value=settings.text,
-        note=f"{model.tokens:,} tokens scored, windows of {settings.window} by {settings.stride}",
-    )
-    yield Fact(key="begins", title="Each window begins with", value=_begins(settings.bos))
+    model = evaluation.model
+    yield from text_facts(evaluation.settings, model.tokens)
     yield Fact(key="loss", title="Loss", value=model.loss, unit="loss", note="nats a token")
     perplexity = "beyond any number" if model.perplexity is None else model.perplexity
     yield Fact(key="perplexity", title="Perplexity", value=perplexity, unit="perplexity")
@@ -60,6 +54,14 @@ def _facts(evaluation: EvaluationReport) -> Iterator[Fact]:
             value=100 * comparison.top1_agreement,
             unit="percent",
         )
+
+
+def text_facts(settings: Settings, tokens: int) -> Iterator[Fact]:
+    """What `tokens` scored tokens of which text are, and how they were cut."""
+    windows = f"windows of {settings.window} by {settings.stride}"
+    note = f"{tokens:,} tokens scored, {windows}"
+    yield Fact(key="text", title="Text", value=settings.text, note=note)
+    yield Fact(key="begins", title="Each window begins with", value=_begins(settings.bos))
 
 
 def _begins(bos: bool) -> str:

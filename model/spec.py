@@ -84,6 +84,16 @@ class Layer:
         )
 
 
+class Assumption(NamedTuple):
+    """What was `taken` for granted `about` a model that nothing describes, and by which key, or for
+    want of one. `doubt`: what in the config speaks against it."""
+
+    about: str
+    taken: str
+    source: str
+    doubt: str | None = None
+
+
 class Origin(NamedTuple):
     """Where a resolved value came from: `config.json`, `class default`, `derived`, `weights`."""
 
@@ -97,7 +107,8 @@ class ModelSpec:
 
     `parameters` is None where neither a header, nor the catalogue, nor the architecture can say;
     `parameters_unknown` is a clause that says why the config does not.
-    `assumed`: nothing describes the model_type, whose config was read by the standard names.
+    `assumptions`: what was assumed where nothing describes the model_type, whose config was read by
+    the standard names; empty for a type that is known.
     `origins` maps a field's name to its value and where that came from.
     """
 
@@ -112,8 +123,13 @@ class ModelSpec:
     parameters: int | None = None
     parameters_source: str | None = None
     parameters_unknown: str | None = None
-    assumed: bool = False
+    assumptions: tuple[Assumption, ...] = ()
     origins: Mapping[str, Origin] = field(default_factory=dict)
+
+    @property
+    def assumed(self) -> bool:
+        """Whether nothing describes the model_type."""
+        return bool(self.assumptions)
 
     @property
     def attention_parameters(self) -> int:
@@ -146,10 +162,22 @@ class ModelSpec:
             for layer in self.layers
         )
 
-    def cache_bytes_per_token(self, *, bits: int = 16, engine: Keeper = "transformers") -> int:
-        """Bytes that one more token of one sequence costs once every window is full."""
+    def longest(self, context: int | None = None) -> int | None:
+        """The most tokens that a sequence has: the model's maximum, or a `context` beyond it. None
+        where the model states none."""
+        most = self.max_position_embeddings
+        return most if most is None or context is None else max(most, context)
+
+    def cache_bytes_per_token(
+        self, *, bits: int = 16, engine: Keeper = "transformers", context: int | None = None
+    ) -> int:
+        """Bytes that one more token of one sequence costs once every window is full. One that the
+        `longest` sequence does not fill is none."""
+        within = self.longest(context)
         return sum(
-            mixer.growing_bytes(bits, engine) for layer in self.layers for mixer in layer.mixers
+            mixer.growing_bytes(bits, engine, within)
+            for layer in self.layers
+            for mixer in layer.mixers
         )
 
     def constant_state_bytes(self, *, batch_size: int = 1, bits: int = 16) -> int:

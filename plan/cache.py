@@ -28,15 +28,13 @@ class RankCache(SequencePool):
         """Windows keep no more than they are."""
         return sum(count * self._bytes(mixer, context) for mixer, count in self.mixers)
 
-    @property
-    def bytes_per_token(self) -> int:
-        """Bytes that one more token costs once every window is full."""
+    def bytes_per_token(self, within: int | None) -> int:
         return sum(
-            count * mixer.growing_bytes(self.bits, "serving") for mixer, count in self.mixers
+            count * mixer.growing_bytes(self.bits, "serving", within)
+            for mixer, count in self.mixers
         )
 
-    @property
-    def bytes_of_first_token(self) -> int:
+    def bytes_of_first_token(self, within: int | None) -> int:
         """Every layer keeps it."""
         return sum(
             count * (self._bytes(mixer, 1) - self._bytes(mixer, 0)) for mixer, count in self.mixers

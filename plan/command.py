@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from headcount.audit.auditing import audit_model
+from headcount.audit.auditing import audit_model, audit_source
 from headcount.model.errors import HeadcountError
 from headcount.report.report import Report
 
@@ -18,6 +18,10 @@ from .result import plan_result
 
 if TYPE_CHECKING:
     from headcount.audit.audited import Audit
+
+
+# Findings that files lack something that loading would fill with random values.
+_INCOMPLETE = frozenset({"H103", "H107", "H112", "H113", "H201", "H205", "H215"})
 
 
 class PlanAnswer(NamedTuple):
@@ -61,13 +65,39 @@ def planned(audit: "Audit", parameters: int | None = None) -> PlannedModel:
             f"--parameters {parameters:,}: the attention and the state of the"
             f" {len(audit.spec.layers)} layers of {audit.source.id} alone have {least:,}"
         )
+    lacking = None if parameters else _lacking(audit)
+    whole = _of_config(audit, lacking) if lacking else audit
+    is_whole = whole is audit and audit.weights_bytes is not None
     return PlannedModel(
         model_id=audit.source.id,
-        spec=replace(audit.spec, parameters=parameters) if parameters else audit.spec,
+        spec=replace(whole.spec, parameters=parameters) if parameters else whole.spec,
         config=audit.config,
-        weights_bytes=None if parameters else audit.loaded_bytes,
-        has_experts=audit.has_experts,
+        weights_bytes=None if parameters else whole.loaded_bytes,
+        has_experts=whole.has_experts,
+        lacking=None if is_whole else lacking,
     )
+
+
+def _lacking(audit: "Audit") -> str | None:
+    """What an incomplete set of files does not hold; None where they hold the model."""
+    known = [f for f in audit.findings if f.code in _INCOMPLETE]
+    if audit.checkpoint is None or not known:
+        return None
+    found = min(known, key=lambda f: f.severity != "error")
+    return f"{found.where} ({found.code}: {found.message})"
+
+
+def _of_config(audit: "Audit", lacking: str) -> "Audit":
+    """The audit of the config alone where that describes more than the files hold. Raises
+    HeadcountError where it does not say how much."""
+    whole = audit_source(replace(audit.source, checkpoint=None)) if audit.source.config else audit
+    if whole.spec.parameters is None:
+        raise HeadcountError(
+            f"{audit.source.id}: the files are incomplete: {lacking}: what the whole model weighs"
+            " is not known; complete them, or give the count, as in --parameters 7b"
+        )
+    held = audit.spec.parameters
+    return whole if held is None or held < whole.spec.parameters else audit
 
 
 def _request(

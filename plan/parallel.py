@@ -75,6 +75,15 @@ def rank_mixer(mixer: Mixer, tp: int) -> Mixer:
     return replace(mixer.with_key_value_heads(key_value), num_attention_heads=heads)
 
 
+def rank_spec(spec: ModelSpec, tp: int) -> ModelSpec:
+    """The model with the mixers of one rank; `tp` must be valid for it."""
+    layers = tuple(
+        replace(layer, mixers=tuple(rank_mixer(mixer, tp) for mixer in layer.mixers))
+        for layer in spec.layers
+    )
+    return replace(spec, layers=layers)
+
+
 def key_value_copies(mixer: Mixer, tp: int) -> int:
     """How many ranks store the same K/V head, or the same latent."""
     if isinstance(mixer, Recurrent):

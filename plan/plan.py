@@ -13,7 +13,7 @@ from .engines.engine import Engine, check_options, find_engine
 from .engines.pool import CachePool
 from .limits import PlanLimits, largest
 from .parallel import check_tp
-from .planned_model import PlannedModel
+from .planned_model import PlannedModel, narrowed
 from .request import UTILISATION, PlanRequest, Workload
 from .stored import NAMED_FORMATS, as_format, format_settings, is_weighed
 from .weights import Weights
@@ -90,6 +90,17 @@ class Plan:
     def needed(self, context: int, batch_size: int) -> int:
         """Bytes of cache that a batch of so many tokens each takes."""
         return self.pool.needed(context, batch_size, self._tightest)
+
+    @property
+    def bytes_per_token(self) -> int:
+        """Bytes of a rank that one more token costs once every window is full; one that the longest
+        request does not fill is none."""
+        return self.pool.bytes_per_token(self.spec.longest(self.workload.context))
+
+    @property
+    def bytes_of_first_token(self) -> int:
+        """Bytes of a rank that one token costs while no window is full."""
+        return self.pool.bytes_of_first_token(self.spec.longest(self.workload.context))
 
     @property
     def kv_cache_bytes(self) -> int:
@@ -233,7 +244,8 @@ def _workload(model: PlannedModel, request: PlanRequest, engine: Engine) -> Work
     spec = model.spec
     version = request.version or engine.releases.latest()
     dtype = _loaded_dtype(request.dtype)
-    compute = _compute_dtype(dtype, spec.dtype)
+    loaded = model if engine.keeps_float32 or dtype else narrowed(model)
+    compute = _compute_dtype(dtype, loaded.spec.dtype)
     can_do_without = request.kv_memory is not None and not is_weighed(model)
     asked = request.encoder_tokens
     return Workload(
@@ -244,7 +256,7 @@ def _workload(model: PlannedModel, request: PlanRequest, engine: Engine) -> Work
         dtype=dtype,
         compute_dtype=compute,
         cache_type=engine.cache_type(model, request, version, compute),
-        weights=None if can_do_without else engine.weights(model, dtype, compute),
+        weights=None if can_do_without else engine.weights(loaded, dtype, compute),
     )
 
 

@@ -1,20 +1,39 @@
 """The model that is planned: its layers, its config and what its files hold."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
+from headcount.model.dtypes import BITS
 from headcount.model.spec import ModelSpec
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PlannedModel:
     """`weights_bytes` are those of the headers, where they are at hand; `has_experts` is None where
-    nothing but the config can tell. One model equals only itself: what is worked out of its layers
-    is kept by it."""
+    nothing but the config can tell; `lacking` says what the files do not hold of the model that the
+    config describes, and that is planned. One model equals only itself: what is worked out of its
+    layers is kept by it."""
 
     model_id: str
     spec: ModelSpec
     config: Mapping[str, Any] = field(default_factory=dict)
     weights_bytes: int | None = None
     has_experts: bool | None = None
+    lacking: str | None = None
+
+
+@lru_cache(maxsize=64)
+def narrowed(model: PlannedModel) -> PlannedModel:
+    """As engines load it that take float32 for bfloat16 (`auto` of vLLM's and SGLang's --dtype,
+    _resolve_auto_dtype of vllm/config/model.py); itself where it has 16 bits or fewer."""
+    bits = BITS[model.spec.dtype] if model.spec.dtype else 16
+    if bits <= 16:
+        return model
+    stored = model.weights_bytes
+    return replace(
+        model,
+        spec=replace(model.spec, dtype="bfloat16"),
+        weights_bytes=None if stored is None else stored * 16 // bits,
+    )

@@ -21,6 +21,8 @@ _COUNTS = (
     *("block_size", "max_num_seqs", "max_num_batched_tokens", "speculated"),
 )
 SAMPLERS = ("pytorch", "flashinfer")
+ModelRunner = Literal["v1", "v2"]
+MODEL_RUNNERS: tuple[ModelRunner, ...] = get_args(ModelRunner)
 # Fields that any plan takes; each of the others is an option of some engines (`Engine.options`).
 OF_ANY_PLAN = frozenset(
     {
@@ -61,7 +63,8 @@ class PlanRequest:
     max_num_seqs: int | None = None
     max_num_batched_tokens: int | None = None
     enforce_eager: bool = False
-    sampler: str = SAMPLERS[0]
+    sampler: str | None = None
+    model_runner: ModelRunner | None = None
     usage: Usage = "server"
     static_cache: bool = False
     disable_hybrid_kv_cache_manager: bool = False

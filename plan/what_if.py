@@ -164,8 +164,8 @@ def variant_plans(plan: Plan) -> tuple[VariantPlan, ...]:
     rows = [_variant_plan(plan, variant, whole) for variant in found]
     if plan.engine.starts and present is not None and present.num_key_value_heads is not None:
         tried = (_variant_plan(plan, _with_latent(plan.spec, rank), whole) for rank in LATENTS)
-        most = plan.pool.bytes_per_token
-        rows += [row for row in tried if row.plan and row.plan.pool.bytes_per_token < most]
+        most = plan.bytes_per_token
+        rows += [row for row in tried if row.plan and row.plan.bytes_per_token < most]
     return tuple(rows)
 
 

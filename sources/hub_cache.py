@@ -4,11 +4,13 @@ import re
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from .checkpoint import Checkpoint, find_weights, inside, read_checkpoint
 from .found import FoundModel
 from .hub_settings import hub_constants
 from .json_file import read_json
+from .quantisation_file import settings_file, with_settings
 
 
 def read_cached(
@@ -28,10 +30,17 @@ def read_cached(
         kind="hub",
         id=name,
         where=f"{target}: config.json (cached)",
-        config=read_json(snapshot / "config.json"),
+        config=_config(snapshot),
         checkpoint=_read_weights(snapshot),
         revision=snapshot.name,
     )
+
+
+def _config(snapshot: Path) -> dict[str, Any]:
+    """config.json, with the settings of a quantisation that lie beside it."""
+    names = frozenset(path.name for path in snapshot.iterdir())
+    config = read_json(snapshot / "config.json")
+    return with_settings(config, settings_file(names), lambda name: read_json(snapshot / name))
 
 
 def _read_gguf(snapshot: Path, name: str, file: str | None) -> FoundModel | None:

@@ -18,6 +18,10 @@ from .identity import FileIdentity, ReadFile
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # read over here; Python's json and transformers refuse it
 
 
+class NotJsonError(InvalidConfigError):
+    """The bytes are not those that were written: cut off, or of another kind."""
+
+
 class _DuplicateKeys(ValueError):
     pass
 
@@ -88,10 +92,10 @@ def parse_json(data: bytes, where: str, *, allow_non_finite: bool = False) -> di
     except json.JSONDecodeError as error:
         found = _what_it_is(data)
         at = f"line {error.lineno}, column {error.colno}"
-        raise InvalidConfigError(f"{where}: not JSON ({error.msg}, {at}){found}") from error
+        raise NotJsonError(f"{where}: not JSON ({error.msg}, {at}){found}") from error
     except UnicodeDecodeError as error:
         found = _what_it_is(data)
-        raise InvalidConfigError(f"{where}: not UTF-8 (byte {error.start}){found}") from error
+        raise NotJsonError(f"{where}: not UTF-8 (byte {error.start}){found}") from error
     except (ValueError, RecursionError, MemoryError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise InvalidConfigError(f"{where}: {reason}") from error

@@ -17,7 +17,7 @@ from headcount.model.numbers import whole
 
 from .adapter import Adapter, find_adapter
 from .checkpoint import ADAPTER_CONFIG
-from .json_file import BYTE_ORDER_MARK, read_json_file
+from .json_file import BYTE_ORDER_MARK, NotJsonError, read_json_file
 from .presence import is_failing_disk, is_there
 
 _CONFIGS = ("tokenizer_config.json", "generation_config.json")
@@ -32,20 +32,30 @@ class TokenizerConfig(NamedTuple):
     template: str | None
 
 
+class Unreadable(NamedTuple):
+    """A file, the reason, and whether its bytes are not those that were written."""
+
+    name: str
+    reason: str
+    is_broken: bool
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SideFiles:
     """`names` are all entries, as far as they are looked at, and `more` how many are not;
-    `code_folders` those of sub-folders that hold Python; `leaving` are
-    links out of the folder. `largest_token` is the highest id of tokenizer.json. `generation` are
-    the special tokens of generation_config.json. None: no such file, or not readable."""
+    `code_folders` those of sub-folders that hold Python; `leaving` are links out of the folder.
+    `largest_token` is the highest id of tokenizer.json but for its special tokens, and
+    `largest_special` that of these. `generation` are the special tokens of generation_config.json.
+    None: no such file, or not readable."""
 
     folder: Path
     names: frozenset[str]
     more: int
     code_folders: tuple[str, ...]
     leaving: tuple[str, ...]
-    unreadable: tuple[tuple[str, str], ...]
+    unreadable: tuple[Unreadable, ...]
     largest_token: int | None
+    largest_special: int | None
     adapter: Adapter | None
     tokenizer: TokenizerConfig | None
     generation: Mapping[str, tuple[int, ...]] | None
@@ -56,7 +66,7 @@ def read_side_files(folder: Path) -> SideFiles:
     entries, more = _entries(folder)
     leaving = tuple(sorted(entry.name for entry in entries if _leaves(folder, entry)))
     names = frozenset(entry.name for entry in entries)
-    unreadable: list[tuple[str, str]] = []
+    unreadable: list[Unreadable] = []
     read: dict[str, Mapping[str, Any]] = {}
     for name in (*_CONFIGS, "tokenizer.json"):
         if name in names and name not in leaving:
@@ -71,7 +81,9 @@ def read_side_files(folder: Path) -> SideFiles:
             except HeadcountError as error:
                 if is_failing_disk(error):
                     raise
-                unreadable.append((name, str(error).removeprefix(f"{folder / name}: ")))
+                reason = str(error).removeprefix(f"{folder / name}: ")
+                unreadable.append(Unreadable(name, reason, isinstance(error, NotJsonError)))
+    tokenizer = read.get("tokenizer.json")
     return SideFiles(
         folder=folder,
         names=names,
@@ -79,7 +91,8 @@ def read_side_files(folder: Path) -> SideFiles:
         code_folders=_code_folders(entries),
         leaving=leaving,
         unreadable=tuple(unreadable),
-        largest_token=_largest_token(read.get("tokenizer.json")),
+        largest_token=_largest_token(tokenizer, special=False),
+        largest_special=_largest_token(tokenizer, special=True),
         adapter=find_adapter(folder) if ADAPTER_CONFIG in names - set(leaving) else None,
         tokenizer=_tokenizer(read.get("tokenizer_config.json")),
         generation=_generation(read.get("generation_config.json")),
@@ -116,21 +129,24 @@ def _code_folders(entries: list["os.DirEntry[str]"]) -> tuple[str, ...]:
     )
 
 
-def _largest_token(tokenizer: Mapping[str, Any] | None) -> int | None:
-    """The highest id of the vocabulary (an object, or a list in order) and of added tokens."""
+def _largest_token(tokenizer: Mapping[str, Any] | None, *, special: bool) -> int | None:
+    """The highest id of the special tokens that were added (an image's place), or of all others: of
+    the vocabulary (an object, or a list in order) and of tokens that were added to it."""
     if tokenizer is None:
         return None
     model, added = tokenizer.get("model"), tokenizer.get("added_tokens")
+    tokens = (
+        [token for token in added if isinstance(token, dict)] if isinstance(added, list) else []
+    )
+    specials = {token.get("id") for token in tokens if token.get("special") is True}
     vocabulary = model.get("vocab") if isinstance(model, dict) else None
-    ids: list[int] = []
+    ids = [token.get("id") for token in tokens]
     if isinstance(vocabulary, dict):
-        ids += [value for value in vocabulary.values() if type(value) is int]
+        ids += vocabulary.values()
     elif isinstance(vocabulary, list):
         ids.append(len(vocabulary) - 1)
-    for token in added if isinstance(added, list) else ():
-        if isinstance(token, dict) and type(token.get("id")) is int:
-            ids.append(token["id"])
-    return max(ids, default=None)
+    numbers = (value for value in ids if type(value) is int)
+    return max((value for value in numbers if (value in specials) == special), default=None)
 
 
 def _tokenizer(config: Mapping[str, Any] | None) -> TokenizerConfig | None:

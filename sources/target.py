@@ -43,7 +43,7 @@ def _resolve(target: str, meanwhile: Callable[[], None] | None) -> FoundModel:
         return _read_path(path)
     row = find_row(target)
     if row is not None:
-        entry = read_entry(row)
+        entry = read_entry(row, target)
         where = f"catalogue ({entry.id})"
         return FoundModel(
             kind="catalogue", id=entry.id, where=where, config=entry.config, entry=entry

@@ -1,10 +1,8 @@
-"""Makes the catalogue: one JSON line per model, and an index that is read at every look-up.
+"""Makes the index of the catalogue, which is read at every look-up, from its models.jsonl.
 
-python tools/catalogue.py --from FOLDER   # entries and NOTES.jsonl -> both files
-python tools/catalogue.py                 # models.jsonl -> index.json, after an edit by hand
+python tools/catalogue.py   # after an edit by hand: sorts the lines, and writes index.json
 """
 
-import argparse
 import json
 from pathlib import Path
 from typing import Any
@@ -13,31 +11,6 @@ from headcount.arch.read_config import read_config
 from headcount.model.errors import UnsupportedModelError
 
 FOLDER = Path(__file__).parent.parent / "sources" / "catalogue"
-
-
-def line_of(entry: dict[str, Any], notes: dict[str, Any]) -> dict[str, Any]:
-    """One model as it is stored: counts, their sources, and the config as published."""
-    return {
-        "id": entry["id"],
-        "aliases": entry["aliases"],
-        "built_parameters": entry.get("meta_parameters"),
-        "built_as": notes.get("meta_via"),
-        "published_parameters": entry.get("total_parameters"),
-        "published_source": notes.get("total_parameters_source"),
-        "remote_code": bool(entry.get("needs_remote_code")),
-        "confidence": entry["confidence"],
-        "notes": notes.get("notes", []),
-        "sources": entry["source"],
-        "config": entry["config"],
-    }
-
-
-def read_folder(folder: Path) -> list[dict[str, Any]]:
-    with (folder / "NOTES.jsonl").open(encoding="utf-8") as file:
-        notes = {line["id"]: line for line in map(json.loads, file)}
-    entries = [json.loads(path.read_text("utf-8")) for path in folder.glob("*.json")]
-    lines = [line_of(entry, notes.get(entry["id"], {})) for entry in entries]
-    return sorted(lines, key=lambda line: line["id"].lower())
 
 
 def index_of(lines: list[bytes]) -> list[dict[str, Any]]:
@@ -50,6 +23,7 @@ def index_of(lines: list[bytes]) -> list[dict[str, Any]]:
             {
                 "id": line["id"],
                 "aliases": line["aliases"],
+                "checkpoints": list(line["checkpoints"]),
                 "model_type": config.get("model_type"),
                 "parameters": line["built_parameters"] or computed(line),
                 "offset": offset,
@@ -74,16 +48,17 @@ def dump(value: Any) -> bytes:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--from", dest="source", type=Path)
-    source = parser.parse_args().source
     models = FOLDER / "models.jsonl"
-    if source:
-        models.write_bytes(b"".join(dump(line) for line in read_folder(source)))
-    with models.open("rb") as file:
-        index = index_of(file.readlines())
-    rows = b",\n".join(dump(row).rstrip() for row in index)
+    lines = sorted(map(json.loads, models.read_bytes().splitlines()), key=by_id)
+    raw = [dump(line) for line in lines]
+    models.write_bytes(b"".join(raw))
+    rows = b",\n".join(dump(row).rstrip() for row in index_of(raw))
     (FOLDER / "index.json").write_bytes(b"[\n" + rows + b"\n]\n")
+
+
+def by_id(line: dict[str, Any]) -> str:
+    model: str = line["id"]
+    return model.lower()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""Puts the tables of docs/engines.md in it, from the logs of tests/support/start_up_logs.json.
+"""Puts the tables of docs/engines.md and planning.md in them.
+
+They are made from the logs of tests/support/start_up_logs.json.
 
 python tools/engine_tables.py --write     # or --check, which fails if the page is out of date
 """
@@ -11,6 +13,9 @@ from statistics import median
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 
+from headcount.plan.budget import Term  # noqa: E402
+from headcount.plan.plan import plan_model  # noqa: E402
+from headcount.plan.request import PlanRequest  # noqa: E402
 from peer_formulas import (  # noqa: E402
     accelerate_weights,
     flat_request_bytes,
@@ -21,12 +26,13 @@ from start_up_logs import (  # noqa: E402
     RECORDS,
     Record,
     carries_enough,
+    device_of,
     ends,
     plan_of,
     subject,
 )
 
-PAGE = ROOT / "docs" / "engines.md"
+ENGINES, PLANNING = ROOT / "docs" / "engines.md", ROOT / "docs" / "planning.md"
 
 
 def budget_table() -> Iterator[str]:
@@ -121,12 +127,48 @@ def weights_table() -> Iterator[str]:
         )
 
 
-TABLES = {"budget": budget_table, "peers": peers_table, "weights": weights_table}
+def estimates_table() -> Iterator[str]:
+    """What a start took beside weights and cache, and what the plan without an engine estimates."""
+    yield "| model, device | sequences | logged GiB | estimate | error |"
+    yield "|---|---:|---:|---:|---:|"
+    for record in RECORDS:
+        sequences, weights = record.get("max_num_seqs"), record.get("weights_gib")
+        if carries_enough(record) is not None or not weights or not sequences:
+            continue
+        found = sum(term.bytes for term in estimated(record)) / GIB
+        logged = budget_gib(record) - weights - record["avail_kv_gib"]
+        error = f"{100 * (found / logged - 1):+.0f} %"
+        yield f"| {name(record)} | {sequences:,} | {logged:.2f} | {found:.2f} | {error} |"
 
 
-def filled(page: str) -> str:
-    """`page` with each table between its marks."""
-    for key, table in TABLES.items():
+def budget_gib(record: Record) -> float:
+    device = device_of(record)
+    assert device is not None
+    return device.usable_memory * float(record["util"]) / GIB
+
+
+def estimated(record: Record) -> list[Term]:
+    """The two terms of a plan without an engine that are estimates."""
+    request = PlanRequest(
+        device=device_of(record),
+        context=record["max_model_len"],
+        batch_size=record["max_num_seqs"],
+        tp=record["tp"],
+    )
+    terms = plan_model(subject(record), request).taken
+    return [term for term in terms if term.key in ("runtime", "activations")]
+
+
+TABLES = {
+    ENGINES: {"budget": budget_table, "peers": peers_table, "weights": weights_table},
+    PLANNING: {"estimates": estimates_table},
+}
+
+
+def filled(path: Path) -> str:
+    """The page at `path` with each table between its marks."""
+    page = path.read_text(encoding="utf-8")
+    for key, table in TABLES[path].items():
         begin, end = f"<!-- {key}: made by tools/engine_tables.py -->", f"<!-- end of {key} -->"
         before, rest = page.split(begin)
         _, after = rest.split(end)
@@ -136,15 +178,14 @@ def filled(page: str) -> str:
 
 
 def main() -> None:
-    page = PAGE.read_text(encoding="utf-8")
-    wanted = filled(page)
-    if sys.argv[1:] == ["--write"]:
-        PAGE.write_text(wanted, encoding="utf-8")
-    elif sys.argv[1:] == ["--check"]:
-        if page != wanted:
-            sys.exit(f"{PAGE}: out of date; run python tools/engine_tables.py --write")
-    else:
+    if sys.argv[1:] not in (["--write"], ["--check"]):
         sys.exit(__doc__)
+    for path in TABLES:
+        wanted = filled(path)
+        if sys.argv[1] == "--write":
+            path.write_text(wanted, encoding="utf-8")
+        elif path.read_text(encoding="utf-8") != wanted:
+            sys.exit(f"{path}: out of date; run python tools/engine_tables.py --write")
 
 
 if __name__ == "__main__":

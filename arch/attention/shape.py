@@ -36,7 +36,11 @@ def standard_key_value_heads(view: ConfigView, heads: int) -> int:
 
 def as_query_heads(view: ConfigView, heads: int) -> int:
     """One K/V head per query head: a class without GQA ignores num_key_value_heads."""
-    return int(view.note("num_key_value_heads", heads, "derived: the class has no GQA"))
+    return int(
+        view.note(
+            "num_key_value_heads", heads, "derived: num_attention_heads (the class has no GQA)"
+        )
+    )
 
 
 def multi_query_heads(view: ConfigView, heads: int) -> int:

@@ -161,8 +161,17 @@ def find_head(classes: Mapping[str, Head | None], view: ConfigView, default_clas
 
     Raises UncountedError where nothing describes it."""
     names = view.strings("architectures") or (default_class,)
-    fitting = [ending for ending in classes if names[0].endswith(ending)]
-    head = classes[max(fitting, key=len)] if fitting else None
+    head = _head_of(classes, names[0])
     if head is None:
         raise unknown_class(names)
     return head
+
+
+def describes(classes: Mapping[str, Head | None], name: str) -> bool:
+    """Whether `classes` has the head of the class `name`."""
+    return _head_of(classes, name) is not None
+
+
+def _head_of(classes: Mapping[str, Head | None], name: str) -> Head | None:
+    fitting = [ending for ending in classes if name.endswith(ending)]
+    return classes[max(fitting, key=len)] if fitting else None

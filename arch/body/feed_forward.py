@@ -214,6 +214,16 @@ def after(first: int | str, otherwise: int = 0) -> LayerRule:
 after_first_dense = typed(after("first_k_dense_replace", 1))
 
 
+def flagged_layers(name: str) -> LayerRule:
+    """The layers that the list `name` marks with 1; all where it is absent."""
+
+    def rule(view: ConfigView, count: int) -> frozenset[int]:
+        flags = view.integers(name)
+        return frozenset(i for i in range(count) if flags is None or (i < len(flags) and flags[i]))
+
+    return rule
+
+
 def if_flag(name: str) -> LayerRule:
     """All layers if the flag `name` is set, else none."""
     return lambda view, count: frozenset(range(count)) if view.flag(name) else frozenset()

@@ -5,6 +5,12 @@ from dataclasses import replace
 from .body import WEIGHT_AND_BIAS, Body, no_head
 from .feed_forward import Experts, Mlp, after_dense, after_first_dense, typed
 
+
+def bare(body: Body) -> Body:
+    """The same of a type whose classes have no head."""
+    return replace(body, classes={"Model": no_head}, default_class="Model")
+
+
 # MLPs
 MLP_BIAS = Mlp(bias="mlp_bias")
 PLAIN = Mlp(gated=False, bias=True)
@@ -20,7 +26,7 @@ SANDWICH = Body(norms=4)  # norms before and after each half
 
 # Encoders of images
 IMAGE = Body(norm=WEIGHT_AND_BIAS, vocabulary=None, mlp=PLAIN)
-BARE_ENCODER = replace(IMAGE, classes={"Model": no_head}, default_class="Model")
+BARE_ENCODER = bare(IMAGE)
 
 # Experts as wide as the config's MLP (Mixtral)
 SAME_WIDTH = Experts(count="num_local_experts", width="intermediate_size")

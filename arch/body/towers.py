@@ -24,8 +24,9 @@ WRAPPER_CLASSES: Mapping[str, Head | None] = {"ForConditionalGeneration": lm_hea
 class Tower:
     """An encoder of images or sound: `attention` says how its layers attend, `body` the rest.
 
-    Its config is of the type `model_type`, whose class defaults apply. `names` maps standard names
-    to the ones it uses. `whole` counts a tower whose layers no shape of attention describes.
+    Its config is of the type `model_type`, whose class defaults apply; `defaults` are those of a
+    type that transformers has no class for. `names` maps standard names to the ones it uses.
+    `whole` counts a tower whose layers no shape of attention describes.
     """
 
     model_type: str
@@ -33,6 +34,7 @@ class Tower:
     attention: AttentionShape = field(default_factory=AttentionShape)
     whole: Callable[[ConfigView], int] | None = None
     names: Mapping[str, str] = field(default_factory=dict)
+    defaults: Mapping[str, Any] = field(default_factory=dict)
 
     def view(self, wrapper: ConfigView, key: str) -> ConfigView | None:
         """None where neither the file nor the wrapper's class gives the tower."""
@@ -42,7 +44,7 @@ class Tower:
         if not isinstance(given, dict) and (not isinstance(default, dict) or key in wrapper.config):
             return None
         known = class_defaults(self.model_type)
-        values: dict[str, Any] = dict(known.defaults) if known else {}
+        values: dict[str, Any] = dict(known.defaults if known else self.defaults)
         values.update(given if isinstance(given, dict) else default or {})
         values.update({name: values[own] for name, own in self.names.items() if own in values})
         return ConfigView(
@@ -63,12 +65,14 @@ class Tower:
 class Part:
     """One tower of a wrapper, described by the nested config `key`, and what joins it to the
     language model. `towers` are the types that the class builds, the first of them by default;
-    `copies` how many of them it has."""
+    `fixed`: the class builds the first, whatever type the file names (MiniMax-M3's says CLIP).
+    `copies` is how many of them it has."""
 
     towers: tuple[Tower, ...]
     projector: Projector
     key: str = "vision_config"
     copies: int = 1
+    fixed: bool = False
 
     def parameters(self, view: ConfigView, text: ConfigView) -> int:
         """0 where the config has no such tower. Raises UncountedError for one of another type."""
@@ -79,10 +83,12 @@ class Part:
         return self.copies * tower.parameters(inner) + self.projector(view, inner, text)
 
     def _tower(self, view: ConfigView) -> Tower:
+        if self.fixed:
+            return self.towers[0]
         for holder in (view.config, view.defaults):
             nested = holder.get(self.key)
             kind = nested.get("model_type") if isinstance(nested, dict) else None
-            if kind and kind != view.model_type:  # "" is none (Kimi-K2.5)
+            if kind and kind != view.model_type:
                 for tower in self.towers:
                     if tower.model_type == kind:
                         return tower
@@ -115,17 +121,24 @@ def one_tower(*towers: Tower, projector: Projector, key: str = "vision_config") 
     return Wrapper(parts=(Part(towers=towers, projector=projector, key=key),))
 
 
+def fixed_tower(tower: Tower, *, projector: Projector) -> Wrapper:
+    """A language model with one image tower, of its own class whatever the config names."""
+    return Wrapper(parts=(Part(towers=(tower,), projector=projector, fixed=True),))
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TwoTowers:
     """CLIP: two stacks that are audited both, each projected to one space of the width that the key
     `projection` gives, and as many single numbers as `constants`: a temperature. `key` names their
-    nested configs; a head, as T5Gemma has one, stands on the last stack."""
+    nested configs, and `widths` the keys of what a stack gives where that is not its hidden size; a
+    head, as T5Gemma has one, stands on the last stack."""
 
     bodies: Mapping[str, Body]
     classes: Mapping[str, Head | None]
     constants: int = 1
     projection: str | None = "projection_dim"
     key: str = "{stack}_config"
+    widths: Mapping[str, str] = field(default_factory=dict)
 
     def parameters(self, view: ConfigView, layers: Layers, *, tied: bool) -> int:
         head = find_head(self.classes, view, next(iter(self.classes)))
@@ -141,4 +154,4 @@ class TwoTowers:
         nested = view.child(self.key.format(stack=name))
         own = tuple(layer for layer in layers if layer.stack == name)
         out = view.integer(self.projection) if self.projection else 0
-        return body.trunk(nested, own) + nested.integer("hidden_size") * out
+        return body.trunk(nested, own) + nested.integer(self.widths.get(name, "hidden_size")) * out

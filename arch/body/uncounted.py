@@ -16,6 +16,11 @@ def unknown_class(names: tuple[str, ...] | None) -> UncountedError:
     return UncountedError(f"the head of {shown} is not counted")
 
 
+def other_layers(name: str, base: str) -> UncountedError:
+    """For a class whose layers may be others than those that the config's type is audited as."""
+    return UncountedError(f"how the layers of {name} differ from those of {base} is not described")
+
+
 TIMM = "its vision tower is a model of the library timm, whose sizes no config gives"
 IMAGE_TOKENIZER = "its image tokenizer is a convolutional network of its own"
 AUDIO_CODEC = "its audio codec is a network of its own"

@@ -137,7 +137,7 @@ def two_attentions_per_block(shape: AttentionShape, view: ConfigView) -> tuple[L
     """LongCat-Flash: a block holds two attentions, each with a cache of its own, which transformers
     numbers as layers."""
     count = 2 * view.integer("num_layers", maximum=limits.LAYERS.most)
-    view = view.overridden({"num_hidden_layers": count})
+    view = view.overridden({"num_hidden_layers": count}, derived="2 * num_layers")
     return tuple(
         replace(layer, number=layer.index // 2, nth=layer.index % 2)
         for layer in latent_layers(shape, view)

@@ -75,7 +75,7 @@ def gemma4_projector(view: ConfigView, tower: ConfigView, text: ConfigView) -> i
     return linear(tower.integer("hidden_size"), text.integer("hidden_size"), bias=False)
 
 
-def gemma4_audio_projector(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
+def outputs_projector(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
     return tower.integer("output_proj_dims") * text.integer("hidden_size")
 
 
@@ -93,6 +93,26 @@ def conformer(view: ConfigView) -> int:
     return frames + view.integer("num_hidden_layers") * each + out
 
 
+def unified_patches(view: ConfigView) -> int:
+    """No tower: one matrix over the pixels of joined patches, a norm before it and two after it,
+    and a table of positions for each axis."""
+    width = view.integer("mm_embed_dim")
+    pixels = 3 * (view.integer("patch_size") * view.integer("pooling_kernel_size")) ** 2
+    return 2 * pixels + linear(pixels, width) + (4 + 2 * view.integer("mm_posemb_size")) * width
+
+
+def unified_audio_projector(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
+    """One matrix over the samples of a frame."""
+    return tower.integer("audio_embed_dim") * text.integer("hidden_size")
+
+
+def no_tower(view: ConfigView) -> int:
+    """Sound goes to its projector as it is."""
+    return 0
+
+
+UNIFIED_PATCHES = Tower(model_type="gemma4_unified_vision", whole=unified_patches)
+UNIFIED_AUDIO = Tower(model_type="gemma4_unified_audio", whole=no_tower)
 GEMMA4_TOWER = Tower(
     body=Body(norms=4, final_norms=0, vocabulary=None, more=gemma4_vision_embeddings),
     attention=AttentionShape(build=encoder_layers, norm="head"),
@@ -149,16 +169,31 @@ ARCHITECTURES = (
     ),
     ASSISTANT,
     ASSISTANT.relative("gemma4_unified_assistant"),
-    MULTIMODAL.relative("gemma4_unified", "diffusion_gemma"),
+    MULTIMODAL.relative("diffusion_gemma"),
+    MULTIMODAL.relative(
+        "gemma4_unified",
+        body=Wrapper(
+            parts=(
+                Part(towers=(UNIFIED_PATCHES,), projector=outputs_projector, fixed=True),
+                Part(
+                    towers=(UNIFIED_AUDIO,),
+                    projector=unified_audio_projector,
+                    key="audio_config",
+                    fixed=True,
+                ),
+            )
+        ),
+    ),
     MULTIMODAL.relative(
         "gemma4",
         body=Wrapper(
             parts=(
-                Part(towers=(GEMMA4_TOWER,), projector=gemma4_projector),
+                Part(towers=(GEMMA4_TOWER,), projector=gemma4_projector, fixed=True),
                 Part(
                     towers=(GEMMA4_AUDIO_TOWER,),
-                    projector=gemma4_audio_projector,
+                    projector=outputs_projector,
                     key="audio_config",
+                    fixed=True,
                 ),
             )
         ),

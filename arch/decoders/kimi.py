@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from headcount.model.errors import short
 from headcount.model.mixers import Mixer
 
 from ..architecture import MULTIMODAL, Architecture, ConfigKeys
@@ -10,14 +11,15 @@ from ..attention.layers import latent_attention
 from ..attention.shape import AttentionShape
 from ..attention.shared import TOWER_MHA_BIASED
 from ..body.body import Body, Layers
-from ..body.feed_forward import after_first_dense
+from ..body.feed_forward import after_first_dense, matrices
 from ..body.image_embeddings import area
 from ..body.projectors import linear
 from ..body.shared import EXPERTS_AFTER_FIRST, IMAGE
-from ..body.towers import Tower, one_tower
+from ..body.towers import Tower, fixed_tower
+from ..body.uncounted import UncountedError
 from ..config_view import ConfigView
 from ..gguf.form import Gguf, Recurrence
-from ..modules.names import DEEPSEEK_PREDICTION
+from ..modules.names import BLOCK_SPARSE, DEEPSEEK_PREDICTION
 from ..states.hybrid import LINEAR, hybrid
 from ..states.kinds import every_nth_from
 from ..states.linear import kimi_delta
@@ -71,6 +73,32 @@ def kimi_k25_projector(view: ConfigView, tower: ConfigView, text: ConfigView) ->
     return norm + linear(merged, merged) + linear(merged, text.integer("hidden_size"))
 
 
+def moonvit_k3(view: ConfigView) -> int:
+    """MoonViT as Kimi-K3's own code builds it: all its heads together are `qkv_hidden_size` wide,
+    and neither norms nor matrices have biases unless the config says so."""
+    hidden, width = view.integer("hidden_size"), view.integer("intermediate_size")
+    inner, bias = view.optional("qkv_hidden_size") or hidden, view.flag("attn_bias")
+    attention = linear(hidden, 3 * inner, bias=bias) + linear(inner, hidden, bias=bias)
+    mlp = matrices(hidden, width, gated=False, bias=view.flag("linear_bias"))
+    norm = hidden * (2 if view.get("norm_type") == "layernorm" else 1)
+    pixels = 3 * area(view, "patch_size")
+    grid = view.integer("pos_emb_height") * view.integer("pos_emb_width") * hidden
+    embeddings = linear(pixels, hidden, bias=view.flag("patch_embed_proj_bias")) + grid
+    return view.integer("num_hidden_layers") * (attention + mlp + 2 * norm) + norm + embeddings
+
+
+def kimi_k3_projector(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
+    """Two matrices over merged patches, and a norm of what they give.
+
+    Raises UncountedError for a projector of another kind."""
+    kind = tower.get("mm_projector_type")
+    if kind not in (None, "patchmergerv2"):
+        raise UncountedError(f"its projector is a {short(kind)}, not counted here")
+    width = tower.optional("mm_hidden_size") or tower.integer("hidden_size")
+    merged, out = width * area(tower, "merge_kernel_size"), text.integer("hidden_size")
+    return linear(merged, merged, bias=False) + linear(merged, out, bias=False) + out
+
+
 # The names of the files that are published with the code of their own.
 MOONVIT_KEYS = {
     **{"hidden_size": "vt_hidden_size", "intermediate_size": "vt_intermediate_size"},
@@ -84,6 +112,7 @@ MOONVIT_TOWER = Tower(
     model_type="kimi_k25_vision",
     names=MOONVIT_KEYS,
 )
+MOONVIT_K3_TOWER = Tower(model_type="kimi_k3_vision", whole=moonvit_k3, names=MOONVIT_KEYS)
 KIMI_EXPERTS = replace(EXPERTS_AFTER_FIRST, count="num_experts", inputs="routed_expert_hidden_size")
 KIMI_DELTA = Recurrence(form="Kimi delta", layers="without heads")
 
@@ -91,8 +120,9 @@ ARCHITECTURES = (
     DEEPSEEK_V3.relative(
         "kimi_k2", config={"read_as": "deepseek_v3"}, prediction=DEEPSEEK_PREDICTION
     ),
-    MULTIMODAL.relative("kimi_k25", body=one_tower(MOONVIT_TOWER, projector=kimi_k25_projector)),
-    MULTIMODAL.relative("kimi_k3", uncounted="its image tower is not counted"),
+    MULTIMODAL.relative("kimi_k25", body=fixed_tower(MOONVIT_TOWER, projector=kimi_k25_projector)),
+    # Its code is published with its weights; SGLang's kimi_k3_vl.py loads them by the same names.
+    MULTIMODAL.relative("kimi_k3", body=fixed_tower(MOONVIT_K3_TOWER, projector=kimi_k3_projector)),
     # Its code is published with its weights.
     MULTIMODAL.relative(
         "kimi_vl", config={"defaults": {"text_config": {"model_type": "deepseek_v3"}}}
@@ -104,6 +134,7 @@ ARCHITECTURES = (
             build=hybrid({FULL: gated_latent, LINEAR: kimi_delta}), kinds=kimi_kinds
         ),
         body=Body(experts=KIMI_EXPERTS, more=kimi_k3_parts),
+        feed_forward=BLOCK_SPARSE,
         tensors=HYBRID_MLA_NAMES,
         gguf=(
             Gguf(architecture="kimi-linear", recurrence=KIMI_DELTA),

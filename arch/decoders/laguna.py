@@ -4,16 +4,20 @@ from dataclasses import replace
 
 from headcount.model.errors import InvalidConfigError
 from headcount.model.numbers import digits
+from headcount.model.spec import Layer
 
 from ..architecture import MULTIMODAL, Architecture
 from ..attention.layer_kinds import SLIDING, full_every
 from ..attention.more_parameters import output_gate, output_gate_and_head_bias
 from ..attention.per_layer import Values, for_each_layer, listed_values
 from ..attention.shape import no_parameters
-from ..attention.shared import LLAMA_ATTENTION
-from ..body.body import Body
+from ..attention.shared import LLAMA_ATTENTION, TOWER_MHA_BIASED
+from ..body.body import Body, Layers
 from ..body.feed_forward import Experts, after, after_first_dense, typed
-from ..body.shared import MLP_BIAS, ONE_SHARED
+from ..body.image_embeddings import patch_count, patches
+from ..body.projectors import linear
+from ..body.shared import IMAGE, MLP_BIAS, ONE_SHARED, PLAIN
+from ..body.towers import Tower, fixed_tower
 from ..config_view import ConfigView
 from ..gguf.form import Gguf, Windows
 from ..tensors.names import G_PROJ_NAMES, GATE_PROJ_NAMES
@@ -57,6 +61,34 @@ def step_values(view: ConfigView, kinds: tuple[str, ...]) -> Values:
     own = {} if heads is None else {"num_attention_heads": heads}
     return [own if kind == SLIDING else {} for kind in kinds]
 
+
+def step_tower_width(view: ConfigView, layer: Layer) -> int:
+    """The class derives it, whatever intermediate_size says."""
+    ratio = view.positive("mlp_ratio")
+    return int(view.integer("hidden_size") * (8960 / 1536 if ratio is None else ratio))
+
+
+def step_tower_rest(view: ConfigView, layers: Layers) -> int:
+    """Patches and positions, two scales in each layer, and two convolutions of 3 x 3 that double
+    the channels."""
+    hidden = view.integer("hidden_size")
+    rows = (patch_count(view) + 2 * len(layers)) * hidden
+    halvings = linear(9 * hidden, 2 * hidden) + linear(18 * hidden, 4 * hidden)
+    return patches(view, bias=False) + rows + halvings
+
+
+def step_projector(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
+    """One matrix over the channels of both convolutions."""
+    inputs, out = 4 * tower.integer("hidden_size"), text.integer("hidden_size")
+    return linear(inputs, out, bias=view.flag("projector_bias"))
+
+
+STEP_TOWER = Tower(
+    body=replace(IMAGE, mlp=replace(PLAIN, width=step_tower_width), more=step_tower_rest),
+    attention=TOWER_MHA_BIASED,
+    model_type="step3p5_vision",
+    names={"hidden_size": "width", "num_hidden_layers": "layers", "num_attention_heads": "heads"},
+)
 
 BEAM_NAMES = GATE_PROJ_NAMES.also({"self_attn.gate_bias": "other"})
 
@@ -119,5 +151,5 @@ ARCHITECTURES = (
             ),
         ),
     ),
-    MULTIMODAL.relative("step3p7"),
+    MULTIMODAL.relative("step3p7", body=fixed_tower(STEP_TOWER, projector=step_projector)),
 )

@@ -16,7 +16,7 @@ from ..body.feed_forward import Mlp
 from ..body.image_embeddings import patch_count, patches
 from ..body.projectors import linear
 from ..body.shared import IMAGE, SAME_WIDTH, SANDWICH
-from ..body.towers import Tower, one_tower
+from ..body.towers import Tower, fixed_tower
 from ..config_view import ConfigView
 from ..gguf.form import Gguf, Windows
 from ..modules.names import LLAMA4
@@ -153,7 +153,7 @@ ARCHITECTURES = (
     MULTIMODAL.relative(
         "llama4",
         config={"tied": text_says},
-        body=one_tower(LLAMA4_TOWER, projector=llama4_projector),
+        body=fixed_tower(LLAMA4_TOWER, projector=llama4_projector),
     ),
     Architecture(types=("llama4_vision_model",), attention=ENCODER_MHA),
     MUSE_SPARK_TEXT,
@@ -177,7 +177,7 @@ ARCHITECTURES = (
     MULTIMODAL.relative(
         "mllama",
         config={"tied": never},
-        body=one_tower(MLLAMA_TOWER, projector=mllama_projector),
+        body=fixed_tower(MLLAMA_TOWER, projector=mllama_projector),
         stored=Stored(more_rows=8),
     ),
 )

@@ -48,7 +48,9 @@ def layers_by_pattern(build: Builder) -> Builder:
     def read(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
         kinds = pattern_kinds(view)
         values = {"num_hidden_layers": len(kinds), "layer_types": list(kinds)}
-        return build(shape, view.overridden(values))
+        listed = view.get("layer_types") is not None
+        source = "the length of layer_types" if listed else "hybrid_override_pattern"
+        return build(shape, view.overridden(values, derived=source))
 
     return read
 

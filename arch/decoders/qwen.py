@@ -9,7 +9,7 @@ from ..attention.layer_kinds import FULL, SLIDING, all_full, windowed
 from ..attention.per_layer import Values
 from ..attention.shape import AttentionShape
 from ..body.body import Body, Layers
-from ..body.feed_forward import Experts, Mlp, matrices, sparse_steps
+from ..body.feed_forward import Experts, Mlp, flagged_layers, matrices, sparse_steps
 from ..body.qwen_first_towers import qwen_audio, qwen_visual
 from ..body.shared import DEEPSEEK_BODY, EXPERTS_AFTER_FIRST, ONE_SHARED
 from ..config_view import ConfigView
@@ -51,6 +51,22 @@ def mimo_values(view: ConfigView, kinds: tuple[str, ...]) -> Values:
     kv = view.integer("num_key_value_heads")
     own = {"num_key_value_heads": 2 * kv, "attention_sinks": True}
     return [own if kind == SLIDING else {} for kind in kinds]
+
+
+def mimo_v2_kinds(view: ConfigView, count: int) -> tuple[str, ...]:
+    """`hybrid_layer_pattern` marks the layers that slide with 1."""
+    flags = view.integers("hybrid_layer_pattern", count=count) or (0,) * count
+    return tuple(SLIDING if flag else FULL for flag in flags)
+
+
+def mimo_v2_values(view: ConfigView, kinds: tuple[str, ...]) -> Values:
+    """Sliding layers have heads of their own, by keys that begin with `swa_`; either kind may have
+    attention sinks."""
+    names = ("num_attention_heads", "num_key_value_heads", "head_dim", "v_head_dim")
+    sizes = {name: size for name in names if (size := view.optional(f"swa_{name}")) is not None}
+    full = {"attention_sinks": view.flag("add_full_attention_sink_bias")}
+    own = {**sizes, "attention_sinks": view.flag("add_swa_attention_sink_bias")}
+    return [own if kind == SLIDING else full for kind in kinds]
 
 
 def sinks_by_layer(view: ConfigView, heads: int, head_dim: int) -> int:
@@ -118,6 +134,20 @@ QWEN3_MOE = QWEN3.relative(
     "qwen3_moe", attention={"kinds": windowed_if_flag}, body={"experts": SPARSE_STEPS}
 )
 
+MIMO_V2 = Architecture(
+    types=("mimo_v2_flash",),
+    attention=AttentionShape(
+        kinds=mimo_kinds,
+        qkv_bias="attention_bias",
+        v_head_dim="v_head_dim",
+        window=mimo_window,
+        per_layer=mimo_values,
+        other=sinks_by_layer,
+    ),
+    body=Body(experts=replace(EXPERTS_AFTER_FIRST, shared=0)),
+    tensors=MIMO_NAMES,
+)
+
 ARCHITECTURES = (
     QWEN2,
     QWEN2.relative(
@@ -130,18 +160,14 @@ ARCHITECTURES = (
     QWEN3_MOE,
     QWEN3.relative("dots1", attention={"kinds": dots1_kinds}, body=DEEPSEEK_BODY),
     QWEN2.relative("mimo", body={"more": mimo_prediction}, rotary=None),
-    Architecture(
-        types=("mimo_v2_flash",),
-        attention=AttentionShape(
-            kinds=mimo_kinds,
-            qkv_bias="attention_bias",
-            v_head_dim="v_head_dim",
-            window=mimo_window,
-            per_layer=mimo_values,
-            other=sinks_by_layer,
+    MIMO_V2,
+    # MiMo-V2.5-Pro by the code that is published with it; q, k and v are one matrix in its files.
+    MIMO_V2.relative(
+        "mimo_v2",
+        attention={"kinds": mimo_v2_kinds, "per_layer": mimo_v2_values},
+        body=Body(
+            experts=replace(EXPERTS_AFTER_FIRST, layers=flagged_layers("moe_layer_freq"), shared=0)
         ),
-        body=Body(experts=replace(EXPERTS_AFTER_FIRST, shared=0)),
-        tensors=MIMO_NAMES,
     ),
     Architecture(
         types=("qwen",),

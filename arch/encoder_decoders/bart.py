@@ -32,7 +32,8 @@ def _bart_side(shape: AttentionShape, view: ConfigView, side: str) -> Attention:
         raise InvalidConfigError(
             f"{view.where}: d_model {hidden} is not divisible by {side}_attention_heads {heads}"
         )
-    d = int(view.note("head_dim", hidden // heads, "derived: d_model / attention heads"))
+    name = "head_dim" if side == "decoder" else f"{side}_head_dim"
+    d = int(view.note(name, hidden // heads, f"derived: hidden_size / {side}_attention_heads"))
     bias = view.flag(shape.qkv_bias)
     return Attention(
         hidden_size=hidden,

@@ -82,7 +82,8 @@ def _block_layers(view: ConfigView) -> int:
     sizes = view.integers("block_sizes")
     if sizes is None:
         raise MissingValueError(f"{view.where}: block_sizes is missing")
-    return layer_count(view.overridden({"num_hidden_layers": sum(sizes)}))
+    total = {"num_hidden_layers": sum(sizes)}
+    return layer_count(view.overridden(total, derived="the sum of block_sizes"))
 
 
 def mobilebert_layers(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
@@ -91,6 +92,8 @@ def mobilebert_layers(shape: AttentionShape, view: ConfigView) -> tuple[Layer, .
     hidden = view.integer("hidden_size")
     width = view.integer("intra_bottleneck_size") if view.flag("use_bottleneck") else hidden
     mixer = attention(shape, view.overridden({"hidden_size": width}))
+    name = "hidden_size" if width == hidden else "intra_bottleneck_size"
+    view.note("head_dim", mixer.head_dim, f"derived: {name} / num_attention_heads")
     values = None if view.flag("use_bottleneck_attention") else hidden
     return uncached_layers(replace(mixer, value_size=values), layer_count(view))
 

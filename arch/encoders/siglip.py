@@ -7,7 +7,7 @@ from ..attention.shared import MHA_BIASED
 from ..body.body import Layers, no_head
 from ..body.image_towers import siglip2_embeddings, siglip_embeddings
 from ..body.projectors import linear
-from ..body.shared import IMAGE
+from ..body.shared import IMAGE, bare
 from ..body.towers import TwoTowers
 from ..config_view import ConfigView
 from ..tensors.names import BART_NAMES
@@ -21,12 +21,14 @@ def siglip_text_head(view: ConfigView, layers: Layers) -> int:
 
 
 SIGLIP_TEXT = replace(TEXT, more=siglip_text_head)
+SIGLIP_VISION = replace(IMAGE, more=siglip_embeddings)
+SIGLIP2_VISION = replace(IMAGE, more=siglip2_embeddings)
 
 SIGLIP = Architecture(
     types=("siglip",),
     attention=replace(MHA_BIASED, build=two_tower_layers),
     body=TwoTowers(
-        bodies={"text": SIGLIP_TEXT, "vision": replace(IMAGE, more=siglip_embeddings)},
+        bodies={"text": SIGLIP_TEXT, "vision": SIGLIP_VISION},
         classes={"SiglipModel": no_head},
         constants=2,
         projection=None,
@@ -39,11 +41,11 @@ ARCHITECTURES = (
     SIGLIP.relative(
         "siglip2",
         body={
-            "bodies": {"text": SIGLIP_TEXT, "vision": replace(IMAGE, more=siglip2_embeddings)},
+            "bodies": {"text": SIGLIP_TEXT, "vision": SIGLIP2_VISION},
             "classes": {"Siglip2Model": no_head},
         },
     ),
-    CLIP_ENCODER.relative(
-        "siglip_text_model", "siglip_vision_model", "siglip2_text_model", "siglip2_vision_model"
-    ),
+    CLIP_ENCODER.relative("siglip_text_model", "siglip2_text_model", body=bare(SIGLIP_TEXT)),
+    CLIP_ENCODER.relative("siglip_vision_model", body=bare(SIGLIP_VISION)),
+    CLIP_ENCODER.relative("siglip2_vision_model", body=bare(SIGLIP2_VISION)),
 )

@@ -1,6 +1,7 @@
 """The scheme that a config.json states: one reader for each `quant_method`."""
 
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from headcount.model.errors import short
 
@@ -41,12 +42,24 @@ _KEYS = ("quantization_config", "compression_config", "quantization")
 
 def quantization_config(config: Settings) -> Settings | None:
     """The settings, which multimodal configs keep at the top or in text_config."""
+    found = _stated(config)
+    return found.settings if found else None
+
+
+class _Stated(NamedTuple):
+    """Settings, and whether they are those of the language model alone (Kimi-K2.5)."""
+
+    settings: Settings
+    of_text: bool
+
+
+def _stated(config: Settings) -> _Stated | None:
     for holder in (config, config.get("text_config")):
         for key in _KEYS:
             if isinstance(holder, Mapping) and isinstance(holder.get(key), Mapping):
                 found: Settings = holder[key]
                 if found:
-                    return found
+                    return _Stated(found, holder is not config)
     return None
 
 
@@ -55,14 +68,19 @@ def scheme_of(config: Settings) -> Scheme | None:
 
     Raises UnknownFormatError where it does so in a way that is not understood, InvalidConfigError
     for settings of an impossible kind."""
-    settings = quantization_config(config)
-    if settings is None:
+    stated = _stated(config)
+    if stated is None:
         return None
-    method = _method(settings)
+    settings, method = stated.settings, _method(stated.settings)
     reader = _READERS.get(method)
     if reader is None:
         raise UnknownFormatError(f"its quantization_config is of the kind {short(method)}")
-    return Scheme(name=method, choose=reader(settings, config))
+    choose = reader(settings, config)
+    return Scheme(name=method, choose=_without_towers(choose) if stated.of_text else choose)
+
+
+def _without_towers(choose: Choice) -> Choice:
+    return lambda module, names: None if module.kind == "tower" else choose(module, names)
 
 
 def _method(settings: Settings) -> str:

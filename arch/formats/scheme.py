@@ -26,6 +26,7 @@ class UnknownFormatError(UnsupportedModelError):
     """The bytes of the weights do not follow from a config's quantisation."""
 
     def __init__(self, what: str) -> None:
+        self.what = what
         super().__init__(
             f"config.json: {what}, so the bytes of its weights do not follow from the config: plan"
             " a folder that holds them, or say as what with --dtype"

@@ -12,7 +12,10 @@ from .format import Format
 from .scheme import Choice, UnknownFormatError
 
 Settings = Mapping[str, Any]
-SKIPPED = ("modules_to_not_convert", "ignore", "llm_int8_skip_modules", "skip_modules")
+SKIPPED = (
+    *("modules_to_not_convert", "ignore", "ignored_layers"),
+    *("llm_int8_skip_modules", "skip_modules"),
+)
 
 
 def size(value: object) -> int | None:

@@ -7,9 +7,13 @@ from headcount.model.mixers import Mixer, Recurrent, State
 from ..architecture import MULTIMODAL, Architecture, ConfigKeys
 from ..attention.layer_kinds import FULL
 from ..attention.shape import AttentionShape
-from ..body.body import Body
-from ..body.feed_forward import LayerRule, Mlp, typed
-from ..body.shared import SAME_WIDTH
+from ..attention.shared import TOWER_MHA_BIASED
+from ..body.body import Body, Layers
+from ..body.feed_forward import Mlp, flagged_layers, typed
+from ..body.image_embeddings import patches
+from ..body.projectors import linear
+from ..body.shared import IMAGE, SAME_WIDTH
+from ..body.towers import Tower, fixed_tower
 from ..config_view import ConfigView
 from ..gguf.form import Gguf, Indexer, Recurrence
 from ..gguf.keys import Keys
@@ -26,16 +30,6 @@ def after_dense_blocks(keys: Keys, count: int) -> list[bool]:
     """The layers with experts have an indexer."""
     dense = keys.number("leading_dense_block_count")
     return [i >= dense for i in range(count)]
-
-
-def flagged_layers(name: str) -> LayerRule:
-    """The layers that the list `name` marks with 1; all where it is absent (MiniMax-M3)."""
-
-    def rule(view: ConfigView, count: int) -> frozenset[int]:
-        flags = view.integers(name)
-        return frozenset(i for i in range(count) if flags is None or (i < len(flags) and flags[i]))
-
-    return rule
 
 
 def minimax_kinds(view: ConfigView, count: int) -> tuple[str, ...]:
@@ -73,6 +67,24 @@ def lightning_attention(shape: AttentionShape, view: ConfigView, kind: str) -> t
     )
 
 
+def frames(view: ConfigView, layers: Layers) -> int:
+    """Patches of several frames; positions are rotary."""
+    return patches(view, bias=False) * view.integer("temporal_patch_size")
+
+
+def minimax_m3_projector(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
+    """Two matrices over each patch, and two over joined patches."""
+    inner, out = view.integer("projector_hidden_size"), text.integer("hidden_size")
+    merged = out * tower.integer("spatial_merge_size") ** 2
+    each = linear(tower.integer("hidden_size"), inner) + linear(inner, out)
+    return each + linear(merged, inner) + linear(inner, out)
+
+
+MINIMAX_M3_TOWER = Tower(
+    body=replace(IMAGE, more=frames),  # its one norm outside layers stands before them
+    attention=TOWER_MHA_BIASED,
+    model_type="minimax_m3_vl_vision",
+)
 MINIMAX = Architecture(
     types=("minimax",),
     config=ConfigKeys(aliases=LAYER_TYPES),
@@ -133,7 +145,11 @@ ARCHITECTURES = (
         feed_forward=BLOCK_SPARSE,
         rotary="halves",
     ),
-    MULTIMODAL.relative("minimax_m3_vl", config={"tied": either_says}),
+    MULTIMODAL.relative(
+        "minimax_m3_vl",
+        config={"tied": either_says},
+        body=fixed_tower(MINIMAX_M3_TOWER, projector=minimax_m3_projector),
+    ),
     MINIMAX_M3,
     # Its language model alone, as engines convert it.
     MINIMAX_M3.relative("minimax_m3", config={"read_as": "minimax_m3_vl_text"}),

@@ -13,7 +13,7 @@ from ..body.body import Body
 from ..body.feed_forward import sparse_steps
 from ..body.qwen_towers import QWEN3_VL_TOWER, qwen2_5_vl_projector
 from ..body.shared import DECODER, ONE_SHARED
-from ..body.towers import one_tower
+from ..body.towers import fixed_tower
 from ..config_view import ConfigView
 from ..gguf.form import Gguf, Indexer, Recurrence
 from ..modules.names import ONE_SHARED_EXPERT, QWEN_PREDICTION
@@ -136,8 +136,8 @@ ARCHITECTURES = (
         ),
     ),
     MULTIMODAL.relative("qwen4_exp"),
-    MULTIMODAL.relative("qwen3_5", body=one_tower(QWEN3_5_TOWER, projector=qwen3_5_projector)),
+    MULTIMODAL.relative("qwen3_5", body=fixed_tower(QWEN3_5_TOWER, projector=qwen3_5_projector)),
     MULTIMODAL.relative(
-        "qwen3_5_moe", body=one_tower(QWEN3_5_MOE_TOWER, projector=qwen3_5_projector)
+        "qwen3_5_moe", body=fixed_tower(QWEN3_5_MOE_TOWER, projector=qwen3_5_projector)
     ),
 )

@@ -130,6 +130,8 @@ def _recurrent(mixer: Recurrent) -> Iterator[_Matrix]:
     elif mixer.form == "Mamba-2" and channels and heads:
         yield "mixer.in_proj", "in", inner + channels + heads, hidden
         yield "mixer.out_proj", "out", hidden, inner
+    elif mixer.form == "Kimi delta attention":  # named as attention is, in files too
+        yield "self_attn.q_proj", "in", (mixer.weights - mixer.biases) // hidden, hidden
     else:
         yield "mixer.in_proj", "in", (mixer.weights - mixer.biases) // hidden, hidden
 

@@ -12,9 +12,7 @@ def prediction_layers(inventory: Inventory, reading: Reading) -> Inventory:
     """`inventory` with the layers that the config counts beyond the model's own.
 
     Each is a layer of attention and what follows it, as the model's last ones are."""
-    text = reading.text
-    rule = reading.architecture.prediction
-    count = text.optional(rule.key, minimum=0) if rule else None
+    text, rule, count = reading.text, reading.architecture.prediction, predicted(reading)
     if rule is None or not count:
         return inventory
     number = len(reading.spec.layers)
@@ -22,6 +20,12 @@ def prediction_layers(inventory: Inventory, reading: Reading) -> Inventory:
     hidden = text.integer("hidden_size")
     one = tuple(_layer(inventory.modules, name, number, rule, hidden))
     return replace(inventory, prediction=one * count, prediction_others=count * 5 * hidden)
+
+
+def predicted(reading: Reading) -> int:
+    """How many layers that predict further tokens the config gives."""
+    rule = reading.architecture.prediction
+    return (reading.text.optional(rule.key, minimum=0) or 0) if rule else 0
 
 
 def _layer(

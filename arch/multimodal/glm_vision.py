@@ -10,7 +10,7 @@ from ..body.feed_forward import Mlp, matrices
 from ..body.image_embeddings import patch_count, patches
 from ..body.projectors import no_projector
 from ..body.shared import DEEPSEEK_BODY, SANDWICH
-from ..body.towers import DEPTH_KEYS, Tower, one_tower
+from ..body.towers import DEPTH_KEYS, Tower, fixed_tower, one_tower
 from ..config_view import ConfigView
 from ..tying import config_says, either_says
 
@@ -65,7 +65,7 @@ GLM_OCR_TOWER = replace(
 )
 
 GLM4V = MULTIMODAL.relative(
-    "glm4v", config={"tied": either_says}, body=one_tower(GLM4V_TOWER, projector=no_projector)
+    "glm4v", config={"tied": either_says}, body=fixed_tower(GLM4V_TOWER, projector=no_projector)
 )
 
 ARCHITECTURES = (
@@ -76,14 +76,18 @@ ARCHITECTURES = (
         body=SANDWICH,
         rotary="pairs",
     ),
-    GLM4V.relative("glm4v_moe", body=one_tower(GLM4V_MOE_TOWER, projector=no_projector)),
+    GLM4V.relative("glm4v_moe", body=fixed_tower(GLM4V_MOE_TOWER, projector=no_projector)),
     Architecture(
         types=("glm4v_moe_text",),
         attention=AttentionShape(qkv_bias="attention_bias"),
         body=DEEPSEEK_BODY,
         rotary="halves",
     ),
-    GLM4V.relative("glm46v", "glmga", config={"tied": config_says}),
-    GLM4V.relative("glm_ocr", body=one_tower(GLM_OCR_TOWER, projector=no_projector)),
+    GLM4V.relative(
+        *("glm46v", "glmga"),
+        config={"tied": config_says},
+        body=one_tower(GLM4V_TOWER, projector=no_projector),
+    ),
+    GLM4V.relative("glm_ocr", body=fixed_tower(GLM_OCR_TOWER, projector=no_projector)),
     Architecture(types=("glm_ocr_text",), body=SANDWICH, rotary="pairs"),
 )

@@ -12,7 +12,7 @@ from ..attention.shared import MHA
 from ..body.feed_forward import matrices
 from ..body.image_towers import IDEFICS3_TOWER, SMOLVLM_TOWER
 from ..body.projectors import linear
-from ..body.towers import one_tower
+from ..body.towers import fixed_tower
 from ..config_view import ConfigView
 from ..encoders.clip import CLIP_ENCODER
 from ..tensors.names import UNKNOWN_NAMES
@@ -71,7 +71,7 @@ def idefics3_projector(view: ConfigView, tower: ConfigView, text: ConfigView) ->
 IDEFICS2_TOWER = replace(SMOLVLM_TOWER, model_type="idefics2_vision")
 
 IDEFICS2 = MULTIMODAL.relative(
-    "idefics2", body=one_tower(IDEFICS2_TOWER, projector=idefics2_projector)
+    "idefics2", body=fixed_tower(IDEFICS2_TOWER, projector=idefics2_projector)
 )
 
 ARCHITECTURES = (
@@ -82,8 +82,8 @@ ARCHITECTURES = (
         verification=Verification(scattered=True),
     ),
     IDEFICS2,
-    IDEFICS2.relative("idefics3", body=one_tower(IDEFICS3_TOWER, projector=idefics3_projector)),
-    IDEFICS2.relative("smolvlm", body=one_tower(SMOLVLM_TOWER, projector=idefics3_projector)),
+    IDEFICS2.relative("idefics3", body=fixed_tower(IDEFICS3_TOWER, projector=idefics3_projector)),
+    IDEFICS2.relative("smolvlm", body=fixed_tower(SMOLVLM_TOWER, projector=idefics3_projector)),
     CLIP_ENCODER.relative("idefics2_vision", "idefics3_vision"),
     MULTIMODAL.relative("modernvbert", "ultravbert"),
 )

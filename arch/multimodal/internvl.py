@@ -6,10 +6,10 @@ from ..architecture import MULTIMODAL
 from ..attention.shared import TOWER_MHA
 from ..body.body import Layers, lm_head
 from ..body.image_embeddings import patch_count, patches
-from ..body.image_towers import INTERNVL_TOWER, any_image
+from ..body.image_towers import INTERNVL_TOWER
 from ..body.projectors import linear
 from ..body.shared import IMAGE
-from ..body.towers import Tower, one_tower
+from ..body.towers import Tower, fixed_tower
 from ..config_view import ConfigView
 from ..tying import text_says
 
@@ -35,16 +35,23 @@ def intern_vit_rest(view: ConfigView, layers: Layers) -> int:
 QIANFAN_TOWER = replace(INTERNVL_TOWER, model_type="qianfan_ocr_vision")
 
 INTERNVL = MULTIMODAL.relative(
-    "internvl", body=one_tower(*any_image(INTERNVL_TOWER), projector=internvl_projector)
+    "internvl", body=fixed_tower(INTERNVL_TOWER, projector=internvl_projector)
 )
 
-# The names of the code that is published with InternVL's own files.
+# The names and defaults of the code that is published with InternVL's own files
+# (configuration_intern_vit.py of OpenGVLab/InternVL).
 INTERN_VIT_KEYS = {"attention_bias": "qkv_bias", "use_qk_norm": "qk_normalization"}
+INTERN_VIT_DEFAULTS = {
+    **{"num_channels": 3, "patch_size": 14, "image_size": 224, "qkv_bias": False},
+    **{"hidden_size": 3200, "num_attention_heads": 25, "intermediate_size": 12800},
+    **{"qk_normalization": True, "num_hidden_layers": 48, "norm_type": "rms_norm"},
+}
 INTERN_VIT = Tower(
     model_type="intern_vit_6b",
     body=replace(IMAGE, norm=1, final_norms=0, more=intern_vit_rest),
     attention=replace(TOWER_MHA, qkv_bias="attention_bias", o_bias=True),
     names=INTERN_VIT_KEYS,
+    defaults=INTERN_VIT_DEFAULTS,
 )
 
 ARCHITECTURES = (
@@ -54,12 +61,12 @@ ARCHITECTURES = (
         "internvl_chat",
         config={"text": "llm_config", "tied": text_says},
         body=replace(
-            one_tower(INTERN_VIT, projector=internvl_projector), classes={"ChatModel": lm_head}
+            fixed_tower(INTERN_VIT, projector=internvl_projector), classes={"ChatModel": lm_head}
         ),
     ),
     INTERNVL.relative(
         "qianfan_ocr",
-        body=one_tower(QIANFAN_TOWER, projector=internvl_projector),
+        body=fixed_tower(QIANFAN_TOWER, projector=internvl_projector),
         stacks={"language_model.model.encoder.layers": "decoder"},
     ),
 )

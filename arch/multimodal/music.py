@@ -9,6 +9,8 @@ from ..architecture import Architecture, ConfigKeys, Conversion
 from ..attention.layers import decoder_layers
 from ..attention.shape import AttentionShape
 from ..attention.shared import MHA
+from ..body.body import WEIGHT_AND_BIAS, Body, Layers, no_head, one_per_mixer
+from ..body.feed_forward import Mlp
 from ..body.uncounted import AUDIO_CODEC
 from ..config_view import ConfigView
 from ..tensors.names import BART_NAMES
@@ -34,10 +36,30 @@ def musicgen_melody_layers(shape: AttentionShape, view: ConfigView) -> tuple[Lay
     )
 
 
+def codebook_embeddings(view: ConfigView, layers: Layers) -> int:
+    """An embedding for each codebook, with a row for what pads it."""
+    rows = view.integer("num_codebooks") * (view.integer("vocab_size") + 1)
+    return rows * view.integer("hidden_size")
+
+
+def codebook_heads(body: Body, view: ConfigView, tied: bool) -> int:
+    """A matrix for each codebook, which no file ties."""
+    rows = view.integer("num_codebooks") * view.integer("vocab_size")
+    return rows * view.integer("hidden_size")
+
+
 MUSICGEN_DECODER = Architecture(
     types=("musicgen_decoder",),
     attention=replace(MHA, cross=True),
     tensors=BART_NAMES,
+    body=Body(
+        norm=WEIGHT_AND_BIAS,
+        norms=one_per_mixer,
+        vocabulary=None,
+        mlp=Mlp(width="ffn_dim", gated=False),
+        more=codebook_embeddings,
+        classes={"ForCausalLM": codebook_heads, "Model": no_head},
+    ),
     rotary="none",
     conversion=Conversion(codebooks=True),
 )

@@ -5,7 +5,7 @@ from dataclasses import replace
 from ..architecture import MULTIMODAL
 from ..body.image_towers import SMOLVLM_TOWER
 from ..body.projectors import linear
-from ..body.towers import one_tower
+from ..body.towers import fixed_tower
 from ..config_view import ConfigView
 from ..decoders.ernie import ERNIE4_5
 from ..encoders.clip import CLIP_ENCODER
@@ -25,7 +25,7 @@ ARCHITECTURES = (
     MULTIMODAL.relative(
         "paddleocr_vl",
         config={"tied": either_says},
-        body=one_tower(PADDLEOCR_VL_TOWER, projector=paddleocr_vl_projector),
+        body=fixed_tower(PADDLEOCR_VL_TOWER, projector=paddleocr_vl_projector),
     ),
     ERNIE4_5.relative("paddleocr_vl_text", body={"named": False}, rotary="halves"),
     CLIP_ENCODER.relative("paddleocr_vl_vision"),

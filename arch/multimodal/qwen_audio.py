@@ -68,9 +68,12 @@ ARCHITECTURES = (
         "qwen2_5_omni_thinker",
         body=Wrapper(
             parts=(
-                Part(towers=(QWEN2_5_OMNI_TOWER,), projector=qwen2_5_vl_projector),
+                Part(towers=(QWEN2_5_OMNI_TOWER,), projector=qwen2_5_vl_projector, fixed=True),
                 Part(
-                    towers=(QWEN2_5_OMNI_AUDIO_TOWER,), projector=no_projector, key="audio_config"
+                    towers=(QWEN2_5_OMNI_AUDIO_TOWER,),
+                    projector=no_projector,
+                    key="audio_config",
+                    fixed=True,
                 ),
             )
         ),

@@ -12,7 +12,7 @@ from ..body.qwen_towers import (
     qwen2_vl_projector,
     qwen3_vl_projector,
 )
-from ..body.towers import one_tower
+from ..body.towers import fixed_tower
 from ..decoders.qwen import QWEN2, QWEN3, SPARSE_STEPS
 from ..tying import either_says
 
@@ -24,10 +24,10 @@ QWEN3_VL_TEXT = QWEN3.relative(
 QWEN2_VL = MULTIMODAL.relative(
     "qwen2_vl",
     config={"tied": either_says},
-    body=one_tower(QWEN2_VL_TOWER, projector=qwen2_vl_projector),
+    body=fixed_tower(QWEN2_VL_TOWER, projector=qwen2_vl_projector),
 )
 QWEN3_VL = MULTIMODAL.relative(
-    "qwen3_vl", body=one_tower(QWEN3_VL_TOWER, projector=qwen3_vl_projector)
+    "qwen3_vl", body=fixed_tower(QWEN3_VL_TOWER, projector=qwen3_vl_projector)
 )
 
 ARCHITECTURES = (
@@ -42,10 +42,10 @@ ARCHITECTURES = (
     ),
     QWEN2_VL,
     QWEN2_VL.relative(
-        "qwen2_5_vl", body=one_tower(QWEN2_5_VL_TOWER, projector=qwen2_5_vl_projector)
+        "qwen2_5_vl", body=fixed_tower(QWEN2_5_VL_TOWER, projector=qwen2_5_vl_projector)
     ),
     QWEN3_VL,
     QWEN3_VL.relative(
-        "qwen3_vl_moe", body=one_tower(QWEN3_VL_MOE_TOWER, projector=qwen3_vl_projector)
+        "qwen3_vl_moe", body=fixed_tower(QWEN3_VL_MOE_TOWER, projector=qwen3_vl_projector)
     ),
 )

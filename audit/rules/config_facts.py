@@ -7,10 +7,13 @@ from typing import Any, NamedTuple
 
 from headcount.arch.class_defaults import class_defaults
 from headcount.arch.config_view import ConfigView
+from headcount.arch.formats.of_configs import scheme_of
+from headcount.arch.formats.scheme import UnknownFormatError
 from headcount.arch.nested import CORE, other_names
 from headcount.arch.our_types import GROUPED
 from headcount.arch.read_config import Reading
 from headcount.arch.size_names import NAMES
+from headcount.model.errors import InvalidConfigError
 from headcount.model.numbers import finite, whole
 from headcount.model.spec import ModelSpec
 
@@ -36,12 +39,14 @@ class Rope(NamedTuple):
 
 class Quantisation(NamedTuple):
     """`key` is where the settings stand, `method` their quant_method or "", `bits` per code,
-    `blocks` the rows and columns that share a scale, where the settings say it."""
+    `blocks` the rows and columns that share a scale, where the settings say it. `unknown` says what
+    of them is not understood, so that no bytes follow from them."""
 
     key: str
     method: str
     bits: int | None
     blocks: tuple[int, int] | None
+    unknown: str | None
 
 
 class ConfigFacts(NamedTuple):
@@ -209,16 +214,30 @@ def _quantisation(*configs: Mapping[str, Any]) -> Quantisation | None:
                     method=method if isinstance(method, str) else "",
                     bits=_bits(settings),
                     blocks=_blocks(settings.get("weight_block_size")),
+                    unknown=_unknown({**config, key: settings}),
                 )
     return None
 
 
+def _unknown(config: Mapping[str, Any]) -> str | None:
+    try:
+        scheme_of(config)
+    except UnknownFormatError as error:
+        return error.what
+    except InvalidConfigError as error:
+        return str(error)
+    return None
+
+
 def _bits(settings: Mapping[str, Any]) -> int | None:
-    """Bits of one code: at the top, or in the first group of compressed-tensors."""
+    """Bits of one code: at the top, in the first group of compressed-tensors, or as HQQ has it."""
     groups = settings.get("config_groups")
     first = next(iter(groups.values()), None) if isinstance(groups, dict) and groups else None
     weights = first.get("weights") if isinstance(first, dict) else None
     inner = weights.get("num_bits") if isinstance(weights, dict) else None
+    given = settings.get("quant_config")
+    hqq = given.get("weight_quant_params") if isinstance(given, dict) else None
+    inner = hqq.get("nbits") if isinstance(hqq, dict) else inner
     bits = whole(settings.get("bits", inner))
     return bits if bits is not None and 1 <= bits <= 16 else None
 

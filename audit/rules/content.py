@@ -3,8 +3,11 @@
 import re
 from collections.abc import Iterator
 
+from headcount.arch.tensors.places import numbered
 from headcount.model.mixers import Attention
 
+from .alike import by, such
+from .geometry import not_built
 from .rule import Sighting, rule
 from .weight_facts import WeightFacts
 
@@ -61,8 +64,8 @@ def biases(facts: WeightFacts) -> Iterator[Sighting]:
             stored.setdefault(part, []).append(index)
         for part in sorted(said - held) if facts.whole else ():
             lacking.setdefault(part, []).append(index)
-    yield from (_bias(part, seen, "stored, but not built") for part, seen in stored.items())
-    yield from (_bias(part, seen, "built, but not stored") for part, seen in lacking.items())
+    yield from _of_parts(stored, "stored, but not built")
+    yield from _of_parts(lacking, "built, but not stored")
 
 
 def _letters(part: str | None) -> str:
@@ -70,8 +73,11 @@ def _letters(part: str | None) -> str:
     return stem if set(stem) <= set("gqkvo") else ""
 
 
-def _bias(part: str, indices: list[int], message: str) -> Sighting:
-    return Sighting(f"bias of {part}", f"{message} in {len(set(indices))} layer(s)")
+def _of_parts(seen: dict[str, list[int]], message: str) -> Iterator[Sighting]:
+    """One for all projections of which it is so in as many layers."""
+    for alike in by(seen.items(), lambda item: len(set(item[1]))):
+        parts, layers = [part for part, _ in alike], len(set(alike[0][1]))
+        yield Sighting(f"bias of {', '.join(parts)}", f"{message} in {layers} layer(s)")
 
 
 @rule(
@@ -210,15 +216,40 @@ def parameters(facts: WeightFacts) -> Iterator[Sighting]:
         return
     held -= facts.inventory.part("mtp")
     tensors = facts.checkpoint.tensors.values()
+    held -= _left_out(facts)
     slack = sum(t.elements for t in tensors if t.name.endswith(_BUFFER_OR_PARAMETER))
     if held < said and facts.stored.computes_positions:
         return
     if not 0 <= held - said <= slack:
         more = "more" if held > said else "fewer"
+        further = held > said and held - said <= _further(facts)
         yield Sighting(
             "parameters",
             f"{held:,} are stored, {abs(held - said):,} {more} than {facts.where} describes",
+            severity="note" if further else None,
+            hint=_FURTHER if further else None,
         )
+
+
+_FURTHER = "heads or poolers of another task, which the class does not load"
+
+
+def _left_out(facts: WeightFacts) -> int:
+    """Parameters that the class expects and does not load, inside attention or outside the
+    layers."""
+    outside = (name for name in facts.left_out if numbered(name) is None)
+    names = {*outside, *(facts.left_out & {*not_built(facts)})}
+    tensors, parts = facts.checkpoint.tensors, facts.inventory.parts
+    counted = (n for n in names if parts[n] not in ("mtp", "buffers", "copies"))
+    return sum(tensors[name].elements for name in counted)
+
+
+def _further(facts: WeightFacts) -> int:
+    """What stands outside the layers and is no table or tower: a head, or what feeds one."""
+    parts, usual = facts.inventory.parts, facts.census.head
+    tensors = (t for t in facts.checkpoint.tensors.values() if t is not usual)
+    outside = (t for t in tensors if not _LAYER.search(t.name))
+    return sum(t.elements for t in outside if parts[t.name] in ("output head", "other"))
 
 
 @rule(
@@ -244,9 +275,13 @@ def empty_tensors(facts: WeightFacts) -> Iterator[Sighting]:
 )
 def odd_names(facts: WeightFacts) -> Iterator[Sighting]:
     """A tensor's name is empty, or holds control characters or a path."""
-    for name in facts.checkpoint.tensors:
-        if not name.strip() or not name.isprintable() or "/" in name or "\\" in name:
-            yield Sighting(repr(name), "is no name of a parameter")
+    names = [name for name in facts.checkpoint.tensors if _is_odd(name)]
+    if names:
+        yield Sighting(repr(names[0]), f"is no name of a parameter{such(names)}")
+
+
+def _is_odd(name: str) -> bool:
+    return not name.strip() or not name.isprintable() or "/" in name or "\\" in name
 
 
 @rule(

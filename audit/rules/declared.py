@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from .alike import by, such
 from .config_facts import ConfigFacts
 from .rule import Sighting, rule
 
@@ -10,10 +11,6 @@ _KNOWN = frozenset(
     {"eager", "sdpa", "flex_attention", "torch", "triton", "grouped_mm", "batched_mm", "deepgemm"}
     | {f"flash_attention_{n}" for n in (2, 3, 4)}
     | {f"paged|{name}" for name in ("eager", "sdpa", "flash_attention_2", "flash_attention_3")}
-)
-# Methods whose size per weight is known (plan/stored.py).
-_METHODS = frozenset(
-    {"gptq", "awq", "fp8", "fbgemm_fp8", "mxfp4", "bitsandbytes", "compressed-tensors", "modelopt"}
 )
 
 
@@ -54,13 +51,14 @@ def remote_code(facts: ConfigFacts) -> Iterator[Sighting]:
 )
 def named_implementation(facts: ConfigFacts) -> Iterator[Sighting]:
     """The config names an implementation that transformers would fetch from the Hub."""
-    for path, name in facts.implementations:
+    for alike in by(facts.implementations, lambda item: item[1]):
+        (path, name), more = alike[0], such([path for path, _ in alike], "key")
         if "/" in name:
-            yield Sighting(path, f"{name!r} names a repository, whose code would be run")
+            yield Sighting(path, f"{name!r} names a repository, whose code would be run{more}")
         elif name not in _KNOWN:
             yield Sighting(
                 path,
-                f"{name!r} is no implementation of transformers",
+                f"{name!r} is no implementation of transformers{more}",
                 severity="warning",
                 hint="loading may fail, or use what the model's own code registers; remove the key",
             )
@@ -81,8 +79,9 @@ def byte_order_mark(facts: ConfigFacts) -> Iterator[Sighting]:
 @rule("H305", "nested-trust", "warning", "only the caller may say this; remove the key")
 def nested_trust(facts: ConfigFacts) -> Iterator[Sighting]:
     """The config itself says trust_remote_code: true."""
-    for path in facts.trusts:
-        yield Sighting(path, "true: the file grants itself the right to run code")
+    if facts.trusts:
+        said = "true: the file grants itself the right to run code"
+        yield Sighting(facts.trusts[0], f"{said}{such(facts.trusts, 'key')}")
 
 
 @rule(
@@ -94,9 +93,10 @@ def nested_trust(facts: ConfigFacts) -> Iterator[Sighting]:
 def token_outside(facts: ConfigFacts) -> Iterator[Sighting]:
     """A special token's id is not in the vocabulary."""
     size = facts.spec.vocab_size
-    for key, number in dict.fromkeys(facts.token_ids):
-        if size is not None and number >= size:
-            yield Sighting(key, f"{number:,}, vocab_size is {size:,}")
+    outside = [(k, n) for k, n in dict.fromkeys(facts.token_ids) if size is not None and n >= size]
+    for alike in by(outside, lambda item: item[0]):
+        (key, number), more = alike[0], such([key for key, _ in alike], "id")
+        yield Sighting(key, f"{number:,}, vocab_size is {size:,}{more}")
 
 
 @rule(
@@ -115,8 +115,8 @@ def no_dtype(facts: ConfigFacts) -> Iterator[Sighting]:
 def unknown_method(facts: ConfigFacts) -> Iterator[Sighting]:
     """The weights are quantised in a way that is not known here."""
     found = facts.quantisation
-    if found is not None and found.key != "quantization" and found.method not in _METHODS:
-        yield Sighting(found.key, f"quant_method {found.method!r} is not known here")
+    if found is not None and found.unknown is not None:
+        yield Sighting(found.key, found.unknown)
 
 
 RULES = (

@@ -6,6 +6,7 @@ from headcount.model.units import format_bytes
 from headcount.sources.safetensors import TensorInfo
 
 from ..packed import FLOATS
+from .alike import such
 from .rule import Sighting, rule
 from .weight_facts import WeightFacts
 
@@ -154,11 +155,15 @@ def float32_weights(facts: WeightFacts) -> Iterator[Sighting]:
 @rule("H608", "stored-twice", "warning", "one of the two is not loaded; remove it")
 def stored_twice(facts: WeightFacts) -> Iterator[Sighting]:
     """A weight is stored both as codes and as floats."""
+    twice: dict[str, str] = {}
     for name in facts.inventory.codes:
         base = name.rpartition(".")[0]
         plain = facts.checkpoint.tensors.get(f"{base}.weight")
         if plain is not None and plain.name != name and plain.dtype in FLOATS:
-            yield Sighting(plain.name, f"is stored beside its codes {name}")
+            twice.setdefault(plain.name, name)
+    if twice:
+        first, codes = next(iter(twice.items()))
+        yield Sighting(first, f"is stored beside its codes {codes}{such([*twice])}")
 
 
 RULES = (

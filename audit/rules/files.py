@@ -6,6 +6,7 @@ from itertools import islice
 
 from headcount.model.dtypes import BITS, CONFIG_NAME, bytes_of
 
+from .alike import by, such
 from .rule import Sighting, rule
 from .weight_facts import WeightFacts
 
@@ -131,13 +132,18 @@ def _claimed_parameters(facts: WeightFacts, where: str) -> Iterator[Sighting]:
 def two_shards(facts: WeightFacts) -> Iterator[Sighting]:
     """A tensor is stored in two shards."""
     files: dict[str, str] = {}
+    twice: list[tuple[str, str, str]] = []
     for header in facts.checkpoint.files:
         for tensor in header.tensors:
             other = files.setdefault(tensor.name, tensor.file)
             if other != tensor.file:
-                used = facts.checkpoint.tensors.get(tensor.name)
-                kept = f"; the index takes {used.file}" if used is not None else ""
-                yield Sighting(tensor.name, f"is in {other} and in {tensor.file}{kept}")
+                twice.append((tensor.name, other, tensor.file))
+    if twice:
+        name, one, two = twice[0]
+        used = facts.checkpoint.tensors.get(name)
+        kept = f"; the index takes {used.file}" if used is not None else ""
+        names = [name for name, *_ in twice]
+        yield Sighting(name, f"is in {one} and in {two}{kept}{such(names)}")
 
 
 _NUMBERED = re.compile(r"(.+)-(\d{1,7})-of-(\d{1,7})\.safetensors")
@@ -182,10 +188,11 @@ def no_tensors(facts: WeightFacts) -> Iterator[Sighting]:
 )
 def unknown_format(facts: WeightFacts) -> Iterator[Sighting]:
     """The header's metadata names no framework that transformers knows."""
-    for header in facts.checkpoint.files:
-        said = header.metadata.get("format")
-        if header.metadata and said not in ("pt", "tf", "flax", "mlx", "np"):
-            yield Sighting(header.path.name, f"__metadata__ gives format {said!r}")
+    headers = [header for header in facts.checkpoint.files if header.metadata]
+    for alike in by(headers, lambda header: header.metadata.get("format")):
+        said, names = alike[0].metadata.get("format"), [header.path.name for header in alike]
+        if said not in ("pt", "tf", "flax", "mlx", "np"):
+            yield Sighting(names[0], f"__metadata__ gives format {said!r}{such(names, 'file')}")
 
 
 @rule("H211", "no-total-size", "note", "older loaders read it; write the index again")
@@ -203,10 +210,12 @@ def no_total(facts: WeightFacts) -> Iterator[Sighting]:
 )
 def dangerous_pickle(facts: WeightFacts) -> Iterator[Sighting]:
     """Loading a .bin or .pt file would import, and may call, more than tensors need."""
-    for file, names in facts.checkpoint.suspects.items():
+    for alike in by(facts.checkpoint.suspects.items(), lambda item: item[1]):
+        (file, names), files = alike[0], [file for file, _ in alike]
         first = ", ".join(name[:80] for name in names[:3])
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-        yield Sighting(file, f"imports {first}{more}: loading it may run any program")
+        said = f"imports {first}{more}: loading it may run any program"
+        yield Sighting(file, f"{said}{such(files, 'file')}")
 
 
 RULES = (

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from headcount.sources.checkpoint import ADAPTER_CONFIG
 from headcount.sources.side_files import SideFiles
 
+from .alike import such
 from .config_facts import OWN_MODULE, ConfigFacts
 from .rule import Sighting, rule
 
@@ -110,10 +111,18 @@ def code(facts: FolderFacts) -> Iterator[Sighting]:
     own = {OWN_MODULE} if facts.config.own_code else set()  # H301 speaks of it
     names = sorted(n for n in facts.files.names - own if n.lower().endswith(_CODE))
     tokenizer = facts.files.tokenizer
-    named = facts.config.remote_code or (tokenizer is not None and tokenizer.remote_code)
+    by_tokenizer = tokenizer is not None and bool(tokenizer.remote_code)
+    named = by_tokenizer or facts.config.remote_code
     loaded = [n for n in names if named or _LOADED.match(n)]
     found = [*loaded, *facts.files.code_folders]
-    if found:
+    if found and facts.config.in_transformers and not (by_tokenizer or facts.files.code_folders):
+        yield Sighting(
+            found[0],
+            f"{len(found)} file(s) of code, which transformers has classes of its own for",
+            severity="note",
+            hint="load it without trust_remote_code, and none of them runs",
+        )
+    elif found:
         yield Sighting(found[0], f"{len(found)} file(s) of code")
     elif names:
         yield Sighting(
@@ -127,7 +136,7 @@ def code(facts: FolderFacts) -> Iterator[Sighting]:
 @rule(
     "H304",
     "pickle",
-    "warning",
+    "note",
     "use the safetensors files; load a pickle with weights_only=True or not at all",
 )
 def pickles(facts: FolderFacts) -> Iterator[Sighting]:
@@ -145,8 +154,10 @@ def pickles(facts: FolderFacts) -> Iterator[Sighting]:
 )
 def leaving_links(facts: FolderFacts) -> Iterator[Sighting]:
     """A link leads out of the folder."""
-    for name in facts.files.leaving:
-        yield Sighting(name, "is a link out of the folder; it was not followed")
+    links = facts.files.leaving
+    if links:
+        said = "is a link out of the folder; it was not followed"
+        yield Sighting(links[0], f"{said}{such(links, 'file')}")
 
 
 RULES = (

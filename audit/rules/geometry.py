@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from math import prod
 
+from headcount.arch.tensors.places import numbered
 from headcount.model.mixers import Attention, LatentAttention, Mixer
 from headcount.model.units import format_indices
 
@@ -154,10 +155,11 @@ def layers(facts: WeightFacts) -> Iterator[Sighting]:
             config.setdefault(layer.stored_in, set()).add(layer.stored_as)
     for stack, numbers in config.items():
         weights = facts.census.indices.get(stack, frozenset())
-        if weights - numbers:
+        beyond = weights - numbers
+        if beyond and not _predict(facts, stack, beyond):
             yield Sighting(
                 severity="warning",
-                where=f"{stack} layers {format_indices(sorted(weights - numbers))}",
+                where=f"{stack} layers {format_indices(sorted(beyond))}",
                 message=f"{facts.where} says num_hidden_layers {len(numbers)},"
                 " the weights hold more",
                 hint="layers for multi-token prediction are normal in GLM-4.5 and DeepSeek-V3; else"
@@ -172,6 +174,25 @@ def layers(facts: WeightFacts) -> Iterator[Sighting]:
                 " the weights lack these",
             )
     yield from _lacking(facts)
+
+
+def _predict(facts: WeightFacts, stack: str, beyond: frozenset[int]) -> bool:
+    """Whether layers beyond the last are those for further tokens: as many as the config gives, or
+    such as the class expects in a file, and each with what joins it to the others (`eh_proj`)."""
+    if stack != "decoder" or not _join(facts, beyond):
+        return False
+    spots = (numbered(name) for name in facts.left_out)
+    expected = {spot.number for spot in spots if spot is not None}
+    return len(beyond) <= facts.prediction or beyond <= expected
+
+
+def _join(facts: WeightFacts, beyond: frozenset[int]) -> bool:
+    """Whether each of these layers has a tensor that none of the model's own has."""
+    lists = facts.census.stacks.lists
+    spots = [spot for name in facts.checkpoint.tensors if (spot := numbered(name)) is not None]
+    ours = [spot for spot in spots if lists.get(spot.prefix) == "decoder"]
+    usual = {spot.inside for spot in ours if spot.number not in beyond}
+    return beyond <= {spot.number for spot in ours if spot.inside not in usual}
 
 
 def _lacking(facts: WeightFacts) -> Iterator[Sighting]:
@@ -277,7 +298,7 @@ def strangers(facts: WeightFacts) -> Iterator[Sighting]:
     """A tensor under an attention module that the architecture does not know."""
     if facts.census.packed:
         return
-    found = [*facts.census.strangers, *_not_built(facts)]
+    found = [name for name in not_built(facts) if name not in facts.left_out]
     if found:
         yield Sighting(
             where=found[0],
@@ -286,8 +307,10 @@ def strangers(facts: WeightFacts) -> Iterator[Sighting]:
         )
 
 
-def _not_built(facts: WeightFacts) -> Iterator[str]:
-    """Norms, gates and sinks of mixers that have none by the config."""
+def not_built(facts: WeightFacts) -> Iterator[str]:
+    """What no mixer of the type has, and norms, gates and sinks of those that have none by the
+    config."""
+    yield from facts.census.strangers
     for _, mixer, placed in facts.mixers():
         needed = mixer.parameters()
         for item in placed:

@@ -28,7 +28,7 @@ def odd_head_dim(facts: ConfigFacts) -> Iterator[Sighting]:
 @rule(
     "H402",
     "unaligned-head-dim",
-    "warning",
+    "note",
     "fused attention kernels want multiples of 8: engines pad, or take a slow path",
 )
 def unaligned_head_dim(facts: ConfigFacts) -> Iterator[Sighting]:

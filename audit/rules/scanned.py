@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from headcount.model.units import format_indices
 
+from .alike import such
 from .rule import Sighting, rule
 
 
@@ -53,9 +54,7 @@ class ScanFacts(NamedTuple):
 @rule("H701", "nan", "error", "every output would be NaN: restore the tensor from the original")
 def nans(facts: ScanFacts) -> Iterator[Sighting]:
     """A tensor holds NaN."""
-    for tensor in facts.tensors:
-        if tensor.nans:
-            yield Sighting(tensor.name, f"{tensor.nans:,} of {tensor.elements:,} values are NaN")
+    yield from _values([(t, t.nans) for t in facts.tensors if t.nans], "NaN")
 
 
 @rule(
@@ -66,11 +65,16 @@ def nans(facts: ScanFacts) -> Iterator[Sighting]:
 )
 def infinities(facts: ScanFacts) -> Iterator[Sighting]:
     """A tensor holds infinite values."""
-    for tensor in facts.tensors:
-        if tensor.infinities:
-            yield Sighting(
-                tensor.name, f"{tensor.infinities:,} of {tensor.elements:,} values are infinite"
-            )
+    yield from _values([(t, t.infinities) for t in facts.tensors if t.infinities], "infinite")
+
+
+def _values(seen: list[tuple[TensorScan, int]], what: str) -> Iterator[Sighting]:
+    """All of them in one: a fault of a cast or of training is in many tensors at once."""
+    if seen:
+        (first, count), names = seen[0], [tensor.name for tensor, _ in seen]
+        yield Sighting(
+            first.name, f"{count:,} of {first.elements:,} values are {what}{such(names)}"
+        )
 
 
 @rule(
@@ -81,9 +85,10 @@ def infinities(facts: ScanFacts) -> Iterator[Sighting]:
 )
 def zeros(facts: ScanFacts) -> Iterator[Sighting]:
     """A matrix holds nothing but zeros."""
-    for tensor in facts.tensors:
-        if tensor.zero and tensor.name.endswith("weight"):
-            yield Sighting(tensor.name, f"all {tensor.elements:,} values are 0")
+    seen = [t for t in facts.tensors if t.zero and t.name.endswith("weight")]
+    if seen:
+        names = [tensor.name for tensor in seen]
+        yield Sighting(names[0], f"all {seen[0].elements:,} values are 0{such(names)}")
 
 
 @rule(

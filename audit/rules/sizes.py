@@ -36,8 +36,8 @@ def by_default(facts: ConfigFacts) -> Iterator[Sighting]:
 )
 def nested(facts: ConfigFacts) -> Iterator[Sighting]:
     """The config nests an object with sizes of a model that the total does not count."""
-    for key in facts.unread:
-        yield Sighting(key, "holds sizes of layers that are not counted here")
+    if facts.unread:
+        yield Sighting(", ".join(facts.unread), "holds sizes of layers that are not counted here")
 
 
 RULES = (by_default, nested)

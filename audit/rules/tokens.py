@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from headcount.model.divisors import listed
 
+from .alike import such
 from .folder import FolderFacts
 from .rule import Sighting, rule
 
@@ -48,16 +49,27 @@ def _has_vocabulary(names: frozenset[str]) -> bool:
 )
 def tokenizer_larger(facts: FolderFacts) -> Iterator[Sighting]:
     """The tokenizer has ids that the embedding has no row for."""
-    largest, size = facts.files.largest_token, facts.config.spec.vocab_size
-    if largest is not None and size is not None and largest >= size:
-        yield Sighting("tokenizer.json", f"its largest id is {largest:,}, vocab_size is {size:,}")
+    size, files = facts.config.spec.vocab_size, facts.files
+    if size is None:
+        return
+    if files.largest_token is not None and files.largest_token >= size:
+        said = f"its largest id is {files.largest_token:,}, vocab_size is {size:,}"
+        yield Sighting("tokenizer.json", said)
+    elif files.largest_special is not None and files.largest_special >= size:
+        yield Sighting(
+            "tokenizer.json",
+            f"its largest special id is {files.largest_special:,}, vocab_size is {size:,}",
+            severity="note",
+            hint="a mark for images or sound, which no text holds, needs no row of its own",
+        )
 
 
-@rule("H503", "unreadable-side-file", "warning", "download it again; what it says was not checked")
+@rule("H503", "unreadable-side-file", "warning", "what it says was not checked")
 def unreadable(facts: FolderFacts) -> Iterator[Sighting]:
     """A side file cannot be read."""
-    for name, reason in facts.files.unreadable:
-        yield Sighting(name, reason)
+    for file in facts.files.unreadable:
+        again = "download it again; what it says was not checked" if file.is_broken else None
+        yield Sighting(file.name, file.reason, hint=again)
     if facts.files.more:
         yield Sighting(
             str(facts.files.folder),
@@ -72,11 +84,11 @@ def generation_outside(facts: FolderFacts) -> Iterator[Sighting]:
     """A token of generation_config.json is not in the vocabulary."""
     size, known = facts.config.spec.vocab_size, frozenset(facts.config.token_ids)
     for key, numbers in (facts.files.generation or {}).items():
-        for number in numbers:
-            if size is not None and number >= size and (key, number) not in known:
-                yield Sighting(
-                    f"generation_config.json: {key}", f"{number:,}, vocab_size is {size:,}"
-                )
+        outside = [n for n in numbers if size is not None and n >= size and (key, n) not in known]
+        if outside:
+            more = such([key] * len(outside), "id")
+            said = f"{outside[0]:,}, vocab_size is {size:,}{more}"
+            yield Sighting(f"generation_config.json: {key}", said)
 
 
 @rule(

@@ -23,7 +23,9 @@ class WeightFacts:
 
     `expected` are sizes outside attention by the config, `counted` its parameters (None: no body
     counts them) and `idle` those of experts that a token does not visit. `quantisation` is what the
-    config says of it, `beside` whether a file of its own does (hf_quant_config.json).
+    config says of it, `beside` whether a file of its own does (hf_quant_config.json). `left_out`
+    are tensors whose names the class expects in a file and does not load, unless it builds them
+    after all; `prediction` is how many layers the config gives that predict further tokens.
     """
 
     spec: ModelSpec
@@ -40,6 +42,8 @@ class WeightFacts:
     idle: int | None
     quantisation: Quantisation | None
     beside: bool
+    left_out: frozenset[str]
+    prediction: int
 
     @property
     def whole(self) -> bool:

@@ -27,7 +27,16 @@ class Ladder:
     reconstruct: int = 0
     seed: int = 0
 
+    @property
+    def needs_text(self) -> bool:
+        """Whether a rung asks for text that the source is run on."""
+        return self.temperature or self.refit != "none" or self.reconstruct > 0
 
+
+# Methods and qualities that can do without text; a sweep gives their name and WITH_TEXT to what
+# reads one.
+WITH_TEXT = "+text"
+EITHER_WAY = ("renorm", "align", "merge", "fast")
 QUALITIES: Mapping[Quality, Ladder] = {
     "fast": Ladder(method="merge", grouping="similar"),
     "good": Ladder(method="merge", grouping="similar", refit="mlp"),

@@ -87,8 +87,9 @@ def method_in_words(plan: ConversionPlan) -> str:
         words.append(f"refit of {request.refit}")
     if request.reconstruct:
         words.append(f"{request.reconstruct} step{'s'[: request.reconstruct > 1]} a layer")
-    if plan.rewriting is not None and plan.rewriting.calibration is not None:
-        words.append(f"on {plan.rewriting.tokens_read:,} tokens of {request.calibration}")
+    if plan.rewriting is not None:
+        tokens = f"on {plan.rewriting.tokens_read:,} tokens of {request.calibration}"
+        words.append(tokens if request.calibration else "from the weights alone")
     return ", ".join(words)
 
 

@@ -80,7 +80,7 @@ def _method(plan: ConversionPlan) -> str:
     said += ["temperature"] if request.temperature else []
     said += [f"refit of `{request.refit}`"] if request.refit != "none" else []
     said += [f"{request.reconstruct} steps a layer"] if request.reconstruct else []
-    said += ["calibrated on a text"] if request.calibration else []
+    said.append("calibrated on a text" if request.calibration else "from the weights alone")
     return ", ".join(said)
 
 

@@ -23,7 +23,7 @@ from headcount.running.signals import SIGNALLED
 from headcount.sources.identity import check_identity
 
 from ..evaluation import evaluate
-from ..evaluation_document import EvaluationReport, ModelScore
+from ..evaluation_document import EvaluationReport, ModelScore, Settings
 from ..evaluation_request import EvaluationRequest
 from .sensitivity import LayerSensitivity
 from .trial import MOST_TRIALS, Measured, Trial, smallest_within
@@ -36,15 +36,15 @@ CHOSEN = "is complete: the conversion that the sweep chose"
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sweep:
     """What was measured: the original, every trial, and the one that the budget chose, which
-    is at the target now. `tokens` were scored on `text`. `layers` are the layers converted alone,
-    to the fewest heads of the sweep; empty if that was not asked for."""
+    is at the target now. `tokens` were scored by `settings`. `layers` are the layers converted
+    alone, to the fewest heads of the sweep; empty if that was not asked for."""
 
     source: str
     original: Measured
     trials: tuple[Measured, ...]
     budget: float | None
     chosen: Measured | None
-    text: str
+    settings: Settings
     tokens: int
     layers: tuple[LayerSensitivity, ...] = ()
 
@@ -102,7 +102,7 @@ def sweep(
         trials=tuple(measured),
         budget=budget,
         chosen=chosen,
-        text=report.settings.text,
+        settings=report.settings,
         tokens=report.model.tokens,
     )
 

@@ -1,10 +1,12 @@
 """A sweep as people read it: a line a conversion, a bar for its loss, a chart for the page."""
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from math import log10
 
 from headcount.report.report import Chart, Column, Fact, Report, Series, Table
 
+from ..evaluation_report import text_facts
 from .sweep import Sweep
 from .trial import Measured
 
@@ -43,8 +45,7 @@ def sweep_report(sweep: Sweep) -> Report:
 
 
 def _facts(sweep: Sweep) -> Iterator[Fact]:
-    tokens = f"{sweep.tokens:,} tokens scored"
-    yield Fact(key="text", title="Text", value=sweep.text, note=tokens)
+    yield from text_facts(sweep.settings, sweep.tokens)
     if sweep.budget is not None:
         yield Fact(
             key="chosen",
@@ -87,12 +88,26 @@ def _notes(sweep: Sweep) -> Iterator[str]:
         f"Cache of one sequence after {sweep.original.cache_tokens:,} tokens. Losses are in nats a"
         " token; KL is original || result."
     )
+    yield from _reading(sweep)
     if sweep.layers:
         fewest = min(one.num_key_value_heads for one in sweep.trials)
         yield (
             f"Each layer alone: {fewest} K/V heads by --quality fast in that layer, the others as"
             " they were. Layers that add much are worth more heads (--kv-heads 0-1:8,2-5:4)."
         )
+
+
+def _reading(sweep: Sweep) -> Iterator[str]:
+    """Which of the methods read text, and which the weights alone."""
+    trials = [one.trial for one in sweep.trials if one.trial]
+    fitted = {t.method: t.plan for t in trials if t.calibrated}
+    others = dict.fromkeys(t.method for t in trials if not t.calibrated)
+    if others:
+        yield f"From the weights alone: {', '.join(others)}."
+    for plan in [*fitted.values()][:1]:
+        assert plan.rewriting is not None
+        tokens = f"{plan.rewriting.tokens_read:,} tokens of {plan.request.calibration}"
+        yield f"By {tokens}: {', '.join(fitted)}."
 
 
 def _row(one: Measured, sweep: Sweep) -> tuple[object, ...]:
@@ -156,8 +171,9 @@ def _document(sweep: Sweep) -> dict[str, object]:
     return {
         "schema_version": SCHEMA_VERSION,
         "source": sweep.source,
-        "text": sweep.text,
+        "text": sweep.settings.text,
         "tokens": sweep.tokens,
+        "settings": asdict(sweep.settings),
         "original": sweep.original.document(),
         "trials": [one.document() for one in sweep.trials],
         "layers": [layer.document() for layer in sweep.layers],

@@ -19,6 +19,11 @@ class Trial:
     method: str
     plan: ConversionPlan
 
+    @property
+    def calibrated(self) -> bool:
+        """Whether text was read, and not the weights alone."""
+        return self.plan.request.calibration is not None
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Measured:
@@ -40,6 +45,7 @@ class Measured:
         return {
             "num_key_value_heads": self.num_key_value_heads,
             "method": None if self.trial is None else self.trial.method,
+            "calibrated": self.trial is not None and self.trial.calibrated,
             "loss": self.loss,
             "delta_loss": self.delta_loss,
             "kl_divergence": self.kl_divergence,

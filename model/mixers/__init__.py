@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .attention import Attention, CrossAttention
 from .latent import LatentAttention
-from .state import Keeper, Parts, State
+from .state import Keeper, Parts, State, fills
 
 if TYPE_CHECKING:
     from .compressed import CompressedAttention
@@ -28,6 +28,7 @@ __all__ = [
     "Parts",
     "Recurrent",
     "State",
+    "fills",
 ]
 
 

@@ -7,7 +7,7 @@ W_o [h, H*dv], for hidden size h, H query heads, KV key/value heads and head dim
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from .state import Keeper, Parts, State, Stateful, tokens_kept
+from .state import Keeper, Parts, State, Stateful, fills, tokens_kept
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -132,8 +132,10 @@ class Attention(Stateful):
         kept = tokens_kept(tokens, self.window, "transformers")
         return kept * self.num_attention_heads * (self.head_dim + self.v_head_dim)
 
-    def growing_key_value_elements(self, engine: Keeper = "transformers") -> int:
-        if self.window is not None:
+    def growing_key_value_elements(
+        self, engine: Keeper = "transformers", within: int | None = None
+    ) -> int:
+        if fills(self.window, within):
             return 0
         return self.key_value_elements(1, 0, engine)
 
@@ -158,5 +160,7 @@ class CrossAttention(Attention):
         kept = tokens_kept(encoder_tokens, self.window, "transformers")
         return kept * self.num_attention_heads * (self.head_dim + self.v_head_dim)
 
-    def growing_key_value_elements(self, engine: Keeper = "transformers") -> int:
+    def growing_key_value_elements(
+        self, engine: Keeper = "transformers", within: int | None = None
+    ) -> int:
         return 0

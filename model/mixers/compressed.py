@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ..dtypes import bytes_of
-from .state import Keeper, Parts, State, Stateful, tokens_kept
+from .state import Keeper, Parts, State, Stateful, fills, tokens_kept
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,11 +92,15 @@ class CompressedAttention(Stateful):
             return 0
         return self.rate * (self.head_dim + self.index_head_dim)
 
-    def growing_key_value_elements(self, engine: Keeper = "transformers") -> int:
+    def growing_key_value_elements(
+        self, engine: Keeper = "transformers", within: int | None = None
+    ) -> int:
         """On average: an entry comes once in `rate` tokens."""
+        times = 2 if self.rate is None and engine == "transformers" else 1
+        own = 0 if fills(self.window, within) else times * self.head_dim
         if self.rate is None:
-            return 0
-        return -(-(self.head_dim + self.index_head_dim) // self.rate)
+            return own
+        return own - (-(self.head_dim + self.index_head_dim) // self.rate)
 
     def state_elements(
         self, tokens: int, encoder_tokens: int = 0, engine: Keeper = "transformers"

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from .state import Keeper, Parts, State, Stateful, tokens_kept
+from .state import Keeper, Parts, State, Stateful, fills, tokens_kept
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -101,5 +101,7 @@ class LatentAttention(Stateful):
         kept = tokens_kept(tokens, self.window, "transformers")
         return kept * self.num_attention_heads * (self.head_dim + self.v_head_dim)
 
-    def growing_key_value_elements(self, engine: Keeper = "transformers") -> int:
-        return 0 if self.window is not None else self.key_value_elements(1)
+    def growing_key_value_elements(
+        self, engine: Keeper = "transformers", within: int | None = None
+    ) -> int:
+        return 0 if fills(self.window, within) else self.key_value_elements(1, 0, engine)

@@ -41,7 +41,9 @@ class Recurrent(Stateful):
     ) -> int:
         return 0
 
-    def growing_key_value_elements(self, engine: Keeper = "transformers") -> int:
+    def growing_key_value_elements(
+        self, engine: Keeper = "transformers", within: int | None = None
+    ) -> int:
         return 0
 
     def mha_key_value_elements(self, tokens: int, encoder_tokens: int = 0) -> int:

@@ -69,9 +69,9 @@ class State(NamedTuple):
             return self.fixed
         return self.fixed * (self.columns - 1) // self.columns
 
-    @property
-    def growing_elements(self) -> int:
-        return self.per_token if self.limit is None and self.sees != "encoder" else 0
+    def growing_elements(self, within: int | None = None) -> int:
+        grows = not fills(self.limit, within) and self.sees != "encoder"
+        return self.per_token if grows else 0
 
 
 class Stateful:
@@ -88,7 +88,9 @@ class Stateful:
     ) -> int:
         raise NotImplementedError
 
-    def growing_key_value_elements(self, engine: Keeper = "transformers") -> int:
+    def growing_key_value_elements(
+        self, engine: Keeper = "transformers", within: int | None = None
+    ) -> int:
         raise NotImplementedError
 
     def state_elements(
@@ -98,10 +100,11 @@ class Stateful:
         own = sum(state.elements(tokens, encoder_tokens, engine) for state in self.states)
         return self.key_value_elements(tokens, encoder_tokens, engine) + own
 
-    def growing_elements(self, engine: Keeper = "transformers") -> int:
-        """Elements that one more token costs once every window is full."""
-        own = sum(state.growing_elements for state in self.states)
-        return self.growing_key_value_elements(engine) + own
+    def growing_elements(self, engine: Keeper = "transformers", within: int | None = None) -> int:
+        """Elements that one more token costs once every window is full that fills `within` so many
+        tokens (None: that ever fills)."""
+        own = sum(state.growing_elements(within) for state in self.states)
+        return self.growing_key_value_elements(engine, within) + own
 
     def state_bytes(
         self, tokens: int, encoder_tokens: int, bits: int, engine: Keeper = "transformers"
@@ -111,10 +114,12 @@ class Stateful:
         own = ((s.elements(tokens, encoder_tokens, engine), s.bits) for s in self.states)
         return _bytes(((kept, None), *own), bits)
 
-    def growing_bytes(self, bits: int, engine: Keeper = "transformers") -> int:
-        """Bytes that one more token costs once every window is full."""
-        own = ((state.growing_elements, state.bits) for state in self.states)
-        return _bytes(((self.growing_key_value_elements(engine), None), *own), bits)
+    def growing_bytes(
+        self, bits: int, engine: Keeper = "transformers", within: int | None = None
+    ) -> int:
+        """Bytes of the same."""
+        own = ((state.growing_elements(within), state.bits) for state in self.states)
+        return _bytes(((self.growing_key_value_elements(engine, within), None), *own), bits)
 
     def mha_key_value_elements(self, tokens: int, encoder_tokens: int = 0) -> int:
         """Elements of K and V with one K/V head per query head."""
@@ -145,6 +150,11 @@ def tokens_kept(tokens: int, window: int | None, engine: Keeper) -> int:
     if window is None:
         return tokens
     return min(tokens, window - 1 if engine == "transformers" else window)
+
+
+def fills(window: int | None, within: int | None) -> bool:
+    """Whether a window is full before the last of `within` tokens; None: there is no last one."""
+    return window is not None and (within is None or window < within)
 
 
 def _bytes(kept: Iterable[tuple[int, int | None]], bits: int) -> int:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from shlex import quote
 
 from headcount.model.errors import HeadcountError
-from headcount.model.mixers import Recurrent
+from headcount.model.mixers import Recurrent, fills
 from headcount.model.spec import ModelSpec
 
 from ..parallel import rank_mixer
@@ -52,9 +52,9 @@ class LlamaCppPool(SequencePool):
     type: str
     ubatch: int = UBATCH
 
-    @property
-    def bytes_per_token(self) -> int:
-        return sum(self._bytes(n) * count for n, window, count in self.rows if window is None)
+    def bytes_per_token(self, within: int | None) -> int:
+        growing = ((n, count) for n, window, count in self.rows if not fills(window, within))
+        return sum(self._bytes(n) * count for n, count in growing)
 
     def _bytes(self, elements: int) -> int:
         return -(-elements // 32) * _BLOCKS[self.type]

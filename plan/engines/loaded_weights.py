@@ -1,38 +1,36 @@
-"""What an engine's weights take on a rank: as loading makes them, by pipeline stage, with the
-tables and the padding of experts that come on top of their stored bytes."""
+"""What an engine's weights take on a rank: as loading makes them, by pipeline stage, with what an
+engine puts on top of their stored bytes, such as its padding of experts."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from math import ceil
-from typing import Any, NamedTuple
+from typing import Any, Literal
 
 from headcount.arch.formats.of_configs import quantization_config
-from headcount.arch.our_types import base_type
-from headcount.arch.registry import architecture_of
 from headcount.model.dtypes import BITS
-from headcount.model.mixers import Attention, LatentAttention
 from headcount.model.numbers import whole
-from headcount.model.spec import ModelSpec
 
 from ..budget import Term
 from ..planned_model import PlannedModel
 from ..request import Workload
 from ..weights import Weights, plan_weights, rank_weights
+from .loaded_table import LoadedTable
 
 # What an engine does when it is asked to load weights in fewer bits: linear layers only.
 _ON_LOADING: dict[int, dict[str, object]] = {
     8: {"quant_method": "fp8"},
     4: {"quant_method": "bitsandbytes", "load_in_4bit": True},
 }
-_ERROR = {"headers": 0.003, "parameters": 0.015, "quantised": 0.02}
+_ERROR = {"headers": 0.003, "parameters": 0.008, "quantised": 0.015}
 _BUFFERS = 40 * 2**20  # bytes: what a model registers beside its parameters, such as a second table
 _SOURCES = {
     "headers": "the files' headers",
     "parameters": "the config's count of parameters",
     "quantised": "the config's count of parameters and quantization_config",
 }
-_MXFP4_HIDDEN, _MARLIN_INNER, _MXFP4_BITS = 256, 128, 4.25
+_MXFP4_READ, _MXFP4_INNER, _MARLIN_INNER, _MXFP4_BITS = 256, 64, 128, 4.25
+Mxfp4Kernel = Literal["triton", "triton rows", "marlin"]
 
 
 def loaded_weights(model: PlannedModel, dtype: str | None, compute_dtype: str) -> Weights:
@@ -58,18 +56,14 @@ def _as_loaded(config: Mapping[str, Any], dtype: str | None) -> Mapping[str, Any
 
 
 def stage_weights(
-    model: PlannedModel, work: Workload, *, with_marlin: bool = False
+    model: PlannedModel, work: Workload, *tables: LoadedTable | None
 ) -> Iterator[Term]:
     """The weights of a rank on each stage: layers evenly, the input embedding on the first stage
-    and the output head on the last. `with_marlin`: MXFP4 experts run on Marlin's kernels."""
+    and the output head on the last. `tables` are what else the engine puts on each rank."""
     weights, request = work.weights, work.request
     assert weights is not None  # only given K/V memory needs none, and then there is no budget
-    spec, pp, config = model.spec, request.pp, _as_loaded(model.config, work.dtype)
+    spec, pp = model.spec, request.pp
     whole, formula = rank_weights(model, weights, request.tp)
-    tables = (
-        rope_table(spec),
-        padded_experts(config, request.ranks, with_marlin=with_marlin),
-    )
     known = [table for table in tables if table is not None]
     each = (spec.vocab_size or 0) * spec.hidden_size * weights.per_attention_parameter / request.tp
     end = ceil(each)
@@ -87,40 +81,14 @@ def stage_weights(
         )
 
 
-class LoadedTable(NamedTuple):
-    """Bytes on each rank, and why."""
-
-    bytes: int
-    formula: str
-
-
-def rope_table(spec: ModelSpec) -> LoadedTable | None:
-    """Cosines and sines of every position, in 2 bytes, on every rank; None without rotation.
-
-    A head of d elements takes d per position; the layers share the table.
-    """
-    found = architecture_of(base_type(spec.model_type))
-    if found is not None and found.rotary == "none":
-        return None
-    widths = {_rotated(m) for layer in spec.layers for m in layer.mixers} - {None}
-    positions = spec.max_position_embeddings
-    if not widths or positions is None:
-        return None
-    size = positions * sum(width for width in widths if width) * 2
-    return LoadedTable(bytes=size, formula=f"rope table of {positions:,} positions")
-
-
-def _rotated(mixer: object) -> int | None:
-    if isinstance(mixer, LatentAttention):
-        return mixer.qk_rope_head_dim
-    return mixer.head_dim if isinstance(mixer, Attention) else None
-
-
 def padded_experts(
-    config: Mapping[str, Any], ranks: int, *, with_marlin: bool = False
+    model: PlannedModel, work: Workload, kernel: Mxfp4Kernel = "triton"
 ) -> LoadedTable | None:
-    """MXFP4 experts on the device: their width is padded to a multiple of 256, and with Marlin's
-    kernels the inner one to 128 (vllm/model_executor/layers/quantization/mxfp4.py)."""
+    """MXFP4 experts on a rank, as padded for their `kernel`: what a matrix reads to a multiple of
+    256; with Marlin the inner width to 128; with Triton's newer kernels what it writes as well, of
+    inner widths in 64 (vllm/model_executor/layers/quantization/mxfp4.py; oracle/mxfp4.py of
+    layers/fused_moe in 0.19, where 13.64 GiB of gpt-oss-20b were measured)."""
+    config, tp, pp = _as_loaded(model.config, work.dtype), work.request.tp, work.request.pp
     settings = quantization_config(config)
     if settings is None or settings.get("quant_method") != "mxfp4":
         return None
@@ -129,12 +97,21 @@ def padded_experts(
     if len(sizes) != len(names):
         return None
     hidden, intermediate, experts, layers = sizes
-    wide = hidden + -hidden % _MXFP4_HIDDEN
-    inner = intermediate + (-intermediate % _MARLIN_INNER if with_marlin else 0)
-    elements = layers * experts * 3 * (wide * inner - hidden * intermediate)
-    if not elements:
+    wide, inner = _padded(hidden, _MXFP4_READ), intermediate / tp
+    if kernel == "triton rows":
+        own = _padded(ceil(inner), _MXFP4_INNER)
+        kept = _padded(2 * own, _MXFP4_READ) * wide + hidden * _padded(own, _MXFP4_READ)
+    else:
+        step = _MARLIN_INNER if kernel == "marlin" else 1
+        kept = 3 * wide * _padded(intermediate, step) // tp
+    elements = layers * experts * (kept - 3 * hidden * inner) / pp
+    if elements <= 0:
         return None
     return LoadedTable(
-        bytes=int(elements * _MXFP4_BITS / 8) // ranks,
-        formula=f"MXFP4 experts padded from {hidden:,} x {intermediate:,} to {wide:,} x {inner:,}",
+        bytes=int(elements * _MXFP4_BITS / 8),
+        formula=f"MXFP4 experts padded from {hidden:,} x {intermediate:,} for {kernel}",
     )
+
+
+def _padded(size: int, multiple: int) -> int:
+    return size + -size % multiple

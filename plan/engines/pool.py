@@ -12,15 +12,14 @@ class CachePool(ABC):
         """Tokens of a block, or page; None where memory is not cut in blocks."""
         return None
 
-    @property
     @abstractmethod
-    def bytes_per_token(self) -> int:
-        """Bytes of the rank that one more token of a long request costs."""
+    def bytes_per_token(self, within: int | None) -> int:
+        """Bytes that a token more of a long request costs a rank, on the stage where it is most,
+        once every window is full that fills `within` so many tokens (None: that ever fills)."""
 
-    @property
-    def bytes_of_first_token(self) -> int:
+    def bytes_of_first_token(self, within: int | None) -> int:
         """Bytes that one token costs while no window is full."""
-        return self.bytes_per_token
+        return self.bytes_per_token(within)
 
     @abstractmethod
     def needed(self, context: int, batch_size: int, stage: int = 0) -> int:

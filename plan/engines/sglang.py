@@ -10,7 +10,7 @@ from math import ceil
 from shlex import quote
 
 from headcount.model.dtypes import ALIASES
-from headcount.model.mixers import LatentAttention
+from headcount.model.mixers import LatentAttention, fills
 
 from ..budget import Budget
 from ..devices import Device
@@ -19,9 +19,10 @@ from ..request import Workload
 from .budget_terms import runtime, share_of
 from .engine import Engine, option
 from .layers import LayerCache
-from .loaded_weights import loaded_weights, stage_weights
+from .loaded_weights import loaded_weights, padded_experts, stage_weights
 from .paged import paged_cache_type, paged_caches
 from .pool import CachePool
+from .rope_tables import rope_table
 from .staged_pool import StagedPool
 from .version import Releases
 
@@ -44,9 +45,8 @@ class SglangPool(CachePool):
     def block_size(self) -> int | None:
         return self.page_size
 
-    @property
-    def bytes_per_token(self) -> int:
-        return self.full_bytes
+    def bytes_per_token(self, within: int | None) -> int:
+        return self.full_bytes + (0 if fills(self.window, within) else self.swa_bytes)
 
     @property
     def cell_bytes(self) -> int:
@@ -167,8 +167,10 @@ def _budget(model: PlannedModel, device: Device | None, work: Workload) -> tuple
     default = mem_fraction_static(device.usable_memory, ranks=ranks, is_latent=latent)
     allowed = share_of(device, work.request.utilisation or default, "mem_fraction_static")
     others = runtime(0.5 if ranks == 1 else 1.0, "context and communication")
+    tables = (rope_table(model.spec, model.config), padded_experts(model, work))
     return tuple(
-        Budget(allowed=allowed, fixed=(weights, others)) for weights in stage_weights(model, work)
+        Budget(allowed=allowed, fixed=(weights, others))
+        for weights in stage_weights(model, work, *tables)
     )
 
 
@@ -220,4 +222,5 @@ ENGINE = Engine(
     options=frozenset({"version", "pp", "block_size"}),
     releases=Releases(oldest=(0, 5), newest=(0, 5, 23)),
     narrower_caches=("fp8",),
+    keeps_float32=False,
 )

@@ -21,14 +21,12 @@ class StagedPool(CachePool):
     def block_size(self) -> int | None:
         return self.stages[0].block_size
 
-    @property
-    def bytes_per_token(self) -> int:
-        """Of a rank of each stage, together."""
-        return sum(pool.bytes_per_token for pool in self.stages)
+    def bytes_per_token(self, within: int | None) -> int:
+        """On the stage where it is most."""
+        return max(pool.bytes_per_token(within) for pool in self.stages)
 
-    @property
-    def bytes_of_first_token(self) -> int:
-        return sum(pool.bytes_of_first_token for pool in self.stages)
+    def bytes_of_first_token(self, within: int | None) -> int:
+        return max(pool.bytes_of_first_token(within) for pool in self.stages)
 
     def needed(self, context: int, batch_size: int, stage: int = 0) -> int:
         return self.stages[stage].needed(context, batch_size)

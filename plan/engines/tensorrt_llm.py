@@ -23,7 +23,6 @@ from .loaded_weights import loaded_weights, stage_weights
 from .paged import paged_cache_type, paged_caches
 from .pool import CachePool
 from .staged_pool import StagedPool
-from .version import Releases
 
 _FRACTION, _BLOCK = 0.9, 32  # KvCacheConfig: free_gpu_memory_fraction, tokens_per_block
 _STEP_TOKENS = 8192  # max_num_tokens of the LLM API
@@ -41,8 +40,7 @@ class BlockPool(CachePool):
     def block_size(self) -> int | None:
         return self.size
 
-    @property
-    def bytes_per_token(self) -> int:
+    def bytes_per_token(self, within: int | None) -> int:
         return self.cell_bytes
 
     def needed(self, context: int, batch_size: int, stage: int = 0) -> int:
@@ -132,6 +130,5 @@ ENGINE = Engine(
     cache_type=paged_cache_type,
     weights=loaded_weights,
     options=frozenset({"version", "pp", "block_size", "max_num_seqs", "max_num_batched_tokens"}),
-    releases=Releases(oldest=(0, 5), newest=(1, 2)),
     narrower_caches=("fp8",),
 )

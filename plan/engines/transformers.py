@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from headcount.model.spec import ModelSpec
 
+from ..parallel import rank_spec
 from ..planned_model import PlannedModel
 from ..request import Workload
 from .budget_terms import unreserved
@@ -17,28 +18,25 @@ from .staged_pool import pool_of_stages
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TransformersPool(SequencePool):
-    """Each of `tp` ranks keeps its share. A static cache reserves whole windows and whole contexts
+    """`spec` has the heads of one rank. A static cache reserves whole windows and whole contexts
     from the first token; a dynamic one keeps what was seen, of a window all but the newest."""
 
     spec: ModelSpec
     bits: int
-    tp: int
     encoder_tokens: int
     static: bool = False
 
-    @property
-    def bytes_per_token(self) -> int:
-        return -(-self.spec.cache_bytes_per_token(bits=self.bits) // self.tp)
+    def bytes_per_token(self, within: int | None) -> int:
+        return self.spec.cache_bytes_per_token(bits=self.bits, context=within)
 
     def sequence_bytes(self, context: int) -> int:
         """Bytes of one sequence of `context` tokens."""
-        total = self.spec.cache_bytes(
+        return self.spec.cache_bytes(
             tokens=context,
             bits=self.bits,
             encoder_tokens=self.encoder_tokens,
             engine="serving" if self.static else "transformers",
         )
-        return -(-total // self.tp)
 
     def notes(self) -> Sequence[str]:
         if self.static:
@@ -52,9 +50,8 @@ class TransformersPool(SequencePool):
 def _pool(model: PlannedModel, work: Workload) -> CachePool:
     def of_layers(spec: ModelSpec) -> TransformersPool:
         return TransformersPool(
-            spec=spec,
+            spec=rank_spec(spec, work.request.tp),
             bits=work.kv_bits,
-            tp=work.request.tp,
             encoder_tokens=work.encoder_tokens,
             static=work.request.static_cache,
         )

@@ -321,7 +321,7 @@ def _available(start: Start) -> Figure:
 
 def with_logged_terms(start: Start, plan: Plan) -> tuple[int, int, str]:
     """What is left for the cache, how far off that may be, and the terms in words: those that the
-    log says stand in place of estimates."""
+    log says stand in place of estimates, whose bars are for all that they stand beside."""
     log, logged_as = start.log, reader_of(start).terms
     available, error, words = plan.available_bytes, plan.error_bytes, []
     for term in plan.taken:
@@ -330,6 +330,5 @@ def with_logged_terms(start: Start, plan: Plan) -> tuple[int, int, str]:
             words.append(f"{term.title.lower()} {term.bytes / _GIB:.2f}")
             continue
         available += term.bytes - round(gib * _GIB)
-        error += round(HALF_STEP * _GIB) - term.error_bytes
         words.append(f"{term.title.lower()} {gib:.2f} (logged)")
     return available, error, ", ".join(words)

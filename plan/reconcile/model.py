@@ -8,7 +8,7 @@ from functools import lru_cache
 from headcount.audit.auditing import audit_model
 from headcount.model.dtypes import ALIASES
 from headcount.model.errors import HeadcountError
-from headcount.sources.catalogue import CatalogueRow, catalogue
+from headcount.sources.catalogue import catalogue
 
 from ..command import planned
 from ..planned_model import PlannedModel
@@ -66,9 +66,9 @@ def find_model(
     if not called:
         raise HeadcountError("the log names no model: say which with --model NAME")
     for name in called:
-        if (row := known_row(name)) is not None:
-            return _logged(name, row, stored)
-    return _logged(called[0], None, stored, _audited_name(called[0]))
+        if (known := known_name(name)) is not None:
+            return _logged(name, known, stored)
+    return _logged(called[0], _audited_name(called[0]), stored)
 
 
 def _audited_name(name: str) -> str:
@@ -77,11 +77,9 @@ def _audited_name(name: str) -> str:
     return cached["name"].replace("--", "/") if cached else name
 
 
-def _logged(
-    name: str, row: CatalogueRow | None, stored: str | None, path: str | None = None
-) -> LoggedModel:
+def _logged(name: str, known: str, stored: str | None) -> LoggedModel:
     try:
-        audit = audit_model(row.id if row else path or name)
+        audit = audit_model(known)
     except HeadcountError as error:
         near = _near(name)
         hint = f" (nearest are {', '.join(near)})" if near else ""
@@ -89,7 +87,7 @@ def _logged(
             f"the log's model is {name!r}, which is not known here{hint}: say which it is with"
             " --model NAME"
         ) from error
-    exact = row is None or name.casefold() in {n.casefold() for n in row.names}
+    exact = _key(name) == _key(known) or known == name
     return LoggedModel(
         model=_as_stored(planned(audit), stored),
         called=name,
@@ -132,8 +130,8 @@ def stored_as(quantization: str | None, names: Iterable[str]) -> str | None:
     return "fp8" if said in _OF_UNKNOWN_SCHEME else None
 
 
-def known_row(name: str) -> CatalogueRow | None:
-    """The catalogue's model that `name` means: an id or an alias, a path that ends in one, that of
+def known_name(name: str) -> str | None:
+    """The name in the catalogue that `name` means: an id or an alias, a path that ends in one, that of
     a cache (`models--org--name/snapshots/…`, `Qwen2___5-7B`), and those with suffixes of weights
     that are stored otherwise."""
     keys = _keys_of_catalogue()
@@ -141,14 +139,12 @@ def known_row(name: str) -> CatalogueRow | None:
 
 
 @lru_cache(maxsize=1)
-def _keys_of_catalogue() -> dict[str, CatalogueRow]:
-    found: dict[str, CatalogueRow] = {}
-    for row in catalogue():
-        for name in row.names:
-            found.setdefault(_key(name), row)
-    for row in catalogue():  # whoever published it
-        for name in row.names:
-            found.setdefault(_key(name.rsplit("/", 1)[-1]), row)
+def _keys_of_catalogue() -> dict[str, str]:
+    """Ids and aliases, which may have a dtype of their own, by what is the same in all spellings."""
+    names = [name for row in catalogue() for name in row.names]
+    found = {_key(name): name for name in reversed(names)}
+    for name in names:  # whoever published it
+        found.setdefault(_key(name.rsplit("/", 1)[-1]), name)
     return found
 
 

@@ -17,7 +17,7 @@ from .model import LoggedModel, find_model, loaded_as
 
 _PASSED = (
     *("context", "kv_dtype", "tp", "pp", "max_num_seqs", "max_num_batched_tokens", "sampler"),
-    *("batch_size", "speculated"),
+    *("batch_size", "speculated", "model_runner"),
 )
 _GIB = 2**30
 

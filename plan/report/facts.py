@@ -106,7 +106,7 @@ def _context_source(plan: Plan) -> str:
 def _cache(plan: Plan) -> Iterator[Fact]:
     if not plan.spec.is_cached:
         return
-    growth, first = plan.pool.bytes_per_token, plan.pool.bytes_of_first_token
+    growth, first = plan.bytes_per_token, plan.bytes_of_first_token
     note = plan.workload.kv_dtype + (" on each device" if plan.request.tp > 1 else "")
     key = "kv_cache_bytes_of_first_token"
     yield Fact(key, "KV cache per token", first, "exact_bytes", note)

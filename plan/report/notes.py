@@ -31,8 +31,18 @@ def warnings(plan: Plan) -> Iterator[str]:
             f"The context of {workload.context:,} tokens is beyond the model's maximum of"
             f" {limit:,}: planned anyway."
         )
+    if spec.assumed:
+        yield (
+            f"Nothing describes model_type {spec.model_type!r}: its config was read by the standard"
+            " names. `headcount audit` lists what was assumed."
+        )
     if limit is None and plan.request.context is None:
         yield f"The model states no maximum context: {workload.context:,} tokens are assumed."
+    if plan.model.lacking is not None:
+        yield (
+            f"The files are incomplete: {plan.model.lacking}. The weights are those of the whole"
+            " model, as the config describes it."
+        )
     if note := plan.engine.releases.note(plan.engine.name, plan.workload.version):
         yield note
     if plan.fits is not None and plan.limits.max_context is None:
@@ -78,12 +88,17 @@ def _weights(plan: Plan) -> Iterator[str]:
             "Quantised weights are estimated from the config; plan a folder with the weights for"
             " the stored bytes."
         )
-    elif weights.source == "headers" or dtype is not None:
+    elif dtype is not None or (weights.source == "headers" and plan.engine.keeps_float32):
         return
     elif spec.dtype is None:
         yield "The config names no dtype: weights are taken at 16 bit."
-    elif BITS[spec.dtype] > 16:
+    elif BITS[spec.dtype] > 16 and plan.engine.keeps_float32:
         yield f"The config says {spec.dtype}: --dtype bfloat16 halves the weights."
+    elif BITS[spec.dtype] > 16:
+        yield (
+            f"The config says {spec.dtype}, which {plan.engine.name} loads as"
+            f" {plan.workload.compute_dtype} unless it is started with --dtype {spec.dtype}."
+        )
 
 
 def _cache(plan: Plan) -> Iterator[str]:

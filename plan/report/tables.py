@@ -167,7 +167,7 @@ def _variant_row(row: VariantPlan) -> tuple[object, ...]:
     return (
         heads,
         kind,
-        plan.pool.bytes_of_first_token,
+        plan.bytes_of_first_token,
         plan.kv_cache_bytes,
         plan.weights_bytes,
         plan.total_bytes,

@@ -11,22 +11,33 @@ _FOLDER = Path(__file__).parent
 
 
 class CatalogueRow(NamedTuple):
-    """A model in lists: enough to find it, and where its full entry begins in models.jsonl."""
+    """A model in lists: enough to find it, and where its full entry begins in models.jsonl.
+
+    `checkpoints` are other models that its config describes, but for what they change.
+    """
 
     id: str
     aliases: tuple[str, ...]
+    checkpoints: tuple[str, ...]
     model_type: str | None
     parameters: int | None
     offset: int
 
     @property
     def names(self) -> tuple[str, ...]:
-        return (self.id, *self.aliases)
+        return (self.id, *self.aliases, *self.checkpoints)
+
+    def checkpoint(self, name: str) -> str | None:
+        """The one of `checkpoints` that `name` means; None where it means the model itself."""
+        return next((known for known in self.checkpoints if _means(name, known)), None)
 
 
 class CatalogueEntry(NamedTuple):
     """`built_parameters` is what transformers builds, None for remote code; `published_parameters`
     what the model's page counts. `notes` say why they differ, `sources` where the config is from.
+
+    `config_of` is the model whose config this one is shown by, None for its own; `changes` are the
+    keys in which its own config differs, None where that was not at hand.
     """
 
     id: str
@@ -40,6 +51,8 @@ class CatalogueEntry(NamedTuple):
     confidence: str
     notes: tuple[str, ...]
     sources: tuple[str, ...]
+    config_of: str | None = None
+    changes: dict[str, Any] | None = None
 
 
 @lru_cache
@@ -55,26 +68,50 @@ def catalogue() -> tuple[CatalogueRow, ...]:
 
 
 def _row(row: dict[str, Any]) -> CatalogueRow:
-    return CatalogueRow(**{**row, "aliases": tuple(row["aliases"])})
+    names = {name: tuple(row[name]) for name in ("aliases", "checkpoints")}
+    return CatalogueRow(**{**row, **names})
+
+
+def _means(name: str, known: str) -> bool:
+    """Whatever the case, and with or without the organisation in front."""
+    wanted, full = name.casefold(), known.casefold()
+    return wanted == full or ("/" not in wanted and wanted == full.rpartition("/")[2])
 
 
 def find_row(name: str) -> CatalogueRow | None:
-    """The model with this id or alias, whatever the case."""
-    wanted = name.casefold()
+    """The model of this id, alias or checkpoint, whatever the case; of an id or checkpoint the
+    organisation may be left out."""
     for row in _index():
-        if any(known.casefold() == wanted for known in (row["id"], *row["aliases"])):
+        if any(_means(name, known) for known in (row["id"], *row["aliases"], *row["checkpoints"])):
             return _row(row)
     return None
 
 
-def read_entry(row: CatalogueRow) -> CatalogueEntry:
-    """The whole entry of a row."""
+def read_entry(row: CatalogueRow, name: str | None = None) -> CatalogueEntry:
+    """The whole entry of a row; as one of its checkpoints where `name` means one."""
     with (_FOLDER / "models.jsonl").open("rb") as file:
         file.seek(row.offset)
         values = json.loads(file.readline())
-    for name in ("aliases", "notes", "sources"):
-        values[name] = tuple(values[name])
-    return CatalogueEntry(**values)
+    for key in ("aliases", "notes", "sources"):
+        values[key] = tuple(values[key])
+    checkpoints = values.pop("checkpoints")
+    entry = CatalogueEntry(**values)
+    meant = None if name is None else row.checkpoint(name)
+    return entry if meant is None else _as_checkpoint(entry, meant, checkpoints[meant])
+
+
+def _as_checkpoint(entry: CatalogueEntry, name: str, own: dict[str, Any] | None) -> CatalogueEntry:
+    """`entry` as the model `name`, of whose config only `own` is known: what it changes, and where
+    that is from."""
+    if own is None:
+        return entry._replace(id=name, config_of=entry.id)
+    return entry._replace(
+        id=name,
+        config_of=entry.id,
+        config={**entry.config, **own["changes"]},
+        changes=own["changes"],
+        sources=(*entry.sources, own["source"]),
+    )
 
 
 def search_catalogue(text: str) -> tuple[CatalogueRow, ...]:

@@ -1,8 +1,9 @@
 """The bytes of a tiny model in every format, against the files that the formats' libraries wrote.
 
 saved_quantised.jsonl has what transformers 5.24 saved of a Llama in bfloat16 (the sizes of
-`TINY`), with bitsandbytes 0.50, torchao 0.18 and compressed-tensors 0.20 on a CPU: the sum of all
-tensors' bytes, and the settings that it wrote into config.json.
+`TINY`), with bitsandbytes 0.50, torchao 0.18 and compressed-tensors 0.20 on a CPU, what Model
+Optimizer 0.47 exported of it, and the states of transformers' BitLinear and EetqLinear: the sum of
+all tensors' bytes, and the settings in config.json.
 """
 
 import json

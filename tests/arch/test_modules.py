@@ -11,7 +11,10 @@ from headcount.arch.read_config import read_config
 from headcount.sources.catalogue import catalogue, read_entry
 
 # Learned positions, convolutions, whole stacks: what no matrix is known of, beyond one in 20.
-MUCH_ELSE = {"Zyphra/Zamba2-2.7B", "Zyphra/Zamba2-7B"}
+MUCH_ELSE = {
+    *("Zyphra/Zamba2-2.7B", "Zyphra/Zamba2-7B"),
+    "microsoft/Phi-3-vision-128k-instruct",  # its image tower
+}
 ROWS = {row.id: row for row in catalogue()}
 
 

@@ -5,6 +5,7 @@ published code by hand; where a model is one of transformers' under another name
 that.
 """
 
+import math
 from typing import Any
 
 import pytest
@@ -92,12 +93,44 @@ MINICPM_2B: dict[str, Any] = {
     **{"intermediate_size": 5760, "num_attention_heads": 36, "num_key_value_heads": 36},
     **{"num_hidden_layers": 40, "vocab_size": 122753},
 }
-# An MPT of grouped queries, by llm-foundry.
+# replit/replit-code-v1_5-3b, an MPT of grouped queries by llm-foundry; its sizes are those of
+# huggingface/candle (candle-transformers/src/models/mpt.rs, Config::replit_code_v1_5_3b).
 MPT_GROUPED: dict[str, Any] = {
     **{"model_type": "mpt", "architectures": ["MPTForCausalLM"], "d_model": 3072},
-    **{"n_heads": 24, "n_layers": 32, "vocab_size": 32000},
+    **{"n_heads": 24, "n_layers": 32, "vocab_size": 32768, "max_seq_len": 4096},
     "attn_config": {"attn_type": "grouped_query_attention", "kv_n_heads": 8},
 }
+MINICPM_V_2_6: dict[str, Any] = {
+    **{"model_type": "minicpmv", "architectures": ["MiniCPMV"], "version": 2.6},
+    **{"hidden_size": 3584, "intermediate_size": 18944, "num_attention_heads": 28},
+    **{"num_hidden_layers": 28, "num_key_value_heads": 4, "vocab_size": 151666},
+    **{"drop_vision_last_layer": False, "query_num": 64, "tie_word_embeddings": False},
+    "vision_config": {
+        **{"hidden_size": 1152, "image_size": 980, "intermediate_size": 4304},
+        **{"model_type": "siglip", "num_attention_heads": 16, "num_hidden_layers": 27},
+        "patch_size": 14,
+    },
+}
+MIMO_V2_5_PRO: dict[str, Any] = {
+    **{"model_type": "mimo_v2", "architectures": ["MiMoV2ForCausalLM"], "head_dim": 192},
+    **{"add_full_attention_sink_bias": False, "add_swa_attention_sink_bias": True},
+    **{"hidden_size": 6144, "intermediate_size": 16384, "moe_intermediate_size": 2048},
+    **{"hybrid_layer_pattern": [0, *[1] * 6, *[0, *[1] * 7] * 6, *[0, *[1] * 6] * 2, 0]},
+    **{"moe_layer_freq": [0, *[1] * 69], "n_routed_experts": 384, "num_attention_heads": 128},
+    **{"num_experts_per_tok": 8, "num_hidden_layers": 70, "num_key_value_heads": 8},
+    **{"sliding_window": 128, "sliding_window_size": 128, "swa_head_dim": 192},
+    **{"swa_num_attention_heads": 128, "swa_num_key_value_heads": 8, "swa_v_head_dim": 128},
+    **{"tie_word_embeddings": False, "v_head_dim": 128, "vocab_size": 152576},
+}
+# The shapes that a listing of the headers of its files gives (public index file id 62727537601),
+# less scales, the routers' corrections and three layers that predict further tokens.
+MIMO_V2_5_PRO_HELD = sum(
+    [
+        2 * 152576 * 6144,
+        70 * (2 * 6144 + 27136 * 6144 + 6144 * 16384) + 60 * 128,
+        3 * 6144 * 16384 + 69 * (384 * 3 * 2048 * 6144 + 384 * 6144) + 6144,
+    ]
+)
 TOTALS: list[Any] = [
     pytest.param(QWEN_FIRST, 7_721_324_544, id="Qwen/Qwen-7B of August 2023"),
     pytest.param({**QWEN, "visual": VISUAL}, 9_656_935_168, id="Qwen/Qwen-VL"),
@@ -112,6 +145,13 @@ TOTALS: list[Any] = [
         {**MINIMAX_01, "model_type": "minimax_m1"}, 456_089_655_296, id="MiniMaxAI/MiniMax-M1-80k"
     ),
     pytest.param(MINICPM_2B, 2_724_880_896, id="openbmb/MiniCPM-2B-sft-bf16"),
+    pytest.param(MINICPM_V_2_6, 8_099_175_152, id="openbmb/MiniCPM-V-2_6"),
+    pytest.param(MIMO_V2_5_PRO, MIMO_V2_5_PRO_HELD, id="XiaomiMiMo/MiMo-V2.5-Pro"),
+    pytest.param(
+        {key: value for key, value in MINICPM_V_2_6.items() if key != "vision_config"},
+        8_099_175_152,
+        id="the same tower by the defaults of its code",
+    ),
 ]
 
 
@@ -121,11 +161,16 @@ def test_totals_are_the_published_ones(config: dict[str, Any], total: int) -> No
 
 
 def test_totals_that_are_published_rounded() -> None:
-    """Qwen-Audio: 8.4 B (its paper, arXiv 2311.07919); MPT: by llm-foundry, 3.32 B."""
+    """Qwen-Audio: 8.4 B (its paper, arXiv 2311.07919); Replit Code 1.5: 3.3 B (its card), 3.32 by
+    the matrices of candle's mpt.rs: Wqkv [d + 2 * 8 * 128, d], out_proj [d, d], up and down of 4 d,
+    norms without biases, and an embedding that is the head, too."""
     audio, _ = read_config({**QWEN, "vocab_size": 155947, "audio": AUDIO}, "config.json").total()
     grouped, _ = read_config(MPT_GROUPED, "config.json").total()
     assert audio is not None and grouped is not None
     assert round(audio / 1e9, 1) == 8.4
+    d = 3072
+    layer = (d + 2 * 8 * 128) * d + d * d + 2 * 4 * d * d + 2 * d
+    assert grouped == 32 * layer + 32768 * d + d
     assert round(grouped / 1e9, 2) == 3.32
 
 
@@ -180,9 +225,31 @@ def test_the_version_of_minicpm_v_tells_its_language_model(
     reading = read_config(config, "config.json")
     mixer: Any = reading.spec.layers[0].mixers[0]
     assert (mixer.q_bias, mixer.norm_parameters, mixer.num_key_value_heads) == (bias, norm, 4)
-    assert "not counted" in str(reading.total()[1])
     with pytest.raises(UnsupportedModelError, match=r"9\.9"):
         read_config({**config, "version": "9.9"}, "config.json")
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"version": "2.0"}, "timm"),
+        # as vLLM tells 2.0 from 2.5
+        ({"version": None, "hidden_size": 2304, "num_attention_heads": 36}, "timm"),
+        ({"model_type": "minicpmo"}, "sound and speech"),
+        ({"vision_config": None}, "vision_config is null"),
+    ],
+)
+def test_towers_of_minicpm_v_that_are_not_counted(changes: dict[str, Any], why: str) -> None:
+    total, reason = read_config({**MINICPM_V_2_6, **changes}, "config.json").total()
+    assert total is None and why in str(reason)
+
+
+def test_the_last_layer_of_minicpm_vs_tower_may_be_dropped() -> None:
+    """One layer of SigLIP so400m: 4 x (1152^2 + 1152) of attention, 9,921,872 of its MLP, two
+    norms."""
+    dropped = {**MINICPM_V_2_6, "drop_vision_last_layer": True}
+    layer = 4 * (1152**2 + 1152) + (2 * 1152 * 4304 + 4304 + 1152) + 4 * 1152
+    assert read_config(dropped, "config.json").total() == (8_099_175_152 - layer, None)
 
 
 def test_deepseek_vl2_tiny_has_heads_of_keys_and_values() -> None:
@@ -243,6 +310,47 @@ KIMI_K3: dict[str, Any] = {
         "use_full_rank_gate": True,
     },
 }
+
+
+KIMI_K3_VISION = {
+    **{"attn_bias": False, "init_pos_emb_height": 64, "init_pos_emb_width": 64},
+    **{"linear_bias": False, "merge_kernel_size": [2, 2], "mm_hidden_size": 1024},
+    **{"mm_projector_type": "patchmergerv2", "norm_type": "rmsnorm", "patch_size": 14},
+    **{"patch_embed_proj_bias": False, "qkv_hidden_size": 1536, "text_hidden_size": 7168},
+    **{"vt_hidden_size": 1024, "vt_intermediate_size": 4096, "vt_num_attention_heads": 12},
+    "vt_num_hidden_layers": 27,
+}
+# Shapes of every tensor of moonshotai/Kimi-K3's 96 files, as a listing of their headers gives them
+# (public index file id 62826164383; experts unpacked), and how many there are.
+KIMI_K3_DELTA = [  # A_log has a place for each of 128 elements, of which 96 heads use one each
+    *[(96,), (96, 7168), (12288,), (128, 7168), (12288, 128), (128,)],
+    *[(12288, 4)] * 3,
+    *[(12288, 7168)] * 3,
+]
+KIMI_K3_LATENT = [(512,), (576, 7168), (24576, 512), (1536,), (1536, 7168), (18432, 1536)]
+KIMI_K3_LAYER = [(7168,)] * 6 + [(12288, 7168), (7168, 12288)]
+KIMI_K3_SPARSE = [
+    *[(896, 7168), (3584, 7168), (3584,), (7168, 3584)],  # less the router's correction
+    *[(7168, 6144)] * 3,
+    *[(3072, 3584)] * 3 * 896,
+]
+KIMI_K3_BLOCK = [(4096, 1024), (1024, 4096), (1024,), (1024,), (1024, 1536), (4608, 1024)]
+KIMI_K3_REST = [
+    *[(163840, 7168)] * 2,
+    *[(7168, 33792)] * 3,
+    *[(7168,)] * 4,
+    *[(4096, 4096), (7168, 4096), (1024,), (64, 64, 1024), (1024, 3, 14, 14)],
+]
+
+
+def test_kimi_k3_holds_what_its_files_do() -> None:
+    layers = 69 * KIMI_K3_DELTA + 24 * KIMI_K3_LATENT + 93 * KIMI_K3_LAYER + 92 * KIMI_K3_SPARSE
+    held = sum(map(math.prod, layers + 27 * KIMI_K3_BLOCK + KIMI_K3_REST))
+    assert held == 2_779_931_752_544
+    config = {"model_type": "kimi_k3", "text_config": KIMI_K3, "vision_config": KIMI_K3_VISION}
+    assert read_config(config, "config.json").total() == (held, None)
+    other = {**config, "vision_config": {**KIMI_K3_VISION, "mm_projector_type": "perceiver"}}
+    assert read_config(other, "config.json").total()[0] is None
 
 
 def test_kimi_k3() -> None:

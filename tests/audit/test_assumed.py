@@ -43,15 +43,22 @@ def test_the_report_says_so(config: Path) -> None:
     assert done.exit_code == 0
     assert "(assumed: novel, parameters unknown" in done.stdout
     assert "nothing describes model_type 'novel'" in done.stdout
+    assert "Assumed of novel, whose class may do otherwise" in done.stdout
 
 
 def test_the_json_says_so(config: Path) -> None:
     done = CliRunner().invoke(main, ["audit", str(config), "--format", "json"])
     document = json.loads(done.stdout)
     assert document["model"]["assumed"] is True
+    said = {one["about"]: one for one in document["model"]["assumptions"]}
+    assert said["num_key_value_heads"] == {
+        **{"about": "num_key_value_heads", "taken": "2", "source": str(config), "doubt": None}
+    }
+    assert said["head_dim"]["source"] == "derived: hidden_size / num_attention_heads"
+    assert said["window"]["source"] == "no key names one"
     assert {m["heads"] for layer in document["layers"] for m in layer["mixers"]} == {"GQA"}
     known = json.loads(CliRunner().invoke(main, ["audit", "gpt2", "--format", "json"]).stdout)
-    assert known["model"]["assumed"] is False
+    assert (known["model"]["assumed"], known["model"]["assumptions"]) == (False, [])
 
 
 def test_strict_refuses_it(config: Path) -> None:

@@ -128,6 +128,7 @@ def test_values_of_another_width() -> None:
     [
         ({"sliding_window": 16}, [16] * 4),
         ({"sliding_window": 16, "use_sliding_window": True}, [16] * 4),
+        ({"sliding_window": 16, "use_sliding_window": None}, [None] * 4),
         ({"sliding_window": 16, "max_window_layers": 3}, [None] * 3 + [16]),
         ({"sliding_window": 16, "sliding_window_pattern": 2}, [16, None, 16, None]),
         (
@@ -142,7 +143,16 @@ def test_each_way_to_say_which_layers_slide(keys: dict[str, Any], expected: list
     assert windows(read(**keys)) == expected
 
 
-@pytest.mark.parametrize("more", [{"architectures": ["XForMaskedLM"]}, {"type_vocab_size": 2}])
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"architectures": ["XForMaskedLM"]},
+        {"type_vocab_size": 2},
+        {"type_vocab_size": 0, "pos_att_type": ["c2p"]},  # DeBERTa
+        {"is_causal": False},
+    ],
+    ids=str,
+)
 def test_an_encoder_keeps_nothing(more: dict[str, Any]) -> None:
     assert read(**more).cache_bytes(tokens=9, bits=16) == 0
 
@@ -194,6 +204,18 @@ def test_each_name_of_a_nested_language_model(key: str, model_type: str | None) 
         {"block_configs": [{"attention": {}}] * 4},
         {"window_size": 16},
         {"no_rope_layer_interval": 4, "attention_chunk_size": 8},
+        {"local_attention": 16},
+        {"cross_layer_interval": 1},
+        {"encoder_hidden_size": 64},
+        {"decoder_attention_heads": 8},
+        {"num_decoder_layers": 4},
+        {"prompt_length": 8},
+        {"inner_group_num": 2},
+        {"num_attention_heads_per_layer": 8},
+        {"num_sliding_attention_heads": 4},
+        {"qk_rope_head_dim": 8},
+        {"use_bidirectional_attention": True},
+        {"attn_config": {"sliding_window_size": 16}},
     ],
     ids=str,
 )
@@ -217,8 +239,53 @@ def test_what_changes_the_cache_and_is_not_understood_is_refused(keys: dict[str,
         {"moe_layer_freq": [0, 1, 1, 1]},
         {"add_bias_linear": False},
         {"sliding_window": 16, "sliding_window_size": 16},
+        {"use_bidirectional_attention": "vision"},
+        {"inner_group_num": 1},
+        {"full_attn_mod": 1},
+        {"attn_config": {"sliding_window_size": -1, "attn_type": "multihead_attention"}},
     ],
     ids=str,
 )
 def test_what_changes_nothing_of_the_cache_is_read(keys: dict[str, Any]) -> None:
     assert read(**keys).assumed
+
+
+def doubts(**more: Any) -> dict[str, str]:
+    assumed = read(architectures=["XForCausalLM"], max_position_embeddings=64, **more).assumptions
+    return {one.about: one.doubt for one in assumed if one.doubt is not None}
+
+
+def test_a_plain_decoder_raises_no_doubt() -> None:
+    assert doubts() == {}
+    told = {"layer_types": ["full_attention", "sliding_attention"] * 2, "sliding_window": 16}
+    assert doubts(**told) == {}
+    assert doubts(sliding_window=64) == {}  # is never full
+    assert doubts(attention_dropout=0.1, attn_logit_softcapping=50.0, lm_head_bias=True) == {}
+
+
+@pytest.mark.parametrize(
+    ("keys", "about", "words"),
+    [
+        ({"architectures": ["XModel"], "num_key_value_heads": 8}, "cache", "XModel"),
+        ({"architectures": None, "num_key_value_heads": 8}, "cache", "no class"),
+        ({"architectures": None, "is_decoder": False}, "cache", "is_decoder"),
+        ({"sliding_window": 16}, "window", "no key says which layers"),
+        ({"sliding_window": 16, "layer_types": None}, "window", "layer_types is null"),
+        ({"sliding_window": 16, "sliding_window_pattern": 2}, "window", "sliding_window_pattern"),
+        ({"multi_query": True}, "num_key_value_heads", "multi_query is true"),
+        (
+            {"multi_query": False, "num_key_value_heads": 1},
+            "num_key_value_heads",
+            "multi_query is false",
+        ),
+        ({"cross_attention_layers": None}, "layers", "cross_attention_layers is null"),
+        ({"key_heads_shared": 3}, "key_heads_shared", "speaks of attention"),
+        ({"attn_output_gate": True}, "attn_output_gate", "speaks of attention"),
+    ],
+    ids=str,
+)
+def test_what_speaks_against_an_assumption(keys: dict[str, Any], about: str, words: str) -> None:
+    spec = read(**{"architectures": ["XForCausalLM"], "max_position_embeddings": 64, **keys})
+    said = {one.about: one.doubt for one in spec.assumptions}
+    assert words in (said[about] or "")
+    assert [name for name, doubt in said.items() if doubt is not None] == [about]

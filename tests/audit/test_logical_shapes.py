@@ -10,7 +10,10 @@ from checkpoints import LLAMA_CONFIG, llama_shapes, write_typed
 from headcount.audit import audit_model
 
 Packed = dict[str, tuple[str, tuple[int, ...]]]
-CONFIG = {**LLAMA_CONFIG, "hidden_size": 256, "num_attention_heads": 8, "head_dim": 32}
+CONFIG = {
+    **{**LLAMA_CONFIG, "hidden_size": 256, "num_attention_heads": 8, "head_dim": 32},
+    "intermediate_size": 512,
+}
 
 
 def gptq(out: int, inputs: int) -> Packed:
@@ -42,13 +45,30 @@ def compressed(out: int, inputs: int) -> Packed:
 
 
 def fp8(out: int, inputs: int) -> Packed:
-    return {"weight": ("F8_E4M3", (out, inputs)), "weight_scale_inv": ("F32", (-(-out // 128), 2))}
+    scales = (-(-out // 128), -(-inputs // 128))
+    return {"weight": ("F8_E4M3", (out, inputs)), "weight_scale_inv": ("F32", scales)}
 
 
 def nvfp4(out: int, inputs: int) -> Packed:
     return {
         "weight": ("U8", (out, inputs // 2)),
         **{"weight_scale": ("F8_E4M3", (out, inputs // 16)), "weight_scale_2": ("F32", (1,))},
+    }
+
+
+def eetq(out: int, inputs: int) -> Packed:
+    return {"weight": ("I8", (inputs, out)), "weight_scales": ("F16", (out,))}
+
+
+def bitnet(out: int, inputs: int) -> Packed:
+    return {"weight": ("U8", (out // 4, inputs)), "weight_scale": ("BF16", (1,))}
+
+
+def two_rows(out: int, inputs: int) -> Packed:
+    """INT4_AWQ as Model Optimizer 0.47 exports it."""
+    return {
+        **{"weight": ("U8", (out // 2, inputs)), "weight_scale": ("F32", (out, inputs // 128))},
+        "pre_quant_scale": ("BF16", (inputs,)),
     }
 
 
@@ -67,6 +87,9 @@ LAYOUTS: list[tuple[Any, dict[str, Any]]] = [
     (fp8, {"quant_method": "fp8", "weight_block_size": [128, 128]}),
     (nf4, {"quant_method": "bitsandbytes", "load_in_4bit": True}),
     (nvfp4, {"quant_method": "modelopt", "quant_algo": "NVFP4"}),
+    (two_rows, {"quant_method": "modelopt", "quant_algo": "W4A16_AWQ"}),
+    (eetq, {"quant_method": "eetq", "weights": "int8"}),
+    (bitnet, {"quant_method": "bitnet"}),
 ]
 
 
@@ -98,8 +121,39 @@ def test_packed_heads_decide(
 
 
 def test_a_layout_that_is_not_known_says_nothing(tmp_path: Path) -> None:
-    def turned(out: int, inputs: int) -> Packed:
-        return {"weight": ("I8", (inputs, out)), "weight_scales": ("F16", (out,))}
+    """HQQ lays its codes out by groups; the shape of the matrix is a tensor's value."""
 
-    audit = audit_model(str(written(tmp_path, turned, {"quant_method": "eetq"}, 2, 8)))
+    def by_groups(out: int, inputs: int) -> Packed:
+        scales = ("F16", (out * inputs // 64, 1))
+        codes = ("U8", (out * inputs // 64 // 2, 64))
+        return {"W_q": codes, "scale": scales, "zero": scales, "shape": ("I64", (2,))}
+
+    settings = {"quant_method": "hqq", "quant_config": {"weight_quant_params": {"nbits": 4}}}
+    audit = audit_model(str(written(tmp_path, by_groups, settings, 2, 8)))
     assert "H101" not in {f.code for f in audit.findings}
+    sound = audit_model(str(written(tmp_path, by_groups, settings, 2, 2)))
+    assert sound.findings == ()
+    assert sound.spec.parameters == prod_of_all(2)
+
+
+@pytest.mark.parametrize(("layout", "settings"), LAYOUTS, ids=[la.__name__ for la, _ in LAYOUTS])
+def test_a_sound_one_has_no_alarm(tmp_path: Path, layout: Any, settings: dict[str, Any]) -> None:
+    """And the codes stand for as many weights as the plain model has."""
+    audit = audit_model(str(written(tmp_path, layout, settings, 2, 2)))
+    assert [f for f in audit.findings if f.severity != "note"] == []
+    assert audit.spec.parameters == prod_of_all(2)
+
+
+def prod_of_all(heads: int) -> int:
+    return sum(map(prod, llama_shapes({**CONFIG, "num_key_value_heads": heads}).values()))
+
+
+def test_scales_of_an_8_bit_cache_are_no_parameters(tmp_path: Path) -> None:
+    """Model Optimizer and compressed-tensors store them in attention, beside wide weights too."""
+    names = ("self_attn.k_scale", "self_attn.k_proj.k_scale", "self_attn.v_proj.v_scale")
+    scales = {f"model.layers.{i}.{name}": ("F32", ()) for i in range(3) for name in names}
+    plain = {name: ("BF16", shape) for name, shape in llama_shapes(CONFIG).items()}
+    write_typed(tmp_path, CONFIG, plain | scales)
+    audit = audit_model(str(tmp_path))
+    assert audit.findings == ()
+    assert audit.spec.parameters == sum(map(prod, llama_shapes(CONFIG).values()))

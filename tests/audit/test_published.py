@@ -77,6 +77,14 @@ def test_sliding_layers_stop_growing() -> None:
     assert spec.cache_bytes_per_token() == 0
 
 
+def test_a_window_beyond_the_context_is_none() -> None:
+    """Phi-3.5-mini: a window of 262,144 tokens, 131,072 positions; 32 layers of 32 heads of 96."""
+    spec = audit_model("phi-3.5-mini").spec
+    assert spec.cache_bytes_per_token() == 32 * 2 * 32 * 96 * 2 == 393_216
+    assert spec.cache_bytes_per_token(context=262_144) == 393_216
+    assert spec.cache_bytes_per_token(context=262_145) == 0
+
+
 def test_an_encoder_keeps_nothing() -> None:
     spec = audit_model("bert-base-uncased").spec
     assert not spec.is_cached

@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from headcount.audit.audit_report import audit_report
 from headcount.audit.auditing import audit_model
 from headcount.model.sizes import AuditRequest
@@ -50,3 +52,14 @@ def test_an_unknown_count_is_said(tmp_path: Path) -> None:
 
 def test_plain_weights_have_no_such_line(tmp_path: Path) -> None:
     assert stored(tmp_path) == ([], None)
+
+
+@pytest.mark.parametrize(
+    ("model", "gib"),
+    # Sums over the headers of all their files (public index file ids 62826164383 and 62727537601);
+    # the second has three layers more, which predict further tokens.
+    [("kimi-k3", 1453.66), ("mimo-v2.5-pro", 962.40)],
+)
+def test_published_sizes(model: str, gib: float) -> None:
+    document = audit_report(audit_model(model), AuditRequest()).document
+    assert document["stored"]["bytes"] == pytest.approx(gib * 2**30, rel=0.005)

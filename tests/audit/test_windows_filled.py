@@ -62,6 +62,18 @@ def test_state_with_a_limit() -> None:
         assert [state.elements(tokens) for tokens in TOKENS] == [3 * n for n in filled(limit)]
 
 
+@pytest.mark.parametrize("make", [attention, latent, one_key])
+@pytest.mark.parametrize("window", WINDOWS)
+def test_growth_is_that_of_the_last_token(make: Callable[[int], Mixer], window: int) -> None:
+    """Of an engine, which keeps the window: a full one costs nothing more, any other the token."""
+    mixer = make(window)
+    kept = [mixer.key_value_elements(tokens, 0, "serving") for tokens in TOKENS]
+    for within in TOKENS[1:]:
+        grown = mixer.growing_elements("serving", within)
+        assert grown == kept[within] - kept[within - 1], within
+    assert mixer.growing_elements("serving") == kept[-1] - kept[-2] == 0
+
+
 # transformers keeps the newest window - 1 tokens, as the next query adds itself, and the one key of
 # DeepSeek-V4 twice; an engine that allocates beforehand keeps the window.
 @pytest.mark.parametrize("window", WINDOWS)

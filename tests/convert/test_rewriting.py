@@ -279,7 +279,8 @@ def test_a_report_tells_what_the_mean_would_lose(tmp_path: Path) -> None:
     report = run(tmp_path / "source", tmp_path / "out", 2, method="merge", grouping="similar")
     shown = conversion_report(report)
     assert [column.title for column in shown.tables[0].columns][-2:] == ["K by mean", "V by mean"]
-    assert any(fact.value == "merge, similar heads" for fact in shown.facts)
+    words = "merge, similar heads, from the weights alone"
+    assert any(fact.value == words for fact in shown.facts)
     for row in shown.tables[0].rows:
         assert 0 < row[3] < row[5] and 0 < row[4] < row[6]  # K and V, each below the mean's
 

@@ -114,6 +114,11 @@ def test_a_layer_alone_adds_what_its_conversion_alone_adds(
         (("--sweep", "2", "--sweep-methods", "mean,best guess"), "is not one of"),
         (("--sweep", "2", "--max-delta-loss", "1"), "give both, or neither"),
         (("--sweep", "2", "--sweep-methods", "mean,first", "--refit", "mlp"), "further rungs"),
+        (("--sweep", "2", "--sweep-methods", "mean,fast+text"), "add --calibration FILE"),
+        (
+            ("--sweep", "2", "--sweep-methods", "mean,fast", "--calibration", "builtin"),
+            "name good, or fast+text",
+        ),
     ],
 )
 def test_wrong_sweeps_are_refused(
@@ -145,6 +150,33 @@ def test_without_a_list_of_methods_a_sweep_converts_as_its_options_say(
     run("convert", source, tmp_path / "alone", "--kv-heads", 2, *rungs)
     alone = run("evaluate", tmp_path / "alone", "--against", source, "--no-speed", *options)
     assert [trial["loss"] for trial in swept] == [json.loads(alone.stdout)["model"]["loss"]]
+
+
+def test_what_reads_text_and_what_reads_the_weights_alone_have_two_names(
+    source: Path, text_file: Path, tmp_path: Path
+) -> None:
+    text = ("--calibration", "builtin", "--calibration-tokens", "512")
+    options = ("--text", text_file, *WINDOW, "--format", "json")
+    named = ("--sweep-methods", "mean,fast,fast+text,good")
+    done = run("convert", source, "--sweep", "2", *named, *text, *options)
+    assert done.exit_code == 0, done.stderr
+    trials = {t["method"]: t for t in json.loads(done.stdout)["trials"]}
+    assert {name: t["calibrated"] for name, t in trials.items()} == {
+        **{"mean": False, "fast": False, "fast+text": True, "good": True}
+    }
+    for name, given in (("fast", ()), ("fast+text", text)):
+        target = tmp_path / name
+        converted = run("convert", source, target, "--kv-heads", 2, "--quality", "fast", *given)
+        said = "tokens of builtin" if given else "merge, similar heads, from the weights alone"
+        assert said in converted.stdout
+        record = json.loads((target / "conversion.json").read_text())
+        assert record["request"]["calibrated"] is bool(given)
+        alone = run("evaluate", target, "--against", source, "--no-speed", *options)
+        assert trials[name]["loss"] == json.loads(alone.stdout)["model"]["loss"]
+    assert trials["fast"]["loss"] != trials["fast+text"]["loss"]
+    unnamed = ("convert", source, "--sweep", "2", "--quality", "fast", *text, *options)
+    only = json.loads(run(*unnamed).stdout)["trials"]
+    assert [(t["method"], t["loss"]) for t in only] == [("fast+text", trials["fast+text"]["loss"])]
 
 
 def test_counts_and_methods_are_read_as_people_write_them() -> None:

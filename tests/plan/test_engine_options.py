@@ -24,6 +24,7 @@ GIVEN: dict[str, tuple[str, ...]] = {
     "max_num_batched_tokens": ("--max-num-batched-tokens", "64k"),
     "enforce_eager": ("--enforce-eager",),
     "sampler": ("--sampler", "flashinfer"),
+    "model_runner": ("--model-runner", "v1"),
     "usage": ("--offline",),
     "static_cache": ("--static-cache",),
     "disable_hybrid_kv_cache_manager": ("--disable-hybrid-kv-cache-manager",),

@@ -11,6 +11,7 @@ from config_specs import read_spec
 from headcount.model.errors import HeadcountError
 from headcount.model.spec import ModelSpec
 from headcount.plan.devices import find_device, parse_device
+from headcount.plan.engines.registry import ENGINES
 from headcount.plan.limits import largest
 from headcount.plan.plan import Plan, plan_model
 from headcount.plan.planned_model import PlannedModel
@@ -66,11 +67,23 @@ def test_deepseek_v3_wants_eight_h200(plan: MakePlan) -> None:
 
 def test_a_window_keeps_no_more_than_itself(plan: MakePlan) -> None:
     """Mistral-7B v0.1: all 32 layers see 4,096 tokens."""
-    rank = plan("mistral-7b-v0.1").pool
+    found = plan("mistral-7b-v0.1")
+    rank = found.pool
     assert rank.needed(4095, 1) == 4095 * 131_072
     assert rank.needed(4096, 1) == 4096 * 131_072
     assert rank.needed(32_768, 3) == 3 * 4096 * 131_072
-    assert rank.bytes_per_token == 0
+    assert found.bytes_per_token == 0
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_window_that_never_fills_costs_each_token(plan: MakePlan, engine: str) -> None:
+    """Phi-3.5-mini: 32 layers of 32 K/V heads of 96, at 16 bit; its window of 262,144 tokens is
+    beyond its 131,072 positions."""
+    each = 32 * 2 * 32 * 96 * 2
+    h100 = find_device("h100")
+    for context in (None, 4096):
+        found = plan("phi-3.5-mini", engine=engine, device=h100, context=context)
+        assert found.bytes_per_token == each == 393_216
 
 
 def test_a_context_without_limit_is_the_models_maximum_or_none(

@@ -30,12 +30,11 @@ class Tape(SequencePool):
 
     layers: int
 
-    @property
-    def bytes_per_token(self) -> int:
+    def bytes_per_token(self, within: int | None) -> int:
         return 1000 * self.layers
 
     def sequence_bytes(self, context: int) -> int:
-        return context * self.bytes_per_token
+        return context * self.bytes_per_token(None)
 
 
 def budget(model: PlannedModel, device: Device | None, work: Workload) -> tuple[Budget, ...]:

@@ -43,6 +43,13 @@ def test_some_are_exact(plan: MakePlan, name: str) -> None:
     assert plan(name).weights.total_bytes == PUBLISHED[name]
 
 
+def test_settings_of_the_language_model_leave_the_tower_wide(plan: MakePlan) -> None:
+    """Kimi-K2.5 keeps them in text_config. What stays is 8 bytes a matrix: its weight_shape is
+    int32, where compressed-tensors 0.20 writes int64, beside buffers of its routers."""
+    difference = plan("kimi-k2.5").weights.total_bytes - PUBLISHED["kimi-k2.5"]
+    assert difference == 60 * 384 * 3 * 8 - 60 * 384 * 4
+
+
 def test_a_mixture_of_experts_in_fp4_takes_under_a_tebibyte(plan: MakePlan) -> None:
     """DeepSeek-V4-Pro: 1.55 T parameters in 4.25 bit, the rest in 8 and 16."""
     assert plan("deepseek-v4-pro").weights.total_bytes == pytest.approx(0.8 * 2**40, rel=0.03)

@@ -42,7 +42,8 @@ def options(record: Record) -> list[str]:
     offline = ["--offline"] if record.get("usage") == "offline" else []
     model = ["--model", record["catalogue"]] if "," not in record["logged_model"] else []
     device = ["--device", record["device"]] if record["device"] else []
-    return [*model, *device, *offline]
+    version = [] if record["vllm"][0].isdigit() else ["--engine-version", record["vllm"]]
+    return [*model, *device, *version, *offline]
 
 
 NAMED = [r for r in RECORDS if r["catalogue"] and "config_changes" not in r]

@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from headcount.audit import audit_model
+from headcount.audit.audit_report import audit_report
 from headcount.model.errors import UnknownModelError
+from headcount.model.sizes import AuditRequest
 from headcount.sources import catalogue
 from headcount.sources.catalogue import CatalogueRow, find_row, read_entry, search_catalogue
 
@@ -15,10 +17,11 @@ FOLDER = Path(catalogue.__file__).parent
 
 def test_the_index_is_that_of_the_models() -> None:
     lines = (FOLDER / "models.jsonl").read_bytes().splitlines(keepends=True)
-    assert len(lines) == len(ROWS) == 318
+    assert len(lines) == len(ROWS) == 380
+    assert [row.id for row in ROWS] == sorted((row.id for row in ROWS), key=str.lower)
     for row in ROWS:
         entry = read_entry(row)
-        assert (entry.id, entry.aliases) == (row.id, row.aliases)
+        assert (entry.id, entry.aliases, entry.config_of) == (row.id, row.aliases, None)
         assert row.parameters
         assert entry.built_parameters in (None, row.parameters)
         assert entry.sources, "every config says where it is from"
@@ -29,11 +32,104 @@ def test_no_name_is_given_twice() -> None:
     assert len(set(names)) == len(names)
 
 
-@pytest.mark.parametrize("name", ["llama-3-8b", "LLAMA-3-8B", "meta-llama/meta-llama-3-8b"])
-def test_names_are_case_insensitive(name: str) -> None:
+def test_no_name_without_its_organisation_means_two_models() -> None:
+    meant: dict[str, set[str]] = {}
+    for row in ROWS:
+        for name in row.names:
+            meant.setdefault(name.casefold().rpartition("/")[2], set()).add(row.id)
+    assert {name: ids for name, ids in meant.items() if len(ids) > 1} == {}
+
+
+@pytest.mark.parametrize(
+    "name", ["llama-3-8b", "LLAMA-3-8B", "meta-llama/meta-llama-3-8b", "meta-llama-3-8B"]
+)
+def test_names_are_case_insensitive_and_need_no_organisation(name: str) -> None:
     row = find_row(name)
     assert row is not None
     assert row.id == "meta-llama/Meta-Llama-3-8B"
+
+
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [
+        ("kimi-k3", "moonshotai/Kimi-K3"),
+        ("kimi-k2.6", "moonshotai/Kimi-K2.6"),
+        ("kimi-k2.5", "moonshotai/Kimi-K2.5"),
+        ("glm-5", "zai-org/GLM-5"),
+        ("glm-5.1-fp8", "zai-org/GLM-5.1-FP8"),
+        ("glm-5.3", "zai-org/GLM-5.3"),
+        ("minimax-m3", "MiniMaxAI/MiniMax-M3"),
+        ("nemotron-3-super", "nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-BF16"),
+        ("qwen3.6-27b", "Qwen/Qwen3.6-27B"),
+        ("gemma-4-12b", "google/gemma-4-12B-it"),
+        ("deepseek-v4-pro-nvfp4", "nvidia/DeepSeek-V4-Pro-NVFP4"),
+        ("mimo-v2.5-pro", "XiaomiMiMo/MiMo-V2.5-Pro"),
+        ("qwen1.5-7b-chat", "Qwen/Qwen1.5-7B"),
+        ("llama-3.1-8b-instruct", "meta-llama/Llama-3.1-8B"),
+    ],
+)
+def test_names_that_people_type(name: str, model: str) -> None:
+    row = find_row(name)
+    assert row is not None and row.id == model
+
+
+@pytest.mark.parametrize(
+    ("name", "longest"),
+    [
+        # Their own config.json; a converter's had 512
+        ("mistral-7b-v0.2", 32_768),
+        ("qwen-1_8b", 8_192),
+        ("qwen1.5-1.8b", 32_768),
+        ("chatglm2-6b", 32_768),
+        # Where the class of transformers has 2,048
+        ("olmo-3-7b", 65_536),
+        ("olmo-3-32b", 65_536),
+        ("deepseek-coder-6.7b", 16_384),
+        ("deepseek-coder-1.3b", 16_384),
+        ("exaone-4.0-32b", 131_072),
+    ],
+)
+def test_the_longest_text_is_that_of_the_model(name: str, longest: int) -> None:
+    assert audit_model(name).spec.max_position_embeddings == longest
+
+
+@pytest.mark.parametrize(
+    ("name", "title"),
+    [
+        (
+            "gemma-2-9b",
+            "google/gemma-2-9b (gemma2, 9.24 B parameters, float32; from the catalogue)",
+        ),
+        (
+            "gemma-2-9b-it",
+            "google/gemma-2-9b-it (gemma2, 9.24 B parameters, bfloat16; from the catalogue, by the"
+            " config of google/gemma-2-9b)",
+        ),
+        (
+            "google/gemma-2-2b-it",
+            "google/gemma-2-2b-it (gemma2, 2.61 B parameters, bfloat16; from the catalogue, by the"
+            " config of google/gemma-2-2b)",
+        ),
+    ],
+)
+def test_a_checkpoint_has_its_own_dtype(name: str, title: str) -> None:
+    """The -it models are published in bfloat16: 17.2 GiB of weights, not 34.4."""
+    assert audit_report(audit_model(name), AuditRequest()).title == title
+
+
+def test_a_checkpoint_whose_config_is_not_known_says_so() -> None:
+    audit = audit_model("olmo-2-1124-7b-instruct")
+    assert audit.source.id == "allenai/OLMo-2-1124-7B-Instruct"
+    notes = " ".join(audit_report(audit, AuditRequest()).notes)
+    assert "lacks the config of allenai/OLMo-2-1124-7B-Instruct" in notes
+
+
+def test_every_checkpoint_is_read() -> None:
+    for row in ROWS:
+        for name in row.checkpoints:
+            entry = read_entry(row, name)
+            assert (entry.id, entry.config_of) == (name, row.id)
+            assert audit_model(name).spec.layers
 
 
 def test_search_takes_words_in_any_order() -> None:

@@ -199,6 +199,17 @@ def test_offline_the_cached_snapshot_is_read(hub: Hub, monkeypatch: pytest.Monke
             read_hub(other)
 
 
+def test_a_cached_snapshot_has_the_settings_beside_its_config(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {"quant_algo": "NVFP4"}
+    beside = cache("org/kept") / "hf_quant_config.json"
+    beside.write_text(json.dumps({"quantization": settings}))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    config = read_hub("org/kept").config or {}
+    assert config["quantization_config"] == {"quant_method": "modelopt", **settings}
+
+
 def test_a_snapshot_in_part_gives_its_config(
     hub: Hub, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

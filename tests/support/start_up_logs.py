@@ -88,7 +88,7 @@ def plan_of(record: Record, kv_memory: int | None = None) -> Plan:
             usage=record.get("usage", "server"),
             utilisation=record.get("util"),
             enforce_eager=record.get("enforce_eager", False),
-            sampler=record.get("sampler", "pytorch"),
+            sampler=record.get("sampler"),
             caches_prefixes=record.get("caches_prefixes"),
         ),
     )

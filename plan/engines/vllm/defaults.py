@@ -10,7 +10,8 @@ from ...request import PlanRequest, Usage
 from ..version import Version
 
 _GIB = 2**30
-_SMALL_STEP = ("a100", "gb10")  # whatever their memory
+_SMALL_STEP = ("gb10",)  # whatever their memory
+_A100, _A100_SMALL_SINCE = "a100", (0, 9)  # vllm-project/vllm#17885
 _LARGE, _HUGE, _HUGE_STEP_SINCE = 70 * _GIB, 160 * _GIB, (0, 28)
 
 
@@ -35,22 +36,30 @@ def default_utilisation(version: Version) -> float:
     return 0.92 if version.at_least(0, 20) else 0.90
 
 
-def counts_graphs(version: Version) -> bool:
+def counts_graphs(version: Version, device: Device | None = None) -> bool:
     """Whether an estimate of CUDA graphs is taken off the budget (vllm-project/vllm#30515: possible
-    in 0.18 and 0.19, the default since 0.20.0). Before, they lie outside of it."""
-    return version.at_least(0, 20)
+    in 0.18 and 0.19, the default since 0.20.0; with ROCm since 0.26). Before, they lie outside of
+    it."""
+    is_rocm = device is not None and device.vendor == "AMD"
+    return version.at_least(0, 26 if is_rocm else 20)
 
 
 def default_step(version: Version, device: Device | None, usage: Usage) -> StepLimits:
     """`--max-num-batched-tokens` and `--max-num-seqs` by the device; without one, a large one's."""
     memory = _LARGE if device is None else device.usable_memory
-    if memory < _LARGE or (device is not None and device.key.startswith(_SMALL_STEP)):
+    if memory < _LARGE or (device is not None and _has_small_step(device, version)):
         tokens = {"server": 2048, "offline": 8192}[usage]
         return StepLimits(max_num_batched_tokens=tokens, max_num_seqs=256)
     tokens = {"server": 8192, "offline": 16384}[usage]
     if memory >= _HUGE and version.at_least(*_HUGE_STEP_SINCE):
         tokens = 16384
     return StepLimits(max_num_batched_tokens=tokens, max_num_seqs=1024)
+
+
+def _has_small_step(device: Device, version: Version) -> bool:
+    if device.key.startswith(_A100):
+        return version.at_least(*_A100_SMALL_SINCE)
+    return device.key.startswith(_SMALL_STEP)
 
 
 def step_limits(version: Version, device: Device | None, request: PlanRequest) -> StepLimits:

@@ -1,6 +1,21 @@
-"""What vLLM does for one model_type alone, each with its source. No other file here names one."""
+"""What vLLM does for one model_type or class alone, each with its source. No other file here names
+one."""
 
 from ..version import Version
+
+# DEFAULT_V2_MODEL_RUNNER_ARCHITECTURES of vllm/config/vllm.py: since which version -> the classes.
+_V2_CLASSES: tuple[tuple[tuple[int, ...], frozenset[str]], ...] = (
+    ((0, 28), frozenset({"DeepseekV4ForCausalLM"})),
+    ((0, 27), frozenset({"KimiK3ForConditionalGeneration"})),
+    ((0, 26), frozenset({"InklingForCausalLM", "InklingForConditionalGeneration"})),
+    ((0, 26), frozenset({"LongcatFlashNgramForCausalLM"})),
+    (
+        (0, 24),
+        frozenset({"DeepseekV2ForCausalLM", "Qwen2MoeForCausalLM", "GraniteMoeForCausalLM"}),
+    ),
+    ((0, 23), frozenset({"LlamaForCausalLM", "MistralForCausalLM"})),
+    ((0, 22), frozenset({"Qwen3ForCausalLM"})),
+)
 
 
 def default_cache(model_type: str, version: Version) -> str | None:
@@ -11,3 +26,9 @@ def default_cache(model_type: str, version: Version) -> str | None:
     """
     first = version.at_least(0, 11) and not version.at_least(0, 11, 1)
     return "fp8_ds_mla" if first and model_type == "deepseek_v32" else None
+
+
+def default_runner_classes(version: Version) -> frozenset[str]:
+    """The classes that ran on the V2 runner by default while it was not every model's."""
+    known = (names for since, names in _V2_CLASSES if version.at_least(*since))
+    return frozenset().union(*known)

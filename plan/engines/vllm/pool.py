@@ -1,8 +1,10 @@
 """vLLM's K/V memory: blocks of layer groups."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+
+from headcount.model.mixers import fills
 
 from ...planned_model import PlannedModel
 from ...request import Workload
@@ -11,35 +13,50 @@ from ..paged import paged_caches
 from ..pool import CachePool
 from ..version import Version
 from .blocks import BlockRequest, BlockTable, block_table
-from .defaults import in_flight_tokens, step_limits
+from .defaults import StepLimits, in_flight_tokens, step_limits
 from .hybrid import as_allocated
+from .runner import uses_v2
 from .states import StateRule, state_rule
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class VllmPool(CachePool):
-    """`table` is that of the model on one rank of each stage."""
+    """`table` is that of the model on one rank of each stage; `layers[i]` is on `stages[i]`."""
 
     table: BlockTable
     layers: tuple[LayerCache, ...]
+    stages: tuple[int, ...]
     version: Version
     in_flight: int
     encoder_tokens: int = 0
     context_ranks: int = 1
     states: StateRule = field(default_factory=StateRule)
     readers_apart: int = 0
+    remarks: tuple[str, ...] = ()
 
     @property
     def block_size(self) -> int | None:
         return self.table.block_size
 
-    @property
-    def bytes_per_token(self) -> int:
-        return sum(layer.token_bytes for layer in self.layers if layer.window is None)
+    def bytes_per_token(self, within: int | None) -> int:
+        """On the stage where it is most."""
+        found = [0] * len(self.table.block_bytes)
+        for layer, stage in zip(self.layers, self.stages, strict=True):
+            found[stage] += 0 if fills(layer.window, within) else layer.token_bytes
+        return max(found)
 
     def needed(self, context: int, batch_size: int, stage: int = 0) -> int:
         blocks = self.table.blocks_of(self.request(context))
-        return batch_size * blocks * self.table.block_bytes[stage]
+        own = batch_size * blocks * self.table.block_bytes[stage]
+        return max(own, blocks * sum(self.table.block_bytes)) if self._checks_all_stages else own
+
+    @property
+    def _checks_all_stages(self) -> bool:
+        """Whether one request's cache in all stages must fit on each, as a check of the whole
+        model's groups against the least memory of a worker asked (get_kv_cache_configs in
+        vllm/v1/core/kv_cache_utils.py of 0.14 to 0.16)."""
+        since = self.version.at_least(0, 14) and not self.version.at_least(0, 17)
+        return since and len(self.table.block_bytes) > 1
 
     def num_blocks(self, available: Sequence[int]) -> int:
         return self.table.num_blocks(available)
@@ -51,8 +68,11 @@ class VllmPool(CachePool):
         return self.of_blocks(self.num_blocks(available), context)[0]
 
     def of_blocks(self, blocks: int, context: int) -> tuple[int, float]:
+        """Concurrency was before 0.9.1 one of tokens, whatever the blocks that a request takes."""
         request = self.request(context)
         tokens = self.table.logged_tokens(blocks, request, self.version)
+        if not self.version.at_least(0, 9, 1):
+            return tokens, tokens / context
         return tokens, self.table.concurrency(blocks, request)
 
     def request(self, context: int) -> BlockRequest:
@@ -68,7 +88,12 @@ class VllmPool(CachePool):
 
     def notes(self) -> Sequence[str]:
         groups = self.table.groups
-        found = [self._of_prefixes()]
+        found = [*self.remarks, self._of_prefixes()]
+        if self._checks_all_stages:
+            found.append(
+                "vLLM 0.14 to 0.16 hold one request's cache in all stages against the memory of the"
+                " smallest (vllm-project/vllm#34076): newer versions take longer contexts here."
+            )
         if len(groups) > 1:
             found.append(
                 f"The layers are {len(groups)} groups that share one pool of blocks; a request"
@@ -122,12 +147,14 @@ def vllm_pool(model: PlannedModel, work: Workload) -> VllmPool:
             chunk=states.chunk,
         ),
         layers=caches,
+        stages=found.stages,
         version=version,
         in_flight=in_flight_tokens(version, step.max_num_batched_tokens, request.pp),
-        encoder_tokens=work.encoder_tokens,
+        encoder_tokens=_encoder_tokens(work, step),
         context_ranks=request.context_ranks,
         states=states,
         readers_apart=readers_apart(model.spec, request.pp),
+        remarks=tuple(_remarks(model, work)),
     )
 
 
@@ -140,6 +167,22 @@ def with_draft(found: StagedCaches, layers: int, pp: int) -> StagedCaches:
     return StagedCaches(
         caches=(*found.caches, *[kept[-1]] * layers), stages=(*found.stages, *[pp - 1] * layers)
     )
+
+
+def _encoder_tokens(work: Workload, step: StepLimits) -> int:
+    """Tokens of an encoder that a request's blocks are for: its own length until 0.12, then as many
+    as a step has (CrossAttentionSpec.max_memory_usage_bytes of vllm/v1/kv_cache_interface.py)."""
+    is_step = work.version.at_least(0, 13)
+    return step.max_num_batched_tokens if is_step else work.encoder_tokens
+
+
+def _remarks(model: PlannedModel, work: Workload) -> Iterator[str]:
+    """What the figures leave out."""
+    if work.request.sampler is not None and uses_v2(model, work):
+        yield (
+            "--sampler changes nothing here: the V2 model runner profiles sampling without top-k"
+            " and top-p (--model-runner v1 profiles them)."
+        )
 
 
 _table = lru_cache(maxsize=64)(block_table)  # a search asks for it on every device

@@ -27,6 +27,10 @@ def _cache_type(
 
 def _launch(model_id: str, work: Workload, kv_tokens: int) -> Iterator[str]:
     request = work.request
+    if request.model_runner is not None:
+        yield f"VLLM_USE_V2_MODEL_RUNNER={int(request.model_runner == 'v2')}"
+    if request.sampler is not None:
+        yield f"VLLM_USE_FLASHINFER_SAMPLER={int(request.sampler == 'flashinfer')}"
     yield f"vllm serve {quote(model_id)} --max-model-len {work.context}"
     yield from option("--tensor-parallel-size", request.tp, 1)
     yield from option("--pipeline-parallel-size", request.pp, 1)
@@ -74,10 +78,11 @@ ENGINE = Engine(
         {
             *("version", "pp", "context_ranks", "block_size", "max_num_seqs", "sampler", "usage"),
             *("max_num_batched_tokens", "enforce_eager", "disable_hybrid_kv_cache_manager"),
-            *("mamba_cache_mode", "caches_prefixes", "speculated", "draft_layers"),
+            *("mamba_cache_mode", "caches_prefixes", "model_runner", "speculated", "draft_layers"),
         }
     ),
     releases=Releases(oldest=(0, 8, 5), newest=(0, 33)),
     narrower_caches=("fp8",),
+    keeps_float32=False,
     profiles_sequences=True,
 )

@@ -11,6 +11,8 @@ from checkpoints import LLAMA_CONFIG, llama_shapes, write_model, write_sharded
 from headcount.audit import audit_model
 from headcount.audit.rules.folder import RULES as FOLDER_RULES
 from headcount.audit.rules.tokens import RULES as TOKEN_RULES
+from headcount.model import limits
+from headcount.report.report import Finding
 
 Make = Callable[[Path], object]
 
@@ -47,17 +49,25 @@ def custom_generate(folder: Path) -> None:
     (folder / "custom_generate" / "generate.py").write_text("import os")
 
 
-def auto_map(folder: Path) -> None:
-    config = json.loads((folder / "config.json").read_text())
-    config["auto_map"] = {"AutoModelForCausalLM": "app.X"}
-    (folder / "config.json").write_text(json.dumps(config))
+def changed(**values: Any) -> Make:
+    """config.json with other values."""
+
+    def make(folder: Path) -> None:
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps({**config, **values}))
+
+    return make
 
 
-def vocabulary(size: int, *added: int) -> Make:
+auto_map = changed(auto_map={"AutoModelForCausalLM": "app.X"})
+unknown_type = changed(model_type="of_next_year")
+
+
+def vocabulary(size: int, *added: int, special: bool = False) -> Make:
     return put(
         tokenizer__json={
             "model": {"vocab": {f"t{i}": i for i in range(size)}},
-            "added_tokens": [{"id": i, "content": "<x>"} for i in added],
+            "added_tokens": [{"id": i, "content": "<x>", "special": special} for i in added],
         }
     )
 
@@ -80,28 +90,33 @@ def ends_at(*tokens: int) -> Make:
 
 
 TEMPLATE = {"chat_template": "{{ messages }}"}
+tokenizer_code = put(tokenizer_config__json={"auto_map": {"AutoTokenizer": ["t.T", None]}})
 SPEAKS: list[tuple[str, str, Make]] = [
     ("H206", "warning", named("model-00001-of-00003.safetensors")),
     ("H206", "warning", named("model.safetensors.index.json")),
     ("H207", "note", named("model-Q4_K_M.gguf")),
     ("H214", "note", named("adapter_config.json")),
     ("H215", "error", only_numbered),
-    ("H302", "warning", named("modeling_x.py")),
+    ("H302", "warning", several(named("modeling_x.py"), unknown_type)),
+    ("H302", "note", named("modeling_x.py")),
     ("H302", "warning", custom_generate),
+    ("H302", "warning", several(named("tokenization_x.py"), tokenizer_code)),
     ("H302", "note", named("app.py")),
     ("H302", "note", several(named("predict.py"), named("conftest.py"), named("run.sh"))),
-    ("H302", "warning", several(named("app.py"), named("image_processing_x.py"))),
-    ("H302", "warning", several(named("app.py"), auto_map)),
-    ("H304", "warning", named("pytorch_model.bin")),
-    ("H304", "warning", named("training_args.bin")),
+    ("H302", "warning", several(named("image_processing_x.py"), unknown_type)),
+    ("H302", "warning", several(named("app.py"), auto_map, unknown_type)),
+    ("H302", "note", several(named("app.py"), auto_map)),
+    ("H304", "note", named("pytorch_model.bin")),
+    ("H304", "note", named("training_args.bin")),
     ("H306", "warning", link("tokenizer.json", "/etc/hostname")),
     ("H306", "warning", link("README.md", "../../elsewhere")),
     ("H307", "error", put(tokenizer_config__json={"chat_template": "{{ x.__class__ }}"})),
-    ("H308", "warning", put(tokenizer_config__json={"auto_map": {"AutoTokenizer": ["t.T", None]}})),
+    ("H308", "warning", tokenizer_code),
     ("H308", "warning", put(tokenizer_config__json={"trust_remote_code": True})),
     ("H501", "warning", put(tokenizer_config__json={})),
     ("H502", "warning", vocabulary(41)),
     ("H502", "warning", vocabulary(30, 40)),
+    ("H502", "note", vocabulary(30, 40, special=True)),
     ("H503", "warning", put(generation_config__json="{")),
     ("H503", "warning", put(tokenizer_config__json='{"a": 1, "a": 2}')),
     ("H505", "warning", put(generation_config__json={"pad_token_id": 40})),
@@ -152,6 +167,38 @@ def test_each_rule_has_a_case_of_either_kind() -> None:
     known = {rule.code for rule in (*FOLDER_RULES, *TOKEN_RULES)}
     assert {code for code, _, _ in SPEAKS} == known
     assert {code for code, _ in SILENT} == known
+
+
+def only(folder: Path, code: str) -> Finding:
+    """The one finding with that code: a kind is said once."""
+    (found,) = (one for one in audit_model(str(folder)).findings if one.code == code)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("text", "again"),
+    [("{", True), ("\xff", True), ('{"a": 1, "a": 2}', False), ("[]", False), (" " * 11, False)],
+)
+def test_only_broken_files_are_worth_another_download(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, again: bool
+) -> None:
+    """One beyond the limit is as it was made: the limit is no reason to fetch it again."""
+    folder = write_model(tmp_path, LLAMA_CONFIG, llama_shapes())
+    file = folder / "tokenizer.json"
+    file.write_bytes(text.encode("latin-1"))
+    if text.isspace():
+        tiny = limits.TOKENIZER_BYTES._replace(most=10)
+        monkeypatch.setattr(limits, "TOKENIZER_BYTES", tiny)
+    hint = only(folder, "H503").hint
+    assert ("download" in hint) == again
+    assert "was not checked" in hint
+
+
+def test_links_out_of_the_folder_are_one_finding(tmp_path: Path) -> None:
+    folder = write_model(tmp_path / "model", LLAMA_CONFIG, llama_shapes())
+    for name in ("a.txt", "b.txt", "c.txt"):
+        link(name, "/etc/hostname")(folder)
+    assert "(3 such files)" in only(folder, "H306").message
 
 
 def test_a_link_out_of_the_folder_is_not_opened(tmp_path: Path) -> None:

@@ -79,7 +79,8 @@ def found(folder: Path, config: dict[str, Any], tensors: Tensors) -> set[tuple[s
 SPEAKS: list[tuple[str, str, dict[str, Any], Tensors]] = [
     ("H108", "warning", {}, llama() | {f"{Q}.bias": ("BF16", (32,))}),
     ("H108", "warning", {"attention_bias": True}, llama()),
-    ("H109", "warning", {}, llama() | {"score.weight": ("BF16", (2, 32))}),
+    ("H109", "note", {}, llama() | {"score.weight": ("BF16", (2, 32))}),
+    ("H109", "warning", {}, llama() | {"model.layers.0.mlp.more.weight": ("BF16", (2, 32))}),
     ("H109", "warning", {}, without("model.layers.1.mlp.up_proj.weight")),
     ("H110", "error", {"intermediate_size": 64}, llama()),
     ("H111", "error", GPT2, gpt2(positions=12)),

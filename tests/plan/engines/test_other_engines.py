@@ -90,7 +90,7 @@ def test_llama_cpp_state_of_qwen3_27b() -> None:
 )
 def test_llama_cpp_blocks_of_32_have_a_scale(name: str, per_block: int) -> None:
     pool = llama_cpp_pool(audit_model("llama-3-8b").spec, tp=1, kv_dtype=name)
-    assert pool.bytes_per_token == 32 * (8 * 256 // 32) * per_block
+    assert pool.bytes_per_token(None) == 32 * (8 * 256 // 32) * per_block
 
 
 def test_llama_cpp_pads_the_context_to_256() -> None:
@@ -108,7 +108,7 @@ def test_llama_cpp_lists_its_types() -> None:
 def test_transformers_dynamic_windows_keep_one_token_less() -> None:
     spec = audit_model("mistral-7b-v0.1").spec
     make = {
-        static: TransformersPool(spec=spec, bits=16, tp=1, encoder_tokens=0, static=static)
+        static: TransformersPool(spec=spec, bits=16, encoder_tokens=0, static=static)
         for static in (False, True)
     }
     assert make[True].sequence_bytes(32_768) == 4096 * 131_072

@@ -8,8 +8,8 @@ import pytest
 from config_specs import read_spec
 from headcount.model.errors import HeadcountError
 from headcount.plan.devices import parse_device
-from headcount.plan.engines.loaded_weights import rope_table
 from headcount.plan.engines.registry import started
+from headcount.plan.engines.rope_tables import rope_table
 from headcount.plan.engines.sglang import sglang_stages
 from headcount.plan.plan import Plan, plan_model
 from headcount.plan.planned_model import PlannedModel
@@ -67,7 +67,7 @@ def test_a_stage_keeps_the_cache_of_its_own_layers(engine: str) -> None:
     expected = 8192 * 8 * 8 * (128 + 128) * 2
     assert [plan.pool.needed(8192, 1, stage) for stage in range(4)] == [expected] * 4
     assert plan.kv_cache_bytes == expected == 256 * MIB
-    assert plan.pool.bytes_per_token == 4 * expected // 8192
+    assert plan.bytes_per_token == expected // 8192
     free = min(plan.available)
     assert plan.concurrency == pytest.approx(free / expected, rel=0.001)
     assert plan.kv_tokens == pytest.approx(8192 * free / expected, rel=0.001 + 1 / plan.concurrency)
@@ -133,7 +133,9 @@ def test_odd_models_have_a_plan_on_any_stages(name: str) -> None:
 
 def test_only_rotary_positions_have_a_rope_table() -> None:
     """Llama 3: 8,192 positions x 128 elements x 2 bytes. Others learn positions, or bias them."""
-    table = rope_table(planned("llama-3-8b").spec)
+    llama = planned("llama-3-8b")
+    table = rope_table(llama.spec, llama.config)
     assert table is not None and table.bytes == 8192 * 128 * 2
     for name in ("gpt2", "opt-125m", "bloom-560m", "mpt-7b", "whisper-small"):
-        assert rope_table(planned(name).spec) is None
+        other = planned(name)
+        assert rope_table(other.spec, other.config) is None

@@ -3,10 +3,13 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from headcount.arch.built_classes import built_class
 from headcount.arch.read_config import read_config
 from headcount.audit import audit_model
+from headcount.model.errors import InvalidConfigError
 from headcount.model.mixers import Parts
 from headcount.model.spec import Layer, ModelSpec
+from truth_record import CLASS_TOKENS as TOKENS
 from truth_record import ENCODER_TOKENS, Line, layers_of, spelled_out
 
 Config = dict[str, Any]
@@ -75,10 +78,37 @@ def _total(config: Config, line: Line) -> Iterator[str]:
         yield f"experts not visited: {reading.idle_parameters()}, built {idle}"
 
 
+def _classes(config: Config, line: Line) -> Iterator[str]:
+    for name, held in line["classes"].items():
+        try:
+            reading = read_config({**config, "architectures": [name]}, "config.json")
+        except InvalidConfigError:  # transformers builds what it cannot run
+            continue
+        total, why = reading.total()
+        if total not in (None, held["parameters"]):
+            yield f"{name}: {total} parameters, built {held['parameters']}"
+        named = built_class(reading.view)
+        if named is not None and named.own_layers and why is not None:
+            continue  # said in `why`
+        spec = reading.spec
+        if spec.attention_parameters != held.get("attention", spec.attention_parameters):
+            yield f"{name}: {spec.attention_parameters} of attention, built {held['attention']}"
+        encoded = ENCODER_TOKENS if spec.encoder_tokens else 0
+        kept = sum(m.state_elements(TOKENS, encoded) for la in spec.layers for m in la.mixers)
+        if kept != held.get("cache", kept):
+            yield f"{name}: a cache of {kept} elements, held {held['cache']}"
+
+
 def _catalogue_model(_: Config, line: Line) -> Iterator[str]:
     spec = audit_model(line["model"]).spec
     if spec.parameters != line["parameters"]:
         yield f"total: {spec.parameters}, built {line['parameters']}"
+    longest = line["max_position_embeddings"]
+    is_said = spec.is_cached or spec.max_position_embeddings is not None  # CLIP is two models
+    if longest is not None and is_said and spec.max_position_embeddings != longest:
+        yield f"max_position_embeddings: {spec.max_position_embeddings}, read {longest}"
+    if spec.dtype != line["dtype"]:
+        yield f"dtype: {spec.dtype}, read {line['dtype']}"
     if "mixers" in line:
         said = [_kinds(layer) for layer in spec.layers]
         if said != (built := spelled_out(line["mixers"])):
@@ -114,6 +144,7 @@ _CHECKS: dict[str, Callable[[Config, Line], Iterator[str]]] = {
     "towers": _tower,
     "states": _stateful,
     "totals": _total,
+    "classes": _classes,
     "catalogue": _catalogue_model,
 }
 

@@ -14,6 +14,7 @@ import torch
 from transformers import CONFIG_MAPPING
 from transformers.models.auto import modeling_auto
 
+import classes_truth
 import every_type
 import states_truth
 import total_configs
@@ -24,7 +25,7 @@ from headcount.arch.read_config import read_config
 from headcount.arch.registry import ARCHITECTURES
 from headcount.audit import audit_model
 from headcount.running.built.meta_model import NotInTransformersError
-from headcount.sources.catalogue import catalogue, read_entry
+from headcount.sources.catalogue import find_row, read_entry
 from random_configs import Config, declared_defaults, random_config
 from spelled_otherwise import spelled_otherwise
 from state_configs import TYPES as STATEFUL
@@ -32,7 +33,7 @@ from state_configs import WRAPPERS as STATEFUL_WRAPPERS
 from state_configs import state_config
 from tiny_configs import TYPES as COMMON
 from tiny_configs import tiny_config
-from truth_record import Line, counted
+from truth_record import Line, catalogue_models, counted
 from type_exceptions import NOT_RUN, NOT_STEPWISE, OWN_KEYS
 
 CONFIGS = 3  # of each kind, for each type
@@ -47,7 +48,7 @@ _APART = {*STATEFUL, *STATEFUL_WRAPPERS}
 def keys(name: str) -> list[str]:
     """What has lines in the file `name`, in the order of the file."""
     if name == "catalogue":
-        return [row.id for row in catalogue()]
+        return catalogue_models()
     if name in _TASKS:
         mapped = {key for key, task in every_type.jobs() if task == _TASKS[name]} - _APART
         if name == "decoders":  # a wrapper's causal class is that of the language model it nests
@@ -58,6 +59,8 @@ def keys(name: str) -> list[str]:
         return sorted(key for key in _unmapped() if not _keeps(key))
     if name == "states":
         return sorted(_APART)
+    if name == "classes":
+        return classes_truth.types()
     if name == "totals":
         counted = (key for key, one in ARCHITECTURES.items() if one.body is not None)
         return sorted(key for key in counted if key in CONFIG_MAPPING)
@@ -69,7 +72,7 @@ def lines(name: str, key: str) -> list[Line]:
     made = {
         **dict.fromkeys(_TASKS, _language_models),
         **{"towers": _towers, "states": _states, "totals": _totals, "catalogue": _catalogue_model},
-        "left_out": _left_out,
+        **{"classes": lambda _, key: classes_truth.lines(key), "left_out": _left_out},
     }
     return list(made[name](name, key))
 
@@ -183,28 +186,44 @@ def _total(key: str, written: str, seed: int, config: Config, model: Any, more: 
 # The catalogue
 
 # Types whose code lies beside their weights only, and the type here that is the same model.
-READ_AS = {"kimi_k2": "deepseek_v3"}
+READ_AS = {"kimi_k2": "deepseek_v3", "deepseek_ref": "deepseek_v4", "xverse": "llama"}
 _REACH = (5, 700, 5000)  # below and above most windows
 
 
 def _catalogue_model(_: str, key: str) -> Iterator[Line]:
-    row = next(row for row in catalogue() if row.id == key)
+    row = find_row(key)
+    assert row is not None
     if key in OWN_KEYS:
         yield {"model": key, "reason": OWN_KEYS[key]}
         return
     try:
         model = transformers_truth.build_on_meta(
-            read_entry(row).config, read_as=READ_AS.get(row.model_type or "")
+            read_entry(row, key).config, read_as=READ_AS.get(row.model_type or "")
         )
     except NotInTransformersError:
         yield {"model": key, "reason": "its code comes with its weights, and is never run"}
         return
-    about = {"model": key, "parameters": transformers_truth.total_parameters(model)}
+    about = {
+        **{"model": key, "parameters": transformers_truth.total_parameters(model)},
+        **_read_by_the_class(model.config),
+    }
     if row.model_type in _APART:
         yield {**about, "mixers": counted(states_truth.parameters(model))}
         return
     layers = every_type.layers_built(transformers_truth.attention_parameters(model))
     yield {**about, "layers": layers, "cache": _caches(key, model)}
+
+
+def _read_by_the_class(config: Any) -> Line:
+    """What transformers' config holds of the longest text and the dtype; None where neither the
+    file nor the class says it."""
+    text = config.get_text_config(decoder=True)
+    longest = getattr(text, "max_position_embeddings", None)
+    dtype = next((one.dtype for one in (config, text) if one.dtype is not None), None)
+    return {
+        "max_position_embeddings": longest if isinstance(longest, int) else None,
+        "dtype": None if dtype is None else str(dtype).removeprefix("torch."),
+    }
 
 
 def _caches(key: str, model: Any) -> dict[str, Any] | None:

@@ -13,10 +13,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from headcount.sources.catalogue import catalogue, read_entry
+
 Line = dict[str, Any]
 
 FOLDER = Path(__file__).parents[2] / "truth"
 ENCODER_TOKENS = 7  # what cross-attention sees in every run
+CLASS_TOKENS = 9  # what each class of a type is given
 FILES = {
     "decoders": "causal language models: parameters of each mixer, and their cache",
     "encoder_decoders": "the same of models with two stacks",
@@ -25,6 +28,7 @@ FILES = {
     "towers": "parameters of each mixer of models that keep nothing",
     "states": "models whose layers keep more than keys and values: parameters, and state by kind",
     "totals": "all parameters of whole models, and those of experts that a token does not visit",
+    "classes": "every class of each type: all parameters, attention, elements of the cache",
     "catalogue": "the models of the catalogue: parameters, cache and total",
     "left_out": "types that are not recorded, and why",
 }
@@ -50,6 +54,16 @@ def key_of(line: Line) -> str:
     """What a line is of: a model_type, or the name of a model of the catalogue."""
     key: str = line.get("model") or line["model_type"]
     return key
+
+
+def catalogue_models() -> list[str]:
+    """What the catalogue has a config of: its models, and the checkpoints whose own it knows."""
+    return [
+        name
+        for row in catalogue()
+        for name in (row.id, *row.checkpoints)
+        if name == row.id or read_entry(row, name).changes is not None
+    ]
 
 
 def written(line: Line) -> str:

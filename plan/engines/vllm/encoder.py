@@ -1,0 +1,114 @@
+"""What vLLM's profile keeps of an encoder of images: the largest inputs, and what it makes of them.
+
+The profile fills a step's tokens, or more where one image takes more, with images of the largest
+size, and keeps both their pixels and their embeddings until sampling is done (profile_run of
+vllm/v1/worker/gpu_model_runner.py). The encoder's own pass comes first; where it is wider than all
+that follows, it is the peak.
+"""
+
+from collections.abc import Mapping
+from math import ceil
+from typing import Any, NamedTuple
+
+from headcount.arch.config_parts import has_tower, whole_configs
+from headcount.model.numbers import whole
+
+from ...planned_model import PlannedModel
+from ...request import Workload
+from .defaults import StepLimits
+from .measured import GIB, TOWER
+from .runner import uses_v2
+
+_COLOURS = 3
+# Tokens of the largest image of encoders that take any size (max_pixels of Qwen's processors).
+_LARGEST = 16384
+_V2_PROFILES_SINCE = (0, 28)
+
+
+class EncoderShare(NamedTuple):
+    """Bytes `kept` through the step, and the encoder's own `peak`."""
+
+    kept: int = 0
+    peak: int = 0
+    formula: str = ""
+    error_bytes: int = 0
+
+
+class Patches(NamedTuple):
+    """Of an encoder: elements of a patch's pixels, patches that become one token, its widths, how
+    many embeddings it makes of a token, and tokens of its largest image."""
+
+    pixels: int
+    merged: int
+    hidden: int
+    inner: int
+    levels: int
+    largest: int
+
+
+def encoder_share(model: PlannedModel, work: Workload, step: StepLimits) -> EncoderShare:
+    """Nothing where the model has no encoder beside it, or where the V2 runner left it out."""
+    if not has_tower(model.config):
+        return EncoderShare()
+    if uses_v2(model, work) and not work.version.at_least(*_V2_PROFILES_SINCE):
+        return EncoderShare()
+    patches = _patches(model.config, model.spec.model_type)
+    if patches is None:
+        size, error = ceil(TOWER.gib * GIB), ceil(TOWER.error_gib * GIB)
+        return EncoderShare(size, 0, f" + {TOWER.gib:g} GiB of the encoder", error)
+    width = ceil(work.compute_bits / 8)
+    tokens = max(step.max_num_batched_tokens, patches.largest)
+    each = patches.merged * patches.pixels + patches.levels * model.spec.hidden_size
+    kept = tokens * each * width
+    layer = 4 * patches.hidden + ceil(2 * patches.inner / work.request.tp)
+    return EncoderShare(
+        kept=kept,
+        peak=tokens * patches.merged * (patches.pixels + layer) * width,
+        formula=f" + encoder's {tokens:,} tokens x {each:,} of pixels and embeddings x {width} B",
+        error_bytes=kept + ceil(0.1 * GIB),
+    )
+
+
+def _patches(config: Mapping[str, Any], model_type: str) -> Patches | None:
+    """None for an encoder that is not known to cut images in square patches."""
+    holders = list(whole_configs(config, model_type))
+    vision = next((h for h in holders if (_size(h.get("patch_size")) or 0) > 0), None)
+    if vision is None:
+        return None
+    side = _size(vision.get("patch_size")) or 0
+    hidden = whole(vision.get("hidden_size") or vision.get("embed_dim")) or 0
+    inner = whole(vision.get("intermediate_size")) or 4 * hidden
+    frames = whole(vision.get("temporal_patch_size")) or 0
+    deep = vision.get("deepstack_visual_indexes")
+    return Patches(
+        pixels=_COLOURS * side * side * max(1, frames),
+        merged=_merged(holders, vision, side),
+        hidden=hidden,
+        inner=inner,
+        levels=1 + (len(deep) if isinstance(deep, list) else 0),
+        largest=_LARGEST if frames else 0,
+    )
+
+
+def _merged(holders: list[Mapping[str, Any]], vision: Mapping[str, Any], side: int) -> int:
+    """Patches that make one token."""
+    tokens = next((n for h in holders if (n := whole(h.get("mm_tokens_per_image")))), None)
+    image = _size(vision.get("image_size"))
+    if tokens and image:
+        return max(1, (image // side) ** 2 // tokens)
+    for holder in (vision, *holders):
+        for name in ("spatial_merge_size", "merge_kernel_size", "pooling_kernel_size"):
+            if (count := _size(holder.get(name)) or 0) > 0:
+                return count * count
+        for name in ("pixel_shuffle_ratio", "downsample_ratio"):
+            ratio = holder.get(name)
+            if isinstance(ratio, float) and 0 < ratio < 1:
+                return max(1, round(1 / ratio**2))
+    return 1
+
+
+def _size(value: object) -> int | None:
+    """A side: one number, or the last of several."""
+    if isinstance(value, (list, tuple)) and value:
+        return whole(value[-1])
+    return whole(value)

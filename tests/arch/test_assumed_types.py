@@ -1,0 +1,169 @@
+"""Every recorded config of every type under a name that nobody knows. What the class does otherwise
+than its keys say is named among the assumptions of the report, most with what speaks against it;
+what no key tells is listed here, type by type, so that no other difference slips in."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from headcount.arch.class_defaults import class_defaults
+from headcount.arch.read_config import read_config
+from headcount.model.errors import HeadcountError
+from headcount.model.spec import ModelSpec
+from truth_record import recorded
+
+FILES = ("decoders", "encoder_decoders", "encoders", "multimodal", "states")
+LENGTHS = (5, 100, 9000)
+# What differs, by the assumption that speaks of it.
+ABOUT = {
+    **{"heads": "num_attention_heads", "key_value_heads": "num_key_value_heads"},
+    **{"head_dim": "head_dim", "v_head_dim": "head_dim", "window": "window", "kind": "layers"},
+    **{"kept": "cache", "states": "cache", "parameters": "attention_parameters"},
+}
+Config = Mapping[str, Any]
+Told = dict[str, Counter[str]]
+
+
+def filled(config: Config, outer: Config | None = None) -> dict[str, Any]:
+    """`config` with its class's defaults written out, as classes of their own code save theirs."""
+    given = config.get("model_type") or (outer or {}).get("model_type")
+    known = class_defaults(given) if isinstance(given, str) else None
+    defaults = {**(outer or {}), **(known.defaults if known else {})}
+    said = {known.attribute_map.get(key, key) if known else key for key in config} | set(config)
+    whole = {key: value for key, value in defaults.items() if key not in said} | dict(config)
+    nested = {key: value for key, value in whole.items() if isinstance(value, dict)}
+    inner = {key: defaults.get(key) for key in nested}
+    return whole | {
+        key: filled(value, inner[key] if isinstance(inner[key], dict) else None)
+        for key, value in nested.items()
+    }
+
+
+def renamed(config: Config) -> dict[str, Any]:
+    inner = {key: renamed(value) for key, value in config.items() if isinstance(value, dict)}
+    name = {"model_type": "stranger"} if "model_type" in config else {}
+    return {**config, **inner, **name}
+
+
+def facts(spec: ModelSpec) -> list[dict[str, object]]:
+    """What is said of each mixer of the language model."""
+    return [
+        {
+            **{"kind": mixer.kind, "heads": mixer.num_attention_heads},
+            **{"key_value_heads": mixer.num_key_value_heads, "window": mixer.window},
+            **{"head_dim": mixer.head_dim, "v_head_dim": mixer.v_head_dim},
+            **{"kept": bool(mixer.state_elements(100, 7)), "parameters": mixer.parameters()},
+            "states": [mixer.state_elements(tokens, 7) for tokens in LENGTHS],
+        }
+        for layer in spec.layers
+        for mixer in (layer.mixers if layer.stack != "vision" else ())
+    ]
+
+
+def differences(known: ModelSpec, stranger: ModelSpec) -> set[str]:
+    """The assumptions that speak of what differs: of state, or of parameters, only where no size
+    does that they follow from."""
+    ours, theirs = facts(known), facts(stranger)
+    if len(ours) != len(theirs):
+        return {"layers"}
+    pairs = zip(ours, theirs, strict=True)
+    names = {name for one, other in pairs for name in one if one[name] != other[name]}
+    sizes = names - {"states", "parameters"}
+    if sizes:
+        return {ABOUT[name] for name in sizes}
+    return {ABOUT[name] for name in names}
+
+
+def read(written_out: bool) -> Iterator[tuple[str, set[str], set[str], ModelSpec]]:
+    """(type, what differs, what of it nothing speaks against, the stranger) of each that is not
+    refused."""
+    for line in (line for name in FILES for line in recorded(name)):
+        known = read_config(line["config"], "config.json").spec
+        config = filled(line["config"]) if written_out else line["config"]
+        try:
+            spec = read_config(renamed(config), "config.json").spec
+        except HeadcountError:
+            continue
+        found = differences(known, spec)
+        doubtful = {one.about for one in spec.assumptions if one.doubt is not None}
+        yield line["model_type"], found, found - doubtful, spec
+
+
+# Configs of which each fact differs, and of how many nothing in the config speaks against it.
+AS_WRITTEN = {
+    "attention_parameters": (444, 444),
+    "head_dim": (144, 144),
+    "num_key_value_heads": (101, 101),
+    "cache": (262, 27),
+    "window": (95, 26),
+    "layers": (19, 19),
+    "num_attention_heads": (6, 6),
+}
+AS_SAVED = {
+    "attention_parameters": (670, 670),
+    "head_dim": (35, 35),
+    "num_key_value_heads": (36, 34),
+    "cache": (57, 15),
+    "window": (80, 18),
+    "layers": (10, 6),
+    "num_attention_heads": (2, 2),
+}
+# What no key of a whole file tells: keys that the class has and does not read, windows that its
+# positions do not reach, and what only its code does.
+UNTOLD = {
+    "head_dim": {
+        *("bert", "codegen", "cpmant", "deepseek_ocr2", "diffusion_gemma", "gemma4", "xglm"),
+        *("gemma4_assistant", "gemma4_text", "gemma4_unified", "gemma4_unified_assistant"),
+        *("gemma4_unified_text", "gpt_bigcode", "kosmos-2.5", "mobilebert", "openai-gpt"),
+        *("roberta-prelayernorm", "voxtral", "voxtral_realtime", "xlm-roberta-xl"),
+    },
+    "num_key_value_heads": {
+        *("bert", "codegen", "cpmant", "data2vec-text", "deberta", "electra", "esm", "falcon"),
+        *("flaubert", "fuyu", "gpt_bigcode", "gpt_neox", "gpt_neox_japanese", "gte", "kosmos-2"),
+        *("layoutlm", "megatron-bert", "mimo_v2_flash", "opt", "persimmon", "roformer", "yoso"),
+        *("xlm-roberta", "xlm-roberta-xl"),
+    },
+    "cache": {
+        *("eurobert", "falcon", "gemma4_assistant", "gemma4_unified_assistant", "neomme"),
+        *("ultrabert", "ultravbert"),
+    },
+    "window": {
+        *("cohere_compass", "diffusion_gemma", "fast_vlm", "flint", "gemma2", "gemma4_unified"),
+        *("gemma4_unified_assistant", "granite_swa", "granitemoe_swa", "laguna", "llava_next"),
+        *("mellum", "muse_glimmer", "musicflamingo", "ultrabert"),
+    },
+    "layers": {"longcat_flash"},  # each holds two attentions
+    "num_attention_heads": {"jetmoe"},  # num_key_value_heads x num_experts_per_tok
+}
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["as written", "as saved"])
+def found(request: pytest.FixtureRequest) -> list[Any]:
+    return [request.param, *read(request.param)]
+
+
+def test_every_difference_is_named_or_counted_here(found: list[Any]) -> None:
+    written_out, *rows = found
+    assert sum(not row[1] for row in rows) > 450  # read as the class does
+    differ = Counter(about for row in rows for about in row[1])
+    untold = Counter(about for row in rows for about in row[2])
+    counts = {about: (count, untold[about]) for about, count in differ.items()}
+    assert counts == (AS_SAVED if written_out else AS_WRITTEN)
+
+
+def test_a_report_says_what_was_assumed_of_each_fact_that_differs(found: list[Any]) -> None:
+    _, *rows = found
+    for model_type, differ, _, spec in rows:
+        said = {one.about: one for one in spec.assumptions}
+        assert differ <= said.keys(), model_type
+        assert all(said[about].taken and said[about].source for about in differ), model_type
+
+
+def test_what_no_key_of_a_whole_file_tells() -> None:
+    untold: dict[str, set[str]] = {}
+    for model_type, _, names, _ in read(written_out=True):
+        for about in names - {"attention_parameters"}:
+            untold.setdefault(about, set()).add(model_type)
+    assert untold == UNTOLD

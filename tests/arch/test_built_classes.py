@@ -1,0 +1,175 @@
+"""What the class that `architectures` names decides: its stacks, head, cache and parameters."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from against_record import differences
+from headcount.arch.built_classes import built_class, label_count, type_of_class
+from headcount.arch.config_view import ConfigView
+from headcount.arch.read_config import Reading, read_config
+from headcount.arch.registry import ARCHITECTURES
+from headcount.model.errors import HeadcountError, InvalidConfigError
+from truth_record import Line, key_of, recorded
+
+# The text encoder of image models of 2024: T5 v1.1 XXL.
+T5_XXL = {
+    **{"model_type": "t5", "architectures": ["T5EncoderModel"], "feed_forward_proj": "gated-gelu"},
+    **{"d_model": 4096, "d_ff": 10240, "d_kv": 64, "num_heads": 64, "num_layers": 24},
+    **{"num_decoder_layers": 24, "is_encoder_decoder": True, "vocab_size": 32128},
+}
+CLIP = {
+    "model_type": "clip",
+    "projection_dim": 512,
+    "text_config": {"hidden_size": 512, "num_attention_heads": 8, "num_hidden_layers": 12},
+    "vision_config": {"hidden_size": 768, "num_attention_heads": 12, "patch_size": 32},
+}
+
+
+def named(line: Line) -> list[tuple[str, dict[str, Any], Line]]:
+    """(class, the config that names it, what was built of it)."""
+    config = line["config"]
+    return [(n, {**config, "architectures": [n]}, held) for n, held in line["classes"].items()]
+
+
+def outcomes(line: Line) -> Counter[str]:
+    return Counter(outcome(config, held) for _, config, held in named(line))
+
+
+def outcome(config: dict[str, Any], held: Line) -> str:
+    try:
+        total, why = read_config(config, "config.json").total()
+    except HeadcountError:
+        return "refused"
+    if total is None:
+        assert why
+        return "unknown"
+    return "equal" if total == held["parameters"] else "wrong"
+
+
+def test_the_record_has_every_type_with_classes() -> None:
+    types = set(map(key_of, recorded("classes")))
+    assert types <= set(ARCHITECTURES)
+    assert len(types) > 400
+    assert sum(len(line["classes"]) for line in recorded("classes")) > 2000
+
+
+def test_no_total_is_wrong_and_most_are_known() -> None:
+    found = sum(map(outcomes, recorded("classes")), Counter[str]())
+    assert found["wrong"] == 0
+    assert found["equal"] > 0.8 * found.total()
+
+
+def read(config: dict[str, Any]) -> Reading:
+    return read_config(config, "config.json")
+
+
+def cache_of(reading: Reading) -> int:
+    spec = reading.spec
+    return spec.cache_bytes(tokens=9, bits=8)
+
+
+def test_an_encoder_alone_keeps_nothing() -> None:
+    """4 h^2 a layer for 24 layers, and one table of 32 buckets for 64 heads."""
+    reading = read(T5_XXL)
+    assert reading.spec.attention_parameters == 24 * 4 * 4096**2 + 32 * 64 == 1_610_614_784
+    assert {layer.stack for layer in reading.spec.layers} == {"encoder"}
+    assert cache_of(reading) == 0
+
+
+def test_the_text_encoder_of_image_models_has_its_published_size() -> None:
+    """4,762,310,656: the tensors of google/t5-v1_1-xxl's encoder, as FLUX.1 holds them."""
+    assert read(T5_XXL).total() == (4_762_310_656, None)
+
+
+def test_a_decoder_alone_keeps_nothing_of_an_encoder() -> None:
+    config = {
+        **{"model_type": "whisper", "is_encoder_decoder": False, "d_model": 64, "vocab_size": 90},
+        **{"decoder_layers": 2, "decoder_attention_heads": 4, "decoder_ffn_dim": 80},
+    }
+    alone = read({**config, "architectures": ["WhisperForCausalLM"]}).spec
+    assert [layer.stack for layer in alone.layers] == ["decoder"] * 2
+    assert alone.encoder_tokens == 0
+    assert alone.cache_bytes(tokens=9, bits=8) == 2 * 2 * 64 * 9
+    both = {**config, "is_encoder_decoder": True, "encoder_layers": 1}
+    whole = read({**both, "architectures": ["WhisperForConditionalGeneration"]}).spec
+    assert whole.encoder_tokens == 1500
+    assert [layer.stack for layer in whole.layers] == ["encoder", "decoder", "decoder"]
+
+
+@pytest.mark.parametrize(
+    ("name", "stack", "parameters"),
+    [  # openai/clip-vit-base-patch32, as its files hold the halves
+        ("CLIPTextModel", "encoder", 63_165_952),
+        ("CLIPTextModelWithProjection", "encoder", 63_165_952 + 512 * 512),
+        ("CLIPVisionModel", "encoder", 87_456_000),
+        ("CLIPVisionModelWithProjection", "encoder", 87_456_000 + 768 * 512),
+        ("CLIPModel", "text", 151_277_313),
+    ],
+)
+def test_a_half_of_a_model_of_two_towers(name: str, stack: str, parameters: int) -> None:
+    reading = read({**CLIP, "architectures": [name]})
+    assert reading.total() == (parameters, None)
+    assert reading.spec.layers[0].stack == stack
+    assert cache_of(reading) == 0
+
+
+def test_a_decoder_that_a_model_nests_is_read_alone() -> None:
+    inner = {"hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2, "ffn_dim": 80}
+    config = {"model_type": "musicgen", "decoder": {**inner, "num_codebooks": 3, "vocab_size": 50}}
+    reading = read({**config, "architectures": ["MusicgenForCausalLM"]})
+    layer = 8 * 64**2 + 2 * 64 * 80 + 6 * 64
+    assert reading.total() == (2 * layer + 2 * 64 + 3 * 64 * (50 + 51), None)
+    assert cache_of(reading) == 2 * 2 * 64 * 9
+
+
+@pytest.mark.parametrize(
+    ("config", "count"),
+    [
+        ({}, 2),
+        ({"num_labels": 1}, 1),
+        ({"id2label": {"0": "a", "1": "b", "2": "c"}}, 3),
+        ({"id2label": None, "num_labels": 4}, 4),
+        ({"id2label": {"0": "a"}, "num_labels": 7}, 1),
+    ],
+)
+def test_labels_are_counted_as_a_class_counts_them(config: dict[str, Any], count: int) -> None:
+    assert label_count(ConfigView(config, where="c")) == count
+
+
+def test_labels_that_are_no_object_are_named() -> None:
+    with pytest.raises(InvalidConfigError, match="id2label must be an object"):
+        label_count(ConfigView({"id2label": "three"}, where="config.json"))
+
+
+def test_a_class_is_found_by_its_name() -> None:
+    assert type_of_class("CLIPTextModelWithProjection") == "clip_text_model"
+    assert type_of_class("BertModel") == "bert"
+    assert type_of_class("") is None
+    assert type_of_class("NoSuchModel") is None
+    assert type_of_class("model_type") is None
+
+
+def test_the_base_class_differs_in_nothing() -> None:
+    view = ConfigView({"architectures": ["BertModel"]}, where="c", model_type="bert")
+    assert built_class(view) is None
+
+
+def test_a_class_with_layers_of_its_own_says_so() -> None:
+    for line in recorded("classes"):
+        for name, config, _ in named(line):
+            view = ConfigView(config, where="c", model_type=key_of(line))
+            found = built_class(view)
+            if found is not None and found.own_layers and ARCHITECTURES[key_of(line)].body:
+                _, why = read(config).total()
+                assert why is not None and name in why
+
+
+@pytest.mark.parametrize("part", ["parameters", "attention", "cache"])
+def test_a_difference_is_seen(part: str) -> None:
+    line = next(line for line in recorded("classes") if key_of(line) == "t5")
+    name, held = next(iter(line["classes"].items()))
+    wrong = {**line, "classes": {name: {**held, part: held[part] + 1}}}
+    assert differences("classes", line) == []
+    assert differences("classes", wrong) != []

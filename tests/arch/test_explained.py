@@ -1,0 +1,100 @@
+"""What `--explain` says of every type and every model of the catalogue: a value that comes from a
+key stands at that key, a class's default is one of that class, a quotient that of what it names."""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from headcount.arch.class_defaults import _TABLE
+from headcount.arch.read_config import read_config
+from headcount.arch.registry import ARCHITECTURES
+from headcount.model.errors import HeadcountError
+from headcount.model.spec import Origin
+from headcount.sources.catalogue import catalogue, read_entry
+from truth_record import recorded
+
+FILE = "config.json"
+# `config.json: text_config (n_head)`: the objects that hold it, and the key if it has another name.
+PLACE = re.compile(rf"{re.escape(FILE)}((?:: [\w-]+)*)(?: \((\w+)\))?")
+QUOTIENT = re.compile(r"derived: (\w+) / (\w+)")
+DEFAULT = re.compile(r"class default of ([\w-]+)((?:: \w+)*)(?: \(remote code\))?")
+DERIVED = {
+    *("derived: num_attention_heads", "derived: num_attention_heads (the class has no GQA)"),
+    *("derived: multi_query", "derived: 2 * num_layers", "derived: the sum of block_sizes"),
+    *("derived: the length of layer_types", "derived: hybrid_override_pattern"),
+    "derived: tiles * ((image_size / patch_size)^2 + 1)",
+}
+
+
+def configs() -> Iterator[tuple[str, dict[str, Any]]]:
+    for name in ("decoders", "encoder_decoders", "encoders", "multimodal", "states", "towers"):
+        yield from (
+            (f"{line['model_type']} {line.get('seed')}", line["config"]) for line in recorded(name)
+        )
+    rows = (row for row in catalogue() if row.model_type in ARCHITECTURES)
+    yield from ((row.id, dict(read_entry(row).config)) for row in rows)
+
+
+def stands(config: Any, name: str, place: re.Match[str]) -> object:
+    """What `config` has at the place that a source names; an exception if that is no place."""
+    for key in place[1].split(": ")[1:]:
+        config = config[key]
+    return None if place[2] == "null" else config[place[2] or name]
+
+
+def class_defaults() -> dict[str, dict[str, Any]]:
+    table = map(json.loads, _TABLE.read_text(encoding="utf-8").splitlines()[1:])
+    return {line["class"]: line["defaults"] for line in table}
+
+
+CLASSES = class_defaults()
+# What the code of a class adds to them, or that of a class outside transformers.
+BY_CODE = [value for one in ARCHITECTURES.values() for value in one.config.defaults.values()]
+
+
+def is_default(origin: Origin) -> bool:
+    """Of the class that is named, or of the nested object of it that is."""
+    match = DEFAULT.fullmatch(origin.source)
+    defaults: Any = CLASSES.get(match[1], {}) if match else {}
+    for key in match[2].split(": ")[1:] if match else ():
+        defaults = defaults[key]
+    return origin.value in [*defaults.values(), *BY_CODE]
+
+
+def untrue(config: dict[str, Any]) -> Iterator[tuple[str, Origin]]:
+    try:
+        reading = read_config(config, FILE)
+        reading.total()
+    except HeadcountError:
+        return
+    for name, origin in reading.spec.origins.items():
+        place, quotient = PLACE.fullmatch(origin.source), QUOTIENT.fullmatch(origin.source)
+        if place is not None:
+            true = stands(config, name, place) == origin.value
+        elif quotient is not None:
+            parts = (reading.spec.origins[part].value for part in quotient.groups())
+            over, under = (part for part in parts if isinstance(part, int))
+            true = origin.value == over // under
+        else:
+            true = origin.source in DERIVED or is_default(origin)
+        if not true:
+            yield name, origin
+
+
+def test_every_explained_value_is_what_stands_there() -> None:
+    found = [(label, list(untrue(config))) for label, config in configs()]
+    assert len(found) > 2500
+    assert [(label, wrong) for label, wrong in found if wrong] == []
+
+
+def test_layers_with_heads_of_their_own_do_not_change_what_is_explained() -> None:
+    """Gemma 4: layers that see everything have heads of their own."""
+    entry = next(row for row in catalogue() if row.id == "google/gemma-4-31B-it")
+    config = dict(read_entry(entry).config)
+    spec = read_config(config, FILE).spec
+    text = config["text_config"]
+    for name in ("head_dim", "num_key_value_heads", "global_head_dim"):
+        assert spec.origins[name] == Origin(text[name], f"{FILE}: text_config")
+    mixers = {mixer for layer in spec.layers for mixer in layer.mixers}
+    assert {mixer.head_dim for mixer in mixers} == {text["head_dim"], text["global_head_dim"]}
