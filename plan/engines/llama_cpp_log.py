@@ -89,7 +89,7 @@ LOG = StartLog(
     " `msg=\"kv cache\"`, `memory.required.kv` (Ollama)",
     signs=(
         *("llama_kv_cache", "llama_new_context", "llama_context:", "llm_load_", "llama-server"),
-        *("KV self size", 'msg="kv cache"', 'msg="offload to', "load_tensors:", "llama_model_load"),
+        *("KV self size", 'msg="kv cache"', 'msg="offload to', "msg=offload", "load_tensors:", "llama_model_load"),
         *("print_info:", "ggml_backend", "ggml_cuda_init", "alloc_tensor_range", "ollama"),
     ),
     starts=("build: ", "starting llama server", 'msg="starting runner"', "main: loading model"),
@@ -129,6 +129,10 @@ LOG = StartLog(
             ),
         ),
         FailureLine(
+            "buffer",
+            LogLine("allocate compute buffers", r"failed to allocate compute buffers"),
+        ),
+        FailureLine(
             "host",
             LogLine(
                 "requires more system memory",
@@ -137,7 +141,7 @@ LOG = StartLog(
             ),
         ),
     ),
-    serves=("server is listening", "llama runner started",),
+    serves=("server is listening", "llama runner started", "load_model: initializing"),
     settings={"cache_type_k": "kv_dtype", "ctx_size": "n_ctx", "n_gpu_layers": "gpu_layers"},
     others=(
         ("cells,", _cache),

@@ -113,6 +113,10 @@ LOG = StartLog(
         **{"kv_cache_dtype": "kv_dtype", "dtype": "dtype", "quantization": "quantization"},
         **{"mem_fraction_static": "utilisation"},
     },
+    phases=(
+        *(("Capture cuda graph failed", "step"), ("Capture CUDA graph failed", "step")),
+        *(("init_device_graphs", "step"), ("in load_model", "weights"), ("in forward", "step")),
+    ),
     told=("ServerArgs(", "launch_server"),
     others=((_ALLOCATED, _pool),),
     finish=_finish,

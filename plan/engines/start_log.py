@@ -17,6 +17,11 @@ SIZE = r"(-?[0-9][0-9,]{0,30}(?:\.[0-9]{1,12})? ?(?:[KMGT]i?B|B\b|bytes))"
 QUOTED = r"['\"]?([^\s'\",)}\]]{1,300})['\"]?"
 # What a shell's word looks like: a path may hold brackets.
 WORD = r"['\"]?([^\s'\",;]{1,300})['\"]?"
+# Figures that can be held against a plan.
+TELLING = (
+    *("available_gib", "kv_tokens", "num_blocks", "concurrency", "weights_gib", "kv_gib"),
+    "token_bytes",
+)
 _UNITS = {"B": 1, "bytes": 1, **{f"{k}B": 1000**n for n, k in enumerate("KMGT", 1)}}
 _UNITS |= {f"{k}iB": 1024**n for n, k in enumerate("KMGT", 1)}
 _SIZED = re.compile(r"(-?[0-9.,]+) ?([KMGT]i?B|B|bytes)")
@@ -75,10 +80,15 @@ class Log:
         if trust >= self.trust.get(name, 0):
             self.settings[name], self.trust[name] = value, trust
 
+    @property
+    def is_telling(self) -> bool:
+        """Whether it says something of memory, or what its start died of."""
+        return bool(self.failures) or any(name in self.figures for name in TELLING)
+
     def begin(self) -> None:
         """A start: what was said of the memory of the one before is put by."""
         kept = ("figures", "ranks", "pools", "steps", "failures")
-        if self.figures or self.failures:
+        if self.is_telling:
             self.earlier = replace(self, **{name: getattr(self, name) for name in kept})
         for name in kept:
             setattr(self, name, {})
@@ -86,9 +96,9 @@ class Log:
     def end(self) -> None:
         """Of a start that said nothing, the one before counts, as of parts that were pasted in any
         order."""
-        if self.earlier is not None and not (self.figures or self.failures):
+        if self.earlier is not None and not self.is_telling:
             for name in ("figures", "ranks", "pools", "steps", "failures"):
-                setattr(self, name, getattr(self.earlier, name))
+                setattr(self, name, {**getattr(self.earlier, name), **getattr(self, name)})
 
     def fail(self, kind: str, **values: float) -> None:
         """Of ranks that fail alike the first counts, with what others add."""
@@ -160,7 +170,8 @@ class StartLog:
     `of_one_start` do not hold for the next. `figures` and `numbers` are lines with values and with
     settings, `versions` those with a version, the most trustworthy first; `names` those with the
     model's name; `failures` what a start dies of. `settings` maps what the engine calls a setting
-    to its name here; lines with words of `told` say what the start was told. A line with words of
+    to its name here; `phases` are words of a traceback and how far the start had come: `weights`,
+    `profile` or `step`; lines with words of `told` say what the start was told. A line with words of
     `no_figures` has none, and one with `no_settings` only talks of settings. Once a line of `serves` is there the start
     has come through whatever went wrong. `others` are words, and what reads a line that has them; `finish` takes the whole log.
 
@@ -183,6 +194,7 @@ class StartLog:
     names: tuple[LogLine, ...] = ()
     failures: tuple[FailureLine, ...] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
+    phases: tuple[tuple[str, str], ...] = ()
     told: tuple[str, ...] = ()
     no_figures: tuple[str, ...] = ()
     no_settings: tuple[str, ...] = ()

@@ -33,6 +33,7 @@ LOG = StartLog(
     ),
     names=(
         LogLine("trtllm-serve", rf"trtllm-serve (?:serve )?{WORD}"),
+        LogLine("Model:", rf"^Model:\s{{1,40}}{WORD}"),
         LogLine("models--", r"/(models--[^/\s]{1,150})/snapshots/"),
     ),
     failures=(

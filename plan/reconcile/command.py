@@ -11,7 +11,7 @@ from headcount.report.report import Report
 from ..engines.start_log import Log
 from .failure import Explanation, explain, first_failure
 from .figures import Figure
-from .log import FIGURES, LOOKED_FOR, read_log
+from .log import LOOKED_FOR, read_log
 from .report import Outcome, overview, report_of
 from .start import Start, start_of
 from .why import explained, with_likelier_tp
@@ -73,7 +73,7 @@ def _outcome_or_error(name: str, options: Mapping[str, Any]) -> Outcome:
 def _outcome(name: str, options: Mapping[str, Any]) -> Outcome:
     log = read_log(name)
     shown = "standard input" if name == "-" else name
-    if first_failure(log) is None and not any(figure in log.figures for figure in FIGURES):
+    if not log.is_telling:
         raise HeadcountError(
             f"{shown} has none of the figures that engines log\nlooked for: {LOOKED_FOR}"
         )

@@ -199,8 +199,11 @@ def _need(start: Start) -> int | None:
 
 
 def _request(log: Log, start: Start | None, said: Mapping[str, float]) -> Explanation:
-    needed, available = said["needed"], said["available"]
-    context, estimate = int(said["context"]), said.get("estimate")
+    needed, available = said.get("needed"), said.get("available")
+    context = int(said.get("context", log.settings.get("context", 0)))
+    estimate = said.get("estimate")
+    if needed is None or available is None or not context:
+        return replace(_cache(log, start, {}), kind="request")
     if start is not None and start.request.context != context:
         start = replace(start, request=replace(start.request, context=context))
     cause = (
@@ -260,7 +263,10 @@ def _cache(log: Log, start: Start | None, said: Mapping[str, float]) -> Explanat
         left = int(tokens * each)
     needed = _need(start) if start else None
     ground = _ground(log, start, left) if start else None
+    remedies = for_the_cache(ground) if ground else ()
     words = f"{format_bytes(left)} are left" if left is not None else "nothing is left"
+    if tokens is not None:
+        words = f"there would be {int(tokens):,} tokens"
     return Explanation(
         kind="cache",
         cause=f"no memory is left for the cache: {words} when weights and a step have theirs",
@@ -268,9 +274,15 @@ def _cache(log: Log, start: Start | None, said: Mapping[str, float]) -> Explanat
         available_bytes=left,
         too_large=_largest_term(log, start),
         largest_context=ground.largest_context() if ground else None,
-        remedies=for_the_cache(ground) if ground else (),
-        advice=() if start else tuple(_more_memory(log)),
+        remedies=remedies,
+        advice=() if remedies else (_FOR_THE_CACHE,),
     )
+
+
+_FOR_THE_CACHE = (
+    "a larger share of the memory, fewer sequences a step, more devices, or weights of fewer bits;"
+    " with --device NAME or SIZE, and --model, what fits is worked out"
+)
 
 
 def _largest_term(log: Log, start: Start | None) -> str | None:
@@ -373,11 +385,32 @@ def _weights(log: Log, start: Start | None, said: Mapping[str, float]) -> Explan
 
 def _memory(log: Log, start: Start | None, said: Mapping[str, float]) -> Explanation:
     reached = log.failures["memory"].reached
+    phase = log.settings.get("phase")
+    if phase is not None and phase != "weights":
+        cached = frozenset({"available_gib"}) if phase == "step" else frozenset[str]()
+        return _in_a_step(log, start, said, reached | cached)
     if _others_hold(said) is not None and not reached & {"available_gib", "kv_tokens"}:
         return _held_by_others(log, start, said)
     if not reached & {"weights_gib", "available_gib", "kv_tokens", "num_blocks"}:
+        if phase is None and start is None and "model" not in log.settings:
+            return _at_some_time(log, said)
         return _while_loading(log, start, said)
     return _in_a_step(log, start, said, reached)
+
+
+def _at_some_time(log: Log, said: Mapping[str, float]) -> Explanation:
+    """Of a piece of a log that does not show how far the start had come."""
+    return Explanation(
+        kind="memory",
+        cause=f"the device was full{_capacity_words(said)}",
+        needed_bytes=_bytes(said.get("tried")),
+        available_bytes=_bytes(said.get("free")),
+        advice=(
+            "what was under way does not show: if the weights were loaded, more devices or weights"
+            " of fewer bits; after that, a smaller utilisation or fewer sequences a step; the lines"
+            " before, or --model, tell more",
+        ),
+    )
 
 
 def _others_hold(said: Mapping[str, float]) -> float | None:
@@ -457,7 +490,7 @@ def _buffer(log: Log, start: Start | None, said: Mapping[str, float]) -> Explana
     tried = said.get("tried")
     reached = log.failures["buffer"].reached
     what = "the cache"
-    if "kv_gib" in reached:
+    if "kv_gib" in reached or "compute" in said:
         what = "a step's compute buffer"
     elif "weights_gib" not in reached:
         what = "the weights"

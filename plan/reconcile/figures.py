@@ -277,6 +277,10 @@ def _cache(start: Start) -> Figure:
     log = start.log
     logged = round((log.figures["kv_gib"] + log.figures.get("states_gib", 0.0)) * _GIB)
     plan = _with_memory(start, _PLENTY)
+    if start.request.context is None and (each := plan.kv_cache_bytes / plan.workload.context):
+        # of a piece of a log that does not say: as many tokens as would be that large
+        tokens = max(1, round(logged / each))
+        plan = plan_model(start.model, replace(plan.request, context=tokens))
     error = step_bytes(log, "kv_gib") + 2**10
     batch = f" of {plan.workload.batch_size} sequences" if plan.workload.batch_size > 1 else ""
     why = f"{plan.workload.context:,} tokens{batch}, cache of {plan.workload.kv_dtype}"

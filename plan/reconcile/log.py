@@ -21,10 +21,6 @@ from ..engines.start_log import (
 )
 from .reading import FoundLine, lines_with
 
-FIGURES = (
-    *("available_gib", "kv_tokens", "num_blocks", "concurrency", "weights_gib", "kv_gib"),
-    "token_bytes",
-)
 _LOGS = tuple(start_logs().values())
 LOOKED_FOR = "; ".join(log.looked_for for log in _LOGS)
 _STARTS = tuple(words for log in _LOGS for words in log.starts)
@@ -190,6 +186,8 @@ def _all_readers() -> Iterator[tuple[str, _Reader]]:
             yield line.words, partial(_read_name, line)
         for words, read in each.others:
             yield words, read
+        for words, phase in each.phases:
+            yield words, partial(_read_phase, phase)
         for words in each.serves:
             yield words, _serves
     for failure in _FAILURES:
@@ -206,6 +204,11 @@ def _begin(log: Log, line: str) -> None:
     for name in _OF_ONE_START:
         log.settings.pop(name, None)
         log.trust.pop(name, None)
+
+
+def _read_phase(phase: str, log: Log, line: str) -> None:
+    """The first words of a traceback that say where it was count, those that it ends with."""
+    log.settings["phase"] = phase
 
 
 def _serves(log: Log, line: str) -> None:

@@ -157,7 +157,7 @@ def _keys(name: str) -> Iterator[str]:
     first."""
     cached = _CACHED.search(name)
     plain = cached["name"].replace("--", "/") if cached else name
-    plain = plain.rstrip("/").replace("___", ".").removesuffix(".gguf")
+    plain = plain.replace("\\", "/").rstrip("/").replace("___", ".").removesuffix(".gguf")
     yield _key(plain)
     for base in (plain, *reversed(plain.split("/")[-2:])):
         for text in _shorter(_key(_PART.sub("", base))):

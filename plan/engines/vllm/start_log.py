@@ -104,11 +104,25 @@ _FAILURES = (
         "request",
         LogLine(
             "To serve at least one request",
-            rf"max seq len \({NUMBER}\),? \(?{SIZE} KV cache is needed, which is larger than the"
-            rf" available KV cache memory \({SIZE}\)"
-            rf"(?:\. ?Based on the available memory, ?the estimated maximum model length is"
-            rf" {NUMBER})?",
-            *("context", "needed", "available", "estimate"),
+            rf"max seq len \({NUMBER}\)",
+            "context",
+        ),
+    ),
+    FailureLine(  # which may be on a line of its own
+        "request",
+        LogLine(
+            "KV cache is needed",
+            rf"{SIZE} KV cache is needed, which is larger than the available KV cache memory"
+            rf" \({SIZE}\)",
+            *("needed", "available"),
+        ),
+    ),
+    FailureLine(
+        "request",
+        LogLine(
+            "estimated maximum model",
+            rf"estimated maximum model length is {NUMBER}",
+            "estimate",
         ),
     ),
     FailureLine(
@@ -220,6 +234,12 @@ LOG = StartLog(
         LogLine("served_model_name", r"served_model_name['\"]?(?:=|: )\[?['\"]([^'\",\]]{1,200})"),
     ),
     failures=_FAILURES,
+    phases=(
+        *(("_dummy_sampler_run", "step"), ("capture_model", "step"), ("profile_run", "profile")),
+        *(("determine_available_memory", "profile"), ("determine_num_available", "profile")),
+        *(("initialize_from_config", "step"), ("in load_model", "weights")),
+        *(("load_weights", "weights"), ("create_weights", "weights"), ("execute_model", "step")),
+    ),
     told=("args: ", "with config:", "vllm serve", "api_server", "Namespace("),
     serves=("Application startup complete",),
     settings={
