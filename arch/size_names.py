@@ -20,7 +20,9 @@ NAMES: dict[str, tuple[str, ...]] = {
     "num_key_value_heads": (
         *("n_kv_heads", "n_kv_head", "num_kv_heads", "n_head_kv", "n_heads_kv", "kv_n_heads"),
         *("kv_heads", "multi_query_group_num", "num_query_groups", "n_query_groups"),
-        *("num_attention_groups", "num_attn_kv_heads"),
+        *("num_attention_groups", "num_attn_kv_heads", "num_heads_kv", "kv_num_heads"),
+        *("num_attention_heads_kv", "num_attention_kv_heads", "num_kv_attention_heads"),
+        *("n_key_value_heads", "num_key_value_head", "num_kv"),
     ),
     "head_dim": (
         *("kv_channels", "attention_head_dim", "head_size", "d_head", "dim_head", "d_kv"),
@@ -36,3 +38,8 @@ NAMES: dict[str, tuple[str, ...]] = {
         *("context_length", "max_seq_length", "max_context_length", "block_size"),
     ),
 }
+
+
+def names_of(size: str) -> tuple[str, ...]:
+    """The standard name of a size, and the others."""
+    return (size, *NAMES[size])

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from .attention.layer_kinds import SPELLINGS
-from .size_names import NAMES, ONE_KEY_VALUE_HEAD
+from .size_names import NAMES, ONE_KEY_VALUE_HEAD, names_of
 
 # Words of a key: a layer that keeps a state, or a cache that is sparse, compressed or shared.
 _STATE = re.compile(
@@ -18,7 +18,9 @@ _STATE = re.compile(
 _OTHER_STATE = re.compile(r"(mamba|ssm|rwkv|linear_att|linear_(key|num|value|head|conv))")
 _INDEX = re.compile(r"^index_")
 _SPARSE = re.compile(r"(^|_)sparse(_|$)")
-_SHARED = re.compile(r"(share[sd]?_.*(kv|attn|attention|cache|layers?)|(kv|cache|attn)_shared?)")
+_SHARED = re.compile(
+    r"(shar(e[sd]?|ing)_.*(kv|attn|attention|cache|layers?)|(kv|cache|attn|layer)_shar(ed?|ing)(_|$))"
+)
 _PATTERN = re.compile(r"(^|_)(pattern|period|interval|every|freq|stride|attn_mod)(_|$)")
 _KINDS = re.compile(
     r"(block_?types?|layers?_block|block_configs|layer_?(kinds?|pattern)|attn_types?|attention_types?"
@@ -31,6 +33,10 @@ _CROSSING = re.compile(
 )
 # Heads that some layers have to themselves.
 _HEADS_OF_SOME = re.compile(r"(_(attention|key_value|kv)_heads|heads_per_layer|per_layer_heads)$")
+# How many query heads share a K/V head, or how many K/V heads there are: the word is used for both.
+_SHARING_OF_HEADS = re.compile(
+    r"(^|_)(gqa|kv|key_value|quer(y|ies))_(\w+_)?(groups?|factor|ratio|rep(eats?)?|per_kv)(_|$)"
+)
 # Tokens in front of the text that are cached with it, and weights that several layers share.
 _MORE_OF_THEM = re.compile(
     r"^(prompt_length|pre_seq_len|num_virtual_tokens|inner_group_num|num_hidden_groups)$"
@@ -57,7 +63,7 @@ _ATTENTION = re.compile(
 _BESIDE = re.compile(
     r"(drop|softmax|softcap|scal(e|ing|ar)|multiplier|temperature|temp_|impl|flash|logn|norm|eps$"
     r"|lm_head|upcast|mask|fp32|dtype|pad_|label|predict|parallel_attn|clip|eager|sdpa|logit|init"
-    r"|backend|kernel|quant|lora|head_bias|entity|max_distance|num_buckets|aux|fused?|id$|ids$)"
+    r"|backend|cache|kernel|quant|lora|head_bias|entity|max_distance|num_buckets|aux|fused?|id$|ids$)"
 )
 # Flags and numbers that say so much of the attention that the rest cannot be read alone.
 _TELLING = {
@@ -89,7 +95,7 @@ def sounding_of_attention(config: Mapping[str, Any]) -> Iterator[tuple[str, str]
 def contradiction(config: Mapping[str, Any]) -> str | None:
     """What a flag of one K/V head says against their number. ChatGLM's `multi_query_group_num` is
     the number that its flag switches on."""
-    names = ("num_key_value_heads", *NAMES["num_key_value_heads"])
+    names = names_of("num_key_value_heads")
     number = next((name for name in names if config.get(name) is not None), None)
     if number is None or number.startswith("multi_query"):
         return None
@@ -102,7 +108,7 @@ def contradiction(config: Mapping[str, Any]) -> str | None:
 def _read_keys() -> frozenset[str]:
     from .assumed import READ_FLAGS
 
-    names = (name for key, others in NAMES.items() for name in (key, *others))
+    names = (name for key in NAMES for name in names_of(key))
     return frozenset({*names, *READ_FLAGS, *_LATENT, "v_head_dim", "kv_lora_rank", "q_lora_rank"})
 
 
@@ -118,7 +124,7 @@ def not_understood(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield key, f"holds {_other_kinds(value)[0]!r}"
         if key in _UNDERSTOOD or _says_nothing(key, value, config):
             continue
-        if _CROSSING.search(key) and not _HARMLESS.search(key):
+        if _CROSSING.search(key) and not _SHARED.search(key) and not _HARMLESS.search(key):
             yield key, _TELLING["is_encoder_decoder"]
         elif _MORE_OF_THEM.search(key) and value != 1:
             yield key, "adds tokens to the cache, or shares weights over layers"
@@ -135,13 +141,17 @@ def not_understood(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _of_other_shapes(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Keys that say nothing alone, and much beside others."""
-    layers = [name for name in ("num_hidden_layers", *NAMES["num_hidden_layers"]) if name in config]
+    layers = [name for name in names_of("num_hidden_layers") if name in config]
     if "num_decoder_layers" in layers and len(layers) > 1:
         yield "num_decoder_layers", _TELLING["is_encoder_decoder"]
     latent = config.get("kv_lora_rank") is not None and config.get("use_mla") is not False
     for key in _LATENT if not latent else ():
         if config.get(key):
             yield key, "is a part of latent attention, whose rank is not given"
+    given = any(config.get(name) is not None for name in names_of("num_key_value_heads"))
+    for key in () if given else config:
+        if _SHARING_OF_HEADS.search(key) and not _is_neutral(config[key]):
+            yield key, "may count K/V heads, or the query heads that share one"
     if config.get("use_bidirectional_attention") not in (None, False, "vision"):
         yield "use_bidirectional_attention", "says that both sides are seen"
     for key in ("attn_config", "attention_config"):
@@ -152,7 +162,7 @@ def _of_other_shapes(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _gives_some_heads(key: str) -> bool:
-    known = key in NAMES or any(key in names for names in NAMES.values())
+    known = any(key in names_of(size) for size in NAMES)
     return bool(_HEADS_OF_SOME.search(key)) and not known and not _HARMLESS.search(key)
 
 
@@ -196,7 +206,7 @@ def _is_list_of_layers(key: str, value: Any, count: int | None) -> bool:
 
 
 def _layer_count(config: Mapping[str, Any]) -> int | None:
-    names = ("num_hidden_layers", *NAMES["num_hidden_layers"])
+    names = names_of("num_hidden_layers")
     return next((config[n] for n in names if isinstance(config.get(n), int)), None)
 
 

@@ -272,8 +272,8 @@ def test_weights_alone_ask_for_their_config(model: Path, tmp_path: Path) -> None
 
 
 def test_lists() -> None:
-    assert "38 of 380 models match 'qwen3'" in run("models", "--search", "qwen3").stdout
-    assert len(document("models")["models"]) == 380
+    assert "38 of 381 models match 'qwen3'" in run("models", "--search", "qwen3").stdout
+    assert len(document("models")["models"]) == 381
     devices = document("devices")["devices"]
     assert len(devices) >= 30
     assert all(d["usable_memory"] <= d["memory"] for d in devices)

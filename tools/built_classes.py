@@ -20,6 +20,7 @@ such terms give its parameters (what several keys decide); `own_layers` are othe
 
 import argparse
 import contextlib
+import copy
 import itertools
 import json
 import re
@@ -45,7 +46,8 @@ from tiny_truth import read  # noqa: E402
 
 TARGET = Path(__file__).parent.parent / "arch" / "generated" / "built_classes.jsonl"
 SAMPLES, ATTEMPTS = 16, 60
-FEWEST = 2  # samples that show a tensor
+FEWEST, ENOUGH = 2, 6  # samples that show a tensor, and that one of its sides is a constant
+TURNED = 3  # samples of each flag that chance leaves alone
 _FIRST = ("num_labels", "hidden_size", "d_model", "n_embd", "vocab_size", "tie_word_embeddings")
 # What the table of class defaults leaves out, and every config has.
 _ALWAYS_READ = ("num_labels", "tie_word_embeddings")
@@ -98,32 +100,59 @@ def base_class(model_type: str) -> str | None:
 
 
 def samples(model_type: str, base: str) -> list[Sample]:
-    """Random configs that the base class builds."""
+    """Random configs that the base class builds, and more for each flag that is the same in all of
+    them, with its other value."""
+    configs = (labelled(total_config(model_type, seed), seed) for seed in range(ATTEMPTS))
     found: list[Sample] = []
-    for seed in range(ATTEMPTS):
-        config = labelled(total_config(model_type, seed), seed)
+    for config in configs:
         config["tie_word_embeddings"] = len(found) % 2 == 0
-        try:
-            model = instance(base, config)
-        except Exception:
-            continue  # a combination that the class refuses
-        sizes, flags = values_of(read(config).to_dict(), CONFIG_MAPPING[model_type])
-        sizes["num_labels"] = len(config["id2label"])
-        found.append(Sample(config=config, base=tensors(model), sizes=sizes, flags=flags))
+        found += filter(None, [sample(base, config)])
         if len(found) == SAMPLES:
             break
-    return found
+    turned = [turned_over(one, key) for key in constant(found) for one in found[:TURNED]]
+    return [*found, *filter(None, (sample(base, config) for config in turned))]
+
+
+def sample(base: str, config: Config) -> Sample | None:
+    """None for a combination that the class refuses."""
+    with contextlib.suppress(Exception):
+        model = instance(base, config)
+        sizes, flags = values_of(read(config).to_dict())
+        sizes["num_labels"] = len(config["id2label"])
+        return Sample(config=config, base=tensors(model), sizes=sizes, flags=flags)
+    return None
+
+
+def constant(found: Sequence[Sample]) -> list[str]:
+    """Dotted keys of flags that no sample has otherwise."""
+    if not found:
+        return []
+    same = (key for key in ordered([one.flags for one in found]) if key not in found[0].sizes)
+    return [key for key in same if len({one.flags[key] for one in found}) == 1]
+
+
+def turned_over(one: Sample, key: str) -> Config:
+    """The config with the other value of a flag; as it was for what is no flag, but null."""
+    *path, name = key.split(".")
+    config = copy.deepcopy(one.config)
+    holder, whole = config, read(one.config).to_dict()
+    for part in path:
+        holder, whole = holder.setdefault(part, {}), whole[part]
+    if isinstance(whole[name], bool):
+        holder[name] = not whole[name]
+    return config
 
 
 def tensors(model: PreTrainedModel) -> Shapes:
     """Shapes by names, without the name of the base model in front; a shared one once."""
     prefix = f"{model.base_model_prefix}."
-    return {n.removeprefix(prefix): tuple(p.shape) for n, p in model.named_parameters()}
+    shapes = {n: tuple(p.shape) for n, p in model.named_parameters()}
+    inner = {n.removeprefix(prefix): s for n, s in shapes.items() if n.startswith(prefix)}
+    beside = {n: s for n, s in shapes.items() if not n.startswith(prefix)}
+    return {**inner, **{f"head.{n}" if n in inner else n: s for n, s in beside.items()}}
 
 
-def values_of(
-    values: dict[str, Any], config_class: Any = None, path: str = ""
-) -> tuple[dict[str, int], dict[str, bool]]:
+def values_of(values: dict[str, Any], path: str = "") -> tuple[dict[str, int], dict[str, bool]]:
     """Numbers and flags that a config holds, of those that an audit can read, by dotted keys."""
     sizes: dict[str, int] = {}
     flags: dict[str, bool] = {}
@@ -166,7 +195,7 @@ def form(name: str, found: Sequence[Sample], both: bool) -> dict[str, Any] | Non
     except NotTold:
         return {"own_layers": True}
     stacks = sorted({path.split(".")[0].removesuffix("_model") for path in lists})
-    if not _STACKS.issuperset(stacks):
+    if not _STACKS.issuperset(stacks) or any(map(attends_otherwise, pairs)):
         return {"own_layers": True}
     one: dict[str, Any] = {"without": stacks} if stacks else {}
     with contextlib.suppress(NotTold):
@@ -216,6 +245,12 @@ def stacks_gone(pairs: Sequence[Pair]) -> tuple[str, ...]:
     if any(_NUMBERED.search(name) and "att" in name.lower() for name in strange):
         raise NotTold("it has layers that the base class has not")
     return tuple(f"{path}." for path in sorted(gone.pop()))
+
+
+def attends_otherwise(pair: Pair) -> bool:
+    """Whether an attention of the class is not one of the base class."""
+    attention = (name for name in pair.own if "attention" in name)
+    return any(pair.own[name] != pair.sample.base.get(name) for name in attention)
 
 
 def lists_gone(pair: Pair) -> Iterator[str]:
@@ -279,6 +314,8 @@ def sum_of_keys(
     """One side of a tensor in the keys of the config: a small number, a multiple of one key, or a
     sum of two keys or of one and a number."""
     if len(set(side)) == 1 and side[0] <= 8:
+        if len(side) < ENOUGH and side[0] > 1:
+            raise NotTold("a number of layers, as likely")
         return [(side[0], ())]
     keys = ordered(sizes)
     for factor, key in itertools.product((1, 2, 3, 4), keys):

@@ -252,6 +252,7 @@ ARCHITECTURES = (
             kinds=deepseek_v4_kinds,
         ),
         body=Body(
+            mlp=MLP_BIAS,
             experts=Experts(count="n_routed_experts", layers=after(0), shared=1),
             more=hyper_connections(mixing=True, head=True),
         ),

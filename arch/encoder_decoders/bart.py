@@ -50,18 +50,12 @@ def _bart_side(shape: AttentionShape, view: ConfigView, side: str) -> Attention:
     )
 
 
-def _has_encoder(view: ConfigView) -> bool:
-    """`architectures` names the class; `is_encoder_decoder` is what that class writes."""
-    names = view.strings("architectures") or ("",)
-    return not names[0].endswith("ForCausalLM") and view.flag("is_encoder_decoder")
-
-
 def bart_layers(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
-    """An encoder and a decoder with cross-attention, each with its own number of heads. The class
-    for causal language models has the decoder alone."""
+    """An encoder and a decoder with cross-attention, each with its own number of heads; with
+    `is_encoder_decoder` false the decoder alone, as the class that builds no more writes it."""
     outer = _bart_side(shape, view, "decoder")
     decoder = [(outer, cross_attention_beside(outer))] * _depth(view, "decoder")
-    if not _has_encoder(view):
+    if not view.flag("is_encoder_decoder"):
         return two_stacks([], decoder)
     inner = _bart_side(shape, view, "encoder")
     return two_stacks([(inner,)] * _depth(view, "encoder"), decoder)

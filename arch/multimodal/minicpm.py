@@ -1,6 +1,7 @@
 """MiniCPM's models of images: around hybrid language models, and those whose code is their own."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from headcount.model.errors import UnsupportedModelError
 from headcount.model.spec import Layer
@@ -9,7 +10,7 @@ from ..architecture import MULTIMODAL, Architecture, ConfigKeys
 from ..attention.layers import build_layers
 from ..attention.shape import AttentionShape
 from ..attention.shared import LLAMA_ATTENTION
-from ..body.body import Body, Layers
+from ..body.body import Body, Head, Layers, find_head, lm_head
 from ..body.image_towers import SIGLIP_TOWER, smolvlm_embeddings
 from ..body.projectors import linear
 from ..body.shared import DECODER, IMAGE
@@ -31,6 +32,7 @@ _VISION = {
     **{"hidden_size": 1152, "image_size": 980, "intermediate_size": 4304},
     **{"num_attention_heads": 16, "num_hidden_layers": 27, "patch_size": 14},
 }
+_CLASSES: Mapping[str, Head | None] = dict.fromkeys(("MiniCPMV", "MiniCPMO"), lm_head)
 _TOWER = replace(SIGLIP_TOWER, body=replace(IMAGE, more=smolvlm_embeddings))
 
 
@@ -71,6 +73,7 @@ class MiniCpmV:
 
     language: Body
     tower: Tower
+    classes: Mapping[str, Head | None] = field(default_factory=lambda: _CLASSES)
 
     def parameters(self, view: ConfigView, layers: Layers, *, tied: bool) -> int:
         """All but the language model's attention. Raises UncountedError for a tower of timm, and
@@ -84,8 +87,8 @@ class MiniCpmV:
             raise UncountedError("its vision_config is null: the image tower is not counted")
         if view.flag("drop_vision_last_layer", absent=True):
             inner = inner.overridden({"num_hidden_layers": inner.integer("num_hidden_layers") - 1})
-        language = self.language.trunk(view, layers)
-        language += 0 if tied else view.integer("vocab_size") * view.integer("hidden_size")
+        head = find_head(self.classes, view, next(iter(self.classes)))
+        language = self.language.trunk(view, layers) + head(self.language, view, tied)
         joined = resampler(inner, view.integer("query_num"), view.integer("hidden_size"))
         return language + self.tower.parameters(inner) + joined
 

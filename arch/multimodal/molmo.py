@@ -59,5 +59,6 @@ ARCHITECTURES = (
         "videollama3_qwen2",
         config={"defaults": {"text_config": {"model_type": QWEN2.types[0]}}},
         uncounted="its image tower is not counted",
+        spellings=("videollama3",),
     ),
 )

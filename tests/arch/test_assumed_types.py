@@ -12,6 +12,7 @@ from headcount.arch.class_defaults import class_defaults
 from headcount.arch.read_config import read_config
 from headcount.model.errors import HeadcountError
 from headcount.model.spec import ModelSpec
+from strangers import renamed
 from truth_record import recorded
 
 FILES = ("decoders", "encoder_decoders", "encoders", "multimodal", "states")
@@ -39,12 +40,6 @@ def filled(config: Config, outer: Config | None = None) -> dict[str, Any]:
         key: filled(value, inner[key] if isinstance(inner[key], dict) else None)
         for key, value in nested.items()
     }
-
-
-def renamed(config: Config) -> dict[str, Any]:
-    inner = {key: renamed(value) for key, value in config.items() if isinstance(value, dict)}
-    name = {"model_type": "stranger"} if "model_type" in config else {}
-    return {**config, **inner, **name}
 
 
 def facts(spec: ModelSpec) -> list[dict[str, object]]:

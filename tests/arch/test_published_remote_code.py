@@ -174,6 +174,31 @@ def test_totals_that_are_published_rounded() -> None:
     assert round(grouped / 1e9, 2) == 3.32
 
 
+# internlm/internlm-20b and openPangu-Embedded-7B: the config.json files that come with them.
+INTERNLM_20B: dict[str, Any] = {
+    **{"model_type": "internlm", "architectures": ["InternLMForCausalLM"], "bias": False},
+    **{"hidden_size": 5120, "intermediate_size": 13824, "num_attention_heads": 40},
+    **{"num_hidden_layers": 60, "num_key_value_heads": 40, "vocab_size": 103168},
+    "tie_word_embeddings": False,
+}
+PANGU_7B: dict[str, Any] = {
+    **{"model_type": "PanguEmbedded", "architectures": ["PanguEmbeddedForCausalLM"]},
+    **{"bias": True, "hidden_size": 4096, "intermediate_size": 12800, "vocab_size": 153376},
+    **{"num_attention_heads": 32, "num_hidden_layers": 34, "num_key_value_heads": 8},
+    "tie_word_embeddings": False,
+}
+
+
+def test_totals_that_cards_give_in_billions() -> None:
+    """InternLM: 20 B; openPangu: 7 B without the embedding and the head, 8 K/V heads."""
+    count, _ = read_config(INTERNLM_20B, "config.json").total()
+    assert count == 20_088_714_240 and round(count / 1e9) == 20
+    reading = read_config(PANGU_7B, "config.json")
+    whole, _ = reading.total()
+    assert whole is not None and round((whole - 2 * 153376 * 4096) / 1e9) == 7
+    assert reading.spec.cache_bytes_per_token() == 34 * 2 * 8 * 128 * 2
+
+
 @pytest.mark.parametrize(
     ("config", "nbytes"),
     [
@@ -275,6 +300,7 @@ def test_minicpm_with_compressed_keys_is_refused() -> None:
     [
         {"model_type": "llava_qwen", "hidden_size": 3584, "num_attention_heads": 28},
         {"model_type": "videollama3_qwen2", "hidden_size": 3584, "num_attention_heads": 28},
+        {"model_type": "videollama3", "hidden_size": 3584, "num_attention_heads": 28},
         {
             "model_type": "llava_llama",
             "llm_cfg": {"model_type": "qwen2", "hidden_size": 3584, "num_attention_heads": 28},

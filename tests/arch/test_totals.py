@@ -197,6 +197,14 @@ def test_a_part_of_another_kind_is_not_guessed() -> None:
     assert total({**config, "vision_config": tower}) is None
 
 
+def test_step_holds_what_the_index_of_its_nvfp4_files_counts() -> None:
+    """stepfun-ai/Step-3.7-Flash-NVFP4: total_parameters is 103,810,330,432, two weights of an
+    expert in one byte, and a bias of the router for each of them."""
+    everything = total(CONFIGS["stepfun-ai/Step-3.7-Flash"].config)
+    experts, width, hidden = 42 * 288, 1280, 4096
+    assert everything == 103_810_330_432 - experts + experts * 3 * width * hidden // 2
+
+
 def test_a_tower_is_fixed_where_its_class_reads_no_type_of_it() -> None:
     """transformers looks at the model_type of a nested config only where the wrapper's class leaves
     its class open (AutoConfig)."""

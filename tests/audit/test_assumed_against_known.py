@@ -11,20 +11,11 @@ from headcount.arch.registry import ARCHITECTURES
 from headcount.model.errors import HeadcountError
 from headcount.model.spec import ModelSpec
 from headcount.sources.catalogue import catalogue, read_entry
+from strangers import renamed
 
-# What the class's code does, and no key of its config says.
-BY_CODE = {
-    "falcon": "transformers repeats K/V to all heads before it caches them",
-    "clip": "an encoder of text, whose config is that of a decoder",
-}
-# A pattern of windows that older files leave to the class.
-WINDOWS_BY_CODE = {"gemma2", "gemma3", "gemma3_text", "cohere2", "smollm3", "mistral", "gpt_oss"}
+# is_causal is false: the class of transformers caches all the same, and nothing reads it.
+BY_CODE = {("qwen2", "Alibaba-NLP/gte-Qwen2-7B-instruct")}
 ROWS = [row for row in catalogue() if (row.model_type or "") in ARCHITECTURES]
-
-
-def renamed(config: dict[str, Any]) -> dict[str, Any]:
-    inner = {key: renamed(value) for key, value in config.items() if isinstance(value, dict)}
-    return {**config, **inner, "model_type": "stranger"} if "model_type" in config else config
 
 
 def said(spec: ModelSpec) -> Iterator[tuple[Any, ...]]:
@@ -43,7 +34,9 @@ def outcome(config: dict[str, Any]) -> str:
     except HeadcountError:
         return "refused"
     assert spec.assumed
-    return "equal" if list(said(spec)) == known else "different"
+    if list(said(spec)) == known:
+        return "equal"
+    return "doubted" if any(one.doubt for one in spec.assumptions) else "different"
 
 
 @pytest.fixture(scope="module")
@@ -53,15 +46,17 @@ def outcomes() -> dict[tuple[str, str], str]:
 
 
 def test_no_number_differs_in_silence(outcomes: dict[tuple[str, str], str]) -> None:
-    different = {key for key, said in outcomes.items() if said == "different"}
-    assert {one for one in different if one[0] not in BY_CODE.keys() | WINDOWS_BY_CODE} == set()
+    """No key tells Gemma's windows, Falcon's repeated heads, CLIP's encoder: they are doubted."""
+    assert {key for key, said in outcomes.items() if said == "different"} == BY_CODE
+    doubted = {key[0] for key, said in outcomes.items() if said == "doubted"}
+    assert doubted <= {"gemma2", "gemma3", "falcon", "clip"}
 
 
 def test_plain_attention_is_read(outcomes: dict[tuple[str, str], str]) -> None:
-    """Not refused to be safe: three in four of the catalogue's models are plain attention."""
+    """Not refused to be safe: two in three of the catalogue's models are plain attention."""
     assert len(outcomes) > 250
     equal = [key for key, said in outcomes.items() if said == "equal"]
-    assert len(equal) > 0.7 * len(outcomes)
+    assert len(equal) > 0.65 * len(outcomes)
     for model_type in ("llama", "qwen2", "qwen3", "mistral", "gpt2", "phi3", "deepseek_v3", "mpt"):
         ours = {said for key, said in outcomes.items() if key[0] == model_type}
         assert "refused" not in ours, model_type

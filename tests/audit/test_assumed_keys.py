@@ -96,6 +96,7 @@ def test_a_flag_against_biases() -> None:
         ({"n_head_kv": 4}, 4),
         ({"kv_n_heads": 4}, 4),
         ({"num_query_groups": 4}, 4),
+        ({"num_heads_kv": 4}, 4),
         ({"multi_query_attention": True, "multi_query_group_num": 4}, 4),  # ChatGLM2
         ({"multi_query_attention": False, "multi_query_group_num": 4}, 8),  # ChatGLM2
         ({"multi_query": True}, 1),
@@ -206,6 +207,8 @@ def test_each_name_of_a_nested_language_model(key: str, model_type: str | None) 
         {"no_rope_layer_interval": 4, "attention_chunk_size": 8},
         {"local_attention": 16},
         {"cross_layer_interval": 1},
+        {"cross_layer_kv_sharing": 2},
+        {"kv_sharing_target": 3},
         {"encoder_hidden_size": 64},
         {"decoder_attention_heads": 8},
         {"num_decoder_layers": 4},
@@ -248,6 +251,14 @@ def test_what_changes_the_cache_and_is_not_understood_is_refused(keys: dict[str,
 )
 def test_what_changes_nothing_of_the_cache_is_read(keys: dict[str, Any]) -> None:
     assert read(**keys).assumed
+
+
+@pytest.mark.parametrize("key", ["num_key_value_groups", "gqa_ratio", "num_queries_per_kv"])
+def test_a_word_for_both_numbers_is_refused_where_no_other_tells(key: str) -> None:
+    without = {name: value for name, value in STRANGER.items() if name != "num_key_value_heads"}
+    with pytest.raises(UnsupportedModelError, match=key):
+        read_config({**without, key: 4}, "config")
+    assert first(read(**{key: 4})).num_key_value_heads == 2
 
 
 def doubts(**more: Any) -> dict[str, str]:

@@ -1,6 +1,11 @@
 """The catalogue: found by any name, complete, and saying where its figures are from."""
 
+import importlib.util
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
+from unittest import mock
 
 import pytest
 
@@ -10,6 +15,7 @@ from headcount.model.errors import UnknownModelError
 from headcount.model.sizes import AuditRequest
 from headcount.sources import catalogue
 from headcount.sources.catalogue import CatalogueRow, find_row, read_entry, search_catalogue
+from truth_record import key_of, recorded
 
 ROWS = catalogue.catalogue()
 FOLDER = Path(catalogue.__file__).parent
@@ -17,7 +23,7 @@ FOLDER = Path(catalogue.__file__).parent
 
 def test_the_index_is_that_of_the_models() -> None:
     lines = (FOLDER / "models.jsonl").read_bytes().splitlines(keepends=True)
-    assert len(lines) == len(ROWS) == 380
+    assert len(lines) == len(ROWS) == 381
     assert [row.id for row in ROWS] == sorted((row.id for row in ROWS), key=str.lower)
     for row in ROWS:
         entry = read_entry(row)
@@ -62,6 +68,7 @@ def test_names_are_case_insensitive_and_need_no_organisation(name: str) -> None:
         ("nemotron-3-super", "nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-BF16"),
         ("qwen3.6-27b", "Qwen/Qwen3.6-27B"),
         ("gemma-4-12b", "google/gemma-4-12B-it"),
+        ("step-3.7-flash", "stepfun-ai/Step-3.7-Flash"),
         ("deepseek-v4-pro-nvfp4", "nvidia/DeepSeek-V4-Pro-NVFP4"),
         ("mimo-v2.5-pro", "XiaomiMiMo/MiMo-V2.5-Pro"),
         ("qwen1.5-7b-chat", "Qwen/Qwen1.5-7B"),
@@ -160,3 +167,54 @@ def test_every_model_is_audited(row: CatalogueRow) -> None:
     assert spec.layers
     assert spec.parameters
     assert spec.attention_parameters < spec.parameters
+
+
+@pytest.fixture
+def check_catalogue() -> Iterator[ModuleType]:
+    """The script of tools/."""
+    path = Path(__file__).parents[2] / "tools" / "check_catalogue.py"
+    spec = importlib.util.spec_from_file_location("check_catalogue", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    with mock.patch.object(sys, "path", list(sys.path)):
+        spec.loader.exec_module(module)
+        yield module
+
+
+def test_the_check_prints_a_row_for_each_model(
+    check_catalogue: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["check_catalogue.py", "--recorded", "gpt2", "gemma-2-2b-it", "kimi-k3"]
+    with mock.patch.object(sys, "argv", arguments):
+        assert check_catalogue.main() == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split("\t") for line in lines[1:]] == [
+        ["openai-community/gpt2", "124,439,808", "1024", "None", "the same"],
+        ["google/gemma-2-2b-it", "2,614,341,888", "8192", "bfloat16", "the same"],
+        [
+            *("moonshotai/Kimi-K3", "2,779,931,752,544", "1048576", "bfloat16"),
+            "its code comes with its weights, and is never run",
+        ],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("part", "value", "said"),
+    [
+        ("parameters", 1, "total: 124439808, built 1"),
+        ("max_position_embeddings", 2048, "max_position_embeddings: 1024, read 2048"),
+        ("dtype", "float16", "dtype: None, read float16"),
+    ],
+)
+def test_the_check_fails_where_anything_differs(
+    check_catalogue: ModuleType, part: str, value: object, said: str
+) -> None:
+    line = next(line for line in recorded("catalogue") if key_of(line) == "openai-community/gpt2")
+    cells, differs = check_catalogue.row_of({**line, part: value})
+    assert differs and said in cells[-1]
+    made = [{**line, part: value}]
+    with (
+        mock.patch.object(check_catalogue, "lines_of", return_value=made),
+        mock.patch.object(sys, "argv", ["check_catalogue.py", "gpt2"]),
+    ):
+        assert check_catalogue.main() == 1

@@ -92,6 +92,8 @@ def lines(model_type: str) -> Iterator[Line]:
     found = 0
     for seed in range(101, 101 + ATTEMPTS):  # others than those of tools/built_classes.py
         config = labelled(total_config(model_type, seed), seed)
+        if config.get("use_sliding_window") is False:
+            config.pop("layer_types", None)  # no class runs such layers without a window
         made = {name: held for name in classes_of(model_type) if (held := _held(name, config))}
         if made:
             yield {"model_type": model_type, "seed": seed, "config": config, "classes": made}
