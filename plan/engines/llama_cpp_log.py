@@ -115,6 +115,7 @@ LOG = StartLog(
         LogLine("llama-server", rf"(?:-m|--model|-hf) {WORD}"),
         LogLine("llama-cli", rf"(?:-m|--model|-hf) {WORD}"),
         LogLine("ollama run", rf"ollama run {WORD}"),
+        LogLine("with model '", r"with model '([^']{1,300})'"),
         LogLine("loading model '", r"loading model '([^']{1,300})'"),
         LogLine("tensors from", r"key-value pairs and [0-9]+ tensors from (\S{1,300}\.gguf)"),
     ),

@@ -217,7 +217,7 @@ def _request(log: Log, start: Start | None, said: Mapping[str, float]) -> Explan
         needed_bytes=_bytes(needed),
         available_bytes=_bytes(available),
         too_large="the cache of one request",
-        largest_context=ground.largest_context() if ground else None,
+        largest_context=_largest(ground, estimate) if ground else None,
         logged_context=int(estimate) if estimate else None,
         remedies=for_the_cache(ground) if ground else (),
     )
@@ -228,6 +228,15 @@ def _request(log: Log, start: Start | None, said: Mapping[str, float]) -> Explan
         note = f"by our rules one such request needs {own / _GIB:.2f} GiB, not {needed:.2f}"
         return replace(found, advice=(note,))
     return found
+
+
+def _largest(ground: Ground, said: float | None) -> int | None:
+    """By our rules; the engine's own estimate where that is what the rounded memory may hold."""
+    step = round(HALF_STEP * _GIB)
+    low, high = ground.largest_context(-step), ground.largest_context(step)
+    if said and low and high and low <= said <= high:
+        return int(said)
+    return ground.largest_context()
 
 
 def _tokens(log: Log, start: Start | None, said: Mapping[str, float]) -> Explanation:

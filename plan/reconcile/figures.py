@@ -214,6 +214,8 @@ def figures(start: Start) -> Iterator[Figure]:
         yield from _counts(start, memory, logged)
     if "kv_gib" in log.figures:
         yield _cache(start)
+    if "token_bytes" in log.figures:
+        yield _token(start)
     if "weights_gib" in log.figures:
         yield _weights(start)
     if "available_gib" in log.figures:
@@ -285,6 +287,13 @@ def _cache(start: Start) -> Figure:
     batch = f" of {plan.workload.batch_size} sequences" if plan.workload.batch_size > 1 else ""
     why = f"{plan.workload.context:,} tokens{batch}, cache of {plan.workload.kv_dtype}"
     return _between("kv_cache_bytes", logged, plan.kv_cache_bytes, error, why)
+
+
+def _token(start: Start) -> Figure:
+    plan = _with_memory(start, _PLENTY)
+    logged, predicted = int(start.log.figures["token_bytes"]), plan.pool.bytes_per_token(None)
+    why = f"a token of all layers on a rank, cache of {plan.workload.kv_dtype}"
+    return _between("bytes_per_token", logged, predicted, 0, why)
 
 
 def _weights(start: Start) -> Figure:

@@ -31,9 +31,11 @@ _TOLD = tuple(words for log in _LOGS for words in log.told)
 _SETTINGS = {name: ours for log in _LOGS for name, ours in log.settings.items()}
 
 _GENERAL, _TOLD_TRUST, _FIRM = 1, 2, 3
+# Names that are words, too, are settings before a colon only in quotes.
+_WORDS, _COLON = ("model", "dtype", "quantization"), {True: "['\"]", False: "['\"]?"}
 # One pattern for each name, since few are in a line.
 _SETTING = {
-    name: re.compile(rf"(?<![A-Za-z_-]){name}['\"]?(?:=|: ){QUOTED}", re.ASCII)
+    name: re.compile(rf"(?<![A-Za-z_-]){name}(?:['\"]?=|{_COLON[name in _WORDS]}: ){QUOTED}", re.ASCII)
     for name in _SETTINGS
 }
 _OPTIONS = {

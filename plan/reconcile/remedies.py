@@ -105,11 +105,11 @@ class Ground:
             return None
         return plan if plan.fits else None
 
-    def largest_context(self) -> int | None:
-        """Tokens of the longest request that fits; None where none does, or memory sets no
-        limit."""
+    def largest_context(self, more: int = 0) -> int | None:
+        """Tokens of the longest request that fits, in so many bytes `more`; None where none does,
+        or memory sets no limit."""
         size = self.memory(self.request)
-        if size is None or size <= 0:
+        if size is None or (size := size + more) <= 0:
             return None
         plan = plan_model(self.start.model, replace(self.request, kv_memory=size))
         return plan.limits.max_context or None
@@ -168,16 +168,18 @@ def _first_of_each(ground: Ground, kinds: tuple[_Kind, ...]) -> tuple[Remedy, ..
 
 
 def _try(ground: Ground, what: str, value: int | float | str, text: str) -> Iterator[Remedy]:
-    plan = ground.plan(**{what: value})
-    if plan is not None:
-        yield Remedy(
-            change=what,
-            value=value,
-            text=text,
-            command=ground.command(**{what: value}),
-            kv_tokens=plan.kv_tokens,
-            concurrency=plan.concurrency,
-        )
+    """None where the engine's command cannot say it: that would start something else."""
+    plan, command = ground.plan(**{what: value}), ground.command(**{what: value})
+    if plan is None or command is None or command == ground.command():
+        return
+    yield Remedy(
+        change=what,
+        value=value,
+        text=text,
+        command=command,
+        kv_tokens=plan.kv_tokens,
+        concurrency=plan.concurrency,
+    )
 
 
 def _utilisation(ground: Ground) -> Iterator[Remedy]:
@@ -269,7 +271,8 @@ def _shorter_and(ground: Ground) -> Iterator[Remedy]:
 def _tp(ground: Ground) -> Iterator[Remedy]:
     for tp in valid_tp(ground.start.model.spec):
         if ground.request.tp < tp <= _MOST_TP:
-            yield from _try(ground, "tp", tp, f"{tp} devices (tensor parallel)")
+            devices = tp * ground.request.pp
+            yield from _try(ground, "tp", tp, f"tp {tp} ({devices} devices)")
 
 
 def _weights(ground: Ground) -> Iterator[Remedy]:

@@ -93,7 +93,8 @@ def _facts(outcome: Outcome) -> Iterator[Fact]:
         yield from _facts_of_failure(found)
     if start is not None:
         request = start.request
-        yield Fact("context", "Context", request.context, "tokens")
+        if request.context is not None:
+            yield Fact("context", "Context", request.context, "tokens")
         yield Fact("tp", "tp", request.tp, "count")
         if request.pp > 1:
             yield Fact("pp", "pp", request.pp, "count")
