@@ -301,7 +301,7 @@ def _largest_term(log: Log, start: Start | None) -> str | None:
 
 def _occupied(log: Log, start: Start | None, said: Mapping[str, float]) -> Explanation:
     free, total, requested = said["free"], said["total"], said["requested"]
-    share = int(free / total * 100) / 100
+    share = int(free / total * 100) / 100 if total else 0.0
     ground = _ground(log, start, None) if start else None
     remedies = for_the_device(ground) if ground else ()
     holders = f"others hold {total - free:.2f} GiB of it: end them (nvidia-smi lists them), or"

@@ -194,7 +194,7 @@ def _all_readers() -> Iterator[tuple[str, _Reader]]:
             yield words, _serves
     for failure in _FAILURES:
         yield failure.line.words, partial(_read_failure, failure)
-    for words in _SETTING_PARTS:
+    for words in (*_SETTING_PARTS, *_TOLD):
         yield words, _read_settings
     yield "speculative", _read_speculation
     for words in ("GPU 0", "Device 0"):

@@ -227,7 +227,7 @@ LOG = StartLog(
         LogLine("vLLM ", r"vLLM [^\n]{0,30}?[Vv]ersion\s{0,20}:?\s{0,4}v?([0-9]+\.[0-9][^\s,]{0,30})"),
         LogLine("vLLM", r"vLLM[ =@:-]{1,3}v?([0-9]+\.[0-9]+\.[0-9][^\s,)]{0,30})"),
         LogLine("vllm-openai", r"vllm-openai[a-z-]{0,12}:v?([0-9]+\.[0-9]+[^\s,'\"]{0,30})"),
-        LogLine("vllm", r"vllm(?:[=@:_ -]{1,3}|/vllm:)v?([0-9]+\.[0-9]+\.[0-9][^\s,'\")]{0,30})"),
+        LogLine("vllm", r"vllm(?:[=@:_ -]{1,3}|/vllm:)v?([0-9]+\.[0-9]+\.[0-9][^\s,'\")_]{0,30})"),
     ),
     names=(
         LogLine("vllm serve", rf"vllm serve\s{{1,8}}{WORD}"),
