@@ -30,7 +30,8 @@ _START_OPTIONS = stack(
 @click.option("--exit-code", is_flag=True, help="Exit with 1 if a figure disagrees.")
 @output_options
 def reconcile(
-    logs: tuple[str, ...], exit_code: bool, form: str, output: Path | None, **options: Any) -> None:
+    logs: tuple[str, ...], exit_code: bool, form: str, output: Path | None, **options: Any
+) -> None:
     """Hold the start-up log of vLLM or SGLang against what the same start would give by the rules.
 
     LOG is a file, or - for standard input; a few lines of it suffice. Tokens, blocks, concurrency,

@@ -14,7 +14,7 @@ _CACHE = re.compile(
 )
 _SELF = re.compile(rf"KV self size += +{NUMBER} MiB(?:, (?:K|c\^KV) \(([a-z0-9_]{{2,8}})\))?")
 _BUFFER = re.compile(rf"([A-Za-z_]{{2,20}}[0-9]*) (?:model |KV )?buffer size = +{NUMBER} MiB")
-_KINDS = {"msg=\"kv cache\"": "kv_gib", "msg=\"model weights\"": "weights_gib"}
+_KINDS = {'msg="kv cache"': "kv_gib", 'msg="model weights"': "weights_gib"}
 _DEVICE_SIZE = re.compile(rf'device=(\S{{1,40}}) size="{SIZE}"')
 _OFFLOAD = re.compile(rf'memory\.required\.kv="{SIZE}"')
 
@@ -86,16 +86,28 @@ def _finish(log: Log) -> None:
 LOG = StartLog(
     engine="llama.cpp",
     looked_for="`llama_kv_cache: size`, `KV self size`, `model buffer size` (llama.cpp),"
-    " `msg=\"kv cache\"`, `memory.required.kv` (Ollama)",
+    ' `msg="kv cache"`, `memory.required.kv` (Ollama)',
     signs=(
         *("llama_kv_cache", "llama_new_context", "llama_context:", "llm_load_", "llama-server"),
-        *("KV self size", 'msg="kv cache"', 'msg="offload to', "msg=offload", "load_tensors:", "llama_model_load"),
+        *(
+            "KV self size",
+            'msg="kv cache"',
+            'msg="offload to',
+            "msg=offload",
+            "load_tensors:",
+            "llama_model_load",
+        ),
         *("print_info:", "ggml_backend", "ggml_cuda_init", "alloc_tensor_range", "ollama"),
     ),
     starts=("build: ", "starting llama server", 'msg="starting runner"', "main: loading model"),
     of_one_start=("context", "batch_size", "kv_dtype"),
     figures=(
-        LogLine("compute buffer size", rf"CUDA0 compute buffer size = +{NUMBER} MiB", "compute_gib", scale=_MIB),
+        LogLine(
+            "compute buffer size",
+            rf"CUDA0 compute buffer size = +{NUMBER} MiB",
+            "compute_gib",
+            scale=_MIB,
+        ),
         LogLine("model size  ", rf"model size +[=:] +{SIZE}", "file_gib"),
         LogLine("file size ", rf"file size +[=:] +{SIZE}", "file_gib"),
         LogLine("MiB free", rf"using device .{{0,200}} - {NUMBER} MiB free", "free", scale=_MIB),

@@ -65,9 +65,9 @@ class Log:
     names: list[str] = field(default_factory=list)
     earlier: "Log | None" = None
 
-    def least(self, name: str, value: float, rank: Rank = Rank()) -> None:
+    def least(self, name: str, value: float, rank: Rank | None = None) -> None:
         self.figures[name] = min(value, self.figures.get(name, value))
-        if rank != Rank():
+        if rank is not None:
             own = self.ranks.setdefault(rank, {})
             own[name] = min(value, own.get(name, value))
 
@@ -131,10 +131,10 @@ class LogLine:
 class FailureLine(NamedTuple):
     """A line that says what a start died of. `kind` is one of those that plan/reconcile explains:
 
-    `request`    the cache of one request of `context` tokens is `needed`, `available` is less
+    `request`    the cache of a request of `context` tokens is `needed`, `available` is less
     `tokens`     the same in tokens: `context` of them, of which `tokens` fit
     `cache`      nothing is left for the cache
-    `memory`     `tried` more than was `free` of `capacity`; `used` and `allocated` are the process's
+    `memory`     `tried` more than was `free` of `capacity`; `used` is the process's own
     `occupied`   `free` of `total` at the start, and `requested` is more
     `sampler`    the sampler's warm-up for `sequences`
     `weights`    the weights do not fit
@@ -147,7 +147,8 @@ class FailureLine(NamedTuple):
 
 
 class OwnAccount(NamedTuple):
-    """What is left for the cache by a log's own figures, in GiB: `addends` of them, each rounded."""
+    """What is left for the cache by a log's own figures, in GiB: so many `addends`, each
+    rounded."""
 
     gib: float
     addends: int
@@ -171,9 +172,10 @@ class StartLog:
     settings, `versions` those with a version, the most trustworthy first; `names` those with the
     model's name; `failures` what a start dies of. `settings` maps what the engine calls a setting
     to its name here; `phases` are words of a traceback and how far the start had come: `weights`,
-    `profile` or `step`; lines with words of `told` say what the start was told. A line with words of
-    `no_figures` has none, and one with `no_settings` only talks of settings. Once a line of `serves` is there the start
-    has come through whatever went wrong. `others` are words, and what reads a line that has them; `finish` takes the whole log.
+    `profile` or `step`; lines with words of `told` say what the start was told. A line with words
+    of `no_figures` has none, and one with `no_settings` only talks of settings. Once a line of
+    `serves` is there the start has come through whatever went wrong. `others` are words, and what
+    reads a line that has them; `finish` takes the whole log.
 
     `own_account` reckons what is left from what the log says was taken, if it says all; `terms` are
     figures, and the keys of the terms of a budget that they stand for.

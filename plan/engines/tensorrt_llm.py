@@ -94,14 +94,15 @@ def _budget(model: PlannedModel, device: Device | None, work: Workload) -> tuple
     allowed = share_of(device, 1.0)
     others = (runtime(1.0 if request.ranks == 1 else 2.0, "context and workspaces"), activations)
     return tuple(
-        Budget(allowed=allowed, fixed=(weights, *others, _left_alone(fraction, allowed, weights, others)))
+        Budget(
+            allowed=allowed,
+            fixed=(weights, *others, _left_alone(fraction, allowed, weights, others)),
+        )
         for weights in stage_weights(model, work)
     )
 
 
-def _left_alone(
-    fraction: float, allowed: Term, weights: Term, others: tuple[Term, ...]
-) -> Term:
+def _left_alone(fraction: float, allowed: Term, weights: Term, others: tuple[Term, ...]) -> Term:
     free = allowed.bytes - weights.bytes - sum(term.bytes for term in others)
     return Term(
         key="left_free",

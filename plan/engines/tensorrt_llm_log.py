@@ -16,7 +16,12 @@ LOG = StartLog(
         ),
         LogLine("primary pool: ", rf"KV cache primary pool: {NUMBER}", "num_blocks"),
         LogLine("primary blocks=", rf"primary blocks={NUMBER}", "num_blocks"),
-        LogLine("in paged kv cache: total", rf"total: {NUMBER} GiB, available: {NUMBER} GiB", "total", "free"),
+        LogLine(
+            "in paged kv cache: total",
+            rf"total: {NUMBER} GiB, available: {NUMBER} GiB",
+            "total",
+            "free",
+        ),
         LogLine("device total memory ", rf"device total memory {NUMBER} GiB", "total"),
         LogLine("kv size ", rf"kv size(?: per token)? is {NUMBER}", "token_bytes"),
         LogLine("for model weights", rf"uses {NUMBER} GB for model weights", "weights_gib"),

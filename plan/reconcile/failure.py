@@ -67,9 +67,7 @@ class Explanation:
             "too_large": self.too_large,
             "largest_context": self.largest_context,
             "logged_context": self.logged_context,
-            "shares": [
-                {"term": n.term, "bytes": n.bytes, "source": n.source} for n in self.shares
-            ],
+            "shares": [{"term": n.term, "bytes": n.bytes, "source": n.source} for n in self.shares],
             "changes": [remedy.document() for remedy in self.remedies],
             "advice": list(self.advice),
         }
@@ -134,8 +132,8 @@ def _off(start: Start, device: Device) -> float:
 
 
 def explain(log: Log, start: Start | None) -> Explanation | None:
-    """Of a log that says what its start died of; None of one that does not. Without a `start`, since
-    the model is not known, only what the log says itself."""
+    """Of a log that says what its start died of; None of one that does not. Without a `start`,
+    since the model is not known, only what the log says itself."""
     failure = first_failure(log)
     if failure is None:
         return None
@@ -144,7 +142,11 @@ def explain(log: Log, start: Start | None) -> Explanation | None:
         guessed = likely_device(start)
         start = replace(start, request=replace(start.request, device=guessed))
     found = _EXPLAIN[failure.kind](log, start, failure.values)
-    note = f"the log names no device: {guessed.name} is taken, which its figures fit" if guessed else ""
+    note = (
+        f"the log names no device: {guessed.name} is taken, which its figures fit"
+        if guessed
+        else ""
+    )
     advice = (*found.advice, note) if note else found.advice
     return replace(found, shares=tuple(_shares(log, start)), advice=advice)
 
@@ -369,10 +371,13 @@ def _sampler(log: Log, start: Start | None, said: Mapping[str, float]) -> Explan
     if start is not None and start.request.max_num_seqs is None:
         start = replace(start, request=replace(start.request, max_num_seqs=count))
     ground = _ground(log, start, _left(log, start)) if start else None
-    detail = f": {tried:.2f} GiB more were asked for, {free:.2f} were free" if tried and free else ""
+    detail = (
+        f": {tried:.2f} GiB more were asked for, {free:.2f} were free" if tried and free else ""
+    )
     return Explanation(
         kind="sampler",
-        cause=f"the sampler's warm-up for {count:,} sequences found no room beside the cache{detail}",
+        cause=f"the sampler's warm-up for {count:,} sequences found no room beside the"
+        f" cache{detail}",
         needed_bytes=_bytes(tried),
         available_bytes=_bytes(free),
         too_large=f"the sampler of {count:,} sequences",

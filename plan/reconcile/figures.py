@@ -85,7 +85,7 @@ def _logged_memory(start: Start, least: float) -> Memory:
     stages = by_stage(start.log, "available_gib", start.request.tp)
     pp = start.request.pp
     if pp == 1 or not stages:
-        known = {stage: least for stage in range(pp if not stages else 1)}
+        known = dict.fromkeys(range(pp if not stages else 1), least)
     else:
         known = {stage: gib for stage, gib in stages.items() if stage < pp}
     pool = _with_memory(start, int(max(known.values(), default=0.0) * _GIB)).pool
@@ -138,8 +138,8 @@ def counts_of(start: Start, memory: Memory, logged: Mapping[str, float]) -> Coun
     """Of the figures `logged`."""
     plan = _with_memory(start, max(0, memory.middle[0]))
     ends = (memory.low, memory.middle, memory.high)
-    rows = {name: _ends(plan, name, ends) for name in logged}
-    rows = {name: found for name, found in rows.items() if found is not None}
+    ends_of = {name: _ends(plan, name, ends) for name in logged}
+    rows = {name: found for name, found in ends_of.items() if found is not None}
     numbers = _numbers_of_blocks(start, plan, ends)
     if numbers is None:
         agreeing = {n for n, (low, _, high) in rows.items() if low <= logged[n] <= high}
@@ -176,9 +176,7 @@ def _value(plan: Plan, name: str, available: tuple[int, ...]) -> float | None:
     return round(plan.pool.concurrency(available, context), 2)
 
 
-def _numbers_of_blocks(
-    start: Start, plan: Plan, ends: Sequence[tuple[int, ...]]
-) -> range | None:
+def _numbers_of_blocks(start: Start, plan: Plan, ends: Sequence[tuple[int, ...]]) -> range | None:
     """Those that the memory allows, or the one that the start was told; None where tokens do not
     follow from blocks, or there are too many to try."""
     if plan.pool.of_blocks(1, plan.workload.context) is None:
@@ -222,9 +220,7 @@ def figures(start: Start) -> Iterator[Figure]:
         yield _available(start)
 
 
-def _counts(
-    start: Start, memory: Memory | None, logged: Mapping[str, float]
-) -> Iterator[Figure]:
+def _counts(start: Start, memory: Memory | None, logged: Mapping[str, float]) -> Iterator[Figure]:
     found = counts_of(start, memory, logged) if memory else None
     for name, value in logged.items():
         shown = value if name == "concurrency" else int(value)
@@ -338,7 +334,9 @@ def with_logged_terms(start: Start, plan: Plan) -> tuple[int, int, str]:
     log, logged_as = start.log, reader_of(start).terms
     available, error, words = plan.available_bytes, plan.error_bytes, []
     for term in plan.taken:
-        gib = next((log.figures[n] for n, key in logged_as if key == term.key and n in log.figures), None)
+        gib = next(
+            (log.figures[n] for n, key in logged_as if key == term.key and n in log.figures), None
+        )
         if gib is None:
             words.append(f"{term.title.lower()} {term.bytes / _GIB:.2f}")
             continue

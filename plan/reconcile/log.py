@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from ..engines.registry import SERVING
 from ..engines.start_log import (
-    NUMBER,
     QUOTED,
     SIZE,
     FailureLine,
@@ -35,12 +34,14 @@ _GENERAL, _TOLD_TRUST, _FIRM = 1, 2, 3
 _WORDS, _COLON = ("model", "dtype", "quantization"), {True: "['\"]", False: "['\"]?"}
 # One pattern for each name, since few are in a line.
 _SETTING = {
-    name: re.compile(rf"(?<![A-Za-z_-]){name}(?:['\"]?=|{_COLON[name in _WORDS]}: ){QUOTED}", re.ASCII)
+    name: re.compile(
+        rf"(?<![A-Za-z_-]){name}(?:['\"]?=|{_COLON[name in _WORDS]}: ){QUOTED}", re.ASCII
+    )
     for name in _SETTINGS
 }
 _OPTIONS = {
     **{name.replace("_", "-"): ours for name, ours in _SETTINGS.items()},
-    **{name: ours for name, ours in _SETTINGS.items()},
+    **_SETTINGS,
     **{"tp": "tp", "pp": "pp", "tensor-parallel": "tp"},
 }
 _OPTION = re.compile(rf"--({'|'.join(_OPTIONS)})(?:[ =]{{1,8}}|['\"], ?){QUOTED}", re.ASCII)
@@ -58,7 +59,9 @@ _METHOD = re.compile(r"method['\"\\]*\s?[=:]\s?['\"\\]*([A-Za-z0-9_]{1,40})")
 _STAGE = re.compile(r"[_ \[(]PP([0-9]{1,3})\b|[_ \[(]PP([0-9]{1,3})_")
 _PLACE = re.compile(r"\([A-Za-z]{0,12}Worker[A-Za-z]{0,12}[ _][^)]{0,40}?rank[= ]([0-9]{1,4})")
 _OF_TP = re.compile(r"[_ \[(]TP([0-9]{1,3})(?=[_ \])])")
-_GPU = re.compile(r"(?:GPU|Device) +[0-9](?:-[0-9]+)?: +((?:NVIDIA|AMD|Tesla|GeForce) [^\n,(]{2,60})")
+_GPU = re.compile(
+    r"(?:GPU|Device) +[0-9](?:-[0-9]+)?: +((?:NVIDIA|AMD|Tesla|GeForce) [^\n,(]{2,60})"
+)
 _OUT_OF_MEMORY = FailureLine(
     "memory",
     LogLine(
@@ -233,9 +236,11 @@ def _read_figures(each: LogLine, log: Log, line: str) -> None:
                 _see_ranks(log, line)
 
 
-def _rank_of(line: str) -> Rank:
+def _rank_of(line: str) -> Rank | None:
     begin = line[:160]
     stage, place = _STAGE.search(begin), _PLACE.search(begin)
+    if stage is None and place is None:
+        return None
     return Rank(
         stage=int(stage[1] or stage[2]) if stage else None,
         place=int(place[1]) if place else None,

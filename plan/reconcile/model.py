@@ -41,6 +41,7 @@ _FORMATS = (
 _GGUF = re.compile(r"(?:^|[-_.])((?:q[2-8]|iq[1-4])(?:_[a-z0-9]+)*)(?:\.gguf)?$", re.IGNORECASE)
 _OF_UNKNOWN_SCHEME = ("compressed-tensors", "modelopt")  # 8 bit unless a name says more
 _FP8 = {"quant_method": "fp8"}
+_INT8 = {"quant_method": "gptq", "bits": 8, "group_size": 128}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -109,7 +110,7 @@ def _as_stored(model: PlannedModel, stored: str | None) -> PlannedModel:
     if stored is None or (stored == "fp8" and "quantization_config" in model.config):
         return model
     if stored in ("fp8", "int8"):
-        settings = _FP8 if stored == "fp8" else {"quant_method": "gptq", "bits": 8, "group_size": 128}
+        settings = _FP8 if stored == "fp8" else _INT8
         config = {**model.config, "quantization_config": settings}
         return replace(model, config=config, weights_bytes=None)
     return as_format(model, stored)
@@ -131,16 +132,16 @@ def stored_as(quantization: str | None, names: Iterable[str]) -> str | None:
 
 
 def known_name(name: str) -> str | None:
-    """The name in the catalogue that `name` means: an id or an alias, a path that ends in one, that of
-    a cache (`models--org--name/snapshots/…`, `Qwen2___5-7B`), and those with suffixes of weights
-    that are stored otherwise."""
+    """The name in the catalogue that `name` means: an id or an alias, a path that ends in one, that
+    of a cache (`models--org--name/snapshots/…`, `Qwen2___5-7B`), and those with suffixes of
+    weights that are stored otherwise."""
     keys = _keys_of_catalogue()
     return next((keys[key] for key in _keys(name) if key in keys), None)
 
 
 @lru_cache(maxsize=1)
 def _keys_of_catalogue() -> dict[str, str]:
-    """Ids and aliases, which may have a dtype of their own, by what is the same in all spellings."""
+    """Ids and aliases, which may have a dtype of their own, by what all spellings share."""
     names = [name for row in catalogue() for name in row.names]
     found = {_key(name): name for name in reversed(names)}
     for name in names:  # whoever published it

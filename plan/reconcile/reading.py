@@ -8,7 +8,6 @@ import codecs
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -59,10 +58,12 @@ def _lines_with(block: bytes, wanted: Sequence[bytes]) -> Iterator[FoundLine]:
 
 
 def _blocks_of(name: str) -> Iterator[bytes]:
+    if name == "-":
+        yield from _blocks(sys.stdin.buffer, "standard input")
+        return
     try:
-        opened = nullcontext(sys.stdin.buffer) if name == "-" else Path(name).open("rb")
-        with opened as file:
-            yield from _blocks(file, "standard input" if name == "-" else name)
+        with Path(name).open("rb") as file:
+            yield from _blocks(file, name)
     except OSError as error:
         raise HeadcountError(f"{name}: cannot be read: {error.strerror}") from error
 

@@ -54,7 +54,9 @@ class Outcome:
     def model(self) -> str:
         if self.start is not None:
             return self.start.model.model_id
-        names = [str(self.log.settings["model"])] if self.log and "model" in self.log.settings else []
+        names = (
+            [str(self.log.settings["model"])] if self.log and "model" in self.log.settings else []
+        )
         return next(iter([*names, *(self.log.names if self.log else [])]), "")
 
     def document(self) -> dict[str, object]:

@@ -50,9 +50,7 @@ def start_of(log: Log, options: Mapping[str, Any]) -> Start:
     settings = settings_of(log, given)
     engine = find_engine(str(given.get("engine", log.engine)))
     check_options(engine, PlanRequest(**_options(given)))
-    found = find_model(
-        names_of(log, options), _text(settings, "quantization"), names_of(log, {})
-    )
+    found = find_model(names_of(log, options), _text(settings, "quantization"), names_of(log, {}))
     guessed = "tp" not in settings and "tp_seen" in settings
     if guessed:
         settings["tp"] = _tp_of_ranks(found.model, int(settings["tp_seen"]))

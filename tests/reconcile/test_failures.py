@@ -107,7 +107,9 @@ def test_nothing_left_says_what_to_change() -> None:
     asked = int(option(both, "--max-num-seqs")), int(option(both, "--max-model-len"))
     found = plan(
         "gpt-oss-120b",
-        **{"max_num_seqs": asked[0], "context": asked[1], "kv_memory": 10 * GIB},
+        max_num_seqs=asked[0],
+        context=asked[1],
+        kv_memory=10 * GIB,
     )
     assert found.fits
     assert "tp 2 (2 devices)" in done.output

@@ -46,7 +46,10 @@ def settings(*lines: str) -> dict[str, object]:
         ("INFO [api_utils.py:345]        █     █     █▄   ▄█", None),
         ("INFO [api_utils.py:345]  ▄▄ ▄█ █     █     █ ▀▄▀ █  version 0.26.0", "0.26.0"),
         ("(APIServer pid=1) INFO 07-30 07:06:32 [api_utils.py:345]  version 0.26.0", "0.26.0"),
-        ("Initializing a V1 LLM engine (v0.10.2.dev378+g4d7fe40fc) with", "0.10.2.dev378+g4d7fe40fc"),
+        (
+            "Initializing a V1 LLM engine (v0.10.2.dev378+g4d7fe40fc) with",
+            "0.10.2.dev378+g4d7fe40fc",
+        ),
         ("vLLM Version                 : 0.10.1.1", "0.10.1.1"),
         ("vLLM Version: 0.7.3", "0.7.3"),
         ("vLLM Version 0.10.1.1+381074ae.nv25.09", "0.10.1.1+381074ae.nv25.09"),
@@ -79,7 +82,10 @@ def test_what_the_engine_says_of_itself_counts_before_what_is_installed() -> Non
     [
         ("Qwen/Qwen3-8B", "Qwen/Qwen3-8B"),
         ("/models/Qwen3-8B/", "Qwen/Qwen3-8B"),
-        ("/root/.cache/huggingface/hub/models--Qwen--Qwen3-8B/snapshots/b968826d9c46", "Qwen/Qwen3-8B"),
+        (
+            "/root/.cache/huggingface/hub/models--Qwen--Qwen3-8B/snapshots/b968826d9c46",
+            "Qwen/Qwen3-8B",
+        ),
         ("/models--Qwen--Qwen3-8B", "Qwen/Qwen3-8B"),
         ("/root/.cache/modelscope/hub/Qwen/Qwen2___5-7B-Instruct", "Qwen/Qwen2.5-7B-Instruct"),
         ("Qwen/Qwen3-32B-AWQ", "Qwen/Qwen3-32B"),

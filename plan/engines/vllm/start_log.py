@@ -215,8 +215,12 @@ LOG = StartLog(
         LogLine("attention block size", rf"attention block size to {NUMBER}", "state_block"),
         LogLine("GPU memory utilization is", rf"ation is \({NUMBER},", "utilisation"),
         LogLine("gpu_memory_utilization (", rf"utilization \({NUMBER}\)", "utilisation"),
-        LogLine("The current --gpu", rf"The current --gpu-memory-utilization={NUMBER}\d*", "utilisation"),
-        LogLine("desired GPU memory", rf"desired GPU memory utilization \({NUMBER},", "utilisation"),
+        LogLine(
+            "The current --gpu", rf"The current --gpu-memory-utilization={NUMBER}\d*", "utilisation"
+        ),
+        LogLine(
+            "desired GPU memory", rf"desired GPU memory utilization \({NUMBER},", "utilisation"
+        ),
     ),
     versions=(
         LogLine("LLM engine (", r"LLM engine \(v?([0-9][^\s),]{0,40})\)"),
@@ -224,7 +228,9 @@ LOG = StartLog(
         LogLine(" version ", r"(?:█|\]) {1,40}version v?([0-9]+\.[0-9]+[^\s,]{0,40})"),
         LogLine("vLLM Version", r"vLLM Version\s{0,40}:?\s{1,4}v?([0-9][^\s,]{0,40})"),
         LogLine("vllm==", r"vllm==([0-9]+\.[^\s,]{1,30})"),
-        LogLine("vLLM ", r"vLLM [^\n]{0,30}?[Vv]ersion\s{0,20}:?\s{0,4}v?([0-9]+\.[0-9][^\s,]{0,30})"),
+        LogLine(
+            "vLLM ", r"vLLM [^\n]{0,30}?[Vv]ersion\s{0,20}:?\s{0,4}v?([0-9]+\.[0-9][^\s,]{0,30})"
+        ),
         LogLine("vLLM", r"vLLM[ =@:-]{1,3}v?([0-9]+\.[0-9]+\.[0-9][^\s,)]{0,30})"),
         LogLine("vllm-openai", r"vllm-openai[a-z-]{0,12}:v?([0-9]+\.[0-9]+[^\s,'\"]{0,30})"),
         LogLine("vllm", r"vllm(?:[=@:_ -]{1,3}|/vllm:)v?([0-9]+\.[0-9]+\.[0-9][^\s,'\")_]{0,30})"),
