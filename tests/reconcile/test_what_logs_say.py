@@ -298,6 +298,21 @@ def test_the_older_engines_account_is_read() -> None:
     assert found["weights_bytes"]["agrees"] is True
 
 
+def test_the_account_of_0_6_4_is_a_table() -> None:
+    """vllm-project/vllm#10511: 71.29 - 14.96 - 1.79 - 1.26 = 53.28 GiB."""
+    table = {"total_gpu_memory": "79.22GiB", "gpu_memory_utilization": "0.90"} | {
+        **{"the current vLLM instance can use": "71.29GiB", "model weights take": "14.96GiB"},
+        **{"non_torch_memory": "1.79GiB", "PyTorch activation peak memory": "1.26GiB"},
+        **{"available_kv_cache_memory": "53.29GiB"},
+    }
+    log = "$ vllm serve meta-llama/Meta-Llama-3-8B\n" + "".join(
+        f"INFO worker.py:243] {name}    {value}\n" for name, value in table.items()
+    )
+    found = rows(log)
+    assert found["available_kv_bytes"]["agrees"] is True
+    assert found["weights_bytes"]["agrees"] is True
+
+
 def test_the_second_model_runner_is_read() -> None:
     assert settings("INFO Using V2 Model Runner")["model_runner"] == "v2"
 

@@ -191,13 +191,19 @@ LOG = StartLog(
         LogLine("num_gpu_blocks", rf"num_gpu_blocks(?: is:|['\"]?[:=]) ?{NUMBER}", "num_blocks"),
         LogLine("oading took", rf"[Mm]odel loading took {NUMBER} ?Gi?B", "weights_gib"),
         LogLine("weights took", rf"[Ll]oading model weights took {NUMBER} ?Gi?B", "weights_gib"),
-        LogLine("weights take", rf"model weights take {NUMBER} ?GiB", "weights_gib"),
+        LogLine("weights take", rf"model weights take\s{{1,8}}{NUMBER} ?GiB", "weights_gib"),
         LogLine("for weight", rf"{NUMBER} GiB for weight", "weights_gib"),
         LogLine("weights memory: ", rf"weights memory: {NUMBER} ?GiB", "weights_gib"),
-        LogLine("non_torch_memory takes", rf"non_torch_memory takes {NUMBER} ?GiB", "non_torch"),
+        LogLine(
+            "non_torch_memory", rf"non_torch_memory (?:takes)?\s{{0,8}}{NUMBER} ?GiB", "non_torch"
+        ),
         LogLine("non-torch memory", rf"{NUMBER} GiB for non-torch memory", "non_torch"),
         LogLine("non-torch forward", rf"forward increase memory: {NUMBER} ?GiB", "non_torch"),
-        LogLine("peak memory takes", rf"peak memory takes {NUMBER} ?GiB", "activations"),
+        LogLine(
+            "peak memory ",
+            rf"activation peak memory (?:takes)?\s{{0,8}}{NUMBER} ?GiB",
+            "activations",
+        ),
         LogLine("peak activation", rf"{NUMBER} GiB for peak activation", "activations"),
         LogLine("peak memory increase", rf"peak memory increase: {NUMBER} ?GiB", "activations"),
         LogLine("consumed memory", rf"{NUMBER} GiB for consumed memory", "consumed"),
@@ -207,10 +213,15 @@ LOG = StartLog(
         LogLine("apturing finished", rf"apturing finished in .{{0,40}}took {NUMBER} GiB", "graphs"),
         LogLine("CUDA graph memory", rf"stimated CUDA graph memory: {NUMBER} GiB", "graphs_ahead"),
         LogLine("on startup", _FREE, "free", "total"),
-        LogLine("total_gpu_memory", rf"total_gpu_memory \({NUMBER}GiB\)", "total"),
+        LogLine("total_gpu_memory", rf"total_gpu_memory \(?\s{{0,8}}{NUMBER}GiB", "total"),
+        LogLine("available_kv_cache_m", rf"kv_cache_memory\s{{1,8}}{NUMBER}GiB", "available_gib"),
+        LogLine("instance can use", rf"instance can use\s{{1,8}}{NUMBER}GiB", "requested"),
         LogLine("max_model_len: reduced", rf"reduced from [0-9]+ to {NUMBER} to fit", "context"),
     ),
     numbers=(
+        LogLine(
+            "gpu_memory_utilization ", rf"gpu_memory_utilization\s{{2,8}}{NUMBER}", "utilisation"
+        ),
         LogLine("Using max model len", rf"Using max model len {NUMBER}", "context"),
         LogLine("attention block size", rf"attention block size to {NUMBER}", "state_block"),
         LogLine("GPU memory utilization is", rf"ation is \({NUMBER},", "utilisation"),
@@ -236,6 +247,7 @@ LOG = StartLog(
         LogLine("vllm", r"vllm(?:[=@:_ -]{1,3}|/vllm:)v?([0-9]+\.[0-9]+\.[0-9][^\s,'\")_]{0,30})"),
     ),
     names=(
+        LogLine("Starting to load model", r"Starting to load model (\S{1,200}?)\.{3}"),
         LogLine("vllm serve", rf"vllm serve\s{{1,8}}{WORD}"),
         LogLine("served_model_name", r"served_model_name['\"]?(?:=|: )\[?['\"]([^'\",\]]{1,200})"),
     ),
