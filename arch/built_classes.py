@@ -18,6 +18,7 @@ from .body.uncounted import unknown_class
 from .config_view import ConfigView
 from .model_classes import GROUPED_CLASS
 from .our_types import base_type
+from .registry import architecture_of, standard_spelling
 
 _TABLE = Path(__file__).with_name("generated") / "built_classes.jsonl"
 _LABELS = 2  # where a config names none
@@ -56,21 +57,28 @@ class BuiltClass(NamedTuple):
 
 
 def built_class(view: ConfigView) -> BuiltClass | None:
-    """The class that the config is for, where it is one of transformers for the config's type and
-    not the base class itself."""
-    name = class_name(view.config)
-    row = _row(base_type(view.model_type))
-    if name not in row.get("classes", {}) or row["base"] is None:
+    """The class that the config is for, where it is one of transformers and not the base class of
+    the config's type. Of a class of another type the stacks are told, and what it holds where the
+    two differ in nothing but their name (T5 and mT5)."""
+    name, own = class_name(view.config), standard_spelling(base_type(view.model_type))
+    model_type = own if name in _row(own).get("classes", ()) else type_of_class(name)
+    row, base = _row(model_type or ""), _row(own).get("base")
+    if base is None or name not in row.get("classes", ()):
         return None
     form = _form(row["classes"][name], view)
-    terms = form.get("terms")
+    terms = form.get("terms") if _alike(own, model_type) else None
     return BuiltClass(
         name=name,
-        base=row["base"],
+        base=base,
         without=tuple(form.get("without", ())),
         terms=None if terms is None else tuple((n, tuple(keys)) for n, *keys in terms),
         own_layers=form.get("own_layers", False),
     )
+
+
+def _alike(own: str, model_type: str | None) -> bool:
+    found = architecture_of(own)
+    return found is not None and model_type in found.types
 
 
 def class_name(config: Mapping[str, Any]) -> str:

@@ -6,7 +6,7 @@ the line asked for is parsed.
 """
 
 import json
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +21,7 @@ class ClassDefaults(NamedTuple):
     defaults: dict[str, Any]
 
 
-@lru_cache
+@cache
 def class_defaults(model_type: str) -> ClassDefaults | None:
     """What transformers' config class for `model_type` declares; None if it has no such class."""
     text = _TABLE.read_bytes()

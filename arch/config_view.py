@@ -58,6 +58,9 @@ class ConfigView:
         self.model_type = model_type
         self.filled: Mapping[str, str] = {}  # the class that a default is of, if not class_name
         self.overrides = ""  # what `overridden` changed
+        # Where the value of a key stands if the file has other keys: a place and its key there, or
+        # what it is derived from and "".
+        self.told: Mapping[str, tuple[str, str]] = {}
         self.replaced: frozenset[str] = frozenset()  # the keys of it, which stand in no file
         self.opened: set[str] = set()  # nested objects that were read
 
@@ -72,8 +75,8 @@ class ConfigView:
         for key in keys:
             value = self.config[key]
             if value is not None:
-                source = self.where if key == name else f"{self.where} ({key})"
-                return self.note(name, value, source)
+                where, own = self.told.get(key, (self.where, key))
+                return self.note(name, value, where if own in ("", name) else f"{where} ({own})")
         if keys:
             return self.note(name, None, f"{self.where} (null)")
         default = next((k for k in known if self.defaults.get(k) is not None), None)
@@ -204,7 +207,7 @@ class ConfigView:
             origins=self.origins,
             model_type=self.model_type,
         )
-        changed.opened, changed.filled = self.opened, self.filled
+        changed.opened, changed.filled, changed.told = self.opened, self.filled, self.told
         changed.overrides = repr(sorted(values.items()))
         changed.replaced = self.replaced | spoken.keys()
         return changed

@@ -1,13 +1,14 @@
 """Configs of other tools that people hold: read as the config.json that says the same, or refused
 by their name."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from headcount.model.errors import UnsupportedModelError
 from headcount.model.numbers import finite, whole
 
-from .size_names import NAMES
+from .built_classes import type_of_class
+from .size_names import NAMES, names_of
 
 _CORE = ("hidden_size", "num_hidden_layers", "num_attention_heads")
 _LLAMA_VOCABULARY = 32_000  # Llama 1 and 2 write -1: their tokenizer has so many words
@@ -37,6 +38,39 @@ def standard_config(config: Mapping[str, Any], where: str) -> Mapping[str, Any]:
     return config
 
 
+# Names of other tools beside those of `size_names`.
+_THEIRS = {
+    **{"max_position_embeddings": "context_window_size", "intermediate_size": "hidden_dim"},
+    **{"num_local_experts": "num_experts", "num_experts_per_tok": "experts_per_token"},
+    **{"tie_word_embeddings": "tied_embeddings"},
+}
+
+
+def places(
+    given: Mapping[str, Any], read: Mapping[str, Any], where: str
+) -> dict[str, tuple[str, str]]:
+    """Where the values of `read`, which was made of `given`, stand there, and under which key: for
+    `--explain`. Empty where it is the same."""
+    if read is given:
+        return {}
+    nested = {key: value for key, value in given.items() if isinstance(value, Mapping)}
+    alike = {key: sum(read.get(k) == v for k, v in inner.items()) for key, inner in nested.items()}
+    order = sorted(nested, key=lambda key: -alike[key])
+    holders = ((where, given), *((f"{where}: {key}", nested[key]) for key in order))
+    return {key: _place(holders, key, value) for key, value in read.items()}
+
+
+def _place(
+    holders: Iterable[tuple[str, Mapping[str, Any]]], key: str, value: Any
+) -> tuple[str, str]:
+    names = (*(names_of(key) if key in NAMES else (key,)), _THEIRS.get(key, key))
+    for place, holder in holders:
+        for name in names:
+            if name in holder and holder[name] == value:
+                return place, name
+    return "derived: other keys of the file", ""
+
+
 def _names_sizes(config: Mapping[str, Any]) -> bool:
     return any(config.get(name) is not None for key in _CORE for name in (key, *NAMES[key]))
 
@@ -51,9 +85,25 @@ def _refused(config: Mapping[str, Any]) -> str | None:
     if isinstance(config.get("_class_name"), str) and "_diffusers_version" in config:
         return (
             f"a config of diffusers ({config['_class_name'][:80]}), no language model: audit the"
-            " config.json of a text encoder in its folder, as text_encoder/config.json"
+            f" config.json of a text encoder in its folder, as {_text_encoders(config)}"
         )
     return None
+
+
+def _text_encoders(config: Mapping[str, Any]) -> str:
+    """Where a pipeline holds models of transformers, and their classes, as model_index.json lists
+    them: `"text_encoder_2": ["transformers", "T5EncoderModel"]`."""
+    listed = (
+        (folder, value[1])
+        for folder, value in config.items()
+        if isinstance(value, list) and len(value) == 2 and value[0] == "transformers"
+    )
+    found = [
+        f"{folder[:80]}/config.json ({name[:80]})"
+        for folder, name in listed
+        if isinstance(name, str) and type_of_class(name) is not None
+    ]
+    return " or ".join(found[:4]) or "text_encoder/config.json"
 
 
 def _of_class(name: str, task: str = "CausalLM") -> dict[str, Any]:

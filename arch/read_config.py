@@ -11,7 +11,7 @@ from headcount.model.spec import Assumption, Layer, ModelSpec
 
 from .architecture import Architecture
 from .attention.layers import build_layers
-from .built_classes import built_class
+from .built_classes import built_class, class_name
 from .config_view import ConfigView, MissingValueError
 from .nested import (
     config_view,
@@ -22,7 +22,7 @@ from .nested import (
     own_type,
     type_by_class,
 )
-from .other_tools import standard_config
+from .other_tools import places, standard_config
 from .our_types import GROUPED, base_type
 from .tensors.names import TensorNames
 
@@ -112,11 +112,12 @@ def read_config(config: Mapping[str, Any], where: str) -> Reading:
     the spec names its `assumptions`. Raises InvalidConfigError for impossible values and
     UnsupportedModelError for a type that cannot be read so.
     """
-    config = of_named_class(standard_config(config, where))
-    model_type, source = _model_type(config, where)
+    given, config = config, of_named_class(standard_config(config, where))
+    model_type = _model_type(config, where)
     whole = find_architecture(model_type, where, config)
     view = config_view(config, model_type, whole, where)
-    view.note("model_type", model_type, source)
+    view.told = places(given, config, where)
+    view.note("model_type", model_type, _type_source(given, model_type, where))
     text, architecture = _language_model(view, whole)
     assumed = not (is_known(model_type) and is_known(text.model_type))
     named = built_class(view)
@@ -153,13 +154,17 @@ def _assumptions(
     return assumptions(view, text, layers)
 
 
-def _model_type(config: Mapping[str, Any], where: str) -> tuple[str, str]:
-    given = own_type(config, where)
-    if given is not None:
-        return given, where
-    by_class = type_by_class(config)
-    if by_class is not None:
-        return by_class, f"derived: architectures ({config['architectures'][0]})"
+def _type_source(given: Mapping[str, Any], model_type: str, where: str) -> str:
+    if given.get("model_type") == model_type:
+        return where
+    named = class_name(given)
+    return f"derived: architectures ({named})" if named else "derived: other keys of the file"
+
+
+def _model_type(config: Mapping[str, Any], where: str) -> str:
+    found = own_type(config, where) or type_by_class(config)
+    if found is not None:
+        return found
     raise InvalidConfigError(
         f"{where}: no model_type, and architectures does not tell it: this is not the config.json"
         " of a transformers model"

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 from .attention.layer_kinds import SPELLINGS
@@ -73,6 +74,7 @@ _TELLING = {
     "logit_scale_init_value": "belongs to encoders that are compared",
 }
 _OF_WRAPPERS = ("is_encoder_decoder", "add_cross_attention")
+_OF_ALL_LAYERS = ("attn_config", "attention_config")  # objects that speak of every layer
 _LATENT = ("qk_nope_head_dim", "qk_rope_head_dim")
 
 
@@ -105,6 +107,7 @@ def contradiction(config: Mapping[str, Any]) -> str | None:
     return None
 
 
+@lru_cache
 def _read_keys() -> frozenset[str]:
     from .assumed import READ_FLAGS
 
@@ -154,16 +157,26 @@ def _of_other_shapes(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield key, "may count K/V heads, or the query heads that share one"
     if config.get("use_bidirectional_attention") not in (None, False, "vision"):
         yield "use_bidirectional_attention", "says that both sides are seen"
-    for key in ("attn_config", "attention_config"):
-        inner = config.get(key)
-        if isinstance(inner, Mapping):
+    for key, inner in config.items():
+        if not isinstance(inner, Mapping) or not _ATTENTION.search(key):
+            continue
+        if key not in _OF_ALL_LAYERS and _names_heads(inner):
+            yield key, "gives some layers heads of their own"
+        if key in _OF_ALL_LAYERS:
             rest = {name: value for name, value in inner.items() if name != "attn_type"}
             yield from ((f"{key}: {name}", why) for name, why in not_understood(rest))
 
 
+def _names_heads(inner: Mapping[str, Any]) -> bool:
+    """Whether a nested object says again what the top says of every layer."""
+    sizes = ("num_attention_heads", "num_key_value_heads", "head_dim")
+    return any(name in inner for size in sizes for name in names_of(size))
+
+
 def _gives_some_heads(key: str) -> bool:
-    known = any(key in names_of(size) for size in NAMES)
-    return bool(_HEADS_OF_SOME.search(key)) and not known and not _HARMLESS.search(key)
+    if not _HEADS_OF_SOME.search(key) or _HARMLESS.search(key):
+        return False
+    return not any(key in names_of(size) for size in NAMES)
 
 
 def _has_windows(config: Mapping[str, Any]) -> bool:

@@ -21,6 +21,7 @@ def audit_document(audit: Audit, sizes: Sizes, *, explain: bool = False) -> Mapp
             "id": source.id,
             "model_type": spec.model_type,
             "source": source.kind,
+            "config_of": source.entry.config_of if source.entry else None,
             "revision": source.revision,
             "dtype": spec.dtype,
             "max_position_embeddings": spec.max_position_embeddings,
@@ -42,7 +43,7 @@ def audit_document(audit: Audit, sizes: Sizes, *, explain: bool = False) -> Mapp
             "attention_parameters": audit.attention_parameters,
             "cache_bytes": sum(sizes.layer_bytes(layer) for layer in spec.layers),
             "cache_bytes_per_token": spec.cache_bytes_per_token(
-                bits=sizes.bits, context=sizes.context
+                bits=sizes.bits, within=spec.longest(sizes.context)
             ),
             "constant_state_bytes": spec.constant_state_bytes(
                 batch_size=sizes.batch_size, bits=sizes.bits

@@ -146,7 +146,7 @@ def _values(mixers: list[Mixer], name: str) -> str:
 
 
 def _cache_facts(spec: ModelSpec, sizes: Sizes) -> Iterator[Fact]:
-    growth = spec.cache_bytes_per_token(bits=sizes.bits, context=sizes.context)
+    growth = spec.cache_bytes_per_token(bits=sizes.bits, within=spec.longest(sizes.context))
     first = spec.cache_bytes_of_first_token(bits=sizes.bits)
     yield Fact(
         key="cache_bytes_of_first_token",

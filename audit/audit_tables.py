@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from headcount.model.errors import bounded
 from headcount.model.mixers import Mixer, Parts
 from headcount.model.sizes import Sizes
 from headcount.model.spec import Layer
@@ -104,7 +105,7 @@ def assumptions_table(audit: Audit) -> Table:
     columns = ("About", "Assumed", "By")
     return Table(
         key="assumptions",
-        title=f"Assumed of {audit.spec.model_type}, whose class may do otherwise",
+        title=f"Assumed of {bounded(audit.spec.model_type)}, whose class may do otherwise",
         columns=tuple(Column(key=title.lower(), title=title) for title in columns),
         rows=tuple((about, taken, by) for about, taken, by, _ in audit.spec.assumptions),
     )

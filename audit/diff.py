@@ -94,7 +94,9 @@ def _model_values(audit: Audit, sizes: Sizes) -> dict[str, object]:
         "parameters": spec.parameters,
         "attention_parameters": audit.attention_parameters,
         "weights_bytes": audit.weights_bytes,
-        "cache_bytes_per_token": spec.cache_bytes_per_token(bits=sizes.bits, context=sizes.context),
+        "cache_bytes_per_token": spec.cache_bytes_per_token(
+            bits=sizes.bits, within=spec.longest(sizes.context)
+        ),
         "cache_bytes": sum(sizes.layer_bytes(layer) for layer in spec.layers),
     }
 

@@ -3,8 +3,9 @@
 Layouts are those of the tools that write them: GPTQ and AWQ (words along either axis, `scales` with
 a column for each output), MLX and compressed-tensors (words along the inputs), bitsandbytes in
 4 bits (all in one row), NVFP4 (two codes a byte), ModelOpt's int4 (two rows a byte), BitNet (four),
-EETQ (turned around), fp8 and int8 (a code an element). A layout that
-does not add up to whole codes of the width that the mixer reads is none of these and says nothing.
+EETQ (turned around), Quark (words along the outputs, 6 bit), fp8 and int8 (a code an element). A
+layout that does not add up to whole codes of the width that the mixer reads is none of these and
+says nothing.
 """
 
 from collections.abc import Mapping
@@ -41,6 +42,8 @@ def _rows(tensor: TensorInfo, inputs: int, tensors: Mapping[str, TensorInfo]) ->
     scale = tensors.get(f"{tensor.name}_scale")
     if turned is not None:
         return turned.elements
+    if scale is not None and tensor.dtype == "I32" and tensor.name.endswith(".weight"):
+        return scale.shape[-1] if scale.shape else 0  # Quark's words lie along the outputs
     if scale is not None and tensor.dtype == "U8" and scale.shape:
         if scale.elements == 1:
             return _TERNARY * tensor.shape[0]
@@ -55,4 +58,4 @@ def _is_whole(tensor: TensorInfo, weights: int) -> bool:
     bits, rest = divmod(tensor.elements * _BITS.get(tensor.dtype, 0), weights)
     if rest or tensor.dtype in ("I32", "U32"):
         return not rest and bits in _WORD_BITS
-    return bits in (4, 8) or tensor.elements * _TERNARY == weights
+    return bits in (4, 6, 8) or tensor.elements * _TERNARY == weights

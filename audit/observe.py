@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from headcount.arch.architecture import Architecture
 from headcount.model.mixers import Attention, Mixer
-from headcount.model.spec import Layer, MixerKey, ModelSpec, Origin
+from headcount.model.spec import Assumption, Layer, MixerKey, ModelSpec, Origin
 from headcount.sources.safetensors import TensorInfo
 
 from .census import Census, Placed
@@ -55,12 +55,24 @@ def _out_in(
     item: Placed, mixer: Attention, tensors: Mapping[str, TensorInfo]
 ) -> tuple[int, int] | None:
     if item.place.parameter == "weight" and item.tensor.dtype in FLOATS:
-        shape = item.out_in
-        return (shape[0], shape[1]) if shape is not None and len(item.tensor.shape) == 2 else None
+        if len(item.tensor.shape) != 2:
+            return None
+        rows, columns = item.out_in
+        return (columns, rows) if is_turned(item, mixer) else (rows, columns)
     # How wide the codes of `o` are says nothing that those of q do not.
     if item.place.part not in ("q", "k", "v", "qkv"):
         return None
     return logical_shape(item.tensor, mixer.in_features(item.place.part), tensors)
+
+
+def is_turned(item: Placed, mixer: Attention) -> bool:
+    """Whether a matrix is stored the other way round than the class has it, so that its sides say
+    nothing else: a `Linear` where GPT-2 has a `Conv1D`."""
+    part = item.place.part
+    if part is None or len(item.tensor.shape) != 2 or not set(part) <= set("gqkvo"):
+        return False
+    expected = (mixer.out_features(part), mixer.in_features(part))
+    return item.out_in == expected[::-1] != expected
 
 
 def _over(total: int | None, count: int) -> int | None:
@@ -113,10 +125,19 @@ def correct(
     layers = tuple(
         _correct_layer(layer, census, architecture, seen, tensors) for layer in spec.layers
     )
+    changed = _corrections(spec.layers, layers)
+    if seen and spec.assumptions:
+        told = {**changed, "attention_parameters": Origin("as stored", "weights")}
+        spec = replace(spec, assumptions=tuple(_told(one, told) for one in spec.assumptions))
     if layers == spec.layers:
         return spec, seen
-    origins = {**spec.origins, **_corrections(spec.layers, layers)}
-    return replace(spec, layers=layers, origins=origins), seen
+    return replace(spec, layers=layers, origins={**spec.origins, **changed}), seen
+
+
+def _told(one: Assumption, told: Mapping[str, Origin]) -> Assumption:
+    """What was assumed, or what the weights say instead."""
+    origin = told.get(one.about)
+    return one if origin is None else Assumption(one.about, str(origin.value), origin.source)
 
 
 def _correct_layer(

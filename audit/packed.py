@@ -12,6 +12,7 @@ from headcount.sources.safetensors import TensorInfo
 
 FLOATS = frozenset({"F64", "F32", "F16", "BF16"})
 _WORDS = frozenset({"I32", "U32"})
+_MXFP6_BYTES = 24  # of 32 codes
 # What HQQ calls its codes; beside them in a module lie scales, zero points, and a description.
 HQQ_CODES = "W_q"
 _HQQ_3_BIT = 10  # codes of 3 bit in a word
@@ -103,7 +104,8 @@ class Packing:
         base, _, end = tensor.name.rpartition(".")
         if end == HQQ_CODES:
             return tensor.elements * _HQQ_3_BIT  # other widths are bytes
-        if end == "weight" and f"{base}.scales" not in self.tensors:
+        scales = (f"{base}.scales", f"{base}.weight_scale")
+        if end == "weight" and not any(name in self.tensors for name in scales):
             return 0
         if end not in ("qweight", "weight_packed", "weight"):
             return 0
@@ -117,6 +119,9 @@ class Packing:
             rows = 32 * tensor.shape[0]
             if index.elements and rows % index.elements == 0:
                 return rows // index.elements
+        zeros, scale = (self.tensors.get(f"{base}.weight_{x}") for x in ("zero_point", "scale"))
+        if tensor.name.endswith(".weight") and zeros is not None and scale is not None:
+            return 32 * zeros.elements // scale.elements if scale.elements else None  # Quark
         return self.bits
 
     def _of_bytes(self, tensor: TensorInfo) -> int | None:
@@ -125,6 +130,8 @@ class Packing:
             return tensor.elements * 8 // self.bits if self.bits else None
         if self._is_ternary(tensor):
             return tensor.elements * 4
+        if self._codes_a_scale(tensor) == _MXFP6_BYTES:
+            return tensor.elements * 8 // 6
         halves = tensor.dtype in ("U8", "I8") and (
             name.endswith(("_blocks", ".weight_packed"))
             or any(f"{name}{end}" in self.tensors for end in _INSIDE)
@@ -134,13 +141,17 @@ class Packing:
 
     def _shares_scales(self, tensor: TensorInfo) -> bool:
         """Two codes a byte: a scale stands for 8 bytes (NVFP4) or 16 bytes (MXFP4) of a row."""
+        return self._codes_a_scale(tensor) in (8, 16) or self._is_cut_by_rows(tensor)
+
+    def _codes_a_scale(self, tensor: TensorInfo) -> int | None:
+        """Bytes of a row for each scale of 8 bit beside it; None for another kind of scale."""
         for other in (f"{tensor.name}_scale", f"{tensor.name.removesuffix('.weight')}.scale"):
             scale = self.tensors.get(other)
             if scale is None or not tensor.shape or not scale.shape or scale.dtype in FLOATS:
                 continue
-            if tensor.shape[-1] in (8 * scale.shape[-1], 16 * scale.shape[-1]):
-                return True
-        return self._is_cut_by_rows(tensor)
+            if scale.shape[-1] and tensor.shape[-1] % scale.shape[-1] == 0:
+                return tensor.shape[-1] // scale.shape[-1]
+        return None
 
     def _is_cut_by_rows(self, tensor: TensorInfo) -> bool:
         """Two rows of codes a byte: ModelOpt's int4 has half the rows of its scales."""

@@ -83,7 +83,7 @@ def _row(audit: Audit, request: AuditRequest) -> tuple[object, ...]:
         *(_values(mixers, name) for name in ("num_attention_heads", "num_key_value_heads")),
         _values(mixers, "head_dim"),
         audit.attention_parameters,
-        spec.cache_bytes_per_token(bits=sizes.bits, context=sizes.context),
+        spec.cache_bytes_per_token(bits=sizes.bits, within=spec.longest(sizes.context)),
         sizes.context,
         sum(sizes.layer_bytes(layer) for layer in spec.layers),
     )

@@ -46,7 +46,7 @@ def written(folder: Path, tokens: int, seed: int) -> str:
     tokenizer = AutoTokenizer.from_pretrained(folder)
     length = min(model.config.max_position_embeddings, LONGEST)
     start = torch.randint(len(tokenizer), (WRITERS, 1))
-    if encode(tokenizer, Text(name="", content="a", sha256=""), 2).bos:
+    if encode(tokenizer, Text(name="", content="a b c d", sha256=""), 2).bos:
         start = torch.full_like(start, tokenizer.bos_token_id)
     texts: list[str] = []
     for _ in range(-(-tokens // (WRITERS * length))):
@@ -63,11 +63,11 @@ def written(folder: Path, tokens: int, seed: int) -> str:
 
 
 def cell(trial: dict[str, Any], mean: float | None) -> str:
-    """Loss added, and the part of the mean's that it is."""
+    """Loss added, and the part of the mean's that it is, where it is less."""
     added = trial["delta_loss"]
-    if mean is None or added <= 0 or trial["method"] == "mean":
+    ratio = 0.0 if mean is None or added <= 0 else mean / added
+    if ratio < 1.05:
         return f"{added:+.3f}"
-    ratio = mean / added
     return f"{added:+.3f} (1/{ratio:.0f})" if ratio >= 10 else f"{added:+.3f} (1/{ratio:.1f})"
 
 

@@ -23,7 +23,9 @@ from .options import (
 _MODEL_OPTIONS = stack(
     click.option(
         "--dtype",
-        help="What the weights are loaded as: bf16, fp8, q4_k_m…; default: as stored.",
+        help="What the weights are loaded as: bf16, fp8, awq, q4_k_m…; default: as stored. Below 16"
+        " bit that is the linear layers: int4 has a scale for each 128 weights, and embeddings and"
+        " head stay at 16 bit.",
     ),
     click.option(
         "--tp",

@@ -1,6 +1,11 @@
 """Element types: the names that safetensors, torch and config.json give them, and their bits."""
 
+from fractions import Fraction
+from typing import TypeAlias
+
 from .errors import HeadcountError
+
+Bits: TypeAlias = int | Fraction  # of an element, with its share of a scale
 
 # safetensors header name -> bits per element (safetensors/src/tensor.rs, `Dtype::bitsize`).
 SAFETENSORS_BITS = {
@@ -25,6 +30,27 @@ ALIASES = {
 }
 
 
+# llama.cpp's further types of caches -> bits of an element, with the scale (and the shift) that a
+# block of 32 shares (ggml/src/ggml-common.h: 34, 24, 22, 20, 18 and 18 bytes a block).
+_BLOCK_BITS = {
+    **{"q8_0": Fraction(34 * 8, 32), "q5_1": Fraction(24 * 8, 32), "q5_0": Fraction(22 * 8, 32)},
+    **{name: Fraction(18 * 8, 32) for name in ("q4_0", "iq4_nl")},
+    "q4_1": Fraction(20 * 8, 32),
+}
+CACHE_BITS: dict[str, Bits] = {**BITS, **_BLOCK_BITS}
+
+
+def resolve_cache_dtype(name: str) -> str:
+    """The full name of what keys and values are kept in: a dtype, or one of llama.cpp's blocks.
+    Raises HeadcountError."""
+    if name.lower() in _BLOCK_BITS:
+        return name.lower()
+    try:
+        return resolve_dtype(name)
+    except HeadcountError as error:
+        raise HeadcountError(f"{error}, and for a cache {', '.join(_BLOCK_BITS)}") from error
+
+
 def resolve_dtype(name: str) -> str:
     """The full name of a dtype given by any of its names. Raises HeadcountError."""
     key = name.lower().removeprefix("torch.")
@@ -37,6 +63,6 @@ def resolve_dtype(name: str) -> str:
     return key
 
 
-def bytes_of(elements: int, bits: int) -> int:
+def bytes_of(elements: int, bits: Bits) -> int:
     """Bytes that hold `elements` of `bits` bits each, rounded up to whole bytes."""
     return -(-elements * bits // 8)

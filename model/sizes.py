@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from .dtypes import BITS, resolve_dtype
+from .dtypes import CACHE_BITS, Bits, resolve_cache_dtype
 from .errors import HeadcountError
 from .mixers import Mixer
 from .spec import Layer, ModelSpec
@@ -30,8 +30,8 @@ class Sizes(NamedTuple):
     encoder_tokens: int
 
     @property
-    def bits(self) -> int:
-        return BITS[self.kv_dtype]
+    def bits(self) -> Bits:
+        return CACHE_BITS[self.kv_dtype]
 
     def layer_bytes(self, layer: Layer) -> int:
         return layer.cache_bytes(
@@ -53,7 +53,7 @@ def fill_in(spec: ModelSpec, request: AuditRequest) -> Sizes:
     A config that names no dtype, as those of 2019 do, is taken to be served at 16 bit.
     """
     if request.kv_dtype is not None:
-        kv_dtype, source = resolve_dtype(request.kv_dtype), "asked for"
+        kv_dtype, source = resolve_cache_dtype(request.kv_dtype), "asked for"
     elif spec.dtype is not None:
         kv_dtype, source = spec.dtype, "the model's dtype"
     else:

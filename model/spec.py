@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from .dtypes import Bits
 from .mixers import Keeper, Mixer, Parts
 
 
@@ -76,7 +77,7 @@ class Layer:
         return sum(parts, Parts())
 
     def cache_bytes(
-        self, *, tokens: int, encoder_tokens: int, batch_size: int, bits: int, engine: Keeper
+        self, *, tokens: int, encoder_tokens: int, batch_size: int, bits: Bits, engine: Keeper
     ) -> int:
         return sum(
             mixer.state_bytes(tokens, encoder_tokens, bits, engine) * batch_size
@@ -145,7 +146,7 @@ class ModelSpec:
         *,
         tokens: int,
         batch_size: int = 1,
-        bits: int = 16,
+        bits: Bits = 16,
         encoder_tokens: int | None = None,
         engine: Keeper = "transformers",
     ) -> int:
@@ -162,31 +163,31 @@ class ModelSpec:
             for layer in self.layers
         )
 
-    def longest(self, context: int | None = None) -> int | None:
+    def longest(self, context: int) -> int | None:
         """The most tokens that a sequence has: the model's maximum, or a `context` beyond it. None
         where the model states none."""
         most = self.max_position_embeddings
-        return most if most is None or context is None else max(most, context)
+        return None if most is None else max(most, context)
 
     def cache_bytes_per_token(
-        self, *, bits: int = 16, engine: Keeper = "transformers", context: int | None = None
+        self, *, bits: Bits = 16, engine: Keeper = "transformers", within: int | None = None
     ) -> int:
-        """Bytes that one more token of one sequence costs once every window is full. One that the
-        `longest` sequence does not fill is none."""
-        within = self.longest(context)
+        """Bytes that one more token of one sequence costs once every window is full. One that no
+        sequence of `within` tokens fills (None: of the model's maximum) is none."""
+        most = self.max_position_embeddings if within is None else within
         return sum(
-            mixer.growing_bytes(bits, engine, within)
+            mixer.growing_bytes(bits, engine, most)
             for layer in self.layers
             for mixer in layer.mixers
         )
 
-    def constant_state_bytes(self, *, batch_size: int = 1, bits: int = 16) -> int:
+    def constant_state_bytes(self, *, batch_size: int = 1, bits: Bits = 16) -> int:
         """Bytes of state that does not grow: recurrent and convolution states."""
         return batch_size * sum(
             mixer.constant_bytes(bits) for layer in self.layers for mixer in layer.mixers
         )
 
-    def cache_bytes_of_first_token(self, *, bits: int = 16) -> int:
+    def cache_bytes_of_first_token(self, *, bits: Bits = 16) -> int:
         """Bytes that one token costs while no window is full: every layer keeps it."""
         return sum(
             mixer.state_bytes(1, 0, bits) - mixer.state_bytes(0, 0, bits)
@@ -194,7 +195,7 @@ class ModelSpec:
             for mixer in layer.mixers
         )
 
-    def mha_cache_bytes(self, *, tokens: int, encoder_tokens: int, bits: int = 16) -> int:
+    def mha_cache_bytes(self, *, tokens: int, encoder_tokens: int, bits: Bits = 16) -> int:
         """Bytes for one sequence if every query head had its own K/V head."""
         return sum(
             mixer.mha_bytes(tokens, encoder_tokens, bits)

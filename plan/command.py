@@ -89,7 +89,7 @@ def _lacking(audit: "Audit") -> str | None:
 
 def _of_config(audit: "Audit", lacking: str) -> "Audit":
     """The audit of the config alone where that describes more than the files hold. Raises
-    HeadcountError where it does not say how much."""
+    HeadcountError where it does not say how much, or the files hold next to nothing of it."""
     whole = audit_source(replace(audit.source, checkpoint=None)) if audit.source.config else audit
     if whole.spec.parameters is None:
         raise HeadcountError(
@@ -97,6 +97,12 @@ def _of_config(audit: "Audit", lacking: str) -> "Audit":
             " is not known; complete them, or give the count, as in --parameters 7b"
         )
     held = audit.spec.parameters
+    if held is not None and held < whole.spec.attention_parameters:
+        raise HeadcountError(
+            f"{audit.source.id}: all files hold {held:,} parameters, less than the attention that"
+            f" the config describes; they lack {lacking}: they do not belong together, or most are"
+            " missing"
+        )
     return whole if held is None or held < whole.spec.parameters else audit
 
 

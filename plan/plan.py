@@ -93,14 +93,14 @@ class Plan:
 
     @property
     def bytes_per_token(self) -> int:
-        """Bytes of a rank that one more token costs once every window is full; one that the longest
-        request does not fill is none."""
-        return self.pool.bytes_per_token(self.spec.longest(self.workload.context))
+        """Bytes of a rank that one more token costs once every window is full. One that a request
+        of this context does not fill is none."""
+        return self.pool.bytes_per_token(self.workload.context)
 
     @property
     def bytes_of_first_token(self) -> int:
         """Bytes of a rank that one token costs while no window is full."""
-        return self.pool.bytes_of_first_token(self.spec.longest(self.workload.context))
+        return self.pool.bytes_of_first_token(self.workload.context)
 
     @property
     def kv_cache_bytes(self) -> int:

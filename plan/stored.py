@@ -14,6 +14,21 @@ from .gguf_mixes import as_gguf, gguf_scheme, mix_name
 from .planned_model import PlannedModel
 
 _GROUPS_OF_4 = {"bits": 4, "group_size": 128}
+# What files that are called int4 or W4A16 hold: integers of linear layers with a 16-bit scale for
+# each 128, and embeddings and output head as they were.
+_W4A16 = {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 128, "symmetric": True}
+_W8A8 = {"num_bits": 8, "type": "int", "strategy": "channel", "symmetric": True}
+
+
+def _compressed(layout: str, weights: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Settings of compressed-tensors for all linear layers."""
+    group = {"targets": ["Linear"], "weights": weights}
+    return {
+        **{"quant_method": "compressed-tensors", "format": layout, "ignore": ["lm_head"]},
+        "config_groups": {"group_0": group},
+    }
+
+
 # Names of formats -> the settings that a config has for them.
 NAMED_FORMATS: Mapping[str, Mapping[str, Any]] = {
     "gptq": {"quant_method": "gptq", **_GROUPS_OF_4},
@@ -22,6 +37,12 @@ NAMED_FORMATS: Mapping[str, Mapping[str, Any]] = {
     "nvfp4": {"quant_method": "modelopt", "quant_algo": "NVFP4"},
     "mxfp4": {"quant_method": "modelopt", "quant_algo": "MXFP4"},
     "mxfp8": {"quant_method": "modelopt", "quant_algo": "MXFP8"},
+    **{name: _compressed("pack-quantized", _W4A16) for name in ("int4", "w4a16")},
+}
+# Dtypes of 8 bits -> what an engine makes of the linear layers while it loads them.
+_ON_LOADING: Mapping[str, Mapping[str, Any]] = {
+    **{name: {"quant_method": "fp8"} for name in ("float8_e4m3fn", "float8_e5m2")},
+    "int8": _compressed("int-quantized", _W8A8),
 }
 
 
@@ -37,6 +58,17 @@ def format_settings(name: str) -> Mapping[str, Any] | None:
 def as_format(model: PlannedModel, name: str) -> PlannedModel:
     """The model as it would be stored in the format `name`; itself for the name of a dtype."""
     settings = format_settings(name)
+    if settings is None:
+        return model
+    config = {**model.config, "quantization_config": dict(settings)}
+    return replace(model, config=config, weights_bytes=None)
+
+
+@lru_cache(maxsize=64)
+def as_loaded(model: PlannedModel, dtype: str | None) -> PlannedModel:
+    """The model with its linear layers in the 8 bits of `dtype`, in place of what its config says;
+    itself for a wider one."""
+    settings = _ON_LOADING.get(dtype or "")
     if settings is None:
         return model
     config = {**model.config, "quantization_config": dict(settings)}

@@ -14,7 +14,7 @@ from headcount.model.spec import ModelSpec
 
 from .parallel import replicated_parameters
 from .planned_model import PlannedModel
-from .stored import quantised
+from .stored import as_loaded, quantised
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,8 +56,9 @@ def plan_weights(
     model: PlannedModel, dtype: str | None, compute_dtype: str, *, with_prediction: bool = True
 ) -> Weights:
     """Stored bytes unless a dtype is asked for; then, or without headers, parameters x bits, those
-    of each matrix where the config quantises. `with_prediction`: files of quantised models are
-    taken with the layers that predict further tokens.
+    of each matrix where the config quantises. A dtype of 8 bits is that of linear layers, as
+    engines load it. `with_prediction`: files of quantised models are taken with the layers that
+    predict further tokens.
 
     Raises HeadcountError where neither headers nor a parameter count are there, or a format is not
     understood.
@@ -72,7 +73,8 @@ def plan_weights(
             " --parameters 7b"
         )
     wide = BITS[spec.dtype or compute_dtype]
-    stored = quantised(model, wide) if dtype is None else None
+    loaded = as_loaded(model, dtype)
+    stored = quantised(loaded, wide) if dtype is None or loaded is not model else None
     if stored is not None:
         return _quantised(spec, stored, wide, with_prediction=with_prediction)
     return _uniform(spec, BITS[dtype or spec.dtype or compute_dtype], spec.parameters)

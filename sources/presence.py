@@ -1,6 +1,7 @@
 """Whether a file is there: a disk that fails is an error, and no sign that a file is missing."""
 
 import errno
+import os
 from pathlib import Path
 
 from headcount.model.errors import HeadcountError
@@ -19,8 +20,15 @@ def is_there(path: Path, *, or_its_link: bool = False) -> bool:
 def mode_of(path: Path, *, follow: bool = True) -> int | None:
     """What stat says of the kind of `path`, or of the link that it is; None: nothing is there.
     Raises HeadcountError if that cannot be told."""
+    found = status_of(path, follow=follow)
+    return None if found is None else found.st_mode
+
+
+def status_of(path: Path, *, follow: bool = True) -> os.stat_result | None:
+    """What stat says of `path`, or of the link that it is; None: nothing is there. Raises
+    HeadcountError if that cannot be told."""
     try:
-        return path.stat(follow_symlinks=follow).st_mode
+        return path.stat(follow_symlinks=follow)
     except OSError as error:
         if error.errno in _ABSENT:
             return None

@@ -311,8 +311,8 @@ def product(
 def sum_of_keys(
     side: tuple[int, ...], sizes: Sequence[dict[str, int]]
 ) -> list[tuple[int, tuple[str, ...]]]:
-    """One side of a tensor in the keys of the config: a small number, a multiple of one key, or a
-    sum of two keys or of one and a number."""
+    """One side of a tensor in the keys of the config: a small number, a multiple of one key, a sum
+    of two keys or of one and a number, or a product of two."""
     if len(set(side)) == 1 and side[0] <= 8:
         if len(side) < ENOUGH and side[0] > 1:
             raise NotTold("a number of layers, as likely")
@@ -327,6 +327,9 @@ def sum_of_keys(
     for a, b in itertools.combinations(keys, 2):
         if all(n == one[a] + one[b] for n, one in zip(side, sizes, strict=True)):
             return [(1, (a,)), (1, (b,))]
+    for factor, (a, b) in itertools.product((1, 2), itertools.combinations(keys, 2)):
+        if all(n == factor * one[a] * one[b] for n, one in zip(side, sizes, strict=True)):
+            return [(factor, (a, b))]
     raise NotTold(f"no keys give {side}")
 
 

@@ -4,11 +4,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from headcount.convert.plan.errors import SelfCheckError
+from headcount.model.errors import HeadcountError
 from headcount.running.load import load_model
 from headcount.running.runnable import RunnableModel
 
@@ -37,8 +39,9 @@ def save_weights(state: Mapping[str, Tensor], path: Path) -> None:
 
 
 def load_weights(model: PreTrainedModel, path: Path) -> None:
-    """Reads what `save_weights` wrote. Raises SelfCheckError if weights are missing."""
-    found = load_file(path)
+    """Reads what `save_weights` wrote. Raises HeadcountError if it cannot be read, SelfCheckError
+    if weights are missing."""
+    found = _read(path)
     left = model.load_state_dict(found, strict=False)
     own = model.state_dict()
     given = {own[name].data_ptr() for name in found if name in own}
@@ -46,6 +49,20 @@ def load_weights(model: PreTrainedModel, path: Path) -> None:
     if missing or left.unexpected_keys:
         name = min([*missing, *left.unexpected_keys])
         raise SelfCheckError(f"{path}: does not hold this model's weights ({name!r})")
+
+
+def _read(path: Path) -> dict[str, Tensor]:
+    try:
+        return load_file(path)
+    except (OSError, SafetensorError) as error:
+        reason = str(error)
+    except RuntimeError as error:  # torch's words for a file that it cannot open or map
+        reason = str(error).partition("\n")[0]
+        if not reason.startswith("unable to "):
+            raise
+    raise HeadcountError(
+        f"{path}: cannot be read: {reason}; try again, or begin anew with --no-resume"
+    )
 
 
 def own_state(state: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -20,6 +20,7 @@ from safetensors import SafetensorError
 
 from headcount.convert.plan.errors import TargetError
 from headcount.convert.plan.leftovers import real_place
+from headcount.convert.stream.os_failures import unconfirmed
 from headcount.convert.stream.writer import json_bytes, sync_folder, write_bytes
 from headcount.model.errors import HeadcountError, WriteError
 from headcount.running.passing_folder import remove_folder
@@ -153,14 +154,18 @@ class TrainingFolder:
         return read_json(path) if path.is_file() else None
 
     def commit(self) -> None:
-        """Gives the model its final name, and removes everything else. Raises OSError."""
+        """Gives the model its final name, and removes everything else. Raises OSError, and
+        WriteError if it has the name, but the disk does not say that it is kept."""
         sync_tree(self.model)
         if self.target.exists():
             self.target.rmdir()  # an empty one: anything else was refused, and is an error here
         with held_signals():
             self.model.rename(self.target)
             self.is_done = True
-            sync_folder(self.target.parent)
+            try:
+                sync_folder(self.target.parent)
+            except OSError as error:
+                raise unconfirmed(self.target, error) from error
             self.discard()
 
     def discard(self) -> None:

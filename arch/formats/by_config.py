@@ -34,10 +34,13 @@ def weights_by_config(
 
 def inventory_by(config: Mapping[str, Any], spec: ModelSpec, parameters: int) -> Inventory:
     """By the config where that describes as many parameters, else by the layers."""
+    return described_inventory(config, parameters) or inventory_of_spec(spec, parameters)
+
+
+def described_inventory(config: Mapping[str, Any], parameters: int) -> Inventory | None:
+    """Every matrix by the config; None where that does not describe as many parameters."""
     try:
         found = inventory_of(read_config(config, "config.json"))
     except (InvalidConfigError, UnsupportedModelError):
-        found = None
-    if found is not None and found.parameters == parameters:
-        return found
-    return inventory_of_spec(spec, parameters)
+        return None
+    return found if found is not None and found.parameters == parameters else None

@@ -14,11 +14,13 @@ from .settings import Settings, group, may_be, size, table, width
 
 
 def compressed_tensors_scheme(settings: Settings, config: Settings) -> Choice:
-    """The first group whose targets name a module, or else its class, says how it is stored."""
+    """The first group whose targets name a module, or else its class, says how it is stored.
+    AutoRound leaves the head alone without a word."""
     groups = [own for own in table(settings, "config_groups").values() if isinstance(own, Mapping)]
     if not groups:
         raise UnknownFormatError("its compressed-tensors settings have no config_groups")
     kept = ModuleList(names_under(settings, "ignore"))
+    head = settings.get("provider") != "auto-round"
     by_name, of_class = [], None
     for own in groups:
         form = _format(own, settings)
@@ -28,7 +30,7 @@ def compressed_tensors_scheme(settings: Settings, config: Settings) -> Choice:
             of_class = of_class or form
 
     def choose(module: Module, names: tuple[str, ...]) -> Format | None:
-        if not may_be(module, names, kept, head=True):
+        if not may_be(module, names, kept, head=head):
             return None
         named = (form for modules, form in by_name if modules.holds(names))
         return next(named, of_class)

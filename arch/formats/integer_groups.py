@@ -1,6 +1,7 @@
 """GPTQ, AWQ and auto-round: integers with a scale and a zero point for each group of inputs."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from headcount.model.errors import short
 from headcount.model.numbers import whole
@@ -8,7 +9,7 @@ from headcount.model.numbers import whole
 from ..modules.module import Module
 from .exceptions import ModuleList, entry_of, names_under
 from .format import Format
-from .known import gptq
+from .known import MXFP4, MXFP8, NVFP4, fp8_rows, gptq
 from .patterns import Pattern, expression
 from .scheme import Choice, UnknownFormatError
 from .settings import Settings, group, layers_only, table, width
@@ -57,13 +58,12 @@ def awq_scheme(settings: Settings, config: Settings) -> Choice:
 
 
 def auto_round_scheme(settings: Settings, config: Settings) -> Choice:
-    """`extra_config` has settings of single modules; 16 bit means that one stays."""
+    """`extra_config` has settings of single modules; 16 bit means that one stays. Its own packings
+    have no index of groups; what it packs for GPTQ itself is called gptq."""
     packing = str(settings.get("packing_format") or settings.get("backend") or "")
-    kind = str(settings.get("data_type") or "int")
-    if not kind.startswith("int") or not any(w in packing for w in ("gptq", "awq", "auto_round")):
-        raise UnknownFormatError(f"auto-round has packed it as {short(packing)} of {short(kind)}")
-    indexed = packing.endswith("auto_gptq")
-    plain = gptq(width(settings), group(settings), indexed=indexed)
+    if not any(word in packing for word in ("gptq", "awq", "auto_round")):
+        raise UnknownFormatError(f"auto-round has packed it as {short(packing)}")
+    plain = _rounded(settings)
     inner, own = layers_only(settings, plain), table(settings, "extra_config")
 
     def choose(module: Module, names: tuple[str, ...]) -> Format | None:
@@ -73,6 +73,19 @@ def auto_round_scheme(settings: Settings, config: Settings) -> Choice:
         merged = {**settings, **found}
         if (whole(merged.get("bits")) or 0) >= 16:
             return None
-        return gptq(width(merged), group(merged), indexed=indexed)
+        return _rounded(merged)
 
     return choose
+
+
+def _rounded(settings: Settings) -> Format:
+    kind, bits = str(settings.get("data_type") or "int"), width(settings)
+    if kind.startswith("int"):
+        return gptq(bits, group(settings), indexed=False)
+    if kind == "fp" and bits == 8 and group(settings) is None:
+        is_static = settings.get("activation_scheme") == "static"
+        return replace(fp8_rows(16), matrix_bytes=2 if is_static else 0)
+    found = {("mx_fp", 4): MXFP4, ("mx_fp", 8): MXFP8, ("nv_fp", 4): NVFP4}.get((kind, bits))
+    if found is None:
+        raise UnknownFormatError(f"auto-round has rounded it to {bits} bit of {short(kind)}")
+    return found

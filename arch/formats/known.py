@@ -9,6 +9,7 @@ from .format import Format
 
 # Weights in four bits that share a scale of 8 bits: by 32, or by 16 with a float32 for the matrix.
 MXFP4 = Format(name="mxfp4", bits=4, group=32, scale_bits=8)
+MXFP6 = Format(name="mxfp6", bits=6, group=32, scale_bits=8)
 MXFP8 = Format(name="mxfp8", bits=8, group=32, scale_bits=8)
 NVFP4 = Format(name="nvfp4", bits=4, group=16, scale_bits=8, matrix_bytes=8)
 # A float32 scale for the weights and one for what they are multiplied with.

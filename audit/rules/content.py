@@ -214,10 +214,12 @@ def parameters(facts: WeightFacts) -> Iterator[Sighting]:
     held, said = facts.inventory.parameters, facts.counted
     if not facts.whole or held is None or said is None:
         return
+    if held == said:  # MiMo's class builds the layers that predict
+        return
     held -= facts.inventory.part("mtp")
     tensors = facts.checkpoint.tensors.values()
-    held -= _left_out(facts)
     slack = sum(t.elements for t in tensors if t.name.endswith(_BUFFER_OR_PARAMETER))
+    slack += _left_out(facts)
     if held < said and facts.stored.computes_positions:
         return
     if not 0 <= held - said <= slack:

@@ -3,12 +3,13 @@
 from collections.abc import Iterable, Iterator
 from math import prod
 
-from headcount.arch.tensors.places import numbered
+from headcount.arch.tensors.places import PLAIN_PARAMETERS, numbered
 from headcount.model.mixers import Attention, LatentAttention, Mixer
 from headcount.model.units import format_indices
 
 from ..census import Placed, count_parts
-from ..observe import Observed
+from ..observe import Observed, is_turned
+from ..packed import FLOATS
 from .rule import Sighting, rule
 from .weight_facts import WeightFacts
 
@@ -91,6 +92,8 @@ def _wrong_shape(item: Placed, mixer: Mixer, seen: Observed | None, where: str) 
         return f"shape {list(shape)[:8]}: a matrix is expected" if no_matrix else None
     if expected is None or item.out_in == expected:
         return None
+    if isinstance(mixer, Attention) and is_turned(item, mixer):
+        return f"shape {list(shape)}: turned, the class has it as {list(shape[::-1])}"
     return f"shape {list(shape)}; {where} makes it {list(expected)} (out, in)"
 
 
@@ -196,8 +199,8 @@ def _join(facts: WeightFacts, beyond: frozenset[int]) -> bool:
 
 
 def _lacking(facts: WeightFacts) -> Iterator[Sighting]:
-    """A layer that is there, without a part that its mixer needs."""
-    if not facts.whole or facts.census.packed:
+    """A layer that is there, without a part that its mixer needs: codes of it count, too."""
+    if not facts.whole:
         return
     seen: list[tuple[str, int, str]] = []
     for (stack, index, cross, _), mixer, placed in facts.mixers():
@@ -238,7 +241,7 @@ def _missing(mixer: Mixer, placed: tuple[Placed, ...]) -> Iterator[str]:
 
 def _sizes(facts: WeightFacts) -> Iterator[Sighting]:
     """Norms and what stands beside the projections hold another number of elements."""
-    if facts.whole and not facts.census.packed:
+    if facts.whole:
         yield from _by_layers(_other_sizes(facts))
 
 
@@ -248,6 +251,8 @@ def _other_sizes(facts: WeightFacts) -> Iterator[tuple[str, int, str]]:
         whole = mixer.kind == "compressed_attention"  # whose matrices no other rule looks at
         for part in needed._fields if whole else ("norm", "other"):
             said, stored = getattr(needed, part), getattr(held, part)
+            if facts.census.packed and not _is_plain(part, placed):
+                continue
             unused = part == "norm" and isinstance(mixer, Attention) and not mixer.has_key_value
             if said and stored and said != stored and not unused:  # the k norm of Gemma's readers
                 message = (
@@ -255,6 +260,13 @@ def _other_sizes(facts: WeightFacts) -> Iterator[tuple[str, int, str]]:
                     f" {facts.where} makes it {said:,}"
                 )
                 yield _place(facts, stack, cross), index, message
+
+
+def _is_plain(part: str, placed: tuple[Placed, ...]) -> bool:
+    """Whether a part is stored as floats, as norms are beside packed projections."""
+    items = [item for item in placed if item.place.part == part]
+    plain = (i.place.parameter in PLAIN_PARAMETERS and i.tensor.dtype in FLOATS for i in items)
+    return bool(items) and all(plain)
 
 
 @rule(

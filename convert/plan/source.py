@@ -2,8 +2,8 @@
 
 import hashlib
 import os
+import stat
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from headcount.arch.architecture import Architecture
 from headcount.arch.our_types import base_type
 from headcount.arch.registry import architecture_of
 from headcount.audit import Audit, audit_model
-from headcount.model.errors import SourceChangedError
+from headcount.model.errors import HeadcountError, SourceChangedError
 from headcount.sources.checkpoint import Checkpoint
 from headcount.sources.identity import (
     FileIdentity,
@@ -21,6 +21,7 @@ from headcount.sources.identity import (
     check_unchanged,
     identity_of,
 )
+from headcount.sources.presence import is_failing_disk, status_of
 from headcount.sources.safetensors import FileHeader
 
 from ..attention_map.mapping import AttentionMap, attention_map
@@ -160,9 +161,19 @@ def source_state(
 def _standing(folder: Path) -> dict[str, FileIdentity]:
     """Every regular file in `folder` by its name, before anything of it is read."""
     found: dict[str, FileIdentity] = {}
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            with suppress(OSError):  # a link to nothing, or gone by now: what needs it will say so
-                if entry.is_file():
-                    found[entry.name] = identity_of(entry.stat())
+    for path in folder.iterdir():
+        status = _status(path)
+        if status is not None and stat.S_ISREG(status.st_mode):
+            found[path.name] = identity_of(status)
     return found
+
+
+def _status(path: Path) -> os.stat_result | None:
+    """None for a link to nothing or to what is not ours to read, and for what is gone by now: what
+    needs it will say so. Raises HeadcountError for a disk that fails."""
+    try:
+        return status_of(path)
+    except HeadcountError as error:
+        if is_failing_disk(error):
+            raise
+        return None

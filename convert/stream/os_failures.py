@@ -29,6 +29,14 @@ def writing(path: Path, nbytes: int) -> Iterator[None]:
         raise WriteError(_explain(path, nbytes, error)) from error
 
 
+def unconfirmed(target: Path, error: OSError) -> WriteError:
+    """What there is to say of an output that has its name, on a disk that does not say so."""
+    return WriteError(
+        f"{target}: is complete, but its disk does not confirm that it is kept"
+        f" ({error.strerror or error}): check the disk, then run `headcount audit` on it"
+    )
+
+
 def _explain(path: Path, nbytes: int, error: OSError) -> str:
     text = f"{path}: cannot be written: {error.strerror or error}"
     if error.errno not in _FULL:

@@ -4,9 +4,10 @@ A signal removes it, too, unless it holds rewritten layers, which may have taken
 ends before it has looked at what others left takes no such layers away with it either. Whatever
 lies in one that was not put there by a run is removed with it, and no link in it is followed.
 
-It holds the journal, files that are being written, and `model/`, which gets the target's name. In
-`old/` lies what that replaces, between two renames; in `rewritten/` are layers of the source with
-other values, which the model is made of and which go away with the folder.
+It holds the journal, files that are being written, and `model/`, which gets the target's name; what
+that replaces takes its place here in the same step. Where the system has no such step, the old one
+lies in `old/` between two renames. In `rewritten/` are layers of the source with other values,
+which the model is made of and which go away with the folder.
 """
 
 import errno
@@ -16,14 +17,16 @@ import sys
 from pathlib import Path
 from types import TracebackType
 
-from headcount.model.errors import HeadcountError, WriteError
+from headcount.model.errors import HeadcountError
 from headcount.running.passing_folder import remove_folder
 from headcount.running.signals import SIGNALLED, held_signals
 
 from ..plan.errors import TargetError
 from ..plan.leftovers import leftovers, own_folder, real_place
+from .exchange import exchange
 from .hashing import digest_of
 from .journal import NAME, FinishedFile, Journal, read_journal
+from .os_failures import unconfirmed
 from .writer import Written, sync_folder
 
 _KIND = "partial"
@@ -104,6 +107,8 @@ class WorkFolder:
 
     def _holds_the_old_model(self, path: Path) -> bool:
         """Whether neither the new nor the old model could get the target's name."""
+        if self.is_done:
+            return False
         return os.path.lexists(path / "old") and not os.path.lexists(self.target)
 
     def _layers_to_keep(self, path: Path, kind: type[BaseException] | None) -> int:
@@ -171,29 +176,31 @@ class WorkFolder:
         TargetError if somebody has made a target meanwhile, and OSError: then all is as it was."""
         sync_folder(self.model)
         sync_folder(self.path)
-        old, worth = self.path / "old", self._worth_keeping
+        old, worth, new = self.path / "old", self._worth_keeping, self.model.stat()
         try:
-            if replacing:
-                self.target.rename(old)
-            self._rename(self.model, self.target)
+            if not (replacing and exchange(self.model, self.target)):
+                if replacing:
+                    self.target.rename(old)
+                self._rename(self.model, self.target)
             sync_folder(self.target.parent)
             self._worth_keeping, self.is_done = False, True
         except BaseException:
             self._worth_keeping, self.is_done = worth, False
-            self._take_back(old)
+            self._take_back(old, new)
             raise
 
-    def _take_back(self, old: Path) -> None:
-        """All as it was before `commit`. What was renamed is read from the disk: a signal can come
-        between a rename and whatever would note it."""
-        if not self.model.exists():
-            try:
+    def _take_back(self, old: Path, new: os.stat_result) -> None:
+        """All as it was before `commit`, whose model was `new`. What was renamed is read from the
+        disk: a signal can come between a rename and whatever would note it."""
+        is_there = self.model.exists()
+        is_new = is_there and os.path.samestat(self.model.stat(), new)
+        try:
+            if not is_there:
                 self.target.rename(self.model)
-            except OSError as error:
-                raise WriteError(
-                    f"{self.target}: is complete, but its disk does not confirm that it is kept"
-                    f" ({error.strerror}): check the disk, then run `headcount audit` on it"
-                ) from error
+            elif not is_new:
+                exchange(self.model, self.target)
+        except OSError as error:
+            raise unconfirmed(self.target, error) from error
         if not old.exists():
             return
         try:

@@ -92,8 +92,9 @@ def _notes(sweep: Sweep) -> Iterator[str]:
     if sweep.layers:
         fewest = min(one.num_key_value_heads for one in sweep.trials)
         yield (
-            f"Each layer alone: {fewest} K/V heads by --quality fast in that layer, the others as"
-            " they were. Layers that add much are worth more heads (--kv-heads 0-1:8,2-5:4)."
+            f"Each layer alone: {fewest} K/V heads by --quality fast in that layer, from the"
+            " weights alone, the others as they were. Layers that add much are worth more heads"
+            " (--kv-heads 0-1:8,2-5:4)."
         )
 
 

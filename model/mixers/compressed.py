@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ..dtypes import bytes_of
+from ..dtypes import Bits, bytes_of
 from .state import Keeper, Parts, State, Stateful, fills, tokens_kept
 
 
@@ -108,7 +108,7 @@ class CompressedAttention(Stateful):
         return self.key_value_elements(tokens, encoder_tokens, engine) + self._overlap(tokens)
 
     def state_bytes(
-        self, tokens: int, encoder_tokens: int, bits: int, engine: Keeper = "transformers"
+        self, tokens: int, encoder_tokens: int, bits: Bits, engine: Keeper = "transformers"
     ) -> int:
         """The gates of overlapping tokens stay float32."""
         kept = self.key_value_elements(tokens, encoder_tokens, engine)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
-from ..dtypes import bytes_of
+from ..dtypes import Bits, bytes_of
 
 # Who keeps it: a transformers cache object, or an engine with preallocated K/V memory.
 Keeper = Literal["transformers", "serving"]
@@ -107,7 +107,7 @@ class Stateful:
         return self.growing_key_value_elements(engine, within) + own
 
     def state_bytes(
-        self, tokens: int, encoder_tokens: int, bits: int, engine: Keeper = "transformers"
+        self, tokens: int, encoder_tokens: int, bits: Bits, engine: Keeper = "transformers"
     ) -> int:
         """Bytes of the same for a cache of `bits` bits; state with bits of its own keeps them."""
         kept = self.key_value_elements(tokens, encoder_tokens, engine)
@@ -115,7 +115,7 @@ class Stateful:
         return _bytes(((kept, None), *own), bits)
 
     def growing_bytes(
-        self, bits: int, engine: Keeper = "transformers", within: int | None = None
+        self, bits: Bits, engine: Keeper = "transformers", within: int | None = None
     ) -> int:
         """Bytes of the same."""
         own = ((state.growing_elements(within), state.bits) for state in self.states)
@@ -130,13 +130,13 @@ class Stateful:
         """The states with one K/V head per query head."""
         return self.states
 
-    def mha_bytes(self, tokens: int, encoder_tokens: int, bits: int) -> int:
+    def mha_bytes(self, tokens: int, encoder_tokens: int, bits: Bits) -> int:
         """Bytes of everything if every query head had its own K/V head."""
         kept = self.mha_key_value_elements(tokens, encoder_tokens)
         own = ((s.elements(tokens, encoder_tokens), s.bits) for s in self.mha_states)
         return _bytes(((kept, None), *own), bits)
 
-    def constant_bytes(self, bits: int) -> int:
+    def constant_bytes(self, bits: Bits) -> int:
         """Bytes of state that is there from the first token and never grows."""
         return _bytes(((state.fixed, state.bits) for state in self.states), bits)
 
@@ -157,7 +157,7 @@ def fills(window: int | None, within: int | None) -> bool:
     return window is not None and (within is None or window < within)
 
 
-def _bytes(kept: Iterable[tuple[int, int | None]], bits: int) -> int:
+def _bytes(kept: Iterable[tuple[int, int | None]], bits: Bits) -> int:
     """Bytes of (elements, own bits or None): those without own bits are rounded up together."""
     kept = tuple(kept)
     common = sum(elements for elements, own in kept if own is None)

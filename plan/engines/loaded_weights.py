@@ -1,27 +1,20 @@
 """What an engine's weights take on a rank: as loading makes them, by pipeline stage, with what an
 engine puts on top of their stored bytes, such as its padding of experts."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from functools import lru_cache
+from collections.abc import Iterator
 from math import ceil
-from typing import Any, Literal
+from typing import Literal
 
 from headcount.arch.formats.of_configs import quantization_config
-from headcount.model.dtypes import BITS
 from headcount.model.numbers import whole
 
 from ..budget import Term
 from ..planned_model import PlannedModel
 from ..request import Workload
+from ..stored import as_loaded
 from ..weights import Weights, plan_weights, rank_weights
 from .loaded_table import LoadedTable
 
-# What an engine does when it is asked to load weights in fewer bits: linear layers only.
-_ON_LOADING: dict[int, dict[str, object]] = {
-    8: {"quant_method": "fp8"},
-    4: {"quant_method": "bitsandbytes", "load_in_4bit": True},
-}
 _ERROR = {"headers": 0.003, "parameters": 0.008, "quantised": 0.015}
 _BUFFERS = 40 * 2**20  # bytes: what a model registers beside its parameters, such as a second table
 _SOURCES = {
@@ -34,25 +27,8 @@ Mxfp4Kernel = Literal["triton", "triton rows", "marlin"]
 
 
 def loaded_weights(model: PlannedModel, dtype: str | None, compute_dtype: str) -> Weights:
-    """Embeddings and output head stay as they are where weights are quantised on loading. Layers
-    that predict further tokens are loaded for speculation only."""
-    config = _as_loaded(model.config, dtype)
-    if config is model.config:
-        return plan_weights(model, dtype, compute_dtype, with_prediction=False)
-    changed = _quantised_on_loading(model, BITS[dtype or "int8"])
-    return plan_weights(changed, None, compute_dtype, with_prediction=False)
-
-
-@lru_cache(maxsize=64)
-def _quantised_on_loading(model: PlannedModel, bits: int) -> PlannedModel:
-    config = {**model.config, "quantization_config": _ON_LOADING[bits]}
-    return replace(model, config=config, weights_bytes=None)
-
-
-def _as_loaded(config: Mapping[str, Any], dtype: str | None) -> Mapping[str, Any]:
-    """With the quantisation that `dtype` asks for in place of the config's own."""
-    narrow = _ON_LOADING.get(BITS[dtype]) if dtype else None
-    return {**config, "quantization_config": narrow} if narrow else config
+    """Layers that predict further tokens are loaded for speculation only."""
+    return plan_weights(model, dtype, compute_dtype, with_prediction=False)
 
 
 def stage_weights(
@@ -88,7 +64,7 @@ def padded_experts(
     256; with Marlin the inner width to 128; with Triton's newer kernels what it writes as well, of
     inner widths in 64 (vllm/model_executor/layers/quantization/mxfp4.py; oracle/mxfp4.py of
     layers/fused_moe in 0.19, where 13.64 GiB of gpt-oss-20b were measured)."""
-    config, tp, pp = _as_loaded(model.config, work.dtype), work.request.tp, work.request.pp
+    config, tp, pp = as_loaded(model, work.dtype).config, work.request.tp, work.request.pp
     settings = quantization_config(config)
     if settings is None or settings.get("quant_method") != "mxfp4":
         return None

@@ -27,7 +27,7 @@ class TransformersPool(SequencePool):
     static: bool = False
 
     def bytes_per_token(self, within: int | None) -> int:
-        return self.spec.cache_bytes_per_token(bits=self.bits, context=within)
+        return self.spec.cache_bytes_per_token(bits=self.bits, within=within)
 
     def sequence_bytes(self, context: int) -> int:
         """Bytes of one sequence of `context` tokens."""

@@ -128,7 +128,8 @@ def unknown_model(name: str) -> UnknownModelError:
     """The error for a name nobody knows, with the nearest ones."""
     from difflib import get_close_matches
 
-    known = {alias.casefold(): alias for row in catalogue() for alias in row.names}
+    names = (name for row in catalogue() for name in row.names)
+    known = {short.casefold(): short for name in names for short in (name, name.rpartition("/")[2])}
     near = [known[match] for match in get_close_matches(name.casefold(), known, n=4, cutoff=0.6)]
     hint = f"; nearest are {', '.join(near)}" if near else ""
     return UnknownModelError(

@@ -4,7 +4,7 @@ what no key tells is listed here, type by type, so that no other difference slip
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -24,7 +24,6 @@ ABOUT = {
     **{"kept": "cache", "states": "cache", "parameters": "attention_parameters"},
 }
 Config = Mapping[str, Any]
-Told = dict[str, Counter[str]]
 
 
 def filled(config: Config, outer: Config | None = None) -> dict[str, Any]:
@@ -71,9 +70,17 @@ def differences(known: ModelSpec, stranger: ModelSpec) -> set[str]:
     return {ABOUT[name] for name in names}
 
 
-def read(written_out: bool) -> Iterator[tuple[str, set[str], set[str], ModelSpec]]:
-    """(type, what differs, what of it nothing speaks against, the stranger) of each that is not
-    refused."""
+class Row(NamedTuple):
+    """A config under an unknown name that is not refused: the facts that `differ` from the class's,
+    and those of them that nothing in the config speaks against."""
+
+    model_type: str
+    differ: set[str]
+    untold: set[str]
+    spec: ModelSpec
+
+
+def read(written_out: bool) -> Iterator[Row]:
     for line in (line for name in FILES for line in recorded(name)):
         known = read_config(line["config"], "config.json").spec
         config = filled(line["config"]) if written_out else line["config"]
@@ -83,7 +90,7 @@ def read(written_out: bool) -> Iterator[tuple[str, set[str], set[str], ModelSpec
             continue
         found = differences(known, spec)
         doubtful = {one.about for one in spec.assumptions if one.doubt is not None}
-        yield line["model_type"], found, found - doubtful, spec
+        yield Row(line["model_type"], found, found - doubtful, spec)
 
 
 # Configs of which each fact differs, and of how many nothing in the config speaks against it.
@@ -134,31 +141,41 @@ UNTOLD = {
 }
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["as written", "as saved"])
-def found(request: pytest.FixtureRequest) -> list[Any]:
-    return [request.param, *read(request.param)]
+@pytest.fixture(scope="module")
+def as_written() -> list[Row]:
+    return list(read(written_out=False))
 
 
-def test_every_difference_is_named_or_counted_here(found: list[Any]) -> None:
-    written_out, *rows = found
-    assert sum(not row[1] for row in rows) > 450  # read as the class does
-    differ = Counter(about for row in rows for about in row[1])
-    untold = Counter(about for row in rows for about in row[2])
-    counts = {about: (count, untold[about]) for about, count in differ.items()}
-    assert counts == (AS_SAVED if written_out else AS_WRITTEN)
+@pytest.fixture(scope="module")
+def as_saved() -> list[Row]:
+    return list(read(written_out=True))
 
 
-def test_a_report_says_what_was_assumed_of_each_fact_that_differs(found: list[Any]) -> None:
-    _, *rows = found
-    for model_type, differ, _, spec in rows:
-        said = {one.about: one for one in spec.assumptions}
-        assert differ <= said.keys(), model_type
-        assert all(said[about].taken and said[about].source for about in differ), model_type
+def counts(rows: list[Row]) -> dict[str, tuple[int, int]]:
+    """Of each fact, how many configs differ in it, and of how many nothing speaks against it."""
+    differ = Counter(about for row in rows for about in row.differ)
+    untold = Counter(about for row in rows for about in row.untold)
+    return {about: (count, untold[about]) for about, count in differ.items()}
 
 
-def test_what_no_key_of_a_whole_file_tells() -> None:
+def test_every_difference_is_counted_here(as_written: list[Row], as_saved: list[Row]) -> None:
+    assert counts(as_written) == AS_WRITTEN
+    assert counts(as_saved) == AS_SAVED
+    assert sum(not row.differ for row in as_saved) > 550  # read as the class does
+
+
+def test_what_no_key_of_a_whole_file_tells(as_saved: list[Row]) -> None:
     untold: dict[str, set[str]] = {}
-    for model_type, _, names, _ in read(written_out=True):
-        for about in names - {"attention_parameters"}:
-            untold.setdefault(about, set()).add(model_type)
+    for row in as_saved:
+        for about in row.untold - {"attention_parameters"}:
+            untold.setdefault(about, set()).add(row.model_type)
     assert untold == UNTOLD
+
+
+def test_a_report_says_what_was_assumed_of_each_fact_that_differs(
+    as_written: list[Row], as_saved: list[Row]
+) -> None:
+    for row in (*as_written, *as_saved):
+        said = {one.about: one for one in row.spec.assumptions}
+        assert row.differ <= said.keys(), row.model_type
+        assert all(said[about].taken and said[about].source for about in row.differ)

@@ -78,9 +78,57 @@ def test_an_encoder_alone_keeps_nothing() -> None:
     assert cache_of(reading) == 0
 
 
-def test_the_text_encoder_of_image_models_has_its_published_size() -> None:
-    """4,762,310,656: the tensors of google/t5-v1_1-xxl's encoder, as FLUX.1 holds them."""
-    assert read(T5_XXL).total() == (4_762_310_656, None)
+@pytest.mark.parametrize(
+    ("model_type", "name", "vocab", "total"),
+    [  # half the total_size of FLUX.1's text_encoder_2: 9,524,621,312 bytes in bfloat16
+        ("t5", "T5EncoderModel", 32128, 4_762_310_656),
+        # google/umt5-xxl's encoder: 11.36 GB in Wan 2.1's file in bfloat16
+        ("umt5", "UMT5EncoderModel", 256384, 5_680_910_336),
+    ],
+)
+def test_text_encoders_of_image_models_have_their_published_sizes(
+    model_type: str, name: str, vocab: int, total: int
+) -> None:
+    own = {"model_type": model_type, "architectures": [name], "vocab_size": vocab}
+    reading = read({**T5_XXL, **own})
+    assert reading.total() == (total, None)
+    assert cache_of(reading) == 0
+
+
+ROBERTA = {"max_position_embeddings": 514, "type_vocab_size": 1}
+PUBLISHED = {  # parameters that the Hub shows of the model's safetensors
+    # stabilityai/stable-diffusion-xl-base-1.0, text_encoder_2
+    "CLIPTextModelWithProjection": 694_659_840,
+    "RobertaForSequenceClassification": 124_647_939,  # cardiffnlp/twitter-roberta-base-sentiment
+    "DistilBertForSequenceClassification": 66_955_010,  # …-uncased-finetuned-sst-2-english
+    "XLMRobertaForSequenceClassification": 559_891_457,  # BAAI/bge-reranker-large
+    "BartForSequenceClassification": 407_344_131,  # facebook/bart-large-mnli
+    "ViTForImageClassification": 86_567_656,  # google/vit-base-patch16-224
+}
+CONFIGS: dict[str, dict[str, Any]] = {
+    "CLIPTextModelWithProjection": {
+        **{"model_type": "clip_text_model", "hidden_size": 1280, "intermediate_size": 5120},
+        **{"num_hidden_layers": 32, "num_attention_heads": 20, "projection_dim": 1280},
+    },
+    "RobertaForSequenceClassification": {
+        **ROBERTA,
+        **{"model_type": "roberta", "vocab_size": 50265, "num_labels": 3},
+    },
+    "DistilBertForSequenceClassification": {"model_type": "distilbert"},
+    "XLMRobertaForSequenceClassification": {
+        **ROBERTA,
+        **{"model_type": "xlm-roberta", "vocab_size": 250002, "hidden_size": 1024},
+        **{"num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096},
+        "id2label": {"0": "LABEL_0"},
+    },
+    "BartForSequenceClassification": {"model_type": "bart", "num_labels": 3},
+    "ViTForImageClassification": {"model_type": "vit", "num_labels": 1000},
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_heads_have_their_published_sizes(name: str) -> None:
+    assert read({**CONFIGS[name], "architectures": [name]}).total() == (PUBLISHED[name], None)
 
 
 def test_a_decoder_alone_keeps_nothing_of_an_encoder() -> None:
@@ -155,6 +203,16 @@ def test_a_class_is_found_by_its_name() -> None:
 def test_the_base_class_differs_in_nothing() -> None:
     view = ConfigView({"architectures": ["BertModel"]}, where="c", model_type="bert")
     assert built_class(view) is None
+
+
+@pytest.mark.parametrize(("model_type", "total"), [("mt5", 4_762_310_656), ("umt5", None)], ids=str)
+def test_an_encoder_of_another_type_is_no_decoder_either(
+    model_type: str, total: int | None
+) -> None:
+    """mT5 is T5 by another name; UMT5 has a table of positions in each layer."""
+    reading = read({**T5_XXL, "model_type": model_type})
+    assert {layer.stack for layer in reading.spec.layers} == {"encoder"}
+    assert reading.parameters() == total
 
 
 def test_a_class_with_layers_of_its_own_says_so() -> None:

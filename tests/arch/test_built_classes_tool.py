@@ -45,6 +45,7 @@ def tool() -> Iterator[ModuleType]:
         ((66, 74, 82), [(1, ("max_position_embeddings",)), (2, ())]),
         ((3, 4, 3), [(1, ("layers",)), (1, ())]),
         ((67, 101, 71), [(1, ("num_labels",)), (1, ("hidden_size",))]),
+        ((256, 576, 256), [(2, ("hidden_size", "layers"))]),
         ((1, 1, 1), [(1, ())]),
     ],
 )

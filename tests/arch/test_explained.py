@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
+
 from headcount.arch.class_defaults import _TABLE
 from headcount.arch.read_config import read_config
 from headcount.arch.registry import ARCHITECTURES
@@ -23,6 +25,7 @@ DERIVED = {
     *("derived: num_attention_heads", "derived: num_attention_heads (the class has no GQA)"),
     *("derived: multi_query", "derived: 2 * num_layers", "derived: the sum of block_sizes"),
     *("derived: the length of layer_types", "derived: hybrid_override_pattern"),
+    "derived: other keys of the file",
     "derived: tiles * ((image_size / patch_size)^2 + 1)",
 }
 
@@ -77,7 +80,8 @@ def untrue(config: dict[str, Any]) -> Iterator[tuple[str, Origin]]:
             over, under = (part for part in parts if isinstance(part, int))
             true = origin.value == over // under
         else:
-            true = origin.source in DERIVED or is_default(origin)
+            named = f"derived: architectures ({(config.get('architectures') or [''])[0]})"
+            true = origin.source in {*DERIVED, named} or is_default(origin)
         if not true:
             yield name, origin
 
@@ -86,6 +90,55 @@ def test_every_explained_value_is_what_stands_there() -> None:
     found = [(label, list(untrue(config))) for label, config in configs()]
     assert len(found) > 2500
     assert [(label, wrong) for label, wrong in found if wrong] == []
+
+
+OTHERS = {
+    "params.json of Meta": {
+        **{"dim": 4096, "ffn_dim_multiplier": 1.3, "multiple_of": 1024, "n_heads": 32},
+        **{"n_kv_heads": 8, "n_layers": 32, "vocab_size": 128256},
+    },
+    "params.json of Mistral": {
+        **{"dim": 4096, "n_layers": 32, "head_dim": 128, "hidden_dim": 14336, "n_heads": 32},
+        **{"n_kv_heads": 8, "vocab_size": 32000},
+        "moe": {"num_experts_per_tok": 2, "num_experts": 8},
+    },
+    "mlc-chat-config.json": {
+        **{"model_type": "qwen2", "context_window_size": 32768, "vocab_size": 7},
+        "model_config": {
+            **{"hidden_size": 1536, "num_attention_heads": 12, "num_hidden_layers": 28},
+            "num_key_value_heads": 2,
+        },
+    },
+    "original/config.json of gpt-oss": {
+        **{"num_hidden_layers": 36, "num_experts": 128, "experts_per_token": 4},
+        **{"vocab_size": 201088, "hidden_size": 2880, "intermediate_size": 2880},
+        **{"swiglu_limit": 7.0, "head_dim": 64, "num_attention_heads": 64},
+        **{"num_key_value_heads": 8, "sliding_window": 128, "initial_context_length": 4096},
+        **{"rope_scaling_factor": 32.0},
+    },
+}
+
+
+@pytest.mark.parametrize("config", OTHERS.values(), ids=OTHERS)
+def test_a_file_of_another_tool_is_explained_by_its_own_keys(config: dict[str, Any]) -> None:
+    assert list(untrue(config)) == []
+    origins = read_config(config, FILE).spec.origins
+    assert "derived: other keys of the file" not in {
+        origins[name].source for name in ("hidden_size", "num_hidden_layers", "num_attention_heads")
+    }
+
+
+def test_a_part_of_a_model_is_explained_by_what_nests_it() -> None:
+    """A text encoder whose config is that of the whole CLIP."""
+    text = {"hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 3}
+    config = {
+        **{"model_type": "clip", "architectures": ["CLIPTextModel"], "text_config": text},
+        "vision_config": {"hidden_size": 64, "num_attention_heads": 8, "num_hidden_layers": 3},
+    }
+    assert list(untrue(config)) == []
+    origins = read_config(config, FILE).spec.origins
+    assert origins["hidden_size"] == Origin(64, f"{FILE}: text_config")
+    assert origins["model_type"].source == "derived: architectures (CLIPTextModel)"
 
 
 def test_layers_with_heads_of_their_own_do_not_change_what_is_explained() -> None:

@@ -2,8 +2,8 @@
 
 saved_quantised.jsonl has what transformers 5.24 saved of a Llama in bfloat16 (the sizes of
 `TINY`), with bitsandbytes 0.50, torchao 0.18 and compressed-tensors 0.20 on a CPU, what Model
-Optimizer 0.47 exported of it, and the states of transformers' BitLinear and EetqLinear: the sum of
-all tensors' bytes, and the settings in config.json.
+Optimizer 0.47, AutoRound 0.16 and Quark 0.13 exported of it, and the states of transformers'
+BitLinear and EetqLinear: the sum of all tensors' bytes, and the settings in config.json.
 """
 
 import json
@@ -96,6 +96,19 @@ def test_a_matrix_of_hqq(nbits: int, group_size: int, saved: int) -> None:
     assert found == pytest.approx(saved, abs=256 if nbits == 3 else 0)
 
 
+@pytest.mark.parametrize(
+    ("bits", "indexed", "saved"),
+    [
+        *((2, True, 194_944), (3, True, 285_760), (4, True, 376_576), (8, True, 739_840)),
+        (4, False, 374_528),
+    ],
+)
+def test_a_matrix_of_gptq_and_awq(bits: int, indexed: bool, saved: int) -> None:
+    """The states of AutoGPTQ 0.7.1's QuantLinear and, without an index, of AutoAWQ 0.2.9's
+    WQLinear_GEMM, of [1408, 512] in groups of 128."""
+    assert gptq(bits, 128, indexed=indexed).nbytes(1408, 512) == saved
+
+
 def test_gptq_has_zero_points_and_an_index() -> None:
     """AutoGPTQ's qweight [in / 8, out], scales and qzeros by group, g_idx by input, of int32."""
     codes, groups = 512 * 1408 // 2, 512 // 128
@@ -182,10 +195,8 @@ def test_auto_round_has_settings_by_module() -> None:
         **{"packing_format": "auto_round:auto_gptq", "block_name_to_quantize": "model.layers"},
         "extra_config": {"model.layers.0.mlp.up_proj": {"bits": 16}},
     }
-    one = gptq(4, 128).nbytes(1408, 512) - 4 * 512
-    assert nbytes(settings) == nbytes(INT4) + 2 * 1408 * 512 - one + 4 * (
-        2 * (4 * 512 + 2 * 512 + 1408) - 512
-    )
+    one = gptq(4, 128, indexed=False).nbytes(1408, 512)
+    assert nbytes(settings) == nbytes(INT4) + 2 * 1408 * 512 - one
 
 
 def test_an_algorithm_without_a_method_is_model_optimizers() -> None:

@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from checkpoints import LLAMA_CONFIG, llama_shapes, write_model
 from headcount.arch.class_defaults import class_defaults
 from headcount.arch.read_config import read_config
 from headcount.arch.registry import ARCHITECTURES
+from headcount.audit import audit_model
 from headcount.cli import main
 from headcount.model.errors import UnsupportedModelError
 from headcount.sources.catalogue import catalogue, read_entry
@@ -117,3 +119,15 @@ def test_nothing_of_the_catalogue_is_assumed() -> None:
     configs = [read_entry(row).config for row in catalogue() if row.model_type in ARCHITECTURES]
     assert len(configs) > 100
     assert not any(read_config(config, "config").spec.assumed for config in configs)
+
+
+def test_what_the_weights_show_is_no_assumption(tmp_path: Path) -> None:
+    """8 query and 2 K/V heads, of which the config gives the first number alone."""
+    config = {**LLAMA_CONFIG, "model_type": "novel", "architectures": ["NovelForCausalLM"]}
+    del config["num_key_value_heads"]
+    write_model(tmp_path / "m", config, llama_shapes())
+    said = {one.about: one for one in audit_model(str(tmp_path / "m")).spec.assumptions}
+    assert (said["num_key_value_heads"].taken, said["head_dim"].taken) == ("2", "4")
+    assert said["num_key_value_heads"].source.startswith("weights")
+    assert said["attention_parameters"].source == "weights"
+    assert said["window"].source == "no key names one"

@@ -216,6 +216,7 @@ def test_each_name_of_a_nested_language_model(key: str, model_type: str | None) 
         {"inner_group_num": 2},
         {"num_attention_heads_per_layer": 8},
         {"num_sliding_attention_heads": 4},
+        {"attention_other_setting": {"num_attention_heads": 16}},
         {"qk_rope_head_dim": 8},
         {"use_bidirectional_attention": True},
         {"attn_config": {"sliding_window_size": 16}},

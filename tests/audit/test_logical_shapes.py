@@ -1,5 +1,6 @@
 """Packed projections: the heads of the matrices that codes stand for, beside a config of others."""
 
+import json
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,21 @@ def bitnet(out: int, inputs: int) -> Packed:
     return {"weight": ("U8", (out // 4, inputs)), "weight_scale": ("BF16", (1,))}
 
 
+def quark_words(out: int, inputs: int) -> Packed:
+    """int4 as Quark 0.13 exports it."""
+    return {
+        **{"weight": ("I32", (inputs, out // 8)), "weight_scale": ("BF16", (inputs // 128, out))},
+        "weight_zero_point": ("I32", (inputs // 128, out // 8)),
+    }
+
+
+def quark_fp6(out: int, inputs: int) -> Packed:
+    return {
+        "weight": ("U8", (out, inputs * 6 // 8)),
+        "weight_scale": ("U8", (out, inputs // 32)),
+    }
+
+
 def two_rows(out: int, inputs: int) -> Packed:
     """INT4_AWQ as Model Optimizer 0.47 exports it."""
     return {
@@ -79,6 +95,11 @@ def nf4(out: int, inputs: int) -> Packed:
     }
 
 
+def quark(kind: str, scheme: str, size: int) -> dict[str, Any]:
+    weight = {"dtype": kind, "qscheme": scheme, "group_size": size}
+    return {"quant_method": "quark", "global_quant_config": {"weight": weight}}
+
+
 LAYOUTS: list[tuple[Any, dict[str, Any]]] = [
     (gptq, {"quant_method": "gptq", "bits": 4, "group_size": 128}),
     (awq, {"quant_method": "awq", "bits": 4, "group_size": 128}),
@@ -88,6 +109,8 @@ LAYOUTS: list[tuple[Any, dict[str, Any]]] = [
     (nf4, {"quant_method": "bitsandbytes", "load_in_4bit": True}),
     (nvfp4, {"quant_method": "modelopt", "quant_algo": "NVFP4"}),
     (two_rows, {"quant_method": "modelopt", "quant_algo": "W4A16_AWQ"}),
+    (quark_words, quark("int4", "per_group", 128)),
+    (quark_fp6, quark("fp6_e2m3", "per_group", 32)),
     (eetq, {"quant_method": "eetq", "weights": "int8"}),
     (bitnet, {"quant_method": "bitnet"}),
 ]
@@ -146,6 +169,63 @@ def test_a_sound_one_has_no_alarm(tmp_path: Path, layout: Any, settings: dict[st
 
 def prod_of_all(heads: int) -> int:
     return sum(map(prod, llama_shapes({**CONFIG, "num_key_value_heads": heads}).values()))
+
+
+QWEN3 = {
+    **{**CONFIG, "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3"},
+    "num_key_value_heads": 4,
+}
+
+
+def with_norms(folder: Path, layout: Any, settings: dict[str, Any], **changes: Any) -> Path:
+    """8 query heads and 4 K/V heads of 32 with a norm each, beside a config of other heads."""
+    written(folder, layout, settings, 4, 4)
+    norms = {f"model.layers.{i}.self_attn.{x}_norm.weight": (32,) for i in range(3) for x in "qk"}
+    tensors = read_headers(folder) | {name: ("BF16", shape) for name, shape in norms.items()}
+    write_typed(folder, {**QWEN3, **changes, "quantization_config": settings}, tensors)
+    return folder
+
+
+def read_headers(folder: Path) -> Packed:
+    """The tensors that were written, but for `__metadata__`."""
+    data = (folder / "model.safetensors").read_bytes()
+    header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+    header.pop("__metadata__", None)
+    return {name: (entry["dtype"], tuple(entry["shape"])) for name, entry in header.items()}
+
+
+@pytest.mark.parametrize(("layout", "settings"), LAYOUTS, ids=[la.__name__ for la, _ in LAYOUTS])
+@pytest.mark.parametrize(
+    ("said", "wrong"),
+    [
+        ({}, set()),
+        ({"num_attention_heads": 4, "num_key_value_heads": 2}, {"H101"}),
+        ({"num_key_value_heads": 8}, {"H101"}),
+        ({"num_attention_heads": 16, "head_dim": 16, "num_key_value_heads": 8}, {"H101", "H102"}),
+    ],
+)
+def test_norms_fix_the_heads_of_packed_projections(
+    tmp_path: Path, layout: Any, settings: dict[str, Any], said: dict[str, int], wrong: set[str]
+) -> None:
+    audit = audit_model(str(with_norms(tmp_path, layout, settings, **said)))
+    mixer: Any = audit.spec.layers[0].mixers[0]
+    seen = (mixer.num_attention_heads, mixer.num_key_value_heads, mixer.head_dim)
+    assert seen == (8, 4, 32)
+    assert {f.code for f in audit.findings if f.severity != "note"} == wrong
+
+
+@pytest.mark.parametrize(("layout", "settings"), LAYOUTS, ids=[la.__name__ for la, _ in LAYOUTS])
+def test_a_packed_layer_without_a_part_is_found(
+    tmp_path: Path, layout: Any, settings: dict[str, Any]
+) -> None:
+    with_norms(tmp_path, layout, settings)
+    for lost, code in (("1.self_attn.v_proj.", "H103"), ("2.self_attn.q_norm.", "H102")):
+        kept = {n: t for n, t in read_headers(tmp_path).items() if lost not in n}
+        config = {**QWEN3, "quantization_config": settings}
+        folder = tmp_path / lost
+        write_typed(folder, config, kept)
+        found = {f.code for f in audit_model(str(folder)).findings if f.severity == "error"}
+        assert found == {code}
 
 
 def test_scales_of_an_8_bit_cache_are_no_parameters(tmp_path: Path) -> None:

@@ -128,6 +128,17 @@ def test_other_names_of_the_sizes_of_a_class() -> None:
             {"_class_name": "StableDiffusion3Pipeline", "_diffusers_version": "0.30.0"},
             "text_encoder/config.json",
         ),
+        (
+            {
+                **{"_class_name": "FluxPipeline", "_diffusers_version": "0.30.0"},
+                "text_encoder": ["transformers", "CLIPTextModel"],
+                "text_encoder_2": ["transformers", "T5EncoderModel"],
+                "tokenizer_2": ["transformers", "T5TokenizerFast"],
+                "vae": ["diffusers", "AutoencoderKL"],
+            },
+            r"as text_encoder/config.json \(CLIPTextModel\) or text_encoder_2/config.json"
+            r" \(T5EncoderModel\)$",
+        ),
         ({**MISTRAL_7B, "vision_encoder": {"hidden_size": 1024}}, "vision encoder"),
         ({**MISTRAL_7B, "kv_lora_rank": 512}, "latent attention"),
         ({**MISTRAL_7B, "_sliding_window": [None, 4096] * 16}, "_sliding_window"),

@@ -81,8 +81,8 @@ def test_a_window_beyond_the_context_is_none() -> None:
     """Phi-3.5-mini: a window of 262,144 tokens, 131,072 positions; 32 layers of 32 heads of 96."""
     spec = audit_model("phi-3.5-mini").spec
     assert spec.cache_bytes_per_token() == 32 * 2 * 32 * 96 * 2 == 393_216
-    assert spec.cache_bytes_per_token(context=262_144) == 393_216
-    assert spec.cache_bytes_per_token(context=262_145) == 0
+    assert spec.cache_bytes_per_token(within=262_144) == 393_216
+    assert spec.cache_bytes_per_token(within=262_145) == 0
 
 
 def test_an_encoder_keeps_nothing() -> None:

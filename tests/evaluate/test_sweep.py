@@ -171,6 +171,8 @@ def test_what_reads_text_and_what_reads_the_weights_alone_have_two_names(
         assert said in converted.stdout
         record = json.loads((target / "conversion.json").read_text())
         assert record["request"]["calibrated"] is bool(given)
+        card = "calibrated on a text" if given else "from the weights alone"
+        assert card in (target / "README.md").read_text()
         alone = run("evaluate", target, "--against", source, "--no-speed", *options)
         assert trials[name]["loss"] == json.loads(alone.stdout)["model"]["loss"]
     assert trials["fast"]["loss"] != trials["fast+text"]["loss"]

@@ -258,6 +258,9 @@ int rename(const char *file, const char *to) { PATH_CALL(RENAME, AT_FDCWD, to, R
 int renameat(int folder, const char *file, int other, const char *to) {
     PATH_CALL(RENAME, other, to, REAL(renameat)(folder, file, other, to));
 }
+int renameat2(int folder, const char *file, int other, const char *to, unsigned flags) {
+    PATH_CALL(RENAME, other, to, REAL(renameat2)(folder, file, other, to, flags));
+}
 int mkdir(const char *file, mode_t mode) { PATH_CALL(MKDIR, AT_FDCWD, file, REAL(mkdir)(file, mode)); }
 int mkdirat(int folder, const char *file, mode_t mode) {
     PATH_CALL(MKDIR, folder, file, REAL(mkdirat)(folder, file, mode));

@@ -36,6 +36,11 @@ PUBLISHED = [
     ("rtx-pro-6000", 94.97 * GIB, 1792e9, 503.8e12),
     # A vLLM log with 139.8 GiB. NVIDIA H200 data sheet: 4.8 TB/s, 1,979 TFLOP/s with sparsity.
     ("h200", 139.8 * GIB, 4.8e12, 1979e12 / 2),
+    # Tencent-Hunyuan/HunyuanCustom issue 36, eight L20: 44.53 GiB. NVIDIA L20 data sheet: 864 GB/s,
+    # 119.5 TFLOP/s dense.
+    ("l20", 44.53 * GIB, 864e9, 119.5e12),
+    # tile-ai/TileOPs PR 1658, a profile of the 141 GB card: 4.8 TB/s, 148 TFLOP/s dense.
+    ("h20-141gb", None, 4.8e12, 148e12),
     # pytorch/ao PR 4002: 178.35 (2^30). pytorch/pytorch PR 193471, quoting NVIDIA's data sheet of
     # HGX B200: 7,700 GB/s, 2,250 TFLOP/s dense.
     ("b200", 178.35 * GIB, 7.7e12, 2250e12),

@@ -76,6 +76,15 @@ def test_a_window_keeps_no_more_than_itself(plan: MakePlan) -> None:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
+def test_a_window_as_long_as_the_request_costs_each_token(plan: MakePlan, engine: str) -> None:
+    """Mistral-7B v0.1: 32 layers of 8 K/V heads of 128 and a window of 4,096 tokens."""
+    h100 = find_device("h100")
+    for context, each in ((4095, 131_072), (4096, 131_072), (4097, 0)):
+        found = plan("mistral-7b-v0.1", engine=engine, device=h100, context=context)
+        assert found.bytes_per_token == each, context
+
+
+@pytest.mark.parametrize("engine", ENGINES)
 def test_a_window_that_never_fills_costs_each_token(plan: MakePlan, engine: str) -> None:
     """Phi-3.5-mini: 32 layers of 32 K/V heads of 96, at 16 bit; its window of 262,144 tokens is
     beyond its 131,072 positions."""
@@ -230,7 +239,30 @@ def test_stored_bytes_win_unless_a_dtype_is_asked_for(plan: MakePlan) -> None:
     assert plan("gpt2", weights_bytes=548_105_171, dtype="fp16").weights.total_bytes == (
         2 * 124_439_808
     )
-    assert plan("gpt2", dtype="int4").weights.total_bytes == 124_439_808 // 2
+
+
+def test_int4_is_what_files_of_that_name_hold(plan: MakePlan) -> None:
+    """Integers of the linear layers with a 16-bit scale for each 128 and a shape for each matrix,
+    the rest at 16 bit: 5.38 GiB of Llama-3-8B in W4A16 on loading, buffers included."""
+    found = plan("llama-3-8b", dtype="int4").weights
+    linear = 32 * (2 * 4096 * 4096 + 2 * 1024 * 4096 + 3 * 4096 * 14336)
+    assert found.total_bytes == (
+        linear // 2 + 2 * linear // 128 + 32 * 7 * 16 + 2 * (8_030_261_248 - linear)
+    )
+    assert found.total_bytes == pytest.approx(5.38 * GIB, rel=0.02)
+    assert "6,979,321,856 parameters x 4.125 bit" in found.formula
+    assert "1,050,939,392 x 16 bit" in found.formula
+
+
+@pytest.mark.parametrize("name", ["int4", "int8", "fp8", "nf4", "awq", "gptq", "q4_k_m"])
+def test_a_dtype_is_one_answer_with_every_engine(plan: MakePlan, name: str) -> None:
+    """deepseek-v2-lite has experts, qwen2.5-0.5b a tied embedding, phi-2 biases."""
+    for model in ("llama-3-8b", "deepseek-v2-lite", "qwen2.5-0.5b", "phi-2"):
+        sizes = {
+            plan(model, dtype=name, engine=engine, device=find_device("h100")).weights.total_bytes
+            for engine in ("generic", "transformers", "vllm", "sglang", "llama.cpp")
+        }
+        assert len(sizes) == 1, model
 
 
 def test_unknown_parameters_are_refused(read_model: Callable[[str], ModelSpec]) -> None:

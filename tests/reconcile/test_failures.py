@@ -12,11 +12,13 @@ import pytest
 
 from headcount.audit.auditing import audit_model
 from headcount.plan.command import planned
+from headcount.plan.devices import find_device
+from headcount.plan.engines.engine import NO_RELEASES
 from headcount.plan.plan import Plan, plan_model
 from headcount.plan.request import PlanRequest
 from start_up_lines import out_of_memory, reconcile, rows, too_long, vllm
 
-GIB = 2**30
+GIB, H100 = 2**30, find_device("h100")
 
 
 def option(command: str, name: str) -> str:
@@ -103,16 +105,28 @@ def test_nothing_left_says_what_to_change() -> None:
     found = rows(log, "--device", "h100")
     assert found["failure"]["agrees"] is False
     assert found["available_kv_bytes"]["logged"] == round(-2.14 * GIB)
-    both = found["change_max_num_seqs_and_context"]["why"]
-    asked = int(option(both, "--max-num-seqs")), int(option(both, "--max-model-len"))
-    found = plan(
-        "gpt-oss-120b",
-        max_num_seqs=asked[0],
-        context=asked[1],
-        kv_memory=10 * GIB,
-    )
-    assert found.fits
+    fewer = found["change_max_num_seqs"]
+    assert option(fewer["why"], "--max-num-seqs") == str(fewer["predicted"])
+    assert found["needed_bytes"]["logged"] > 2.14 * GIB
     assert "tp 2 (2 devices)" in done.output
+
+
+def test_two_changes_are_offered_where_no_mild_one_does() -> None:
+    """7 GiB of sampler are not enough for 6 GiB that are missing and 4.8 of a request."""
+    log = vllm(
+        *("0.10.1", "openai/gpt-oss-120b", 131072),
+        "INFO Model loading took 65.9651 GiB and 3 seconds",
+        "INFO Available KV cache memory: -6.00 GiB",
+    )
+    found = rows(log, "--device", "h100")
+    assert not {"change_max_num_seqs", "change_utilisation"} & set(found)
+    why = found["change_max_num_seqs_and_context"]["why"]
+    sequences, context = option(why, "--max-num-seqs"), option(why, "--max-model-len")
+    assert int(sequences) < 1024 and 2048 <= int(context) < 131072
+    ten = {"device": H100, "version": NO_RELEASES.parse("0.10.1"), "context": 131072}
+    freed = plan("gpt-oss-120b", max_num_seqs=int(sequences), **ten)
+    left = freed.available_bytes - plan("gpt-oss-120b", **ten).available_bytes - 6 * GIB
+    assert plan("gpt-oss-120b", kv_memory=left, context=int(context)).fits
 
 
 def test_weights_that_do_not_fit_want_more_devices() -> None:
@@ -125,10 +139,7 @@ def test_weights_that_do_not_fit_want_more_devices() -> None:
     assert found["left_bytes"]["logged"] == round(79.25 * GIB)
     assert "while the weights were loaded" in found["failure"]["why"]
     tp = found["change_tp"]["predicted"]
-    device = "h100"
-    from headcount.plan.devices import find_device
-
-    assert plan("llama-3.1-70b", tp=tp, device=find_device(device), context=8192).fits
+    assert plan("llama-3.1-70b", tp=tp, device=H100, context=8192).fits
 
 
 def test_a_device_that_others_hold_is_named_so() -> None:

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -121,7 +122,11 @@ def test_the_longest_text_is_that_of_the_model(name: str, longest: int) -> None:
 )
 def test_a_checkpoint_has_its_own_dtype(name: str, title: str) -> None:
     """The -it models are published in bfloat16: 17.2 GiB of weights, not 34.4."""
-    assert audit_report(audit_model(name), AuditRequest()).title == title
+    report = audit_report(audit_model(name), AuditRequest())
+    assert report.title == title
+    stands_in = title.rpartition("by the config of ")[2].rstrip(")") if "by the" in title else None
+    model: Any = report.document["model"]
+    assert model["config_of"] == stands_in
 
 
 def test_a_checkpoint_whose_config_is_not_known_says_so() -> None:

@@ -6,8 +6,8 @@ Reads JSON lines {"arguments", "fault", "at", "number"} and answers {"status", "
 (the process ends at that call, a write half done), "once" or "always" (the call, or it and all
 later ones that take space, fail with `number`), or "signal" (the process sends itself the signal
 `number` when the function `at`, "module:Class.method", has done its work, once it is given
-something that has `given` in its name). `without` names a function that this system is to lack, or
-"lock".
+something that has `given` in its name). `without` names a function that this system is to lack,
+"lock", or "exchange".
 """
 
 import importlib
@@ -96,11 +96,13 @@ def stop_at(place: str, given: str, number: int) -> None:
 
 def plant(injector: Injector, job: dict[str, Any]) -> None:
     """Makes ready what is to go wrong."""
-    from headcount.convert.stream import lock
+    from headcount.convert.stream import lock, work_folder
 
     if job.get("without") == "lock":
         lock.TargetLock.__enter__ = lambda self: self  # type: ignore[method-assign]
         lock.TargetLock.__exit__ = lambda self, *_: None  # type: ignore[method-assign]
+    elif job.get("without") == "exchange":
+        work_folder.exchange = lambda *_: False
     elif job.get("without"):
         delattr(os, job["without"])
     injector.calls = 0

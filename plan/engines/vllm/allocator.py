@@ -5,7 +5,7 @@ it counts as the tensor's unless it is more than 1 MiB (CUDACachingAllocator of 
 from collections.abc import Iterator
 from functools import lru_cache
 
-from headcount.arch.formats.by_config import inventory_by
+from headcount.arch.formats.by_config import described_inventory
 from headcount.arch.modules.module import Module
 
 from ...planned_model import PlannedModel
@@ -35,7 +35,9 @@ def unsplit(model: PlannedModel, work: Workload) -> LoadedTable | None:
 @lru_cache(maxsize=64)
 def _left_over(model: PlannedModel, tp: int, element_bytes: int) -> int:
     assert model.spec.parameters is not None
-    inventory = inventory_by(model.config, model.spec, model.spec.parameters)
+    inventory = described_inventory(model.config, model.spec.parameters)
+    if inventory is None:
+        return 0
     sizes = (parameters // tp * element_bytes for parameters in _fused(inventory.modules))
     left = (-size % _PIECE for size in sizes if size >= _LARGE)
     return sum(size for size in left if size <= _SPLIT)

@@ -24,6 +24,7 @@ from .measured import (
     GIB,
     GRAPHS_ERROR,
     GRAPHS_EXPERTS,
+    GRAPHS_EXPERTS_ERROR,
     GRAPHS_FIRST,
     GRAPHS_LAYER,
     GRAPHS_ROCM,
@@ -36,6 +37,7 @@ from .measured import (
 from .profiled_step import profiled_step
 from .runner import uses_v2
 
+_V2_GRAPHS_SINCE = (0, 29)  # before, the V2 runner estimated 0 (vllm-project/vllm#49224)
 _COUNTS_ALL_SINCE = (0, 27)  # total_consumed of vllm/utils/mem_utils.py
 
 
@@ -72,7 +74,7 @@ def _mxfp4_kernel(version: Version, device: Device) -> Mxfp4Kernel:
 
 def _outside(work: Workload, device: Device) -> Term:
     tp, pp = work.request.tp, work.request.pp
-    found = outside_torch(work.version, tp, pp, is_rocm=device.vendor == "AMD")
+    found = outside_torch(work.version, tp, pp, device)
     return Term(
         key="non_torch",
         title="Outside torch",
@@ -113,14 +115,15 @@ def _shared(device: Device) -> Iterator[Term]:
 
 def _graphs(model: PlannedModel, device: Device, work: Workload) -> Iterator[Term]:
     request, spec = work.request, model.spec
-    if request.enforce_eager or not counts_graphs(work.version, device):
+    is_skipped = uses_v2(model, work) and not work.version.at_least(*_V2_GRAPHS_SINCE)
+    if request.enforce_eager or is_skipped or not counts_graphs(work.version, device):
         return
     layers = ceil(len(spec.layers) / request.pp)
     limits = step_limits(work.version, device, request)
     share = captured_sizes(limits.max_num_seqs) / GRAPHS_SIZES
-    experts = GRAPHS_EXPERTS if has_experts(model.config, spec.model_type) else 0
-    size = GRAPHS_FIRST + experts + GRAPHS_LAYER * layers * share
-    found = Measured(size, GRAPHS_ERROR, GRAPHS_SOURCE)
+    is_moe = has_experts(model.config, spec.model_type)
+    size = GRAPHS_FIRST + GRAPHS_EXPERTS * is_moe + GRAPHS_LAYER * layers * share
+    found = Measured(size, GRAPHS_EXPERTS_ERROR if is_moe else GRAPHS_ERROR, GRAPHS_SOURCE)
     if device.vendor == "AMD":
         found = GRAPHS_ROCM
     yield Term(

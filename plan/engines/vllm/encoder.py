@@ -22,15 +22,16 @@ from .runner import uses_v2
 _COLOURS = 3
 # Tokens of the largest image of encoders that take any size (max_pixels of Qwen's processors).
 _LARGEST = 16384
-_V2_PROFILES_SINCE = (0, 28)
+_V2_PROFILES_SINCE = (0, 27)
 
 
 class EncoderShare(NamedTuple):
-    """Bytes `kept` through the step, and the encoder's own `peak`."""
+    """Bytes `kept` through the step, and those of the encoder's `own` pass with its pixels."""
 
     kept: int = 0
-    peak: int = 0
+    own: int = 0
     formula: str = ""
+    own_formula: str = ""
     error_bytes: int = 0
 
 
@@ -55,17 +56,20 @@ def encoder_share(model: PlannedModel, work: Workload, step: StepLimits) -> Enco
     patches = _patches(model.config, model.spec.model_type)
     if patches is None:
         size, error = ceil(TOWER.gib * GIB), ceil(TOWER.error_gib * GIB)
-        return EncoderShare(size, 0, f" + {TOWER.gib:g} GiB of the encoder", error)
+        formula = f" + {TOWER.gib:g} GiB of the encoder"
+        return EncoderShare(kept=size, formula=formula, error_bytes=error)
     width = ceil(work.compute_bits / 8)
     tokens = max(step.max_num_batched_tokens, patches.largest)
     each = patches.merged * patches.pixels + patches.levels * model.spec.hidden_size
     kept = tokens * each * width
     layer = 4 * patches.hidden + ceil(2 * patches.inner / work.request.tp)
+    wide = patches.merged * (patches.pixels + layer)
     return EncoderShare(
         kept=kept,
-        peak=tokens * patches.merged * (patches.pixels + layer) * width,
+        own=tokens * wide * width,
         formula=f" + encoder's {tokens:,} tokens x {each:,} of pixels and embeddings x {width} B",
-        error_bytes=kept + ceil(0.1 * GIB),
+        own_formula=f"encoder: {tokens:,} tokens x {wide:,} of pixels and a layer x {width} B",
+        error_bytes=kept // 2 + ceil(0.1 * GIB),
     )
 
 
@@ -76,7 +80,7 @@ def _patches(config: Mapping[str, Any], model_type: str) -> Patches | None:
     if vision is None:
         return None
     side = _size(vision.get("patch_size")) or 0
-    hidden = whole(vision.get("hidden_size") or vision.get("embed_dim")) or 0
+    hidden = whole(vision.get("embed_dim") or vision.get("hidden_size")) or 0
     inner = whole(vision.get("intermediate_size")) or 4 * hidden
     frames = whole(vision.get("temporal_patch_size")) or 0
     deep = vision.get("deepstack_visual_indexes")

@@ -1,8 +1,9 @@
 """How wide a forward pass is: elements per token that are alive at once on a rank.
 
 While an MLP works, the residual stream, its input and what it reads lie beside its gate, up and
-their product; experts have two workspaces for as many rows as tokens x chosen experts
-(fused_experts of vllm/model_executor/layers/fused_moe/fused_moe.py).
+their product. Experts have two workspaces for as many rows as tokens x chosen experts: of what
+either matrix reads or writes (TritonExperts.workspace_shapes of
+vllm/model_executor/layers/fused_moe/fused_moe.py).
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,7 +12,7 @@ from math import ceil
 from typing import Any, NamedTuple
 
 from headcount.arch.config_parts import whole_configs
-from headcount.arch.formats.by_config import inventory_by
+from headcount.arch.formats.by_config import described_inventory
 from headcount.arch.modules.module import Module
 from headcount.model.numbers import whole
 
@@ -33,30 +34,36 @@ class ForwardWidth(NamedTuple):
 
 
 class Widths(NamedTuple):
-    """Rows of the widest MLP, attention and experts of a model; `chosen` is how many of these a
-    token visits."""
+    """Rows of the widest MLP, attention and experts of a model; experts read `expert_in`, and
+    `chosen` is how many of them a token visits."""
 
     mlp: int = 0
     attention: int = 0
     expert_up: int = 0
     expert_down: int = 0
+    expert_in: int = 0
     chosen: int = 0
 
 
+def expert_elements(model: PlannedModel, tp: int) -> int:
+    """Elements of a token in the experts' workspaces on one of `tp` ranks."""
+    widths = layer_widths(model)
+    if widths is None or not widths.expert_up:
+        return 0
+    up, down = ceil(widths.expert_up / tp), ceil(widths.expert_down / tp)
+    return widths.chosen * (max(up, widths.expert_in) + max(down, widths.expert_in))
+
+
 def forward_elements(model: PlannedModel, tp: int) -> ForwardWidth:
-    """Elements of a token on one of `tp` ranks."""
+    """Elements of a token on one of `tp` ranks, the experts' workspaces left out."""
     hidden = model.spec.hidden_size
     widths = layer_widths(model)
     if widths is None:
         inner = ceil(_UNKNOWN * hidden / tp)
         return ForwardWidth(_WHOLE * hidden + inner, f"{_WHOLE} x hidden {hidden:,} + {inner:,}")
-    split = ceil(max(widths.mlp, widths.attention) / tp)
-    up, down = ceil(widths.expert_up / tp), ceil(widths.expert_down / tp)
-    experts = widths.chosen * (max(up, hidden) + down) if up else 0
-    inner = max(split, experts)
-    what = "experts" if experts > split else "the widest layer"
+    inner = ceil(max(widths.mlp, widths.attention) / tp)
     return ForwardWidth(
-        _WHOLE * hidden + inner, f"{_WHOLE} x hidden {hidden:,} + {inner:,} of {what}"
+        _WHOLE * hidden + inner, f"{_WHOLE} x hidden {hidden:,} + {inner:,} of the widest layer"
     )
 
 
@@ -65,7 +72,9 @@ def layer_widths(model: PlannedModel) -> Widths | None:
     """None where the config does not describe the model's matrices."""
     if model.spec.parameters is None:
         return None
-    inventory = inventory_by(model.config, model.spec, model.spec.parameters)
+    inventory = described_inventory(model.config, model.spec.parameters)
+    if inventory is None:
+        return None
     modules = [module for module in inventory.modules if module.layer is not None]
     mlp = _widest(modules, ("mlp", "shared experts"))
     if not mlp and not any(module.kind == "experts" for module in modules):
@@ -75,6 +84,7 @@ def layer_widths(model: PlannedModel) -> Widths | None:
         attention=_widest(modules, ("attention",)),
         expert_up=max((_rows(m, ("gate", "up")) for m in _by_layer(modules)), default=0),
         expert_down=max((m.columns for m in modules if _is(m, "experts", "down")), default=0),
+        expert_in=max((m.columns for m in modules if _is(m, "experts", "up")), default=0),
         chosen=_chosen(model.config, model.spec.model_type),
     )
 

@@ -13,10 +13,13 @@ from ..paged import paged_caches
 from ..pool import CachePool
 from ..version import Version
 from .blocks import BlockRequest, BlockTable, block_table
+from .compressed import compressed_caches, compressed_table, has_compressed
 from .defaults import StepLimits, in_flight_tokens, step_limits
 from .hybrid import as_allocated
 from .runner import uses_v2
 from .states import StateRule, state_rule
+
+_PACKED = ("fp8", "fp8_e4m3", "fp8_ds_mla", "float8_e4m3fn")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -137,17 +140,22 @@ def vllm_pool(model: PlannedModel, work: Workload) -> VllmPool:
         speculated=request.speculated or 0,
     )
     step = step_limits(version, request.device, request)
+    stages = found.stages
+    table = compressed_table(model.spec, version, request.pp) if _packs(model, work) else None
+    if table is not None:
+        caches, stages = compressed_caches(model.spec, request.pp)
     return VllmPool(
-        table=_table(
+        table=table
+        or _table(
             caches,
             version=version,
             block_size=request.block_size,
-            stages=found.stages,
+            stages=stages,
             stage_count=request.pp,
             chunk=states.chunk,
         ),
         layers=caches,
-        stages=found.stages,
+        stages=stages,
         version=version,
         in_flight=in_flight_tokens(version, step.max_num_batched_tokens, request.pp),
         encoder_tokens=_encoder_tokens(work, step),
@@ -169,6 +177,12 @@ def with_draft(found: StagedCaches, layers: int, pp: int) -> StagedCaches:
     )
 
 
+def _packs(model: PlannedModel, work: Workload) -> bool:
+    """Whether layers that compress tokens keep them as their kernel does, in 8 bit; else as the
+    model computes."""
+    return has_compressed(model.spec) and work.request.kv_dtype in (None, "auto", *_PACKED)
+
+
 def _encoder_tokens(work: Workload, step: StepLimits) -> int:
     """Tokens of an encoder that a request's blocks are for: its own length until 0.12, then as many
     as a step has (CrossAttentionSpec.max_memory_usage_bytes of vllm/v1/kv_cache_interface.py)."""
@@ -178,6 +192,13 @@ def _encoder_tokens(work: Workload, step: StepLimits) -> int:
 
 def _remarks(model: PlannedModel, work: Workload) -> Iterator[str]:
     """What the figures leave out."""
+    if has_compressed(model.spec) and not (
+        _packs(model, work) and compressed_table(model.spec, work.version, work.request.pp)
+    ):
+        yield (
+            "Compressed tokens are counted without vLLM's layout of them, which is known for its"
+            " default --kv-cache-dtype alone: it logs several times fewer tokens and requests."
+        )
     if work.request.sampler is not None and uses_v2(model, work):
         yield (
             "--sampler changes nothing here: the V2 model runner profiles sampling without top-k"

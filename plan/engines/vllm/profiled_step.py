@@ -9,22 +9,25 @@ sampler is at its peak can be read in its source; of the sort alone it was measu
 from math import ceil
 from typing import NamedTuple
 
+from headcount.arch.formats.of_configs import quantization_config
+
 from ...budget import Term
 from ...devices import Device
 from ...planned_model import PlannedModel
 from ...request import Workload
 from .defaults import StepLimits, is_hopper_or_newer, step_limits
 from .encoder import EncoderShare, encoder_share
-from .forward import forward_elements
+from .forward import expert_elements, forward_elements
 from .measured import (
     FORWARD_ERROR,
     GIB,
     SAMPLER_ERROR,
     SORTED_BYTES,
     SORTED_SOURCE,
+    STATES_ERROR,
     STEP_ERROR,
 )
-from .runner import Sampler, uses_v2, v1_sampler, v2_copies_logits
+from .runner import Sampler, has_states, uses_v2, v1_sampler, v2_copies_logits
 
 # The kernel for top-k and top-p has a row of logits in float32 for each multiprocessor: 132 on
 # H100, 108 on A100, 142 on L40S, 148 on B200.
@@ -32,6 +35,9 @@ _MULTIPROCESSORS = 132
 # cuBLAS's workspace, from torch's allocator (CUDABlas.cpp of PyTorch).
 _CUBLAS, _CUBLAS_HOPPER = 8320 * 2**10, 32 * 2**20
 _MIB = 2**20
+# Workspaces of experts stay for later steps (WorkspaceManager of vllm/v1/worker/workspace.py, which
+# all experts use since then).
+_EXPERTS_STAY_SINCE = (0, 14)
 
 
 class Peak(NamedTuple):
@@ -49,32 +55,70 @@ def profiled_step(
     """The larger of the forward pass and of sampling, which is the last stage's alone."""
     step = step_limits(work.version, device, work.request)
     share = encoder_share(model, work, step) if is_first else EncoderShare()
-    peaks = [_forward(model, work, step, is_last=is_last)]
+    experts = _workspaces(model, work, step)
+    stays = experts if work.version.at_least(*_EXPERTS_STAY_SINCE) else 0
+    peaks = [_forward(model, work, step, experts - stays, is_last=is_last)]
     if is_last and model.spec.vocab_size and model.spec.is_cached:
         peaks.append(_sampling(model, device, work, step))
-    peak = max(peaks, key=lambda found: found.bytes)
+    beside = _beside(max(peaks, key=lambda found: found.bytes), share, stays)
+    peak = max(beside, _own_pass(share), key=lambda found: found.bytes)
+    unknown = STEP_ERROR + (STATES_ERROR if has_states(model.spec) else 0)
     workspace = _CUBLAS_HOPPER if is_hopper_or_newer(device) else _CUBLAS
-    size = max(peak.bytes + share.kept, share.peak) + workspace
     return Term(
         key="activations",
         title="Activations",
-        bytes=size,
-        formula=f"{peak.formula}{share.formula} + {workspace / _MIB:.3g} MiB of cuBLAS",
+        bytes=peak.bytes + workspace,
+        formula=f"{peak.formula} + {workspace / _MIB:.3g} MiB of cuBLAS",
         source=peak.source,
-        error_bytes=peak.error_bytes + share.error_bytes + ceil(STEP_ERROR * GIB),
+        error_bytes=peak.error_bytes + ceil(unknown * GIB),
     )
 
 
-def _forward(model: PlannedModel, work: Workload, step: StepLimits, *, is_last: bool) -> Peak:
+def _beside(peak: Peak, share: EncoderShare, stays: int) -> Peak:
+    """With what an encoder and experts leave in memory."""
+    kept = f" + {stays:,} B of experts" if stays else ""
+    return Peak(
+        bytes=peak.bytes + share.kept + stays,
+        formula=f"{peak.formula}{share.formula}{kept}",
+        source=peak.source,
+        error_bytes=peak.error_bytes + share.error_bytes + ceil(FORWARD_ERROR * stays),
+    )
+
+
+def _own_pass(share: EncoderShare) -> Peak:
+    """That of an encoder, before all else."""
+    return Peak(
+        bytes=share.own,
+        formula=share.own_formula,
+        source="widths of the encoder; about 1.8 GiB in a start-up log of Qwen3.5-9B with 0.19",
+        error_bytes=ceil(FORWARD_ERROR * share.own),
+    )
+
+
+def _workspaces(model: PlannedModel, work: Workload, step: StepLimits) -> int:
+    """Bytes of the experts' workspaces; MXFP4's kernels have none that stay."""
+    settings = quantization_config(model.config) or {}
+    if settings.get("quant_method") == "mxfp4":
+        return 0
+    width = ceil(work.compute_bits / 8)
+    return step.max_num_batched_tokens * expert_elements(model, work.request.tp) * width
+
+
+def _forward(
+    model: PlannedModel, work: Workload, step: StepLimits, experts: int, *, is_last: bool
+) -> Peak:
+    """`experts` are bytes of workspaces that are freed with the pass."""
     tokens, width = step.max_num_batched_tokens, ceil(work.compute_bits / 8)
     found = forward_elements(model, work.request.tp)
     handed = 0 if is_last else 2 * model.spec.hidden_size  # to the next stage
-    size = tokens * (found.elements + handed) * width
+    size = tokens * (found.elements + handed) * width + experts
     return Peak(
         bytes=size,
         formula=f"forward: {tokens:,} tokens x ({found.formula}"
-        f"{f' + {handed:,} to the next stage' if handed else ''}) x {width} B",
-        source="widths of the layers; measured within a fifth in starts of 0.19",
+        f"{f' + {handed:,} to the next stage' if handed else ''}) x {width} B"
+        f"{f' + {experts:,} B of experts' if experts else ''}",
+        source="widths of the layers; 0.85, 1.05 and 1.10 GiB were measured with 0.19 where 0.87,"
+        " 1.06 and 1.06 are planned",
         error_bytes=ceil(FORWARD_ERROR * size),
     )
 
@@ -102,16 +146,15 @@ def _sampling(model: PlannedModel, device: Device, work: Workload, step: StepLim
 
 
 def _bytes_per_logit(kind: Sampler, width: int, work: Workload) -> tuple[float, str]:
-    """The logits as the model computes them, `width` bytes each, and what sampling adds. A float32
-    model's are not copied."""
-    copy = 4 if width < 4 else 0
+    """The logits as the model computes them, `width` bytes each, and what sampling adds. Those of
+    a float32 model count twice, too: 2.21 GiB were measured for Llama-3.1-8B with 0.19."""
     if kind == "sort":
-        return SORTED_BYTES + (width + copy - 6), SORTED_SOURCE
+        return SORTED_BYTES + (width - 2), SORTED_SOURCE
     if kind != "none":
         what = "Triton's top-k and top-p" if kind == "triton" else "FlashInfer"
-        return width + copy + 8, f"{what}: float32 logits, and two more of their size"
+        return width + 12, f"{what}: logits, a float32 copy, and two more of its size"
     if v2_copies_logits(work.version):
-        return width + copy, "the V2 runner: logits and their float32 copy"
+        return width + 4, "the V2 runner: logits and their float32 copy"
     tp = work.request.tp
     gathered = width + width / tp if tp > 1 else 0  # each rank's part, and all before their order
     return width + gathered, "the V2 runner: logits alone, as gathered from the ranks"

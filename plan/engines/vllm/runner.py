@@ -40,7 +40,7 @@ def uses_v2(model: PlannedModel, work: Workload) -> bool:
     if not version.at_least(*_V2_DENSE_SINCE):
         plain = version.at_least(*_V2_PLAIN_UNTIL) or not (is_moe or _is_quantised(model, work))
         return named and plain
-    if _has_states(spec) and not (named and version.at_least(*_V2_HYBRID_SINCE)):
+    if has_states(spec) and not (named and version.at_least(*_V2_HYBRID_SINCE)):
         return False
     return named or not is_moe
 
@@ -54,7 +54,8 @@ def _is_quantised(model: PlannedModel, work: Workload) -> bool:
     return "quantization_config" in model.config or (work.dtype or "").startswith(("float8", "int"))
 
 
-def _has_states(spec: ModelSpec) -> bool:
+def has_states(spec: ModelSpec) -> bool:
+    """Whether any layer is recurrent."""
     return any(isinstance(mixer, Recurrent) for layer in spec.layers for mixer in layer.mixers)
 
 

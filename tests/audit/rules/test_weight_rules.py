@@ -212,6 +212,20 @@ def test_inventory_adds_up() -> None:
     assert inventory.nbytes == 4
 
 
+@pytest.mark.parametrize("conv", [True, False])
+def test_matrices_that_are_stored_turned_are_called_so(tmp_path: Path, conv: bool) -> None:
+    """GPT-2 has Conv1D, [in, out], where others have Linear: the wrong side tells no heads."""
+    tensors = gpt2() if conv else llama()
+    names = ["h.0.attn.c_attn.weight"] if conv else [f"{Q[:-6]}k_proj.weight"]
+    for name in names:
+        dtype, shape = tensors[name]
+        tensors[name] = (dtype, shape[::-1])
+    write_typed(tmp_path, GPT2 if conv else LLAMA_CONFIG, tensors)
+    (one,) = (f for f in audit_model(str(tmp_path)).findings if f.severity != "note")
+    assert (one.code, one.where) == ("H102", names[0])
+    assert "turned, the class has it as" in one.message
+
+
 def test_a_hidden_size_of_the_mlp_is_not_a_width(tmp_path: Path) -> None:
     """down_proj is [hidden, width]: only inner matrices are looked at."""
     write_model(tmp_path, LLAMA_CONFIG, llama_shapes())

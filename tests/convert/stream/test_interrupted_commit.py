@@ -22,7 +22,7 @@ def stop_after(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str
     """stop_after(what): a SIGTERM once what replaces a target has done `what`."""
 
     def prepare(what: str) -> None:
-        rename, sync = Path.rename, work_folder.sync_folder
+        rename, sync, exchange = Path.rename, work_folder.sync_folder, work_folder.exchange
 
         def renamed(self: Path, target: Path) -> Path:
             result = rename(self, target)
@@ -36,7 +36,16 @@ def stop_after(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str
             if what == "synced" and folder == tmp_path.resolve():
                 os.kill(os.getpid(), signal.SIGTERM)
 
+        def exchanged(one: Path, other: Path) -> bool:
+            if what in ("old", "model"):
+                return False
+            done = exchange(one, other)
+            if what == "exchanged" and done:
+                os.kill(os.getpid(), signal.SIGTERM)
+            return done
+
         monkeypatch.setattr(Path, "rename", renamed)
+        monkeypatch.setattr(work_folder, "exchange", exchanged)
         monkeypatch.setattr(work_folder, "sync_folder", synced)
 
     return prepare
@@ -44,7 +53,10 @@ def stop_after(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str
 
 @pytest.mark.parametrize(
     ("replacing", "what"),
-    [*((True, what) for what in ("old", "model", "synced")), (False, "model"), (False, "synced")],
+    [
+        *((True, what) for what in ("old", "model", "exchanged", "synced")),
+        *((False, what) for what in ("model", "synced")),
+    ],
 )
 def test_a_signal_right_after_a_rename_loses_no_model(
     grouped: MakeFolder,

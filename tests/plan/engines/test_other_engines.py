@@ -4,12 +4,15 @@ import pytest
 
 from headcount.audit.auditing import audit_model
 from headcount.model.errors import HeadcountError
+from headcount.plan.command import planned
 from headcount.plan.devices import find_device
 from headcount.plan.engines.kv_formats import kv_format
 from headcount.plan.engines.layers import LayerCache, staged_caches
 from headcount.plan.engines.llama_cpp import LlamaCppPool, llama_cpp_pool
 from headcount.plan.engines.sglang import mem_fraction_static, sglang_pool
 from headcount.plan.engines.transformers import TransformersPool
+from headcount.plan.plan import plan_model
+from headcount.plan.request import PlanRequest
 
 GIB, MIB = 2**30, 2**20
 
@@ -116,3 +119,14 @@ def test_transformers_dynamic_windows_keep_one_token_less() -> None:
     assert make[False].concurrency([10 * 1000 * 131_072], 1000) == 10.0
     assert make[False].kv_tokens([10 * 1000 * 131_072], 1000) == 10_000
     assert "reserves" in make[True].notes()[0]
+
+
+@pytest.mark.parametrize("engine", ["transformers", "sglang", "vllm", "llama.cpp"])
+def test_a_rank_has_a_head_at_least_and_a_latent_whole(engine: str) -> None:
+    """Qwen3-30B-A3B: 48 layers of 4 K/V heads of 128, one of them on each of 8 ranks. DeepSeek-V3:
+    61 layers of 512 + 64, all of them on each."""
+    for name, layers, elements in (("qwen3-30b-a3b", 48, 2 * 128), ("deepseek-v3", 61, 576)):
+        request = PlanRequest(engine=engine, device=find_device("b200"), tp=8, context=4096)
+        pool = plan_model(planned(audit_model(name)), request).pool
+        assert pool.bytes_per_token(4096) == layers * elements * 2
+        assert pool.needed(4096, 1) == 4096 * layers * elements * 2

@@ -83,24 +83,23 @@ def cache_error(start: Start) -> float:
 @pytest.mark.parametrize("start", STARTS, ids=IDS)
 def test_the_cache_memory_is_what_was_logged(start: Start) -> None:
     plan = plan_of(start)
-    assert abs(cache_error(start)) <= 0.015
+    assert abs(cache_error(start)) <= 0.006
     assert abs(plan.available[0] - start.cache * GIB) <= plan.budgets[0].error_bytes
 
 
 def test_the_mean_error_is_small_and_the_bars_are_no_wider_than_they_must_be() -> None:
-    assert mean(abs(cache_error(start)) for start in STARTS) <= 0.005
+    assert mean(abs(cache_error(start)) for start in STARTS) <= 0.002
     bars = [plan_of(start).budgets[0].error_bytes / GIB for start in STARTS]
     assert mean(bars) <= 0.6 and max(bars) <= 1.0
 
 
 @pytest.mark.parametrize("start", STARTS, ids=IDS)
 def test_each_term_is_near_the_logged_one(start: Start) -> None:
-    """So that no error hides another. Forward passes, which are the peak of float32 and of a
-    first stage, are known less well than sampling."""
+    """So that no error hides another. Forward passes, which are the peak of a first stage, are
+    known less well than sampling."""
     terms = {term.key: term for term in plan_of(start).budgets[0].fixed}
     logged = {"weights": start.weights, "activations": start.activations}
     for key, gib in {**logged, "non_torch": start.non_torch}.items():
         assert abs(terms[key].bytes / GIB - gib) <= max(0.02, terms[key].error_bytes / GIB) + 0.11
-    sampled = "sampler" in terms["activations"].formula
-    if sampled and "encoder" not in terms["activations"].formula:
+    if "sampler" in terms["activations"].formula:
         assert terms["activations"].bytes / GIB == pytest.approx(start.activations, abs=0.012)

@@ -196,16 +196,15 @@ def _catalogue_model(_: str, key: str) -> Iterator[Line]:
     if key in OWN_KEYS:
         yield {"model": key, "reason": OWN_KEYS[key]}
         return
+    config, read_as = read_entry(row, key).config, READ_AS.get(row.model_type or "")
     try:
-        model = transformers_truth.build_on_meta(
-            read_entry(row, key).config, read_as=READ_AS.get(row.model_type or "")
-        )
+        model = transformers_truth.build_on_meta(config, read_as=read_as)
     except NotInTransformersError:
         yield {"model": key, "reason": "its code comes with its weights, and is never run"}
         return
     about = {
         **{"model": key, "parameters": transformers_truth.total_parameters(model)},
-        **_read_by_the_class(model.config),
+        **_read_by_the_class(config, read_as or config["model_type"]),
     }
     if row.model_type in _APART:
         yield {**about, "mixers": counted(states_truth.parameters(model))}
@@ -214,12 +213,14 @@ def _catalogue_model(_: str, key: str) -> Iterator[Line]:
     yield {**about, "layers": layers, "cache": _caches(key, model)}
 
 
-def _read_by_the_class(config: Any) -> Line:
+def _read_by_the_class(config: Config, model_type: str) -> Line:
     """What transformers' config holds of the longest text and the dtype; None where neither the
     file nor the class says it."""
-    text = config.get_text_config(decoder=True)
+    values = transformers_truth.without_code(config)
+    whole = CONFIG_MAPPING[model_type].from_dict({**values, "model_type": model_type})
+    text = whole.get_text_config(decoder=True)
     longest = getattr(text, "max_position_embeddings", None)
-    dtype = next((one.dtype for one in (config, text) if one.dtype is not None), None)
+    dtype = next((one.dtype for one in (whole, text) if one.dtype is not None), None)
     return {
         "max_position_embeddings": longest if isinstance(longest, int) else None,
         "dtype": None if dtype is None else str(dtype).removeprefix("torch."),

@@ -12,6 +12,7 @@ from headcount.running.built.meta_model import (
     NotInTransformersError,
     build_on_meta,
     total_parameters,
+    without_code,
 )
 
 __all__ = [
@@ -23,4 +24,5 @@ __all__ = [
     "build_on_meta",
     "cached_elements",
     "total_parameters",
+    "without_code",
 ]
