@@ -118,6 +118,7 @@ LOG = StartLog(
         LogLine("KvSize:", rf"KvSize:{NUMBER}", "n_ctx"),
     ),
     versions=(
+        LogLine("(version ", r"Listening on \S{1,60} \(version ([0-9][^\s)]{0,20})\)"),
         LogLine("build: ", r"build: ([0-9]{3,6}) \("),
         LogLine("llama.cpp:", r"llama\.cpp:[a-z-]{0,20}b([0-9]{3,6})"),
     ),
@@ -142,7 +143,7 @@ LOG = StartLog(
             ),
         ),
         FailureLine(
-            "buffer",
+            "compute",
             LogLine("allocate compute buffers", r"failed to allocate compute buffers"),
         ),
         FailureLine(

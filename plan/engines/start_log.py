@@ -139,6 +139,8 @@ class FailureLine(NamedTuple):
     `sampler`    the sampler's warm-up for `sequences`
     `weights`    the weights do not fit
     `unbalanced` ranks have different memory free: the `least` of them
+    `buffer`     `tried` for weights, a cache or a step
+    `compute`    the buffer of a step
     `host`       `needed` of the host's memory, of which `available` is free
     """
 

@@ -26,7 +26,7 @@ _GIB = 2**30
 # What is told first where a log has several: the nearest to the cause.
 _ORDER = (
     *("request", "tokens", "occupied", "unbalanced", "changed", "host", "sampler", "weights"),
-    *("cache", "buffer", "memory", "runtime"),
+    *("cache", "compute", "buffer", "memory", "runtime"),
 )
 _LIKELY = 1.0  # GiB that figures may be off a device's budget
 _NO_TOLL = 1.0  # GiB that a device's own services may hold
@@ -501,10 +501,11 @@ def _in_a_step(
 
 
 def _buffer(log: Log, start: Start | None, said: Mapping[str, float]) -> Explanation:
-    tried = said.get("tried")
-    reached = log.failures["buffer"].reached
+    buffer = log.failures.get("buffer")
+    tried = buffer.values.get("tried") if buffer else None
+    reached = buffer.reached if buffer else frozenset[str]()
     what = "the cache"
-    if "kv_gib" in reached or "compute" in said:
+    if "kv_gib" in reached or "compute" in log.failures:
         what = "a step's compute buffer"
     elif "weights_gib" not in reached:
         what = "the weights"
@@ -598,5 +599,6 @@ _EXPLAIN: dict[str, Callable[[Log, Start | None, Mapping[str, float]], Explanati
     "weights": _weights,
     "memory": _memory,
     "buffer": _buffer,
+    "compute": _buffer,
     "runtime": _runtime,
 }

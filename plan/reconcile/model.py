@@ -19,7 +19,7 @@ _SUFFIX = re.compile(
     r"-(?:fp8|dynamic|block|awq|gptq|int4|int8|w4a16|w8a8|w8a16|w4a8|nvfp4|fp4|mxfp4|mxfp8|4bit|8bit"
     r"|bnb|bf16|fp16|f16|instruct|it|chat|base|hf|thinking|coder|gguf|g128|g32|marlin|quantized|ct"
     r"|q[2-8](?:-(?:k|[0-9]|m|s|l|xl))*|iq[1-4]-[a-z]+|ud|mlx|autoround|auto-round|abliterated"
-    r"|uncensored|ablated|unsloth|modelopt|latest|pruned|text|only|mm|local|model|v[0-9]|[0-9]{4})$"
+    r"|uncensored|ablated|unsloth|modelopt|latest|pruned|text|only|mm|local|model|v[0-9](?:-[0-9])?|[0-9]{4})$"
 )
 _ORGANISATION = re.compile(
     r"^(?:meta|google|qwen|openai|mistralai|microsoft|nvidia|unsloth|redhatai|hf|model|models"

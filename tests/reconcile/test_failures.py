@@ -244,6 +244,12 @@ def test_the_last_start_counts_for_failures_too() -> None:
             "the weights of 9.00 GiB found no room",
         ),
         (
+            "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 5030.00 MiB on device 0:"
+            " cudaMalloc failed: out of memory\n"
+            "llama_new_context_with_model: failed to allocate compute buffers",
+            "a step's compute buffer of 4.91 GiB found no room",
+        ),
+        (
             "RuntimeError: [TensorRT-LLM][ERROR] CUDA runtime error in ::cudaMalloc(ptr, n): out of"
             " memory",
             "the device was full",
