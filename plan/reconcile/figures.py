@@ -46,13 +46,15 @@ class Figure:
 class Memory:
     """Bytes for the cache of each pipeline stage: the least, the likeliest and the most that the
     log, or else the budget, leaves open. A stage that logged nothing is taken for as large as
-    needed, and counted in `unknown`. `words` say where it is from."""
+    needed, and counted in `unknown`. `words` say where it is from; what is not logged is an
+    estimate."""
 
     low: tuple[int, ...]
     middle: tuple[int, ...]
     high: tuple[int, ...]
     words: str
     unknown: int = 0
+    is_logged: bool = True
 
 
 _PLENTY = 2**60
@@ -77,7 +79,7 @@ def memory_of(start: Start) -> Memory | None:
         tuple(size + d * plan.error_bytes for size in plan.available) for d in (-1, 0, 1)
     )
     words = "from the budget of the device, an estimate"
-    return Memory(low=low, middle=middle, high=high, words=words)
+    return Memory(low=low, middle=middle, high=high, words=words, is_logged=False)
 
 
 def _logged_memory(start: Start, least: float) -> Memory:

@@ -261,6 +261,7 @@ def _read_version(each: LogLine, trust: int, log: Log, line: str) -> None:
 def _read_name(each: LogLine, log: Log, line: str) -> None:
     if match := each.search(line):
         _name(log, match[1].rstrip(".:'\" "))
+        _see_ranks(log, line)
 
 
 def _name(log: Log, name: str) -> None:
@@ -281,7 +282,8 @@ def _read_failure(each: FailureLine, log: Log, line: str) -> None:
 def _see_ranks(log: Log, line: str) -> None:
     """More ranks share the model than any of them says."""
     for match in _OF_TP.finditer(line[:160]):
-        log.settings["tp_seen"] = max(int(match[1]) + 1, int(log.settings.get("tp_seen", 1)))
+        if int(match[1]) >= int(log.settings.get("tp_seen", 1)):
+            log.settings["tp_seen"] = int(match[1]) + 1
 
 
 def _read_device(log: Log, line: str) -> None:

@@ -98,6 +98,8 @@ def _facts(outcome: Outcome) -> Iterator[Fact]:
         if request.context is not None:
             yield Fact("context", "Context", request.context, "tokens")
         yield Fact("tp", "tp", request.tp, "count")
+        if request.utilisation is not None:
+            yield Fact("utilisation", "Utilisation", f"{request.utilisation:g}")
         if request.pp > 1:
             yield Fact("pp", "pp", request.pp, "count")
         yield Fact("device", "Device", request.device.name if request.device else "not known")

@@ -43,6 +43,12 @@ def _with_reason(start: Start, figure: Figure, counts: str) -> Figure:
 
 
 def _counts(start: Start, found: Sequence[Figure]) -> str:
+    memory = memory_of(start)
+    if memory is not None and not memory.is_logged:
+        return (
+            "outside the bar of an estimate, from which nothing follows exactly: the log does not"
+            " say what the cache got"
+        )
     agreed = any(f.figure == "weights_bytes" and f.agrees for f in found)
     named = []
     for words, other in _others(start):
@@ -71,7 +77,7 @@ def _is_explained(start: Start) -> bool:
 def explains(other: Start) -> bool:
     """Whether all counts of the log follow from the memory under this start."""
     memory, logged = memory_of(other), logged_counts(other.log)
-    if memory is None:
+    if memory is None or not memory.is_logged:  # an estimate's bar holds many counts
         return False
     found = counts_of(other, memory, logged)
     return bool(found.rows) and found.agreeing == frozenset(logged)
@@ -82,7 +88,9 @@ def _moves_weights(start: Start, other: Start) -> bool:
 
 
 def _unexplained(figure: Figure) -> str:
-    ratio = figure.logged / figure.predicted if figure.predicted else 0.0
+    if not figure.predicted:
+        return "by the rules nothing is left here"
+    ratio = figure.logged / figure.predicted
     return (
         f"{ratio:.3f} of what the rules give; no other cache type, tp, block size or version of"
         " the rules explains it"

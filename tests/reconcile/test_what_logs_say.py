@@ -176,6 +176,8 @@ def test_advice_in_a_line_is_no_setting() -> None:
         " increase --gpu-memory-utilization to 0.9985."
     )
     assert settings(notice)["utilisation"] == 0.9764
+    started = vllm("0.26.0", "Qwen/Qwen3-8B", 8192, notice, "INFO GPU KV cache size: 8,192 tokens")
+    assert "Utilisation  0.9764" in reconcile(started).output
     assert "tp" not in settings("Try lowering --gpu-memory-utilization or --tensor-parallel-size 8")
 
 
@@ -355,6 +357,14 @@ def test_an_explanation_gives_every_count_exactly() -> None:
     )
     why = rows(vllm("0.9.2", "Qwen/Qwen3-8B", 40960, *lines))["kv_tokens"]["why"]
     assert why.startswith("agrees with --kv-dtype fp8") and "--tp 2" not in why
+
+
+def test_nothing_is_explained_from_an_estimate() -> None:
+    """What the cache got is not logged: twice the tokens are no sign of a narrower cache."""
+    log = vllm("0.9.2", "Qwen/Qwen3-8B", 40960, "INFO GPU KV cache size: 272,176 tokens")
+    row = rows(log, "--device", "a100-40gb")["kv_tokens"]
+    assert row["agrees"] is False
+    assert "agrees with" not in row["why"] and "does not say what the cache got" in row["why"]
 
 
 def test_prefixes_of_states_were_not_cached_before_0_15(tmp_path: Path) -> None:
