@@ -57,6 +57,7 @@ class ConfigView:
         self.origins: dict[str, Origin] = {} if origins is None else origins
         self.model_type = model_type
         self.filled: Mapping[str, str] = {}  # the class that a default is of, if not class_name
+        self.part = ""  # the nested object that this is, where others beside it are read, too
         self.overrides = ""  # what `overridden` changed
         # Where the value of a key stands if the file has other keys: a place and its key there, or
         # what it is derived from and "".
@@ -91,8 +92,10 @@ class ConfigView:
         return self.config.get(name, self.defaults.get(name))
 
     def note(self, name: str, value: Any, source: str) -> Any:
-        """Records where `value` came from, for `--explain`, and returns it."""
-        self.origins[name] = Origin(value=value, source=source)
+        """Records where `value` came from, for `--explain`, and returns it. What is derived of one
+        of several nested objects says of which."""
+        of = f" of {self.part}" if self.part and source.startswith("derived") else ""
+        self.origins[name] = Origin(value=value, source=source + of)
         return value
 
     def optional(
@@ -208,6 +211,7 @@ class ConfigView:
             model_type=self.model_type,
         )
         changed.opened, changed.filled, changed.told = self.opened, self.filled, self.told
+        changed.part = self.part
         changed.overrides = repr(sorted(values.items()))
         changed.replaced = self.replaced | spoken.keys()
         return changed
@@ -218,10 +222,12 @@ class ConfigView:
         self.opened.add(name)
         if value is not None and not isinstance(value, dict):
             raise InvalidConfigError(f"{self.where}: {name} must be an object, not {short(value)}")
-        return ConfigView(
+        made = ConfigView(
             value or {},
             where=f"{self.where}: {name}",
             class_name=f"{self.class_name}: {name}",
             defaults=default if isinstance(default, dict) else {},
             origins=self.origins,
         )
+        made.part = f"{self.part}.{name}" if self.part else name
+        return made

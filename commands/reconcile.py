@@ -1,4 +1,4 @@
-"""`reconcile`: an engine's start-up log held against what the same start gives by the rules."""
+"""`reconcile`: engines' start-up logs held against what the same starts give by the rules."""
 
 import sys
 from pathlib import Path
@@ -25,26 +25,34 @@ _START_OPTIONS = stack(
 
 
 @click.command(cls=Command)
-@click.argument("log", metavar="LOG")
+@click.argument("logs", metavar="LOG...", nargs=-1, required=True)
 @_START_OPTIONS
-@click.option("--exit-code", is_flag=True, help="Exit with 1 if a figure disagrees.")
+@click.option(
+    "--exit-code", is_flag=True, help="Exit with 1 if a figure disagrees, or a start failed."
+)
 @output_options
-def reconcile(log: str, exit_code: bool, form: str, output: Path | None, **options: Any) -> None:
-    """Hold the start-up log of vLLM or SGLang against what the same start would give by the rules.
+def reconcile(
+    logs: tuple[str, ...], exit_code: bool, form: str, output: Path | None, **options: Any
+) -> None:
+    """Hold the start-up log of an engine against what the same start would give by the rules.
 
-    LOG is a file, or - for standard input; a few lines of it suffice. Tokens, blocks, concurrency,
-    weights and available memory are recomputed; what disagrees is explained. What the log does not
-    say can be given.
+    LOG is a file, a folder of them, or - for standard input, of vLLM, SGLang, llama.cpp, Ollama or
+    TensorRT-LLM; a few lines of it suffice. Of a start that failed it says what was needed, what
+    there was, which term was too large, the longest context and the smallest change that would do,
+    with its command. Else tokens, blocks, concurrency, weights and available memory are recomputed,
+    and what disagrees is explained. What the log does not say can be given. Several logs give a
+    table.
 
     \b
     Example:
       vllm serve Qwen/Qwen3-8B 2>&1 | tee start.log
       headcount reconcile start.log --device a100-40gb
       headcount reconcile - --model llama-3.1-8b --engine-version 0.10.1 < fragment.log
+      headcount reconcile logs/ --format json
     """
-    from headcount.plan.reconcile.command import reconcile_log
+    from headcount.plan.reconcile.command import reconcile_logs
 
-    answer = reconcile_log(log, options)
+    answer = reconcile_logs(logs, options)
     write_reports([answer.report], form, output)
     if exit_code and not answer.agrees:
         sys.exit(1)

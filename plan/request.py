@@ -18,7 +18,7 @@ StateMode = Literal["none", "align", "all"]
 STATE_MODES: tuple[StateMode, ...] = get_args(StateMode)
 _COUNTS = (
     *("context", "batch_size", "encoder_tokens", "tp", "pp", "context_ranks"),
-    *("block_size", "max_num_seqs", "max_num_batched_tokens"),
+    *("block_size", "max_num_seqs", "max_num_batched_tokens", "speculated"),
 )
 SAMPLERS = ("pytorch", "flashinfer")
 ModelRunner = Literal["v1", "v2"]
@@ -41,8 +41,9 @@ class PlanRequest:
     `batch_size` requests of `context` tokens each are to fit. `tp` devices share each layer, `pp`
     stages the layers; `context_ranks` is decode times prefill context parallel. `utilisation` is
     the fraction of a device's usable memory that may be taken; `kv_memory` are bytes for the cache
-    of each device, given instead of reckoned. What follows are an engine's own options. Raises
-    HeadcountError for impossible values.
+    of each device, given instead of reckoned. What follows are an engine's own options: with
+    `speculated` tokens drafted in each step, `draft_layers` attention layers (of MTP, or of an
+    EAGLE head) keep a cache beside the model's. Raises HeadcountError for impossible values.
     """
 
     engine: str = PLAIN
@@ -69,6 +70,8 @@ class PlanRequest:
     disable_hybrid_kv_cache_manager: bool = False
     mamba_cache_mode: StateMode | None = None
     caches_prefixes: bool | None = None
+    speculated: int | None = None
+    draft_layers: int = 0
 
     def __post_init__(self) -> None:
         for name in _COUNTS:

@@ -49,7 +49,7 @@ def layers_by_pattern(build: Builder) -> Builder:
         kinds = pattern_kinds(view)
         values = {"num_hidden_layers": len(kinds), "layer_types": list(kinds)}
         listed = view.get("layer_types") is not None
-        source = "the length of layer_types" if listed else "hybrid_override_pattern"
+        source = "layer_types, counted" if listed else "hybrid_override_pattern"
         return build(shape, view.overridden(values, derived=source))
 
     return read

@@ -16,6 +16,7 @@ from ..attention.two_stacks import cache_window, change_stack, two_stacks
 from ..body.body import WEIGHT_AND_BIAS, Body, Head, Layers, lm_head, no_head, one_per_mixer
 from ..body.feed_forward import Mlp
 from ..body.plain_experts import embedding_copies, experts_and_copies, idle_experts
+from ..built_classes import class_name, type_of_class
 from ..config_view import ConfigView
 from ..tensors.names import BART_NAMES, TensorNames, separate, under
 from ..tying import always, config_says, never
@@ -51,11 +52,12 @@ def _bart_side(shape: AttentionShape, view: ConfigView, side: str) -> Attention:
 
 
 def bart_layers(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
-    """An encoder and a decoder with cross-attention, each with its own number of heads; with
-    `is_encoder_decoder` false the decoder alone, as the class that builds no more writes it."""
+    """An encoder and a decoder with cross-attention, each with its own number of heads; where
+    `architectures` names no class, with `is_encoder_decoder` false the decoder alone."""
     outer = _bart_side(shape, view, "decoder")
     decoder = [(outer, cross_attention_beside(outer))] * _depth(view, "decoder")
-    if not view.flag("is_encoder_decoder"):
+    known = type_of_class(class_name(view.config)) is not None  # such a class decides by itself
+    if not known and not view.flag("is_encoder_decoder"):
         return two_stacks([], decoder)
     inner = _bart_side(shape, view, "encoder")
     return two_stacks([(inner,)] * _depth(view, "encoder"), decoder)

@@ -83,7 +83,7 @@ def _block_layers(view: ConfigView) -> int:
     if sizes is None:
         raise MissingValueError(f"{view.where}: block_sizes is missing")
     total = {"num_hidden_layers": sum(sizes)}
-    return layer_count(view.overridden(total, derived="the sum of block_sizes"))
+    return layer_count(view.overridden(total, derived="block_sizes, added up"))
 
 
 def mobilebert_layers(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:

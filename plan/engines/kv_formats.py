@@ -22,7 +22,8 @@ class KvFormat:
     key's and of a value's elements where both lie in one slot per head, with a norm of 2 bytes for
     keys of less than 8 bit and 4 bytes of scale and zero for the values, rounded up to 2; the first
     and last `plain_ends` layers of models without recurrent state then keep `plain_bits`.
-    `state_bits` are those of recurrent state, `conv_bits` of convolutions'."""
+    `state_bits` are those of recurrent state, `conv_bits` of convolutions', which keep a column
+    more for each of `speculated` tokens."""
 
     bits: int
     scale_every: int | None = None
@@ -34,6 +35,7 @@ class KvFormat:
     plain_bits: int = 16
     state_bits: int = 16
     conv_bits: int = 16
+    speculated: int = 0
 
 
 def _turbo(keys: int, values: int) -> KvFormat:

@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple
 
 from headcount.model.dtypes import bytes_of
 from headcount.model.mixers import Attention, CrossAttention, LatentAttention, Mixer, Recurrent
+from headcount.model.mixers.state import State
 from headcount.model.spec import ModelSpec
 
 from ..parallel import rank_mixer
@@ -148,9 +149,21 @@ def _state_bytes(mixer: Mixer, kv: KvFormat) -> int:
     """Recurrent and convolution state: what has bits of its own in transformers is recurrent."""
     total = 0
     for state in mixer.states:
-        kept = state.fixed_elements("serving")
+        kept = state.fixed_elements("serving") + _speculated_elements(mixer, state, kv.speculated)
         is_recurrent = state.bits is not None or (
             isinstance(mixer, Recurrent) and not state.columns
         )
         total += bytes_of(kept, kv.state_bits if is_recurrent else kv.conv_bits)
     return total
+
+
+# mamba2_state_shape and gated_delta_net_state_shape of
+# vllm/model_executor/layers/mamba/mamba_utils.py; other forms take no further columns.
+_SPECULATING = ("Mamba-2", "gated delta net")
+
+
+def _speculated_elements(mixer: Mixer, state: State, speculated: int) -> int:
+    """Those of a convolution's columns for tokens that are drafted and may be taken back."""
+    if not state.columns or getattr(mixer, "form", None) not in _SPECULATING:
+        return 0
+    return state.fixed // state.columns * speculated

@@ -42,6 +42,7 @@ def paged_caches(model: PlannedModel, work: Workload, deal: Deal = stage_of_laye
     """The caches of one rank of each pipeline stage, among which `deal` shares out the layers."""
     kv = kv_format(work.kv_dtype, compute_bits=work.compute_bits)
     kv = with_state_dtypes(kv, model.spec, model.config, work.compute_bits)
+    kv = replace(kv, speculated=work.request.speculated or 0)
     return _staged(model, work.request.tp, work.request.pp, kv, deal)
 
 

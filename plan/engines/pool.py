@@ -37,6 +37,11 @@ class CachePool(ABC):
         """Blocks that fit; None where memory is not cut in blocks."""
         return None
 
+    def of_blocks(self, blocks: int, context: int) -> tuple[int, float] | None:
+        """Tokens and concurrency that the engine logs for so many blocks; None where they do not
+        follow from blocks alone."""
+        return None
+
     def unlogged(self, logged: int) -> int:
         """The cache memory of which the engine logs `logged` bytes."""
         return logged

@@ -10,10 +10,14 @@ ENGINES: dict[str, object] = {
     "vllm": "vllm.vllm",
     "sglang": "sglang",
     "llama.cpp": "llama_cpp",
+    "tensorrt-llm": "tensorrt_llm",
     "transformers": "transformers",
 }
 # name -> the module that reads its start-up log; a log that no sign tells is that of SERVING
-START_LOGS = {"vllm": "vllm.start_log", "sglang": "sglang_log"}
+START_LOGS = {
+    **{"vllm": "vllm.start_log", "sglang": "sglang_log", "llama.cpp": "llama_cpp_log"},
+    "tensorrt-llm": "tensorrt_llm_log",
+}
 
 
 def started() -> tuple[str, ...]:

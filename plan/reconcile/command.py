@@ -1,38 +1,107 @@
-"""`reconcile`: from a log and options to a report."""
+"""`reconcile`: from logs and options to a report."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from headcount.model import limits
 from headcount.model.errors import HeadcountError
 from headcount.report.report import Report
 
-from .figures import figures
-from .log import FIGURES, LOOKED_FOR, read_log
-from .reading import read_lines
-from .report import reconciliation_report
-from .start import start_of
-from .why import explained
+from ..engines.start_log import Log
+from .failure import Explanation, explain, first_failure
+from .figures import Figure
+from .log import LOOKED_FOR, read_log
+from .report import Outcome, overview, report_of
+from .start import Start, start_of
+from .why import explained, with_likelier_tp
 
 
 class Reconciliation(NamedTuple):
-    """The report, and whether no figure disagrees."""
+    """The report, and whether every start came up and no figure disagrees."""
 
     report: Report
     agrees: bool
 
 
-def reconcile_log(name: str, options: Mapping[str, Any]) -> Reconciliation:
-    """Reads the log `name` (- for standard input) and holds its figures against predicted ones.
+def reconcile_logs(names: Sequence[str], options: Mapping[str, Any]) -> Reconciliation:
+    """One log in full, several, or those of a folder, as a table. Raises HeadcountError for one log
+    that has nothing to say, or of a model that nothing names; a table says so in its row."""
+    files = [file for name in names for file in _files(name)]
+    if len(files) == 1 and len(names) == 1 and not _is_folder(names[0]):
+        return reconcile_log(files[0], options)
+    outcomes = [_outcome_or_error(file, options) for file in files]
+    return Reconciliation(overview(outcomes), all(outcome.is_well for outcome in outcomes))
 
-    Raises HeadcountError for a log without figures, or of a model that nothing names.
+
+def reconcile_log(name: str, options: Mapping[str, Any]) -> Reconciliation:
+    """Reads the log `name` (- for standard input) and holds its figures against predicted ones, or
+    explains what the start died of.
+
+    Raises HeadcountError for a log without either, or of a model that nothing names.
     """
-    log = read_log(read_lines(name))
-    if not any(figure in log.figures for figure in FIGURES):
+    outcome = _outcome(name, options)
+    return Reconciliation(report_of(outcome), outcome.is_well)
+
+
+def _is_folder(name: str) -> bool:
+    return name != "-" and Path(name).is_dir()
+
+
+def _files(name: str) -> list[str]:
+    """Of a folder its files, by name. Raises HeadcountError."""
+    if not _is_folder(name):
+        return [name]
+    try:
+        found = sorted(p for p in Path(name).iterdir() if p.is_file() and p.name[0] != ".")
+    except OSError as error:
+        raise HeadcountError(f"{name}: cannot be read: {error.strerror}") from error
+    if len(found) > limits.FOLDER_ENTRIES.most:
+        raise HeadcountError(limits.FOLDER_ENTRIES.refusal(name, len(found)))
+    if not found:
+        raise HeadcountError(f"{name}: no file is in this folder")
+    return [str(path) for path in found]
+
+
+def _outcome_or_error(name: str, options: Mapping[str, Any]) -> Outcome:
+    try:
+        return _outcome(name, options)
+    except HeadcountError as error:
+        return Outcome(name=name, error=str(error).partition("\n")[0])
+
+
+def _outcome(name: str, options: Mapping[str, Any]) -> Outcome:
+    log = read_log(name)
+    shown = "standard input" if name == "-" else name
+    if not log.is_telling:
         raise HeadcountError(
-            f"{'standard input' if name == '-' else name} has none of the figures that engines log"
-            f"\nlooked for: {LOOKED_FOR}"
+            f"{shown} has none of the figures that engines log\nlooked for: {LOOKED_FOR}"
         )
-    start = start_of(log, options)
-    found = [explained(start, figure) for figure in figures(start)]
-    report = reconciliation_report("standard input" if name == "-" else name, start, found)
-    return Reconciliation(report=report, agrees=all(figure.agrees is not False for figure in found))
+    start, unknown = _start(log, options)
+    return Outcome(
+        name=shown,
+        log=log,
+        start=start,
+        figures=_figures(start),
+        explanation=_explanation(log, start),
+        notes=(unknown,) if unknown else (),
+    )
+
+
+def _start(log: Log, options: Mapping[str, Any]) -> tuple[Start | None, str | None]:
+    """A log that says what its start died of is explained without its model, too: then the second
+    says what is not known. Raises HeadcountError."""
+    try:
+        return with_likelier_tp(start_of(log, options)), None
+    except HeadcountError as error:
+        if first_failure(log) is None:
+            raise
+        return None, str(error)
+
+
+def _figures(start: Start | None) -> tuple[Figure, ...]:
+    return tuple(explained(start)) if start else ()
+
+
+def _explanation(log: Log, start: Start | None) -> Explanation | None:
+    return explain(log, start)

@@ -1,13 +1,20 @@
-"""Each logged figure recomputed: the prediction, how far off it may be, whether both agree."""
+"""Each logged figure recomputed: the prediction, how far off it may be, whether both agree.
 
-from collections.abc import Callable, Iterator
+Tokens, blocks and concurrency are whole multiples of blocks: they agree where a number of blocks
+that the logged memory allows gives exactly what is logged.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from ..engines.start_log import Log, StartLog, start_logs
 from ..plan import Plan, plan_model
 from ..stored import is_weighed
 from .start import Start
 
-_GIB, _HALF_STEP = 2**30, 0.005  # GiB that the rounding of a log hides
+_GIB, HALF_STEP = 2**30, 0.005  # GiB that the rounding of a log hides
+_MOST_BLOCKS = 100_000  # that are tried one by one
+COUNTS = ("kv_tokens", "num_blocks", "concurrency")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,95 +43,216 @@ class Figure:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Basis:
-    """The plans at the least and the most memory for the cache, and in words where it is from."""
+class Memory:
+    """Bytes for the cache of each pipeline stage: the least, the likeliest and the most that the
+    log, or else the budget, leaves open. A stage that logged nothing is taken for as large as
+    needed, and counted in `unknown`. `words` say where it is from; what is not logged is an
+    estimate."""
 
-    low: Plan
-    middle: Plan
-    high: Plan
+    low: tuple[int, ...]
+    middle: tuple[int, ...]
+    high: tuple[int, ...]
     words: str
+    unknown: int = 0
+    is_logged: bool = True
 
 
-def bounds(start: Start) -> Basis | None:
+_PLENTY = 2**60
+
+
+def reader_of(start: Start) -> StartLog:
+    """How the engine logs a start; of one whose logs are not known, nothing more than others'."""
+    engine = start.request.engine
+    return start_logs().get(engine) or StartLog(engine=engine, looked_for="")
+
+
+def memory_of(start: Start) -> Memory | None:
     """From the cache memory of the log, which is rounded; else from the budget, with its error;
     None where there is neither."""
     logged = start.log.figures.get("available_gib")
     if logged is not None:
-        step = _HALF_STEP * int(start.log.settings.get("sizes_added", 1))
-        pool = _with_memory(start, int(logged * _GIB)).pool
-        ends = [pool.unlogged(int((logged + d) * _GIB)) for d in (-step, 0, step)]
-        words = f"from the logged {logged:g} GiB, rounded to 0.01"
-    elif start.request.device is not None:
-        plan = plan_model(start.model, start.request)
-        ends = [plan.available_bytes + d * plan.error_bytes for d in (-1, 0, 1)]
-        words = "from the budget of the device, an estimate"
-    else:
+        return _logged_memory(start, logged)
+    if start.request.device is None or not is_weighed(start.model):
         return None
-    low, middle, high = (_with_memory(start, size) for size in ends)
-    return Basis(low=low, middle=middle, high=high, words=words)
+    plan = plan_model(start.model, start.request)
+    low, middle, high = (
+        tuple(size + d * plan.error_bytes for size in plan.available) for d in (-1, 0, 1)
+    )
+    words = "from the budget of the device, an estimate"
+    return Memory(low=low, middle=middle, high=high, words=words, is_logged=False)
+
+
+def _logged_memory(start: Start, least: float) -> Memory:
+    step = HALF_STEP * int(start.log.settings.get("sizes_added", 1))
+    stages = by_stage(start.log, "available_gib", start.request.tp)
+    pp = start.request.pp
+    if pp == 1 or not stages:
+        known = dict.fromkeys(range(pp if not stages else 1), least)
+    else:
+        known = {stage: gib for stage, gib in stages.items() if stage < pp}
+    pool = _with_memory(start, int(max(known.values(), default=0.0) * _GIB)).pool
+    ends = [
+        tuple(
+            pool.unlogged(int((known[stage] + d) * _GIB)) if stage in known else _PLENTY
+            for stage in range(pp)
+        )
+        for d in (-step, 0, step)
+    ]
+    words = " and ".join(f"{gib:g}" for _, gib in sorted(known.items()))
+    if pp == 1 or not stages:
+        words = f"{least:g}"
+    of = f" of stages {', '.join(str(n) for n in sorted(known))}" if pp > 1 and stages else ""
+    return Memory(
+        low=ends[0],
+        middle=ends[1],
+        high=ends[2],
+        words=f"from the logged {words} GiB{of}, rounded to 0.01",
+        unknown=pp - len(known),
+    )
+
+
+def by_stage(log: Log, name: str, tp: int) -> dict[int, float]:
+    """The least of each pipeline stage whose ranks say which they are."""
+    found: dict[int, float] = {}
+    for rank, values in log.ranks.items():
+        stage = rank.stage if rank.stage is not None else None
+        if stage is None and rank.place is not None:
+            stage = rank.place // tp
+        if stage is not None and name in values:
+            found[stage] = min(values[name], found.get(stage, values[name]))
+    return found
 
 
 def _with_memory(start: Start, size: int) -> Plan:
     return plan_model(start.model, replace(start.request, kv_memory=size))
 
 
-_OF_PLAN: dict[str, Callable[[Plan], float | None]] = {
-    "kv_tokens": lambda plan: plan.kv_tokens,
-    "num_blocks": lambda plan: plan.num_blocks,
-    "concurrency": lambda plan: round(plan.concurrency, 2),
-}
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Counts:
+    """The counts of the cache by the rules: at the least, the likeliest and the most memory, and
+    `agreeing` those that the log's are found among."""
+
+    rows: Mapping[str, tuple[float, float, float]]
+    agreeing: frozenset[str]
+
+
+def counts_of(start: Start, memory: Memory, logged: Mapping[str, float]) -> Counts:
+    """Of the figures `logged`."""
+    plan = _with_memory(start, max(0, memory.middle[0]))
+    ends = (memory.low, memory.middle, memory.high)
+    ends_of = {name: _ends(plan, name, ends) for name in logged}
+    rows = {name: found for name, found in ends_of.items() if found is not None}
+    numbers = _numbers_of_blocks(start, plan, ends)
+    if numbers is None:
+        agreeing = {n for n, (low, _, high) in rows.items() if low <= logged[n] <= high}
+        return Counts(rows=rows, agreeing=frozenset(agreeing))
+    context = plan.workload.context
+    fitting = {name: set[int]() for name in rows}
+    for blocks in numbers:
+        for name in fitting:
+            if _is_logged_for(plan, name, blocks, context, logged[name]):
+                fitting[name].add(blocks)
+    common = set.intersection(*fitting.values()) if fitting else set()
+    agreeing = {n for n, found in fitting.items() if found} if not common else set(fitting)
+    if len(agreeing) == len(fitting) > 1 and not common:
+        agreeing.discard("concurrency")  # they are not of one number of blocks
+    return Counts(rows=rows, agreeing=frozenset(agreeing))
+
+
+def _ends(
+    plan: Plan, name: str, ends: Sequence[tuple[int, ...]]
+) -> tuple[float, float, float] | None:
+    values = [_value(plan, name, available) for available in ends]
+    low, middle, high = values
+    if low is None or middle is None or high is None:
+        return None
+    return low, middle, high
+
+
+def _value(plan: Plan, name: str, available: tuple[int, ...]) -> float | None:
+    context = plan.workload.context
+    if name == "kv_tokens":
+        return plan.pool.kv_tokens(available, context)
+    if name == "num_blocks":
+        return plan.pool.num_blocks(available)
+    return round(plan.pool.concurrency(available, context), 2)
+
+
+def _numbers_of_blocks(start: Start, plan: Plan, ends: Sequence[tuple[int, ...]]) -> range | None:
+    """Those that the memory allows, or the one that the start was told; None where tokens do not
+    follow from blocks, or there are too many to try."""
+    if plan.pool.of_blocks(1, plan.workload.context) is None:
+        return None
+    if told := int(start.log.settings.get("overridden", 0)):
+        return range(told, told + 1)
+    low, high = plan.pool.num_blocks(ends[0]), plan.pool.num_blocks(ends[2])
+    if low is None or high is None or high - low > _MOST_BLOCKS:
+        return None
+    return range(low, high + 1)
+
+
+def _is_logged_for(plan: Plan, name: str, blocks: int, context: int, logged: float) -> bool:
+    if name == "num_blocks":
+        return blocks == int(logged)
+    found = plan.pool.of_blocks(blocks, context)
+    assert found is not None
+    tokens, concurrency = found
+    if name == "kv_tokens":
+        return tokens == int(logged)
+    return f"{concurrency:.2f}" == f"{logged:.2f}"
+
+
+def logged_counts(log: Log) -> dict[str, float]:
+    return {name: log.figures[name] for name in COUNTS if name in log.figures}
 
 
 def figures(start: Start) -> Iterator[Figure]:
     """Every figure that the log has, recomputed."""
-    basis = bounds(start)
-    for name in _OF_PLAN:
-        if name in start.log.figures:
-            yield of_plan(name, start.log.figures[name], basis)
-    if "weights_gib" in start.log.figures:
+    log = start.log
+    logged, memory = logged_counts(log), memory_of(start)
+    if logged:
+        yield from _counts(start, memory, logged)
+    if "kv_gib" in log.figures:
+        yield _cache(start)
+    if "token_bytes" in log.figures:
+        yield _token(start)
+    if "weights_gib" in log.figures:
         yield _weights(start)
-    if "available_gib" in start.log.figures:
+    if "available_gib" in log.figures:
         yield _available(start)
 
 
-def of_plan(name: str, logged: float, basis: Basis | None) -> Figure:
-    """A count of the cache, between those of the least and the most memory."""
-    found = _OF_PLAN[name]
-    value = int(logged) if name != "concurrency" else logged
-    if basis is None:
-        return _unknown(name, value, "neither cache memory nor a device is known: --device")
-    low, middle, high = found(basis.low), found(basis.middle), found(basis.high)
-    if low is None or middle is None or high is None:
-        return _unknown(name, value, "the engine has no blocks")
-    return Figure(
-        figure=name,
-        logged=value,
-        predicted=middle,
-        low=low,
-        high=high,
-        agrees=low <= value <= high,
-        why=basis.words,
-    )
+def _counts(start: Start, memory: Memory | None, logged: Mapping[str, float]) -> Iterator[Figure]:
+    found = counts_of(start, memory, logged) if memory else None
+    for name, value in logged.items():
+        shown = value if name == "concurrency" else int(value)
+        if memory is None or found is None:
+            why = "neither cache memory nor a device is known: --device"
+            yield _unknown(name, shown, why)
+        elif name not in found.rows:
+            yield _unknown(name, shown, "the engine has no blocks")
+        else:
+            low, middle, high = found.rows[name]
+            agrees: bool | None = name in found.agreeing
+            why = memory.words
+            if memory.unknown and not agrees and value < low:
+                agrees = None
+                why += f"; {memory.unknown} other stages log no memory, and the least decides"
+            yield Figure(
+                figure=name,
+                logged=shown,
+                predicted=middle,
+                low=low,
+                high=high,
+                agrees=agrees,
+                why=why,
+            )
 
 
 def _unknown(name: str, logged: float, why: str) -> Figure:
     return Figure(
         figure=name, logged=logged, predicted=None, low=None, high=None, agrees=None, why=why
     )
-
-
-def _weights(start: Start) -> Figure:
-    """The rank's weights need no device: any gives the same."""
-    from ..devices import parse_device
-
-    logged = round(start.log.figures["weights_gib"] * _GIB)
-    device = start.request.device or parse_device("80GiB")
-    request = replace(start.request, device=device, kv_memory=None)
-    if not is_weighed(start.model):
-        return _unknown("weights_bytes", logged, "the model's parameters are not known")
-    term = plan_model(start.model, request).taken[0]
-    error = term.error_bytes + round(_HALF_STEP * _GIB)
-    return _between("weights_bytes", logged, term.bytes, error, term.formula)
 
 
 def _between(name: str, logged: int, predicted: int, error: int, why: str) -> Figure:
@@ -139,16 +267,81 @@ def _between(name: str, logged: int, predicted: int, error: int, why: str) -> Fi
     )
 
 
+def step_bytes(log: Log, name: str) -> int:
+    """What rounding hides of a size."""
+    return round(log.steps.get(name, HALF_STEP) * _GIB)
+
+
+def _cache(start: Start) -> Figure:
+    """What an engine keeps for the context that it was started with, states included."""
+    log = start.log
+    logged = round((log.figures["kv_gib"] + log.figures.get("states_gib", 0.0)) * _GIB)
+    plan = _with_memory(start, _PLENTY)
+    if start.request.context is None and (each := plan.kv_cache_bytes / plan.workload.context):
+        # of a piece of a log that does not say: as many tokens as would be that large
+        tokens = max(1, round(logged / each))
+        plan = plan_model(start.model, replace(plan.request, context=tokens))
+    error = step_bytes(log, "kv_gib") + 2**10
+    batch = f" of {plan.workload.batch_size} sequences" if plan.workload.batch_size > 1 else ""
+    why = f"{plan.workload.context:,} tokens{batch}, cache of {plan.workload.kv_dtype}"
+    return _between("kv_cache_bytes", logged, plan.kv_cache_bytes, error, why)
+
+
+def _token(start: Start) -> Figure:
+    plan = _with_memory(start, _PLENTY)
+    logged, predicted = int(start.log.figures["token_bytes"]), plan.pool.bytes_per_token(None)
+    why = f"a token of all layers on a rank, cache of {plan.workload.kv_dtype}"
+    return _between("bytes_per_token", logged, predicted, 0, why)
+
+
+def _weights(start: Start) -> Figure:
+    """The rank's weights need no device: any gives the same. Of stages that of the least counts."""
+    from ..devices import parse_device
+
+    logged = round(start.log.figures["weights_gib"] * _GIB)
+    device = start.request.device or parse_device("80GiB")
+    request = replace(start.request, device=device, kv_memory=None)
+    if not is_weighed(start.model):
+        return _unknown("weights_bytes", logged, "the model's parameters are not known")
+    plan = plan_model(start.model, request)
+    term = min((budget.fixed[0] for budget in plan.budgets), key=lambda term: term.bytes)
+    error = term.error_bytes + step_bytes(start.log, "weights_gib")
+    return _between("weights_bytes", logged, term.bytes, error, term.formula)
+
+
 def _available(start: Start) -> Figure:
-    logged = round(start.log.figures["available_gib"] * _GIB)
-    name = "available_kv_bytes"
+    """From what the log itself says was taken, where it says all; else what it says in place of
+    estimates."""
+    log, name = start.log, "available_kv_bytes"
+    logged = round(log.figures["available_gib"] * _GIB)
+    own = reader_of(start).own_account(log, start.request)
+    if own is not None:
+        error = round(HALF_STEP * (own.addends + 1) * _GIB)
+        return _between(name, logged, round(own.gib * _GIB), error, own.words)
     if start.request.device is None:
         return _unknown(name, logged, "the device is not known: --device NAME or a size")
     if not is_weighed(start.model):
         return _unknown(name, logged, "the model's parameters are not known")
     plan = plan_model(start.model, start.request)
-    error = plan.error_bytes + round(_HALF_STEP * _GIB)
-    taken = ", ".join(f"{t.title.lower()} {t.bytes / _GIB:.2f}" for t in plan.taken)
+    logged = plan.pool.unlogged(logged)
+    available, error, taken = with_logged_terms(start, plan)
     allowed = plan.budget.allowed if plan.budget else None
     why = f"{allowed.formula if allowed else ''}, less {taken} GiB"
-    return _between(name, logged, plan.available_bytes, error, why)
+    return _between(name, logged, available, error + round(HALF_STEP * _GIB), why)
+
+
+def with_logged_terms(start: Start, plan: Plan) -> tuple[int, int, str]:
+    """What is left for the cache, how far off that may be, and the terms in words: those that the
+    log says stand in place of estimates, whose bars are for all that they stand beside."""
+    log, logged_as = start.log, reader_of(start).terms
+    available, error, words = plan.available_bytes, plan.error_bytes, []
+    for term in plan.taken:
+        gib = next(
+            (log.figures[n] for n, key in logged_as if key == term.key and n in log.figures), None
+        )
+        if gib is None:
+            words.append(f"{term.title.lower()} {term.bytes / _GIB:.2f}")
+            continue
+        available += term.bytes - round(gib * _GIB)
+        words.append(f"{term.title.lower()} {gib:.2f} (logged)")
+    return available, error, ", ".join(words)

@@ -1,70 +1,183 @@
 """The model of a log: by its name, or by the catalogue's model of the same geometry."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from headcount.audit.auditing import audit_model
+from headcount.model.dtypes import ALIASES
 from headcount.model.errors import HeadcountError
-from headcount.sources.catalogue import find_row
+from headcount.sources.catalogue import catalogue
 
 from ..command import planned
 from ..planned_model import PlannedModel
+from ..stored import as_format
 
 # What names add for a fine-tune, or for weights stored otherwise: neither changes heads or layers.
 _SUFFIX = re.compile(
-    r"[-_](?:fp8|fp8[-_]dynamic|dynamic|awq|gptq|int4|int8|w4a16|w8a8|nvfp4|mxfp4|4bit|8bit|bf16"
-    r"|instruct|it|chat|base|hf|thinking|\d{4}|gguf)$",
-    re.IGNORECASE,
+    r"-(?:fp8|dynamic|block|awq|gptq|int4|int8|w4a16|w8a8|w8a16|w4a8|nvfp4|fp4|mxfp4|mxfp8|4bit|8bit"
+    r"|bnb|bf16|fp16|f16|instruct|it|chat|base|hf|thinking|coder|gguf|g128|g32|marlin|quantized|ct"
+    r"|q[2-8](?:-(?:k|[0-9]|m|s|l|xl))*|iq[1-4]-[a-z]+|ud|mlx|autoround|auto-round|abliterated"
+    r"|uncensored|ablated|unsloth|modelopt|latest|pruned|text|only|mm|local|model|v[0-9](?:-[0-9])?|[0-9]{4})$"
 )
-_FP8 = re.compile(r"fp8|w8a8", re.IGNORECASE)
-_QUANTISED = ("fp8", "compressed-tensors", "fbgemm_fp8")
+_ORGANISATION = re.compile(
+    r"^(?:meta|google|qwen|openai|mistralai|microsoft|nvidia|unsloth|redhatai|hf|model|models"
+    r"|neuralmagic|lmstudio|deepseek-ai|bartowski)-(?=.)"
+)
+_CACHED = re.compile(r"models--(?P<name>[^/\s]+?)(?:/snapshots/[^/]*)?/?$")
+_PART = re.compile(r"-[0-9]{5}-of-[0-9]{5}$")
+
+# What a log, or a name, calls the storage of weights, and the format that the plan knows it by.
+_FORMATS = (
+    (re.compile(r"nvfp4|modelopt_fp4|w4a4|(?<![a-z])fp4"), "nvfp4"),
+    (re.compile(r"mxfp4"), "mxfp4"),
+    (re.compile(r"awq"), "awq"),
+    (re.compile(r"int8|w8a16|8bit|w8a8-int"), "int8"),
+    (re.compile(r"gptq|w4a16|int4|autoround|auto-round|wna16"), "gptq"),
+    (re.compile(r"bnb|bitsandbytes|4bit"), "nf4"),
+    (re.compile(r"fp8|w8a8|fbgemm"), "fp8"),
+)
+_GGUF = re.compile(r"(?:^|[-_.])((?:q[2-8]|iq[1-4])(?:_[a-z0-9]+)*)(?:\.gguf)?$", re.IGNORECASE)
+_OF_UNKNOWN_SCHEME = ("compressed-tensors", "modelopt")  # 8 bit unless a name says more
+_FP8 = {"quant_method": "fp8"}
+_INT8 = {"quant_method": "gptq", "bits": 8, "group_size": 128}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LoggedModel:
-    """`note` says where another name than the log's was taken."""
+    """`note` says where another name than the log's was taken; `called` is what a command to start
+    it calls it."""
 
     model: PlannedModel
+    called: str
     note: str | None = None
 
 
-def find_model(name: str, logged: str | None, quantization: str | None) -> LoggedModel:
-    """The model that `name` means, with weights of 8 bit where it, or the `logged` name, says so.
+def find_model(
+    names: Iterable[str], quantization: str | None, logged: Iterable[str] = ()
+) -> LoggedModel:
+    """The first of `names` that means a model, with weights as `quantization`, or else a name, also
+    one that is `logged`, says that they are stored.
 
     Raises HeadcountError, with near names, if there is none.
     """
-    known = next((text for text in _names(name) if find_row(text)), name)
-    audit = audit_model(known)
-    is_exact = known == name
-    model = planned(audit)
-    is_narrow = quantization in _QUANTISED or bool(_FP8.search(f"{name} {logged or ''}"))
-    if is_narrow and "quantization_config" not in model.config:
-        config = {**model.config, "quantization_config": {"quant_method": "fp8"}}
-        model = replace(model, config=config, weights_bytes=None)
-    note = None if is_exact else f"{name} is taken for {audit.source.id}: the same geometry"
-    return LoggedModel(model=model, note=note)
-
-
-def _names(name: str) -> Iterator[str]:
-    """`name`, and what is left without its folder and its suffixes, the longest first."""
-    for base in dict.fromkeys((name, name.rstrip("/").rsplit("/", 1)[-1])):
-        text = base
-        while True:
-            yield from (text, f"{text}-Instruct")
-            shorter = _SUFFIX.sub("", text)
-            if shorter == text:
-                break
-            text = shorter
-
-
-def need_model(name: str | None) -> str:
-    """`name`. Raises HeadcountError where neither log nor options name a model."""
-    if name is None:
+    called = list(names)
+    stored = stored_as(quantization, [*called[:1], *logged])
+    if not called:
         raise HeadcountError("the log names no model: say which with --model NAME")
-    return name
+    for name in called:
+        if (known := known_name(name)) is not None:
+            return _logged(name, known, stored)
+    return _logged(called[0], _audited_name(called[0]), stored)
+
+
+def _audited_name(name: str) -> str:
+    """A path, or a name of the Hub, to be read. Raises HeadcountError with what to do."""
+    cached = _CACHED.search(name)
+    return cached["name"].replace("--", "/") if cached else name
+
+
+def _logged(name: str, known: str, stored: str | None) -> LoggedModel:
+    try:
+        audit = audit_model(known)
+    except HeadcountError as error:
+        near = _near(name)
+        hint = f" (nearest are {', '.join(near)})" if near else ""
+        raise HeadcountError(
+            f"the log's model is {name!r}, which is not known here{hint}: say which it is with"
+            " --model NAME"
+        ) from error
+    exact = _key(name) == _key(known) or known == name
+    return LoggedModel(
+        model=_as_stored(planned(audit), stored),
+        called=name,
+        note=None if exact else f"{name} is taken for {audit.source.id}: the same geometry",
+    )
+
+
+def _near(name: str) -> list[str]:
+    """Names of the catalogue that are like the last part of this."""
+    from difflib import get_close_matches  # slow to import, and only errors want it
+
+    base = _key(name.rstrip("/").rsplit("/", 1)[-1])
+    known = {_key(n.rsplit("/", 1)[-1]): n for row in catalogue() for n in row.names}
+    return [known[key] for key in get_close_matches(base, known, n=3, cutoff=0.75)]
+
+
+def _as_stored(model: PlannedModel, stored: str | None) -> PlannedModel:
+    """In the format named; one of the config's own is finer than `fp8`."""
+    if stored is None or (stored == "fp8" and "quantization_config" in model.config):
+        return model
+    if stored in ("fp8", "int8"):
+        settings = _FP8 if stored == "fp8" else _INT8
+        config = {**model.config, "quantization_config": settings}
+        return replace(model, config=config, weights_bytes=None)
+    return as_format(model, stored)
+
+
+def stored_as(quantization: str | None, names: Iterable[str]) -> str | None:
+    """The format of the weights: what the log names, made finer by the model's name; None as the
+    model's config says."""
+    said = (quantization or "").casefold().replace("online_", "")
+    bases = [name.rstrip("/").rsplit("/", 1)[-1] for name in names]
+    for text in (*bases[:3], said):
+        if (mix := _GGUF.search(text)) and (said in ("", "gguf")):
+            return mix[1].lower()
+        if said or text:
+            for pattern, name in _FORMATS:
+                if pattern.search(text.casefold()):
+                    return name
+    return "fp8" if said in _OF_UNKNOWN_SCHEME else None
+
+
+def known_name(name: str) -> str | None:
+    """The name in the catalogue that `name` means: an id or an alias, a path that ends in one, that
+    of a cache (`models--org--name/snapshots/…`, `Qwen2___5-7B`), and those with suffixes of
+    weights that are stored otherwise."""
+    keys = _keys_of_catalogue()
+    return next((keys[key] for key in _keys(name) if key in keys), None)
+
+
+@lru_cache(maxsize=1)
+def _keys_of_catalogue() -> dict[str, str]:
+    """Ids and aliases, which may have a dtype of their own, by what all spellings share."""
+    names = [name for row in catalogue() for name in row.names]
+    found = {_key(name): name for name in reversed(names)}
+    for name in names:  # whoever published it
+        found.setdefault(_key(name.rsplit("/", 1)[-1]), name)
+    return found
+
+
+def _key(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", name.casefold()).strip("-")
+
+
+def _keys(name: str) -> Iterator[str]:
+    """The whole name, then its last part, and what is left of that without suffixes, the longest
+    first."""
+    cached = _CACHED.search(name)
+    plain = cached["name"].replace("--", "/") if cached else name
+    plain = plain.replace("\\", "/").rstrip("/").replace("___", ".").removesuffix(".gguf")
+    yield _key(plain)
+    for base in (plain, *reversed(plain.split("/")[-2:])):
+        for text in _shorter(_key(_PART.sub("", base))):
+            yield from (text, f"{text}-instruct", f"{text}-it")
+
+
+def _shorter(key: str) -> Iterator[str]:
+    while True:
+        yield key
+        bare = _ORGANISATION.sub("", key)
+        if bare != key:
+            yield bare
+        shorter = _SUFFIX.sub("", key)
+        if shorter == key:
+            return
+        key = shorter
 
 
 def loaded_as(model: PlannedModel, dtype: str | None) -> str | None:
-    """The dtype that weights are loaded as: a quantised model's stay as they are."""
-    return None if "quantization_config" in model.config else dtype
+    """The dtype that weights are loaded as, None as they are stored: a quantised model's stay."""
+    full = ALIASES.get(dtype or "", dtype)
+    return None if "quantization_config" in model.config or full == model.spec.dtype else dtype

@@ -1,35 +1,170 @@
-"""Logged figures against predicted ones, as a report."""
+"""Logged figures against predicted ones, and what starts died of, as reports."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from headcount.model.units import format_bytes
 from headcount.report.report import Column, Fact, Report, Table
 
+from ..engines.start_log import Log
+from .failure import Explanation
 from .figures import Figure
 from .start import Start
 
 
-def reconciliation_report(name: str, start: Start, found: Sequence[Figure]) -> Report:
-    """A table for people; for JSON the list of figures."""
-    request = start.request
-    agree = sum(bool(figure.agrees) for figure in found)
-    known = sum(figure.agrees is not None for figure in found)
-    engine = f"{request.engine} {request.version.text if request.version else ''}".strip()
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outcome:
+    """What is made of a log: `start` is None where its model is not known, `explanation` where
+    nothing failed; `error` says why nothing was made of it."""
+
+    name: str
+    log: Log | None = None
+    start: Start | None = None
+    figures: tuple[Figure, ...] = ()
+    explanation: Explanation | None = None
+    notes: tuple[str, ...] = ()
+    error: str | None = None
+
+    @property
+    def is_well(self) -> bool:
+        """The start came up, and no figure disagrees."""
+        failed = self.error is not None or self.explanation is not None
+        return not failed and all(figure.agrees is not False for figure in self.figures)
+
+    @property
+    def verdict(self) -> str:
+        if self.error is not None:
+            return "not read"
+        if self.explanation is not None:
+            return "did not start"
+        agree = sum(bool(figure.agrees) for figure in self.figures)
+        known = sum(figure.agrees is not None for figure in self.figures)
+        return f"{agree} of {known} figures agree"
+
+    @property
+    def engine(self) -> str:
+        if self.start is not None:
+            request = self.start.request
+            return f"{request.engine} {request.version.text if request.version else ''}".strip()
+        if self.log is None:
+            return ""
+        return f"{self.log.engine} {self.log.settings.get('version', '')}".strip()
+
+    @property
+    def model(self) -> str:
+        if self.start is not None:
+            return self.start.model.model_id
+        names = (
+            [str(self.log.settings["model"])] if self.log and "model" in self.log.settings else []
+        )
+        return next(iter([*names, *(self.log.names if self.log else [])]), "")
+
+    def document(self) -> dict[str, object]:
+        return {
+            "log": self.name,
+            "engine": self.engine,
+            "model": self.model,
+            "verdict": self.verdict,
+            "figures": [figure.document() for figure in self.figures],
+            "explanation": self.explanation.document() if self.explanation else None,
+            "error": self.error,
+        }
+
+
+def report_of(outcome: Outcome) -> Report:
+    """Tables for people; for JSON the list of figures, after what the start died of."""
+    start, found = outcome.start, outcome.explanation
+    title = f"{outcome.name}: {outcome.model or 'a model that is not known'} on {outcome.engine}"
+    items = list(found.rows(start)) if found else []
+    notes = [*(start.notes if start else ()), *outcome.notes, *(found.advice if found else ())]
     return Report(
-        title=f"{name}: {start.model.model_id} on {engine}",
-        facts=(
-            Fact("verdict", "Verdict", f"{agree} of {known} figures agree"),
-            Fact("context", "Context", request.context, "tokens"),
-            Fact("tp", "tp", request.tp, "count"),
-            Fact("device", "Device", request.device.name if request.device else "not known"),
-        ),
-        tables=(_table(found),),
-        notes=start.notes,
-        items=tuple(figure.document() for figure in found),
+        title=title,
+        facts=tuple(_facts(outcome)),
+        tables=tuple(_tables(outcome)),
+        notes=tuple(notes),
+        items=(*items, *(figure.document() for figure in outcome.figures)),
     )
 
 
-def _table(found: Sequence[Figure]) -> Table:
+def _facts(outcome: Outcome) -> Iterator[Fact]:
+    start, found = outcome.start, outcome.explanation
+    if found is None:
+        yield Fact("verdict", "Verdict", outcome.verdict)
+    else:
+        yield Fact("verdict", "Verdict", f"did not start: {found.cause}")
+        yield from _facts_of_failure(found)
+    if start is not None:
+        request = start.request
+        if request.context is not None:
+            yield Fact("context", "Context", request.context, "tokens")
+        yield Fact("tp", "tp", request.tp, "count")
+        if request.utilisation is not None:
+            yield Fact("utilisation", "Utilisation", f"{request.utilisation:g}")
+        if request.pp > 1:
+            yield Fact("pp", "pp", request.pp, "count")
+        yield Fact("device", "Device", request.device.name if request.device else "not known")
+
+
+def _facts_of_failure(found: Explanation) -> Iterator[Fact]:
+    if found.needed_bytes is not None:
+        yield Fact("needed_bytes", "Needed", found.needed_bytes, "bytes")
+    if found.available_bytes is not None:
+        yield Fact("available_bytes", "There was", found.available_bytes, "bytes")
+    if found.too_large is not None:
+        yield Fact("too_large", "Too large", found.too_large)
+    largest = found.largest_context or found.logged_context
+    if largest is not None:
+        said = found.logged_context
+        note = f"the engine says {said:,}" if said and said != largest else ""
+        yield Fact("largest_context", "Largest context", largest, "tokens", note)
+    if found.remedies:
+        first = found.remedies[0]
+        yield Fact("smallest_change", "Smallest change", first.text)
+        if first.command:
+            yield Fact("command", "Command", first.command)
+
+
+def _tables(outcome: Outcome) -> Iterator[Table]:
+    found = outcome.explanation
+    if found is not None and found.remedies:
+        yield _table_of_remedies(found)
+    if found is not None and found.shares:
+        yield _table_of_shares(found)
+    if outcome.figures:
+        yield _table_of_figures(outcome.figures)
+
+
+def _table_of_remedies(found: Explanation) -> Table:
+    return Table(
+        key="changes",
+        title="Changes, each of which would do",
+        columns=(
+            Column("change", "Change"),
+            Column("kv_tokens", "Tokens of cache", "count"),
+            Column("concurrency", "Requests at once", "text"),
+            Column("command", "Command"),
+        ),
+        rows=tuple(
+            (remedy.text, remedy.kv_tokens, f"{remedy.concurrency:.2f}", remedy.command)
+            for remedy in found.remedies
+        ),
+    )
+
+
+def _table_of_shares(found: Explanation) -> Table:
+    return Table(
+        key="shares",
+        title="Memory of a rank",
+        columns=(
+            Column("term", "Term"),
+            Column("bytes", "Bytes", "bytes"),
+            Column("source", "Source"),
+        ),
+        rows=tuple((share.term, share.bytes, share.source) for share in found.shares),
+    )
+
+
+def _table_of_figures(found: Sequence[Figure]) -> Table:
     names = ("logged", "predicted", "low", "high")
     return Table(
         key="figures",
@@ -58,3 +193,44 @@ def _value(name: str, value: float | None) -> str:
     if name.endswith("_bytes"):
         return format_bytes(int(value))
     return f"{value:,.2f}x" if name == "concurrency" else f"{int(value):,}"
+
+
+def overview(outcomes: Sequence[Outcome]) -> Report:
+    """Several logs, a row each; for JSON all that is known of each."""
+    table = Table(
+        key="logs",
+        title="Logs",
+        columns=(
+            Column("log", "Log"),
+            Column("engine", "Engine"),
+            Column("model", "Model"),
+            Column("verdict", "Verdict"),
+            Column("largest_context", "Largest context", "count"),
+            Column("what", "What"),
+        ),
+        rows=tuple(_row(outcome) for outcome in outcomes),
+    )
+    well = sum(outcome.is_well for outcome in outcomes)
+    return Report(
+        title=f"{len(outcomes)} logs",
+        facts=(Fact("verdict", "Verdict", f"{well} of {len(outcomes)} started as predicted"),),
+        tables=(table,),
+        items=tuple(outcome.document() for outcome in outcomes),
+    )
+
+
+def _row(outcome: Outcome) -> tuple[object, ...]:
+    found = outcome.explanation
+    largest = (found.largest_context or found.logged_context) if found else None
+    head = (outcome.name, outcome.engine, outcome.model, outcome.verdict, largest)
+    return (*head, _what(outcome))
+
+
+def _what(outcome: Outcome) -> str:
+    if outcome.error is not None:
+        return outcome.error
+    if (found := outcome.explanation) is not None:
+        change = f"; smallest change: {found.remedies[0].text}" if found.remedies else ""
+        return f"{found.cause}{change}"
+    wrong = next((f for f in outcome.figures if f.agrees is False), None)
+    return f"{wrong.figure}: {wrong.why}" if wrong else ""

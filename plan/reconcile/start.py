@@ -4,57 +4,76 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..devices import Device, parse_device
+from headcount.model.errors import HeadcountError
+
+from ..devices import Device, find_device, parse_device
 from ..engines.engine import Engine, check_options, find_engine
 from ..engines.start_log import Log, Setting
+from ..parallel import valid_tp
 from ..planned_model import PlannedModel
 from ..request import OF_ANY_PLAN, STATE_MODES, PlanRequest, StateMode
-from .model import LoggedModel, find_model, loaded_as, need_model
+from .log import settings_of
+from .model import LoggedModel, find_model, loaded_as
 
 _PASSED = (
     *("context", "kv_dtype", "tp", "pp", "max_num_seqs", "max_num_batched_tokens", "sampler"),
+    *("batch_size", "speculated", "model_runner"),
 )
+_GIB = 2**30
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Start:
-    """`said` are the settings that log or options gave; the others are defaults."""
+    """`said` are the settings that log or options gave; the others are defaults. `called` is what
+    the log calls the model."""
 
     log: Log
     model: PlannedModel
+    called: str
     request: PlanRequest
     said: frozenset[str]
     notes: tuple[str, ...]
+    tp_is_guessed: bool = False
+
+
+def names_of(log: Log, options: Mapping[str, Any]) -> list[str]:
+    """What the model may be called, the likeliest first."""
+    if options.get("model"):
+        return [str(options["model"])]
+    told = log.settings.get("model")
+    return list(dict.fromkeys([*([str(told)] if told is not None else []), *log.names]))
 
 
 def start_of(log: Log, options: Mapping[str, Any]) -> Start:
     """The start of `log`; `options` that are given overrule what it says. Raises HeadcountError."""
     given = {name: value for name, value in options.items() if value not in (None, False)}
-    settings: dict[str, Setting] = {**log.settings, **given}
+    settings = settings_of(log, given)
     engine = find_engine(str(given.get("engine", log.engine)))
-    found = find_model(
-        need_model(_text(settings, "model")),
-        _text(log.settings, "model"),
-        _text(settings, "quantization"),
-    )
-    device = _device(log, _text(given, "device"))
-    version = _text(settings, "engine_version") or _text(settings, "version")
     check_options(engine, PlanRequest(**_options(given)))
-    logged = _options(settings)
+    found = find_model(names_of(log, options), _text(settings, "quantization"), names_of(log, {}))
+    guessed = "tp" not in settings and "tp_seen" in settings
+    if guessed:
+        settings["tp"] = _tp_of_ranks(found.model, int(settings["tp_seen"]))
+    device = device_of(log, _text(given, "device"))
+    version = _text(settings, "engine_version") or _text(settings, "version")
+    logged = {**_options(settings), "draft_layers": _draft_layers(settings, found.model)}
     request = PlanRequest(
         engine=engine.name,
         version=engine.releases.parse(version) if version else engine.releases.latest(),
         device=device,
-        dtype=loaded_as(found.model, _dtype(settings)),
+        dtype=_text(given, "dtype") or loaded_as(found.model, _dtype(settings)),
         utilisation=_share(settings),
         **{name: logged[name] for name in logged.keys() & (OF_ANY_PLAN | engine.options)},
     )
+    names = [name for name in names_of(log, {}) if name] or [found.called]
     return Start(
         log=log,
         model=found.model,
+        called=names[0],
         request=request,
         said=frozenset(settings),
-        notes=tuple(_notes(found, settings, None if version else engine)),
+        notes=tuple(_notes(found, settings, log.settings, None if version else engine)),
+        tp_is_guessed=guessed,
     )
 
 
@@ -63,34 +82,62 @@ def _options(settings: Mapping[str, Setting]) -> dict[str, Any]:
     return {
         "block_size": _block_size(settings),
         "context_ranks": _context_ranks(settings),
-        "enforce_eager": str(settings.get("enforce_eager", "")) == "True",
+        "enforce_eager": str(settings.get("enforce_eager", "")).casefold() == "true",
         "caches_prefixes": _flag(settings, "caches_prefixes"),
         "mamba_cache_mode": _mode(settings),
-        "disable_hybrid_kv_cache_manager": bool(settings.get("disable_hybrid_kv_cache_manager")),
+        "disable_hybrid_kv_cache_manager": _is_on(settings, "disable_hybrid_kv_cache_manager"),
         "usage": "offline" if settings.get("offline") else "server",
         **{name: settings[name] for name in _PASSED if name in settings},
     }
 
 
 def _notes(
-    found: LoggedModel, settings: Mapping[str, Setting], versionless: Engine | None
+    found: LoggedModel,
+    settings: Mapping[str, Setting],
+    logged: Mapping[str, Setting],
+    versionless: Engine | None,
 ) -> Iterator[str]:
     """What may keep the figures from agreeing."""
     if found.note:
         yield found.note
+    if settings.get("tp_seen") and settings.get("tp") and "tp" not in logged:
+        yield f"tp is taken from the ranks that log: {settings['tp']}"
     if settings.get("overridden"):
         yield (
             f"the start overrides the number of blocks ({settings['overridden']:,}): what the log"
             " counts does not follow from the memory"
         )
     if settings.get("speculated"):
+        method = settings.get("speculative_method", "a draft")
         yield (
-            "the start speculates: a draft's layers and the state of speculated tokens are not"
-            " reckoned with, so that fewer blocks may be logged than predicted"
+            f"the start speculates {settings['speculated']} tokens ({method}): the state of each is"
+            " reckoned with, and a layer of MTP or EAGLE as one more of the model's; the weights of"
+            " a draft are not"
         )
-    if versionless is not None:
+    if versionless is not None and versionless.releases.newest:
         newest = versionless.releases.latest().text
         yield f"the log names no version: the rules of {newest} are taken"
+
+
+def _draft_layers(settings: Mapping[str, Setting], model: PlannedModel) -> int:
+    """Attention layers of the draft: those of MTP that the config names, one of EAGLE's heads."""
+    if not settings.get("speculated"):
+        return 0
+    method = str(settings.get("speculative_method", "mtp"))
+    if "eagle" in method:
+        return 1
+    if "mtp" not in method:
+        return 0
+    texts = (model.config, model.config.get("text_config"))
+    holders = [text for text in texts if isinstance(text, Mapping)]
+    keys = ("mtp_num_hidden_layers", "num_nextn_predict_layers")
+    named = [text[key] for text in holders for key in keys if isinstance(text.get(key), int)]
+    return max(1, *named) if named else 1
+
+
+def _tp_of_ranks(model: PlannedModel, seen: int) -> int:
+    """The least that splits the model among the ranks that logged something."""
+    return next((tp for tp in valid_tp(model.spec) if tp >= seen), 1)
 
 
 def _text(settings: Mapping[str, Any], name: str) -> str | None:
@@ -98,12 +145,34 @@ def _text(settings: Mapping[str, Any], name: str) -> str | None:
     return None if value is None else str(value)
 
 
-def _device(log: Log, name: str | None) -> Device | None:
-    """The device named, else one of the memory that the log says is visible."""
+def device_of(log: Log, name: str | None) -> Device | None:
+    """The device named, else one of the memory that the log says is visible, by its name where it
+    is one that is known."""
     if name is not None:
         return parse_device(name)
-    total = log.figures.get("total")
-    return None if total is None or total <= 0 else parse_device(f"{total:.2f}GiB")
+    known = _named_device(log)
+    total = log.figures.get("total") or _capacity(log)
+    if total is None or not 0.01 < total < 10_000:
+        return known
+    if known is not None and abs(known.usable_memory / _GIB - total) < 0.02 * total:
+        return known
+    return parse_device(f"{total:.2f}GiB")
+
+
+def _capacity(log: Log) -> float | None:
+    """Of an error of torch."""
+    failure = log.failures.get("memory")
+    return failure.values.get("capacity") if failure else None
+
+
+def _named_device(log: Log) -> Device | None:
+    name = log.settings.get("device_name")
+    if name is None:
+        return None
+    try:
+        return find_device(str(name))
+    except HeadcountError:
+        return None
 
 
 def _dtype(settings: Mapping[str, Setting]) -> str | None:
@@ -125,7 +194,12 @@ def _block_size(settings: Mapping[str, Setting]) -> int | None:
 
 
 def _flag(settings: Mapping[str, Setting], name: str) -> bool | None:
-    return {"True": True, "False": False}.get(str(settings.get(name)))
+    return {"true": True, "false": False}.get(str(settings.get(name)).casefold())
+
+
+def _is_on(settings: Mapping[str, Setting], name: str) -> bool:
+    value = settings.get(name)
+    return bool(value) and str(value).casefold() != "false"
 
 
 def _mode(settings: Mapping[str, Setting]) -> StateMode | None:

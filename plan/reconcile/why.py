@@ -1,39 +1,96 @@
-"""Why a figure may disagree: the one other setting with which it would not."""
+"""Why figures may disagree: the one other setting with which none would.
 
-from collections.abc import Iterator
+A setting explains the counts of the cache only if one number of blocks, of those that the logged
+memory allows, gives all of them exactly, and the weights that agreed agree still.
+"""
+
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from headcount.model.errors import HeadcountError
 
 from ..engines.engine import check_options, find_engine
-from ..engines.start_log import StartLog, start_logs
 from ..parallel import check_tp
 from ..plan import plan_model
-from .figures import Figure, bounds, of_plan
+from .figures import COUNTS, Figure, counts_of, figures, logged_counts, memory_of, reader_of
 from .start import Start
 
 _GIB = 2**30
+_NAMED = 3  # explanations that are named where several would do
 
 
-def explained(start: Start, figure: Figure) -> Figure:
-    """`figure`, with the reason for a disagreement in `why`."""
-    if figure.agrees is not False:
-        return figure
-    if figure.figure == "weights_bytes":
+def explained(start: Start) -> list[Figure]:
+    """The figures of the log, with the reason for a disagreement in `why`."""
+    found = list(figures(start))
+    wrong = [figure for figure in found if figure.agrees is False]
+    reason = _counts(start, found) if any(f.figure in COUNTS for f in wrong) else ""
+    return [
+        figure if figure.agrees is not False else _with_reason(start, figure, reason)
+        for figure in found
+    ]
+
+
+def _with_reason(start: Start, figure: Figure, counts: str) -> Figure:
+    if figure.figure in COUNTS:
+        reason = counts or _unexplained(figure)
+    elif figure.figure == "weights_bytes":
         reason = _weights(figure)
     elif figure.figure == "available_kv_bytes":
         reason = _available(start, figure)
     else:
-        reason = _count(start, figure)
+        reason = _unexplained(figure)
     return replace(figure, why=f"{reason}; predicted {figure.why}")
 
 
-def _count(start: Start, figure: Figure) -> str:
+def _counts(start: Start, found: Sequence[Figure]) -> str:
+    memory = memory_of(start)
+    if memory is not None and not memory.is_logged:
+        return (
+            "outside the bar of an estimate, from which nothing follows exactly: the log does not"
+            " say what the cache got"
+        )
+    agreed = any(f.figure == "weights_bytes" and f.agrees for f in found)
+    named = []
     for words, other in _others(start):
-        basis = bounds(replace(start, request=other.request))
-        if of_plan(figure.figure, figure.logged, basis).agrees:
-            return f"agrees with {words}"
-    ratio = figure.logged / figure.predicted if figure.predicted else 0.0
+        if explains(other) and not (agreed and _moves_weights(start, other)):
+            named.append(words)
+        if len(named) == _NAMED:
+            break
+    return f"agrees with {', or '.join(named)}" if named else ""
+
+
+def with_likelier_tp(start: Start) -> Start:
+    """The start of one rank where no option says how many there are, its lines name more, and the
+    counts are those of one: the names of processes are weaker than exact figures."""
+    if not start.tp_is_guessed or not logged_counts(start.log) or explains(start):
+        return start
+    alone = replace(start, request=replace(start.request, tp=1))
+    if explains(alone) or (_is_explained(alone) and not _is_explained(start)):
+        return alone
+    return start
+
+
+def _is_explained(start: Start) -> bool:
+    return any(explains(other) for _, other in _others(start))
+
+
+def explains(other: Start) -> bool:
+    """Whether all counts of the log follow from the memory under this start."""
+    memory, logged = memory_of(other), logged_counts(other.log)
+    if memory is None or not memory.is_logged:  # an estimate's bar holds many counts
+        return False
+    found = counts_of(other, memory, logged)
+    return bool(found.rows) and found.agreeing == frozenset(logged)
+
+
+def _moves_weights(start: Start, other: Start) -> bool:
+    return start.request.tp != other.request.tp
+
+
+def _unexplained(figure: Figure) -> str:
+    if not figure.predicted:
+        return "by the rules nothing is left here"
+    ratio = figure.logged / figure.predicted
     return (
         f"{ratio:.3f} of what the rules give; no other cache type, tp, block size or version of"
         " the rules explains it"
@@ -51,17 +108,12 @@ def _others(start: Start) -> Iterator[tuple[str, Start]]:
     for size in (16, 32, 64, 128):
         if size != request.block_size:
             yield f"--block-size {size}", _with(start, block_size=size)
-    for words, changed in _log_of(start).other_counts(request):
+    for words, changed in reader_of(start).other_counts(request):
         yield words, _with(start, **changed)
 
 
-def _log_of(start: Start) -> StartLog:
-    """How the engine logs a start; of one whose logs are not known, nothing more than others'."""
-    engine = start.request.engine
-    return start_logs().get(engine) or StartLog(engine=engine, looked_for="")
-
-
 def _with(start: Start, **changed: object) -> Start:
+    """The same start where the change is none, or is not possible: it explains nothing then."""
     request = replace(start.request, **changed)  # type: ignore[arg-type]
     try:
         check_tp(start.model.spec, request.tp, start.model.model_id)
@@ -85,9 +137,11 @@ def _weights(figure: Figure) -> str:
 
 def _available(start: Start, figure: Figure) -> str:
     """By what the utilisation, the sampler or the number of sequences would have to be."""
-    assert figure.predicted is not None and start.request.device is not None
+    assert figure.predicted is not None
     missing = figure.logged - figure.predicted
-    for words, changed in _log_of(start).other_memory(start.said):
+    if start.request.device is None:
+        return f"{missing / _GIB:+.2f} GiB: the log's own terms do not add up"
+    for words, changed in reader_of(start).other_memory(start.said):
         plan = plan_model(start.model, _with(start, **changed).request)
         if abs(plan.available_bytes - figure.logged) <= plan.error_bytes:
             return f"agrees with {words}"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headcount.arch.class_defaults import _TABLE
-from headcount.arch.read_config import read_config
+from headcount.arch.read_config import Reading, read_config
 from headcount.arch.registry import ARCHITECTURES
 from headcount.model.errors import HeadcountError
 from headcount.model.spec import Origin
@@ -20,11 +20,12 @@ FILE = "config.json"
 # `config.json: text_config (n_head)`: the objects that hold it, and the key if it has another name.
 PLACE = re.compile(rf"{re.escape(FILE)}((?:: [\w-]+)*)(?: \((\w+)\))?")
 QUOTIENT = re.compile(r"derived: (\w+) / (\w+)")
+PART = re.compile(r" of ([\w.]+)$")  # what is derived of one nested object beside others
 DEFAULT = re.compile(r"class default of ([\w-]+)((?:: \w+)*)(?: \(remote code\))?")
 DERIVED = {
     *("derived: num_attention_heads", "derived: num_attention_heads (the class has no GQA)"),
-    *("derived: multi_query", "derived: 2 * num_layers", "derived: the sum of block_sizes"),
-    *("derived: the length of layer_types", "derived: hybrid_override_pattern"),
+    *("derived: multi_query", "derived: 2 * num_layers", "derived: block_sizes, added up"),
+    *("derived: layer_types, counted", "derived: hybrid_override_pattern"),
     "derived: other keys of the file",
     "derived: tiles * ((image_size / patch_size)^2 + 1)",
 }
@@ -35,6 +36,10 @@ def configs() -> Iterator[tuple[str, dict[str, Any]]]:
         yield from (
             (f"{line['model_type']} {line.get('seed')}", line["config"]) for line in recorded(name)
         )
+    for line in recorded("classes"):  # a class may build one of the models that its config nests
+        if any(isinstance(value, dict) for value in line["config"].values()):
+            for name in line["classes"]:
+                yield f"{line['model_type']}: {name}", {**line["config"], "architectures": [name]}
     rows = (row for row in catalogue() if row.model_type in ARCHITECTURES)
     yield from ((row.id, dict(read_entry(row).config)) for row in rows)
 
@@ -72,18 +77,32 @@ def untrue(config: dict[str, Any]) -> Iterator[tuple[str, Origin]]:
     except HeadcountError:
         return
     for name, origin in reading.spec.origins.items():
-        place, quotient = PLACE.fullmatch(origin.source), QUOTIENT.fullmatch(origin.source)
+        part, source = PART.search(origin.source), PART.sub("", origin.source)
+        place, quotient = PLACE.fullmatch(source), QUOTIENT.fullmatch(source)
         if place is not None:
             true = stands(config, name, place) == origin.value
         elif quotient is not None:
-            parts = (reading.spec.origins[part].value for part in quotient.groups())
-            over, under = (part for part in parts if isinstance(part, int))
-            true = origin.value == over // under
+            sizes = [size_of(reading, part and part[1], key) for key in quotient.groups()]
+            true = origin.value == sizes[0] // sizes[1]
         else:
             named = f"derived: architectures ({(config.get('architectures') or [''])[0]})"
-            true = origin.source in {*DERIVED, named} or is_default(origin)
+            true = source in {*DERIVED, named} or is_default(origin)
         if not true:
             yield name, origin
+
+
+def size_of(reading: Reading, part: str | None, name: str) -> int:
+    """A size as explained, or of one part as that part is read."""
+    if part is None:
+        found = reading.spec.origins[name].value
+    else:
+        view = reading.view
+        for key in part.split("."):
+            view = view.child(key)
+        view.origins = {}
+        found = view.get(name)
+    assert isinstance(found, int)
+    return found
 
 
 def test_every_explained_value_is_what_stands_there() -> None:

@@ -13,7 +13,8 @@ from headcount.plan.engines.engine import find_engine
 from headcount.plan.engines.registry import ENGINES, started
 from headcount.plan.request import OF_ANY_PLAN, PlanRequest, flag
 
-# Each option of some engine -> words of the command line; `caches_prefixes` is read from logs only.
+# Each option of some engine -> words of the command line; those of _LOGGED are read from logs only.
+_LOGGED = {"caches_prefixes", "speculated", "draft_layers"}
 GIVEN: dict[str, tuple[str, ...]] = {
     "version": ("--engine-version", "0.9"),
     "pp": ("--pp", "2"),
@@ -43,7 +44,7 @@ def plan(*words: str) -> Any:
 
 def test_every_option_is_one_of_these() -> None:
     names = {field.name for field in fields(PlanRequest)} - OF_ANY_PLAN
-    assert names == {*GIVEN, "caches_prefixes"}
+    assert names == {*GIVEN, *_LOGGED}
     assert {name for each in ENGINES for name in find_engine(each).options} == names
 
 

@@ -15,7 +15,7 @@ from headcount.cli import main
 from headcount.model.limits import LOG_LINE_BYTES
 from headcount.plan.engines.registry import started
 from headcount.plan.engines.start_log import start_logs
-from headcount.plan.reconcile.log import read_log
+from headcount.plan.reconcile.log import log_of_lines, read_log
 from headcount.plan.reconcile.reading import read_lines
 from start_up_logs import RECORDS, Record, carries_enough, ids, vllm_log
 
@@ -231,7 +231,7 @@ def test_hostile_values_give_a_report_or_an_error(line: str, value: str) -> None
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.sampled_from([*FRAGMENT.split(), *SGLANG.split(), "=", "(", "9" * 30])))
 def test_any_order_of_words_is_read(words: list[str]) -> None:
-    log = read_log([" ".join(words)])
+    log = log_of_lines([" ".join(words)])
     assert all(isinstance(value, float) for value in log.figures.values())
 
 
@@ -255,7 +255,7 @@ def test_many_lines_are_read_in_little_time(tmp_path: Path) -> None:
     noise = "(EngineCore pid=12) INFO 11-02 10:00:00 [x.py:1] dtype=" + "a=b, 'c': " * 20 + "\n"
     path.write_text(noise * 40_000 + FRAGMENT, encoding="utf-8")
     before = time.process_time()
-    log = read_log(read_lines(str(path)))
+    log = read_log(str(path))
     assert time.process_time() - before < 20
     assert log.figures["kv_tokens"] == 136_080
 
@@ -277,14 +277,14 @@ def test_figures_pasted_before_the_line_that_begins_a_start_count() -> None:
 def test_what_an_earlier_start_found_out_does_not_hold_for_the_next() -> None:
     earlier = "Using FlashInfer for top-p & top-k sampling.\nHybrid KV cache manager is disabled\n"
     start = "Initializing a V1 LLM engine (v0.9.2) with config: model='Qwen/Qwen3-8B'\n"
-    log = read_log((earlier + start + FRAGMENT).splitlines())
+    log = log_of_lines((earlier + start + FRAGMENT).splitlines())
     assert not {"sampler", "disable_hybrid_kv_cache_manager"} & set(log.settings)
 
 
 def test_one_line_with_both_counts_and_the_memory_at_the_end_of_a_start() -> None:
     log = (
         "Initializing a V1 LLM engine (v0.30.0) with config: model='Qwen/Qwen3-8B'\n"
-        "INFO GPU KV cache size: 136,102 tokens, Maximum concurrency for 40,960 tokens per request:"
+        "INFO GPU KV cache size: 136,096 tokens, Maximum concurrency for 40,960 tokens per request:"
         " 3.32x\n"
         "INFO Free memory on device (39.2/39.49 GiB) on startup. Desired GPU memory utilization is"
         " (0.92, 36.33 GiB). Current kv cache memory in use is 18.69 GiB.\n"
@@ -314,11 +314,11 @@ def test_pools_of_sglang_are_told_from_those_of_ranks_and_of_a_draft_model() -> 
     line = "KV Cache is allocated. dtype: torch.bfloat16, #tokens: {}, K size: {} GB, V size: {} GB"
     lines = [line.format(1000, 5.22, 5.22), line.format(1000, 5.22, 5.22)]
     draft, window = line.format(1000, 0.33, 0.33), line.format(800, 1.5, 1.5)
-    log = read_log([*lines, draft])
+    log = log_of_lines([*lines, draft])
     assert (log.figures["kv_tokens"], log.figures["available_gib"]) == (1000, 10.44)
-    both = read_log([*lines, draft, window])
+    both = log_of_lines([*lines, draft, window])
     assert (both.figures["kv_tokens"], both.figures["available_gib"]) == (1000, 13.44)
-    latent = read_log(["KV Cache is allocated. #tokens: 383872, KV size: 19.36 GB"])
+    latent = log_of_lines(["KV Cache is allocated. #tokens: 383872, KV size: 19.36 GB"])
     assert (latent.figures["kv_tokens"], latent.figures["available_gib"]) == (383872, 19.36)
 
 
@@ -335,7 +335,7 @@ def test_a_pool_beside_recurrent_state_is_that_of_keys_and_values() -> None:
 def test_a_log_as_powershell_writes_it_is_read(tmp_path: Path, encoding: str) -> None:
     text = ("\ufeff" if encoding == "utf-16-be" else "") + FRAGMENT.replace("\n", "\r\n")
     (tmp_path / "log").write_bytes(text.encode(encoding))
-    log = read_log(read_lines(str(tmp_path / "log")))
+    log = read_log(str(tmp_path / "log"))
     assert log.figures["kv_tokens"] == 136080
     assert log.figures["available_gib"] == 18.69
 

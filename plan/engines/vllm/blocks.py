@@ -23,7 +23,8 @@ class BlockRequest:
     """A request of `tokens` tokens, `in_flight` of which may be scheduled and not yet done.
 
     `context_ranks` share the tokens of layers that keep all of them (decode and prefill context
-    parallel). `state_blocks` are those of recurrent state, None: as many as its tokens fill.
+    parallel). `state_blocks` are those of recurrent state, None: as many as its tokens fill and
+    `speculated` more.
     """
 
     tokens: int
@@ -31,6 +32,7 @@ class BlockRequest:
     encoder_tokens: int = 0
     context_ranks: int = 1
     state_blocks: int | None = 1
+    speculated: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,7 +49,7 @@ class LayerGroup:
         cache, size, tokens = self.cache, self.block_size, request.tokens
         if cache.kind == "state":
             blocks = request.state_blocks
-            return ceil(tokens / size) if blocks is None else blocks
+            return ceil(tokens / size) + request.speculated if blocks is None else blocks
         if cache.kind == "cross":
             return ceil(request.encoder_tokens / size)
         if cache.window is None:

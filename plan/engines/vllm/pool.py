@@ -8,7 +8,7 @@ from headcount.model.mixers import fills
 
 from ...planned_model import PlannedModel
 from ...request import Workload
-from ..layers import LayerCache, readers_apart
+from ..layers import LayerCache, StagedCaches, readers_apart
 from ..paged import paged_caches
 from ..pool import CachePool
 from ..version import Version
@@ -65,15 +65,18 @@ class VllmPool(CachePool):
         return self.table.num_blocks(available)
 
     def concurrency(self, available: Sequence[int], context: int) -> float:
-        """Before 0.9.1 of tokens, whatever the blocks that a request takes."""
-        blocks = self.num_blocks(available)
-        if not self.version.at_least(0, 9, 1):
-            return self.kv_tokens(available, context) / context
-        return self.table.concurrency(blocks, self.request(context))
+        return self.of_blocks(self.num_blocks(available), context)[1]
 
     def kv_tokens(self, available: Sequence[int], context: int) -> int:
-        blocks = self.num_blocks(available)
-        return self.table.logged_tokens(blocks, self.request(context), self.version)
+        return self.of_blocks(self.num_blocks(available), context)[0]
+
+    def of_blocks(self, blocks: int, context: int) -> tuple[int, float]:
+        """Concurrency was before 0.9.1 one of tokens, whatever the blocks that a request takes."""
+        request = self.request(context)
+        tokens = self.table.logged_tokens(blocks, request, self.version)
+        if not self.version.at_least(0, 9, 1):
+            return tokens, tokens / context
+        return tokens, self.table.concurrency(blocks, request)
 
     def request(self, context: int) -> BlockRequest:
         """What a request of `context` tokens asks of the groups."""
@@ -83,6 +86,7 @@ class VllmPool(CachePool):
             encoder_tokens=self.encoder_tokens,
             context_ranks=self.context_ranks,
             state_blocks=self.states.blocks,
+            speculated=self.states.speculated,
         )
 
     def notes(self) -> Sequence[str]:
@@ -124,7 +128,7 @@ def vllm_pool(model: PlannedModel, work: Workload) -> VllmPool:
     """The pool of one rank, from what each layer keeps. Raises HeadcountError for a dtype that
     vLLM does not have."""
     request, version = work.request, work.version
-    found = paged_caches(model, work)
+    found = with_draft(paged_caches(model, work), request.draft_layers, request.pp)
     caches = as_allocated(found.caches, version, disabled=request.disable_hybrid_kv_cache_manager)
     states = state_rule(
         model.spec,
@@ -133,6 +137,7 @@ def vllm_pool(model: PlannedModel, work: Workload) -> VllmPool:
         mode=request.mamba_cache_mode,
         caches_prefixes=request.caches_prefixes,
         device=request.device,
+        speculated=request.speculated or 0,
     )
     step = step_limits(version, request.device, request)
     stages = found.stages
@@ -158,6 +163,17 @@ def vllm_pool(model: PlannedModel, work: Workload) -> VllmPool:
         states=states,
         readers_apart=readers_apart(model.spec, request.pp),
         remarks=tuple(_remarks(model, work)),
+    )
+
+
+def with_draft(found: StagedCaches, layers: int, pp: int) -> StagedCaches:
+    """With the caches of so many drafting layers on the last stage, each as large as that of a
+    layer of the model that keeps every token: MTP's are such layers, heads of EAGLE may differ."""
+    kept = [n for n in found.caches if n.kind in ("full", "latent") and n.window is None]
+    if not layers or not kept:
+        return found
+    return StagedCaches(
+        caches=(*found.caches, *[kept[-1]] * layers), stages=(*found.stages, *[pp - 1] * layers)
     )
 
 

@@ -1,39 +1,82 @@
-"""vLLM's start-up log: vllm/v1/worker, vllm/v1/core of the versions whose rules are known."""
+"""vLLM's start-up log: vllm/v1/worker, vllm/v1/core and vllm/worker of the versions whose rules are
+known."""
 
 import re
 from collections.abc import Iterator
 
 from ...request import STATE_MODES, PlanRequest
 from ..engine import NO_RELEASES
-from ..start_log import NUMBER, QUOTED, Alternative, Log, LogLine, StartLog, number
+from ..start_log import (
+    NUMBER,
+    SIZE,
+    WORD,
+    Alternative,
+    FailureLine,
+    Log,
+    LogLine,
+    OwnAccount,
+    StartLog,
+    number,
+)
 
 _STATE_MODE = re.compile(r"Mamba cache mode is set to '(none|align|all)'")
-_SERVE = re.compile(rf"vllm serve {QUOTED}")
 _OVERRIDE = "Overriding num_gpu_blocks="
 _BLOCKS_FOUND = re.compile(rf"num_gpu_blocks={NUMBER} with num_gpu_blocks_override={NUMBER}")
 _VERSIONS = ("0.11.0", "0.12.0", "0.19.0", "0.21.0", "0.26.0", "0.33.0")  # whose rules differ
+_FREE = rf"on device[^(\n]{{0,20}}\({NUMBER}/{NUMBER} GiB\) on startup"
 
 
-def _read_line(log: Log, line: str) -> None:
-    if "Hybrid KV cache manager is disabled" in line:
-        log.settings["disable_hybrid_kv_cache_manager"] = 1
-    if "Mamba cache mode" in line and (match := _STATE_MODE.search(line)):
+def _hybrid(log: Log, line: str) -> None:
+    log.settings["disable_hybrid_kv_cache_manager"] = 1
+
+
+def _state_mode(log: Log, line: str) -> None:
+    if match := _STATE_MODE.search(line):
         log.settings["mamba_cache_mode"] = match[1]
-    if "FlashInfer" in line and "sampling" in line and "not" not in line.lower():
+
+
+def _sampler(log: Log, line: str) -> None:
+    if "sampling" in line and "not" not in line.lower():
         log.settings["sampler"] = "flashinfer"
-    if _OVERRIDE in line and (match := _BLOCKS_FOUND.search(line)):
+
+
+def _overridden(log: Log, line: str) -> None:
+    if match := _BLOCKS_FOUND.search(line):
         # while CUDA graphs are profiled, of 0 blocks; else the user's
         log.settings["overridden"] = int(number(match[1])) and int(number(match[2]))
-    if "vllm serve" in line and (match := _SERVE.search(line)):
-        model = match[1].rstrip(".")
-        if not model.startswith("-") and model not in ("None", "null") and len(model) <= 200:
-            log.settings["model"] = model
+
+
+def _second_runner(log: Log, line: str) -> None:
+    log.settings["model_runner"] = "v2"
 
 
 def _finish(log: Log) -> None:
-    """It says at the end again what the cache got."""
+    """It says at the end again what the cache got; and without the words of an error, if that is
+    all, that nothing is left."""
     if "in_use_gib" in log.figures:
         log.figures.setdefault("available_gib", log.figures.pop("in_use_gib"))
+    if log.figures.get("available_gib", 1.0) <= 0:
+        log.fail("cache")
+
+
+def _own_account(log: Log, request: PlanRequest) -> OwnAccount | None:
+    """requested - weights - peak activation - memory outside torch (- graphs, where they count);
+    since 0.27 requested - consumed - peak activation, in which the graphs are."""
+    found = log.figures
+    version = request.version or NO_RELEASES.latest()
+    names = ["consumed", "activations"] if "consumed" in found else []
+    names = names or ["weights_gib", "activations", "non_torch"]
+    if "consumed" not in found and "graphs_ahead" in found and version.at_least(0, 20):
+        names.append("graphs_ahead")
+    if "requested" not in found or any(name not in found for name in names):
+        return None
+    parts = [found[name] for name in names]
+    words = " - ".join(f"{value:g}" for value in (found["requested"], *parts))
+    return OwnAccount(
+        gib=found["requested"] - sum(parts),
+        addends=len(parts) + 1,
+        words=f"{words} GiB, as the log has them",
+    )
 
 
 def _other_counts(request: PlanRequest) -> Iterator[Alternative]:
@@ -56,47 +99,167 @@ def _other_memory(said: frozenset[str]) -> Iterator[Alternative]:
         yield "no CUDA graphs (--enforce-eager)", {"enforce_eager": True}
 
 
+_FAILURES = (
+    FailureLine(
+        "request",
+        LogLine(
+            "To serve at least one request",
+            rf"max seq len \({NUMBER}\)",
+            "context",
+        ),
+    ),
+    FailureLine(  # which may be on a line of its own
+        "request",
+        LogLine(
+            "KV cache is needed",
+            rf"{SIZE} KV cache is needed, which is larger than the available KV cache memory"
+            rf" \({SIZE}\)",
+            *("needed", "available"),
+        ),
+    ),
+    FailureLine(
+        "request",
+        LogLine(
+            "estimated maximum model",
+            rf"estimated maximum model length is {NUMBER}",
+            "estimate",
+        ),
+    ),
+    FailureLine(
+        "tokens",
+        LogLine(
+            "max seq len (",
+            rf"max seq len \({NUMBER}\) is larger than the maximum number of tokens that can be"
+            rf" stored in KV cache \({NUMBER}\)",
+            *("context", "tokens"),
+        ),
+    ),
+    FailureLine("cache", LogLine("No available memory for the cache blocks", "No available")),
+    FailureLine(
+        "occupied",
+        LogLine(
+            "is less than",
+            _FREE + r" is less than[^(\n]{0,80}"
+            rf"\({NUMBER}, {NUMBER} GiB\)",
+            *("free", "total", "utilisation", "requested"),
+        ),
+    ),
+    FailureLine(
+        "sampler",
+        LogLine(
+            "when warming up sampler",
+            rf"when warming up sampler with {NUMBER} dummy requests",
+            "sequences",
+        ),
+    ),
+    FailureLine("weights", LogLine("Failed to load model - not enough", "not enough GPU memory")),
+    FailureLine(
+        "changed",
+        LogLine(
+            "Error in memory profiling",
+            rf"Initial free memory {NUMBER} GiB, current free memory {NUMBER} GiB",
+            *("before", "after"),
+        ),
+    ),
+)
+
 LOG = StartLog(
     engine="vllm",
     looked_for="`Available KV cache memory`, `GPU KV cache size`, `Maximum concurrency`,"
-    " `# GPU blocks`, `Model loading took` (vLLM)",
+    " `# GPU blocks`, `Model loading took`, and what a start dies of (vLLM)",
     starts=("Initializing a V", "Initializing an LLM engine"),
-    of_one_start=("state_block", "sampler", "disable_hybrid_kv_cache_manager"),
+    of_one_start=("state_block", "sampler", "disable_hybrid_kv_cache_manager", "model_runner"),
     no_figures=(_OVERRIDE,),
+    no_settings=(
+        *("equivalent to --gpu", "CUDA graph memory profiling", "Try lowering", "Try increasing"),
+        *("Replace gpu_memory_utilization", "Please try lowering", "is not valid JSON"),
+    ),
     figures=(
         LogLine("KV cache memory", rf"vailable KV cache memory: {NUMBER} ?GiB", "available_gib"),
         LogLine("reserved for KV", rf"reserved for KV Cache is {NUMBER} ?GiB", "available_gib"),
         LogLine("memory in use is", rf"kv cache memory in use is {NUMBER} ?GiB", "in_use_gib"),
-        LogLine("GPU KV cache size", rf"GPU KV cache size: {NUMBER} tokens", "kv_tokens"),
+        LogLine("GiB memory for KV", rf"reserved {NUMBER} ?GiB memory for KV", "available_gib"),
+        LogLine("KV cache size: ", rf"KV cache size: {NUMBER} tokens", "kv_tokens"),
         LogLine(
             "aximum concurrency",
             rf"aximum concurrency for {NUMBER} tokens per request: {NUMBER}x",
             *("context", "concurrency"),
         ),
         LogLine("GPU blocks", rf"# (?:GPU|cuda) blocks: {NUMBER}", "num_blocks"),
+        LogLine("cuda blocks", rf"# cuda blocks: {NUMBER}", "num_blocks"),
+        LogLine("rocm blocks", rf"# rocm blocks: {NUMBER}", "num_blocks"),
         LogLine("num_gpu_blocks", rf"num_gpu_blocks(?: is:|['\"]?[:=]) ?{NUMBER}", "num_blocks"),
         LogLine("oading took", rf"[Mm]odel loading took {NUMBER} ?Gi?B", "weights_gib"),
         LogLine("weights took", rf"[Ll]oading model weights took {NUMBER} ?Gi?B", "weights_gib"),
-        LogLine("weights take", rf"model weights take {NUMBER} ?GiB", "weights_gib"),
+        LogLine("weights take", rf"model weights take\s{{1,8}}{NUMBER} ?GiB", "weights_gib"),
         LogLine("for weight", rf"{NUMBER} GiB for weight", "weights_gib"),
-        LogLine("apturing finished", rf"apturing finished in .{{0,40}}took {NUMBER} GiB", "graphs"),
-        LogLine("CUDA graph memory", rf"stimated CUDA graph memory: {NUMBER} GiB", "graphs"),
+        LogLine("weights memory: ", rf"weights memory: {NUMBER} ?GiB", "weights_gib"),
         LogLine(
-            "Free memory on device", rf"on device.{{0,20}}\({NUMBER}/{NUMBER} GiB\)", "", "total"
+            "non_torch_memory", rf"non_torch_memory (?:takes)?\s{{0,8}}{NUMBER} ?GiB", "non_torch"
         ),
-        LogLine("total_gpu_memory", rf"total_gpu_memory \({NUMBER}GiB\)", "total"),
+        LogLine("non-torch memory", rf"{NUMBER} GiB for non-torch memory", "non_torch"),
+        LogLine("non-torch forward", rf"forward increase memory: {NUMBER} ?GiB", "non_torch"),
+        LogLine(
+            "peak memory ",
+            rf"activation peak memory (?:takes)?\s{{0,8}}{NUMBER} ?GiB",
+            "activations",
+        ),
+        LogLine("peak activation", rf"{NUMBER} GiB for peak activation", "activations"),
+        LogLine("peak memory increase", rf"peak memory increase: {NUMBER} ?GiB", "activations"),
+        LogLine("consumed memory", rf"{NUMBER} GiB for consumed memory", "consumed"),
+        LogLine("GPU memory utilization is", rf"ation is \([0-9.]+, {NUMBER} GiB\)", "requested"),
+        LogLine("Requested memory: ", rf"Requested memory: .{{0,40}}, {NUMBER} GiB", "requested"),
+        LogLine("gpu_memory_utilization (", rf"ation \([0-9.]+\) = {NUMBER}GiB", "requested"),
+        LogLine("apturing finished", rf"apturing finished in .{{0,40}}took {NUMBER} GiB", "graphs"),
+        LogLine("CUDA graph memory", rf"stimated CUDA graph memory: {NUMBER} GiB", "graphs_ahead"),
+        LogLine("on startup", _FREE, "free", "total"),
+        LogLine("total_gpu_memory", rf"total_gpu_memory \(?\s{{0,8}}{NUMBER}GiB", "total"),
+        LogLine("available_kv_cache_m", rf"kv_cache_memory\s{{1,8}}{NUMBER}GiB", "available_gib"),
+        LogLine("instance can use", rf"instance can use\s{{1,8}}{NUMBER}GiB", "requested"),
+        LogLine("max_model_len: reduced", rf"reduced from [0-9]+ to {NUMBER} to fit", "context"),
     ),
     numbers=(
+        LogLine(
+            "gpu_memory_utilization ", rf"gpu_memory_utilization\s{{2,8}}{NUMBER}", "utilisation"
+        ),
         LogLine("Using max model len", rf"Using max model len {NUMBER}", "context"),
         LogLine("attention block size", rf"attention block size to {NUMBER}", "state_block"),
         LogLine("GPU memory utilization is", rf"ation is \({NUMBER},", "utilisation"),
         LogLine("gpu_memory_utilization (", rf"utilization \({NUMBER}\)", "utilisation"),
+        LogLine(
+            "The current --gpu", rf"The current --gpu-memory-utilization={NUMBER}\d*", "utilisation"
+        ),
+        LogLine(
+            "desired GPU memory", rf"desired GPU memory utilization \({NUMBER},", "utilisation"
+        ),
     ),
     versions=(
         LogLine("LLM engine (", r"LLM engine \(v?([0-9][^\s),]{0,40})\)"),
-        LogLine("vLLM", r"vLLM[^\n]{0,30}? version:? ?v?([0-9][^\s,]{0,40})"),
-        LogLine("vllm", r"vllm[=-]{1,2}([0-9]+\.[^\s,]{1,30})"),
+        LogLine("API server version", r"vLLM API server version:? ?v?([0-9][^\s,]{0,40})"),
+        LogLine(" version ", r"(?:█|\]) {1,40}version v?([0-9]+\.[0-9]+[^\s,]{0,40})"),
+        LogLine("vLLM Version", r"vLLM Version\s{0,40}:?\s{1,4}v?([0-9][^\s,]{0,40})"),
+        LogLine("vllm==", r"vllm==([0-9]+\.[^\s,]{1,30})"),
+        LogLine(
+            "vLLM ", r"vLLM [^\n]{0,30}?[Vv]ersion\s{0,20}:?\s{0,4}v?([0-9]+\.[0-9][^\s,]{0,30})"
+        ),
+        LogLine("vLLM", r"vLLM[ =@:-]{1,3}v?([0-9]+\.[0-9]+\.[0-9][^\s,)]{0,30})"),
+        LogLine("vllm-openai", r"vllm-openai[a-z-]{0,12}:v?([0-9]+\.[0-9]+[^\s,'\"]{0,30})"),
+        LogLine("vllm", r"vllm(?:[=@:_ -]{1,3}|/vllm:)v?([0-9]+\.[0-9]+\.[0-9][^\s,'\")_]{0,30})"),
     ),
+    names=(
+        LogLine("Starting to load model", r"Starting to load model (\S{1,200}?)\.{3}"),
+        LogLine("vllm serve", rf"vllm serve\s{{1,8}}{WORD}"),
+        LogLine("served_model_name", r"served_model_name['\"]?(?:=|: )\[?['\"]([^'\",\]]{1,200})"),
+    ),
+    failures=_FAILURES,
+    phases=(
+        *(("_dummy_sampler_run", "step"), ("capture_model", "step"), ("profile_run", "profile")),
+        *(("determine_available_memory", "profile"), ("determine_num_available", "profile")),
+        *(("initialize_from_config", "step"), ("in load_model", "weights")),
+        *(("load_weights", "weights"), ("create_weights", "weights"), ("execute_model", "step")),
+    ),
+    told=("args: ", "with config:", "vllm serve", "api_server", "Namespace("),
+    serves=("Application startup complete",),
     settings={
         **{"model": "model", "model_tag": "model"},
         **{"max_seq_len": "context", "max_model_len": "context"},
@@ -106,10 +269,22 @@ LOG = StartLog(
         **{"quantization": "quantization", "gpu_memory_utilization": "utilisation"},
         **{"max_num_seqs": "max_num_seqs", "max_num_batched_tokens": "max_num_batched_tokens"},
         **{"enforce_eager": "enforce_eager", "enable_prefix_caching": "caches_prefixes"},
-        **{"mamba_cache_mode": "mamba_cache_mode", "num_speculative_tokens": "speculated"},
+        **{"mamba_cache_mode": "mamba_cache_mode"},
+        **{"disable_hybrid_kv_cache_manager": "disable_hybrid_kv_cache_manager"},
     },
-    read_line=_read_line,
+    others=(
+        ("Hybrid KV cache manager is disabled", _hybrid),
+        ("Mamba cache mode", _state_mode),
+        ("Using FlashInfer", _sampler),
+        (_OVERRIDE, _overridden),
+        ("Using V2 Model Runner", _second_runner),
+    ),
     finish=_finish,
+    own_account=_own_account,
+    terms=(
+        *(("weights_gib", "weights"), ("activations", "activations"), ("non_torch", "non_torch")),
+        ("graphs_ahead", "cuda_graphs"),
+    ),
     other_counts=_other_counts,
     other_memory=_other_memory,
 )

@@ -20,18 +20,23 @@ from .defaults import is_hopper_or_newer
 
 # Hybrid models cache prefixes by default since 0.26; until 0.28 those of Mamba in mode `all`.
 _SINCE, _NO_ALL_SINCE, _CHECKPOINTS_SINCE = (0, 26), (0, 29), (0, 33)
+# Before 0.15 there is no mode `align`: prefixes of other models are not cached, and until 0.12
+# those of no hybrid are (MambaModelConfig and HybridAttentionMambaModelConfig of
+# vllm/model_executor/models/config.py).
+_ALIGN_SINCE, _ALL_SINCE = (0, 15), (0, 12)
 _MAMBA = ("Mamba", "Mamba-2")
 _MAMBA_1_CHUNK = 2048  # tokens, where a config names none
 _GDN_CHUNK = 64  # FlashInfer's kernel writes checkpoints at its multiples
 
 
 class StateRule(NamedTuple):
-    """`blocks` that a request takes in a group of states; None: as many as its tokens fill. The
-    tokens of a block are a multiple of `chunk`."""
+    """`blocks` that a request takes in a group of states; None: as many as its tokens fill, and one
+    for each of `speculated`. The tokens of a block are a multiple of `chunk`."""
 
     mode: StateMode = "none"
     blocks: int | None = 1
     chunk: int = 1
+    speculated: int = 0
 
 
 def state_rule(
@@ -42,26 +47,34 @@ def state_rule(
     mode: StateMode | None = None,
     caches_prefixes: bool | None = None,
     device: Device | None = None,
+    speculated: int = 0,
 ) -> StateRule:
     """The rule of `version`; `mode` and `caches_prefixes` are the user's. A model of recurrent
-    layers alone caches no prefixes."""
+    layers alone caches no prefixes. Each of `speculated` tokens takes a block more."""
     forms = {m.form for n in spec.layers for m in n.mixers if isinstance(m, Recurrent)}
     if caches_prefixes is None:
         has_attention = any(m.num_key_value_heads for n in spec.layers for m in n.mixers)
         caches_prefixes = has_attention and version.at_least(*_SINCE)
     wanted = mode or (_default(forms, version) if caches_prefixes else "none")
     if wanted == "none":
-        return StateRule()
+        return StateRule(blocks=1 + speculated)
     if wanted == "all":
-        return StateRule(mode="all", blocks=None, chunk=_chunk(config))
+        chunk = _chunk(config)
+        return StateRule(mode="all", blocks=None, chunk=chunk, speculated=speculated)
     with_checkpoint = version.at_least(*_CHECKPOINTS_SINCE) and _checkpoints(forms, device)
     is_gdn = with_checkpoint and "gated delta net" in forms
-    return StateRule(mode="align", blocks=2 + with_checkpoint, chunk=_GDN_CHUNK if is_gdn else 1)
+    return StateRule(
+        mode="align",
+        blocks=2 + with_checkpoint + speculated,
+        chunk=_GDN_CHUNK if is_gdn else 1,
+    )
 
 
 def _default(forms: set[str], version: Version) -> StateMode:
-    is_all = bool(forms & set(_MAMBA)) and not version.at_least(*_NO_ALL_SINCE)
-    return "all" if is_all else "align"
+    is_mamba = bool(forms & set(_MAMBA))
+    if is_mamba and version.at_least(*_ALL_SINCE) and not version.at_least(*_NO_ALL_SINCE):
+        return "all"
+    return "align" if version.at_least(*_ALIGN_SINCE) else "none"
 
 
 def _checkpoints(forms: set[str], device: Device | None) -> bool:

@@ -39,6 +39,7 @@ def _by_type() -> dict[str, list[str]]:
         model = _public(name)
         if model is not None and model.config_class is not None:
             found.setdefault(model.config_class.model_type, []).append(name)
+    transformers.logging.set_verbosity_error()  # one of all these modules turns it on
     return found
 
 
@@ -89,25 +90,44 @@ def types() -> list[str]:
 
 
 def lines(model_type: str) -> Iterator[Line]:
-    """Configs of the type, and what each of its classes holds of them; none for a type whose
-    classes build none of the configs."""
+    """Configs of the type, and what each of its classes holds of them."""
     found = 0
-    for seed in range(101, 101 + ATTEMPTS):  # others than those of tools/built_classes.py
-        config = labelled(total_config(model_type, seed), seed)
-        if config.get("use_sliding_window") is False:
-            config.pop("layer_types", None)  # no class runs such layers without a window
-        if not _runs(config):
-            continue
+    for seed, config in _configs(model_type):
+        if found == CONFIGS:
+            return
         made = {name: held for name in classes_of(model_type) if (held := _held(name, config))}
         if made:
             yield {"model_type": model_type, "seed": seed, "config": config, "classes": made}
             found += 1
-        if found == CONFIGS:
-            return
+            if found == CONFIGS and read(config).is_encoder_decoder:
+                yield from _alone(model_type, seed, config)
+    if not found:
+        reason = "its classes build none of the random configs that an audit takes"
+        yield {"model_type": model_type, "reason": reason}
+
+
+def _configs(model_type: str) -> Iterator[tuple[int, Config]]:
+    """Random ones that an audit takes: transformers builds models that it cannot run."""
+    for seed in range(101, 101 + ATTEMPTS):  # others than those of tools/built_classes.py
+        config = labelled(total_config(model_type, seed), seed)
+        if config.get("use_sliding_window") is False:
+            config.pop("layer_types", None)  # no class runs such layers without a window
+        if _runs(config):
+            yield seed, config
+
+
+def _alone(model_type: str, seed: int, config: Config) -> Iterator[Line]:
+    """The same without an encoder, which most classes build all the same; attention is not told
+    apart there, where it is looked for by what the config says."""
+    alone = {**config, "is_encoder_decoder": False}
+    made = {name: held for name in classes_of(model_type) if (held := _held(name, alone))}
+    for held in made.values():
+        held.pop("attention", None)
+    if made:
+        yield {"model_type": model_type, "seed": seed, "config": alone, "classes": made}
 
 
 def _runs(config: Config) -> bool:
-    """Whether an audit takes it: transformers builds models that it cannot run."""
     try:
         read_config(config, "config")
     except HeadcountError:

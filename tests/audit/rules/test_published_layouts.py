@@ -116,7 +116,7 @@ def test_what_a_class_leaves_out_is_read_from_the_table() -> None:
 @pytest.mark.slow
 def test_the_table_is_what_transformers_says() -> None:
     """Of all classes whose files can be imported here."""
-    path = Path(__file__).parents[2] / "tools" / "not_loaded.py"
+    path = Path(__file__).parents[3] / "tools" / "not_loaded.py"
     spec = importlib.util.spec_from_file_location("tool", path)
     assert spec is not None and spec.loader is not None
     tool = importlib.util.module_from_spec(spec)
