@@ -118,7 +118,8 @@ def calibrated(options: argparse.Namespace, text: str) -> str:
 
 def header(options: argparse.Namespace, document: dict[str, Any], first: str, second: str) -> str:
     """The line above a table: what its figures are figures of."""
-    kind = options.text.name if options.text else f"{options.model.name}'s own writing"
+    own = f"{options.written} tokens of {options.model.name}'s own writing"
+    kind = options.text.name if options.text else own
     settings = document["settings"]
     return (
         f"Model: {model_in_words(options.model)}."
