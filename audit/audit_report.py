@@ -225,7 +225,7 @@ def _notes(audit: Audit, sizes: Sizes) -> Iterator[str]:
         how = "secondary sources" if entry.confidence == "assembled" else "class defaults"
         yield f"The catalogue's config of this model was put together from {how} (--explain)."
     if entry and entry.config_of:
-        yield _stands_in(entry)
+        yield entry.stands_in or _own_keys(entry)
     if spec.parameters_source == "catalogue" and entry and " only " in (entry.built_as or ""):
         yield f"The total counts the {entry.built_as}."
     if audit.inventory is not None:
@@ -242,14 +242,9 @@ def _notes(audit: Audit, sizes: Sizes) -> Iterator[str]:
         yield f"The context of {sizes.context:,} is beyond the model's maximum of {limit:,}."
 
 
-def _stands_in(entry: CatalogueEntry) -> str:
+def _own_keys(entry: CatalogueEntry) -> str:
     """What of another model's config is this one's own."""
-    if entry.changes is None:
-        return (
-            f"The catalogue lacks the config of {entry.id}: that of {entry.config_of} was read,"
-            " whose dtype and maximum length may be others."
-        )
-    own = ", ".join(f"{key} {short(value)}" for key, value in entry.changes.items())
+    own = ", ".join(f"{key} {short(value)}" for key, value in (entry.changes or {}).items())
     return f"Of its own config {entry.id} has: {own or 'nothing that differs'}."
 
 

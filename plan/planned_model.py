@@ -13,8 +13,8 @@ from headcount.model.spec import ModelSpec
 class PlannedModel:
     """`weights_bytes` are those of the headers, where they are at hand; `has_experts` is None where
     nothing but the config can tell; `lacking` says what the files do not hold of the model that the
-    config describes, and that is planned. One model equals only itself: what is worked out of its
-    layers is kept by it."""
+    config describes, and that is planned; `stands_in` that the config is another model's. One model
+    equals only itself: what is worked out of its layers is kept by it."""
 
     model_id: str
     spec: ModelSpec
@@ -22,6 +22,7 @@ class PlannedModel:
     weights_bytes: int | None = None
     has_experts: bool | None = None
     lacking: str | None = None
+    stands_in: str | None = None
 
 
 @lru_cache(maxsize=64)

@@ -38,6 +38,8 @@ def warnings(plan: Plan) -> Iterator[str]:
         )
     if limit is None and plan.request.context is None:
         yield f"The model states no maximum context: {workload.context:,} tokens are assumed."
+    if plan.model.stands_in is not None:
+        yield plan.model.stands_in
     if plan.model.lacking is not None:
         yield (
             f"The files are incomplete: {plan.model.lacking}. The weights are those of the whole"

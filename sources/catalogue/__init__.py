@@ -54,6 +54,16 @@ class CatalogueEntry(NamedTuple):
     config_of: str | None = None
     changes: dict[str, Any] | None = None
 
+    @property
+    def stands_in(self) -> str | None:
+        """That another model's config was read for this one, whose own is not at hand."""
+        if self.config_of is None or self.changes is not None:
+            return None
+        return (
+            f"The catalogue lacks the config of {self.id}: that of {self.config_of} was read,"
+            " whose dtype and maximum length may be others."
+        )
+
 
 @lru_cache
 def _index() -> list[dict[str, Any]]:

@@ -11,22 +11,21 @@ from headcount.model.spec import ModelSpec
 from headcount.plan.plan import Plan, plan_model
 from headcount.plan.planned_model import PlannedModel
 from headcount.plan.request import PlanRequest
-from headcount.sources.catalogue import CatalogueEntry, find_row, read_entry
+from headcount.sources.catalogue import CatalogueRow, find_row, read_entry
 
 ReadSpec = Callable[[str], ModelSpec]
 MakePlan = Callable[..., Plan]
 
 
-def _entry(name: str) -> CatalogueEntry:
+def _row(name: str) -> CatalogueRow:
     row = find_row(name)
     assert row is not None, f"{name} is not in the catalogue"
-    return read_entry(row)
+    return row
 
 
 def _spec(name: str) -> ModelSpec:
-    entry = _entry(name)
-    spec = read_spec(entry.config, name)
-    return replace(spec, parameters=entry.built_parameters or entry.published_parameters)
+    row = _row(name)
+    return replace(read_spec(read_entry(row).config, name), parameters=row.parameters)
 
 
 def _plan(name: str, weights_bytes: int | None = None, **request: Any) -> Plan:
@@ -37,7 +36,7 @@ def _model(name: str, weights_bytes: int | None = None) -> PlannedModel:
     return PlannedModel(
         model_id=name,
         spec=_spec(name),
-        config=_entry(name).config,
+        config=read_entry(_row(name)).config,
         weights_bytes=weights_bytes,
     )
 

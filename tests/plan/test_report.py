@@ -9,6 +9,7 @@ import pytest
 from headcount.arch.registry import ARCHITECTURES
 from headcount.model.errors import HeadcountError
 from headcount.model.spec import ModelSpec
+from headcount.plan.command import plan_command
 from headcount.plan.devices import all_devices, find_device, parse_device
 from headcount.plan.plan import Plan
 from headcount.plan.planned_model import PlannedModel
@@ -258,3 +259,13 @@ def test_every_model_that_is_audited_is_planned(read_model: ReadSpec) -> None:
             assert dig(found, "memory", "total_bytes") > 0
             for printed in found.tables:
                 assert all(len(r) == len(printed.columns) for r in printed.rows)
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [("OLMo-2-1124-7B-Instruct", True), ("OLMo-2-1124-7B", False), ("gemma-2-9b-it", False)],
+)
+def test_a_plan_by_another_models_config_says_so(name: str, says: bool) -> None:
+    """A checkpoint whose own dtype and length are not known; they decide what is planned."""
+    notes = plan_command(name, device="h100", utilisation=0.9).report.notes
+    assert says == any("Warning: The catalogue lacks the config of" in note for note in notes)

@@ -39,6 +39,7 @@ def _by_type() -> dict[str, list[str]]:
         model = _public(name)
         if model is not None and model.config_class is not None:
             found.setdefault(model.config_class.model_type, []).append(name)
+    transformers.logging.set_verbosity_error()  # one of all these modules turns it on
     return found
 
 
