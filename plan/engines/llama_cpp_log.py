@@ -155,6 +155,7 @@ LOG = StartLog(
             ),
         ),
     ),
+    context_option="-c",
     serves=("server is listening", "llama runner started", "load_model: initializing"),
     settings={"cache_type_k": "kv_dtype", "ctx_size": "n_ctx", "n_gpu_layers": "gpu_layers"},
     others=(

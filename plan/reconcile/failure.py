@@ -8,7 +8,7 @@ from headcount.model.errors import HeadcountError
 from headcount.model.units import format_bytes
 
 from ..devices import Device, all_devices
-from ..engines.start_log import Failure, Log
+from ..engines.start_log import Failure, Log, start_logs
 from ..plan import Plan, plan_model
 from ..stored import is_weighed
 from .figures import HALF_STEP, reader_of, with_logged_terms
@@ -542,12 +542,20 @@ def _runtime(log: Log, start: Start | None, said: Mapping[str, float]) -> Explan
 
 def _untried(log: Log, found: Explanation, context: int) -> Iterator[str]:
     """What follows from the log alone."""
+    known = start_logs().get(log.engine)
+    flag = known.context_option if known else ""
     most = found.logged_context
     if most is None and found.needed_bytes and found.available_bytes:
         most = int(context * found.available_bytes / found.needed_bytes)
-        yield f"about {most:,} tokens would fit, if the cache grows evenly with the length"
+        yield (
+            f"about {most:,} tokens would fit ({flag} {most}), if the cache grows evenly with the"
+            " length"
+        )
     elif most:
-        yield f"{most:,} tokens fit, says the engine (not tried: the model is not known here)"
+        yield (
+            f"{most:,} tokens fit, says the engine ({flag} {most}; not tried here, since the model"
+            " is not known)"
+        )
     yield from _more_memory(log, found)
 
 

@@ -259,6 +259,7 @@ LOG = StartLog(
         *(("load_weights", "weights"), ("create_weights", "weights"), ("execute_model", "step")),
     ),
     told=("args: ", "with config:", "vllm serve", "api_server", "Namespace("),
+    context_option="--max-model-len",
     serves=("Application startup complete",),
     settings={
         **{"model": "model", "model_tag": "model"},
