@@ -140,7 +140,8 @@ class FailureLine(NamedTuple):
     `weights`    the weights do not fit
     `unbalanced` ranks have different memory free: the `least` of them
     `buffer`     `tried` for weights, a cache or a step
-    `compute`    the buffer of a step
+    `compute`    that was the buffer of a step
+    `cells`      that was the cache
     `host`       `needed` of the host's memory, of which `available` is free
     """
 

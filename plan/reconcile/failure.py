@@ -26,7 +26,7 @@ _GIB = 2**30
 # What is told first where a log has several: the nearest to the cause.
 _ORDER = (
     *("request", "tokens", "occupied", "unbalanced", "changed", "host", "sampler", "weights"),
-    *("cache", "compute", "buffer", "memory", "runtime"),
+    *("cache", "compute", "cells", "buffer", "memory", "runtime"),
 )
 _LIKELY = 1.0  # GiB that figures may be off a device's budget
 _NO_TOLL = 1.0  # GiB that a device's own services may hold
@@ -500,14 +500,23 @@ def _in_a_step(
     )
 
 
+def _left_of_device(log: Log, what: str) -> float | None:
+    """GiB that were free before `what`, by what had been placed on the device until then."""
+    free = log.figures.get("free")
+    if free is None:
+        return None
+    placed = log.figures.get("on_device_gib", 0.0)
+    return free - placed - (log.figures.get("kv_gib", 0.0) if "compute" in what else 0.0)
+
+
 def _buffer(log: Log, start: Start | None, said: Mapping[str, float]) -> Explanation:
     buffer = log.failures.get("buffer")
     tried = buffer.values.get("tried") if buffer else None
     reached = buffer.reached if buffer else frozenset[str]()
     what = "the cache"
-    if "kv_gib" in reached or "compute" in log.failures:
+    if "compute" in log.failures or ("kv_gib" in reached and "cells" not in log.failures):
         what = "a step's compute buffer"
-    elif "weights_gib" not in reached:
+    elif "weights_gib" not in reached and "cells" not in log.failures:
         what = "the weights"
     size = f" of {tried:.2f} GiB" if tried else ""
     ground = _ground(log, start, None) if start and start.request.device else None
@@ -515,7 +524,7 @@ def _buffer(log: Log, start: Start | None, said: Mapping[str, float]) -> Explana
         kind="buffer",
         cause=f"{what}{size} found no room on the device",
         needed_bytes=_bytes(tried),
-        available_bytes=_bytes(log.figures.get("free")),
+        available_bytes=_bytes(_left_of_device(log, what)),
         too_large=what,
         largest_context=ground.largest_context() if ground else None,
         remedies=for_the_cache(ground) if ground else (),
@@ -607,6 +616,7 @@ _EXPLAIN: dict[str, Callable[[Log, Start | None, Mapping[str, float]], Explanati
     "weights": _weights,
     "memory": _memory,
     "buffer": _buffer,
+    "cells": _buffer,
     "compute": _buffer,
     "runtime": _runtime,
 }
