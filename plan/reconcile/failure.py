@@ -43,13 +43,15 @@ class Share:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Explanation:
-    """`cause` is the whole in a sentence. `too_large` names the term; bytes are those of a rank.
+    """`cause` is the whole in a sentence. `too_large` names the term; bytes are those of a rank,
+    `reckoned_bytes` what is needed by our rules where the log says it too.
     `largest_context` is ours, `logged_context` the engine's own estimate. Any is None where nothing
     tells it."""
 
     kind: str
     cause: str
     needed_bytes: int | None = None
+    reckoned_bytes: int | None = None
     available_bytes: int | None = None
     too_large: str | None = None
     largest_context: int | None = None
@@ -63,6 +65,7 @@ class Explanation:
             "failure": self.kind,
             "cause": self.cause,
             "needed_bytes": self.needed_bytes,
+            "reckoned_bytes": self.reckoned_bytes,
             "available_bytes": self.available_bytes,
             "too_large": self.too_large,
             "largest_context": self.largest_context,
@@ -72,6 +75,13 @@ class Explanation:
             "advice": list(self.advice),
         }
 
+    @property
+    def needed_agrees(self) -> bool | None:
+        """Whether our figure rounds to the log's; None without both."""
+        if self.needed_bytes is None or self.reckoned_bytes is None:
+            return None
+        return abs(self.needed_bytes - self.reckoned_bytes) <= round(HALF_STEP * _GIB)
+
     def rows(self, start: Start | None) -> Iterator[dict[str, object]]:
         """The same as figures: of a change, `logged` is what the start had and `predicted` what
         would do."""
@@ -79,13 +89,16 @@ class Explanation:
         advice = "; ".join(self.advice)
         yield _row("failure", None, None, False, self.cause + (f"; {advice}" if advice else ""))
         if self.needed_bytes is not None:
-            why = f"{self.too_large}" if self.too_large else ""
-            yield _row("needed_bytes", self.needed_bytes, None, None, why)
+            agrees = self.needed_agrees
+            why = self.too_large or ""
+            yield _row("needed_bytes", self.needed_bytes, self.reckoned_bytes, agrees, why)
         if self.available_bytes is not None:
             yield _row("left_bytes", self.available_bytes, None, None, "what there was of it")
         if self.largest_context or self.logged_context:
+            both = self.logged_context is not None and self.largest_context is not None
+            agrees = self.logged_context == self.largest_context if both else None
             why = "the longest request that fits"
-            yield _row("largest_context", self.logged_context, self.largest_context, None, why)
+            yield _row("largest_context", self.logged_context, self.largest_context, agrees, why)
         for remedy in self.remedies:
             had = getattr(request, remedy.change, None)
             why = f"{remedy.text}: {remedy.command}" if remedy.command else remedy.text
@@ -226,7 +239,8 @@ def _request(log: Log, start: Start | None, said: Mapping[str, float]) -> Explan
     if start is None:
         return replace(found, advice=tuple(_untried(log, found, context)))
     own = _need(start)
-    if own is not None and abs(own / _GIB - needed) > HALF_STEP + 0.005 * needed:
+    found = replace(found, reckoned_bytes=own)
+    if own is not None and not found.needed_agrees:
         note = f"by our rules one such request needs {own / _GIB:.2f} GiB, not {needed:.2f}"
         return replace(found, advice=(note,))
     return found

@@ -40,7 +40,8 @@ def test_a_request_that_is_too_long_is_explained_from_its_line_alone() -> None:
         more=", pipeline_parallel_size=2, quantization=fp8",
     )
     found = rows(log)
-    assert found["needed_bytes"]["logged"] == 24 * GIB
+    assert found["needed_bytes"]["logged"] == found["needed_bytes"]["predicted"] == 24 * GIB
+    assert found["needed_bytes"]["agrees"] is True
     assert found["left_bytes"]["logged"] == round(3.18 * GIB)
     assert found["largest_context"]["logged"] == found["largest_context"]["predicted"] == 34736
     change = found["change_context"]

@@ -248,6 +248,7 @@ LOG = StartLog(
     ),
     names=(
         LogLine("Starting to load model", r"Starting to load model (\S{1,200}?)\.{3}"),
+        LogLine("LLM(", r"\bLLM\(['\"]([^'\"]{1,200})['\"]"),
         LogLine("vllm serve", rf"vllm serve\s{{1,8}}{WORD}"),
         LogLine("served_model_name", r"served_model_name['\"]?(?:=|: )\[?['\"]([^'\",\]]{1,200})"),
     ),
