@@ -107,9 +107,9 @@ def _facts(outcome: Outcome) -> Iterator[Fact]:
 
 def _facts_of_failure(found: Explanation) -> Iterator[Fact]:
     if found.needed_bytes is not None:
-        note = {True: "as reckoned here", False: "reckoned here otherwise", None: ""}
-        said = note[found.needed_agrees]
-        yield Fact("needed_bytes", "Needed", found.needed_bytes, "bytes", said)
+        words = {True: "as reckoned here", False: "reckoned here otherwise", None: ""}
+        agreed = words[found.needed_agrees]
+        yield Fact("needed_bytes", "Needed", found.needed_bytes, "bytes", agreed)
     if found.available_bytes is not None:
         yield Fact("available_bytes", "There was", found.available_bytes, "bytes")
     if found.too_large is not None:
