@@ -7,7 +7,7 @@ from headcount.model.units import format_bytes
 from headcount.report.report import Column, Fact, Report, Table
 
 from ..engines.start_log import Log
-from .failure import Explanation
+from .explanation import Explanation
 from .figures import Figure
 from .start import Start
 
