@@ -19,7 +19,7 @@ from .attention.layers import latent_layers
 from .attention.per_layer import Values
 from .attention.shape import AttentionShape, standard_key_value_heads
 from .config_view import ConfigView
-from .size_names import NAMES, ONE_KEY_VALUE_HEAD
+from .size_names import NAMES, O_BIAS, ONE_KEY_VALUE_HEAD, QK_NORMS, QKV_BIAS
 from .tensors.names import MLA_NAMES
 from .unread_keys import not_understood, of_wrappers
 
@@ -28,34 +28,11 @@ TEXT_KEYS = (
     *("text_config", "llm_config", "llm_cfg", "language_config", "language_model_config"),
     *("language_model", "language", "text_model_config", "text_model", "llm", "thinker_config"),
 )
-# Flags for biases, the most telling name first. `!`: the flag says that there are none.
-_BIAS = ("attention_bias", "attn_bias", "use_attention_bias", "bias", "use_bias", "include_bias")
-_ANY_BIAS = (*_BIAS, "add_bias_linear", "linear_bias", "enable_bias", "!no_bias")
-_QKV_BIAS = (
-    *("qkv_bias", "use_qkv_bias", "add_qkv_bias", "attention_qkv_bias", "qkv_proj_bias"),
-    *_ANY_BIAS,
-)
-_O_BIAS = (
-    "o_bias",
-    "out_bias",
-    "o_proj_bias",
-    "attention_out_bias",
-    "attention_o_bias",
-    *_ANY_BIAS,
-)
-_QK_NORMS = ("qk_norm", "use_qk_norm", "qk_layernorm", "use_qk_layernorm", "use_qk_normalization")
 _WINDOW_FLAGS = ("use_sliding_window", "use_swa", "use_sliding_window_attention")
 WINDOWS = ("sliding_window", "attention_chunk_size")
 # Keys of encoders alone: segments of a text, and distances both ways.
 _OF_ENCODERS = ("type_vocab_size", "type_vocab_sizes", "position_biased_input", "pos_att_type")
 _PATTERNS = ("sliding_window_pattern", "_sliding_window_pattern")
-
-
-# Flags and words that are read here beside the names of sizes.
-READ_FLAGS = frozenset(
-    {name.lstrip("!") for name in (*_QKV_BIAS, *_O_BIAS, *_QK_NORMS, *ONE_KEY_VALUE_HEAD)}
-    | {"attention_head_type", "attn_config", "use_mla", "is_causal", "causal", "is_decoder"}
-)
 
 
 def assumed(model_type: str, config: Mapping[str, Any], where: str) -> Architecture:
@@ -98,12 +75,12 @@ def _is_latent(config: Mapping[str, Any]) -> bool:
 
 
 def _shape(config: Mapping[str, Any]) -> AttentionShape:
-    norm = _flag(config, _QK_NORMS)
+    norm = _flag(config, QK_NORMS)
     own_values = config.get("v_head_dim") is not None and not _is_latent(config)
     return AttentionShape(
         kinds=assumed_kinds,
-        qkv_bias=_flag(config, _QKV_BIAS),
-        o_bias=_flag(config, _O_BIAS),
+        qkv_bias=_flag(config, QKV_BIAS),
+        o_bias=_flag(config, O_BIAS),
         norm="none" if norm is False else "head",
         norm_if=True if norm is False else norm,
         key_value_heads=assumed_key_value_heads,

@@ -40,6 +40,29 @@ NAMES: dict[str, tuple[str, ...]] = {
 }
 
 
+# Flags for biases, the most telling name first. `!`: the flag says that there are none.
+_BIAS = ("attention_bias", "attn_bias", "use_attention_bias", "bias", "use_bias", "include_bias")
+_ANY_BIAS = (*_BIAS, "add_bias_linear", "linear_bias", "enable_bias", "!no_bias")
+QKV_BIAS = (
+    *("qkv_bias", "use_qkv_bias", "add_qkv_bias", "attention_qkv_bias", "qkv_proj_bias"),
+    *_ANY_BIAS,
+)
+O_BIAS = (
+    "o_bias",
+    "out_bias",
+    "o_proj_bias",
+    "attention_out_bias",
+    "attention_o_bias",
+    *_ANY_BIAS,
+)
+QK_NORMS = ("qk_norm", "use_qk_norm", "qk_layernorm", "use_qk_layernorm", "use_qk_normalization")
+# Flags and words that the assumed reading takes beside the names of sizes.
+READ_FLAGS = frozenset(
+    {name.lstrip("!") for name in (*QKV_BIAS, *O_BIAS, *QK_NORMS, *ONE_KEY_VALUE_HEAD)}
+    | {"attention_head_type", "attn_config", "use_mla", "is_causal", "causal", "is_decoder"}
+)
+
+
 def names_of(size: str) -> tuple[str, ...]:
     """The standard name of a size, and the others."""
     return (size, *NAMES[size])

@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Any
 
 from .attention.layer_kinds import SPELLINGS
-from .size_names import NAMES, ONE_KEY_VALUE_HEAD, names_of
+from .size_names import NAMES, ONE_KEY_VALUE_HEAD, READ_FLAGS, names_of
 
 # Words of a key: a layer that keeps a state, or a cache that is sparse, compressed or shared.
 _STATE = re.compile(
@@ -109,8 +109,6 @@ def contradiction(config: Mapping[str, Any]) -> str | None:
 
 @lru_cache
 def _read_keys() -> frozenset[str]:
-    from .assumed import READ_FLAGS
-
     names = (name for key in NAMES for name in names_of(key))
     return frozenset({*names, *READ_FLAGS, *_LATENT, "v_head_dim", "kv_lora_rank", "q_lora_rank"})
 

@@ -156,7 +156,7 @@ class _Entry(NamedTuple):
 # the log is searched for these few, and a line for the words only where it has a part of them.
 _PARTS = (
     *("memory", " took", "blocks", "oncurrency", "KV cache size", "KV cache is", "ersion", "llm"),
-    *("LLM", "glang", "GLang", "llama", "peak ", "buffer size", "Load weight", "KV self", "odel"),
+    *("LLM", "glang", "GLang", "llama_", "peak ", "buffer size", "Load weight", "KV self", "odel"),
     *("max_", "_size", "dtype", "quantization", "--", "tilization", "prefix_caching", "mamba_"),
     *("mem_fraction", "mem-fraction", "context_len", "attention", "weight", "FlashInfer"),
     *("general.", "on startup", "paged K", "paged k", "ggml_", "Hybrid", "hybrid"),
