@@ -136,7 +136,7 @@ def stored_parts(census: Census, spec: ModelSpec) -> dict[MixerKey, Parts]:
 def _left_out(config: Mapping[str, Any], model_type: str, checkpoint: Checkpoint) -> frozenset[str]:
     """What the class expects in a file and does not load, if it is not what it builds."""
     # A config may name none, or one of before transformers had that name (T5WithLMHeadModel).
-    classes = (_class_of(config), *model_classes(model_type).values())
+    classes = (_class_of(config), *model_classes(base_type(model_type)).values())
     names = next(filter(None, map(not_loaded, classes)), None)
     if names is None:
         return frozenset()

@@ -237,7 +237,7 @@ WRONG_CONFIGS: list[tuple[dict[str, Any], str]] = [
     ({"hidden_size": 10**18}, "1,000,000,000"),
     ({"hidden_size": [32]}, "an integer is expected"),
     ({"attention_bias": "yes"}, "true or false"),
-    ({"model_type": 3, "architectures": None}, "no model_type"),
+    ({"model_type": 3, "architectures": None}, "model_type is 3; a string is expected"),
     ({"layer_types": ["full_attention"]}, "1 entries for 3 layers"),
     ({"layer_types": ["wild"] * 3}, "'wild'"),
     ({"dtype": 16}, "dtype"),

@@ -37,7 +37,7 @@ def configs() -> Iterator[tuple[str, dict[str, Any]]]:
             (f"{line['model_type']} {line.get('seed')}", line["config"]) for line in recorded(name)
         )
     for line in recorded("classes"):  # a class may build one of the models that its config nests
-        if any(isinstance(value, dict) for value in line["config"].values()):
+        if any(isinstance(value, dict) for value in line.get("config", {}).values()):
             for name in line["classes"]:
                 yield f"{line['model_type']}: {name}", {**line["config"], "architectures": [name]}
     rows = (row for row in catalogue() if row.model_type in ARCHITECTURES)

@@ -46,10 +46,11 @@ def stop(
     command: FaultyCommand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., Ran]:
     """stop(number, at, given, *words): `convert`, which sends itself the signal once `at` has done
-    its work; again each time that it does."""
+    its work; again each time that it does. `without`: on a system that lacks that."""
 
-    def run(number: int, at: str, given: str, *words: object) -> Ran:
-        done = command("convert", *words, fault="signal", at=at, given=given, number=int(number))
+    def run(number: int, at: str, given: str, *words: object, without: str | None = None) -> Ran:
+        fault = {"fault": "signal", "at": at, "given": given, "number": int(number)}
+        done = command("convert", *words, **fault, without=without)
         assert "Traceback" not in done.stderr, done.stderr
         assert not running(tmp_path)
         return done
@@ -78,13 +79,13 @@ def running(folder: Path) -> list[bytes]:
 
 @pytest.mark.parametrize(("number", "code"), SIGNALS)
 @pytest.mark.parametrize(
-    ("at", "given"),
+    ("at", "given", "without"),
     [
-        pytest.param("os:unlink", "config.json", id="first-files-of-the-old-model"),
-        pytest.param("os:unlink", ".", id="every-file-of-it"),
-        pytest.param("os:rmdir", "old", id="its-folder"),
-        pytest.param("os:rmdir", ".out.partial-", id="the-work-folder"),
-        pytest.param("os:unlink", ".out.lock", id="the-lock"),
+        pytest.param("os:unlink", "config.json", None, id="first-files-of-the-old-model"),
+        pytest.param("os:unlink", ".", None, id="every-file-of-it"),
+        pytest.param("os:rmdir", "old", "exchange", id="its-folder"),
+        pytest.param("os:rmdir", ".out.partial-", None, id="the-work-folder"),
+        pytest.param("os:unlink", ".out.lock", None, id="the-lock"),
     ],
 )
 def test_a_signal_while_the_old_model_is_removed_comes_too_late(
@@ -96,13 +97,14 @@ def test_a_signal_while_the_old_model_is_removed_comes_too_late(
     code: int,
     at: str,
     given: str,
+    without: str | None,
 ) -> None:
     target = tmp_path / "out"
     words = (model, target, "--kv-heads", 2, "--overwrite")
     assert command("convert", *words).status == 0
     wanted = contents(target)
     assert command("convert", model, target, "--kv-heads", 1, "--overwrite").status == 0
-    done = stop(number, at, given, *words)
+    done = stop(number, at, given, *words, without=without)
     assert done.status == code, done
     assert f"{target}: is complete; the same command shows its report" in done.stderr
     assert contents(target) == wanted

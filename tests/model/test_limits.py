@@ -23,6 +23,7 @@ OTHERS = frozenset(
         *("convert/calibrate/calibration_text.py", "convert/homes/native_heads.py"),
         "convert/merge/costs.py",
         *("plan/changes.py", "plan/curves.py", "plan/report/charts.py", "plan/report/tables.py"),
+        *("plan/reconcile/figures.py", "plan/reconcile/remedies.py"),
         *("running/built/compare_caches.py", "sources/ranged_file.py"),
     }
 )

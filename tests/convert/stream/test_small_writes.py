@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from conversions import contents, run
+from headcount.convert.stream import work_folder
 from headcount.convert.stream.lock import TargetLock
 from headcount.model.errors import WriteError
 
@@ -38,7 +39,8 @@ def test_an_old_model_that_cannot_be_put_back_is_kept(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Once the old model is aside, no rename works any more, but removals do."""
+    """Where two names cannot be exchanged: once the old model is aside, no rename works any more,
+    but removals do."""
     run(source, tmp_path / "out", 1)
     old = contents(tmp_path / "out")
     rename = Path.rename
@@ -50,6 +52,7 @@ def test_an_old_model_that_cannot_be_put_back_is_kept(
 
     with monkeypatch.context() as patch:
         patch.setattr(Path, "rename", fails)
+        patch.setattr(work_folder, "exchange", lambda *_: False)
         with pytest.raises(WriteError):
             run(source, tmp_path / "out", 2, overwrite=True)
     (kept,) = tmp_path.glob(".out.partial-*")
