@@ -28,8 +28,8 @@ _WORD = re.compile(r"\w+")
 _LAYER = re.compile(r"(?:^|\.)\d+\.")
 # Parameters in some classes, buffers in others.
 _BUFFER_OR_PARAMETER = (
-    *("e_score_correction_bias", "act_fn.beta", "act_fn.eps", "layer_scalar", "input_max"),
-    *("input_min", "output_max", "output_min", "std_bias", "std_scale", "expert_bias"),
+    *("e_score_correction_bias", "moe.router_bias", "act_fn.beta", "act_fn.eps", "layer_scalar"),
+    *("input_max", "input_min", "output_max", "output_min", "std_bias", "std_scale", "expert_bias"),
     "gate.bias",  # what files of DeepSeek-V4 call it
 )
 # What wrappers of a module put in front of every name.
