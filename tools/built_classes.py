@@ -40,10 +40,12 @@ import transformers  # noqa: E402
 from transformers import CONFIG_MAPPING, PreTrainedModel  # noqa: E402
 from transformers.models.auto import modeling_auto  # noqa: E402
 
-from classes_truth import Config, classes_of, instance, labelled, total_config  # noqa: E402
+from classes_truth import classes_of, instance, labelled  # noqa: E402
 from headcount.arch.registry import ARCHITECTURES  # noqa: E402
+from random_configs import Config  # noqa: E402
 from tiny_truth import read  # noqa: E402
 from total_configs import _RUNNING as RUNNING  # noqa: E402
+from total_configs import total_config  # noqa: E402
 
 TARGET = Path(__file__).parent.parent / "arch" / "generated" / "built_classes.jsonl"
 SAMPLES, ATTEMPTS = 16, 60

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from inspect import signature
+from typing import Any
 from unittest import mock
 
 import torch
@@ -163,7 +164,7 @@ def _cache(model: PreTrainedModel) -> int:
     made: list[Cache] = []
     begin = Cache.__init__
 
-    def noted(cache: Cache, *args: object, **kwargs: object) -> None:
+    def noted(cache: Cache, *args: Any, **kwargs: Any) -> None:
         made.append(cache)
         begin(cache, *args, **kwargs)
 
