@@ -6,6 +6,7 @@ from headcount.model.spec import ModelSpec
 
 from ..body.body import Body, find_head
 from ..body.towers import Part, Wrapper
+from ..body.uncounted import UncountedError
 from ..config_view import ConfigView
 from ..our_types import base_type
 from ..read_config import Reading
@@ -82,15 +83,23 @@ def _modules(
         table = tensors.get(layer.stored_in, LLAMA_NAMES)
         yield from mixer_modules(layer, table)
     yield from body_modules(body, text, spec.layers, names)
+    yield from head_module(body, text, _head_parameters(reading, body, wrapper))
+    for part in wrapper.parts if wrapper else ():
+        yield from _tower(part, view, text)
+
+
+def _head_parameters(reading: Reading, body: Body, wrapper: Wrapper | None) -> int:
+    """0 for a class that is counted against the base class: what it holds more is of many kinds."""
     classes, default = (
         (wrapper.classes, next(iter(wrapper.classes)))
         if wrapper
         else (body.classes, body.default_class)
     )
-    head = find_head(classes, view, default)
-    yield from head_module(body, text, head(body, text, spec.tie_word_embeddings))
-    for part in wrapper.parts if wrapper else ():
-        yield from _tower(part, view, text)
+    try:
+        head = find_head(classes, reading.view, default)
+    except UncountedError:
+        return 0
+    return head(body, reading.text, reading.spec.tie_word_embeddings)
 
 
 def _tower(part: Part, view: ConfigView, text: ConfigView) -> Iterator[Module]:
