@@ -19,7 +19,14 @@ from .attention.layers import latent_layers
 from .attention.per_layer import Values
 from .attention.shape import AttentionShape, standard_key_value_heads
 from .config_view import ConfigView
-from .size_names import NAMES, O_BIAS, ONE_KEY_VALUE_HEAD, QK_NORMS, QKV_BIAS
+from .size_names import (
+    NAMES,
+    O_BIAS,
+    ONE_HEAD_WORDS,
+    ONE_KEY_VALUE_HEAD,
+    QK_NORMS,
+    QKV_BIAS,
+)
 from .tensors.names import MLA_NAMES
 from .unread_keys import not_understood, of_wrappers
 
@@ -153,7 +160,7 @@ def assumed_key_value_heads(view: ConfigView, heads: int) -> int:
         )
     words = [view.config.get("attention_head_type"), inner.get("attn_type") if inner else None]
     if view.optional("num_key_value_heads") is None and (
-        said or not {"mqa", "multiquery_attention"}.isdisjoint(map(str, words))
+        said or not ONE_HEAD_WORDS.isdisjoint(map(str, words))
     ):
         return int(view.note("num_key_value_heads", 1, "derived: multi_query"))
     return standard_key_value_heads(view, heads)

@@ -1,5 +1,8 @@
 """The names that configs of many makers give to the same sizes, by the standard name of each."""
 
+from collections.abc import Mapping
+from typing import Any
+
 # The context length in older configs of transformers' own classes.
 CONTEXT_NAMES = (
     *("n_positions", "n_ctx", "max_seq_len", "seq_length", "max_sequence_length"),
@@ -7,6 +10,8 @@ CONTEXT_NAMES = (
 )
 # Flags that say that all query heads share one K/V head.
 ONE_KEY_VALUE_HEAD = ("multi_query", "multi_query_attention", "use_mqa", "use_multi_query")
+# What `attention_head_type`, and `attn_type` of MPT's `attn_config`, call that.
+ONE_HEAD_WORDS = frozenset({"mqa", "multiquery", "multi_query", "multiquery_attention"})
 NAMES: dict[str, tuple[str, ...]] = {
     "hidden_size": ("n_embd", "n_embed", "d_model", "dim", "model_dim", "embed_dim", "model_size"),
     "num_hidden_layers": (
@@ -61,6 +66,19 @@ READ_FLAGS = frozenset(
     {name.lstrip("!") for name in (*QKV_BIAS, *O_BIAS, *QK_NORMS, *ONE_KEY_VALUE_HEAD)}
     | {"attention_head_type", "attn_config", "use_mla", "is_causal", "causal", "is_decoder"}
 )
+
+
+def one_head_key(config: Mapping[str, Any]) -> str | None:
+    """The key that says that all query heads share one K/V head, where no key gives a number."""
+    inner = config.get("attn_config")
+    inner = inner if isinstance(inner, dict) else {}
+    names = names_of("num_key_value_heads")
+    if any(config.get(name) is not None for name in names) or inner.get("kv_n_heads") is not None:
+        return None
+    words = {"attention_head_type": config, "attn_type": inner}
+    flags = (key for key in ONE_KEY_VALUE_HEAD if config.get(key) is True)
+    said = (key for key, holder in words.items() if str(holder.get(key)) in ONE_HEAD_WORDS)
+    return next(flags, None) or next(said, None)
 
 
 def names_of(size: str) -> tuple[str, ...]:

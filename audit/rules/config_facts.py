@@ -12,7 +12,7 @@ from headcount.arch.formats.scheme import UnknownFormatError
 from headcount.arch.nested import CORE, other_names
 from headcount.arch.our_types import GROUPED
 from headcount.arch.read_config import Reading
-from headcount.arch.size_names import NAMES
+from headcount.arch.size_names import NAMES, one_head_key
 from headcount.model.errors import InvalidConfigError
 from headcount.model.numbers import finite, whole
 from headcount.model.spec import ModelSpec
@@ -53,7 +53,8 @@ class ConfigFacts(NamedTuple):
     """A config as rules see it. `where` names it in messages, `id` the model in reports.
 
     Paths are dotted. `key_value_heads`: what the file says under num_key_value_heads or an old
-    spelling; `window`, `pattern` and `layer_types` likewise, used by the class or not.
+    spelling, and `one_head_key` the key that says there is one, where none gives a number;
+    `window`, `pattern` and `layer_types` likewise, used by the class or not.
     `own_code`: the code that it names is the file that `headcount convert` writes, unchanged.
     `token_ids` are all that the file gives, lists taken apart. `defaulted` are sizes that are those
     of the class, `class_name`, in a file of one model; `renamed` keys of sizes that the class does
@@ -68,6 +69,7 @@ class ConfigFacts(NamedTuple):
     own_code: bool
     nested: bool
     key_value_heads: int | None
+    one_head_key: str | None
     window: int | None
     pattern: int | None
     layer_types: tuple[str, ...]
@@ -101,6 +103,7 @@ def config_facts(
         own_code=_is_own_code(reading.spec.model_type, config, where),
         nested=reading.text is not reading.view,
         key_value_heads=_key_value_heads(text, reading.spec.model_type),
+        one_head_key=one_head_key(text.config),
         window=whole(text.config.get("sliding_window")),
         pattern=whole(text.get("sliding_window_pattern")),
         layer_types=tuple(types) if _is_names(types) else (),

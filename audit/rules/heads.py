@@ -112,7 +112,9 @@ def heads_by_default(facts: ConfigFacts) -> Iterator[Sighting]:
 )
 def ignored_heads(facts: ConfigFacts) -> Iterator[Sighting]:
     """The config gives a number of K/V heads that its class does not use."""
-    said = facts.key_value_heads
+    said, key = facts.key_value_heads, "num_key_value_heads"
+    if said is None and facts.one_head_key is not None:
+        said, key = 1, facts.one_head_key
     mixers: list[Mixer] = [m for layer in facts.spec.layers for m in layer.mixers]
     if said is None or not mixers or not all(isinstance(m, Attention) for m in mixers):
         return
@@ -122,7 +124,7 @@ def ignored_heads(facts: ConfigFacts) -> Iterator[Sighting]:
     if said not in used:
         counts = ", ".join(str(n) for n in sorted(n for n in used if n is not None))
         yield Sighting(
-            "num_key_value_heads", f"says {said}, {facts.spec.model_type} builds {counts} of them"
+            key, f"says {said} K/V head(s), {facts.spec.model_type} builds {counts} of them"
         )
 
 

@@ -49,6 +49,8 @@ SPEAKS: list[tuple[str, str, Config]] = [
     ("H406", "warning", {"model_type": "gptj", "num_key_value_heads": 2}),
     ("H406", "warning", {"model_type": "mpt", "attn_config": {"kv_n_heads": 2},
                          "num_key_value_heads": None}),
+    ("H406", "warning", {**GPT2, "num_key_value_heads": None,  # as SantaCoder's own file
+                         "attention_head_type": "multiquery"}),
     ("H407", "warning", {"num_attention_heads": 8.0}),
     ("H411", "note", {**MISTRAL, "sliding_window": 64}),
     ("H412", "note", {**QWEN2, "sliding_window": 32}),
@@ -84,6 +86,17 @@ SILENT: list[tuple[str, Config]] = [
     ("H405", {"num_key_value_heads": None}),
     ("H406", {"model_type": "gptj", "num_key_value_heads": 8}),
     ("H406", {**GPT2, "num_key_value_heads": None}),
+    ("H406", {**GPT2, "num_key_value_heads": None, "attention_head_type": "multihead"}),
+    (
+        "H406",
+        {
+            "model_type": "mpt",
+            "num_key_value_heads": None,
+            "attn_config": {"attn_type": "multiquery_attention"},
+        },
+    ),
+    ("H406", {"model_type": "falcon", "num_key_value_heads": None, "multi_query": True}),
+    ("H406", {"model_type": "gpt_bigcode", "num_key_value_heads": None, "multi_query": True}),
     ("H406", {"model_type": "my_new", "num_kv_heads": 4}),  # no class is known that ignores it
     ("H407", {"rope_theta": 10000.0}),
     ("H411", MISTRAL),
