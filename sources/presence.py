@@ -24,11 +24,15 @@ def mode_of(path: Path, *, follow: bool = True) -> int | None:
     return None if found is None else found.st_mode
 
 
-def status_of(path: Path, *, follow: bool = True) -> os.stat_result | None:
-    """What stat says of `path`, or of the link that it is; None: nothing is there. Raises
+def status_of(
+    path: Path, *, follow: bool = True, folder: int | None = None
+) -> os.stat_result | None:
+    """What stat says of `path`, or of the link that it is; None: nothing is there. `folder` is the
+    descriptor of the one that it was found in, which may have another name by now. Raises
     HeadcountError if that cannot be told."""
     try:
-        return path.stat(follow_symlinks=follow)
+        found = path if folder is None else path.name
+        return os.stat(found, dir_fd=folder, follow_symlinks=follow)
     except OSError as error:
         if error.errno in _ABSENT:
             return None

@@ -4,6 +4,7 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from headcount.sources.presence import is_failing_disk, status_of
 from headcount.sources.safetensors import FileHeader
 
 from ..attention_map.mapping import AttentionMap, attention_map
+from ..stream.os_failures import reading
 from .refusals.source import check_folder, check_source
 from .side_files import SideFile, shown_name
 
@@ -106,7 +108,7 @@ def read_source(folder: Path) -> ConversionSource:
     """The model in `folder`. Raises HeadcountError for anything a conversion cannot start from."""
     check_folder(folder)
     path = Path(os.path.realpath(folder))
-    real, standing = (path, identity_of(path.stat())), _standing(path)
+    real, standing = _standing(path)
     audit = audit_model(str(folder.absolute()))
     check_source(folder, audit, audit.source.config or {})
     config = audit.source.config_file
@@ -114,7 +116,7 @@ def read_source(folder: Path) -> ConversionSource:
         raise SourceChangedError(f"{folder / CONFIG}: was removed meanwhile; start again")
     return ConversionSource(
         folder=folder,
-        real=real,
+        real=(path, real),
         audit=audit,
         config=audit.source.config,
         config_file=config,
@@ -158,21 +160,35 @@ def source_state(
     )
 
 
-def _standing(folder: Path) -> dict[str, FileIdentity]:
-    """Every regular file in `folder` by its name, before anything of it is read."""
+def _standing(folder: Path) -> tuple[FileIdentity, dict[str, FileIdentity]]:
+    """The folder's own identity, and that of every regular file in it by its name, before anything
+    of it is read. By its descriptor: were another one to take its name meanwhile, files of both
+    would be found, and what is read of the two would be taken for one."""
     found: dict[str, FileIdentity] = {}
-    for path in folder.iterdir():
-        status = _status(path)
-        if status is not None and stat.S_ISREG(status.st_mode):
-            found[path.name] = identity_of(status)
-    return found
+    with reading(folder), _opened(folder) as descriptor:
+        own = identity_of(os.fstat(descriptor))
+        with os.scandir(descriptor) as entries:
+            for entry in entries:
+                status = _status(folder / entry.name, descriptor)
+                if status is not None and stat.S_ISREG(status.st_mode):
+                    found[entry.name] = identity_of(status)
+    return own, found
 
 
-def _status(path: Path) -> os.stat_result | None:
+@contextmanager
+def _opened(folder: Path) -> Iterator[int]:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _status(path: Path, folder: int) -> os.stat_result | None:
     """None for a link to nothing or to what is not ours to read, and for what is gone by now: what
     needs it will say so. Raises HeadcountError for a disk that fails."""
     try:
-        return status_of(path)
+        return status_of(path, folder=folder)
     except HeadcountError as error:
         if is_failing_disk(error):
             raise

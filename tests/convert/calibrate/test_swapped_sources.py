@@ -1,6 +1,7 @@
 """A source of which a file is replaced while it is converted: the run fails, or its output is that
 of one state of the source; with calibration, for which transformers reads the source, too."""
 
+import os
 import random
 from collections import Counter
 from collections.abc import Callable
@@ -10,9 +11,11 @@ from typing import Any
 import pytest
 
 from headcount.convert.conversion import apply_plan
+from headcount.convert.plan import source
 from headcount.convert.plan.planner import plan_conversion
 from headcount.convert.plan.request import ConversionRequest
 from headcount.model.errors import SourceChangedError
+from headcount.sources import presence
 from swaps.runs import KINDS, SwappedRuns
 
 pytestmark = pytest.mark.needs_convert
@@ -93,6 +96,28 @@ def test_a_swap_at_a_random_moment_fails_or_is_right(
     for name, runs, longest in (("plain", plain, 0.2), ("calibrated", calibrated, 1.0)):
         found = Counter(runs.at_random(kind, drawn, longest) for _ in range(RANDOM))
         print(f"\n{kind}, {name}, at {RANDOM} random moments: {dict(found)}")
+
+
+def test_files_of_two_folders_are_never_taken_for_one(
+    plain: SwappedRuns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another folder takes the source's name while its files are listed, and gives it back while
+    they are read: what was read in between is noticed."""
+    swap = plain.swap("folder itself and back")
+    assert swap.undo is not None
+    due = [swap.change]
+
+    def status_of(path: Path, **more: Any) -> os.stat_result | None:
+        if due:
+            due.pop()()
+        return presence.status_of(path, **more)
+
+    monkeypatch.setattr(source, "status_of", status_of)
+    with pytest.raises(SourceChangedError):
+        plan_conversion(
+            ConversionRequest(source=swap.source, target=plain.work / "out", num_key_value_heads=2)
+        )
+    swap.undo()
 
 
 def test_a_file_that_is_written_to_in_place_is_noticed(plain: SwappedRuns) -> None:
