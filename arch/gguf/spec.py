@@ -47,7 +47,9 @@ def _context(keys: Keys) -> int | None:
 
 def _token_count(metadata: Mapping[str, Any]) -> int | None:
     tokens = metadata.get("tokenizer.ggml.tokens")
-    return len(tokens) if isinstance(tokens, tuple) else getattr(tokens, "count", None)
+    # One that was too long to keep has a count; a string, which is no list of tokens, a method.
+    count = len(tokens) if isinstance(tokens, tuple) else getattr(tokens, "count", None)
+    return count if isinstance(count, int) else None
 
 
 def _layers(form: Gguf, keys: Keys) -> tuple[Layer, ...]:
