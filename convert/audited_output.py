@@ -12,18 +12,25 @@ from headcount.report.report import Finding
 from .plan.errors import SelfCheckError
 from .plan.plan import ConversionPlan
 
+# The warnings that a file which was left can be the reason of: settings without a vocabulary.
+_OF_LEFT_FILES = frozenset({"H501"})
 
-def audited_output(folder: Path, inherited: Iterable[Finding]) -> Audit:
+
+def audited_output(
+    folder: Path, inherited: Iterable[Finding], *, has_left_files: bool = False
+) -> Audit:
     """The audit of an output. Raises SelfCheckError unless it is clean.
 
     Warnings that are `inherited` from the source (a config that names another dtype, say) do not
-    count: nothing is repaired that was not asked for.
+    count: nothing is repaired that was not asked for. Nor do those about a vocabulary where files
+    were left, which the report says.
     """
     try:
         audit = audit_model(str(folder))
     except HeadcountError as error:
         raise SelfCheckError(f"the output cannot be audited ({error}); nothing was kept") from error
     known = {finding.code for finding in inherited if finding.severity == "warning"}
+    known |= _OF_LEFT_FILES if has_left_files else frozenset()
     for finding in audit.findings:
         if finding.severity == "error" or (
             finding.severity == "warning" and finding.code not in known
@@ -37,7 +44,7 @@ def audited_output(folder: Path, inherited: Iterable[Finding]) -> Audit:
 
 def verify_output(plan: ConversionPlan, folder: Path) -> None:
     """Raises SelfCheckError unless the audit of `folder` is clean and finds the planned heads."""
-    audit = audited_output(folder, plan.findings)
+    audit = audited_output(folder, plan.findings, has_left_files=bool(plan.left_files))
     wanted = {layer.index: layer.after for layer in plan.layers}
     for layer in audit.spec.layers:
         if layer.stack != "decoder" or layer.index not in wanted:

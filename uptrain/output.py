@@ -111,7 +111,8 @@ def _record(plan: UptrainPlan, folder: Path, uptraining: Mapping[str, Any]) -> d
 
 def _check(plan: UptrainPlan, folder: Path) -> None:
     """Raises SelfCheckError unless the output audits like CONVERTED and has its tensors."""
-    audited_output(folder, plan.source.audit.findings)
+    left = sort_side_files(plan.student.folder, frozenset())[1]
+    audited_output(folder, plan.source.audit.findings, has_left_files=bool(left))
     path = find_weights(folder)
     assert path is not None
     found = {n: (t.dtype, t.shape) for n, t in read_checkpoint(path).tensors.items()}

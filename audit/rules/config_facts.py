@@ -12,7 +12,7 @@ from headcount.arch.formats.scheme import UnknownFormatError
 from headcount.arch.nested import CORE, other_names
 from headcount.arch.our_types import GROUPED
 from headcount.arch.read_config import Reading
-from headcount.arch.size_names import NAMES, one_head_key
+from headcount.arch.size_names import NAMES, names_of, one_head_key
 from headcount.model.errors import InvalidConfigError
 from headcount.model.numbers import finite, whole
 from headcount.model.spec import ModelSpec
@@ -25,6 +25,10 @@ OWN_MODULE = "modeling_headcount.py"  # what `headcount convert` lays beside som
 _WIDTHS = ("intermediate_size", *NAMES["intermediate_size"])
 _LAYERS = ("hidden_size", *NAMES["hidden_size"], "num_hidden_layers", *NAMES["num_hidden_layers"])
 _LAYERS += ("width", "depth", "n_state")
+# ChatGLM's number counts only where its flag is set.
+_KEY_VALUE_HEADS = tuple(
+    name for name in names_of("num_key_value_heads") if name != "multi_query_group_num"
+)
 _QUANTISATION = ("quantization_config", "compression_config", "quantization")
 
 
@@ -170,7 +174,7 @@ def _key_value_heads(text: ConfigView, model_type: str) -> int | None:
         return None  # the list decides; the one number is what the class is built with
     inner = text.config.get("attn_config")
     for value in (
-        *(text.config.get(key) for key in ("num_key_value_heads", "num_kv_heads", "n_head_kv")),
+        *(text.config.get(key) for key in _KEY_VALUE_HEADS),
         inner.get("kv_n_heads") if isinstance(inner, dict) else None,
     ):
         if whole(value) is not None:

@@ -49,6 +49,8 @@ SPEAKS: list[tuple[str, str, Config]] = [
     ("H406", "warning", {"model_type": "gptj", "num_key_value_heads": 2}),
     ("H406", "warning", {"model_type": "mpt", "attn_config": {"kv_n_heads": 2},
                          "num_key_value_heads": None}),
+    *(("H406", "warning", {"num_key_value_heads": None, name: 2})  # a llama does not read it
+      for name in ("n_kv_heads", "kv_n_heads", "num_query_groups", "num_kv")),
     ("H406", "warning", {**GPT2, "num_key_value_heads": None,  # as SantaCoder's own file
                          "attention_head_type": "multiquery"}),
     ("H407", "warning", {"num_attention_heads": 8.0}),

@@ -92,6 +92,18 @@ def test_data_and_logs_beside_a_model_are_left_and_said(source: Path, tmp_path: 
     assert any("as not part of the model" in n and "val.txt" in n for n in notes)
 
 
+def test_a_vocabulary_that_is_a_link_out_of_the_folder_is_left_and_said(
+    source: Path, tmp_path: Path
+) -> None:
+    (source / "tokenizer.json").unlink(missing_ok=True)
+    (source / "tokenizer.json").symlink_to("/etc/passwd")
+    (source / "tokenizer_config.json").write_text("{}")
+    report = run(source, tmp_path / "out")
+    assert not (tmp_path / "out" / "tokenizer.json").exists()
+    notes = conversion_report(report).notes
+    assert any("may be missed: tokenizer.json (a link that leads out" in n for n in notes)
+
+
 def _repeated(source: Path, tmp_path: Path) -> Path:
     """A copy of `source` in which two K/V heads of each pair are equal."""
     folder = Path(shutil.copytree(source, tmp_path / "repeated", symlinks=True))
