@@ -21,24 +21,28 @@ def compressed_tensors_scheme(settings: Settings, config: Settings) -> Choice:
         raise UnknownFormatError("its compressed-tensors settings have no config_groups")
     kept = ModuleList(names_under(settings, "ignore"))
     head = settings.get("provider") != "auto-round"
-    by_name, of_class = [], None
+    by_name, of_linear, of_tables = [], None, None
     for own in groups:
         form = _format(own, settings)
         targets = names_under(own, "targets")
-        by_name.append((ModuleList(t for t in targets if t not in _CLASSES), form))
-        if any(target in _CLASSES for target in targets):
-            of_class = of_class or form
+        by_name.append((ModuleList(t for t in targets if t not in (*_LINEAR, *_TABLES)), form))
+        if any(target in _LINEAR for target in targets):
+            of_linear = of_linear or form
+        if any(target in _TABLES for target in targets):
+            of_tables = of_tables or form
 
     def choose(module: Module, names: tuple[str, ...]) -> Format | None:
-        if not may_be(module, names, kept, head=head):
+        is_table = module.kind == "embedding"
+        if kept.holds(names) if is_table else not may_be(module, names, kept, head=head):
             return None
         named = (form for modules, form in by_name if modules.holds(names))
-        return next(named, of_class)
+        return next(named, of_tables if is_table else of_linear)
 
     return choose
 
 
-_CLASSES = ("Linear", "LinearBase", "MoEGate")
+_LINEAR = ("Linear", "LinearBase", "MoEGate")
+_TABLES = ("Embedding", "VocabParallelEmbedding")
 
 
 def _format(own: Settings, settings: Settings) -> Format:

@@ -167,6 +167,19 @@ def test_groups_of_compressed_tensors_have_targets() -> None:
     assert found == WIDE + 2 * (ATTENTION + scales + mlps)
 
 
+@pytest.mark.parametrize("target", ["Embedding", "re:.*embed_tokens", "model.embed_tokens"])
+def test_groups_of_compressed_tensors_may_take_embeddings(target: str) -> None:
+    """8 bit with a 16-bit scale a row, of 1,000 rows; left alone where the class is no target."""
+    weights = {"num_bits": 8, "strategy": "channel", "type": "int"}
+    settings = {"quant_method": "compressed-tensors", "format": "int-quantized"}
+    left: dict[str, Any] = {**settings, "ignore": ["lm_head"]}
+    one = nbytes({**left, "config_groups": {"g": {"targets": ["Linear"], "weights": weights}}})
+    groups = {"g": {"targets": ["Linear", target], "weights": weights}}
+    assert one - nbytes({**left, "config_groups": groups}) == 1000 * 512 - 2 * 1000
+    kept = {**settings, "ignore": ["lm_head", "re:.*embed_tokens"], "config_groups": groups}
+    assert nbytes(kept) == one
+
+
 def test_gptq_has_rules_by_expression() -> None:
     """GPTQModel's `dynamic`: attention as it is, the MLP's last matrix in 8 bit."""
     settings = {"quant_method": "gptq", "bits": 4, "group_size": 128}
