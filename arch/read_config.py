@@ -131,13 +131,15 @@ def read_config(config: Mapping[str, Any], where: str) -> Reading:
                 f" configs share it cannot be read: {error}"
             ) from error
         raise
+    models = whole.config.models  # the last of them writes the text
+    writing = nested(view, models[-1])[0] if models else text
     spec = ModelSpec(
         model_type=model_type,
         layers=layers,
         hidden_size=_hidden_size(text, layers),
-        vocab_size=text.optional("vocab_size"),
+        vocab_size=writing.optional("vocab_size"),
         dtype=_dtype(view, text),
-        max_position_embeddings=text.optional("max_position_embeddings"),
+        max_position_embeddings=writing.optional("max_position_embeddings"),
         encoder_tokens=_encoder_tokens(view, text, layers),
         tie_word_embeddings=whole.config.tied(view, text),
         assumptions=_assumptions(view, text, layers) if assumed else (),
