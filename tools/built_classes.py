@@ -43,6 +43,7 @@ from transformers.models.auto import modeling_auto  # noqa: E402
 from classes_truth import Config, classes_of, instance, labelled, total_config  # noqa: E402
 from headcount.arch.registry import ARCHITECTURES  # noqa: E402
 from tiny_truth import read  # noqa: E402
+from total_configs import _RUNNING as RUNNING  # noqa: E402
 
 TARGET = Path(__file__).parent.parent / "arch" / "generated" / "built_classes.jsonl"
 SAMPLES, ATTEMPTS = 16, 60
@@ -127,7 +128,8 @@ def constant(found: Sequence[Sample]) -> list[str]:
     """Dotted keys of flags that no sample has otherwise."""
     if not found:
         return []
-    same = (key for key in ordered([one.flags for one in found]) if key not in found[0].sizes)
+    keys = ordered([one.flags for one in found])
+    same = (key for key in keys if key not in found[0].sizes and key not in RUNNING)
     return [key for key in same if len({one.flags[key] for one in found}) == 1]
 
 

@@ -53,6 +53,8 @@ def _buffer(log: Log, line: str) -> None:
         return
     if match := _BUFFER.search(line):
         log.add("weights_gib", number(match[2]) * _MIB)
+        if not match[1].startswith(("CPU", "CUDA_Host")):
+            log.add("on_device_gib", number(match[2]) * _MIB)
         log.steps["weights_gib"] = log.steps.get("weights_gib", 0.0) + 0.005 * _MIB
 
 
@@ -143,6 +145,9 @@ LOG = StartLog(
             ),
         ),
         FailureLine(
+            "cells", LogLine("buffer for kv cache", r"failed to allocate buffer for kv cache")
+        ),
+        FailureLine(
             "compute",
             LogLine("allocate compute buffers", r"failed to allocate compute buffers"),
         ),
@@ -155,6 +160,7 @@ LOG = StartLog(
             ),
         ),
     ),
+    context_option="-c",
     serves=("server is listening", "llama runner started", "load_model: initializing"),
     settings={"cache_type_k": "kv_dtype", "ctx_size": "n_ctx", "n_gpu_layers": "gpu_layers"},
     others=(
@@ -165,4 +171,5 @@ LOG = StartLog(
         ("memory.required.kv", _offload),
     ),
     finish=_finish,
+    terms=(("weights_gib", "weights"),),
 )

@@ -106,6 +106,7 @@ LOG = StartLog(
             ),
         ),
     ),
+    context_option="--context-length",
     serves=("The server is fired up",),
     settings={
         **{"model_path": "model", "context_length": "context", "context_len": "context"},

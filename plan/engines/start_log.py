@@ -140,7 +140,8 @@ class FailureLine(NamedTuple):
     `weights`    the weights do not fit
     `unbalanced` ranks have different memory free: the `least` of them
     `buffer`     `tried` for weights, a cache or a step
-    `compute`    the buffer of a step
+    `compute`    that was the buffer of a step
+    `cells`      that was the cache
     `host`       `needed` of the host's memory, of which `available` is free
     """
 
@@ -179,8 +180,9 @@ class StartLog:
     `serves` is there the start has come through whatever went wrong. `others` are words, and what
     reads a line that has them; `finish` takes the whole log.
 
-    `own_account` reckons what is left from what the log says was taken, if it says all; `terms` are
-    figures, and the keys of the terms of a budget that they stand for.
+    `context_option` is the flag of the longest context. `own_account` reckons what is left from
+    what the log says was taken, if it says all; `terms` are figures, and the keys of the terms of a
+    budget that they stand for.
 
     `other_counts` are the changes of a request with which tokens and blocks may agree, the
     likeliest first, after those that any engine has; `other_memory` those with which the memory
@@ -205,6 +207,7 @@ class StartLog:
     serves: tuple[str, ...] = ()
     others: tuple[tuple[str, Callable[[Log, str], None]], ...] = ()
     finish: Callable[[Log], None] = lambda log: None
+    context_option: str = ""
     own_account: Callable[[Log, PlanRequest], OwnAccount | None] = _no_account
     terms: tuple[tuple[str, str], ...] = ()
     other_counts: Callable[[PlanRequest], Iterator[Alternative]] = _no_others

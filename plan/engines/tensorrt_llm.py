@@ -2,14 +2,16 @@
 
 From cpp/tensorrt_llm/batch_manager/kvCacheManager.cpp and
 tensorrt_llm/_torch/pyexecutor/_util.py: the tokens of a pool are free memory x
-free_gpu_memory_fraction over the bytes of a token, in whole blocks. Windows are not told apart:
-each window has a pool of its own there, in shares that the log says.
+free_gpu_memory_fraction over the bytes of a token of all layers, in whole blocks. (Layers of
+different windows have pools of their own there, in shares that only the log says.)
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil
 from shlex import quote
+
+from headcount.model.mixers import fills
 
 from ..budget import Budget, Term
 from ..devices import Device
@@ -18,7 +20,7 @@ from ..planned_model import PlannedModel
 from ..request import Workload
 from .budget_terms import runtime, share_of
 from .engine import Engine, option
-from .layers import StagedCaches
+from .layers import LayerCache
 from .loaded_weights import loaded_weights, stage_weights
 from .paged import paged_cache_type, paged_caches
 from .pool import CachePool
@@ -30,10 +32,9 @@ _STEP_TOKENS = 8192  # max_num_tokens of the LLM API
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BlockPool(CachePool):
-    """`cell_bytes` of a token of all layers; `state_bytes` of a sequence."""
+    """Blocks of `size` tokens of all `layers`; one with a window needs no more than it sees."""
 
-    cell_bytes: int
-    state_bytes: int
+    layers: tuple[LayerCache, ...]
     size: int
 
     @property
@@ -41,14 +42,20 @@ class BlockPool(CachePool):
         return self.size
 
     def bytes_per_token(self, within: int | None) -> int:
-        return self.cell_bytes
+        return sum(n.token_bytes for n in self.layers if not fills(n.window, within))
 
     def needed(self, context: int, batch_size: int, stage: int = 0) -> int:
-        cells = -(-context // self.size) * self.size
-        return batch_size * (cells * self.cell_bytes + self.state_bytes)
+        return batch_size * sum(
+            self._tokens(layer, context) * layer.token_bytes + layer.state_bytes
+            for layer in self.layers
+        )
+
+    def _tokens(self, layer: LayerCache, context: int) -> int:
+        seen = context if layer.window is None else min(layer.window, context)
+        return -(-seen // self.size) * self.size
 
     def num_blocks(self, available: Sequence[int]) -> int | None:
-        block = self.cell_bytes * self.size
+        block = self.size * sum(layer.token_bytes for layer in self.layers)
         return max(0, min(available)) // block if block else 0
 
     def kv_tokens(self, available: Sequence[int], context: int) -> int:
@@ -62,18 +69,8 @@ class BlockPool(CachePool):
 def _pool(model: PlannedModel, work: Workload) -> CachePool:
     found = paged_caches(model, work)
     size, pp = work.request.block_size or _BLOCK, work.request.pp
-    if pp == 1:
-        return _block_pool(found, 0, size)
-    return StagedPool(stages=tuple(_block_pool(found, stage, size) for stage in range(pp)))
-
-
-def _block_pool(found: StagedCaches, stage: int, size: int) -> BlockPool:
-    own = found.of_stage(stage)
-    return BlockPool(
-        cell_bytes=sum(layer.token_bytes for layer in own),
-        state_bytes=sum(layer.state_bytes for layer in own),
-        size=size,
-    )
+    pools = [BlockPool(layers=found.of_stage(stage), size=size) for stage in range(pp)]
+    return pools[0] if pp == 1 else StagedPool(stages=tuple(pools))
 
 
 def _budget(model: PlannedModel, device: Device | None, work: Workload) -> tuple[Budget, ...]:

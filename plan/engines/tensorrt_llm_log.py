@@ -45,6 +45,7 @@ LOG = StartLog(
         FailureLine("runtime", LogLine("error in ::cudaMalloc", r"cudaMalloc.{0,60}out of memory")),
         FailureLine("runtime", LogLine("error in cudaMalloc", r"cudaMalloc.{0,60}out of memory")),
     ),
+    context_option="--max_seq_len",
     serves=("Engine loaded and ready",),
     settings={"tp_size": "tp", "pp_size": "pp", "max_seq_len": "context"},
     told=("trtllm-serve",),

@@ -9,7 +9,8 @@ from headcount.model.errors import HeadcountError
 from headcount.report.report import Report
 
 from ..engines.start_log import Log
-from .failure import Explanation, explain, first_failure
+from .explanation import Explanation
+from .failure import explain, first_failure
 from .figures import Figure
 from .log import LOOKED_FOR, read_log
 from .report import Outcome, overview, report_of

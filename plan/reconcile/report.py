@@ -7,7 +7,7 @@ from headcount.model.units import format_bytes
 from headcount.report.report import Column, Fact, Report, Table
 
 from ..engines.start_log import Log
-from .failure import Explanation
+from .explanation import Explanation
 from .figures import Figure
 from .start import Start
 
@@ -107,7 +107,9 @@ def _facts(outcome: Outcome) -> Iterator[Fact]:
 
 def _facts_of_failure(found: Explanation) -> Iterator[Fact]:
     if found.needed_bytes is not None:
-        yield Fact("needed_bytes", "Needed", found.needed_bytes, "bytes")
+        words = {True: "as reckoned here", False: "reckoned here otherwise", None: ""}
+        agreed = words[found.needed_agrees]
+        yield Fact("needed_bytes", "Needed", found.needed_bytes, "bytes", agreed)
     if found.available_bytes is not None:
         yield Fact("available_bytes", "There was", found.available_bytes, "bytes")
     if found.too_large is not None:

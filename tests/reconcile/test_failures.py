@@ -40,7 +40,8 @@ def test_a_request_that_is_too_long_is_explained_from_its_line_alone() -> None:
         more=", pipeline_parallel_size=2, quantization=fp8",
     )
     found = rows(log)
-    assert found["needed_bytes"]["logged"] == 24 * GIB
+    assert found["needed_bytes"]["logged"] == found["needed_bytes"]["predicted"] == 24 * GIB
+    assert found["needed_bytes"]["agrees"] is True
     assert found["left_bytes"]["logged"] == round(3.18 * GIB)
     assert found["largest_context"]["logged"] == found["largest_context"]["predicted"] == 34736
     change = found["change_context"]
@@ -229,6 +230,31 @@ def test_the_last_start_counts_for_failures_too() -> None:
     came_up = vllm("0.10.1", "Qwen/Qwen3-8B", 8192, "INFO Available KV cache memory: 4.40 GiB")
     assert "failure" not in rows(failed + came_up)
     assert "failure" in rows(came_up + failed)
+
+
+def test_a_cache_that_found_no_room_is_told_from_weights_and_steps() -> None:
+    """23,871 MiB free, of which the weights on the device took 18,430."""
+    log = (
+        "ggml_cuda_init: found 1 CUDA devices:\n"
+        "  Device 0: NVIDIA GeForce RTX 3090, compute capability 8.6, VMM: yes\n"
+        "llama_model_load_from_file_impl: using device CUDA0 (NVIDIA GeForce RTX 3090) - 23871 MiB"
+        " free\n"
+        "llama_model_loader: loaded meta data with 32 key-value pairs and 707 tensors from"
+        " /models/Qwen3-32B-Q4_K_M.gguf (version GGUF V3)\n"
+        "load_tensors:        CUDA0 model buffer size = 18430.00 MiB\n"
+        "load_tensors:   CPU_Mapped model buffer size =   417.30 MiB\n"
+        "llama_context: n_ctx         = 40960\n"
+        "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 10240.00 MiB on device 0:"
+        " cudaMalloc failed: out of memory\n"
+        "llama_init_from_model: failed to initialize the context: failed to allocate buffer for kv"
+        " cache\n"
+    )
+    found = rows(log)
+    assert "the cache of 10.00 GiB found no room" in found["failure"]["why"]
+    assert found["left_bytes"]["logged"] == (23871 - 18430) * 2**20
+    assert found["change_kv_dtype"]["predicted"] == "q4_0"  # 10,240 MiB are 2,880 so
+    assert found["change_context"]["predicted"] < 40960
+    assert found["weights_bytes"]["agrees"] is True
 
 
 @pytest.mark.parametrize(

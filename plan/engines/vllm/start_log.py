@@ -248,6 +248,7 @@ LOG = StartLog(
     ),
     names=(
         LogLine("Starting to load model", r"Starting to load model (\S{1,200}?)\.{3}"),
+        LogLine("LLM(", r"\bLLM\(['\"]([^'\"]{1,200})['\"]"),
         LogLine("vllm serve", rf"vllm serve\s{{1,8}}{WORD}"),
         LogLine("served_model_name", r"served_model_name['\"]?(?:=|: )\[?['\"]([^'\",\]]{1,200})"),
     ),
@@ -259,6 +260,7 @@ LOG = StartLog(
         *(("load_weights", "weights"), ("create_weights", "weights"), ("execute_model", "step")),
     ),
     told=("args: ", "with config:", "vllm serve", "api_server", "Namespace("),
+    context_option="--max-model-len",
     serves=("Application startup complete",),
     settings={
         **{"model": "model", "model_tag": "model"},

@@ -1,0 +1,158 @@
+"""Starts that had too little memory for the cache."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from headcount.model.units import format_bytes
+
+from ..engines.start_log import Log, start_logs
+from .explanation import Explanation
+from .figures import HALF_STEP
+from .memory_of_a_start import (
+    bytes_per_token,
+    ground_of,
+    in_bytes,
+    largest_term,
+    left_bytes,
+    needed_bytes_of,
+)
+from .remedies import Ground, for_the_cache
+from .start import Start
+
+_GIB = 2**30
+_FOR_THE_CACHE = (
+    "a larger share of the memory, fewer sequences a step, more devices, or weights of fewer bits;"
+    " with --device NAME or SIZE, and --model, what fits is worked out"
+)
+
+
+def request_too_long(log: Log, start: Start | None, said: Mapping[str, float]) -> Explanation:
+    """One request of the longest context needs more than is left; both are in the log."""
+    needed, available = said.get("needed"), said.get("available")
+    context = int(said.get("context", log.settings.get("context", 0)))
+    estimate = said.get("estimate")
+    if needed is None or available is None or not context:
+        return replace(no_cache(log, start, {}), kind="request")
+    if start is not None and start.request.context != context:
+        start = replace(start, request=replace(start.request, context=context))
+    cause = (
+        f"the cache of one request of {context:,} tokens needs {needed:.2f} GiB,"
+        f" {available:.2f} GiB are left"
+    )
+    ground = ground_of(log, start, in_bytes(available)) if start else None
+    found = Explanation(
+        kind="request",
+        cause=cause,
+        needed_bytes=in_bytes(needed),
+        available_bytes=in_bytes(available),
+        too_large="the cache of one request",
+        largest_context=_largest(ground, estimate) if ground else None,
+        logged_context=int(estimate) if estimate else None,
+        remedies=for_the_cache(ground) if ground else (),
+    )
+    if start is None:
+        return replace(found, advice=tuple(_untried(log, found, context)))
+    own = needed_bytes_of(start)
+    found = replace(found, reckoned_bytes=own)
+    if own is not None and not found.needed_agrees:
+        note = f"by our rules one such request needs {own / _GIB:.2f} GiB, not {needed:.2f}"
+        return replace(found, advice=(note,))
+    return found
+
+
+def _largest(ground: Ground, said: float | None) -> int | None:
+    """By our rules; the engine's own estimate where that is what the rounded memory may hold."""
+    step = round(HALF_STEP * _GIB)
+    low, high = ground.largest_context(-step), ground.largest_context(step)
+    if said and low and high and low <= said <= high:
+        return int(said)
+    return ground.largest_context()
+
+
+def tokens_too_many(log: Log, start: Start | None, said: Mapping[str, float]) -> Explanation:
+    """The same, counted in tokens, as the older engine does."""
+    context, tokens = int(said["context"]), int(said["tokens"])
+    if start is not None and start.request.context != context:
+        start = replace(start, request=replace(start.request, context=context))
+    each = bytes_per_token(start) if start else None
+    ground = ground_of(log, start, tokens * each) if start and each else None
+    found = Explanation(
+        kind="tokens",
+        cause=f"one request of {context:,} tokens is longer than the cache of {tokens:,} tokens",
+        needed_bytes=context * each if each else None,
+        available_bytes=tokens * each if each else None,
+        too_large="the cache of one request",
+        largest_context=(ground.largest_context() if ground else None) or tokens,
+        logged_context=tokens,
+        remedies=for_the_cache(ground) if ground else (),
+    )
+    return found if start else replace(found, advice=tuple(_untried(log, found, context)))
+
+
+def no_cache(log: Log, start: Start | None, said: Mapping[str, float]) -> Explanation:
+    """Nothing, or less than nothing, is left for the cache."""
+    left = left_bytes(log, start)
+    tokens = said.get("tokens")
+    if tokens is not None and start is not None and (each := bytes_per_token(start)):
+        left = int(tokens * each)
+    needed = needed_bytes_of(start) if start else None
+    ground = ground_of(log, start, left) if start else None
+    remedies = for_the_cache(ground) if ground else ()
+    words = f"{format_bytes(left)} are left" if left is not None else "nothing is left"
+    if tokens is not None:
+        words = f"there would be {int(tokens):,} tokens"
+    return Explanation(
+        kind="cache",
+        cause=f"no memory is left for the cache: {words} when weights and a step have theirs",
+        needed_bytes=needed,
+        available_bytes=left,
+        too_large=largest_term(log, start),
+        largest_context=ground.largest_context() if ground else None,
+        remedies=remedies,
+        advice=() if remedies else (_FOR_THE_CACHE,),
+    )
+
+
+def runtime_full(log: Log, start: Start | None, said: Mapping[str, float]) -> Explanation:
+    """An allocation of the runtime failed, of which the log says no size."""
+    left = log.figures.get("free")
+    words = f" {left:.2f} GiB were free for the cache" if left is not None else ""
+    ground = ground_of(log, start, in_bytes(left)) if start else None
+    return Explanation(
+        kind="runtime",
+        cause=f"the device was full.{words}",
+        available_bytes=in_bytes(left),
+        too_large=largest_term(log, start),
+        remedies=for_the_cache(ground) if ground else (),
+        advice=("a smaller share of what is free for the cache, or more devices",),
+    )
+
+
+def _untried(log: Log, found: Explanation, context: int) -> Iterator[str]:
+    """What follows from the log alone."""
+    known = start_logs().get(log.engine)
+    flag = known.context_option if known else ""
+    most = found.logged_context
+    if most is None and found.needed_bytes and found.available_bytes:
+        most = int(context * found.available_bytes / found.needed_bytes)
+        yield (
+            f"about {most:,} tokens would fit ({flag} {most}), if the cache grows evenly with the"
+            " length"
+        )
+    elif most:
+        yield (
+            f"{most:,} tokens fit, says the engine ({flag} {most}; not tried here, since the model"
+            " is not known)"
+        )
+    yield from _more_memory(log, found)
+
+
+def _more_memory(log: Log, found: Explanation | None = None) -> Iterator[str]:
+    total, share = log.figures.get("total"), log.settings.get("utilisation")
+    if found is None or not total or share is None:
+        return
+    if found.needed_bytes is None or found.available_bytes is None:
+        return
+    wanted = float(share) + (found.needed_bytes - found.available_bytes) / _GIB / total
+    if wanted <= 0.95:
+        yield f"or a utilisation of {wanted + 0.005:.2f}"

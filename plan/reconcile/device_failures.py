@@ -1,0 +1,260 @@
+"""Starts for which a device, or the host, had too little memory."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ..engines.start_log import Failure, Log
+from .explanation import Explanation
+from .memory_of_a_start import (
+    budgeted,
+    ground_of,
+    in_bytes,
+    left_bytes,
+)
+from .remedies import for_the_cache, for_the_device, for_the_step, for_the_weights
+from .start import Start
+
+_GIB = 2**30
+_NO_TOLL = 1.0  # GiB that a device's own services may hold
+
+
+def occupied(log: Log, start: Start | None, said: Mapping[str, float]) -> Explanation:
+    """Less of the device is free at the start than is to be taken."""
+    free, total, requested = said["free"], said["total"], said["requested"]
+    share = int(free / total * 100) / 100 if total else 0.0
+    ground = ground_of(log, start, None) if start else None
+    remedies = for_the_device(ground) if ground else ()
+    holders = f"others hold {total - free:.2f} GiB of it: end them (nvidia-smi lists them), or"
+    advice = f"{holders} start with a utilisation of at most {share:.2f}"
+    if ground is not None and not remedies and budgeted(ground.start) is not None:
+        advice = f"{holders} nothing: with {share:.2f} of the device this model does not fit"
+    return Explanation(
+        kind="occupied",
+        cause=f"{requested:.2f} GiB are to be taken of the device and {free:.2f} of {total:.2f} GiB"
+        " are free: other processes hold the rest",
+        needed_bytes=in_bytes(requested),
+        available_bytes=in_bytes(free),
+        too_large="memory that other processes hold",
+        largest_context=None,
+        remedies=remedies,
+        advice=(advice,),
+    )
+
+
+def unbalanced(log: Log, start: Start | None, said: Mapping[str, float]) -> Explanation:
+    """Ranks find different memory free."""
+    least, own = said.get("least"), said.get("own")
+    words = f" ({least:.2f} GiB on one, {own:.2f} on another)" if least and own else ""
+    return Explanation(
+        kind="unbalanced",
+        cause=f"the devices have different memory free{words}: other processes hold some",
+        needed_bytes=in_bytes(own),
+        available_bytes=in_bytes(least),
+        too_large="memory that other processes hold",
+        advice=("end what else runs on the devices (nvidia-smi lists it), and start again",),
+    )
+
+
+def changed_meanwhile(log: Log, start: Start | None, said: Mapping[str, float]) -> Explanation:
+    """More was free after the profiled step than before."""
+    return Explanation(
+        kind="changed",
+        cause=f"{said['before']:.2f} GiB were free before the profiled step and"
+        f" {said['after']:.2f} after it: another process gave memory back meanwhile",
+        needed_bytes=in_bytes(said["after"]),
+        available_bytes=in_bytes(said["before"]),
+        too_large="memory that other processes held",
+        advice=("start again once the other process has ended, or one after the other",),
+    )
+
+
+def host_full(log: Log, start: Start | None, said: Mapping[str, float]) -> Explanation:
+    """What does not fit on the devices does not fit in the host's memory either."""
+    needed, available = said["needed"], said["available"]
+    return Explanation(
+        kind="host",
+        cause=f"{needed:.2f} GiB of the host's memory are needed, {available:.2f} GiB are free",
+        needed_bytes=in_bytes(needed),
+        available_bytes=in_bytes(available),
+        too_large="what does not fit on the devices",
+        advice=(
+            "a smaller context or fewer parallel requests, a narrower cache, or weights of fewer"
+            f" bits: {needed - available:.2f} GiB less are needed",
+        ),
+    )
+
+
+def sampler_too_large(log: Log, start: Start | None, said: Mapping[str, float]) -> Explanation:
+    """The sampler's warm-up found no room beside the cache."""
+    count = int(said["sequences"])
+    failure = log.failures.get("memory")
+    tried, free = _tried(failure)
+    short = max(0.0, (tried or 0.0) - (free or 0.0))
+    if start is not None and start.request.max_num_seqs is None:
+        start = replace(start, request=replace(start.request, max_num_seqs=count))
+    ground = ground_of(log, start, left_bytes(log, start)) if start else None
+    detail = (
+        f": {tried:.2f} GiB more were asked for, {free:.2f} were free" if tried and free else ""
+    )
+    return Explanation(
+        kind="sampler",
+        cause=f"the sampler's warm-up for {count:,} sequences found no room beside the"
+        f" cache{detail}",
+        needed_bytes=in_bytes(tried),
+        available_bytes=in_bytes(free),
+        too_large=f"the sampler of {count:,} sequences",
+        remedies=for_the_step(ground, int(short * _GIB)) if ground else (),
+        advice=() if start else ("fewer sequences (--max-num-seqs), or a smaller utilisation",),
+    )
+
+
+def _tried(failure: Failure | None) -> tuple[float | None, float | None]:
+    if failure is None:
+        return None, None
+    return failure.values.get("tried"), failure.values.get("free")
+
+
+def weights_too_large(log: Log, start: Start | None, said: Mapping[str, float]) -> Explanation:
+    """The engine says that the weights do not fit."""
+    failure = log.failures.get("memory")
+    return _while_loading(log, start, failure.values if failure else {})
+
+
+def out_of_memory(log: Log, start: Start | None, said: Mapping[str, float]) -> Explanation:
+    """torch's error: what it stopped goes by what had been logged before, or by its traceback."""
+    reached = log.failures["memory"].reached
+    phase = log.settings.get("phase")
+    if phase is not None and phase != "weights":
+        cached = frozenset({"available_gib"}) if phase == "step" else frozenset[str]()
+        return _in_a_step(log, start, said, reached | cached)
+    if _others_hold(said) is not None and not reached & {"available_gib", "kv_tokens"}:
+        return _held_by_others(log, start, said)
+    if not reached & {"weights_gib", "available_gib", "kv_tokens", "num_blocks"}:
+        if phase is None and start is None and "model" not in log.settings:
+            return _at_some_time(log, said)
+        return _while_loading(log, start, said)
+    return _in_a_step(log, start, said, reached)
+
+
+def _at_some_time(log: Log, said: Mapping[str, float]) -> Explanation:
+    """Of a piece of a log that does not show how far the start had come."""
+    return Explanation(
+        kind="memory",
+        cause=f"the device was full{_capacity_words(said)}",
+        needed_bytes=in_bytes(said.get("tried")),
+        available_bytes=in_bytes(said.get("free")),
+        advice=(
+            "what was under way does not show: if the weights were loaded, more devices or weights"
+            " of fewer bits; after that, a smaller utilisation or fewer sequences a step; the lines"
+            " before, or --model, tell more",
+        ),
+    )
+
+
+def _others_hold(said: Mapping[str, float]) -> float | None:
+    """GiB of the device that neither this process has nor anybody: None where that is little."""
+    names = ("capacity", "free", "used")
+    if any(name not in said for name in names):
+        return None
+    others = said["capacity"] - said["free"] - said["used"]
+    return others if others > _NO_TOLL else None
+
+
+def _held_by_others(log: Log, start: Start | None, said: Mapping[str, float]) -> Explanation:
+    others = _others_hold(said)
+    found = _while_loading(log, start, said)
+    note = f"other processes hold {others:.2f} GiB of the device (nvidia-smi lists them): end them"
+    return replace(found, advice=(note, *found.advice))
+
+
+def _capacity_words(said: Mapping[str, float]) -> str:
+    if "tried" not in said:
+        return ""
+    tried = f"{said['tried']:.2f} GiB more were asked for"
+    if "capacity" not in said:
+        return f": {tried}"
+    return f": {tried}, {said['free']:.2f} of {said['capacity']:.2f} GiB were free"
+
+
+def _while_loading(log: Log, start: Start | None, said: Mapping[str, float]) -> Explanation:
+    plan = budgeted(start) if start else None
+    needed = plan.taken[0].bytes if plan else None
+    capacity = said.get("capacity", log.figures.get("total"))
+    fits = plan is not None and plan.fits
+    words = f", of which a rank has {needed / _GIB:.2f} GiB" if needed else ""
+    ground = ground_of(log, start, None) if start else None
+    advice = []
+    if plan is None:
+        advice.append(
+            "more devices (tensor parallel), or weights of fewer bits; with --device NAME or SIZE"
+            " what fits is worked out"
+        )
+    elif fits:
+        advice.append(
+            "by our reckoning this fits an empty device: look what else holds memory of it"
+        )
+    return Explanation(
+        kind="weights",
+        cause=f"the device was full while the weights were loaded{words}{_capacity_words(said)}",
+        needed_bytes=needed,
+        available_bytes=in_bytes(capacity),
+        too_large="weights",
+        largest_context=None,
+        remedies=for_the_weights(ground) if ground and not fits else (),
+        advice=tuple(advice),
+    )
+
+
+def _in_a_step(
+    log: Log, start: Start | None, said: Mapping[str, float], reached: frozenset[str]
+) -> Explanation:
+    """After the weights: in the profiled step, or beside the cache."""
+    has_cache = bool(reached & {"available_gib", "kv_tokens", "num_blocks"})
+    when = "beside the cache" if has_cache else "in the profiled step"
+    short = max(0.0, said.get("tried", 0.0) - said.get("free", 0.0))
+    ground = ground_of(log, start, left_bytes(log, start)) if start else None
+    return Explanation(
+        kind="step",
+        cause=f"a step, or the capture of CUDA graphs, found no room {when}{_capacity_words(said)}",
+        needed_bytes=in_bytes(said.get("tried")),
+        available_bytes=in_bytes(said.get("free")),
+        too_large="activations and CUDA graphs" if has_cache else "activations",
+        remedies=for_the_step(ground, int(short * _GIB)) if ground else (),
+        advice=() if start else ("a smaller utilisation, or fewer sequences and tokens a step",),
+    )
+
+
+def _left_of_device(log: Log, what: str) -> float | None:
+    """GiB that were free before `what`, by what had been placed on the device until then."""
+    free = log.figures.get("free")
+    if free is None:
+        return None
+    placed = log.figures.get("on_device_gib", 0.0)
+    return free - placed - (log.figures.get("kv_gib", 0.0) if "compute" in what else 0.0)
+
+
+def buffer_too_large(log: Log, start: Start | None, said: Mapping[str, float]) -> Explanation:
+    """An allocation of one buffer failed: of the weights, the cache, or a step."""
+    buffer = log.failures.get("buffer")
+    tried = buffer.values.get("tried") if buffer else None
+    reached = buffer.reached if buffer else frozenset[str]()
+    what = "the cache"
+    if "compute" in log.failures or ("kv_gib" in reached and "cells" not in log.failures):
+        what = "a step's compute buffer"
+    elif "weights_gib" not in reached and "cells" not in log.failures:
+        what = "the weights"
+    size = f" of {tried:.2f} GiB" if tried else ""
+    ground = ground_of(log, start, None) if start and start.request.device else None
+    return Explanation(
+        kind="buffer",
+        cause=f"{what}{size} found no room on the device",
+        needed_bytes=in_bytes(tried),
+        available_bytes=in_bytes(_left_of_device(log, what)),
+        too_large=what,
+        largest_context=ground.largest_context() if ground else None,
+        remedies=for_the_cache(ground) if ground else (),
+        advice=(
+            "fewer layers on the device (-ngl), a smaller context (-c), a cache of q8_0"
+            " (--cache-type-k, --cache-type-v) or a smaller micro-batch (-ub)",
+        ),
+    )
