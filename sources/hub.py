@@ -153,7 +153,9 @@ def list_files(repo: HubRepo) -> frozenset[str]:
 def _file_names(info: dict[str, Any]) -> frozenset[str]:
     siblings = info.get("siblings")
     found = siblings if isinstance(siblings, list) else []
-    return frozenset(str(file.get("rfilename")) for file in found if isinstance(file, dict))
+    names = (str(file.get("rfilename")) for file in found if isinstance(file, dict))
+    # Halves of surrogate pairs, which JSON can hold, are in no file's name.
+    return frozenset(name for name in names if not re.search(r"[\ud800-\udfff]", name))
 
 
 def _read_whole_config(repo: HubRepo, files: frozenset[str]) -> dict[str, Any]:
