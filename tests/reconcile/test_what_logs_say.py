@@ -83,11 +83,11 @@ def test_what_the_engine_says_of_itself_counts_before_what_is_installed() -> Non
         ("Qwen/Qwen3-8B", "Qwen/Qwen3-8B"),
         ("/models/Qwen3-8B/", "Qwen/Qwen3-8B"),
         (
-            "/root/.cache/huggingface/hub/models--Qwen--Qwen3-8B/snapshots/b968826d9c46",
+            "/data/cache/huggingface/hub/models--Qwen--Qwen3-8B/snapshots/b968826d9c46",
             "Qwen/Qwen3-8B",
         ),
         ("/models--Qwen--Qwen3-8B", "Qwen/Qwen3-8B"),
-        ("/root/.cache/modelscope/hub/Qwen/Qwen2___5-7B-Instruct", "Qwen/Qwen2.5-7B-Instruct"),
+        ("/data/cache/modelscope/hub/Qwen/Qwen2___5-7B-Instruct", "Qwen/Qwen2.5-7B-Instruct"),
         ("Qwen/Qwen3-32B-AWQ", "Qwen/Qwen3-32B"),
         ("unsloth/Qwen3-14B-unsloth-bnb-4bit", "Qwen/Qwen3-14B"),
         ("RedHatAI/Qwen3-8B-quantized.w4a16", "Qwen/Qwen3-8B"),
@@ -97,7 +97,7 @@ def test_what_the_engine_says_of_itself_counts_before_what_is_installed() -> Non
         ("/m/DeepSeek-R1-Q2_K-00001-of-00030.gguf", "deepseek-ai/DeepSeek-R1"),
         ("Meta Llama 3.1 8B Instruct", "meta-llama/Llama-3.1-8B-Instruct"),
         ("/model", None),
-        ("/root/.ollama/models/blobs/sha256-dde5aa3f", None),
+        ("/data/ollama/models/blobs/sha256-dde5aa3f", None),
     ],
 )
 def test_models_are_known_by_the_paths_that_people_have(name: str, known: str | None) -> None:
