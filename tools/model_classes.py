@@ -10,6 +10,7 @@ generates text:
     python tools/model_classes.py --check   # exit 1 if the file is not what transformers says
 """
 
+import argparse
 import json
 import sys
 from collections.abc import Iterator
@@ -17,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import transformers
-from generated_table import write_or_compare
 from transformers.models.auto import configuration_auto
 
 # Tokenizers that need sentencepiece are named whether it is installed here or not.
@@ -64,6 +64,18 @@ def _own_type(model_type: str, name: Any) -> str:
     return str(getattr(transformers, name).config_class.model_type)
 
 
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="compare, and write nothing")
+    text = "".join(lines())
+    if not parser.parse_args().check:
+        TARGET.write_text(text)
+        return 0
+    if TARGET.read_text() == text:
+        return 0
+    print(f"{TARGET} is not what transformers {transformers.__version__} says", file=sys.stderr)
+    return 1
+
+
 if __name__ == "__main__":
-    said = f"transformers {transformers.__version__}"
-    sys.exit(write_or_compare("".join(lines()), TARGET, said=said, about=__doc__))
+    sys.exit(main())

@@ -11,6 +11,7 @@ version, then comes one line a class:
     python tools/not_loaded.py --check   # exit 1 if the file is not what transformers says
 """
 
+import argparse
 import importlib
 import json
 import pkgutil
@@ -21,7 +22,6 @@ from types import ModuleType
 from typing import Any
 
 import transformers
-from generated_table import write_or_compare
 from transformers import PreTrainedModel, models
 
 TARGET = Path(__file__).parent.parent / "arch" / "generated" / "not_loaded.jsonl"
@@ -62,6 +62,18 @@ def _line(row: dict[str, Any]) -> str:
     return json.dumps(row, separators=(",", ":")) + "\n"
 
 
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="compare, and write nothing")
+    text = "".join(lines())
+    if not parser.parse_args().check:
+        TARGET.write_text(text)
+        return 0
+    if TARGET.read_text() == text:
+        return 0
+    print(f"{TARGET} is not what transformers {transformers.__version__} says", file=sys.stderr)
+    return 1
+
+
 if __name__ == "__main__":
-    said = f"transformers {transformers.__version__}"
-    sys.exit(write_or_compare("".join(lines()), TARGET, said=said, about=__doc__))
+    sys.exit(main())
