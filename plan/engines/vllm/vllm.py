@@ -21,7 +21,7 @@ def _cache_type(
 ) -> CacheType:
     name = request.kv_dtype
     if name in (None, "auto"):
-        name = default_cache(model.spec.model_type, version)
+        name = default_cache(model.spec.model_type, model.config, version)
     return named_cache_type(name, compute_dtype)
 
 

@@ -10,7 +10,7 @@ an answer is `{"error"}` where vLLM refuses. Each model is built without weights
 import json
 import os
 import sys
-import tempfile
+import tempfile, traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -59,6 +59,7 @@ from vllm.v1.core.kv_cache_utils import (  # noqa: E402
 from vllm.v1.core.single_type_kv_cache_manager import (  # noqa: E402
     register_all_kvcache_specs,
 )
+from vllm.v1.kv_cache_interface import MambaSpec  # noqa: E402
 from vllm.v1.worker.gpu.attn_utils import get_kv_cache_spec  # noqa: E402
 
 registry._run_in_subprocess = lambda call: call()
@@ -106,10 +107,17 @@ def described(config: Any, found: list[Any]) -> dict[str, Any]:
     return known | {
         "groups": len(whole.kv_cache_groups),
         "blocks": whole.num_blocks,
-        "block_sizes": sorted({g.kv_cache_spec.block_size for g in whole.kv_cache_groups}),
+        "block_size": min(tokens_of_blocks(whole), default=None),
         "tokens": tokens,
         "concurrency": concurrency,
     }
+
+
+def tokens_of_blocks(config: Any) -> Iterator[int]:
+    """Of the groups that keep tokens."""
+    for group in config.kv_cache_groups:
+        if not isinstance(group.kv_cache_spec, MambaSpec):
+            yield group.kv_cache_spec.block_size
 
 
 def build(config: Any) -> None:
@@ -151,6 +159,7 @@ def answers(case: dict[str, Any]) -> Iterator[dict[str, Any]]:
             try:
                 yield answer(folder, **setting)
             except Exception as error:  # whatever it refuses with is its answer
+                if os.environ.get("TB"): traceback.print_exc()
                 yield {"error": f"{type(error).__name__}: {error}".replace(folder, "FOLDER")}
 
 

@@ -20,6 +20,7 @@ _EXTENSIONS = (
 )
 _PACKAGES = ("deep_gemm", "cutlass")
 _NAMESPACES = ("_C", "_moe_C", "_C_cache_ops", "_C_custom_ar", "_flashmla_C", "_vllm_fa3_C")
+_VALUES = (torch.Tensor.tolist, torch.Tensor.item, torch.Tensor.__float__, torch.Tensor.cpu)
 _COUNT, _CAPABILITY, _MEMORY, _MULTIPROCESSORS = 8, (9, 0), 80 << 30, 132
 
 
@@ -34,15 +35,20 @@ class _Extension(types.ModuleType):
         return _kernel(name)
 
 
+class _Overloads(type):
+    def __getattr__(cls, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return cls
+
+
 def _kernel(name: str) -> type:
     """A class, since some signatures name kernels' types."""
 
     def fail(cls: type, *args: Any, **kwargs: Any) -> None:
         raise RuntimeError(f"there is no kernel {name} here")
 
-    found = type(name, (), {"__new__": fail})
-    found.default = found  # type: ignore[attr-defined]  # an operator has overloads
-    return found
+    return _Overloads(name, (), {"__new__": fail})
 
 
 class _Nothing:
@@ -122,8 +128,8 @@ class OnMeta(torch.overrides.TorchFunctionMode):
 
     def __torch_function__(self, func: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = dict(kwargs or {})
-        if func is torch.Tensor.tolist and args[0].is_meta:
-            return torch.zeros(args[0].shape, device="cpu").tolist()
+        if func in _VALUES and args[0].is_meta:
+            args = (torch.zeros(args[0].shape, dtype=args[0].dtype, device="cpu"), *args[1:])
         if kwargs.get("device") is not None:
             kwargs["device"] = "meta"
         return func(*args, **kwargs)
