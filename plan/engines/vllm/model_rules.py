@@ -34,9 +34,9 @@ def default_cache(model_type: str, config: Mapping[str, Any], version: Version) 
 
     Quantised weights may come with scales for a cache (get_kv_cache_quant_algo_string of
     vllm/utils/torch_utils.py for ModelOpt's, Attention of vllm/model_executor/layers/attention for
-    those of compressed-tensors). 0.11.0 stored DeepSeek-V3.2's latents in a layout of its own (DeepseekV32ForCausalLM of
-    vllm/model_executor/models/config.py), and DeepSeek-V4's entries always are (attention.py of
-    vllm/models/deepseek_v4).
+    those of compressed-tensors). 0.11.0 stored DeepSeek-V3.2's latents in a layout of its own
+    (DeepseekV32ForCausalLM of vllm/model_executor/models/config.py), and DeepSeek-V4's entries
+    always are (attention.py of vllm/models/deepseek_v4).
     """
     if model_type == "deepseek_v4":
         return "fp8_ds_mla"
@@ -73,8 +73,8 @@ def _of_modelopt(named: object, version: Version) -> str | None:
 
 
 def default_state(model_type: str, version: Version) -> str | None:
-    """The dtype of recurrent state where neither the config nor the user names one; None: as the
-    form of the state has it (NemotronHForCausalLMConfig of vllm/model_executor/models/config.py)."""
+    """The dtype of recurrent state where the config names none; None: as the form of the state has
+    it (NemotronHForCausalLMConfig of vllm/model_executor/models/config.py)."""
     if model_type != "nemotron_h" or not version.at_least(0, 13):
         return None
     return "float32" if version.at_least(0, 20) else "float16"
