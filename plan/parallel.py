@@ -27,10 +27,11 @@ AnyAttention = Attention | CrossAttention | LatentAttention | CompressedAttentio
 
 
 def valid_tp(spec: ModelSpec) -> tuple[int, ...]:
-    """Every tp that splits the query heads of all layers evenly, and splits or copies K/V heads."""
+    """Every tp that splits the query heads of all layers evenly, and splits or copies K/V heads;
+    of a model without attention those that split its state."""
     mixers = set(heads_or_latents(spec))
-    common = gcd(*(mixer.num_attention_heads for mixer in mixers))
-    if common == 0:  # nothing has heads
+    common = gcd(*(mixer.num_attention_heads for mixer in mixers)) or gcd(*_state_widths(spec))
+    if common == 0:  # nothing to split
         return (1,)
     return tuple(tp for tp in divisors(common) if all(_spreads(mixer, tp) for mixer in mixers))
 
@@ -38,6 +39,12 @@ def valid_tp(spec: ModelSpec) -> tuple[int, ...]:
 def heads_or_latents(spec: ModelSpec) -> list[AnyAttention]:
     """Every mixer with K/V heads, or one latent for all heads."""
     return [m for layer in spec.layers for m in layer.mixers if not isinstance(m, Recurrent)]
+
+
+def _state_widths(spec: ModelSpec) -> set[int]:
+    """Of each recurrent mixer: its heads, or what all of its states are multiples of."""
+    found = {m for layer in spec.layers for m in layer.mixers if isinstance(m, Recurrent)}
+    return {m.num_attention_heads or gcd(*(n.fixed for n in m.states)) for m in found}
 
 
 def _spreads(mixer: AnyAttention, tp: int) -> bool:
@@ -50,13 +57,18 @@ def check_tp(spec: ModelSpec, tp: int, model_id: str) -> None:
     valid = valid_tp(spec)
     if tp in valid:
         return
+    raise HeadcountError(
+        f"tp {tp} does not split {model_id}: {_split(spec)}; valid are {listed(valid)}"
+    )
+
+
+def _split(spec: ModelSpec) -> str:
     mixers = heads_or_latents(spec)
+    if not mixers:
+        return f"recurrent state of {_counts(_state_widths(spec)) or 'no'} parts"
     query = _counts(mixer.num_attention_heads for mixer in mixers)
     key_value = _counts(mixer.num_key_value_heads for mixer in mixers)
-    raise HeadcountError(
-        f"tp {tp} does not split {model_id}: {query} attention heads and {key_value} K/V heads;"
-        f" valid are {listed(valid)}"
-    )
+    return f"{query} attention heads and {key_value} K/V heads"
 
 
 def _counts(values: Iterable[int]) -> str:

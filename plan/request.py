@@ -43,7 +43,8 @@ class PlanRequest:
     the fraction of a device's usable memory that may be taken; `kv_memory` are bytes for the cache
     of each device, given instead of reckoned. What follows are an engine's own options: with
     `speculated` tokens drafted in each step, `draft_layers` attention layers (of MTP, or of an
-    EAGLE head) keep a cache beside the model's. Raises HeadcountError for impossible values.
+    EAGLE head) keep a cache beside the model's; `async_scheduling` False: no step is scheduled
+    before the last is done. Raises HeadcountError for impossible values.
     """
 
     engine: str = PLAIN
@@ -70,6 +71,7 @@ class PlanRequest:
     disable_hybrid_kv_cache_manager: bool = False
     mamba_cache_mode: StateMode | None = None
     caches_prefixes: bool | None = None
+    async_scheduling: bool | None = None
     speculated: int | None = None
     draft_layers: int = 0
 

@@ -163,7 +163,12 @@ def vllm_pool(model: PlannedModel, work: Workload) -> VllmPool:
         layers=caches,
         stages=stages,
         version=version,
-        in_flight=in_flight_tokens(version, step.max_num_batched_tokens, request.pp),
+        in_flight=in_flight_tokens(
+            version,
+            step.max_num_batched_tokens,
+            request.pp,
+            runs_ahead=_runs_ahead(model, work),
+        ),
         encoder_tokens=_encoder_tokens(work, step),
         context_ranks=request.context_ranks,
         states=states,
@@ -187,6 +192,14 @@ def _packs(model: PlannedModel, work: Workload) -> bool:
     """Whether layers that compress tokens keep them as their kernel does, in 8 bit; else as the
     model computes."""
     return has_compressed(model.spec) and work.request.kv_dtype in (None, "auto", *_PACKED)
+
+
+def _runs_ahead(model: PlannedModel, work: Workload) -> bool:
+    """Whether steps are scheduled before the last is done: the V1 runner does so on one stage alone
+    (VllmConfig.max_concurrent_batches of vllm/config/vllm.py)."""
+    if work.request.async_scheduling is False:
+        return False
+    return work.request.pp == 1 or uses_v2(model, work)
 
 
 def _encoder_tokens(work: Workload, step: StepLimits) -> int:

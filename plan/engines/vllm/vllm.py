@@ -79,6 +79,7 @@ ENGINE = Engine(
             *("version", "pp", "context_ranks", "block_size", "max_num_seqs", "sampler", "usage"),
             *("max_num_batched_tokens", "enforce_eager", "disable_hybrid_kv_cache_manager"),
             *("mamba_cache_mode", "caches_prefixes", "model_runner", "speculated", "draft_layers"),
+            "async_scheduling",
         }
     ),
     releases=Releases(oldest=(0, 8, 5), newest=(0, 33)),
