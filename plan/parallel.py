@@ -21,6 +21,7 @@ from headcount.model.mixers import (
     Mixer,
     Recurrent,
 )
+from headcount.model.mixers.state import State
 from headcount.model.spec import ModelSpec
 
 AnyAttention = Attention | CrossAttention | LatentAttention | CompressedAttention
@@ -78,13 +79,32 @@ def _counts(values: Iterable[int]) -> str:
 def rank_mixer(mixer: Mixer, tp: int) -> Mixer:
     """The mixer with the heads of one rank; `tp` must be valid for it."""
     if isinstance(mixer, Recurrent):
-        states = tuple(state._replace(fixed=ceil(state.fixed / tp)) for state in mixer.states)
+        states = tuple(_rank_state(mixer, state, tp) for state in mixer.states)
         return replace(mixer, weights=ceil(mixer.weights / tp), states=states)
     heads = mixer.num_attention_heads // tp
     if isinstance(mixer, (LatentAttention, CompressedAttention)):
         return replace(mixer, num_attention_heads=heads)
     key_value = max(1, mixer.num_key_value_heads // tp)
     return replace(mixer.with_key_value_heads(key_value), num_attention_heads=heads)
+
+
+def _rank_state(mixer: Recurrent, state: State, tp: int) -> State:
+    """Divided evenly, but that Mamba-2's convolution has a group for the heads of each rank
+    (MambaStateShapeCalculator.mamba2_state_shape of
+    vllm/model_executor/layers/mamba/mamba_utils.py)."""
+    whole = state.fixed + _copied_groups(mixer, state, tp)
+    return state._replace(fixed=ceil(whole / tp))
+
+
+def _copied_groups(mixer: Recurrent, state: State, tp: int) -> int:
+    """Elements of `state` in the groups that several ranks have, but for the first's."""
+    inner = (mixer.num_attention_heads or 0) * (mixer.head_dim or 0)
+    if mixer.form != "Mamba-2" or not state.columns or not inner:
+        return 0
+    recurrent = next(other.fixed for other in mixer.states if not other.columns)
+    group = 2 * (recurrent // inner) * state.columns
+    groups = (state.fixed - inner * state.columns) // group
+    return (tp - groups) * group if groups % tp else 0
 
 
 def rank_spec(spec: ModelSpec, tp: int) -> ModelSpec:

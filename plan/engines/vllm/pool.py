@@ -17,7 +17,7 @@ from .compressed import compressed_caches, compressed_table, has_compressed
 from .defaults import StepLimits, in_flight_tokens, step_limits
 from .hybrid import as_allocated
 from .kernel_blocks import kernel_block
-from .model_rules import as_served, default_state
+from .model_rules import as_served, default_state, ignores_cache_dtype
 from .runner import uses_v2
 from .states import StateRule, state_rule
 
@@ -218,6 +218,8 @@ def _remarks(model: PlannedModel, work: Workload) -> Iterator[str]:
             "Compressed tokens are counted without vLLM's layout of them, which is known for its"
             " default --kv-cache-dtype alone: it logs several times fewer tokens and requests."
         )
+    if work.request.kv_dtype not in (None, "auto") and ignores_cache_dtype(model.spec.model_type):
+        yield "vLLM's class of this model ignores --kv-cache-dtype: its cache stays as it computes."
     if work.request.sampler is not None and uses_v2(model, work):
         yield (
             "--sampler changes nothing here: the V2 model runner profiles sampling without top-k"

@@ -12,7 +12,7 @@ from ..loaded_weights import loaded_weights
 from ..paged import named_cache_type
 from ..version import Releases, Version
 from .budget import vllm_budget
-from .model_rules import default_cache
+from .model_rules import default_cache, ignores_cache_dtype
 from .pool import vllm_pool
 
 
@@ -20,6 +20,8 @@ def _cache_type(
     model: PlannedModel, request: PlanRequest, version: Version, compute_dtype: str
 ) -> CacheType:
     name = request.kv_dtype
+    if ignores_cache_dtype(model.spec.model_type):
+        return named_cache_type(None, compute_dtype)
     if name in (None, "auto"):
         name = default_cache(model.spec.model_type, model.config, version)
     return named_cache_type(name, compute_dtype)
