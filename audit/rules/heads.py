@@ -112,20 +112,20 @@ def heads_by_default(facts: ConfigFacts) -> Iterator[Sighting]:
 )
 def ignored_heads(facts: ConfigFacts) -> Iterator[Sighting]:
     """The config gives a number of K/V heads that its class does not use."""
-    said, key = facts.key_value_heads, "num_key_value_heads"
-    if said is None and facts.one_head_key is not None:
-        said, key = 1, facts.one_head_key
+    said = dict(facts.key_value_heads)
+    if not said and facts.one_head_key is not None:
+        said = {facts.one_head_key: 1}
     mixers: list[Mixer] = [m for layer in facts.spec.layers for m in layer.mixers]
-    if said is None or not mixers or not all(isinstance(m, Attention) for m in mixers):
+    if not mixers or not all(isinstance(m, Attention) for m in mixers):
         return
     if facts.spec.assumed:  # nothing is known of what that class decides
         return
     used = {m.num_key_value_heads for m in mixers}
-    if said not in used:
-        counts = ", ".join(str(n) for n in sorted(n for n in used if n is not None))
-        yield Sighting(
-            key, f"says {said} K/V head(s), {facts.spec.model_type} builds {counts} of them"
-        )
+    counts = ", ".join(str(n) for n in sorted(n for n in used if n is not None))
+    for key, count in said.items():
+        if count not in used:
+            message = f"says {count} K/V head(s), {facts.spec.model_type} builds {counts} of them"
+            yield Sighting(key, message)
 
 
 @rule(

@@ -51,6 +51,7 @@ SPEAKS: list[tuple[str, str, Config]] = [
                          "num_key_value_heads": None}),
     *(("H406", "warning", {"num_key_value_heads": None, name: 2})  # a llama does not read it
       for name in ("n_kv_heads", "kv_n_heads", "num_query_groups", "num_kv")),
+    ("H406", "warning", {"n_kv_heads": 4}),  # beside the number that it reads
     ("H406", "warning", {**GPT2, "num_key_value_heads": None,  # as SantaCoder's own file
                          "attention_head_type": "multiquery"}),
     ("H407", "warning", {"num_attention_heads": 8.0}),
@@ -66,6 +67,22 @@ SPEAKS: list[tuple[str, str, Config]] = [
     ("H418", "warning", {"model_type": "opt", "hidden_size": None, "num_hidden_layers": None,
                          "num_attention_heads": None, "intermediate_size": None, "n_head": 4,
                          "num_layers": 2, "hidden_dim": 32, "ffn_embed_dim": 64}),
+    *(("H418", "warning", {size: None, name: 12}) for size, name in (
+        ("num_hidden_layers", "num_layers"), ("num_hidden_layers", "n_layer"),
+        ("num_hidden_layers", "num_hidden_layer"), ("hidden_size", "n_embd"),
+        ("hidden_size", "hidden_dim"), ("num_attention_heads", "n_heads"), ("head_dim", "d_head"),
+        ("intermediate_size", "ffn_hidden_size"), ("intermediate_size", "hidden_dim"),
+        ("vocab_size", "n_vocab"), ("max_position_embeddings", "context_length"),
+        ("max_position_embeddings", "n_positions"))),
+    ("H418", "note", {"n_layers": 22}),  # beside the class's own
+    ("H418", "warning", {"model_type": "mixtral", "n_routed_experts": 16}),
+    ("H418", "warning", {"model_type": "mistral", "window_size": 16}),
+    ("H418", "warning", {"model_type": "t5", "d_model": 64, "num_layers": 2, "num_heads": 4,
+                         "head_dim": 16}),
+    ("H418", "warning", {"model_type": "llava", "text_config": {"model_type": "llama",
+                                                                "n_layers": 2}}),
+    ("H418", "warning", {"model_type": "llava", "architectures": None, "text_config": LLAMA_CONFIG,
+                         "vision_config": {"model_type": "clip_vision_model", "layers": 2}}),
     ("H419", "warning", {"visual": {"width": 64, "layers": 2}}),
     ("H421", "warning", {"model_type": "my_new", "architectures": None,
                          "num_key_value_heads": 8}),
@@ -115,6 +132,12 @@ SILENT: list[tuple[str, Config]] = [
     ("H418", {"intermediate_size": None}),
     ("H418", {**dict.fromkeys(LLAMA_CONFIG), "model_type": "bert"}),
     ("H418", {"model_type": "llava", "text_config": {"model_type": "llama"}}),
+    ("H418", {"num_hidden_layers": None, "n_layer": 32}),  # as many as the class has
+    ("H418", {"padded_vocab_size": 64}),  # that of the tokenizer
+    ("H418", {"model_type": "mixtral", "num_local_experts": 4, "num_experts": 8}),  # one name
+    ("H418", {"n_shared_experts": 1}),  # the class has none
+    ("H418", {"mm_hidden_size": 1024, "swa_head_dim": 8}),
+    ("H418", {**GPT2, "num_key_value_heads": None, "n_ctx": 64}),
     ("H419", {"visual": {"token": 64}}),
     ("H419", {"visual": {"width": 64}, "architectures": ["SomeClassifier"]}),
     ("H421", {"sliding_window": 16}),  # its class is known
