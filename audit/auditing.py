@@ -89,6 +89,7 @@ def audit_source(source: FoundModel) -> Audit:
             stored={},
             findings=(),
         )
+    facts = facts._replace(stored=audit.spec)
     if audit.spec.parameters_source == "config":
         facts = with_unread(facts, reading)
     return replace(

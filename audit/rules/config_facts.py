@@ -63,7 +63,8 @@ class Ignored(NamedTuple):
 
 
 class ConfigFacts(NamedTuple):
-    """A config as rules see it. `where` names it in messages, `id` the model in reports.
+    """A config as rules see it. `where` names it in messages, `id` the model in reports. `spec` is
+    as the config says, and `stored` as the weights beside it have it, the same without any.
 
     Paths are dotted. `key_value_heads`: what the file says under each name of their number, and
     `one_head_key` the key that says there is one, where none gives a number; `window`, `pattern`
@@ -79,6 +80,7 @@ class ConfigFacts(NamedTuple):
     where: str
     id: str
     spec: ModelSpec
+    stored: ModelSpec
     in_transformers: bool
     own_code: bool
     nested: bool
@@ -114,6 +116,7 @@ def config_facts(
         where=where,
         id=id,
         spec=reading.spec,
+        stored=reading.spec,
         in_transformers=class_defaults(reading.spec.model_type) is not None,
         own_code=_is_own_code(reading.spec.model_type, config, where),
         nested=reading.text is not reading.view,
