@@ -205,15 +205,32 @@ def test_deeply_nested_configs_are_walked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
-    [({"sliding_window": None}, "is missing: null stands there"), ({}, None)],
+    "model_type", ["gemma2", "gemma3_text", "gpt_oss", "cohere2", "olmo3", "gemma4_text"]
 )
-def test_null_is_not_called_missing(tmp_path: Path, given: Config, said: str | None) -> None:
-    """Gemma 2's class has a default, which null overrides: transformers then has no window."""
+def test_layers_with_a_window_of_null_are_refused(tmp_path: Path, model_type: str) -> None:
+    """transformers 5.24 builds them all (not Gemma 4, whose config it refuses), and raises in their
+    first forward ("Could not find a `sliding_window` argument in the config, or it is not set")."""
     path = tmp_path / "config.json"
-    path.write_text(json.dumps({"model_type": "gemma2", **given}))
-    if said is None:
+    path.write_text(json.dumps({"model_type": model_type, "sliding_window": None}))
+    with pytest.raises(HeadcountError, match=r"sliding_window is null.*first forward fails"):
         audit_model(str(path))
-    else:
-        with pytest.raises(HeadcountError, match=f"sliding_window {said}"):
-            audit_model(str(path))
+
+
+@pytest.mark.parametrize(
+    ("model_type", "given"),
+    [
+        ("gemma2", {}),
+        ("llama4_text", {"attention_chunk_size": None}),
+        *((name, {"sliding_window": None}) for name in ("mistral", "qwen2", "phi3", "smollm3")),
+    ],
+)
+def test_a_window_of_null_is_none_where_no_layer_asks_for_it(
+    tmp_path: Path, model_type: str, given: Config
+) -> None:
+    """As transformers 5.24 caches them: a DynamicLayer each, but for Gemma 2, whose class has a
+    window of its own."""
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"model_type": model_type, **given}))
+    layers = audit_model(str(path)).spec.layers
+    windows = {getattr(mixer, "window", None) for layer in layers for mixer in layer.mixers}
+    assert windows == ({4096, None} if model_type == "gemma2" else {None})
