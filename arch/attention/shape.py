@@ -28,9 +28,9 @@ def plain_window(view: ConfigView) -> int:
     if window is None:
         said = "null" if "sliding_window" in view.config else "not given"
         raise MissingValueError(
-            f"{view.where}: sliding_window is {said}, and some layers have one: transformers may build"
-            " the model, but its first forward fails. Give the window, or layer_types that are all"
-            " full_attention"
+            f"{view.where}: sliding_window is {said}, and some layers have one: transformers may"
+            " build the model, but its first forward fails. Give the window, or layer_types"
+            " that are all full_attention"
         )
     return window
 
