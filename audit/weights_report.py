@@ -80,8 +80,8 @@ def weights_notes(inventory: Inventory, published: int | None) -> Iterator[str]:
         yield f"{lines['mtp'].parameters or 0:,} of the parameters are {_REASONS['mtp']}."
     if "copies" in lines:
         yield (
-            f"{lines['copies'].nbytes:,} bytes are {_REASONS['copies']}. They count as no parameters,"
-            " which holds where their values are those of the embedding: headers do not say it,"
+            f"{lines['copies'].nbytes:,} bytes are {_REASONS['copies']}. They count as no"
+            " parameters, which holds where their values are those of the embedding: headers do not say it,"
             f" --scan does. Where they differ, transformers loads {lines['copies'].elements:,}"
             " parameters more."
         )
