@@ -81,9 +81,9 @@ def weights_notes(inventory: Inventory, published: int | None) -> Iterator[str]:
     if "copies" in lines:
         yield (
             f"{lines['copies'].nbytes:,} bytes are {_REASONS['copies']}. They count as no"
-            " parameters, which holds where their values are those of the embedding: headers do not say it,"
-            f" --scan does. Where they differ, transformers loads {lines['copies'].elements:,}"
-            " parameters more."
+            " parameters, which holds where their values are those of the embedding: headers do not"
+            f" say it, --scan does. Where they differ, transformers loads"
+            f" {lines['copies'].elements:,} parameters more."
         )
     held = inventory.parameters
     if published is not None and held is not None and published != held:

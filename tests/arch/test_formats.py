@@ -163,7 +163,7 @@ def test_the_name_that_mlc_gives_says_the_bytes(
     sizes: dict[str, Any], parameters: int, gib: float, bits: float
 ) -> None:
     config = of_mlc(sizes, "q4f16_1")
-    spec = read_spec(config)
+    spec = read_spec(config, "mlc-chat-config.json")
     assert (spec.parameters, spec.dtype) == (parameters, "float16")
     found = weights_by_config(config, spec, wide_bits=16)
     assert found is not None
