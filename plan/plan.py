@@ -267,9 +267,8 @@ def _loaded_dtype(name: str | None) -> str | None:
     try:
         return resolve_dtype(name)
     except HeadcountError as error:
-        raise HeadcountError(
-            f"{error}, {', '.join(NAMED_FORMATS)}, and q4_k_m and the like"
-        ) from error
+        further = ", ".join(each for each in NAMED_FORMATS if each not in BITS)
+        raise HeadcountError(f"{error}, {further}, and q4_k_m and the like") from error
 
 
 def _compute_dtype(*wanted: str | None) -> str:

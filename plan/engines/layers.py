@@ -112,7 +112,7 @@ def _of_layer(kv: KvFormat, index: int, spec: ModelSpec) -> KvFormat:
     ends = min(kv.plain_ends, len(spec.layers) // 2)
     if ends <= index < len(spec.layers) - ends or _has_state(spec):
         return kv
-    return replace(kv, bits=kv.plain_bits, packed=None)
+    return replace(kv, bits=kv.plain_bits, packed=None, scale_every=None)
 
 
 def _has_state(spec: ModelSpec) -> bool:

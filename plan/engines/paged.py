@@ -1,7 +1,7 @@
 """What engines with pages of K/V memory keep of a model: each layer's cache on a rank, with the
 dtypes of keys, values and recurrent state."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -13,6 +13,7 @@ from headcount.model.spec import ModelSpec
 
 from ..planned_model import PlannedModel
 from ..request import CacheType, PlanRequest, Workload
+from .cache_names import AUTO, CacheNames
 from .kv_formats import ENGINE_DTYPES, KvFormat, kv_format
 from .layers import Deal, StagedCaches, stage_of_layers, staged_caches
 from .version import Version
@@ -23,17 +24,24 @@ _ALWAYS_WIDE = ("Kimi delta attention", "lightning attention")
 
 
 def paged_cache_type(
-    model: PlannedModel, request: PlanRequest, version: Version, compute_dtype: str
-) -> CacheType:
-    """The type that --kv-dtype names. Raises HeadcountError for what is none."""
-    return named_cache_type(request.kv_dtype, compute_dtype)
+    names: CacheNames,
+) -> Callable[[PlannedModel, PlanRequest, Version, str], CacheType]:
+    """What reads --kv-dtype where the engine's names of types are `names`."""
+
+    def cache_type(
+        model: PlannedModel, request: PlanRequest, version: Version, compute_dtype: str
+    ) -> CacheType:
+        name = names.own(request.kv_dtype, version, compute_dtype)
+        return named_cache_type(name, compute_dtype)
+
+    return cache_type
 
 
 def named_cache_type(name: str | None, compute_dtype: str) -> CacheType:
     """`name` is a dtype, or what engines call a layout of theirs; None and `auto` are the dtype
     that is computed in. Raises HeadcountError."""
     bits = kv_format(name, compute_bits=BITS[compute_dtype]).bits
-    if name is None or name == "auto":
+    if name is None or name == AUTO:
         return CacheType(compute_dtype, bits)
     return CacheType(name if name in ENGINE_DTYPES else resolve_dtype(name), bits)
 

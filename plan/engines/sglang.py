@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from math import ceil
 from shlex import quote
 
-from headcount.model.dtypes import ALIASES
 from headcount.model.mixers import LatentAttention, fills
 
 from ..budget import Budget
@@ -17,6 +16,7 @@ from ..devices import Device
 from ..planned_model import PlannedModel
 from ..request import Workload
 from .budget_terms import runtime, share_of
+from .cache_names import AUTO, CacheNames
 from .engine import Engine, option
 from .layers import LayerCache
 from .loaded_weights import loaded_weights, padded_experts, stage_weights
@@ -174,6 +174,20 @@ def _budget(model: PlannedModel, device: Device | None, work: Workload) -> tuple
     )
 
 
+# Choices of --kv-cache-dtype in sglang/srt/server_args.py (arg_groups/fields/model.py from 0.5.21).
+CACHES = CacheNames(
+    engine="SGLang",
+    option="--kv-cache-dtype",
+    since={
+        **dict.fromkeys(("fp8_e4m3", "fp8_e5m2"), ()),
+        **dict.fromkeys(("bfloat16", "bf16"), (0, 5, 4)),
+        "fp4_e2m1": (0, 5, 5),
+        **dict.fromkeys(("mxfp8", "nvfp4", "fp4_mx_block16"), (0, 5, 16)),
+    },
+    until={"fp4_e2m1": (0, 5, 21)},
+)
+
+
 def sglang_stages(layers: int, pp: int) -> tuple[int, ...]:
     """The pipeline stage of each layer: the last stages have one more where some are left over
     (get_pp_indices of sglang/srt/distributed/utils.py)."""
@@ -206,9 +220,8 @@ def _launch(model_id: str, work: Workload, kv_tokens: int) -> Iterator[str]:
         yield f"--max-total-tokens {kv_tokens}"
     elif request.utilisation is not None:
         yield f"--mem-fraction-static {request.utilisation:g}"
-    if request.kv_dtype not in (None, "auto"):
-        full = ALIASES.get(request.kv_dtype or "", request.kv_dtype or "")
-        yield f"--kv-cache-dtype {full.replace('float8', 'fp8').replace('e4m3fn', 'e4m3')}"
+    if (cache := CACHES.own(request.kv_dtype, work.version, work.compute_dtype)) != AUTO:
+        yield f"--kv-cache-dtype {cache}"
     yield from option("--page-size", request.block_size)
 
 
@@ -217,7 +230,7 @@ ENGINE = Engine(
     budget=_budget,
     pool=_pool,
     launch=_launch,
-    cache_type=paged_cache_type,
+    cache_type=paged_cache_type(CACHES),
     weights=loaded_weights,
     options=frozenset({"version", "pp", "block_size"}),
     releases=Releases(oldest=(0, 5), newest=(0, 5, 23)),

@@ -19,6 +19,7 @@ from ..overhead import plan_overhead
 from ..planned_model import PlannedModel
 from ..request import Workload
 from .budget_terms import runtime, share_of
+from .cache_names import AUTO, CacheNames
 from .engine import Engine, option
 from .layers import LayerCache
 from .loaded_weights import loaded_weights, stage_weights
@@ -28,6 +29,10 @@ from .staged_pool import StagedPool
 
 _FRACTION, _BLOCK = 0.9, 32  # KvCacheConfig: free_gpu_memory_fraction, tokens_per_block
 _STEP_TOKENS = 8192  # max_num_tokens of the LLM API
+# _VALID_KV_CACHE_DTYPES of tensorrt_llm/_torch/pyexecutor/model_loader.py
+CACHES = CacheNames(
+    engine="TensorRT-LLM", option="--kv_cache_dtype", since={"fp8": (), "nvfp4": ()}
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -116,6 +121,8 @@ def _launch(model_id: str, work: Workload, kv_tokens: int) -> Iterator[str]:
     yield from option("--pp_size", request.pp, 1)
     yield from option("--max_batch_size", request.max_num_seqs)
     yield from option("--max_num_tokens", request.max_num_batched_tokens)
+    if (cache := CACHES.own(request.kv_dtype, work.version, work.compute_dtype)) != AUTO:
+        yield f"--kv_cache_dtype {cache}"
     if request.utilisation is not None:
         yield f"--kv_cache_free_gpu_memory_fraction {request.utilisation:g}"
 
@@ -125,7 +132,7 @@ ENGINE = Engine(
     budget=_budget,
     pool=_pool,
     launch=_launch,
-    cache_type=paged_cache_type,
+    cache_type=paged_cache_type(CACHES),
     weights=loaded_weights,
     options=frozenset({"version", "pp", "block_size", "max_num_seqs", "max_num_batched_tokens"}),
     narrower_caches=("fp8",),

@@ -12,6 +12,7 @@ from headcount.cli import main
 from headcount.plan.budget import Budget, Term
 from headcount.plan.devices import Device
 from headcount.plan.engines import registry
+from headcount.plan.engines.cache_names import CacheNames
 from headcount.plan.engines.engine import Engine
 from headcount.plan.engines.loaded_weights import loaded_weights, stage_weights
 from headcount.plan.engines.paged import paged_cache_type
@@ -55,7 +56,7 @@ TAPE = Engine(
     budget=budget,
     pool=lambda model, work: Tape(layers=len(model.spec.layers)),
     launch=launch,
-    cache_type=paged_cache_type,
+    cache_type=paged_cache_type(CacheNames(engine="Tape", option="--wound", since={"fp8": ()})),
     weights=loaded_weights,
     releases=Releases(oldest=(1, 0), newest=(3, 1)),
     narrower_caches=("fp8",),

@@ -7,6 +7,7 @@ from headcount.model.dtypes import ALIASES
 
 from ...planned_model import PlannedModel
 from ...request import CacheType, PlanRequest, Workload
+from ..cache_names import AUTO, CacheNames
 from ..engine import Engine, option
 from ..loaded_weights import loaded_weights
 from ..paged import named_cache_type
@@ -15,14 +16,29 @@ from .budget import vllm_budget
 from .model_rules import default_cache
 from .pool import vllm_pool
 
+# CacheDType of vllm/config/cache.py (vllm/config.py before 0.10), as it stands in 0.8.5, 0.9.0.1,
+# 0.9.2, 0.10.2 and each minor release from 0.11 to 0.32.
+CACHES = CacheNames(
+    engine="vLLM",
+    option="--kv-cache-dtype",
+    since={
+        **dict.fromkeys(("fp8", "fp8_e4m3", "fp8_e5m2"), ()),
+        **{"fp8_inc": (0, 10, 2), "bfloat16": (0, 11), "fp8_ds_mla": (0, 12), "float16": (0, 18)},
+        **dict.fromkeys(("turboquant_k8v4", "turboquant_4bit_nc", "turboquant_k3v4_nc"), (0, 20)),
+        **dict.fromkeys(("turboquant_3bit_nc", "int8_per_token_head"), (0, 20)),
+        **dict.fromkeys(("fp8_per_token_head", "nvfp4"), (0, 20)),
+        **{"int4_per_token_head": (0, 25), "nvfp4_4over6": (0, 28), "nvfp4_ds_mla": (0, 30)},
+        "ultraquant_4bit": (0, 32),
+    },
+)
+
 
 def _cache_type(
     model: PlannedModel, request: PlanRequest, version: Version, compute_dtype: str
 ) -> CacheType:
-    name = request.kv_dtype
-    if name in (None, "auto"):
-        name = default_cache(model.spec.model_type, version)
-    return named_cache_type(name, compute_dtype)
+    name = CACHES.own(request.kv_dtype, version, compute_dtype)
+    default = default_cache(model.spec.model_type, version) if name == AUTO else None
+    return named_cache_type(default or name, compute_dtype)
 
 
 def _launch(model_id: str, work: Workload, kv_tokens: int) -> Iterator[str]:
@@ -39,8 +55,8 @@ def _launch(model_id: str, work: Workload, kv_tokens: int) -> Iterator[str]:
         yield f"--kv-cache-memory-bytes {request.kv_memory}"
     elif request.utilisation is not None:
         yield f"--gpu-memory-utilization {request.utilisation:g}"
-    if request.kv_dtype not in (None, "auto"):
-        yield f"--kv-cache-dtype {_cache(request.kv_dtype)}"
+    if (cache := CACHES.own(request.kv_dtype, work.version, work.compute_dtype)) != AUTO:
+        yield f"--kv-cache-dtype {cache}"
     yield from _dtype(request.dtype)
     yield from option("--block-size", request.block_size)
     yield from option("--max-num-seqs", request.max_num_seqs)
@@ -52,11 +68,6 @@ def _launch(model_id: str, work: Workload, kv_tokens: int) -> Iterator[str]:
     if request.mamba_cache_mode is not None:
         caches = "--no-enable" if request.mamba_cache_mode == "none" else "--enable"
         yield f"{caches}-prefix-caching --mamba-cache-mode {request.mamba_cache_mode}"
-
-
-def _cache(name: str | None) -> str:
-    full = ALIASES.get(name or "", name or "")
-    return {"float8_e4m3fn": "fp8", "float8_e5m2": "fp8_e5m2"}.get(full, full)
 
 
 def _dtype(dtype: str | None) -> Iterator[str]:
