@@ -5,6 +5,7 @@ from shlex import quote
 
 from headcount.model.dtypes import ALIASES
 
+from ...devices import Device
 from ...planned_model import PlannedModel
 from ...request import CacheType, PlanRequest, Workload
 from ..engine import Engine, option
@@ -12,8 +13,10 @@ from ..loaded_weights import loaded_weights
 from ..paged import named_cache_type
 from ..version import Releases, Version
 from .budget import vllm_budget
+from .defaults import step_limits
 from .model_rules import default_cache
 from .pool import vllm_pool
+from .refusals import vllm_platforms, vllm_refusals
 
 
 def _cache_type(
@@ -23,6 +26,11 @@ def _cache_type(
     if name in (None, "auto"):
         name = default_cache(model.spec.model_type, version)
     return named_cache_type(name, compute_dtype)
+
+
+def _most_at_once(device: Device | None, work: Workload) -> int:
+    """A request more waits until one of them has ended (vllm/v1/core/sched/scheduler.py)."""
+    return step_limits(work.version, device, work.request).max_num_seqs
 
 
 def _launch(model_id: str, work: Workload, kv_tokens: int) -> Iterator[str]:
@@ -85,4 +93,7 @@ ENGINE = Engine(
     narrower_caches=("fp8",),
     keeps_float32=False,
     profiles_sequences=True,
+    platforms=vllm_platforms,
+    refusals=vllm_refusals,
+    most_at_once=_most_at_once,
 )
