@@ -148,4 +148,5 @@ ENGINE = Engine(
     weights=loaded_weights,
     options=frozenset({"version", "pp"}),
     narrower_caches=("q8_0", "q4_0"),
+    platforms=lambda version: dict.fromkeys(("cuda", "rocm", "xpu", "metal")),  # docs/build.md
 )

@@ -15,6 +15,7 @@ from ..budget import Budget
 from ..devices import Device
 from ..planned_model import PlannedModel
 from ..request import Workload
+from ..stored import as_loaded
 from .budget_terms import runtime, share_of
 from .cache_names import AUTO, CacheNames
 from .engine import Engine, option
@@ -22,9 +23,11 @@ from .layers import LayerCache
 from .loaded_weights import loaded_weights, padded_experts, stage_weights
 from .paged import paged_cache_type, paged_caches
 from .pool import CachePool
+from .refusals.partition import CutRules, uneven_cuts
+from .refusals.platforms import Platforms
 from .rope_tables import rope_table
 from .staged_pool import StagedPool
-from .version import Releases
+from .version import Releases, Version
 
 _GIB, _MIB = 2**30, 2**20
 SWA_RATIO, STATE_RATIO = 0.8, 0.9  # swa_full_tokens_ratio, mamba_full_memory_ratio
@@ -225,6 +228,17 @@ def _launch(model_id: str, work: Workload, kv_tokens: int) -> Iterator[str]:
     yield from option("--page-size", request.block_size)
 
 
+def _platforms(version: Version) -> Platforms:
+    """maybe_downgrade_dtype_for_legacy_gpu of model_executor/model_runner.py, and the targets of
+    sgl-kernel/setup_rocm.py. TPUs have an engine of their own (SGLang-Jax)."""
+    return {"cuda": "7.5", "rocm": ("gfx942", "gfx950"), "xpu": None}
+
+
+def _refusals(model: PlannedModel, device: Device | None, work: Workload) -> Iterator[str]:
+    """Fp8LinearMethod.validate_block_quant_shapes and the like."""
+    return uneven_cuts(as_loaded(model, work.dtype), work.request.tp, CutRules())
+
+
 ENGINE = Engine(
     name="sglang",
     budget=_budget,
@@ -236,4 +250,6 @@ ENGINE = Engine(
     releases=Releases(oldest=(0, 5), newest=(0, 5, 23)),
     narrower_caches=("fp8",),
     keeps_float32=False,
+    platforms=_platforms,
+    refusals=_refusals,
 )

@@ -28,7 +28,7 @@ from .pool import CachePool
 from .staged_pool import StagedPool
 
 _FRACTION, _BLOCK = 0.9, 32  # KvCacheConfig: free_gpu_memory_fraction, tokens_per_block
-_STEP_TOKENS = 8192  # max_num_tokens of the LLM API
+_STEP_TOKENS, _SEQUENCES = 8192, 2048  # max_num_tokens and max_batch_size of the LLM API
 # _VALID_KV_CACHE_DTYPES of tensorrt_llm/_torch/pyexecutor/model_loader.py
 CACHES = CacheNames(
     engine="TensorRT-LLM", option="--kv_cache_dtype", since={"fp8": (), "nvfp4": ()}
@@ -114,6 +114,10 @@ def _left_alone(fraction: float, allowed: Term, weights: Term, others: tuple[Ter
     )
 
 
+def _most_at_once(device: Device | None, work: Workload) -> int:
+    return work.request.max_num_seqs or _SEQUENCES
+
+
 def _launch(model_id: str, work: Workload, kv_tokens: int) -> Iterator[str]:
     request = work.request
     yield f"trtllm-serve {quote(model_id)} --max_seq_len {work.context}"
@@ -136,4 +140,6 @@ ENGINE = Engine(
     weights=loaded_weights,
     options=frozenset({"version", "pp", "block_size", "max_num_seqs", "max_num_batched_tokens"}),
     narrower_caches=("fp8",),
+    most_at_once=_most_at_once,
+    platforms=lambda version: {"cuda": "8.0"},  # docs/source/supported-hardware: from Ampere on
 )

@@ -66,7 +66,7 @@ TAPE = Engine(
 def run(*args: str) -> Any:
     result = CliRunner().invoke(main, ["plan", *args])
     assert result.exit_code in (0, 1), result.output
-    return json.loads(result.output) if "json" in args else result.output
+    return json.loads(result.stdout) if "json" in args else result.output
 
 
 def test_a_made_up_engine_goes_from_the_registry_to_the_report(

@@ -5,6 +5,7 @@ from shlex import quote
 
 from headcount.model.dtypes import ALIASES
 
+from ...devices import Device
 from ...planned_model import PlannedModel
 from ...request import CacheType, PlanRequest, Workload
 from ..cache_names import AUTO, CacheNames
@@ -13,8 +14,10 @@ from ..loaded_weights import loaded_weights
 from ..paged import named_cache_type
 from ..version import Releases, Version
 from .budget import vllm_budget
+from .defaults import step_limits
 from .model_rules import default_cache
 from .pool import vllm_pool
+from .refusals import vllm_platforms, vllm_refusals
 
 # CacheDType of vllm/config/cache.py (vllm/config.py before 0.10), as it stands in 0.8.5, 0.9.0.1,
 # 0.9.2, 0.10.2 and each minor release from 0.11 to 0.32.
@@ -40,6 +43,11 @@ def _cache_type(
     spec, config = model.spec, model.config
     default = default_cache(spec.model_type, config, version) if name == AUTO else None
     return named_cache_type(default or name, compute_dtype)
+
+
+def _most_at_once(device: Device | None, work: Workload) -> int:
+    """A request more waits until one of them has ended (vllm/v1/core/sched/scheduler.py)."""
+    return step_limits(work.version, device, work.request).max_num_seqs
 
 
 def _launch(model_id: str, work: Workload, kv_tokens: int) -> Iterator[str]:
@@ -97,4 +105,7 @@ ENGINE = Engine(
     narrower_caches=("fp8",),
     keeps_float32=False,
     profiles_sequences=True,
+    platforms=vllm_platforms,
+    refusals=vllm_refusals,
+    most_at_once=_most_at_once,
 )
