@@ -8,7 +8,7 @@ from typing import Any
 
 from headcount.model.dtypes import ALIASES, BITS, resolve_dtype
 from headcount.model.mixers import Recurrent
-from headcount.model.numbers import whole
+from headcount.model.numbers import size
 from headcount.model.spec import ModelSpec
 
 from ..planned_model import PlannedModel
@@ -54,9 +54,9 @@ def _staged(model: PlannedModel, tp: int, pp: int, kv: KvFormat, deal: Deal) -> 
 
 def _chunk(config: Mapping[str, Any]) -> int | None:
     for holder in (config, config.get("text_config") or {}):
-        size = whole(holder.get("attention_chunk_size")) if isinstance(holder, dict) else None
-        if size is not None and size > 0:
-            return size
+        chunk = size(holder.get("attention_chunk_size")) if isinstance(holder, dict) else None
+        if chunk is not None:
+            return chunk
     return None
 
 
