@@ -197,4 +197,5 @@ ENGINE = Engine(
     weights=loaded_weights,
     options=frozenset({"version", "pp"}),
     narrower_caches=("q8_0", "q4_0"),
+    narrower_weights=("Q8_0", "Q4_K_M"),
 )
