@@ -254,7 +254,7 @@ LOG = StartLog(
     ),
     failures=_FAILURES,
     phases=(
-        *(("_dummy_sampler_run", "step"), ("capture_model", "step"), ("profile_run", "profile")),
+        *(("_dummy_sampler_run", "step"), ("capture_model", "graphs"), ("profile_run", "profile")),
         *(("determine_available_memory", "profile"), ("determine_num_available", "profile")),
         *(("initialize_from_config", "step"), ("in load_model", "weights")),
         *(("load_weights", "weights"), ("create_weights", "weights"), ("execute_model", "step")),
