@@ -103,15 +103,12 @@ def _tp(plan: Plan) -> Iterator[Change]:
 
 
 def _weight_type(plan: Plan) -> Iterator[Change]:
-    """The cache stays what it is."""
     if plan.request.kv_memory is not None or plan.spec.parameters is None:
         return
     if "quantization_config" in plan.model.config or plan.request.dtype in _WEIGHT_TYPES:
         return
-    kept = replace(plan.request, kv_dtype=plan.request.kv_dtype or "bfloat16")
-    base = replace(plan, workload=replace(plan.workload, request=kept))
     for name in _WEIGHT_TYPES:
-        yield from _try(base, "dtype", name, f"weights of {name}")
+        yield from _try(plan, "dtype", name, f"weights of {name}")
 
 
 def _conversion(variants: Sequence[VariantPlan]) -> Iterator[Change]:

@@ -11,18 +11,13 @@ from ..devices import Device
 from ..planned_model import PlannedModel
 from ..request import CacheType, PlanRequest, Workload, flag
 from ..weights import Weights
+from .launch import Launch
 from .pool import CachePool
 from .refusals.platforms import Platforms, not_run_on
 from .registry import ENGINES
 from .version import Releases, Version
 
 NO_RELEASES = Releases()
-
-
-def option(name: str, value: int | None, default: int | None = None) -> Iterator[str]:
-    """`name value` of a launch command, unless it is what the engine takes anyway."""
-    if value is not None and value != default:
-        yield f"{name} {value}"
 
 
 def _refuses_nothing(model: PlannedModel, device: Device | None, work: Workload) -> Iterator[str]:
@@ -39,9 +34,9 @@ def _unlimited(device: Device | None, work: Workload) -> int | None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Engine:
-    """`budget` is that of one rank of each pipeline stage, `pool` its K/V memory. `launch` has the
-    words of the command that starts it as planned, from the model's name, the workload and the
-    tokens of cache; None: nothing is started, and a plan needs no device.
+    """`budget` is that of one rank of each pipeline stage, `pool` its K/V memory. `launch` gives
+    the command that starts it as planned, from the model, the workload and the tokens of cache;
+    None: nothing is started, and a plan needs no device.
 
     `cache_type` reads --kv-dtype, of a version and the dtype that is computed in, and `weights`
     says what loading makes of the model's. `options` are the fields of a request that it heeds
@@ -56,7 +51,7 @@ class Engine:
     name: str
     budget: Callable[[PlannedModel, Device | None, Workload], tuple[Budget, ...]]
     pool: Callable[[PlannedModel, Workload], CachePool]
-    launch: Callable[[str, Workload, int], Iterable[str]] | None
+    launch: Callable[[PlannedModel, Workload, int], Launch] | None
     cache_type: Callable[[PlannedModel, PlanRequest, Version, str], CacheType]
     weights: Callable[[PlannedModel, str | None, str], Weights]
     options: frozenset[str] = frozenset()

@@ -21,6 +21,21 @@ def is_hopper_or_newer(device: Device) -> bool:
     return not device.platform or has_capability(device, "9.0")
 
 
+def is_hopper(device: Device | None) -> bool:
+    """Whether it is a Hopper; one that is not known is taken for it."""
+    return device is None or not device.platform or _generation(device) == "9"
+
+
+def is_blackwell(device: Device | None) -> bool:
+    """Whether it is a data centre's Blackwell."""
+    return device is not None and device.platform == "cuda" and _generation(device) == "10"
+
+
+def _generation(device: Device) -> str:
+    """The whole part of CUDA's compute capability."""
+    return (device.capability or "").partition(".")[0]
+
+
 class StepLimits(NamedTuple):
     """The most tokens and sequences of one step of the scheduler."""
 
