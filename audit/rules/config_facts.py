@@ -179,7 +179,8 @@ def _ignored(reading: Reading) -> Iterator[Ignored]:
     others = (_of_class(whole, key) for key, inner in whole.config.items() if inner not in seen)
     for view in (whole, *((text,) if text is not whole else ()), *filter(None, others)):
         place = view.where.removeprefix(whole.where).removeprefix(": ")
-        yield from (Ignored(place, view.class_name, one) for one in unread_sizes(view))
+        found = unread_sizes(view, nested=reading.nests)
+        yield from (Ignored(place, view.class_name, one) for one in found)
 
 
 def _of_class(whole: ConfigView, key: str) -> ConfigView | None:
