@@ -6,7 +6,7 @@ from math import ceil
 from typing import Literal
 
 from headcount.arch.formats.of_configs import quantization_config
-from headcount.model.numbers import whole
+from headcount.model.numbers import size
 
 from ..budget import Term
 from ..planned_model import PlannedModel
@@ -69,7 +69,7 @@ def padded_experts(
     if settings is None or settings.get("quant_method") != "mxfp4":
         return None
     names = ("hidden_size", "intermediate_size", "num_local_experts", "num_hidden_layers")
-    sizes = [size for name in names if (size := whole(config.get(name)) or 0) > 0]
+    sizes = [found for name in names if (found := size(config.get(name)))]
     if len(sizes) != len(names):
         return None
     hidden, intermediate, experts, layers = sizes

@@ -8,7 +8,7 @@ from typing import Any
 
 from headcount.model.dtypes import ALIASES, BITS, resolve_dtype
 from headcount.model.mixers import Recurrent
-from headcount.model.numbers import whole
+from headcount.model.numbers import size
 from headcount.model.spec import ModelSpec
 
 from ..planned_model import PlannedModel
@@ -46,10 +46,16 @@ def named_cache_type(name: str | None, compute_dtype: str) -> CacheType:
     return CacheType(name if name in ENGINE_DTYPES else resolve_dtype(name), bits)
 
 
-def paged_caches(model: PlannedModel, work: Workload, deal: Deal = stage_of_layers) -> StagedCaches:
-    """The caches of one rank of each pipeline stage, among which `deal` shares out the layers."""
+def paged_caches(
+    model: PlannedModel,
+    work: Workload,
+    deal: Deal = stage_of_layers,
+    state_dtype: str | None = None,
+) -> StagedCaches:
+    """The caches of one rank of each pipeline stage, among which `deal` shares out the layers.
+    `state_dtype` is the engine's own for recurrent state where the config names none."""
     kv = kv_format(work.kv_dtype, compute_bits=work.compute_bits)
-    kv = with_state_dtypes(kv, model.spec, model.config, work.compute_bits)
+    kv = with_state_dtypes(kv, model.spec, model.config, work.compute_bits, state_dtype)
     kv = replace(kv, speculated=work.request.speculated or 0)
     return _staged(model, work.request.tp, work.request.pp, kv, deal)
 
@@ -62,17 +68,23 @@ def _staged(model: PlannedModel, tp: int, pp: int, kv: KvFormat, deal: Deal) -> 
 
 def _chunk(config: Mapping[str, Any]) -> int | None:
     for holder in (config, config.get("text_config") or {}):
-        size = whole(holder.get("attention_chunk_size")) if isinstance(holder, dict) else None
-        if size is not None and size > 0:
-            return size
+        chunk = size(holder.get("attention_chunk_size")) if isinstance(holder, dict) else None
+        if chunk is not None:
+            return chunk
     return None
 
 
 def with_state_dtypes(
-    kv: KvFormat, spec: ModelSpec, config: Mapping[str, Any], compute_bits: int
+    kv: KvFormat,
+    spec: ModelSpec,
+    config: Mapping[str, Any],
+    compute_bits: int,
+    default: str | None = None,
 ) -> KvFormat:
-    """`kv` with the bits of recurrent state: those that the config names, else the model's own."""
-    named = next((bits for text in _named(config) if (bits := _bits(text))), None)
+    """`kv` with the bits of recurrent state: those that the config names, else `default`, else the
+    model's own."""
+    texts = (*_named(config), default)
+    named = next((bits for text in texts if (bits := _bits(text))), None)
     wide = any(_is_wide(mixer) for layer in spec.layers for mixer in layer.mixers)
     bits = named or (32 if wide else compute_bits)
     return replace(kv, state_bits=bits, conv_bits=compute_bits)

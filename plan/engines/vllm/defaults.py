@@ -15,13 +15,26 @@ _A100, _A100_SMALL_SINCE = "a100", (0, 9)  # vllm-project/vllm#17885
 _LARGE, _HUGE, _HUGE_STEP_SINCE = 70 * _GIB, 160 * _GIB, (0, 28)
 
 
-# Compute capability 9 and above, for which some kernels are.
-_HOPPER = ("h100", "h200", "h20", "h800", "gh200", "b200", "b300", "gb", "rtx-50", "rtx-pro-6000")
+# Of compute capability 9, 10, and 12, for which some kernels are.
+_HOPPER = ("h100", "h200", "h20", "h800", "gh200")
+_BLACKWELL = ("b200", "b300", "gb200", "gb300")
+_SMALL_BLACKWELL = ("gb10", "rtx-50", "rtx-pro-6000")
 
 
 def is_hopper_or_newer(device: Device) -> bool:
     """Whether kernels for Hopper run on it; a device of which only a size is known may be one."""
-    return device.key[:1].isdigit() or device.key.startswith(_HOPPER)
+    newer = (*_BLACKWELL, *_SMALL_BLACKWELL)
+    return is_hopper(device) or device.key.startswith(newer)
+
+
+def is_hopper(device: Device | None) -> bool:
+    """Whether it is a Hopper; one that is not known is taken for it."""
+    return device is None or device.key[:1].isdigit() or device.key.startswith(_HOPPER)
+
+
+def is_blackwell(device: Device | None) -> bool:
+    """Whether it is a data centre's Blackwell."""
+    return device is not None and device.key.startswith(_BLACKWELL)
 
 
 class StepLimits(NamedTuple):

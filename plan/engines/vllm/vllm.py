@@ -37,7 +37,8 @@ def _cache_type(
     model: PlannedModel, request: PlanRequest, version: Version, compute_dtype: str
 ) -> CacheType:
     name = CACHES.own(request.kv_dtype, version, compute_dtype)
-    default = default_cache(model.spec.model_type, version) if name == AUTO else None
+    spec, config = model.spec, model.config
+    default = default_cache(spec.model_type, config, version) if name == AUTO else None
     return named_cache_type(default or name, compute_dtype)
 
 
