@@ -35,7 +35,7 @@ def _picks_tokens(mixer: Mixer) -> bool:
     return bool(mixer.num_key_value_heads) and any(state.per_token for state in mixer.states)
 
 
-def _of_latents(mixer: LatentAttention, version: Version, device: Device | None, bits: int) -> int:
+def _of_latents(mixer: LatentAttention, version: Version, device: Device | None, bits: Bits) -> int:
     """FlashMLA on Hopper, since 0.18 for 8-bit caches only (FlashAttention has no such); on data
     centres' Blackwell FlashInfer, or CUTLASS; Triton elsewhere."""
     by_kernel = version.at_least(*_BY_KERNEL_SINCE)
