@@ -68,7 +68,12 @@ def _utilisation(plan: Plan) -> Iterator[Change]:
 
 
 def _sequences(plan: Plan) -> Iterator[Change]:
-    """Of an engine that profiles the sampler for as many sequences as it may run."""
+    """As many as are to run at once; or fewer, of an engine that profiles the sampler for as many
+    as it may run."""
+    if not plan.runs_at_once:
+        value = plan.workload.batch_size
+        yield from _try(plan, "max_num_seqs", value, f"{value:,} sequences a step")
+        return
     if not plan.engine.profiles_sequences or plan.budget is None:
         return
     value = 512

@@ -27,6 +27,8 @@ _V2_CLASSES: tuple[tuple[tuple[int, ...], frozenset[str]], ...] = (
     ((0, 23), frozenset({"LlamaForCausalLM", "MistralForCausalLM"})),
     ((0, 22), frozenset({"Qwen3ForCausalLM"})),
 )
+# _FLOAT16_NOT_SUPPORTED_MODELS of vllm/config/model.py: what has no bfloat16 cannot run them.
+NOT_IN_FLOAT16 = frozenset({"gemma2", "gemma3", "gemma3_text", "glm4"})
 
 
 def default_cache(model_type: str, config: Mapping[str, Any], version: Version) -> str | None:
@@ -34,9 +36,9 @@ def default_cache(model_type: str, config: Mapping[str, Any], version: Version) 
 
     Quantised weights may come with scales for a cache (get_kv_cache_quant_algo_string of
     vllm/utils/torch_utils.py for ModelOpt's, Attention of vllm/model_executor/layers/attention for
-    those of compressed-tensors). 0.11.0 stored DeepSeek-V3.2's latents in a layout of its own (DeepseekV32ForCausalLM of
-    vllm/model_executor/models/config.py), and DeepSeek-V4's entries always are (attention.py of
-    vllm/models/deepseek_v4).
+    those of compressed-tensors). 0.11.0 stored DeepSeek-V3.2's latents in a layout of its own
+    (DeepseekV32ForCausalLM of vllm/model_executor/models/config.py), and DeepSeek-V4's entries
+    always are (attention.py of vllm/models/deepseek_v4).
     """
     if model_type == "deepseek_v4":
         return "fp8_ds_mla"

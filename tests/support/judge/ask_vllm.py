@@ -10,7 +10,8 @@ an answer is `{"error"}` where vLLM refuses. Each model is built without weights
 import json
 import os
 import sys
-import tempfile, traceback
+import tempfile
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,42 +26,40 @@ os.environ |= {
 }
 os.environ.setdefault("VLLM_CACHE_ROOT", tempfile.mkdtemp())
 
-import torch  # noqa: E402
-import torchvision_operators  # noqa: E402, F401
-
-import posed_device  # noqa: E402, isort: skip
-
-from transformers import CONFIG_MAPPING, AutoConfig, PretrainedConfig  # noqa: E402
-from vllm.config import VllmConfig, set_current_vllm_config  # noqa: E402
-from vllm.distributed import (  # noqa: E402
+import posed_device
+import torch
+import torchvision_operators  # noqa: F401
+from transformers import CONFIG_MAPPING, AutoConfig, PretrainedConfig
+from vllm.config import VllmConfig, set_current_vllm_config
+from vllm.distributed import (
     ensure_model_parallel_initialized,
     init_distributed_environment,
     parallel_state,
 )
-from vllm.distributed.kv_transfer.kv_connector.utils import (  # noqa: E402
+from vllm.distributed.kv_transfer.kv_connector.utils import (
     get_current_attn_backends,
 )
-from vllm.engine.arg_utils import EngineArgs  # noqa: E402
-from vllm.model_executor.model_loader.utils import initialize_model  # noqa: E402
-from vllm.model_executor.models import registry  # noqa: E402
-from vllm.platforms import current_platform  # noqa: E402
-from vllm.transformers_utils import config as hf_config  # noqa: E402
-from vllm.usage.usage_lib import UsageContext  # noqa: E402
-from vllm.utils.torch_utils import set_default_torch_dtype  # noqa: E402
-from vllm.v1.attention.backends.utils import (  # noqa: E402
+from vllm.engine.arg_utils import EngineArgs
+from vllm.model_executor.model_loader.utils import initialize_model
+from vllm.model_executor.models import registry
+from vllm.platforms import current_platform
+from vllm.transformers_utils import config as hf_config
+from vllm.usage.usage_lib import UsageContext
+from vllm.utils.torch_utils import set_default_torch_dtype
+from vllm.v1.attention.backends.utils import (
     get_supported_kv_cache_layouts,
     resolve_kv_cache_layout,
 )
-from vllm.v1.core.kv_cache_utils import (  # noqa: E402
+from vllm.v1.core.kv_cache_utils import (
     generate_scheduler_kv_cache_config,
     get_kv_cache_capacity,
     get_kv_cache_configs,
 )
-from vllm.v1.core.single_type_kv_cache_manager import (  # noqa: E402
+from vllm.v1.core.single_type_kv_cache_manager import (
     register_all_kvcache_specs,
 )
-from vllm.v1.kv_cache_interface import MambaSpec  # noqa: E402
-from vllm.v1.worker.gpu.attn_utils import get_kv_cache_spec  # noqa: E402
+from vllm.v1.kv_cache_interface import MambaSpec
+from vllm.v1.worker.gpu.attn_utils import get_kv_cache_spec
 
 registry._run_in_subprocess = lambda call: call()
 
