@@ -52,7 +52,7 @@ SPEAKS: list[tuple[str, str, Config]] = [
     *(("H406", "warning", {"num_key_value_heads": None, name: 2})  # a llama does not read it
       for name in ("n_kv_heads", "kv_n_heads", "num_query_groups", "num_kv")),
     ("H406", "warning", {"n_kv_heads": 4}),  # beside the number that it reads
-    ("H406", "warning", {**GPT2, "num_key_value_heads": None,  # as SantaCoder's own file
+    ("H406", "warning", {**GPT2, "num_key_value_heads": None,  # which this class does not read
                          "attention_head_type": "multiquery"}),
     ("H407", "warning", {"num_attention_heads": 8.0}),
     ("H411", "note", {**MISTRAL, "sliding_window": 64}),
