@@ -81,6 +81,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(503, "")
         elif hub.elsewhere and self.path.endswith(".safetensors"):
             self._send(302, {"Location": hub.elsewhere + self.path}, b"", 0, body)
+        elif parts[1:3] == ["api", "models"] and len(parts) == 5:
+            self._info("/".join(parts[3:5]), "main", body)
         elif len(parts) < 6:  # what huggingface_hub asks about itself
             self._refuse(404, "")
         elif parts[1:3] == ["api", "models"]:
