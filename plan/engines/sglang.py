@@ -23,7 +23,7 @@ from .layers import LayerCache
 from .loaded_weights import loaded_weights, padded_experts, stage_weights
 from .paged import paged_cache_type, paged_caches
 from .pool import CachePool
-from .refusals.partition import CutRules, uneven_cuts
+from .refusals.partition import MERGED_ATTENTION, CutRules, uneven_cuts
 from .refusals.platforms import Platforms
 from .rope_tables import rope_table
 from .staged_pool import StagedPool
@@ -271,8 +271,10 @@ def _platforms(version: Version) -> Platforms:
 
 
 def _refusals(model: PlannedModel, device: Device | None, work: Workload) -> Iterator[str]:
-    """Fp8LinearMethod.validate_block_quant_shapes and the like."""
-    return uneven_cuts(as_loaded(model, work.dtype), work.request.tp, CutRules())
+    """Fp8LinearMethod.validate_block_quant_shapes and the like; some models leave attention out of
+    it (skip_block_quant_check)."""
+    rules = CutRules(amid_blocks=MERGED_ATTENTION)
+    return uneven_cuts(as_loaded(model, work.dtype), work.request.tp, rules)
 
 
 ENGINE = Engine(

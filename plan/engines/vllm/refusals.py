@@ -16,7 +16,7 @@ from ...devices import Device
 from ...planned_model import PlannedModel
 from ...request import Workload
 from ...stored import as_loaded
-from ..refusals.partition import CutRules, uneven_cuts
+from ..refusals.partition import MERGED, CutRules, uneven_cuts
 from ..refusals.platforms import Platforms, has_capability
 from ..version import Version
 from .model_rules import NOT_IN_FLOAT16
@@ -59,7 +59,8 @@ def vllm_cuts(version: Version) -> CutRules:
     """Matrices that run as one (_maybe_allow_fp8_block_shape_mismatch of layers/linear.py), then
     experts (refine_fp8_moe_block_shape of fused_moe/oracle/fp8.py)."""
     return CutRules(
-        merged_anywhere=version.at_least(0, 14), refines_experts=version.at_least(0, 29)
+        amid_blocks=MERGED if version.at_least(0, 14) else frozenset(),
+        refines_experts=version.at_least(0, 29),
     )
 
 
