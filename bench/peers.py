@@ -1,7 +1,7 @@
 """What other tools say of the cache of ten models, beside headcount, `audit` and `plan` of which
 are one account, and beside the models that transformers runs.
 
-    python bench/peers.py ENVIRONMENTS [--only TOOL ...]
+    python bench/peers.py ENVIRONMENTS [--only TOOL ...] [--models NAME ...]
 
 Each tool is installed in the version given here, in an environment of its own in the folder
 ENVIRONMENTS, if it is not there, and run unchanged on the published config of each model and on
@@ -19,15 +19,15 @@ import os
 import subprocess
 import sys
 import venv
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import date
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
+from transformers import PreTrainedModel
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "tests" / "support"), str(ROOT / "tests" / "support" / "truth")]
@@ -35,6 +35,9 @@ sys.path[:0] = [str(ROOT / "tests" / "support"), str(ROOT / "tests" / "support" 
 import hub_server  # noqa: E402
 import transformers_truth  # noqa: E402
 import whole_models  # noqa: E402
+from headcount.running.built.built_layers import decoder_of  # noqa: E402
+from headcount.running.built.cached_elements import tensors_in  # noqa: E402
+from headcount.running.built.shapes_only import shapes_only  # noqa: E402
 from headcount.sources.catalogue import find_row, read_entry  # noqa: E402
 
 GIB = 2**30
@@ -169,7 +172,7 @@ PEERS = (
     Peer(
         "aiconfigurator",
         ("aiconfigurator==0.12.0",),
-        lambda one: ("-c", _AICONFIGURATOR, one.name, str(one.tokens)),
+        lambda one: ("-c", _AICONFIGURATOR, str(one.folder), str(one.tokens)),
         lambda said: said["bytes"],
     ),
 )
@@ -185,15 +188,11 @@ def environment(peer: Peer, folder: Path) -> Path:
     return python
 
 
-@contextmanager
-def hub(folder: Path) -> Iterator[str]:
-    """The address of a stand-in for the Hub that has the models of `folder`."""
-    with hub_server.serve(hub_server.Hub(folder=folder)) as served:
-        yield served.url
+def made(name: str, folder: Path, counts: dict[str, dict[str, int]]) -> tuple[Subject, int]:
+    """The published config of a model, headers of its weights, and the bytes of its real cache.
+    `counts` gets its parameters, which the Hub tells of each model.
 
-
-def made(name: str, folder: Path) -> tuple[Subject, int]:
-    """The published config of a model, headers of its weights, and the bytes of its real cache."""
+    Code beside the weights is not there, so that the config does not name it either."""
     row = find_row(name)
     assert row is not None
     config: Mapping[str, Any] = read_entry(row, name).config
@@ -205,13 +204,24 @@ def made(name: str, folder: Path) -> tuple[Subject, int]:
         torch.set_default_dtype(before)
     one = folder / name
     one.mkdir(parents=True)
-    whole_models.save(model, one)
+    whole_models.save(model, one, shard="200MB")
+    counts[name] = {"BF16": whole_models.parameters(model)}
+    config = {key: value for key, value in config.items() if key != "auto_map"}
     (one / "config.json").write_text(json.dumps(config), encoding="utf-8")
     text = config.get("text_config") or config
     reach = text.get("max_position_embeddings") or text.get("n_positions") or LONGEST
     tokens = min(LONGEST, reach)
-    held = transformers_truth.cached_elements(model, tokens)
-    return Subject(name, one, tokens), 2 * sum(held.self_attention)
+    return Subject(name, one, tokens), cached_bytes(model, tokens)
+
+
+def cached_bytes(model: PreTrainedModel, tokens: int) -> int:
+    """Bytes that the default cache holds after so many tokens, each tensor in its own dtype:
+    recurrent states are kept in float32."""
+    ids = torch.zeros(1, tokens, dtype=torch.long, device="meta")
+    with torch.no_grad(), torch.device("meta"), shapes_only(model):
+        cache = decoder_of(model)(input_ids=ids, use_cache=True).past_key_values
+    held = {id(tensor): tensor for layer in cache.layers for tensor in tensors_in(layer)}
+    return sum(tensor.numel() * tensor.element_size() for tensor in held.values())
 
 
 def asked(python: Path, peer: Peer, one: Subject, address: str, home: str) -> float | str:
@@ -261,32 +271,35 @@ def cell(found: float | str, held: int) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("environments", type=Path)
+    parser.add_argument("--models", nargs="*", default=list(MODELS))
     parser.add_argument("--only", nargs="*", default=[peer.name for peer in PEERS])
     given = parser.parse_args()
     peers = [peer for peer in PEERS if peer.name in given.only]
     pythons = {peer.name: environment(peer, given.environments) for peer in peers}
     names = ("headcount", *(peer.packages[0].replace("[estimation]", "") for peer in peers))
     right = dict.fromkeys(names, 0)
-    print(
-        f"Run on {datetime.now(UTC):%Y-%m-%d}; GiB of a request of {LONGEST:,} tokens, or as many"
-    )
+    print(f"Run on {date.today()}; GiB of a request of {LONGEST:,} tokens, or as many")
     print("as the model takes.\n")
     print(f"| model | keeps | truth | {' | '.join(names)} |")
     print(f"|---|---|---:|{'---:|' * len(names)}")
-    with TemporaryDirectory() as scratch, hub(Path(scratch)) as address:
-        for name, keeps in MODELS.items():
-            one, held = made(name, Path(scratch))
+    with TemporaryDirectory() as scratch:
+        hub = hub_server.Hub(folder=Path(scratch))
+        for name in given.models:
+            one, held = made(name, hub.folder, hub.counts)
             said = [ours(one)]
-            for peer in peers:
-                home = str(Path(scratch) / f"home of {peer.name}")
-                said.append(asked(pythons[peer.name], peer, one, address, home))
+            with hub_server.serve(hub):
+                for peer in peers:
+                    home = str(Path(scratch) / f"home of {peer.name}")
+                    said.append(asked(pythons[peer.name], peer, one, hub.url, home))
             for tool, found in zip(names, said, strict=True):
-                right[tool] += isinstance(found, float) and abs(found / held - 1) <= RIGHT
                 if isinstance(found, str):
                     print(f"{name}: {tool}: {found}", file=sys.stderr)
+                    continue
+                right[tool] += abs(found / held - 1) <= RIGHT
             cells = " | ".join(cell(found, held) for found in said)
-            print(f"| {name} | {keeps} | {held / GIB:.2f} | {cells} |", flush=True)
-    print(f"| right | | | {' | '.join(f'{right[tool]} of {len(MODELS)}' for tool in names)} |")
+            print(f"| {name} | {MODELS[name]} | {held / GIB:.2f} | {cells} |", flush=True)
+    shares = " | ".join(f"{right[tool]} of {len(given.models)}" for tool in names)
+    print(f"| right | | | {shares} |")
     return 0
 
 
