@@ -8,6 +8,7 @@ import click
 
 from headcount.plan.engines.registry import ENGINES
 
+from .added_options import added_options
 from .console import Command, write_reports
 from .engine_options import start_options
 from .options import (
@@ -48,6 +49,7 @@ _SERVING_OPTIONS = stack(
     ),
     click.option("--target-users", type=AT_LEAST_1, help="Search devices x tp for so many."),
     start_options(ENGINES),
+    added_options,
     click.option("--static-cache", is_flag=True, help="A static cache (transformers)."),
 )
 

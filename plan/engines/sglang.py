@@ -18,11 +18,12 @@ from ..planned_model import PlannedModel
 from ..request import Workload
 from .budget_terms import runtime, share_of
 from .engine import Engine, option
-from .layers import LayerCache
+from .layers import LayerCache, stages_of
 from .loaded_weights import loaded_weights, padded_experts, stage_weights
 from .paged import paged_cache_type, paged_caches
 from .pool import CachePool
 from .rope_tables import rope_table
+from .spread import over_tp
 from .staged_pool import StagedPool
 from .version import Releases
 
@@ -167,10 +168,19 @@ def _budget(model: PlannedModel, device: Device | None, work: Workload) -> tuple
     default = mem_fraction_static(device.usable_memory, ranks=ranks, is_latent=latent)
     allowed = share_of(device, work.request.utilisation or default, "mem_fraction_static")
     others = runtime(0.5 if ranks == 1 else 1.0, "context and communication")
-    tables = (rope_table(model.spec, model.config), padded_experts(model, work))
+    tables = (
+        rope_table(model.spec, model.config),
+        padded_experts(model, work, over_tp(model, work)),
+    )
     return tuple(
         Budget(allowed=allowed, fixed=(weights, others))
-        for weights in stage_weights(model, work, *tables)
+        for weights in stage_weights(
+            model,
+            work,
+            *tables,
+            stages=stages_of(work.request, len(model.spec.layers), sglang_stages),
+            spread=over_tp(model, work),
+        )
     )
 
 
@@ -198,6 +208,8 @@ def _pool(model: PlannedModel, work: Workload) -> CachePool:
 
 def _launch(model_id: str, work: Workload, kv_tokens: int) -> Iterator[str]:
     request = work.request
+    if request.pp_layer_partition is not None:
+        yield f"SGLANG_PP_LAYER_PARTITION={','.join(map(str, request.pp_layer_partition))}"
     yield f"python -m sglang.launch_server --model-path {quote(model_id)}"
     yield f"--context-length {work.context}"
     yield from option("--tp-size", request.tp, 1)
@@ -219,7 +231,7 @@ ENGINE = Engine(
     launch=_launch,
     cache_type=paged_cache_type,
     weights=loaded_weights,
-    options=frozenset({"version", "pp", "block_size"}),
+    options=frozenset({"version", "pp", "pp_layer_partition", "block_size"}),
     releases=Releases(oldest=(0, 5), newest=(0, 5, 23)),
     narrower_caches=("fp8",),
     keeps_float32=False,

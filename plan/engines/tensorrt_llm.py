@@ -20,10 +20,11 @@ from ..planned_model import PlannedModel
 from ..request import Workload
 from .budget_terms import runtime, share_of
 from .engine import Engine, option
-from .layers import LayerCache
+from .layers import LayerCache, stages_of
 from .loaded_weights import loaded_weights, stage_weights
 from .paged import paged_cache_type, paged_caches
 from .pool import CachePool
+from .spread import over_tp
 from .staged_pool import StagedPool
 
 _FRACTION, _BLOCK = 0.9, 32  # KvCacheConfig: free_gpu_memory_fraction, tokens_per_block
@@ -95,7 +96,12 @@ def _budget(model: PlannedModel, device: Device | None, work: Workload) -> tuple
             allowed=allowed,
             fixed=(weights, *others, _left_alone(fraction, allowed, weights, others)),
         )
-        for weights in stage_weights(model, work)
+        for weights in stage_weights(
+            model,
+            work,
+            stages=stages_of(work.request, len(model.spec.layers)),
+            spread=over_tp(model, work),
+        )
     )
 
 

@@ -1,5 +1,6 @@
 """vLLM as an engine: its budget, its blocks and its command, by the rules of a version."""
 
+import json
 from collections.abc import Iterator
 from shlex import quote
 
@@ -31,9 +32,16 @@ def _launch(model_id: str, work: Workload, kv_tokens: int) -> Iterator[str]:
         yield f"VLLM_USE_V2_MODEL_RUNNER={int(request.model_runner == 'v2')}"
     if request.sampler is not None:
         yield f"VLLM_USE_FLASHINFER_SAMPLER={int(request.sampler == 'flashinfer')}"
+    if request.pp_layer_partition is not None:
+        yield f"VLLM_PP_LAYER_PARTITION={','.join(map(str, request.pp_layer_partition))}"
     yield f"vllm serve {quote(model_id)} --max-model-len {work.context}"
     yield from option("--tensor-parallel-size", request.tp, 1)
     yield from option("--pipeline-parallel-size", request.pp, 1)
+    yield from option("--data-parallel-size", request.dp, 1)
+    if request.enable_expert_parallel:
+        yield "--enable-expert-parallel"
+    if request.num_redundant_experts:
+        yield from _redundant(request.num_redundant_experts, work.version)
     yield from option("--decode-context-parallel-size", request.context_ranks, 1)
     if request.kv_memory is not None:
         yield f"--kv-cache-memory-bytes {request.kv_memory}"
@@ -49,9 +57,38 @@ def _launch(model_id: str, work: Workload, kv_tokens: int) -> Iterator[str]:
         yield "--enforce-eager"
     if request.disable_hybrid_kv_cache_manager:
         yield "--disable-hybrid-kv-cache-manager"
+    yield from _adapters(request)
+    if request.cpu_offload_gb is not None:
+        yield f"--cpu-offload-gb {request.cpu_offload_gb:g}"
+    if request.speculative_config is not None:
+        yield f"--speculative-config {quote(request.speculative_config.given)}"
     if request.mamba_cache_mode is not None:
         caches = "--no-enable" if request.mamba_cache_mode == "none" else "--enable"
         yield f"{caches}-prefix-caching --mamba-cache-mode {request.mamba_cache_mode}"
+
+
+def _adapters(request: PlanRequest) -> Iterator[str]:
+    if not request.enable_lora:
+        return
+    yield "--enable-lora"
+    yield from option("--max-loras", request.max_loras)
+    yield from option("--max-lora-rank", request.max_lora_rank)
+    if request.lora_dtype is not None:
+        yield f"--lora-dtype {request.lora_dtype}"
+    if request.lora_target_modules:
+        yield f"--lora-target-modules {' '.join(map(quote, request.lora_target_modules))}"
+    if request.fully_sharded_loras:
+        yield "--fully-sharded-loras"
+
+
+def _redundant(count: int, version: Version) -> Iterator[str]:
+    """An option of its own until 0.11 (EPLBConfig of vllm/config/parallel.py)."""
+    yield "--enable-eplb"
+    if not version.at_least(0, 11):
+        yield f"--num-redundant-experts {count}"
+        return
+    settings = json.dumps({"num_redundant_experts": count})
+    yield f"--eplb-config {quote(settings)}"
 
 
 def _cache(name: str | None) -> str:
@@ -78,7 +115,10 @@ ENGINE = Engine(
         {
             *("version", "pp", "context_ranks", "block_size", "max_num_seqs", "sampler", "usage"),
             *("max_num_batched_tokens", "enforce_eager", "disable_hybrid_kv_cache_manager"),
-            *("mamba_cache_mode", "caches_prefixes", "model_runner", "speculated", "draft_layers"),
+            *("mamba_cache_mode", "caches_prefixes", "model_runner", "speculative_config"),
+            *("pp_layer_partition", "dp", "enable_expert_parallel", "num_redundant_experts"),
+            *("enable_lora", "max_loras", "max_lora_rank", "lora_dtype", "lora_target_modules"),
+            *("fully_sharded_loras", "cpu_offload_gb"),
         }
     ),
     releases=Releases(oldest=(0, 8, 5), newest=(0, 33)),
