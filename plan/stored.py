@@ -12,7 +12,7 @@ from headcount.arch.formats.by_config import (
     inventory_by,
     weights_by_config,
 )
-from headcount.arch.formats.of_configs import scheme_of
+from headcount.arch.formats.of_configs import quantization_config, scheme_of
 from headcount.arch.formats.scheme import Scheme
 from headcount.arch.formats.weight_bytes import module_bytes, stored_weights
 from headcount.arch.modules.module import Inventory, Module
@@ -69,7 +69,8 @@ def as_format(model: PlannedModel, name: str) -> PlannedModel:
     if settings is None:
         return model
     config = {**model.config, "quantization_config": dict(settings)}
-    return replace(model, config=config, weights_bytes=None)
+    own = quantization_config(model.config)
+    return replace(model, config=config, weights_bytes=None, own_format=own)
 
 
 @lru_cache(maxsize=64)

@@ -1,4 +1,4 @@
-"""Write plan/engines/vllm/lora_classes.jsonl: what vLLM's classes let adapters change.
+"""Write plan/engines/vllm/added/lora_classes.jsonl: what vLLM's classes let adapters change.
 
 Read from the sources of several releases, whose code is parsed and never run: the registry of
 models, and in each class, or the classes that it is made from, `SupportsLoRA`, `embedding_modules`,
@@ -22,7 +22,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-TARGET = Path(__file__).parent.parent / "plan" / "engines" / "vllm" / "lora_classes.jsonl"
+_ROOM = Path(__file__).parent.parent / "plan" / "engines" / "vllm" / "added"
+TARGET = _ROOM / "lora_classes.jsonl"
 _DICTS = ("_TEXT_GENERATION_MODELS", "_MULTIMODAL_MODELS")
 _FUSED = ("qkv_proj", "gate_up_proj")
 

@@ -9,9 +9,7 @@ from ..devices import Device
 from ..overhead import plan_overhead
 from ..planned_model import PlannedModel
 from ..request import Workload
-from .layers import stages_of
 from .loaded_weights import stage_weights
-from .spread import over_tp
 
 _GIB = 2**30
 
@@ -57,11 +55,5 @@ def unreserved(model: PlannedModel, device: Device | None, work: Workload) -> tu
     allowed = share_of(device, work.request.utilisation or 0.95, "of the visible memory")
     others = (runtime(0.5, "context and workspaces"), activations)
     return tuple(
-        Budget(allowed=allowed, fixed=(weights, *others))
-        for weights in stage_weights(
-            model,
-            work,
-            stages=stages_of(work.request, len(model.spec.layers)),
-            spread=over_tp(model, work),
-        )
+        Budget(allowed=allowed, fixed=(weights, *others)) for weights in stage_weights(model, work)
     )

@@ -8,7 +8,7 @@ from typing import Literal
 
 from headcount.arch.formats.of_configs import quantization_config
 from headcount.model.errors import HeadcountError
-from headcount.model.numbers import whole
+from headcount.model.numbers import size
 
 from ..budget import Term
 from ..planned_model import PlannedModel
@@ -16,8 +16,9 @@ from ..request import Workload
 from ..stage_bytes import stage_bytes
 from ..stored import as_loaded
 from ..weights import Weights, plan_weights, rank_weights
+from .added.spread import Spread, over_tp
+from .layers import stages_of
 from .loaded_table import LoadedTable
-from .spread import Spread
 
 _ERROR = {"headers": 0.003, "parameters": 0.008, "quantised": 0.015}
 _BUFFERS = 40 * 2**20  # bytes: what a model registers beside its parameters, such as a second table
@@ -39,14 +40,17 @@ def stage_weights(
     model: PlannedModel,
     work: Workload,
     *tables: LoadedTable | None,
-    stages: tuple[int, ...],
-    spread: Spread,
+    stages: tuple[int, ...] | None = None,
+    spread: Spread | None = None,
 ) -> Iterator[Term]:
-    """The weights of a rank on each stage, of which `stages` has one a layer: the input embedding
-    is on the first stage and the output head on the last. `tables` are what else the engine puts
-    on each rank. Raises HeadcountError where `spread` asks for kinds that are not known apart."""
+    """The weights of a rank on each stage, of which `stages` has one a layer (None: as vLLM deals
+    them): the input embedding is on the first stage and the output head on the last. `tables` are
+    what else the engine puts on each rank. Without a `spread` tp shares everything. Raises
+    HeadcountError where it asks for kinds that are not known apart."""
     weights, pp = work.weights, work.request.pp
     assert weights is not None  # only given K/V memory needs none, and then there is no budget
+    spread = spread or over_tp(model, work)
+    stages = stages or stages_of(work.request, len(model.spec.layers))
     whole, formula = rank_weights(model, weights, spread.tp)
     known = [table for table in tables if table is not None]
     words = [formula, spread.why, *(table.formula for table in known)]
@@ -126,7 +130,7 @@ def padded_experts(
     if settings is None or settings.get("quant_method") != "mxfp4":
         return None
     names = ("hidden_size", "intermediate_size", "num_local_experts", "num_hidden_layers")
-    sizes = [size for name in names if (size := whole(config.get(name)) or 0) > 0]
+    sizes = [found for name in names if (found := size(config.get(name)))]
     if len(sizes) != len(names):
         return None
     hidden, intermediate, experts, layers = sizes

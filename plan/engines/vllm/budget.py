@@ -14,16 +14,17 @@ from ...budget import Budget, Term
 from ...devices import Device
 from ...planned_model import PlannedModel
 from ...request import Workload
+from ..added.offload import offloaded
 from ..budget_terms import share_of
 from ..layers import stages_of
 from ..loaded_weights import Mxfp4Kernel, padded_experts, stage_weights
-from ..offload import offloaded
 from ..rope_tables import rope_table
 from ..version import Version
-from .adapters import adapter_terms
+from .added.adapters import adapter_terms
+from .added.drafting import draft_terms
+from .added.spread import vllm_spread
 from .allocator import unsplit
 from .defaults import counts_graphs, default_utilisation, is_hopper_or_newer, step_limits
-from .drafting import draft_terms
 from .measured import (
     GIB,
     GRAPHS_ERROR,
@@ -40,7 +41,6 @@ from .measured import (
 )
 from .profiled_step import profiled_step
 from .runner import uses_v2
-from .spread import vllm_spread
 
 _V2_GRAPHS_SINCE = (0, 29)  # before, the V2 runner estimated 0 (vllm-project/vllm#49224)
 _COUNTS_ALL_SINCE = (0, 27)  # total_consumed of vllm/utils/mem_utils.py

@@ -12,12 +12,13 @@ from ..layers import LayerCache, readers_apart, stages_of
 from ..paged import paged_caches
 from ..pool import CachePool
 from ..version import Version
-from .added import check_added, check_offload
+from .added.drafting import overlaps_steps
 from .blocks import BlockRequest, BlockTable, block_table
 from .compressed import compressed_caches, compressed_table, has_compressed
 from .defaults import StepLimits, in_flight_tokens, step_limits
-from .drafting import overlaps_steps
 from .hybrid import as_allocated
+from .kernel_blocks import kernel_block
+from .model_rules import as_served, default_state
 from .runner import uses_v2
 from .states import StateRule, state_rule
 
@@ -130,8 +131,9 @@ def vllm_pool(model: PlannedModel, work: Workload) -> VllmPool:
     """The pool of one rank, from what each layer keeps. Raises HeadcountError for a dtype that
     vLLM does not have."""
     request, version = work.request, work.version
-    check_added(model, work)
-    found = paged_caches(model, work)
+    served = as_served(model)
+    state_dtype = default_state(model.spec.model_type, version)
+    found = paged_caches(served, work, state_dtype=state_dtype)
     caches = as_allocated(found.caches, version, disabled=request.disable_hybrid_kv_cache_manager)
     states = state_rule(
         model.spec,
@@ -151,11 +153,11 @@ def vllm_pool(model: PlannedModel, work: Workload) -> VllmPool:
         caches,
         version=version,
         block_size=request.block_size,
+        kernel_block=kernel_block(served.spec, version, request.device, work.kv_bits),
         stages=stages,
         stage_count=request.pp,
         chunk=states.chunk,
     )
-    check_offload(work, table)
     return VllmPool(
         table=table,
         layers=caches,

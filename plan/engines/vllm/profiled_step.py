@@ -15,8 +15,9 @@ from ...budget import Term
 from ...devices import Device
 from ...planned_model import PlannedModel
 from ...request import Workload
+from .added.drafting import REJECTION_ERROR, handed_elements, rejection_bytes
+from .added.spread import vllm_spread
 from .defaults import StepLimits, is_hopper_or_newer, step_limits
-from .drafting import REJECTION_ERROR, handed_elements, rejection_bytes
 from .encoder import EncoderShare, encoder_share
 from .forward import expert_elements, forward_elements
 from .measured import (
@@ -29,7 +30,6 @@ from .measured import (
     STEP_ERROR,
 )
 from .runner import Sampler, has_states, uses_v2, v1_sampler, v2_copies_logits
-from .spread import vllm_spread
 
 # The kernel for top-k and top-p has a row of logits in float32 for each multiprocessor: 132 on
 # H100, 108 on A100, 142 on L40S, 148 on B200.

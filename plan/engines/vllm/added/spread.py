@@ -6,17 +6,18 @@ width or, with --enable-expert-parallel, their number (FusedMoEParallelConfig.ma
 vllm/model_executor/layers/fused_moe/config.py). A dense model's ranks are whole copies.
 """
 
+from collections.abc import Iterator
 from fractions import Fraction
 from math import ceil
 
 from headcount.arch.config_parts import has_experts
 from headcount.model.errors import HeadcountError
 
-from ...planned_model import PlannedModel
-from ...request import Workload
-from ...stage_bytes import weighed_as_planned
-from ..spread import Spread, over_tp
-from ..version import Version
+from ....planned_model import PlannedModel
+from ....request import Workload
+from ....stage_bytes import weighed_as_planned
+from ...added.spread import Spread, over_tp
+from ...version import Version
 
 _EVEN_SINCE = (0, 11)  # what is left over goes to the first ranks, before all to the last
 # Shared experts see a part of the tokens each, and are whole on every rank, since then
@@ -25,15 +26,11 @@ _SEQUENCE_PARALLEL_SINCE = (0, 11)
 
 
 def vllm_spread(model: PlannedModel, work: Workload) -> Spread:
-    """Of one rank, that with most experts. Raises HeadcountError for expert parallel of a model
-    that has none, and where the number of experts is not known."""
+    """Of one rank, that with most experts. Raises HeadcountError where their number is not
+    known."""
     request = work.request
     ranks = request.tp * request.dp
     is_moe = has_experts(model.config, model.spec.model_type)
-    if request.enable_expert_parallel and not is_moe:
-        raise HeadcountError(
-            f"{model.model_id} has no experts: vLLM refuses --enable-expert-parallel with it"
-        )
     if not is_moe or (ranks == request.tp and not request.enable_expert_parallel):
         return over_tp(model, work)
     if not request.enable_expert_parallel:
@@ -49,14 +46,7 @@ def vllm_spread(model: PlannedModel, work: Workload) -> Spread:
 def _whole_experts(model: PlannedModel, work: Workload, ranks: int) -> Spread:
     request = work.request
     count = expert_count(model, work)
-    kept = count + request.num_redundant_experts
-    if request.num_redundant_experts and kept % ranks:
-        raise HeadcountError(
-            f"{count} experts and {request.num_redundant_experts} redundant ones do not spread"
-            f" evenly over {ranks} ranks, as EPLB wants them: {-count % ranks} or"
-            f" {-count % ranks + ranks} redundant ones would"
-        )
-    own = most_of_a_rank(kept, ranks, work.version)
+    own = most_of_a_rank(count + request.num_redundant_experts, ranks, work.version)
     parts = [("experts", Fraction(own, count))]
     is_sequence = request.tp > 1 and request.dp > 1
     if is_sequence and work.version.at_least(*_SEQUENCE_PARALLEL_SINCE):
@@ -66,6 +56,24 @@ def _whole_experts(model: PlannedModel, work: Workload, ranks: int) -> Spread:
         parts=tuple(parts),  # type: ignore[arg-type]
         why=f"{own} of {count} experts on each of {ranks} ranks",
     )
+
+
+def uneven_experts(model: PlannedModel, work: Workload) -> Iterator[str]:
+    """Why EPLB does not take so many redundant ones. Raises HeadcountError as `vllm_spread`."""
+    request = work.request
+    count, redundant, ranks = (
+        expert_count(model, work),
+        request.num_redundant_experts,
+        request.tp * request.dp,
+    )
+    if (count + redundant) % ranks:
+        fewer = redundant - (count + redundant) % ranks
+        more = fewer + ranks
+        would = f"{fewer} or {more}" if fewer >= 0 else str(more)
+        yield (
+            f"{count} experts and {redundant} redundant ones do not spread evenly over {ranks}"
+            f" ranks: {would} redundant ones would"
+        )
 
 
 def most_of_a_rank(experts: int, ranks: int, version: Version) -> int:

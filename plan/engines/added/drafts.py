@@ -21,12 +21,12 @@ from headcount.arch.read_config import read_config
 from headcount.model.errors import HeadcountError, InvalidConfigError, UnsupportedModelError
 from headcount.model.numbers import whole
 
-from ..parallel import replicated_parameters
-from ..planned_model import PlannedModel
-from ..request import Workload
-from ..speculation import Speculation
-from ..stage_bytes import weighed_as_planned
-from ..weights import plan_weights, rank_weights
+from ...parallel import replicated_parameters
+from ...planned_model import PlannedModel
+from ...request import Workload
+from ...speculation import Speculation
+from ...stage_bytes import weighed_as_planned
+from ...weights import plan_weights, rank_weights
 from .spread import Spread
 
 # Hidden states of the model that a head of EAGLE-3 reads: of a low, a middle and a high layer.

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from headcount.arch.modules.module import Kind
 
-from ..planned_model import PlannedModel
-from ..request import Workload
+from ...planned_model import PlannedModel
+from ...request import Workload
 
 
 class Spread(NamedTuple):

@@ -7,15 +7,12 @@ From vllm/config/speculative.py, vllm/v1/spec_decode and vllm/v1/worker/gpu/spec
 from collections.abc import Iterator
 from math import ceil
 
-from headcount.model.errors import HeadcountError
-
-from ...budget import Term
-from ...parallel import check_tp
-from ...planned_model import PlannedModel
-from ...request import Workload
-from ...speculation import Speculation
-from ..drafts import draft_weights
-from .defaults import StepLimits
+from ....budget import Term
+from ....planned_model import PlannedModel
+from ....request import Workload
+from ....speculation import Speculation
+from ...added.drafts import draft_weights
+from ..defaults import StepLimits
 from .spread import vllm_spread
 
 _DRAFT_MODELS_SINCE = (0, 15)  # of the V1 engine
@@ -29,23 +26,19 @@ _REJECTION_SINCE, _REJECTION, _SORT = (0, 12), 30.0, 20.0
 REJECTION_ERROR = 0.25
 
 
-def check_draft(model: PlannedModel, work: Workload) -> None:
-    """Raises HeadcountError for a draft that vLLM refuses."""
+def draft_refused(model: PlannedModel, work: Workload) -> Iterator[str]:
+    """Why vLLM would not start with the draft."""
     speculation = work.request.speculative_config
     if speculation is None or speculation.method != "draft_model" or speculation.draft is None:
         return
     draft = speculation.draft
     if not work.version.at_least(*_DRAFT_MODELS_SINCE):
-        raise HeadcountError(
-            f"vLLM {work.version.text} has no draft models: it has them since 0.15; before, heads"
-            " of EAGLE, MTP and ngram draft"
-        )
+        yield "draft models are taken since 0.15; before, heads of EAGLE, MTP and ngram draft"
     if (draft.spec.vocab_size or 0) != (model.spec.vocab_size or 0):
-        raise HeadcountError(
-            f"{draft.model_id} has a vocabulary of {draft.spec.vocab_size or 0:,},"
-            f" {model.model_id} one of {model.spec.vocab_size or 0:,}: vLLM refuses such a draft"
+        yield (
+            f"the draft {draft.model_id} has a vocabulary of {draft.spec.vocab_size or 0:,}, the"
+            f" model one of {model.spec.vocab_size or 0:,}"
         )
-    check_tp(draft.spec, work.request.tp, draft.model_id)
 
 
 def draft_terms(model: PlannedModel, work: Workload, step: StepLimits) -> Iterator[Term]:

@@ -20,12 +20,12 @@ from headcount.arch.modules.module import Module
 from headcount.model.errors import HeadcountError
 from headcount.model.spec import ModelSpec
 
-from ...budget import Term
-from ...parallel import key_value_copies
-from ...planned_model import PlannedModel
-from ...request import Workload, flag
-from ..spread import Spread
-from ..version import Releases, Version
+from ....budget import Term
+from ....parallel import key_value_copies
+from ....planned_model import PlannedModel
+from ....request import Workload
+from ...added.spread import Spread
+from ...version import Releases, Version
 from .spread import vllm_spread
 
 _TABLE = Path(__file__).with_name("lora_classes.jsonl")  # of tools/lora_classes.py
@@ -88,28 +88,42 @@ def adapter_terms(model: PlannedModel, work: Workload, stages: tuple[int, ...]) 
         )
 
 
-def check_adapters(model: PlannedModel, work: Workload) -> None:
-    """Raises HeadcountError for adapters that vLLM refuses, and for options of theirs alone."""
+def adapters_refused(model: PlannedModel, work: Workload) -> Iterator[str]:
+    """Why vLLM would not start with adapters."""
     request = work.request
-    if request.enable_lora:
-        _sizes(work)
-        _class_of(model, work.version)
+    if not request.enable_lora:
         return
-    names = ("max_loras", "max_lora_rank", "lora_dtype", "lora_target_modules")
-    given = [n for n in (*names, "fully_sharded_loras") if getattr(request, n) not in (None, False)]
-    if given:
-        raise HeadcountError(f"{flag(given[0])} needs --enable-lora: vLLM passes it over")
+    rank, name = request.max_lora_rank or 16, _class_name(model)
+    if rank not in _RANKS:
+        yield f"--max-lora-rank {rank}: one of {', '.join(map(str, _RANKS))} is taken"
+    row = _classes().get(name or "")
+    if row is None:
+        yield f"adapters of {name or 'a config that names no class'} are not taken"
+    elif not _reached(work.version, row["since"]):
+        yield f"adapters of {name} are taken since {row['since']}"
+    elif _class_of(model, work.version).embeddings:
+        most = next(most for since, most in _MOST_TOKENS if work.version.at_least(*since))
+        if (model.spec.vocab_size or 0) > most:
+            yield (
+                f"adapters of a vocabulary of {model.spec.vocab_size:,} are not taken: at most"
+                f" {most:,}"
+            )
+    if request.fully_sharded_loras and request.enable_expert_parallel:
+        yield "--fully-sharded-loras with --enable-expert-parallel is not taken"
+
+
+def _class_name(model: PlannedModel) -> str | None:
+    names = model.config.get("architectures")
+    name = names[0] if isinstance(names, list) and names else None
+    return name if isinstance(name, str) else None
 
 
 def _sizes(work: Workload) -> _Sizes:
     request = work.request
-    rank = request.max_lora_rank or 16
-    if rank not in _RANKS:
-        raise HeadcountError(f"--max-lora-rank {rank}: vLLM takes {', '.join(map(str, _RANKS))}")
     element = 2 if request.lora_dtype in ("float16", "bfloat16") else ceil(work.compute_bits / 8)
     return _Sizes(
         slots=request.max_loras or 1,
-        rank=rank,
+        rank=request.max_lora_rank or 16,
         tp=request.tp,
         sharded=request.fully_sharded_loras,
         element=element,
@@ -117,19 +131,10 @@ def _sizes(work: Workload) -> _Sizes:
 
 
 def _class_of(model: PlannedModel, version: Version) -> LoraClass:
-    """Raises HeadcountError for a class that takes no adapters."""
-    names = model.config.get("architectures")
-    name = names[0] if isinstance(names, list) and names else None
-    row = _classes().get(name) if isinstance(name, str) else None
+    """One that takes none would have buffers for the matrices of its layers."""
+    row = _classes().get(_class_name(model) or "")
     if row is None:
-        raise HeadcountError(
-            f"{model.model_id}: vLLM takes no adapters of {name or 'a config that names no class'}"
-        )
-    if not _reached(version, row["since"]):
-        raise HeadcountError(
-            f"{model.model_id}: vLLM takes adapters of {name} since {row['since']}, not in"
-            f" {version.text}"
-        )
+        return LoraClass(embeddings=False, fused=(), grouped=False)
     embeddings = row["embeddings"]
     return LoraClass(
         embeddings=embeddings is not None and _reached(version, embeddings),
@@ -171,7 +176,7 @@ def _buffers(
             continue
         if module.layer is None:
             if own.embeddings and module.kind in ("embedding", "head"):
-                yield module, _end(module, at), _of_vocabulary(module, model, work, sizes)
+                yield module, _end(module, at), _of_vocabulary(module, work, sizes)
         elif module.kind == "experts":
             yield module, at.get(module.layer, 0), _of_experts(module, work, sizes, own, spread)
         elif module.kind in _KINDS:
@@ -179,7 +184,7 @@ def _buffers(
             yield module, at.get(module.layer, 0), size * sizes.slots * sizes.rank * sizes.element
     if own.embeddings and spec.tie_word_embeddings and not work.request.lora_target_modules:
         head = Module("lm_head", "head", "head", spec.vocab_size or 0, spec.hidden_size)
-        yield head, max(stages), _of_vocabulary(head, model, work, sizes)
+        yield head, max(stages), _of_vocabulary(head, work, sizes)
 
 
 def _end(module: Module, at: Mapping[int, int]) -> int:
@@ -234,11 +239,6 @@ def _of_experts(
     """Each expert of a rank has its own; before 0.12 none has."""
     if not work.version.at_least(*_EXPERTS_SINCE):
         return 0.0
-    if sizes.sharded and work.request.enable_expert_parallel:
-        raise HeadcountError(
-            "vLLM takes no --fully-sharded-loras with --enable-expert-parallel of a mixture of"
-            " experts"
-        )
     shared, half = spread.experts_tp, spread.experts_tp if sizes.sharded else 1
     if module.part == "down":
         each = module.columns / shared + module.rows / half
@@ -249,15 +249,8 @@ def _of_experts(
     return each * count * sizes.slots * sizes.rank * sizes.element
 
 
-def _of_vocabulary(module: Module, model: PlannedModel, work: Workload, sizes: _Sizes) -> float:
+def _of_vocabulary(module: Module, work: Workload, sizes: _Sizes) -> float:
     """An embedding's, or a head's, and before 0.12 rows of tokens that adapters add."""
-    if module.kind == "head":
-        most = next(most for since, most in _MOST_TOKENS if work.version.at_least(*since))
-        if module.rows > most:
-            raise HeadcountError(
-                f"{model.model_id} has a vocabulary of {module.rows:,}: vLLM takes adapters with at"
-                f" most {most:,}"
-            )
     extra = 0 if work.version.at_least(*_NO_EXTRA_SINCE) else _EXTRA
     elements = (module.rows + extra + module.columns) * sizes.rank + extra * module.columns
     return elements * sizes.slots * sizes.element

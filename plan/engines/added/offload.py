@@ -15,10 +15,10 @@ from headcount.arch.modules.module import Kind, Module
 from headcount.model.errors import HeadcountError
 from headcount.model.units import format_bytes
 
-from ..budget import Term
-from ..planned_model import PlannedModel
-from ..request import Workload
-from ..stage_bytes import stage_bytes, weighed_as_planned
+from ...budget import Term
+from ...planned_model import PlannedModel
+from ...request import Workload
+from ...stage_bytes import stage_bytes, weighed_as_planned
 from .spread import Spread
 
 _GIB = 2**30
