@@ -43,6 +43,32 @@ NAMES: dict[str, tuple[str, ...]] = {
         *("context_length", "max_seq_length", "max_context_length", "block_size"),
     ),
 }
+# Names of the width of the model, or of that of its feed-forward.
+EITHER_WIDTH = ("hidden_dim",)
+# More sizes, whose name every class chooses for itself: one that a class does not have is ignored.
+OF_CLASSES: dict[str, tuple[str, ...]] = {
+    "num_experts": (
+        *("num_experts", "num_local_experts", "n_routed_experts", "num_routed_experts"),
+        *("moe_num_experts", "num_moe_experts", "n_experts"),
+    ),
+    "num_experts_per_tok": (
+        *("num_experts_per_tok", "num_experts_per_token", "num_selected_experts", "moe_topk"),
+        *("moe_top_k", "moe_k", "top_k_experts", "experts_per_token", "n_experts_per_token"),
+        *("n_experts_per_tok", "num_active_experts"),
+    ),
+    "moe_intermediate_size": (
+        *("moe_intermediate_size", "expert_intermediate_size", "moe_ffn_hidden_size"),
+        *("expert_ffn_hidden_size", "expert_dim", "moe_hidden_dim", "moe_ffn_dim"),
+    ),
+    "n_shared_experts": (
+        *("n_shared_experts", "num_shared_experts", "num_shared_expert", "n_shared_expert"),
+        "moe_num_shared_experts",
+    ),
+    "sliding_window": (
+        *("sliding_window", "sliding_window_size", "window_size", "attention_window"),
+        *("attn_window_size", "local_window_size", "local_attention_window"),
+    ),
+}
 
 
 # Flags for biases, the most telling name first. `!`: the flag says that there are none.

@@ -52,11 +52,11 @@ def audit_report(audit: Audit, request: AuditRequest) -> Report:
     )
 
 
-def error_report(target: str, error: Exception) -> Report:
-    """What stands in the place of one model of several that cannot be audited."""
+def error_report(target: str, error: Exception, what: str = "audited") -> Report:
+    """What stands in the place of one model of several that cannot be audited, or planned."""
     shown = bounded(redacted(target))
     return Report(
-        title=f"{shown}: cannot be audited",
+        title=f"{shown}: cannot be {what}",
         notes=(str(error),),
         document={"error": str(error), "model": {"id": shown}},
     )

@@ -67,7 +67,12 @@ def _utilisation(plan: Plan) -> Iterator[Change]:
 
 
 def _sequences(plan: Plan) -> Iterator[Change]:
-    """Of an engine that profiles the sampler for as many sequences as it may run."""
+    """As many as are to run at once; or fewer, of an engine that profiles the sampler for as many
+    as it may run."""
+    if not plan.runs_at_once:
+        value = plan.workload.batch_size
+        yield from _try(plan, "max_num_seqs", value, f"{value:,} sequences a step")
+        return
     if not plan.engine.profiles_sequences or plan.budget is None:
         return
     value = 512
@@ -98,16 +103,13 @@ def _tp(plan: Plan) -> Iterator[Change]:
 
 
 def _weight_type(plan: Plan) -> Iterator[Change]:
-    """The cache stays what it is."""
     if plan.request.kv_memory is not None or plan.spec.parameters is None:
         return
     names = plan.engine.narrower_weights
     if "quantization_config" in plan.model.config or plan.request.dtype in names:
         return
-    kept = replace(plan.request, kv_dtype=plan.request.kv_dtype or "bfloat16")
-    base = replace(plan, workload=replace(plan.workload, request=kept))
     for name in names:
-        yield from _try(base, "dtype", name, f"weights of {name}")
+        yield from _try(plan, "dtype", name, f"weights of {name}")
 
 
 def _conversion(variants: Sequence[VariantPlan]) -> Iterator[Change]:

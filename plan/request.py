@@ -4,7 +4,7 @@ from dataclasses import dataclass, fields
 from typing import Literal, NamedTuple, get_args
 
 from headcount.model import limits
-from headcount.model.dtypes import BITS
+from headcount.model.dtypes import BITS, Bits
 from headcount.model.errors import HeadcountError, short
 
 from .devices import Device
@@ -106,10 +106,10 @@ def flag(name: str) -> str:
 
 
 class CacheType(NamedTuple):
-    """A type of cache, and the bits of an element of it, scales left out."""
+    """A type of cache, and the bits of an element of it, without scales that lie elsewhere."""
 
     name: str
-    bits: int
+    bits: Bits
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -135,7 +135,7 @@ class Workload:
         return self.cache_type.name
 
     @property
-    def kv_bits(self) -> int:
+    def kv_bits(self) -> Bits:
         return self.cache_type.bits
 
     @property

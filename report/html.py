@@ -19,10 +19,10 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1f2328; --soft: #59636e; --line: #d1d9e0;
   --page: #ffffff; --band: #f6f8fa; --heat: 31 111 235;
-  --error: #b3261e; --warning: #8a5a00; --note: #0b57a4; }
+  --error: #b3261e; --warning: #8a5a00; --note: #0b57a4; --good: #1a6b35; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e6edf3; --soft: #9198a1; --line: #3d444d;
   --page: #0d1117; --band: #151b23; --heat: 56 139 253;
-  --error: #ff8a80; --warning: #e3b341; --note: #79b8ff; } }
+  --error: #ff8a80; --warning: #e3b341; --note: #79b8ff; --good: #6fdd8b; } }
 * { box-sizing: border-box; }
 body { margin: 0; padding: 1.5rem; background: var(--page); color: var(--ink);
   font: 0.9375rem/1.5 system-ui, sans-serif; }
@@ -44,6 +44,7 @@ pre { overflow-x: auto; padding: 0.75rem; background: var(--band); }
 li { margin: 0.25rem 0; overflow-wrap: anywhere; }
 .chart { width: 100%; height: 26rem; }
 .error { color: var(--error); } .warning { color: var(--warning); } .note { color: var(--note); }
+.good { color: var(--good); } td.good, td.warning, td.error { white-space: nowrap; }
 @media (max-width: 40rem) { body { padding: 1rem; } dl { grid-template-columns: 1fr; }
   dd { margin-bottom: 0.5rem; } }
 """
@@ -132,6 +133,8 @@ def _table(table: Table) -> Iterator[str]:
 
 def _cell(value: object, column: Column, right: bool) -> str:
     text = escape(cell(value, column.unit))
+    if column.unit == "verdict":
+        return f'<td class="{_VERDICTS.get(str(value), "error")}">{text}</td>'
     shade = _SHADES.get(column.unit)
     if shade is None or not isinstance(value, int | float):
         return f'<td class="number">{text}</td>' if right else f"<td>{text}</td>"
@@ -139,6 +142,7 @@ def _cell(value: object, column: Column, right: bool) -> str:
     return f'<td class="number heat" style="--share: {share:.3f}">{text}</td>'
 
 
+_VERDICTS = {"fits": "good", "borderline": "warning"}
 # unit -> how dark a value is, from 0 to 1: the easier K/V heads are to merge, the darker.
 _SHADES: dict[str, Callable[[float], float]] = {
     "similarity": lambda value: value,

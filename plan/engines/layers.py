@@ -32,6 +32,7 @@ Deal = Callable[[int, int], tuple[int, ...]]  # layers, stages -> the stage of e
 
 # A sparse-attention indexer keeps its key in fp8 and a float32 scale per 128 elements of it.
 _INDEXER_BLOCK, _SCALE_BYTES = 128, 4
+_PLAIN_INDEX_BYTES = 2
 
 
 class StagedCaches(NamedTuple):
@@ -101,10 +102,18 @@ def _caches(mixer: Mixer, kv: KvFormat, chunk: int | None) -> Iterator[LayerCach
     elif elements:
         yield _keys_and_values(mixer, elements, kv, chunk)
     if indexer:
-        scales = -(-indexer // _INDEXER_BLOCK) * _SCALE_BYTES
-        yield LayerCache(kind="latent", token_bytes=indexer + scales)
+        yield _indexers_keys(mixer, indexer)
     if kept := _state_bytes(mixer, kv):
         yield LayerCache(kind="state", state_bytes=kept)
+
+
+def _indexers_keys(mixer: Mixer, elements: int) -> LayerCache:
+    """In fp8 with scales beside latents, else in bfloat16 (MiniMaxM3IndexerCache of
+    vllm/models/minimax_m3/common/indexer.py)."""
+    if not isinstance(mixer, LatentAttention):
+        return LayerCache(kind="full", token_bytes=_PLAIN_INDEX_BYTES * elements)
+    scales = -(-elements // _INDEXER_BLOCK) * _SCALE_BYTES
+    return LayerCache(kind="latent", token_bytes=elements + scales)
 
 
 def _of_layer(kv: KvFormat, index: int, spec: ModelSpec) -> KvFormat:
@@ -112,7 +121,7 @@ def _of_layer(kv: KvFormat, index: int, spec: ModelSpec) -> KvFormat:
     ends = min(kv.plain_ends, len(spec.layers) // 2)
     if ends <= index < len(spec.layers) - ends or _has_state(spec):
         return kv
-    return replace(kv, bits=kv.plain_bits, packed=None)
+    return replace(kv, bits=kv.plain_bits, packed=None, scale_every=None)
 
 
 def _has_state(spec: ModelSpec) -> bool:

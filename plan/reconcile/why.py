@@ -100,7 +100,7 @@ def _unexplained(figure: Figure) -> str:
 def _others(start: Start) -> Iterator[tuple[str, Start]]:
     """The same start with one setting changed, the likeliest first."""
     request = start.request
-    for kv_dtype in (*find_engine(request.engine).narrower_caches, "bfloat16"):
+    for kv_dtype in (*find_engine(request.engine).narrower_caches, "auto"):
         yield f"--kv-dtype {kv_dtype}", _with(start, kv_dtype=kv_dtype)
     for tp in (1, 2, 4, 8):
         if tp != request.tp:

@@ -7,21 +7,13 @@ import json
 import shlex
 from collections.abc import Iterator
 
-from headcount.model.dtypes import ALIASES
-
 from ...planned_model import PlannedModel
 from ...request import Workload
-from ..launch import (
-    Launch,
-    Served,
-    beyond_maximum,
-    full_name,
-    gguf_file,
-    option,
-    served,
-    wants_gguf,
-)
+from ...stored import full_name
+from ..cache_names import AUTO
+from ..launch import Launch, Served, beyond_maximum, gguf_file, option, served, wants_gguf
 from ..version import Version
+from .cache_types import CACHES
 
 _Release = tuple[int, ...]
 # Options that not every version has -> the first of those read that has them.
@@ -29,15 +21,6 @@ _SINCE: dict[str, _Release] = {
     **{"--kv-cache-memory-bytes": (0, 10, 2), "--decode-context-parallel-size": (0, 10, 2)},
     **{"--mamba-cache-mode": (0, 15), "--disable-hybrid-kv-cache-manager": (0, 9, 1)},
     **{"VLLM_USE_V2_MODEL_RUNNER": (0, 12)},
-}
-# Types of caches (CacheDType) -> likewise.
-_CACHES: dict[str, _Release] = {
-    **dict.fromkeys(("auto", "fp8", "fp8_e4m3", "fp8_e5m2"), (0,)),
-    **{"fp8_inc": (0, 10, 2), "bfloat16": (0, 11), "fp8_ds_mla": (0, 12), "float16": (0, 18)},
-    **dict.fromkeys(("int8_per_token_head", "fp8_per_token_head", "nvfp4"), (0, 20)),
-    **dict.fromkeys(("turboquant_k8v4", "turboquant_4bit_nc"), (0, 20)),
-    **dict.fromkeys(("turboquant_k3v4_nc", "turboquant_3bit_nc"), (0, 20)),
-    **{"int4_per_token_head": (0, 25), "nvfp4_4over6": (0, 28), "nvfp4_ds_mla": (0, 30)},
 }
 # What --quantization makes of 16 bit weights, all linear layers and experts, while it loads them
 # (experts_int8, int8_per_channel_weight_only and nvfp4_per_token only make experts), and from which
@@ -159,15 +142,9 @@ def _prefixes(work: Workload) -> Iterator[str]:
 
 
 def _cache(work: Workload) -> Iterator[str]:
-    """Nothing where the type is what the version takes anyway, and has no name for."""
-    name = work.request.kv_dtype
-    if name in (None, "auto"):
-        return
-    full = ALIASES.get(name or "", name or "")
-    full = {"float8_e4m3fn": "fp8", "float8_e5m2": "fp8_e5m2"}.get(full, full)
-    since = _CACHES.get(full, (0,))
-    if full != work.compute_dtype or work.version.at_least(*since):
-        yield f"--kv-cache-dtype {full}"
+    """Nothing where the type is what the version takes anyway."""
+    if (cache := CACHES.own(work.request.kv_dtype, work.version, work.compute_dtype)) != AUTO:
+        yield f"--kv-cache-dtype {cache}"
 
 
 def _missing(words: list[str], version: Version, engine: str) -> Iterator[str]:
@@ -177,11 +154,6 @@ def _missing(words: list[str], version: Version, engine: str) -> Iterator[str]:
         if name in _SINCE and not version.at_least(*_SINCE[name]):
             since = ".".join(str(n) for n in _SINCE[name])
             yield f"{engine} has no {name} (since {since}), which this plan needs."
-    cache = next((w.split()[1] for w in words if w.startswith("--kv-cache-dtype ")), "auto")
-    known = _CACHES.get(cache)
-    if known is None or not version.at_least(*known):
-        since = f" (since {'.'.join(str(n) for n in known)})" if known else ""
-        yield f"{engine} has no cache of {cache}{since}, which this plan needs."
 
 
 def _notes(model: PlannedModel, work: Workload) -> Iterator[str]:

@@ -16,6 +16,8 @@ from .blocks import BlockRequest, BlockTable, block_table
 from .compressed import compressed_caches, compressed_table, has_compressed
 from .defaults import StepLimits, in_flight_tokens, step_limits
 from .hybrid import as_allocated
+from .kernel_blocks import kernel_block
+from .model_rules import as_served, default_state
 from .runner import uses_v2
 from .states import StateRule, state_rule
 
@@ -128,7 +130,10 @@ def vllm_pool(model: PlannedModel, work: Workload) -> VllmPool:
     """The pool of one rank, from what each layer keeps. Raises HeadcountError for a dtype that
     vLLM does not have."""
     request, version = work.request, work.version
-    found = with_draft(paged_caches(model, work), request.draft_layers, request.pp)
+    served = as_served(model)
+    state_dtype = default_state(model.spec.model_type, version)
+    kept = paged_caches(served, work, state_dtype=state_dtype)
+    found = with_draft(kept, request.draft_layers, request.pp)
     caches = as_allocated(found.caches, version, disabled=request.disable_hybrid_kv_cache_manager)
     states = state_rule(
         model.spec,
@@ -150,6 +155,7 @@ def vllm_pool(model: PlannedModel, work: Workload) -> VllmPool:
             caches,
             version=version,
             block_size=request.block_size,
+            kernel_block=kernel_block(served.spec, version, request.device, work.kv_bits),
             stages=stages,
             stage_count=request.pp,
             chunk=states.chunk,

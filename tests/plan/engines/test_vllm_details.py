@@ -167,6 +167,14 @@ def test_packed_caches_leave_the_first_and_last_two_layers_of_dense_models(
     assert [n.token_bytes for n in hybrid] == [4 * slot, 4 * slot]
 
 
+def test_packed_groups_of_32_have_a_byte_of_scale_and_leave_the_same_layers() -> None:
+    """136 bytes a slot of 128 + 128 (vllm/v1/attention/ops/ultraquant/format.py)."""
+    kv = kv_format("ultraquant_4bit", compute_bits=16)
+    sizes = [n.token_bytes for n in staged_caches(model(*[GQA] * 6), tp=1, pp=1, kv=kv).caches]
+    plain = 4 * 256 * 2
+    assert sizes == [plain, plain, 4 * 136, 4 * 136, plain, plain]
+
+
 @pytest.mark.parametrize(
     ("version", "full", "windows", "widths"),
     [
