@@ -5,8 +5,10 @@ what the change adds by our reckoning. A change whose plan does not fit, or that
 was missing where the start failed, is not offered.
 """
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from shlex import quote
 
 from headcount.model.errors import HeadcountError
 
@@ -16,9 +18,11 @@ from ..parallel import valid_tp
 from ..plan import Plan, plan_model
 from ..request import PlanRequest
 from ..stored import is_weighed
+from .figures import reader_of
 from .start import Start
 
 _GIB = 2**30
+_QUANTISED = "--quantization "  # of the engines whose logs name a method
 _MOST_UTILISATION = 0.95  # beyond it, CUDA graphs and other processes find no room
 _MOST_TP = 64
 _SHORTEST = 2048  # tokens of a context that is worth to be offered
@@ -135,14 +139,21 @@ class Ground:
         return min(found, most or found) if found else None
 
     def command(self, **changed: object) -> str | None:
-        """What starts the engine with the change."""
+        """What starts the engine with the change, and with weights as they were loaded."""
         request = replace(self.request, **{"kv_memory": None, **changed})  # type: ignore[arg-type]
         model = replace(self.start.model, model_id=self.start.called)
         device = request.device or parse_device("1024GiB")
         try:
-            return plan_model(model, replace(request, device=device)).launch_command
+            command = plan_model(model, replace(request, device=device)).launch_command
         except HeadcountError:
             return None
+        method = self.start.quantization
+        takes = "quantization" in reader_of(self.start).settings.values()
+        if command is None or method is None or not takes or _QUANTISED in command:
+            return command
+        if command.endswith(")'"):  # of a class, whose arguments have the options' names
+            return f"{command[:-2]}, quantization={json.dumps(method)})'"
+        return f"{command} {_QUANTISED}{quote(method)}"
 
 
 def _of(request: PlanRequest, name: str) -> object:

@@ -25,7 +25,7 @@ _GIB = 2**30
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Start:
     """`said` are the settings that log or options gave; the others are defaults. `called` is what
-    the log calls the model."""
+    the log calls the model, and `quantization` what its weights were loaded with."""
 
     log: Log
     model: PlannedModel
@@ -33,6 +33,7 @@ class Start:
     request: PlanRequest
     said: frozenset[str]
     notes: tuple[str, ...]
+    quantization: str | None = None
     tp_is_guessed: bool = False
     device_is_guessed: bool = False
 
@@ -74,6 +75,7 @@ def start_of(log: Log, options: Mapping[str, Any]) -> Start:
         request=request,
         said=frozenset(settings),
         notes=tuple(_notes(found, settings, log.settings, engine)),
+        quantization=_text(settings, "quantization"),
         tp_is_guessed=guessed,
     )
 

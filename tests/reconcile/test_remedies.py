@@ -1,6 +1,8 @@
 """What is advised is within reach of the memory that the log leaves open, and cures what failed."""
 
+import ast
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -186,3 +188,18 @@ def test_a_count_that_takes_the_place_of_a_known_one_is_said() -> None:
     said = "9,000,000,000 takes the place of the 8,190,735,360 that are known"
     assert said in " ".join(CliRunner().invoke(main, [*args, "9b"]).output.split())
     assert "takes the place" not in CliRunner().invoke(main, [*args, "8190735360"]).output
+
+
+def test_weights_that_were_quantised_while_they_loaded_are_so_again() -> None:
+    error = too_long(40960, "5.62", "4.40", 32048)
+    log = vllm("0.10.1", "Qwen/Qwen3-8B", 40960, error, more=", quantization=fp8")
+    found = rows(log)
+    commands = [row["why"] for name, row in found.items() if name.startswith("change_")]
+    assert commands and all("--quantization fp8" in why for why in commands)
+    (offline,) = {
+        row["why"].partition(": ")[2] for row in (rows(log, "--offline")["change_context"],)
+    }
+    call = ast.parse(shlex.split(offline)[2]).body[-1]
+    assert 'quantization="fp8"' in offline and isinstance(call, ast.Expr)
+    plain = rows(vllm("0.10.1", "Qwen/Qwen3-8B", 40960, error, more=", quantization=None"))
+    assert not any("--quantization" in row["why"] for row in plain.values())
