@@ -94,6 +94,7 @@ def _positive(text: str) -> int:
 _READERS: dict[str, Callable[[str], Setting]] = {
     **dict.fromkeys(("context", "tp", "pp", "dcp", "pcp", "block_size", "max_num_seqs"), _positive),
     **{"max_num_batched_tokens": _positive, "n_ctx": _positive, "gpu_layers": _positive},
+    "told_kv_memory": _positive,
     "utilisation": float,
 }
 _Reader = Callable[[Log, str], None]

@@ -203,3 +203,29 @@ def test_weights_that_were_quantised_while_they_loaded_are_so_again() -> None:
     assert 'quantization="fp8"' in offline and isinstance(call, ast.Expr)
     plain = rows(vllm("0.10.1", "Qwen/Qwen3-8B", 40960, error, more=", quantization=None"))
     assert not any("--quantization" in row["why"] for row in plain.values())
+
+
+SAMPLE = Path(__file__).parents[2] / "docs" / "vllm-startup.log"  # vLLM 0.32 wrote it
+
+
+def sample(*args: str) -> dict[str, dict[str, object]]:
+    done = CliRunner().invoke(main, ["reconcile", str(SAMPLE), *args, "--format", "json"])
+    assert done.exit_code == 0, done.output
+    return {row["figure"]: row for row in json.loads(done.output)}
+
+
+def test_the_sample_log_is_explained_as_the_engine_says() -> None:
+    found = sample()
+    assert found["needed_bytes"]["agrees"] is True
+    assert found["largest_context"]["logged"] == found["largest_context"]["predicted"] == 9216
+    assert "--kv-cache-memory-bytes 1073741824" in str(found["change_context"]["why"])
+
+
+def test_memory_that_was_told_stays_told_or_is_told_to_be_enough() -> None:
+    """28 layers of 8 heads of 128: 4.375 GiB for 40,960 tokens."""
+    found = sample("--device", "h100")
+    assert {"change_utilisation", "change_max_num_seqs"} & set(found) == set()
+    value = found["change_kv_memory"]["predicted"]
+    assert isinstance(value, int) and 40960 * 2 * 28 * 8 * 128 * 2 <= value < 4.5 * GIB
+    assert f"--kv-cache-memory-bytes {value}" in str(found["change_kv_memory"]["why"])
+    assert "change_kv_memory" not in sample("--device", "5GiB")

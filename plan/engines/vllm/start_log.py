@@ -271,7 +271,7 @@ LOG = StartLog(
         **{"quantization": "quantization", "gpu_memory_utilization": "utilisation"},
         **{"max_num_seqs": "max_num_seqs", "max_num_batched_tokens": "max_num_batched_tokens"},
         **{"enforce_eager": "enforce_eager", "enable_prefix_caching": "caches_prefixes"},
-        **{"mamba_cache_mode": "mamba_cache_mode"},
+        **{"mamba_cache_mode": "mamba_cache_mode", "kv_cache_memory_bytes": "told_kv_memory"},
         **{"disable_hybrid_kv_cache_manager": "disable_hybrid_kv_cache_manager"},
     },
     others=(
