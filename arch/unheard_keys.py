@@ -17,7 +17,7 @@ _TABLE = Path(__file__).with_name("generated") / "config_keys.json"
 # Words of keys that change neither heads nor a cache: text and how it is chosen, images and sound,
 # experts, positions, what is trained and how a program computes.
 _BESIDE = re.compile(
-    r"^_|_(ids?|index)$|token(izer|_id|_index)|^(bos|eos|pad|sep|cls|mask)_|^prefix$"
+    r"^_|_(ids?|index)$|token(izer|_id|_index)|^(bos|eos|pad|sep|cls)_|^mask_(token|value|init)|^prefix$"
     r"|beam|penalty|^(top_[kp]|typical_p|temperature|num_return_sequences|is_llama_config)$"
     r"|^((model_)?max|min|seq|initial_context)_(\w+_)?length$|^context_window|sequence_to_multiple"
     r"|vision|visual|(^|_)vit_|image|img|video|audio|speech|media|(^|_)mm_|placeholder"
@@ -38,6 +38,18 @@ def unheard(config: Mapping[str, Any]) -> Iterator[str]:
         known = key in _of_classes() or is_read(key) or key in attention
         if not known and not _BESIDE.search(key) and not says_nothing(key, value, config):
             yield key
+
+
+# Words of keys with a number that is no size of a language model.
+_NO_SIZE = re.compile(
+    r"(^|_)(ids?|index|idx|token|bits|version|seed|labels|groups?|rope|rotary|beams?|top|max|min"
+    r"|vision|image|img|video|audio|vit|mm|mtp|nextn|expert|experts|moe|step|steps)(_|$)|layernorm"
+)
+
+
+def is_unheard(key: str) -> bool:
+    """Whether a number under `key` may be a size that no decoder or encoder of transformers has."""
+    return key not in _of_classes() and not _NO_SIZE.search(key)
 
 
 @lru_cache

@@ -34,6 +34,8 @@ dl { display: grid; grid-template-columns: max-content 1fr; gap: 0.125rem 1.25re
 dt, small { color: var(--soft); }
 dd { margin: 0; overflow-wrap: anywhere; }
 small { font-size: 0.875rem; }
+nav { font-size: 0.875rem; } nav ul { padding-left: 1.25rem; margin: 0 0 1.5rem; }
+a { color: var(--note); }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: 0.875rem; }
 th, td { padding: 0.25rem 0.625rem; border-bottom: 1px solid var(--line); text-align: left; }
@@ -68,7 +70,8 @@ def page(reports: Sequence[Report]) -> str:
             "</head>",
             "<body>",
             "<main>",
-            *(line for report in reports for line in _section(report)),
+            *_contents(reports),
+            *(line for n, report in enumerate(reports) for line in _section(report, n)),
             "</main>",
             *drawing.scripts,
             "</body>",
@@ -81,14 +84,24 @@ def _text(value: str) -> str:
     return escape(printable(value))
 
 
-def _section(report: Report) -> Iterator[str]:
-    yield f"<section>\n<h1>{_text(report.title)}</h1>"
+def _contents(reports: Sequence[Report]) -> Iterator[str]:
+    """Links to the sections of a page that has several."""
+    if len(reports) > 1:
+        yield '<nav aria-label="Reports"><ul>'
+        for n, report in enumerate(reports):
+            yield f'<li><a href="#report-{n}">{_text(report.title)}</a></li>'
+        yield "</ul></nav>"
+
+
+def _section(report: Report, number: int) -> Iterator[str]:
+    name = f"report-{number}"
+    yield f'<section id="{name}">\n<h1>{_text(report.title)}</h1>'
     if report.lines:
         yield f"<pre>{chr(10).join(_text(line) for line in report.lines)}</pre>"
     if report.facts:
         yield from ("<dl>", *(_fact(fact) for fact in report.facts), "</dl>")
     if report.charts:
-        yield from figures_of(report.charts)
+        yield from figures_of(report.charts, name)
     for table in report.tables:
         yield f"<h2>{_text(table.title)}</h2>"
         yield from _table(table)

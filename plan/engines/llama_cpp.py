@@ -189,6 +189,6 @@ ENGINE = Engine(
     weights=loaded_weights,
     options=frozenset({"version", "pp"}),
     narrower_caches=("q8_0", "q4_0"),
-    narrower_weights=("Q8_0", "Q4_K_M"),
     platforms=lambda version: dict.fromkeys(("cuda", "rocm", "xpu", "metal")),  # docs/build.md
+    narrower_weights=("Q8_0", "Q4_K_M"),
 )

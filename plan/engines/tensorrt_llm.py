@@ -150,8 +150,6 @@ def _options(work: Workload) -> Iterator[str]:
     yield from option("--max_num_tokens", request.max_num_batched_tokens)
     if request.utilisation is not None and request.kv_memory is None:
         yield f"--kv_cache_free_gpu_memory_fraction {request.utilisation:g}"
-    if (cache := CACHES.own(request.kv_dtype, work.version, work.compute_dtype)) != AUTO:
-        yield f"--kv_cache_dtype {cache}"
 
 
 def _of_file(work: Workload, kv_tokens: int) -> Iterator[tuple[str, object]]:
@@ -159,6 +157,8 @@ def _of_file(work: Workload, kv_tokens: int) -> Iterator[tuple[str, object]]:
     request = work.request
     if request.kv_memory is not None:
         yield "max_tokens", kv_tokens
+    if (cache := CACHES.own(request.kv_dtype, work.version, work.compute_dtype)) != AUTO:
+        yield "dtype", cache
     if request.block_size is not None:
         yield "tokens_per_block", request.block_size
 

@@ -7,17 +7,19 @@ from headcount.report.report import Column, Table
 from ..hardware.search import Candidate
 from ..result import PlanResult
 
-_COLUMNS = (
+_CHOICE = (
     Column("device", "Device"),
     Column("devices", "Devices", "count"),
-    Column("split", "Split"),
     Column("verdict", "Verdict", "verdict"),
-    Column("requests_at_once", "Requests at once", "count"),
+)
+_PRICES = (Column("an_hour", "An hour", "price"), Column("a_month", "A month", "price"))
+_HOW = (
+    Column("split", "Split"),
+    Column("most_at_once", "Requests at once", "count"),
     Column("max_context", "Largest context", "tokens"),
     Column("free_bytes", "Free on each", "bytes"),
     Column("total_memory", "Memory in all", "bytes"),
 )
-_PRICES = (Column("an_hour", "An hour", "price"), Column("a_month", "A month", "price"))
 
 
 def hardware_table(result: PlanResult) -> Table:
@@ -34,24 +36,20 @@ def hardware_table(result: PlanResult) -> Table:
 
 
 def hardware_columns(with_prices: bool) -> tuple[Column, ...]:
-    return (*_COLUMNS, *(_PRICES if with_prices else ()))
+    return (*_CHOICE, *(_PRICES if with_prices else ()), *_HOW)
 
 
 def hardware_rows(
     result: PlanResult, candidates: Sequence[Candidate], *, with_prices: bool
 ) -> Iterable[tuple[object, ...]]:
-    """What does not fit has no number of requests, and what does not start no memory either."""
+    """What does not start has no figures."""
     for option in candidates:
-        plan, starts = option.plan, option.verdict != "does not start"
-        row = (
-            option.device.key,
-            option.devices,
+        plan = option.plan
+        figures = (option.most_at_once, plan.limits.max_context, plan.free_bytes)
+        yield (
+            *(option.device.key, option.devices, option.verdict),
+            *((result.an_hour(option), result.a_month(option)) if with_prices else ()),
             option.split,
-            option.verdict,
-            option.most_at_once if starts else None,
-            plan.limits.max_context if starts else None,
-            plan.free_bytes if starts else None,
+            *((None,) * len(figures) if plan.refusals else figures),
             option.total_memory,
         )
-        prices = (result.an_hour(option), result.a_month(option)) if with_prices else ()
-        yield (*row, *prices)

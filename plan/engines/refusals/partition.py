@@ -13,7 +13,7 @@ from functools import lru_cache
 from math import gcd
 from typing import NamedTuple
 
-from headcount.arch.formats.by_config import inventory_by
+from headcount.arch.formats.by_config import described_inventory
 from headcount.arch.formats.format import Format
 from headcount.arch.formats.of_configs import scheme_of
 from headcount.arch.formats.scheme import Scheme
@@ -26,8 +26,10 @@ from ...planned_model import PlannedModel
 
 _BY_ROWS = frozenset({"q", "k", "v", "gate", "up", "q_b", "kv_b"})  # column parallel, in their word
 _BY_COLUMNS = frozenset({"o", "down", "out"})  # row parallel
-_MERGED = frozenset({"q", "k", "v", "gate", "up"})  # run as one matrix
+MERGED_ATTENTION = frozenset({"q", "k", "v"})  # run as one matrix
+MERGED = MERGED_ATTENTION | {"gate", "up"}
 _LINEAR = frozenset({"attention", "mlp", "shared experts", "recurrent"})
+_UNCHECKED_EXPERTS = ("mxfp4", "nvfp4")  # padded, or cut all the same
 _HALVES_GROUPS = ("awq", "gptq")  # of experts (moe_wna16.py)
 _LEAST_SHARED = 32  # weights of experts that a scale is for after that, or in a refined block
 _VOCABULARY_STEP = 64  # DEFAULT_VOCAB_PADDING_SIZE of vocab_parallel_embedding.py
@@ -35,13 +37,15 @@ _VOCABULARY_STEP = 64  # DEFAULT_VOCAB_PADDING_SIZE of vocab_parallel_embedding.
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CutRules:
-    """What differs between engines and versions. `merged_anywhere`: matrices that run as one may be
-    cut amid a block of fp8; `refines_experts`: blocks of experts are cut to smaller ones, down to
-    32, that fit; `whole_experts`: experts are dealt to the ranks whole (expert parallelism)."""
+    """What differs between engines and versions. `amid_blocks`: parts that may be cut amid a block
+    of fp8; `refines_experts`: blocks of experts are cut to smaller ones, down to 32, that fit;
+    `whole_experts`: experts are dealt to the ranks whole (expert parallelism); `expert_ranks` share
+    one where they are not, None: those that share all else."""
 
-    merged_anywhere: bool = False
+    amid_blocks: frozenset[str] = frozenset()
     refines_experts: bool = False
     whole_experts: bool = False
+    expert_ranks: int | None = None
 
 
 class _Cut(NamedTuple):
@@ -80,7 +84,7 @@ class _Cut(NamedTuple):
 
 def uneven_cuts(model: PlannedModel, tp: int, rules: CutRules) -> Iterator[str]:
     """Each size that cannot be cut, once; none for a model whose matrices are not known."""
-    if tp == 1:
+    if max(tp, rules.expert_ranks or 1) == 1:
         return
     yield from _vocabulary(model.spec, tp)
     scheme, modules = _matrices(model)
@@ -105,11 +109,11 @@ def _matrices(
     """Those of the layers, alike ones once, each with the format that the config gives it."""
     try:
         scheme = scheme_of(model.config)
-        if model.spec.parameters is None:
-            return scheme, ()
-        inventory = inventory_by(model.config, model.spec, model.spec.parameters)
+        inventory = described_inventory(model.config, model.spec.parameters or 0)
     except HeadcountError:  # what is not understood is told where the weights are weighed
         return None, ()
+    if inventory is None:
+        return scheme, ()
     alike: dict[tuple[object, ...], tuple[Module, Format | None]] = {}
     for module in inventory.modules:
         form = scheme.choose(module, tuple(inventory.names(module))) if scheme else None
@@ -130,14 +134,15 @@ def _refused(
         return
     if module.kind == "experts":
         if not rules.whole_experts:
-            yield from _experts(_Cut(module, form, tp), scheme, rules)
+            yield from _experts(_Cut(module, form, rules.expert_ranks or tp), scheme, rules)
     elif module.kind in _LINEAR:
         cut = _Cut(module, form, _ways(module, spec, tp))
         yield from _linear(cut, rules)
 
 
 def _ways(module: Module, spec: ModelSpec, tp: int) -> int:
-    """Into how many parts it is cut: keys and values into no more than there are heads."""
+    """Into how many parts it is cut: keys and values into no more than there are heads, and one
+    that all heads share not at all."""
     if module.part not in "kv":
         return tp
     heads = (
@@ -147,7 +152,7 @@ def _ways(module: Module, spec: ModelSpec, tp: int) -> int:
         if isinstance(mixer, Attention)
         and mixer.num_key_value_heads * mixer.head_dim == module.rows
     )
-    return min(tp, next(heads, tp))
+    return min(tp, next(heads, 1))
 
 
 def _linear(cut: _Cut, rules: CutRules) -> Iterator[str]:
@@ -156,7 +161,7 @@ def _linear(cut: _Cut, rules: CutRules) -> Iterator[str]:
         yield cut.text(", not a whole number")
     elif form is not None and form.block is not None:
         side = form.block[0 if cut.by_rows else 1]
-        if cut.each % side and not (rules.merged_anywhere and cut.module.part in _MERGED):
+        if cut.each % side and cut.module.part not in rules.amid_blocks:
             yield cut.between(side)
     elif group and not cut.by_rows and cut.each % group:
         yield cut.between(group)
@@ -171,7 +176,7 @@ def _experts(cut: _Cut, scheme: Scheme | None, rules: CutRules) -> Iterator[str]
     form, group = cut.form, _group(cut.form)
     if cut.size % cut.ways:
         yield cut.text(", not a whole number")
-    elif form is None or scheme is None or scheme.name == "mxfp4":  # MXFP4 experts are padded
+    elif form is None or scheme is None or form.name in _UNCHECKED_EXPERTS:
         return
     elif form.block is not None:
         uneven = next((side for side in form.block if cut.each % side), None)

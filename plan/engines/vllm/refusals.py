@@ -16,11 +16,14 @@ from ...devices import Device
 from ...planned_model import PlannedModel
 from ...request import Workload
 from ...stored import as_loaded
-from ..refusals.partition import CutRules, uneven_cuts
+from ..refusals.partition import MERGED, CutRules, uneven_cuts
 from ..refusals.platforms import Platforms, has_capability
 from ..version import Version
+from .added.refusals import added_refusals
+from .added.spread import vllm_spread
 from .context_parallel import context_refusals
 from .model_rules import NOT_IN_FLOAT16
+from .pool import vllm_pool
 
 _CDNA, _RDNA = ("gfx90a", "gfx942", "gfx950"), ("gfx1100",)
 # Since a version: the least compute capability of a format.
@@ -52,16 +55,20 @@ def vllm_refusals(model: PlannedModel, device: Device | None, work: Workload) ->
         yield from _formats(model, device, work)
     yield from context_refusals(model, work)
     loaded = as_loaded(model, work.dtype)
-    yield from uneven_cuts(loaded, work.request.tp, vllm_cuts(work.version))
+    yield from uneven_cuts(loaded, work.request.tp, vllm_cuts(model, work))
+    yield from added_refusals(model, work, len(vllm_pool(model, work).table.groups))
     if work.request.tp > 1 and work.request.dtype is None and _method(model) == "bitsandbytes":
         yield "weights that bitsandbytes has quantised do not split: --pp instead of --tp"
 
 
-def vllm_cuts(version: Version) -> CutRules:
+def vllm_cuts(model: PlannedModel, work: Workload) -> CutRules:
     """Matrices that run as one (_maybe_allow_fp8_block_shape_mismatch of layers/linear.py), then
     experts (refine_fp8_moe_block_shape of fused_moe/oracle/fp8.py)."""
     return CutRules(
-        merged_anywhere=version.at_least(0, 14), refines_experts=version.at_least(0, 29)
+        amid_blocks=MERGED if work.version.at_least(0, 14) else frozenset(),
+        refines_experts=work.version.at_least(0, 29),
+        whole_experts=work.request.enable_expert_parallel,
+        expert_ranks=vllm_spread(model, work).experts_tp,
     )
 
 
