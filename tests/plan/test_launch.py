@@ -34,6 +34,7 @@ RECORD = Path(__file__).with_name("engine_words.jsonl")
 LINES = {line["engine"]: line for line in map(json.loads, RECORD.read_text().splitlines())}
 H200 = find_device("h200")
 LLAMA, CODER = "meta-llama/Meta-Llama-3-8B", "meta-llama/Llama-3.1-8B-Instruct"
+EXPERTS = "qwen3-30b-a3b"
 
 
 @cache
@@ -101,6 +102,10 @@ STARTS: tuple[dict[str, Any], ...] = (
     {"tp": 16, "context_ranks": 2, "max_num_batched_tokens": 4096, "caches_prefixes": False},
     {"kv_dtype": "nvfp4", "usage": "offline", "mamba_cache_mode": "none"},
     {"kv_dtype": "q8_0", "batch_size": 4, "static_cache": True},
+    {"enable_lora": True, "max_loras": 4, "max_lora_rank": 64, "lora_dtype": "float16"},
+    {"enable_lora": True, "lora_target_modules": ("q_proj",), "fully_sharded_loras": True, "tp": 2},
+    {"cpu_offload_gb": 4.0, "dp": 2, "pp": 2, "pp_layer_partition": (20, 12)},
+    {"enable_expert_parallel": True, "num_redundant_experts": 2, "tp": 2},
 )
 
 
@@ -108,14 +113,15 @@ STARTS: tuple[dict[str, Any], ...] = (
 def test_every_word_of_a_command_is_one_that_the_version_knows(engine: str) -> None:
     given = 0
     options = find_engine(engine).options
-    for start, dtype in product(STARTS, DTYPES):
+    for start, dtype in (*product(STARTS, (None,)), *product(STARTS[:2], DTYPES)):
         own = {"device", "kv_memory", "context", "batch_size", "tp", "utilisation", "kv_dtype"}
         asked = {name: value for name, value in start.items() if name in own | options}
         if (asked.get("kv_dtype") == "q8_0") != (engine == "llama.cpp" and "kv_dtype" in asked):
             continue
         for version in LINES[engine]["versions"]:
             try:
-                found = launch(LLAMA, engine, version, dtype=dtype, **asked)
+                name = EXPERTS if "enable_expert_parallel" in asked else LLAMA
+                found = launch(name, engine, version, dtype=dtype, **asked)
             except HeadcountError as error:  # a cache that the version has not
                 assert "has no cache of" in str(error) or "keeps its cache" in str(error)
                 continue
