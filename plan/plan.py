@@ -17,7 +17,7 @@ from .limits import PlanLimits, largest
 from .parallel import check_tp
 from .planned_model import PlannedModel, narrowed
 from .request import UTILISATION, PlanRequest, Workload
-from .stored import NAMED_FORMATS, as_format, format_settings, is_weighed
+from .stored import NAMED_FORMATS, as_format, format_settings, is_stored_as, is_weighed
 from .weights import Weights
 
 Verdict = Literal["fits", "borderline", "does not fit", "does not start"]
@@ -271,7 +271,12 @@ class Plan:
     def launch(self) -> Launch | None:
         """What starts it; None of an engine that is not started."""
         launch = self.engine.launch
-        return launch(self.model, self.workload, self.kv_tokens) if launch else None
+        if launch is None:
+            return None
+        if self.refusals:
+            note = f"{self.engine.name} would not start: {'; '.join(self.refusals)}."
+            return Launch(command=None, notes=(note,))
+        return launch(self.model, self.workload, self.kv_tokens)
 
     @property
     def launch_command(self) -> str | None:
@@ -311,7 +316,7 @@ def plan_workload(model: PlannedModel, engine: Engine, workload: Workload) -> Pl
 def _workload(model: PlannedModel, request: PlanRequest, engine: Engine) -> Workload:
     spec = model.spec
     version = request.version or engine.releases.latest()
-    dtype = _loaded_dtype(request.dtype)
+    dtype = _loaded_dtype(model, request.dtype)
     loaded = model if engine.keeps_float32 or dtype else narrowed(model)
     compute = _compute_dtype(dtype, loaded.spec.dtype)
     can_do_without = request.kv_memory is not None and not is_weighed(model)
@@ -328,9 +333,9 @@ def _workload(model: PlannedModel, request: PlanRequest, engine: Engine) -> Work
     )
 
 
-def _loaded_dtype(name: str | None) -> str | None:
+def _loaded_dtype(model: PlannedModel, name: str | None) -> str | None:
     """None for weights that stay as they are stored. Raises HeadcountError."""
-    if name is None or format_settings(name) is not None:
+    if name is None or format_settings(name) is not None or is_stored_as(model, name):
         return None
     try:
         return resolve_dtype(name)

@@ -14,12 +14,12 @@ from ..budget import Budget
 from ..devices import Device
 from ..planned_model import PlannedModel
 from ..request import Workload
-from ..stored import as_loaded
+from ..stored import as_loaded, full_name
 from .added.spread import over_tp
 from .budget_terms import runtime, share_of
 from .cache_names import AUTO, CacheNames
 from .engine import Engine
-from .launch import Launch, Served, beyond_maximum, full_name, gguf_file, option, served, wants_gguf
+from .launch import Launch, Served, beyond_maximum, gguf_file, option, served, wants_gguf
 from .layers import LayerCache, stages_of
 from .loaded_weights import loaded_weights, padded_experts, stage_weights
 from .paged import paged_cache_type, paged_caches

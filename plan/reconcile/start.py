@@ -26,7 +26,8 @@ _GIB = 2**30
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Start:
     """`said` are the settings that log or options gave; the others are defaults. `called` is what
-    the log calls the model."""
+    the log calls the model, and `quantization` what its weights were loaded with;
+    `told_kv_memory` are bytes for the cache that it was told to take, whatever was free."""
 
     log: Log
     model: PlannedModel
@@ -34,6 +35,8 @@ class Start:
     request: PlanRequest
     said: frozenset[str]
     notes: tuple[str, ...]
+    quantization: str | None = None
+    told_kv_memory: int | None = None
     tp_is_guessed: bool = False
     device_is_guessed: bool = False
 
@@ -75,6 +78,8 @@ def start_of(log: Log, options: Mapping[str, Any]) -> Start:
         request=request,
         said=frozenset(settings),
         notes=tuple(_notes(found, settings, log.settings, engine)),
+        quantization=_text(settings, "quantization"),
+        told_kv_memory=int(settings["kv_memory"]) if "kv_memory" in settings else None,
         tp_is_guessed=guessed,
     )
 

@@ -21,6 +21,7 @@ from ..refusals.platforms import Platforms, has_capability
 from ..version import Version
 from .added.refusals import added_refusals
 from .added.spread import vllm_spread
+from .context_parallel import context_refusals
 from .model_rules import NOT_IN_FLOAT16
 from .pool import vllm_pool
 
@@ -52,6 +53,7 @@ def vllm_refusals(model: PlannedModel, device: Device | None, work: Workload) ->
     """On a device that it runs on: what that has no kernels for, then what does not split."""
     if device is not None:
         yield from _formats(model, device, work)
+    yield from context_refusals(model, work)
     loaded = as_loaded(model, work.dtype)
     yield from uneven_cuts(loaded, work.request.tp, vllm_cuts(model, work))
     yield from added_refusals(model, work, len(vllm_pool(model, work).table.groups))
