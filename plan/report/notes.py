@@ -139,6 +139,7 @@ def _accounted(plan: Plan) -> Iterator[str]:
             " start-up logs."
         )
     yield from plan.pool.notes()
+    yield from plan.engine.notes(plan.model, plan.request.device, plan.workload)
 
 
 def _estimated(plan: Plan) -> Iterator[str]:

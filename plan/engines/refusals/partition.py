@@ -201,13 +201,13 @@ def _halved(group: int, cut: _Cut, scheme: Scheme) -> bool:
 
 
 def refined_experts(model: PlannedModel, tp: int) -> str | None:
-    """What becomes of the experts' blocks where they do not divide the cut."""
-    scheme, modules = _matrices(model)
+    """What becomes of the experts' blocks where they do not divide the cut; None where they do."""
+    scheme, modules = _matrices(model) if tp > 1 else (None, ())
     for module, form in modules:
         cut = _Cut(module, form, tp)
         if module.kind != "experts" or form is None or form.block is None or scheme is None:
             continue
         fine = _refined(cut, scheme)
         if fine and any(cut.each % side for side in form.block):
-            return f"{cut.text('')}: the experts' blocks of {form.block[0]} are cut to {fine}"
+            return f"{cut.text('')}: their blocks of {form.block[0]} are cut to {fine}"
     return None

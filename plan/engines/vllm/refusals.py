@@ -16,7 +16,7 @@ from ...devices import Device
 from ...planned_model import PlannedModel
 from ...request import Workload
 from ...stored import as_loaded
-from ..refusals.partition import MERGED, CutRules, uneven_cuts
+from ..refusals.partition import MERGED, CutRules, refined_experts, uneven_cuts
 from ..refusals.platforms import Platforms, has_capability
 from ..version import Version
 from .model_rules import NOT_IN_FLOAT16
@@ -50,17 +50,26 @@ def vllm_refusals(model: PlannedModel, device: Device | None, work: Workload) ->
     if device is not None:
         yield from _formats(model, device, work)
     loaded = as_loaded(model, work.dtype)
-    yield from uneven_cuts(loaded, work.request.tp, vllm_cuts(work.version))
+    yield from uneven_cuts(loaded, work.request.tp, vllm_cuts(work.version, device))
     if work.request.tp > 1 and work.request.dtype is None and _method(model) == "bitsandbytes":
         yield "weights that bitsandbytes has quantised do not split: --pp instead of --tp"
 
 
-def vllm_cuts(version: Version) -> CutRules:
-    """Matrices that run as one (_maybe_allow_fp8_block_shape_mismatch of layers/linear.py), then
-    experts (refine_fp8_moe_block_shape of fused_moe/oracle/fp8.py)."""
+def vllm_notes(model: PlannedModel, device: Device | None, work: Workload) -> Iterator[str]:
+    """Where blocks of experts are cut, and so what would not have started before."""
+    found = refined_experts(as_loaded(model, work.dtype), work.request.tp)
+    if found is not None and vllm_cuts(work.version, device).refines_experts:
+        yield f"{found}, which Triton's kernels alone run; before 0.29 vLLM refuses such a start."
+
+
+def vllm_cuts(version: Version, device: Device | None) -> CutRules:
+    """Matrices that run as one are cut anywhere (_maybe_allow_fp8_block_shape_mismatch of
+    layers/linear.py), then experts (refine_fp8_moe_block_shape of fused_moe/oracle/fp8.py) where
+    Triton's kernels have fp8 (supports_fp8 of platforms/cuda.py)."""
+    has_fp8 = device is None or device.platform != "cuda" or has_capability(device, "8.9")
     return CutRules(
         amid_blocks=MERGED if version.at_least(0, 14) else frozenset(),
-        refines_experts=version.at_least(0, 29),
+        refines_experts=version.at_least(0, 29) and has_fp8,
     )
 
 
