@@ -14,6 +14,7 @@ from .tying import TyingRule, config_says
 
 if TYPE_CHECKING:  # few types need them, and each takes time to start
     from .body.body import Head
+    from .body.encoded_images import EncodedImage
     from .body.towers import Wrapper
     from .gguf.form import Gguf
 
@@ -151,6 +152,8 @@ class Architecture:
     `rehomes`       what else computes the function of the class with fewer K/V heads, as names for
                     `rehoming.rehome_of`, the first that fits a config first
     `verification`  how a built model is held against an audit
+    `image`         how many tokens it makes of one image, for a cross-attention over them; None: it
+                    makes none, or the config does not say how many
     """
 
     types: tuple[str, ...]
@@ -169,6 +172,7 @@ class Architecture:
     stored: Stored = field(default_factory=Stored)
     verification: Verification = field(default_factory=Verification)
     rehomes: tuple[str, ...] = ()
+    image: "EncodedImage | None" = None
 
     @property
     def names(self) -> TensorNames:
@@ -181,8 +185,8 @@ class Architecture:
 
         What is found out class by class is not inherited, so that nothing is claimed of a type by
         accident: its GGUF architectures, spellings, `stacks`, `uncounted`, `conversion`, `stored`,
-        `prediction`, `verification` and `rehomes`. Where a relative shares one of these, it says
-        so."""
+        `prediction`, `verification`, `rehomes` and `image`. Where a relative shares one of these,
+        it says so."""
         parts = {
             name: replace(getattr(self, name), **change)
             if isinstance(change, dict) and name in _NESTED

@@ -32,6 +32,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "head_dim": (
         *("kv_channels", "attention_head_dim", "head_size", "d_head", "dim_head", "d_kv"),
         *("size_per_head", "attention_head_size", "qk_head_dim", "attn_head_dim"),
+        *("dim_per_head", "head_width"),
     ),
     "vocab_size": ("n_vocab", "padded_vocab_size"),
     "intermediate_size": (
@@ -41,6 +42,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "max_position_embeddings": (
         *CONTEXT_NAMES,
         *("context_length", "max_seq_length", "max_context_length", "block_size"),
+        *("seq_len", "context_size"),
     ),
 }
 # Names of the width of the model, or of that of its feed-forward.
@@ -49,7 +51,7 @@ EITHER_WIDTH = ("hidden_dim",)
 OF_CLASSES: dict[str, tuple[str, ...]] = {
     "num_experts": (
         *("num_experts", "num_local_experts", "n_routed_experts", "num_routed_experts"),
-        *("moe_num_experts", "num_moe_experts", "n_experts"),
+        *("moe_num_experts", "num_moe_experts", "n_experts", "experts"),
     ),
     "num_experts_per_tok": (
         *("num_experts_per_tok", "num_experts_per_token", "num_selected_experts", "moe_topk"),
@@ -59,6 +61,7 @@ OF_CLASSES: dict[str, tuple[str, ...]] = {
     "moe_intermediate_size": (
         *("moe_intermediate_size", "expert_intermediate_size", "moe_ffn_hidden_size"),
         *("expert_ffn_hidden_size", "expert_dim", "moe_hidden_dim", "moe_ffn_dim"),
+        *("expert_size", "expert_hidden_size"),
     ),
     "n_shared_experts": (
         *("n_shared_experts", "num_shared_experts", "num_shared_expert", "n_shared_expert"),
@@ -67,6 +70,7 @@ OF_CLASSES: dict[str, tuple[str, ...]] = {
     "sliding_window": (
         *("sliding_window", "sliding_window_size", "window_size", "attention_window"),
         *("attn_window_size", "local_window_size", "local_attention_window"),
+        *("window", "swa_window", "swa_window_size"),
     ),
 }
 

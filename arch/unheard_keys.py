@@ -40,6 +40,18 @@ def unheard(config: Mapping[str, Any]) -> Iterator[str]:
             yield key
 
 
+# Words of keys with a number that is no size of a language model.
+_NO_SIZE = re.compile(
+    r"(^|_)(ids?|index|idx|token|bits|version|seed|labels|groups?|rope|rotary|beams?|top|max|min"
+    r"|vision|image|img|video|audio|vit|mm|mtp|nextn|expert|experts|moe|step|steps)(_|$)|layernorm"
+)
+
+
+def is_unheard(key: str) -> bool:
+    """Whether a number under `key` may be a size that no decoder or encoder of transformers has."""
+    return key not in _of_classes() and not _NO_SIZE.search(key)
+
+
 @lru_cache
 def _of_classes() -> frozenset[str]:
     return frozenset(json.loads(_TABLE.read_bytes())["keys"])

@@ -9,7 +9,6 @@ from .plan import Plan, plan_model
 from .what_if import VariantPlan, conversions
 
 _MOST_UTILISATION = 0.95  # beyond it, CUDA graphs and other processes find no room
-_WEIGHT_TYPES = ("float8_e4m3fn", "int4")
 
 
 class Change(NamedTuple):
@@ -89,8 +88,9 @@ def _cache_type(plan: Plan) -> Iterator[Change]:
 
 
 def _context(plan: Plan) -> Iterator[Change]:
-    most = plan.limits.max_context
-    if most and most < plan.workload.context:
+    found, longest = plan.limits.max_context, plan.spec.max_position_embeddings
+    most = min(found, longest or found) if found else 0
+    if 0 < most < plan.workload.context:
         yield from _try(plan, "context", most, f"a context of {most:,} tokens")
 
 
@@ -105,9 +105,10 @@ def _tp(plan: Plan) -> Iterator[Change]:
 def _weight_type(plan: Plan) -> Iterator[Change]:
     if plan.request.kv_memory is not None or plan.spec.parameters is None:
         return
-    if "quantization_config" in plan.model.config or plan.request.dtype in _WEIGHT_TYPES:
+    names = plan.engine.narrower_weights
+    if "quantization_config" in plan.model.config or plan.request.dtype in names:
         return
-    for name in _WEIGHT_TYPES:
+    for name in names:
         yield from _try(plan, "dtype", name, f"weights of {name}")
 
 

@@ -53,7 +53,7 @@ def one_per_mixer(view: ConfigView, layer: Layer) -> int:
     return len(layer.mixers) + 1
 
 
-_HEADED = re.compile(r"For[A-Z]|Reward|Critic|Value|Score|Rank|Classif|Heads?$")
+_HEADED = re.compile(r"For[A-Z]|Reward|Critic|Value|Score|Rank|Classif|Head")
 # Endings of class names that transformers' decoders have, and the head that each builds. A class
 # with another ending, such as a classifier, has a head that nothing here describes.
 DECODER_CLASSES: Mapping[str, Head | None] = {

@@ -12,6 +12,7 @@ from ..attention.more_parameters import output_gate
 from ..attention.shape import AttentionShape
 from ..attention.shared import ENCODER_MHA, LLAMA_ATTENTION, TOWER_MHA, TOWER_MHA_BIASED
 from ..body.body import Body, Layers
+from ..body.encoded_images import TILES
 from ..body.feed_forward import Mlp
 from ..body.image_embeddings import patch_count, patches
 from ..body.projectors import linear
@@ -174,5 +175,6 @@ ARCHITECTURES = (
         config={"tied": never},
         body=fixed_tower(MLLAMA_TOWER, projector=mllama_projector),
         stored=Stored(more_rows=8),
+        image=TILES,
     ),
 )

@@ -5,6 +5,7 @@ from copy import copy
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from headcount.arch.built_classes import class_name, type_of_class
 from headcount.arch.class_defaults import class_defaults
 from headcount.arch.config_view import ConfigView
 from headcount.arch.formats.of_configs import scheme_of
@@ -117,7 +118,7 @@ def config_facts(
         id=id,
         spec=reading.spec,
         stored=reading.spec,
-        in_transformers=class_defaults(reading.spec.model_type) is not None,
+        in_transformers=_in_transformers(reading.spec.model_type, config),
         own_code=_is_own_code(reading.spec.model_type, config, where),
         nested=reading.text is not reading.view,
         key_value_heads=_key_value_heads(text, reading.spec.model_type),
@@ -179,7 +180,8 @@ def _ignored(reading: Reading) -> Iterator[Ignored]:
     others = (_of_class(whole, key) for key, inner in whole.config.items() if inner not in seen)
     for view in (whole, *((text,) if text is not whole else ()), *filter(None, others)):
         place = view.where.removeprefix(whole.where).removeprefix(": ")
-        yield from (Ignored(place, view.class_name, one) for one in unread_sizes(view))
+        found = unread_sizes(view, nested=reading.nests)
+        yield from (Ignored(place, view.class_name, one) for one in found)
 
 
 def _of_class(whole: ConfigView, key: str) -> ConfigView | None:
@@ -249,6 +251,12 @@ def token_ids(config: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
             number = whole(item)
             if number is not None:
                 yield key, number
+
+
+def _in_transformers(model_type: str, config: Mapping[str, Any]) -> bool:
+    """Whether transformers has the type, and the class that `architectures` names, if any."""
+    named = class_name(config)
+    return class_defaults(model_type) is not None and (not named or bool(type_of_class(named)))
 
 
 def _quantisation(*configs: Mapping[str, Any]) -> Quantisation | None:

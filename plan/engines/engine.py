@@ -40,13 +40,13 @@ class Engine:
 
     `cache_type` reads --kv-dtype, of a version and the dtype that is computed in, and `weights`
     says what loading makes of the model's. `options` are the fields of a request that it heeds
-    beyond those of any plan. `narrower_caches` are the types to offer where a cache
-    is too large, the mildest first; `profiles_sequences`: fewer --max-num-seqs leave more memory;
-    `keeps_float32`: float32 weights are not loaded as 16 bit unless a dtype is asked for.
-    `platforms` are the devices that a version runs on (None: all); `refusals` reasons for which it
-    would not start on one of them, however much memory there is; `most_at_once` the most requests
-    that it runs at once, None where only memory limits them; `notes` what is particular to how a
-    version runs the model.
+    beyond those of any plan. `narrower_caches` and `narrower_weights` are the types to offer where
+    a cache, or the weights, are too large, the mildest first; `profiles_sequences`: fewer
+    --max-num-seqs leave more memory; `keeps_float32`: float32 weights are not loaded as 16 bit
+    unless a dtype is asked for. `platforms` are the devices that a version runs on (None: all);
+    `refusals` reasons for which it would not start on one of them, however much memory there is;
+    `most_at_once` the most requests that it runs at once, None where only memory limits them;
+    `notes` what is particular to how a version runs the model.
     """
 
     name: str
@@ -58,6 +58,7 @@ class Engine:
     options: frozenset[str] = frozenset()
     releases: Releases = NO_RELEASES
     narrower_caches: tuple[str, ...] = ()
+    narrower_weights: tuple[str, ...] = ("float8_e4m3fn", "int4")
     profiles_sequences: bool = False
     keeps_float32: bool = True
     platforms: Callable[[Version], Platforms | None] = _everywhere

@@ -198,4 +198,5 @@ ENGINE = Engine(
     options=frozenset({"version", "pp"}),
     narrower_caches=("q8_0", "q4_0"),
     platforms=lambda version: dict.fromkeys(("cuda", "rocm", "xpu", "metal")),  # docs/build.md
+    narrower_weights=("Q8_0", "Q4_K_M"),
 )

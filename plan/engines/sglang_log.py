@@ -115,8 +115,8 @@ LOG = StartLog(
         **{"mem_fraction_static": "utilisation"},
     },
     phases=(
-        *(("Capture cuda graph failed", "step"), ("Capture CUDA graph failed", "step")),
-        *(("init_device_graphs", "step"), ("in load_model", "weights"), ("in forward", "step")),
+        *(("Capture cuda graph failed", "graphs"), ("Capture CUDA graph failed", "graphs")),
+        *(("init_device_graphs", "graphs"), ("in load_model", "weights"), ("in forward", "step")),
     ),
     told=("ServerArgs(", "launch_server"),
     others=((_ALLOCATED, _pool),),

@@ -214,10 +214,10 @@ class StartLog:
     settings, `versions` those with a version, the most trustworthy first; `names` those with the
     model's name; `failures` what a start dies of. `settings` maps what the engine calls a setting
     to its name here; `phases` are words of a traceback and how far the start had come: `weights`,
-    `profile` or `step`; lines with words of `told` say what the start was told. A line with words
-    of `no_figures` has none, and one with `no_settings` only talks of settings. Once a line of
-    `serves` is there the start has come through whatever went wrong. `others` are words, and what
-    reads a line that has them; `finish` takes the whole log.
+    `profile`, `graphs` or `step`; lines with words of `told` say what the start was told. A line
+    with words of `no_figures` has none, and one with `no_settings` only talks of settings. Once a
+    line of `serves` is there the start has come through whatever went wrong. `others` are words,
+    and what reads a line that has them; `finish` takes the whole log.
 
     `context_option` is the flag of the longest context. `own_account` reckons what is left from
     what the log says was taken, if it says all; `terms` are figures, and the keys of the terms of a

@@ -94,6 +94,7 @@ def _positive(text: str) -> int:
 _READERS: dict[str, Callable[[str], Setting]] = {
     **dict.fromkeys(("context", "tp", "pp", "dcp", "pcp", "block_size", "max_num_seqs"), _positive),
     **{"max_num_batched_tokens": _positive, "n_ctx": _positive, "gpu_layers": _positive},
+    "kv_memory": _positive,
     "utilisation": float,
 }
 _Reader = Callable[[Log, str], None]
@@ -102,6 +103,7 @@ _REPEATED, _REMEMBERED = 64, 50_000  # a line that a start repeats more often sa
 _SETTING_PARTS = (
     *("odel", "max_", "_size", "dtype", "quantization", "--", "tilization", "enforce_eager"),
     *("prefix_caching", "mamba_", "mem_fraction", "context_len", "hybrid_kv"),
+    "cache_memory_bytes",
 )
 
 

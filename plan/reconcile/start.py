@@ -34,6 +34,7 @@ class Start:
     said: frozenset[str]
     notes: tuple[str, ...]
     tp_is_guessed: bool = False
+    device_is_guessed: bool = False
 
 
 def names_of(log: Log, options: Mapping[str, Any]) -> list[str]:
@@ -55,7 +56,7 @@ def start_of(log: Log, options: Mapping[str, Any]) -> Start:
     if guessed:
         settings["tp"] = _tp_of_ranks(found.model, int(settings["tp_seen"]))
     device = device_of(log, _text(given, "device"))
-    version = _text(settings, "engine_version") or _text(settings, "version")
+    version = _version(settings)
     logged = {**_options(settings), "draft_layers": _draft_layers(settings, found.model)}
     request = PlanRequest(
         engine=engine.name,
@@ -72,7 +73,7 @@ def start_of(log: Log, options: Mapping[str, Any]) -> Start:
         called=names[0],
         request=request,
         said=frozenset(settings),
-        notes=tuple(_notes(found, settings, log.settings, None if version else engine)),
+        notes=tuple(_notes(found, settings, log.settings, engine)),
         tp_is_guessed=guessed,
     )
 
@@ -95,7 +96,7 @@ def _notes(
     found: LoggedModel,
     settings: Mapping[str, Setting],
     logged: Mapping[str, Setting],
-    versionless: Engine | None,
+    engine: Engine,
 ) -> Iterator[str]:
     """What may keep the figures from agreeing."""
     if found.note:
@@ -114,9 +115,12 @@ def _notes(
             " reckoned with, and a layer of MTP or EAGLE as one more of the model's; the weights of"
             " a draft are not"
         )
-    if versionless is not None and versionless.releases.newest:
-        newest = versionless.releases.latest().text
+    version = _version(settings)
+    if version is None and engine.releases.newest:
+        newest = engine.releases.latest().text
         yield f"the log names no version: the rules of {newest} are taken"
+    elif version and (note := engine.releases.note(engine.name, engine.releases.parse(version))):
+        yield note
 
 
 def _draft_layers(settings: Mapping[str, Setting], model: PlannedModel) -> int:
@@ -138,6 +142,10 @@ def _draft_layers(settings: Mapping[str, Setting], model: PlannedModel) -> int:
 def _tp_of_ranks(model: PlannedModel, seen: int) -> int:
     """The least that splits the model among the ranks that logged something."""
     return next((tp for tp in valid_tp(model.spec) if tp >= seen), 1)
+
+
+def _version(settings: Mapping[str, Setting]) -> str | None:
+    return _text(settings, "engine_version") or _text(settings, "version")
 
 
 def _text(settings: Mapping[str, Any], name: str) -> str | None:

@@ -92,8 +92,8 @@ def _unexplained(figure: Figure) -> str:
         return "by the rules nothing is left here"
     ratio = figure.logged / figure.predicted
     return (
-        f"{ratio:.3f} of what the rules give; no other cache type, tp, block size or version of"
-        " the rules explains it"
+        f"{ratio:.3f} of what the rules give; no one other cache type, tp, block size or version of"
+        " the rules explains it alone"
     )
 
 

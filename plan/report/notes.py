@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from headcount.model.dtypes import BITS
+from headcount.model.sizes import ASSUMED_ENCODER
 from headcount.model.units import format_bytes
 
 from ..decode import unbounded_reason
@@ -121,6 +122,9 @@ def _cache(plan: Plan) -> Iterator[str]:
     if not plan.spec.is_cached:
         yield "The model keeps no cache: it sees a sequence whole."
         return
+    encoded = plan.workload.encoder_tokens
+    if plan.spec.assumes_encoder_tokens and plan.request.encoder_tokens is None:
+        yield f"{encoded:,} {ASSUMED_ENCODER}"
     if plan.engine.starts:
         return
     *most, last = started()

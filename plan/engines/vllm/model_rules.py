@@ -75,8 +75,8 @@ def _of_modelopt(named: object, version: Version) -> str | None:
 
 
 def default_state(model_type: str, version: Version) -> str | None:
-    """The dtype of recurrent state where neither the config nor the user names one; None: as the
-    form of the state has it (NemotronHForCausalLMConfig of vllm/model_executor/models/config.py)."""
+    """The dtype of recurrent state where the config names none; None: as the form of the state has
+    it (NemotronHForCausalLMConfig of vllm/model_executor/models/config.py)."""
     if model_type != "nemotron_h" or not version.at_least(0, 13):
         return None
     return "float32" if version.at_least(0, 20) else "float16"

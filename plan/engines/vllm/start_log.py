@@ -50,6 +50,11 @@ def _second_runner(log: Log, line: str) -> None:
     log.settings["model_runner"] = "v2"
 
 
+def _on_cpu(log: Log, line: str) -> None:
+    """Its blocks have 128 tokens (CpuPlatform.check_and_update_config of vllm/platforms/cpu.py)."""
+    log.say("block_size", 128, trust=0)
+
+
 def _finish(log: Log) -> None:
     """It says at the end again what the cache got; and without the words of an error, if that is
     all, that nothing is left."""
@@ -254,7 +259,7 @@ LOG = StartLog(
     ),
     failures=_FAILURES,
     phases=(
-        *(("_dummy_sampler_run", "step"), ("capture_model", "step"), ("profile_run", "profile")),
+        *(("_dummy_sampler_run", "step"), ("capture_model", "graphs"), ("profile_run", "profile")),
         *(("determine_available_memory", "profile"), ("determine_num_available", "profile")),
         *(("initialize_from_config", "step"), ("in load_model", "weights")),
         *(("load_weights", "weights"), ("create_weights", "weights"), ("execute_model", "step")),
@@ -271,7 +276,7 @@ LOG = StartLog(
         **{"quantization": "quantization", "gpu_memory_utilization": "utilisation"},
         **{"max_num_seqs": "max_num_seqs", "max_num_batched_tokens": "max_num_batched_tokens"},
         **{"enforce_eager": "enforce_eager", "enable_prefix_caching": "caches_prefixes"},
-        **{"mamba_cache_mode": "mamba_cache_mode"},
+        **{"mamba_cache_mode": "mamba_cache_mode", "kv_cache_memory_bytes": "kv_memory"},
         **{"disable_hybrid_kv_cache_manager": "disable_hybrid_kv_cache_manager"},
     },
     others=(
@@ -280,6 +285,7 @@ LOG = StartLog(
         ("Using FlashInfer", _sampler),
         (_OVERRIDE, _overridden),
         ("Using V2 Model Runner", _second_runner),
+        ("CPU KV cache size", _on_cpu),
     ),
     finish=_finish,
     own_account=_own_account,

@@ -52,7 +52,7 @@ SPEAKS: list[tuple[str, str, Config]] = [
     *(("H406", "warning", {"num_key_value_heads": None, name: 2})  # a llama does not read it
       for name in ("n_kv_heads", "kv_n_heads", "num_query_groups", "num_kv")),
     ("H406", "warning", {"n_kv_heads": 4}),  # beside the number that it reads
-    ("H406", "warning", {**GPT2, "num_key_value_heads": None,  # as SantaCoder's own file
+    ("H406", "warning", {**GPT2, "num_key_value_heads": None,  # which this class does not read
                          "attention_head_type": "multiquery"}),
     ("H407", "warning", {"num_attention_heads": 8.0}),
     ("H411", "note", {**MISTRAL, "sliding_window": 64}),
@@ -73,7 +73,8 @@ SPEAKS: list[tuple[str, str, Config]] = [
         ("hidden_size", "hidden_dim"), ("num_attention_heads", "n_heads"), ("head_dim", "d_head"),
         ("intermediate_size", "ffn_hidden_size"), ("intermediate_size", "hidden_dim"),
         ("vocab_size", "n_vocab"), ("max_position_embeddings", "context_length"),
-        ("max_position_embeddings", "n_positions"))),
+        ("max_position_embeddings", "n_positions"), ("num_key_value_heads", "gqa_groups"),
+        ("num_hidden_layers", "depth_of_it"), ("vocab_size", "words"))),  # names that nobody has
     ("H418", "note", {"n_layers": 22}),  # beside the class's own
     ("H418", "warning", {"model_type": "mixtral", "n_routed_experts": 16}),
     ("H418", "warning", {"model_type": "mistral", "window_size": 16}),
@@ -137,6 +138,8 @@ SILENT: list[tuple[str, Config]] = [
     ("H418", {"padded_vocab_size": 64}),  # that of the tokenizer
     ("H418", {"model_type": "mixtral", "num_local_experts": 4, "num_experts": 8}),  # one name
     ("H418", {"n_shared_experts": 1}),  # the class has none
+    ("H418", {"intermediate_size": None, "num_labels": 3, "image_token_id": 7}),
+    ("H418", {"some_number": 12}),  # every size is given
     ("H418", {"mm_hidden_size": 1024, "swa_head_dim": 8}),
     ("H418", {**GPT2, "num_key_value_heads": None, "n_ctx": 64}),
     ("H419", {"visual": {"token": 64}}),

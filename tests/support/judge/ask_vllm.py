@@ -5,6 +5,9 @@ Runs in an environment that has vLLM (its CPU build will do), not in headcount's
 `EngineArgs` and `available`, the bytes for the cache on each device. Prints for each line
 `{"id", "answers": [{"max_model_len", "groups", "blocks", "block_size", "tokens", "concurrency"}]}`;
 an answer is `{"error"}` where vLLM refuses. Each model is built without weights, as on an H100.
+
+With --classes it prints `{"version", "classes": [[class, model_type], …]}`: the classes that
+generate text, of types that transformers has.
 """
 
 import json
@@ -21,6 +24,7 @@ os.environ |= {
     "VLLM_LOGGING_LEVEL": "ERROR",
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
     "VLLM_NO_USAGE_STATS": "1",
+    "VLLM_ALLOW_LONG_MAX_MODEL_LEN": "1",
     "HF_HUB_OFFLINE": "1",
     "CUDA_VISIBLE_DEVICES": "",  # Triton may lack a driver then
 }
@@ -28,8 +32,8 @@ os.environ.setdefault("VLLM_CACHE_ROOT", tempfile.mkdtemp())
 
 import posed_device
 import torch
-import torchvision_operators  # noqa: F401
 from transformers import CONFIG_MAPPING, AutoConfig, PretrainedConfig
+from transformers.models.auto import modeling_auto
 from vllm.config import VllmConfig, set_current_vllm_config
 from vllm.distributed import (
     ensure_model_parallel_initialized,
@@ -61,6 +65,15 @@ from vllm.v1.core.single_type_kv_cache_manager import (
 from vllm.v1.kv_cache_interface import MambaSpec
 from vllm.v1.worker.gpu.attn_utils import get_kv_cache_spec
 
+import vllm
+
+_TABLES = (
+    "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES",
+    "MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES",
+    "MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING_NAMES",
+    "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES",
+    "MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES",
+)
 registry._run_in_subprocess = lambda call: call()
 
 
@@ -84,10 +97,10 @@ def answer(folder: str, available: int, **settings: Any) -> dict[str, Any]:
         for stage in range(pp):
             with ranks(tp, pp, stage):
                 build(config)
-            if stage == 0:
-                current_platform.update_block_size_for_backend(config)
-                config.validate_block_size()
-            specs.append(get_kv_cache_spec(config))
+                if stage == 0:
+                    current_platform.update_block_size_for_backend(config)
+                    config.validate_block_size()
+                specs.append(get_kv_cache_spec(config))
         register_all_kvcache_specs(config)
         backends = get_current_attn_backends(config)
         layouts = [layout.name for layout in get_supported_kv_cache_layouts(backends)]
@@ -158,7 +171,7 @@ def answers(case: dict[str, Any]) -> Iterator[dict[str, Any]]:
             try:
                 yield answer(folder, **setting)
             except Exception as error:  # whatever it refuses with is its answer
-                if os.environ.get("TB"): traceback.print_exc()
+                traceback.print_exc()
                 yield {"error": f"{type(error).__name__}: {error}".replace(folder, "FOLDER")}
 
 
@@ -171,9 +184,24 @@ def read_by_a_plain_class(config: dict[str, Any]) -> None:
         AutoConfig.register(kind, type(kind, (PretrainedConfig,), {"model_type": kind}))
 
 
+def classes() -> dict[str, Any]:
+    """Those that generate text, of types that transformers has."""
+    names = (*registry._TEXT_GENERATION_MODELS, *registry._MULTIMODAL_MODELS)
+    types: dict[str, str] = {}
+    for table in _TABLES:
+        for kind, found in getattr(modeling_auto, table).items():
+            for name in (found,) if isinstance(found, str) else found:
+                types.setdefault(name, kind)
+    pairs = [[name, types[name]] for name in sorted(names) if name in types]
+    return {"version": vllm.__version__, "classes": pairs}
+
+
 def main() -> None:
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what libraries print is no answer
+    if "--classes" in sys.argv:
+        out.write(json.dumps(classes()) + "\n")
+        return
     for line in sys.stdin:
         case = json.loads(line)
         out.write(json.dumps({"id": case["id"], "answers": list(answers(case))}) + "\n")

@@ -11,6 +11,7 @@ import types
 from typing import Any
 
 import torch
+import torchvision_operators  # noqa: F401
 
 _EXTENSIONS = (
     *("vllm._C_stable_libtorch", "vllm._moe_C_stable_libtorch"),
@@ -27,7 +28,7 @@ _COUNT, _CAPABILITY, _MEMORY, _MULTIPROCESSORS = 8, (9, 0), 80 << 30, 132
 class _Extension(types.ModuleType):
     """A compiled extension of which every name is a kernel."""
 
-    __path__: list[str] = []
+    __path__ = ()
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
