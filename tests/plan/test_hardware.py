@@ -236,10 +236,15 @@ def test_without_prices_nothing_is_said_of_cost() -> None:
         ("h200,nan\n", "the price of h200 is 'nan'"),
         ("h200,1\nh200-sxm,2\n", "h200 has two prices"),
         ("h200,1,2\n", "a row NAME,PRICE"),
-        ("", "it is empty"),
+        ("", "has no price"),
+        ("name,price\n", "has no price"),
         ('{"h200": true}', "the price of h200 is True"),
-        ('{"h200": ', "is no JSON"),
-        ("[1]", "NAME,PRICE"),
+        ('{"h200": ', "not JSON"),
+        ('{"h200": 1, "h200": 2}', "stands twice"),
+        ("[1]", "found 1"),
+        ('[{"name": "h200"}]', "NAME,PRICE"),
+        ("[]", "has no price"),
+        ("h200," + "9" * 400, "a number is meant"),
     ],
 )
 def test_prices_that_cannot_be_read_are_told(tmp_path: Path, text: str, words: str) -> None:
