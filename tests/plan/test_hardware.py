@@ -3,29 +3,13 @@
 import json
 from math import ceil
 from pathlib import Path
-from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
-from headcount.cli import main
 from headcount.plan.devices import all_devices, find_device
+from plan_runs import document, engine, run
 
 GIB = 2**30
-
-
-def run(*args: str) -> Result:
-    return CliRunner().invoke(main, ["plan", *args])
-
-
-def document(*args: str) -> Any:
-    result = run(*args, "--format", "json")
-    assert result.exit_code in (0, 1), result.output
-    return json.loads(result.stdout)
-
-
-def engine(*args: str) -> Any:
-    return document(*args)["engine"]
 
 
 def test_devices_are_those_of_all_stages() -> None:
