@@ -42,6 +42,8 @@ a { color: var(--note); }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: 0.875rem; }
 th, td { padding: 0.25rem 0.625rem; border-bottom: 1px solid var(--line); text-align: left; }
 th { background: var(--band); font-weight: 600; white-space: nowrap; }
+th:first-child, td:first-child { position: sticky; left: 0; }
+td:first-child { background: var(--page); }
 .number { text-align: right; white-space: nowrap; }
 .heat { background: rgb(var(--heat) / var(--share)); }
 pre { overflow-x: auto; padding: 0.75rem; background: var(--band); }

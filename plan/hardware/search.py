@@ -145,7 +145,7 @@ def ranked(found: Iterable[Candidate], share: Share, cost: Cost) -> tuple[Candid
     def order(candidate: Candidate) -> tuple[float, ...]:
         plan, held, price = candidate.plan, share(candidate.plan), cost(candidate)
         rank = _rank(plan, held)
-        if rank >= _FAILS:
+        if rank == _FAILS:
             return (rank, -(plan.free_bytes or 0))
         lacking = -held if rank == _LACKS else 0.0
         return (rank, lacking, inf if price is None else price, *_by_memory(candidate))
