@@ -109,6 +109,8 @@ def encoder_key(config: Mapping[str, Any]) -> str | None:
     for key in ("is_causal", "causal"):
         if config.get(key) is False:
             return key
+    if config.get("is_encoder") is True:
+        return "is_encoder"
     if config.get("is_decoder") is not True:
         for key in _OF_ENCODERS:
             if config.get(key) is not None:

@@ -94,7 +94,8 @@ QK_NORMS = ("qk_norm", "use_qk_norm", "qk_layernorm", "use_qk_layernorm", "use_q
 # Flags and words that the assumed reading takes beside the names of sizes.
 READ_FLAGS = frozenset(
     {name.lstrip("!") for name in (*QKV_BIAS, *O_BIAS, *QK_NORMS, *ONE_KEY_VALUE_HEAD)}
-    | {"attention_head_type", "attn_config", "use_mla", "is_causal", "causal", "is_decoder"}
+    | {"attention_head_type", "attn_config", "use_mla", "is_causal", "causal"}
+    | {"is_decoder", "is_encoder"}
 )
 
 

@@ -17,7 +17,7 @@ _TABLE = Path(__file__).with_name("generated") / "config_keys.json"
 # Words of keys that change neither heads nor a cache: text and how it is chosen, images and sound,
 # experts, positions, what is trained and how a program computes.
 _BESIDE = re.compile(
-    r"^_|_(ids?|index)$|token(izer|_id|_index)|^(bos|eos|pad|sep|cls|mask)_|^prefix$"
+    r"^_|_(ids?|index)$|token(izer|_id|_index)|^(bos|eos|pad|sep|cls)_|^mask_(token|value|init)|^prefix$"
     r"|beam|penalty|^(top_[kp]|typical_p|temperature|num_return_sequences|is_llama_config)$"
     r"|^((model_)?max|min|seq|initial_context)_(\w+_)?length$|^context_window|sequence_to_multiple"
     r"|vision|visual|(^|_)vit_|image|img|video|audio|speech|media|(^|_)mm_|placeholder"

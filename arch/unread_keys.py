@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
+from headcount.model.errors import short
 from headcount.model.numbers import whole
 
 from .attention.layer_kinds import CHUNKED, SPELLINGS
@@ -90,6 +91,10 @@ _BESIDE = re.compile(
     r"|lm_head|upcast|mask|fp32|dtype|pad_|label|predict|parallel_attn|clip|eager|sdpa|logit|init"
     r"|backend|cache|kernel|quant|lora|head_bias|entity|max_distance|num_buckets|aux|fused?|id$|ids$)"
 )
+# Experts of the attention, not of the feed-forward.
+_EXPERTS = re.compile(
+    r"(attn|attention)_(\w+_)?experts?(_|$)|(^|_)experts?_(\w+_)?(attn|attention)"
+)
 # Flags and numbers that say so much of the attention that the rest cannot be read alone.
 _TELLING = {
     "is_encoder_decoder": "says that it attends to an encoder",
@@ -124,7 +129,8 @@ def sounding_of_attention(config: Mapping[str, Any]) -> Iterator[tuple[str, str]
     for key, value in config.items():
         if key in read or key in _UNDERSTOOD or says_nothing(key, value, config):
             continue
-        if _ATTENTION.search(key) and not _BESIDE.search(key) and not _HARMLESS.search(key):
+        beside = _BESIDE.search(key) or (_HARMLESS.search(key) and not _EXPERTS.search(key))
+        if _ATTENTION.search(key) and not beside:
             yield key, "it speaks of attention, and is not read"
 
 
@@ -229,6 +235,9 @@ def _of_other_shapes(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for key in _LATENT_WORDS if not latent else ():
         if not _is_neutral(config.get(key)):
             yield key, "says that attention is latent, whose rank (kv_lora_rank) is not given"
+    for key in ONE_KEY_VALUE_HEAD:
+        if not isinstance(config.get(key), bool) and config.get(key) is not None:
+            yield key, f"is {short(config[key])}, where true or false is expected"
     for key in _BOTH_SIDES:
         if not _is_neutral(config.get(key)) and config[key] != "vision":
             yield key, "says that both sides are seen"

@@ -21,6 +21,7 @@ from .report.overview import overview_report
 from .report.report import plan_report
 from .request import OF_ANY_PLAN, PlanRequest
 from .result import PlanResult, plan_result
+from .speculation import Speculation, parse_speculative_config
 
 if TYPE_CHECKING:
     from headcount.audit.audited import Audit
@@ -181,6 +182,14 @@ def _of_config(audit: "Audit", lacking: str) -> "Audit":
     return whole if held is None or held < whole.spec.parameters else audit
 
 
+def _speculation(text: str | None) -> Speculation | None:
+    return None if text is None else parse_speculative_config(text, _draft)
+
+
+def _draft(name: str) -> PlannedModel:
+    return planned(audit_model(name))
+
+
 def _request(
     *,
     needs_engine: bool,
@@ -188,16 +197,19 @@ def _request(
     engine: str | None = None,
     engine_version: str | None = None,
     offline: bool = False,
+    speculative_config: str | None = None,
     **options: Any,
 ) -> PlanRequest:
     """What is not given is left to its default."""
     needs_engine = needs_engine or bool(engine_version) or offline or bool(options.get("kv_memory"))
+    needs_engine = needs_engine or bool(speculative_config)
     needs_engine = needs_engine or any(options[name] for name in options.keys() - OF_ANY_PLAN)
     found = find_engine(engine or (SERVING if needs_engine else PLAIN))
     return PlanRequest(
         engine=found.name,
         version=found.releases.parse(engine_version) if engine_version else None,
         utilisation=utilisation,
+        speculative_config=_speculation(speculative_config),
         usage="offline" if offline else "server",
         **{name: value for name, value in options.items() if value is not None},
     )

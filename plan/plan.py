@@ -60,9 +60,10 @@ class Plan:
 
     def _free(self, context: int, batch_size: int) -> list[int]:
         """What each stage has beyond what the batch needs."""
+        own = self.request.each_of_dp(batch_size)
         return [
-            size - self.pool.needed(context, batch_size, stage)
-            for stage, size in enumerate(self._available(context, batch_size))
+            size - self.pool.needed(context, own, stage)
+            for stage, size in enumerate(self._available(context, own))
         ]
 
     def holds(self, context: int, batch_size: int) -> bool:
@@ -92,8 +93,8 @@ class Plan:
         return self.taken[0].bytes if self.taken else None
 
     def needed(self, context: int, batch_size: int) -> int:
-        """Bytes of cache that a batch of so many tokens each takes."""
-        return self.pool.needed(context, batch_size, self._tightest)
+        """Bytes of cache of a rank that a batch of so many tokens each takes."""
+        return self.pool.needed(context, self.request.each_of_dp(batch_size), self._tightest)
 
     @property
     def bytes_per_token(self) -> int:
@@ -118,7 +119,9 @@ class Plan:
             key="kv_cache",
             title="KV cache",
             bytes=self.kv_cache_bytes,
-            formula=self.pool.formula(work.context, work.batch_size, self._tightest),
+            formula=self.pool.formula(
+                work.context, self.request.each_of_dp(work.batch_size), self._tightest
+            ),
         )
         return (*self.taken[:1], cache, *self.taken[1:])
 
@@ -239,12 +242,17 @@ class Plan:
 
     @property
     def kv_tokens(self) -> int:
+        """Of one rank of data parallel, as it logs them."""
         return self.pool.kv_tokens(self.available, self.workload.context)
 
     @property
     def concurrency(self) -> float:
-        """How many requests of the plan's context fit at once, as the engine logs it."""
-        return self.pool.concurrency(self.available, self.workload.context)
+        """How many requests of the plan's context fit at once, on all ranks of data parallel."""
+        return self.concurrency_of(self.workload.context)
+
+    def concurrency_of(self, context: int) -> float:
+        """The same of requests of `context` tokens."""
+        return self.request.dp * self.pool.concurrency(self.available, context)
 
     @property
     def at_once(self) -> float:
@@ -283,7 +291,7 @@ def plan_model(model: PlannedModel, request: PlanRequest) -> Plan:
             "a plan for an engine needs --device (a name or a size) or --kv-memory"
         )
     check_tp(model.spec, request.tp, model.model_id)
-    _check_pp(model, request.pp)
+    _check_pp(model, request)
     return plan_workload(model, engine, _workload(model, request, engine))
 
 
@@ -336,10 +344,19 @@ def _compute_dtype(*wanted: str | None) -> str:
     return next((name for name in wanted if name is not None and BITS[name] >= 16), "bfloat16")
 
 
-def _check_pp(model: PlannedModel, pp: int) -> None:
-    layers = len(model.spec.layers)
+def _check_pp(model: PlannedModel, request: PlanRequest) -> None:
+    layers, pp, partition = len(model.spec.layers), request.pp, request.pp_layer_partition
     if not 1 <= pp <= layers:
         raise HeadcountError(
             f"pp {pp} does not split {model.model_id}: it has {layers} layers; valid are"
             f" 1 to {layers}"
+        )
+    if partition is None:
+        return
+    if len(partition) != pp or sum(partition) != layers or min(partition) < 1:
+        counts = ",".join(map(str, partition))
+        raise HeadcountError(
+            f"--pp-layer-partition {counts}: {len(partition)} stages with {sum(partition)} layers"
+            f" in all; {model.model_id} has {layers} layers, and --pp is {pp}: that many numbers"
+            f" above 0 whose sum is {layers} are meant"
         )

@@ -5,11 +5,12 @@ from dataclasses import replace
 from ..architecture import MULTIMODAL, Architecture, Conversion
 from ..attention.layer_kinds import FULL
 from ..attention.shared import LLAMA_ATTENTION
-from ..body.body import Body
+from ..body.body import Body, lm_head
+from ..body.deepseek_towers import TOWER, mlp_projector
 from ..body.image_towers import SIGLIP_TOWER, any_image
 from ..body.projectors import linear
 from ..body.shared import EXPERTS_AFTER_FIRST, LISTED_EXPERTS, MLP_BIAS
-from ..body.towers import one_tower
+from ..body.towers import fixed_tower, one_tower
 from ..body.uncounted import IMAGE_TOKENIZER
 from ..config_view import ConfigView
 from ..decoders.deepseek import DEEPSEEK_V2
@@ -42,7 +43,7 @@ ARCHITECTURES = (
             "text": "language_config",
             "defaults": {"language_config": {"model_type": DEEPSEEK_V2.types[0]}},
         },
-        uncounted="its image towers are not counted",
+        body=replace(fixed_tower(TOWER, projector=mlp_projector), classes={"ForCausalLM": lm_head}),
     ),
     MULTIMODAL.relative("deepseek_vl_hybrid", "deepseek_ocr2", "unlimited_ocr"),
     DEEPSEEK_OCR2_TEXT,

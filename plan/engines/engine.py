@@ -79,7 +79,8 @@ class Engine:
 
 
 def check_options(engine: Engine, request: PlanRequest) -> None:
-    """Raises HeadcountError for an option that `engine` would pass over, naming who has it."""
+    """Raises HeadcountError for an option that `engine` would pass over, naming who has it, or
+    what it needs beside it."""
     for name in request.engine_options:
         if name not in engine.options:
             having = " or ".join(each for each in ENGINES if name in find_engine(each).options)
@@ -87,6 +88,8 @@ def check_options(engine: Engine, request: PlanRequest) -> None:
                 f"{engine.name} has no {flag(name)}: plans with it need an engine that has it:"
                 f" --engine {having}"
             )
+        if "lora" in name and not request.enable_lora:
+            raise HeadcountError(f"{flag(name)} needs --enable-lora: without it nothing heeds it")
 
 
 def find_engine(name: str) -> Engine:

@@ -15,11 +15,12 @@ from ..devices import Device
 from ..planned_model import PlannedModel
 from ..request import Workload
 from ..stored import as_loaded
+from .added.spread import over_tp
 from .budget_terms import runtime, share_of
 from .cache_names import AUTO, CacheNames
 from .engine import Engine
 from .launch import Launch, Served, beyond_maximum, full_name, gguf_file, option, served, wants_gguf
-from .layers import LayerCache
+from .layers import LayerCache, stages_of
 from .loaded_weights import loaded_weights, padded_experts, stage_weights
 from .paged import paged_cache_type, paged_caches
 from .pool import CachePool
@@ -170,10 +171,18 @@ def _budget(model: PlannedModel, device: Device | None, work: Workload) -> tuple
     default = mem_fraction_static(device.usable_memory, ranks=ranks, is_latent=latent)
     allowed = share_of(device, work.request.utilisation or default, "mem_fraction_static")
     others = runtime(0.5 if ranks == 1 else 1.0, "context and communication")
-    tables = (rope_table(model.spec, model.config), padded_experts(model, work))
+    tables = (
+        rope_table(model.spec, model.config),
+        padded_experts(model, work, over_tp(model, work)),
+    )
     return tuple(
         Budget(allowed=allowed, fixed=(weights, others))
-        for weights in stage_weights(model, work, *tables)
+        for weights in stage_weights(
+            model,
+            work,
+            *tables,
+            stages=stages_of(work.request, len(model.spec.layers), sglang_stages),
+        )
     )
 
 
@@ -235,6 +244,8 @@ def _launch(model: PlannedModel, work: Workload, kv_tokens: int) -> Launch:
             f"SGLang refuses a context beyond the model's {beyond:,} tokens unless this variable is"
             " set; without a scaling of its rotary embeddings, what it writes there is nonsense."
         )
+    if (partition := work.request.pp_layer_partition) is not None:
+        before.append(f"SGLANG_PP_LAYER_PARTITION={','.join(map(str, partition))}")
     serve = f"python -m sglang.launch_server --model-path {found.name}"
     words = [*before, serve, *found.words, *_options(work, kv_tokens)]
     return Launch(command=" ".join(words), notes=tuple(notes))
@@ -284,7 +295,7 @@ ENGINE = Engine(
     launch=_launch,
     cache_type=paged_cache_type(CACHES),
     weights=loaded_weights,
-    options=frozenset({"version", "pp", "block_size"}),
+    options=frozenset({"version", "pp", "pp_layer_partition", "block_size"}),
     releases=Releases(oldest=(0, 5), newest=(0, 5, 23)),
     narrower_caches=("fp8",),
     keeps_float32=False,

@@ -12,12 +12,13 @@ from ..engines.start_log import Log, Setting
 from ..parallel import valid_tp
 from ..planned_model import PlannedModel
 from ..request import OF_ANY_PLAN, STATE_MODES, PlanRequest, StateMode
+from ..speculation import Method, Speculation
 from .log import settings_of
 from .model import LoggedModel, find_model, loaded_as
 
 _PASSED = (
     *("context", "kv_dtype", "tp", "pp", "max_num_seqs", "max_num_batched_tokens", "sampler"),
-    *("batch_size", "speculated", "model_runner"),
+    *("batch_size", "model_runner"),
 )
 _GIB = 2**30
 
@@ -57,7 +58,7 @@ def start_of(log: Log, options: Mapping[str, Any]) -> Start:
         settings["tp"] = _tp_of_ranks(found.model, int(settings["tp_seen"]))
     device = device_of(log, _text(given, "device"))
     version = _version(settings)
-    logged = {**_options(settings), "draft_layers": _draft_layers(settings, found.model)}
+    logged = {**_options(settings), "speculative_config": _speculation(settings)}
     request = PlanRequest(
         engine=engine.name,
         version=engine.releases.parse(version) if version else engine.releases.latest(),
@@ -123,20 +124,15 @@ def _notes(
         yield note
 
 
-def _draft_layers(settings: Mapping[str, Setting], model: PlannedModel) -> int:
-    """Attention layers of the draft: those of MTP that the config names, one of EAGLE's heads."""
-    if not settings.get("speculated"):
-        return 0
-    method = str(settings.get("speculative_method", "mtp"))
-    if "eagle" in method:
-        return 1
-    if "mtp" not in method:
-        return 0
-    texts = (model.config, model.config.get("text_config"))
-    holders = [text for text in texts if isinstance(text, Mapping)]
-    keys = ("mtp_num_hidden_layers", "num_nextn_predict_layers")
-    named = [text[key] for text in holders for key in keys if isinstance(text.get(key), int)]
-    return max(1, *named) if named else 1
+def _speculation(settings: Mapping[str, Setting]) -> Speculation | None:
+    """A method that is not known drafts without layers of its own."""
+    tokens = settings.get("speculated")
+    if not tokens:
+        return None
+    named = str(settings.get("speculative_method", "mtp"))
+    known: tuple[Method, ...] = ("mtp", "eagle3", "eagle")
+    found = (method for method in known if method in named)
+    return Speculation(method=next(found, "draft_model"), tokens=int(tokens))
 
 
 def _tp_of_ranks(model: PlannedModel, seen: int) -> int:

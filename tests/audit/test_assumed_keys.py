@@ -151,6 +151,7 @@ def test_each_way_to_say_which_layers_slide(keys: dict[str, Any], expected: list
         {"type_vocab_size": 2},
         {"type_vocab_size": 0, "pos_att_type": ["c2p"]},  # DeBERTa
         {"is_causal": False},
+        {"is_encoder": True},
     ],
     ids=str,
 )
@@ -237,6 +238,8 @@ def test_each_name_of_a_nested_language_model(key: str, model_type: str | None) 
         {"tied_layers": [[0, 1], [2, 3]]},
         {"layer_types": ["chunked_attention", "full_attention"] * 2},
         {"layers": [{"mixer": "attention"}] * 3},
+        {"multi_query": "true"},
+        {"multi_query": 1},
         {"attention": "linear"},
         {"attention": {"sparse": True}},
         {"backbone": "mamba"},
@@ -352,6 +355,8 @@ def test_a_plain_decoder_raises_no_doubt() -> None:
         ({"key_heads_shared": 3}, "key_heads_shared", "speaks of attention"),
         ({"attn_output_gate": True}, "attn_output_gate", "speaks of attention"),
         ({"n_positions": 128}, "max_position_embeddings", "n_positions says 128"),
+        ({"num_attention_experts": 4}, "num_attention_experts", "speaks of attention"),
+        ({"mask_type": "bidirectional"}, "other keys", "mask_type"),
         ({"mixture_of_depths": 0.5}, "other keys", "has mixture_of_depths"),
         (
             {"streams": 2, "decoder": {"x": 1}, "feature_map": "elu"},

@@ -21,6 +21,7 @@ from click.testing import CliRunner
 
 from headcount.audit.auditing import audit_model
 from headcount.cli import main
+from headcount.model.errors import HeadcountError
 from headcount.plan.command import planned
 from headcount.plan.devices import find_device
 from headcount.plan.engines.engine import find_engine
@@ -113,7 +114,11 @@ def test_every_word_of_a_command_is_one_that_the_version_knows(engine: str) -> N
         if (asked.get("kv_dtype") == "q8_0") != (engine == "llama.cpp" and "kv_dtype" in asked):
             continue
         for version in LINES[engine]["versions"]:
-            found = launch(LLAMA, engine, version, dtype=dtype, **asked)
+            try:
+                found = launch(LLAMA, engine, version, dtype=dtype, **asked)
+            except HeadcountError as error:  # a cache of bfloat16 where float16 is computed in
+                assert f"has no cache of '{asked['kv_dtype']}'" in str(error)
+                continue
             assert found.command or found.notes
             if found.command:
                 given += 1
@@ -245,8 +250,6 @@ def test_a_context_beyond_the_models_is_said_and_allowed(engine: str, words: str
         ("0.9.2", {"kv_memory": 2**34}, "0.9.2 has no --kv-cache-memory-bytes (since 0.10.2)"),
         ("0.14.1", {"mamba_cache_mode": "none"}, "0.14.1 has no --mamba-cache-mode (since 0.15)"),
         ("0.11.0", {"model_runner": "v2"}, "0.11.0 has no VLLM_USE_V2_MODEL_RUNNER (since 0.12)"),
-        ("0.19.0", {"kv_dtype": "nvfp4"}, "0.19.0 has no cache of nvfp4 (since 0.20)"),
-        ("0.32.0", {"kv_dtype": "int8"}, "0.32.0 has no cache of int8"),
     ],
 )
 def test_what_a_version_cannot_say_is_no_command(

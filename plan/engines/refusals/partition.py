@@ -39,11 +39,13 @@ _VOCABULARY_STEP = 64  # DEFAULT_VOCAB_PADDING_SIZE of vocab_parallel_embedding.
 class CutRules:
     """What differs between engines and versions. `amid_blocks`: parts that may be cut amid a block
     of fp8; `refines_experts`: blocks of experts are cut to smaller ones, down to 32, that fit;
-    `whole_experts`: experts are dealt to the ranks whole (expert parallelism)."""
+    `whole_experts`: experts are dealt to the ranks whole (expert parallelism); `expert_ranks` share
+    one where they are not, None: those that share all else."""
 
     amid_blocks: frozenset[str] = frozenset()
     refines_experts: bool = False
     whole_experts: bool = False
+    expert_ranks: int | None = None
 
 
 class _Cut(NamedTuple):
@@ -82,7 +84,7 @@ class _Cut(NamedTuple):
 
 def uneven_cuts(model: PlannedModel, tp: int, rules: CutRules) -> Iterator[str]:
     """Each size that cannot be cut, once; none for a model whose matrices are not known."""
-    if tp == 1:
+    if max(tp, rules.expert_ranks or 1) == 1:
         return
     yield from _vocabulary(model.spec, tp)
     scheme, modules = _matrices(model)
@@ -132,7 +134,7 @@ def _refused(
         return
     if module.kind == "experts":
         if not rules.whole_experts:
-            yield from _experts(_Cut(module, form, tp), scheme, rules)
+            yield from _experts(_Cut(module, form, rules.expert_ranks or tp), scheme, rules)
     elif module.kind in _LINEAR:
         cut = _Cut(module, form, _ways(module, spec, tp))
         yield from _linear(cut, rules)
@@ -200,11 +202,13 @@ def _halved(group: int, cut: _Cut, scheme: Scheme) -> bool:
     return False
 
 
-def refined_experts(model: PlannedModel, tp: int) -> str | None:
-    """What becomes of the experts' blocks where they do not divide the cut; None where they do."""
-    scheme, modules = _matrices(model) if tp > 1 else (None, ())
+def refined_experts(model: PlannedModel, tp: int, rules: CutRules) -> str | None:
+    """What becomes of the experts' blocks where they do not divide the cut; None where they do, or
+    are not cut."""
+    ranks = 1 if rules.whole_experts or not rules.refines_experts else rules.expert_ranks or tp
+    scheme, modules = _matrices(model) if ranks > 1 else (None, ())
     for module, form in modules:
-        cut = _Cut(module, form, tp)
+        cut = _Cut(module, form, ranks)
         if module.kind != "experts" or form is None or form.block is None or scheme is None:
             continue
         fine = _refined(cut, scheme)

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Iterator
 
 from ...planned_model import PlannedModel
-from ...request import Workload
+from ...request import PlanRequest, Workload
 from ..cache_names import AUTO
 from ..launch import (
     Launch,
@@ -28,7 +28,8 @@ _Release = tuple[int, ...]
 _SINCE: dict[str, _Release] = {
     **{"--kv-cache-memory-bytes": (0, 10, 2), "--decode-context-parallel-size": (0, 10, 2)},
     **{"--mamba-cache-mode": (0, 15), "--disable-hybrid-kv-cache-manager": (0, 9, 1)},
-    **{"VLLM_USE_V2_MODEL_RUNNER": (0, 12)},
+    **{"VLLM_USE_V2_MODEL_RUNNER": (0, 12), "--lora-target-modules": (0, 20)},
+    **{"--enable-eplb": (0, 9, 2)},
 }
 # What --quantization makes of 16 bit weights, all linear layers and experts, while it loads them
 # (experts_int8, int8_per_channel_weight_only and nvfp4_per_token only make experts), and from which
@@ -115,6 +116,8 @@ def _variables(model: PlannedModel, work: Workload) -> Iterator[str]:
         yield f"VLLM_USE_V2_MODEL_RUNNER={int(request.model_runner == 'v2')}"
     if request.sampler is not None:
         yield f"VLLM_USE_FLASHINFER_SAMPLER={int(request.sampler == 'flashinfer')}"
+    if request.pp_layer_partition is not None:
+        yield f"VLLM_PP_LAYER_PARTITION={','.join(map(str, request.pp_layer_partition))}"
 
 
 def _options(model: PlannedModel, work: Workload) -> Iterator[str]:
@@ -122,6 +125,7 @@ def _options(model: PlannedModel, work: Workload) -> Iterator[str]:
     yield f"--max-model-len {work.context}"
     yield from option("--tensor-parallel-size", request.tp, 1)
     yield from option("--pipeline-parallel-size", request.pp, 1)
+    yield from _experts(work)
     yield from option("--decode-context-parallel-size", request.context_ranks, 1)
     if request.kv_memory is not None:
         yield f"--kv-cache-memory-bytes {request.kv_memory}"
@@ -136,6 +140,42 @@ def _options(model: PlannedModel, work: Workload) -> Iterator[str]:
     if request.disable_hybrid_kv_cache_manager:
         yield "--disable-hybrid-kv-cache-manager"
     yield from _prefixes(work)
+    yield from _added(request)
+
+
+def _experts(work: Workload) -> Iterator[str]:
+    """Ranks of data parallel, and how experts are spread over them. Redundant ones are an option
+    of their own until 0.10 (EPLBConfig of vllm/config/parallel.py)."""
+    request = work.request
+    yield from option("--data-parallel-size", request.dp, 1)
+    if request.enable_expert_parallel:
+        yield "--enable-expert-parallel"
+    if request.num_redundant_experts:
+        yield "--enable-eplb"
+        if not work.version.at_least(0, 11):
+            yield f"--num-redundant-experts {request.num_redundant_experts}"
+            return
+        settings = json.dumps({"num_redundant_experts": request.num_redundant_experts})
+        yield f"--eplb-config {shlex.quote(settings)}"
+
+
+def _added(request: PlanRequest) -> Iterator[str]:
+    """Adapters, weights in the host's memory, and what drafts."""
+    if request.enable_lora:
+        yield "--enable-lora"
+        yield from option("--max-loras", request.max_loras)
+        yield from option("--max-lora-rank", request.max_lora_rank)
+    if request.lora_dtype is not None:
+        yield f"--lora-dtype {request.lora_dtype}"
+    if request.lora_target_modules:
+        names = map(shlex.quote, request.lora_target_modules)
+        yield f"--lora-target-modules {' '.join(names)}"
+    if request.fully_sharded_loras:
+        yield "--fully-sharded-loras"
+    if request.cpu_offload_gb is not None:
+        yield f"--cpu-offload-gb {request.cpu_offload_gb:g}"
+    if request.speculative_config is not None:
+        yield f"--speculative-config {shlex.quote(request.speculative_config.given)}"
 
 
 def _prefixes(work: Workload) -> Iterator[str]:

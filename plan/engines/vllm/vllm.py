@@ -27,8 +27,9 @@ def _cache_type(
 
 
 def _most_at_once(device: Device | None, work: Workload) -> int:
-    """A request more waits until one of them has ended (vllm/v1/core/sched/scheduler.py)."""
-    return step_limits(work.version, device, work.request).max_num_seqs
+    """A request more waits until one of them has ended (vllm/v1/core/sched/scheduler.py), of each
+    rank of data parallel."""
+    return work.request.dp * step_limits(work.version, device, work.request).max_num_seqs
 
 
 ENGINE = Engine(
@@ -42,7 +43,10 @@ ENGINE = Engine(
         {
             *("version", "pp", "context_ranks", "block_size", "max_num_seqs", "sampler", "usage"),
             *("max_num_batched_tokens", "enforce_eager", "disable_hybrid_kv_cache_manager"),
-            *("mamba_cache_mode", "caches_prefixes", "model_runner", "speculated", "draft_layers"),
+            *("mamba_cache_mode", "caches_prefixes", "model_runner", "speculative_config"),
+            *("pp_layer_partition", "dp", "enable_expert_parallel", "num_redundant_experts"),
+            *("enable_lora", "max_loras", "max_lora_rank", "lora_dtype", "lora_target_modules"),
+            *("fully_sharded_loras", "cpu_offload_gb"),
         }
     ),
     releases=Releases(oldest=(0, 8, 5), newest=(0, 33)),

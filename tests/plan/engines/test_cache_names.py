@@ -2,12 +2,14 @@
 and no others are."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from headcount.audit.auditing import audit_model
 from headcount.model.errors import HeadcountError
 from headcount.plan.command import planned
+from headcount.plan.devices import parse_device
 from headcount.plan.engines.cache_names import CacheNames
 from headcount.plan.engines.engine import find_engine
 from headcount.plan.engines.kv_formats import kv_format
@@ -60,19 +62,15 @@ ALL = {
 }
 
 
-def plan(engine: str, kv_dtype: str | None, version: str | None = None, **options: str) -> Plan:
+def plan(engine: str, kv_dtype: str | None, version: str | None = None, **options: Any) -> Plan:
     found = find_engine(engine)
-    return plan_model(
-        planned(audit_model("llama-3-8b")),
-        PlanRequest(
-            engine=engine,
-            version=None if version is None else found.releases.parse(version),
-            kv_memory=None if engine == "generic" else 20 * 2**30,
-            kv_dtype=kv_dtype,
-            context=8192,
-            **options,  # type: ignore[arg-type]
-        ),
-    )
+    asked = {
+        "version": None if version is None else found.releases.parse(version),
+        "kv_memory": None if engine == "generic" else 20 * 2**30,
+        **options,
+    }
+    request = PlanRequest(engine=engine, kv_dtype=kv_dtype, context=8192, **asked)
+    return plan_model(planned(audit_model("llama-3-8b")), request)
 
 
 def refusals(engine: str, version: str) -> Iterator[str]:
@@ -128,17 +126,18 @@ def test_the_error_names_what_the_version_has(engine: str, version: str | None, 
         ("sglang", "0.5.3", "bf16", None),
         ("sglang", "0.5.23", "fp8", "--kv-cache-dtype fp8_e4m3"),
         ("sglang", "0.5.23", "auto", None),
-        ("tensorrt-llm", None, "nvfp4", "--kv_cache_dtype nvfp4"),
+        ("tensorrt-llm", None, "nvfp4", "kv_cache_config: {dtype: nvfp4}"),
         ("tensorrt-llm", None, "bfloat16", None),
     ],
 )
 def test_the_command_has_the_engines_own_name(
     engine: str, version: str | None, asked: str, passed: str | None
 ) -> None:
-    command = plan(engine, asked, version).launch_command
-    assert command is not None
-    assert ("cache_dtype" in command or "cache-dtype" in command) == (passed is not None)
-    assert passed is None or passed in command
+    found = plan(engine, asked, version, kv_memory=None, device=parse_device("h100")).launch
+    assert found is not None and found.command is not None
+    said = " ".join((found.command, *found.notes))  # or what a file of settings has to hold
+    assert ("cache-dtype" in said or "{dtype" in said) == (passed is not None)
+    assert passed is None or passed in said
 
 
 def test_the_cache_of_a_float16_model_is_not_bfloat16_by_accident() -> None:

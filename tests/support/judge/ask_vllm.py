@@ -32,6 +32,7 @@ os.environ.setdefault("VLLM_CACHE_ROOT", tempfile.mkdtemp())
 
 import posed_device
 import torch
+import vllm
 from transformers import CONFIG_MAPPING, AutoConfig, PretrainedConfig
 from transformers.models.auto import modeling_auto
 from vllm.config import VllmConfig, set_current_vllm_config
@@ -64,8 +65,6 @@ from vllm.v1.core.single_type_kv_cache_manager import (
 )
 from vllm.v1.kv_cache_interface import MambaSpec
 from vllm.v1.worker.gpu.attn_utils import get_kv_cache_spec
-
-import vllm
 
 _TABLES = (
     "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES",
