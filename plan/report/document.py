@@ -214,6 +214,7 @@ def candidate_document(option: Candidate, result: PlanResult) -> dict[str, objec
         "pp": option.pp,
         "replicas": option.replicas,
         "devices": option.devices,
+        "enable_expert_parallel": plan.request.enable_expert_parallel,
         "total_memory": option.total_memory,
         "fits": plan.fits,
         "verdict": option.verdict,

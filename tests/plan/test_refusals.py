@@ -13,6 +13,7 @@ from headcount.plan.engines.engine import find_engine
 from headcount.plan.engines.refusals.partition import CutRules, uneven_cuts
 from headcount.plan.plan import Plan
 from headcount.plan.planned_model import PlannedModel
+from plan_runs import engine
 
 MakePlan = Callable[..., Plan]
 BLOCKS = {"quant_method": "fp8", "weight_block_size": [128, 128]}
@@ -20,9 +21,9 @@ AWQ = {"quant_method": "awq", "bits": 4, "group_size": 128}
 
 
 def refusals(plan: MakePlan, name: str, version: str = "0.33", **request: Any) -> tuple[str, ...]:
-    engine = request.setdefault("engine", "vllm")
+    name_of = request.setdefault("engine", "vllm")
     request.setdefault("device", find_device("h200"))
-    parsed = find_engine(engine).releases.parse(version)
+    parsed = find_engine(name_of).releases.parse(version)
     return plan(name, version=parsed, context=1024, **request).refusals
 
 
@@ -107,6 +108,19 @@ def test_groups_of_experts_are_halved(plan: MakePlan) -> None:
     assert list(uneven_cuts(quantised, 32, CutRules(whole_experts=True))) == []
 
 
+def test_experts_that_do_not_split_are_dealt_whole() -> None:
+    """MiniMax-M2 with vLLM 0.16: at tp 8 with --enable-expert-parallel alone; 214 GiB of weights
+    want 8 of the 48 GB cards."""
+    args = ("minimax-m2", "--engine", "vllm", "--engine-version", "0.16.0", "--context", "4k")
+    alone = engine(*args, "--device", "l40s", "--tp", "8")
+    assert (alone["fits"], alone["verdict"]) == (False, "does not start")
+    assert alone["smallest_change"]["change"] == "enable_expert_parallel"
+    assert engine(*args, "--device", "l40s", "--tp", "8", "--enable-expert-parallel")["fits"]
+    (found,) = engine(*args, "--device", "l40s", "--target-users", "4")["smallest"]
+    assert (found["tp"], found["enable_expert_parallel"]) == (8, True)
+    assert "--enable-expert-parallel" in found["launch_command"]
+
+
 @pytest.mark.parametrize(
     ("name", "tp", "text"),
     [
@@ -125,7 +139,7 @@ def test_a_vocabulary_is_padded_to_64_before_it_is_split(plan: MakePlan) -> None
 
 
 @pytest.mark.parametrize(
-    ("engine", "version", "device", "runs"),
+    ("program", "version", "device", "runs"),
     [
         ("vllm", "0.33", "p100", False),
         ("vllm", "0.33", "v100-32gb", False),
@@ -149,9 +163,9 @@ def test_a_vocabulary_is_padded_to_64_before_it_is_split(plan: MakePlan) -> None
     ],
 )
 def test_engines_run_on_what_their_pages_list(
-    engine: str, version: str, device: str, runs: bool
+    program: str, version: str, device: str, runs: bool
 ) -> None:
-    found = find_engine(engine)
+    found = find_engine(program)
     reason = found.not_run_on(find_device(device), found.releases.parse(version))
     assert (reason is None) is runs
     assert found.not_run_on(parse_device("80GiB"), found.releases.parse(version)) is None
