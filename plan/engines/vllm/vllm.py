@@ -38,6 +38,7 @@ ENGINE = Engine(
     pool=vllm_pool,
     launch=vllm_launch,
     cache_type=_cache_type,
+    listed_as="vLLM",
     weights=loaded_weights,
     options=frozenset(
         {
