@@ -2,12 +2,21 @@
 
 import math
 
+from . import limits
+
 
 def whole(value: object) -> int | None:
     """`value` if it is an integer, or a float that is one; None for anything else."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return value if type(value) is int else None
+
+
+def size(value: object) -> int | None:
+    """`value` if it is what a width or a count can be, from 1 on; None for anything else, so that
+    no product of some of them is beyond all floats."""
+    number = whole(value)
+    return number if number is not None and 0 < number <= limits.SIZE.most else None
 
 
 def finite(value: object) -> float | None:

@@ -1,13 +1,22 @@
 """The bytes of quantised weights: of what the config says, or of a format that is asked for by the
 name that people use for it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
-from headcount.arch.formats.by_config import Quantised, inventory_by, weights_by_config
-from headcount.arch.formats.weight_bytes import stored_weights
+from headcount.arch.formats.by_config import (
+    Quantised,
+    described_inventory,
+    inventory_by,
+    weights_by_config,
+)
+from headcount.arch.formats.of_configs import quantization_config, scheme_of
+from headcount.arch.formats.scheme import Scheme
+from headcount.arch.formats.weight_bytes import module_bytes, stored_weights
+from headcount.arch.modules.module import Inventory, Module
+from headcount.model.dtypes import ALIASES
 from headcount.model.errors import UnsupportedModelError
 
 from .gguf_mixes import as_gguf, gguf_scheme, mix_name
@@ -54,14 +63,65 @@ def format_settings(name: str) -> Mapping[str, Any] | None:
     return NAMED_FORMATS.get(name.lower())
 
 
+def full_name(dtype: str) -> str:
+    """One name for each dtype and format: `fp8` is float8_e4m3fn, `q4_k` Q4_K_M."""
+    mix = mix_name(dtype)
+    if mix is not None and format_settings(dtype) is not None:
+        return mix
+    name = dtype.lower().removeprefix("torch.")
+    return ALIASES.get(name, "int4" if name == "w4a16" else name)
+
+
+def stored_as(own: Mapping[str, object]) -> str | None:
+    """The full name of the format that a quantization_config states; None for one that --dtype has
+    no name for."""
+    method, bits = str(own.get("quant_method", "modelopt")).lower(), own.get("bits", 4)
+    if method in ("gptq", "awq"):
+        return method if bits == 4 else None
+    if method == "bitsandbytes":
+        return "int8" if own.get("load_in_8bit") else "nf4"
+    if method.startswith("modelopt"):
+        return _ALGORITHMS.get(str(own.get("quant_algo")).upper())
+    if method == "compressed-tensors":
+        kinds = {_kind(group) for group in _groups(own)}
+        return _COMPRESSED.get(kinds.pop()) if len(kinds) == 1 else None
+    return {"fp8": "float8_e4m3fn", "fbgemm_fp8": "float8_e4m3fn", "mxfp4": "mxfp4"}.get(method)
+
+
+_ALGORITHMS = {"NVFP4": "nvfp4", "MXFP4": "mxfp4", "MXFP8": "mxfp8", "FP8": "float8_e4m3fn"}
+_COMPRESSED: Mapping[tuple[object, object], str] = {
+    **{(4, "int"): "int4", (8, "int"): "int8", (8, "float"): "float8_e4m3fn"},
+    (4, "float"): "nvfp4",
+}
+
+
+def _groups(own: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
+    groups = own.get("config_groups")
+    for group in groups.values() if isinstance(groups, Mapping) else ():
+        if isinstance(group, Mapping) and isinstance(group.get("weights"), Mapping):
+            yield group["weights"]
+
+
+def _kind(weights: Mapping[str, object]) -> tuple[object, object]:
+    return weights.get("num_bits"), weights.get("type")
+
+
+def is_stored_as(model: PlannedModel, name: str) -> bool:
+    """Whether the model's own files have the dtype, or the format, `name`."""
+    own = quantization_config(model.config)
+    return own is not None and stored_as(own) == full_name(name)
+
+
 @lru_cache(maxsize=64)
 def as_format(model: PlannedModel, name: str) -> PlannedModel:
-    """The model as it would be stored in the format `name`; itself for the name of a dtype."""
+    """The model as it would be stored in the format `name`; itself for the name of a dtype, and
+    where its files are stored so."""
     settings = format_settings(name)
-    if settings is None:
+    if settings is None or is_stored_as(model, name):
         return model
     config = {**model.config, "quantization_config": dict(settings)}
-    return replace(model, config=config, weights_bytes=None)
+    own = quantization_config(model.config) or {}
+    return replace(model, config=config, weights_bytes=None, own_format=own)
 
 
 @lru_cache(maxsize=64)
@@ -87,6 +147,56 @@ def quantised(model: PlannedModel, wide_bits: int) -> Quantised | None:
     inventory = as_gguf(inventory_by(model.config, spec, spec.parameters), spec)
     scheme = gguf_scheme(mix, inventory, spec)
     return Quantised(scheme.name, stored_weights(inventory, scheme, wide_bits=wide_bits))
+
+
+class Weighed(NamedTuple):
+    """Each matrix of a model with its bytes, those of layers that predict further tokens, and the
+    bytes of what is no matrix: norms, biases. Files may hold a little more or less."""
+
+    modules: tuple[tuple[Module, int], ...]
+    prediction: tuple[tuple[Module, int], ...]
+    others: int
+
+    @property
+    def nbytes(self) -> int:
+        """Without what predicts."""
+        return sum(size for _, size in self.modules) + self.others
+
+
+@lru_cache(maxsize=64)
+def weighed(model: PlannedModel, dtype: str | None, wide_bits: int) -> Weighed | None:
+    """The matrices of `model` as loaded in `dtype`, None as they are stored; None where the config
+    does not describe them. `wide_bits` are those of what is not quantised. Raises
+    UnknownFormatError."""
+    if model.spec.parameters is None:
+        return None
+    inventory = described_inventory(model.config, model.spec.parameters)
+    if inventory is None:
+        return None
+    loaded = as_loaded(model, dtype)
+    is_plain = dtype is not None and loaded is model
+    scheme = None if is_plain else _scheme(loaded, inventory)
+    wide = (scheme.wide_bits if scheme else None) or wide_bits
+    return Weighed(
+        modules=tuple(_weighed(inventory, inventory.modules, scheme, wide)),
+        prediction=tuple(_weighed(inventory, inventory.prediction, scheme, wide)),
+        others=inventory.others * wide // 8,
+    )
+
+
+def _scheme(model: PlannedModel, inventory: Inventory) -> Scheme | None:
+    mix = _mix(model.config)
+    return scheme_of(model.config) if mix is None else gguf_scheme(mix, inventory, model.spec)
+
+
+def _weighed(
+    inventory: Inventory, modules: tuple[Module, ...], scheme: Scheme | None, wide_bits: int
+) -> Iterator[tuple[Module, int]]:
+    if scheme is None:
+        yield from ((module, module.parameters * wide_bits // 8) for module in modules)
+        return
+    for module, stored in module_bytes(inventory, modules, scheme, wide_bits):
+        yield module, stored.nbytes
 
 
 def _mix(config: Mapping[str, Any]) -> str | None:

@@ -2,7 +2,8 @@
 
 from math import floor
 
-from headcount.model.dtypes import BITS, resolve_dtype
+from headcount.model.dtypes import CACHE_BITS, resolve_cache_dtype
+from headcount.model.errors import HeadcountError
 from headcount.model.units import format_bytes
 
 from ..budget import Budget, Term
@@ -12,7 +13,9 @@ from ..overhead import plan_overhead
 from ..planned_model import PlannedModel
 from ..request import UTILISATION, CacheType, PlanRequest, Workload
 from ..weights import plan_weights, rank_weights
+from .cache_names import AUTO
 from .engine import Engine
+from .kv_formats import ENGINE_DTYPES
 from .version import Version
 
 
@@ -47,8 +50,11 @@ def _pool(model: PlannedModel, work: Workload) -> RankCache:
 def _cache_type(
     model: PlannedModel, request: PlanRequest, version: Version, compute_dtype: str
 ) -> CacheType:
-    name = resolve_dtype(request.kv_dtype) if request.kv_dtype else compute_dtype
-    return CacheType(name, BITS[name])
+    name = request.kv_dtype
+    if name in ENGINE_DTYPES:
+        raise HeadcountError(f"{name} is a layout of an engine's own: name the one with --engine")
+    found = resolve_cache_dtype(name) if name not in (None, AUTO) else compute_dtype
+    return CacheType(found, CACHE_BITS[found])
 
 
 ENGINE = Engine(

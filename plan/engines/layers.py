@@ -1,6 +1,6 @@
 """The cache of each layer on one rank, as an engine with pages of K/V memory sees it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
@@ -10,6 +10,7 @@ from headcount.model.mixers.state import State
 from headcount.model.spec import ModelSpec
 
 from ..parallel import rank_mixer
+from ..request import PlanRequest
 from .kv_formats import KvFormat
 
 Kind = Literal["full", "sliding", "chunked", "latent", "cross", "state"]
@@ -54,26 +55,33 @@ def stage_of_layers(layers: int, pp: int) -> tuple[int, ...]:
     return tuple(stage for stage, count in enumerate(counts) for _ in range(count))
 
 
+def stages_of(request: PlanRequest, layers: int, deal: Deal = stage_of_layers) -> tuple[int, ...]:
+    """The pipeline stage of each layer: by the user's partition, else as `deal` has it."""
+    counts = request.pp_layer_partition
+    if counts is None:
+        return deal(layers, request.pp)
+    return tuple(stage for stage, count in enumerate(counts) for _ in range(count))
+
+
 def staged_caches(
     spec: ModelSpec,
     *,
     tp: int,
-    pp: int,
     kv: KvFormat,
+    stages: Sequence[int] | None = None,
     chunk: int | None = None,
-    deal: Deal = stage_of_layers,
 ) -> StagedCaches:
-    """What each layer keeps on one of `tp` ranks of its stage, of the `pp` that `deal` fills.
+    """What each layer keeps on one of `tp` ranks of its stage, of which `stages` has one a layer;
+    None: all are on one.
 
     An indexer's keys count as a layer of their own, and so does recurrent state beside attention.
     `chunk` is the config's attention_chunk_size: windows of that size begin at its multiples.
     """
-    stage = deal(len(spec.layers), pp)
     if _picks_latents(spec):
         kv = replace(kv, latent_bytes=kv.sparse_latent_bytes)
     found = [
         (cache, at)
-        for layer, at in zip(spec.layers, stage, strict=True)
+        for layer, at in zip(spec.layers, stages or [0] * len(spec.layers), strict=True)
         for mixer in layer.mixers
         for cache in _caches(rank_mixer(mixer, tp), _of_layer(kv, layer.index, spec), chunk)
     ]
@@ -92,14 +100,13 @@ def _picks_latents(spec: ModelSpec) -> bool:
     )
 
 
-def readers_apart(spec: ModelSpec, pp: int) -> int:
-    """How many layers read the cache of a layer that is on another of vLLM's stages."""
-    at = stage_of_layers(len(spec.layers), pp)
-    homes = {(n.stack, n.index): own for n, own in zip(spec.layers, at, strict=True)}
+def readers_apart(spec: ModelSpec, stages: Sequence[int]) -> int:
+    """How many layers read the cache of a layer that is on another of the stages."""
+    homes = {(n.stack, n.index): own for n, own in zip(spec.layers, stages, strict=True)}
     return sum(
         layer.shares_cache_with is not None
         and homes.get((layer.stack, layer.shares_cache_with), own) != own
-        for layer, own in zip(spec.layers, at, strict=True)
+        for layer, own in zip(spec.layers, stages, strict=True)
     )
 
 
@@ -132,7 +139,7 @@ def _of_layer(kv: KvFormat, index: int, spec: ModelSpec) -> KvFormat:
     ends = min(kv.plain_ends, len(spec.layers) // 2)
     if ends <= index < len(spec.layers) - ends or _has_state(spec):
         return kv
-    return replace(kv, bits=kv.plain_bits, packed=None)
+    return replace(kv, bits=kv.plain_bits, packed=None, scale_every=None)
 
 
 def _has_state(spec: ModelSpec) -> bool:

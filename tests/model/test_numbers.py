@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from headcount.model.numbers import digits, finite, whole
+from headcount.model.numbers import digits, finite, size, whole
 
 
 @pytest.mark.parametrize(
@@ -15,6 +15,15 @@ from headcount.model.numbers import digits, finite, whole
 def test_whole_numbers(value: object, expected: int | None) -> None:
     found = whole(value)
     assert (type(found), found) == (type(expected), expected)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [(1, 1), (560.0, 560), (10**9, 10**9)]
+    + [(value, None) for value in (0, -1, 10**9 + 1, 10**300, 1e300, "2", True, None, [2])],
+)
+def test_sizes(value: object, expected: int | None) -> None:
+    assert size(value) == expected
 
 
 @pytest.mark.parametrize(

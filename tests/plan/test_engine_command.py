@@ -3,31 +3,14 @@
 import json
 import shlex
 from pathlib import Path
-from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
 from checkpoints import LLAMA_CONFIG, write_model
-from headcount.cli import main
 from headcount.plan.engines.registry import ENGINES
+from plan_runs import document, engine, run
 
 GIB = 2**30
-
-
-def run(*args: str) -> Result:
-    return CliRunner().invoke(main, ["plan", *args])
-
-
-def document(*args: str) -> Any:
-    result = run(*args, "--format", "json")
-    assert result.exit_code in (0, 1), result.output
-    return json.loads(result.output)
-
-
-def engine(*args: str) -> Any:
-    return document(*args)["engine"]
-
 
 LOGGED = ("qwen3-8b", "--engine", "vllm", "--engine-version", "0.9.2", "--context", "40960")
 
@@ -40,7 +23,10 @@ def test_a_given_cache_memory_gives_what_the_engine_logged() -> None:
     assert found["max_concurrency"] == 3
     assert (found["name"], found["version"], found["device"]) == ("vllm", "0.9.2", None)
     assert found["budget"] == []
-    assert shlex.split(found["launch_command"])[-2] == "--kv-cache-memory-bytes"
+    assert found["launch_command"] is None  # 0.9.2 has no option for it
+    assert "0.9.2 has no --kv-cache-memory-bytes" in found["launch_notes"][0]
+    newer = engine(*LOGGED[:4], "0.11.0", "--kv-memory", "18.69GiB")["launch_command"]
+    assert shlex.split(newer)[-2] == "--kv-cache-memory-bytes"
 
 
 def test_the_budget_adds_up_and_the_plan_keeps_its_keys() -> None:
@@ -114,16 +100,20 @@ def test_a_search_finds_the_least_memory_for_its_users() -> None:
     found = engine("qwen3-32b", "--target-users", "32", "--context", "16k")
     memory = [option["total_memory"] for option in found["smallest"]]
     assert memory == sorted(memory)
-    assert all(option["concurrency"] >= 32 for option in found["smallest"])
+    for option in found["smallest"]:
+        assert option["concurrency"] * option["replicas"] >= 32
+        assert option["devices"] == option["tp"] * option["pp"] * option["replicas"]
     assert {option["tp"] for option in found["options"]} == {1, 2, 4, 8}
     one = engine("qwen3-32b", "--target-users", "32", "--context", "16k", "--device", "h200")
     assert [option["tp"] for option in one["smallest"]] == [2]
 
 
 def test_a_search_that_finds_nothing_says_so() -> None:
-    result = run("llama-3.1-405b", "--target-users", "900", "--device", "a30", "--require", "fits")
+    """405 B parameters of 16 bit are 810 GB; 64 of the device are 687 GB."""
+    result = run("llama-3.1-405b", "--target-users", "900", "--device", "rtx-3080")
     assert result.exit_code == 1
-    assert "no device of the table suffices" in result.output
+    assert "no device of those named suffices" in result.stdout
+    assert "on 64 x rtx-3080 (tp 8 x pp 8), the nearest to it" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -162,7 +152,7 @@ def test_a_context_beyond_the_maximum_and_an_unknown_version_are_warned_of() -> 
         ),
         (
             ("--engine", "vllm", "--max-num-seqs", "64", "--enforce-eager", "--dtype", "fp8"),
-            "vllm serve Qwen/Qwen3-8B --max-model-len 8192 --quantization fp8 --max-num-seqs 64"
+            "vllm serve Qwen/Qwen3-8B --quantization fp8 --max-model-len 8192 --max-num-seqs 64"
             " --enforce-eager",
         ),
         (
@@ -172,12 +162,14 @@ def test_a_context_beyond_the_maximum_and_an_unknown_version_are_warned_of() -> 
         ),
         (
             ("--engine", "llama.cpp", "--batch-size", "4", "--kv-dtype", "q8_0"),
-            "llama-server -m Qwen/Qwen3-8B -ngl 999 -c 32768 --parallel 4 --cache-type-k q8_0"
-            " --cache-type-v q8_0",
+            "llama-server -m '<your BF16 GGUF file of Qwen/Qwen3-8B>' -ngl 999 -c 32768"
+            " --parallel 4 --cache-type-k q8_0 --cache-type-v q8_0",
         ),
         (
             ("--engine", "transformers", "--static-cache"),
-            'model.generate(**inputs, max_length=8192, cache_implementation="static")',
+            'model = transformers.AutoModelForCausalLM.from_pretrained("Qwen/Qwen3-8B",'
+            ' dtype="auto", device_map="auto"); model.generate(**inputs, max_length=8192,'
+            ' cache_implementation="static")',
         ),
     ],
 )

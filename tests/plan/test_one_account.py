@@ -1,7 +1,6 @@
 """One planner: an engine that one value makes is planned, and no document holds two answers."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +11,9 @@ from headcount.cli import main
 from headcount.plan.budget import Budget, Term
 from headcount.plan.devices import Device
 from headcount.plan.engines import registry
+from headcount.plan.engines.cache_names import CacheNames
 from headcount.plan.engines.engine import Engine
+from headcount.plan.engines.launch import Launch
 from headcount.plan.engines.loaded_weights import loaded_weights, stage_weights
 from headcount.plan.engines.paged import paged_cache_type
 from headcount.plan.engines.pool import SequencePool
@@ -45,9 +46,9 @@ def budget(model: PlannedModel, device: Device | None, work: Workload) -> tuple[
     return (Budget(allowed=allowed, fixed=(weights, spools)),)
 
 
-def launch(model_id: str, work: Workload, kv_tokens: int) -> Iterator[str]:
-    yield "tape"
-    yield f"--of {model_id} --since {work.version.text} --length {kv_tokens}"
+def launch(model: PlannedModel, work: Workload, kv_tokens: int) -> Launch:
+    words = f"tape --of {model.model_id} --since {work.version.text} --length {kv_tokens}"
+    return Launch(command=words)
 
 
 TAPE = Engine(
@@ -55,7 +56,7 @@ TAPE = Engine(
     budget=budget,
     pool=lambda model, work: Tape(layers=len(model.spec.layers)),
     launch=launch,
-    cache_type=paged_cache_type,
+    cache_type=paged_cache_type(CacheNames(engine="Tape", option="--wound", since={"fp8": ()})),
     weights=loaded_weights,
     releases=Releases(oldest=(1, 0), newest=(3, 1)),
     narrower_caches=("fp8",),
@@ -65,7 +66,7 @@ TAPE = Engine(
 def run(*args: str) -> Any:
     result = CliRunner().invoke(main, ["plan", *args])
     assert result.exit_code in (0, 1), result.output
-    return json.loads(result.output) if "json" in args else result.output
+    return json.loads(result.stdout) if "json" in args else result.output
 
 
 def test_a_made_up_engine_goes_from_the_registry_to_the_report(

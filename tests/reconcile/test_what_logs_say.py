@@ -344,7 +344,7 @@ def test_tokens_and_concurrency_must_be_of_one_number_of_blocks() -> None:
     assert found["kv_tokens"]["agrees"] and found["concurrency"]["agrees"]
     found = rows(vllm("0.9.2", "Qwen/Qwen3-8B", 40960, *lines, right.replace("3.32", "3.30")))
     assert found["concurrency"]["agrees"] is False
-    assert "no other" in found["concurrency"]["why"]
+    assert "no one other" in found["concurrency"]["why"]
 
 
 def test_an_explanation_gives_every_count_exactly() -> None:
@@ -545,7 +545,8 @@ def test_several_logs_and_folders_are_a_table(tmp_path: Path) -> None:
         (tmp_path / name).write_text(text)
     folder = CliRunner().invoke(main, ["reconcile", str(tmp_path)])
     assert folder.exit_code == 0, folder.output
-    assert [word in folder.output for word in ("1 of 1 figures agree", "did not start", "not read")]
+    for words in ("1 of 1 figures agree", "did not start", "No figures that engines log are in"):
+        assert words in folder.output
     names = [str(tmp_path / name) for name in ("a.log", "b.log")]
     two = CliRunner().invoke(main, ["reconcile", *names, "--exit-code", "--format", "csv"])
     assert two.exit_code == 1

@@ -77,7 +77,7 @@ def plan_line(document: Document) -> str:
         f"{engine['concurrency']:.4f} requests of {_n(engine['context'])}"
         f" {engine['kv_dtype']}, at most {_n(engine['max_context'])} tokens",
         f"else {change['text']}" if change else "no change",
-        engine["launch_command"],
+        engine["launch_command"] or f"no command: {engine['launch_notes'][0]}",
     ]
     wanted = (
         f"{held['require']}: {'holds' if held['holds'] else 'fails'}"
@@ -111,7 +111,8 @@ def _general(document: Document) -> str:
 
 def _search(engine: Document) -> str:
     found = (
-        f"{option['tp']} x {option['device']}: {_n(option['available_kv_bytes'])} B,"
+        f"{option['devices']} x {option['device']} (tp {option['tp']} x pp {option['pp']} x"
+        f" {option['replicas']}): {_n(option['available_kv_bytes'])} B,"
         f" {_n(option['kv_tokens'])} tokens, {option['concurrency']} requests"
         for option in engine["smallest"]
     )

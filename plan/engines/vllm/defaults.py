@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from ...devices import Device
 from ...request import PlanRequest, Usage
+from ..refusals.platforms import has_capability
 from ..version import Version
 
 _GIB = 2**30
@@ -15,26 +16,24 @@ _A100, _A100_SMALL_SINCE = "a100", (0, 9)  # vllm-project/vllm#17885
 _LARGE, _HUGE, _HUGE_STEP_SINCE = 70 * _GIB, 160 * _GIB, (0, 28)
 
 
-# Of compute capability 9, 10, and 12, for which some kernels are.
-_HOPPER = ("h100", "h200", "h20", "h800", "gh200")
-_BLACKWELL = ("b200", "b300", "gb200", "gb300")
-_SMALL_BLACKWELL = ("gb10", "rtx-50", "rtx-pro-6000")
-
-
 def is_hopper_or_newer(device: Device) -> bool:
     """Whether kernels for Hopper run on it; a device of which only a size is known may be one."""
-    newer = (*_BLACKWELL, *_SMALL_BLACKWELL)
-    return is_hopper(device) or device.key.startswith(newer)
+    return not device.platform or has_capability(device, "9.0")
 
 
 def is_hopper(device: Device | None) -> bool:
     """Whether it is a Hopper; one that is not known is taken for it."""
-    return device is None or device.key[:1].isdigit() or device.key.startswith(_HOPPER)
+    return device is None or not device.platform or _generation(device) == "9"
 
 
 def is_blackwell(device: Device | None) -> bool:
     """Whether it is a data centre's Blackwell."""
-    return device is not None and device.key.startswith(_BLACKWELL)
+    return device is not None and device.platform == "cuda" and _generation(device) == "10"
+
+
+def _generation(device: Device) -> str:
+    """The whole part of CUDA's compute capability."""
+    return (device.capability or "").partition(".")[0]
 
 
 class StepLimits(NamedTuple):

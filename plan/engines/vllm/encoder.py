@@ -11,7 +11,7 @@ from math import ceil
 from typing import Any, NamedTuple
 
 from headcount.arch.config_parts import has_tower, whole_configs
-from headcount.model.numbers import whole
+from headcount.model.numbers import size
 
 from ...planned_model import PlannedModel
 from ...request import Workload
@@ -80,9 +80,9 @@ def _patches(config: Mapping[str, Any], model_type: str) -> Patches | None:
     if vision is None:
         return None
     side = _size(vision.get("patch_size")) or 0
-    hidden = whole(vision.get("embed_dim") or vision.get("hidden_size")) or 0
-    inner = whole(vision.get("intermediate_size")) or 4 * hidden
-    frames = whole(vision.get("temporal_patch_size")) or 0
+    hidden = size(vision.get("embed_dim") or vision.get("hidden_size")) or 0
+    inner = size(vision.get("intermediate_size")) or 4 * hidden
+    frames = size(vision.get("temporal_patch_size")) or 0
     deep = vision.get("deepstack_visual_indexes")
     return Patches(
         pixels=_COLOURS * side * side * max(1, frames),
@@ -96,13 +96,13 @@ def _patches(config: Mapping[str, Any], model_type: str) -> Patches | None:
 
 def _merged(holders: list[Mapping[str, Any]], vision: Mapping[str, Any], side: int) -> int:
     """Patches that make one token."""
-    tokens = next((n for h in holders if (n := whole(h.get("mm_tokens_per_image")))), None)
+    tokens = next((n for h in holders if (n := size(h.get("mm_tokens_per_image")))), None)
     image = _size(vision.get("image_size"))
     if tokens and image:
         return max(1, (image // side) ** 2 // tokens)
     for holder in (vision, *holders):
         for name in ("spatial_merge_size", "merge_kernel_size", "pooling_kernel_size"):
-            if (count := _size(holder.get(name)) or 0) > 0:
+            if count := _size(holder.get(name)):
                 return count * count
         for name in ("pixel_shuffle_ratio", "downsample_ratio"):
             ratio = holder.get(name)
@@ -114,5 +114,5 @@ def _merged(holders: list[Mapping[str, Any]], vision: Mapping[str, Any], side: i
 def _size(value: object) -> int | None:
     """A side: one number, or the last of several."""
     if isinstance(value, (list, tuple)) and value:
-        return whole(value[-1])
-    return whole(value)
+        return size(value[-1])
+    return size(value)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from headcount.arch.config_parts import whole_configs
 from headcount.arch.formats.by_config import described_inventory
 from headcount.arch.modules.module import Module
-from headcount.model.numbers import whole
+from headcount.model.numbers import size
 
 from ...planned_model import PlannedModel
 
@@ -46,7 +46,7 @@ class Widths(NamedTuple):
 
 
 def expert_elements(model: PlannedModel, tp: int) -> int:
-    """Elements of a token in the experts' workspaces on one of `tp` ranks."""
+    """Elements of a token in the experts' workspaces on one of `tp` ranks that share an expert."""
     widths = layer_widths(model)
     if widths is None or not widths.expert_up:
         return 0
@@ -121,6 +121,6 @@ def _widest(modules: Iterable[Module], kinds: tuple[str, ...]) -> int:
 def _chosen(config: Mapping[str, Any], model_type: str) -> int:
     for holder in whole_configs(config, model_type):
         for name in _CHOSEN:
-            if (count := whole(holder.get(name)) or 0) > 0:
+            if count := size(holder.get(name)):
                 return count
     return 1

@@ -6,6 +6,7 @@ Since 0.18 the default of 16 if the first choice of kernels has it, else its lea
 _get_backend_priorities of vllm/platforms/cuda.py); before, what check_and_update_config there set.
 """
 
+from headcount.model.dtypes import Bits
 from headcount.model.mixers import LatentAttention, Mixer
 from headcount.model.spec import ModelSpec
 
@@ -21,7 +22,7 @@ _FLASHINFER_MLA_BEFORE, _FLASHINFER_SINCE = 64, (0, 15)
 _FLASHINFER_HEAD_DIMS = (64, 128, 192)  # qk_nope_head_dim that its kernel for latents has
 
 
-def kernel_block(spec: ModelSpec, version: Version, device: Device | None, kv_bits: int) -> int:
+def kernel_block(spec: ModelSpec, version: Version, device: Device | None, kv_bits: Bits) -> int:
     """Tokens of a block of attention; `kv_bits` are those of an element of the cache."""
     mixers = [mixer for layer in spec.layers for mixer in layer.mixers]
     latents = [mixer for mixer in mixers if isinstance(mixer, LatentAttention)]
@@ -34,7 +35,7 @@ def _picks_tokens(mixer: Mixer) -> bool:
     return bool(mixer.num_key_value_heads) and any(state.per_token for state in mixer.states)
 
 
-def _of_latents(mixer: LatentAttention, version: Version, device: Device | None, bits: int) -> int:
+def _of_latents(mixer: LatentAttention, version: Version, device: Device | None, bits: Bits) -> int:
     """FlashMLA on Hopper, since 0.18 for 8-bit caches only (FlashAttention has no such); on data
     centres' Blackwell FlashInfer, or CUTLASS; Triton elsewhere."""
     by_kernel = version.at_least(*_BY_KERNEL_SINCE)

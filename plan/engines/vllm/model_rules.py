@@ -27,6 +27,8 @@ _V2_CLASSES: tuple[tuple[tuple[int, ...], frozenset[str]], ...] = (
     ((0, 23), frozenset({"LlamaForCausalLM", "MistralForCausalLM"})),
     ((0, 22), frozenset({"Qwen3ForCausalLM"})),
 )
+# _FLOAT16_NOT_SUPPORTED_MODELS of vllm/config/model.py: what has no bfloat16 cannot run them.
+NOT_IN_FLOAT16 = frozenset({"gemma2", "gemma3", "gemma3_text", "glm4"})
 
 
 def default_cache(model_type: str, config: Mapping[str, Any], version: Version) -> str | None:

@@ -8,10 +8,11 @@ from headcount.model.mixers import fills
 
 from ...planned_model import PlannedModel
 from ...request import Workload
-from ..layers import LayerCache, StagedCaches, readers_apart
+from ..layers import LayerCache, readers_apart, stages_of
 from ..paged import paged_caches
 from ..pool import CachePool
 from ..version import Version
+from .added.drafting import overlaps_steps
 from .blocks import BlockRequest, BlockTable, block_table
 from .compressed import compressed_caches, compressed_table, has_compressed
 from .defaults import StepLimits, in_flight_tokens, step_limits
@@ -132,8 +133,7 @@ def vllm_pool(model: PlannedModel, work: Workload) -> VllmPool:
     request, version = work.request, work.version
     served = as_served(model)
     state_dtype = default_state(model.spec.model_type, version)
-    kept = paged_caches(served, work, state_dtype=state_dtype)
-    found = with_draft(kept, request.draft_layers, request.pp)
+    found = paged_caches(served, work, state_dtype=state_dtype)
     caches = as_allocated(found.caches, version, disabled=request.disable_hybrid_kv_cache_manager)
     states = state_rule(
         model.spec,
@@ -142,24 +142,24 @@ def vllm_pool(model: PlannedModel, work: Workload) -> VllmPool:
         mode=request.mamba_cache_mode,
         caches_prefixes=request.caches_prefixes,
         device=request.device,
-        speculated=request.speculated or 0,
+        speculated=request.drafted,
     )
     step = step_limits(version, request.device, request)
-    stages = found.stages
-    table = compressed_table(model.spec, version, request.pp) if _packs(model, work) else None
+    stages, of_layers = found.stages, stages_of(request, len(model.spec.layers))
+    table = compressed_table(model.spec, version, of_layers) if _packs(model, work) else None
     if table is not None:
-        caches, stages = compressed_caches(model.spec, request.pp)
+        caches, stages = compressed_caches(model.spec, of_layers)
+    table = table or _table(
+        caches,
+        version=version,
+        block_size=request.block_size,
+        kernel_block=kernel_block(served.spec, version, request.device, work.kv_bits),
+        stages=stages,
+        stage_count=request.pp,
+        chunk=states.chunk,
+    )
     return VllmPool(
-        table=table
-        or _table(
-            caches,
-            version=version,
-            block_size=request.block_size,
-            kernel_block=kernel_block(served.spec, version, request.device, work.kv_bits),
-            stages=stages,
-            stage_count=request.pp,
-            chunk=states.chunk,
-        ),
+        table=table,
         layers=caches,
         stages=stages,
         version=version,
@@ -172,19 +172,8 @@ def vllm_pool(model: PlannedModel, work: Workload) -> VllmPool:
         encoder_tokens=_encoder_tokens(work, step),
         context_ranks=request.context_ranks,
         states=states,
-        readers_apart=readers_apart(model.spec, request.pp),
+        readers_apart=readers_apart(model.spec, of_layers),
         remarks=tuple(_remarks(model, work)),
-    )
-
-
-def with_draft(found: StagedCaches, layers: int, pp: int) -> StagedCaches:
-    """With the caches of so many drafting layers on the last stage, each as large as that of a
-    layer of the model that keeps every token: MTP's are such layers, heads of EAGLE may differ."""
-    kept = [n for n in found.caches if n.kind in ("full", "latent") and n.window is None]
-    if not layers or not kept:
-        return found
-    return StagedCaches(
-        caches=(*found.caches, *[kept[-1]] * layers), stages=(*found.stages, *[pp - 1] * layers)
     )
 
 
@@ -199,7 +188,7 @@ def _runs_ahead(model: PlannedModel, work: Workload) -> bool:
     (VllmConfig.max_concurrent_batches of vllm/config/vllm.py)."""
     if work.request.async_scheduling is False:
         return False
-    return work.request.pp == 1 or uses_v2(model, work)
+    return overlaps_steps(work) and (work.request.pp == 1 or uses_v2(model, work))
 
 
 def _encoder_tokens(work: Workload, step: StepLimits) -> int:
@@ -212,12 +201,17 @@ def _encoder_tokens(work: Workload, step: StepLimits) -> int:
 def _remarks(model: PlannedModel, work: Workload) -> Iterator[str]:
     """What the figures leave out."""
     if has_compressed(model.spec) and not (
-        _packs(model, work) and compressed_table(model.spec, work.version, work.request.pp)
+        _packs(model, work)
+        and compressed_table(
+            model.spec, work.version, stages_of(work.request, len(model.spec.layers))
+        )
     ):
         yield (
             "Compressed tokens are counted without vLLM's layout of them, which is known for its"
             " default --kv-cache-dtype alone: it logs several times fewer tokens and requests."
         )
+    if has_compressed(model.spec) and work.request.speculation is not None:
+        yield "The cache of the layers that draft is left out beside compressed tokens."
     if work.request.kv_dtype not in (None, "auto") and ignores_cache_dtype(model.spec.model_type):
         yield "vLLM's class of this model ignores --kv-cache-dtype: its cache stays as it computes."
     if work.request.sampler is not None and uses_v2(model, work):

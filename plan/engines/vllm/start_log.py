@@ -8,6 +8,7 @@ from ...request import STATE_MODES, PlanRequest
 from ..engine import NO_RELEASES
 from ..start_log import (
     NUMBER,
+    SERVED_AS,
     SIZE,
     WORD,
     Alternative,
@@ -257,11 +258,11 @@ LOG = StartLog(
         LogLine("Starting to load model", r"Starting to load model (\S{1,200}?)\.{3}"),
         LogLine("LLM(", r"\bLLM\(['\"]([^'\"]{1,200})['\"]"),
         LogLine("vllm serve", rf"vllm serve\s{{1,8}}{WORD}"),
-        LogLine("served_model_name", r"served_model_name['\"]?(?:=|: )\[?['\"]([^'\",\]]{1,200})"),
+        SERVED_AS,
     ),
     failures=_FAILURES,
     phases=(
-        *(("_dummy_sampler_run", "step"), ("capture_model", "step"), ("profile_run", "profile")),
+        *(("_dummy_sampler_run", "step"), ("capture_model", "graphs"), ("profile_run", "profile")),
         *(("determine_available_memory", "profile"), ("determine_num_available", "profile")),
         *(("initialize_from_config", "step"), ("in load_model", "weights")),
         *(("load_weights", "weights"), ("create_weights", "weights"), ("execute_model", "step")),

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from headcount.model.mixers import Recurrent
-from headcount.model.numbers import whole
+from headcount.model.numbers import size
 from headcount.model.spec import ModelSpec
 
 from ...devices import Device
@@ -129,5 +129,5 @@ def _chunk(config: Mapping[str, Any]) -> int:
 def _chunks(config: Mapping[str, Any]) -> Iterator[int]:
     for holder in _holders(config):
         for name in ("mamba_chunk_size", "chunk_size"):
-            if (size := whole(holder.get(name)) or 0) > 0:
-                yield size
+            if chunk := size(holder.get(name)):
+                yield chunk

@@ -1,86 +1,55 @@
 """vLLM as an engine: its budget, its blocks and its command, by the rules of a version."""
 
-from collections.abc import Iterator
-from shlex import quote
-
-from headcount.model.dtypes import ALIASES
-
+from ...devices import Device
 from ...planned_model import PlannedModel
 from ...request import CacheType, PlanRequest, Workload
-from ..engine import Engine, option
+from ..cache_names import AUTO
+from ..engine import Engine
 from ..loaded_weights import loaded_weights
 from ..paged import named_cache_type
 from ..version import Releases, Version
 from .budget import vllm_budget
+from .cache_types import CACHES
+from .defaults import step_limits
+from .launch import vllm_launch
 from .model_rules import default_cache, ignores_cache_dtype
 from .pool import vllm_pool
+from .refusals import vllm_notes, vllm_platforms, vllm_refusals
 
 
 def _cache_type(
     model: PlannedModel, request: PlanRequest, version: Version, compute_dtype: str
 ) -> CacheType:
-    name = request.kv_dtype
-    if ignores_cache_dtype(model.spec.model_type):
+    spec, config = model.spec, model.config
+    if ignores_cache_dtype(spec.model_type):
         return named_cache_type(None, compute_dtype)
-    if name in (None, "auto"):
-        name = default_cache(model.spec.model_type, model.config, version)
-    return named_cache_type(name, compute_dtype)
+    name = CACHES.own(request.kv_dtype, version, compute_dtype)
+    default = default_cache(spec.model_type, config, version) if name == AUTO else None
+    return named_cache_type(default or name, compute_dtype)
 
 
-def _launch(model_id: str, work: Workload, kv_tokens: int) -> Iterator[str]:
-    request = work.request
-    if request.model_runner is not None:
-        yield f"VLLM_USE_V2_MODEL_RUNNER={int(request.model_runner == 'v2')}"
-    if request.sampler is not None:
-        yield f"VLLM_USE_FLASHINFER_SAMPLER={int(request.sampler == 'flashinfer')}"
-    yield f"vllm serve {quote(model_id)} --max-model-len {work.context}"
-    yield from option("--tensor-parallel-size", request.tp, 1)
-    yield from option("--pipeline-parallel-size", request.pp, 1)
-    yield from option("--decode-context-parallel-size", request.context_ranks, 1)
-    if request.kv_memory is not None:
-        yield f"--kv-cache-memory-bytes {request.kv_memory}"
-    elif request.utilisation is not None:
-        yield f"--gpu-memory-utilization {request.utilisation:g}"
-    if request.kv_dtype not in (None, "auto"):
-        yield f"--kv-cache-dtype {_cache(request.kv_dtype)}"
-    yield from _dtype(request.dtype)
-    yield from option("--block-size", request.block_size)
-    yield from option("--max-num-seqs", request.max_num_seqs)
-    yield from option("--max-num-batched-tokens", request.max_num_batched_tokens)
-    if request.enforce_eager:
-        yield "--enforce-eager"
-    if request.disable_hybrid_kv_cache_manager:
-        yield "--disable-hybrid-kv-cache-manager"
-    if request.mamba_cache_mode is not None:
-        caches = "--no-enable" if request.mamba_cache_mode == "none" else "--enable"
-        yield f"{caches}-prefix-caching --mamba-cache-mode {request.mamba_cache_mode}"
-
-
-def _cache(name: str | None) -> str:
-    full = ALIASES.get(name or "", name or "")
-    return {"float8_e4m3fn": "fp8", "float8_e5m2": "fp8_e5m2"}.get(full, full)
-
-
-def _dtype(dtype: str | None) -> Iterator[str]:
-    full = ALIASES.get(dtype or "", dtype or "")
-    if full.startswith("float8"):
-        yield "--quantization fp8"
-    elif full in ("float16", "bfloat16", "float32"):
-        yield f"--dtype {full}"
+def _most_at_once(device: Device | None, work: Workload) -> int:
+    """A request more waits until one of them has ended (vllm/v1/core/sched/scheduler.py), of each
+    rank of data parallel."""
+    return work.request.dp * step_limits(work.version, device, work.request).max_num_seqs
 
 
 ENGINE = Engine(
     name="vllm",
     budget=vllm_budget,
     pool=vllm_pool,
-    launch=_launch,
+    launch=vllm_launch,
     cache_type=_cache_type,
+    listed_as="vLLM",
     weights=loaded_weights,
     options=frozenset(
         {
             *("version", "pp", "context_ranks", "block_size", "max_num_seqs", "sampler", "usage"),
             *("max_num_batched_tokens", "enforce_eager", "disable_hybrid_kv_cache_manager"),
-            *("mamba_cache_mode", "caches_prefixes", "model_runner", "speculated", "draft_layers"),
+            *("mamba_cache_mode", "caches_prefixes", "model_runner", "speculative_config"),
+            *("pp_layer_partition", "dp", "enable_expert_parallel", "num_redundant_experts"),
+            *("enable_lora", "max_loras", "max_lora_rank", "lora_dtype", "lora_target_modules"),
+            *("fully_sharded_loras", "cpu_offload_gb"),
             "async_scheduling",
         }
     ),
@@ -88,4 +57,8 @@ ENGINE = Engine(
     narrower_caches=("fp8",),
     keeps_float32=False,
     profiles_sequences=True,
+    platforms=vllm_platforms,
+    refusals=vllm_refusals,
+    most_at_once=_most_at_once,
+    notes=vllm_notes,
 )

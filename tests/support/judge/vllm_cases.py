@@ -205,14 +205,6 @@ def plan_of(model: PlannedModel, version: str, setting: Mapping[str, Any], lengt
     )
 
 
-def default_length(model: PlannedModel, version: str) -> int:
-    """Tokens of a request where neither the user nor vLLM says how many."""
-    request = PlanRequest(
-        engine=ENGINE.name, version=ENGINE.releases.parse(version), kv_memory=AVAILABLE
-    )
-    return plan_model(model, request).workload.context
-
-
 def differences(case: Recorded, version: str) -> dict[int, str]:
     """By the number of the setting: where the plan says other than vLLM, and what either says."""
     found, model = {}, None
