@@ -73,7 +73,18 @@ _ADAPTERS = stack(
     ),
     click.option("--fully-sharded-loras", is_flag=True, help="Adapters split over tp (vllm)."),
 )
+_IMAGES = stack(
+    click.option(
+        "--limit-mm-per-prompt",
+        metavar="JSON",
+        help='Such as {"image": 0, "video": 0}: without the encoder (vllm).',
+    ),
+    click.option(
+        "--mm-processor-kwargs", metavar="JSON", help='{"max_pixels": N} of an image (vllm).'
+    ),
+)
 added_options = stack(
+    _IMAGES,
     _PARALLEL,
     click.option(
         "--speculative-config",

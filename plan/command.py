@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from headcount.audit.audit_report import error_report
 from headcount.audit.auditing import audit_model, audit_source
@@ -16,6 +16,7 @@ from .engines.engine import find_engine
 from .engines.registry import PLAIN, SERVING
 from .gate import parse_requirements
 from .hardware.prices import read_prices
+from .modalities import parse_image_size, parse_limits
 from .planned_model import PlannedModel
 from .report.overview import overview_report
 from .report.report import plan_report
@@ -177,8 +178,15 @@ def _of_config(audit: "Audit", lacking: str) -> "Audit":
     return whole if held is None or held < whole.spec.parameters else audit
 
 
-def _speculation(text: str | None) -> Speculation | None:
-    return None if text is None else parse_speculative_config(text, _draft)
+_T = TypeVar("_T")
+
+
+def _parsed(parse: Callable[[str], _T], text: str | None) -> _T | None:
+    return None if text is None else parse(text)
+
+
+def _speculation(text: str) -> Speculation:
+    return parse_speculative_config(text, _draft)
 
 
 def _draft(name: str) -> PlannedModel:
@@ -193,18 +201,24 @@ def _request(
     engine_version: str | None = None,
     offline: bool = False,
     speculative_config: str | None = None,
+    limit_mm_per_prompt: str | None = None,
+    mm_processor_kwargs: str | None = None,
     **options: Any,
 ) -> PlanRequest:
     """What is not given is left to its default."""
     needs_engine = needs_engine or bool(engine_version) or offline or bool(options.get("kv_memory"))
-    needs_engine = needs_engine or bool(speculative_config)
+    parsed = {
+        "speculative_config": _parsed(_speculation, speculative_config),
+        "limit_mm_per_prompt": _parsed(parse_limits, limit_mm_per_prompt),
+        "mm_processor_kwargs": _parsed(parse_image_size, mm_processor_kwargs),
+    }
+    options = {**options, **parsed}
     needs_engine = needs_engine or any(options[name] for name in options.keys() - OF_ANY_PLAN)
     found = find_engine(engine or (SERVING if needs_engine else PLAIN))
     return PlanRequest(
         engine=found.name,
         version=found.releases.parse(engine_version) if engine_version else None,
         utilisation=utilisation,
-        speculative_config=_speculation(speculative_config),
         usage="offline" if offline else "server",
         **{name: value for name, value in options.items() if value is not None},
     )

@@ -10,6 +10,7 @@ from headcount.model.errors import HeadcountError, short
 from .devices import Device
 from .engines.registry import PLAIN
 from .engines.version import Version
+from .modalities import ImageSize, MostItems
 from .speculation import Speculation
 from .weights import Weights
 
@@ -43,10 +44,9 @@ class PlanRequest:
     stages the layers, `pp_layer_partition` says how many each has; `dp` ranks of data parallel
     share the requests, and of a mixture of experts the experts, which `enable_expert_parallel`
     spreads whole, with `num_redundant_experts` copies; `context_ranks` is decode times prefill
-    context parallel. `utilisation` is
-    the fraction of a device's usable memory that may be taken; `kv_memory` are bytes for the cache
-    of each device, given instead of reckoned. What follows are an engine's own options. Raises
-    HeadcountError for impossible values.
+    context parallel. `utilisation` is the fraction of a device's usable memory that may be taken;
+    `kv_memory` are bytes for the cache of each device, given instead of reckoned. What follows are
+    an engine's own options. Raises HeadcountError for impossible values.
     """
 
     engine: str = PLAIN
@@ -85,6 +85,8 @@ class PlanRequest:
     fully_sharded_loras: bool = False
     cpu_offload_gb: float | None = None
     speculative_config: Speculation | None = None
+    limit_mm_per_prompt: MostItems | None = None
+    mm_processor_kwargs: ImageSize | None = None
 
     def __post_init__(self) -> None:
         for name in _COUNTS:

@@ -39,6 +39,8 @@ GIVEN: dict[str, tuple[str, ...]] = {
     "lora_dtype": ("--lora-dtype", "float16"),
     "lora_target_modules": ("--lora-target-modules", "q_proj"),
     "fully_sharded_loras": ("--fully-sharded-loras",),
+    "limit_mm_per_prompt": ("--limit-mm-per-prompt", '{"image": 0, "video": 0}'),
+    "mm_processor_kwargs": ("--mm-processor-kwargs", '{"max_pixels": 802816}'),
     "cpu_offload_gb": ("--cpu-offload-gb", "4"),
     "speculative_config": (
         "--speculative-config",

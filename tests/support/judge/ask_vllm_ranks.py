@@ -3,11 +3,11 @@ buffers of LoRA adapters.
 
 Runs in an environment that has vLLM (its CPU build will do), not in headcount's. Reads lines of
 `{"config", "tp", "dp", "expert_parallel", "redundant", "lora": {…}, "drafts"}` from standard input,
-of which all but the config may be missing, and prints for each `{"parameters", "shared",
-"lora_bytes"}`, or `{"error"}`: `shared` are those of the embedding and the head, which a draft takes
+all but the config of them optional, and prints for each `{"parameters", "shared",
+"lora_bytes"}`, or `{"error"}`: `shared` are those of embedding and head, which a draft takes
 from the model. `lora` are max_loras, max_lora_rank and fully_sharded_loras. Built on the meta
-device; the groups of ranks are told how many they are. A mixture of experts comes first, or no group
-of ranks for experts is made.
+device; the groups of ranks are told how many they are. A mixture of experts comes first, or no
+group of ranks for experts is made.
 """
 
 import json

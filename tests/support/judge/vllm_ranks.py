@@ -1,7 +1,7 @@
 """The starts of which vLLM's own classes say what is on a rank, and their record.
 
-`python tests/support/judge/vllm_ranks.py > tests/plan/engines/vllm_ranks.jsonl` records it anew, with
-the interpreter that HEADCOUNT_VLLM_PYTHON names; minutes.
+`python tests/support/judge/vllm_ranks.py > tests/plan/engines/vllm_ranks.jsonl` records it anew,
+with the interpreter that HEADCOUNT_VLLM_PYTHON names.
 """
 
 import json
