@@ -44,6 +44,7 @@ def changes(plan: Plan, variants: Sequence[VariantPlan]) -> tuple[Change, ...]:
         _sequences,
         _cache_type,
         _context,
+        _whole_experts,
         _tp,
         _weight_type,
     )
@@ -53,13 +54,14 @@ def changes(plan: Plan, variants: Sequence[VariantPlan]) -> tuple[Change, ...]:
 
 
 def _try(plan: Plan, what: str, value: int | float | str, text: str) -> Iterator[Change]:
-    """`what` is a field of the request. One that does not go with the others is none."""
+    """`what` is a field of the request. One that does not go with the others is none, nor is one
+    that no command of the engine's says."""
     request = replace(plan.request, **{what: value})  # type: ignore[arg-type]
     try:
         changed = plan_model(plan.model, request)
     except HeadcountError:
         return
-    if changed.fits:
+    if changed.fits and (changed.launch is None or changed.launch.command):
         yield Change(what=what, value=value, text=text, plan=changed)
 
 
@@ -98,6 +100,13 @@ def _context(plan: Plan) -> Iterator[Change]:
     most = min(found, longest or found) if found else 0
     if 0 < most < plan.workload.context:
         yield from _try(plan, "context", most, f"a context of {most:,} tokens")
+
+
+def _whole_experts(plan: Plan) -> Iterator[Change]:
+    """Where experts do not split, each of them on one rank."""
+    if plan.can_spread_experts and plan.refusals:
+        text = "experts dealt to the ranks whole (--enable-expert-parallel)"
+        yield from _try(plan, "enable_expert_parallel", True, text)
 
 
 def _tp(plan: Plan) -> Iterator[Change]:

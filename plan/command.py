@@ -1,6 +1,6 @@
 """`plan`: from a model's name and options to a report."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -16,13 +16,13 @@ from .engines.engine import find_engine
 from .engines.registry import PLAIN, SERVING
 from .gate import parse_requirements
 from .hardware.prices import read_prices
-from .modalities import parse_image_size, parse_limits
+from .options.modalities import parse_image_size, parse_limits
+from .options.speculation import Algorithm, Speculation, parse_speculative_config
 from .planned_model import PlannedModel
 from .report.overview import overview_report
 from .report.report import plan_report
 from .request import OF_ANY_PLAN, PlanRequest
 from .result import PlanResult, plan_result
-from .speculation import Speculation, parse_speculative_config
 
 if TYPE_CHECKING:
     from headcount.audit.audited import Audit
@@ -75,8 +75,13 @@ def plan_command(
 
     if len(names) == 1:
         result, report = planned_report(names[0])
-        return PlanAnswer(reports=(report,), holds=result.holds, reasons=tuple(result.failures))
+        return PlanAnswer(reports=(report,), holds=result.holds, reasons=tuple(_reasons(result)))
     return _several(names, planned_report, for_people=form in FOR_PEOPLE)
+
+
+def _reasons(result: PlanResult, of: str = "") -> Iterator[str]:
+    """Why it does not hold, as it is said on stderr."""
+    return (f"Does not hold: {of}{text}" for text in result.failures)
 
 
 def _with_findings(report: Report, audit: "Audit") -> Report:
@@ -101,11 +106,11 @@ def _several(
         except HeadcountError as error:
             results.append(None)
             reports.append(error_report(name, error, "planned"))
-            reasons.append(f"{name}: {error}")
+            reasons.append(f"Error: {reports[-1].title}: {error}")
             continue
         results.append(result)
         reports.append(report)
-        reasons += [f"{result.plan.model.model_id}: {text}" for text in result.failures]
+        reasons += _reasons(result, f"{result.plan.model.model_id}: ")
     overview = overview_report(names, results, reports)
     return PlanAnswer(
         reports=(overview, *(reports if for_people else ())),
@@ -203,15 +208,31 @@ def _request(
     speculative_config: str | None = None,
     limit_mm_per_prompt: str | None = None,
     mm_processor_kwargs: str | None = None,
+    speculative_algorithm: str | None = None,
+    speculative_draft_model_path: str | None = None,
+    speculative_num_steps: int | None = None,
+    speculative_eagle_topk: int | None = None,
+    speculative_num_draft_tokens: int | None = None,
     **options: Any,
 ) -> PlanRequest:
     """What is not given is left to its default."""
     needs_engine = needs_engine or bool(engine_version) or offline or bool(options.get("kv_memory"))
-    parsed = {
+    parsed: dict[str, Any] = {
         "speculative_config": _parsed(_speculation, speculative_config),
         "limit_mm_per_prompt": _parsed(parse_limits, limit_mm_per_prompt),
         "mm_processor_kwargs": _parsed(parse_image_size, mm_processor_kwargs),
     }
+    more = {
+        "draft": speculative_draft_model_path,
+        "steps": speculative_num_steps,
+        "topk": speculative_eagle_topk,
+        "tokens": speculative_num_draft_tokens,
+    }
+    if speculative_algorithm is not None:
+        algorithm = Algorithm(name=speculative_algorithm, **more)  # type: ignore[arg-type]
+        parsed["speculative_algorithm"] = algorithm.speculation(_draft)
+    elif any(value is not None for value in more.values()):
+        raise HeadcountError("--speculative-… of SGLang need --speculative-algorithm")
     options = {**options, **parsed}
     needs_engine = needs_engine or any(options[name] for name in options.keys() - OF_ANY_PLAN)
     found = find_engine(engine or (SERVING if needs_engine else PLAIN))

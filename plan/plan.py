@@ -11,13 +11,13 @@ from headcount.model.spec import ModelSpec
 
 from .budget import Budget, Term
 from .engines.engine import Engine, check_options, find_engine
-from .engines.launch import Launch
+from .engines.launch import Launch, unlisted
 from .engines.pool import CachePool
 from .limits import PlanLimits, largest
 from .parallel import check_tp
 from .planned_model import PlannedModel, narrowed
-from .request import UTILISATION, PlanRequest, Workload
-from .stored import NAMED_FORMATS, as_format, format_settings, is_weighed
+from .request import UTILISATION, PlanRequest, Workload, flag
+from .stored import NAMED_FORMATS, as_format, format_settings, is_stored_as, is_weighed
 from .weights import Weights
 
 Verdict = Literal["fits", "borderline", "does not fit", "does not start"]
@@ -158,6 +158,12 @@ class Plan:
         return (found,) if found else tuple(self.engine.refusals(self.model, device, work))
 
     @property
+    def can_spread_experts(self) -> bool:
+        """Whether the engine could deal experts to the ranks whole, which now share each."""
+        name = "enable_expert_parallel"
+        return name in self.engine.options and not getattr(self.request, name)
+
+    @property
     def most_at_once(self) -> int | None:
         """The most requests that the engine runs at once; None: as many as fit."""
         return self.engine.most_at_once(self.request.device, self.workload)
@@ -271,7 +277,13 @@ class Plan:
     def launch(self) -> Launch | None:
         """What starts it; None of an engine that is not started."""
         launch = self.engine.launch
-        return launch(self.model, self.workload, self.kv_tokens) if launch else None
+        if launch is None:
+            return None
+        if self.refusals:
+            note = f"{self.engine.name} would not start: {'; '.join(self.refusals)}."
+            return Launch(command=None, notes=(note,))
+        found = launch(self.model, self.workload, self.kv_tokens)
+        return found.noting(unlisted(self.engine.listed_as, self.spec.model_type))
 
     @property
     def launch_command(self) -> str | None:
@@ -290,7 +302,8 @@ def plan_model(model: PlannedModel, request: PlanRequest) -> Plan:
         raise HeadcountError(
             "a plan for an engine needs --device (a name or a size) or --kv-memory"
         )
-    check_tp(model.spec, request.tp, model.model_id)
+    _check_ranks(request)
+    check_tp(model.spec, request.attention_tp, model.model_id)
     _check_pp(model, request)
     return plan_workload(model, engine, _workload(model, request, engine))
 
@@ -311,7 +324,7 @@ def plan_workload(model: PlannedModel, engine: Engine, workload: Workload) -> Pl
 def _workload(model: PlannedModel, request: PlanRequest, engine: Engine) -> Workload:
     spec = model.spec
     version = request.version or engine.releases.latest()
-    dtype = _loaded_dtype(request.dtype)
+    dtype = _loaded_dtype(model, request.dtype)
     loaded = model if engine.keeps_float32 or dtype else narrowed(model)
     compute = _compute_dtype(dtype, loaded.spec.dtype)
     can_do_without = request.kv_memory is not None and not is_weighed(model)
@@ -328,9 +341,9 @@ def _workload(model: PlannedModel, request: PlanRequest, engine: Engine) -> Work
     )
 
 
-def _loaded_dtype(name: str | None) -> str | None:
+def _loaded_dtype(model: PlannedModel, name: str | None) -> str | None:
     """None for weights that stay as they are stored. Raises HeadcountError."""
-    if name is None or format_settings(name) is not None:
+    if name is None or format_settings(name) is not None or is_stored_as(model, name):
         return None
     try:
         return resolve_dtype(name)
@@ -342,6 +355,14 @@ def _loaded_dtype(name: str | None) -> str | None:
 def _compute_dtype(*wanted: str | None) -> str:
     """The first that can be computed in: weights of 8 bits or fewer are used at 16."""
     return next((name for name in wanted if name is not None and BITS[name] >= 16), "bfloat16")
+
+
+def _check_ranks(request: PlanRequest) -> None:
+    for name, count in (("dp", request.dp), ("ep_size", request.ep_size)):
+        if (name == "ep_size" or request.enable_dp_attention) and request.tp % count:
+            raise HeadcountError(
+                f"{flag(name)} {count} does not divide --tp {request.tp}, whose ranks it is of"
+            )
 
 
 def _check_pp(model: PlannedModel, request: PlanRequest) -> None:

@@ -15,18 +15,10 @@ from ..gguf_mixes import mix_name
 from ..parallel import rank_mixer
 from ..planned_model import PlannedModel
 from ..request import CacheType, PlanRequest, Workload
+from ..stored import full_name, stored_as
 from .budget_terms import unreserved
 from .engine import Engine
-from .launch import (
-    Launch,
-    Served,
-    beyond_maximum,
-    full_name,
-    gguf_file,
-    is_gguf,
-    own_format,
-    stored_as,
-)
+from .launch import Launch, Served, beyond_maximum, gguf_file, is_gguf, own_format
 from .loaded_weights import loaded_weights
 from .pool import CachePool, SequencePool
 from .staged_pool import pool_of_stages
@@ -167,7 +159,7 @@ def _format(model: PlannedModel, dtype: str | None) -> str:
     """The name of what the weights are planned as."""
     if dtype is not None:
         return full_name(dtype)
-    own = own_format(model, dtype)
+    own = own_format(model)
     if own is None:
         return model.spec.dtype or "bfloat16"
     return stored_as(own) or str(own.get("quant_method", "the config's own format"))
@@ -194,6 +186,7 @@ ENGINE = Engine(
     pool=_pool,
     launch=_launch,
     cache_type=_cache_type,
+    listed_as="llama.cpp",
     weights=loaded_weights,
     options=frozenset({"version", "pp"}),
     narrower_caches=("q8_0", "q4_0"),

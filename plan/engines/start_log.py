@@ -167,6 +167,12 @@ class LogLine:
         return {name: quantity(text) * self.scale for name, text in found if name and text}
 
 
+# The name that Python's engines serve a model by.
+SERVED_AS = LogLine(
+    "served_model_name", r"served_model_name['\"]?(?:=|: )\[?['\"]([^'\",\]]{1,200})"
+)
+
+
 class FailureLine(NamedTuple):
     """A line that says what a start died of. `kind` is one of those that plan/reconcile explains:
 

@@ -5,10 +5,13 @@ what the change adds by our reckoning. A change whose plan does not fit, or that
 was missing where the start failed, is not offered.
 """
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from shlex import quote
 
 from headcount.model.errors import HeadcountError
+from headcount.model.units import format_bytes
 
 from ..devices import parse_device
 from ..engines.engine import find_engine
@@ -16,9 +19,11 @@ from ..parallel import valid_tp
 from ..plan import Plan, plan_model
 from ..request import PlanRequest
 from ..stored import is_weighed
+from .figures import reader_of
 from .start import Start
 
-_GIB = 2**30
+_GIB, _MIB = 2**30, 2**20
+_QUANTISED = "--quantization "  # of the engines whose logs name a method
 _MOST_UTILISATION = 0.95  # beyond it, CUDA graphs and other processes find no room
 _MOST_TP = 64
 _SHORTEST = 2048  # tokens of a context that is worth to be offered
@@ -69,12 +74,15 @@ class Ground:
     def utilisation(self) -> float | None:
         if self.request.utilisation is not None:
             return self.request.utilisation
-        plan = self._budgeted(self.request)
+        plan = self.budgeted(self.request)
         return plan.utilisation if plan else None
 
     def memory(self, request: PlanRequest) -> int | None:
-        """Bytes for the cache under `request`; None where that cannot be told."""
-        now, then = self._budgeted(self.request), self._budgeted(request)
+        """Bytes for the cache under `request`; None where that cannot be told. A start that was
+        told how many keeps them."""
+        if self.start.told_kv_memory is not None:
+            return request.kv_memory or self.have
+        now, then = self.budgeted(self.request), self.budgeted(request)
         if then is not None and (self.have is None or now is not None):
             offset = 0 if self.have is None or now is None else self.have - now.available_bytes
             return then.available_bytes + offset
@@ -88,8 +96,8 @@ class Ground:
             return None
         return self.have + int((request.utilisation - share) * self.total)
 
-    def _budgeted(self, request: PlanRequest) -> Plan | None:
-        """None where neither device nor weights are known."""
+    def budgeted(self, request: PlanRequest) -> Plan | None:
+        """The plan by our own budget; None where neither device nor weights are known."""
         if request.device is None or not is_weighed(self.start.model):
             return None
         try:
@@ -113,7 +121,7 @@ class Ground:
     def step_bytes(self, **changed: object) -> int | None:
         """What a step takes beside weights and cache under the changed start; None where that
         cannot be told."""
-        plan = self._budgeted(replace(self.request, **changed))  # type: ignore[arg-type]
+        plan = self.budgeted(replace(self.request, **changed))  # type: ignore[arg-type]
         if plan is None:
             return None
         return sum(term.bytes for term in plan.taken if term.key in _OF_A_STEP)
@@ -135,14 +143,22 @@ class Ground:
         return min(found, most or found) if found else None
 
     def command(self, **changed: object) -> str | None:
-        """What starts the engine with the change."""
-        request = replace(self.request, **{"kv_memory": None, **changed})  # type: ignore[arg-type]
+        """What starts the engine with the change, and with weights as they were loaded."""
+        told = self.start.told_kv_memory
+        request = replace(self.request, **{"kv_memory": told, **changed})  # type: ignore[arg-type]
         model = replace(self.start.model, model_id=self.start.called)
         device = request.device or parse_device("1024GiB")
         try:
-            return plan_model(model, replace(request, device=device)).launch_command
+            command = plan_model(model, replace(request, device=device)).launch_command
         except HeadcountError:
             return None
+        method = self.start.quantization
+        takes = "quantization" in reader_of(self.start).settings.values()
+        if command is None or method is None or not takes or _QUANTISED in command:
+            return command
+        if command.endswith(")'"):  # of a class, whose arguments have the options' names
+            return f"{command[:-2]}, quantization={json.dumps(method)})'"
+        return f"{command} {_QUANTISED}{quote(method)}"
 
 
 def _of(request: PlanRequest, name: str) -> object:
@@ -157,7 +173,7 @@ def for_the_cache(ground: Ground) -> tuple[Remedy, ...]:
     """Where the cache is too small: from what costs nothing over what costs precision or length to
     what needs more devices or other weights."""
     kinds: tuple[_Kind, ...] = (
-        *(_utilisation, _sequences, _eager, _cache_type, _context, _tp, _weights),
+        *(_told_memory, _utilisation, _sequences, _eager, _cache_type, _context, _tp, _weights),
     )
     found = _first_of_each(ground, kinds)
     mild = {remedy.change for remedy in found} - {"tp", "dtype"}
@@ -236,6 +252,17 @@ def _try(ground: Ground, what: str, value: int | float | str, text: str) -> Iter
         kv_tokens=plan.kv_tokens,
         concurrency=plan.concurrency,
     )
+
+
+def _told_memory(ground: Ground) -> Iterator[Remedy]:
+    """Of a start that was told how many bytes to take: as many as a request needs, where the device
+    has them by our reckoning."""
+    budget = ground.budgeted(ground.request)
+    if ground.start.told_kv_memory is None or budget is None:
+        return
+    value = (budget.kv_cache_bytes + 2 * ground.rounding) // _MIB * _MIB
+    if value <= budget.available_bytes - budget.error_bytes:
+        yield from _try(ground, "kv_memory", value, f"{format_bytes(value)} for the cache")
 
 
 def _utilisation(ground: Ground) -> Iterator[Remedy]:

@@ -87,6 +87,8 @@ def report_of(outcome: Outcome) -> Report:
     title = f"{outcome.name}: {outcome.model or 'a model that is not known'} on {outcome.engine}"
     items = list(found.rows(start)) if found else []
     notes = [*(start.notes if start else ()), *outcome.notes, *(found.advice if found else ())]
+    if found is not None and any(remedy.command for remedy in found.remedies):
+        notes.append("commands have what bears on memory: the start's other options are to add")
     return Report(
         title=title,
         facts=tuple(_facts(outcome)),

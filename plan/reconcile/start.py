@@ -9,10 +9,10 @@ from headcount.model.errors import HeadcountError
 from ..devices import Device, find_device, parse_device
 from ..engines.engine import Engine, check_options, find_engine
 from ..engines.start_log import Log, Setting
+from ..options.speculation import Method, Speculation
 from ..parallel import valid_tp
 from ..planned_model import PlannedModel
 from ..request import OF_ANY_PLAN, STATE_MODES, PlanRequest, StateMode
-from ..speculation import Method, Speculation
 from .log import settings_of
 from .model import LoggedModel, find_model, loaded_as
 
@@ -26,7 +26,8 @@ _GIB = 2**30
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Start:
     """`said` are the settings that log or options gave; the others are defaults. `called` is what
-    the log calls the model."""
+    the log calls the model, and `quantization` what its weights were loaded with;
+    `told_kv_memory` are bytes for the cache that it was told to take, whatever was free."""
 
     log: Log
     model: PlannedModel
@@ -34,6 +35,8 @@ class Start:
     request: PlanRequest
     said: frozenset[str]
     notes: tuple[str, ...]
+    quantization: str | None = None
+    told_kv_memory: int | None = None
     tp_is_guessed: bool = False
     device_is_guessed: bool = False
 
@@ -75,6 +78,8 @@ def start_of(log: Log, options: Mapping[str, Any]) -> Start:
         request=request,
         said=frozenset(settings),
         notes=tuple(_notes(found, settings, log.settings, engine)),
+        quantization=_text(settings, "quantization"),
+        told_kv_memory=int(settings["kv_memory"]) if "kv_memory" in settings else None,
         tp_is_guessed=guessed,
     )
 
@@ -86,6 +91,7 @@ def _options(settings: Mapping[str, Setting]) -> dict[str, Any]:
         "context_ranks": _context_ranks(settings),
         "enforce_eager": str(settings.get("enforce_eager", "")).casefold() == "true",
         "caches_prefixes": _flag(settings, "caches_prefixes"),
+        "async_scheduling": _flag(settings, "async_scheduling"),
         "mamba_cache_mode": _mode(settings),
         "disable_hybrid_kv_cache_manager": _is_on(settings, "disable_hybrid_kv_cache_manager"),
         "usage": "offline" if settings.get("offline") else "server",

@@ -1,6 +1,8 @@
 """What is advised is within reach of the memory that the log leaves open, and cures what failed."""
 
+import ast
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -186,3 +188,44 @@ def test_a_count_that_takes_the_place_of_a_known_one_is_said() -> None:
     said = "9,000,000,000 takes the place of the 8,190,735,360 that are known"
     assert said in " ".join(CliRunner().invoke(main, [*args, "9b"]).output.split())
     assert "takes the place" not in CliRunner().invoke(main, [*args, "8190735360"]).output
+
+
+def test_weights_that_were_quantised_while_they_loaded_are_so_again() -> None:
+    error = too_long(40960, "5.62", "4.40", 32048)
+    log = vllm("0.10.1", "Qwen/Qwen3-8B", 40960, error, more=", quantization=fp8")
+    found = rows(log)
+    commands = [row["why"] for name, row in found.items() if name.startswith("change_")]
+    assert commands and all("--quantization fp8" in why for why in commands)
+    (offline,) = {
+        row["why"].partition(": ")[2] for row in (rows(log, "--offline")["change_context"],)
+    }
+    call = ast.parse(shlex.split(offline)[2]).body[-1]
+    assert 'quantization="fp8"' in offline and isinstance(call, ast.Expr)
+    plain = rows(vllm("0.10.1", "Qwen/Qwen3-8B", 40960, error, more=", quantization=None"))
+    assert not any("--quantization" in row["why"] for row in plain.values())
+
+
+SAMPLE = Path(__file__).parents[2] / "docs" / "vllm-startup.log"  # vLLM 0.32 wrote it
+
+
+def sample(*args: str) -> dict[str, dict[str, object]]:
+    done = CliRunner().invoke(main, ["reconcile", str(SAMPLE), *args, "--format", "json"])
+    assert done.exit_code == 0, done.output
+    return {row["figure"]: row for row in json.loads(done.output)}
+
+
+def test_the_sample_log_is_explained_as_the_engine_says() -> None:
+    found = sample()
+    assert found["needed_bytes"]["agrees"] is True
+    assert found["largest_context"]["logged"] == found["largest_context"]["predicted"] == 9216
+    assert "--kv-cache-memory-bytes 1073741824" in str(found["change_context"]["why"])
+
+
+def test_memory_that_was_told_stays_told_or_is_told_to_be_enough() -> None:
+    """28 layers of 8 heads of 128: 4.375 GiB for 40,960 tokens."""
+    found = sample("--device", "h100")
+    assert {"change_utilisation", "change_max_num_seqs"} & set(found) == set()
+    value = found["change_kv_memory"]["predicted"]
+    assert isinstance(value, int) and 40960 * 2 * 28 * 8 * 128 * 2 <= value < 4.5 * GIB
+    assert f"--kv-cache-memory-bytes {value}" in str(found["change_kv_memory"]["why"])
+    assert "change_kv_memory" not in sample("--device", "5GiB")

@@ -21,10 +21,10 @@ from headcount.arch.read_config import read_config
 from headcount.model.errors import HeadcountError, InvalidConfigError, UnsupportedModelError
 from headcount.model.numbers import whole
 
+from ...options.speculation import Speculation
 from ...parallel import replicated_parameters
 from ...planned_model import PlannedModel
 from ...request import Workload
-from ...speculation import Speculation
 from ...stage_bytes import weighed_as_planned
 from ...weights import plan_weights, rank_weights
 from .spread import Spread

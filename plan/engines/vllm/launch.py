@@ -9,17 +9,9 @@ from collections.abc import Iterator
 
 from ...planned_model import PlannedModel
 from ...request import PlanRequest, Workload
+from ...stored import full_name
 from ..cache_names import AUTO
-from ..launch import (
-    Launch,
-    Served,
-    beyond_maximum,
-    full_name,
-    gguf_file,
-    option,
-    served,
-    wants_gguf,
-)
+from ..launch import Launch, Served, beyond_maximum, gguf_file, option, served, wants_gguf
 from ..version import Version
 from .cache_types import CACHES
 

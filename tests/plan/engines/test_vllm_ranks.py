@@ -17,10 +17,10 @@ from headcount.plan.devices import parse_device
 from headcount.plan.engines.rope_tables import rope_table
 from headcount.plan.engines.version import Releases
 from headcount.plan.engines.vllm.allocator import unsplit
+from headcount.plan.options.speculation import Speculation
 from headcount.plan.plan import Plan, plan_model
 from headcount.plan.planned_model import PlannedModel
 from headcount.plan.request import PlanRequest
-from headcount.plan.speculation import Speculation
 
 _FIRST, *LINES = RECORD.read_text(encoding="utf-8").splitlines()
 RANKS: list[dict[str, Any]] = [json.loads(line) for line in LINES]
