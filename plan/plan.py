@@ -16,7 +16,7 @@ from .engines.pool import CachePool
 from .limits import PlanLimits, largest
 from .parallel import check_tp
 from .planned_model import PlannedModel, narrowed
-from .request import UTILISATION, PlanRequest, Workload
+from .request import UTILISATION, PlanRequest, Workload, flag
 from .stored import NAMED_FORMATS, as_format, format_settings, is_stored_as, is_weighed
 from .weights import Weights
 
@@ -302,7 +302,8 @@ def plan_model(model: PlannedModel, request: PlanRequest) -> Plan:
         raise HeadcountError(
             "a plan for an engine needs --device (a name or a size) or --kv-memory"
         )
-    check_tp(model.spec, request.tp, model.model_id)
+    _check_ranks(request)
+    check_tp(model.spec, request.attention_tp, model.model_id)
     _check_pp(model, request)
     return plan_workload(model, engine, _workload(model, request, engine))
 
@@ -354,6 +355,14 @@ def _loaded_dtype(model: PlannedModel, name: str | None) -> str | None:
 def _compute_dtype(*wanted: str | None) -> str:
     """The first that can be computed in: weights of 8 bits or fewer are used at 16."""
     return next((name for name in wanted if name is not None and BITS[name] >= 16), "bfloat16")
+
+
+def _check_ranks(request: PlanRequest) -> None:
+    for name, count in (("dp", request.dp), ("ep_size", request.ep_size)):
+        if (name == "ep_size" or request.enable_dp_attention) and request.tp % count:
+            raise HeadcountError(
+                f"{flag(name)} {count} does not divide --tp {request.tp}, whose ranks it is of"
+            )
 
 
 def _check_pp(model: PlannedModel, request: PlanRequest) -> None:
