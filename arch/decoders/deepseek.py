@@ -30,6 +30,7 @@ from ..body.shared import (
     MLP_BIAS,
 )
 from ..config_view import ConfigView
+from ..gguf.compressed import compressed_layers
 from ..gguf.form import Gguf, Indexer
 from ..modules.names import DEEPSEEK_PREDICTION, FFN, MTP_PREDICTION
 from ..states.hybrid import INDEXED, LAYER_TYPES, hybrid, hybrid_kinds
@@ -261,12 +262,7 @@ ARCHITECTURES = (
         feed_forward=FFN,
         prediction=MTP_PREDICTION._replace(name="mtp.0"),
         gguf=(
-            Gguf(
-                architecture="deepseek4",
-                slides="all",
-                note="The compressed caches of deepseek4 are not counted: audit its Hugging Face"
-                " config.",
-            ),
+            Gguf(architecture="deepseek4", reads=compressed_layers),
         ),
     ),
     DEEPSEEK_V3.relative("youtu", "minicpm3", body=DECODER_MLP_BIAS),

@@ -4,7 +4,7 @@ llm/memory.go, ml/device.go and runner of Ollama."""
 
 import re
 
-from .start_log import NUMBER, SIZE, WORD, FailureLine, Log, LogLine, StartLog, number, quantity
+from ..start_log import NUMBER, SIZE, WORD, FailureLine, Log, LogLine, StartLog, number, quantity
 
 _MIB = 1 / 1024
 # A cache, of which models with windows have two: cells of a stream, layers, sequences and streams.
