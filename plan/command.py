@@ -76,6 +76,18 @@ def planned(audit: "Audit", parameters: int | None = None) -> PlannedModel:
         has_experts=whole.has_experts,
         lacking=None if is_whole else lacking,
         stands_in=audit.source.entry.stands_in if audit.source.entry else None,
+        overruled=_overruled(audit, parameters),
+    )
+
+
+def _overruled(audit: "Audit", parameters: int | None) -> str | None:
+    known = audit.spec.parameters
+    if parameters is None or known in (None, parameters):
+        return None
+    source = audit.spec.parameters_source
+    return (
+        f"--parameters {parameters:,} takes the place of the {known:,} that are known"
+        f"{f' ({source})' if source else ''}: weights are reckoned from it, not from stored bytes."
     )
 
 

@@ -10,6 +10,7 @@ from headcount.model.spec import ModelSpec
 
 from .budget import Budget, Term
 from .engines.engine import Engine, check_options, find_engine
+from .engines.launch import Launch
 from .engines.pool import CachePool
 from .limits import PlanLimits, largest
 from .parallel import check_tp
@@ -202,13 +203,16 @@ class Plan:
             return "kv_cache"
         return max(self.taken, key=lambda term: term.bytes).key
 
+    @cached_property
+    def launch(self) -> Launch | None:
+        """What starts it; None of an engine that is not started."""
+        launch = self.engine.launch
+        return launch(self.model, self.workload, self.kv_tokens) if launch else None
+
     @property
     def launch_command(self) -> str | None:
         """One line for a shell, or for Python where the engine is a library."""
-        launch = self.engine.launch
-        if launch is None:
-            return None
-        return " ".join(launch(self.model.model_id, self.workload, self.kv_tokens))
+        return self.launch.command if self.launch else None
 
 
 def plan_model(model: PlannedModel, request: PlanRequest) -> Plan:

@@ -13,8 +13,10 @@ from headcount.model.spec import ModelSpec
 class PlannedModel:
     """`weights_bytes` are those of the headers, where they are at hand; `has_experts` is None where
     nothing but the config can tell; `lacking` says what the files do not hold of the model that the
-    config describes, and that is planned; `stands_in` that the config is another model's. One model
-    equals only itself: what is worked out of its layers is kept by it."""
+    config describes, and that is planned; `stands_in` that the config is another model's.
+    `own_format` is its quantization_config where `config` has that of a format that was asked for;
+    `overruled` says which count of parameters a given one took the place of. One model equals only
+    itself: what is worked out of its layers is kept by it."""
 
     model_id: str
     spec: ModelSpec
@@ -23,6 +25,8 @@ class PlannedModel:
     has_experts: bool | None = None
     lacking: str | None = None
     stands_in: str | None = None
+    own_format: Mapping[str, Any] | None = None
+    overruled: str | None = None
 
 
 @lru_cache(maxsize=64)

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from headcount.arch.formats.by_config import Quantised, inventory_by, weights_by_config
+from headcount.arch.formats.of_configs import quantization_config
 from headcount.arch.formats.weight_bytes import stored_weights
 from headcount.model.errors import UnsupportedModelError
 
@@ -61,7 +62,8 @@ def as_format(model: PlannedModel, name: str) -> PlannedModel:
     if settings is None:
         return model
     config = {**model.config, "quantization_config": dict(settings)}
-    return replace(model, config=config, weights_bytes=None)
+    own = quantization_config(model.config)
+    return replace(model, config=config, weights_bytes=None, own_format=own)
 
 
 @lru_cache(maxsize=64)

@@ -1,6 +1,6 @@
 """What a plan asks of an engine: one value, which the engine's file makes."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 
@@ -11,6 +11,7 @@ from ..devices import Device
 from ..planned_model import PlannedModel
 from ..request import CacheType, PlanRequest, Workload, flag
 from ..weights import Weights
+from .launch import Launch
 from .pool import CachePool
 from .registry import ENGINES
 from .version import Releases, Version
@@ -18,17 +19,11 @@ from .version import Releases, Version
 NO_RELEASES = Releases()
 
 
-def option(name: str, value: int | None, default: int | None = None) -> Iterator[str]:
-    """`name value` of a launch command, unless it is what the engine takes anyway."""
-    if value is not None and value != default:
-        yield f"{name} {value}"
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Engine:
-    """`budget` is that of one rank of each pipeline stage, `pool` its K/V memory. `launch` has the
-    words of the command that starts it as planned, from the model's name, the workload and the
-    tokens of cache; None: nothing is started, and a plan needs no device.
+    """`budget` is that of one rank of each pipeline stage, `pool` its K/V memory. `launch` gives
+    the command that starts it as planned, from the model, the workload and the tokens of cache;
+    None: nothing is started, and a plan needs no device.
 
     `cache_type` reads --kv-dtype, of a version and the dtype that is computed in, and `weights`
     says what loading makes of the model's. `options` are the fields of a request that it heeds
@@ -40,7 +35,7 @@ class Engine:
     name: str
     budget: Callable[[PlannedModel, Device | None, Workload], tuple[Budget, ...]]
     pool: Callable[[PlannedModel, Workload], CachePool]
-    launch: Callable[[str, Workload, int], Iterable[str]] | None
+    launch: Callable[[PlannedModel, Workload, int], Launch] | None
     cache_type: Callable[[PlannedModel, PlanRequest, Version, str], CacheType]
     weights: Callable[[PlannedModel, str | None, str], Weights]
     options: frozenset[str] = frozenset()

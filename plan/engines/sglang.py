@@ -7,7 +7,6 @@ mem_cache/kv_cache_configurator.py of 0.5.23.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil
-from shlex import quote
 
 from headcount.model.dtypes import ALIASES
 from headcount.model.mixers import LatentAttention, fills
@@ -17,7 +16,8 @@ from ..devices import Device
 from ..planned_model import PlannedModel
 from ..request import Workload
 from .budget_terms import runtime, share_of
-from .engine import Engine, option
+from .engine import Engine
+from .launch import Launch, Served, beyond_maximum, full_name, gguf_file, option, served, wants_gguf
 from .layers import LayerCache
 from .loaded_weights import loaded_weights, padded_experts, stage_weights
 from .paged import paged_cache_type, paged_caches
@@ -196,9 +196,52 @@ def _pool(model: PlannedModel, work: Workload) -> CachePool:
     )
 
 
-def _launch(model_id: str, work: Workload, kv_tokens: int) -> Iterator[str]:
-    request = work.request
-    yield f"python -m sglang.launch_server --model-path {quote(model_id)}"
+# What --quantization makes of 16 bit weights while it loads them (nvfp4_online and mxfp4 only make
+# experts), and the first of the versions read that does.
+_ON_LOADING: dict[str, tuple[str, tuple[int, ...]]] = {
+    **{name: (f"--dtype {name}", ()) for name in ("float16", "bfloat16", "float32")},
+    "float8_e4m3fn": ("--quantization fp8", ()),
+    "nf4": ("--load-format bitsandbytes --quantization bitsandbytes", ()),
+    "mxfp8": ("--quantization mxfp8", (0, 5, 9)),
+}
+# Types of caches -> likewise. The block of 16 had another name before.
+_CACHES: dict[str, tuple[int, ...]] = {
+    **{"auto": (), "fp8_e5m2": (), "fp8_e4m3": (), "bfloat16": (0, 5, 9), "fp4_e2m1": (0, 5, 9)},
+    **dict.fromkeys(("mxfp8", "nvfp4", "fp4_mx_block16"), (0, 5, 16)),
+}
+_UNKNOWN = ("float8_e5m2",)
+
+
+def _launch(model: PlannedModel, work: Workload, kv_tokens: int) -> Launch:
+    found, cache, version = _served(model, work), _cache(work), f"sglang {work.version.text}"
+    if found.name is None:
+        return Launch(command=None, notes=found.notes)
+    if cache not in _CACHES or not work.version.at_least(*_CACHES[cache]):
+        return Launch(command=None, notes=(f"{version} has no cache of {work.kv_dtype}.",))
+    before, notes = [], list(found.notes)
+    if beyond := beyond_maximum(model, work):
+        before.append("SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN=1")
+        notes.append(
+            f"SGLang refuses a context beyond the model's {beyond:,} tokens unless this variable is"
+            " set; without a scaling of its rotary embeddings, what it writes there is nonsense."
+        )
+    serve = f"python -m sglang.launch_server --model-path {found.name}"
+    words = [*before, serve, *found.words, *_options(work, kv_tokens)]
+    return Launch(command=" ".join(words), notes=tuple(notes))
+
+
+def _served(model: PlannedModel, work: Workload) -> Served:
+    dtype = work.request.dtype
+    if wants_gguf(model, dtype):
+        mix = full_name(dtype) if dtype else None
+        return gguf_file(model, mix, "--load-format gguf --quantization gguf")
+    engine = f"sglang {work.version.text}"
+    makes = {n: words for n, (words, at) in _ON_LOADING.items() if work.version.at_least(*at)}
+    return served(model, dtype, engine=engine, on_loading=makes, unknown=_UNKNOWN)
+
+
+def _options(work: Workload, kv_tokens: int) -> Iterator[str]:
+    request, cache = work.request, _cache(work)
     yield f"--context-length {work.context}"
     yield from option("--tp-size", request.tp, 1)
     yield from option("--pp-size", request.pp, 1)
@@ -206,10 +249,20 @@ def _launch(model_id: str, work: Workload, kv_tokens: int) -> Iterator[str]:
         yield f"--max-total-tokens {kv_tokens}"
     elif request.utilisation is not None:
         yield f"--mem-fraction-static {request.utilisation:g}"
-    if request.kv_dtype not in (None, "auto"):
-        full = ALIASES.get(request.kv_dtype or "", request.kv_dtype or "")
-        yield f"--kv-cache-dtype {full.replace('float8', 'fp8').replace('e4m3fn', 'e4m3')}"
+    if cache != "auto":
+        yield f"--kv-cache-dtype {cache}"
     yield from option("--page-size", request.block_size)
+
+
+def _cache(work: Workload) -> str:
+    """SGLang's name; `auto` for what it takes anyway."""
+    name = work.request.kv_dtype
+    full = ALIASES.get(name or "", name or "auto")
+    if full == work.compute_dtype:
+        return "auto"
+    if full == "fp4_e2m1" and work.version.at_least(*_CACHES["fp4_mx_block16"]):
+        return "fp4_mx_block16"
+    return full.replace("float8", "fp8").replace("e4m3fn", "e4m3")
 
 
 ENGINE = Engine(

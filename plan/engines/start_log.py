@@ -51,8 +51,10 @@ class Log:
     those of each rank; `settings` what the start was told or found out, `trust` how far each is to
     be believed. Sizes are in GiB as logged. `pools` are GiB by the tokens that each keeps, of an
     engine with several; `steps` how far a logged size may be off by rounding, where that is not
-    0.005. `failures` by kind. `names` are what the model is called, the likeliest first.
-    `earlier` is the start before this one."""
+    0.005. `failures` by kind. `names` are what the model is called, the likeliest first. `tellers`
+    are the engines that logged figures. `fresh` are the settings, and `fresh_names` the names, that
+    were said since the last figure: of the next start, if one begins. `earlier` is the start before
+    this one."""
 
     engine: str
     figures: dict[str, float] = field(default_factory=dict)
@@ -63,7 +65,16 @@ class Log:
     steps: dict[str, float] = field(default_factory=dict)
     failures: dict[str, Failure] = field(default_factory=dict)
     names: list[str] = field(default_factory=list)
+    tellers: set[str] = field(default_factory=set)
+    fresh: set[str] = field(default_factory=set)
+    fresh_names: list[str] = field(default_factory=list)
     earlier: "Log | None" = None
+
+    def tell(self, engine: str) -> None:
+        """A line of `engine` had a figure."""
+        self.tellers.add(engine)
+        self.fresh.clear()
+        self.fresh_names.clear()
 
     def least(self, name: str, value: float, rank: Rank | None = None) -> None:
         self.figures[name] = min(value, self.figures.get(name, value))
@@ -79,6 +90,13 @@ class Log:
         """Unless something more trustworthy has said otherwise."""
         if trust >= self.trust.get(name, 0):
             self.settings[name], self.trust[name] = value, trust
+            self.fresh.add(name)
+
+    def call(self, name: str) -> None:
+        """The model has this name, too."""
+        for names in (self.names, self.fresh_names):
+            if name not in names:
+                names.append(name)
 
     @property
     def is_telling(self) -> bool:
@@ -86,19 +104,31 @@ class Log:
         return bool(self.failures) or any(name in self.figures for name in TELLING)
 
     def begin(self) -> None:
-        """A start: what was said of the memory of the one before is put by."""
-        kept = ("figures", "ranks", "pools", "steps", "failures")
+        """A start: what was said of the one before is put by, but for what was said since its last
+        figure, such as the arguments of this one."""
         if self.is_telling:
-            self.earlier = replace(self, **{name: getattr(self, name) for name in kept})
-        for name in kept:
+            self.earlier = replace(self)
+            fresh = self.fresh
+            self.settings = {n: value for n, value in self.settings.items() if n in fresh}
+            self.trust = {n: value for n, value in self.trust.items() if n in fresh}
+            self.names, self.tellers = list(self.fresh_names), set()
+        for name in _OF_MEMORY:
             setattr(self, name, {})
 
     def end(self) -> None:
         """Of a start that said nothing, the one before counts, as of parts that were pasted in any
-        order."""
-        if self.earlier is not None and not self.is_telling:
-            for name in ("figures", "ranks", "pools", "steps", "failures"):
-                setattr(self, name, {**getattr(self.earlier, name), **getattr(self, name)})
+        order; what a model is called, and on what it ran, may be said of the first start alone."""
+        before = self.earlier
+        if before is None:
+            return
+        if not self.is_telling:
+            for name in (*_OF_MEMORY, "settings", "trust"):
+                setattr(self, name, {**getattr(before, name), **getattr(self, name)})
+            self.tellers, self.names = before.tellers, [*self.names, *before.names]
+        elif self.tellers == before.tellers:
+            lasting = {n: before.settings[n] for n in _LASTING if n in before.settings}
+            self.settings = {**lasting, **self.settings}
+            self.names = self.names or before.names
 
     def fail(self, kind: str, **values: float) -> None:
         """Of ranks that fail alike the first counts, with what others add."""
@@ -110,6 +140,10 @@ class Log:
         )
 
 
+_OF_MEMORY = ("figures", "ranks", "pools", "steps", "failures")
+_LASTING = ("model", "version", "device_name")
+
+
 class LogLine:
     """A line that has `words`, and the pattern of what it says; the words come first, since a plain
     search is much faster than a pattern. `names` are those of its groups, empty for one that says
@@ -118,6 +152,11 @@ class LogLine:
     def __init__(self, words: str, pattern: str, *names: str, scale: float = 1.0) -> None:
         self.words, self.pattern, self.names = words, re.compile(pattern), names
         self.scale = scale
+
+    @property
+    def is_telling(self) -> bool:
+        """Whether it is one of the figures that can be held against a plan."""
+        return any(name in TELLING for name in self.names)
 
     def search(self, line: str) -> re.Match[str] | None:
         return self.pattern.search(line) if self.words in line else None

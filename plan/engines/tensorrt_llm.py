@@ -9,8 +9,8 @@ different windows have pools of their own there, in shares that only the log say
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil
-from shlex import quote
 
+from headcount.model.dtypes import ALIASES
 from headcount.model.mixers import fills
 
 from ..budget import Budget, Term
@@ -19,7 +19,8 @@ from ..overhead import plan_overhead
 from ..planned_model import PlannedModel
 from ..request import Workload
 from .budget_terms import runtime, share_of
-from .engine import Engine, option
+from .engine import Engine
+from .launch import Launch, beyond_maximum, option, served
 from .layers import LayerCache
 from .loaded_weights import loaded_weights, stage_weights
 from .paged import paged_cache_type, paged_caches
@@ -109,15 +110,50 @@ def _left_alone(fraction: float, allowed: Term, weights: Term, others: tuple[Ter
     )
 
 
-def _launch(model_id: str, work: Workload, kv_tokens: int) -> Iterator[str]:
+_DTYPES = dict.fromkeys(("float16", "bfloat16"), "")
+_UNKNOWN = ("float32", "nf4", "float8_e5m2")
+
+
+def _launch(model: PlannedModel, work: Workload, kv_tokens: int) -> Launch:
+    found = served(
+        model, work.request.dtype, engine="tensorrt-llm", on_loading=_DTYPES, unknown=_UNKNOWN
+    )
+    if found.name is None:
+        return Launch(command=None, notes=found.notes)
+    words = [f"trtllm-serve {found.name}", *_options(work)]
+    file = [f"{key}: {value}" for key, value in _of_file(work, kv_tokens)]
+    notes = list(found.notes)
+    if file:
+        words.append("--extra_llm_api_options config.yaml")
+        notes.append(
+            f"config.yaml has to hold kv_cache_config: {{{', '.join(file)}}}: no option says it."
+        )
+    if beyond := beyond_maximum(model, work):
+        notes.append(f"The context is beyond the model's {beyond:,} tokens: nothing checks it.")
+    return Launch(command=" ".join(words), notes=tuple(notes))
+
+
+def _options(work: Workload) -> Iterator[str]:
     request = work.request
-    yield f"trtllm-serve {quote(model_id)} --max_seq_len {work.context}"
+    yield f"--max_seq_len {work.context}"
     yield from option("--tp_size", request.tp, 1)
     yield from option("--pp_size", request.pp, 1)
     yield from option("--max_batch_size", request.max_num_seqs)
     yield from option("--max_num_tokens", request.max_num_batched_tokens)
-    if request.utilisation is not None:
+    if request.utilisation is not None and request.kv_memory is None:
         yield f"--kv_cache_free_gpu_memory_fraction {request.utilisation:g}"
+
+
+def _of_file(work: Workload, kv_tokens: int) -> Iterator[tuple[str, object]]:
+    """What only a file of settings says (KvCacheConfig)."""
+    request = work.request
+    if request.kv_memory is not None:
+        yield "max_tokens", kv_tokens
+    if request.kv_dtype not in (None, "auto"):
+        full = ALIASES.get(request.kv_dtype or "", request.kv_dtype)
+        yield "dtype", "fp8" if full == "float8_e4m3fn" else full
+    if request.block_size is not None:
+        yield "tokens_per_block", request.block_size
 
 
 ENGINE = Engine(

@@ -1,8 +1,11 @@
 """The caches of transformers' `generate`: one that grows, and one of a fixed length."""
 
+import json
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from headcount.arch.model_classes import model_classes
 from headcount.model.spec import ModelSpec
 
 from ..parallel import rank_spec
@@ -10,6 +13,7 @@ from ..planned_model import PlannedModel
 from ..request import Workload
 from .budget_terms import unreserved
 from .engine import Engine
+from .launch import Launch, beyond_maximum, served
 from .loaded_weights import loaded_weights
 from .paged import paged_cache_type
 from .pool import CachePool, SequencePool
@@ -59,9 +63,65 @@ def _pool(model: PlannedModel, work: Workload) -> CachePool:
     return pool_of_stages(model.spec, work.request.pp, of_layers)
 
 
-def _launch(model_id: str, work: Workload, kv_tokens: int) -> Iterator[str]:
+_TASKS = ("AutoModelForSeq2SeqLM", "AutoModelForSpeechSeq2Seq", "AutoModelForCausalLM")
+_BITSANDBYTES = "quantization_config=transformers.BitsAndBytesConfig"
+# What from_pretrained makes of weights while it loads them.
+_ON_LOADING = {
+    **{name: f'dtype="{name}"' for name in ("float16", "bfloat16", "float32")},
+    "nf4": f'{_BITSANDBYTES}(load_in_4bit=True, bnb_4bit_quant_type="nf4")',
+    "int8": f"{_BITSANDBYTES}(load_in_8bit=True)",
+    "float8_e4m3fn": "quantization_config=transformers.FineGrainedFP8Config()",
+}
+
+_UNKNOWN = ("float8_e5m2", "mxfp8")
+
+
+def _launch(model: PlannedModel, work: Workload, kv_tokens: int) -> Launch:
+    """Two statements of Python."""
+    request = work.request
+    if request.tp > 1 and request.pp > 1:
+        return Launch(command=None, notes=("transformers splits by tp, or by layers: not both.",))
+    if work.kv_dtype != work.compute_dtype:
+        note = f"transformers' cache has the dtype that is computed in, {work.compute_dtype}."
+        return Launch(command=None, notes=(note,))
+    found = served(
+        model, request.dtype, engine="transformers", on_loading=_ON_LOADING, unknown=_UNKNOWN
+    )
+    if found.name is None:
+        return Launch(command=None, notes=found.notes)
+    (name,) = shlex.split(found.name)
+    words = [json.dumps(name), *(found.words or ('dtype="auto"',))]
+    words.append('tp_plan="auto"' if request.tp > 1 else 'device_map="auto"')
+    load = f"model = transformers.{_auto_class(model)}.from_pretrained({', '.join(words)})"
+    return Launch(
+        command=f"{load}; {_call(model, work)}", notes=(*found.notes, *_notes(model, work))
+    )
+
+
+def _call(model: PlannedModel, work: Workload) -> str:
+    if not model.spec.is_cached:
+        return "model(**inputs)"
     implementation = ', cache_implementation="static"' if work.request.static_cache else ""
-    yield f"model.generate(**inputs, max_length={work.context}{implementation})"
+    return f"model.generate(**inputs, max_length={work.context}{implementation})"
+
+
+def _auto_class(model: PlannedModel) -> str:
+    classes = model_classes(model.spec.model_type or "")
+    tasks = _TASKS if model.spec.encoder_tokens else _TASKS[2:]
+    found = next((task for task in tasks if task in classes), _TASKS[2])
+    return found if model.spec.is_cached else "AutoModel"
+
+
+def _notes(model: PlannedModel, work: Workload) -> Iterator[str]:
+    request = work.request
+    if request.tp > 1:
+        yield f"Run it with torchrun --nproc-per-node {request.tp}."
+    if request.pp > 1:
+        yield f"device_map spreads the layers over all devices that are visible: {request.pp}."
+    if work.batch_size > 1:
+        yield f"The inputs are {work.batch_size:,} sequences."
+    if beyond := beyond_maximum(model, work):
+        yield f"The context is beyond the model's {beyond:,} tokens: nothing checks it."
 
 
 ENGINE = Engine(

@@ -78,6 +78,11 @@ def _outcome(name: str, options: Mapping[str, Any]) -> Outcome:
         raise HeadcountError(
             f"{shown} has none of the figures that engines log\nlooked for: {LOOKED_FOR}"
         )
+    if len(log.tellers) > 1:
+        names = " and ".join(sorted(log.tellers))
+        raise HeadcountError(
+            f"{shown} holds figures of {names} in one start: hold the log of each alone"
+        )
     start, unknown = _start(log, options)
     return Outcome(
         name=shown,

@@ -74,7 +74,6 @@ _OUT_OF_MEMORY = FailureLine(
         *("old_capacity", "old_allocated", "old_free"),
     ),
 )
-_FAILURES = (*(line for log in _LOGS for line in log.failures), _OUT_OF_MEMORY)
 
 
 def _int(text: str) -> int:
@@ -141,6 +140,8 @@ def _log_of(lines: Iterable[FoundLine]) -> Log:
     log.end()
     for each in _LOGS:
         each.finish(log)
+    if len(log.tellers) == 1:
+        (log.engine,) = log.tellers
     return log
 
 
@@ -182,7 +183,7 @@ def _all_readers() -> Iterator[tuple[str, _Reader]]:
         for words in each.signs:
             yield words, partial(_sign, each)
         for line in each.figures:
-            yield line.words, partial(_read_figures, line)
+            yield line.words, partial(_read_figures, line, each.engine)
         for line in each.numbers:
             yield line.words, partial(_read_number, line)
         for trust, line in enumerate(reversed(each.versions), 1):
@@ -190,13 +191,14 @@ def _all_readers() -> Iterator[tuple[str, _Reader]]:
         for line in each.names:
             yield line.words, partial(_read_name, line)
         for words, read in each.others:
-            yield words, read
+            yield words, partial(_read_other, read, each.engine)
         for words, phase in each.phases:
             yield words, partial(_read_phase, phase)
         for words in each.serves:
             yield words, _serves
-    for failure in _FAILURES:
-        yield failure.line.words, partial(_read_failure, failure)
+        for failure in each.failures:
+            yield failure.line.words, partial(_read_failure, failure, each.engine)
+    yield _OUT_OF_MEMORY.line.words, partial(_read_failure, _OUT_OF_MEMORY, None)
     for words in (*_SETTING_PARTS, *_TOLD):
         yield words, _read_settings
     yield "speculative", _read_speculation
@@ -224,10 +226,19 @@ def _sign(each: StartLog, log: Log, line: str) -> None:
     log.engine = each.engine
 
 
-def _read_figures(each: LogLine, log: Log, line: str) -> None:
+def _read_other(read: _Reader, engine: str, log: Log, line: str) -> None:
+    before = len(log.figures) + len(log.pools)
+    read(log, line)
+    if len(log.figures) + len(log.pools) > before:
+        log.tell(engine)
+
+
+def _read_figures(each: LogLine, engine: str, log: Log, line: str) -> None:
     if any(words in line for words in _NO_FIGURES):
         return
     if match := each.search(line):
+        if each.is_telling:
+            log.tell(engine)
         for name, value in each.values(match).items():
             if name == "context":
                 log.say("context", int(value), _FIRM)
@@ -266,12 +277,14 @@ def _read_name(each: LogLine, log: Log, line: str) -> None:
 
 def _name(log: Log, name: str) -> None:
     is_word = name and not name.startswith(("-", "\\", "<", "$", "{"))
-    if is_word and name not in ("None", "null") and len(name) <= 200 and name not in log.names:
-        log.names.append(name)
+    if is_word and name not in ("None", "null") and len(name) <= 200:
+        log.call(name)
 
 
-def _read_failure(each: FailureLine, log: Log, line: str) -> None:
+def _read_failure(each: FailureLine, engine: str | None, log: Log, line: str) -> None:
     if match := each.line.search(line):
+        if engine is not None:
+            log.tell(engine)
         values = each.line.values(match) if each.line.names else {}
         values = {name.removeprefix("old_"): value for name, value in values.items()}
         log.fail(each.kind, **values)

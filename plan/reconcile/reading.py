@@ -5,8 +5,10 @@ thousandth of the time that lines would, and only lines that have some are taken
 """
 
 import codecs
+import gzip
 import re
 import sys
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -14,6 +16,7 @@ from typing import BinaryIO, NamedTuple
 from headcount.model import limits
 from headcount.model.errors import HeadcountError, bounded
 
+_GZIP = b"\x1f\x8b"
 _UTF_16 = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 _COLOURS = re.compile(rb"\x1b\[[0-9;]{0,20}[A-Za-z]")
 _BLOCK = 2**20
@@ -40,8 +43,8 @@ def read_lines(name: str) -> Iterator[str]:
 def lines_with(name: str, words: Sequence[str]) -> Iterator[FoundLine]:
     """Those lines of the log that have some of `words`."""
     wanted = [word.encode() for word in words]
-    for block in _blocks_of(name):
-        yield from _lines_with(block, wanted)
+    for block in _blocks_of(name):  # a colour may lie within words
+        yield from _lines_with(_COLOURS.sub(b"", block) if b"\x1b" in block else block, wanted)
 
 
 def _lines_with(block: bytes, wanted: Sequence[bytes]) -> Iterator[FoundLine]:
@@ -63,12 +66,15 @@ def _blocks_of(name: str) -> Iterator[bytes]:
         return
     try:
         with Path(name).open("rb") as file:
-            yield from _blocks(file, name)
+            packed = file.peek(2)[:2] == _GZIP
+            yield from _blocks(gzip.GzipFile(fileobj=file) if packed else file, name)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise HeadcountError(f"{name}: a damaged gzip file: {error}") from error
     except OSError as error:
         raise HeadcountError(f"{name}: cannot be read: {error.strerror}") from error
 
 
-def _blocks(file: BinaryIO, name: str) -> Iterator[bytes]:
+def _blocks(file: BinaryIO | gzip.GzipFile, name: str) -> Iterator[bytes]:
     """Whole lines of UTF-8, each cut to the limit."""
     rest, left, is_cut = b"", limits.LOG_BYTES.most, False
     most = limits.LOG_LINE_BYTES.most

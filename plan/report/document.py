@@ -161,6 +161,7 @@ def _engine(result: PlanResult) -> dict[str, object]:
         "smallest_change": changes[0] if changes else None,
         "changes": changes,
         "launch_command": plan.launch_command,
+        "launch_notes": list(plan.launch.notes) if plan.launch else [],
         "curve": [point.document() for point in result.curve],
         "batch_curve": [point.document() for point in batch_curve(plan)],
         "conversion": [_conversion(row) for row in conversions(result.variants)],

@@ -24,8 +24,9 @@ def plan_facts(result: PlanResult) -> Iterator[Fact]:
     yield from _limits(plan)
     yield from _speed(plan)
     yield from (_held(item) for item in result.requirements)
-    if plan.launch_command is not None:
-        yield Fact("launch_command", "Start with", plan.launch_command)
+    if plan.launch is not None:
+        command = plan.launch.command or f"nothing: {plan.launch.notes[0]}"
+        yield Fact("launch_command", "Start with", command)
 
 
 def _verdict(result: PlanResult) -> Iterator[Fact]:

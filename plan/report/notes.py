@@ -40,6 +40,8 @@ def warnings(plan: Plan) -> Iterator[str]:
         yield f"The model states no maximum context: {workload.context:,} tokens are assumed."
     if plan.model.stands_in is not None:
         yield plan.model.stands_in
+    if plan.model.overruled is not None:
+        yield plan.model.overruled
     if plan.model.lacking is not None:
         yield (
             f"The files are incomplete: {plan.model.lacking}. The weights are those of the whole"
@@ -52,8 +54,9 @@ def warnings(plan: Plan) -> Iterator[str]:
 
 
 def assumptions(result: PlanResult) -> Iterator[str]:
-    """How the figures came about, from the weights to the speed."""
+    """What the command wants, and how the figures came about, from the weights to the speed."""
     plan = result.plan
+    yield from plan.launch.notes if plan.launch else ()
     if plan.request.tp > 1:
         yield from _parallel(plan)
     yield from _weights(plan)

@@ -40,7 +40,10 @@ def test_a_given_cache_memory_gives_what_the_engine_logged() -> None:
     assert found["max_concurrency"] == 3
     assert (found["name"], found["version"], found["device"]) == ("vllm", "0.9.2", None)
     assert found["budget"] == []
-    assert shlex.split(found["launch_command"])[-2] == "--kv-cache-memory-bytes"
+    assert found["launch_command"] is None  # 0.9.2 has no option for it
+    assert "0.9.2 has no --kv-cache-memory-bytes" in found["launch_notes"][0]
+    newer = engine(*LOGGED[:4], "0.11.0", "--kv-memory", "18.69GiB")["launch_command"]
+    assert shlex.split(newer)[-2] == "--kv-cache-memory-bytes"
 
 
 def test_the_budget_adds_up_and_the_plan_keeps_its_keys() -> None:
@@ -162,7 +165,7 @@ def test_a_context_beyond_the_maximum_and_an_unknown_version_are_warned_of() -> 
         ),
         (
             ("--engine", "vllm", "--max-num-seqs", "64", "--enforce-eager", "--dtype", "fp8"),
-            "vllm serve Qwen/Qwen3-8B --max-model-len 8192 --quantization fp8 --max-num-seqs 64"
+            "vllm serve Qwen/Qwen3-8B --quantization fp8 --max-model-len 8192 --max-num-seqs 64"
             " --enforce-eager",
         ),
         (
@@ -172,12 +175,14 @@ def test_a_context_beyond_the_maximum_and_an_unknown_version_are_warned_of() -> 
         ),
         (
             ("--engine", "llama.cpp", "--batch-size", "4", "--kv-dtype", "q8_0"),
-            "llama-server -m Qwen/Qwen3-8B -ngl 999 -c 32768 --parallel 4 --cache-type-k q8_0"
-            " --cache-type-v q8_0",
+            "llama-server -m '<your BF16 GGUF file of Qwen/Qwen3-8B>' -ngl 999 -c 32768"
+            " --parallel 4 --cache-type-k q8_0 --cache-type-v q8_0",
         ),
         (
             ("--engine", "transformers", "--static-cache"),
-            'model.generate(**inputs, max_length=8192, cache_implementation="static")',
+            'model = transformers.AutoModelForCausalLM.from_pretrained("Qwen/Qwen3-8B",'
+            ' dtype="auto", device_map="auto"); model.generate(**inputs, max_length=8192,'
+            ' cache_implementation="static")',
         ),
     ],
 )

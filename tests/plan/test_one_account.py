@@ -1,7 +1,6 @@
 """One planner: an engine that one value makes is planned, and no document holds two answers."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +12,7 @@ from headcount.plan.budget import Budget, Term
 from headcount.plan.devices import Device
 from headcount.plan.engines import registry
 from headcount.plan.engines.engine import Engine
+from headcount.plan.engines.launch import Launch
 from headcount.plan.engines.loaded_weights import loaded_weights, stage_weights
 from headcount.plan.engines.paged import paged_cache_type
 from headcount.plan.engines.pool import SequencePool
@@ -45,9 +45,9 @@ def budget(model: PlannedModel, device: Device | None, work: Workload) -> tuple[
     return (Budget(allowed=allowed, fixed=(weights, spools)),)
 
 
-def launch(model_id: str, work: Workload, kv_tokens: int) -> Iterator[str]:
-    yield "tape"
-    yield f"--of {model_id} --since {work.version.text} --length {kv_tokens}"
+def launch(model: PlannedModel, work: Workload, kv_tokens: int) -> Launch:
+    words = f"tape --of {model.model_id} --since {work.version.text} --length {kv_tokens}"
+    return Launch(command=words)
 
 
 TAPE = Engine(

@@ -77,7 +77,7 @@ def plan_line(document: Document) -> str:
         f"{engine['concurrency']:.4f} requests of {_n(engine['context'])}"
         f" {engine['kv_dtype']}, at most {_n(engine['max_context'])} tokens",
         f"else {change['text']}" if change else "no change",
-        engine["launch_command"],
+        engine["launch_command"] or f"no command: {engine['launch_notes'][0]}",
     ]
     wanted = (
         f"{held['require']}: {'holds' if held['holds'] else 'fails'}"

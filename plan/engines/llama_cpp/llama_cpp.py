@@ -6,17 +6,27 @@ for the window and one micro-batch. Recurrent state is float32.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from shlex import quote
 
 from headcount.model.errors import HeadcountError
 from headcount.model.mixers import Recurrent, fills
 from headcount.model.spec import ModelSpec
 
+from ..gguf_mixes import mix_name
 from ..parallel import rank_mixer
 from ..planned_model import PlannedModel
 from ..request import CacheType, PlanRequest, Workload
 from .budget_terms import unreserved
-from .engine import Engine, option
+from .engine import Engine
+from .launch import (
+    Launch,
+    Served,
+    beyond_maximum,
+    full_name,
+    gguf_file,
+    is_gguf,
+    own_format,
+    stored_as,
+)
 from .loaded_weights import loaded_weights
 from .pool import CachePool, SequencePool
 from .staged_pool import pool_of_stages
@@ -128,15 +138,54 @@ def _pool(model: PlannedModel, work: Workload) -> CachePool:
     )
 
 
-def _launch(model_id: str, work: Workload, kv_tokens: int) -> Iterator[str]:
-    batch, kind, tp = work.batch_size, work.kv_dtype, work.request.tp
-    yield f"llama-server -m {quote(model_id)} -ngl 999"
-    yield f"-c {work.context * batch}"
-    yield from option("--parallel", batch, 1)
+def _launch(model: PlannedModel, work: Workload, kv_tokens: int) -> Launch:
+    found = _served(model, work.request.dtype)
+    if found.name is None:
+        return Launch(command=None, notes=found.notes)
+    notes = list(found.notes)
+    if found.notes:
+        notes.append("-hf in place of -m takes a repository of the Hub that has GGUF files.")
+    if beyond := beyond_maximum(model, work):
+        notes.append(f"llama-server caps a request at the model's {beyond:,} tokens.")
+    words = [f"llama-server -m {found.name}", *_options(work)]
+    return Launch(command=" ".join(words), notes=tuple(notes))
+
+
+def _served(model: PlannedModel, dtype: str | None) -> Served:
+    """A GGUF file; of a model that is none, a placeholder for one."""
+    if is_gguf(model) and dtype is None:
+        return gguf_file(model, None)
+    stored = _format(model, dtype)
+    mix = mix_name(_AS_MIXES.get(stored, stored))
+    if mix is not None:
+        return gguf_file(model, mix)
+    note = f"llama.cpp has no weights of {stored}: its own are q4_k_m, q6_k, q8_0 and the like."
+    return Served(name=None, notes=(note,))
+
+
+def _format(model: PlannedModel, dtype: str | None) -> str:
+    """The name of what the weights are planned as."""
+    if dtype is not None:
+        return full_name(dtype)
+    own = own_format(model, dtype)
+    if own is None:
+        return model.spec.dtype or "bfloat16"
+    return stored_as(own) or str(own.get("quant_method", "the config's own format"))
+
+
+_AS_MIXES = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "mxfp4": "mxfp4_moe"}
+
+
+def _options(work: Workload) -> Iterator[str]:
+    """The server has four slots unless it is told otherwise."""
+    batch, kind, request = work.batch_size, work.kv_dtype, work.request
+    yield f"-ngl 999 -c {work.context * batch} --parallel {batch}"
     if kind != "f16":
         yield f"--cache-type-k {kind} --cache-type-v {kind}"
-    if tp > 1:
-        yield f"--split-mode row --tensor-split {','.join(['1'] * tp)}"
+    if request.tp > 1:
+        yield f"--split-mode row --tensor-split {','.join(['1'] * request.tp)}"
+    elif request.pp > 1:
+        yield f"--split-mode layer --tensor-split {','.join(['1'] * request.pp)}"
 
 
 ENGINE = Engine(

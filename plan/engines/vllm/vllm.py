@@ -1,17 +1,13 @@
 """vLLM as an engine: its budget, its blocks and its command, by the rules of a version."""
 
-from collections.abc import Iterator
-from shlex import quote
-
-from headcount.model.dtypes import ALIASES
-
 from ...planned_model import PlannedModel
-from ...request import CacheType, PlanRequest, Workload
-from ..engine import Engine, option
+from ...request import CacheType, PlanRequest
+from ..engine import Engine
 from ..loaded_weights import loaded_weights
 from ..paged import named_cache_type
 from ..version import Releases, Version
 from .budget import vllm_budget
+from .launch import vllm_launch
 from .model_rules import default_cache
 from .pool import vllm_pool
 
@@ -25,53 +21,11 @@ def _cache_type(
     return named_cache_type(name, compute_dtype)
 
 
-def _launch(model_id: str, work: Workload, kv_tokens: int) -> Iterator[str]:
-    request = work.request
-    if request.model_runner is not None:
-        yield f"VLLM_USE_V2_MODEL_RUNNER={int(request.model_runner == 'v2')}"
-    if request.sampler is not None:
-        yield f"VLLM_USE_FLASHINFER_SAMPLER={int(request.sampler == 'flashinfer')}"
-    yield f"vllm serve {quote(model_id)} --max-model-len {work.context}"
-    yield from option("--tensor-parallel-size", request.tp, 1)
-    yield from option("--pipeline-parallel-size", request.pp, 1)
-    yield from option("--decode-context-parallel-size", request.context_ranks, 1)
-    if request.kv_memory is not None:
-        yield f"--kv-cache-memory-bytes {request.kv_memory}"
-    elif request.utilisation is not None:
-        yield f"--gpu-memory-utilization {request.utilisation:g}"
-    if request.kv_dtype not in (None, "auto"):
-        yield f"--kv-cache-dtype {_cache(request.kv_dtype)}"
-    yield from _dtype(request.dtype)
-    yield from option("--block-size", request.block_size)
-    yield from option("--max-num-seqs", request.max_num_seqs)
-    yield from option("--max-num-batched-tokens", request.max_num_batched_tokens)
-    if request.enforce_eager:
-        yield "--enforce-eager"
-    if request.disable_hybrid_kv_cache_manager:
-        yield "--disable-hybrid-kv-cache-manager"
-    if request.mamba_cache_mode is not None:
-        caches = "--no-enable" if request.mamba_cache_mode == "none" else "--enable"
-        yield f"{caches}-prefix-caching --mamba-cache-mode {request.mamba_cache_mode}"
-
-
-def _cache(name: str | None) -> str:
-    full = ALIASES.get(name or "", name or "")
-    return {"float8_e4m3fn": "fp8", "float8_e5m2": "fp8_e5m2"}.get(full, full)
-
-
-def _dtype(dtype: str | None) -> Iterator[str]:
-    full = ALIASES.get(dtype or "", dtype or "")
-    if full.startswith("float8"):
-        yield "--quantization fp8"
-    elif full in ("float16", "bfloat16", "float32"):
-        yield f"--dtype {full}"
-
-
 ENGINE = Engine(
     name="vllm",
     budget=vllm_budget,
     pool=vllm_pool,
-    launch=_launch,
+    launch=vllm_launch,
     cache_type=_cache_type,
     weights=loaded_weights,
     options=frozenset(

@@ -1,0 +1,165 @@
+"""The command that starts an engine as planned: what it serves, and what has to be there first.
+
+A command never starts something else than was planned. Weights that no engine makes while it loads
+have a placeholder for a name, which starts nothing until it is filled in.
+"""
+
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import dataclass
+from shlex import quote
+
+from headcount.arch.formats.of_configs import quantization_config
+from headcount.model.dtypes import ALIASES, BITS
+
+from ..gguf_mixes import mix_name
+from ..planned_model import PlannedModel
+from ..request import Workload
+from ..stored import format_settings
+
+# What makes checkpoints of a format, for those that ask.
+_MAKERS = {
+    **{"int4": "llm-compressor's W4A16", "int8": "llm-compressor's W8A8"},
+    **{"awq": "llm-compressor's AWQ", "gptq": "GPTQModel"},
+    **dict.fromkeys(
+        ("nvfp4", "mxfp4", "mxfp8", "float8_e4m3fn"), "llm-compressor, Model Optimizer"
+    ),
+    "nf4": "transformers' save_pretrained with bitsandbytes",
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Launch:
+    """`command` is a line for a shell, or for Python of a library; None where none starts what was
+    planned. `notes` say why, or what has to be there first, or what is otherwise, each in a
+    sentence."""
+
+    command: str | None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Served:
+    """What a command serves: `name`, quoted for a shell, and `words`, the options that make of it
+    what was planned. `name` is None where nothing can be served so; `notes` as in `Launch`."""
+
+    name: str | None
+    words: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def option(name: str, value: int | None, default: int | None = None) -> Iterator[str]:
+    """`name value` of a launch command, unless it is what the engine takes anyway."""
+    if value is not None and value != default:
+        yield f"{name} {value}"
+
+
+def served(
+    model: PlannedModel,
+    dtype: str | None,
+    *,
+    engine: str,
+    on_loading: Mapping[str, str],
+    unknown: Container[str] = (),
+) -> Served:
+    """The model with weights of `dtype` (None: as they are stored) under its own name, where its
+    files are stored so or `engine` makes them so while it loads them; else a placeholder.
+    `on_loading` are the options that do that, by full names of dtypes, of 16 bit and more too;
+    `unknown` formats that it does not load from files either."""
+    full = full_name(dtype) if dtype else None
+    own = own_format(model, dtype)
+    if full in unknown or (own is not None and stored_as(own) in unknown and full is None):
+        note = f"{engine} loads no weights of {dtype or stored_as(own or {})}."
+        return Served(name=None, notes=(note,))
+    if full is None or (own is not None and stored_as(own) == full):
+        return Served(name=quote(model.model_id))
+    if own is None and full in on_loading:
+        words = on_loading[full]
+        return Served(name=quote(model.model_id), words=(words,) if words else ())
+    stored = "16 bit" if BITS.get(full, 0) >= 16 else str(dtype)
+    place = f"<your {stored} checkpoint of {model.model_id}>"
+    why = (
+        f"{model.model_id} is stored quantised"
+        if own is not None
+        else f"{engine} quantises no weights to {dtype} while it loads them"
+    )
+    maker = f" ({_MAKERS[full]} makes them)" if full in _MAKERS else ""
+    note = f"{why}: put the name of a checkpoint that is stored so{maker} for {place}."
+    return Served(name=quote(place), notes=(note,))
+
+
+def gguf_file(model: PlannedModel, mix: str | None, *words: str) -> Served:
+    """The file itself, or a placeholder for one of the mix that was asked for, or planned."""
+    if is_gguf(model) and mix is None:
+        return Served(name=quote(model.model_id), words=words)
+    place = f"<your {mix} GGUF file of {model.model_id}>"
+    note = (
+        f"A GGUF file has to be named for {place}: convert_hf_to_gguf.py of llama.cpp makes one of"
+        " a checkpoint, and llama-quantize one with fewer bits."
+    )
+    return Served(name=quote(place), words=words, notes=(note,))
+
+
+def wants_gguf(model: PlannedModel, dtype: str | None) -> bool:
+    """Whether the weights lie in a GGUF file, or are planned as one of llama.cpp's mixes."""
+    return is_gguf(model) or (dtype is not None and mix_name(dtype) == full_name(dtype))
+
+
+def full_name(dtype: str) -> str:
+    """One name for each dtype and format: `fp8` is float8_e4m3fn, `q4_k` Q4_K_M."""
+    mix = mix_name(dtype)
+    if mix is not None and format_settings(dtype) is not None:
+        return mix
+    name = dtype.lower().removeprefix("torch.")
+    return ALIASES.get(name, "int4" if name == "w4a16" else name)
+
+
+def is_gguf(model: PlannedModel) -> bool:
+    """Whether it is a file of llama.cpp's."""
+    return model.model_id.lower().endswith(".gguf")
+
+
+def own_format(model: PlannedModel, dtype: str | None) -> Mapping[str, object] | None:
+    """How the model's own files are quantised; its config may be that of the format asked for."""
+    if dtype is not None and format_settings(dtype) is not None:
+        return model.own_format
+    return quantization_config(model.config)
+
+
+def stored_as(own: Mapping[str, object]) -> str | None:
+    """The full name of the format that a quantization_config states; None for one that --dtype has
+    no name for."""
+    method, bits = str(own.get("quant_method", "modelopt")).lower(), own.get("bits", 4)
+    if method in ("gptq", "awq"):
+        return method if bits == 4 else None
+    if method == "bitsandbytes":
+        return "int8" if own.get("load_in_8bit") else "nf4"
+    if method.startswith("modelopt"):
+        return _ALGORITHMS.get(str(own.get("quant_algo")).upper())
+    if method == "compressed-tensors":
+        kinds = {_kind(group) for group in _groups(own)}
+        return _COMPRESSED.get(kinds.pop()) if len(kinds) == 1 else None
+    return {"fp8": "float8_e4m3fn", "fbgemm_fp8": "float8_e4m3fn", "mxfp4": "mxfp4"}.get(method)
+
+
+_ALGORITHMS = {"NVFP4": "nvfp4", "MXFP4": "mxfp4", "MXFP8": "mxfp8", "FP8": "float8_e4m3fn"}
+_COMPRESSED: Mapping[tuple[object, object], str] = {
+    **{(4, "int"): "int4", (8, "int"): "int8", (8, "float"): "float8_e4m3fn"},
+    (4, "float"): "nvfp4",
+}
+
+
+def _groups(own: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
+    groups = own.get("config_groups")
+    for group in groups.values() if isinstance(groups, Mapping) else ():
+        if isinstance(group, Mapping) and isinstance(group.get("weights"), Mapping):
+            yield group["weights"]
+
+
+def _kind(weights: Mapping[str, object]) -> tuple[object, object]:
+    return weights.get("num_bits"), weights.get("type")
+
+
+def beyond_maximum(model: PlannedModel, work: Workload) -> int | None:
+    """The model's longest context, where the plan's is longer."""
+    most = model.spec.max_position_embeddings
+    return most if most is not None and work.context > most else None

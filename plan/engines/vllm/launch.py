@@ -1,0 +1,194 @@
+"""The command that starts vLLM as planned: vllm/engine/arg_utils.py of each version.
+
+What a version's parser does not have is not said: then no command is given, with the reason.
+"""
+
+import json
+import shlex
+from collections.abc import Iterator
+
+from headcount.model.dtypes import ALIASES
+
+from ...planned_model import PlannedModel
+from ...request import Workload
+from ..launch import (
+    Launch,
+    Served,
+    beyond_maximum,
+    full_name,
+    gguf_file,
+    option,
+    served,
+    wants_gguf,
+)
+from ..version import Version
+
+_Release = tuple[int, ...]
+# Options that not every version has -> the first of those read that has them.
+_SINCE: dict[str, _Release] = {
+    **{"--kv-cache-memory-bytes": (0, 10, 2), "--decode-context-parallel-size": (0, 10, 2)},
+    **{"--mamba-cache-mode": (0, 15), "--disable-hybrid-kv-cache-manager": (0, 9, 1)},
+    **{"VLLM_USE_V2_MODEL_RUNNER": (0, 12)},
+}
+# Types of caches (CacheDType) -> likewise.
+_CACHES: dict[str, _Release] = {
+    **dict.fromkeys(("auto", "fp8", "fp8_e4m3", "fp8_e5m2"), (0,)),
+    **{"fp8_inc": (0, 10, 2), "bfloat16": (0, 11), "fp8_ds_mla": (0, 12), "float16": (0, 18)},
+    **dict.fromkeys(("int8_per_token_head", "fp8_per_token_head", "nvfp4"), (0, 20)),
+    **dict.fromkeys(("turboquant_k8v4", "turboquant_4bit_nc"), (0, 20)),
+    **dict.fromkeys(("turboquant_k3v4_nc", "turboquant_3bit_nc"), (0, 20)),
+    **{"int4_per_token_head": (0, 25), "nvfp4_4over6": (0, 28), "nvfp4_ds_mla": (0, 30)},
+}
+# What --quantization makes of 16 bit weights, all linear layers and experts, while it loads them
+# (experts_int8, int8_per_channel_weight_only and nvfp4_per_token only make experts), and from which
+# version up to which.
+_ON_LOADING: dict[str, tuple[str, _Release, _Release | None]] = {
+    "float8_e4m3fn": ("fp8", (0,), None),
+    "nf4": ("bitsandbytes", (0,), (0, 28)),
+    "mxfp8": ("mxfp8", (0, 19), None),
+    "mxfp4": ("mxfp4", (0, 28), None),
+}
+# Formats -> the versions that load files of them: from which and up to which.
+_LOADS: dict[str, tuple[_Release, _Release | None]] = {
+    **{"nf4": ((0,), (0, 28)), "mxfp4": ((0, 10, 1), None), "mxfp8": ((0, 16), None)},
+    "float8_e5m2": ((99,), None),
+}
+_NO_GGUF = (0, 24)  # the first version without a reader of GGUF files
+
+
+def vllm_launch(model: PlannedModel, work: Workload, kv_tokens: int) -> Launch:
+    """`vllm serve`, or `vllm.LLM` where that was planned."""
+    found, version = _served(model, work), f"vllm {work.version.text}".strip()
+    words = [*found.words, *_options(model, work)]
+    missing = tuple(_missing([*_variables(model, work), *words], work.version, version))
+    if found.name is None or missing:
+        return Launch(command=None, notes=(*found.notes, *missing))
+    notes = (*found.notes, *_notes(model, work))
+    command = _offline if work.request.usage == "offline" else _server
+    return Launch(
+        command=" ".join([*_variables(model, work), command(found.name, words)]), notes=notes
+    )
+
+
+def _server(name: str, words: list[str]) -> str:
+    return " ".join([f"vllm serve {name}", *words])
+
+
+def _offline(name: str, words: list[str]) -> str:
+    """The same options as arguments of the class, by their names."""
+    arguments = [_quoted(shlex.split(name)[0])]
+    for word in shlex.split(" ".join(words)):
+        if word.startswith("--"):
+            key = word[2:].replace("-", "_")
+            no = key.startswith("no_")
+            arguments.append(f"{key.removeprefix('no_')}={not no}")
+        else:
+            arguments[-1] = f"{arguments[-1].removesuffix('=True')}={_quoted(word)}"
+    listed = ", ".join(arguments)
+    return f"python -c {shlex.quote(f'import vllm; vllm.LLM({listed})')}"
+
+
+def _quoted(text: str) -> str:
+    try:
+        return repr(json.loads(text))
+    except ValueError:
+        return json.dumps(text)
+
+
+def _served(model: PlannedModel, work: Workload) -> Served:
+    dtype, version = work.request.dtype, work.version
+    engine = f"vllm {version.text}".strip()
+    if wants_gguf(model, dtype):
+        if version.at_least(*_NO_GGUF):
+            note = f"{engine} reads no GGUF files: none of its commands starts this plan."
+            return Served(name=None, notes=(note,))
+        base = f"--tokenizer {shlex.quote('<the model that the GGUF was made of>')}"
+        return gguf_file(model, full_name(dtype) if dtype else None, base)
+    makes = {name: f"--dtype {name}" for name in ("float16", "bfloat16", "float32")}
+    for name, (method, first, end) in _ON_LOADING.items():
+        if _is_within(version, first, end):
+            makes[name] = f"--quantization {method}"
+    unknown = [name for name, (first, end) in _LOADS.items() if not _is_within(version, first, end)]
+    return served(model, dtype, engine=engine, on_loading=makes, unknown=unknown)
+
+
+def _is_within(version: Version, first: _Release, end: _Release | None) -> bool:
+    return version.at_least(*first) and not (end and version.at_least(*end))
+
+
+def _variables(model: PlannedModel, work: Workload) -> Iterator[str]:
+    request = work.request
+    if beyond_maximum(model, work) is not None:
+        yield "VLLM_ALLOW_LONG_MAX_MODEL_LEN=1"
+    if request.model_runner is not None:
+        yield f"VLLM_USE_V2_MODEL_RUNNER={int(request.model_runner == 'v2')}"
+    if request.sampler is not None:
+        yield f"VLLM_USE_FLASHINFER_SAMPLER={int(request.sampler == 'flashinfer')}"
+
+
+def _options(model: PlannedModel, work: Workload) -> Iterator[str]:
+    request = work.request
+    yield f"--max-model-len {work.context}"
+    yield from option("--tensor-parallel-size", request.tp, 1)
+    yield from option("--pipeline-parallel-size", request.pp, 1)
+    yield from option("--decode-context-parallel-size", request.context_ranks, 1)
+    if request.kv_memory is not None:
+        yield f"--kv-cache-memory-bytes {request.kv_memory}"
+    elif request.utilisation is not None:
+        yield f"--gpu-memory-utilization {request.utilisation:g}"
+    yield from _cache(work)
+    yield from option("--block-size", request.block_size)
+    yield from option("--max-num-seqs", request.max_num_seqs)
+    yield from option("--max-num-batched-tokens", request.max_num_batched_tokens)
+    if request.enforce_eager:
+        yield "--enforce-eager"
+    if request.disable_hybrid_kv_cache_manager:
+        yield "--disable-hybrid-kv-cache-manager"
+    yield from _prefixes(work)
+
+
+def _prefixes(work: Workload) -> Iterator[str]:
+    """Of cached prefixes, and of the state that models with recurrent layers keep for them."""
+    mode, caches = work.request.mamba_cache_mode, work.request.caches_prefixes
+    if mode is not None:
+        caches = mode != "none"
+    if caches is not None:
+        yield f"--{'' if caches else 'no-'}enable-prefix-caching"
+    if mode is not None:
+        yield f"--mamba-cache-mode {mode}"
+
+
+def _cache(work: Workload) -> Iterator[str]:
+    """Nothing where the type is what the version takes anyway, and has no name for."""
+    name = work.request.kv_dtype
+    if name in (None, "auto"):
+        return
+    full = ALIASES.get(name or "", name or "")
+    full = {"float8_e4m3fn": "fp8", "float8_e5m2": "fp8_e5m2"}.get(full, full)
+    since = _CACHES.get(full, (0,))
+    if full != work.compute_dtype or work.version.at_least(*since):
+        yield f"--kv-cache-dtype {full}"
+
+
+def _missing(words: list[str], version: Version, engine: str) -> Iterator[str]:
+    """What the version's parser does not know."""
+    for word in shlex.split(" ".join(words)):
+        name = word.partition("=")[0]
+        if name in _SINCE and not version.at_least(*_SINCE[name]):
+            since = ".".join(str(n) for n in _SINCE[name])
+            yield f"{engine} has no {name} (since {since}), which this plan needs."
+    cache = next((w.split()[1] for w in words if w.startswith("--kv-cache-dtype ")), "auto")
+    known = _CACHES.get(cache)
+    if known is None or not version.at_least(*known):
+        since = f" (since {'.'.join(str(n) for n in known)})" if known else ""
+        yield f"{engine} has no cache of {cache}{since}, which this plan needs."
+
+
+def _notes(model: PlannedModel, work: Workload) -> Iterator[str]:
+    most = beyond_maximum(model, work)
+    if most is not None:
+        yield (
+            f"vLLM refuses a context beyond the model's {most:,} tokens unless"
+            " VLLM_ALLOW_LONG_MAX_MODEL_LEN is set; without a scaling of its rotary embeddings that"
+            " the model's card names (--hf-overrides), what it writes there is nonsense."
+        )

@@ -1,0 +1,281 @@
+"""The command that starts what was planned: by words that the engine's own command line knows, and
+of nothing else than what was planned.
+
+The words are those of the engines' sources (engine_words.jsonl, made by tools/engine_words.py).
+What each engine quantises while it loads is from those sources, too: vllm's
+model_executor/layers/quantization, sglang's layers/quantization, llama.cpp's src/llama-quant.cpp.
+"""
+
+import ast
+import json
+import re
+import shlex
+from functools import cache
+from importlib.util import find_spec
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from headcount.audit.auditing import audit_model
+from headcount.cli import main
+from headcount.plan.command import planned
+from headcount.plan.devices import find_device
+from headcount.plan.engines.engine import find_engine
+from headcount.plan.engines.launch import Launch
+from headcount.plan.plan import plan_model
+from headcount.plan.planned_model import PlannedModel
+from headcount.plan.request import PlanRequest
+
+RECORD = Path(__file__).with_name("engine_words.jsonl")
+LINES = {line["engine"]: line for line in map(json.loads, RECORD.read_text().splitlines())}
+H200 = find_device("h200")
+LLAMA, CODER = "meta-llama/Meta-Llama-3-8B", "meta-llama/Llama-3.1-8B-Instruct"
+
+
+@cache
+def model(name: str) -> PlannedModel:
+    return planned(audit_model(name))
+
+
+def launch(name: str, engine: str, version: str | None = None, **request: Any) -> Launch:
+    numbers = find_engine(engine).releases.parse(version) if version else None
+    asked = PlanRequest(**{"engine": engine, "version": numbers, "device": H200, **request})
+    found = plan_model(model(name), asked).launch
+    assert found is not None
+    return found
+
+
+def known_words(engine: str, version: str) -> frozenset[str]:
+    """Those of the version; of one whose source is not at hand, of the last before it."""
+    line = LINES[engine]
+    versions = line["versions"]
+    at = versions.index(version) if version in versions else len(versions) - 1
+
+    def has(span: list[str] | None) -> bool:
+        if span is None:
+            return True
+        if span[0] == "":
+            return versions[at] in span
+        first, last = (versions.index(end) for end in span)
+        return bool(first <= at <= last)
+
+    return frozenset(word for word, span in line["words"].items() if has(span))
+
+
+def words_of(command: str) -> list[str]:
+    """Options and variables, and the choices of those that have some."""
+    parts = shlex.split(command)
+    if "-c" in parts and parts[parts.index("-c") - 1] == "python":
+        call = ast.parse(parts[parts.index("-c") + 1]).body[-1]
+        assert isinstance(call, ast.Expr) and isinstance(call.value, ast.Call)
+        parts = parts[: parts.index("python")]
+        for argument in call.value.keywords:
+            value = ast.literal_eval(argument.value)
+            parts += [f"--{(argument.arg or '').replace('_', '-')}", str(value)]
+    found = []
+    for n, part in enumerate(parts):
+        name = part.partition("=")[0]
+        if part.startswith("-") or re.fullmatch(r"[A-Z][A-Z0-9_]+=.*", part):
+            found.append(name.replace("--no-enable", "--enable"))
+        if part in ("--kv-cache-dtype", "--quantization"):
+            found.append(f"{part[2:]}={parts[n + 1]}")
+        if part in ("--cache-type-k", "--cache-type-v"):
+            found.append(f"cache-type={parts[n + 1]}")
+    return [word for word in found if word not in ("-m",)] if "sglang" in command else found
+
+
+DTYPES = (
+    *(None, "bf16", "fp16", "fp8", "int8", "int4", "awq", "gptq", "nf4", "nvfp4", "mxfp4"),
+    *("mxfp8", "q4_k_m"),
+)
+STARTS: tuple[dict[str, Any], ...] = (
+    {},
+    {"tp": 2, "pp": 2, "utilisation": 0.8, "kv_dtype": "fp8", "enforce_eager": True},
+    {"kv_memory": 9 * 2**30, "block_size": 32, "max_num_seqs": 64, "kv_dtype": "bf16"},
+    {"mamba_cache_mode": "align", "context": 300_000, "model_runner": "v1", "max_num_seqs": 8},
+    {"disable_hybrid_kv_cache_manager": True, "sampler": "flashinfer", "usage": "offline"},
+    {"tp": 16, "context_ranks": 2, "max_num_batched_tokens": 4096, "caches_prefixes": False},
+    {"kv_dtype": "nvfp4", "usage": "offline", "mamba_cache_mode": "none"},
+    {"kv_dtype": "q8_0", "batch_size": 4, "static_cache": True},
+)
+
+
+@pytest.mark.parametrize("engine", LINES)
+def test_every_word_of_a_command_is_one_that_the_version_knows(engine: str) -> None:
+    given = 0
+    options = find_engine(engine).options
+    for start, dtype in product(STARTS, DTYPES):
+        own = {"device", "kv_memory", "context", "batch_size", "tp", "utilisation", "kv_dtype"}
+        asked = {name: value for name, value in start.items() if name in own | options}
+        if (asked.get("kv_dtype") == "q8_0") != (engine == "llama.cpp" and "kv_dtype" in asked):
+            continue
+        for version in LINES[engine]["versions"]:
+            found = launch(LLAMA, engine, version, dtype=dtype, **asked)
+            assert found.command or found.notes
+            if found.command:
+                given += 1
+                unknown = set(words_of(found.command)) - known_words(engine, version)
+                assert not unknown, (version, found.command)
+    assert given > 10
+
+
+# What each engine makes of 16 bit weights while it loads them: all others want a checkpoint.
+MADE = {
+    ("vllm", "0.32.0"): {
+        **{"fp8": "--quantization fp8", "mxfp8": "--quantization mxfp8"},
+        **{"mxfp4": "--quantization mxfp4", "bf16": "--dtype bfloat16"},
+    },
+    ("vllm", "0.19.0"): {
+        **{"fp8": "--quantization fp8", "nf4": "--quantization bitsandbytes"},
+        **{"mxfp8": "--quantization mxfp8", "fp16": "--dtype float16"},
+    },
+    ("vllm", "0.8.5"): {"fp8": "--quantization fp8", "nf4": "--quantization bitsandbytes"},
+    ("sglang", "0.5.23"): {
+        **{"fp8": "--quantization fp8", "mxfp8": "--quantization mxfp8"},
+        "nf4": "--load-format bitsandbytes --quantization bitsandbytes",
+    },
+    ("transformers", None): {
+        "int8": "transformers.BitsAndBytesConfig(load_in_8bit=True)",
+        "nf4": 'transformers.BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4")',
+        "fp8": "quantization_config=transformers.FineGrainedFP8Config()",
+        "bf16": 'dtype="bfloat16"',
+    },
+    ("llama.cpp", None): {},
+    ("tensorrt-llm", None): {},
+}
+
+
+@pytest.mark.parametrize(("engine", "version"), MADE)
+@pytest.mark.parametrize("dtype", [name for name in DTYPES if name is not None])
+def test_a_command_starts_weights_of_the_format_that_was_planned(
+    engine: str, version: str | None, dtype: str
+) -> None:
+    """The model's own name stands there only with what quantises it."""
+    found = launch(LLAMA, engine, version, dtype=dtype)
+    words = MADE[engine, version].get(dtype)
+    if words is not None:
+        assert words in (found.command or "") and LLAMA in (found.command or "")
+        assert "<your" not in (found.command or "")
+    elif dtype not in ("bf16", "fp16") or engine == "llama.cpp":
+        assert found.command is None or "<your" in found.command
+        assert found.notes
+
+
+@pytest.mark.parametrize(
+    ("engine", "dtype", "words"),
+    [
+        ("vllm", "int4", "quantises no weights to int4 while it loads them"),
+        ("vllm", "awq", "put the name of a checkpoint that is stored so"),
+        ("vllm", "nf4", "loads no weights of nf4"),  # bitsandbytes went with 0.28
+        ("vllm", "q4_k_m", "reads no GGUF"),  # which went with 0.24
+        ("llama.cpp", "awq", "llama.cpp has no weights of awq"),
+        ("llama.cpp", "q4_k_m", "llama-quantize"),
+    ],
+)
+def test_a_report_says_what_has_to_be_there_first(engine: str, dtype: str, words: str) -> None:
+    args = ["plan", LLAMA, "--device", "h100", "--engine", engine, "--dtype", dtype]
+    result = CliRunner().invoke(main, args)
+    assert result.exit_code == 0
+    assert words in " ".join(result.output.split())
+    found = json.loads(CliRunner().invoke(main, [*args, "--format", "json"]).output)["engine"]
+    assert any(words in note for note in found["launch_notes"])
+
+
+STORED = (
+    ("deepseek-v3", "fp8", True),
+    ("gpt-oss-20b", "mxfp4", True),
+    ("gpt-oss-20b", "awq", False),
+    ("gpt-oss-20b", "bf16", False),
+    ("deepseek-v3", "bf16", False),
+)
+
+
+@pytest.mark.parametrize(("name", "dtype", "same"), STORED)
+def test_a_model_that_is_stored_so_needs_no_option_and_any_other_a_checkpoint(
+    name: str, dtype: str, same: bool
+) -> None:
+    plain = launch(name, "vllm", "0.32.0", tp=8).command
+    found = launch(name, "vllm", "0.32.0", tp=8, dtype=dtype).command
+    assert plain is not None and "<your" not in plain and "quantization" not in plain
+    assert (found == plain) is same
+    assert ("<your" in (found or "")) is not same
+
+
+def test_a_checkpoint_of_another_name_is_started_by_its_own() -> None:
+    assert f"vllm serve {CODER} " in (launch(CODER, "vllm").command or "")
+
+
+def test_gguf_files_are_read_by_those_that_can() -> None:
+    for engine, version, words in (
+        ("vllm", "0.19.0", "--tokenizer"),
+        ("sglang", "0.5.23", "--load-format gguf"),
+        ("llama.cpp", None, "-m '<your Q4_K_M GGUF file of"),
+    ):
+        assert words in (launch(LLAMA, engine, version, dtype="q4_k_m").command or "")
+    assert "BF16 GGUF" in launch(LLAMA, "llama.cpp").notes[0]
+    assert "-hf" in launch(LLAMA, "llama.cpp").notes[1]
+
+
+@pytest.mark.parametrize(
+    ("engine", "words"),
+    [
+        ("vllm", "VLLM_ALLOW_LONG_MAX_MODEL_LEN=1 vllm serve"),
+        ("sglang", "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN=1 python -m sglang"),
+        ("llama.cpp", ""),
+        ("transformers", ""),
+    ],
+)
+def test_a_context_beyond_the_models_is_said_and_allowed(engine: str, words: str) -> None:
+    """vllm/config/model.py, sglang/srt/configs/model_config.py, tools/server/server-context.cpp."""
+    longest = model(LLAMA).spec.max_position_embeddings
+    assert longest == 8192
+    at, beyond = (launch(LLAMA, engine, context=longest + more) for more in (0, 1))
+    assert (beyond.command or "").startswith(words)
+    assert "LONG" not in (at.command or "")
+    assert any("8,192 tokens" in note for note in beyond.notes)
+    assert not any("8,192 tokens" in note for note in at.notes)
+
+
+@pytest.mark.parametrize(
+    ("version", "request_", "words"),
+    [
+        ("0.9.2", {"kv_memory": 2**34}, "0.9.2 has no --kv-cache-memory-bytes (since 0.10.2)"),
+        ("0.14.1", {"mamba_cache_mode": "none"}, "0.14.1 has no --mamba-cache-mode (since 0.15)"),
+        ("0.11.0", {"model_runner": "v2"}, "0.11.0 has no VLLM_USE_V2_MODEL_RUNNER (since 0.12)"),
+        ("0.19.0", {"kv_dtype": "nvfp4"}, "0.19.0 has no cache of nvfp4 (since 0.20)"),
+        ("0.32.0", {"kv_dtype": "int8"}, "0.32.0 has no cache of int8"),
+    ],
+)
+def test_what_a_version_cannot_say_is_no_command(
+    version: str, request_: dict[str, Any], words: str
+) -> None:
+    found = launch(LLAMA, "vllm", version, **request_)
+    assert found.command is None
+    assert any(words in note for note in found.notes)
+
+
+def test_an_offline_start_is_one_of_the_class() -> None:
+    found = launch(CODER, "vllm", "0.19.0", usage="offline", tp=2, dtype="nf4", kv_dtype="fp8")
+    assert found.command == (
+        f"""python -c 'import vllm; vllm.LLM("{CODER}", quantization="bitsandbytes","""
+        """ max_model_len=131072, tensor_parallel_size=2, kv_cache_dtype="fp8")'"""
+    )
+
+
+@pytest.mark.needs_convert
+@pytest.mark.parametrize("dtype", [None, "bf16", "int8", "nf4", "fp8", "awq"])
+@pytest.mark.parametrize("name", [LLAMA, "bert-base", "whisper-base", "t5-small"])
+def test_the_statements_for_transformers_name_what_it_has(name: str, dtype: str | None) -> None:
+    found = launch(name, "transformers", dtype=dtype, tp=2)
+    tree = ast.parse(found.command or "")
+    used = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    spec = find_spec("transformers")
+    assert spec is not None and spec.origin is not None
+    root = Path(spec.origin).parent
+    text = (root / "__init__.py").read_text() + (root / "models/auto/modeling_auto.py").read_text()
+    for thing in used - {"from_pretrained", "generate"}:
+        assert re.search(rf"\b{thing}\b", text), thing
+    assert "torchrun" in " ".join(found.notes)
