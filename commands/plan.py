@@ -9,7 +9,7 @@ import click
 from headcount.plan.engines.registry import ENGINES
 
 from .console import Command, write_reports
-from .engine_options import start_options
+from .engine_options import LLAMA_CPP_OPTIONS, start_options
 from .options import (
     AT_LEAST_1,
     COUNT,
@@ -48,6 +48,7 @@ _SERVING_OPTIONS = stack(
     ),
     click.option("--target-users", type=AT_LEAST_1, help="Search devices x tp for so many."),
     start_options(ENGINES),
+    LLAMA_CPP_OPTIONS,
     click.option("--static-cache", is_flag=True, help="A static cache (transformers)."),
 )
 

@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from headcount.model.errors import HeadcountError
+
 from .parallel import valid_tp
 from .plan import Plan, plan_model
 from .what_if import VariantPlan, conversions
@@ -53,7 +55,10 @@ def changes(plan: Plan, variants: Sequence[VariantPlan]) -> tuple[Change, ...]:
 
 def _try(plan: Plan, what: str, value: int | float | str, text: str) -> Iterator[Change]:
     """`what` is a field of the request."""
-    changed = plan_model(plan.model, replace(plan.request, **{what: value}))  # type: ignore[arg-type]
+    try:
+        changed = plan_model(plan.model, replace(plan.request, **{what: value}))  # type: ignore[arg-type]
+    except HeadcountError:  # one that the engine refuses is no change to offer
+        return
     if changed.fits:
         yield Change(what=what, value=value, text=text, plan=changed)
 

@@ -1,5 +1,6 @@
 """`plan`: from a model's name and options to a report."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,6 +19,7 @@ from .result import plan_result
 
 if TYPE_CHECKING:
     from headcount.audit.audited import Audit
+    from headcount.sources.safetensors import TensorInfo
 
 
 # Findings that files lack something that loading would fill with random values.
@@ -77,7 +79,16 @@ def planned(audit: "Audit", parameters: int | None = None) -> PlannedModel:
         lacking=None if is_whole else lacking,
         stands_in=audit.source.entry.stands_in if audit.source.entry else None,
         overruled=_overruled(audit, parameters),
+        tensors=_tensors(whole),
+        active_parameters=whole.active_parameters,
     )
+
+
+def _tensors(audit: "Audit") -> "Mapping[str, TensorInfo] | None":
+    """Of a GGUF file, which an engine may spread over device and host tensor by tensor."""
+    if audit.checkpoint is None or audit.checkpoint.format != "gguf":
+        return None
+    return audit.checkpoint.tensors
 
 
 def _overruled(audit: "Audit", parameters: int | None) -> str | None:

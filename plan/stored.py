@@ -1,14 +1,21 @@
 """The bytes of quantised weights: of what the config says, or of a format that is asked for by the
 name that people use for it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
-from headcount.arch.formats.by_config import Quantised, inventory_by, weights_by_config
-from headcount.arch.formats.of_configs import quantization_config
-from headcount.arch.formats.weight_bytes import stored_weights
+from headcount.arch.formats.by_config import (
+    Quantised,
+    described_inventory,
+    inventory_by,
+    weights_by_config,
+)
+from headcount.arch.formats.of_configs import quantization_config, scheme_of
+from headcount.arch.formats.scheme import Scheme
+from headcount.arch.formats.weight_bytes import module_bytes, stored_weights
+from headcount.arch.modules.module import Inventory, Module
 from headcount.model.errors import UnsupportedModelError
 
 from .gguf_mixes import as_gguf, gguf_scheme, mix_name
@@ -89,6 +96,56 @@ def quantised(model: PlannedModel, wide_bits: int) -> Quantised | None:
     inventory = as_gguf(inventory_by(model.config, spec, spec.parameters), spec)
     scheme = gguf_scheme(mix, inventory, spec)
     return Quantised(scheme.name, stored_weights(inventory, scheme, wide_bits=wide_bits))
+
+
+class Weighed(NamedTuple):
+    """Each matrix of a model with its bytes, those of layers that predict further tokens, and the
+    bytes of what is no matrix: norms, biases. Files may hold a little more or less."""
+
+    modules: tuple[tuple[Module, int], ...]
+    prediction: tuple[tuple[Module, int], ...]
+    others: int
+
+    @property
+    def nbytes(self) -> int:
+        """Without what predicts."""
+        return sum(size for _, size in self.modules) + self.others
+
+
+@lru_cache(maxsize=64)
+def weighed(model: PlannedModel, dtype: str | None, wide_bits: int) -> Weighed | None:
+    """The matrices of `model` as loaded in `dtype`, None as they are stored; None where the config
+    does not describe them. `wide_bits` are those of what is not quantised. Raises
+    UnknownFormatError."""
+    if model.spec.parameters is None:
+        return None
+    inventory = described_inventory(model.config, model.spec.parameters)
+    if inventory is None:
+        return None
+    loaded = as_loaded(model, dtype)
+    is_plain = dtype is not None and loaded is model
+    scheme = None if is_plain else _scheme(loaded, inventory)
+    wide = (scheme.wide_bits if scheme else None) or wide_bits
+    return Weighed(
+        modules=tuple(_weighed(inventory, inventory.modules, scheme, wide)),
+        prediction=tuple(_weighed(inventory, inventory.prediction, scheme, wide)),
+        others=inventory.others * wide // 8,
+    )
+
+
+def _scheme(model: PlannedModel, inventory: Inventory) -> Scheme | None:
+    mix = _mix(model.config)
+    return scheme_of(model.config) if mix is None else gguf_scheme(mix, inventory, model.spec)
+
+
+def _weighed(
+    inventory: Inventory, modules: tuple[Module, ...], scheme: Scheme | None, wide_bits: int
+) -> Iterator[tuple[Module, int]]:
+    if scheme is None:
+        yield from ((module, module.parameters * wide_bits // 8) for module in modules)
+        return
+    for module, stored in module_bytes(inventory, modules, scheme, wide_bits):
+        yield module, stored.nbytes
 
 
 def _mix(config: Mapping[str, Any]) -> str | None:

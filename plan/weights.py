@@ -72,12 +72,17 @@ def plan_weights(
             " weights: plan a folder that holds the weights, or give the count, as in"
             " --parameters 7b"
         )
-    wide = BITS[spec.dtype or compute_dtype]
+    wide = wide_bits(spec, compute_dtype)
     loaded = as_loaded(model, dtype)
     stored = quantised(loaded, wide) if dtype is None or loaded is not model else None
     if stored is not None:
         return _quantised(spec, stored, wide, with_prediction=with_prediction)
     return _uniform(spec, BITS[dtype or spec.dtype or compute_dtype], spec.parameters)
+
+
+def wide_bits(spec: ModelSpec, compute_dtype: str) -> int:
+    """Bits of what a quantised model leaves as it is."""
+    return BITS[spec.dtype or compute_dtype]
 
 
 @lru_cache(maxsize=64)

@@ -261,9 +261,7 @@ ARCHITECTURES = (
         spellings=("deepseek_ref",),  # sgl-project's files in FP8
         feed_forward=FFN,
         prediction=MTP_PREDICTION._replace(name="mtp.0"),
-        gguf=(
-            Gguf(architecture="deepseek4", reads=compressed_layers),
-        ),
+        gguf=(Gguf(architecture="deepseek4", reads=compressed_layers),),
     ),
     DEEPSEEK_V3.relative("youtu", "minicpm3", body=DECODER_MLP_BIAS),
     DEEPSEEK_V3.relative("axk1", body=Body(experts=EXPERTS_AFTER_FIRST, more=norm_after_experts)),

@@ -49,8 +49,8 @@ class StoredWeights(NamedTuple):
 def stored_weights(inventory: Inventory, scheme: Scheme, *, wide_bits: int) -> StoredWeights:
     """`wide_bits` are those of what stays as it is, unless the scheme says otherwise."""
     wide_bits = scheme.wide_bits or wide_bits
-    cut = list(_cut(inventory, inventory.modules, scheme, wide_bits))
-    cut_ahead = list(_cut(inventory, inventory.prediction, scheme, wide_bits))
+    cut = list(module_bytes(inventory, inventory.modules, scheme, wide_bits))
+    cut_ahead = list(module_bytes(inventory, inventory.prediction, scheme, wide_bits))
     attention = [row for module, row in cut if module.kind == "attention"]
     embedding = sum(row.nbytes for module, row in cut if module.kind == "embedding")
     ahead = _sum(None, [row for _, row in cut_ahead], inventory.prediction_others, wide_bits)
@@ -62,9 +62,10 @@ def stored_weights(inventory: Inventory, scheme: Scheme, *, wide_bits: int) -> S
     )
 
 
-def _cut(
+def module_bytes(
     inventory: Inventory, modules: Iterable[Module], scheme: Scheme, wide_bits: int
 ) -> Iterator[tuple[Module, Stored]]:
+    """Each of `modules`, which are among those of `inventory`, as `scheme` stores it."""
     for module in modules:
         form = scheme.choose(module, tuple(inventory.names(module)))
         if form is None:

@@ -6,7 +6,7 @@ from importlib import import_module
 
 from headcount.model.errors import HeadcountError
 
-from ..budget import Budget
+from ..budget import Budget, Term
 from ..devices import Device
 from ..planned_model import PlannedModel
 from ..request import CacheType, PlanRequest, Workload, flag
@@ -29,6 +29,7 @@ class Engine:
     says what loading makes of the model's. `options` are the fields of a request that it heeds
     beyond those of any plan. `narrower_caches` are the types to offer where a cache
     is too large, the mildest first; `profiles_sequences`: fewer --max-num-seqs leave more memory;
+    `host` says what it puts in the host's memory, which no verdict counts;
     `keeps_float32`: float32 weights are not loaded as 16 bit unless a dtype is asked for.
     """
 
@@ -41,6 +42,7 @@ class Engine:
     options: frozenset[str] = frozenset()
     releases: Releases = NO_RELEASES
     narrower_caches: tuple[str, ...] = ()
+    host: Callable[[PlannedModel, Workload], tuple[Term, ...]] | None = None
     profiles_sequences: bool = False
     keeps_float32: bool = True
 

@@ -3,6 +3,7 @@
 from math import floor
 
 from headcount.model.dtypes import BITS, resolve_dtype
+from headcount.model.errors import HeadcountError
 from headcount.model.units import format_bytes
 
 from ..budget import Budget, Term
@@ -13,6 +14,7 @@ from ..planned_model import PlannedModel
 from ..request import UTILISATION, CacheType, PlanRequest, Workload
 from ..weights import plan_weights, rank_weights
 from .engine import Engine
+from .llama_cpp.cache_types import BLOCKS
 from .version import Version
 
 
@@ -47,8 +49,20 @@ def _pool(model: PlannedModel, work: Workload) -> RankCache:
 def _cache_type(
     model: PlannedModel, request: PlanRequest, version: Version, compute_dtype: str
 ) -> CacheType:
-    name = resolve_dtype(request.kv_dtype) if request.kv_dtype else compute_dtype
+    name = _named(request.kv_dtype) if request.kv_dtype else compute_dtype
     return CacheType(name, BITS[name])
+
+
+def _named(kv_dtype: str) -> str:
+    """Raises HeadcountError, with the engine that has such a cache."""
+    try:
+        return resolve_dtype(kv_dtype)
+    except HeadcountError as error:
+        if kv_dtype.lower() not in BLOCKS:
+            raise
+        raise HeadcountError(
+            f"--kv-dtype {kv_dtype} is a type of llama.cpp's: plan with --engine llama.cpp"
+        ) from error
 
 
 ENGINE = Engine(

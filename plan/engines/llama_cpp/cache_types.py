@@ -4,7 +4,8 @@ from typing import NamedTuple
 
 from headcount.model.errors import HeadcountError
 
-# bytes of a block of 32 elements (ggml/src/ggml-common.h), scale included
+ELEMENTS = 32  # of a block
+# bytes of a block of as many (ggml/src/ggml-common.h), scale included
 BLOCKS = {
     **{"f32": 128, "f16": 64, "bf16": 64, "q8_0": 34, "q5_1": 24, "q5_0": 22, "q4_1": 20},
     **{"q4_0": 18, "iq4_nl": 18},
@@ -38,4 +39,4 @@ def cache_type(name: str | None) -> str:
 
 def row_bytes(elements: int, kind: str) -> int:
     """Of a cell of so many elements (ggml_row_size)."""
-    return -(-elements // 32) * BLOCKS[kind]
+    return -(-elements // ELEMENTS) * BLOCKS[kind]

@@ -27,7 +27,7 @@ class LayerCells:
     """A cell has so many elements of keys and of values, none where values are read from the keys.
     One cell stands for `rate` tokens, and with `own` each sequence has a stream of its own,
     whatever the server's slots share. `state` are bytes of a sequence beside its cells; `layer` is
-    the number of the layer."""
+    the number of the layer; `beside`: cells beside its own, as an indexer has."""
 
     layer: int
     keys: int = 0
@@ -36,21 +36,24 @@ class LayerCells:
     rate: int = 1
     own: bool = False
     state: int = 0
+    beside: bool = False
 
 
-def layer_cells(spec: ModelSpec, *, tp: int = 1, padded_values: bool = False) -> tuple[LayerCells, ...]:
+def layer_cells(
+    spec: ModelSpec, *, tp: int = 1, padded_values: bool = False
+) -> tuple[LayerCells, ...]:
     """Of one of `tp` devices. `padded_values`: without flash attention values are kept transposed,
     and where their widths differ every layer has room for the widest (TAG_V_CACHE_VARIABLE)."""
     found = tuple(
         cells
-        for number, layer in enumerate(spec.layers)
+        for layer in spec.layers
         for mixer in layer.mixers
-        for cells in _of_mixer(rank_mixer(mixer, tp), number)
+        for cells in _of_mixer(rank_mixer(mixer, tp), layer.index)
     )
     if not padded_values:
         return found
-    widest = max((cells.values for cells in found), default=0)
-    return tuple(replace(c, values=widest) if c.values else c for c in found)
+    widest = max((cells.values for cells in found if not cells.beside), default=0)
+    return tuple(replace(c, values=widest) if c.values and not c.beside else c for c in found)
 
 
 def _of_mixer(mixer: Mixer, layer: int) -> Iterator[LayerCells]:
@@ -67,7 +70,7 @@ def _of_mixer(mixer: Mixer, layer: int) -> Iterator[LayerCells]:
         if kept.per_token and kept.sees == "decoder":
             beside = window if kept.limit is not None else None
             keys = kept.per_token - kept.values
-            yield LayerCells(layer=layer, keys=keys, values=kept.values, window=beside)
+            yield LayerCells(layer=layer, keys=keys, values=kept.values, window=beside, beside=True)
     if state:
         yield LayerCells(layer=layer, state=state)
 

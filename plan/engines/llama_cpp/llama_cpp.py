@@ -1,141 +1,287 @@
-"""llama.cpp's caches: cells of a context that is fixed at the start, by llama-kv-cache*.cpp.
+"""llama.cpp as an engine: its budget, its caches and its command."""
 
-Every sequence has a stream of `n_ctx` cells, padded to 256; layers with a window have fewer, room
-for the window and one micro-batch. Recurrent state is float32.
-"""
-
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
+from math import ceil
 
 from headcount.model.errors import HeadcountError
-from headcount.model.mixers import Recurrent, fills
+from headcount.model.mixers import Attention, CompressedAttention, LatentAttention, Mixer
 from headcount.model.spec import ModelSpec
+from headcount.model.units import format_bytes
 
-from ..gguf_mixes import mix_name
-from ..parallel import rank_mixer
-from ..planned_model import PlannedModel
-from ..request import CacheType, PlanRequest, Workload
-from .budget_terms import unreserved
-from .engine import Engine
-from .launch import (
+from ...budget import Budget, Term
+from ...devices import Device
+from ...gguf_mixes import mix_name
+from ...planned_model import PlannedModel
+from ...request import CacheType, PlanRequest, Workload
+from ...weights import rank_weights
+from ..budget_terms import runtime, share_of
+from ..engine import Engine
+from ..launch import (
     Launch,
     Served,
     beyond_maximum,
     full_name,
     gguf_file,
     is_gguf,
+    option,
     own_format,
     stored_as,
 )
-from .loaded_weights import loaded_weights
-from .pool import CachePool, SequencePool
-from .staged_pool import pool_of_stages
-from .version import Version
-
-_PAD, UBATCH, _STATE_BITS = 256, 512, 32
-# bytes of a block of 32 elements (ggml/src/ggml-common.h), scale included
-_BLOCKS = {
-    **{"f32": 128, "f16": 64, "bf16": 64, "q8_0": 34, "q5_1": 24, "q5_0": 22, "q4_1": 20},
-    **{"q4_0": 18, "iq4_nl": 18},
-}
-_NAMES = {"fp16": "f16", "float16": "f16", "float32": "f32", "fp32": "f32", "bfloat16": "bf16"}
-
-
-def cache_type(name: str | None) -> str:
-    """llama.cpp's name of a type of cache; None is its default, f16. Raises HeadcountError."""
-    wanted = "f16" if name is None or name == "auto" else name.lower()
-    found = _NAMES.get(wanted, wanted)
-    if found not in _BLOCKS:
-        raise HeadcountError(
-            f"llama.cpp has no cache of {name!r}; it has {', '.join(_BLOCKS)} (--cache-type-k)"
-        )
-    return found
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LlamaCppPool(SequencePool):
-    """Rows are (elements per cell, window or None, number of layers); `state_elements` are those of
-    one sequence."""
-
-    rows: tuple[tuple[int, int | None, int], ...]
-    state_elements: int
-    type: str
-    ubatch: int = UBATCH
-
-    def bytes_per_token(self, within: int | None) -> int:
-        growing = ((n, count) for n, window, count in self.rows if not fills(window, within))
-        return sum(self._bytes(n) * count for n, count in growing)
-
-    def _bytes(self, elements: int) -> int:
-        return -(-elements // 32) * _BLOCKS[self.type]
-
-    def cells(self, context: int, window: int | None) -> int:
-        """Cells of a layer for one sequence of `context` tokens."""
-        whole = _padded(context)
-        if window is None:
-            return whole
-        return _padded(min(whole, window + self.ubatch))
-
-    def sequence_bytes(self, context: int) -> int:
-        """Bytes of one sequence's stream: keys, values and state."""
-        kept = sum(
-            self._bytes(elements) * self.cells(context, window) * count
-            for elements, window, count in self.rows
-        )
-        return kept + self.state_elements * _STATE_BITS // 8
-
-    def kv_tokens(self, available: Sequence[int], context: int) -> int:
-        return int(self.concurrency(available, context)) * _padded(context)
-
-    def notes(self) -> Sequence[str]:
-        found = [
-            f"Each sequence (--parallel) has its own cells, padded to {_PAD}: tokens are those of"
-            " whole sequences."
-        ]
-        if any(window is not None for _, window, _ in self.rows):
-            found.append(
-                f"Layers with a window have cells for it and a micro-batch of {self.ubatch}"
-                " (--ubatch-size); --swa-full gives them all."
-            )
-        if self.state_elements:
-            found.append("Recurrent state is float32, one per sequence.")
-        return found
-
-
-def _padded(tokens: int) -> int:
-    return -(-tokens // _PAD) * _PAD
-
-
-def llama_cpp_pool(spec: ModelSpec, *, tp: int, kv_dtype: str | None) -> LlamaCppPool:
-    """The caches of one of `tp` devices. Raises HeadcountError for an unknown type."""
-    rows: dict[tuple[int, int | None], int] = {}
-    state = 0
-    for layer in spec.layers:
-        for mixer in (rank_mixer(m, tp) for m in layer.mixers):
-            elements = mixer.key_value_elements(1, 1, "serving")
-            if elements and not isinstance(mixer, Recurrent):
-                key = (elements, mixer.window)
-                rows[key] = rows.get(key, 0) + 1
-            state += sum(s.fixed_elements("serving") for s in mixer.states)
-    return LlamaCppPool(
-        rows=tuple((elements, window, n) for (elements, window), n in rows.items()),
-        state_elements=state,
-        type=cache_type(kv_dtype),
-    )
+from ..layers import stage_of_layers
+from ..loaded_weights import loaded_weights
+from ..pool import CachePool
+from ..staged_pool import pool_of_stages
+from ..version import Releases, Version
+from .cache_types import BLOCKS, ELEMENTS, WIDE, CacheTypes, cache_type
+from .compute import Held, Shape, condensed, device_bytes, host_bytes
+from .layer_cells import layer_cells
+from .placement import Placement, Share, layers_of, placed_weights, placement
+from .pool import LlamaCppPool
+from .slots import UBATCH, Slots
+from .widths import blocks_of
 
 
 def _cache_type(
     model: PlannedModel, request: PlanRequest, version: Version, compute_dtype: str
 ) -> CacheType:
-    kind = cache_type(request.kv_dtype)
-    return CacheType(kind, _BLOCKS[kind] * 8 // 32)
+    """Raises HeadcountError for types that the server would refuse (llama_init_from_model)."""
+    kinds = cache_types(request)
+    if kinds.keys != kinds.values and any(_is_latent(mixer) for mixer in mixers(model.spec)):
+        raise HeadcountError(
+            f"--cache-type-k {kinds.keys} and --cache-type-v {kinds.values}: llama.cpp keeps no"
+            " values beside the latents of this model, and takes one type for both"
+        )
+    if kinds.values not in WIDE and not uses_flash_attention(request):
+        raise HeadcountError(
+            f"--cache-type-v {kinds.values}: llama.cpp quantises values with flash attention only:"
+            " leave out --flash-attn off"
+        )
+    _check_heads(model.spec, kinds, request)
+    return CacheType(kinds.name, BLOCKS[kinds.keys] * 8 // 32)
+
+
+def _check_heads(spec: ModelSpec, kinds: CacheTypes, request: PlanRequest) -> None:
+    """Raises HeadcountError for heads that blocks of a quantised type do not divide."""
+    if not uses_flash_attention(request):
+        return
+    for mixer in mixers(spec):
+        if not isinstance(mixer, Attention):
+            continue
+        sides = (("k", kinds.keys, mixer.head_dim), ("v", kinds.values, mixer.v_head_dim))
+        for letter, kind, size in sides:
+            if kind not in WIDE and size % ELEMENTS:
+                raise HeadcountError(
+                    f"--cache-type-{letter} {kind}: heads of {size} elements are no whole blocks of"
+                    f" {ELEMENTS}, which llama.cpp wants: f16 or bf16"
+                )
+
+
+def _is_latent(mixer: Mixer) -> bool:
+    if isinstance(mixer, LatentAttention):
+        return not mixer.expanded
+    return isinstance(mixer, CompressedAttention)
+
+
+def mixers(spec: ModelSpec) -> Iterator[Mixer]:
+    return (mixer for layer in spec.layers for mixer in layer.mixers)
+
+
+def cache_types(request: PlanRequest) -> CacheTypes:
+    """Raises HeadcountError for one that llama.cpp has not."""
+    return CacheTypes(
+        cache_type(request.cache_type_k or request.kv_dtype),
+        cache_type(request.cache_type_v or request.kv_dtype),
+    )
+
+
+def slots_of(request: PlanRequest) -> Slots:
+    return Slots(
+        parallel=request.parallel,
+        unified=request.kv_unified,
+        ubatch_size=request.ubatch_size or UBATCH,
+        swa_full=request.swa_full,
+    )
+
+
+def uses_flash_attention(request: PlanRequest) -> bool:
+    """`auto` is on wherever the device can."""
+    return request.flash_attn != "off"
 
 
 def _pool(model: PlannedModel, work: Workload) -> CachePool:
-    tp, kind = work.request.tp, work.kv_dtype
+    """What lies on the device."""
+    where = placement(work.request, layers_of(model.spec))
     return pool_of_stages(
-        model.spec, work.request.pp, lambda spec: llama_cpp_pool(spec, tp=tp, kv_dtype=kind)
+        model.spec, work.request.pp, lambda spec: _pool_of(spec, work, where, on_device=True)
     )
+
+
+def _pool_of(spec: ModelSpec, work: Workload, where: Placement, *, on_device: bool) -> LlamaCppPool:
+    request = work.request
+    cells = layer_cells(spec, tp=request.tp, padded_values=not uses_flash_attention(request))
+    return LlamaCppPool(
+        layers=tuple(c for c in cells if where.holds_cache(c.layer) == on_device),
+        types=cache_types(request),
+        slots=slots_of(request),
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Buffers:
+    """What grows with the cells: the compute buffer of a device with the layers of one stage."""
+
+    model: PlannedModel
+    work: Workload
+    where: Placement
+    stage: tuple[int, ...]
+
+    def total_bytes(self, context: int, batch_size: int) -> int:
+        return device_bytes(*self._shape(context, batch_size))
+
+    def terms(self, context: int, batch_size: int) -> tuple[Term, ...]:
+        shape, _ = self._shape(context, batch_size)
+        size = self.total_bytes(context, batch_size)
+        return (_term(size, shape),)
+
+    def host_term(self, context: int, batch_size: int) -> Term:
+        shape, held = self._shape(context, batch_size)
+        return _term(host_bytes(shape, held), shape)
+
+    def _shape(self, context: int, batch_size: int) -> tuple[Shape, Held]:
+        request = self.work.request
+        layout = slots_of(request).of(context, batch_size)
+        limited = self.work.version.at_least(*_OUTPUTS_OF_SLOTS)
+        blocks = blocks_of(self.model, request.tp)
+        where = self.where
+        own = Held(
+            tuple(map(where.holds, self.stage)),
+            tuple(map(where.holds_experts, self.stage)),
+            where.output and self.stage[-1] == where.layers - 1,
+        )
+        kept, held = condensed(tuple(blocks[i] for i in self.stage), own)
+        return (
+            Shape(
+                hidden=self.model.spec.hidden_size,
+                vocabulary=-(-(self.model.spec.vocab_size or 0) // request.tp),
+                blocks=kept,
+                tokens=layout.ubatch,
+                outputs=min(layout.ubatch, layout.count) if limited else layout.ubatch,
+                layout=layout,
+                flash=uses_flash_attention(request),
+            ),
+            held,
+        )
+
+
+def _term(size: int, shape: Shape) -> Term:
+    followed = all(block.is_followed for block in shape.blocks)
+    return Term(
+        key="activations",
+        title="Compute buffer",
+        bytes=size,
+        formula=f"the graph of {shape.tokens:,} tokens over {shape.layout.cells:,} cells, logits of"
+        f" {shape.outputs:,}",
+        source="llama.cpp's graph and its allocator",
+        error_bytes=int(size * (_ERROR if followed else _ERROR_OF_OTHERS)),
+    )
+
+
+def _budget(model: PlannedModel, device: Device | None, work: Workload) -> tuple[Budget, ...]:
+    """Of the device; the host's memory is `host_terms`."""
+    assert device is not None
+    request, count = work.request, layers_of(model.spec)
+    where, at = placement(request, count), stage_of_layers(count, request.pp)
+    allowed = share_of(device, request.utilisation or 0.95, "of the visible memory")
+    outside = runtime(0.5, "context and workspaces")
+    share = placed_weights(model, work, where)
+    return tuple(
+        Budget(
+            allowed=allowed,
+            fixed=(_weights(model, work, where, share, at, stage), outside),
+            growing=Buffers(
+                model=model,
+                work=work,
+                where=where,
+                stage=tuple(i for i, own in enumerate(at) if own == stage),
+            ),
+        )
+        for stage in range(request.pp)
+    )
+
+
+def _weights(
+    model: PlannedModel,
+    work: Workload,
+    where: Placement,
+    share: Share | None,
+    at: tuple[int, ...],
+    stage: int,
+) -> Term:
+    """Of one of tp devices of a stage, of which the last has the output."""
+    weights, tp = work.weights, work.request.tp
+    assert weights is not None
+    whole, formula = rank_weights(model, weights, tp)
+    if share is None:
+        if not where.is_whole:
+            raise HeadcountError(
+                f"which of {model.model_id}'s weights lie in which layer is not known: --gpu-layers"
+                " and --n-cpu-moe want a GGUF file, or a config that is described"
+            )
+        own = -(-whole // work.request.pp)
+    else:
+        mine = sum(size for size, own in zip(share.layers, at, strict=True) if own == stage)
+        mine += share.outside if stage == work.request.pp - 1 else 0
+        mine += (
+            (weights.total_bytes - share.total) * where.on_device // where.layers // work.request.pp
+        )
+        copies = whole - -(-weights.total_bytes // tp)  # of projections that several ranks hold
+        own = -(-mine // tp) + copies
+        formula += f": {format_bytes(share.host)} lie in the host's memory"
+    exact = weights.source == "headers"
+    return Term(
+        key="weights",
+        title="Weights",
+        bytes=own,
+        formula=formula,
+        source=_SOURCES[weights.source],
+        error_bytes=ceil(own * (0.003 if exact else 0.015)),
+    )
+
+
+def host_terms(model: PlannedModel, work: Workload) -> tuple[Term, ...]:
+    """What lies in the host's memory: weights, caches, and the graph's inputs."""
+    where = placement(work.request, layers_of(model.spec))
+    share = placed_weights(model, work, where) if work.weights else None
+    rest = _pool_of(model.spec, work, where, on_device=False)
+    cached = rest.needed(work.context, work.batch_size)
+    every = tuple(range(where.layers))
+    graph = Buffers(model=model, work=work, where=where, stage=every)
+    found = [graph.host_term(work.context, work.batch_size)]
+    if cached:
+        found.insert(
+            0, Term("kv_cache", "KV cache", cached, rest.formula(work.context, work.batch_size))
+        )
+    if share is not None:
+        found.insert(
+            0,
+            Term(
+                "weights", "Weights", share.host, "the input embedding, and what is not offloaded"
+            ),
+        )
+    return tuple(found)
+
+
+_SOURCES = {
+    "headers": "the files' headers",
+    "parameters": "the config's count of parameters",
+    "quantised": "the config's count of parameters and quantization_config",
+}
+# Of compute buffers, by the record of tests/plan/engines/llama_cpp.jsonl
+_ERROR, _ERROR_OF_OTHERS = 0.1, 1.0
+# llama-server computes the logits of a token for each slot, and not of a micro-batch, since b9464
+# (server_output_limits of tools/server/server-context.cpp; not in b9453).
+_OUTPUTS_OF_SLOTS = (9464,)
 
 
 def _launch(model: PlannedModel, work: Workload, kv_tokens: int) -> Launch:
@@ -177,11 +323,22 @@ _AS_MIXES = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "mxfp4": "m
 
 
 def _options(work: Workload) -> Iterator[str]:
-    """The server has four slots unless it is told otherwise."""
-    batch, kind, request = work.batch_size, work.kv_dtype, work.request
-    yield f"-ngl 999 -c {work.context * batch} --parallel {batch}"
-    if kind != "f16":
-        yield f"--cache-type-k {kind} --cache-type-v {kind}"
+    request, kinds = work.request, cache_types(work.request)
+    layout = slots_of(request).of(work.context, work.batch_size)
+    layers = request.gpu_layers
+    yield f"-ngl {999 if layers is None else layers}"
+    yield from ("--cpu-moe",) if request.cpu_moe else option("--n-cpu-moe", request.n_cpu_moe, 0)
+    yield from ("--no-kv-offload",) if request.no_kv_offload else ()
+    yield f"-c {layout.asked}"
+    if not layout.by_itself:
+        yield f"--parallel {layout.count}"
+        yield from ("--kv-unified",) if layout.unified and request.kv_unified else ()
+    yield from option("--ubatch-size", request.ubatch_size, UBATCH)
+    if kinds != CacheTypes():
+        yield f"--cache-type-k {kinds.keys} --cache-type-v {kinds.values}"
+    if request.flash_attn not in (None, "auto"):
+        yield f"--flash-attn {request.flash_attn}"
+    yield from ("--swa-full",) if request.swa_full else ()
     if request.tp > 1:
         yield f"--split-mode row --tensor-split {','.join(['1'] * request.tp)}"
     elif request.pp > 1:
@@ -190,11 +347,19 @@ def _options(work: Workload) -> Iterator[str]:
 
 ENGINE = Engine(
     name="llama.cpp",
-    budget=unreserved,
+    budget=_budget,
     pool=_pool,
     launch=_launch,
     cache_type=_cache_type,
     weights=loaded_weights,
-    options=frozenset({"version", "pp"}),
+    host=host_terms,
+    options=frozenset(
+        {
+            *("version", "pp", "parallel", "kv_unified", "ubatch_size", "cache_type_k"),
+            *("cache_type_v", "flash_attn", "swa_full", "gpu_layers", "n_cpu_moe", "cpu_moe"),
+            "no_kv_offload",
+        }
+    ),
+    releases=Releases(oldest=(9093,), newest=(11434,)),
     narrower_caches=("q8_0", "q4_0"),
 )

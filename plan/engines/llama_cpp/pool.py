@@ -1,6 +1,6 @@
 """llama.cpp's caches: cells of a context that is fixed at the start, and states of its slots."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from headcount.model.mixers import fills
@@ -16,8 +16,8 @@ class LlamaCppPool(CachePool):
     """Caches of the layers of one device."""
 
     layers: tuple[LayerCells, ...]
-    types: CacheTypes = CacheTypes()
-    slots: Slots = Slots()
+    types: CacheTypes
+    slots: Slots
 
     def bytes_per_token(self, within: int | None) -> int:
         growing = (c for c in self.layers if self.slots.swa_full or not fills(c.window, within))
@@ -62,10 +62,10 @@ class LlamaCppPool(CachePool):
     def kv_tokens(self, available: Sequence[int], context: int) -> int:
         return int(self.concurrency(available, context)) * padded(context)
 
-    def notes(self) -> Iterator[str] | Sequence[str]:
+    def notes(self) -> Sequence[str]:
         found = [
             f"Cells are padded to {PAD}. llama-server has {SLOTS} slots over one cache unless"
-            " --parallel is given: then each has cells of its own, and with --kv-unified they share."
+            " --parallel is given: then each has cells of its own, or with --kv-unified a share."
         ]
         if any(cells.window is not None for cells in self.layers):
             found.append(

@@ -5,10 +5,11 @@
 A job is a JSON line: `name`, `metadata`, and `runs`, each of them settings of a start. llama.cpp
 makes a model of the key-values, which tells its tensors; they are written to a GGUF file of zeros,
 and that is loaded and started as each run says. An answer is the job with its `tensors` and, for
-each run, the `buffers` that were printed, or `refused` with llama.cpp's words. A run with `layers`
-(-ngl) has a device: an RPC server of this machine, whose buffers llama.cpp places, and sizes, as
-those of a GPU. A job that is `virtual` is started without memory (`no_alloc`), so that it can be of
-any size; the sizes of its model buffers are not printed then.
+each run, the `buffers` that were printed, in MiB, or `refused` with llama.cpp's words.
+
+A run with `layers` (-ngl) has a device: an RPC server of this machine, whose buffers llama.cpp
+places, and sizes, as those of a GPU. A job that is `virtual` is started without memory
+(`no_alloc`), so that it can be of any size; its model buffers have no size then.
 
 Each job runs in a process of its own, since llama.cpp aborts on what it did not expect.
 """
@@ -19,13 +20,13 @@ import os
 import re
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import gguf
+
 import llama_cpp
 from llama_cpp import llama_cpp as api
 
@@ -34,12 +35,11 @@ ENDPOINT = f"127.0.0.1:{PORT}".encode()
 LIBRARY = api._lib  # the binding has no function for a model that is made of key-values
 TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q4_1": 3, "q5_0": 6, "q5_1": 7, "q8_0": 8, "bf16": 30}
 EXPERTS = rb"\.ffn_(up|down|gate|gate_up)_(ch|)exps"
-_BUFFER = re.compile(r"(\S+) +(model|KV|RS|compute|output) +buffer size = +([0-9.]+) MiB")
-_CACHE = re.compile(
-    r"(llama_kv_cache|llama_memory_recurrent): size = +([0-9.]+) MiB \( *([0-9]+) cells, +([0-9]+)"
-    r" layers, +([0-9]+)(?:/([0-9]+)| seqs|)[^)]*\), [KR] \((\w+)\): +([0-9.]+) MiB, [VS] \((\w+)\):"
-    r" +([0-9.]+) MiB"
+_BUFFER = re.compile(
+    r"(\S+) +(model|KV|RS|compute|output|DSV4 [a-z]+ state) +buffer size = +([0-9.]+) MiB"
 )
+# const std::vector<std::pair<std::string, ggml_tensor *>> & of a model (src/llama-ext.h)
+TENSORS, PAIR = "_Z29llama_internal_get_tensor_mapB5cxx11PK11llama_model", 40
 
 
 class Tensor(ctypes.Structure):
@@ -52,7 +52,7 @@ class Tensor(ctypes.Structure):
     )
 
 
-SETTER = ctypes.CFUNCTYPE(None, ctypes.POINTER(Tensor), ctypes.c_void_p)
+SETTER = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 
 
 class Override(ctypes.Structure):
@@ -86,7 +86,7 @@ def function(name: str) -> Any:
             return getattr(library, name)
         except AttributeError:
             continue
-    raise SystemExit(f"{name} is in no library of llama-cpp-python {llama_cpp.__version__}")
+    raise LookupError(f"{name} is in no library of llama-cpp-python {llama_cpp.__version__}")
 
 
 def _others() -> Iterator[ctypes.CDLL]:
@@ -163,7 +163,7 @@ def _work(job: Mapping[str, Any], folder: Path) -> None:
         os.dup2(log, 1)
         os.dup2(log, 2)
         _prototypes()
-        with open(folder / "answer", "w") as out:
+        with (folder / "answer").open("w") as out:
             for line in _answers(job, folder):
                 out.write(json.dumps(line) + "\n")
                 out.flush()
@@ -182,10 +182,12 @@ def _answers(job: Mapping[str, Any], folder: Path) -> Iterator[dict[str, Any]]:
         os.write(2, text)
 
     api.llama_log_set(listen, None)
-    path = folder / "model.gguf"
-    tensors = directory(job["metadata"], folder)
+    path, virtual = folder / "model.gguf", job.get("virtual", False)
+    write(path, job["metadata"], {})
+    tensors = directory(path)
     write(path, job["metadata"], tensors, empty=True)
-    yield {"tensors": tensors}
+    kinds = {name: stored_as(name, dims)[0].name for name, dims in tensors.items()}
+    yield {"tensors": {name: [kinds[name], dims] for name, dims in tensors.items()}}
     model, loaded = None, None
     for run in job["runs"]:
         placement = (run.get("layers"), run.get("cpu_moe", 0))
@@ -193,7 +195,7 @@ def _answers(job: Mapping[str, Any], folder: Path) -> Iterator[dict[str, Any]]:
             if model:
                 api.llama_model_free(model)
             del said[:]
-            model, loaded = load(path, *placement, virtual=job.get("virtual", False)), placement
+            model, loaded = load(path, *placement, virtual=virtual), placement
             printed = "".join(said)
             if not model:
                 yield {**run, "refused": last_words(printed)}
@@ -202,35 +204,45 @@ def _answers(job: Mapping[str, Any], folder: Path) -> Iterator[dict[str, Any]]:
         yield {**run, **started(model, run, said, printed)}
 
 
-def directory(metadata: Mapping[str, Any], folder: Path) -> dict[str, list[int]]:
-    """The tensors that llama.cpp gives a model of these key-values, with their dimensions."""
-    write(folder / "keys.gguf", metadata, {})
-    tensors: dict[str, list[int]] = {}
-
-    @SETTER
-    def note(tensor: Any, data: Any) -> None:
-        name = function("ggml_get_name")(ctypes.addressof(tensor.contents)).decode()
-        dims = list(tensor.contents.ne)
-        while len(dims) > 1 and dims[-1] == 1:
-            dims.pop()
-        tensors[name] = dims
-
-    class Init(ctypes.Structure):
-        _fields_ = (("no_alloc", ctypes.c_bool), ("ctx", ctypes.c_void_p))
-
-    init = function("gguf_init_from_file")
-    init.argtypes = [ctypes.c_char_p, Init]
-    keys = init(str(folder / "keys.gguf").encode(), Init(True, None))
+def directory(path: Path) -> dict[str, list[int]]:
+    """The tensors that llama.cpp gives a model of the key-values in `path`, and their dimensions.
+    It makes all that a file may have: the scales of one format are left out."""
     parameters = api.llama_model_default_params()
-    none = (ctypes.c_void_p * 1)(None)
-    parameters.devices = ctypes.addressof(none)
-    make = function("llama_model_init_from_user")
-    make.argtypes = [ctypes.c_void_p, SETTER, ctypes.c_void_p, type(parameters)]
-    model = make(keys, note, None, parameters)
+    devices = (ctypes.c_void_p * 1)(None)
+    parameters.devices = ctypes.addressof(devices)
+    parameters.no_alloc = True
+    model = made(path, parameters)
     if not model:
         raise ValueError("llama.cpp makes no model of these key-values")
+    known = function(TENSORS)
+    known.restype, known.argtypes = ctypes.POINTER(ctypes.c_void_p * 2), [ctypes.c_void_p]
+    begin, end = known(model).contents
+    found = (ctypes.c_void_p.from_address(at + PAIR - 8).value for at in range(begin, end, PAIR))
+    tensors = dict(map(_described, found))
     api.llama_model_free(model)
-    return tensors
+    return {name: dims for name, dims in tensors.items() if not name.endswith("scale")}
+
+
+def _described(tensor: Any) -> tuple[str, list[int]]:
+    dims = list(Tensor.from_address(tensor).ne)
+    while len(dims) > 1 and dims[-1] == 1:
+        dims.pop()
+    return function("ggml_get_name")(tensor).decode(), dims
+
+
+class Init(ctypes.Structure):
+    """gguf_init_params."""
+
+    _fields_ = (("no_alloc", ctypes.c_bool), ("ctx", ctypes.c_void_p))
+
+
+def made(path: Path, parameters: Any) -> Any:
+    """A model of key-values alone."""
+    init, make = function("gguf_init_from_file"), function("llama_model_init_from_user")
+    init.argtypes = [ctypes.c_char_p, Init]
+    make.argtypes = [ctypes.c_void_p, SETTER, ctypes.c_void_p, type(parameters)]
+    keys = init(str(path).encode(), Init(True, None))
+    return make(keys, SETTER(lambda tensor, data: None), None, parameters)
 
 
 def write(
@@ -325,26 +337,19 @@ def started(model: Any, run: Mapping[str, Any], said: list[str], loaded: str) ->
     if not context:
         return {"refused": last_words(printed)}
     api.llama_free(context)
-    return {"buffers": buffers(loaded + printed), "caches": caches(printed)}
+    return {"buffers": buffers(loaded + printed)}
 
 
 def buffers(text: str) -> dict[str, float]:
-    found: dict[str, float] = {}
+    """By kind and place; `KV` of all places, which is printed even where nothing is allocated."""
+    sizes = [float(size) for size in re.findall(r"llama_kv_cache: size = +([0-9.]+) MiB", text)]
+    found: dict[str, float] = {"KV": round(sum(sizes), 2)} if sizes else {}
     for place, kind, size in _BUFFER.findall(text):
         where = "device" if place.startswith("RPC") else "host"
-        key = f"{kind} {where}"
+        key = f"{'RS' if kind.startswith('DSV4') else kind} {where}"
         found[key] = round(found.get(key, 0.0) + float(size), 2)
     return found
 
 
-def caches(text: str) -> list[list[Any]]:
-    """Each cache: cells, layers, MiB of keys and of values."""
-    return [
-        [int(cells), int(layers), float(k), float(v)]
-        for _, _, cells, layers, _, _, _, k, _, v in _CACHE.findall(text)
-    ]
-
-
 if __name__ == "__main__":
-    threading.stack_size()
     main()
