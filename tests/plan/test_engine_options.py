@@ -29,6 +29,17 @@ GIVEN: dict[str, tuple[str, ...]] = {
     "static_cache": ("--static-cache",),
     "disable_hybrid_kv_cache_manager": ("--disable-hybrid-kv-cache-manager",),
     "mamba_cache_mode": ("--mamba-cache-mode", "all"),
+    "parallel": ("--parallel", "2"),
+    "kv_unified": ("--kv-unified", "--batch-size", "8"),
+    "ubatch_size": ("--ubatch-size", "256"),
+    "cache_type_k": ("--cache-type-k", "q8_0"),
+    "cache_type_v": ("--cache-type-v", "q8_0"),
+    "flash_attn": ("--flash-attn", "off"),
+    "swa_full": ("--swa-full",),
+    "gpu_layers": ("--gpu-layers", "9"),
+    "n_cpu_moe": ("--n-cpu-moe", "9"),
+    "cpu_moe": ("--cpu-moe",),
+    "no_kv_offload": ("--no-kv-offload",),
 }
 START = ("--device", "h100", "--context", "4k", "--tp", "2", "--format", "json")
 
