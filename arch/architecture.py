@@ -14,6 +14,7 @@ from .tying import TyingRule, config_says
 
 if TYPE_CHECKING:  # few types need them, and each takes time to start
     from .body.body import Head
+    from .body.encoded_images import EncodedImage
     from .body.towers import Wrapper
     from .gguf.form import Gguf
 
@@ -28,6 +29,7 @@ class ConfigKeys:
 
     `aliases` are other names of standard keys and `defaults` what a key that is not there means,
     for types that transformers has no class for (generated/class_defaults.jsonl has the others).
+    `unused` are names of sizes that its published files have, and nothing reads.
     `read_as`: a type whose class reads this one's configs. `text` names the nested config of the
     language model, whose own architecture describes it; `fills_text`: what the file leaves out of
     it takes the wrapper's default. `models` are nested configs that are whole models of their own
@@ -36,6 +38,7 @@ class ConfigKeys:
 
     aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     defaults: Mapping[str, Any] = field(default_factory=dict)
+    unused: tuple[str, ...] = ()
     read_as: str | None = None
     text: str | None = None
     fills_text: bool = False
@@ -149,6 +152,8 @@ class Architecture:
     `rehomes`       what else computes the function of the class with fewer K/V heads, as names for
                     `rehoming.rehome_of`, the first that fits a config first
     `verification`  how a built model is held against an audit
+    `image`         how many tokens it makes of one image, for a cross-attention over them; None: it
+                    makes none, or the config does not say how many
     """
 
     types: tuple[str, ...]
@@ -167,6 +172,7 @@ class Architecture:
     stored: Stored = field(default_factory=Stored)
     verification: Verification = field(default_factory=Verification)
     rehomes: tuple[str, ...] = ()
+    image: "EncodedImage | None" = None
 
     @property
     def names(self) -> TensorNames:
@@ -179,8 +185,8 @@ class Architecture:
 
         What is found out class by class is not inherited, so that nothing is claimed of a type by
         accident: its GGUF architectures, spellings, `stacks`, `uncounted`, `conversion`, `stored`,
-        `prediction`, `verification` and `rehomes`. Where a relative shares one of these, it says
-        so."""
+        `prediction`, `verification`, `rehomes` and `image`. Where a relative shares one of these,
+        it says so."""
         parts = {
             name: replace(getattr(self, name), **change)
             if isinstance(change, dict) and name in _NESTED

@@ -109,6 +109,8 @@ def encoder_key(config: Mapping[str, Any]) -> str | None:
     for key in ("is_causal", "causal"):
         if config.get(key) is False:
             return key
+    if config.get("is_encoder") is True:
+        return "is_encoder"
     if config.get("is_decoder") is not True:
         for key in _OF_ENCODERS:
             if config.get(key) is not None:
@@ -124,13 +126,14 @@ def window_keys(config: Mapping[str, Any]) -> tuple[str, ...]:
     flag = next((key for key in _WINDOW_FLAGS if key in config), None)
     if flag is not None and not config[flag]:
         return (flag,)
-    window = next((key for key in WINDOWS if whole(config.get(key))), None)
-    if window is None:
-        return ()
-    if isinstance(config.get("layer_types"), list):
-        return (window, "layer_types")
+    windows = tuple(key for key in WINDOWS if whole(config.get(key)))
+    if windows and isinstance(config.get("layer_types"), list):
+        return (*windows, "layer_types")
     telling = _PATTERNS if flag is None else (*_PATTERNS, "max_window_layers")
-    return (window, *(key for key in telling if whole(config.get(key)) is not None))
+    return (
+        *windows[:1],
+        *(key for key in telling if windows and whole(config.get(key)) is not None),
+    )
 
 
 def _lists(config: Mapping[str, Any]) -> Iterator[str]:

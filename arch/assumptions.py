@@ -2,6 +2,7 @@
 share: each fact with the key that says it, or that none does, and what speaks against it."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any
@@ -9,15 +10,19 @@ from typing import Any
 from headcount.model import limits
 from headcount.model.errors import bounded
 from headcount.model.mixers import Mixer
+from headcount.model.numbers import whole
 from headcount.model.spec import Assumption, Layer
 
 from .assumed import encoder_key, window_keys
 from .config_view import ConfigView
 from .nested import is_known
+from .size_names import names_of
+from .unheard_keys import unheard
 from .unread_keys import contradiction, sounding_of_attention
 
 # A class whose name says that it decodes.
 _DECODES = re.compile(r"(CausalLM|LMHead|ConditionalGeneration|Generation|Chat)")
+_NAMED = 8  # of the keys that nobody knows
 _SIZES = ("num_attention_heads", "num_key_value_heads", "head_dim", "v_head_dim")
 
 
@@ -45,10 +50,16 @@ def _of_a_stranger(
             doubt = contradiction(text.config) if name == "num_key_value_heads" else None
             yield Assumption(name, ", ".join(values), _source(text, name), doubt)
     yield _windows(text, layers)
+    yield from _context(text)
     yield Assumption("attention_parameters", _biases(mixers), "the flags of biases and norms")
     doubtful = sounding_of_attention(text.config)
     for key, why in islice(doubtful, limits.FINDINGS_OF_A_RULE.most):
         yield Assumption(bounded(key), "not understood", text.where, why)
+    others = [bounded(key) for key in unheard(text.config)]
+    if others:
+        named = ", ".join(others[:_NAMED]) + (" …" if len(others) > _NAMED else "")
+        doubt = f"no decoder or encoder of transformers has {named}"
+        yield Assumption("other keys", f"{len(others)} not read", text.where, doubt)
 
 
 def _source(text: ConfigView, name: str) -> str:
@@ -84,6 +95,17 @@ def _layers(text: ConfigView, count: int) -> Assumption:
     return Assumption("layers", taken, source, null if key in text.config else None)
 
 
+def _context(text: ConfigView) -> Iterator[Assumption]:
+    """Where the file gives several lengths."""
+    taken = text.optional("max_position_embeddings")
+    for name in names_of("max_position_embeddings"):
+        other = whole(text.config.get(name))
+        if taken is not None and other not in (None, taken):
+            source = _source(text, "max_position_embeddings")
+            doubt = f"{name} says {other:,}"
+            yield Assumption("max_position_embeddings", f"{taken:,}", source, doubt)
+
+
 def _windows(text: ConfigView, layers: tuple[Layer, ...]) -> Assumption:
     windows = [mixer.window for layer in layers for mixer in layer.mixers]
     slide = [window for window in windows if window is not None]
@@ -91,7 +113,9 @@ def _windows(text: ConfigView, layers: tuple[Layer, ...]) -> Assumption:
     source = f"{text.where} ({', '.join(keys)})" if keys else "no key names one"
     if not slide:
         return Assumption("window", "none: every layer sees everything", source)
-    taken = f"{slide[0]:,} tokens in {len(slide)} of {len(windows)} layers"
+    layers_of = Counter(slide)
+    each = ", ".join(f"{window:,} tokens in {n}" for window, n in layers_of.items())
+    taken = f"{each} of {len(windows)} layers"
     most = text.optional("max_position_embeddings")
     never = most is not None and min(slide) >= most  # is one full
     return Assumption("window", taken, source, None if never else _doubt_of_windows(text, keys))

@@ -56,6 +56,7 @@ class ConfigView:
         self.aliases = aliases or {}
         self.origins: dict[str, Origin] = {} if origins is None else origins
         self.model_type = model_type
+        self.unused: tuple[str, ...] = ()  # keys of its files that its class does not have
         self.filled: Mapping[str, str] = {}  # the class that a default is of, if not class_name
         self.part = ""  # the nested object that this is, where others beside it are read, too
         self.overrides = ""  # what `overridden` changed

@@ -12,12 +12,10 @@ from .class_defaults import ClassDefaults, class_defaults
 from .config_view import ConfigView
 from .our_types import GROUPED, base_type
 from .registry import ARCHITECTURES, architecture_of, standard_spelling
-from .size_names import CONTEXT_NAMES, NAMES
+from .size_names import CONTEXT_NAMES, EITHER_WIDTH, NAMES
 
-_ALIASES: dict[str, tuple[str, ...]] = {
-    "max_position_embeddings": CONTEXT_NAMES,
-    "dtype": ("torch_dtype",),
-}  # The sizes that every config of a language model gives.
+_CONTEXT = "max_position_embeddings"
+# The sizes that every config of a language model gives.
 CORE = ("hidden_size", "num_hidden_layers", "num_attention_heads")
 # What a class's name says beside its type.
 _TASK = re.compile(r"(For[A-Z]\w*|(LMHead|DoubleHeads|Encoder|Decoder|Text|With\w+)?Model)$")
@@ -102,15 +100,26 @@ def config_view(
     """`config` read by its class's names and defaults."""
     keys = architecture.config
     known = class_defaults(keys.read_as or standard_spelling(model_type))
-    return ConfigView(
+    view = ConfigView(
         config,
         where=where,
         class_name=known.class_name if known else f"{model_type} (remote code)",
         defaults={**(known.defaults if known else {}), **keys.defaults},
         attribute_map=_attribute_map(known.attribute_map if known else {}, model_type),
-        aliases={**_ALIASES, **other_names(config, known), **keys.aliases},
+        aliases={**_aliases(known), **other_names(config, known), **keys.aliases},
         model_type=model_type,
     )
+    view.unused = keys.unused
+    return view
+
+
+def _aliases(known: ClassDefaults | None) -> Mapping[str, tuple[str, ...]]:
+    """Names that older files have. A class with a context length of its own reads no other."""
+    dtype = {"dtype": ("torch_dtype",)}
+    own = known.attribute_map.get(_CONTEXT, _CONTEXT) if known else _CONTEXT
+    if known is not None and known.defaults.get(own) is not None:
+        return dtype
+    return {_CONTEXT: CONTEXT_NAMES, **dtype}
 
 
 def other_names(
@@ -125,7 +134,7 @@ def other_names(
     widths = ("intermediate_size", *NAMES["intermediate_size"])
     names = {**NAMES, **dict.fromkeys(widths, widths)}
     if any(name in config for name in widths):  # else it may be the width of the MLP itself
-        names["hidden_size"] = (*NAMES["hidden_size"], "hidden_dim")
+        names["hidden_size"] = (*NAMES["hidden_size"], *EITHER_WIDTH)
     given = [key for key in CORE if any(name in config for name in names[key])]
     return names if len(given) == len(CORE) else {}
 

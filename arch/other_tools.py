@@ -112,12 +112,15 @@ def _of_class(name: str, task: str = "CausalLM") -> dict[str, Any]:
 
 
 def _mlc(config: Mapping[str, Any]) -> dict[str, Any]:
-    """mlc-chat-config.json of MLC LLM: the sizes stand under `model_config`."""
+    """mlc-chat-config.json of MLC LLM: the sizes stand under `model_config`, and the name of the
+    quantisation says what is computed in."""
+    from .formats.mlc import mlc_dtype  # takes time to start, and few files need it
+
     inner = dict(config["model_config"])
     context = config.get("context_window_size")
     if whole(context) and "max_position_embeddings" not in inner:
         inner["max_position_embeddings"] = context
-    return {"model_type": config.get("model_type"), **inner}
+    return {"model_type": config.get("model_type"), "dtype": mlc_dtype(config), **inner}
 
 
 def _params(config: Mapping[str, Any], where: str) -> dict[str, Any]:

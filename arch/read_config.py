@@ -26,6 +26,9 @@ from .other_tools import places, standard_config
 from .our_types import GROUPED, base_type
 from .tensors.names import TensorNames
 
+ASSUMED_ENCODING = 512  # tokens, where nothing limits what is encoded
+ASSUMED_LENGTH = "assumed: the config does not say how long an encoding is"
+
 
 class Reading(NamedTuple):
     """A config as read: the spec, the architecture that read it, and the views of it.
@@ -140,7 +143,7 @@ def read_config(config: Mapping[str, Any], where: str) -> Reading:
         vocab_size=writing.optional("vocab_size"),
         dtype=_dtype(view, text),
         max_position_embeddings=writing.optional("max_position_embeddings"),
-        encoder_tokens=_encoder_tokens(view, text, layers),
+        encoder_tokens=_encoder_tokens(whole, view, text, layers),
         tie_word_embeddings=whole.config.tied(view, text),
         assumptions=_assumptions(view, text, layers) if assumed else (),
         origins=view.origins,
@@ -214,11 +217,13 @@ def _keeps_encoder(mixer: Mixer) -> bool:
     return mixer.state_elements(0, 2) != mixer.state_elements(0, 0)
 
 
-def _encoder_tokens(view: ConfigView, inner: ConfigView, layers: tuple[Layer, ...]) -> int:
+def _encoder_tokens(
+    whole: Architecture, view: ConfigView, inner: ConfigView, layers: tuple[Layer, ...]
+) -> int:
     crosses = any(_keeps_encoder(mixer) for layer in layers for mixer in layer.mixers)
     if not crosses or _decodes_alone(view, inner, layers):
         return 0
-    return _longest_encoding(view, inner)
+    return _longest_encoding(whole, view, inner)
 
 
 def _decodes_alone(view: ConfigView, inner: ConfigView, layers: tuple[Layer, ...]) -> bool:
@@ -228,25 +233,21 @@ def _decodes_alone(view: ConfigView, inner: ConfigView, layers: tuple[Layer, ...
     return not encodes and all(layer.stack == "decoder" for layer in layers)
 
 
-def _longest_encoding(view: ConfigView, inner: ConfigView) -> int:
-    """How many tokens a cross-attention sees where nothing asks for a length: the maximum."""
-    source = inner.optional("max_source_positions")
-    if source is not None:
-        return source
-    if view.config.get("vision_config") is not None:
-        vision = view.child("vision_config")
-        patches = _patches(vision)
-        if patches:
-            tiles = vision.optional("max_num_tiles") or 1
-            formula = "derived: tiles * ((image_size / patch_size)^2 + 1)"
-            return int(view.note("encoder_tokens", tiles * (patches + 1), formula))
-    limit = inner.optional("max_position_embeddings")
-    return limit if limit is not None else 512
-
-
-def _patches(vision: ConfigView) -> int:
-    """Patches of one image; 0 where the config does not say how large either is."""
-    from .body.image_embeddings import patch_count
-
-    given = all(vision.get(name) is not None for name in ("image_size", "patch_size"))
-    return patch_count(vision) if given else 0
+def _longest_encoding(whole: Architecture, view: ConfigView, inner: ConfigView) -> int:
+    """How many tokens a cross-attention sees where nothing asks for a length: those of one image,
+    or the longest text or sound that is encoded."""
+    models = whole.config.models
+    encoder, own = nested(view, models[0]) if models else (view, whole)
+    if models:
+        encoder.origins = {}  # what the decoder reads under the same names stands in the report
+    if own.image is not None:
+        try:
+            tokens = own.image.tokens(encoder)
+            return int(view.note("encoder_tokens", tokens, f"derived: {own.image.formula}"))
+        except MissingValueError:
+            pass  # a size of the image is not given
+    for limit in ("max_source_positions", "max_position_embeddings"):
+        length = (encoder if models else inner).optional(limit)
+        if length is not None:
+            return length
+    return int(view.note("encoder_tokens", ASSUMED_ENCODING, ASSUMED_LENGTH))

@@ -32,6 +32,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "head_dim": (
         *("kv_channels", "attention_head_dim", "head_size", "d_head", "dim_head", "d_kv"),
         *("size_per_head", "attention_head_size", "qk_head_dim", "attn_head_dim"),
+        *("dim_per_head", "head_width"),
     ),
     "vocab_size": ("n_vocab", "padded_vocab_size"),
     "intermediate_size": (
@@ -41,6 +42,35 @@ NAMES: dict[str, tuple[str, ...]] = {
     "max_position_embeddings": (
         *CONTEXT_NAMES,
         *("context_length", "max_seq_length", "max_context_length", "block_size"),
+        *("seq_len", "context_size"),
+    ),
+}
+# Names of the width of the model, or of that of its feed-forward.
+EITHER_WIDTH = ("hidden_dim",)
+# More sizes, whose name every class chooses for itself: one that a class does not have is ignored.
+OF_CLASSES: dict[str, tuple[str, ...]] = {
+    "num_experts": (
+        *("num_experts", "num_local_experts", "n_routed_experts", "num_routed_experts"),
+        *("moe_num_experts", "num_moe_experts", "n_experts", "experts"),
+    ),
+    "num_experts_per_tok": (
+        *("num_experts_per_tok", "num_experts_per_token", "num_selected_experts", "moe_topk"),
+        *("moe_top_k", "moe_k", "top_k_experts", "experts_per_token", "n_experts_per_token"),
+        *("n_experts_per_tok", "num_active_experts"),
+    ),
+    "moe_intermediate_size": (
+        *("moe_intermediate_size", "expert_intermediate_size", "moe_ffn_hidden_size"),
+        *("expert_ffn_hidden_size", "expert_dim", "moe_hidden_dim", "moe_ffn_dim"),
+        *("expert_size", "expert_hidden_size"),
+    ),
+    "n_shared_experts": (
+        *("n_shared_experts", "num_shared_experts", "num_shared_expert", "n_shared_expert"),
+        "moe_num_shared_experts",
+    ),
+    "sliding_window": (
+        *("sliding_window", "sliding_window_size", "window_size", "attention_window"),
+        *("attn_window_size", "local_window_size", "local_attention_window"),
+        *("window", "swa_window", "swa_window_size"),
     ),
 }
 
@@ -64,7 +94,8 @@ QK_NORMS = ("qk_norm", "use_qk_norm", "qk_layernorm", "use_qk_layernorm", "use_q
 # Flags and words that the assumed reading takes beside the names of sizes.
 READ_FLAGS = frozenset(
     {name.lstrip("!") for name in (*QKV_BIAS, *O_BIAS, *QK_NORMS, *ONE_KEY_VALUE_HEAD)}
-    | {"attention_head_type", "attn_config", "use_mla", "is_causal", "causal", "is_decoder"}
+    | {"attention_head_type", "attn_config", "use_mla", "is_causal", "causal"}
+    | {"is_decoder", "is_encoder"}
 )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from headcount.model.errors import bounded, short
 from headcount.model.mixers import Mixer
 from headcount.model.redaction import redacted
-from headcount.model.sizes import AuditRequest, Sizes, fill_in, mha_ratio
+from headcount.model.sizes import ASSUMED_ENCODER, AuditRequest, Sizes, fill_in, mha_ratio
 from headcount.model.spec import Layer, ModelSpec
 from headcount.model.units import format_count
 from headcount.report.report import Fact, Report
@@ -52,11 +52,11 @@ def audit_report(audit: Audit, request: AuditRequest) -> Report:
     )
 
 
-def error_report(target: str, error: Exception) -> Report:
-    """What stands in the place of one model of several that cannot be audited."""
+def error_report(target: str, error: Exception, what: str = "audited") -> Report:
+    """What stands in the place of one model of several that cannot be audited, or planned."""
     shown = bounded(redacted(target))
     return Report(
-        title=f"{shown}: cannot be audited",
+        title=f"{shown}: cannot be {what}",
         notes=(str(error),),
         document={"error": str(error), "model": {"id": shown}},
     )
@@ -219,6 +219,8 @@ def _notes(audit: Audit, sizes: Sizes) -> Iterator[str]:
             "transformers repeats K/V to all heads before caching this architecture; serving"
             " engines store the K/V heads once."
         )
+    if spec.assumes_encoder_tokens and sizes.encoder_tokens == spec.encoder_tokens:
+        yield f"{sizes.encoder_tokens:,} {ASSUMED_ENCODER}"
     if audit.census is not None and audit.census.packed:
         yield "The weights are quantised: attention by layer is counted from the config."
     if entry and entry.confidence != "verbatim":

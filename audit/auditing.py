@@ -34,7 +34,8 @@ def audit_model(target: str, config: str | None = None, *, strict: bool = False)
             f"{source.where}: nothing describes model_type {audit.spec.model_type!r}: without"
             " --strict its config is read by the standard names"
         )
-    by_default = next((f for f in audit.findings if f.code == "H418"), None)
+    sized = (f for f in audit.findings if f.code == "H418" and f.severity == "warning")
+    by_default = next(sized, None)
     if strict and by_default is not None:
         raise UnsupportedModelError(
             f"{source.where}: {by_default.where}: {by_default.message} (H418): without --strict it"
@@ -88,6 +89,7 @@ def audit_source(source: FoundModel) -> Audit:
             stored={},
             findings=(),
         )
+    facts = facts._replace(stored=audit.spec)
     if audit.spec.parameters_source == "config":
         facts = with_unread(facts, reading)
     return replace(

@@ -79,7 +79,12 @@ def weights_notes(inventory: Inventory, published: int | None) -> Iterator[str]:
     if "mtp" in lines:
         yield f"{lines['mtp'].parameters or 0:,} of the parameters are {_REASONS['mtp']}."
     if "copies" in lines:
-        yield f"{lines['copies'].nbytes:,} bytes are {_REASONS['copies']}, counted once."
+        yield (
+            f"{lines['copies'].nbytes:,} bytes are {_REASONS['copies']}. They count as no"
+            " parameters, which holds where their values are those of the embedding: headers do not"
+            f" say it, --scan does. Where they differ, transformers loads"
+            f" {lines['copies'].elements:,} parameters more."
+        )
     held = inventory.parameters
     if published is not None and held is not None and published != held:
         why = difference(inventory, published)

@@ -6,13 +6,16 @@ from typing import Any
 
 import click
 
+from headcount.model.text import printable
 from headcount.plan.engines.registry import ENGINES
 
+from .added_options import added_options
 from .console import Command, write_reports
 from .engine_options import LLAMA_CPP_OPTIONS, start_options
 from .options import (
     AT_LEAST_1,
     COUNT,
+    PATH,
     SIZE,
     FiniteRange,
     output_options,
@@ -46,25 +49,41 @@ _SERVING_OPTIONS = stack(
     click.option(
         "--require", metavar="WHAT", help="Exit with 1 without: fits,context>=32k,concurrency>=8."
     ),
-    click.option("--target-users", type=AT_LEAST_1, help="Search devices x tp for so many."),
+    click.option(
+        "--target-users",
+        type=AT_LEAST_1,
+        help="Search devices, tp x pp and replicas that serve so many requests at once.",
+    ),
+    click.option(
+        "--prices",
+        type=PATH,
+        metavar="FILE",
+        help="CSV or JSON of a device's name and its price an hour: choose by cost.",
+    ),
     start_options(ENGINES),
     LLAMA_CPP_OPTIONS,
+    added_options,
     click.option("--static-cache", is_flag=True, help="A static cache (transformers)."),
 )
 
 
 @click.command(cls=Command)
-@click.argument("model")
-@click.option("--device", metavar="NAME|SIZE", help="Such as h100 (`headcount devices`) or 80GiB.")
+@click.argument("models", nargs=-1, required=True, metavar="MODEL...")
+@click.option(
+    "--device",
+    metavar="NAME|SIZE,...",
+    help="Such as h100 (`headcount devices`) or 80GiB; the best of several is looked for.",
+)
 @workload_options
 @_MODEL_OPTIONS
 @_SERVING_OPTIONS
 @output_options
-def plan(model: str, form: str, output: Path | None, **options: Any) -> None:
+def plan(models: tuple[str, ...], form: str, output: Path | None, **options: Any) -> None:
     """Say what serving MODEL takes in memory, and what fits where.
 
     Weights, KV cache and overhead are held against DEVICE; without one, against every device. With
-    --engine it is planned as that engine accounts, to be held against its log.
+    --engine it is planned as that engine accounts, to be held against its log. Several models, or
+    devices, are compared in one table.
 
     \b
     Example:
@@ -73,10 +92,17 @@ def plan(model: str, form: str, output: Path | None, **options: Any) -> None:
       headcount plan qwen3-8b --device l40s --engine vllm --engine-version 0.11.0
       headcount plan qwen3-32b --target-users 32 --context 16k
       headcount plan qwen3-8b --device a100-40gb --context 32k --require "concurrency>=4"
+      headcount plan qwen3-32b llama-3-70b --target-users 64 --device h100,b200 -o plan.html
+
+    Exit status: 0 fine, 1 if what is required does not hold, or not all users are surely served.
     """
     from headcount.plan.command import plan_command
 
-    answer = plan_command(model, with_charts=form == "html", **options)
-    write_reports([answer.report], form, output)
+    answer = plan_command(*models, form=form, **options)
+    write_reports(answer.reports, form, output)
+    for reason in answer.reasons:
+        click.echo(printable(reason), err=True)
+    if answer.failed:
+        sys.exit(2)
     if not answer.holds:
         sys.exit(1)

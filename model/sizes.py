@@ -8,6 +8,10 @@ from .mixers import Mixer
 from .spec import Layer, ModelSpec
 
 DEFAULT_CONTEXT = 8192  # where a model states no maximum of its own
+ASSUMED_ENCODER = (  # behind their number
+    "encoder tokens are assumed: the config does not say how long an encoding is; --encoder-tokens"
+    " gives another number."
+)
 
 
 class AuditRequest(NamedTuple):
@@ -52,7 +56,7 @@ def fill_in(spec: ModelSpec, request: AuditRequest) -> Sizes:
 
     A config that names no dtype, as those of 2019 do, is taken to be served at 16 bit.
     """
-    if request.kv_dtype is not None:
+    if request.kv_dtype is not None and request.kv_dtype != "auto":
         kv_dtype, source = resolve_cache_dtype(request.kv_dtype), "asked for"
     elif spec.dtype is not None:
         kv_dtype, source = spec.dtype, "the model's dtype"

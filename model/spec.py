@@ -128,6 +128,12 @@ class ModelSpec:
     origins: Mapping[str, Origin] = field(default_factory=dict)
 
     @property
+    def assumes_encoder_tokens(self) -> bool:
+        """Whether nothing in the config says how long an encoding is."""
+        origin = self.origins.get("encoder_tokens")
+        return origin is not None and origin.source.startswith("assumed")
+
+    @property
     def assumed(self) -> bool:
         """Whether nothing describes the model_type."""
         return bool(self.assumptions)

@@ -59,3 +59,9 @@ class Budget(NamedTuple):
         """How far off what is left may be if all estimates err the same way."""
         own = self.allowed.error_bytes if self.allowed else 0
         return own + sum(term.error_bytes for term in self.fixed)
+
+    def moved(self, bytes: int) -> "Budget":
+        """With so many bytes more, or fewer, that may be taken; itself without a device."""
+        if self.allowed is None:
+            return self
+        return self._replace(allowed=self.allowed._replace(bytes=self.allowed.bytes + bytes))

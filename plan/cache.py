@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import inf
 
+from headcount.model.dtypes import Bits
 from headcount.model.mixers import Attention, LatentAttention, Mixer, Recurrent
 
 from .engines.pool import SequencePool
@@ -22,7 +23,7 @@ class RankCache(SequencePool):
 
     mixers: tuple[tuple[Mixer, int], ...]
     encoder_tokens: int
-    bits: int
+    bits: Bits
 
     def sequence_bytes(self, context: int) -> int:
         """Windows keep no more than they are."""
@@ -53,7 +54,7 @@ class RankCache(SequencePool):
         """The sum with its numbers, one addend per kind of layer."""
         simple = [(m, n) for m, n in self.mixers if _is_keys_and_values(m)]
         addends = [self._addend(mixer, count, context) for mixer, count in simple]
-        sums = [f"({' + '.join(addends)}) x {self.bits} bit"] if addends else []
+        sums = [f"({' + '.join(addends)}) x {float(self.bits):g} bit"] if addends else []
         sums += [
             f"{count} layers x {self._bytes(mixer, context):,} bytes of {_name(mixer)}"
             for mixer, count in self.mixers
@@ -94,7 +95,7 @@ def _name(mixer: Mixer) -> str:
     return f"{mixer.kind.replace('_', ' ')} state"
 
 
-def rank_cache(model: PlannedModel, *, tp: int, encoder_tokens: int, bits: int) -> RankCache:
+def rank_cache(model: PlannedModel, *, tp: int, encoder_tokens: int, bits: Bits) -> RankCache:
     """The cache of one of `tp` ranks, which must be a valid number for the model."""
     return RankCache(mixers=_kept(model, tp), encoder_tokens=encoder_tokens, bits=bits)
 

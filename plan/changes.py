@@ -11,7 +11,6 @@ from .plan import Plan, plan_model
 from .what_if import VariantPlan, conversions
 
 _MOST_UTILISATION = 0.95  # beyond it, CUDA graphs and other processes find no room
-_WEIGHT_TYPES = ("float8_e4m3fn", "int4")
 
 
 class Change(NamedTuple):
@@ -45,6 +44,7 @@ def changes(plan: Plan, variants: Sequence[VariantPlan]) -> tuple[Change, ...]:
         _sequences,
         _cache_type,
         _context,
+        _whole_experts,
         _tp,
         _weight_type,
     )
@@ -54,12 +54,14 @@ def changes(plan: Plan, variants: Sequence[VariantPlan]) -> tuple[Change, ...]:
 
 
 def _try(plan: Plan, what: str, value: int | float | str, text: str) -> Iterator[Change]:
-    """`what` is a field of the request."""
+    """`what` is a field of the request. One that does not go with the others is none, nor is one
+    that no command of the engine's says."""
+    request = replace(plan.request, **{what: value})  # type: ignore[arg-type]
     try:
-        changed = plan_model(plan.model, replace(plan.request, **{what: value}))  # type: ignore[arg-type]
-    except HeadcountError:  # one that the engine refuses is no change to offer
+        changed = plan_model(plan.model, request)
+    except HeadcountError:
         return
-    if changed.fits:
+    if changed.fits and (changed.launch is None or changed.launch.command):
         yield Change(what=what, value=value, text=text, plan=changed)
 
 
@@ -73,7 +75,12 @@ def _utilisation(plan: Plan) -> Iterator[Change]:
 
 
 def _sequences(plan: Plan) -> Iterator[Change]:
-    """Of an engine that profiles the sampler for as many sequences as it may run."""
+    """As many as are to run at once; or fewer, of an engine that profiles the sampler for as many
+    as it may run."""
+    if not plan.runs_at_once:
+        value = plan.workload.batch_size
+        yield from _try(plan, "max_num_seqs", value, f"{value:,} sequences a step")
+        return
     if not plan.engine.profiles_sequences or plan.budget is None:
         return
     value = 512
@@ -89,9 +96,17 @@ def _cache_type(plan: Plan) -> Iterator[Change]:
 
 
 def _context(plan: Plan) -> Iterator[Change]:
-    most = plan.limits.max_context
-    if most and most < plan.workload.context:
+    found, longest = plan.limits.max_context, plan.spec.max_position_embeddings
+    most = min(found, longest or found) if found else 0
+    if 0 < most < plan.workload.context:
         yield from _try(plan, "context", most, f"a context of {most:,} tokens")
+
+
+def _whole_experts(plan: Plan) -> Iterator[Change]:
+    """Where experts do not split, each of them on one rank."""
+    if plan.can_spread_experts and plan.refusals:
+        text = "experts dealt to the ranks whole (--enable-expert-parallel)"
+        yield from _try(plan, "enable_expert_parallel", True, text)
 
 
 def _tp(plan: Plan) -> Iterator[Change]:
@@ -103,15 +118,13 @@ def _tp(plan: Plan) -> Iterator[Change]:
 
 
 def _weight_type(plan: Plan) -> Iterator[Change]:
-    """The cache stays what it is."""
     if plan.request.kv_memory is not None or plan.spec.parameters is None:
         return
-    if "quantization_config" in plan.model.config or plan.request.dtype in _WEIGHT_TYPES:
+    names = plan.engine.narrower_weights
+    if "quantization_config" in plan.model.config or plan.request.dtype in names:
         return
-    kept = replace(plan.request, kv_dtype=plan.request.kv_dtype or "bfloat16")
-    base = replace(plan, workload=replace(plan.workload, request=kept))
-    for name in _WEIGHT_TYPES:
-        yield from _try(base, "dtype", name, f"weights of {name}")
+    for name in names:
+        yield from _try(plan, "dtype", name, f"weights of {name}")
 
 
 def _conversion(variants: Sequence[VariantPlan]) -> Iterator[Change]:

@@ -1,21 +1,27 @@
 """`plan`: from a model's name and options to a report."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from headcount.audit.audit_report import error_report
 from headcount.audit.auditing import audit_model, audit_source
 from headcount.model.errors import HeadcountError
+from headcount.report import FOR_PEOPLE
 from headcount.report.report import Report
 
-from .devices import parse_device
+from .devices import parse_devices
 from .engines.engine import find_engine
 from .engines.registry import PLAIN, SERVING
 from .gate import parse_requirements
+from .hardware.prices import read_prices
 from .planned_model import PlannedModel
+from .report.overview import overview_report
 from .report.report import plan_report
 from .request import OF_ANY_PLAN, PlanRequest
-from .result import plan_result
+from .result import PlanResult, plan_result
+from .speculation import Speculation, parse_speculative_config
 
 if TYPE_CHECKING:
     from headcount.audit.audited import Audit
@@ -27,35 +33,91 @@ _INCOMPLETE = frozenset({"H103", "H107", "H112", "H113", "H201", "H205", "H215"}
 
 
 class PlanAnswer(NamedTuple):
-    """The report, and whether everything that was required holds."""
+    """The reports, whether everything that was required holds, and why not; `failed`: a model could
+    not be planned."""
 
-    report: Report
+    reports: tuple[Report, ...]
     holds: bool
+    reasons: tuple[str, ...] = ()
+    failed: bool = False
+
+    @property
+    def report(self) -> Report:
+        """The first."""
+        return self.reports[0]
 
 
 def plan_command(
-    name: str,
-    *,
+    *names: str,
     parameters: int | None = None,
     require: str | None = None,
     target_users: int | None = None,
-    with_charts: bool = False,
+    device: str | None = None,
+    prices: Path | None = None,
+    form: str = "table",
     **options: Any,
 ) -> PlanAnswer:
-    """Plans the model `name`; `options` are those of the command line. Raises HeadcountError."""
+    """Plans the models `names`; `options` are those of the command line. Several have an overview
+    before their reports, or in a `form` for programs in place of them. Raises HeadcountError."""
+    devices = parse_devices(device) if device else ()
     request = _request(needs_engine=bool(require or target_users), **options)
-    audit = audit_model(name)
-    result = plan_result(
-        planned(audit, parameters),
-        request,
-        requirements=parse_requirements(require) if require is not None else (),
-        target_users=target_users,
-    )
-    report = plan_report(result, with_charts=with_charts)
+    searched: dict[str, Any] = {
+        "requirements": parse_requirements(require) if require is not None else (),
+        "target_users": target_users,
+        "devices": devices,
+        "prices": read_prices(prices) if prices is not None else None,
+    }
+
+    def planned_report(name: str) -> tuple[PlanResult, Report]:
+        audit = audit_model(name)
+        result = plan_result(planned(audit, parameters), request, **searched)
+        return result, _with_findings(plan_report(result, with_charts=form == "html"), audit)
+
+    if len(names) == 1:
+        result, report = planned_report(names[0])
+        return PlanAnswer(reports=(report,), holds=result.holds, reasons=tuple(_reasons(result)))
+    return _several(names, planned_report, for_people=form in FOR_PEOPLE)
+
+
+def _reasons(result: PlanResult, of: str = "") -> Iterator[str]:
+    """Why it does not hold, as it is said on stderr."""
+    return (f"Does not hold: {of}{text}" for text in result.failures)
+
+
+def _with_findings(report: Report, audit: "Audit") -> Report:
     findings = [finding.document() for finding in audit.findings]
     document = {**report.document, "findings": findings}
-    report = report._replace(findings=audit.findings, document=document)
-    return PlanAnswer(report=report, holds=result.holds)
+    return report._replace(findings=audit.findings, document=document)
+
+
+def _several(
+    names: Sequence[str],
+    planned_report: Callable[[str], tuple[PlanResult, Report]],
+    *,
+    for_people: bool,
+) -> PlanAnswer:
+    """One that cannot be planned has its error in the place of its report."""
+    results: list[PlanResult | None] = []
+    reports: list[Report] = []
+    reasons: list[str] = []
+    for name in names:
+        try:
+            result, report = planned_report(name)
+        except HeadcountError as error:
+            results.append(None)
+            reports.append(error_report(name, error, "planned"))
+            reasons.append(f"Error: {reports[-1].title}: {error}")
+            continue
+        results.append(result)
+        reports.append(report)
+        reasons += _reasons(result, f"{result.plan.model.model_id}: ")
+    overview = overview_report(names, results, reports)
+    return PlanAnswer(
+        reports=(overview, *(reports if for_people else ())),
+        holds=all(result.holds for result in results if result is not None),
+        reasons=tuple(reasons),
+        failed=None in results,
+    )
 
 
 def planned(audit: "Audit", parameters: int | None = None) -> PlannedModel:
@@ -130,25 +192,34 @@ def _of_config(audit: "Audit", lacking: str) -> "Audit":
     return whole if held is None or held < whole.spec.parameters else audit
 
 
+def _speculation(text: str | None) -> Speculation | None:
+    return None if text is None else parse_speculative_config(text, _draft)
+
+
+def _draft(name: str) -> PlannedModel:
+    return planned(audit_model(name))
+
+
 def _request(
     *,
     needs_engine: bool,
-    device: str | None,
     utilisation: float | None,
     engine: str | None = None,
     engine_version: str | None = None,
     offline: bool = False,
+    speculative_config: str | None = None,
     **options: Any,
 ) -> PlanRequest:
     """What is not given is left to its default."""
     needs_engine = needs_engine or bool(engine_version) or offline or bool(options.get("kv_memory"))
+    needs_engine = needs_engine or bool(speculative_config)
     needs_engine = needs_engine or any(options[name] for name in options.keys() - OF_ANY_PLAN)
     found = find_engine(engine or (SERVING if needs_engine else PLAIN))
     return PlanRequest(
         engine=found.name,
         version=found.releases.parse(engine_version) if engine_version else None,
-        device=parse_device(device) if device else None,
         utilisation=utilisation,
+        speculative_config=_speculation(speculative_config),
         usage="offline" if offline else "server",
         **{name: value for name, value in options.items() if value is not None},
     )

@@ -54,7 +54,7 @@ def context_curve(plan: Plan) -> tuple[ContextPoint, ...]:
     return tuple(
         ContextPoint(
             context=context,
-            concurrency=plan.pool.concurrency(plan.available, context),
+            concurrency=plan.concurrency_of(context),
             request_bytes=plan.needed(context, 1),
         )
         for context in contexts(plan.spec, plan.workload.context)

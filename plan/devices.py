@@ -26,7 +26,9 @@ class Device:
     `memory` is the nominal size and `usable_memory` what is visible as total memory, both in
     bytes; `usable_source` says where that was seen, or begins with `estimated:`. `bandwidth` is
     bytes per second of device memory. `flops` are dense BF16 or FP16 FLOP/s without sparsity. The
-    last two are data-sheet peaks, found in `source`, and None where none is published.
+    last two are data-sheet peaks, found in `source`, and None where none is published. `platform`
+    is what programs are built for (cuda, rocm, xpu, hpu, tpu, neuron, metal), empty where only a
+    size is known; `capability` is CUDA's, or the name that ROCm has for the architecture.
     """
 
     key: str
@@ -39,6 +41,8 @@ class Device:
     flops: int | None
     source: str
     aliases: tuple[str, ...] = ()
+    platform: str = ""
+    capability: str | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.usable_memory <= self.memory:
@@ -82,6 +86,13 @@ def parse_device(text: str) -> Device:
         flops=None,
         source="the size asked for",
     )
+
+
+def parse_devices(text: str) -> tuple[Device, ...]:
+    """Several names or sizes with commas, each once. Raises HeadcountError."""
+    names = [text] if _SIZE.fullmatch(text.strip()) else text.split(",")
+    found = {device.key: device for device in map(parse_device, names)}
+    return tuple(found.values())
 
 
 @lru_cache(maxsize=1)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from headcount.model.errors import HeadcountError, short
 from headcount.model.units import parse_tokens
 
-from .plan import Plan
+from .plan import Plan, Verdict
 
 _FORM = re.compile(r"\s*(context|concurrency|kv_tokens)\s*>=\s*(\S.*)")
 
@@ -22,18 +22,42 @@ class Requirement(NamedTuple):
 
 
 class Held(NamedTuple):
-    """Whether a plan holds a requirement, and what it has."""
+    """Whether a plan holds a requirement, what it has, and what it has at the least if all
+    estimates err: by that it is judged."""
 
     requirement: Requirement
     found: float | bool
+    low: float | bool
     holds: bool
+    verdict: Verdict | None
+
+    @property
+    def share(self) -> float:
+        """How much of what is required is there, 1 where it holds."""
+        if self.holds or not self.requirement.least:
+            return float(self.holds)
+        return self.low / self.requirement.least
+
+    @property
+    def text(self) -> str:
+        """What was found, and the least of it where that is another."""
+        if self.requirement.figure == "fits":
+            return str(self.verdict)
+        low = f", {self.low:,.6g} if the estimates err" if self.low != self.found else ""
+        return f"{self.found:,.6g}{low}"
 
     def document(self) -> dict[str, object]:
         return {
             "require": self.requirement.text,
-            "found": self.found,
+            "found": _finite(self.found),
+            "low": _finite(self.low),
             "holds": self.holds,
         }
+
+
+def _finite(value: float) -> float | None:
+    """None for no limit, which JSON has no number for."""
+    return None if value == inf else value
 
 
 def parse_requirements(text: str) -> tuple[Requirement, ...]:
@@ -63,7 +87,7 @@ def _number(text: str) -> float:
 _FIGURES: dict[str, Callable[[Plan], float | bool]] = {
     "fits": lambda plan: bool(plan.fits),
     "context": lambda plan: _most(plan),
-    "concurrency": lambda plan: round(plan.concurrency, 4),
+    "concurrency": lambda plan: round(plan.at_once, 4),
     "kv_tokens": lambda plan: plan.kv_tokens,
 }
 
@@ -75,11 +99,13 @@ def _most(plan: Plan) -> float:
 
 def check(plan: Plan, requirements: tuple[Requirement, ...]) -> tuple[Held, ...]:
     """Each requirement held against `plan`, which has a device, or K/V memory; none holds where
-    nothing is left for a cache."""
+    the engine would not start, or nothing is left for a cache."""
     return tuple(_check(plan, requirement) for requirement in requirements)
 
 
 def _check(plan: Plan, requirement: Requirement) -> Held:
-    found = _FIGURES[requirement.figure](plan)
-    holds = bool(found) if requirement.least is None else found >= requirement.least
-    return Held(requirement=requirement, found=found, holds=holds)
+    figure = _FIGURES[requirement.figure]
+    found, low = figure(plan), figure(plan.low)
+    holds = bool(low) if requirement.least is None else low >= requirement.least
+    holds = holds and not plan.refusals
+    return Held(requirement, found=found, low=low, holds=holds, verdict=plan.verdict)

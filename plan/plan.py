@@ -1,7 +1,8 @@
 """A plan: what one rank needs on an engine, held against what it may take of a device."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Literal
 
 from headcount.model.dtypes import BITS, resolve_dtype
 from headcount.model.errors import HeadcountError
@@ -10,14 +11,16 @@ from headcount.model.spec import ModelSpec
 
 from .budget import Budget, Term
 from .engines.engine import Engine, check_options, find_engine
-from .engines.launch import Launch
+from .engines.launch import Launch, unlisted
 from .engines.pool import CachePool
 from .limits import PlanLimits, largest
 from .parallel import check_tp
 from .planned_model import PlannedModel, narrowed
 from .request import UTILISATION, PlanRequest, Workload
-from .stored import NAMED_FORMATS, as_format, format_settings, is_weighed
+from .stored import NAMED_FORMATS, as_format, format_settings, is_stored_as, is_weighed
 from .weights import Weights
+
+Verdict = Literal["fits", "borderline", "does not fit", "does not start"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,9 +60,10 @@ class Plan:
 
     def _free(self, context: int, batch_size: int) -> list[int]:
         """What each stage has beyond what the batch needs."""
+        own = self.request.each_of_dp(batch_size)
         return [
-            size - self.pool.needed(context, batch_size, stage)
-            for stage, size in enumerate(self._available(context, batch_size))
+            size - self.pool.needed(context, own, stage)
+            for stage, size in enumerate(self._available(context, own))
         ]
 
     def holds(self, context: int, batch_size: int) -> bool:
@@ -89,8 +93,8 @@ class Plan:
         return self.taken[0].bytes if self.taken else None
 
     def needed(self, context: int, batch_size: int) -> int:
-        """Bytes of cache that a batch of so many tokens each takes."""
-        return self.pool.needed(context, batch_size, self._tightest)
+        """Bytes of cache of a rank that a batch of so many tokens each takes."""
+        return self.pool.needed(context, self.request.each_of_dp(batch_size), self._tightest)
 
     @property
     def bytes_per_token(self) -> int:
@@ -115,7 +119,9 @@ class Plan:
             key="kv_cache",
             title="KV cache",
             bytes=self.kv_cache_bytes,
-            formula=self.pool.formula(work.context, work.batch_size, self._tightest),
+            formula=self.pool.formula(
+                work.context, self.request.each_of_dp(work.batch_size), self._tightest
+            ),
         )
         return (*self.taken[:1], cache, *self.taken[1:])
 
@@ -145,9 +151,60 @@ class Plan:
 
     @property
     def fits(self) -> bool | None:
-        """None where there is nothing to fit in."""
+        """Whether the engine starts so and runs the whole batch at once, by the estimates as they
+        stand; None where there is nothing to fit in."""
         free = self.free_bytes
-        return None if free is None else free >= 0
+        return None if free is None else free >= 0 and self.runs_at_once and not self.refusals
+
+    @cached_property
+    def refusals(self) -> tuple[str, ...]:
+        """Why the engine would not start so, however much memory there is."""
+        device, work = self.request.device, self.workload
+        found = device and self.engine.not_run_on(device, work.version)
+        return (found,) if found else tuple(self.engine.refusals(self.model, device, work))
+
+    @property
+    def can_spread_experts(self) -> bool:
+        """Whether the engine could deal experts to the ranks whole, which now share each."""
+        name = "enable_expert_parallel"
+        return name in self.engine.options and not getattr(self.request, name)
+
+    @property
+    def most_at_once(self) -> int | None:
+        """The most requests that the engine runs at once; None: as many as fit."""
+        return self.engine.most_at_once(self.request.device, self.workload)
+
+    @property
+    def runs_at_once(self) -> bool:
+        """Whether none of the batch would have to wait for others to end."""
+        return self.most_at_once is None or self.workload.batch_size <= self.most_at_once
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """`borderline` where the estimates' error decides; None where there is nothing to fit in.
+        A requirement holds by `low`."""
+        if self.free_bytes is None:
+            return None
+        if self.refusals:
+            return "does not start"
+        if self.low.fits:
+            return "fits"
+        return "borderline" if self.high.fits else "does not fit"
+
+    @cached_property
+    def low(self) -> "Plan":
+        """With all estimates off by their error, and none in the plan's favour."""
+        return self._moved(-1)
+
+    @cached_property
+    def high(self) -> "Plan":
+        """With all estimates off in the plan's favour."""
+        return self._moved(1)
+
+    def _moved(self, sign: int) -> "Plan":
+        if not self.error_bytes:
+            return self
+        return replace(self, budgets=tuple(b.moved(sign * b.error_bytes) for b in self.budgets))
 
     @cached_property
     def limits(self) -> PlanLimits:
@@ -165,8 +222,10 @@ class Plan:
         )
 
     def largest_batch(self, context: int) -> int | None:
-        """The largest batch that fits at `context` tokens; None if memory sets no limit."""
-        return largest(lambda batch: self.holds(context, batch), ceiling=None)
+        """The largest batch that fits at `context` tokens and runs at once; None if nothing sets a
+        limit."""
+        ceiling = self.most_at_once if self.spec.is_cached else None
+        return largest(lambda batch: self.holds(context, batch), ceiling=ceiling)
 
     @property
     def utilisation(self) -> float | None:
@@ -195,12 +254,23 @@ class Plan:
 
     @property
     def kv_tokens(self) -> int:
+        """Of one rank of data parallel, as it logs them."""
         return self.pool.kv_tokens(self.available, self.workload.context)
 
     @property
     def concurrency(self) -> float:
-        """How many requests of the plan's context fit at once."""
-        return self.pool.concurrency(self.available, self.workload.context)
+        """How many requests of the plan's context fit at once, on all ranks of data parallel."""
+        return self.concurrency_of(self.workload.context)
+
+    def concurrency_of(self, context: int) -> float:
+        """The same of requests of `context` tokens."""
+        return self.request.dp * self.pool.concurrency(self.available, context)
+
+    @property
+    def at_once(self) -> float:
+        """How many requests of the plan's context run at once."""
+        most = self.most_at_once
+        return self.concurrency if most is None else min(self.concurrency, most)
 
     @property
     def limiting_term(self) -> str:
@@ -213,7 +283,13 @@ class Plan:
     def launch(self) -> Launch | None:
         """What starts it; None of an engine that is not started."""
         launch = self.engine.launch
-        return launch(self.model, self.workload, self.kv_tokens) if launch else None
+        if launch is None:
+            return None
+        if self.refusals:
+            note = f"{self.engine.name} would not start: {'; '.join(self.refusals)}."
+            return Launch(command=None, notes=(note,))
+        found = launch(self.model, self.workload, self.kv_tokens)
+        return found.noting(unlisted(self.engine.listed_as, self.spec.model_type))
 
     @property
     def launch_command(self) -> str | None:
@@ -233,7 +309,7 @@ def plan_model(model: PlannedModel, request: PlanRequest) -> Plan:
             "a plan for an engine needs --device (a name or a size) or --kv-memory"
         )
     check_tp(model.spec, request.tp, model.model_id)
-    _check_pp(model, request.pp)
+    _check_pp(model, request)
     return plan_workload(model, engine, _workload(model, request, engine))
 
 
@@ -253,7 +329,7 @@ def plan_workload(model: PlannedModel, engine: Engine, workload: Workload) -> Pl
 def _workload(model: PlannedModel, request: PlanRequest, engine: Engine) -> Workload:
     spec = model.spec
     version = request.version or engine.releases.latest()
-    dtype = _loaded_dtype(request.dtype)
+    dtype = _loaded_dtype(model, request.dtype)
     loaded = model if engine.keeps_float32 or dtype else narrowed(model)
     compute = _compute_dtype(dtype, loaded.spec.dtype)
     can_do_without = request.kv_memory is not None and not is_weighed(model)
@@ -270,16 +346,15 @@ def _workload(model: PlannedModel, request: PlanRequest, engine: Engine) -> Work
     )
 
 
-def _loaded_dtype(name: str | None) -> str | None:
+def _loaded_dtype(model: PlannedModel, name: str | None) -> str | None:
     """None for weights that stay as they are stored. Raises HeadcountError."""
-    if name is None or format_settings(name) is not None:
+    if name is None or format_settings(name) is not None or is_stored_as(model, name):
         return None
     try:
         return resolve_dtype(name)
     except HeadcountError as error:
-        raise HeadcountError(
-            f"{error}, {', '.join(NAMED_FORMATS)}, and q4_k_m and the like"
-        ) from error
+        further = ", ".join(each for each in NAMED_FORMATS if each not in BITS)
+        raise HeadcountError(f"{error}, {further}, and q4_k_m and the like") from error
 
 
 def _compute_dtype(*wanted: str | None) -> str:
@@ -287,10 +362,19 @@ def _compute_dtype(*wanted: str | None) -> str:
     return next((name for name in wanted if name is not None and BITS[name] >= 16), "bfloat16")
 
 
-def _check_pp(model: PlannedModel, pp: int) -> None:
-    layers = len(model.spec.layers)
+def _check_pp(model: PlannedModel, request: PlanRequest) -> None:
+    layers, pp, partition = len(model.spec.layers), request.pp, request.pp_layer_partition
     if not 1 <= pp <= layers:
         raise HeadcountError(
             f"pp {pp} does not split {model.model_id}: it has {layers} layers; valid are"
             f" 1 to {layers}"
+        )
+    if partition is None:
+        return
+    if len(partition) != pp or sum(partition) != layers or min(partition) < 1:
+        counts = ",".join(map(str, partition))
+        raise HeadcountError(
+            f"--pp-layer-partition {counts}: {len(partition)} stages with {sum(partition)} layers"
+            f" in all; {model.model_id} has {layers} layers, and --pp is {pp}: that many numbers"
+            f" above 0 whose sum is {layers} are meant"
         )

@@ -15,10 +15,11 @@ class PlannedModel:
     """`weights_bytes` are those of the headers, where they are at hand; `has_experts` is None where
     nothing but the config can tell; `lacking` says what the files do not hold of the model that the
     config describes, and that is planned; `stands_in` that the config is another model's.
-    `own_format` is its quantization_config where `config` has that of a format that was asked for;
-    `overruled` says which count of parameters a given one took the place of. `tensors` are those
-    of a GGUF file, by their names; `active_parameters` those that a token visits, None where that
-    is not known. One model equals only itself: what is worked out of its layers is kept by it."""
+    `own_format` is its quantization_config, empty where it has none, where `config` has that of a
+    format that was asked for; `overruled` says which count of parameters a given one took the place
+    of. `tensors` are those of a GGUF file, by their names; `active_parameters` those that a token
+    visits, None where that is not known. One model equals only itself: what is worked out of its
+    layers is kept by it."""
 
     model_id: str
     spec: ModelSpec

@@ -4,12 +4,13 @@ from dataclasses import dataclass, fields
 from typing import Literal, NamedTuple, get_args
 
 from headcount.model import limits
-from headcount.model.dtypes import BITS
+from headcount.model.dtypes import BITS, Bits
 from headcount.model.errors import HeadcountError, short
 
 from .devices import Device
 from .engines.registry import PLAIN
 from .engines.version import Version
+from .speculation import Speculation
 from .weights import Weights
 
 UTILISATION = 0.90  # what serving engines take of a device's visible memory unless told otherwise
@@ -17,8 +18,8 @@ Usage = Literal["server", "offline"]
 StateMode = Literal["none", "align", "all"]
 STATE_MODES: tuple[StateMode, ...] = get_args(StateMode)
 _COUNTS = (
-    *("context", "batch_size", "encoder_tokens", "tp", "pp", "context_ranks"),
-    *("block_size", "max_num_seqs", "max_num_batched_tokens", "speculated"),
+    *("context", "batch_size", "encoder_tokens", "tp", "pp", "dp", "context_ranks"),
+    *("block_size", "max_num_seqs", "max_num_batched_tokens", "max_loras", "max_lora_rank"),
     *("parallel", "ubatch_size"),
 )
 SAMPLERS = ("pytorch", "flashinfer")
@@ -42,11 +43,14 @@ class PlanRequest:
     its dtypes, the newest version.
 
     `batch_size` requests of `context` tokens each are to fit. `tp` devices share each layer, `pp`
-    stages the layers; `context_ranks` is decode times prefill context parallel. `utilisation` is
+    stages the layers, `pp_layer_partition` says how many each has; `dp` ranks of data parallel
+    share the requests, and of a mixture of experts the experts, which `enable_expert_parallel`
+    spreads whole, with `num_redundant_experts` copies; `context_ranks` is decode times prefill
+    context parallel. `utilisation` is
     the fraction of a device's usable memory that may be taken; `kv_memory` are bytes for the cache
-    of each device, given instead of reckoned. What follows are an engine's own options: with
-    `speculated` tokens drafted in each step, `draft_layers` attention layers (of MTP, or of an
-    EAGLE head) keep a cache beside the model's. Raises HeadcountError for impossible values.
+    of each device, given instead of reckoned. What follows are an engine's own options; with
+    `async_scheduling` False no step is scheduled before the last is done. Raises HeadcountError for
+    impossible values.
     """
 
     engine: str = PLAIN
@@ -60,6 +64,10 @@ class PlanRequest:
     kv_dtype: str | None = None
     tp: int = 1
     pp: int = 1
+    pp_layer_partition: tuple[int, ...] | None = None
+    dp: int = 1
+    enable_expert_parallel: bool = False
+    num_redundant_experts: int = 0
     context_ranks: int = 1
     utilisation: float | None = None
     block_size: int | None = None
@@ -73,8 +81,15 @@ class PlanRequest:
     disable_hybrid_kv_cache_manager: bool = False
     mamba_cache_mode: StateMode | None = None
     caches_prefixes: bool | None = None
-    speculated: int | None = None
-    draft_layers: int = 0
+    enable_lora: bool = False
+    max_loras: int | None = None
+    max_lora_rank: int | None = None
+    lora_dtype: str | None = None
+    lora_target_modules: tuple[str, ...] | None = None
+    fully_sharded_loras: bool = False
+    cpu_offload_gb: float | None = None
+    speculative_config: Speculation | None = None
+    async_scheduling: bool | None = None
     parallel: int | None = None
     kv_unified: bool = False
     ubatch_size: int | None = None
@@ -109,9 +124,23 @@ class PlanRequest:
         )
 
     @property
+    def speculation(self) -> Speculation | None:
+        """What drafts, whatever the engine calls it."""
+        return self.speculative_config
+
+    @property
+    def drafted(self) -> int:
+        """Tokens that are drafted in each step."""
+        return self.speculation.tokens if self.speculation else 0
+
+    @property
     def ranks(self) -> int:
         """Devices in all."""
-        return self.tp * self.pp
+        return self.tp * self.pp * self.dp
+
+    def each_of_dp(self, batch_size: int) -> int:
+        """Of so many requests at once, those of the rank of data parallel that has most."""
+        return -(-batch_size // self.dp)
 
 
 def flag(name: str) -> str:
@@ -120,10 +149,10 @@ def flag(name: str) -> str:
 
 
 class CacheType(NamedTuple):
-    """A type of cache, and the bits of an element of it, scales left out."""
+    """A type of cache, and the bits of an element of it, without scales that lie elsewhere."""
 
     name: str
-    bits: int
+    bits: Bits
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -149,7 +178,7 @@ class Workload:
         return self.cache_type.name
 
     @property
-    def kv_bits(self) -> int:
+    def kv_bits(self) -> Bits:
         return self.cache_type.bits
 
     @property

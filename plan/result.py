@@ -1,34 +1,95 @@
 """The answer to a request: the plan that is shown, what it was chosen from, and what would change
 it. Each part is worked out when it is asked for."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from headcount.model.errors import HeadcountError
+from headcount.model.units import format_bytes
 
 from .changes import Change, changes
 from .curves import ContextPoint, context_curve
-from .devices import all_devices
+from .devices import Device, all_devices
+from .engines.engine import find_engine
 from .gate import Held, Requirement, check
+from .hardware.prices import HOURS_A_MONTH, Prices
+from .hardware.search import Candidate, of_each_device, ranked, search
 from .plan import Plan, plan_model
 from .planned_model import PlannedModel
 from .request import PlanRequest
-from .search import Candidate, by_memory, search
 from .what_if import VariantPlan, variant_plans
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlanResult:
-    """`candidates` are what a search was made over, () where none was."""
+    """`candidates` are what a search was made over, in the devices' order, () where none was, and
+    `ranking` the same, the best first; `users` whom all engines of one are to serve at once;
+    `named` whether the devices to search were named, and `left_out` those of the table that the
+    engine does not run on, with the reason."""
 
     plan: Plan
-    candidates: tuple[Candidate, ...]
-    requirements: tuple[Held, ...]
+    candidates: tuple[Candidate, ...] = ()
+    ranking: tuple[Candidate, ...] = ()
+    required: tuple[Requirement, ...] = ()
+    users: int | None = None
+    named: bool = False
+    left_out: tuple[tuple[Device, str], ...] = ()
+    prices: Prices = field(default_factory=dict)
+
+    @property
+    def chosen(self) -> Candidate | None:
+        """The best of a search, whether or not it serves; None where none was made."""
+        return self.ranking[0] if self.ranking else None
+
+    @cached_property
+    def requirements(self) -> tuple[Held, ...]:
+        """Each, held against the plan, or the best of a search."""
+        return check(self.chosen.plan if self.chosen else self.plan, self.required)
+
+    @cached_property
+    def offered(self) -> tuple[Candidate, ...]:
+        """Of each device the best that surely serves and holds what is required, the best first."""
+        return tuple(
+            option
+            for option in self.of_each_device
+            if option.verdict == "fits" and _share(option.plan, self.required) >= 1
+        )
 
     @property
     def holds(self) -> bool:
-        """Whether all that was required holds."""
-        return all(item.holds for item in self.requirements)
+        """Whether all that was required holds, and all users are surely served."""
+        return not self.failures
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """Each requirement that does not hold, and why."""
+        return tuple(self._failures())
+
+    def _failures(self) -> Iterator[str]:
+        chosen, where = self.chosen, ""
+        if chosen is not None:
+            tried = ", the nearest to it" if len(self.ranking) > 1 else ""
+            where = f" on {chosen.devices:,} x {chosen.device.key} ({chosen.split}){tried}"
+        if chosen is not None and self.users is not None and chosen.verdict != "fits":
+            yield f"{self.users:,} requests at once: {shortfall(chosen.plan)}{where}"
+        for item in self.requirements:
+            if not item.holds:
+                why = "; ".join(self.plan.refusals) or item.text
+                yield f"{item.requirement.text}: {why}{where}"
+
+    def an_hour(self, candidate: Candidate) -> float | None:
+        """What all its devices cost; None where their price is not known."""
+        return cost(candidate, self.prices)
+
+    def a_month(self, candidate: Candidate) -> float | None:
+        price = self.an_hour(candidate)
+        return None if price is None else price * HOURS_A_MONTH
+
+    @cached_property
+    def of_each_device(self) -> tuple[Candidate, ...]:
+        """The best of each device that was searched, the best first."""
+        return of_each_device(self.ranking)
 
     @cached_property
     def variants(self) -> tuple[VariantPlan, ...]:
@@ -43,36 +104,81 @@ class PlanResult:
         return context_curve(self.plan)
 
 
+def _share(plan: Plan, required: tuple[Requirement, ...]) -> float:
+    """How much of what is required is there: that of what it lacks most, 1 where all holds."""
+    return min((item.share for item in check(plan, required)), default=1.0)
+
+
+def cost(candidate: Candidate, prices: Prices) -> float | None:
+    """Of an hour of all its devices; None where their price is not known."""
+    price = prices.get(candidate.device.key)
+    return None if price is None else price * candidate.devices
+
+
+def shortfall(plan: Plan) -> str:
+    """Why it does not surely serve."""
+    if plan.refusals:
+        return "; ".join(plan.refusals)
+    free = plan.free_bytes or 0
+    left = f"{format_bytes(abs(free))} {'free' if free >= 0 else 'short'} on each device"
+    if plan.verdict == "borderline":
+        return f"borderline, {left}, within {format_bytes(plan.error_bytes)}"
+    return left
+
+
 def plan_result(
     model: PlannedModel,
     request: PlanRequest,
     *,
     requirements: tuple[Requirement, ...] = (),
     target_users: int | None = None,
+    devices: Sequence[Device] = (),
+    prices: Prices | None = None,
 ) -> PlanResult:
-    """Plans `request`, or searches where no device is named or users are given: then the plan is
-    that of the least memory that serves and holds what is required. Raises HeadcountError."""
-    if target_users is not None:
-        request = replace(request, batch_size=target_users)
-    if not (target_users or (request.device is None and request.kv_memory is None)):
-        return _result(plan_model(model, request), requirements)
-    if request.kv_memory is not None:
-        raise HeadcountError("--target-users searches devices: leave out --kv-memory")
-    devices = all_devices() if request.device is None else (request.device,)
-    found = search(model, request, devices)
-    best = max(by_memory(found), key=lambda option: _merit(option.plan, requirements)).plan
-    if best.engine.starts:
-        return _result(best, requirements, found)
-    shown = plan_model(model, request)  # what it needs is the same on every device
-    return replace(_result(best, requirements, found), plan=shown)
+    """Plans `request`, or searches `devices` (none: the whole table) where not one is named, or
+    users are given: then the plan is that of the least memory, or cost, that serves and holds what
+    is required. Raises HeadcountError."""
+    known, named = prices or {}, tuple(devices) or ((request.device,) if request.device else ())
+    if len(named) == 1:
+        request = replace(request, device=named[0])
+    if request.kv_memory is not None and (target_users or len(named) > 1):
+        raise HeadcountError(
+            "--target-users, or several devices, are a search over devices: leave out --kv-memory"
+        )
+    if not target_users and (len(named) == 1 or request.kv_memory is not None):
+        plan = plan_model(model, request)
+        return PlanResult(plan=plan, required=requirements, prices=known)
+    left_out = () if named else tuple(_left_out(request))
+    searched = named or _without(left_out)
+    found = search(model, request, searched, target_users)
+    ranking = ranked(
+        found,
+        share=lambda plan: _share(plan, requirements),
+        cost=lambda candidate: cost(candidate, known),
+    )
+    best = ranking[0].plan
+    return PlanResult(
+        # Without an engine what it needs is the same on every device.
+        plan=best if best.engine.starts else plan_model(model, replace(request, device=None)),
+        candidates=found,
+        ranking=ranking,
+        required=requirements,
+        users=target_users,
+        named=bool(named),
+        left_out=left_out,
+        prices=known,
+    )
 
 
-def _merit(plan: Plan, requirements: tuple[Requirement, ...]) -> tuple[bool, bool, bool]:
-    fits, holds = bool(plan.fits), all(item.holds for item in check(plan, requirements))
-    return fits and holds, holds, fits
+def _left_out(request: PlanRequest) -> Iterator[tuple[Device, str]]:
+    engine = find_engine(request.engine)
+    version = request.version or engine.releases.latest()
+    for device in all_devices():
+        reason = engine.not_run_on(device, version)
+        if reason is not None:
+            yield device, reason
 
 
-def _result(
-    plan: Plan, requirements: tuple[Requirement, ...], found: tuple[Candidate, ...] = ()
-) -> PlanResult:
-    return PlanResult(plan=plan, candidates=found, requirements=check(plan, requirements))
+def _without(left_out: tuple[tuple[Device, str], ...]) -> tuple[Device, ...]:
+    keys = {device.key for device, _ in left_out}
+    return tuple(device for device in all_devices() if device.key not in keys)

@@ -16,6 +16,7 @@ from headcount.arch.formats.of_configs import quantization_config, scheme_of
 from headcount.arch.formats.scheme import Scheme
 from headcount.arch.formats.weight_bytes import module_bytes, stored_weights
 from headcount.arch.modules.module import Inventory, Module
+from headcount.model.dtypes import ALIASES
 from headcount.model.errors import UnsupportedModelError
 
 from .gguf_mixes import as_gguf, gguf_scheme, mix_name
@@ -62,14 +63,64 @@ def format_settings(name: str) -> Mapping[str, Any] | None:
     return NAMED_FORMATS.get(name.lower())
 
 
+def full_name(dtype: str) -> str:
+    """One name for each dtype and format: `fp8` is float8_e4m3fn, `q4_k` Q4_K_M."""
+    mix = mix_name(dtype)
+    if mix is not None and format_settings(dtype) is not None:
+        return mix
+    name = dtype.lower().removeprefix("torch.")
+    return ALIASES.get(name, "int4" if name == "w4a16" else name)
+
+
+def stored_as(own: Mapping[str, object]) -> str | None:
+    """The full name of the format that a quantization_config states; None for one that --dtype has
+    no name for."""
+    method, bits = str(own.get("quant_method", "modelopt")).lower(), own.get("bits", 4)
+    if method in ("gptq", "awq"):
+        return method if bits == 4 else None
+    if method == "bitsandbytes":
+        return "int8" if own.get("load_in_8bit") else "nf4"
+    if method.startswith("modelopt"):
+        return _ALGORITHMS.get(str(own.get("quant_algo")).upper())
+    if method == "compressed-tensors":
+        kinds = {_kind(group) for group in _groups(own)}
+        return _COMPRESSED.get(kinds.pop()) if len(kinds) == 1 else None
+    return {"fp8": "float8_e4m3fn", "fbgemm_fp8": "float8_e4m3fn", "mxfp4": "mxfp4"}.get(method)
+
+
+_ALGORITHMS = {"NVFP4": "nvfp4", "MXFP4": "mxfp4", "MXFP8": "mxfp8", "FP8": "float8_e4m3fn"}
+_COMPRESSED: Mapping[tuple[object, object], str] = {
+    **{(4, "int"): "int4", (8, "int"): "int8", (8, "float"): "float8_e4m3fn"},
+    (4, "float"): "nvfp4",
+}
+
+
+def _groups(own: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
+    groups = own.get("config_groups")
+    for group in groups.values() if isinstance(groups, Mapping) else ():
+        if isinstance(group, Mapping) and isinstance(group.get("weights"), Mapping):
+            yield group["weights"]
+
+
+def _kind(weights: Mapping[str, object]) -> tuple[object, object]:
+    return weights.get("num_bits"), weights.get("type")
+
+
+def is_stored_as(model: PlannedModel, name: str) -> bool:
+    """Whether the model's own files have the dtype, or the format, `name`."""
+    own = quantization_config(model.config)
+    return own is not None and stored_as(own) == full_name(name)
+
+
 @lru_cache(maxsize=64)
 def as_format(model: PlannedModel, name: str) -> PlannedModel:
-    """The model as it would be stored in the format `name`; itself for the name of a dtype."""
+    """The model as it would be stored in the format `name`; itself for the name of a dtype, and
+    where its files are stored so."""
     settings = format_settings(name)
-    if settings is None:
+    if settings is None or is_stored_as(model, name):
         return model
     config = {**model.config, "quantization_config": dict(settings)}
-    own = quantization_config(model.config)
+    own = quantization_config(model.config) or {}
     return replace(model, config=config, weights_bytes=None, own_format=own)
 
 

@@ -29,7 +29,8 @@ def _integer(value: int, unit: str) -> str:
         return f"{value / 1e9:,.0f} GB/s" if unit == "bandwidth" else f"{value / 1e12:,.1f} T"
     if unit == "text":
         return str(value)
-    return _number(float(value), unit) if unit in ("ratio", "percent", "rate") else f"{value:,}"
+    as_float = unit in ("ratio", "percent", "rate", "price")
+    return _number(float(value), unit) if as_float else f"{value:,}"
 
 
 def _number(value: float, unit: str) -> str:
@@ -43,6 +44,7 @@ def _number(value: float, unit: str) -> str:
         "percent": lambda v: f"{v:.1f} %",
         "seconds": lambda v: f"{v:.3f} s",
         "rate": lambda v: f"{v:,.1f}/s",
+        "price": lambda v: f"{v:,.2f}",
         "bytes": lambda v: format_bytes(int(v)),
     }
     return forms.get(unit, lambda v: f"{v:,.4g}")(value)

@@ -71,19 +71,20 @@ def _hash(script: str) -> str:
     return b64encode(sha256(script.encode("utf-8")).digest()).decode("ascii")
 
 
-def figures_of(charts: Sequence[Chart]) -> Iterator[str]:
-    """The place of each chart and its data; without the extra a line on how to get it."""
+def figures_of(charts: Sequence[Chart], section: str) -> Iterator[str]:
+    """The place of each chart of a section of the page, and its data; without the extra a line on
+    how to get it."""
     if not is_available():
         how = "in a clone of headcount, pip install '.[charts]'"
         yield f"<div><small>For charts install the extra: {how}</small></div>"
         return
     for chart in charts:
-        key = escape(printable(chart.key), quote=True)
+        key = escape(printable(f"{section}-{chart.key}"), quote=True)
         yield f"<h2>{escape(printable(chart.title))}</h2>"
-        yield f'<div class="chart" id="chart-{key}" role="img"'
+        yield f'<div class="chart" id="{key}" role="img"'
         yield f' aria-label="{escape(printable(chart.title), quote=True)}"></div>'
         data = json.dumps(_figure(chart), allow_nan=False).replace("<", "\\u003c")
-        yield f'<script type="application/json" data-chart="chart-{key}">{data}</script>'
+        yield f'<script type="application/json" data-chart="{key}">{data}</script>'
 
 
 def _figure(chart: Chart) -> dict[str, Any]:

@@ -19,10 +19,10 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1f2328; --soft: #59636e; --line: #d1d9e0;
   --page: #ffffff; --band: #f6f8fa; --heat: 31 111 235;
-  --error: #b3261e; --warning: #8a5a00; --note: #0b57a4; }
+  --error: #b3261e; --warning: #8a5a00; --note: #0b57a4; --good: #1a6b35; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e6edf3; --soft: #9198a1; --line: #3d444d;
   --page: #0d1117; --band: #151b23; --heat: 56 139 253;
-  --error: #ff8a80; --warning: #e3b341; --note: #79b8ff; } }
+  --error: #ff8a80; --warning: #e3b341; --note: #79b8ff; --good: #6fdd8b; } }
 * { box-sizing: border-box; }
 body { margin: 0; padding: 1.5rem; background: var(--page); color: var(--ink);
   font: 0.9375rem/1.5 system-ui, sans-serif; }
@@ -34,16 +34,23 @@ dl { display: grid; grid-template-columns: max-content 1fr; gap: 0.125rem 1.25re
 dt, small { color: var(--soft); }
 dd { margin: 0; overflow-wrap: anywhere; }
 small { font-size: 0.875rem; }
+nav { font-size: 0.875rem; margin-bottom: 1rem; }
+nav ul { display: flex; flex-wrap: wrap; gap: 0.25rem 1.25rem; list-style: none; margin: 0;
+  padding: 0; }
+a { color: var(--note); }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: 0.875rem; }
 th, td { padding: 0.25rem 0.625rem; border-bottom: 1px solid var(--line); text-align: left; }
 th { background: var(--band); font-weight: 600; white-space: nowrap; }
+th:first-child, td:first-child { position: sticky; left: 0; }
+td:first-child { background: var(--page); }
 .number { text-align: right; white-space: nowrap; }
 .heat { background: rgb(var(--heat) / var(--share)); }
 pre { overflow-x: auto; padding: 0.75rem; background: var(--band); }
 li { margin: 0.25rem 0; overflow-wrap: anywhere; }
 .chart { width: 100%; height: 26rem; }
 .error { color: var(--error); } .warning { color: var(--warning); } .note { color: var(--note); }
+.good { color: var(--good); } td.good, td.warning, td.error { white-space: nowrap; }
 @media (max-width: 40rem) { body { padding: 1rem; } dl { grid-template-columns: 1fr; }
   dd { margin-bottom: 0.5rem; } }
 """
@@ -67,7 +74,8 @@ def page(reports: Sequence[Report]) -> str:
             "</head>",
             "<body>",
             "<main>",
-            *(line for report in reports for line in _section(report)),
+            *_contents(reports),
+            *(line for n, report in enumerate(reports) for line in _section(report, n)),
             "</main>",
             *drawing.scripts,
             "</body>",
@@ -80,14 +88,24 @@ def _text(value: str) -> str:
     return escape(printable(value))
 
 
-def _section(report: Report) -> Iterator[str]:
-    yield f"<section>\n<h1>{_text(report.title)}</h1>"
+def _contents(reports: Sequence[Report]) -> Iterator[str]:
+    """Links to the sections of a page that has several."""
+    if len(reports) > 1:
+        yield '<nav aria-label="Reports"><ul>'
+        for n, report in enumerate(reports):
+            yield f'<li><a href="#report-{n}">{_text(report.title)}</a></li>'
+        yield "</ul></nav>"
+
+
+def _section(report: Report, number: int) -> Iterator[str]:
+    name = f"report-{number}"
+    yield f'<section id="{name}">\n<h1>{_text(report.title)}</h1>'
     if report.lines:
         yield f"<pre>{chr(10).join(_text(line) for line in report.lines)}</pre>"
     if report.facts:
         yield from ("<dl>", *(_fact(fact) for fact in report.facts), "</dl>")
     if report.charts:
-        yield from figures_of(report.charts)
+        yield from figures_of(report.charts, name)
     for table in report.tables:
         yield f"<h2>{_text(table.title)}</h2>"
         yield from _table(table)
@@ -132,6 +150,8 @@ def _table(table: Table) -> Iterator[str]:
 
 def _cell(value: object, column: Column, right: bool) -> str:
     text = escape(cell(value, column.unit))
+    if column.unit == "verdict":
+        return f'<td class="{_VERDICTS.get(str(value), "error")}">{text}</td>'
     shade = _SHADES.get(column.unit)
     if shade is None or not isinstance(value, int | float):
         return f'<td class="number">{text}</td>' if right else f"<td>{text}</td>"
@@ -139,6 +159,7 @@ def _cell(value: object, column: Column, right: bool) -> str:
     return f'<td class="number heat" style="--share: {share:.3f}">{text}</td>'
 
 
+_VERDICTS = {"fits": "good", "borderline": "warning"}
 # unit -> how dark a value is, from 0 to 1: the easier K/V heads are to merge, the darker.
 _SHADES: dict[str, Callable[[float], float]] = {
     "similarity": lambda value: value,

@@ -57,8 +57,8 @@ def shown(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
 class Column(NamedTuple):
     """`unit` is text, count, bytes, exact_bytes, tokens, percent, ratio, parameters, seconds, rate,
-    bits, bandwidth (bytes/s) or flops (FLOP/s); similarity, from -1 to 1, and loss_share, from 0 to
-    1, are shaded in html: the darker, the easier to merge."""
+    price, bits, bandwidth (bytes/s) or flops (FLOP/s); similarity, from -1 to 1, and loss_share,
+    from 0 to 1, are shaded in html: the darker, the easier to merge; a verdict is coloured."""
 
     key: str
     title: str

@@ -51,6 +51,7 @@ _SHAPING_TEXT = re.compile(
     r"model_type|feed_forward_proj|position_embeddings?_type|attention_type|pattern|mamba_d|_rank"
     r"|norm_type|qk_norm|layer_type|dtype|architecture$|_types$|cache"
 )
+_BASE_LABELS = PreTrainedConfig().id2label or {}
 _BASE = {field.name: field.default for field in dataclasses.fields(PreTrainedConfig)}
 
 
@@ -163,12 +164,21 @@ def _changed(value: Any) -> Any:
     return None
 
 
+def labels(cls: type[PreTrainedConfig]) -> dict[str, int]:
+    """How many labels a classifier has where the config names none; nothing for the usual two."""
+    try:
+        count = cls().num_labels
+    except Exception:
+        return {}  # such a class cannot be asked
+    return {} if count == len(_BASE_LABELS) else {"num_labels": count}
+
+
 def line_of(model_type: str) -> str:
     """The JSON line of one model_type."""
     cls = CONFIG_MAPPING[model_type]
     row: dict[str, Any] = {"model_type": model_type, "class": cls.__name__}
     row["attribute_map"] = {k: v for k, v in cls.attribute_map.items() if is_relevant(k, None)}
-    row["defaults"] = defaults_of(cls)
+    row["defaults"] = {**defaults_of(cls), **labels(cls)}
     return json.dumps(row, separators=(",", ":"))
 
 

@@ -11,7 +11,7 @@ from headcount.model.spec import Layer
 
 from ..config_view import ConfigView
 from .layer_kinds import CHUNKED, FULL, SLIDING, layer_kinds
-from .shape import AttentionShape
+from .shape import AttentionShape, plain_window
 
 # Parameters of the q/k norms, by (H, KV, d).
 NORM_SIZES: dict[str, Callable[[int, int, int], int]] = {
@@ -82,7 +82,7 @@ def check_grouping(view: ConfigView, heads: int, kv: int) -> None:
 def halved_if_two_sided(view: ConfigView) -> int:
     """Gemma 3 and 4 see as far to the right as to the left with `use_bidirectional_attention`:
     true in Gemma 3, "all" in Gemma 4."""
-    window, two_sided = view.integer("sliding_window"), view.get("use_bidirectional_attention")
+    window, two_sided = plain_window(view), view.get("use_bidirectional_attention")
     return window // 2 + 1 if two_sided is True or two_sided == "all" else window
 
 

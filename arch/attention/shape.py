@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from headcount.model.spec import Layer
 
-from ..config_view import ConfigView
+from ..config_view import ConfigView, MissingValueError
 from .layer_kinds import KindRule
 
 # Config values that hold in one layer only, for each layer, by the kinds of all layers.
@@ -22,8 +22,17 @@ def no_parameters(view: ConfigView, heads: int, head_dim: int) -> int:
 
 
 def plain_window(view: ConfigView) -> int:
-    """The window of sliding layers, themselves among it."""
-    return view.integer("sliding_window")
+    """The window of sliding layers, themselves among it. Raises MissingValueError: transformers
+    builds a model without one, and its masks and cache fail in the first forward."""
+    window = view.optional("sliding_window")
+    if window is None:
+        said = "null" if "sliding_window" in view.config else "not given"
+        raise MissingValueError(
+            f"{view.where}: sliding_window is {said}, and some layers have one: transformers may"
+            " build the model, but its first forward fails. Give the window, or layer_types"
+            " that are all full_attention"
+        )
+    return window
 
 
 def standard_key_value_heads(view: ConfigView, heads: int) -> int:

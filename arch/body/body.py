@@ -1,5 +1,6 @@
 """What a model holds outside attention, as data: embeddings, feed-forward, norms, output head."""
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -28,6 +29,21 @@ def lm_head(body: "Body", view: ConfigView, tied: bool) -> int:
     return weight + (vocab if view.flag(body.head_bias) else 0)
 
 
+def reward_head(labels: int) -> Head:
+    """A linear layer of the hidden size, and one to the labels (Qwen2.5-Math-RM and -PRM)."""
+
+    def parameters(body: "Body", view: ConfigView, tied: bool) -> int:
+        hidden = view.integer("hidden_size")
+        return (hidden + 1) * (hidden + labels)
+
+    return parameters
+
+
+def value_head(body: "Body", view: ConfigView, tied: bool) -> int:
+    """One number for each token (InternLM2's reward models)."""
+    return view.integer("hidden_size")
+
+
 def nothing_more(view: ConfigView, layers: Layers) -> int:
     return 0
 
@@ -37,6 +53,7 @@ def one_per_mixer(view: ConfigView, layer: Layer) -> int:
     return len(layer.mixers) + 1
 
 
+_HEADED = re.compile(r"For[A-Z]|Reward|Critic|Value|Score|Rank|Classif|Head")
 # Endings of class names that transformers' decoders have, and the head that each builds. A class
 # with another ending, such as a classifier, has a head that nothing here describes.
 DECODER_CLASSES: Mapping[str, Head | None] = {
@@ -173,5 +190,10 @@ def describes(classes: Mapping[str, Head | None], name: str) -> bool:
 
 
 def _head_of(classes: Mapping[str, Head | None], name: str) -> Head | None:
-    fitting = [ending for ending in classes if name.endswith(ending)]
+    """None, too, for what speaks of a head in front of the ending, as `…ForRewardModel` does."""
+    fitting = [
+        ending
+        for ending in classes
+        if name.endswith(ending) and not _HEADED.search(name.removesuffix(ending))
+    ]
     return classes[max(fitting, key=len)] if fitting else None

@@ -14,7 +14,7 @@ from ..attention.layers import decoder_layers
 from ..attention.per_layer import Values, for_each_layer
 from ..attention.shape import AttentionShape
 from ..attention.shared import LLAMA_ATTENTION
-from ..body.body import NO_NORM, WEIGHT_AND_BIAS, Body, Layers
+from ..body.body import DECODER_CLASSES, NO_NORM, WEIGHT_AND_BIAS, Body, Layers, value_head
 from ..body.feed_forward import Experts, Mlp, after, typed
 from ..body.projectors import linear
 from ..body.qwen_towers import QWEN2_5_VL_TOWER, qwen2_5_vl_projector
@@ -223,7 +223,7 @@ ARCHITECTURES = (
     Architecture(
         types=("internlm2",),
         attention=AttentionShape(qkv_bias="bias", o_bias="bias"),
-        body=Body(named=True),
+        body=Body(named=True, classes={**DECODER_CLASSES, "InternLM2ForRewardModel": value_head}),
         tensors=INTERNLM2_NAMES,
     ),
     Architecture(

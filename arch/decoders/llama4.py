@@ -12,6 +12,7 @@ from ..attention.more_parameters import output_gate
 from ..attention.shape import AttentionShape
 from ..attention.shared import ENCODER_MHA, LLAMA_ATTENTION, TOWER_MHA, TOWER_MHA_BIASED
 from ..body.body import Body, Layers
+from ..body.encoded_images import TILES
 from ..body.feed_forward import Mlp
 from ..body.image_embeddings import patch_count, patches
 from ..body.projectors import linear
@@ -92,17 +93,12 @@ def full_last(period: int) -> KindFunction:
     return rule
 
 
-def without_rope(kind: str) -> KindFunction:
-    """`kind` where `no_rope_layers[i]` is 1 (the layer has RoPE), full where it is 0.
-
-    Llama 4: chunked (without the list: every `no_rope_layer_interval`-th layer is full). SmolLM3
-    has the meaning reversed, see smollm3.
-    """
-
-    def rule(view: ConfigView, count: int) -> tuple[str, ...]:
-        return tuple(kind if rope else FULL for rope in rope_layers(view, count))
-
-    return rule
+def chunked_with_rope(view: ConfigView, count: int) -> tuple[str, ...]:
+    """Chunked where `no_rope_layers[i]` is 1 (the layer has RoPE), full where it is 0, and without
+    a chunk's size. Without the list every `no_rope_layer_interval`-th layer is full. SmolLM3 has
+    the meaning reversed, see smollm3."""
+    kind = FULL if view.optional("attention_chunk_size") is None else CHUNKED
+    return tuple(kind if rope else FULL for rope in rope_layers(view, count))
 
 
 def llama4_sparse_layers(view: ConfigView, count: int) -> frozenset[int]:
@@ -139,7 +135,7 @@ MUSE_SPARK_TEXT = Architecture(
 ARCHITECTURES = (
     Architecture(
         types=("llama4_text",),
-        attention=replace(LLAMA_ATTENTION, kinds=without_rope(CHUNKED)),
+        attention=replace(LLAMA_ATTENTION, kinds=chunked_with_rope),
         body=Body(
             mlp=Mlp(width=llama4_width),
             experts=replace(SAME_WIDTH, layers=llama4_sparse_layers, shared=1),
@@ -179,5 +175,6 @@ ARCHITECTURES = (
         config={"tied": never},
         body=fixed_tower(MLLAMA_TOWER, projector=mllama_projector),
         stored=Stored(more_rows=8),
+        image=TILES,
     ),
 )

@@ -8,7 +8,7 @@ from ..architecture import Architecture, ConfigKeys, Conversion
 from ..attention.layer_kinds import FULL, SLIDING, all_full, windowed
 from ..attention.per_layer import Values
 from ..attention.shape import AttentionShape
-from ..body.body import Body, Layers
+from ..body.body import DECODER_CLASSES, Body, Layers, reward_head
 from ..body.feed_forward import Experts, Mlp, flagged_layers, matrices, sparse_steps
 from ..body.qwen_first_towers import qwen_audio, qwen_visual
 from ..body.shared import DEEPSEEK_BODY, EXPERTS_AFTER_FIRST, ONE_SHARED
@@ -120,7 +120,15 @@ SPARSE_STEPS = Experts(layers=sparse_steps)
 QWEN2 = Architecture(
     types=("qwen2",),
     attention=AttentionShape(kinds=upper_layers_slide, qkv_bias=True),
-    body=Body(named=True),
+    body=Body(
+        named=True,
+        classes={
+            **DECODER_CLASSES,
+            # modeling_qwen2_rm.py of Qwen2.5-Math-RM and -PRM, as vLLM's qwen2_rm.py has them
+            "Qwen2ForRewardModel": reward_head(1),
+            "Qwen2ForProcessRewardModel": reward_head(2),
+        },
+    ),
     rotary="halves",
     conversion=Conversion(by_layer=True),
 )

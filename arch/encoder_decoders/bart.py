@@ -14,6 +14,7 @@ from ..attention.shape import AttentionShape
 from ..attention.shared import MHA_BIASED
 from ..attention.two_stacks import cache_window, change_stack, two_stacks
 from ..body.body import WEIGHT_AND_BIAS, Body, Head, Layers, lm_head, no_head, one_per_mixer
+from ..body.encoded_images import HALVED_TWICE
 from ..body.feed_forward import Mlp
 from ..body.plain_experts import embedding_copies, experts_and_copies, idle_experts
 from ..built_classes import class_name, type_of_class
@@ -277,6 +278,8 @@ ARCHITECTURES = (
     BART.relative(
         "pp_formulanet_text", attention={"build": bart_decoder_layers}, body=None, rotary=None
     ),
-    MULTIMODAL.relative("pp_formulanet", config={"tied": never}, verification=OTHER_STACKS),
+    MULTIMODAL.relative(
+        "pp_formulanet", config={"tied": never}, verification=OTHER_STACKS, image=HALVED_TWICE
+    ),
     MULTIMODAL.relative("florence2", verification=OTHER_STACKS),
 )

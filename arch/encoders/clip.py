@@ -9,6 +9,7 @@ from ..attention.layers import encoder_layers
 from ..attention.shape import AttentionShape
 from ..attention.shared import ENCODER_MHA, MHA_BIASED
 from ..body.body import WEIGHT_AND_BIAS, Body, Layers, no_head
+from ..body.encoded_images import patches_and
 from ..body.image_embeddings import clip_embeddings
 from ..body.masked_lm import pooler
 from ..body.shared import IMAGE, PLAIN, bare
@@ -100,6 +101,7 @@ ARCHITECTURES = (
         *("clipseg_vision_model", "metaclip_2_vision_model"),
         *("owlv2_vision_model", "owlvit_vision_model"),
         body=bare(VISION),
+        image=patches_and(1),
     ),
     CLIP_ENCODER.relative(
         *("align_text_model", "bridgetower_text_model", "chinese_clip_text_model"),

@@ -5,6 +5,7 @@ from dataclasses import replace
 from ..architecture import Architecture
 from ..attention.shared import MHA_BIASED
 from ..body.body import Layers, no_head
+from ..body.encoded_images import patches_and
 from ..body.image_towers import siglip2_embeddings, siglip_embeddings
 from ..body.projectors import linear
 from ..body.shared import IMAGE, bare
@@ -46,6 +47,6 @@ ARCHITECTURES = (
         },
     ),
     CLIP_ENCODER.relative("siglip_text_model", "siglip2_text_model", body=bare(SIGLIP_TEXT)),
-    CLIP_ENCODER.relative("siglip_vision_model", body=bare(SIGLIP_VISION)),
+    CLIP_ENCODER.relative("siglip_vision_model", body=bare(SIGLIP_VISION), image=patches_and(0)),
     CLIP_ENCODER.relative("siglip2_vision_model", body=bare(SIGLIP2_VISION)),
 )

@@ -8,6 +8,7 @@ from ..architecture import Architecture
 from ..attention.layers import attention, layer_count, uncached_layers
 from ..attention.shape import AttentionShape
 from ..body.body import Head, Layers
+from ..body.encoded_images import patches_and
 from ..body.image_embeddings import patch_count, patches, sides, vit_embeddings, vit_patches
 from ..body.image_towers import dinov2_embeddings_and_mlps
 from ..body.masked_lm import pooler
@@ -120,11 +121,13 @@ VIT = Architecture(
         IMAGE, more=vit_embeddings, classes=VIT_CLASSES, default_class="ViTModel", named=True
     ),
     tensors=VIT_NAMES,
+    image=patches_and(1),
 )
 BEIT = VIT.relative(
     "beit",
     attention={"qkv_bias": True, "k_bias": False},
     body=replace(BARE_ENCODER, more=beit_embeddings),
+    image=patches_and(1),
 )
 
 ARCHITECTURES = (
@@ -133,15 +136,18 @@ ARCHITECTURES = (
         "audio-spectrogram-transformer", body=replace(BARE_ENCODER, more=spectrogram_patches)
     ),
     VIT.relative(
-        "deit", body=replace(BARE_ENCODER, more=deit_embeddings, classes={"Model": pooler})
+        "deit",
+        body=replace(BARE_ENCODER, more=deit_embeddings, classes={"Model": pooler}),
+        image=patches_and(2),
     ),
     VIT.relative(
         "dinov2",
         "dinov2_with_registers",
         body=replace(BARE_ENCODER, mlp=NO_MLP, more=dinov2_embeddings_and_mlps),
+        image=patches_and(1, "num_register_tokens"),
     ),
     VIT.relative("vit_mae", "vit_msn", body=replace(BARE_ENCODER, more=vit_msn_embeddings)),
-    VIT.relative("ijepa", body=replace(BARE_ENCODER, more=ijepa_embeddings)),
+    VIT.relative("ijepa", body=replace(BARE_ENCODER, more=ijepa_embeddings), image=patches_and(0)),
     VIT.relative(
         "vivit", body=replace(BARE_ENCODER, more=vivit_embeddings, classes={"Model": pooler})
     ),
@@ -149,12 +155,14 @@ ARCHITECTURES = (
         "yolos",
         attention={"fixed_head_dim": True},
         body=replace(BARE_ENCODER, more=yolos_embeddings, classes={"Model": pooler}),
+        image=patches_and(1, "num_detection_tokens"),
     ),
     BEIT,
     BEIT.relative(
         "data2vec-vision",
         attention={"fixed_head_dim": True},
         body=replace(BARE_ENCODER, final_norms=data2vec_final_norms, more=beit_embeddings),
+        image=patches_and(1),
     ),
     VIT.relative(
         "flava_image_model",
@@ -170,7 +178,12 @@ ARCHITECTURES = (
         attention={"qkv_bias": "qkv_bias", "o_bias": "qkv_bias"},
         tensors=WAV2VEC2_NAMES,
     ),
-    CLIP_ENCODER.relative("dinov3_vit", attention={"build": dinov3_layers}, tensors=DINOV3_NAMES),
+    CLIP_ENCODER.relative(
+        "dinov3_vit",
+        attention={"build": dinov3_layers},
+        tensors=DINOV3_NAMES,
+        image=patches_and(1, "num_register_tokens"),
+    ),
     CLIP_ENCODER.relative(
         "pixtral", attention={"qkv_bias": False, "o_bias": False}, tensors=DINOV3_NAMES
     ),

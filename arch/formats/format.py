@@ -11,7 +11,8 @@ class Format:
     (None: a whole row; 0: the whole matrix), or for a block of `block` rows x columns. `flat`: the
     weights are cut into groups as they follow each other, across rows. `column_bytes` for each
     input, such as GPTQ's g_idx, and `matrix_bytes` for each matrix: scales of scales, a shape.
-    `nested`: so many scales share a further one of 32 bits.
+    `nested`: so many scales share a further one of 32 bits. `padded`: a row ends with a whole
+    group.
     """
 
     name: str
@@ -24,12 +25,14 @@ class Format:
     whole: bool = False
     flat: bool = False
     nested: int | None = None
+    padded: bool = False
     column_bytes: int = 0
     matrix_bytes: int = 0
 
     def nbytes(self, rows: int, columns: int) -> int:
         """Bytes of one matrix of [rows, columns]."""
-        codes = self._codes(rows * columns) if self.flat else rows * self._codes(columns)
+        wide = _up(columns, self.group) * self.group if self.padded and self.group else columns
+        codes = self._codes(rows * columns) if self.flat else rows * self._codes(wide)
         scales = self._scales(rows, columns)
         further = 0 if self.nested is None else 4 * _up(scales, self.nested)
         shared = _up(scales * self.scale_bits, 8) + _up(scales * self.zero_bits, 8)

@@ -11,6 +11,9 @@ from .known import MXFP4, MXFP8, affine
 from .scheme import Choice, UnknownFormatError
 from .settings import Settings, group, width
 
+# Its own key; newer files repeat the settings under quantization_config.
+MLX_KEY = "quantization"
+_WRITTEN = frozenset({"bits", "group_size", "mode", "quant_method", "lm_head"})
 _NVFP4 = Format(name="nvfp4", bits=4, packed=32, group=16, scale_bits=8)
 
 
@@ -27,6 +30,15 @@ def mlx_scheme(settings: Settings, config: Settings) -> Choice:
         return form if module.columns % (form.group or 1) == 0 else None
 
     return choose
+
+
+def not_of_mlx(settings: Settings) -> list[str]:
+    """Keys that are neither MLX's own nor the name of a module: those have dots, or settings."""
+    return [
+        key
+        for key, value in settings.items()
+        if key not in _WRITTEN and "." not in key and not isinstance(value, Mapping)
+    ]
 
 
 def _format(settings: Settings) -> Format:

@@ -38,15 +38,20 @@ def hqq_scheme(settings: Settings, config: Settings) -> Choice:
 
 def quanto_scheme(settings: Settings, config: Settings) -> Choice:
     """8 bit by row, fewer in groups of 128 with a shift; two scales of what goes in and out."""
-    wide = replace(grouped(8, None), matrix_bytes=4)
     kinds = {
-        **dict.fromkeys(("int8", "float8"), wide),
-        **{f"int{bits}": replace(wide, bits=bits, group=128, zero_bits=16) for bits in (2, 4)},
+        **dict.fromkeys(("int8", "float8"), grouped(8, None)),
+        **{f"int{bits}": grouped(bits, 128, zero_bits=16) for bits in (2, 4)},
     }
     kind = str(settings.get("weights", "int8"))
     if kind not in kinds:
         raise UnknownFormatError(f"optimum-quanto has stored it as {short(kind)}")
-    return all_linear(settings, kinds[kind], head=False)
+    return all_linear(settings, replace(kinds[kind], matrix_bytes=4), head=False)
+
+
+# Kinds of torchao, without the weights of 4 bit whose inputs are cut to 8.
+_TORCHAO_INT4 = ("int4weightonly",)
+_TORCHAO_INT8 = ("int8weightonly", "int8dynamicactivationint8weight")
+_TORCHAO_FLOAT8 = ("float8weightonly", "float8dynamicactivationfloat8weight")
 
 
 def torchao_scheme(settings: Settings, config: Settings) -> Choice:
@@ -62,11 +67,11 @@ def torchao_scheme(settings: Settings, config: Settings) -> Choice:
 
 
 def _torchao_format(name: str, arguments: Mapping[str, object]) -> Format:
-    if name.startswith(("int4", "uintx")):
+    if name in _TORCHAO_INT4:
         return grouped(4, size(arguments.get("group_size")) or 128, zero_bits=16)
-    if name.startswith("int8"):
+    if name in _TORCHAO_INT8:
         return grouped(8, size(arguments.get("group_size")), scale_bits=32, zero_bits=8)
-    if name.startswith("float8"):
+    if name in _TORCHAO_FLOAT8:
         return grouped(8, None, scale_bits=32)
     raise UnknownFormatError(f"torchao has stored it as {short(name)}")
 

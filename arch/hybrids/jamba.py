@@ -211,7 +211,8 @@ ARCHITECTURES = (
                 "mamba_d_conv": ("conv_dimension",),
                 "mamba_expand": ("expansion_factor",),
                 "adapter_rank": ("lora_rank",),
-            }
+            },
+            "unused": ("kv_channels",),  # half of attention_head_dim
         },
         attention={
             "build": shared_block_layers(

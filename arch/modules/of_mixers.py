@@ -68,13 +68,12 @@ def _projections(mixer: Attention, names: TensorNames) -> Iterator[_Matrix]:
 
 
 def _fused(table: Mapping[str, str], there: list[str]) -> tuple[str, str] | None:
-    """The path and the parts of the projection that computes q, k and v together, in a type that
-    has none for q alone."""
-    if "q" in table.values() or not {"q", "k", "v"} <= set(there):
+    """The path and the parts of the projection that computes q, k and v together, where the table
+    names it before one of q alone."""
+    if not {"q", "k", "v"} <= set(there):
         return None
-    return next(
-        ((path, part) for path, part in table.items() if set(part) == {"q", "k", "v"}), None
-    )
+    first = next(((path, part) for path, part in table.items() if "q" in part), None)
+    return first if first is not None and set(first[1]) == {"q", "k", "v"} else None
 
 
 def _path(table: Mapping[str, str], part: str, otherwise: str) -> str:

@@ -4,12 +4,13 @@ from dataclasses import replace
 
 from ..architecture import MULTIMODAL, Architecture
 from ..attention.shared import MHA_BIASED
+from ..body.encoded_images import of_tower, patches_and
 from ..encoders.clip import CLIP_ENCODER
 from ..tensors.names import BERT_NAMES
 from ..tying import text_says
 
 ARCHITECTURES = (
-    MULTIMODAL.relative("blip"),
+    MULTIMODAL.relative("blip", image=of_tower(patches_and(1))),
     Architecture(
         types=("blip_text_model",),
         attention=replace(

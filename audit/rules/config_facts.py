@@ -5,6 +5,7 @@ from copy import copy
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from headcount.arch.built_classes import class_name, type_of_class
 from headcount.arch.class_defaults import class_defaults
 from headcount.arch.config_view import ConfigView
 from headcount.arch.formats.of_configs import scheme_of
@@ -13,6 +14,7 @@ from headcount.arch.nested import CORE, other_names
 from headcount.arch.our_types import GROUPED
 from headcount.arch.read_config import Reading
 from headcount.arch.size_names import NAMES, names_of, one_head_key
+from headcount.arch.unread_sizes import UnreadSize, unread_sizes
 from headcount.model.errors import InvalidConfigError
 from headcount.model.numbers import finite, whole
 from headcount.model.spec import ModelSpec
@@ -53,26 +55,37 @@ class Quantisation(NamedTuple):
     unknown: str | None
 
 
-class ConfigFacts(NamedTuple):
-    """A config as rules see it. `where` names it in messages, `id` the model in reports.
+class Ignored(NamedTuple):
+    """A size that `class_name` does not read, in the nested object `place`, or "" at the top."""
 
-    Paths are dotted. `key_value_heads`: what the file says under num_key_value_heads or an old
-    spelling, and `one_head_key` the key that says there is one, where none gives a number;
-    `window`, `pattern` and `layer_types` likewise, used by the class or not.
+    place: str
+    class_name: str
+    size: UnreadSize
+
+
+class ConfigFacts(NamedTuple):
+    """A config as rules see it. `where` names it in messages, `id` the model in reports. `spec` is
+    as the config says, and `stored` as the weights beside it have it, the same without any.
+
+    Paths are dotted. `key_value_heads`: what the file says under each name of their number, and
+    `one_head_key` the key that says there is one, where none gives a number; `window`, `pattern`
+    and `layer_types` likewise, used by the class or not.
     `own_code`: the code that it names is the file that `headcount convert` writes, unchanged.
     `token_ids` are all that the file gives, lists taken apart. `defaulted` are sizes that are those
     of the class, `class_name`, in a file of one model; `renamed` keys of sizes that the class does
-    not read. `marked` are the JSON files that begin with a byte-order mark. `unread` are nested
-    objects with sizes that were not looked at (`with_unread`).
+    not read, and `ignored` those that a class takes from its own keys or defaults. `marked` are the
+    JSON files that begin with a byte-order mark. `unread` are nested objects with sizes that were
+    not looked at (`with_unread`).
     """
 
     where: str
     id: str
     spec: ModelSpec
+    stored: ModelSpec
     in_transformers: bool
     own_code: bool
     nested: bool
-    key_value_heads: int | None
+    key_value_heads: Mapping[str, int]
     one_head_key: str | None
     window: int | None
     pattern: int | None
@@ -87,6 +100,7 @@ class ConfigFacts(NamedTuple):
     class_name: str
     defaulted: tuple[str, ...]
     renamed: tuple[str, ...]
+    ignored: tuple[Ignored, ...]
     marked: tuple[str, ...]
     unread: tuple[str, ...] = ()
 
@@ -103,7 +117,8 @@ def config_facts(
         where=where,
         id=id,
         spec=reading.spec,
-        in_transformers=class_defaults(reading.spec.model_type) is not None,
+        stored=reading.spec,
+        in_transformers=_in_transformers(reading.spec.model_type, config),
         own_code=_is_own_code(reading.spec.model_type, config, where),
         nested=reading.text is not reading.view,
         key_value_heads=_key_value_heads(text, reading.spec.model_type),
@@ -121,6 +136,7 @@ def config_facts(
         class_name=text.class_name,
         defaulted=() if reading.nests else tuple(_defaulted(text)),
         renamed=tuple(_renamed(text)),
+        ignored=tuple(_ignored(reading)),
         marked=marked,
     )
 
@@ -157,6 +173,35 @@ def _renamed(text: ConfigView) -> Iterator[str]:
         yield next(name for name in (key, *text.aliases[key]) if name in text.config)
 
 
+def _ignored(reading: Reading) -> Iterator[Ignored]:
+    """Of the whole, of the language model and of each other model that is nested beside it."""
+    whole, text = reading.view, reading.text
+    seen = [view.config for view in (whole, text)]
+    others = (_of_class(whole, key) for key, inner in whole.config.items() if inner not in seen)
+    for view in (whole, *((text,) if text is not whole else ()), *filter(None, others)):
+        place = view.where.removeprefix(whole.where).removeprefix(": ")
+        found = unread_sizes(view, nested=reading.nests)
+        yield from (Ignored(place, view.class_name, one) for one in found)
+
+
+def _of_class(whole: ConfigView, key: str) -> ConfigView | None:
+    """The nested object `key` by the class of its model_type; None where it has none."""
+    inner, default = whole.config[key], whole.defaults.get(key)
+    types = (one.get("model_type") for one in (inner, default) if isinstance(one, dict))
+    named = next((name for name in types if isinstance(name, str)), None)
+    known = class_defaults(named) if named is not None and isinstance(inner, dict) else None
+    if known is None or named is None:
+        return None
+    return ConfigView(
+        inner,
+        where=f"{whole.where}: {key}",
+        class_name=known.class_name,
+        defaults=known.defaults,
+        attribute_map=known.attribute_map,
+        model_type=named,
+    )
+
+
 def _is_own_code(model_type: str, config: Mapping[str, Any], where: str) -> bool:
     if not model_type.startswith(GROUPED):
         return False
@@ -169,17 +214,15 @@ def _is_names(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
-def _key_value_heads(text: ConfigView, model_type: str) -> int | None:
+def _key_value_heads(text: ConfigView, model_type: str) -> dict[str, int]:
     if model_type.startswith(GROUPED) and text.config.get("num_key_value_heads_per_layer"):
-        return None  # the list decides; the one number is what the class is built with
+        return {}  # the list decides; the one number is what the class is built with
     inner = text.config.get("attn_config")
-    for value in (
-        *(text.config.get(key) for key in _KEY_VALUE_HEADS),
-        inner.get("kv_n_heads") if isinstance(inner, dict) else None,
-    ):
-        if whole(value) is not None:
-            return whole(value)
-    return None
+    given = {name: text.config.get(name) for name in _KEY_VALUE_HEADS}
+    if isinstance(inner, dict):
+        given["attn_config.kv_n_heads"] = inner.get("kv_n_heads")
+    found = ((key, whole(value)) for key, value in given.items())
+    return {key: value for key, value in found if value is not None}
 
 
 def _ropes(text: ConfigView) -> Iterator[Rope]:
@@ -208,6 +251,12 @@ def token_ids(config: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
             number = whole(item)
             if number is not None:
                 yield key, number
+
+
+def _in_transformers(model_type: str, config: Mapping[str, Any]) -> bool:
+    """Whether transformers has the type, and the class that `architectures` names, if any."""
+    named = class_name(config)
+    return class_defaults(model_type) is not None and (not named or bool(type_of_class(named)))
 
 
 def _quantisation(*configs: Mapping[str, Any]) -> Quantisation | None:

@@ -46,8 +46,8 @@ def tied_embeddings(facts: WeightFacts) -> Iterator[Sighting]:
             severity="note",
             where=head.name,
             message=f"stored ({head.nbytes:,} bytes) although tie_word_embeddings is true",
-            hint="counted once: transformers ties them only where both hold the same values, else"
-            " it loads this head as its own; --scan compares them",
+            hint="counted once, as if both held the same values, which --scan finds out: where they"
+            " do not, transformers loads this head as its own",
         )
 
 

@@ -1,5 +1,6 @@
 """Rules that hold the shapes in the headers against the config."""
 
+import re
 from collections.abc import Iterable, Iterator
 from math import prod
 
@@ -13,6 +14,7 @@ from ..packed import FLOATS
 from .rule import Sighting, rule
 from .weight_facts import WeightFacts
 
+_KEY = re.compile(r"\((\w+)\)$")  # another name that stands in the file, in an origin
 _TRUST = "memory follows the weights; correct config.json, or take the config of these weights"
 
 
@@ -41,7 +43,18 @@ def hidden_size(facts: WeightFacts) -> Iterator[Sighting]:
 
 def _mismatches(facts: WeightFacts, name: str, seen: str) -> Iterator[Sighting]:
     for config, weights, where in _differences(facts, name):
-        yield Sighting(where, f"{facts.where} says {name} {config}, {seen} {weights}")
+        yield Sighting(where, f"{_told(facts, name, config)}, {seen} {weights}")
+
+
+def _told(facts: WeightFacts, name: str, value: int) -> str:
+    """What the config says of a size, by the key that says it, or what it comes to without one."""
+    origin = facts.spec.origins.get(name)
+    if origin is None or origin.value != value:
+        return f"{facts.where} makes {name} {value}"
+    if origin.source.startswith(facts.where):
+        key = _KEY.search(origin.source.removeprefix(facts.where))
+        return f"{facts.where} says {key[1] if key else name} {value}"
+    return f"{facts.where} makes {name} {value} ({origin.source})"
 
 
 def _differences(facts: WeightFacts, name: str) -> Iterator[tuple[int, int, str]]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from headcount.model.mixers import Attention, CrossAttention, Mixer
+from headcount.model.spec import ModelSpec
 from headcount.model.units import format_indices
 
 from .config_facts import ConfigFacts
@@ -54,7 +55,7 @@ def large_head_dim(facts: ConfigFacts) -> Iterator[Sighting]:
 def _dims(facts: ConfigFacts) -> Iterator[tuple[str, int]]:
     """(layers, head_dim) once for each value."""
     found: dict[tuple[str, int], list[int]] = {}
-    for layer in facts.spec.layers:
+    for layer in facts.stored.layers:
         for mixer in layer.mixers:
             dim = getattr(mixer, "head_dim", None)
             if isinstance(dim, int):
@@ -63,8 +64,8 @@ def _dims(facts: ConfigFacts) -> Iterator[tuple[str, int]]:
         yield f"{stack} layers {format_indices(sorted(set(indices)))}", dim
 
 
-def _attentions(facts: ConfigFacts) -> Iterator[Attention]:
-    for layer in facts.spec.layers:
+def _attentions(spec: ModelSpec) -> Iterator[Attention]:
+    for layer in spec.layers:
         for mixer in layer.mixers:
             if isinstance(mixer, Attention) and not isinstance(mixer, CrossAttention):
                 yield mixer
@@ -80,7 +81,7 @@ def width_of_heads(facts: ConfigFacts) -> Iterator[Sighting]:
     """Heads x head_dim is not hidden_size: the attention is wider or narrower than the model."""
     seen = {
         (mixer.num_attention_heads, mixer.head_dim, mixer.hidden_size)
-        for mixer in _attentions(facts)
+        for mixer in _attentions(facts.stored)
         if mixer.num_attention_heads * mixer.head_dim != mixer.hidden_size
     }
     for heads, dim, hidden in sorted(seen):
@@ -100,7 +101,7 @@ def heads_by_default(facts: ConfigFacts) -> Iterator[Sighting]:
     origin = facts.spec.origins.get("num_key_value_heads")
     if origin is None or not origin.source.startswith("class default"):
         return
-    if any(m.num_key_value_heads != m.num_attention_heads for m in _attentions(facts)):
+    if any(m.num_key_value_heads != m.num_attention_heads for m in _attentions(facts.spec)):
         yield Sighting("num_key_value_heads", f"not given; {origin.value} by the {origin.source}")
 
 
@@ -112,20 +113,20 @@ def heads_by_default(facts: ConfigFacts) -> Iterator[Sighting]:
 )
 def ignored_heads(facts: ConfigFacts) -> Iterator[Sighting]:
     """The config gives a number of K/V heads that its class does not use."""
-    said, key = facts.key_value_heads, "num_key_value_heads"
-    if said is None and facts.one_head_key is not None:
-        said, key = 1, facts.one_head_key
+    said = dict(facts.key_value_heads)
+    if not said and facts.one_head_key is not None:
+        said = {facts.one_head_key: 1}
     mixers: list[Mixer] = [m for layer in facts.spec.layers for m in layer.mixers]
-    if said is None or not mixers or not all(isinstance(m, Attention) for m in mixers):
+    if not mixers or not all(isinstance(m, Attention) for m in mixers):
         return
     if facts.spec.assumed:  # nothing is known of what that class decides
         return
     used = {m.num_key_value_heads for m in mixers}
-    if said not in used:
-        counts = ", ".join(str(n) for n in sorted(n for n in used if n is not None))
-        yield Sighting(
-            key, f"says {said} K/V head(s), {facts.spec.model_type} builds {counts} of them"
-        )
+    counts = ", ".join(str(n) for n in sorted(n for n in used if n is not None))
+    for key, count in said.items():
+        if count not in used:
+            message = f"says {count} K/V head(s), {facts.spec.model_type} builds {counts} of them"
+            yield Sighting(key, message)
 
 
 @rule(

@@ -15,7 +15,7 @@ SEVERAL = 2  # one size left out may be one that the class does not use
     "the class would build its defaults for them: give the sizes by the names that the class reads",
 )
 def by_default(facts: ConfigFacts) -> Iterator[Sighting]:
-    """Several sizes are not in the file under any name that its class reads."""
+    """Sizes are not in the file under any name that its class reads: several, or one by another."""
     if len(facts.defaulted) >= SEVERAL:
         yield Sighting(
             ", ".join(facts.defaulted),
@@ -25,6 +25,14 @@ def by_default(facts: ConfigFacts) -> Iterator[Sighting]:
         yield Sighting(
             ", ".join(facts.renamed),
             f"read here as sizes, by names that {facts.class_name} ignores",
+        )
+    for place, class_name, (key, value, taken) in facts.ignored:
+        given = all(one.how == "given" for one in taken)
+        own = ", ".join(f"{one.name} {one.value} ({one.how})" for one in taken)
+        yield Sighting(
+            f"{place}: {key}" if place else key,
+            f"says {value}, and {class_name} does not read it; it has {own}",
+            "note" if given else None,
         )
 
 

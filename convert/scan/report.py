@@ -67,6 +67,9 @@ def _notes(audit: Audit, facts: ScanFacts, seconds: float) -> tuple[str, ...]:
     left = len(checkpoint.tensors) - len(facts.tensors) if checkpoint else 0
     more = f"; {left:,} that hold no floats were not" if left else ""
     scanned = f"{len(facts.tensors):,} tensors were scanned in {seconds:.1f} s{more}."
+    if facts.tied:
+        same = sum(one.same for one in facts.tied)
+        scanned += f" {same} of {len(facts.tied)} copies of tied matrices hold the same values."
     if not facts.layers:
         return (
             f"{scanned} No K/V heads were compared: no tensor of a decoder holds them plainly.",

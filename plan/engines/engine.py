@@ -1,6 +1,6 @@
 """What a plan asks of an engine: one value, which the engine's file makes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
 
@@ -13,10 +13,23 @@ from ..request import CacheType, PlanRequest, Workload, flag
 from ..weights import Weights
 from .launch import Launch
 from .pool import CachePool
+from .refusals.platforms import Platforms, not_run_on
 from .registry import ENGINES
 from .version import Releases, Version
 
 NO_RELEASES = Releases()
+
+
+def _nothing(model: PlannedModel, device: Device | None, work: Workload) -> Iterator[str]:
+    return iter(())
+
+
+def _everywhere(version: Version) -> Platforms | None:
+    return None
+
+
+def _unlimited(device: Device | None, work: Workload) -> int | None:
+    return None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,10 +40,15 @@ class Engine:
 
     `cache_type` reads --kv-dtype, of a version and the dtype that is computed in, and `weights`
     says what loading makes of the model's. `options` are the fields of a request that it heeds
-    beyond those of any plan. `narrower_caches` are the types to offer where a cache
-    is too large, the mildest first; `profiles_sequences`: fewer --max-num-seqs leave more memory;
-    `host` says what it puts in the host's memory, which no verdict counts;
-    `keeps_float32`: float32 weights are not loaded as 16 bit unless a dtype is asked for.
+    beyond those of any plan. `narrower_caches` and `narrower_weights` are the types to offer where
+    a cache, or the weights, are too large, the mildest first; `profiles_sequences`: fewer
+    --max-num-seqs leave more memory; `keeps_float32`: float32 weights are not loaded as 16 bit
+    unless a dtype is asked for. `platforms` are the devices that a version runs on (None: all);
+    `refusals` reasons for which it would not start on one of them, however much memory there is;
+    `most_at_once` the most requests that it runs at once, None where only memory limits them;
+    `notes` what is particular to how a version runs the model; `listed_as` is its name among those
+    whose lists of classes are known (arch/engine_types.py); `host` says what it puts in the host's
+    memory, which no verdict counts.
     """
 
     name: str
@@ -43,17 +61,30 @@ class Engine:
     releases: Releases = NO_RELEASES
     narrower_caches: tuple[str, ...] = ()
     host: Callable[[PlannedModel, Workload], tuple[Term, ...]] | None = None
+    listed_as: str | None = None
+    narrower_weights: tuple[str, ...] = ("float8_e4m3fn", "int4")
     profiles_sequences: bool = False
     keeps_float32: bool = True
+    platforms: Callable[[Version], Platforms | None] = _everywhere
+    refusals: Callable[[PlannedModel, Device | None, Workload], Iterable[str]] = _nothing
+    most_at_once: Callable[[Device | None, Workload], int | None] = _unlimited
+    notes: Callable[[PlannedModel, Device | None, Workload], Iterable[str]] = _nothing
 
     @property
     def starts(self) -> bool:
         """Whether it is a program that is started, and whose own account counts."""
         return self.launch is not None
 
+    def not_run_on(self, device: Device, version: Version) -> str | None:
+        """Why that version does not run on the device; None where it does."""
+        platforms = self.platforms(version)
+        found = None if platforms is None else not_run_on(device, platforms)
+        return None if found is None else f"{self.name} {version.text}".strip() + f" {found}"
+
 
 def check_options(engine: Engine, request: PlanRequest) -> None:
-    """Raises HeadcountError for an option that `engine` would pass over, naming who has it."""
+    """Raises HeadcountError for an option that `engine` would pass over, naming who has it, or
+    what it needs beside it."""
     for name in request.engine_options:
         if name not in engine.options:
             having = " or ".join(each for each in ENGINES if name in find_engine(each).options)
@@ -61,6 +92,8 @@ def check_options(engine: Engine, request: PlanRequest) -> None:
                 f"{engine.name} has no {flag(name)}: plans with it need an engine that has it:"
                 f" --engine {having}"
             )
+        if "lora" in name and not request.enable_lora:
+            raise HeadcountError(f"{flag(name)} needs --enable-lora: without it nothing heeds it")
 
 
 def find_engine(name: str) -> Engine:

@@ -2,7 +2,7 @@
 
 from math import floor
 
-from headcount.model.dtypes import BITS, resolve_dtype
+from headcount.model.dtypes import CACHE_BITS, resolve_cache_dtype
 from headcount.model.errors import HeadcountError
 from headcount.model.units import format_bytes
 
@@ -13,8 +13,9 @@ from ..overhead import plan_overhead
 from ..planned_model import PlannedModel
 from ..request import UTILISATION, CacheType, PlanRequest, Workload
 from ..weights import plan_weights, rank_weights
+from .cache_names import AUTO
 from .engine import Engine
-from .llama_cpp.cache_types import BLOCKS
+from .kv_formats import ENGINE_DTYPES
 from .version import Version
 
 
@@ -49,20 +50,11 @@ def _pool(model: PlannedModel, work: Workload) -> RankCache:
 def _cache_type(
     model: PlannedModel, request: PlanRequest, version: Version, compute_dtype: str
 ) -> CacheType:
-    name = _named(request.kv_dtype) if request.kv_dtype else compute_dtype
-    return CacheType(name, BITS[name])
-
-
-def _named(kv_dtype: str) -> str:
-    """Raises HeadcountError, with the engine that has such a cache."""
-    try:
-        return resolve_dtype(kv_dtype)
-    except HeadcountError as error:
-        if kv_dtype.lower() not in BLOCKS:
-            raise
-        raise HeadcountError(
-            f"--kv-dtype {kv_dtype} is a type of llama.cpp's: plan with --engine llama.cpp"
-        ) from error
+    name = request.kv_dtype
+    if name in ENGINE_DTYPES:
+        raise HeadcountError(f"{name} is a layout of an engine's own: name the one with --engine")
+    found = resolve_cache_dtype(name) if name not in (None, AUTO) else compute_dtype
+    return CacheType(found, CACHE_BITS[found])
 
 
 ENGINE = Engine(

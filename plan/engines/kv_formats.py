@@ -1,6 +1,7 @@
 """How engines store keys and values: the dtypes of `--kv-dtype` and what their scales add.
 
-vLLM's layouts are those of vllm/v1/kv_cache_interface.py and vllm/v1/attention/backends/mla.
+vLLM's layouts are those of vllm/v1/kv_cache_interface.py, vllm/v1/attention/backends/mla and, for
+UltraQuant, vllm/v1/attention/ops/ultraquant/format.py.
 """
 
 from dataclasses import dataclass, replace
@@ -56,7 +57,9 @@ _SPECIAL = {
     "turboquant_4bit_nc": _turbo(4, 4),
     "turboquant_k3v4_nc": _turbo(3, 4),
     "turboquant_3bit_nc": _turbo(3, 3),
+    "ultraquant_4bit": KvFormat(bits=4, scale_every=32, plain_ends=2),
     "fp4_e2m1": KvFormat(bits=4, scale_every=16),  # SGLang
+    "fp4_mx_block16": KvFormat(bits=4, scale_every=16),
     "mxfp8": KvFormat(bits=8, scale_every=32),
     "fp8_per_token_head": KvFormat(bits=8, head_bytes=_HEAD_SCALES),
     "int8_per_token_head": KvFormat(bits=8, head_bytes=_HEAD_SCALES),

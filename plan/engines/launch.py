@@ -5,16 +5,18 @@ have a placeholder for a name, which starts nothing until it is filled in.
 """
 
 from collections.abc import Container, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from shlex import quote
 
+from headcount.arch.engine_types import engines_with
 from headcount.arch.formats.of_configs import quantization_config
-from headcount.model.dtypes import ALIASES, BITS
+from headcount.arch.registry import architecture_of
+from headcount.model.dtypes import BITS
 
 from ..gguf_mixes import mix_name
 from ..planned_model import PlannedModel
 from ..request import Workload
-from ..stored import format_settings
+from ..stored import full_name, stored_as
 
 # What makes checkpoints of a format, for those that ask.
 _MAKERS = {
@@ -35,6 +37,10 @@ class Launch:
 
     command: str | None
     notes: tuple[str, ...] = ()
+
+    def noting(self, note: str | None) -> "Launch":
+        """With one more, if there is one."""
+        return replace(self, notes=(*self.notes, note)) if note else self
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,7 +72,7 @@ def served(
     `on_loading` are the options that do that, by full names of dtypes, of 16 bit and more too;
     `unknown` formats that it does not load from files either."""
     full = full_name(dtype) if dtype else None
-    own = own_format(model, dtype)
+    own = own_format(model)
     if full in unknown or (own is not None and stored_as(own) in unknown and full is None):
         note = f"{engine} loads no weights of {dtype or stored_as(own or {})}."
         return Served(name=None, notes=(note,))
@@ -104,59 +110,25 @@ def wants_gguf(model: PlannedModel, dtype: str | None) -> bool:
     return is_gguf(model) or (dtype is not None and mix_name(dtype) == full_name(dtype))
 
 
-def full_name(dtype: str) -> str:
-    """One name for each dtype and format: `fp8` is float8_e4m3fn, `q4_k` Q4_K_M."""
-    mix = mix_name(dtype)
-    if mix is not None and format_settings(dtype) is not None:
-        return mix
-    name = dtype.lower().removeprefix("torch.")
-    return ALIASES.get(name, "int4" if name == "w4a16" else name)
-
-
 def is_gguf(model: PlannedModel) -> bool:
     """Whether it is a file of llama.cpp's."""
     return model.model_id.lower().endswith(".gguf")
 
 
-def own_format(model: PlannedModel, dtype: str | None) -> Mapping[str, object] | None:
-    """How the model's own files are quantised; its config may be that of the format asked for."""
-    if dtype is not None and format_settings(dtype) is not None:
-        return model.own_format
+def own_format(model: PlannedModel) -> Mapping[str, object] | None:
+    """How the model's own files are quantised; its config may be that of a format asked for."""
+    if model.own_format is not None:
+        return model.own_format or None
     return quantization_config(model.config)
 
 
-def stored_as(own: Mapping[str, object]) -> str | None:
-    """The full name of the format that a quantization_config states; None for one that --dtype has
-    no name for."""
-    method, bits = str(own.get("quant_method", "modelopt")).lower(), own.get("bits", 4)
-    if method in ("gptq", "awq"):
-        return method if bits == 4 else None
-    if method == "bitsandbytes":
-        return "int8" if own.get("load_in_8bit") else "nf4"
-    if method.startswith("modelopt"):
-        return _ALGORITHMS.get(str(own.get("quant_algo")).upper())
-    if method == "compressed-tensors":
-        kinds = {_kind(group) for group in _groups(own)}
-        return _COMPRESSED.get(kinds.pop()) if len(kinds) == 1 else None
-    return {"fp8": "float8_e4m3fn", "fbgemm_fp8": "float8_e4m3fn", "mxfp4": "mxfp4"}.get(method)
-
-
-_ALGORITHMS = {"NVFP4": "nvfp4", "MXFP4": "mxfp4", "MXFP8": "mxfp8", "FP8": "float8_e4m3fn"}
-_COMPRESSED: Mapping[tuple[object, object], str] = {
-    **{(4, "int"): "int4", (8, "int"): "int8", (8, "float"): "float8_e4m3fn"},
-    (4, "float"): "nvfp4",
-}
-
-
-def _groups(own: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
-    groups = own.get("config_groups")
-    for group in groups.values() if isinstance(groups, Mapping) else ():
-        if isinstance(group, Mapping) and isinstance(group.get("weights"), Mapping):
-            yield group["weights"]
-
-
-def _kind(weights: Mapping[str, object]) -> tuple[object, object]:
-    return weights.get("num_bits"), weights.get("type")
+def unlisted(engine: str | None, model_type: str | None) -> str | None:
+    """That the engine's list of classes, of the version that was read, has none for a type."""
+    if engine is None or model_type is None or architecture_of(model_type) is None:
+        return None
+    if engine in engines_with(model_type):
+        return None
+    return f"{engine} lists no class for model_type {model_type!r}: it may not start."
 
 
 def beyond_maximum(model: PlannedModel, work: Workload) -> int | None:

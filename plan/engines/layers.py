@@ -1,6 +1,6 @@
 """The cache of each layer on one rank, as an engine with pages of K/V memory sees it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
@@ -10,6 +10,7 @@ from headcount.model.mixers.state import State
 from headcount.model.spec import ModelSpec
 
 from ..parallel import rank_mixer
+from ..request import PlanRequest
 from .kv_formats import KvFormat
 
 Kind = Literal["full", "sliding", "chunked", "latent", "cross", "state"]
@@ -32,6 +33,7 @@ Deal = Callable[[int, int], tuple[int, ...]]  # layers, stages -> the stage of e
 
 # A sparse-attention indexer keeps its key in fp8 and a float32 scale per 128 elements of it.
 _INDEXER_BLOCK, _SCALE_BYTES = 128, 4
+_PLAIN_INDEX_BYTES = 2
 
 
 class StagedCaches(NamedTuple):
@@ -53,24 +55,31 @@ def stage_of_layers(layers: int, pp: int) -> tuple[int, ...]:
     return tuple(stage for stage, count in enumerate(counts) for _ in range(count))
 
 
+def stages_of(request: PlanRequest, layers: int, deal: Deal = stage_of_layers) -> tuple[int, ...]:
+    """The pipeline stage of each layer: by the user's partition, else as `deal` has it."""
+    counts = request.pp_layer_partition
+    if counts is None:
+        return deal(layers, request.pp)
+    return tuple(stage for stage, count in enumerate(counts) for _ in range(count))
+
+
 def staged_caches(
     spec: ModelSpec,
     *,
     tp: int,
-    pp: int,
     kv: KvFormat,
+    stages: Sequence[int] | None = None,
     chunk: int | None = None,
-    deal: Deal = stage_of_layers,
 ) -> StagedCaches:
-    """What each layer keeps on one of `tp` ranks of its stage, of the `pp` that `deal` fills.
+    """What each layer keeps on one of `tp` ranks of its stage, of which `stages` has one a layer;
+    None: all are on one.
 
     An indexer's keys count as a layer of their own, and so does recurrent state beside attention.
     `chunk` is the config's attention_chunk_size: windows of that size begin at its multiples.
     """
-    stage = deal(len(spec.layers), pp)
     found = [
         (cache, at)
-        for layer, at in zip(spec.layers, stage, strict=True)
+        for layer, at in zip(spec.layers, stages or [0] * len(spec.layers), strict=True)
         for mixer in layer.mixers
         for cache in _caches(rank_mixer(mixer, tp), _of_layer(kv, layer.index, spec), chunk)
     ]
@@ -79,14 +88,13 @@ def staged_caches(
     )
 
 
-def readers_apart(spec: ModelSpec, pp: int) -> int:
-    """How many layers read the cache of a layer that is on another of vLLM's stages."""
-    at = stage_of_layers(len(spec.layers), pp)
-    homes = {(n.stack, n.index): own for n, own in zip(spec.layers, at, strict=True)}
+def readers_apart(spec: ModelSpec, stages: Sequence[int]) -> int:
+    """How many layers read the cache of a layer that is on another of the stages."""
+    homes = {(n.stack, n.index): own for n, own in zip(spec.layers, stages, strict=True)}
     return sum(
         layer.shares_cache_with is not None
         and homes.get((layer.stack, layer.shares_cache_with), own) != own
-        for layer, own in zip(spec.layers, at, strict=True)
+        for layer, own in zip(spec.layers, stages, strict=True)
     )
 
 
@@ -101,10 +109,18 @@ def _caches(mixer: Mixer, kv: KvFormat, chunk: int | None) -> Iterator[LayerCach
     elif elements:
         yield _keys_and_values(mixer, elements, kv, chunk)
     if indexer:
-        scales = -(-indexer // _INDEXER_BLOCK) * _SCALE_BYTES
-        yield LayerCache(kind="latent", token_bytes=indexer + scales)
+        yield _indexers_keys(mixer, indexer)
     if kept := _state_bytes(mixer, kv):
         yield LayerCache(kind="state", state_bytes=kept)
+
+
+def _indexers_keys(mixer: Mixer, elements: int) -> LayerCache:
+    """In fp8 with scales beside latents, else in bfloat16 (MiniMaxM3IndexerCache of
+    vllm/models/minimax_m3/common/indexer.py)."""
+    if not isinstance(mixer, LatentAttention):
+        return LayerCache(kind="full", token_bytes=_PLAIN_INDEX_BYTES * elements)
+    scales = -(-elements // _INDEXER_BLOCK) * _SCALE_BYTES
+    return LayerCache(kind="latent", token_bytes=elements + scales)
 
 
 def _of_layer(kv: KvFormat, index: int, spec: ModelSpec) -> KvFormat:
@@ -112,7 +128,7 @@ def _of_layer(kv: KvFormat, index: int, spec: ModelSpec) -> KvFormat:
     ends = min(kv.plain_ends, len(spec.layers) // 2)
     if ends <= index < len(spec.layers) - ends or _has_state(spec):
         return kv
-    return replace(kv, bits=kv.plain_bits, packed=None)
+    return replace(kv, bits=kv.plain_bits, packed=None, scale_every=None)
 
 
 def _has_state(spec: ModelSpec) -> bool:

@@ -2,17 +2,22 @@
 engine puts on top of their stored bytes, such as its padding of experts."""
 
 from collections.abc import Iterator
+from fractions import Fraction
 from math import ceil
 from typing import Literal
 
 from headcount.arch.formats.of_configs import quantization_config
+from headcount.model.errors import HeadcountError
 from headcount.model.numbers import size
 
 from ..budget import Term
 from ..planned_model import PlannedModel
 from ..request import Workload
+from ..stage_bytes import stage_bytes
 from ..stored import as_loaded
 from ..weights import Weights, plan_weights, rank_weights
+from .added.spread import Spread, over_tp
+from .layers import stages_of
 from .loaded_table import LoadedTable
 
 _ERROR = {"headers": 0.003, "parameters": 0.008, "quantised": 0.015}
@@ -32,39 +37,95 @@ def loaded_weights(model: PlannedModel, dtype: str | None, compute_dtype: str) -
 
 
 def stage_weights(
-    model: PlannedModel, work: Workload, *tables: LoadedTable | None
+    model: PlannedModel,
+    work: Workload,
+    *tables: LoadedTable | None,
+    stages: tuple[int, ...] | None = None,
+    spread: Spread | None = None,
 ) -> Iterator[Term]:
-    """The weights of a rank on each stage: layers evenly, the input embedding on the first stage
-    and the output head on the last. `tables` are what else the engine puts on each rank."""
-    weights, request = work.weights, work.request
+    """The weights of a rank on each stage, of which `stages` has one a layer (None: as vLLM deals
+    them): the input embedding is on the first stage and the output head on the last. `tables` are
+    what else the engine puts on each rank. Without a `spread` tp shares everything. Raises
+    HeadcountError where it asks for kinds that are not known apart."""
+    weights, pp = work.weights, work.request.pp
     assert weights is not None  # only given K/V memory needs none, and then there is no budget
-    spec, pp = model.spec, request.pp
-    whole, formula = rank_weights(model, weights, request.tp)
+    spread = spread or over_tp(model, work)
+    stages = stages or stages_of(work.request, len(model.spec.layers))
+    whole, formula = rank_weights(model, weights, spread.tp)
     known = [table for table in tables if table is not None]
-    each = (spec.vocab_size or 0) * spec.hidden_size * weights.per_attention_parameter / request.tp
-    end = ceil(each)
-    ends = min(whole, end * (1 if spec.tie_word_embeddings else 2))
-    for stage in range(pp):
-        own = whole if pp == 1 else (whole - ends) // pp + end * (stage in (0, pp - 1))
+    words = [formula, spread.why, *(table.formula for table in known)]
+    for stage, own in enumerate(_by_stage(model, work, whole, stages, spread)):
         yield Term(
             key="weights",
             title="Weights",
             bytes=own + sum(table.bytes for table in known),
-            formula=" + ".join([formula, *(table.formula for table in known)])
+            formula=" + ".join(word for word in words if word)
             + (f", stage {stage + 1} of {pp}" if pp > 1 else ""),
             source=_SOURCES[weights.source],
             error_bytes=max(_BUFFERS, ceil(own * _ERROR[weights.source])),
         )
 
 
+def _by_stage(
+    model: PlannedModel, work: Workload, whole: int, stages: tuple[int, ...], spread: Spread
+) -> Iterator[int]:
+    """Bytes of a rank of each stage; `whole` are those of a rank that has all layers."""
+    weights, pp = work.weights, work.request.pp
+    assert weights is not None
+    if pp == 1 and not spread.parts:
+        yield whole
+        return
+    found = stage_bytes(model, work, stages)
+    if found is None and spread.parts:
+        raise HeadcountError(
+            f"{model.model_id}: the config does not tell which weights are those of experts, so"
+            " how they spread over ranks cannot be told: plan without expert or data parallel"
+        )
+    end = _tied_head(model, weights, spread.tp) if pp > 1 else 0
+    if found is None:
+        yield from _evenly(model, weights, whole, stages, spread.tp)
+        return
+    for stage, kinds in enumerate(found):
+        share = sum(kinds.values()) / max(1, weights.total_bytes)
+        moved = sum(
+            kinds.get(kind, 0) * (part - Fraction(1, spread.tp)) for kind, part in spread.parts
+        )
+        yield ceil(whole * share + moved) + end * (stage == pp - 1)
+
+
+def _tied_head(model: PlannedModel, weights: Weights, tp: int) -> int:
+    """Bytes of a second copy of the embedding, on the last of several stages, where it is the head
+    as well."""
+    return _vocabulary(model, weights, tp) if model.spec.tie_word_embeddings else 0
+
+
+def _vocabulary(model: PlannedModel, weights: Weights, tp: int) -> int:
+    spec = model.spec
+    each = (spec.vocab_size or 0) * spec.hidden_size * weights.per_attention_parameter / tp
+    return ceil(each)
+
+
+def _evenly(
+    model: PlannedModel, weights: Weights, whole: int, stages: tuple[int, ...], tp: int
+) -> Iterator[int]:
+    """By the number of layers, where nothing else is known."""
+    end = _vocabulary(model, weights, tp)
+    ends = min(whole, end * (1 if model.spec.tie_word_embeddings else 2))
+    last = max(stages)
+    for stage in range(last + 1):
+        layers = (whole - ends) * stages.count(stage) // len(stages)
+        yield layers + end * (stage in (0, last))
+
+
 def padded_experts(
-    model: PlannedModel, work: Workload, kernel: Mxfp4Kernel = "triton"
+    model: PlannedModel, work: Workload, spread: Spread, kernel: Mxfp4Kernel = "triton"
 ) -> LoadedTable | None:
     """MXFP4 experts on a rank, as padded for their `kernel`: what a matrix reads to a multiple of
     256; with Marlin the inner width to 128; with Triton's newer kernels what it writes as well, of
     inner widths in 64 (vllm/model_executor/layers/quantization/mxfp4.py; oracle/mxfp4.py of
     layers/fused_moe in 0.19, where 13.64 GiB of gpt-oss-20b were measured)."""
-    config, tp, pp = as_loaded(model, work.dtype).config, work.request.tp, work.request.pp
+    config, pp = as_loaded(model, work.dtype).config, work.request.pp
+    tp = spread.experts_tp
     settings = quantization_config(config)
     if settings is None or settings.get("quant_method") != "mxfp4":
         return None
@@ -80,7 +141,7 @@ def padded_experts(
     else:
         step = _MARLIN_INNER if kernel == "marlin" else 1
         kept = 3 * wide * _padded(intermediate, step) // tp
-    elements = layers * experts * (kept - 3 * hidden * inner) / pp
+    elements = layers * experts * spread.experts * (kept - 3 * hidden * inner) / pp
     if elements <= 0:
         return None
     return LoadedTable(

@@ -8,23 +8,27 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil
 
-from headcount.model.dtypes import ALIASES
 from headcount.model.mixers import LatentAttention, fills
 
 from ..budget import Budget
 from ..devices import Device
 from ..planned_model import PlannedModel
 from ..request import Workload
+from ..stored import as_loaded, full_name
+from .added.spread import over_tp
 from .budget_terms import runtime, share_of
+from .cache_names import AUTO, CacheNames
 from .engine import Engine
-from .launch import Launch, Served, beyond_maximum, full_name, gguf_file, option, served, wants_gguf
-from .layers import LayerCache
+from .launch import Launch, Served, beyond_maximum, gguf_file, option, served, wants_gguf
+from .layers import LayerCache, stages_of
 from .loaded_weights import loaded_weights, padded_experts, stage_weights
 from .paged import paged_cache_type, paged_caches
 from .pool import CachePool
+from .refusals.partition import MERGED_ATTENTION, CutRules, uneven_cuts
+from .refusals.platforms import Platforms
 from .rope_tables import rope_table
 from .staged_pool import StagedPool
-from .version import Releases
+from .version import Releases, Version
 
 _GIB, _MIB = 2**30, 2**20
 SWA_RATIO, STATE_RATIO = 0.8, 0.9  # swa_full_tokens_ratio, mamba_full_memory_ratio
@@ -167,11 +171,33 @@ def _budget(model: PlannedModel, device: Device | None, work: Workload) -> tuple
     default = mem_fraction_static(device.usable_memory, ranks=ranks, is_latent=latent)
     allowed = share_of(device, work.request.utilisation or default, "mem_fraction_static")
     others = runtime(0.5 if ranks == 1 else 1.0, "context and communication")
-    tables = (rope_table(model.spec, model.config), padded_experts(model, work))
+    tables = (
+        rope_table(model.spec, model.config),
+        padded_experts(model, work, over_tp(model, work)),
+    )
     return tuple(
         Budget(allowed=allowed, fixed=(weights, others))
-        for weights in stage_weights(model, work, *tables)
+        for weights in stage_weights(
+            model,
+            work,
+            *tables,
+            stages=stages_of(work.request, len(model.spec.layers), sglang_stages),
+        )
     )
+
+
+# Choices of --kv-cache-dtype in sglang/srt/server_args.py (arg_groups/fields/model.py from 0.5.21).
+CACHES = CacheNames(
+    engine="SGLang",
+    option="--kv-cache-dtype",
+    since={
+        **dict.fromkeys(("fp8_e4m3", "fp8_e5m2"), ()),
+        **dict.fromkeys(("bfloat16", "bf16"), (0, 5, 4)),
+        "fp4_e2m1": (0, 5, 5),
+        **dict.fromkeys(("mxfp8", "nvfp4", "fp4_mx_block16"), (0, 5, 16)),
+    },
+    until={"fp4_e2m1": (0, 5, 21)},
+)
 
 
 def sglang_stages(layers: int, pp: int) -> tuple[int, ...]:
@@ -204,20 +230,13 @@ _ON_LOADING: dict[str, tuple[str, tuple[int, ...]]] = {
     "nf4": ("--load-format bitsandbytes --quantization bitsandbytes", ()),
     "mxfp8": ("--quantization mxfp8", (0, 5, 9)),
 }
-# Types of caches -> likewise. The block of 16 had another name before.
-_CACHES: dict[str, tuple[int, ...]] = {
-    **{"auto": (), "fp8_e5m2": (), "fp8_e4m3": (), "bfloat16": (0, 5, 9), "fp4_e2m1": (0, 5, 9)},
-    **dict.fromkeys(("mxfp8", "nvfp4", "fp4_mx_block16"), (0, 5, 16)),
-}
 _UNKNOWN = ("float8_e5m2",)
 
 
 def _launch(model: PlannedModel, work: Workload, kv_tokens: int) -> Launch:
-    found, cache, version = _served(model, work), _cache(work), f"sglang {work.version.text}"
+    found = _served(model, work)
     if found.name is None:
         return Launch(command=None, notes=found.notes)
-    if cache not in _CACHES or not work.version.at_least(*_CACHES[cache]):
-        return Launch(command=None, notes=(f"{version} has no cache of {work.kv_dtype}.",))
     before, notes = [], list(found.notes)
     if beyond := beyond_maximum(model, work):
         before.append("SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN=1")
@@ -225,6 +244,8 @@ def _launch(model: PlannedModel, work: Workload, kv_tokens: int) -> Launch:
             f"SGLang refuses a context beyond the model's {beyond:,} tokens unless this variable is"
             " set; without a scaling of its rotary embeddings, what it writes there is nonsense."
         )
+    if (partition := work.request.pp_layer_partition) is not None:
+        before.append(f"SGLANG_PP_LAYER_PARTITION={','.join(map(str, partition))}")
     serve = f"python -m sglang.launch_server --model-path {found.name}"
     words = [*before, serve, *found.words, *_options(work, kv_tokens)]
     return Launch(command=" ".join(words), notes=tuple(notes))
@@ -241,7 +262,7 @@ def _served(model: PlannedModel, work: Workload) -> Served:
 
 
 def _options(work: Workload, kv_tokens: int) -> Iterator[str]:
-    request, cache = work.request, _cache(work)
+    request = work.request
     yield f"--context-length {work.context}"
     yield from option("--tp-size", request.tp, 1)
     yield from option("--pp-size", request.pp, 1)
@@ -249,20 +270,22 @@ def _options(work: Workload, kv_tokens: int) -> Iterator[str]:
         yield f"--max-total-tokens {kv_tokens}"
     elif request.utilisation is not None:
         yield f"--mem-fraction-static {request.utilisation:g}"
-    if cache != "auto":
+    if (cache := CACHES.own(request.kv_dtype, work.version, work.compute_dtype)) != AUTO:
         yield f"--kv-cache-dtype {cache}"
     yield from option("--page-size", request.block_size)
 
 
-def _cache(work: Workload) -> str:
-    """SGLang's name; `auto` for what it takes anyway."""
-    name = work.request.kv_dtype
-    full = ALIASES.get(name or "", name or "auto")
-    if full == work.compute_dtype:
-        return "auto"
-    if full == "fp4_e2m1" and work.version.at_least(*_CACHES["fp4_mx_block16"]):
-        return "fp4_mx_block16"
-    return full.replace("float8", "fp8").replace("e4m3fn", "e4m3")
+def _platforms(version: Version) -> Platforms:
+    """maybe_downgrade_dtype_for_legacy_gpu of model_executor/model_runner.py, and the targets of
+    sgl-kernel/setup_rocm.py. TPUs have an engine of their own (SGLang-Jax)."""
+    return {"cuda": "7.5", "rocm": ("gfx942", "gfx950"), "xpu": None}
+
+
+def _refusals(model: PlannedModel, device: Device | None, work: Workload) -> Iterator[str]:
+    """Fp8LinearMethod.validate_block_quant_shapes and the like; some models leave attention out of
+    it (skip_block_quant_check)."""
+    rules = CutRules(amid_blocks=MERGED_ATTENTION)
+    return uneven_cuts(as_loaded(model, work.dtype), work.request.tp, rules)
 
 
 ENGINE = Engine(
@@ -270,10 +293,13 @@ ENGINE = Engine(
     budget=_budget,
     pool=_pool,
     launch=_launch,
-    cache_type=paged_cache_type,
+    cache_type=paged_cache_type(CACHES),
+    listed_as="SGLang",
     weights=loaded_weights,
-    options=frozenset({"version", "pp", "block_size"}),
+    options=frozenset({"version", "pp", "pp_layer_partition", "block_size"}),
     releases=Releases(oldest=(0, 5), newest=(0, 5, 23)),
     narrower_caches=("fp8",),
     keeps_float32=False,
+    platforms=_platforms,
+    refusals=_refusals,
 )

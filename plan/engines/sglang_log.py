@@ -5,6 +5,7 @@ import re
 from ..request import PlanRequest
 from .start_log import (
     NUMBER,
+    SERVED_AS,
     SIZE,
     WORD,
     FailureLine,
@@ -77,7 +78,7 @@ LOG = StartLog(
         LogLine("sglang", r"sglang(?:/sglang)?[=:@ -]{1,3}v?([0-9]+\.[0-9]+\.[^\s,'\")]{1,30})"),
     ),
     names=(
-        LogLine("served_model_name", r"served_model_name['\"]?(?:=|: )\[?['\"]([^'\",\]]{1,200})"),
+        SERVED_AS,
         LogLine("for /", rf"mismatch for {WORD}"),
     ),
     failures=(
@@ -115,8 +116,8 @@ LOG = StartLog(
         **{"mem_fraction_static": "utilisation"},
     },
     phases=(
-        *(("Capture cuda graph failed", "step"), ("Capture CUDA graph failed", "step")),
-        *(("init_device_graphs", "step"), ("in load_model", "weights"), ("in forward", "step")),
+        *(("Capture cuda graph failed", "graphs"), ("Capture CUDA graph failed", "graphs")),
+        *(("init_device_graphs", "graphs"), ("in load_model", "weights"), ("in forward", "step")),
     ),
     told=("ServerArgs(", "launch_server"),
     others=((_ALLOCATED, _pool),),

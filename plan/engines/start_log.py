@@ -167,6 +167,12 @@ class LogLine:
         return {name: quantity(text) * self.scale for name, text in found if name and text}
 
 
+# The name that Python's engines serve a model by.
+SERVED_AS = LogLine(
+    "served_model_name", r"served_model_name['\"]?(?:=|: )\[?['\"]([^'\",\]]{1,200})"
+)
+
+
 class FailureLine(NamedTuple):
     """A line that says what a start died of. `kind` is one of those that plan/reconcile explains:
 
@@ -214,10 +220,10 @@ class StartLog:
     settings, `versions` those with a version, the most trustworthy first; `names` those with the
     model's name; `failures` what a start dies of. `settings` maps what the engine calls a setting
     to its name here; `phases` are words of a traceback and how far the start had come: `weights`,
-    `profile` or `step`; lines with words of `told` say what the start was told. A line with words
-    of `no_figures` has none, and one with `no_settings` only talks of settings. Once a line of
-    `serves` is there the start has come through whatever went wrong. `others` are words, and what
-    reads a line that has them; `finish` takes the whole log.
+    `profile`, `graphs` or `step`; lines with words of `told` say what the start was told. A line
+    with words of `no_figures` has none, and one with `no_settings` only talks of settings. Once a
+    line of `serves` is there the start has come through whatever went wrong. `others` are words,
+    and what reads a line that has them; `finish` takes the whole log.
 
     `context_option` is the flag of the longest context. `own_account` reckons what is left from
     what the log says was taken, if it says all; `terms` are figures, and the keys of the terms of a

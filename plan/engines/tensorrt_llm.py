@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil
 
-from headcount.model.dtypes import ALIASES
 from headcount.model.mixers import fills
 
 from ..budget import Budget, Term
@@ -19,6 +18,7 @@ from ..overhead import plan_overhead
 from ..planned_model import PlannedModel
 from ..request import Workload
 from .budget_terms import runtime, share_of
+from .cache_names import AUTO, CacheNames
 from .engine import Engine
 from .launch import Launch, beyond_maximum, option, served
 from .layers import LayerCache
@@ -28,7 +28,11 @@ from .pool import CachePool
 from .staged_pool import StagedPool
 
 _FRACTION, _BLOCK = 0.9, 32  # KvCacheConfig: free_gpu_memory_fraction, tokens_per_block
-_STEP_TOKENS = 8192  # max_num_tokens of the LLM API
+_STEP_TOKENS, _SEQUENCES = 8192, 2048  # max_num_tokens and max_batch_size of the LLM API
+# _VALID_KV_CACHE_DTYPES of tensorrt_llm/_torch/pyexecutor/model_loader.py
+CACHES = CacheNames(
+    engine="TensorRT-LLM", option="--kv_cache_dtype", since={"fp8": (), "nvfp4": ()}
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -110,6 +114,10 @@ def _left_alone(fraction: float, allowed: Term, weights: Term, others: tuple[Ter
     )
 
 
+def _most_at_once(device: Device | None, work: Workload) -> int:
+    return work.request.max_num_seqs or _SEQUENCES
+
+
 _DTYPES = dict.fromkeys(("float16", "bfloat16"), "")
 _UNKNOWN = ("float32", "nf4", "float8_e5m2")
 
@@ -149,9 +157,8 @@ def _of_file(work: Workload, kv_tokens: int) -> Iterator[tuple[str, object]]:
     request = work.request
     if request.kv_memory is not None:
         yield "max_tokens", kv_tokens
-    if request.kv_dtype not in (None, "auto"):
-        full = ALIASES.get(request.kv_dtype or "", request.kv_dtype)
-        yield "dtype", "fp8" if full == "float8_e4m3fn" else full
+    if (cache := CACHES.own(request.kv_dtype, work.version, work.compute_dtype)) != AUTO:
+        yield "dtype", cache
     if request.block_size is not None:
         yield "tokens_per_block", request.block_size
 
@@ -161,8 +168,10 @@ ENGINE = Engine(
     budget=_budget,
     pool=_pool,
     launch=_launch,
-    cache_type=paged_cache_type,
+    cache_type=paged_cache_type(CACHES),
     weights=loaded_weights,
     options=frozenset({"version", "pp", "block_size", "max_num_seqs", "max_num_batched_tokens"}),
     narrower_caches=("fp8",),
+    most_at_once=_most_at_once,
+    platforms=lambda version: {"cuda": "8.0"},  # docs/source/supported-hardware: from Ampere on
 )

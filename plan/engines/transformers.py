@@ -6,18 +6,23 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from headcount.arch.model_classes import model_classes
+from headcount.model.dtypes import Bits
 from headcount.model.spec import ModelSpec
 
 from ..parallel import rank_spec
 from ..planned_model import PlannedModel
 from ..request import Workload
 from .budget_terms import unreserved
+from .cache_names import CacheNames
 from .engine import Engine
 from .launch import Launch, beyond_maximum, served
 from .loaded_weights import loaded_weights
 from .paged import paged_cache_type
 from .pool import CachePool, SequencePool
 from .staged_pool import pool_of_stages
+
+# A dynamic and a static cache keep what attention computes, as it is.
+_CACHES = CacheNames(engine="transformers", option="--kv-dtype", since={})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -26,7 +31,7 @@ class TransformersPool(SequencePool):
     from the first token; a dynamic one keeps what was seen, of a window all but the newest."""
 
     spec: ModelSpec
-    bits: int
+    bits: Bits
     encoder_tokens: int
     static: bool = False
 
@@ -129,7 +134,7 @@ ENGINE = Engine(
     budget=unreserved,
     pool=_pool,
     launch=_launch,
-    cache_type=paged_cache_type,
+    cache_type=paged_cache_type(_CACHES),
     weights=loaded_weights,
     options=frozenset({"version", "pp", "static_cache"}),
 )

@@ -31,7 +31,7 @@ class Releases(NamedTuple):
 
     def latest(self) -> Version:
         """The newest version whose rules were read."""
-        return Version(self.newest, _text(self.newest))
+        return Version(self.newest, text_of(self.newest))
 
     def parse(self, text: str) -> Version:
         """`0.11.0rc2`, `v0.9`, `~0.11`. `>=0.21`, `latest` and what has no number are the
@@ -47,17 +47,18 @@ class Releases(NamedTuple):
             return None
         name, numbers = f"{engine} {version.text}", version.numbers
         if not version.at_least(*self.oldest):
-            return f"{name} is older than {_text(self.oldest)}, whose rules are used."
+            return f"{name} is older than {text_of(self.oldest)}, whose rules are used."
         begins = numbers[: len(self.newest)] == self.newest
         if version.at_least(*self.newest) and not begins:
-            return f"{name} is newer than {_text(self.newest)}, whose rules are used."
+            return f"{name} is newer than {text_of(self.newest)}, whose rules are used."
         if not _NUMBERS.search(version.text):
             return (
-                f"{engine} {version.text!r} is no release: the rules of {_text(self.newest)} are"
+                f"{engine} {version.text!r} is no release: the rules of {text_of(self.newest)} are"
                 " used."
             )
         return None
 
 
-def _text(numbers: tuple[int, ...]) -> str:
+def text_of(numbers: tuple[int, ...]) -> str:
+    """`0.11.0`."""
     return ".".join(map(str, numbers))

@@ -7,16 +7,17 @@ from headcount.model.units import format_bytes
 
 from ..engines.start_log import Log, start_logs
 from .explanation import Explanation
-from .figures import HALF_STEP
 from .memory_of_a_start import (
+    Left,
     bytes_per_token,
     ground_of,
     in_bytes,
     largest_term,
-    left_bytes,
+    left_for_the_cache,
     needed_bytes_of,
+    rounded,
 )
-from .remedies import Ground, for_the_cache
+from .remedies import for_any_cache, for_more_devices, for_the_cache
 from .start import Start
 
 _GIB = 2**30
@@ -32,22 +33,23 @@ def request_too_long(log: Log, start: Start | None, said: Mapping[str, float]) -
     context = int(said.get("context", log.settings.get("context", 0)))
     estimate = said.get("estimate")
     if needed is None or available is None or not context:
-        return replace(no_cache(log, start, {}), kind="request")
+        return _request_of_no_size(log, start)
     if start is not None and start.request.context != context:
         start = replace(start, request=replace(start.request, context=context))
     cause = (
         f"the cache of one request of {context:,} tokens needs {needed:.2f} GiB,"
         f" {available:.2f} GiB are left"
     )
-    ground = ground_of(log, start, in_bytes(available)) if start else None
+    said_most = int(estimate) if estimate else None
+    ground = ground_of(log, start, rounded(available), said_most) if start else None
     found = Explanation(
         kind="request",
         cause=cause,
         needed_bytes=in_bytes(needed),
         available_bytes=in_bytes(available),
         too_large="the cache of one request",
-        largest_context=_largest(ground, estimate) if ground else None,
-        logged_context=int(estimate) if estimate else None,
+        largest_context=ground.largest_context() if ground else None,
+        logged_context=said_most,
         remedies=for_the_cache(ground) if ground else (),
     )
     if start is None:
@@ -60,13 +62,21 @@ def request_too_long(log: Log, start: Start | None, said: Mapping[str, float]) -
     return found
 
 
-def _largest(ground: Ground, said: float | None) -> int | None:
-    """By our rules; the engine's own estimate where that is what the rounded memory may hold."""
-    step = round(HALF_STEP * _GIB)
-    low, high = ground.largest_context(-step), ground.largest_context(step)
-    if said and low and high and low <= said <= high:
-        return int(said)
-    return ground.largest_context()
+def _request_of_no_size(log: Log, start: Start | None) -> Explanation:
+    """Of a line that has lost its numbers."""
+    left = left_for_the_cache(log, start)
+    ground = ground_of(log, start, left) if start else None
+    remedies = for_the_cache(ground) if ground else ()
+    return Explanation(
+        kind="request",
+        cause="one request of the longest context needs more than is left for the cache",
+        needed_bytes=needed_bytes_of(start) if start else None,
+        available_bytes=left.bytes if left else None,
+        too_large="the cache of one request",
+        largest_context=ground.largest_context() if ground else None,
+        remedies=remedies,
+        advice=() if remedies else (_FOR_THE_CACHE,),
+    )
 
 
 def tokens_too_many(log: Log, start: Start | None, said: Mapping[str, float]) -> Explanation:
@@ -75,7 +85,7 @@ def tokens_too_many(log: Log, start: Start | None, said: Mapping[str, float]) ->
     if start is not None and start.request.context != context:
         start = replace(start, request=replace(start.request, context=context))
     each = bytes_per_token(start) if start else None
-    ground = ground_of(log, start, tokens * each) if start and each else None
+    ground = ground_of(log, start, Left(tokens * each, 0), tokens) if start and each else None
     found = Explanation(
         kind="tokens",
         cause=f"one request of {context:,} tokens is longer than the cache of {tokens:,} tokens",
@@ -90,40 +100,44 @@ def tokens_too_many(log: Log, start: Start | None, said: Mapping[str, float]) ->
 
 
 def no_cache(log: Log, start: Start | None, said: Mapping[str, float]) -> Explanation:
-    """Nothing, or less than nothing, is left for the cache."""
-    left = left_bytes(log, start)
-    tokens = said.get("tokens")
-    if tokens is not None and start is not None and (each := bytes_per_token(start)):
-        left = int(tokens * each)
-    needed = needed_bytes_of(start) if start else None
-    ground = ground_of(log, start, left) if start else None
-    remedies = for_the_cache(ground) if ground else ()
-    words = f"{format_bytes(left)} are left" if left is not None else "nothing is left"
-    if tokens is not None:
-        words = f"there would be {int(tokens):,} tokens"
+    """Nothing, or less than nothing, is left for the cache: a shorter context would not help."""
+    left = _left_at_all(log, start, said.get("tokens"))
+    # no more than the engine found, whatever our estimates leave
+    have = Left(min(left.bytes, 0), left.error) if left and "tokens" not in said else left
+    ground = ground_of(log, start, have) if start else None
+    remedies = for_any_cache(ground) if ground else ()
+    words = f"{format_bytes(left.bytes)} are left" if left and left.bytes else "nothing is left"
+    if "tokens" in said:
+        words = f"there would be {int(said['tokens']):,} tokens"
     return Explanation(
         kind="cache",
         cause=f"no memory is left for the cache: {words} when weights and a step have theirs",
-        needed_bytes=needed,
-        available_bytes=left,
+        needed_bytes=needed_bytes_of(start) if start else None,
+        available_bytes=left.bytes if left else None,
         too_large=largest_term(log, start),
-        largest_context=ground.largest_context() if ground else None,
         remedies=remedies,
         advice=() if remedies else (_FOR_THE_CACHE,),
     )
+
+
+def _left_at_all(log: Log, start: Start | None, tokens: float | None) -> Left | None:
+    """By the log, or our estimates."""
+    if tokens is not None and start is not None and (each := bytes_per_token(start)):
+        return Left(int(tokens * each), 0)
+    return left_for_the_cache(log, start)
 
 
 def runtime_full(log: Log, start: Start | None, said: Mapping[str, float]) -> Explanation:
     """An allocation of the runtime failed, of which the log says no size."""
     left = log.figures.get("free")
     words = f" {left:.2f} GiB were free for the cache" if left is not None else ""
-    ground = ground_of(log, start, in_bytes(left)) if start else None
+    ground = ground_of(log, start, None) if start else None
     return Explanation(
         kind="runtime",
         cause=f"the device was full.{words}",
         available_bytes=in_bytes(left),
         too_large=largest_term(log, start),
-        remedies=for_the_cache(ground) if ground else (),
+        remedies=for_more_devices(ground) if ground else (),
         advice=("a smaller share of what is free for the cache, or more devices",),
     )
 

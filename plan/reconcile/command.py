@@ -9,13 +9,15 @@ from headcount.model.errors import HeadcountError
 from headcount.report.report import Report
 
 from ..engines.start_log import Log
-from .explanation import Explanation
-from .failure import explain, first_failure
-from .figures import Figure
+from .failure import explain, first_failure, on_likely_device
 from .log import LOOKED_FOR, read_log
 from .report import Outcome, overview, report_of
 from .start import Start, start_of
 from .why import explained, with_likelier_tp
+
+
+class NoFiguresError(HeadcountError):
+    """A file that is no log of an engine's start."""
 
 
 class Reconciliation(NamedTuple):
@@ -28,11 +30,19 @@ class Reconciliation(NamedTuple):
 def reconcile_logs(names: Sequence[str], options: Mapping[str, Any]) -> Reconciliation:
     """One log in full, several, or those of a folder, as a table. Raises HeadcountError for one log
     that has nothing to say, or of a model that nothing names; a table says so in its row."""
-    files = [file for name in names for file in _files(name)]
-    if len(files) == 1 and len(names) == 1 and not _is_folder(names[0]):
-        return reconcile_log(files[0], options)
-    outcomes = [_outcome_or_error(file, options) for file in files]
-    return Reconciliation(overview(outcomes), all(outcome.is_well for outcome in outcomes))
+    if len(names) == 1 and not _is_folder(names[0]):
+        return reconcile_log(names[0], options)
+    outcomes: list[Outcome] = []
+    others: list[Outcome] = []
+    for name in names:
+        for file in _files(name):
+            found = _outcome_or_error(file, options)
+            no_log = found.has_no_figures and _is_folder(name)
+            (others if no_log else outcomes).append(found)
+    if not outcomes:
+        raise HeadcountError(f"{', '.join(names)}: no file there has figures that engines log")
+    report = overview(outcomes, [outcome.name for outcome in others])
+    return Reconciliation(report, all(outcome.is_well for outcome in outcomes))
 
 
 def reconcile_log(name: str, options: Mapping[str, Any]) -> Reconciliation:
@@ -68,14 +78,15 @@ def _outcome_or_error(name: str, options: Mapping[str, Any]) -> Outcome:
     try:
         return _outcome(name, options)
     except HeadcountError as error:
-        return Outcome(name=name, error=str(error).partition("\n")[0])
+        text, no_figures = str(error).partition("\n")[0], isinstance(error, NoFiguresError)
+        return Outcome(name=name, error=text, has_no_figures=no_figures)
 
 
 def _outcome(name: str, options: Mapping[str, Any]) -> Outcome:
     log = read_log(name)
     shown = "standard input" if name == "-" else name
     if not log.is_telling:
-        raise HeadcountError(
+        raise NoFiguresError(
             f"{shown} has none of the figures that engines log\nlooked for: {LOOKED_FOR}"
         )
     if len(log.tellers) > 1:
@@ -84,12 +95,14 @@ def _outcome(name: str, options: Mapping[str, Any]) -> Outcome:
             f"{shown} holds figures of {names} in one start: hold the log of each alone"
         )
     start, unknown = _start(log, options)
+    figures = tuple(explained(start)) if start else ()  # held against no device that they chose
+    start = on_likely_device(start) if start else None
     return Outcome(
         name=shown,
         log=log,
         start=start,
-        figures=_figures(start),
-        explanation=_explanation(log, start),
+        figures=figures,
+        explanation=explain(log, start),
         notes=(unknown,) if unknown else (),
     )
 
@@ -103,11 +116,3 @@ def _start(log: Log, options: Mapping[str, Any]) -> tuple[Start | None, str | No
         if first_failure(log) is None:
             raise
         return None, str(error)
-
-
-def _figures(start: Start | None) -> tuple[Figure, ...]:
-    return tuple(explained(start)) if start else ()
-
-
-def _explanation(log: Log, start: Start | None) -> Explanation | None:
-    return explain(log, start)

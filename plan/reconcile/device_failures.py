@@ -5,13 +5,16 @@ from dataclasses import replace
 
 from ..engines.start_log import Failure, Log
 from .explanation import Explanation
-from .memory_of_a_start import (
-    budgeted,
-    ground_of,
-    in_bytes,
-    left_bytes,
+from .memory_of_a_start import budgeted, ground_of, in_bytes, left_for_the_cache, rounded
+from .remedies import (
+    Ground,
+    Remedy,
+    beside_the_cache,
+    for_the_cache,
+    for_the_device,
+    for_the_profile,
+    for_the_weights,
 )
-from .remedies import for_the_cache, for_the_device, for_the_step, for_the_weights
 from .start import Start
 
 _GIB = 2**30
@@ -92,10 +95,11 @@ def sampler_too_large(log: Log, start: Start | None, said: Mapping[str, float]) 
     short = max(0.0, (tried or 0.0) - (free or 0.0))
     if start is not None and start.request.max_num_seqs is None:
         start = replace(start, request=replace(start.request, max_num_seqs=count))
-    ground = ground_of(log, start, left_bytes(log, start)) if start else None
+    ground = ground_of(log, start, left_for_the_cache(log, start)) if start else None
     detail = (
         f": {tried:.2f} GiB more were asked for, {free:.2f} were free" if tried and free else ""
     )
+    fewer = int(count * free / tried) if tried and free else None
     return Explanation(
         kind="sampler",
         cause=f"the sampler's warm-up for {count:,} sequences found no room beside the"
@@ -103,7 +107,7 @@ def sampler_too_large(log: Log, start: Start | None, said: Mapping[str, float]) 
         needed_bytes=in_bytes(tried),
         available_bytes=in_bytes(free),
         too_large=f"the sampler of {count:,} sequences",
-        remedies=for_the_step(ground, int(short * _GIB)) if ground else (),
+        remedies=beside_the_cache(ground, int(short * _GIB), sequences=fewer) if ground else (),
         advice=() if start else ("fewer sequences (--max-num-seqs), or a smaller utilisation",),
     )
 
@@ -125,7 +129,7 @@ def out_of_memory(log: Log, start: Start | None, said: Mapping[str, float]) -> E
     reached = log.failures["memory"].reached
     phase = log.settings.get("phase")
     if phase is not None and phase != "weights":
-        cached = frozenset({"available_gib"}) if phase == "step" else frozenset[str]()
+        cached = frozenset({"available_gib"}) if phase != "profile" else frozenset[str]()
         return _in_a_step(log, start, said, reached | cached)
     if _others_hold(said) is not None and not reached & {"available_gib", "kv_tokens"}:
         return _held_by_others(log, start, said)
@@ -161,10 +165,21 @@ def _others_hold(said: Mapping[str, float]) -> float | None:
 
 
 def _held_by_others(log: Log, start: Start | None, said: Mapping[str, float]) -> Explanation:
+    """Whatever was loaded: without them there is more room than the device was short of."""
     others = _others_hold(said)
-    found = _while_loading(log, start, said)
-    note = f"other processes hold {others:.2f} GiB of the device (nvidia-smi lists them): end them"
-    return replace(found, advice=(note, *found.advice))
+    plan = budgeted(start) if start else None
+    without = "" if plan is None else ": by our reckoning the start fits an empty device"
+    if plan is not None and not plan.fits:
+        without = ", and take more or larger devices: it does not fit an empty one either"
+    return Explanation(
+        kind="occupied",
+        cause=f"other processes hold {others:.2f} of {said['capacity']:.2f} GiB of the"
+        f" device{_capacity_words(said)}",
+        needed_bytes=in_bytes(said.get("tried")),
+        available_bytes=in_bytes(said.get("free")),
+        too_large="memory that other processes hold",
+        advice=(f"end them (nvidia-smi lists them){without}",),
+    )
 
 
 def _capacity_words(said: Mapping[str, float]) -> str:
@@ -211,15 +226,22 @@ def _in_a_step(
     """After the weights: in the profiled step, or beside the cache."""
     has_cache = bool(reached & {"available_gib", "kv_tokens", "num_blocks"})
     when = "beside the cache" if has_cache else "in the profiled step"
-    short = max(0.0, said.get("tried", 0.0) - said.get("free", 0.0))
-    ground = ground_of(log, start, left_bytes(log, start)) if start else None
+    short = int(max(0.0, said.get("tried", 0.0) - said.get("free", 0.0)) * _GIB)
+    ground = ground_of(log, start, left_for_the_cache(log, start)) if start else None
+    captures = log.settings.get("phase") == "graphs"
+    remedies: tuple[Remedy, ...] = ()
+    if ground is not None and has_cache:
+        remedies = beside_the_cache(ground, short, is_capture=captures)
+    elif ground is not None:
+        remedies = for_the_profile(ground, short)
+    what = "the capture of CUDA graphs" if captures else "a step, or the capture of CUDA graphs,"
     return Explanation(
         kind="step",
-        cause=f"a step, or the capture of CUDA graphs, found no room {when}{_capacity_words(said)}",
+        cause=f"{what} found no room {when}{_capacity_words(said)}",
         needed_bytes=in_bytes(said.get("tried")),
         available_bytes=in_bytes(said.get("free")),
         too_large="activations and CUDA graphs" if has_cache else "activations",
-        remedies=for_the_step(ground, int(short * _GIB)) if ground else (),
+        remedies=remedies,
         advice=() if start else ("a smaller utilisation, or fewer sequences and tokens a step",),
     )
 
@@ -244,17 +266,40 @@ def buffer_too_large(log: Log, start: Start | None, said: Mapping[str, float]) -
     elif "weights_gib" not in reached and "cells" not in log.failures:
         what = "the weights"
     size = f" of {tried:.2f} GiB" if tried else ""
-    ground = ground_of(log, start, None) if start and start.request.device else None
+    left = _left_of_device(log, what)
+    ground = _ground_of_buffers(log, start, tried, left) if start else None
+    is_weights = what == "the weights"
+    remedies: tuple[Remedy, ...] = ()
+    if ground is not None:
+        remedies = for_the_weights(ground) if is_weights else for_the_cache(ground)
     return Explanation(
         kind="buffer",
         cause=f"{what}{size} found no room on the device",
         needed_bytes=in_bytes(tried),
-        available_bytes=in_bytes(_left_of_device(log, what)),
+        available_bytes=in_bytes(left),
         too_large=what,
-        largest_context=ground.largest_context() if ground else None,
-        remedies=for_the_cache(ground) if ground else (),
-        advice=(
-            "fewer layers on the device (-ngl), a smaller context (-c), a cache of q8_0"
-            " (--cache-type-k, --cache-type-v) or a smaller micro-batch (-ub)",
-        ),
+        largest_context=ground.largest_context() if ground and not is_weights else None,
+        remedies=remedies,
+        advice=(_FOR_WEIGHTS_OF_BUFFERS if is_weights else _FOR_BUFFERS,),
     )
+
+
+_FOR_WEIGHTS_OF_BUFFERS = "fewer layers on the device (-ngl), or a file with fewer bits"
+_FOR_BUFFERS = (
+    "fewer layers on the device (-ngl), a smaller context (-c), a cache of q8_0 (--cache-type-k,"
+    " --cache-type-v) or a smaller micro-batch (-ub)"
+)
+
+
+def _ground_of_buffers(
+    log: Log, start: Start, tried: float | None, left: float | None
+) -> Ground | None:
+    """With what the device had left for the cache when a step has its buffer: that which was tried,
+    or by our reckoning. None where the log says neither that nor the device."""
+    if left is None or tried is None:
+        return ground_of(log, start, None) if start.request.device else None
+    if "kv_gib" in log.figures:
+        return ground_of(log, start, rounded(left + log.figures["kv_gib"] - tried))
+    plan = budgeted(start)
+    step = sum(term.bytes for term in plan.taken if term.key == "activations") if plan else 0
+    return ground_of(log, start, rounded(left - step / _GIB))

@@ -29,18 +29,21 @@ def explain(log: Log, start: Start | None) -> Explanation | None:
     failure = first_failure(log)
     if failure is None:
         return None
-    guessed = None
-    if start is not None and start.request.device is None:
-        guessed = likely_device(start)
-        start = replace(start, request=replace(start.request, device=guessed))
     found = _EXPLAIN[failure.kind](log, start, failure.values)
-    note = (
-        f"the log names no device: {guessed.name} is taken, which its figures fit"
-        if guessed
-        else ""
-    )
-    advice = (*found.advice, note) if note else found.advice
-    return replace(found, shares=tuple(shares_of(log, start)), advice=advice)
+    return replace(found, shares=tuple(shares_of(log, start)))
+
+
+def on_likely_device(start: Start) -> Start:
+    """A start that failed, whose log names no device, on the one that its figures fit; itself where
+    they fit none."""
+    if first_failure(start.log) is None or start.request.device is not None:
+        return start
+    device = likely_device(start)
+    if device is None:
+        return start
+    note = f"the log names no device: {device.name} is taken, which its figures fit"
+    request = replace(start.request, device=device)
+    return replace(start, request=request, notes=(*start.notes, note), device_is_guessed=True)
 
 
 _EXPLAIN: dict[str, Callable[[Log, Start | None, Mapping[str, float]], Explanation]] = {

@@ -67,8 +67,13 @@ def reader_of(start: Start) -> StartLog:
 
 
 def memory_of(start: Start) -> Memory | None:
-    """From the cache memory of the log, which is rounded; else from the budget, with its error;
-    None where there is neither."""
+    """What the start was given; else from the cache memory of the log, which is rounded; else from
+    the budget, with its error; None where there is none of them."""
+    given = start.log.settings.get("kv_memory")
+    if isinstance(given, int):
+        each = (given,) * start.request.pp
+        words = f"from the {given:,} bytes that the start was given"
+        return Memory(low=each, middle=each, high=each, words=words)
     logged = start.log.figures.get("available_gib")
     if logged is not None:
         return _logged_memory(start, logged)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import NamedTuple
 
 from headcount.model.errors import HeadcountError
 
@@ -9,7 +10,7 @@ from ..engines.start_log import Log
 from ..plan import Plan, plan_model
 from ..stored import is_weighed
 from .explanation import Share
-from .figures import reader_of, with_logged_terms
+from .figures import HALF_STEP, reader_of, with_logged_terms
 from .remedies import Ground
 from .start import Start
 
@@ -21,32 +22,45 @@ def in_bytes(gib: float | None) -> int | None:
     return None if gib is None else round(gib * _GIB)
 
 
-def ground_of(log: Log, start: Start, have: int | None) -> Ground:
-    """What changes of the start begin from, with `have` bytes for the cache."""
+class Left(NamedTuple):
+    """Bytes for the cache, and how far off they may be: by the log's rounding, or an estimate's
+    bar."""
+
+    bytes: int
+    error: int
+
+
+def rounded(gib: float | None, addends: int = 1) -> Left | None:
+    """Of a size that is logged with two digits, or a sum of so many; None stays None."""
+    return None if gib is None else Left(round(gib * _GIB), round(HALF_STEP * addends * _GIB))
+
+
+def ground_of(log: Log, start: Start, have: Left | None, estimate: int | None = None) -> Ground:
+    """What changes of the start begin from, with `have` for the cache."""
     failure = log.failures.get("memory")
     capacity = failure.values.get("capacity") if failure else None
     total = log.figures.get("total", capacity)
     device = start.request.device
     return Ground(
         start=start,
-        have=have,
+        have=have.bytes if have else None,
+        rounding=have.error if have else 0,
+        estimate=estimate,
         free=in_bytes(log.figures.get("free")) if "total" in log.figures else None,
         total=in_bytes(total) if total else (device.usable_memory if device else None),
     )
 
 
-def left_bytes(log: Log, start: Start | None) -> int | None:
-    """Bytes for the cache: what the log says, or what its terms and our estimates leave."""
+def left_for_the_cache(log: Log, start: Start | None) -> Left | None:
+    """What the log says, or what its terms and our estimates leave."""
     gib = log.figures.get("available_gib")
-    if gib is not None:
-        return in_bytes(gib)
-    if start is None:
-        return None
+    if gib is not None or start is None:
+        return rounded(gib)
     own = reader_of(start).own_account(log, start.request)
     if own is not None:
-        return in_bytes(own.gib)
+        return rounded(own.gib, own.addends)
     plan = budgeted(start)
-    return with_logged_terms(start, plan)[0] if plan else None
+    return Left(*with_logged_terms(start, plan)[:2]) if plan else None
 
 
 def budgeted(start: Start) -> Plan | None:

@@ -1,13 +1,17 @@
 """What would make a failed start succeed: single changes, each planned before it is named.
 
-The plan of a change begins from the memory that the log says was there, to which comes what the
-change adds by our reckoning. A change whose plan does not fit is not offered.
+The plan of a change begins from the least memory that the log's figures leave open, to which comes
+what the change adds by our reckoning. A change whose plan does not fit, or that does not free what
+was missing where the start failed, is not offered.
 """
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from shlex import quote
 
 from headcount.model.errors import HeadcountError
+from headcount.model.units import format_bytes
 
 from ..devices import parse_device
 from ..engines.engine import find_engine
@@ -15,13 +19,15 @@ from ..parallel import valid_tp
 from ..plan import Plan, plan_model
 from ..request import PlanRequest
 from ..stored import is_weighed
+from .figures import reader_of
 from .start import Start
 
-_GIB = 2**30
+_GIB, _MIB = 2**30, 2**20
+_QUANTISED = "--quantization "  # of the engines whose logs name a method
 _MOST_UTILISATION = 0.95  # beyond it, CUDA graphs and other processes find no room
 _MOST_TP = 64
 _SHORTEST = 2048  # tokens of a context that is worth to be offered
-_WEIGHTS = ("float8_e4m3fn", "int4")
+_OF_A_STEP = ("activations", "token_counts", "cuda_graphs")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,12 +56,16 @@ class Remedy:
 @dataclass(frozen=True, kw_only=True)
 class Ground:
     """What is known of a start that failed: `have` bytes for the cache of each rank, None where the
-    log does not say; `free` and `total` bytes of the device, None likewise."""
+    log does not say, of which `rounding` may be the log's; `free` and `total` bytes of the device,
+    None likewise. `estimate` is the longest request by the engine's own account, which knows what
+    the log rounds."""
 
     start: Start
     have: int | None
+    rounding: int = 0
     free: int | None = None
     total: int | None = None
+    estimate: int | None = None
 
     @property
     def request(self) -> PlanRequest:
@@ -64,12 +74,15 @@ class Ground:
     def utilisation(self) -> float | None:
         if self.request.utilisation is not None:
             return self.request.utilisation
-        plan = self._budgeted(self.request)
+        plan = self.budgeted(self.request)
         return plan.utilisation if plan else None
 
     def memory(self, request: PlanRequest) -> int | None:
-        """Bytes for the cache under `request`; None where that cannot be told."""
-        now, then = self._budgeted(self.request), self._budgeted(request)
+        """Bytes for the cache under `request`; None where that cannot be told. A start that was
+        told how many keeps them."""
+        if self.start.told_kv_memory is not None:
+            return request.kv_memory or self.have
+        now, then = self.budgeted(self.request), self.budgeted(request)
         if then is not None and (self.have is None or now is not None):
             offset = 0 if self.have is None or now is None else self.have - now.available_bytes
             return then.available_bytes + offset
@@ -83,8 +96,8 @@ class Ground:
             return None
         return self.have + int((request.utilisation - share) * self.total)
 
-    def _budgeted(self, request: PlanRequest) -> Plan | None:
-        """None where neither device nor weights are known."""
+    def budgeted(self, request: PlanRequest) -> Plan | None:
+        """The plan by our own budget; None where neither device nor weights are known."""
         if request.device is None or not is_weighed(self.start.model):
             return None
         try:
@@ -93,11 +106,11 @@ class Ground:
             return None
 
     def plan(self, **changed: object) -> Plan | None:
-        """The plan of the changed start, in the memory that it would have; None where it does not
-        fit, or cannot be told."""
+        """The plan of the changed start, in the least memory that it would have; None where it does
+        not fit, or cannot be told."""
         request = replace(self.request, **changed)  # type: ignore[arg-type]
         size = self.memory(request)
-        if size is None or size <= 0:
+        if size is None or (size := size - self.rounding) <= 0:
             return None
         try:
             plan = plan_model(self.start.model, replace(request, kv_memory=size))
@@ -105,24 +118,47 @@ class Ground:
             return None
         return plan if plan.fits else None
 
-    def largest_context(self, more: int = 0) -> int | None:
-        """Tokens of the longest request that fits, in so many bytes `more`; None where none does,
-        or memory sets no limit."""
+    def step_bytes(self, **changed: object) -> int | None:
+        """What a step takes beside weights and cache under the changed start; None where that
+        cannot be told."""
+        plan = self.budgeted(replace(self.request, **changed))  # type: ignore[arg-type]
+        if plan is None:
+            return None
+        return sum(term.bytes for term in plan.taken if term.key in _OF_A_STEP)
+
+    def largest_context(self) -> int | None:
+        """Tokens of the longest request that surely fits, or that the engine itself found, where
+        that is what the rounded memory may hold; None where none does, or memory sets no limit."""
+        least, most = self._longest(-self.rounding), self._longest(self.rounding)
+        if self.estimate and least and most and least <= self.estimate <= most:
+            return self.estimate
+        return least
+
+    def _longest(self, more: int) -> int | None:
         size = self.memory(self.request)
         if size is None or (size := size + more) <= 0:
             return None
         plan = plan_model(self.start.model, replace(self.request, kv_memory=size))
-        return plan.limits.max_context or None
+        found, most = plan.limits.max_context, plan.spec.max_position_embeddings
+        return min(found, most or found) if found else None
 
     def command(self, **changed: object) -> str | None:
-        """What starts the engine with the change."""
-        request = replace(self.request, **{"kv_memory": None, **changed})  # type: ignore[arg-type]
+        """What starts the engine with the change, and with weights as they were loaded."""
+        told = self.start.told_kv_memory
+        request = replace(self.request, **{"kv_memory": told, **changed})  # type: ignore[arg-type]
         model = replace(self.start.model, model_id=self.start.called)
         device = request.device or parse_device("1024GiB")
         try:
-            return plan_model(model, replace(request, device=device)).launch_command
+            command = plan_model(model, replace(request, device=device)).launch_command
         except HeadcountError:
             return None
+        method = self.start.quantization
+        takes = "quantization" in reader_of(self.start).settings.values()
+        if command is None or method is None or not takes or _QUANTISED in command:
+            return command
+        if command.endswith(")'"):  # of a class, whose arguments have the options' names
+            return f"{command[:-2]}, quantization={json.dumps(method)})'"
+        return f"{command} {_QUANTISED}{quote(method)}"
 
 
 def _of(request: PlanRequest, name: str) -> object:
@@ -130,31 +166,67 @@ def _of(request: PlanRequest, name: str) -> object:
 
 
 _Kind = Callable[[Ground], Iterator[Remedy]]
+_SEQUENCES = (512, 256, 128, 64, 32, 16)
 
 
 def for_the_cache(ground: Ground) -> tuple[Remedy, ...]:
     """Where the cache is too small: from what costs nothing over what costs precision or length to
     what needs more devices or other weights."""
     kinds: tuple[_Kind, ...] = (
-        *(_utilisation, _sequences, _eager, _cache_type, _context, _tp, _weights),
+        *(_told_memory, _utilisation, _sequences, _eager, _cache_type, _context, _tp, _weights),
     )
     found = _first_of_each(ground, kinds)
     mild = {remedy.change for remedy in found} - {"tp", "dtype"}
     return found if mild else (*_first_of_each(ground, (_shorter_and,)), *found)
 
 
-def for_the_step(ground: Ground, short: int) -> tuple[Remedy, ...]:
-    """Where a step, the sampler or CUDA graphs found `short` bytes too few: less for the cache, or
-    less for the step."""
+def for_any_cache(ground: Ground) -> tuple[Remedy, ...]:
+    """Where nothing is left for a cache of whatever length: what leaves some, first."""
+    kinds: tuple[_Kind, ...] = (_utilisation, _sequences, _eager, _tp, _weights)
+    found = _first_of_each(ground, kinds)
+    mild = {remedy.change for remedy in found} - {"tp", "dtype"}
+    return found if mild else (*_first_of_each(ground, (_shorter_and,)), *found)
+
+
+def for_the_profile(ground: Ground, short: int) -> tuple[Remedy, ...]:
+    """Where the profiled step found `short` bytes too few beside the weights: a smaller step, or
+    fewer weights on each device. There is no cache yet that could give way."""
+    now = ground.step_bytes()
+
+    def is_enough(remedy: Remedy) -> bool:
+        then = ground.step_bytes(**{remedy.change: remedy.value})
+        return now is not None and then is not None and now - then >= short
+
     kinds: tuple[_Kind, ...] = (
-        lambda ground: _less(ground, short),
-        *(_sequences, _eager, _tp, _weights),
+        lambda ground: filter(is_enough, _sequences(ground)),
+        lambda ground: filter(is_enough, _step_tokens(ground)),
+        *(_tp, _weights),
     )
     return _first_of_each(ground, kinds)
 
 
+def beside_the_cache(
+    ground: Ground, short: int, *, is_capture: bool = False, sequences: int | None = None
+) -> tuple[Remedy, ...]:
+    """Where the sampler, CUDA graphs or a step found `short` bytes too few beside the cache, which
+    takes whatever a smaller profile leaves: less for the cache, no graphs where they were captured,
+    or at most so many `sequences`."""
+    kinds: list[_Kind] = [lambda ground: _less(ground, short)]
+    if is_capture:
+        kinds.append(_eager)
+    if sequences is not None:
+        kinds.append(lambda ground: _sequences(ground, sequences))
+    return _first_of_each(ground, tuple(kinds))
+
+
 def for_the_weights(ground: Ground) -> tuple[Remedy, ...]:
-    return _first_of_each(ground, (_utilisation, _tp, _weights))
+    """Where the device was full before all weights were there: a larger share would not help."""
+    return _first_of_each(ground, (_tp, _weights))
+
+
+def for_more_devices(ground: Ground) -> tuple[Remedy, ...]:
+    """Where an allocation failed of which the log says no size."""
+    return _first_of_each(ground, (_tp,))
 
 
 def for_the_device(ground: Ground) -> tuple[Remedy, ...]:
@@ -180,6 +252,17 @@ def _try(ground: Ground, what: str, value: int | float | str, text: str) -> Iter
         kv_tokens=plan.kv_tokens,
         concurrency=plan.concurrency,
     )
+
+
+def _told_memory(ground: Ground) -> Iterator[Remedy]:
+    """Of a start that was told how many bytes to take: as many as a request needs, where the device
+    has them by our reckoning."""
+    budget = ground.budgeted(ground.request)
+    if ground.start.told_kv_memory is None or budget is None:
+        return
+    value = (budget.kv_cache_bytes + 2 * ground.rounding) // _MIB * _MIB
+    if value <= budget.available_bytes - budget.error_bytes:
+        yield from _try(ground, "kv_memory", value, f"{format_bytes(value)} for the cache")
 
 
 def _utilisation(ground: Ground) -> Iterator[Remedy]:
@@ -213,16 +296,24 @@ def _less(ground: Ground, short: int) -> Iterator[Remedy]:
         yield from _try(ground, "utilisation", value, f"utilisation {value:.2f}")
 
 
-def _sequences(ground: Ground) -> Iterator[Remedy]:
+def _sequences(ground: Ground, most: int = 512) -> Iterator[Remedy]:
     """Of an engine that profiles the sampler for as many sequences as it may run."""
     if not find_engine(ground.request.engine).profiles_sequences:
         return
-    value = 512
-    while value >= 16:
-        if value < (ground.request.max_num_seqs or 1024):
+    for value in _SEQUENCES:
+        if value <= most and value < (ground.request.max_num_seqs or 1024):
             text = f"at most {value} sequences a step"
             yield from _try(ground, "max_num_seqs", value, text)
-        value //= 2
+
+
+def _step_tokens(ground: Ground) -> Iterator[Remedy]:
+    """Of an engine that profiles a step of as many tokens as it may run."""
+    if "max_num_batched_tokens" not in find_engine(ground.request.engine).options:
+        return
+    for value in (8192, 4096, 2048, 1024):
+        if value < (ground.request.max_num_batched_tokens or 16384):
+            text = f"at most {value:,} tokens a step"
+            yield from _try(ground, "max_num_batched_tokens", value, text)
 
 
 def _eager(ground: Ground) -> Iterator[Remedy]:
@@ -239,6 +330,9 @@ def _cache_type(ground: Ground) -> Iterator[Remedy]:
 
 def _context(ground: Ground) -> Iterator[Remedy]:
     most, asked = ground.largest_context(), ground.request.context
+    if most and most == ground.estimate:  # which the engine has tried: no less of it is sure
+        ground = replace(ground, rounding=0)
+        most = min(most, ground.largest_context() or most)
     if most and (asked is None or most < asked):
         yield from _try(ground, "context", most, f"a context of {most:,} tokens")
 
@@ -248,23 +342,21 @@ def _shorter_and(ground: Ground) -> Iterator[Remedy]:
     context."""
     if not find_engine(ground.request.engine).profiles_sequences:
         return
-    for value in (512, 256, 128, 64, 32, 16):
-        changed = replace(ground.request, max_num_seqs=value)
-        size = ground.memory(changed)
-        if size is None or size <= 0 or value >= (ground.request.max_num_seqs or 1024):
+    for value in _SEQUENCES:
+        fewer = replace(ground.start, request=replace(ground.request, max_num_seqs=value))
+        size = ground.memory(fewer.request)
+        if size is None or value >= (ground.request.max_num_seqs or 1024):
             continue
-        plan = plan_model(ground.start.model, replace(changed, kv_memory=size))
-        most = plan.limits.max_context
-        if most and most >= _SHORTEST:
-            text = f"at most {value} sequences a step and a context of {most:,} tokens"
-            both = {"max_num_seqs": value, "context": most}
+        most = replace(ground, start=fewer, have=size, estimate=None).largest_context()
+        both = {"max_num_seqs": value, "context": most}
+        if most and most >= _SHORTEST and (plan := ground.plan(**both)) is not None:
             yield Remedy(
                 change="max_num_seqs and context",
                 value=f"{value} and {most}",
-                text=text,
+                text=f"at most {value} sequences a step and a context of {most:,} tokens",
                 command=ground.command(**both),
                 kv_tokens=plan.kv_tokens,
-                concurrency=plan.pool.concurrency(plan.available, most),
+                concurrency=plan.concurrency,
             )
 
 
@@ -278,6 +370,6 @@ def _tp(ground: Ground) -> Iterator[Remedy]:
 def _weights(ground: Ground) -> Iterator[Remedy]:
     if "quantization_config" in ground.start.model.config:
         return
-    for name in _WEIGHTS:
+    for name in find_engine(ground.request.engine).narrower_weights:
         if ground.request.dtype != name:
             yield from _try(ground, "dtype", name, f"weights of {name}")

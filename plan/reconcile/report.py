@@ -11,11 +11,13 @@ from .explanation import Explanation
 from .figures import Figure
 from .start import Start
 
+_LISTED = 8  # files that are named in a note
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outcome:
     """What is made of a log: `start` is None where its model is not known, `explanation` where
-    nothing failed; `error` says why nothing was made of it."""
+    nothing failed; `error` says why nothing was made of it, `has_no_figures` that it is no log."""
 
     name: str
     log: Log | None = None
@@ -24,12 +26,18 @@ class Outcome:
     explanation: Explanation | None = None
     notes: tuple[str, ...] = ()
     error: str | None = None
+    has_no_figures: bool = False
 
     @property
     def is_well(self) -> bool:
         """The start came up, and no figure disagrees."""
         failed = self.error is not None or self.explanation is not None
         return not failed and all(figure.agrees is not False for figure in self.figures)
+
+    @property
+    def is_as_predicted(self) -> bool:
+        """Well, with a figure at least that could be held against a plan."""
+        return self.is_well and any(figure.agrees for figure in self.figures)
 
     @property
     def verdict(self) -> str:
@@ -39,6 +47,8 @@ class Outcome:
             return "did not start"
         agree = sum(bool(figure.agrees) for figure in self.figures)
         known = sum(figure.agrees is not None for figure in self.figures)
+        if not known:
+            return "nothing to hold its figures against"
         return f"{agree} of {known} figures agree"
 
     @property
@@ -77,6 +87,8 @@ def report_of(outcome: Outcome) -> Report:
     title = f"{outcome.name}: {outcome.model or 'a model that is not known'} on {outcome.engine}"
     items = list(found.rows(start)) if found else []
     notes = [*(start.notes if start else ()), *outcome.notes, *(found.advice if found else ())]
+    if found is not None and any(remedy.command for remedy in found.remedies):
+        notes.append("commands have what bears on memory: the start's other options are to add")
     return Report(
         title=title,
         facts=tuple(_facts(outcome)),
@@ -102,7 +114,9 @@ def _facts(outcome: Outcome) -> Iterator[Fact]:
             yield Fact("utilisation", "Utilisation", f"{request.utilisation:g}")
         if request.pp > 1:
             yield Fact("pp", "pp", request.pp, "count")
-        yield Fact("device", "Device", request.device.name if request.device else "not known")
+        name = request.device.name if request.device else "not known"
+        note = "the log names none; its figures fit this one" if start.device_is_guessed else ""
+        yield Fact("device", "Device", name, "text", note)
 
 
 def _facts_of_failure(found: Explanation) -> Iterator[Fact]:
@@ -197,8 +211,9 @@ def _value(name: str, value: float | None) -> str:
     return f"{value:,.2f}x" if name == "concurrency" else f"{int(value):,}"
 
 
-def overview(outcomes: Sequence[Outcome]) -> Report:
-    """Several logs, a row each; for JSON all that is known of each."""
+def overview(outcomes: Sequence[Outcome], others: Sequence[str] = ()) -> Report:
+    """Several logs, a row each; for JSON all that is known of each. `others` are files beside them
+    that are none."""
     table = Table(
         key="logs",
         title="Logs",
@@ -212,13 +227,20 @@ def overview(outcomes: Sequence[Outcome]) -> Report:
         ),
         rows=tuple(_row(outcome) for outcome in outcomes),
     )
-    well = sum(outcome.is_well for outcome in outcomes)
+    well = sum(outcome.is_as_predicted for outcome in outcomes)
+    notes = [f"No figures that engines log are in {_listed(others)}."] if others else []
     return Report(
         title=f"{len(outcomes)} logs",
         facts=(Fact("verdict", "Verdict", f"{well} of {len(outcomes)} started as predicted"),),
         tables=(table,),
+        notes=tuple(notes),
         items=tuple(outcome.document() for outcome in outcomes),
     )
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - _LISTED
+    return ", ".join(names[:_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _row(outcome: Outcome) -> tuple[object, ...]:

@@ -12,13 +12,13 @@ from ..engines.start_log import Log, Setting
 from ..parallel import valid_tp
 from ..planned_model import PlannedModel
 from ..request import OF_ANY_PLAN, STATE_MODES, PlanRequest, StateMode
+from ..speculation import Method, Speculation
 from .log import settings_of
 from .model import LoggedModel, find_model, loaded_as
 
 _PASSED = (
     *("context", "kv_dtype", "tp", "pp", "max_num_seqs", "max_num_batched_tokens", "sampler"),
-    *("batch_size", "speculated", "model_runner", "parallel", "kv_unified"),
-    *("cache_type_k", "cache_type_v"),
+    *("batch_size", "model_runner", "parallel", "kv_unified", "cache_type_k", "cache_type_v"),
 )
 _GIB = 2**30
 
@@ -26,7 +26,8 @@ _GIB = 2**30
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Start:
     """`said` are the settings that log or options gave; the others are defaults. `called` is what
-    the log calls the model."""
+    the log calls the model, and `quantization` what its weights were loaded with;
+    `told_kv_memory` are bytes for the cache that it was told to take, whatever was free."""
 
     log: Log
     model: PlannedModel
@@ -34,7 +35,10 @@ class Start:
     request: PlanRequest
     said: frozenset[str]
     notes: tuple[str, ...]
+    quantization: str | None = None
+    told_kv_memory: int | None = None
     tp_is_guessed: bool = False
+    device_is_guessed: bool = False
 
 
 def names_of(log: Log, options: Mapping[str, Any]) -> list[str]:
@@ -56,8 +60,8 @@ def start_of(log: Log, options: Mapping[str, Any]) -> Start:
     if guessed:
         settings["tp"] = _tp_of_ranks(found.model, int(settings["tp_seen"]))
     device = device_of(log, _text(given, "device"))
-    version = _text(settings, "engine_version") or _text(settings, "version")
-    logged = {**_options(settings), "draft_layers": _draft_layers(settings, found.model)}
+    version = _version(settings)
+    logged = {**_options(settings), "speculative_config": _speculation(settings)}
     request = PlanRequest(
         engine=engine.name,
         version=engine.releases.parse(version) if version else engine.releases.latest(),
@@ -73,7 +77,9 @@ def start_of(log: Log, options: Mapping[str, Any]) -> Start:
         called=names[0],
         request=request,
         said=frozenset(settings),
-        notes=tuple(_notes(found, settings, log.settings, None if version else engine)),
+        notes=tuple(_notes(found, settings, log.settings, engine)),
+        quantization=_text(settings, "quantization"),
+        told_kv_memory=int(settings["kv_memory"]) if "kv_memory" in settings else None,
         tp_is_guessed=guessed,
     )
 
@@ -85,6 +91,7 @@ def _options(settings: Mapping[str, Setting]) -> dict[str, Any]:
         "context_ranks": _context_ranks(settings),
         "enforce_eager": str(settings.get("enforce_eager", "")).casefold() == "true",
         "caches_prefixes": _flag(settings, "caches_prefixes"),
+        "async_scheduling": _flag(settings, "async_scheduling"),
         "mamba_cache_mode": _mode(settings),
         "disable_hybrid_kv_cache_manager": _is_on(settings, "disable_hybrid_kv_cache_manager"),
         "usage": "offline" if settings.get("offline") else "server",
@@ -96,7 +103,7 @@ def _notes(
     found: LoggedModel,
     settings: Mapping[str, Setting],
     logged: Mapping[str, Setting],
-    versionless: Engine | None,
+    engine: Engine,
 ) -> Iterator[str]:
     """What may keep the figures from agreeing."""
     if found.note:
@@ -115,30 +122,32 @@ def _notes(
             " reckoned with, and a layer of MTP or EAGLE as one more of the model's; the weights of"
             " a draft are not"
         )
-    if versionless is not None and versionless.releases.newest:
-        newest = versionless.releases.latest().text
+    version = _version(settings)
+    if version is None and engine.releases.newest:
+        newest = engine.releases.latest().text
         yield f"the log names no version: the rules of {newest} are taken"
+    elif version and (note := engine.releases.note(engine.name, engine.releases.parse(version))):
+        yield note
 
 
-def _draft_layers(settings: Mapping[str, Setting], model: PlannedModel) -> int:
-    """Attention layers of the draft: those of MTP that the config names, one of EAGLE's heads."""
-    if not settings.get("speculated"):
-        return 0
-    method = str(settings.get("speculative_method", "mtp"))
-    if "eagle" in method:
-        return 1
-    if "mtp" not in method:
-        return 0
-    texts = (model.config, model.config.get("text_config"))
-    holders = [text for text in texts if isinstance(text, Mapping)]
-    keys = ("mtp_num_hidden_layers", "num_nextn_predict_layers")
-    named = [text[key] for text in holders for key in keys if isinstance(text.get(key), int)]
-    return max(1, *named) if named else 1
+def _speculation(settings: Mapping[str, Setting]) -> Speculation | None:
+    """A method that is not known drafts without layers of its own."""
+    tokens = settings.get("speculated")
+    if not tokens:
+        return None
+    named = str(settings.get("speculative_method", "mtp"))
+    known: tuple[Method, ...] = ("mtp", "eagle3", "eagle")
+    found = (method for method in known if method in named)
+    return Speculation(method=next(found, "draft_model"), tokens=int(tokens))
 
 
 def _tp_of_ranks(model: PlannedModel, seen: int) -> int:
     """The least that splits the model among the ranks that logged something."""
     return next((tp for tp in valid_tp(model.spec) if tp >= seen), 1)
+
+
+def _version(settings: Mapping[str, Setting]) -> str | None:
+    return _text(settings, "engine_version") or _text(settings, "version")
 
 
 def _text(settings: Mapping[str, Any], name: str) -> str | None:

@@ -92,15 +92,15 @@ def _unexplained(figure: Figure) -> str:
         return "by the rules nothing is left here"
     ratio = figure.logged / figure.predicted
     return (
-        f"{ratio:.3f} of what the rules give; no other cache type, tp, block size or version of"
-        " the rules explains it"
+        f"{ratio:.3f} of what the rules give; no one other cache type, tp, block size or version of"
+        " the rules explains it alone"
     )
 
 
 def _others(start: Start) -> Iterator[tuple[str, Start]]:
     """The same start with one setting changed, the likeliest first."""
     request = start.request
-    for kv_dtype in (*find_engine(request.engine).narrower_caches, "bfloat16"):
+    for kv_dtype in (*find_engine(request.engine).narrower_caches, "auto"):
         yield f"--kv-dtype {kv_dtype}", _with(start, kv_dtype=kv_dtype)
     for tp in (1, 2, 4, 8):
         if tp != request.tp:

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 
 from ..curves import batch_curve
 from ..decode import decode_rate
+from ..hardware.search import Candidate, Placement, by_memory, placements
 from ..plan import Plan
 from ..replication import replication
 from ..result import PlanResult
-from ..search import Candidate, Placement, by_memory, placements, smallest
 from ..what_if import VariantPlan, conversions
 from .notes import assumptions, report_notes, warnings
 
@@ -24,6 +24,8 @@ def plan_document(result: PlanResult) -> Mapping[str, object]:
         "request": _request(plan),
         "memory": _memory(plan),
         "fits": plan.fits,
+        "verdict": plan.verdict,
+        "refusals": list(plan.refusals),
         "limits": {**_limits(plan), "context_is_capped": plan.limits.context_is_capped},
         "per_rank": _per_rank(plan),
         "decode_tokens_per_second": decode_rate(plan),
@@ -98,15 +100,17 @@ def _per_rank(plan: Plan) -> dict[str, object]:
 
 
 def _device(placement: Placement) -> dict[str, object]:
-    plan = placement.plan
+    plan, smallest = placement.plan, placement.smallest
     return {
         "device": placement.device.key,
         "usable_bytes": placement.device.usable_memory,
         "budget_bytes": plan.budget_bytes,
         "fits": plan.fits,
+        "verdict": plan.verdict,
         "free_bytes": plan.free_bytes,
         **_limits(plan),
-        "smallest_tp": placement.smallest_tp,
+        "smallest_tp": smallest.tp if smallest else None,
+        "smallest_devices": smallest.devices if smallest else None,
         "decode_tokens_per_second": decode_rate(plan) if plan.fits else None,
     }
 
@@ -132,6 +136,7 @@ def _variant(row: VariantPlan) -> dict[str, object]:
 def _engine(result: PlanResult) -> dict[str, object]:
     """`concurrency` is as in the engine's log, unrounded."""
     plan, request, available = result.plan, result.plan.request, result.plan.available_bytes
+    chosen = result.chosen
     changes = [change.document() for change in result.changes]
     return {
         "name": plan.engine.name,
@@ -143,6 +148,8 @@ def _engine(result: PlanResult) -> dict[str, object]:
         "kv_dtype": plan.workload.kv_dtype,
         "tp": request.tp,
         "pp": request.pp,
+        "replicas": chosen.replicas if chosen else 1,
+        "devices": chosen.devices if chosen else request.ranks,
         "context_ranks": request.context_ranks,
         "utilisation": plan.utilisation,
         "available_kv_bytes": available,
@@ -155,9 +162,10 @@ def _engine(result: PlanResult) -> dict[str, object]:
         "kv_tokens": plan.kv_tokens,
         "bytes_per_token": plan.bytes_per_token,
         "concurrency": plan.concurrency,
-        "max_concurrency": int(plan.concurrency),
+        "max_concurrency": int(plan.at_once),
         "max_context": plan.limits.max_context,
         "fits": plan.fits,
+        "verdict": plan.verdict,
         "limiting_term": plan.limiting_term,
         "smallest_change": changes[0] if changes else None,
         "changes": changes,
@@ -168,8 +176,9 @@ def _engine(result: PlanResult) -> dict[str, object]:
         "conversion": [_conversion(row) for row in conversions(result.variants)],
         "requirements": [item.document() for item in result.requirements],
         "holds": result.holds,
-        "options": [_candidate(option) for option in by_memory(result.candidates)],
-        "smallest": [_candidate(option) for option in smallest(result.candidates)],
+        "target_users": result.users,
+        "options": [candidate_document(option, result) for option in by_memory(result.candidates)],
+        "smallest": [candidate_document(option, result) for option in result.offered],
         "notes": report_notes(result),
     }
 
@@ -197,16 +206,32 @@ def _conversion(row: VariantPlan) -> dict[str, object]:
     }
 
 
-def _candidate(option: Candidate) -> dict[str, object]:
+def candidate_document(option: Candidate, result: PlanResult) -> dict[str, object]:
+    """`concurrency`, `kv_tokens` and the like are those of each of its replicas."""
     plan = option.plan
     return {
         "device": option.device.key,
         "tp": option.tp,
+        "pp": option.pp,
+        "replicas": option.replicas,
+        "devices": option.devices,
+        "enable_expert_parallel": plan.request.enable_expert_parallel,
         "total_memory": option.total_memory,
         "fits": plan.fits,
+        "verdict": option.verdict,
+        "refusals": list(plan.refusals),
+        "batch_size": plan.workload.batch_size,
         "available_kv_bytes": plan.available_bytes,
         "kv_tokens": plan.kv_tokens,
         "concurrency": round(plan.concurrency, 2),
         "max_context": plan.limits.max_context,
         "launch_command": plan.launch_command,
+        **_price(option, result),
     }
+
+
+def _price(option: Candidate, result: PlanResult) -> dict[str, object]:
+    """Of all devices; nothing where no prices were given."""
+    if not result.prices:
+        return {}
+    return {"an_hour": result.an_hour(option), "a_month": result.a_month(option)}

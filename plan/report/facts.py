@@ -3,21 +3,22 @@
 from collections.abc import Iterator
 
 from headcount.model.units import format_bytes
+from headcount.report.cells import cell
 from headcount.report.report import Fact
 
 from ..decode import decode_rate
 from ..gate import Held
+from ..hardware.search import Candidate, placements
 from ..plan import Plan
 from ..replication import replication
 from ..result import PlanResult
-from ..search import placements
 
 
 def plan_facts(result: PlanResult) -> Iterator[Fact]:
     """The lines that a person pastes in a report."""
     plan = result.plan
     yield from _verdict(result)
-    yield from _request(plan)
+    yield from _request(result)
     yield from _cache(plan)
     if plan.engine.starts:
         yield from _capacity(plan)
@@ -31,15 +32,25 @@ def plan_facts(result: PlanResult) -> Iterator[Fact]:
 
 
 def _verdict(result: PlanResult) -> Iterator[Fact]:
-    plan = result.plan
+    plan, chosen = result.plan, result.chosen
     if not plan.engine.starts:
         yield _memory_verdict(result)
         return
-    yield _search_verdict(plan) if result.candidates else _engine_verdict(plan)
-    texts = [] if result.candidates else [change.text for change in result.changes]
-    if texts:  # of one plan: a search has tried others
-        note = f"or {', '.join(texts[1:])}" if texts[1:] else ""
-        yield Fact("smallest_change", "Would fit with", texts[0], "text", note)
+    if chosen is None:
+        yield _engine_verdict(plan)
+        texts = [change.text for change in result.changes]  # a search has tried others
+        if texts:
+            note = f"or {', '.join(texts[1:])}" if texts[1:] else ""
+            yield Fact("smallest_change", "Would fit with", texts[0], "text", note)
+        return
+    yield _search_verdict(result, chosen)
+    title = "Devices" if result.holds else "Nearest to it"
+    what = f"{chosen.devices:,} x {chosen.device.key}"
+    yield Fact("devices", title, what, "text", chosen.split)
+    price = result.an_hour(chosen)
+    if price is not None:
+        month = cell(result.a_month(chosen), "price")
+        yield Fact("an_hour", "Cost an hour", price, "price", f"{month} a month")
 
 
 def _memory_verdict(result: PlanResult) -> Fact:
@@ -49,11 +60,10 @@ def _memory_verdict(result: PlanResult) -> Fact:
     allowed, free = plan.budget_bytes, plan.free_bytes
     if allowed is None or free is None:
         fitting = [bool(placement.plan.fits) for placement in placements(result.candidates)]
-        where = f"enough for {sum(fitting)} of {len(fitting)} devices of the table"
+        where = f"enough for {sum(fitting)} of {len(fitting)} devices{_of_what(result)}"
         return Fact("verdict", "Verdict", f"needs {needed} {each}", "text", where)
     left = f"{format_bytes(free)} free" if free >= 0 else f"{format_bytes(-free)} short"
-    verdict = "fits" if free >= 0 else "does not fit"
-    value = f"{verdict}: {needed} of {format_bytes(allowed)}, {left}"
+    value = f"{plan.verdict}: {needed} of {format_bytes(allowed)}, {left}"
     where = "of the K/V memory given"
     if device is not None:
         usable = format_bytes(device.usable_memory)
@@ -62,39 +72,59 @@ def _memory_verdict(result: PlanResult) -> Fact:
 
 
 def _engine_verdict(plan: Plan) -> Fact:
-    request, available = plan.request, plan.available_bytes
+    request = plan.request
     name = f"{plan.engine.name} {plan.workload.version.text}".strip()
     where = "the K/V memory given"
     if request.device is not None and request.kv_memory is None:
         where = (f"{request.ranks} x " if request.ranks > 1 else "") + request.device.name
-    if available <= 0:
-        value = f"does not fit: {format_bytes(-available)} short before any cache"
-    elif not plan.spec.is_cached:
-        value = "fits: the model keeps no cache"
-    elif not plan.fits:
-        value = f"does not fit: {plan.concurrency:,.2f} of {request.batch_size:,} requests"
-    else:
-        value = f"fits: {request.batch_size:,} of {plan.concurrency:,.2f} possible requests"
+    value = f"{plan.verdict}: {_reason(plan)}"
     return Fact("verdict", "Verdict", value, "text", f"{name} on {where}")
 
 
-def _search_verdict(plan: Plan) -> Fact:
-    device, tp = plan.request.device, plan.request.tp
-    assert device is not None
-    value = "no device of the table suffices"
-    if plan.fits:
-        value = f"least memory: {f'{tp} x ' if tp > 1 else ''}{device.name}"
-    wanted = f"{plan.workload.batch_size:,} requests at once"
+def _reason(plan: Plan) -> str:
+    wanted, available = plan.request.batch_size, plan.available_bytes
+    if plan.refusals:
+        return "; ".join(plan.refusals)
+    if available <= 0:
+        return f"{format_bytes(-available)} short before any cache"
+    if not plan.spec.is_cached:
+        return "the model keeps no cache"
+    if not plan.runs_at_once:
+        return f"{plan.most_at_once:,} of {wanted:,} requests run at once"
+    if plan.verdict == "borderline":
+        low, high = plan.low.at_once, plan.high.at_once
+        return f"{wanted:,} of {plan.at_once:,.2f} possible requests, {low:,.2f} to {high:,.2f}"
+    if not plan.fits:
+        return f"{plan.at_once:,.2f} of {wanted:,} requests"
+    return f"{wanted:,} of {plan.at_once:,.2f} possible requests"
+
+
+def _search_verdict(result: PlanResult, chosen: Candidate) -> Fact:
+    users = result.users or chosen.plan.workload.batch_size
+    what = "cost" if result.an_hour(chosen) is not None else "memory"
+    several = f"{chosen.devices:,} x " if chosen.devices > 1 else ""
+    value = f"least {what}: {several}{chosen.device.name}"
+    if chosen.verdict == "borderline":
+        value = f"borderline: {several}{chosen.device.name}"
+    elif not result.holds or chosen.verdict != "fits":
+        value = f"no device{_of_what(result)} suffices"
+    wanted = f"{users:,} requests at once" if users > 1 else "one request at once"
     return Fact("verdict", "Verdict", value, "text", wanted)
 
 
-def _request(plan: Plan) -> Iterator[Fact]:
+def _of_what(result: PlanResult) -> str:
+    return " of those named" if result.named else " of the table"
+
+
+def _request(result: PlanResult) -> Iterator[Fact]:
+    plan, chosen = result.plan, result.chosen
     work, request, weights = plan.workload, plan.request, plan.weights
+    share = "of each replica" if chosen is not None and chosen.replicas > 1 else ""
     yield Fact("context", "Context", work.context, "tokens", _context_source(plan))
     if work.encoder_tokens:
         source = "the model's maximum" if request.encoder_tokens is None else ""
         yield Fact("encoder_tokens", "Encoder tokens", work.encoder_tokens, "tokens", source)
-    yield Fact("batch_size", "Batch", work.batch_size, "count")
+    yield Fact("batch_size", "Batch", work.batch_size, "count", share)
     if weights is not None:
         yield Fact("weights", "Weights", weights.total_bytes, "bytes", weights.formula)
 
@@ -156,7 +186,7 @@ def _speed(plan: Plan) -> Iterator[Fact]:
 
 def _held(item: Held) -> Fact:
     value = "holds" if item.holds else "does not hold"
-    title, note = f"Requires {item.requirement.text}", f"found {item.found}"
+    title, note = f"Requires {item.requirement.text}", f"found {item.text}"
     return Fact("requirement", title, value, "text", note)
 
 

@@ -1,17 +1,19 @@
 """What a plan takes for granted, in sentences. Each is there only where it bears on the plan."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from headcount.model.dtypes import BITS
+from headcount.model.sizes import ASSUMED_ENCODER
 from headcount.model.units import format_bytes
 
 from ..decode import unbounded_reason
 from ..engines.registry import started
+from ..hardware.prices import HOURS_A_MONTH
+from ..hardware.search import Candidate
 from ..overhead import RUNTIME_ALONE, RUNTIME_PARALLEL, SAMPLER_BYTES
 from ..plan import Plan
 from ..replication import replication
 from ..result import PlanResult
-from ..search import placements
 
 # Words in the names of table rows that several devices, as a framework sees them, make up.
 _WHOLE = ("whole card", "both stacks", "both cores", "all eight cores")
@@ -57,6 +59,7 @@ def assumptions(result: PlanResult) -> Iterator[str]:
     """What the command wants, and how the figures came about, from the weights to the speed."""
     plan = result.plan
     yield from plan.launch.notes if plan.launch else ()
+    yield from _replicas(result)
     if plan.request.tp > 1:
         yield from _parallel(plan)
     yield from _weights(plan)
@@ -64,6 +67,16 @@ def assumptions(result: PlanResult) -> Iterator[str]:
     yield from _accounted(plan) if plan.engine.starts else _estimated(plan)
     yield from _speed(plan)
     yield from _devices(result)
+
+
+def _replicas(result: PlanResult) -> Iterator[str]:
+    chosen = result.chosen
+    if chosen is not None and chosen.replicas > 1:
+        yield (
+            f"Each of the {chosen.replicas:,} replicas is an engine of its own with its own copy of"
+            f" the weights; users are spread evenly, at most {chosen.plan.workload.batch_size:,} on"
+            " each."
+        )
 
 
 def _parallel(plan: Plan) -> Iterator[str]:
@@ -110,6 +123,9 @@ def _cache(plan: Plan) -> Iterator[str]:
     if not plan.spec.is_cached:
         yield "The model keeps no cache: it sees a sequence whole."
         return
+    encoded = plan.workload.encoder_tokens
+    if plan.spec.assumes_encoder_tokens and plan.request.encoder_tokens is None:
+        yield f"{encoded:,} {ASSUMED_ENCODER}"
     if plan.engine.starts:
         return
     *most, last = started()
@@ -128,6 +144,7 @@ def _accounted(plan: Plan) -> Iterator[str]:
             " start-up logs."
         )
     yield from plan.pool.notes()
+    yield from plan.engine.notes(plan.model, plan.request.device, plan.workload)
 
 
 def _estimated(plan: Plan) -> Iterator[str]:
@@ -160,9 +177,33 @@ def _speed(plan: Plan) -> Iterator[str]:
         )
 
 
+def refused(options: Iterable[Candidate]) -> Iterator[str]:
+    """Why some of them do not start."""
+    for option in options:
+        if option.plan.refusals:
+            yield f"On {option.device.key} it does not start: {'; '.join(option.plan.refusals)}."
+
+
 def _devices(result: PlanResult) -> Iterator[str]:
-    devices = [place.device for place in placements(result.candidates)]
+    keys = [device.key for device, _ in result.left_out]
+    if keys:
+        version = result.plan.workload.version.text
+        engine = f"{result.plan.engine.name} {version}".strip()
+        yield f"Not searched, since {engine} does not run on them: {', '.join(keys)}."
+    yield from refused(result.of_each_device)
+    devices = [option.device for option in result.of_each_device]
     whole = [device.key for device in devices if any(w in device.name for w in _WHOLE)]
     if whole:
         names = ", ".join(whole)
         yield f"Frameworks see {names} as several devices: such a row needs tp over its parts."
+    if result.plan.verdict == "borderline" or any(
+        option.verdict == "borderline" for option in result.of_each_device
+    ):
+        yield (
+            "Borderline is what the estimates' error decides: start it to know. Replicas and"
+            " requirements go by what is left if all estimates err."
+        )
+    unpriced = [device.key for device in devices if device.key not in result.prices]
+    if result.prices and devices:
+        missing = f" No price is given of {', '.join(unpriced)}." if unpriced else ""
+        yield f"Prices are those given, of {HOURS_A_MONTH} hours a month.{missing}"

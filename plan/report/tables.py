@@ -5,10 +5,11 @@ from collections.abc import Iterator
 from headcount.report.report import Column, Table
 
 from ..decode import decode_rate
+from ..hardware.search import Placement, placements
 from ..plan import Plan
 from ..result import PlanResult
-from ..search import Placement, placements
 from ..what_if import VariantPlan
+from .hardware import hardware_table
 
 _SHORTEST, _MOST_ROWS = 1024, 8
 
@@ -19,8 +20,10 @@ def plan_tables(result: PlanResult) -> Iterator[Table]:
     if result.plan.fits is not None:
         yield _limits_table(result.plan)
     rows = list(placements(result.candidates))
-    if rows:
-        yield _placement_table(result, rows)
+    if result.candidates and result.plan.engine.starts:
+        yield hardware_table(result)
+    elif rows:
+        yield _placement_table(rows)
     if len(result.variants) > 1:
         yield _variant_table(result)
 
@@ -84,11 +87,8 @@ def limit_contexts(plan: Plan) -> tuple[int, ...]:
     return tuple(sorted({*halves, plan.workload.context}))
 
 
-def _placement_table(result: PlanResult, rows: list[Placement]) -> Table:
-    """Every device searched, an engine's by the least memory in all that serves; a negative amount
-    of free memory is what is missing."""
-    if result.plan.engine.starts:
-        rows.sort(key=_memory_of_the_fewest)
+def _placement_table(rows: list[Placement]) -> Table:
+    """Every device searched; a negative amount of free memory is what is missing."""
     return Table(
         key="devices",
         title=f"What fits where, tp {rows[0].plan.request.tp}",
@@ -106,11 +106,6 @@ def _placement_table(result: PlanResult, rows: list[Placement]) -> Table:
     )
 
 
-def _memory_of_the_fewest(placement: Placement) -> tuple[bool, int]:
-    tp = placement.smallest_tp
-    return tp is None, placement.device.memory * (tp or 1)
-
-
 def _placement_row(placement: Placement) -> tuple[object, ...]:
     plan = placement.plan
     return (
@@ -120,7 +115,7 @@ def _placement_row(placement: Placement) -> tuple[object, ...]:
         plan.free_bytes,
         plan.limits.max_context,
         plan.limits.max_batch_size,
-        placement.smallest_tp,
+        placement.smallest.tp if placement.smallest else None,
         decode_rate(plan) if plan.fits else None,
     )
 

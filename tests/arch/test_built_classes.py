@@ -7,6 +7,7 @@ import pytest
 
 from against_record import differences
 from headcount.arch.built_classes import built_class, label_count, type_of_class
+from headcount.arch.class_defaults import class_defaults
 from headcount.arch.config_view import ConfigView
 from headcount.arch.read_config import Reading, read_config
 from headcount.arch.registry import ARCHITECTURES
@@ -126,7 +127,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
         **{"num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096},
         "id2label": {"0": "LABEL_0"},
     },
-    "BartForSequenceClassification": {"model_type": "bart", "num_labels": 3},
+    "BartForSequenceClassification": {"model_type": "bart"},  # whose class has three labels
     "ViTForImageClassification": {"model_type": "vit", "num_labels": 1000},
 }
 
@@ -134,6 +135,58 @@ CONFIGS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_heads_have_their_published_sizes(name: str) -> None:
     assert read({**CONFIGS[name], "architectures": [name]}).total() == (PUBLISHED[name], None)
+
+
+# Defaults of transformers' config classes that are not two.
+LABELS = {"bart": 3, "openai_privacy_filter": 33, "pvt": 1000, "pp_ocrv5_server_det": 1, "bert": 2}
+
+
+@pytest.mark.parametrize(("model_type", "count"), LABELS.items())
+def test_labels_that_no_config_names_are_those_of_the_class(model_type: str, count: int) -> None:
+    known = class_defaults(model_type)
+    assert known is not None
+    view = ConfigView({}, where="config.json", defaults=known.defaults)
+    assert label_count(view) == count
+
+
+QWEN2_7B = {
+    **{"model_type": "qwen2", "hidden_size": 3584, "intermediate_size": 18944},
+    **{"num_hidden_layers": 28, "num_attention_heads": 28, "num_key_value_heads": 4},
+    **{"vocab_size": 152064, "tie_word_embeddings": False},
+}
+INTERNLM2_7B = {
+    **{"model_type": "internlm2", "hidden_size": 4096, "intermediate_size": 14336},
+    **{"num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8},
+    **{"bias": False, "vocab_size": 92544, "tie_word_embeddings": False},
+}
+
+
+@pytest.mark.parametrize(
+    ("config", "name", "more"),
+    [
+        # Two layers with biases for one number, or for two (qwen2_rm.py of vLLM); one without.
+        (QWEN2_7B, "Qwen2ForRewardModel", 3584 * 3584 + 3584 + 3584 + 1),
+        (QWEN2_7B, "Qwen2ForProcessRewardModel", 3584 * 3584 + 3584 + 2 * 3584 + 2),
+        (INTERNLM2_7B, "InternLM2ForRewardModel", 4096),
+    ],
+)
+def test_reward_models_have_the_head_of_their_code(
+    config: dict[str, Any], name: str, more: int
+) -> None:
+    bare = name.partition("For")[0] + "Model"
+    (without, _), (held, _) = (
+        read({**config, "architectures": [each]}).total() for each in (bare, name)
+    )
+    assert without is not None
+    assert held == without + more
+
+
+@pytest.mark.parametrize(
+    "name", ["LlamaForRewardModel", "LlamaRewardModel", "LlamaForCriticModel", "LlamaValueModel"]
+)
+def test_a_head_that_nobody_describes_is_named(name: str) -> None:
+    total, why = read({"model_type": "llama", "architectures": [name]}).total()
+    assert (total, why) == (None, f"the head of {name} is not counted")
 
 
 def test_a_decoder_alone_keeps_nothing_of_an_encoder() -> None:

@@ -28,6 +28,12 @@ DERIVED = {
     *("derived: layer_types, counted", "derived: hybrid_override_pattern"),
     "derived: other keys of the file",
     "derived: tiles * ((image_size / patch_size)^2 + 1)",
+    *("derived: (image_size / patch_size)^2 + 1", "derived: (image_size / patch_size)^2 + 2"),
+    *(
+        "derived: (image_size / patch_size)^2",
+        "derived: (image_size / patch_size / 4)^2, rounded up",
+    ),
+    "assumed: the config does not say how long an encoding is",
 }
 
 

@@ -21,6 +21,7 @@ from headcount.arch.formats.known import gptq, grouped
 from headcount.arch.formats.of_configs import scheme_of
 from headcount.arch.formats.on_loading import hqq_scheme, quanto_scheme
 from headcount.arch.formats.scheme import Choice, UnknownFormatError
+from headcount.arch.formats.weight_bytes import Stored
 from headcount.arch.modules.module import Module
 from headcount.model.errors import HeadcountError, InvalidConfigError, UnsupportedModelError
 
@@ -82,6 +83,164 @@ def of_matrix(choice: Choice) -> int:
 def test_a_matrix_of_quanto(weights: str, saved: int) -> None:
     """The state of optimum-quanto 0.2.7's QLinear of [1408, 512] in bfloat16."""
     assert of_matrix(quanto_scheme({"weights": weights}, {})) == saved
+
+
+@pytest.mark.parametrize(
+    ("settings", "label"),
+    [
+        ({"quant_method": "quanto", "weights": "int2"}, "quanto, 2 bit"),
+        ({"quant_method": "quanto", "weights": "int4"}, "quanto, 4 bit"),
+        ({"quant_method": "quanto", "weights": "int8"}, "quanto, 8 bit"),
+        ({"quant_method": "eetq", "weights": "int8"}, "eetq, 8 bit"),
+        ({"quant_method": "gptq", "bits": 3, "group_size": 128}, "gptq, 3 bit"),
+        ({"quant_method": "awq", "bits": 4, "group_size": 128}, "awq, 4 bit"),
+        (
+            {"quant_method": "hqq", "quant_config": {"weight_quant_params": {"nbits": 2}}},
+            "hqq, 2 bit",
+        ),
+        ({"quant_method": "torchao", "quant_type": "int4_weight_only"}, "torchao, 4 bit"),
+        ({"quant_method": "torchao", "quant_type": "int8_weight_only"}, "torchao, 8 bit"),
+        ({"quant_method": "bitsandbytes", "load_in_4bit": True}, "bitsandbytes, 4 bit"),
+        ({"quant_method": "bitsandbytes", "load_in_8bit": True}, "bitsandbytes, int8"),
+        ({"quant_method": "bitnet"}, "bitnet"),
+    ],
+)
+def test_a_format_is_called_by_the_bits_of_its_codes(settings: dict[str, Any], label: str) -> None:
+    scheme = scheme_of({"quantization_config": settings})
+    assert scheme is not None
+    form = scheme.choose(MATRIX, ("model.layers.0.mlp.up_proj",))
+    assert form is not None
+    assert Stored(form.name, 1, 1).label(scheme.name) == label
+    assert str(form.bits) in label or (form.bits == 2 and label == "bitnet")
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *("int8_dynamic_activation_int4_weight", "float8_dynamic_activation_int4_weight"),
+        *("uintx_weight_only", "intx_weight_only", "fqn_to"),
+    ],
+)
+def test_weights_of_another_width_than_their_inputs_are_not_taken_for_it(kind: str) -> None:
+    settings = {"quant_method": "torchao", "quant_type": kind}
+    with pytest.raises(UnknownFormatError, match="torchao has stored it as"):
+        scheme_of({"quantization_config": settings})
+
+
+MLC = {
+    # sizes of the file, total parameters, GiB and bits a parameter that mlc_llm convert_weight
+    # printed: public logs of Qwen2.5-0.5B-Instruct and Meta-Llama-3-8B-Instruct.
+    "a 0.5 B model with a tied head": (
+        {
+            **{"model_type": "qwen2", "hidden_size": 896, "intermediate_size": 4864},
+            **{"num_attention_heads": 14, "num_hidden_layers": 24, "num_key_value_heads": 2},
+            **{"vocab_size": 151936, "tie_word_embeddings": True},
+        },
+        494_032_768,
+        0.259,
+        4.502,
+    ),
+    "an 8 B model": (
+        {
+            **{"model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336},
+            **{"num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8},
+            **{"vocab_size": 128256, "tie_word_embeddings": False},
+        },
+        8_030_261_248,
+        4.207,
+        4.500,
+    ),
+}
+
+
+def of_mlc(sizes: dict[str, Any], name: str) -> dict[str, Any]:
+    inner = {key: value for key, value in sizes.items() if key != "model_type"}
+    return {"model_type": sizes["model_type"], "quantization": name, "model_config": inner}
+
+
+@pytest.mark.parametrize(("sizes", "parameters", "gib", "bits"), MLC.values(), ids=MLC)
+def test_the_name_that_mlc_gives_says_the_bytes(
+    sizes: dict[str, Any], parameters: int, gib: float, bits: float
+) -> None:
+    config = of_mlc(sizes, "q4f16_1")
+    spec = read_spec(config, "mlc-chat-config.json")
+    assert (spec.parameters, spec.dtype) == (parameters, "float16")
+    found = weights_by_config(config, spec, wide_bits=16)
+    assert found is not None
+    assert round(found.weights.nbytes / 2**30, 3) == gib
+    assert round(found.weights.nbytes * 8 / parameters, 3) == bits
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "table"),
+    [
+        # 17 groups of 32 (14 of 40) in words of 32 bits, with a scale each; a table that stays
+        ("q4f16_0", 17 * (16 + 2), 17 * (16 + 2)),
+        ("q4bf16_1", 17 * (16 + 2), 17 * (16 + 2)),
+        ("q4f32_1", 17 * (16 + 4), 17 * (16 + 4)),
+        ("q3f16_1", 14 * (16 + 2), 14 * (16 + 2)),
+        ("q4f16_2", 17 * (16 + 2), None),
+        ("q0f16", None, None),
+    ],
+)
+def test_a_row_of_mlc_ends_with_a_whole_group(
+    name: str, row: int | None, table: int | None
+) -> None:
+    scheme = scheme_of({"quantization": name, "model_config": {}})
+    assert scheme is not None
+    for kind, expected in (("mlp", row), ("embedding", table), ("router", None), ("tower", None)):
+        form = scheme.choose(Module("layers.0.x", kind, "x", 2, 530), ())  # type: ignore[arg-type]
+        assert (None if form is None else form.nbytes(2, 530)) == (expected and 2 * expected)
+
+
+@pytest.mark.parametrize("name", ["q4f16_ft", "q4f16_autoawq", "e4m3_e4m3_f16", "q0f16_1", "q4f16"])
+def test_another_name_of_mlc_is_refused_by_it(name: str) -> None:
+    with pytest.raises(UnknownFormatError, match=f"MLC LLM has stored it as '{name}'"):
+        scheme_of({"quantization": name, "model_config": {}})
+
+
+GROUPS = {"bits": 4, "group_size": 64}
+
+
+@pytest.mark.parametrize(
+    ("config", "name"),
+    [
+        ({"quantization": GROUPS}, "mlx"),
+        ({"quantization": GROUPS, "quantization_config": GROUPS}, "mlx"),
+        ({"quantization_config": GROUPS}, "no quant_method, taken for MLX's"),
+        (
+            {"quantization_config": {**GROUPS, "model.layers.0.mlp": GROUPS, "mode": "affine"}},
+            "no quant_method, taken for MLX's",
+        ),
+        ({"quantization_config": {**GROUPS, "quant_method": "mlx"}}, "mlx"),
+    ],
+)
+def test_what_names_no_method_is_said_to_be_taken_for_mlx(
+    config: dict[str, Any], name: str
+) -> None:
+    scheme = scheme_of(config)
+    assert scheme is not None
+    assert scheme.name == name
+
+
+@pytest.mark.parametrize(
+    ("more", "named"),
+    [
+        ({"desc_act": False, "sym": True, "damp_percent": 0.01}, "desc_act, sym, damp_percent"),
+        ({"zero_point": True, "version": "GEMM"}, "zero_point, version"),
+        (
+            {"data_type": "int", "sym": True, "autoround_version": "0.4"},
+            "data_type, sym, autoround",
+        ),
+    ],
+)
+def test_keys_of_other_tools_beside_a_width_are_not_taken_for_mlx(
+    more: dict[str, Any], named: str
+) -> None:
+    with pytest.raises(
+        UnknownFormatError, match=rf"no quant_method.* MLX does not write \({named}"
+    ):
+        scheme_of({"quantization_config": {**GROUPS, **more}})
 
 
 @pytest.mark.parametrize(

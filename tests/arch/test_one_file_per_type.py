@@ -63,10 +63,13 @@ def test_outside_arch_only_rules_of_engines_name_a_type(files: dict[str, set[str
 
 
 def test_nearly_every_type_stands_in_one_file(files: dict[str, set[str]]) -> None:
+    """What an engine does for a type is the engine's, and not counted here."""
     places = defaultdict(set)
     for name, types in files.items():
+        if name in ENGINE_RULES:
+            continue
         for model_type in types:
             places[model_type].add(name)
     types = known_types() - OTHER_MEANINGS.keys()
     several = {model_type for model_type in types if len(places[model_type]) != 1}
-    assert len(several) <= len(types) * 0.05, sorted(several)
+    assert len(several) <= len(types) * 0.04, sorted(several)

@@ -290,6 +290,81 @@ def test_deepseek_vl2_tiny_has_heads_of_keys_and_values() -> None:
     assert reading.spec.cache_bytes(tokens=1, bits=16) == 12 * 2 * 10 * 128 * 2
 
 
+DEEPSEEK_3B = {
+    **{"model_type": "deepseek_v2", "architectures": ["DeepseekV2ForCausalLM"]},
+    **{"first_k_dense_replace": 1, "hidden_size": 1280, "intermediate_size": 6848},
+    **{"kv_lora_rank": None, "moe_intermediate_size": 896, "n_routed_experts": 64},
+    **{"n_shared_experts": 2, "num_attention_heads": 10, "num_experts_per_tok": 6},
+    **{"num_hidden_layers": 12, "num_key_value_heads": 10, "q_lora_rank": None},
+    **{"qk_nope_head_dim": 0, "qk_rope_head_dim": 0, "v_head_dim": 0, "use_mla": False},
+    "vocab_size": 129280,
+}
+DEEPSEEK_OCR: dict[str, Any] = {
+    **{"model_type": "deepseek_vl_v2", "architectures": ["DeepseekOCRForCausalLM"]},
+    **{"language_config": DEEPSEEK_3B, "tile_tag": "2D"},
+    "projector_config": {"input_dim": 2048, "n_embed": 1280, "projector_type": "linear"},
+    "vision_config": {
+        **{"image_size": 1024, "mlp_ratio": 3.7362, "model_type": "vision"},
+        "width": {"clip-l-14-224": {"layers": 24}, "sam_vit_b": {"layers": 12, "width": 768}},
+    },
+}
+DEEPSEEK_VL2_TINY: dict[str, Any] = {
+    **{"model_type": "deepseek_vl_v2", "architectures": ["DeepseekVLV2ForCausalLM"]},
+    **{"language_config": DEEPSEEK_3B, "tile_tag": "2D", "projector_config": {"n_embed": 1280}},
+    "vision_config": {
+        **{"layers": 27, "mlp_ratio": 3.7362, "patch_size": 14, "width": 1152},
+        **{"model_name": "siglip_so400m_patch14_384", "model_type": "vision"},
+    },
+}
+
+
+@pytest.mark.parametrize("model_type", ["deepseek_vl_v2", "deepseek_ocr"])
+def test_sam_and_clip_stand_in_front_of_a_decoder(model_type: str) -> None:
+    """3,336,106,240 parameters are in deepseek-ai/DeepSeek-OCR's file, as the Hub counts them."""
+    config = {**DEEPSEEK_OCR, "model_type": model_type}
+    assert read_config(config, "config.json").total() == (3_336_106_240, None)
+
+
+def test_deepseek_vl2_has_siglip_and_a_projector_of_two_matrices() -> None:
+    """SigLIP so400m of 384 pixels with its pooling head has 428,225,600; four patches of 1,152 are
+    joined, and two vectors end rows and part views (modeling_deepseek_vl_v2.py)."""
+    ocr, _ = read_config(DEEPSEEK_OCR, "config.json").total()
+    sam, clip = 89_670_912 + 9 * 512 * (256 + 1024), 303_179_776 - 2 * 1024
+    assert ocr is not None
+    language = ocr - sam - clip - (2048 + 1) * 1280 - 2 * 1280
+    projector = (4 * 1152 + 1) * 1280 + (1280 + 1) * 1280
+    expected = language + 428_225_600 + projector + 2 * 1280
+    assert read_config(DEEPSEEK_VL2_TINY, "config.json").total() == (expected, None)
+
+
+def test_towers_that_a_file_leaves_out_are_those_of_the_code() -> None:
+    """SigLIP large of 384 pixels (VisionEncoderConfig), or OCR's constants."""
+    bare = {key: value for key, value in DEEPSEEK_OCR.items() if key != "vision_config"}
+    ocr = read_config({**bare, "model_type": "deepseek_ocr"}, "config.json").total()
+    assert ocr == (3_336_106_240, None)
+    large = {"layers": 24, "width": 1024, "heads": 16, "mlp_ratio": 4, "patch_size": 16}
+    tiny = {**DEEPSEEK_VL2_TINY, "vision_config": large}
+    left_out = {key: value for key, value in tiny.items() if key != "vision_config"}
+    total, _ = read_config(tiny, "config.json").total()
+    assert read_config(left_out, "config.json").total() == (total, None)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"tile_tag": "1D"},
+        {"projector_config": {"n_embed": 1280, "projector_type": "low_high_hybrid"}},
+        {"vision_config": {**DEEPSEEK_VL2_TINY["vision_config"], "global_pool": "avg"}},
+    ],
+)
+def test_other_towers_and_projectors_of_deepseek_vl2_are_not_counted(
+    changes: dict[str, Any],
+) -> None:
+    total, why = read_config({**DEEPSEEK_VL2_TINY, **changes}, "config.json").total()
+    assert total is None
+    assert why is not None and "not counted" in why
+
+
 def test_minicpm_with_compressed_keys_is_refused() -> None:
     with pytest.raises(UnsupportedModelError, match="sparse_config"):
         read_config({**MINICPM_2B, "sparse_config": {"block_size": 64}}, "config.json")

@@ -55,6 +55,16 @@ def test_every_type_of_the_catalogue_has_a_row() -> None:
     assert {name for name, one in found.items() if one is None or one.body is None} == {"gemma3n"}
 
 
+def test_a_class_with_a_context_length_reads_no_other_name_of_it() -> None:
+    """As transformers 5.24 builds BertModel of these sizes: its table has 512 positions, which only
+    its own name makes 1,024."""
+    sizes = {"hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2}
+    config = {**sizes, "model_type": "bert", "vocab_size": 99, "intermediate_size": 128}
+    config["architectures"] = ["BertModel"]
+    assert total(config) == total({**config, "n_positions": 1024}) == 110_464
+    assert total({**config, "max_position_embeddings": 1024}) == 143_232
+
+
 @pytest.mark.parametrize("model", [name for name in CONFIGS if CONFIGS[name].built_parameters])
 def test_catalogue_model_counts_what_transformers_built(model: str) -> None:
     expected = None if model in NOT_COUNTED else CONFIGS[model].built_parameters

@@ -1,8 +1,14 @@
 """An encoder and a decoder that are models of their own: the decoder writes the text."""
 
+import json
+from pathlib import Path
+from typing import Any
+
 import pytest
+from click.testing import CliRunner
 
 from headcount.arch.read_config import read_config
+from headcount.cli import main
 
 
 @pytest.mark.parametrize(
@@ -17,3 +23,97 @@ def test_length_and_vocabulary_are_the_decoders(whole: str, encoder: str) -> Non
     config = {"model_type": whole, "encoder": {"model_type": encoder}, "decoder": decoder}
     spec = read_config(config, "config.json").spec
     assert (spec.max_position_embeddings, spec.vocab_size) == (77, 123)
+
+
+# Tokens of the cross-attention cache that transformers 5.24 keeps of one image, by encoder.
+IMAGES: dict[str, tuple[dict[str, Any], int]] = {
+    "vit": ({"image_size": 384, "patch_size": 16}, 577),
+    "deit": ({"image_size": 224, "patch_size": 16}, 198),
+    "beit": ({"image_size": 384, "patch_size": 16, "vocab_size": 10}, 577),
+    "clip_vision_model": ({"image_size": 224, "patch_size": 32}, 50),
+    "siglip_vision_model": ({"image_size": 224, "patch_size": 16}, 196),
+    "dinov2": ({"image_size": 224, "patch_size": 14}, 257),
+    "dinov2_with_registers": ({"image_size": 224, "patch_size": 14, "num_register_tokens": 4}, 261),
+    "dinov3_vit": ({"image_size": 224, "patch_size": 16, "num_register_tokens": 4}, 201),
+    "ijepa": ({"image_size": 224, "patch_size": 14}, 256),
+    "data2vec-vision": ({"image_size": 64, "patch_size": 16}, 17),
+    "yolos": ({"image_size": [64, 96], "patch_size": 16, "num_detection_tokens": 7}, 32),
+}
+SMALL = {
+    **{"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2},
+    "intermediate_size": 32,
+}
+DECODER = {
+    **{"model_type": "trocr", "d_model": 32, "decoder_layers": 2, "decoder_attention_heads": 2},
+    **{"decoder_ffn_dim": 32, "vocab_size": 50, "max_position_embeddings": 64},
+    **{"is_decoder": True, "add_cross_attention": True, "cross_attention_hidden_size": 32},
+}
+
+
+def of_image(encoder: str) -> dict[str, Any]:
+    own = {"model_type": encoder, **SMALL, **IMAGES[encoder][0]}
+    return {"model_type": "vision-encoder-decoder", "encoder": own, "decoder": DECODER}
+
+
+@pytest.mark.parametrize("encoder", IMAGES)
+def test_a_decoder_keeps_the_tokens_of_one_image(encoder: str) -> None:
+    spec = read_config(of_image(encoder), "config.json").spec
+    assert spec.encoder_tokens == IMAGES[encoder][1]
+    assert not spec.assumes_encoder_tokens
+    assert spec.max_position_embeddings == 64
+
+
+@pytest.mark.slow
+@pytest.mark.needs_convert
+@pytest.mark.parametrize("encoder", IMAGES)
+def test_the_tokens_are_those_that_transformers_caches(encoder: str) -> None:
+    import torch
+    from transformers import AutoConfig, VisionEncoderDecoderConfig, VisionEncoderDecoderModel
+
+    config = of_image(encoder)
+    parts = (AutoConfig.for_model(**config[key]) for key in ("encoder", "decoder"))
+    model = VisionEncoderDecoderModel(
+        VisionEncoderDecoderConfig.from_encoder_decoder_configs(*parts)
+    ).eval()
+    size = config["encoder"]["image_size"]
+    height, width = size if isinstance(size, list) else (size, size)
+    with torch.no_grad():
+        output = model(
+            pixel_values=torch.zeros(1, 3, height, width),
+            decoder_input_ids=torch.zeros(1, 2, dtype=torch.long),
+            use_cache=True,
+        )
+    kept = output.past_key_values.cross_attention_cache.layers[0].keys.shape[2]
+    assert kept == IMAGES[encoder][1] == read_config(config, "config.json").spec.encoder_tokens
+
+
+def test_an_encoder_of_text_sees_no_more_than_its_positions() -> None:
+    encoder = {"model_type": "bert", "max_position_embeddings": 384}
+    decoder = {"model_type": "bert", "is_decoder": True, "add_cross_attention": True}
+    config = {"model_type": "encoder-decoder", "encoder": encoder, "decoder": decoder}
+    spec = read_config(config, "config.json").spec
+    assert (spec.encoder_tokens, spec.max_position_embeddings) == (384, 512)
+
+
+@pytest.mark.parametrize(("size", "tokens"), [(384, 36), (400, 49), (512, 64)])
+def test_convolutions_behind_a_tower_leave_fewer_tokens(size: int, tokens: int) -> None:
+    """The cross-attention cache of tiny models of transformers 5.24."""
+    vision = {"image_size": size, "patch_size": 16}
+    text = {"d_model": 32, "decoder_layers": 1, "decoder_attention_heads": 2, "vocab_size": 50}
+    config = {"model_type": "pp_formulanet", "vision_config": vision, "text_config": text}
+    assert read_config(config, "config.json").spec.encoder_tokens == tokens
+
+
+def test_a_length_that_no_config_gives_is_said_to_be_assumed(tmp_path: Path) -> None:
+    """Sound is as long as it is."""
+    encoder = {"model_type": "wav2vec2", **SMALL}
+    config = {"model_type": "speech-encoder-decoder", "encoder": encoder, "decoder": DECODER}
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(config), "utf-8")
+    for command in ("audit", "plan"):
+        more = () if command == "audit" else ("--parameters", "1m")
+        text = CliRunner().invoke(main, [command, str(file), *more]).stdout
+        assert "512 encoder tokens are assumed" in " ".join(text.split())
+        given = CliRunner().invoke(main, [command, str(file), *more, "--encoder-tokens", "99"])
+        assert given.exit_code == 0
+        assert "are assumed" not in given.stdout

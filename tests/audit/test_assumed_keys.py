@@ -151,6 +151,7 @@ def test_each_way_to_say_which_layers_slide(keys: dict[str, Any], expected: list
         {"type_vocab_size": 2},
         {"type_vocab_size": 0, "pos_att_type": ["c2p"]},  # DeBERTa
         {"is_causal": False},
+        {"is_encoder": True},
     ],
     ids=str,
 )
@@ -220,6 +221,30 @@ def test_each_name_of_a_nested_language_model(key: str, model_type: str | None) 
         {"qk_rope_head_dim": 8},
         {"use_bidirectional_attention": True},
         {"attn_config": {"sliding_window_size": 16}},
+        *({key: True} for key in ("use_mla", "mla", "use_linear", "linear", "token_shift")),
+        *({key: True} for key in ("reuse_kv", "time_shift", "bidirectional", "use_retention")),
+        *({key: 3} for key in ("num_recursions", "layers_repeat", "repeat_layers", "tied_layers")),
+        *({key: 3} for key in ("tpa_rank", "kv_rank", "latent_dim", "pooling_factor", "pool_size")),
+        *(
+            {key: 3}
+            for key in ("num_encoder_layers", "global_layers", "local_layers", "skip_layers")
+        ),
+        *({key: 3} for key in ("self_decoder_layers", "layer_reuse", "num_repeats", "exit_layer")),
+        *({key: 4} for key in ("kv_cache_bits", "kv_bits", "kv_cache_dtype", "cache_quant_bits")),
+        *({key: 16} for key in ("kv_dim", "key_dim", "value_head_size", "q_lora_rank")),
+        *({key: 16} for key in ("num_meta_tokens", "prefix_tokens", "max_attn_span", "dilation")),
+        *({key: 16} for key in ("topk_blocks", "lsh_buckets", "beacon_size", "num_latents")),
+        {"local_layers": [1, 3]},
+        {"tied_layers": [[0, 1], [2, 3]]},
+        {"layer_types": ["chunked_attention", "full_attention"] * 2},
+        {"layers": [{"mixer": "attention"}] * 3},
+        {"multi_query": "true"},
+        {"multi_query": 1},
+        {"attention": "linear"},
+        {"attention": {"sparse": True}},
+        {"backbone": "mamba"},
+        {"architectures": ["RwkvNextForCausalLM"]},
+        {"model_type": "mamba9"},
     ],
     ids=str,
 )
@@ -254,6 +279,40 @@ def test_what_changes_nothing_of_the_cache_is_read(keys: dict[str, Any]) -> None
     assert read(**keys).assumed
 
 
+@pytest.mark.parametrize(
+    ("keys", "other"),
+    [
+        ({"num_query_groups": 4}, "num_key_value_heads"),
+        ({"attn_config": {"kv_n_heads": 4}}, "num_key_value_heads"),
+        ({"n_heads": 4}, "num_attention_heads"),
+        ({"num_query_heads": 4}, "num_attention_heads"),
+        ({"n_layers": 5}, "num_hidden_layers"),
+        ({"d_model": 32}, "hidden_size"),
+        ({"kv_channels": 16, "head_dim": 8}, "head_dim"),
+        ({"num_key_value_groups": 8}, "K/V heads"),  # neither 2 nor 8 / 2
+    ],
+    ids=str,
+)
+def test_two_numbers_for_one_size_are_refused(keys: dict[str, Any], other: str) -> None:
+    with pytest.raises(UnsupportedModelError, match=f"{next(iter(keys))}.*{other}"):
+        read(**keys)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [{"num_query_groups": 2}, {"n_heads": 8}, {"n_layers": 4}, {"kv_channels": 8, "head_dim": 8}],
+    ids=str,
+)
+def test_one_number_by_two_names_is_read(keys: dict[str, Any]) -> None:
+    assert first(read(**keys)).num_key_value_heads == 2
+
+
+def test_a_number_that_a_flag_switches_off_contradicts_none() -> None:
+    """ChatGLM's file has both: its flag is false, and the class builds a head for each query."""
+    keys = {"multi_query_attention": False, "multi_query_group_num": 4, "num_key_value_heads": 8}
+    assert first(read(**keys)).num_key_value_heads == 8
+
+
 @pytest.mark.parametrize("key", ["num_key_value_groups", "gqa_ratio", "num_queries_per_kv"])
 def test_a_word_for_both_numbers_is_refused_where_no_other_tells(key: str) -> None:
     without = {name: value for name, value in STRANGER.items() if name != "num_key_value_heads"}
@@ -272,6 +331,8 @@ def test_a_plain_decoder_raises_no_doubt() -> None:
     told = {"layer_types": ["full_attention", "sliding_attention"] * 2, "sliding_window": 16}
     assert doubts(**told) == {}
     assert doubts(sliding_window=64) == {}  # is never full
+    usual = {"torch_dtype": "bfloat16", "auto_map": {"AutoConfig": "c.C"}, "rope_theta": 1e4}
+    assert doubts(**usual, moe_topk=2, num_experts=8, aux_loss_alpha=0.1, use_flash_attn=True) == {}
     assert doubts(attention_dropout=0.1, attn_logit_softcapping=50.0, lm_head_bias=True) == {}
 
 
@@ -293,6 +354,15 @@ def test_a_plain_decoder_raises_no_doubt() -> None:
         ({"cross_attention_layers": None}, "layers", "cross_attention_layers is null"),
         ({"key_heads_shared": 3}, "key_heads_shared", "speaks of attention"),
         ({"attn_output_gate": True}, "attn_output_gate", "speaks of attention"),
+        ({"n_positions": 128}, "max_position_embeddings", "n_positions says 128"),
+        ({"num_attention_experts": 4}, "num_attention_experts", "speaks of attention"),
+        ({"mask_type": "bidirectional"}, "other keys", "mask_type"),
+        ({"mixture_of_depths": 0.5}, "other keys", "has mixture_of_depths"),
+        (
+            {"streams": 2, "decoder": {"x": 1}, "feature_map": "elu"},
+            "other keys",
+            "streams, decoder",
+        ),
     ],
     ids=str,
 )
@@ -301,3 +371,11 @@ def test_what_speaks_against_an_assumption(keys: dict[str, Any], about: str, wor
     said = {one.about: one.doubt for one in spec.assumptions}
     assert words in (said[about] or "")
     assert [name for name, doubt in said.items() if doubt is not None] == [about]
+
+
+def test_layers_of_two_windows_are_told_apart() -> None:
+    types = ["sliding_attention", "chunked_attention", "full_attention", "chunked_attention"]
+    spec = read(sliding_window=16, attention_chunk_size=32, layer_types=types)
+    said = {one.about: one for one in spec.assumptions}["window"]
+    assert said.taken == "16 tokens in 1, 32 tokens in 2 of 4 layers"
+    assert "sliding_window, attention_chunk_size, layer_types" in said.source

@@ -1,4 +1,4 @@
-"""The shipped table of class defaults is what transformers itself says."""
+"""The shipped tables of class defaults and of their keys are what transformers itself says."""
 
 import importlib.util
 import json
@@ -35,14 +35,17 @@ OVERWRITTEN = {
 NEED_ARGUMENTS = {"gemma4_assistant", "nougat"}  # their classes refuse their own defaults
 
 
-@pytest.fixture(scope="module")
-def tool() -> ModuleType:
-    path = ROOT / "tools" / "class_defaults.py"
-    spec = importlib.util.spec_from_file_location("class_defaults", path)
+def load(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def tool() -> ModuleType:
+    return load("class_defaults")
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +75,11 @@ def test_the_table_is_what_the_tool_writes(
 ) -> None:
     asked = list(lines)[::every]
     assert [name for name in asked if tool.line_of(name) != lines[name]] == []
+
+
+def test_the_keys_that_classes_have_are_what_the_tool_writes() -> None:
+    keys = load("config_keys")
+    assert json.loads(keys.TARGET.read_bytes()) == keys.table()
 
 
 def test_declared_geometry_is_what_a_bare_config_has(defaults: dict[str, dict[str, Any]]) -> None:

@@ -248,4 +248,7 @@ def test_a_published_count_is_explained(tmp_path: Path) -> None:
     assert difference(found, held + 3) == ""
     notes = list(weights_notes(found, held + 2))
     assert notes[0] == "35 of the parameters are layers for multi-token prediction."
+    assert notes[1].startswith(f"{40 * 32 * 2:,} bytes are stored copies of tied matrices. They ")
+    assert "headers do not say it, --scan does" in notes[1]
+    assert notes[1].endswith(f"transformers loads {40 * 32:,} parameters more.")
     assert notes[-1].endswith("it counts masks and other buffers.")

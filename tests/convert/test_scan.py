@@ -222,6 +222,9 @@ def test_a_tied_head_is_held_against_the_embedding(tmp_path: Path, same: bool) -
     assert {code for code, _ in codes(report)} == ({"H107"} if same else {"H107", "H705"})
     tied = {"name": "lm_head.weight", "to": "model.embed_tokens.weight", "elements": 40 * 32}
     assert report["scan"]["tied"] == [{**tied, "same": same}]
+    told = CliRunner().invoke(main, ["audit", str(folder), "--scan"]).stdout
+    counted = f"{int(same)} of 1 copies of tied matrices hold the same values."
+    assert counted in " ".join(told.split())
 
 
 def test_a_tied_head_of_another_type_is_cast_first(tmp_path: Path) -> None:

@@ -3,31 +3,14 @@
 import json
 import shlex
 from pathlib import Path
-from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
 from checkpoints import LLAMA_CONFIG, write_model
-from headcount.cli import main
 from headcount.plan.engines.registry import ENGINES
+from plan_runs import document, engine, run
 
 GIB = 2**30
-
-
-def run(*args: str) -> Result:
-    return CliRunner().invoke(main, ["plan", *args])
-
-
-def document(*args: str) -> Any:
-    result = run(*args, "--format", "json")
-    assert result.exit_code in (0, 1), result.output
-    return json.loads(result.output)
-
-
-def engine(*args: str) -> Any:
-    return document(*args)["engine"]
-
 
 LOGGED = ("qwen3-8b", "--engine", "vllm", "--engine-version", "0.9.2", "--context", "40960")
 
@@ -117,16 +100,20 @@ def test_a_search_finds_the_least_memory_for_its_users() -> None:
     found = engine("qwen3-32b", "--target-users", "32", "--context", "16k")
     memory = [option["total_memory"] for option in found["smallest"]]
     assert memory == sorted(memory)
-    assert all(option["concurrency"] >= 32 for option in found["smallest"])
+    for option in found["smallest"]:
+        assert option["concurrency"] * option["replicas"] >= 32
+        assert option["devices"] == option["tp"] * option["pp"] * option["replicas"]
     assert {option["tp"] for option in found["options"]} == {1, 2, 4, 8}
     one = engine("qwen3-32b", "--target-users", "32", "--context", "16k", "--device", "h200")
     assert [option["tp"] for option in one["smallest"]] == [2]
 
 
 def test_a_search_that_finds_nothing_says_so() -> None:
-    result = run("llama-3.1-405b", "--target-users", "900", "--device", "a30", "--require", "fits")
+    """405 B parameters of 16 bit are 810 GB; 64 of the device are 687 GB."""
+    result = run("llama-3.1-405b", "--target-users", "900", "--device", "rtx-3080")
     assert result.exit_code == 1
-    assert "no device of the table suffices" in result.output
+    assert "no device of those named suffices" in result.stdout
+    assert "on 64 x rtx-3080 (tp 8 x pp 8), the nearest to it" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from headcount.plan.engines.registry import ENGINES, started
 from headcount.plan.request import OF_ANY_PLAN, PlanRequest, flag
 
 # Each option of some engine -> words of the command line; those of _LOGGED are read from logs only.
-_LOGGED = {"caches_prefixes", "speculated", "draft_layers"}
+_LOGGED = {"caches_prefixes", "async_scheduling"}
 GIVEN: dict[str, tuple[str, ...]] = {
     "version": ("--engine-version", "0.9"),
     "pp": ("--pp", "2"),
@@ -40,7 +40,33 @@ GIVEN: dict[str, tuple[str, ...]] = {
     "n_cpu_moe": ("--n-cpu-moe", "9"),
     "cpu_moe": ("--cpu-moe",),
     "no_kv_offload": ("--no-kv-offload",),
+    "dp": ("--dp", "2"),
+    "enable_expert_parallel": ("--enable-expert-parallel",),
+    "num_redundant_experts": ("--num-redundant-experts", "2"),
+    "pp_layer_partition": ("--pp-layer-partition", "20,28"),
+    "enable_lora": ("--enable-lora",),
+    "max_loras": ("--max-loras", "4"),
+    "max_lora_rank": ("--max-lora-rank", "64"),
+    "lora_dtype": ("--lora-dtype", "float16"),
+    "lora_target_modules": ("--lora-target-modules", "q_proj"),
+    "fully_sharded_loras": ("--fully-sharded-loras",),
+    "cpu_offload_gb": ("--cpu-offload-gb", "4"),
+    "speculative_config": (
+        "--speculative-config",
+        '{"method": "ngram", "num_speculative_tokens": 3}',
+    ),
 }
+# What some need beside them, and the one model that they suit.
+_NEEDED = {
+    "num_redundant_experts": ("--enable-expert-parallel",),
+    "pp_layer_partition": ("--pp", "2"),
+    **{
+        name: ("--enable-lora",)
+        for name in GIVEN
+        if name.startswith(("max_lora", "lora_", "fully_sharded"))
+    },
+}
+_HYBRID_ALONE = ("enable_expert_parallel", "num_redundant_experts", "pp_layer_partition")
 START = ("--device", "h100", "--context", "4k", "--tp", "2", "--format", "json")
 
 
@@ -85,11 +111,9 @@ def test_what_an_engine_does_not_take_is_refused(engine: str, name: str) -> None
 )
 def test_what_an_engine_takes_tells(engine: str, name: str) -> None:
     """A model with windows and one with recurrent state: one of the two plans differs at least."""
-    models = ("gemma-3-27b", "qwen3-next")
-    assert any(
-        plan(model, "--engine", engine) != plan(model, "--engine", engine, *GIVEN[name])
-        for model in models
-    )
+    models = ("qwen3-next",) if name in _HYBRID_ALONE else ("gemma-3-27b", "qwen3-next")
+    start = ("--engine", engine, *_NEEDED.get(name, ()))
+    assert any(plan(model, *start) != plan(model, *start, *GIVEN[name]) for model in models)
 
 
 def test_an_option_without_its_engine_is_not_passed_over() -> None:

@@ -1,5 +1,6 @@
 """Plans computed by hand, published constants, and that limits are exact inverses of the sum."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -294,6 +295,15 @@ def test_impossible_requests_are_refused(values: dict[str, float], message: str)
 def test_unknown_dtypes_are_refused(plan: MakePlan) -> None:
     with pytest.raises(HeadcountError, match="'int3' is not a known dtype"):
         plan("gpt2", kv_dtype="int3")
+
+
+@pytest.mark.parametrize("option", ["dtype", "kv_dtype"])
+def test_the_error_lists_each_known_name_once(plan: MakePlan, option: str) -> None:
+    with pytest.raises(HeadcountError, match="known are") as caught:
+        plan("gpt2", **{option: "int3"})
+    listed = re.split(r", (?:and for a cache )?", str(caught.value).partition("known are ")[2])
+    assert len(listed) > 10
+    assert len({*listed}) == len(listed)
 
 
 def test_cache_follows_the_dtype_that_is_computed_in(plan: MakePlan) -> None:

@@ -11,6 +11,7 @@ from headcount.cli import main
 from headcount.plan.budget import Budget, Term
 from headcount.plan.devices import Device
 from headcount.plan.engines import registry
+from headcount.plan.engines.cache_names import CacheNames
 from headcount.plan.engines.engine import Engine
 from headcount.plan.engines.launch import Launch
 from headcount.plan.engines.loaded_weights import loaded_weights, stage_weights
@@ -55,7 +56,7 @@ TAPE = Engine(
     budget=budget,
     pool=lambda model, work: Tape(layers=len(model.spec.layers)),
     launch=launch,
-    cache_type=paged_cache_type,
+    cache_type=paged_cache_type(CacheNames(engine="Tape", option="--wound", since={"fp8": ()})),
     weights=loaded_weights,
     releases=Releases(oldest=(1, 0), newest=(3, 1)),
     narrower_caches=("fp8",),
@@ -65,7 +66,7 @@ TAPE = Engine(
 def run(*args: str) -> Any:
     result = CliRunner().invoke(main, ["plan", *args])
     assert result.exit_code in (0, 1), result.output
-    return json.loads(result.output) if "json" in args else result.output
+    return json.loads(result.stdout) if "json" in args else result.output
 
 
 def test_a_made_up_engine_goes_from_the_registry_to_the_report(

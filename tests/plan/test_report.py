@@ -263,7 +263,11 @@ def test_every_model_that_is_audited_is_planned(read_model: ReadSpec) -> None:
 
 @pytest.mark.parametrize(
     ("name", "says"),
-    [("OLMo-2-1124-7B-Instruct", True), ("OLMo-2-1124-7B", False), ("gemma-2-9b-it", False)],
+    [
+        ("OLMo-2-1124-13B-Instruct", True),
+        ("OLMo-2-1124-7B-Instruct", False),
+        ("gemma-2-9b-it", False),
+    ],
 )
 def test_a_plan_by_another_models_config_says_so(name: str, says: bool) -> None:
     """A checkpoint whose own dtype and length are not known; they decide what is planned."""

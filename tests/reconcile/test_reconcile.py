@@ -106,7 +106,7 @@ def test_a_fragment_needs_what_it_does_not_say() -> None:
 @pytest.mark.parametrize(
     ("args", "reason"),
     [
-        (("--kv-dtype", "fp8"), "agrees with --kv-dtype bfloat16"),
+        (("--kv-dtype", "fp8"), "agrees with --kv-dtype auto"),
         (("--tp", "2"), "agrees with --tp 1"),
     ],
 )

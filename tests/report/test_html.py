@@ -17,11 +17,11 @@ VOID = {"meta", "br"}
 TAGS = {
     *("html", "head", "meta", "title", "style", "body", "main", "section", "h1", "h2", "pre"),
     *("dl", "dt", "dd", "small", "div", "table", "thead", "tbody", "tr", "th", "td"),
-    *("ul", "li", "strong"),
+    *("ul", "li", "strong", "nav", "a"),
 }
 ATTRIBUTES = {
     *("lang", "charset", "http-equiv", "content", "name", "class", "style", "scope"),
-    *("tabindex", "role", "aria-label"),
+    *("tabindex", "role", "aria-label", "id", "href"),
 }
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -56,6 +56,7 @@ class Page(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.seen.add(tag)
         self.attributes |= {name for name, _ in attrs}
+        assert all(re.fullmatch(r"#report-\d+", str(to)) for name, to in attrs if name == "href")
         if tag not in VOID:
             self.open.append(tag)
 

@@ -118,10 +118,16 @@ def test_the_longest_text_is_that_of_the_model(name: str, longest: int) -> None:
             "google/gemma-2-2b-it (gemma2, 2.61 B parameters, bfloat16; from the catalogue, by the"
             " config of google/gemma-2-2b)",
         ),
+        (
+            "olmo-2-1124-7b-instruct",
+            "allenai/OLMo-2-1124-7B-Instruct (olmo2, 7.30 B parameters, bfloat16; from the"
+            " catalogue, by the config of allenai/OLMo-2-1124-7B)",
+        ),
     ],
 )
 def test_a_checkpoint_has_its_own_dtype(name: str, title: str) -> None:
-    """The -it models are published in bfloat16: 17.2 GiB of weights, not 34.4."""
+    """The -it models are published in bfloat16: 17.2 GiB of weights, not 34.4. OLMo's files hold
+    14,597,276,128 bytes: two for each of 7,298,617,344 parameters, and their headers."""
     report = audit_report(audit_model(name), AuditRequest())
     assert report.title == title
     stands_in = title.rpartition("by the config of ")[2].rstrip(")") if "by the" in title else None
@@ -130,10 +136,10 @@ def test_a_checkpoint_has_its_own_dtype(name: str, title: str) -> None:
 
 
 def test_a_checkpoint_whose_config_is_not_known_says_so() -> None:
-    audit = audit_model("olmo-2-1124-7b-instruct")
-    assert audit.source.id == "allenai/OLMo-2-1124-7B-Instruct"
+    audit = audit_model("olmo-2-1124-13b-instruct")
+    assert audit.source.id == "allenai/OLMo-2-1124-13B-Instruct"
     notes = " ".join(audit_report(audit, AuditRequest()).notes)
-    assert "lacks the config of allenai/OLMo-2-1124-7B-Instruct" in notes
+    assert "lacks the config of allenai/OLMo-2-1124-13B-Instruct" in notes
 
 
 def test_every_checkpoint_is_read() -> None:

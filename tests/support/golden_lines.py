@@ -111,7 +111,8 @@ def _general(document: Document) -> str:
 
 def _search(engine: Document) -> str:
     found = (
-        f"{option['tp']} x {option['device']}: {_n(option['available_kv_bytes'])} B,"
+        f"{option['devices']} x {option['device']} (tp {option['tp']} x pp {option['pp']} x"
+        f" {option['replicas']}): {_n(option['available_kv_bytes'])} B,"
         f" {_n(option['kv_tokens'])} tokens, {option['concurrency']} requests"
         for option in engine["smallest"]
     )

@@ -28,6 +28,7 @@ class Hub:
     gated: frozenset[str] = frozenset()
     ranges: bool = True
     failures: int = 0  # so many answers are 503
+    counts: dict[str, dict[str, int]] = field(default_factory=dict)  # parameters by dtype, by name
     elsewhere: str = ""  # a server to which files of weights are redirected
     tokens: list[str | None] = field(default_factory=list)
     url: str = ""
@@ -81,6 +82,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(503, "")
         elif hub.elsewhere and self.path.endswith(".safetensors"):
             self._send(302, {"Location": hub.elsewhere + self.path}, b"", 0, body)
+        elif parts[1:3] == ["api", "models"] and len(parts) == 5:
+            self._info("/".join(parts[3:5]), "main", body)
         elif len(parts) < 6:  # what huggingface_hub asks about itself
             self._refuse(404, "")
         elif parts[1:3] == ["api", "models"]:
@@ -110,7 +113,10 @@ class _Handler(BaseHTTPRequestHandler):
             root = self._root(repo, revision)
             names = sorted(str(p.relative_to(root)) for p in root.rglob("*") if p.is_file())
             commit = self._commit(revision)
-            info = {"id": repo, "sha": commit, "siblings": [{"rfilename": n} for n in names]}
+            siblings = [{"rfilename": n} for n in names]
+            info: dict[str, object] = {"id": repo, "sha": commit, "siblings": siblings}
+            if counts := self.hub.counts.get(repo):
+                info["safetensors"] = {"parameters": counts, "total": sum(counts.values())}
             data = json.dumps(info).encode()
             self.hub.branch = MOVED if self.hub.moves_to else COMMIT
             self._send(200, {"Content-Type": "application/json"}, data, len(data), body)

@@ -14,20 +14,11 @@ from ...devices import Device
 from ...gguf_mixes import mix_name
 from ...planned_model import PlannedModel
 from ...request import CacheType, PlanRequest, Workload
+from ...stored import full_name, stored_as
 from ...weights import rank_weights
 from ..budget_terms import runtime, share_of
 from ..engine import Engine
-from ..launch import (
-    Launch,
-    Served,
-    beyond_maximum,
-    full_name,
-    gguf_file,
-    is_gguf,
-    option,
-    own_format,
-    stored_as,
-)
+from ..launch import Launch, Served, beyond_maximum, gguf_file, is_gguf, option, own_format
 from ..layers import stage_of_layers
 from ..loaded_weights import loaded_weights
 from ..pool import CachePool
@@ -313,7 +304,7 @@ def _format(model: PlannedModel, dtype: str | None) -> str:
     """The name of what the weights are planned as."""
     if dtype is not None:
         return full_name(dtype)
-    own = own_format(model, dtype)
+    own = own_format(model)
     if own is None:
         return model.spec.dtype or "bfloat16"
     return stored_as(own) or str(own.get("quant_method", "the config's own format"))
@@ -351,6 +342,7 @@ ENGINE = Engine(
     pool=_pool,
     launch=_launch,
     cache_type=_cache_type,
+    listed_as="llama.cpp",
     weights=loaded_weights,
     host=host_terms,
     options=frozenset(
@@ -362,4 +354,6 @@ ENGINE = Engine(
     ),
     releases=Releases(oldest=(9093,), newest=(11434,)),
     narrower_caches=("q8_0", "q4_0"),
+    platforms=lambda version: dict.fromkeys(("cuda", "rocm", "xpu", "metal")),  # docs/build.md
+    narrower_weights=("Q8_0", "Q4_K_M"),
 )

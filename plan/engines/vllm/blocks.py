@@ -12,8 +12,8 @@ from math import ceil, lcm
 from ..layers import LayerCache
 from ..version import Version
 
-# Attention kernels take K/V in multiples of so many tokens; MLA's in larger ones (FlashMLA), of
-# which the blocks beside recurrent state hold an even number since 0.27.
+# Beside recurrent state, kernels take K/V in multiples of so many tokens; MLA's in larger ones, of
+# which a block holds an even number since 0.27.
 _KERNEL_BLOCK, _LATENT_BLOCK = 16, 64
 _LATENT_128_SINCE = (0, 27)
 
@@ -102,11 +102,13 @@ def block_table(
     *,
     version: Version,
     block_size: int | None = None,
+    kernel_block: int = _KERNEL_BLOCK,
     stages: Sequence[int] | None = None,
     stage_count: int = 1,
     chunk: int = 1,
 ) -> BlockTable:
-    """The groups that vLLM makes of the layers' caches; `block_size` is the user's, in tokens.
+    """The groups that vLLM makes of the layers' caches; `block_size` is the user's, in tokens, and
+    `kernel_block` what is taken without one.
 
     `stages` says which pipeline stage each of `layers` is on, from 0; None: all on one. A stage may
     have none, where its layers read others' caches. Beside recurrent state blocks are multiples of
@@ -115,7 +117,9 @@ def block_table(
     of = [0] * len(layers) if stages is None else list(stages)
     kept = [(n, at) for n, at in zip(layers, of, strict=True) if n.token_bytes or n.state_bytes]
     places = range(max(stage_count, max(of, default=0) + 1))
-    size = _block_size([layer for layer, _ in kept], block_size, chunk, version)
+    size = block_size or kernel_block
+    if any(layer.state_bytes for layer, _ in kept):
+        size = _beside_states([layer for layer, _ in kept], size, block_size, chunk, version)
     if len({_need(layer) for layer, _ in kept}) <= 1:
         return _one_group(kept, size, places)
     page = max(size * layer.token_bytes for layer, _ in kept)
@@ -160,17 +164,17 @@ def _members(
     return found
 
 
-def _block_size(
-    layers: Sequence[LayerCache], wanted: int | None, chunk: int, version: Version
+def _beside_states(
+    layers: Sequence[LayerCache], size: int, wanted: int | None, chunk: int, version: Version
 ) -> int:
-    """The tokens of a block: beside recurrent state so many that a page holds the state. A size
+    """The tokens of a block beside recurrent state: so many that a page holds the state. A size
     that the user asks for is a multiple of them since 0.20, before the least."""
     is_latent = any(layer.kind == "latent" for layer in layers)
     default = _LATENT_BLOCK if is_latent else _KERNEL_BLOCK
     states = max((layer.state_bytes for layer in layers), default=0)
     attention = max((layer.token_bytes for layer in layers), default=0)
-    if not states or not attention:
-        return wanted or default
+    if not attention:
+        return size
     if is_latent and version.at_least(*_LATENT_128_SINCE):
         default = 128
     is_step = version.at_least(0, 20)

@@ -14,10 +14,15 @@ from ...budget import Budget, Term
 from ...devices import Device
 from ...planned_model import PlannedModel
 from ...request import Workload
+from ..added.offload import offloaded
 from ..budget_terms import share_of
+from ..layers import stages_of
 from ..loaded_weights import Mxfp4Kernel, padded_experts, stage_weights
 from ..rope_tables import rope_table
 from ..version import Version
+from .added.adapters import adapter_terms
+from .added.drafting import draft_terms
+from .added.spread import vllm_spread
 from .allocator import unsplit
 from .defaults import counts_graphs, default_utilisation, is_hopper_or_newer, step_limits
 from .measured import (
@@ -45,11 +50,19 @@ def vllm_budget(model: PlannedModel, device: Device | None, work: Workload) -> t
     """The budget of one rank of each stage, term by term; `device` must be known."""
     assert device is not None
     allowed = share_of(device, work.request.utilisation or default_utilisation(work.version))
-    experts = padded_experts(model, work, _mxfp4_kernel(work.version, device))
+    spread = vllm_spread(model, work)
+    experts = padded_experts(model, work, spread, _mxfp4_kernel(work.version, device))
     rope = rope_table(model.spec, model.config)
-    weights = stage_weights(model, work, rope, experts, unsplit(model, work))
+    stages = stages_of(work.request, len(model.spec.layers))
+    tables = (rope, experts, unsplit(model, work))
+    whole = tuple(stage_weights(model, work, *tables, stages=stages, spread=spread))
+    weights = offloaded(model, work, whole, stages, spread)
+    adapters = list(adapter_terms(model, work, stages))
     return tuple(
-        Budget(allowed=allowed, fixed=(own, *_others(model, device, work, stage)))
+        Budget(
+            allowed=allowed,
+            fixed=(own, *adapters[stage : stage + 1], *_others(model, device, work, stage)),
+        )
         for stage, own in enumerate(weights)
     )
 
@@ -60,6 +73,7 @@ def _others(model: PlannedModel, device: Device, work: Workload, stage: int) -> 
     yield _outside(work, device)
     if is_last:
         yield from _counts_of_tokens(model, device, work)
+        yield from draft_terms(model, work, step_limits(work.version, device, work.request))
     yield from _shared(device)
     yield from _graphs(model, device, work)
 
@@ -73,13 +87,14 @@ def _mxfp4_kernel(version: Version, device: Device) -> Mxfp4Kernel:
 
 
 def _outside(work: Workload, device: Device) -> Term:
-    tp, pp = work.request.tp, work.request.pp
-    found = outside_torch(work.version, tp, pp, device)
+    request = work.request
+    found = outside_torch(work.version, request.tp, request.pp, device, request.dp)
+    talks = " and communication" if request.ranks > 1 else ""
     return Term(
         key="non_torch",
         title="Outside torch",
         bytes=ceil(found.gib * GIB),
-        formula=f"{found.gib:g} GiB of libraries{' and communication' if tp * pp > 1 else ''}",
+        formula=f"{found.gib:g} GiB of libraries{talks}",
         source=found.source,
         error_bytes=ceil(found.error_gib * GIB),
     )

@@ -14,7 +14,7 @@ from math import ceil
 from headcount.model.mixers import CompressedAttention
 from headcount.model.spec import ModelSpec
 
-from ..layers import Kind, LayerCache, stage_of_layers
+from ..layers import Kind, LayerCache
 from ..version import Version
 from .blocks import BlockTable, LayerGroup
 
@@ -48,14 +48,14 @@ def has_compressed(spec: ModelSpec) -> bool:
     return any(isinstance(mixer, CompressedAttention) for n in spec.layers for mixer in n.mixers)
 
 
-def compressed_table(spec: ModelSpec, version: Version, pp: int) -> BlockTable | None:
-    """The groups of all layers, and a block's bytes on each of `pp` stages; None for rates that
-    vLLM has no kernel for."""
+def compressed_table(spec: ModelSpec, version: Version, stages: Sequence[int]) -> BlockTable | None:
+    """The groups of all layers, and a block's bytes on each pipeline stage, of which `stages` has
+    one a layer; None for rates that vLLM has no kernel for."""
     rates = {m.rate for n in spec.layers for m in n.mixers if isinstance(m, CompressedAttention)}
     if rates - {None, *_WAITING_BLOCK}:
         return None
     buckets: dict[tuple[int, int | None], Group] = {}
-    for page, stage in _pages(spec, pp):
+    for page, stage in _pages(spec, stages):
         buckets.setdefault((page.block, page.window), []).append((page, stage))
     repeats = _repeats(list(buckets.values()), version)
     groups = [group for bucket in buckets.values() for group in _split(bucket, repeats)]
@@ -66,7 +66,7 @@ def compressed_table(spec: ModelSpec, version: Version, pp: int) -> BlockTable |
         ),
         block_bytes=tuple(
             _block_bytes([[p for p, at in group if at == stage] for group in groups], version)
-            for stage in range(pp)
+            for stage in range(max(stages) + 1)
         ),
     )
 
@@ -85,9 +85,11 @@ def _block_bytes(groups: Sequence[Sequence[Page]], version: Version) -> int:
     return sum(entries) * max(most.values(), default=0)
 
 
-def compressed_caches(spec: ModelSpec, pp: int) -> tuple[tuple[LayerCache, ...], tuple[int, ...]]:
+def compressed_caches(
+    spec: ModelSpec, stages: Sequence[int]
+) -> tuple[tuple[LayerCache, ...], tuple[int, ...]]:
     """What a token costs in each cache, and the stages that they are on."""
-    pages = list(_pages(spec, pp))
+    pages = list(_pages(spec, stages))
     return tuple(_cache(page) for page, _ in pages), tuple(stage for _, stage in pages)
 
 
@@ -96,8 +98,7 @@ def _cache(page: Page) -> LayerCache:
     return LayerCache(kind=kind, token_bytes=page.bytes // page.block, window=page.window)
 
 
-def _pages(spec: ModelSpec, pp: int) -> Iterator[tuple[Page, int]]:
-    stages = stage_of_layers(len(spec.layers), pp)
+def _pages(spec: ModelSpec, stages: Sequence[int]) -> Iterator[tuple[Page, int]]:
     for layer, stage in zip(spec.layers, stages, strict=True):
         for mixer in layer.mixers:
             if isinstance(mixer, CompressedAttention):

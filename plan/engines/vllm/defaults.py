@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from ...devices import Device
 from ...request import PlanRequest, Usage
+from ..refusals.platforms import has_capability
 from ..version import Version
 
 _GIB = 2**30
@@ -15,13 +16,24 @@ _A100, _A100_SMALL_SINCE = "a100", (0, 9)  # vllm-project/vllm#17885
 _LARGE, _HUGE, _HUGE_STEP_SINCE = 70 * _GIB, 160 * _GIB, (0, 28)
 
 
-# Compute capability 9 and above, for which some kernels are.
-_HOPPER = ("h100", "h200", "h20", "h800", "gh200", "b200", "b300", "gb", "rtx-50", "rtx-pro-6000")
-
-
 def is_hopper_or_newer(device: Device) -> bool:
     """Whether kernels for Hopper run on it; a device of which only a size is known may be one."""
-    return device.key[:1].isdigit() or device.key.startswith(_HOPPER)
+    return not device.platform or has_capability(device, "9.0")
+
+
+def is_hopper(device: Device | None) -> bool:
+    """Whether it is a Hopper; one that is not known is taken for it."""
+    return device is None or not device.platform or _generation(device) == "9"
+
+
+def is_blackwell(device: Device | None) -> bool:
+    """Whether it is a data centre's Blackwell."""
+    return device is not None and device.platform == "cuda" and _generation(device) == "10"
+
+
+def _generation(device: Device) -> str:
+    """The whole part of CUDA's compute capability."""
+    return (device.capability or "").partition(".")[0]
 
 
 class StepLimits(NamedTuple):
@@ -71,8 +83,10 @@ def step_limits(version: Version, device: Device | None, request: PlanRequest) -
     )
 
 
-def in_flight_tokens(version: Version, max_num_batched_tokens: int, pp: int = 1) -> int:
+def in_flight_tokens(
+    version: Version, max_num_batched_tokens: int, pp: int = 1, *, runs_ahead: bool = True
+) -> int:
     """Tokens that may be scheduled and not yet done: those of one step until 0.25, then those of
-    every step under way, one for each pipeline stage and one that the scheduler runs ahead
+    every step under way, one for each pipeline stage and one more if the scheduler runs ahead
     (vllm-project/vllm#47728; VllmConfig.max_in_flight_tokens)."""
-    return max_num_batched_tokens * (pp + 1 if version.at_least(0, 26) else 1)
+    return max_num_batched_tokens * (pp + runs_ahead if version.at_least(0, 26) else 1)

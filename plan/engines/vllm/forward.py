@@ -46,7 +46,7 @@ class Widths(NamedTuple):
 
 
 def expert_elements(model: PlannedModel, tp: int) -> int:
-    """Elements of a token in the experts' workspaces on one of `tp` ranks."""
+    """Elements of a token in the experts' workspaces on one of `tp` ranks that share an expert."""
     widths = layer_widths(model)
     if widths is None or not widths.expert_up:
         return 0

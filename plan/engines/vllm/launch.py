@@ -7,37 +7,21 @@ import json
 import shlex
 from collections.abc import Iterator
 
-from headcount.model.dtypes import ALIASES
-
 from ...planned_model import PlannedModel
-from ...request import Workload
-from ..launch import (
-    Launch,
-    Served,
-    beyond_maximum,
-    full_name,
-    gguf_file,
-    option,
-    served,
-    wants_gguf,
-)
+from ...request import PlanRequest, Workload
+from ...stored import full_name
+from ..cache_names import AUTO
+from ..launch import Launch, Served, beyond_maximum, gguf_file, option, served, wants_gguf
 from ..version import Version
+from .cache_types import CACHES
 
 _Release = tuple[int, ...]
 # Options that not every version has -> the first of those read that has them.
 _SINCE: dict[str, _Release] = {
     **{"--kv-cache-memory-bytes": (0, 10, 2), "--decode-context-parallel-size": (0, 10, 2)},
     **{"--mamba-cache-mode": (0, 15), "--disable-hybrid-kv-cache-manager": (0, 9, 1)},
-    **{"VLLM_USE_V2_MODEL_RUNNER": (0, 12)},
-}
-# Types of caches (CacheDType) -> likewise.
-_CACHES: dict[str, _Release] = {
-    **dict.fromkeys(("auto", "fp8", "fp8_e4m3", "fp8_e5m2"), (0,)),
-    **{"fp8_inc": (0, 10, 2), "bfloat16": (0, 11), "fp8_ds_mla": (0, 12), "float16": (0, 18)},
-    **dict.fromkeys(("int8_per_token_head", "fp8_per_token_head", "nvfp4"), (0, 20)),
-    **dict.fromkeys(("turboquant_k8v4", "turboquant_4bit_nc"), (0, 20)),
-    **dict.fromkeys(("turboquant_k3v4_nc", "turboquant_3bit_nc"), (0, 20)),
-    **{"int4_per_token_head": (0, 25), "nvfp4_4over6": (0, 28), "nvfp4_ds_mla": (0, 30)},
+    **{"VLLM_USE_V2_MODEL_RUNNER": (0, 12), "--lora-target-modules": (0, 20)},
+    **{"--enable-eplb": (0, 9, 2)},
 }
 # What --quantization makes of 16 bit weights, all linear layers and experts, while it loads them
 # (experts_int8, int8_per_channel_weight_only and nvfp4_per_token only make experts), and from which
@@ -124,6 +108,8 @@ def _variables(model: PlannedModel, work: Workload) -> Iterator[str]:
         yield f"VLLM_USE_V2_MODEL_RUNNER={int(request.model_runner == 'v2')}"
     if request.sampler is not None:
         yield f"VLLM_USE_FLASHINFER_SAMPLER={int(request.sampler == 'flashinfer')}"
+    if request.pp_layer_partition is not None:
+        yield f"VLLM_PP_LAYER_PARTITION={','.join(map(str, request.pp_layer_partition))}"
 
 
 def _options(model: PlannedModel, work: Workload) -> Iterator[str]:
@@ -131,6 +117,7 @@ def _options(model: PlannedModel, work: Workload) -> Iterator[str]:
     yield f"--max-model-len {work.context}"
     yield from option("--tensor-parallel-size", request.tp, 1)
     yield from option("--pipeline-parallel-size", request.pp, 1)
+    yield from _experts(work)
     yield from option("--decode-context-parallel-size", request.context_ranks, 1)
     if request.kv_memory is not None:
         yield f"--kv-cache-memory-bytes {request.kv_memory}"
@@ -145,6 +132,42 @@ def _options(model: PlannedModel, work: Workload) -> Iterator[str]:
     if request.disable_hybrid_kv_cache_manager:
         yield "--disable-hybrid-kv-cache-manager"
     yield from _prefixes(work)
+    yield from _added(request)
+
+
+def _experts(work: Workload) -> Iterator[str]:
+    """Ranks of data parallel, and how experts are spread over them. Redundant ones are an option
+    of their own until 0.10 (EPLBConfig of vllm/config/parallel.py)."""
+    request = work.request
+    yield from option("--data-parallel-size", request.dp, 1)
+    if request.enable_expert_parallel:
+        yield "--enable-expert-parallel"
+    if request.num_redundant_experts:
+        yield "--enable-eplb"
+        if not work.version.at_least(0, 11):
+            yield f"--num-redundant-experts {request.num_redundant_experts}"
+            return
+        settings = json.dumps({"num_redundant_experts": request.num_redundant_experts})
+        yield f"--eplb-config {shlex.quote(settings)}"
+
+
+def _added(request: PlanRequest) -> Iterator[str]:
+    """Adapters, weights in the host's memory, and what drafts."""
+    if request.enable_lora:
+        yield "--enable-lora"
+        yield from option("--max-loras", request.max_loras)
+        yield from option("--max-lora-rank", request.max_lora_rank)
+    if request.lora_dtype is not None:
+        yield f"--lora-dtype {request.lora_dtype}"
+    if request.lora_target_modules:
+        names = map(shlex.quote, request.lora_target_modules)
+        yield f"--lora-target-modules {' '.join(names)}"
+    if request.fully_sharded_loras:
+        yield "--fully-sharded-loras"
+    if request.cpu_offload_gb is not None:
+        yield f"--cpu-offload-gb {request.cpu_offload_gb:g}"
+    if request.speculative_config is not None:
+        yield f"--speculative-config {shlex.quote(request.speculative_config.given)}"
 
 
 def _prefixes(work: Workload) -> Iterator[str]:
@@ -159,15 +182,9 @@ def _prefixes(work: Workload) -> Iterator[str]:
 
 
 def _cache(work: Workload) -> Iterator[str]:
-    """Nothing where the type is what the version takes anyway, and has no name for."""
-    name = work.request.kv_dtype
-    if name in (None, "auto"):
-        return
-    full = ALIASES.get(name or "", name or "")
-    full = {"float8_e4m3fn": "fp8", "float8_e5m2": "fp8_e5m2"}.get(full, full)
-    since = _CACHES.get(full, (0,))
-    if full != work.compute_dtype or work.version.at_least(*since):
-        yield f"--kv-cache-dtype {full}"
+    """Nothing where the type is what the version takes anyway."""
+    if (cache := CACHES.own(work.request.kv_dtype, work.version, work.compute_dtype)) != AUTO:
+        yield f"--kv-cache-dtype {cache}"
 
 
 def _missing(words: list[str], version: Version, engine: str) -> Iterator[str]:
@@ -177,11 +194,6 @@ def _missing(words: list[str], version: Version, engine: str) -> Iterator[str]:
         if name in _SINCE and not version.at_least(*_SINCE[name]):
             since = ".".join(str(n) for n in _SINCE[name])
             yield f"{engine} has no {name} (since {since}), which this plan needs."
-    cache = next((w.split()[1] for w in words if w.startswith("--kv-cache-dtype ")), "auto")
-    known = _CACHES.get(cache)
-    if known is None or not version.at_least(*known):
-        since = f" (since {'.'.join(str(n) for n in known)})" if known else ""
-        yield f"{engine} has no cache of {cache}{since}, which this plan needs."
 
 
 def _notes(model: PlannedModel, work: Workload) -> Iterator[str]:

@@ -49,8 +49,13 @@ _SWITCHED = ("h100", "h200", "h20", "h800", "b200", "b300", "gb200")
 _UNJOINED = ("h100-pcie", "h100-nvl")
 
 
-def outside_torch(version: Version, tp: int, pp: int, device: Device) -> Measured:
-    """Memory that torch does not account for, on a rank of `tp` x `pp`."""
+def outside_torch(version: Version, tp: int, pp: int, device: Device, dp: int = 1) -> Measured:
+    """Memory that torch does not account for, on a rank of `tp` x `pp` x `dp`. Ranks of data
+    parallel talk as those of tp do; what their libraries for experts take was not measured."""
+    if dp > 1:
+        found = outside_torch(version, tp * dp, pp, device)
+        source = f"not measured with data parallel; with tp {tp * dp}: {found.source}"
+        return Measured(found.gib, found.error_gib + 1.0, source)
     if tp == 1:
         alone = next(found for since, found in _ALONE if version.at_least(*since))
         return _STAGES if pp > 1 else _ROCM if device.vendor == "AMD" else alone

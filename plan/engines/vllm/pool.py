@@ -8,14 +8,17 @@ from headcount.model.mixers import fills
 
 from ...planned_model import PlannedModel
 from ...request import Workload
-from ..layers import LayerCache, StagedCaches, readers_apart
+from ..layers import LayerCache, readers_apart, stages_of
 from ..paged import paged_caches
 from ..pool import CachePool
 from ..version import Version
+from .added.drafting import overlaps_steps
 from .blocks import BlockRequest, BlockTable, block_table
 from .compressed import compressed_caches, compressed_table, has_compressed
 from .defaults import StepLimits, in_flight_tokens, step_limits
 from .hybrid import as_allocated
+from .kernel_blocks import kernel_block
+from .model_rules import as_served, default_state, ignores_cache_dtype
 from .runner import uses_v2
 from .states import StateRule, state_rule
 
@@ -128,7 +131,9 @@ def vllm_pool(model: PlannedModel, work: Workload) -> VllmPool:
     """The pool of one rank, from what each layer keeps. Raises HeadcountError for a dtype that
     vLLM does not have."""
     request, version = work.request, work.version
-    found = with_draft(paged_caches(model, work), request.draft_layers, request.pp)
+    served = as_served(model)
+    state_dtype = default_state(model.spec.model_type, version)
+    found = paged_caches(served, work, state_dtype=state_dtype)
     caches = as_allocated(found.caches, version, disabled=request.disable_hybrid_kv_cache_manager)
     states = state_rule(
         model.spec,
@@ -137,43 +142,38 @@ def vllm_pool(model: PlannedModel, work: Workload) -> VllmPool:
         mode=request.mamba_cache_mode,
         caches_prefixes=request.caches_prefixes,
         device=request.device,
-        speculated=request.speculated or 0,
+        speculated=request.drafted,
     )
     step = step_limits(version, request.device, request)
-    stages = found.stages
-    table = compressed_table(model.spec, version, request.pp) if _packs(model, work) else None
+    stages, of_layers = found.stages, stages_of(request, len(model.spec.layers))
+    table = compressed_table(model.spec, version, of_layers) if _packs(model, work) else None
     if table is not None:
-        caches, stages = compressed_caches(model.spec, request.pp)
+        caches, stages = compressed_caches(model.spec, of_layers)
+    table = table or _table(
+        caches,
+        version=version,
+        block_size=request.block_size,
+        kernel_block=kernel_block(served.spec, version, request.device, work.kv_bits),
+        stages=stages,
+        stage_count=request.pp,
+        chunk=states.chunk,
+    )
     return VllmPool(
-        table=table
-        or _table(
-            caches,
-            version=version,
-            block_size=request.block_size,
-            stages=stages,
-            stage_count=request.pp,
-            chunk=states.chunk,
-        ),
+        table=table,
         layers=caches,
         stages=stages,
         version=version,
-        in_flight=in_flight_tokens(version, step.max_num_batched_tokens, request.pp),
+        in_flight=in_flight_tokens(
+            version,
+            step.max_num_batched_tokens,
+            request.pp,
+            runs_ahead=_runs_ahead(model, work),
+        ),
         encoder_tokens=_encoder_tokens(work, step),
         context_ranks=request.context_ranks,
         states=states,
-        readers_apart=readers_apart(model.spec, request.pp),
+        readers_apart=readers_apart(model.spec, of_layers),
         remarks=tuple(_remarks(model, work)),
-    )
-
-
-def with_draft(found: StagedCaches, layers: int, pp: int) -> StagedCaches:
-    """With the caches of so many drafting layers on the last stage, each as large as that of a
-    layer of the model that keeps every token: MTP's are such layers, heads of EAGLE may differ."""
-    kept = [n for n in found.caches if n.kind in ("full", "latent") and n.window is None]
-    if not layers or not kept:
-        return found
-    return StagedCaches(
-        caches=(*found.caches, *[kept[-1]] * layers), stages=(*found.stages, *[pp - 1] * layers)
     )
 
 
@@ -181,6 +181,14 @@ def _packs(model: PlannedModel, work: Workload) -> bool:
     """Whether layers that compress tokens keep them as their kernel does, in 8 bit; else as the
     model computes."""
     return has_compressed(model.spec) and work.request.kv_dtype in (None, "auto", *_PACKED)
+
+
+def _runs_ahead(model: PlannedModel, work: Workload) -> bool:
+    """Whether steps are scheduled before the last is done: the V1 runner does so on one stage alone
+    (VllmConfig.max_concurrent_batches of vllm/config/vllm.py)."""
+    if work.request.async_scheduling is False:
+        return False
+    return overlaps_steps(work) and (work.request.pp == 1 or uses_v2(model, work))
 
 
 def _encoder_tokens(work: Workload, step: StepLimits) -> int:
@@ -193,12 +201,19 @@ def _encoder_tokens(work: Workload, step: StepLimits) -> int:
 def _remarks(model: PlannedModel, work: Workload) -> Iterator[str]:
     """What the figures leave out."""
     if has_compressed(model.spec) and not (
-        _packs(model, work) and compressed_table(model.spec, work.version, work.request.pp)
+        _packs(model, work)
+        and compressed_table(
+            model.spec, work.version, stages_of(work.request, len(model.spec.layers))
+        )
     ):
         yield (
             "Compressed tokens are counted without vLLM's layout of them, which is known for its"
             " default --kv-cache-dtype alone: it logs several times fewer tokens and requests."
         )
+    if has_compressed(model.spec) and work.request.speculation is not None:
+        yield "The cache of the layers that draft is left out beside compressed tokens."
+    if work.request.kv_dtype not in (None, "auto") and ignores_cache_dtype(model.spec.model_type):
+        yield "vLLM's class of this model ignores --kv-cache-dtype: its cache stays as it computes."
     if work.request.sampler is not None and uses_v2(model, work):
         yield (
             "--sampler changes nothing here: the V2 model runner profiles sampling without top-k"

@@ -15,6 +15,8 @@ from ...budget import Term
 from ...devices import Device
 from ...planned_model import PlannedModel
 from ...request import Workload
+from .added.drafting import REJECTION_ERROR, handed_elements, rejection_bytes
+from .added.spread import vllm_spread
 from .defaults import StepLimits, is_hopper_or_newer, step_limits
 from .encoder import EncoderShare, encoder_share
 from .forward import expert_elements, forward_elements
@@ -35,6 +37,9 @@ _MULTIPROCESSORS = 132
 # cuBLAS's workspace, from torch's allocator (CUDABlas.cpp of PyTorch).
 _CUBLAS, _CUBLAS_HOPPER = 8320 * 2**10, 32 * 2**20
 _MIB = 2**20
+# Pieces of tokens in which experts work, and since when they take a step whole.
+_PIECES = (((0, 12), 16_384), ((0,), 32_768))
+_WHOLE_SINCE = (0, 18)
 # Workspaces of experts stay for later steps (WorkspaceManager of vllm/v1/worker/workspace.py, which
 # all experts use since then).
 _EXPERTS_STAY_SINCE = (0, 14)
@@ -57,12 +62,14 @@ def profiled_step(
     share = encoder_share(model, work, step) if is_first else EncoderShare()
     experts = _workspaces(model, work, step)
     stays = experts if work.version.at_least(*_EXPERTS_STAY_SINCE) else 0
-    peaks = [_forward(model, work, step, experts - stays, is_last=is_last)]
+    gathered = _gathered(model, work, step)
+    peaks = [_forward(model, work, step, experts - stays + gathered, is_last=is_last)]
     if is_last and model.spec.vocab_size and model.spec.is_cached:
         peaks.append(_sampling(model, device, work, step))
     beside = _beside(max(peaks, key=lambda found: found.bytes), share, stays)
     peak = max(beside, _own_pass(share), key=lambda found: found.bytes)
     unknown = STEP_ERROR + (STATES_ERROR if has_states(model.spec) else 0)
+    unmeasured = experts + gathered if gathered else 0  # no start with data parallel was
     workspace = _CUBLAS_HOPPER if is_hopper_or_newer(device) else _CUBLAS
     return Term(
         key="activations",
@@ -70,7 +77,7 @@ def profiled_step(
         bytes=peak.bytes + workspace,
         formula=f"{peak.formula} + {workspace / _MIB:.3g} MiB of cuBLAS",
         source=peak.source,
-        error_bytes=peak.error_bytes + ceil(unknown * GIB),
+        error_bytes=peak.error_bytes + ceil(unknown * GIB) + unmeasured,
     )
 
 
@@ -100,22 +107,43 @@ def _workspaces(model: PlannedModel, work: Workload, step: StepLimits) -> int:
     settings = quantization_config(model.config) or {}
     if settings.get("quant_method") == "mxfp4":
         return 0
-    width = ceil(work.compute_bits / 8)
-    return step.max_num_batched_tokens * expert_elements(model, work.request.tp) * width
+    width, ranks = ceil(work.compute_bits / 8), vllm_spread(model, work).experts_tp
+    return _expert_tokens(work, step) * expert_elements(model, ranks) * width
+
+
+def _expert_tokens(work: Workload, step: StepLimits) -> int:
+    """Experts see the tokens of all ranks of data parallel, in pieces until 0.18
+    (VLLM_FUSED_MOE_CHUNK_SIZE)."""
+    tokens = step.max_num_batched_tokens * work.request.dp
+    if work.request.dp == 1 or work.version.at_least(*_WHOLE_SINCE):
+        return tokens
+    piece = next(size for since, size in _PIECES if work.version.at_least(*since))
+    return min(tokens, piece)
+
+
+def _gathered(model: PlannedModel, work: Workload, step: StepLimits) -> int:
+    """Bytes of the hidden states that experts read and write for all ranks of data parallel
+    (allgather_reducescatter, the default --all2all-backend)."""
+    if work.request.dp == 1 or not vllm_spread(model, work).parts:
+        return 0
+    tokens = step.max_num_batched_tokens * work.request.dp
+    return 2 * tokens * model.spec.hidden_size * ceil(work.compute_bits / 8)
 
 
 def _forward(
     model: PlannedModel, work: Workload, step: StepLimits, experts: int, *, is_last: bool
 ) -> Peak:
-    """`experts` are bytes of workspaces that are freed with the pass."""
+    """`experts` are bytes for experts that are freed with the pass."""
     tokens, width = step.max_num_batched_tokens, ceil(work.compute_bits / 8)
     found = forward_elements(model, work.request.tp)
     handed = 0 if is_last else 2 * model.spec.hidden_size  # to the next stage
-    size = tokens * (found.elements + handed) * width + experts
+    drafts = handed_elements(model, work)
+    size = tokens * (found.elements + handed + drafts) * width + experts
     return Peak(
         bytes=size,
         formula=f"forward: {tokens:,} tokens x ({found.formula}"
-        f"{f' + {handed:,} to the next stage' if handed else ''}) x {width} B"
+        f"{f' + {handed:,} to the next stage' if handed else ''}"
+        f"{f' + {drafts:,} to the draft' if drafts else ''}) x {width} B"
         f"{f' + {experts:,} B of experts' if experts else ''}",
         source="widths of the layers; 0.85, 1.05 and 1.10 GiB were measured with 0.19 where 0.87,"
         " 1.06 and 1.06 are planned",
@@ -133,6 +161,9 @@ def _sampling(model: PlannedModel, device: Device, work: Workload, step: StepLim
     if not is_v2:
         kind = v1_sampler(work.version, work.request.sampler, device, rows)
     each, why = _bytes_per_logit(kind, width, work)
+    rejects = None if is_v2 else rejection_bytes(work, sorts=kind == "sort")
+    if rejects is not None and rejects > each:
+        each, why = rejects, "the V1 runner's rejection sampler, by its source: not measured"
     shared = 4 * min(_MULTIPROCESSORS, rows) * vocabulary if kind == "triton" else 0
     states = (step.max_num_batched_tokens + rows * (1 if is_v2 else 2)) * hidden * width
     logits = ceil(each * rows * vocabulary)
@@ -141,7 +172,7 @@ def _sampling(model: PlannedModel, device: Device, work: Workload, step: StepLim
         formula=f"sampler: {each:g} B x {rows:,} sequences x vocabulary {vocabulary:,}"
         f"{f' + {shared:,} B of top-k' if shared else ''} + {states:,} B of hidden states",
         source=why,
-        error_bytes=ceil(SAMPLER_ERROR * (logits + shared)),
+        error_bytes=ceil((REJECTION_ERROR if rejects else SAMPLER_ERROR) * (logits + shared)),
     )
 
 

@@ -8,6 +8,7 @@ from ...request import STATE_MODES, PlanRequest
 from ..engine import NO_RELEASES
 from ..start_log import (
     NUMBER,
+    SERVED_AS,
     SIZE,
     WORD,
     Alternative,
@@ -48,6 +49,13 @@ def _overridden(log: Log, line: str) -> None:
 
 def _second_runner(log: Log, line: str) -> None:
     log.settings["model_runner"] = "v2"
+
+
+def _on_cpu(log: Log, line: str) -> None:
+    """Its blocks have 128 tokens, and no step is scheduled before the last is done
+    (CpuPlatform.check_and_update_config of vllm/platforms/cpu.py)."""
+    log.say("block_size", 128, trust=0)
+    log.settings["async_scheduling"] = "False"
 
 
 def _finish(log: Log) -> None:
@@ -250,11 +258,11 @@ LOG = StartLog(
         LogLine("Starting to load model", r"Starting to load model (\S{1,200}?)\.{3}"),
         LogLine("LLM(", r"\bLLM\(['\"]([^'\"]{1,200})['\"]"),
         LogLine("vllm serve", rf"vllm serve\s{{1,8}}{WORD}"),
-        LogLine("served_model_name", r"served_model_name['\"]?(?:=|: )\[?['\"]([^'\",\]]{1,200})"),
+        SERVED_AS,
     ),
     failures=_FAILURES,
     phases=(
-        *(("_dummy_sampler_run", "step"), ("capture_model", "step"), ("profile_run", "profile")),
+        *(("_dummy_sampler_run", "step"), ("capture_model", "graphs"), ("profile_run", "profile")),
         *(("determine_available_memory", "profile"), ("determine_num_available", "profile")),
         *(("initialize_from_config", "step"), ("in load_model", "weights")),
         *(("load_weights", "weights"), ("create_weights", "weights"), ("execute_model", "step")),
@@ -271,7 +279,8 @@ LOG = StartLog(
         **{"quantization": "quantization", "gpu_memory_utilization": "utilisation"},
         **{"max_num_seqs": "max_num_seqs", "max_num_batched_tokens": "max_num_batched_tokens"},
         **{"enforce_eager": "enforce_eager", "enable_prefix_caching": "caches_prefixes"},
-        **{"mamba_cache_mode": "mamba_cache_mode"},
+        **{"mamba_cache_mode": "mamba_cache_mode", "kv_cache_memory_bytes": "kv_memory"},
+        "async_scheduling": "async_scheduling",
         **{"disable_hybrid_kv_cache_manager": "disable_hybrid_kv_cache_manager"},
     },
     others=(
@@ -280,6 +289,7 @@ LOG = StartLog(
         ("Using FlashInfer", _sampler),
         (_OVERRIDE, _overridden),
         ("Using V2 Model Runner", _second_runner),
+        ("CPU KV cache size", _on_cpu),
     ),
     finish=_finish,
     own_account=_own_account,

@@ -17,9 +17,11 @@ from ...devices import Device
 from ...request import StateMode
 from ..version import Version
 from .defaults import is_hopper_or_newer
+from .model_rules import is_attention_free
 
 # Hybrid models cache prefixes by default since 0.26; until 0.28 those of Mamba in mode `all`.
-_SINCE, _NO_ALL_SINCE, _CHECKPOINTS_SINCE = (0, 26), (0, 29), (0, 33)
+_SINCE, _NO_ALL_SINCE = (0, 26), (0, 29)
+_MAMBA_CHECKPOINTS_SINCE, _CHECKPOINTS_SINCE = (0, 32), (0, 33)
 # Before 0.15 there is no mode `align`: prefixes of other models are not cached, and until 0.12
 # those of no hybrid are (MambaModelConfig and HybridAttentionMambaModelConfig of
 # vllm/model_executor/models/config.py).
@@ -49,11 +51,11 @@ def state_rule(
     device: Device | None = None,
     speculated: int = 0,
 ) -> StateRule:
-    """The rule of `version`; `mode` and `caches_prefixes` are the user's. A model of recurrent
+    """The rule of `version`; `mode` and `caches_prefixes` are the user's. A class of recurrent
     layers alone caches no prefixes. Each of `speculated` tokens takes a block more."""
     forms = {m.form for n in spec.layers for m in n.mixers if isinstance(m, Recurrent)}
     if caches_prefixes is None:
-        has_attention = any(m.num_key_value_heads for n in spec.layers for m in n.mixers)
+        has_attention = not is_attention_free(spec.model_type)
         caches_prefixes = has_attention and version.at_least(*_SINCE)
     wanted = mode or (_default(forms, version) if caches_prefixes else "none")
     if wanted == "none":
@@ -61,7 +63,7 @@ def state_rule(
     if wanted == "all":
         chunk = _chunk(config)
         return StateRule(mode="all", blocks=None, chunk=chunk, speculated=speculated)
-    with_checkpoint = version.at_least(*_CHECKPOINTS_SINCE) and _checkpoints(forms, device)
+    with_checkpoint = _checkpoints(forms, version, device)
     is_gdn = with_checkpoint and "gated delta net" in forms
     return StateRule(
         mode="align",
@@ -77,11 +79,14 @@ def _default(forms: set[str], version: Version) -> StateMode:
     return "align" if version.at_least(*_ALIGN_SINCE) else "none"
 
 
-def _checkpoints(forms: set[str], device: Device | None) -> bool:
-    """Mamba-2 always; gated delta nets with FlashInfer's kernel, which needs Hopper or newer."""
+def _checkpoints(forms: set[str], version: Version, device: Device | None) -> bool:
+    """Mamba-2 (MambaMixer2.get_kv_cache_spec of vllm/model_executor/layers/mamba/mamba_mixer2.py);
+    gated delta nets with FlashInfer's kernel, which needs Hopper or newer."""
     if forms == {"Mamba-2"}:
-        return True
-    return forms == {"gated delta net"} and (device is None or is_hopper_or_newer(device))
+        return version.at_least(*_MAMBA_CHECKPOINTS_SINCE)
+    if forms != {"gated delta net"} or not version.at_least(*_CHECKPOINTS_SINCE):
+        return False
+    return device is None or is_hopper_or_newer(device)
 
 
 def _chunk(config: Mapping[str, Any]) -> int:

@@ -51,7 +51,8 @@ SPEAKS: list[tuple[str, str, Config]] = [
                          "num_key_value_heads": None}),
     *(("H406", "warning", {"num_key_value_heads": None, name: 2})  # a llama does not read it
       for name in ("n_kv_heads", "kv_n_heads", "num_query_groups", "num_kv")),
-    ("H406", "warning", {**GPT2, "num_key_value_heads": None,  # as SantaCoder's own file
+    ("H406", "warning", {"n_kv_heads": 4}),  # beside the number that it reads
+    ("H406", "warning", {**GPT2, "num_key_value_heads": None,  # which this class does not read
                          "attention_head_type": "multiquery"}),
     ("H407", "warning", {"num_attention_heads": 8.0}),
     ("H411", "note", {**MISTRAL, "sliding_window": 64}),
@@ -66,6 +67,23 @@ SPEAKS: list[tuple[str, str, Config]] = [
     ("H418", "warning", {"model_type": "opt", "hidden_size": None, "num_hidden_layers": None,
                          "num_attention_heads": None, "intermediate_size": None, "n_head": 4,
                          "num_layers": 2, "hidden_dim": 32, "ffn_embed_dim": 64}),
+    *(("H418", "warning", {size: None, name: 12}) for size, name in (
+        ("num_hidden_layers", "num_layers"), ("num_hidden_layers", "n_layer"),
+        ("num_hidden_layers", "num_hidden_layer"), ("hidden_size", "n_embd"),
+        ("hidden_size", "hidden_dim"), ("num_attention_heads", "n_heads"), ("head_dim", "d_head"),
+        ("intermediate_size", "ffn_hidden_size"), ("intermediate_size", "hidden_dim"),
+        ("vocab_size", "n_vocab"), ("max_position_embeddings", "context_length"),
+        ("max_position_embeddings", "n_positions"), ("num_key_value_heads", "gqa_groups"),
+        ("num_hidden_layers", "depth_of_it"), ("vocab_size", "words"))),  # names that nobody has
+    ("H418", "note", {"n_layers": 22}),  # beside the class's own
+    ("H418", "warning", {"model_type": "mixtral", "n_routed_experts": 16}),
+    ("H418", "warning", {"model_type": "mistral", "window_size": 16}),
+    ("H418", "warning", {"model_type": "t5", "d_model": 64, "num_layers": 2, "num_heads": 4,
+                         "head_dim": 16}),
+    ("H418", "warning", {"model_type": "llava", "text_config": {"model_type": "llama",
+                                                                "n_layers": 2}}),
+    ("H418", "warning", {"model_type": "llava", "architectures": None, "text_config": LLAMA_CONFIG,
+                         "vision_config": {"model_type": "clip_vision_model", "layers": 2}}),
     ("H419", "warning", {"visual": {"width": 64, "layers": 2}}),
     ("H421", "warning", {"model_type": "my_new", "architectures": None,
                          "num_key_value_heads": 8}),
@@ -99,7 +117,8 @@ SILENT: list[tuple[str, Config]] = [
     ),
     ("H406", {"model_type": "falcon", "num_key_value_heads": None, "multi_query": True}),
     ("H406", {"model_type": "gpt_bigcode", "num_key_value_heads": None, "multi_query": True}),
-    ("H406", {"model_type": "my_new", "num_kv_heads": 4}),  # no class is known that ignores it
+    # no class is known that ignores it
+    ("H406", {"model_type": "my_new", "num_key_value_heads": None, "num_kv_heads": 4}),
     ("H407", {"rope_theta": 10000.0}),
     ("H411", MISTRAL),
     ("H411", {**MISTRAL, "max_position_embeddings": None}),
@@ -115,6 +134,14 @@ SILENT: list[tuple[str, Config]] = [
     ("H418", {"intermediate_size": None}),
     ("H418", {**dict.fromkeys(LLAMA_CONFIG), "model_type": "bert"}),
     ("H418", {"model_type": "llava", "text_config": {"model_type": "llama"}}),
+    ("H418", {"num_hidden_layers": None, "n_layer": 32}),  # as many as the class has
+    ("H418", {"padded_vocab_size": 64}),  # that of the tokenizer
+    ("H418", {"model_type": "mixtral", "num_local_experts": 4, "num_experts": 8}),  # one name
+    ("H418", {"n_shared_experts": 1}),  # the class has none
+    ("H418", {"intermediate_size": None, "num_labels": 3, "image_token_id": 7}),
+    ("H418", {"some_number": 12}),  # every size is given
+    ("H418", {"mm_hidden_size": 1024, "swa_head_dim": 8}),
+    ("H418", {**GPT2, "num_key_value_heads": None, "n_ctx": 64}),
     ("H419", {"visual": {"token": 64}}),
     ("H419", {"visual": {"width": 64}, "architectures": ["SomeClassifier"]}),
     ("H421", {"sliding_window": 16}),  # its class is known
@@ -181,15 +208,32 @@ def test_deeply_nested_configs_are_walked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
-    [({"sliding_window": None}, "is missing: null stands there"), ({}, None)],
+    "model_type", ["gemma2", "gemma3_text", "gpt_oss", "cohere2", "olmo3", "gemma4_text"]
 )
-def test_null_is_not_called_missing(tmp_path: Path, given: Config, said: str | None) -> None:
-    """Gemma 2's class has a default, which null overrides: transformers then has no window."""
+def test_layers_with_a_window_of_null_are_refused(tmp_path: Path, model_type: str) -> None:
+    """transformers 5.24 builds them all (not Gemma 4, whose config it refuses), and raises in their
+    first forward ("Could not find a `sliding_window` argument in the config, or it is not set")."""
     path = tmp_path / "config.json"
-    path.write_text(json.dumps({"model_type": "gemma2", **given}))
-    if said is None:
+    path.write_text(json.dumps({"model_type": model_type, "sliding_window": None}))
+    with pytest.raises(HeadcountError, match=r"sliding_window is null.*first forward fails"):
         audit_model(str(path))
-    else:
-        with pytest.raises(HeadcountError, match=f"sliding_window {said}"):
-            audit_model(str(path))
+
+
+@pytest.mark.parametrize(
+    ("model_type", "given"),
+    [
+        ("gemma2", {}),
+        ("llama4_text", {"attention_chunk_size": None}),
+        *((name, {"sliding_window": None}) for name in ("mistral", "qwen2", "phi3", "smollm3")),
+    ],
+)
+def test_a_window_of_null_is_none_where_no_layer_asks_for_it(
+    tmp_path: Path, model_type: str, given: Config
+) -> None:
+    """As transformers 5.24 caches them: a DynamicLayer each, but for Gemma 2, whose class has a
+    window of its own."""
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"model_type": model_type, **given}))
+    layers = audit_model(str(path)).spec.layers
+    windows = {getattr(mixer, "window", None) for layer in layers for mixer in layer.mixers}
+    assert windows == ({4096, None} if model_type == "gemma2" else {None})

@@ -140,6 +140,39 @@ def test_the_weights_decide_heads_and_memory(tmp_path: Path) -> None:
     assert audit.spec.origins["num_key_value_heads"].source.startswith("weights")
 
 
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"model_type": "x"}, "makes num_key_value_heads 8 (derived: num_attention_heads)"),
+        ({"model_type": "x", "n_kv_heads": 2}, "says n_kv_heads 2"),
+        ({}, "makes num_key_value_heads 8 (derived: num_attention_heads)"),
+        ({"model_type": "mistral"}, "makes num_key_value_heads 8 (class default of MistralConfig)"),
+    ],
+    ids=str,
+)
+def test_a_mismatch_names_the_key_that_stands_in_the_file(
+    tmp_path: Path, changes: dict[str, Any], said: str
+) -> None:
+    """4 K/V heads stored; none of num_key_value_heads is in the file."""
+    given = {**LLAMA_CONFIG, **changes}
+    config = {key: value for key, value in given.items() if key != "num_key_value_heads"}
+    audit = audit_model(str(write_model(tmp_path, config, other_heads({}))))
+    (finding,) = [one for one in audit.findings if one.code == "H101"]
+    assert f"{said}, the k weights have 4" in finding.message
+
+
+def test_the_width_of_heads_is_that_of_the_weights(tmp_path: Path) -> None:
+    """Qwen3 weights of 8 heads beside a config of 4, whose heads alone are not hidden_size wide."""
+    config = {**LLAMA_CONFIG, "model_type": "qwen3", "num_attention_heads": 4, "head_dim": 4}
+    norms = {f"model.layers.{i}.self_attn.{x}_norm.weight": (4,) for i in range(3) for x in "qk"}
+    folder = write_model(tmp_path, config, {**llama_shapes(), **norms})
+    assert "H101" in {code for code, _ in findings(folder)}
+    assert "H404" not in {code for code, _ in findings(folder)}
+    (folder / "model.safetensors").unlink()
+    alone = audit_model(str(folder / "config.json"))
+    assert "H404" in {finding.code for finding in alone.findings}
+
+
 def test_head_dim_follows_the_weights(tmp_path: Path) -> None:
     audit = audit_model(str(write_model(tmp_path, LLAMA_CONFIG, other_head_dim({}))))
     assert {mixer.head_dim for layer in audit.spec.layers for mixer in layer.mixers} == {8}
@@ -155,7 +188,9 @@ def test_dtype(tmp_path: Path) -> None:
 def test_a_stored_copy_of_a_tied_head_is_noted_and_not_counted(tmp_path: Path) -> None:
     tied = {**LLAMA_CONFIG, "tie_word_embeddings": True}
     whole = audit_model(str(write_model(tmp_path / "1", tied, llama_shapes())))
-    assert [(f.code, f.severity) for f in whole.findings] == [("H107", "note")]
+    (note,) = whole.findings
+    assert (note.code, note.severity) == ("H107", "note")
+    assert "as if both held the same values, which --scan finds out" in (note.hint or "")
     bare = audit_model(str(write_model(tmp_path / "2", tied, without_a_head(llama_shapes()))))
     assert bare.findings == ()
     assert whole.spec.parameters == bare.spec.parameters

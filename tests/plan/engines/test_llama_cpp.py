@@ -131,7 +131,7 @@ def test_compute_buffers_of_every_architecture() -> None:
 )
 def test_compute_buffer_from_a_config(name: str, outputs: int, mib: float) -> None:
     """Logits of a micro-batch took 512 x 151,936 x 4 B before b9464; since then the server computes
-    those of a token for each slot. Device buffers as printed for files of these sizes."""
+    those of a token for each slot. As printed for a file of these sizes."""
     before = find_engine("llama.cpp").releases.parse("b9453")
     asked = {} if outputs == 4 else {"parallel": 1, "version": before}
     assert compute(plan_of(name, context=8192, **asked)) == pytest.approx(mib, rel=0.001)
@@ -148,7 +148,7 @@ def test_weights_of_gpt_oss_120b_have_no_padding() -> None:
 
 
 def test_the_server_has_four_slots_over_one_cache() -> None:
-    """Gemma-2-2B: 13 of 26 layers have a window of 4,096; 4 x 4,096 + 512 cells, and the context."""
+    """Gemma-2-2B: 13 of 26 layers have a window of 4,096: 4 x 4,096 + 512 cells."""
     cell = 2 * 4 * 256 * 2
     alone = plan_of("gemma-2-2b", context=32_768)
     assert alone.kv_cache_bytes == 13 * cell * (32_768 + 4 * 4096 + 512)

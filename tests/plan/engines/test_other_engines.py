@@ -18,9 +18,7 @@ GIB = 2**30
 def test_sglang_tokens_of_qwen3_235b() -> None:
     """vllm-project/vllm#21348, tp 4: 367,404 tokens, K 8.23 GB and V 8.23 GB (both GiB)."""
     spec = audit_model("qwen3-235b-a22b").spec
-    pool = sglang_pool(
-        staged_caches(spec, tp=4, pp=1, kv=kv_format("bf16", compute_bits=16)).caches
-    )
+    pool = sglang_pool(staged_caches(spec, tp=4, kv=kv_format("bf16", compute_bits=16)).caches)
     assert pool.cell_bytes == 2 * 128 * 94 * 2
     low, high = (pool.kv_tokens([int(2 * gib * GIB)], 32768) for gib in (8.225, 8.235))
     assert low <= 367_404 <= high

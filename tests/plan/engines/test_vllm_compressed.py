@@ -6,6 +6,8 @@ import pytest
 
 from headcount.audit.auditing import audit_model
 from headcount.plan.command import planned
+from headcount.plan.engines.version import Version
+from headcount.plan.engines.vllm.blocks import BlockTable
 from headcount.plan.engines.vllm.compressed import compressed_table
 from headcount.plan.engines.vllm.vllm import ENGINE
 from headcount.plan.plan import Plan, plan_model
@@ -28,6 +30,13 @@ def plan(version: str, kv_dtype: str | None = None, pp: int = 1, context: int = 
     return plan_model(planned(audit_model("deepseek-v4-flash")), request)
 
 
+def one_stage(model: str, version: Version) -> BlockTable:
+    spec = audit_model(model).spec
+    table = compressed_table(spec, version, [0] * len(spec.layers))
+    assert table is not None
+    return table
+
+
 @pytest.mark.parametrize(
     ("model", "version", "block_bytes"),
     [
@@ -43,8 +52,8 @@ def plan(version: str, kv_dtype: str | None = None, pp: int = 1, context: int = 
 def test_a_block_holds_the_pages_of_its_widest_group(
     model: str, version: str, block_bytes: int
 ) -> None:
-    table = compressed_table(audit_model(model).spec, parse_version(version), 1)
-    assert table is not None and table.block_bytes == (block_bytes,)
+    table = one_stage(model, parse_version(version))
+    assert table.block_bytes == (block_bytes,)
 
 
 @pytest.mark.parametrize(
@@ -57,8 +66,7 @@ def test_a_block_holds_the_pages_of_its_widest_group(
 def test_layers_are_grouped_by_the_tokens_that_they_keep(
     model: str, groups: list[tuple[int, int]]
 ) -> None:
-    table = compressed_table(audit_model(model).spec, parse_version("0.32.0"), 1)
-    assert table is not None
+    table = one_stage(model, parse_version("0.32.0"))
     assert [(group.block_size, group.layers) for group in table.groups] == groups
 
 

@@ -1,5 +1,7 @@
 """What vLLM does with layouts, groups, stages and windows; expected numbers by hand."""
 
+from typing import Any
+
 import pytest
 
 from headcount.audit.auditing import audit_model
@@ -7,6 +9,7 @@ from headcount.model.errors import HeadcountError
 from headcount.model.mixers import Attention, LatentAttention, Mixer, Recurrent
 from headcount.model.mixers.state import State
 from headcount.model.spec import Layer, ModelSpec
+from headcount.plan.command import planned
 from headcount.plan.devices import find_device
 from headcount.plan.engines.kv_formats import kv_format
 from headcount.plan.engines.layers import LayerCache, stage_of_layers, staged_caches
@@ -14,8 +17,11 @@ from headcount.plan.engines.version import Version
 from headcount.plan.engines.vllm.blocks import BlockRequest, LayerGroup, block_table
 from headcount.plan.engines.vllm.defaults import in_flight_tokens
 from headcount.plan.engines.vllm.hybrid import as_allocated
+from headcount.plan.engines.vllm.pool import VllmPool
 from headcount.plan.engines.vllm.states import state_rule
 from headcount.plan.engines.vllm.vllm import ENGINE
+from headcount.plan.plan import plan_model
+from headcount.plan.request import PlanRequest
 
 GIB = 2**30
 parse_version = ENGINE.releases.parse
@@ -68,7 +74,7 @@ WINDOW = LayerCache(kind="sliding", token_bytes=100, window=1024)
     ],
 )
 def test_a_token_takes_what_its_dtype_and_scales_do(name: str, token_bytes: int) -> None:
-    (cache,) = staged_caches(model(GQA), tp=1, pp=1, kv=kv_format(name, compute_bits=16)).caches
+    (cache,) = staged_caches(model(GQA), tp=1, kv=kv_format(name, compute_bits=16)).caches
     assert cache == LayerCache(kind="full", token_bytes=token_bytes)
 
 
@@ -78,7 +84,7 @@ def test_a_token_takes_what_its_dtype_and_scales_do(name: str, token_bytes: int)
 )
 @pytest.mark.parametrize("tp", [1, 8, 128])
 def test_a_latent_is_whole_on_every_rank(name: str, token_bytes: int, tp: int) -> None:
-    (cache,) = staged_caches(model(MLA), tp=tp, pp=1, kv=kv_format(name, compute_bits=16)).caches
+    (cache,) = staged_caches(model(MLA), tp=tp, kv=kv_format(name, compute_bits=16)).caches
     assert cache == LayerCache(kind="latent", token_bytes=token_bytes)
 
 
@@ -87,15 +93,13 @@ def test_an_indexer_keeps_fp8_keys_with_a_scale_and_sparse_mla_its_own_fp8_layou
 
     sparse = replace(MLA, states=(State(per_token=128),))
     for name, latent in (("auto", 1152), ("fp8", 656)):
-        caches = staged_caches(
-            model(sparse), tp=8, pp=1, kv=kv_format(name, compute_bits=16)
-        ).caches
+        caches = staged_caches(model(sparse), tp=8, kv=kv_format(name, compute_bits=16)).caches
         assert [cache.token_bytes for cache in caches] == [latent, 132]
 
 
 @pytest.mark.parametrize(("tp", "heads"), [(1, 4), (2, 2), (4, 1), (8, 1), (32, 1)])
 def test_a_rank_has_at_least_one_key_value_head(tp: int, heads: int) -> None:
-    (cache,) = staged_caches(model(GQA), tp=tp, pp=1, kv=kv_format("bf16", compute_bits=16)).caches
+    (cache,) = staged_caches(model(GQA), tp=tp, kv=kv_format("bf16", compute_bits=16)).caches
     assert cache.token_bytes == heads * 256 * 2
 
 
@@ -104,7 +108,7 @@ def test_a_layer_that_reads_anothers_cache_keeps_nothing() -> None:
 
     reader = replace(GQA, has_key_value=False)
     caches = staged_caches(
-        model(GQA, reader, GQA), tp=1, pp=1, kv=kv_format("bf16", compute_bits=16)
+        model(GQA, reader, GQA), tp=1, kv=kv_format("bf16", compute_bits=16)
     ).caches
     assert len(caches) == 2
 
@@ -114,10 +118,10 @@ def test_a_window_as_long_as_the_chunk_is_chunked() -> None:
 
     local = replace(GQA, window=8192)
     kv = kv_format("bf16", compute_bits=16)
-    assert [c.kind for c in staged_caches(model(local), tp=1, pp=1, kv=kv, chunk=8192).caches] == [
+    assert [c.kind for c in staged_caches(model(local), tp=1, kv=kv, chunk=8192).caches] == [
         "chunked"
     ]
-    assert [c.kind for c in staged_caches(model(local), tp=1, pp=1, kv=kv).caches] == ["sliding"]
+    assert [c.kind for c in staged_caches(model(local), tp=1, kv=kv).caches] == ["sliding"]
 
 
 @pytest.mark.parametrize(
@@ -159,12 +163,20 @@ def test_packed_caches_leave_the_first_and_last_two_layers_of_dense_models(
     name: str, slot: int
 ) -> None:
     kv = kv_format(name, compute_bits=16)
-    sizes = [n.token_bytes for n in staged_caches(model(*[GQA] * 6), tp=1, pp=1, kv=kv).caches]
+    sizes = [n.token_bytes for n in staged_caches(model(*[GQA] * 6), tp=1, kv=kv).caches]
     plain = 4 * 256 * 2
     assert sizes == [plain, plain, 4 * slot, 4 * slot, plain, plain]
     mixer = Recurrent(form="gated delta net", hidden_size=64, weights=0)
-    hybrid = staged_caches(model(GQA, mixer, GQA), tp=1, pp=1, kv=kv).caches
+    hybrid = staged_caches(model(GQA, mixer, GQA), tp=1, kv=kv).caches
     assert [n.token_bytes for n in hybrid] == [4 * slot, 4 * slot]
+
+
+def test_packed_groups_of_32_have_a_byte_of_scale_and_leave_the_same_layers() -> None:
+    """136 bytes a slot of 128 + 128 (vllm/v1/attention/ops/ultraquant/format.py)."""
+    kv = kv_format("ultraquant_4bit", compute_bits=16)
+    sizes = [n.token_bytes for n in staged_caches(model(*[GQA] * 6), tp=1, kv=kv).caches]
+    plain = 4 * 256 * 2
+    assert sizes == [plain, plain, 4 * 136, 4 * 136, plain, plain]
 
 
 @pytest.mark.parametrize(
@@ -250,7 +262,9 @@ def test_left_over_layers_go_before_the_last_stage(layers: int, pp: int, counts:
 
 
 def test_the_stage_with_the_fewest_blocks_decides() -> None:
-    found = staged_caches(model(*[GQA] * 5), tp=1, pp=2, kv=kv_format("bf16", compute_bits=16))
+    found = staged_caches(
+        model(*[GQA] * 5), tp=1, stages=(0, 0, 0, 1, 1), kv=kv_format("bf16", compute_bits=16)
+    )
     table = block_table(found.caches, version=OLD, stages=found.stages)
     page = 16 * 2048
     assert table.block_bytes == (3 * page, 2 * page)
@@ -272,6 +286,35 @@ def test_tokens_in_flight_are_those_of_all_steps_under_way() -> None:
     assert in_flight_tokens(parse_version("0.25.1"), 8192) == 8192
     assert in_flight_tokens(parse_version("0.26.0"), 16384) == 2 * 16384
     assert in_flight_tokens(NEW, 8192, pp=2) == 3 * 8192
+    assert in_flight_tokens(NEW, 8192, pp=2, runs_ahead=False) == 2 * 8192
+
+
+@pytest.mark.parametrize(
+    ("options", "steps"),
+    [
+        ({}, 2),
+        ({"async_scheduling": False}, 1),
+        ({"pp": 2}, 3),
+        ({"pp": 2, "model_runner": "v1"}, 2),
+        ({"model_runner": "v1"}, 2),
+    ],
+)
+def test_a_step_ahead_wants_the_second_runner_or_one_stage(
+    options: dict[str, Any], steps: int
+) -> None:
+    """VllmConfig.max_concurrent_batches of vllm/config/vllm.py."""
+    plan = plan_model(
+        planned(audit_model("llama-3-8b")),
+        PlanRequest(
+            engine=ENGINE.name,
+            version=parse_version("0.28.0"),
+            kv_memory=GIB,
+            max_num_batched_tokens=1000,
+            **options,
+        ),
+    )
+    assert isinstance(plan.pool, VllmPool)
+    assert plan.pool.in_flight == 1000 * steps
 
 
 def recurrent(form: str) -> ModelSpec:
@@ -407,5 +450,5 @@ PER_TOKEN = {
 def test_published_bytes_per_token_over_all_layers(name: str, expected: int) -> None:
     """Published for bfloat16; of GLM-5 with the indexer's 132 bytes per layer."""
     spec = audit_model(name).spec
-    caches = staged_caches(spec, tp=1, pp=1, kv=kv_format("bf16", compute_bits=16)).caches
+    caches = staged_caches(spec, tp=1, kv=kv_format("bf16", compute_bits=16)).caches
     assert sum(cache.token_bytes for cache in caches) == expected

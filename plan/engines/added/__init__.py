@@ -1,0 +1,1 @@
+"""What a start adds, whatever the engine: drafts, experts over ranks, the host's memory."""

@@ -1,0 +1,186 @@
+"""What a draft puts on the device beside the model: its weights and its layers' caches.
+
+A draft model is whole. A head of EAGLE has a layer or more of its own, a matrix that joins the
+hidden states that it reads, and a head over its own vocabulary; embedding, and head where it has
+none, are the model's (vllm/model_executor/models/llama_eagle.py and llama_eagle3.py,
+sglang/srt/models/llama_eagle.py and llama_eagle3.py). Layers that predict further tokens (MTP) are
+those of the model's own files, with its embedding and head.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from math import ceil
+from typing import Any
+
+from headcount.arch.modules.module import Module
+from headcount.arch.modules.of_models import inventory_of
+from headcount.arch.modules.prediction import predicted
+from headcount.arch.read_config import read_config
+from headcount.model.errors import HeadcountError, InvalidConfigError, UnsupportedModelError
+from headcount.model.numbers import whole
+
+from ...parallel import replicated_parameters
+from ...planned_model import PlannedModel
+from ...request import Workload
+from ...speculation import Speculation
+from ...stage_bytes import weighed_as_planned
+from ...weights import plan_weights, rank_weights
+from .spread import Spread
+
+# Hidden states of the model that a head of EAGLE-3 reads: of a low, a middle and a high layer.
+_EAGLE3_STATES = 3
+_HEAD_ERROR = 0.02  # norms and tables of tokens that are not counted
+# Of configs that name no rule of their own: how many layers predict.
+_PREDICTING = (
+    *("num_nextn_predict_layers", "mtp_num_hidden_layers", "mtp_num_layers", "num_mtp_layers"),
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DraftWeights:
+    """Bytes on a rank of the last stage, and why."""
+
+    bytes: int
+    formula: str
+    error_bytes: int
+
+
+def draft_weights(
+    model: PlannedModel,
+    work: Workload,
+    draft: Speculation,
+    spread: Spread,
+    *,
+    keeps_head_copies: bool = False,
+) -> DraftWeights | None:
+    """None where nothing but the model's own weights drafts. `keeps_head_copies`: each layer of MTP
+    whose files have an output head of its own keeps it. Raises HeadcountError where a draft's
+    weights are not known."""
+    if draft.method == "mtp":
+        return _prediction(model, work, spread, keeps_head_copies)
+    if draft.draft is None:
+        return None
+    own = _eagle if draft.is_eagle else _draft_model
+    return own(draft.draft, work, draft)
+
+
+def _draft_model(draft: PlannedModel, work: Workload, speculation: Speculation) -> DraftWeights:
+    weights = plan_weights(draft, None, work.compute_dtype, with_prediction=False)
+    size, formula = rank_weights(draft, weights, work.request.tp)
+    error = 0.003 if weights.source == "headers" else 0.015
+    return DraftWeights(
+        bytes=size, formula=f"{draft.model_id}: {formula}", error_bytes=ceil(size * error)
+    )
+
+
+def _eagle(draft: PlannedModel, work: Workload, speculation: Speculation) -> DraftWeights:
+    """As stored where files are at hand, which hold the layers, the joining matrix and the head;
+    else by the config. The joining matrix is whole on every rank."""
+    tp, each = work.request.tp, Fraction(work.compute_bits, 8)
+    hidden = draft.spec.hidden_size
+    states = _states_read(draft.config) if speculation.method == "eagle3" else 2
+    joined = states * hidden * hidden
+    split = _eagle_parameters(draft, doubled=speculation.method == "eagle3")
+    split += _own_head(draft.config) * hidden
+    size = ceil((split / tp + joined) * each)
+    words = (
+        f"({split:,} / {tp} + {joined:,}) parameters"
+        if tp > 1
+        else f"{split + joined:,} parameters"
+    )
+    return DraftWeights(
+        bytes=size,
+        formula=f"{draft.model_id}: {words} x {work.compute_bits} bit",
+        error_bytes=ceil(size * _HEAD_ERROR),
+    )
+
+
+def _states_read(config: Mapping[str, Any]) -> int:
+    """Hidden states that are joined (LlamaModel of llama_eagle3.py)."""
+    named = config.get("eagle_config")
+    layers = named.get("eagle_aux_hidden_state_layer_ids") if isinstance(named, Mapping) else None
+    count = whole(config.get("num_aux_hidden_states"))
+    return count or (len(layers) if isinstance(layers, list) and layers else _EAGLE3_STATES)
+
+
+def _own_head(config: Mapping[str, Any]) -> int:
+    """Rows of a head over tokens that the draft alone has; 0 where the model's serves."""
+    return whole(config.get("draft_vocab_size")) or 0
+
+
+def _eagle_parameters(draft: PlannedModel, *, doubled: bool) -> int:
+    """Those of its layers. `doubled`: what reads the hidden state in the first layer reads an
+    embedding beside it."""
+    modules = [module for module in _layer_modules(draft) if module.layer is not None]
+    extra = sum(m.parameters for m in modules if m.layer == 0 and _reads(m)) if doubled else 0
+    return sum(module.parameters for module in modules) + extra
+
+
+def _reads(module: Module) -> bool:
+    return module.kind == "attention" and module.part in ("q", "k", "v", "qkv")
+
+
+@lru_cache(maxsize=16)
+def _layer_modules(draft: PlannedModel) -> tuple[Module, ...]:
+    """By the config alone, as its class is no class of transformers."""
+    plain = {name: value for name, value in draft.config.items() if name != "architectures"}
+    found = inventory_of(read_config(plain, draft.model_id))
+    if found is None:
+        raise HeadcountError(
+            f"{draft.model_id}: its config does not tell what the draft's layers weigh"
+        )
+    return found.modules
+
+
+def _prediction(
+    model: PlannedModel, work: Workload, spread: Spread, keeps_head_copies: bool
+) -> DraftWeights:
+    """What is joined is whole on every rank, as latents are; experts as the spread has them."""
+    found = weighed_as_planned(model, work)
+    if found is None or not found.prediction:
+        raise HeadcountError(
+            f"{model.model_id}: its config names no layers that predict further tokens, or what"
+            " they weigh is not known: what mtp takes cannot be told"
+        )
+    parts = dict(spread.parts)
+    kept = [
+        (module, size)
+        for module, size in found.prediction
+        if module.kind != "embedding" or (keeps_head_copies and module.part == "head")
+    ]
+    size = sum(
+        size
+        * (
+            Fraction(1)
+            if module.kind == "other"
+            else parts.get(module.kind, Fraction(1, spread.tp))
+        )
+        for module, size in kept
+    )
+    size += _replicated(model, work, spread.tp) * prediction_layers(model)
+    return DraftWeights(
+        bytes=ceil(size),
+        formula=f"{prediction_layers(model)} of its layers that predict further tokens",
+        error_bytes=ceil(0.02 * size),
+    )
+
+
+def _replicated(model: PlannedModel, work: Workload, tp: int) -> Fraction:
+    """Bytes of a layer's latents, or K/V heads, that a rank holds beyond its share."""
+    each = work.weights.per_attention_parameter if work.weights else Fraction(2)
+    extra = replicated_parameters(model.spec, tp) * each / len(model.spec.layers)
+    return extra / tp
+
+
+def prediction_layers(model: PlannedModel) -> int:
+    """How many layers predict further tokens; 0 where the config names none."""
+    try:
+        counted = predicted(read_config(model.config, model.model_id))
+    except (InvalidConfigError, UnsupportedModelError):
+        counted = 0
+    texts = (model.config, model.config.get("text_config"))
+    holders = [text for text in texts if isinstance(text, Mapping)]
+    named = (whole(text.get(key)) or 0 for text in holders for key in _PREDICTING)
+    return max(counted, *named, 0)

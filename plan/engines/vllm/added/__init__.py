@@ -1,0 +1,1 @@
+"""What a start of vLLM adds to the model: drafts, adapters, experts over ranks."""

@@ -1,0 +1,136 @@
+"""What vLLM refuses to start, by version: devices that it does not run on, formats that a device
+has no kernels for, and matrices that do not split.
+
+From docs/getting_started/installation of 0.14 and 0.21, `get_min_capability` of each format in
+vllm/model_executor/layers/quantization, vllm/platforms/rocm.py and cuda.py, vllm/config/model.py
+and model_loader/bitsandbytes_loader.py of the releases named.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from headcount.arch.formats.of_configs import scheme_of
+from headcount.model.dtypes import ALIASES
+from headcount.model.errors import HeadcountError
+
+from ...devices import Device
+from ...planned_model import PlannedModel
+from ...request import Workload
+from ...stored import as_loaded
+from ..refusals.partition import MERGED, CutRules, refined_experts, uneven_cuts
+from ..refusals.platforms import Platforms, has_capability
+from ..version import Version
+from .added.refusals import added_refusals
+from .added.spread import vllm_spread
+from .context_parallel import context_refusals
+from .model_rules import NOT_IN_FLOAT16
+from .pool import vllm_pool
+
+_CDNA, _RDNA = ("gfx90a", "gfx942", "gfx950"), ("gfx1100",)
+# Since a version: the least compute capability of a format.
+_Since = tuple[tuple[tuple[int, ...], str], ...]
+_LEAST: Mapping[str, _Since] = {
+    "fp8": (((0, 14), "7.5"), ((0,), "8.0")),
+    "fbgemm_fp8": (((0,), "8.0"),),
+    "mxfp4": (((0,), "8.0"),),
+    "awq": (((0,), "7.5"),),
+    "compressed-tensors": (((0,), "7.0"),),
+    "bitsandbytes": (((0,), "7.0"),),
+    "modelopt, fp8": (((0, 27), "8.0"), ((0,), "8.9")),
+    "modelopt, nvfp4": (((0, 14), "7.5"), ((0, 9), "8.0"), ((0,), "10.0")),
+}
+# Since a version: formats that ROCm's list of quantisations has, where that was not always so.
+_ON_ROCM_SINCE = {"mxfp4": (0, 10), "bitsandbytes": (0, 12), "modelopt": (0, 21)}
+_FP8_ON_ALL_CDNA = (0, 20)  # on MI200 as well
+
+
+def vllm_platforms(version: Version) -> Platforms:
+    """TPUs, Gaudi, Neuron and Apple's GPUs have plugins, whose memory is another account."""
+    least = "7.5" if version.at_least(0, 21) else "7.0"
+    return {"cuda": least, "rocm": (*_CDNA, *_RDNA), "xpu": None}
+
+
+def vllm_refusals(model: PlannedModel, device: Device | None, work: Workload) -> Iterator[str]:
+    """On a device that it runs on: what that has no kernels for, then what does not split."""
+    if device is not None:
+        yield from _formats(model, device, work)
+    yield from context_refusals(model, work)
+    loaded = as_loaded(model, work.dtype)
+    yield from uneven_cuts(loaded, work.request.tp, vllm_cuts(model, device, work))
+    yield from added_refusals(model, work, len(vllm_pool(model, work).table.groups))
+    if work.request.tp > 1 and work.request.dtype is None and _method(model) == "bitsandbytes":
+        yield "weights that bitsandbytes has quantised do not split: --pp instead of --tp"
+
+
+def vllm_notes(model: PlannedModel, device: Device | None, work: Workload) -> Iterator[str]:
+    """Where blocks of experts are cut, and so what would not have started before."""
+    rules = vllm_cuts(model, device, work)
+    found = refined_experts(as_loaded(model, work.dtype), work.request.tp, rules)
+    if found is not None:
+        yield f"{found}, which Triton's kernels alone run; before 0.29 vLLM refuses such a start."
+
+
+def vllm_cuts(model: PlannedModel, device: Device | None, work: Workload) -> CutRules:
+    """Matrices that run as one are cut anywhere (_maybe_allow_fp8_block_shape_mismatch of
+    layers/linear.py), then experts (refine_fp8_moe_block_shape of fused_moe/oracle/fp8.py) where
+    Triton's kernels have fp8 (supports_fp8 of platforms/cuda.py)."""
+    has_fp8 = device is None or device.platform != "cuda" or has_capability(device, "8.9")
+    return CutRules(
+        amid_blocks=MERGED if work.version.at_least(0, 14) else frozenset(),
+        refines_experts=work.version.at_least(0, 29) and has_fp8,
+        whole_experts=work.request.enable_expert_parallel,
+        expert_ranks=vllm_spread(model, work).experts_tp,
+    )
+
+
+def _formats(model: PlannedModel, device: Device, work: Workload) -> Iterator[str]:
+    method = _method(as_loaded(model, work.dtype))
+    if device.platform == "cuda":
+        yield from _on_cuda(method, model, device, work)
+    elif device.platform == "rocm" and method is not None:
+        since = _ON_ROCM_SINCE.get(method.partition(",")[0])
+        if since is not None and not work.version.at_least(*since):
+            yield f"{method} runs with ROCm since {'.'.join(map(str, since))}"
+        elif "fp8" in method and device.capability not in _fp8_with_rocm(work.version):
+            yield f"{method} has no kernels for {device.capability}"
+
+
+def _fp8_with_rocm(version: Version) -> tuple[str, ...]:
+    return _CDNA if version.at_least(*_FP8_ON_ALL_CDNA) else ("gfx942", "gfx950")
+
+
+def _on_cuda(
+    method: str | None, model: PlannedModel, device: Device, work: Workload
+) -> Iterator[str]:
+    for since, least in _LEAST.get(method or "", ()):
+        if work.version.at_least(*since):
+            if not has_capability(device, least):
+                yield _needs(method or "", least, device)
+            break
+    if has_capability(device, "8.0"):
+        return
+    asked = ALIASES.get(work.request.dtype or "", work.request.dtype)
+    if asked == "bfloat16":
+        yield _needs("bfloat16", "8.0", device)
+    elif model.spec.model_type in NOT_IN_FLOAT16 and asked != "float32":
+        needs = _needs("bfloat16", "8.0", device)
+        yield f"{model.spec.model_type} is not run in float16, and {needs}"
+
+
+def _needs(what: str, least: str, device: Device) -> str:
+    return f"{what} needs compute capability {least}, {device.key} has {device.capability}"
+
+
+def _method(model: PlannedModel) -> str | None:
+    """The name that the config has for its quantisation; None where there is none, or none that is
+    understood."""
+    try:
+        scheme = scheme_of(model.config)
+    except HeadcountError:
+        return None
+    if scheme is None:
+        return None
+    if scheme.name.startswith("modelopt"):
+        settings = model.config.get("quantization_config") or {}
+        algorithm = str(settings.get("quant_algo") or "").lower()
+        return f"modelopt, {algorithm}"
+    return scheme.name

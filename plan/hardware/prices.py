@@ -1,0 +1,84 @@
+"""What devices cost an hour: a file of the user's own, since prices are of a place and a day."""
+
+import csv
+import io
+from collections.abc import Iterable, Mapping
+from math import isfinite
+from pathlib import Path
+
+from headcount.model.errors import HeadcountError, short
+from headcount.sources.json_file import BYTE_ORDER_MARK, open_bytes, parse_json
+
+from ..devices import find_device
+
+HOURS_A_MONTH = 730  # 365 x 24 / 12
+_MOST_BYTES = 2**20
+_FORM = "a row NAME,PRICE for each device, or JSON {NAME: PRICE}, the price of one an hour,"
+
+Prices = Mapping[str, float]  # key of a device -> price of one for an hour
+
+
+def read_prices(path: Path) -> Prices:
+    """CSV, with or without a header, or JSON. Raises HeadcountError for a file that is not of that
+    form, a name that no device has, and a device with two prices."""
+    with open_bytes(path) as file:
+        data = file.read(_MOST_BYTES + 1)
+    if len(data) > _MOST_BYTES:
+        raise HeadcountError(f"{path}: is larger than 1 MiB; {_FORM} is meant")
+    found: dict[str, float] = {}
+    for name, value in _rows(path, data):
+        key = _known(path, name)
+        if key in found:
+            raise HeadcountError(f"{path}: {key} has two prices")
+        found[key] = _price(path, name, value)
+    if not found:
+        raise HeadcountError(f"{path}: has no price; {_FORM} is meant")
+    return found
+
+
+def _rows(path: Path, data: bytes) -> Iterable[tuple[str, object]]:
+    begin = data.removeprefix(BYTE_ORDER_MARK).lstrip()[:1]
+    if begin == b"{":
+        return parse_json(data, str(path)).items()
+    if begin == b"[":
+        listed = b'{"prices": %s}' % data.removeprefix(BYTE_ORDER_MARK)
+        return _listed(path, parse_json(listed, str(path))["prices"])
+    return _csv_rows(path, data)
+
+
+def _listed(path: Path, rows: object) -> Iterable[tuple[str, object]]:
+    for row in rows if isinstance(rows, list) else ():
+        if not isinstance(row, dict) or set(row) != {"name", "price"}:
+            raise HeadcountError(f"{path}: {_FORM} is meant; found {short(row)}")
+        yield str(row["name"]), row["price"]
+
+
+def _csv_rows(path: Path, data: bytes) -> Iterable[tuple[str, object]]:
+    try:
+        text = data.decode("utf-8-sig")
+        rows = [row for row in csv.reader(io.StringIO(text)) if any(map(str.strip, row))]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise HeadcountError(f"{path}: {_FORM} is meant: {error}") from error
+    if rows and [cell.strip().lower() for cell in rows[0]] == ["name", "price"]:
+        rows = rows[1:]
+    wrong = next((row for row in rows if len(row) != 2), None)
+    if wrong is not None:
+        raise HeadcountError(f"{path}: {_FORM} is meant; found {short(','.join(wrong))}")
+    return [(name.strip(), value.strip()) for name, value in rows]
+
+
+def _known(path: Path, name: str) -> str:
+    try:
+        return find_device(name).key
+    except HeadcountError as error:
+        raise HeadcountError(f"{path}: {error}") from error
+
+
+def _price(path: Path, name: str, value: object) -> float:
+    try:
+        price = float(value) if isinstance(value, str | int | float) else -1.0
+    except (ValueError, OverflowError):
+        price = -1.0
+    if isinstance(value, bool) or not (isfinite(price) and price >= 0):
+        raise HeadcountError(f"{path}: the price of {name} is {short(value)}: a number is meant")
+    return price

@@ -1,0 +1,99 @@
+"""Speculative decoding: what drafts tokens that the model then checks, and how many a step."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from headcount.model.errors import HeadcountError, short
+
+from .planned_model import PlannedModel
+
+Method = Literal["mtp", "eagle", "eagle3", "draft_model", "ngram", "suffix"]
+METHODS: tuple[Method, ...] = get_args(Method)
+# Draft by lookup, or by layers of the model's own files.
+WITHOUT_MODEL = frozenset({"mtp", "ngram", "suffix"})
+_MOST_TOKENS = 128  # MAX_SPEC_LEN of vllm/v1/sample/rejection_sampler.py
+
+FindModel = Callable[[str], PlannedModel]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Speculation:
+    """`tokens` are drafted in each step. `draft` is the draft model, or head of EAGLE; None where
+    nothing but the model itself drafts, or a log does not name it. `given` is how the user said it,
+    for the command that starts it."""
+
+    method: Method
+    tokens: int
+    draft: PlannedModel | None = None
+    given: str = ""
+
+    @property
+    def is_eagle(self) -> bool:
+        return self.method in ("eagle", "eagle3")
+
+    @property
+    def takes_hidden_states(self) -> bool:
+        """Whether what drafts reads the hidden states of the model, and not tokens alone."""
+        return self.is_eagle or self.method == "mtp"
+
+
+def parse_speculative_config(text: str, find: FindModel) -> Speculation:
+    """vLLM's --speculative-config, an object in JSON; `find` plans what its `model` names. Methods
+    are told as SpeculativeConfig.__post_init__ of vllm/config/speculative.py does. Raises
+    HeadcountError."""
+    values = _object(text)
+    name = values.get("model")
+    if name is not None and not isinstance(name, str):
+        raise HeadcountError(f"--speculative-config: model is {short(name)}; a name is meant")
+    method = _method(values.get("method"), name)
+    draft = None
+    if method not in WITHOUT_MODEL:
+        if name is None:
+            raise HeadcountError(f'--speculative-config: {method} needs a model: "model": NAME')
+        draft = find(name)
+    return Speculation(method=method, tokens=_tokens(values), draft=draft, given=json.dumps(values))
+
+
+def _object(text: str) -> Mapping[str, Any]:
+    try:
+        values = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise HeadcountError(f"--speculative-config is no JSON: {short(text)}") from error
+    if not isinstance(values, dict):
+        raise HeadcountError(
+            f"--speculative-config is {short(values)}; an object is meant, as in"
+            ' {"method": "mtp", "num_speculative_tokens": 2}'
+        )
+    return values
+
+
+def _method(asked: object, name: str | None) -> Method:
+    """Without one, EAGLE is known by its name; all else is a draft model."""
+    if asked is None:
+        lowered = (name or "").lower()
+        if lowered in ("ngram", "[ngram]"):
+            return "ngram"
+        return (
+            "eagle" if "eagle-" in lowered else "eagle3" if "eagle3" in lowered else "draft_model"
+        )
+    known = str(asked).removeprefix("[").removesuffix("]")
+    known = "mtp" if known.endswith("_mtp") else "ngram" if known == "ngram_gpu" else known
+    found = next((method for method in METHODS if method == known), None)
+    if found is None:
+        raise HeadcountError(
+            f"--speculative-config: how much memory method {short(asked)} takes is not known; known"
+            f" are {', '.join(METHODS)}"
+        )
+    return found
+
+
+def _tokens(values: Mapping[str, Any]) -> int:
+    count = values.get("num_speculative_tokens")
+    if type(count) is not int or not 1 <= count <= _MOST_TOKENS:
+        raise HeadcountError(
+            f"--speculative-config: num_speculative_tokens is {short(count)}; a number from 1 to"
+            f" {_MOST_TOKENS} is meant"
+        )
+    return count

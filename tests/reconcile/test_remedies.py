@@ -1,0 +1,231 @@
+"""What is advised is within reach of the memory that the log leaves open, and cures what failed."""
+
+import ast
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from headcount.audit.auditing import audit_model
+from headcount.cli import main
+from headcount.plan.command import planned
+from headcount.plan.devices import find_device
+from headcount.plan.engines.engine import NO_RELEASES
+from headcount.plan.plan import Plan, plan_model
+from headcount.plan.request import PlanRequest
+from start_up_lines import out_of_memory, reconcile, rows, too_long, vllm
+
+GIB = 2**30
+QWEN = planned(audit_model("qwen3-8b"))
+A_TOKEN = 2 * 36 * 8 * 128 * 2  # bytes: K and V of 36 layers of 8 heads of 128, in bfloat16
+VERSION = NO_RELEASES.parse("0.10.1")
+
+
+def plan(**request: object) -> Plan:
+    return plan_model(QWEN, PlanRequest(engine="vllm", version=VERSION, **request))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("says_estimate", [True, False])
+@pytest.mark.parametrize("hidden", range(0, 1000, 83))
+def test_the_context_that_is_advised_fits_whatever_the_log_rounded(
+    hidden: int, says_estimate: bool
+) -> None:
+    """The engine has 4.395 to 4.405 GiB and logs 4.40; blocks are of 16 tokens."""
+    memory = int((4.395 + 0.00001 * (hidden + 1)) * GIB)
+    longest = memory // (16 * A_TOKEN) * 16
+    error = too_long(36864, "5.06", f"{memory / GIB:.2f}", longest if says_estimate else None)
+    found = rows(vllm("0.10.1", "Qwen/Qwen3-8B", 36864, error))
+    advised, largest = (found[n]["predicted"] for n in ("change_context", "largest_context"))
+    assert advised <= largest <= longest
+    assert longest - largest <= 0.01 * GIB / A_TOKEN + 16
+    assert plan(kv_memory=memory, context=advised).fits
+    assert f"--max-model-len {advised} " in found["change_context"]["why"] + " "
+
+
+def test_no_context_is_advised_where_nothing_is_left_at_all() -> None:
+    """sglang/srt/model_executor/pool_configurator.py: a pool of no tokens, however short they are
+    to be; --mem-fraction-static gives it more."""
+    log = (
+        "server_args=ServerArgs(model_path='Qwen/Qwen3-8B', context_length=32768, tp_size=1,"
+        " mem_fraction_static=0.2)\n"
+        "GPU 0: NVIDIA H100\n"
+        "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static. Current"
+        " value: mem_fraction_static=0.2\n"
+    )
+    found = rows(log, "--device", "h100")
+    changes = {name for name in found if name.startswith("change_")}
+    assert "change_utilisation" in changes
+    assert not changes & {"change_context", "change_kv_dtype"}
+    assert "largest_context" not in found
+    share = found["change_utilisation"]["predicted"]
+    other = PlanRequest(engine="sglang", device=find_device("h100"), context=32768)
+    now, then = (
+        plan_model(QWEN, PlanRequest(**{**_fields(other), "utilisation": n})) for n in (0.2, share)
+    )
+    assert then.available_bytes - max(0, now.available_bytes) >= then.kv_cache_bytes
+
+
+def _fields(request: PlanRequest) -> dict[str, object]:
+    return {name: getattr(request, name) for name in ("engine", "device", "context")}
+
+
+def test_a_step_that_is_profiled_has_no_cache_to_give_way() -> None:
+    loaded = "INFO Model loading took 15.2683 GiB and 3 seconds"
+    error = out_of_memory("0.90 GiB", "22.03 GiB", "0.60 GiB", "21.20 GiB")
+    log = vllm("0.10.1", "Qwen/Qwen3-8B", 8192, loaded, error)
+    found = rows(log, "--device", "l4")
+    changes = {name: row for name, row in found.items() if name.startswith("change_")}
+    assert "change_utilisation" not in changes
+    few = changes["change_max_num_seqs"]["predicted"]
+    device = {"device": find_device("l4"), "context": 8192}
+    steps = [
+        next(term.bytes for term in plan(**device, **more).taken if term.key == "activations")
+        for more in ({"max_num_seqs": 256}, {"max_num_seqs": few})
+    ]
+    assert few < 256 and steps[0] - steps[1] >= 0.3 * GIB
+
+
+def test_fewer_sequences_are_advised_as_far_as_the_sampler_needs() -> None:
+    """3 GiB for 1,024 sequences, of which 1.1 were free: 375 at most."""
+    log = vllm(
+        *("0.10.1", "Qwen/Qwen3-8B", 8192),
+        "INFO Available KV cache memory: 40.00 GiB",
+        out_of_memory("3.00 GiB", "79.18 GiB", "1.10 GiB", "78.00 GiB"),
+        "RuntimeError: CUDA out of memory occurred when warming up sampler with 1024 dummy"
+        " requests. Please try lowering `max_num_seqs` or `gpu_memory_utilization`",
+    )
+    found = rows(log, "--device", "h100")
+    assert found["change_max_num_seqs"]["predicted"] == 256
+    assert found["change_utilisation"]["predicted"] <= 0.9 - 1.9 / 79.18
+
+
+def test_graphs_are_given_up_where_their_capture_failed_and_nowhere_else() -> None:
+    lines = (
+        "INFO Available KV cache memory: 40.00 GiB",
+        '  File "gpu_model_runner.py", line 1, in capture_model',
+        out_of_memory("300.00 MiB", "79.18 GiB", "100.00 MiB", "78.90 GiB"),
+    )
+    found = rows(vllm("0.10.1", "Qwen/Qwen3-8B", 8192, *lines), "--device", "h100")
+    assert "--enforce-eager" in found["change_enforce_eager"]["why"]
+    assert "the capture of CUDA graphs found no room" in found["failure"]["why"]
+    other = (lines[0], lines[1].replace("capture_model", "execute_model"), lines[2])
+    found = rows(vllm("0.10.1", "Qwen/Qwen3-8B", 8192, *other), "--device", "h100")
+    assert set(found) & {"change_enforce_eager", "change_tp", "change_dtype"} == set()
+
+
+def test_memory_of_other_processes_is_not_blamed_on_the_weights() -> None:
+    error = out_of_memory("1.16 GiB", "79.18 GiB", "0.20 GiB", "20.00 GiB")
+    done = reconcile(vllm("0.11.0", "Qwen/Qwen3-8B", 8192, error), "--device", "h100")
+    assert "Too large memory that other processes hold" in " ".join(done.output.split())
+    assert "other processes hold 58.98 of 79.18 GiB" in " ".join(done.output.split())
+    assert "by our reckoning the start fits an empty device" in " ".join(done.output.split())
+    assert "Weights of" not in done.output and "Changes, each" not in done.output
+
+
+def test_a_device_that_figures_tell_is_shown_as_the_one_that_was_taken() -> None:
+    log = vllm(
+        *("0.10.1", "Qwen/Qwen3-8B", 40960),
+        "INFO Available KV cache memory: 18.69 GiB",
+        "ValueError: No available memory for the cache blocks. Try increasing",
+    )
+    text = " ".join(reconcile(log).output.split())
+    assert "Device NVIDIA A100" in text and "the log names none" in text
+    assert "Device not known" not in text
+
+
+@pytest.mark.parametrize(
+    ("version", "words"),
+    [
+        ("0.7.2", "vllm 0.7.2 is older than 0.8.5, whose rules are used"),
+        ("0.41.0", "vllm 0.41.0 is newer than 0.33, whose rules are used"),
+    ],
+)
+def test_a_version_beyond_those_whose_rules_were_read_has_a_note(version: str, words: str) -> None:
+    log = vllm(version, "Qwen/Qwen3-8B", 8192, "INFO Available KV cache memory: 18.69 GiB")
+    assert words in " ".join(reconcile(log).output.split())
+
+
+def test_a_folder_counts_logs_and_those_that_were_held_against_something(tmp_path: Path) -> None:
+    agreeing = vllm(
+        *("0.9.2", "Qwen/Qwen3-8B", 40960),
+        "INFO Available KV cache memory: 18.69 GiB",
+        "INFO GPU KV cache size: 136,096 tokens",
+    )
+    unheld = vllm("0.9.2", "Qwen/Qwen3-8B", 8192, "INFO GPU KV cache size: 136,096 tokens")
+    (tmp_path / "a.log").write_text(agreeing)
+    (tmp_path / "b.log").write_text(unheld)
+    (tmp_path / "config.json").write_text("{}")
+    args = ["reconcile", str(tmp_path), "--exit-code"]
+    done = CliRunner().invoke(main, args)
+    assert done.exit_code == 0, done.output
+    assert "1 of 2 started as predicted" in done.output
+    assert "nothing to hold its figures against" in done.output
+    assert "config.json" in done.output.rpartition("No figures that engines log are in")[2]
+    listed = json.loads(CliRunner().invoke(main, [*args, "--format", "json"]).output)
+    assert [Path(entry["log"]).name for entry in listed] == ["a.log", "b.log"]
+    named = CliRunner().invoke(main, [*args, str(tmp_path / "config.json")])
+    assert named.exit_code == 1 and "not read" in named.output
+
+
+def test_a_folder_without_a_log_says_so(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    done = CliRunner().invoke(main, ["reconcile", str(tmp_path)])
+    assert done.exit_code == 2
+    assert "no file there has figures that engines log" in done.output
+
+
+def test_changes_of_a_plan_end_at_the_models_longest_context() -> None:
+    args = ["plan", "qwen3-8b", "--engine", "vllm", "--kv-memory", "8GiB", "--context", "100k"]
+    found = json.loads(CliRunner().invoke(main, [*args, "--format", "json"]).output)["engine"]
+    offered = {change["change"]: change["value"] for change in found["changes"]}
+    assert not found["fits"] and offered["context"] == 40_960 < found["max_context"]
+
+
+def test_a_count_that_takes_the_place_of_a_known_one_is_said() -> None:
+    args = ["plan", "qwen3-8b", "--device", "h100", "--parameters"]
+    said = "9,000,000,000 takes the place of the 8,190,735,360 that are known"
+    assert said in " ".join(CliRunner().invoke(main, [*args, "9b"]).output.split())
+    assert "takes the place" not in CliRunner().invoke(main, [*args, "8190735360"]).output
+
+
+def test_weights_that_were_quantised_while_they_loaded_are_so_again() -> None:
+    error = too_long(40960, "5.62", "4.40", 32048)
+    log = vllm("0.10.1", "Qwen/Qwen3-8B", 40960, error, more=", quantization=fp8")
+    found = rows(log)
+    commands = [row["why"] for name, row in found.items() if name.startswith("change_")]
+    assert commands and all("--quantization fp8" in why for why in commands)
+    (offline,) = {
+        row["why"].partition(": ")[2] for row in (rows(log, "--offline")["change_context"],)
+    }
+    call = ast.parse(shlex.split(offline)[2]).body[-1]
+    assert 'quantization="fp8"' in offline and isinstance(call, ast.Expr)
+    plain = rows(vllm("0.10.1", "Qwen/Qwen3-8B", 40960, error, more=", quantization=None"))
+    assert not any("--quantization" in row["why"] for row in plain.values())
+
+
+SAMPLE = Path(__file__).parents[2] / "docs" / "vllm-startup.log"  # vLLM 0.32 wrote it
+
+
+def sample(*args: str) -> dict[str, dict[str, object]]:
+    done = CliRunner().invoke(main, ["reconcile", str(SAMPLE), *args, "--format", "json"])
+    assert done.exit_code == 0, done.output
+    return {row["figure"]: row for row in json.loads(done.output)}
+
+
+def test_the_sample_log_is_explained_as_the_engine_says() -> None:
+    found = sample()
+    assert found["needed_bytes"]["agrees"] is True
+    assert found["largest_context"]["logged"] == found["largest_context"]["predicted"] == 9216
+    assert "--kv-cache-memory-bytes 1073741824" in str(found["change_context"]["why"])
+
+
+def test_memory_that_was_told_stays_told_or_is_told_to_be_enough() -> None:
+    """28 layers of 8 heads of 128: 4.375 GiB for 40,960 tokens."""
+    found = sample("--device", "h100")
+    assert {"change_utilisation", "change_max_num_seqs"} & set(found) == set()
+    value = found["change_kv_memory"]["predicted"]
+    assert isinstance(value, int) and 40960 * 2 * 28 * 8 * 128 * 2 <= value < 4.5 * GIB
+    assert f"--kv-cache-memory-bytes {value}" in str(found["change_kv_memory"]["why"])
+    assert "change_kv_memory" not in sample("--device", "5GiB")

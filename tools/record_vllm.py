@@ -1,0 +1,56 @@
+"""Write tests/truth/vllm.jsonl: what vLLM's own code makes of every config of the catalogue and of
+every class that it has, in blocks, tokens and concurrency.
+
+The fast tests hold plans against it. vLLM is asked by another interpreter, in an environment that
+has its CPU build; `tests/support/judge/vllm_environment.py` makes one.
+
+    python tools/record_vllm.py --python PYTHON            # write the file: a quarter of an hour
+    python tools/record_vllm.py --python PYTHON --check    # exit 1 if vLLM says other things today
+    python tools/record_vllm.py --python PYTHON NAME...    # print the lines of some models
+    python tools/record_vllm.py --differences              # where plans differ from the record
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support" / "judge"))
+
+from vllm_cases import RECORD, differences, header, recorded
+from vllm_environment import asked
+
+
+def show_differences() -> int:
+    version = header()["vllm"]
+    count = 0
+    for case in recorded():
+        for number, text in differences(case, version).items():
+            print(f"{case.id} [{number}] {text}")
+            count += 1
+    return 1 if count else 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("models", nargs="*", metavar="NAME")
+    parser.add_argument("--python", type=Path, help="of the environment that has vLLM")
+    parser.add_argument("--check", action="store_true", help="compare, write nothing")
+    parser.add_argument("--differences", action="store_true", help="of plans from the record")
+    given = parser.parse_args()
+    if given.differences:
+        return show_differences()
+    if given.python is None:
+        parser.error("--python is needed")
+    lines = asked(given.python, set(given.models) or None)
+    if given.models:
+        sys.stdout.writelines(lines)
+        return 0
+    text = "".join(lines)
+    if given.check:
+        return 0 if RECORD.read_text(encoding="utf-8") == text else 1
+    RECORD.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
