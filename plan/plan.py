@@ -125,6 +125,12 @@ class Plan:
         )
         return (*self.taken[:1], cache, *self.taken[1:])
 
+    @cached_property
+    def host_terms(self) -> tuple[Term, ...]:
+        """What lies in the host's memory, which no device has to have."""
+        host = self.engine.host
+        return () if host is None else host(self.model, self.workload)
+
     @property
     def total_bytes(self) -> int:
         return sum(term.bytes for term in self.taken) + self.kv_cache_bytes

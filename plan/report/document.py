@@ -156,6 +156,7 @@ def _engine(result: PlanResult) -> dict[str, object]:
         "available_kv_low": available - plan.error_bytes,
         "available_kv_high": available + plan.error_bytes,
         "budget": _budget(plan),
+        "host": [term.document() for term in plan.host_terms],
         "block_size": plan.pool.block_size,
         "num_blocks": plan.num_blocks,
         "kv_tokens": plan.kv_tokens,

@@ -22,6 +22,7 @@ def plan_facts(result: PlanResult) -> Iterator[Fact]:
     yield from _cache(plan)
     if plan.engine.starts:
         yield from _capacity(plan)
+        yield from _host(plan)
     yield from _limits(plan)
     yield from _speed(plan)
     yield from (_held(item) for item in result.requirements)
@@ -126,6 +127,15 @@ def _request(result: PlanResult) -> Iterator[Fact]:
     yield Fact("batch_size", "Batch", work.batch_size, "count", share)
     if weights is not None:
         yield Fact("weights", "Weights", weights.total_bytes, "bytes", weights.formula)
+
+
+def _host(plan: Plan) -> Iterator[Fact]:
+    """What the verdict does not count."""
+    terms = plan.host_terms
+    if terms:
+        parts = ", ".join(f"{term.title} {format_bytes(term.bytes)}" for term in terms)
+        total = sum(term.bytes for term in terms)
+        yield Fact("host_bytes", "Beside it, in host memory", total, "bytes", parts)
 
 
 def _context_source(plan: Plan) -> str:
