@@ -17,7 +17,7 @@ _COLUMNS = (
     Column(key="bandwidth", title="Bandwidth", unit="bandwidth"),
     Column(key="flops", title="16-bit FLOP/s", unit="flops"),
 )
-_ONLY_JSON = ("vendor", "usable_source", "source", "aliases")
+_ONLY_JSON = ("vendor", "platform", "capability", "usable_source", "source", "aliases")
 
 
 @click.command(cls=Command)

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from headcount.model.text import printable
 from headcount.plan.engines.registry import ENGINES
 
 from .added_options import added_options
@@ -99,7 +100,7 @@ def plan(models: tuple[str, ...], form: str, output: Path | None, **options: Any
     answer = plan_command(*models, form=form, **options)
     write_reports(answer.reports, form, output)
     for reason in answer.reasons:
-        click.echo(f"Does not hold: {reason}", err=True)
+        click.echo(printable(reason), err=True)
     if answer.failed:
         sys.exit(2)
     if not answer.holds:

@@ -44,6 +44,7 @@ def changes(plan: Plan, variants: Sequence[VariantPlan]) -> tuple[Change, ...]:
         _sequences,
         _cache_type,
         _context,
+        _whole_experts,
         _tp,
         _weight_type,
     )
@@ -99,6 +100,13 @@ def _context(plan: Plan) -> Iterator[Change]:
     most = min(found, longest or found) if found else 0
     if 0 < most < plan.workload.context:
         yield from _try(plan, "context", most, f"a context of {most:,} tokens")
+
+
+def _whole_experts(plan: Plan) -> Iterator[Change]:
+    """Where experts do not split, each of them on one rank."""
+    if plan.can_spread_experts and plan.refusals:
+        text = "experts dealt to the ranks whole (--enable-expert-parallel)"
+        yield from _try(plan, "enable_expert_parallel", True, text)
 
 
 def _tp(plan: Plan) -> Iterator[Change]:

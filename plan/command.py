@@ -1,6 +1,6 @@
 """`plan`: from a model's name and options to a report."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -74,8 +74,13 @@ def plan_command(
 
     if len(names) == 1:
         result, report = planned_report(names[0])
-        return PlanAnswer(reports=(report,), holds=result.holds, reasons=tuple(result.failures))
+        return PlanAnswer(reports=(report,), holds=result.holds, reasons=tuple(_reasons(result)))
     return _several(names, planned_report, for_people=form in FOR_PEOPLE)
+
+
+def _reasons(result: PlanResult, of: str = "") -> Iterator[str]:
+    """Why it does not hold, as it is said on stderr."""
+    return (f"Does not hold: {of}{text}" for text in result.failures)
 
 
 def _with_findings(report: Report, audit: "Audit") -> Report:
@@ -100,11 +105,11 @@ def _several(
         except HeadcountError as error:
             results.append(None)
             reports.append(error_report(name, error, "planned"))
-            reasons.append(f"{name}: {error}")
+            reasons.append(f"Error: {reports[-1].title}: {error}")
             continue
         results.append(result)
         reports.append(report)
-        reasons += [f"{result.plan.model.model_id}: {text}" for text in result.failures]
+        reasons += _reasons(result, f"{result.plan.model.model_id}: ")
     overview = overview_report(names, results, reports)
     return PlanAnswer(
         reports=(overview, *(reports if for_people else ())),

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from headcount.model.errors import HeadcountError, short
 from headcount.model.units import parse_tokens
 
-from .plan import Plan
+from .plan import Plan, Verdict
 
 _FORM = re.compile(r"\s*(context|concurrency|kv_tokens)\s*>=\s*(\S.*)")
 
@@ -29,6 +29,7 @@ class Held(NamedTuple):
     found: float | bool
     low: float | bool
     holds: bool
+    verdict: Verdict | None
 
     @property
     def share(self) -> float:
@@ -41,7 +42,7 @@ class Held(NamedTuple):
     def text(self) -> str:
         """What was found, and the least of it where that is another."""
         if self.requirement.figure == "fits":
-            return ("does not fit", "borderline", "fits")[int(self.found) + int(self.low)]
+            return str(self.verdict)
         low = f", {self.low:,.6g} if the estimates err" if self.low != self.found else ""
         return f"{self.found:,.6g}{low}"
 
@@ -106,4 +107,5 @@ def _check(plan: Plan, requirement: Requirement) -> Held:
     figure = _FIGURES[requirement.figure]
     found, low = figure(plan), figure(plan.low)
     holds = bool(low) if requirement.least is None else low >= requirement.least
-    return Held(requirement=requirement, found=found, low=low, holds=holds and not plan.refusals)
+    holds = holds and not plan.refusals
+    return Held(requirement, found=found, low=low, holds=holds, verdict=plan.verdict)

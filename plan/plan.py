@@ -158,6 +158,12 @@ class Plan:
         return (found,) if found else tuple(self.engine.refusals(self.model, device, work))
 
     @property
+    def can_spread_experts(self) -> bool:
+        """Whether the engine could deal experts to the ranks whole, which now share each."""
+        name = "enable_expert_parallel"
+        return name in self.engine.options and not getattr(self.request, name)
+
+    @property
     def most_at_once(self) -> int | None:
         """The most requests that the engine runs at once; None: as many as fit."""
         return self.engine.most_at_once(self.request.device, self.workload)

@@ -31,7 +31,7 @@ class PlanResult:
     plan: Plan
     candidates: tuple[Candidate, ...] = ()
     ranking: tuple[Candidate, ...] = ()
-    requirements: tuple[Held, ...] = ()
+    required: tuple[Requirement, ...] = ()
     users: int | None = None
     named: bool = False
     left_out: tuple[tuple[Device, str], ...] = ()
@@ -41,6 +41,20 @@ class PlanResult:
     def chosen(self) -> Candidate | None:
         """The best of a search, whether or not it serves; None where none was made."""
         return self.ranking[0] if self.ranking else None
+
+    @cached_property
+    def requirements(self) -> tuple[Held, ...]:
+        """Each, held against the plan, or the best of a search."""
+        return check(self.chosen.plan if self.chosen else self.plan, self.required)
+
+    @cached_property
+    def offered(self) -> tuple[Candidate, ...]:
+        """Of each device the best that surely serves and holds what is required, the best first."""
+        return tuple(
+            option
+            for option in self.of_each_device
+            if option.verdict == "fits" and _share(option.plan, self.required) >= 1
+        )
 
     @property
     def holds(self) -> bool:
@@ -90,6 +104,11 @@ class PlanResult:
         return context_curve(self.plan)
 
 
+def _share(plan: Plan, required: tuple[Requirement, ...]) -> float:
+    """How much of what is required is there: that of what it lacks most, 1 where all holds."""
+    return min((item.share for item in check(plan, required)), default=1.0)
+
+
 def cost(candidate: Candidate, prices: Prices) -> float | None:
     """Of an hour of all its devices; None where their price is not known."""
     price = prices.get(candidate.device.key)
@@ -122,17 +141,19 @@ def plan_result(
     known, named = prices or {}, tuple(devices) or ((request.device,) if request.device else ())
     if len(named) == 1:
         request = replace(request, device=named[0])
+    if request.kv_memory is not None and (target_users or len(named) > 1):
+        raise HeadcountError(
+            "--target-users, or several devices, are a search over devices: leave out --kv-memory"
+        )
     if not target_users and (len(named) == 1 or request.kv_memory is not None):
         plan = plan_model(model, request)
-        return PlanResult(plan=plan, requirements=check(plan, requirements), prices=known)
-    if request.kv_memory is not None:
-        raise HeadcountError("--target-users searches devices: leave out --kv-memory")
+        return PlanResult(plan=plan, required=requirements, prices=known)
     left_out = () if named else tuple(_left_out(request))
     searched = named or _without(left_out)
     found = search(model, request, searched, target_users)
     ranking = ranked(
         found,
-        share=lambda plan: min((item.share for item in check(plan, requirements)), default=1.0),
+        share=lambda plan: _share(plan, requirements),
         cost=lambda candidate: cost(candidate, known),
     )
     best = ranking[0].plan
@@ -141,7 +162,7 @@ def plan_result(
         plan=best if best.engine.starts else plan_model(model, replace(request, device=None)),
         candidates=found,
         ranking=ranking,
-        requirements=check(best, requirements),
+        required=requirements,
         users=target_users,
         named=bool(named),
         left_out=left_out,

@@ -34,12 +34,16 @@ dl { display: grid; grid-template-columns: max-content 1fr; gap: 0.125rem 1.25re
 dt, small { color: var(--soft); }
 dd { margin: 0; overflow-wrap: anywhere; }
 small { font-size: 0.875rem; }
-nav { font-size: 0.875rem; } nav ul { padding-left: 1.25rem; margin: 0 0 1.5rem; }
+nav { font-size: 0.875rem; margin-bottom: 1rem; }
+nav ul { display: flex; flex-wrap: wrap; gap: 0.25rem 1.25rem; list-style: none; margin: 0;
+  padding: 0; }
 a { color: var(--note); }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: 0.875rem; }
 th, td { padding: 0.25rem 0.625rem; border-bottom: 1px solid var(--line); text-align: left; }
 th { background: var(--band); font-weight: 600; white-space: nowrap; }
+th:first-child, td:first-child { position: sticky; left: 0; }
+td:first-child { background: var(--page); }
 .number { text-align: right; white-space: nowrap; }
 .heat { background: rgb(var(--heat) / var(--share)); }
 pre { overflow-x: auto; padding: 0.75rem; background: var(--band); }

@@ -35,11 +35,16 @@ def sam_base() -> int:
     return patches + _SAM_LAYERS * layer + tables + neck + 9 * first * (_SAM_NECK + second)
 
 
+def sam_and_clip(view: ConfigView) -> int:
+    """OCR's, whose sizes are constants of its code."""
+    clip = replace(CLIP_TOWER, body=replace(CLIP_TOWER.body, final_norms=1))
+    return sam_base() + clip.parameters(ConfigView(_CLIP_L, where=view.where))
+
+
 def either_tower(view: ConfigView) -> int:
-    """OCR's sizes are constants of its code, and `width` an object that names them."""
+    """SigLIP, or OCR's where `width` is an object that names it."""
     if isinstance(view.get("width"), dict):
-        clip = replace(CLIP_TOWER, body=replace(CLIP_TOWER.body, final_norms=1))
-        return sam_base() + clip.parameters(ConfigView(_CLIP_L, where=view.where))
+        return sam_and_clip(view)
     sizes = {**_SIGLIP, **{key: value for key, value in view.config.items() if value is not None}}
     named = {_NAMES.get(key, key): value for key, value in sizes.items()}
     inner = ConfigView({**named, "num_channels": 3}, where=view.where)
@@ -72,4 +77,5 @@ def mlp_projector(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
     return linear(inputs * side * side, inner) + between + linear(inner, out) + 2 * out
 
 
-TOWER = Tower(model_type="vision", whole=either_tower)
+VL2_TOWER = Tower(model_type="vision", whole=either_tower)
+OCR_TOWER = Tower(model_type="vision", whole=sam_and_clip)

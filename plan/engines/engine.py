@@ -20,7 +20,7 @@ from .version import Releases, Version
 NO_RELEASES = Releases()
 
 
-def _refuses_nothing(model: PlannedModel, device: Device | None, work: Workload) -> Iterator[str]:
+def _nothing(model: PlannedModel, device: Device | None, work: Workload) -> Iterator[str]:
     return iter(())
 
 
@@ -45,8 +45,9 @@ class Engine:
     --max-num-seqs leave more memory; `keeps_float32`: float32 weights are not loaded as 16 bit
     unless a dtype is asked for. `platforms` are the devices that a version runs on (None: all);
     `refusals` reasons for which it would not start on one of them, however much memory there is;
-    `most_at_once` the most requests that it runs at once, None where only memory limits them.
-    `listed_as` is its name among those whose lists of classes are known (arch/engine_types.py).
+    `most_at_once` the most requests that it runs at once, None where only memory limits them;
+    `notes` what is particular to how a version runs the model. `listed_as` is its name among those
+    whose lists of classes are known (arch/engine_types.py).
     """
 
     name: str
@@ -63,8 +64,9 @@ class Engine:
     profiles_sequences: bool = False
     keeps_float32: bool = True
     platforms: Callable[[Version], Platforms | None] = _everywhere
-    refusals: Callable[[PlannedModel, Device | None, Workload], Iterable[str]] = _refuses_nothing
+    refusals: Callable[[PlannedModel, Device | None, Workload], Iterable[str]] = _nothing
     most_at_once: Callable[[Device | None, Workload], int | None] = _unlimited
+    notes: Callable[[PlannedModel, Device | None, Workload], Iterable[str]] = _nothing
 
     @property
     def starts(self) -> bool:

@@ -59,8 +59,9 @@ class Candidate(NamedTuple):
     def split(self) -> str:
         """Such as `tp 8 x pp 2, 3 replicas`."""
         stages = f" x pp {self.pp}" if self.pp > 1 else ""
+        experts = ", whole experts" if self.plan.request.enable_expert_parallel else ""
         engines = f", {self.replicas:,} replicas" if self.replicas > 1 else ""
-        return f"tp {self.tp}{stages}{engines}"
+        return f"tp {self.tp}{stages}{experts}{engines}"
 
 
 class Placement(NamedTuple):
@@ -109,10 +110,19 @@ def _lengths(
     model: PlannedModel, request: PlanRequest, stages: tuple[int, ...], users: int | None
 ) -> Iterator[Candidate]:
     for pp in stages:
-        found = _candidate(model, replace(request, pp=pp), users)
+        found = _that_starts(model, replace(request, pp=pp), users)
         yield found
         if found.replicas == 1 and found.verdict in ("fits", "does not start"):
             return
+
+
+def _that_starts(model: PlannedModel, request: PlanRequest, users: int | None) -> Candidate:
+    """With experts dealt to the ranks whole where they do not split."""
+    found = _candidate(model, request, users)
+    if not found.plan.refusals or request.tp == 1 or not found.plan.can_spread_experts:
+        return found
+    whole = _candidate(model, replace(request, enable_expert_parallel=True), users)
+    return found if whole.plan.refusals else whole
 
 
 def _candidate(model: PlannedModel, request: PlanRequest, users: int | None) -> Candidate:
@@ -145,7 +155,7 @@ def ranked(found: Iterable[Candidate], share: Share, cost: Cost) -> tuple[Candid
     def order(candidate: Candidate) -> tuple[float, ...]:
         plan, held, price = candidate.plan, share(candidate.plan), cost(candidate)
         rank = _rank(plan, held)
-        if rank >= _FAILS:
+        if rank == _FAILS:
             return (rank, -(plan.free_bytes or 0))
         lacking = -held if rank == _LACKS else 0.0
         return (rank, lacking, inf if price is None else price, *_by_memory(candidate))

@@ -177,11 +177,7 @@ def _engine(result: PlanResult) -> dict[str, object]:
         "holds": result.holds,
         "target_users": result.users,
         "options": [candidate_document(option, result) for option in by_memory(result.candidates)],
-        "smallest": [
-            candidate_document(option, result)
-            for option in result.of_each_device
-            if option.verdict == "fits"
-        ],
+        "smallest": [candidate_document(option, result) for option in result.offered],
         "notes": report_notes(result),
     }
 
@@ -218,6 +214,7 @@ def candidate_document(option: Candidate, result: PlanResult) -> dict[str, objec
         "pp": option.pp,
         "replicas": option.replicas,
         "devices": option.devices,
+        "enable_expert_parallel": plan.request.enable_expert_parallel,
         "total_memory": option.total_memory,
         "fits": plan.fits,
         "verdict": option.verdict,

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from headcount.report.report import Column, Table
 
+from ..decode import decode_rate
 from ..hardware.search import Candidate
 from ..result import PlanResult
 
@@ -19,6 +20,7 @@ _HOW = (
     Column("max_context", "Largest context", "tokens"),
     Column("free_bytes", "Free on each", "bytes"),
     Column("total_memory", "Memory in all", "bytes"),
+    Column("decode_tokens_per_second", "Tokens/s at most", "rate"),
 )
 
 
@@ -52,4 +54,5 @@ def hardware_rows(
             option.split,
             *((None,) * len(figures) if plan.refusals else figures),
             option.total_memory,
+            decode_rate(plan) if plan.fits else None,
         )

@@ -1,6 +1,6 @@
 """What a plan takes for granted, in sentences. Each is there only where it bears on the plan."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from headcount.model.dtypes import BITS
 from headcount.model.sizes import ASSUMED_ENCODER
@@ -9,6 +9,7 @@ from headcount.model.units import format_bytes
 from ..decode import unbounded_reason
 from ..engines.registry import started
 from ..hardware.prices import HOURS_A_MONTH
+from ..hardware.search import Candidate
 from ..overhead import RUNTIME_ALONE, RUNTIME_PARALLEL, SAMPLER_BYTES
 from ..plan import Plan
 from ..replication import replication
@@ -143,6 +144,7 @@ def _accounted(plan: Plan) -> Iterator[str]:
             " start-up logs."
         )
     yield from plan.pool.notes()
+    yield from plan.engine.notes(plan.model, plan.request.device, plan.workload)
 
 
 def _estimated(plan: Plan) -> Iterator[str]:
@@ -175,12 +177,20 @@ def _speed(plan: Plan) -> Iterator[str]:
         )
 
 
+def refused(options: Iterable[Candidate]) -> Iterator[str]:
+    """Why some of them do not start."""
+    for option in options:
+        if option.plan.refusals:
+            yield f"On {option.device.key} it does not start: {'; '.join(option.plan.refusals)}."
+
+
 def _devices(result: PlanResult) -> Iterator[str]:
     keys = [device.key for device, _ in result.left_out]
     if keys:
         version = result.plan.workload.version.text
         engine = f"{result.plan.engine.name} {version}".strip()
         yield f"Not searched, since {engine} does not run on them: {', '.join(keys)}."
+    yield from refused(result.of_each_device)
     devices = [option.device for option in result.of_each_device]
     whole = [device.key for device in devices if any(w in device.name for w in _WHOLE)]
     if whole:

@@ -10,7 +10,7 @@ from ..hardware.search import Candidate
 from ..result import PlanResult
 from .document import candidate_document
 from .hardware import hardware_columns, hardware_rows
-from .notes import warnings
+from .notes import refused, warnings
 
 SCHEMA_VERSION = 1
 _MOST_ROWS = 6  # of a model, where the devices were not named
@@ -83,6 +83,8 @@ def _notes(found: Sequence[PlanResult]) -> Iterator[str]:
     for result in found:
         for text in warnings(result.plan):
             yield f"Warning: {result.plan.model.model_id}: {text}"
+        for text in refused(_shown(result)):
+            yield f"{result.plan.model.model_id}: {text}"
     hidden = [result for result in found if len(_shown(result)) < len(result.of_each_device)]
     if hidden:
         yield f"Shown are the {_MOST_ROWS} best of each model: --device NAME,NAME names others."

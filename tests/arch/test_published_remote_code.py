@@ -337,6 +337,18 @@ def test_deepseek_vl2_has_siglip_and_a_projector_of_two_matrices() -> None:
     assert read_config(DEEPSEEK_VL2_TINY, "config.json").total() == (expected, None)
 
 
+def test_towers_that_a_file_leaves_out_are_those_of_the_code() -> None:
+    """SigLIP large of 384 pixels (VisionEncoderConfig), or OCR's constants."""
+    bare = {key: value for key, value in DEEPSEEK_OCR.items() if key != "vision_config"}
+    ocr = read_config({**bare, "model_type": "deepseek_ocr"}, "config.json").total()
+    assert ocr == (3_336_106_240, None)
+    large = {"layers": 24, "width": 1024, "heads": 16, "mlp_ratio": 4, "patch_size": 16}
+    tiny = {**DEEPSEEK_VL2_TINY, "vision_config": large}
+    left_out = {key: value for key, value in tiny.items() if key != "vision_config"}
+    total, _ = read_config(tiny, "config.json").total()
+    assert read_config(left_out, "config.json").total() == (total, None)
+
+
 @pytest.mark.parametrize(
     "changes",
     [

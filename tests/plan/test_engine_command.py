@@ -3,31 +3,14 @@
 import json
 import shlex
 from pathlib import Path
-from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
 from checkpoints import LLAMA_CONFIG, write_model
-from headcount.cli import main
 from headcount.plan.engines.registry import ENGINES
+from plan_runs import document, engine, run
 
 GIB = 2**30
-
-
-def run(*args: str) -> Result:
-    return CliRunner().invoke(main, ["plan", *args])
-
-
-def document(*args: str) -> Any:
-    result = run(*args, "--format", "json")
-    assert result.exit_code in (0, 1), result.output
-    return json.loads(result.stdout)
-
-
-def engine(*args: str) -> Any:
-    return document(*args)["engine"]
-
 
 LOGGED = ("qwen3-8b", "--engine", "vllm", "--engine-version", "0.9.2", "--context", "40960")
 

@@ -202,14 +202,16 @@ def _halved(group: int, cut: _Cut, scheme: Scheme) -> bool:
     return False
 
 
-def refined_experts(model: PlannedModel, tp: int) -> str | None:
-    """What becomes of the experts' blocks where they do not divide the cut."""
-    scheme, modules = _matrices(model)
+def refined_experts(model: PlannedModel, tp: int, rules: CutRules) -> str | None:
+    """What becomes of the experts' blocks where they do not divide the cut; None where they do, or
+    are not cut."""
+    ranks = 1 if rules.whole_experts or not rules.refines_experts else rules.expert_ranks or tp
+    scheme, modules = _matrices(model) if ranks > 1 else (None, ())
     for module, form in modules:
-        cut = _Cut(module, form, tp)
+        cut = _Cut(module, form, ranks)
         if module.kind != "experts" or form is None or form.block is None or scheme is None:
             continue
         fine = _refined(cut, scheme)
         if fine and any(cut.each % side for side in form.block):
-            return f"{cut.text('')}: the experts' blocks of {form.block[0]} are cut to {fine}"
+            return f"{cut.text('')}: their blocks of {form.block[0]} are cut to {fine}"
     return None

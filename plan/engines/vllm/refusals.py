@@ -16,7 +16,7 @@ from ...devices import Device
 from ...planned_model import PlannedModel
 from ...request import Workload
 from ...stored import as_loaded
-from ..refusals.partition import MERGED, CutRules, uneven_cuts
+from ..refusals.partition import MERGED, CutRules, refined_experts, uneven_cuts
 from ..refusals.platforms import Platforms, has_capability
 from ..version import Version
 from .added.refusals import added_refusals
@@ -55,18 +55,28 @@ def vllm_refusals(model: PlannedModel, device: Device | None, work: Workload) ->
         yield from _formats(model, device, work)
     yield from context_refusals(model, work)
     loaded = as_loaded(model, work.dtype)
-    yield from uneven_cuts(loaded, work.request.tp, vllm_cuts(model, work))
+    yield from uneven_cuts(loaded, work.request.tp, vllm_cuts(model, device, work))
     yield from added_refusals(model, work, len(vllm_pool(model, work).table.groups))
     if work.request.tp > 1 and work.request.dtype is None and _method(model) == "bitsandbytes":
         yield "weights that bitsandbytes has quantised do not split: --pp instead of --tp"
 
 
-def vllm_cuts(model: PlannedModel, work: Workload) -> CutRules:
-    """Matrices that run as one (_maybe_allow_fp8_block_shape_mismatch of layers/linear.py), then
-    experts (refine_fp8_moe_block_shape of fused_moe/oracle/fp8.py)."""
+def vllm_notes(model: PlannedModel, device: Device | None, work: Workload) -> Iterator[str]:
+    """Where blocks of experts are cut, and so what would not have started before."""
+    rules = vllm_cuts(model, device, work)
+    found = refined_experts(as_loaded(model, work.dtype), work.request.tp, rules)
+    if found is not None:
+        yield f"{found}, which Triton's kernels alone run; before 0.29 vLLM refuses such a start."
+
+
+def vllm_cuts(model: PlannedModel, device: Device | None, work: Workload) -> CutRules:
+    """Matrices that run as one are cut anywhere (_maybe_allow_fp8_block_shape_mismatch of
+    layers/linear.py), then experts (refine_fp8_moe_block_shape of fused_moe/oracle/fp8.py) where
+    Triton's kernels have fp8 (supports_fp8 of platforms/cuda.py)."""
+    has_fp8 = device is None or device.platform != "cuda" or has_capability(device, "8.9")
     return CutRules(
         amid_blocks=MERGED if work.version.at_least(0, 14) else frozenset(),
-        refines_experts=work.version.at_least(0, 29),
+        refines_experts=work.version.at_least(0, 29) and has_fp8,
         whole_experts=work.request.enable_expert_parallel,
         expert_ranks=vllm_spread(model, work).experts_tp,
     )

@@ -14,7 +14,7 @@ from .defaults import step_limits
 from .launch import vllm_launch
 from .model_rules import default_cache
 from .pool import vllm_pool
-from .refusals import vllm_platforms, vllm_refusals
+from .refusals import vllm_notes, vllm_platforms, vllm_refusals
 
 
 def _cache_type(
@@ -57,4 +57,5 @@ ENGINE = Engine(
     platforms=vllm_platforms,
     refusals=vllm_refusals,
     most_at_once=_most_at_once,
+    notes=vllm_notes,
 )

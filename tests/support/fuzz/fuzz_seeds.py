@@ -88,12 +88,21 @@ def logs() -> list[bytes]:
     return [_SGLANG, *(vllm_log(record).encode() for record in named)]
 
 
+def prices() -> list[bytes]:
+    return [
+        b"name,price\nh100,2.49\nMI300X, 3\n",
+        b"\xef\xbb\xbfh200,3.79\r\n\r\nb200,5.5",
+        b'{"h100": 2.49, "l4": "0.7"}',
+        b'[{"name": "NVIDIA H100 SXM5 80GB", "price": 2}]',
+    ]
+
+
 def options() -> list[bytes]:
     return [
         b"plan\n--device=h100\n--context=8k\n--require=fits,context>=32k,concurrency>=8\n--tp=2",
         b"plan\n--engine=vllm\n--device=80GiB\n--engine-version=0.11.0\n--block-size=16\n--pp=2",
         b"plan\n--engine=sglang\n--kv-memory=20GiB\n--context-ranks=2\n--kv-dtype=fp8\n--dtype=int4",
-        b"plan\n--target-users=32\n--parameters=7b\n--max-num-seqs=8\n--utilisation=0.5",
+        b"plan\n--target-users=32\n--parameters=7b\n--max-num-seqs=8\n--device=h100,24GB,l4",
         b"plan\n--engine=llama.cpp\n--device=24GB\n--max-num-batched-tokens=8k\n--encoder-tokens=9",
         b"audit\n--select=H1,H203\n--ignore=H4,H606\n--fail-on=note\n--format=markdown",
         b"audit\n--context=1m\n--batch-size=3\n--kv-dtype=int8\n--explain",

@@ -31,6 +31,7 @@ from headcount.model.sizes import AuditRequest
 from headcount.plan.command import planned
 from headcount.plan.devices import parse_device
 from headcount.plan.engines.registry import ENGINES
+from headcount.plan.hardware.prices import read_prices
 from headcount.plan.reconcile.command import reconcile_log
 from headcount.plan.report.report import plan_report
 from headcount.plan.request import PlanRequest
@@ -163,6 +164,10 @@ _PLACES = {"convert": ("x", "y"), "uptrain": ("x",), "evaluate": ("x",)}
 _NOT_TYPED = ("--output", "-o", "--config", "--scan", "--verify", "--help", "-h")
 
 
+def read_price_list(data: bytes) -> None:
+    read_prices(_file("prices", data))
+
+
 def read_options(data: bytes) -> None:
     """A line with the name of a command, and one for each option."""
     name, *typed = data.decode("utf-8", "replace").replace("\x00", "").split("\n")
@@ -293,6 +298,13 @@ TARGETS: Mapping[str, Target] = {
             seeds=seeds.logs,
             mutate=mutate_text,
             words=(b"prefill_context_parallel_size=", b"max_model_len=", b" GiB", b"'model': '"),
+        ),
+        Target(
+            name="prices",
+            parse=read_price_list,
+            seeds=seeds.prices,
+            mutate=mutate_text,
+            words=(b"h100,", b"name,price\n", b'{"h100": ', b'"price"', b"nan", b"1e999", b'"'),
         ),
         Target(
             name="options",

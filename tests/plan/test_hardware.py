@@ -1,0 +1,290 @@
+"""Hardware that serves: devices, pipelines, replicas, costs, and what is sure of it."""
+
+import json
+from math import ceil
+from pathlib import Path
+
+import pytest
+
+from headcount.plan.devices import all_devices, find_device
+from plan_runs import document, engine, run
+
+GIB = 2**30
+
+
+def test_devices_are_those_of_all_stages() -> None:
+    """627 GiB of DeepSeek-V3 do not fit on 8 x 79.18 GiB x 0.92 = 583."""
+    found = engine(
+        *("deepseek-v3", "--target-users", "16", "--context", "8k"),
+        *("--device", "h100", "--pp", "2"),
+    )
+    (least,) = found["smallest"]
+    assert (least["tp"], least["pp"], least["replicas"], least["devices"]) == (8, 2, 1, 16)
+    assert found["devices"] == 16
+    assert least["total_memory"] == 16 * 80 * GIB
+    assert {option["pp"] for option in found["options"]} == {2}
+
+
+def test_a_pipeline_is_found_where_a_machine_does_not_suffice() -> None:
+    result = run("deepseek-v3", "--target-users", "4", "--context", "4k", "--device", "h100")
+    assert "least memory: 16 x NVIDIA H100 SXM5 80GB" in result.stdout
+    assert "16 x h100 (tp 8 x pp 2)" in result.stdout
+    assert "--pipeline-parallel-size 2" in result.stdout
+
+
+USERS = ("qwen3-32b", "--context", "32k", "--engine", "vllm", "--device", "h200", "--tp", "2")
+
+
+def test_replicas_are_as_many_as_serve_all_users_if_the_estimates_err() -> None:
+    """Qwen3-32B caches 262,144 B a token: a request of 32,768 tokens takes 4 GiB of each of 2
+    ranks, in 2,048 blocks of 2 MiB. One block of all is never used."""
+    alone = engine(*USERS)
+    blocks = alone["available_kv_low"] // (16 * 131_072) - 1
+    each = blocks // 2048
+    found = engine(*USERS, "--target-users", "64")
+    option = next(o for o in found["options"] if (o["tp"], o["pp"]) == (2, 1))
+    assert option["replicas"] == ceil(64 / each) > 1
+    assert option["devices"] == 2 * option["replicas"]
+    assert option["batch_size"] == ceil(64 / option["replicas"]) <= each
+    assert option["verdict"] == "fits"
+    assert option["available_kv_bytes"] == alone["available_kv_bytes"]
+
+
+def test_what_runs_at_once_is_no_more_than_the_engine_is_told() -> None:
+    """64 requests of 2,048 tokens fit many times; with 24 sequences a step, 24 of them run."""
+    args = ("qwen3-8b", "--device", "h200", "--context", "2k", "--max-num-seqs", "24")
+    one = document(*args, "--batch-size", "24", "--require", "fits")
+    assert one["engine"]["holds"] and one["limits"]["max_batch_size"] == 24
+    assert one["engine"]["max_concurrency"] == 24 < 100 < one["engine"]["concurrency"]
+    over = run(*args, "--batch-size", "25", "--require", "fits,concurrency>=25")
+    assert over.exit_code == 1
+    assert "does not fit: 24 of 25 requests run at once" in over.stdout
+    assert "Would fit with  " in over.stdout and "25 sequences a step" in over.stdout
+    assert "concurrency>=25: 24" in over.stderr
+    searched = engine(*args, "--target-users", "64")
+    assert searched["smallest"][0]["replicas"] == 3
+
+
+def test_an_engine_runs_no_more_at_once_than_by_its_default() -> None:
+    """256 on a device of 40 GB (vLLM), however short the requests."""
+    args = ("qwen3-0.6b", "--engine", "vllm", "--device", "a100-40gb", "--context", "64")
+    assert engine(*args, "--batch-size", "256")["fits"]
+    over = engine(*args, "--batch-size", "300")
+    assert not over["fits"]
+    assert over["smallest_change"] == {
+        **over["smallest_change"],
+        **{"change": "max_num_seqs", "value": 300},
+    }
+    assert "--max-num-seqs 300" in run(*args, "--max-num-seqs", "300").stdout
+
+
+@pytest.mark.parametrize(
+    ("args", "verdict"),
+    [
+        # Weights of 15.27 GiB; the limits are those of the plan of one request, less its bars.
+        (("--context", "8k"), "fits"),
+        (("--context", "40k", "--batch-size", "3"), "fits"),
+        (("--context", "40k", "--batch-size", "9"), "does not fit"),
+    ],
+)
+def test_a_verdict_beyond_the_error_is_sure(args: tuple[str, ...], verdict: str) -> None:
+    found = document("qwen3-8b", "--engine", "vllm", "--device", "a100-40gb", *args)
+    assert found["verdict"] == found["engine"]["verdict"] == verdict
+
+
+def test_a_verdict_within_its_error_is_borderline() -> None:
+    """The context at which a request takes what is left by the estimates: more is left if they err
+    one way, less if they err the other."""
+    base = ("qwen3-8b", "--engine", "vllm", "--device", "a100-40gb", "--batch-size", "4")
+    most = engine(*base)["max_context"]
+    for context, fits in ((most, True), (most + 16, False)):
+        args = (*base, "--context", str(context))
+        found = document(*args)
+        left = found["memory"]["free_bytes"]
+        error = found["engine"]["available_kv_high"] - found["engine"]["available_kv_bytes"]
+        assert -error < left < error
+        assert (found["fits"], found["verdict"]) == (fits, "borderline")
+        required = run(*args, "--require", "fits")
+        assert required.exit_code == 1
+        assert "borderline: 4 of " in required.stdout
+        assert "fits: borderline" in required.stderr
+
+
+def test_a_requirement_is_judged_by_what_is_left_if_the_estimates_err() -> None:
+    base = ("qwen3-8b", "--engine", "vllm", "--device", "a100-40gb", "--context", "32k")
+    found = engine(*base)
+    low = found["available_kv_low"] / (32_768 * 147_456)
+    sure, unsure = f"{low - 0.02:.2f}", f"{(low + found['concurrency']) / 2:.2f}"
+    assert run(*base, "--require", f"concurrency>={sure}").exit_code == 0
+    (held,) = engine(*base, "--require", f"concurrency>={unsure}")["requirements"]
+    assert held["found"] > float(unsure) > held["low"] == pytest.approx(low, rel=0.001)
+    assert not held["holds"]
+
+
+def test_requirements_choose_what_is_offered() -> None:
+    args = ("qwen3-8b", "--context", "32k", "--require", "concurrency>=40")
+    result = run(*args, "--format", "json")
+    assert (result.exit_code, result.stderr) == (0, "")
+    found = json.loads(result.stdout)["engine"]
+    assert found["holds"]
+    offered = found["smallest"]
+    assert offered and all(option["concurrency"] >= 40 for option in offered)
+    assert {option["device"] for option in offered} < {o["device"] for o in found["options"]}
+
+
+def test_nothing_that_suffices_is_said_on_stderr() -> None:
+    result = run("qwen3-8b", "--context", "32k", "--require", "concurrency>=4000")
+    assert result.exit_code == 1
+    assert "no device of the table suffices" in result.stdout
+    assert result.stderr.startswith("Does not hold: concurrency>=4000: ")
+    assert "the nearest to it" in result.stderr
+    best = max(
+        option["concurrency"]
+        for option in engine("qwen3-8b", "--context", "32k", "--require", "concurrency>=4000")[
+            "options"
+        ]
+    )
+    assert f"{best:,.2f}"[:3] in result.stderr
+
+
+def test_a_search_is_over_what_the_engine_runs_on() -> None:
+    left_out = {
+        *("p100", "v100-16gb", "v100-32gb", "inferentia2", "trainium", "trainium2", "gaudi-2"),
+        *("gaudi-3", "m2-ultra-192gb", "m3-ultra-512gb"),
+        *(d.key for d in all_devices() if d.key.startswith(("tpu-", "m3-max", "m4-max"))),
+    }
+    result = run("qwen3-8b", "--target-users", "4", "--context", "4k", "--format", "json")
+    found = json.loads(result.stdout)
+    searched = {option["device"] for option in found["engine"]["options"]}
+    assert {device.key for device in all_devices()} - searched == left_out
+    (note,) = [note for note in found["assumptions"] if note.startswith("Not searched")]
+    assert all(key in note for key in left_out)
+    older = engine("qwen3-8b", "--engine-version", "0.14.0")
+    assert "v100-32gb" in {option["device"] for option in older["options"]}
+
+
+def test_several_devices_are_searched_and_no_others() -> None:
+    found = document("llama-3-8b", "--device", "h100,MI300X,40GiB", "--context", "8k")
+    assert [row["device"] for row in found["devices"]] == ["h100", "mi300x", "40GiB"]
+    assert [row["fits"] for row in found["devices"]] == [True, True, True]
+    both = engine("llama-3-8b", "--device", "h100,l4", "--target-users", "2", "--context", "8k")
+    assert {option["device"] for option in both["options"]} == {"h100", "l4"}
+    assert both["smallest"][0]["device"] == "l4"
+    bad = run("llama-3-8b", "--device", "h100,l4", "--kv-memory", "3GiB")
+    assert bad.exit_code == 2 and "leave out --kv-memory" in bad.output
+
+
+def prices(path: Path, text: str, name: str = "prices.csv") -> str:
+    file = path / name
+    file.write_text(text, encoding="utf-8")
+    return str(file)
+
+
+SERVED = ("qwen3-32b", "--target-users", "64", "--context", "32k", "--device", "h200,b200,h100")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "name,price\nH200,2\nb200, 30.5\n",
+        "b200,30.5\n\nh200-sxm,2",
+        '{"h200": 2, "b200": 30.5}',
+        '[{"name": "h200", "price": 2}, {"name": "B200", "price": "30.5"}]',
+    ],
+)
+def test_prices_choose_and_add_up(tmp_path: Path, text: str) -> None:
+    found = engine(*SERVED, "--prices", prices(tmp_path, text))
+    assert [option["device"] for option in found["smallest"]] == ["h200", "b200", "h100"]
+    first, second, last = found["smallest"]
+    assert first["an_hour"] == 2 * first["devices"]
+    assert second["an_hour"] == 30.5 * second["devices"]
+    assert second["a_month"] == pytest.approx(30.5 * second["devices"] * 365 * 24 / 12)
+    assert (last["an_hour"], last["a_month"]) == (None, None)
+    dear = run(*SERVED, "--prices", prices(tmp_path, "h200,900\nb200,1\nh100,3\n"))
+    assert "least cost: 4 x NVIDIA B200 180GB" in dear.stdout
+    assert "4.00 (2,920.00 a month)" in dear.stdout
+
+
+def test_without_prices_nothing_is_said_of_cost() -> None:
+    result = run(*SERVED)
+    assert "A month" not in result.stdout and "cost" not in result.stdout
+    assert "an_hour" not in engine(*SERVED)["options"][0]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("h1000,2\n", "no device is named 'h1000'"),
+        ("h200,cheap\n", "the price of h200 is 'cheap'"),
+        ("h200,-1\n", "the price of h200 is '-1'"),
+        ("h200,nan\n", "the price of h200 is 'nan'"),
+        ("h200,1\nh200-sxm,2\n", "h200 has two prices"),
+        ("h200,1,2\n", "a row NAME,PRICE"),
+        ("", "has no price"),
+        ("name,price\n", "has no price"),
+        ('{"h200": true}', "the price of h200 is True"),
+        ('{"h200": ', "not JSON"),
+        ('{"h200": 1, "h200": 2}', "stands twice"),
+        ("[1]", "found 1"),
+        ('[{"name": "h200"}]', "NAME,PRICE"),
+        ("[]", "has no price"),
+        ("h200," + "9" * 400, "a number is meant"),
+    ],
+)
+def test_prices_that_cannot_be_read_are_told(tmp_path: Path, text: str, words: str) -> None:
+    result = run(*SERVED, "--prices", prices(tmp_path, text))
+    assert result.exit_code == 2
+    assert words in result.output
+    assert run(*SERVED, "--prices", str(tmp_path / "none.csv")).exit_code == 2
+
+
+MODELS = ("qwen3-32b", "gpt-oss-120b", "--target-users", "64", "--context", "32k")
+
+
+def test_several_models_are_one_document() -> None:
+    found = document(*MODELS, "--device", "h100,mi300x")
+    assert list(found) == ["schema_version", "hardware", "plans"]
+    alone = document("gpt-oss-120b", *MODELS[2:], "--device", "h100,mi300x")
+    assert found["plans"][1] == alone
+    rows = [(row["model"], row["device"]) for row in found["hardware"]]
+    assert sorted(rows) == sorted(
+        (model, device)
+        for model in ("Qwen/Qwen3-32B", "openai/gpt-oss-120b")
+        for device in ("h100", "mi300x")
+    )
+    for row in found["hardware"]:
+        assert row["devices"] == row["tp"] * row["pp"] * row["replicas"]
+        assert row["total_memory"] == row["devices"] * find_device(row["device"]).memory
+
+
+def test_several_models_are_one_table() -> None:
+    result = run(*MODELS, "--device", "h100,mi300x", "--format", "csv")
+    header, *rows = result.stdout.splitlines()
+    assert header.split(",")[:5] == ["report", "model", "device", "devices", "verdict"]
+    assert len(rows) == 4
+    page = run(*MODELS, "--device", "h100,mi300x", "--format", "html").stdout
+    assert page.count("<!DOCTYPE html>") == 1
+    assert "<h1>Plan of 2 models for 64 requests of 32,768 tokens at once</h1>" in page
+    assert page.count("<h1>Plan of ") == 3
+    assert '<a href="#report-2">' in page and '<section id="report-2">' in page
+
+
+def test_the_whole_table_shows_the_best_of_each_model() -> None:
+    found = document("qwen3-0.6b", "gpt2", "--target-users", "4", "--context", "1k")
+    models = [row["model"] for row in found["hardware"]]
+    assert {models.count(model) for model in set(models)} == {6}
+
+
+def test_one_device_and_no_search_are_a_table_too() -> None:
+    found = document("llama-3-8b", "llama-3-70b", "--device", "h100", "--context", "8k")
+    assert [row["verdict"] for row in found["hardware"]] == ["fits", "does not fit"]
+    assert "engine" not in found["plans"][0]
+
+
+def test_a_model_that_cannot_be_planned_leaves_the_others() -> None:
+    result = run("llama-3-8b", "no-such-model", "--device", "h100", "--format", "json")
+    assert result.exit_code == 2
+    found = json.loads(result.stdout)
+    assert found["plans"][0]["fits"] and "error" in found["plans"][1]
+    assert "no-such-model" in result.stderr
+    assert "cannot be planned" in run("llama-3-8b", "no-such-model", "--device", "h100").stdout
