@@ -57,8 +57,12 @@ def request_too_long(log: Log, start: Start | None, said: Mapping[str, float]) -
     own = needed_bytes_of(start)
     found = replace(found, reckoned_bytes=own)
     if own is not None and not found.needed_agrees:
-        note = f"by our rules one such request needs {own / _GIB:.2f} GiB, not {needed:.2f}"
-        return replace(found, advice=(note,))
+        note = (
+            f"by our rules one such request needs {own / _GIB:.2f} GiB, not {needed:.2f}: what"
+            " would do is not planned by them"
+        )
+        advice = (note, *_untried(log, found, context))
+        return replace(found, largest_context=None, remedies=(), advice=advice)
     return found
 
 
@@ -154,10 +158,7 @@ def _untried(log: Log, found: Explanation, context: int) -> Iterator[str]:
             " length"
         )
     elif most:
-        yield (
-            f"{most:,} tokens fit, says the engine ({flag} {most}; not tried here, since the model"
-            " is not known)"
-        )
+        yield (f"{most:,} tokens fit, says the engine ({flag} {most}; not tried here)")
     yield from _more_memory(log, found)
 
 
