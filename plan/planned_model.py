@@ -15,9 +15,9 @@ class PlannedModel:
     nothing but the config can tell; `lacking` says what the files do not hold of the model that the
     config describes, and that is planned; `stands_in` that the config is another model's.
     `own_format` is its quantization_config, empty where it has none, where `config` has that of a
-    format that was asked for;
-    `overruled` says which count of parameters a given one took the place of. One model equals only
-    itself: what is worked out of its layers is kept by it."""
+    format that was asked for; `overruled` says which count of parameters a given one took the place
+    of; `on_hub` that it was read from the Hub. One model equals only itself: what is worked out of
+    its layers is kept by it."""
 
     model_id: str
     spec: ModelSpec
@@ -28,6 +28,7 @@ class PlannedModel:
     stands_in: str | None = None
     own_format: Mapping[str, Any] | None = None
     overruled: str | None = None
+    on_hub: bool = False
 
 
 @lru_cache(maxsize=64)
