@@ -243,3 +243,12 @@ def test_nothing_is_planned_by_rules_that_give_another_need() -> None:
     )
     assert "5.62 GiB, not 9.00" in found["failure"]["why"]
     assert "20,000 tokens fit, says the engine (--max-model-len 20000" in found["failure"]["why"]
+
+
+def test_where_nothing_does_that_is_said_and_else_what_was_not_tried() -> None:
+    error = "ValueError: No available memory for the cache blocks. Try increasing"
+    log = vllm("0.19.0", "meta-llama/Llama-3.1-405B-Instruct", 131072, error)
+    small = reconcile(log, "--device", "4GiB")
+    assert "none of the single changes does that were tried" in " ".join(small.output.split())
+    unknown = reconcile(error + "\n")
+    assert "not tried here: a larger share" in " ".join(unknown.output.split())
