@@ -368,3 +368,22 @@ def test_the_statements_for_transformers_name_what_it_has(name: str, dtype: str 
     for thing in used - {"from_pretrained", "generate"}:
         assert re.search(rf"\b{thing}\b", text), thing
     assert "torchrun" in " ".join(found.notes)
+
+
+@pytest.mark.slow
+@pytest.mark.needs_convert
+def test_the_statements_run_on_a_tiny_model(tmp_path: Path) -> None:
+    import torch
+    import transformers
+
+    config = transformers.LlamaConfig(**LLAMA_CONFIG)
+    transformers.LlamaForCausalLM(config).to(torch.bfloat16).save_pretrained(tmp_path)
+    options = ("--engine", "transformers", "--kv-memory", "1GiB", "--context", "12")
+    for more in ((), ("--static-cache",), ("--dtype", "fp16")):
+        args = ["plan", str(tmp_path), *options, *more, "--format", "json"]
+        command = json.loads(CliRunner().invoke(main, args).stdout)["engine"]["launch_command"]
+        names = {"transformers": transformers, "inputs": {"input_ids": torch.tensor([[1, 2, 3]])}}
+        call = ast.parse(command)
+        exec(compile(call, "command", "exec"), names)
+        loaded = names["model"]
+        assert loaded.dtype == (torch.float16 if more[-1:] == ("fp16",) else torch.bfloat16)
