@@ -140,6 +140,7 @@ def planned(audit: "Audit", parameters: int | None = None) -> PlannedModel:
         weights_bytes=None if parameters else whole.loaded_bytes,
         has_experts=whole.has_experts,
         lacking=None if is_whole else lacking,
+        on_hub=audit.source.kind == "hub",
         stands_in=audit.source.entry.stands_in if audit.source.entry else None,
         overruled=_overruled(audit, parameters),
         tensors=_tensors(whole),
