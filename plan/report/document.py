@@ -109,6 +109,7 @@ def _device(placement: Placement) -> dict[str, object]:
         "verdict": plan.verdict,
         "free_bytes": plan.free_bytes,
         **_limits(plan),
+        "replicas": placement.asked.replicas,
         "smallest_tp": smallest.tp if smallest else None,
         "smallest_devices": smallest.devices if smallest else None,
         "decode_tokens_per_second": decode_rate(plan) if plan.fits else None,
