@@ -137,7 +137,7 @@ def _variant(row: VariantPlan) -> dict[str, object]:
 def _engine(result: PlanResult) -> dict[str, object]:
     """`concurrency` is as in the engine's log, unrounded."""
     plan, request, available = result.plan, result.plan.request, result.plan.available_bytes
-    chosen = result.chosen
+    shown = result.shown
     changes = [change.document() for change in result.changes]
     return {
         "name": plan.engine.name,
@@ -149,8 +149,9 @@ def _engine(result: PlanResult) -> dict[str, object]:
         "kv_dtype": plan.workload.kv_dtype,
         "tp": request.tp,
         "pp": request.pp,
-        "replicas": chosen.replicas if chosen else 1,
-        "devices": chosen.devices if chosen else request.ranks,
+        "replicas": shown.replicas if shown else 1,
+        "devices": shown.devices if shown else request.ranks,
+        **(_price(shown, result) if shown else {}),
         "context_ranks": request.context_ranks,
         "utilisation": plan.utilisation,
         "available_kv_bytes": available,

@@ -45,10 +45,9 @@ def overview_report(
 
 
 def _shown(result: PlanResult) -> tuple[Candidate, ...]:
-    options = result.of_each_device
-    if not options and result.plan.request.device is not None:
-        return (Candidate(device=result.plan.request.device, plan=result.plan),)
-    return options if result.named else options[:_MOST_ROWS]
+    if not result.ranking:
+        return (result.shown,) if result.shown else ()
+    return result.of_each_device if result.named else result.of_each_device[:_MOST_ROWS]
 
 
 def _wanted(found: Sequence[PlanResult]) -> str:
