@@ -11,7 +11,7 @@ from headcount.model.spec import ModelSpec
 
 from .budget import Budget, Term
 from .engines.engine import Engine, check_options, find_engine
-from .engines.launch import Launch
+from .engines.launch import Launch, unlisted
 from .engines.pool import CachePool
 from .limits import PlanLimits, largest
 from .parallel import check_tp
@@ -282,7 +282,8 @@ class Plan:
         if self.refusals:
             note = f"{self.engine.name} would not start: {'; '.join(self.refusals)}."
             return Launch(command=None, notes=(note,))
-        return launch(self.model, self.workload, self.kv_tokens)
+        found = launch(self.model, self.workload, self.kv_tokens)
+        return found.noting(unlisted(self.engine.listed_as, self.spec.model_type))
 
     @property
     def launch_command(self) -> str | None:

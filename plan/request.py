@@ -45,8 +45,9 @@ class PlanRequest:
     spreads whole, with `num_redundant_experts` copies; `context_ranks` is decode times prefill
     context parallel. `utilisation` is
     the fraction of a device's usable memory that may be taken; `kv_memory` are bytes for the cache
-    of each device, given instead of reckoned. What follows are an engine's own options. Raises
-    HeadcountError for impossible values.
+    of each device, given instead of reckoned. What follows are an engine's own options; with
+    `async_scheduling` False no step is scheduled before the last is done. Raises HeadcountError for
+    impossible values.
     """
 
     engine: str = PLAIN
@@ -85,6 +86,7 @@ class PlanRequest:
     fully_sharded_loras: bool = False
     cpu_offload_gb: float | None = None
     speculative_config: Speculation | None = None
+    async_scheduling: bool | None = None
 
     def __post_init__(self) -> None:
         for name in _COUNTS:

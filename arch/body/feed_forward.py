@@ -170,7 +170,11 @@ class Experts:
         count = self.shared
         if isinstance(count, str):
             count = view.optional(count, minimum=0) or 0
-        return count * per_layer(view, self.shared_width or self.width, 0) if count else 0
+        if not count:
+            return 0
+        if self.shared_width:  # 0: there is none
+            return count * per_layer(view, self.shared_width, 0, minimum=0)
+        return count * per_layer(view, self.width, 0)
 
 
 def after_dense(view: ConfigView, count: int) -> frozenset[int]:

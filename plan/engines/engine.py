@@ -46,7 +46,8 @@ class Engine:
     unless a dtype is asked for. `platforms` are the devices that a version runs on (None: all);
     `refusals` reasons for which it would not start on one of them, however much memory there is;
     `most_at_once` the most requests that it runs at once, None where only memory limits them;
-    `notes` what is particular to how a version runs the model.
+    `notes` what is particular to how a version runs the model; `listed_as` is its name among those
+    whose lists of classes are known (arch/engine_types.py).
     """
 
     name: str
@@ -58,6 +59,7 @@ class Engine:
     options: frozenset[str] = frozenset()
     releases: Releases = NO_RELEASES
     narrower_caches: tuple[str, ...] = ()
+    listed_as: str | None = None
     narrower_weights: tuple[str, ...] = ("float8_e4m3fn", "int4")
     profiles_sequences: bool = False
     keeps_float32: bool = True

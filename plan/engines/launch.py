@@ -5,10 +5,12 @@ have a placeholder for a name, which starts nothing until it is filled in.
 """
 
 from collections.abc import Container, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from shlex import quote
 
+from headcount.arch.engine_types import engines_with
 from headcount.arch.formats.of_configs import quantization_config
+from headcount.arch.registry import architecture_of
 from headcount.model.dtypes import BITS
 
 from ..gguf_mixes import mix_name
@@ -35,6 +37,10 @@ class Launch:
 
     command: str | None
     notes: tuple[str, ...] = ()
+
+    def noting(self, note: str | None) -> "Launch":
+        """With one more, if there is one."""
+        return replace(self, notes=(*self.notes, note)) if note else self
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -114,6 +120,15 @@ def own_format(model: PlannedModel) -> Mapping[str, object] | None:
     if model.own_format is not None:
         return model.own_format or None
     return quantization_config(model.config)
+
+
+def unlisted(engine: str | None, model_type: str | None) -> str | None:
+    """That the engine's list of classes, of the version that was read, has none for a type."""
+    if engine is None or model_type is None or architecture_of(model_type) is None:
+        return None
+    if engine in engines_with(model_type):
+        return None
+    return f"{engine} lists no class for model_type {model_type!r}: it may not start."
 
 
 def beyond_maximum(model: PlannedModel, work: Workload) -> int | None:

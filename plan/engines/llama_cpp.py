@@ -186,6 +186,7 @@ ENGINE = Engine(
     pool=_pool,
     launch=_launch,
     cache_type=_cache_type,
+    listed_as="llama.cpp",
     weights=loaded_weights,
     options=frozenset({"version", "pp"}),
     narrower_caches=("q8_0", "q4_0"),

@@ -294,6 +294,7 @@ ENGINE = Engine(
     pool=_pool,
     launch=_launch,
     cache_type=paged_cache_type(CACHES),
+    listed_as="SGLang",
     weights=loaded_weights,
     options=frozenset({"version", "pp", "pp_layer_partition", "block_size"}),
     releases=Releases(oldest=(0, 5), newest=(0, 5, 23)),

@@ -47,7 +47,10 @@ _OPTIONS = {
 _OPTION = re.compile(rf"--({'|'.join(_OPTIONS)})(?:[ =]{{1,8}}|['\"], ?){QUOTED}", re.ASCII)
 _SHORT = re.compile(r" -(tp|pp|dcp)[ =]{1,4}([0-9]{1,4})\b")
 _FLAGS = re.compile(r"--(enforce-eager|disable-hybrid-kv-cache-manager)\b")
-_NO_PREFIXES = "--no-enable-prefix-caching"
+_NOT = {
+    "caches_prefixes": "--no-enable-prefix-caching",
+    "async_scheduling": "--no-async-scheduling",
+}
 # A configuration inside a line's own: its model is the draft's.
 _SPECULATIVE = re.compile(
     r"speculative[_-]config['\"]?\s?[=:]?\s?['\"]?(?:SpeculativeConfig\([^)]{0,2000}\)"
@@ -103,7 +106,7 @@ _REPEATED, _REMEMBERED = 64, 50_000  # a line that a start repeats more often sa
 _SETTING_PARTS = (
     *("odel", "max_", "_size", "dtype", "quantization", "--", "tilization", "enforce_eager"),
     *("prefix_caching", "mamba_", "mem_fraction", "context_len", "hybrid_kv"),
-    "cache_memory_bytes",
+    *("cache_memory_bytes", "async_sched"),
 )
 
 
@@ -339,8 +342,9 @@ def _read_command(log: Log, line: str, trust: int) -> None:
             _set(log, _OPTIONS[key], text, trust)
         for flag in _FLAGS.findall(line):
             log.say(flag.replace("-", "_"), "True", trust)
-        if _NO_PREFIXES in line:
-            log.say("caches_prefixes", "False", trust)
+        for name, text in _NOT.items():
+            if text in line:
+                log.say(name, "False", trust)
     for key, text in _SHORT.findall(line):
         _set(log, key, text, trust)
 

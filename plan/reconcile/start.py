@@ -91,6 +91,7 @@ def _options(settings: Mapping[str, Setting]) -> dict[str, Any]:
         "context_ranks": _context_ranks(settings),
         "enforce_eager": str(settings.get("enforce_eager", "")).casefold() == "true",
         "caches_prefixes": _flag(settings, "caches_prefixes"),
+        "async_scheduling": _flag(settings, "async_scheduling"),
         "mamba_cache_mode": _mode(settings),
         "disable_hybrid_kv_cache_manager": _is_on(settings, "disable_hybrid_kv_cache_manager"),
         "usage": "offline" if settings.get("offline") else "server",

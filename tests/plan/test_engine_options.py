@@ -14,7 +14,7 @@ from headcount.plan.engines.registry import ENGINES, started
 from headcount.plan.request import OF_ANY_PLAN, PlanRequest, flag
 
 # Each option of some engine -> words of the command line; those of _LOGGED are read from logs only.
-_LOGGED = {"caches_prefixes"}
+_LOGGED = {"caches_prefixes", "async_scheduling"}
 GIVEN: dict[str, tuple[str, ...]] = {
     "version": ("--engine-version", "0.9"),
     "pp": ("--pp", "2"),

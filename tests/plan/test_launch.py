@@ -292,6 +292,23 @@ def test_context_ranks_are_those_that_the_engine_takes(
         assert f"--decode-context-parallel-size {ranks}" in (found.command or "")
 
 
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "llama.cpp", "transformers"])
+@pytest.mark.parametrize(
+    ("name", "lacking"),
+    [
+        ("facebook/opt-125m", {"llama.cpp"}),
+        ("Zyphra/Zamba2-7B", {"sglang", "llama.cpp"}),
+        (LLAMA, set()),
+    ],
+)
+def test_a_type_that_the_engine_lists_no_class_of_has_a_note(
+    name: str, lacking: set[str], engine: str
+) -> None:
+    """vLLM's registry, SGLang's models and llama.cpp's converter (arch/generated)."""
+    notes = " ".join(launch(name, engine, context=2048).notes)
+    assert ("lists no class" in notes) is (engine in lacking)
+
+
 def test_an_offline_start_is_one_of_the_class() -> None:
     found = launch(CODER, "vllm", "0.19.0", usage="offline", tp=2, dtype="nf4", kv_dtype="fp8")
     assert found.command == (

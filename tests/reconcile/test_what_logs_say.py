@@ -403,6 +403,36 @@ def test_drafted_tokens_take_blocks_of_states_and_a_layer() -> None:
     assert found["concurrency"]["agrees"] is True
 
 
+def test_the_bytes_that_a_start_was_given_count_exactly(tmp_path: Path) -> None:
+    """A start of vLLM 0.32's CPU build on three layers of 2 K/V heads of 16: 128 tokens a block."""
+    config = {
+        **{"model_type": "llama", "hidden_size": 128, "num_attention_heads": 8, "head_dim": 16},
+        **{"num_key_value_heads": 2, "num_hidden_layers": 3, "intermediate_size": 256},
+        **{"vocab_size": 512, "max_position_embeddings": 2048, "dtype": "float32"},
+    }
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config), encoding="utf-8")
+    log = "\n".join(
+        [
+            "(APIServer pid=1) INFO 12-01 12:44:01 [api_utils.py:286] non-default args: {'host':"
+            " '127.0.0.1', 'port': 8765, 'model': '/models/converted', 'max_model_len': 1024,"
+            " 'enforce_eager': True, 'kv_cache_memory_bytes': 50000000, 'max_num_seqs': 4}",
+            "(EngineCore pid=2) INFO 12-01 12:44:31 [core.py:133] Initializing a V1 LLM engine"
+            " (v0.32.0) with config: model='/models/converted', speculative_config=None",
+            "(Worker pid=3) INFO 12-01 12:45:06 [cpu_worker.py:260] Explicitly set (0.05/23.34) GiB"
+            " for KV cache on node 0.",
+            "(EngineCore pid=2) INFO 12-01 12:45:06 [kv_cache_utils.py:2327] CPU KV cache size:"
+            " 130,176 tokens, Maximum concurrency for 1,024 tokens per request: 127.12x",
+        ]
+    )
+    found = rows(log, "--model", str(path))
+    assert found["kv_tokens"]["predicted"] == found["kv_tokens"]["low"] == 130_176
+    assert found["concurrency"]["predicted"] == 127.12
+    assert all(row["agrees"] for row in found.values())
+    other = rows(log.replace("130,176", "130,304"), "--model", str(path))  # a block more
+    assert other["kv_tokens"]["agrees"] is False
+
+
 # SGLang
 
 

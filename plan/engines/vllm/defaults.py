@@ -84,9 +84,9 @@ def step_limits(version: Version, device: Device | None, request: PlanRequest) -
 
 
 def in_flight_tokens(
-    version: Version, max_num_batched_tokens: int, pp: int = 1, *, ahead: bool = True
+    version: Version, max_num_batched_tokens: int, pp: int = 1, *, runs_ahead: bool = True
 ) -> int:
     """Tokens that may be scheduled and not yet done: those of one step until 0.25, then those of
-    every step under way, one for each pipeline stage and one where the scheduler runs `ahead`
+    every step under way, one for each pipeline stage and one more if the scheduler runs ahead
     (vllm-project/vllm#47728; VllmConfig.max_in_flight_tokens)."""
-    return max_num_batched_tokens * (pp + ahead if version.at_least(0, 26) else 1)
+    return max_num_batched_tokens * (pp + runs_ahead if version.at_least(0, 26) else 1)

@@ -74,6 +74,18 @@ def _of_modelopt(named: object, version: Version) -> str | None:
     return name if name in known else None
 
 
+def ignores_cache_dtype(model_type: str) -> bool:
+    """Whether --kv-cache-dtype has no effect (FalconAttention of
+    vllm/model_executor/models/falcon.py hands its attention no cache's settings)."""
+    return model_type == "falcon"
+
+
+def is_attention_free(model_type: str) -> bool:
+    """Whether vLLM's class is one of recurrent layers alone, which caches no prefixes by default
+    (IsAttentionFree of vllm/model_executor/models/interfaces.py)."""
+    return model_type in ("mamba", "mamba2", "falcon_mamba")
+
+
 def default_state(model_type: str, version: Version) -> str | None:
     """The dtype of recurrent state where the config names none; None: as the form of the state has
     it (NemotronHForCausalLMConfig of vllm/model_executor/models/config.py)."""

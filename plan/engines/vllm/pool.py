@@ -18,7 +18,7 @@ from .compressed import compressed_caches, compressed_table, has_compressed
 from .defaults import StepLimits, in_flight_tokens, step_limits
 from .hybrid import as_allocated
 from .kernel_blocks import kernel_block
-from .model_rules import as_served, default_state
+from .model_rules import as_served, default_state, ignores_cache_dtype
 from .runner import uses_v2
 from .states import StateRule, state_rule
 
@@ -164,7 +164,10 @@ def vllm_pool(model: PlannedModel, work: Workload) -> VllmPool:
         stages=stages,
         version=version,
         in_flight=in_flight_tokens(
-            version, step.max_num_batched_tokens, request.pp, ahead=_runs_ahead(model, work)
+            version,
+            step.max_num_batched_tokens,
+            request.pp,
+            runs_ahead=_runs_ahead(model, work),
         ),
         encoder_tokens=_encoder_tokens(work, step),
         context_ranks=request.context_ranks,
@@ -181,7 +184,10 @@ def _packs(model: PlannedModel, work: Workload) -> bool:
 
 
 def _runs_ahead(model: PlannedModel, work: Workload) -> bool:
-    """The V1 runner does not with several stages (VllmConfig.max_concurrent_batches)."""
+    """Whether steps are scheduled before the last is done: the V1 runner does so on one stage alone
+    (VllmConfig.max_concurrent_batches of vllm/config/vllm.py)."""
+    if work.request.async_scheduling is False:
+        return False
     return overlaps_steps(work) and (work.request.pp == 1 or uses_v2(model, work))
 
 
@@ -206,6 +212,8 @@ def _remarks(model: PlannedModel, work: Workload) -> Iterator[str]:
         )
     if has_compressed(model.spec) and work.request.speculation is not None:
         yield "The cache of the layers that draft is left out beside compressed tokens."
+    if work.request.kv_dtype not in (None, "auto") and ignores_cache_dtype(model.spec.model_type):
+        yield "vLLM's class of this model ignores --kv-cache-dtype: its cache stays as it computes."
     if work.request.sampler is not None and uses_v2(model, work):
         yield (
             "--sampler changes nothing here: the V2 model runner profiles sampling without top-k"

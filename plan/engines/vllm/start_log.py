@@ -52,8 +52,10 @@ def _second_runner(log: Log, line: str) -> None:
 
 
 def _on_cpu(log: Log, line: str) -> None:
-    """Its blocks have 128 tokens (CpuPlatform.check_and_update_config of vllm/platforms/cpu.py)."""
+    """Its blocks have 128 tokens, and no step is scheduled before the last is done
+    (CpuPlatform.check_and_update_config of vllm/platforms/cpu.py)."""
     log.say("block_size", 128, trust=0)
+    log.settings["async_scheduling"] = "False"
 
 
 def _finish(log: Log) -> None:
@@ -278,6 +280,7 @@ LOG = StartLog(
         **{"max_num_seqs": "max_num_seqs", "max_num_batched_tokens": "max_num_batched_tokens"},
         **{"enforce_eager": "enforce_eager", "enable_prefix_caching": "caches_prefixes"},
         **{"mamba_cache_mode": "mamba_cache_mode", "kv_cache_memory_bytes": "kv_memory"},
+        "async_scheduling": "async_scheduling",
         **{"disable_hybrid_kv_cache_manager": "disable_hybrid_kv_cache_manager"},
     },
     others=(

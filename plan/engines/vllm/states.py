@@ -17,6 +17,7 @@ from ...devices import Device
 from ...request import StateMode
 from ..version import Version
 from .defaults import is_hopper_or_newer
+from .model_rules import is_attention_free
 
 # Hybrid models cache prefixes by default since 0.26; until 0.28 those of Mamba in mode `all`.
 _SINCE, _NO_ALL_SINCE = (0, 26), (0, 29)
@@ -50,11 +51,11 @@ def state_rule(
     device: Device | None = None,
     speculated: int = 0,
 ) -> StateRule:
-    """The rule of `version`; `mode` and `caches_prefixes` are the user's. A model of recurrent
+    """The rule of `version`; `mode` and `caches_prefixes` are the user's. A class of recurrent
     layers alone caches no prefixes. Each of `speculated` tokens takes a block more."""
     forms = {m.form for n in spec.layers for m in n.mixers if isinstance(m, Recurrent)}
     if caches_prefixes is None:
-        has_attention = any(m.num_key_value_heads for n in spec.layers for m in n.mixers)
+        has_attention = not is_attention_free(spec.model_type)
         caches_prefixes = has_attention and version.at_least(*_SINCE)
     wanted = mode or (_default(forms, version) if caches_prefixes else "none")
     if wanted == "none":

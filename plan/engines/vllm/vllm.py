@@ -12,7 +12,7 @@ from .budget import vllm_budget
 from .cache_types import CACHES
 from .defaults import step_limits
 from .launch import vllm_launch
-from .model_rules import default_cache
+from .model_rules import default_cache, ignores_cache_dtype
 from .pool import vllm_pool
 from .refusals import vllm_notes, vllm_platforms, vllm_refusals
 
@@ -20,8 +20,10 @@ from .refusals import vllm_notes, vllm_platforms, vllm_refusals
 def _cache_type(
     model: PlannedModel, request: PlanRequest, version: Version, compute_dtype: str
 ) -> CacheType:
-    name = CACHES.own(request.kv_dtype, version, compute_dtype)
     spec, config = model.spec, model.config
+    if ignores_cache_dtype(spec.model_type):
+        return named_cache_type(None, compute_dtype)
+    name = CACHES.own(request.kv_dtype, version, compute_dtype)
     default = default_cache(spec.model_type, config, version) if name == AUTO else None
     return named_cache_type(default or name, compute_dtype)
 
@@ -38,6 +40,7 @@ ENGINE = Engine(
     pool=vllm_pool,
     launch=vllm_launch,
     cache_type=_cache_type,
+    listed_as="vLLM",
     weights=loaded_weights,
     options=frozenset(
         {
@@ -47,6 +50,7 @@ ENGINE = Engine(
             *("pp_layer_partition", "dp", "enable_expert_parallel", "num_redundant_experts"),
             *("enable_lora", "max_loras", "max_lora_rank", "lora_dtype", "lora_target_modules"),
             *("fully_sharded_loras", "cpu_offload_gb"),
+            "async_scheduling",
         }
     ),
     releases=Releases(oldest=(0, 8, 5), newest=(0, 33)),

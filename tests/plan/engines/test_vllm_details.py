@@ -1,5 +1,7 @@
 """What vLLM does with layouts, groups, stages and windows; expected numbers by hand."""
 
+from typing import Any
+
 import pytest
 
 from headcount.audit.auditing import audit_model
@@ -7,6 +9,7 @@ from headcount.model.errors import HeadcountError
 from headcount.model.mixers import Attention, LatentAttention, Mixer, Recurrent
 from headcount.model.mixers.state import State
 from headcount.model.spec import Layer, ModelSpec
+from headcount.plan.command import planned
 from headcount.plan.devices import find_device
 from headcount.plan.engines.kv_formats import kv_format
 from headcount.plan.engines.layers import LayerCache, stage_of_layers, staged_caches
@@ -14,8 +17,11 @@ from headcount.plan.engines.version import Version
 from headcount.plan.engines.vllm.blocks import BlockRequest, LayerGroup, block_table
 from headcount.plan.engines.vllm.defaults import in_flight_tokens
 from headcount.plan.engines.vllm.hybrid import as_allocated
+from headcount.plan.engines.vllm.pool import VllmPool
 from headcount.plan.engines.vllm.states import state_rule
 from headcount.plan.engines.vllm.vllm import ENGINE
+from headcount.plan.plan import plan_model
+from headcount.plan.request import PlanRequest
 
 GIB = 2**30
 parse_version = ENGINE.releases.parse
@@ -280,6 +286,35 @@ def test_tokens_in_flight_are_those_of_all_steps_under_way() -> None:
     assert in_flight_tokens(parse_version("0.25.1"), 8192) == 8192
     assert in_flight_tokens(parse_version("0.26.0"), 16384) == 2 * 16384
     assert in_flight_tokens(NEW, 8192, pp=2) == 3 * 8192
+    assert in_flight_tokens(NEW, 8192, pp=2, runs_ahead=False) == 2 * 8192
+
+
+@pytest.mark.parametrize(
+    ("options", "steps"),
+    [
+        ({}, 2),
+        ({"async_scheduling": False}, 1),
+        ({"pp": 2}, 3),
+        ({"pp": 2, "model_runner": "v1"}, 2),
+        ({"model_runner": "v1"}, 2),
+    ],
+)
+def test_a_step_ahead_wants_the_second_runner_or_one_stage(
+    options: dict[str, Any], steps: int
+) -> None:
+    """VllmConfig.max_concurrent_batches of vllm/config/vllm.py."""
+    plan = plan_model(
+        planned(audit_model("llama-3-8b")),
+        PlanRequest(
+            engine=ENGINE.name,
+            version=parse_version("0.28.0"),
+            kv_memory=GIB,
+            max_num_batched_tokens=1000,
+            **options,
+        ),
+    )
+    assert isinstance(plan.pool, VllmPool)
+    assert plan.pool.in_flight == 1000 * steps
 
 
 def recurrent(form: str) -> ModelSpec:

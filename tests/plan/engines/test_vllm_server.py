@@ -22,7 +22,9 @@ SIZES = {
     **{"hidden_size": 128, "head_dim": 32, "num_attention_heads": 8, "num_hidden_layers": 3},
     **{"intermediate_size": 192, "num_key_value_heads": 8, "max_position_embeddings": LENGTH},
 }
-CPU_BLOCK = 128  # tokens: CpuPlatform.check_and_update_config of vllm/platforms/cpu.py
+# Tokens; and a CPU's scheduler does not run ahead (CpuPlatform.check_and_update_config of
+# vllm/platforms/cpu.py).
+CPU_BLOCK = 128
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +68,7 @@ def test_a_converted_model_starts_with_the_cache_that_is_planned(
             context=LENGTH,
             block_size=CPU_BLOCK,
             max_num_batched_tokens=256,
+            async_scheduling=False,
         ),
     )
     concurrency = plan.pool.concurrency(plan.available, LENGTH)

@@ -47,6 +47,7 @@ _FIELDS = {
     "pipeline_parallel_size": "pp",
     "kv_cache_dtype": "kv_dtype",
     "enable_prefix_caching": "caches_prefixes",
+    "async_scheduling": "async_scheduling",
     "block_size": "block_size",
     "max_num_batched_tokens": "max_num_batched_tokens",
 }
@@ -181,6 +182,14 @@ def plan_of(model: PlannedModel, version: str, setting: Mapping[str, Any], lengt
         tokens=pool.kv_tokens(plan.available, context),
         concurrency=pool.concurrency(plan.available, context),
     )
+
+
+def default_length(model: PlannedModel, version: str) -> int:
+    """Tokens of a request where neither the user nor vLLM says how many."""
+    request = PlanRequest(
+        engine=ENGINE.name, version=ENGINE.releases.parse(version), kv_memory=AVAILABLE
+    )
+    return plan_model(model, request).workload.context
 
 
 def differences(case: Recorded, version: str) -> dict[int, str]:
