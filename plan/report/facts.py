@@ -49,9 +49,11 @@ def _verdict(result: PlanResult) -> Iterator[Fact]:
 
 
 def _cost(result: PlanResult) -> Iterator[Fact]:
-    price = result.an_hour(result.shown) if result.shown else None
-    if result.shown and price is not None:
-        month = cell(result.a_month(result.shown), "price")
+    """Of what the plan is of: without an engine, a search is of none."""
+    shown = result.shown if result.plan.request.device else None
+    price = result.an_hour(shown) if shown else None
+    if shown and price is not None:
+        month = cell(result.a_month(shown), "price")
         yield Fact("an_hour", "Cost an hour", price, "price", f"{month} a month")
 
 

@@ -26,7 +26,7 @@ def overview_report(
     rows = [
         (result.plan.model.model_id, *row)
         for result in found
-        for row in hardware_rows(result, _shown(result), with_prices=prices)
+        for row in hardware_rows(result, _shown(result))
     ]
     return Report(
         title=f"Plan of {len(names)} models{_wanted(found)}",
