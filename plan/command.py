@@ -60,6 +60,8 @@ def plan_command(
 ) -> PlanAnswer:
     """Plans the models `names`; `options` are those of the command line. Several have an overview
     before their reports, or in a `form` for programs in place of them. Raises HeadcountError."""
+    if target_users is not None and options.get("batch_size", 1) != 1:
+        raise HeadcountError("--target-users are spread over engines: leave out --batch-size")
     devices = parse_devices(device) if device else ()
     request = _request(needs_engine=bool(require or target_users), **options)
     searched: dict[str, Any] = {

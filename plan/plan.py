@@ -143,7 +143,7 @@ class Plan:
         allowed = self.budget.allowed if self.budget else None
         return allowed.bytes if allowed else None
 
-    @property
+    @cached_property
     def free_bytes(self) -> int | None:
         """What is left of it; negative where the plan does not fit."""
         allowed = self.budget_bytes
@@ -179,7 +179,7 @@ class Plan:
         """Whether none of the batch would have to wait for others to end."""
         return self.most_at_once is None or self.workload.batch_size <= self.most_at_once
 
-    @property
+    @cached_property
     def verdict(self) -> Verdict | None:
         """`borderline` where the estimates' error decides; None where there is nothing to fit in.
         A requirement holds by `low`."""
