@@ -240,6 +240,14 @@ def test_another_name_of_the_routed_experts_is_read(model_type: str) -> None:
     assert total({**config, "num_experts": 16}) == total({**config, "n_routed_experts": 16})
 
 
+def test_the_dense_layers_of_inkling_are_those_that_its_file_counts() -> None:
+    """InklingTextConfig of transformers 5.24; with dense_intermediate_size it swaps the widths."""
+    config = {"model_type": "inkling_text", "num_hidden_layers": 4}
+    listed = {**config, "mlp_layer_types": ["dense", "dense", "sparse", "sparse"]}
+    assert total({**config, "dense_mlp_idx": 2}) == total(listed)
+    assert total({**config, "dense_intermediate_size": 512}) is None
+
+
 def test_a_tower_is_fixed_where_its_class_reads_no_type_of_it() -> None:
     """transformers looks at the model_type of a nested config only where the wrapper's class leaves
     its class open (AutoConfig)."""
