@@ -311,7 +311,8 @@ def _weights(start: Start) -> Figure:
     plan = plan_model(start.model, request)
     term = min((budget.fixed[0] for budget in plan.budgets), key=lambda term: term.bytes)
     error = term.error_bytes + step_bytes(start.log, "weights_gib")
-    return _between("weights_bytes", logged, term.bytes, error, term.formula)
+    host = sum(part.bytes for part in plan.host_terms if part.key == "weights")  # logged, too
+    return _between("weights_bytes", logged, term.bytes + host, error, term.formula)
 
 
 def _available(start: Start) -> Figure:

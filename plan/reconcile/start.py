@@ -9,16 +9,16 @@ from headcount.model.errors import HeadcountError
 from ..devices import Device, find_device, parse_device
 from ..engines.engine import Engine, check_options, find_engine
 from ..engines.start_log import Log, Setting
+from ..options.speculation import Method, Speculation
 from ..parallel import valid_tp
 from ..planned_model import PlannedModel
 from ..request import OF_ANY_PLAN, STATE_MODES, PlanRequest, StateMode
-from ..speculation import Method, Speculation
 from .log import settings_of
 from .model import LoggedModel, find_model, loaded_as
 
 _PASSED = (
     *("context", "kv_dtype", "tp", "pp", "max_num_seqs", "max_num_batched_tokens", "sampler"),
-    *("batch_size", "model_runner"),
+    *("batch_size", "model_runner", "parallel", "kv_unified", "cache_type_k", "cache_type_v"),
 )
 _GIB = 2**30
 
