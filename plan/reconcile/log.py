@@ -144,7 +144,8 @@ def _log_of(lines: Iterable[FoundLine]) -> Log:
             read(log, line)
     log.end()
     for each in _LOGS:
-        each.finish(log)
+        if each.engine in (log.tellers or {each.engine}):
+            each.finish(log)
     if len(log.tellers) == 1:
         (log.engine,) = log.tellers
     return log
