@@ -289,6 +289,8 @@ class Plan:
             note = f"{self.engine.name} would not start: {'; '.join(self.refusals)}."
             return Launch(command=None, notes=(note,))
         found = launch(self.model, self.workload, self.kv_tokens)
+        if found.command is not None and self.model.revision is not None:
+            found = found.noting(f"It is of revision {self.model.revision}: say that, too.")
         return found.noting(unlisted(self.engine.listed_as, self.spec.model_type))
 
     @property

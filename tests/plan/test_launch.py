@@ -292,6 +292,12 @@ def test_a_type_that_the_engine_lists_no_class_of_has_a_note(
     assert ("lists no class" in notes) is (engine in lacking)
 
 
+def test_a_revision_that_was_asked_for_is_to_be_said() -> None:
+    other = replace(model(LLAMA), on_hub=True, revision="v2")
+    found = plan_model(other, PlanRequest(engine="vllm", device=H200)).launch
+    assert found is not None and "It is of revision v2" in found.notes[-1]
+
+
 def test_an_offline_start_is_one_of_the_class() -> None:
     found = launch(CODER, "vllm", "0.19.0", usage="offline", tp=2, dtype="nf4", kv_dtype="fp8")
     assert found.command == (
