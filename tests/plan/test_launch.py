@@ -234,6 +234,14 @@ def test_a_context_beyond_the_models_is_said_and_allowed(engine: str, words: str
     assert not any("8,192 tokens" in note for note in at.notes)
 
 
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "llama.cpp", "transformers"])
+def test_no_context_is_longer_than_learned_positions(engine: str) -> None:
+    """GPT-2's table has 1,024 rows (wpe)."""
+    at, beyond = (launch("gpt2", engine, context=tokens) for tokens in (1024, 1025))
+    assert at.command is not None and beyond.command is None
+    assert "learned 1,024 positions" in beyond.notes[0]
+
+
 @pytest.mark.parametrize(
     ("version", "request_", "words"),
     [
