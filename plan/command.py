@@ -1,6 +1,6 @@
 """`plan`: from a model's name and options to a report."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -26,6 +26,7 @@ from .result import PlanResult, plan_result
 
 if TYPE_CHECKING:
     from headcount.audit.audited import Audit
+    from headcount.sources.safetensors import TensorInfo
 
 
 # Findings that files lack something that loading would fill with random values.
@@ -59,6 +60,8 @@ def plan_command(
 ) -> PlanAnswer:
     """Plans the models `names`; `options` are those of the command line. Several have an overview
     before their reports, or in a `form` for programs in place of them. Raises HeadcountError."""
+    if target_users is not None and options.get("batch_size", 1) != 1:
+        raise HeadcountError("--target-users are spread over engines: leave out --batch-size")
     devices = parse_devices(device) if device else ()
     request = _request(needs_engine=bool(require or target_users), **options)
     searched: dict[str, Any] = {
@@ -139,9 +142,19 @@ def planned(audit: "Audit", parameters: int | None = None) -> PlannedModel:
         weights_bytes=None if parameters else whole.loaded_bytes,
         has_experts=whole.has_experts,
         lacking=None if is_whole else lacking,
+        on_hub=audit.source.kind == "hub",
         stands_in=audit.source.entry.stands_in if audit.source.entry else None,
         overruled=_overruled(audit, parameters),
+        tensors=_tensors(whole),
+        active_parameters=whole.active_parameters,
     )
+
+
+def _tensors(audit: "Audit") -> "Mapping[str, TensorInfo] | None":
+    """Of a GGUF file, which an engine may spread over device and host tensor by tensor."""
+    if audit.checkpoint is None or audit.checkpoint.format != "gguf":
+        return None
+    return audit.checkpoint.tensors
 
 
 def _overruled(audit: "Audit", parameters: int | None) -> str | None:

@@ -125,6 +125,12 @@ class Plan:
         )
         return (*self.taken[:1], cache, *self.taken[1:])
 
+    @cached_property
+    def host_terms(self) -> tuple[Term, ...]:
+        """What lies in the host's memory, which no device has to have."""
+        host = self.engine.host
+        return () if host is None else host(self.model, self.workload)
+
     @property
     def total_bytes(self) -> int:
         return sum(term.bytes for term in self.taken) + self.kv_cache_bytes
@@ -137,7 +143,7 @@ class Plan:
         allowed = self.budget.allowed if self.budget else None
         return allowed.bytes if allowed else None
 
-    @property
+    @cached_property
     def free_bytes(self) -> int | None:
         """What is left of it; negative where the plan does not fit."""
         allowed = self.budget_bytes
@@ -173,7 +179,7 @@ class Plan:
         """Whether none of the batch would have to wait for others to end."""
         return self.most_at_once is None or self.workload.batch_size <= self.most_at_once
 
-    @property
+    @cached_property
     def verdict(self) -> Verdict | None:
         """`borderline` where the estimates' error decides; None where there is nothing to fit in.
         A requirement holds by `low`."""

@@ -21,10 +21,13 @@ STATE_MODES: tuple[StateMode, ...] = get_args(StateMode)
 _COUNTS = (
     *("context", "batch_size", "encoder_tokens", "tp", "pp", "dp", "ep_size", "context_ranks"),
     *("block_size", "max_num_seqs", "max_num_batched_tokens", "max_loras", "max_lora_rank"),
+    *("parallel", "ubatch_size"),
 )
 SAMPLERS = ("pytorch", "flashinfer")
 ModelRunner = Literal["v1", "v2"]
 MODEL_RUNNERS: tuple[ModelRunner, ...] = get_args(ModelRunner)
+FlashAttention = Literal["on", "off", "auto"]
+FLASH_ATTENTION: tuple[FlashAttention, ...] = get_args(FlashAttention)
 # Fields that any plan takes; each of the others is an option of some engines (`Engine.options`).
 OF_ANY_PLAN = frozenset(
     {
@@ -93,6 +96,17 @@ class PlanRequest:
     mm_processor_kwargs: ImageSize | None = None
     speculative_algorithm: Speculation | None = None
     async_scheduling: bool | None = None
+    parallel: int | None = None
+    kv_unified: bool = False
+    ubatch_size: int | None = None
+    cache_type_k: str | None = None
+    cache_type_v: str | None = None
+    flash_attn: FlashAttention | None = None
+    swa_full: bool = False
+    gpu_layers: int | None = None
+    n_cpu_moe: int | None = None
+    cpu_moe: bool = False
+    no_kv_offload: bool = False
 
     def __post_init__(self) -> None:
         for name in _COUNTS:

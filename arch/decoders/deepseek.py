@@ -30,6 +30,7 @@ from ..body.shared import (
     MLP_BIAS,
 )
 from ..config_view import ConfigView
+from ..gguf.compressed import compressed_layers
 from ..gguf.form import Gguf, Indexer
 from ..modules.names import DEEPSEEK_PREDICTION, FFN, MTP_PREDICTION
 from ..states.hybrid import INDEXED, LAYER_TYPES, hybrid, hybrid_kinds
@@ -260,14 +261,7 @@ ARCHITECTURES = (
         spellings=("deepseek_ref",),  # sgl-project's files in FP8
         feed_forward=FFN,
         prediction=MTP_PREDICTION._replace(name="mtp.0"),
-        gguf=(
-            Gguf(
-                architecture="deepseek4",
-                slides="all",
-                note="The compressed caches of deepseek4 are not counted: audit its Hugging Face"
-                " config.",
-            ),
-        ),
+        gguf=(Gguf(architecture="deepseek4", reads=compressed_layers),),
     ),
     DEEPSEEK_V3.relative("youtu", "minicpm3", body=DECODER_MLP_BIAS),
     DEEPSEEK_V3.relative("axk1", body=Body(experts=EXPERTS_AFTER_FIRST, more=norm_after_experts)),

@@ -10,12 +10,12 @@ from math import ceil
 
 from headcount.model.mixers import LatentAttention, fills
 
-from ..budget import Budget
+from ..budget import Budget, Term
 from ..devices import Device
 from ..planned_model import PlannedModel
 from ..request import Workload
 from ..stored import as_loaded, full_name
-from .added.offload import offloaded
+from .added.offload import moved_to_host, offloaded
 from .added.sglang import (
     added_notes,
     added_options,
@@ -194,6 +194,12 @@ def _budget(model: PlannedModel, device: Device | None, work: Workload) -> tuple
     )
 
 
+def _host(model: PlannedModel, work: Workload) -> tuple[Term, ...]:
+    """Of --cpu-offload-gb."""
+    stages = stages_of(work.request, len(model.spec.layers), sglang_stages)
+    return moved_to_host(model, work, stages, sglang_spread(model, work))
+
+
 # Choices of --kv-cache-dtype in sglang/srt/server_args.py (arg_groups/fields/model.py from 0.5.21).
 CACHES = CacheNames(
     engine="SGLang",
@@ -307,6 +313,7 @@ def _refusals(model: PlannedModel, device: Device | None, work: Workload) -> Ite
 ENGINE = Engine(
     name="sglang",
     budget=_budget,
+    host=_host,
     pool=_pool,
     launch=_launch,
     cache_type=paged_cache_type(CACHES),

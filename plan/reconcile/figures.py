@@ -314,8 +314,9 @@ def _weights(start: Start) -> Figure:
         (budget.loaded for budget in plan.budgets), key=lambda terms: sum(t.bytes for t in terms)
     )
     error = sum(term.error_bytes for term in terms) + step_bytes(start.log, "weights_gib")
+    host = sum(part.bytes for part in plan.host_terms if part.key == "weights")  # logged, too
     words = ", ".join(term.formula for term in terms)
-    return _between("weights_bytes", logged, sum(term.bytes for term in terms), error, words)
+    return _between("weights_bytes", logged, sum(term.bytes for term in terms) + host, error, words)
 
 
 def _available(start: Start) -> Figure:

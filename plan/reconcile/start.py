@@ -18,7 +18,7 @@ from .model import LoggedModel, find_model, loaded_as
 
 _PASSED = (
     *("context", "kv_dtype", "tp", "pp", "max_num_seqs", "max_num_batched_tokens", "sampler"),
-    *("batch_size", "model_runner"),
+    *("batch_size", "model_runner", "parallel", "kv_unified", "cache_type_k", "cache_type_v"),
 )
 _GIB = 2**30
 

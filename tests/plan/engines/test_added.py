@@ -216,6 +216,16 @@ def test_weights_in_the_hosts_memory_leave_the_device() -> None:
     assert moved.available_bytes - plain.available_bytes == count * layer + 2 * left
 
 
+def test_the_host_has_what_all_ranks_move() -> None:
+    found = plan("llama-3-70b", device="l40s", tp=2, dp=2, cpu_offload_gb=40)
+    one = plan("llama-3-70b", device="l40s", tp=2)
+    moved = term(one, "weights").bytes - term(found, "weights").bytes
+    assert 40 * GIB <= moved <= 40 * GIB + 2 * 2 * 28672 * 8192 // 2
+    (host,) = found.host_terms
+    assert host.bytes == 4 * moved
+    assert not one.host_terms
+
+
 def test_embeddings_and_head_stay_on_the_device() -> None:
     found = plan("llama-3-8b", device="l4", cpu_offload_gb=100)
     ends = 2 * 2 * 128_256 * 4096
