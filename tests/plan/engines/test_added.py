@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from vllm_drafts import EAGLE3
 
 from headcount.audit.auditing import audit_model
 from headcount.cli import main
@@ -19,14 +20,6 @@ from headcount.plan.plan import Plan, plan_model
 from headcount.plan.request import PlanRequest
 
 GIB = 2**30
-# The config that yuhuili/EAGLE3-LLaMA3.1-Instruct-8B publishes; its pytorch_model.bin has 850 MB.
-EAGLE3 = {
-    "architectures": ["LlamaForCausalLMEagle3"],
-    **{"model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336},
-    **{"num_attention_heads": 32, "num_key_value_heads": 8, "num_hidden_layers": 1},
-    **{"head_dim": 128, "vocab_size": 128256, "draft_vocab_size": 32000, "torch_dtype": "float16"},
-    **{"max_position_embeddings": 2048, "tie_word_embeddings": False},
-}
 
 
 def plan(name: str, engine: str = "vllm", device: str = "h100", **request: Any) -> Plan:
@@ -107,6 +100,12 @@ def test_layers_that_predict_are_the_models_own() -> None:
     assert found.bytes_per_token == 62 * 576 * 2
     joined = 2 * 7168 * 7168 * 2
     assert 8 * (term(found, "draft").bytes - joined) + joined == pytest.approx(11.5e9, rel=0.03)
+
+
+def test_the_command_of_a_start_that_a_log_tells_of_names_what_drafts() -> None:
+    told = Speculation(method="eagle", tokens=2)
+    command = plan("qwen3-8b", speculative_config=told, kv_memory=GIB).launch_command
+    assert command is not None and '"model": "<the draft>"' in command
 
 
 def test_what_drafts_without_layers_takes_a_block_of_state_only() -> None:
