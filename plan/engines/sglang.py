@@ -24,6 +24,11 @@ from .added.sglang import (
     draft_term,
     sglang_spread,
 )
+from .added.sglang_adapters import (
+    sglang_adapter_options,
+    sglang_adapters,
+    sglang_adapters_refused,
+)
 from .budget_terms import runtime, share_of
 from .cache_names import AUTO, CacheNames
 from .engine import Engine
@@ -187,10 +192,14 @@ def _budget(model: PlannedModel, device: Device | None, work: Workload) -> tuple
     stages = stages_of(work.request, len(model.spec.layers), sglang_stages)
     whole = tuple(stage_weights(model, work, *tables, stages=stages, spread=spread))
     weights = tuple(offloaded(model, work, whole, stages, spread))
-    last = (others, *draft_term(model, work))
+    adapters = tuple(sglang_adapters(model, work, stages, spread))
+    draft, last = tuple(draft_term(model, work)), len(weights) - 1
     return tuple(
-        Budget(allowed=allowed, fixed=(own, *(last if own is weights[-1] else (others,))))
-        for own in weights
+        Budget(
+            allowed=allowed,
+            fixed=(own, *adapters[n : n + 1], others, *(draft if n == last else ())),
+        )
+        for n, own in enumerate(weights)
     )
 
 
@@ -289,6 +298,7 @@ def _options(work: Workload, kv_tokens: int) -> Iterator[str]:
         yield f"--kv-cache-dtype {cache}"
     yield from option("--page-size", request.block_size)
     yield from added_options(request)
+    yield from sglang_adapter_options(request)
 
 
 def _platforms(version: Version) -> Platforms:
@@ -308,6 +318,7 @@ def _refusals(model: PlannedModel, device: Device | None, work: Workload) -> Ite
     )
     yield from uneven_cuts(as_loaded(model, work.dtype), work.request.tp, rules)
     yield from added_refused(model, work)
+    yield from sglang_adapters_refused(work.request)
 
 
 ENGINE = Engine(
@@ -323,6 +334,7 @@ ENGINE = Engine(
         {
             *("version", "pp", "pp_layer_partition", "block_size", "dp", "enable_dp_attention"),
             *("ep_size", "num_redundant_experts", "cpu_offload_gb", "speculative_algorithm"),
+            *("enable_lora", "max_loras", "max_lora_rank", "lora_target_modules"),
         }
     ),
     releases=Releases(oldest=(0, 5), newest=(0, 5, 23)),

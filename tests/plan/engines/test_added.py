@@ -252,6 +252,27 @@ def test_adapters_of_some_matrices_have_buffers_for_what_is_loaded_with_them() -
     assert term(found, "adapters").bytes == 2 * 8 * 32 * (3 * 4096 + 6144)
 
 
+def test_sglang_makes_buffers_of_the_modules_that_are_named() -> None:
+    """8 adapters of rank 16 for q, k, v and o of 32 layers, cut over 2 ranks as the matrices are;
+    with all also gate, up and down, the embedding whole, and of the head half of B."""
+    options: dict[str, Any] = {
+        "engine": "sglang",
+        "enable_lora": True,
+        "max_lora_rank": 16,
+        "tp": 2,
+    }
+    some = plan("llama-3-8b", **options, lora_target_modules=("q_proj", "o_proj"))
+    attention = 3 * 4096 + 6144 // 2 + 4096 // 2 + 4096
+    assert term(some, "adapters").bytes == 2 * 8 * 16 * 32 * attention
+    every = plan("llama-3-8b", **options, lora_target_modules=("all",))
+    mlp = 2 * 4096 + 2 * 14336 // 2 + 14336 // 2 + 4096
+    ends = 128_256 + 4096 + 4096 + 128_256 // 2
+    assert term(every, "adapters").bytes == 2 * 8 * 16 * (32 * (attention + mlp) + ends)
+    assert not every.refusals
+    assert "--lora-target-modules all" in (every.launch_command or "")
+    assert any("--lora-paths" in text for text in plan("llama-3-8b", **options).refusals)
+
+
 def test_experts_have_no_buffers_before_0_12() -> None:
     old, new = (
         term(plan("mixtral-8x7b", device="h200", enable_lora=True, version=version), "adapters")
