@@ -106,6 +106,9 @@ STARTS: tuple[dict[str, Any], ...] = (
     {"enable_lora": True, "lora_target_modules": ("q_proj",), "fully_sharded_loras": True, "tp": 2},
     {"cpu_offload_gb": 4.0, "dp": 2, "pp": 2, "pp_layer_partition": (20, 12)},
     {"enable_expert_parallel": True, "num_redundant_experts": 2, "tp": 2},
+    {"gpu_layers": 9, "n_cpu_moe": 2, "parallel": 6, "kv_unified": True, "ubatch_size": 1024},
+    {"cpu_moe": True, "no_kv_offload": True, "swa_full": True, "flash_attn": "on"},
+    {"cache_type_k": "q8_0", "cache_type_v": "q5_1", "parallel": 3},
 )
 
 

@@ -12,8 +12,6 @@ from typing import NamedTuple
 from .graph import Graph
 from .slots import Layout
 
-# Scores of an indexer, sorted, and the masks that are made of them: about so many at once.
-_SORTED = 12
 _FLOAT, _HALF, _INDEX = (
     4,
     2,
@@ -46,7 +44,7 @@ class Block:
     none) and `window`, and `read` by its output; `width` of the MLP (0: none), `shared` of that
     beside the experts; `recurrent` all that a recurrent mixer computes. `stored_once`: gate and up
     are one matrix; `cached`: it attends to a cache, else to the micro-batch itself; `indexed`: to
-    tokens that an indexer chooses.
+    tokens that an indexer chooses; `one_norm`: attention and MLP read the same, side by side.
     """
 
     heads: int = 0
@@ -64,6 +62,7 @@ class Block:
     read: int = 0
     cached: bool = True
     indexed: bool = False
+    one_norm: bool = False
 
     @property
     def is_followed(self) -> bool:
@@ -190,6 +189,8 @@ class _Build:
         values = shape.tokens * _INDEX * (1 if shape.flash else max(1, block.value))
         rows = 0 if block.latent else add(values)
         cells = self._cells(block)
+        if block.indexed:  # of the tokens that are chosen
+            add(cells * shape.tokens * _HALF, kept=True)
         mask = add(
             cells * shape.tokens * (_HALF if shape.flash else _FLOAT), kept=not self.is_device
         )
@@ -208,14 +209,16 @@ class _Build:
         tokens = shape.outputs if last else shape.tokens
         size = self._floats(shape.hidden, tokens)
         if block.heads or block.recurrent:
-            normed = self._norm(x, shape.tokens)
-            if block.indexed:
-                graph.use(graph.add(_SORTED * self._floats(self._cells(block))))
+            normed = own = self._norm(x, shape.tokens)
             mixed = (
                 self._attention(normed, block) if block.heads else self._recurrent(normed, block)
             )
             if last:
                 mixed, x = graph.add(size, mixed, self.chosen), graph.add(size, x, self.chosen)
+            if block.one_norm:
+                own = graph.add(size, own, self.chosen) if last else own
+                made = self._mlp(own, block, tokens)
+                return graph.add(size, graph.add(size, made, x, over=True), mixed, over=True)
             x = graph.add(size, mixed, x, over=True)
         if not block.width and not block.experts:
             return x
