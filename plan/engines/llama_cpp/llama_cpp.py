@@ -331,7 +331,7 @@ def _options(work: Workload) -> Iterator[str]:
         yield f"--flash-attn {request.flash_attn}"
     yield from ("--swa-full",) if request.swa_full else ()
     if request.tp > 1:
-        yield f"--split-mode row --tensor-split {','.join(['1'] * request.tp)}"
+        yield f"--split-mode tensor --tensor-split {','.join(['1'] * request.tp)}"
     elif request.pp > 1:
         yield f"--split-mode layer --tensor-split {','.join(['1'] * request.pp)}"
 
