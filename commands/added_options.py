@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headcount.plan.options.speculation import ALGORITHMS
+
 from .options import AT_LEAST_1, FiniteRange, stack
 
 if TYPE_CHECKING:
@@ -54,14 +56,34 @@ _PARALLEL = stack(
     click.option(
         "--enable-expert-parallel", is_flag=True, help="Experts whole on the ranks (vllm)."
     ),
+    click.option("--enable-dp-attention", is_flag=True, help="--dp ranks of those of tp (sglang)."),
+    click.option("--ep-size", type=AT_LEAST_1, help="Ranks that have experts whole (sglang)."),
     click.option(
-        "--num-redundant-experts", type=click.IntRange(min=0), help="Of --eplb-config (vllm)."
+        "--num-redundant-experts",
+        "--ep-num-redundant-experts",
+        "num_redundant_experts",
+        type=click.IntRange(min=0),
+        help="Of --eplb-config (vllm).",
     ),
     click.option(
         "--pp-layer-partition",
         type=Numbers(),
         help="Layers of each stage: VLLM_PP_LAYER_PARTITION, SGLANG_PP_LAYER_PARTITION.",
     ),
+)
+_DRAFTS = stack(
+    click.option(
+        "--speculative-config",
+        metavar="JSON",
+        help='Such as {"method": "mtp", "num_speculative_tokens": 2} (vllm).',
+    ),
+    click.option(
+        "--speculative-algorithm", type=click.Choice([*ALGORITHMS]), help="What drafts (sglang)."
+    ),
+    click.option("--speculative-draft-model-path", metavar="MODEL", help="(sglang)"),
+    click.option("--speculative-num-steps", type=AT_LEAST_1, help="(sglang)"),
+    click.option("--speculative-eagle-topk", type=AT_LEAST_1, help="(sglang)"),
+    click.option("--speculative-num-draft-tokens", type=AT_LEAST_1, help="(sglang)"),
 )
 _ADAPTERS = stack(
     click.option("--enable-lora", is_flag=True, help="With LoRA adapters (vllm)."),
@@ -73,13 +95,20 @@ _ADAPTERS = stack(
     ),
     click.option("--fully-sharded-loras", is_flag=True, help="Adapters split over tp (vllm)."),
 )
-added_options = stack(
-    _PARALLEL,
+_IMAGES = stack(
     click.option(
-        "--speculative-config",
+        "--limit-mm-per-prompt",
         metavar="JSON",
-        help='Such as {"method": "mtp", "num_speculative_tokens": 2} (vllm).',
+        help='Such as {"image": 0, "video": 0}: without the encoder (vllm).',
     ),
+    click.option(
+        "--mm-processor-kwargs", metavar="JSON", help='{"max_pixels": N} of an image (vllm).'
+    ),
+)
+added_options = stack(
+    _IMAGES,
+    _PARALLEL,
+    _DRAFTS,
     _ADAPTERS,
     click.option(
         "--cpu-offload-gb", type=FiniteRange(min=0), help="GiB of weights in the host's memory."

@@ -6,12 +6,14 @@ has its CPU build; `tests/support/judge/vllm_environment.py` makes one.
 
     python tools/record_vllm.py --python PYTHON            # write the file: a quarter of an hour
     python tools/record_vllm.py --python PYTHON --check    # exit 1 if vLLM says other things today
-    python tools/record_vllm.py --python PYTHON NAME...    # print the lines of some models
+    python tools/record_vllm.py --python PYTHON NAME...    # ask of some models, write their lines
     python tools/record_vllm.py --differences              # where plans differ from the record
 """
 
 import argparse
+import json
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support" / "judge"))
@@ -30,6 +32,14 @@ def show_differences() -> int:
     return 1 if count else 0
 
 
+def renewed(lines: Iterable[str]) -> str:
+    """The record with `lines` in place of those of the same models; new ones come last."""
+    new = {json.loads(line)["model"]: line for line in lines}
+    old = RECORD.read_text(encoding="utf-8").splitlines(keepends=True)
+    kept = [new.pop(json.loads(line)["model"], line) for line in old[1:]]
+    return "".join((old[0], *kept, *new.values()))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("models", nargs="*", metavar="NAME")
@@ -42,10 +52,7 @@ def main() -> int:
     if given.python is None:
         parser.error("--python is needed")
     lines = asked(given.python, set(given.models) or None)
-    if given.models:
-        sys.stdout.writelines(lines)
-        return 0
-    text = "".join(lines)
+    text = renewed(lines) if given.models else "".join(lines)
     if given.check:
         return 0 if RECORD.read_text(encoding="utf-8") == text else 1
     RECORD.write_text(text, encoding="utf-8")

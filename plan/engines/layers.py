@@ -77,6 +77,8 @@ def staged_caches(
     An indexer's keys count as a layer of their own, and so does recurrent state beside attention.
     `chunk` is the config's attention_chunk_size: windows of that size begin at its multiples.
     """
+    if _picks_latents(spec):
+        kv = replace(kv, latent_bytes=kv.sparse_latent_bytes)
     found = [
         (cache, at)
         for layer, at in zip(spec.layers, stages or [0] * len(spec.layers), strict=True)
@@ -85,6 +87,16 @@ def staged_caches(
     ]
     return StagedCaches(
         caches=tuple(cache for cache, _ in found), stages=tuple(at for _, at in found)
+    )
+
+
+def _picks_latents(spec: ModelSpec) -> bool:
+    """Whether latents are read by the tokens that an indexer picks; layers without an indexer take
+    those of another's."""
+    return any(
+        isinstance(mixer, LatentAttention) and any(state.per_token for state in mixer.states)
+        for layer in spec.layers
+        for mixer in layer.mixers
     )
 
 
@@ -102,8 +114,7 @@ def _caches(mixer: Mixer, kv: KvFormat, chunk: int | None) -> Iterator[LayerCach
     elements = mixer.key_value_elements(1, 1, "serving")
     indexer = sum(state.per_token for state in mixer.states)
     if isinstance(mixer, LatentAttention) and elements:
-        own = kv.sparse_latent_bytes if indexer else kv.latent_bytes
-        token = _bytes(elements, kv) if own is None else own
+        token = kv.latent_bytes or _bytes(elements, kv)
         kind: Kind = "latent" if mixer.window is None else "sliding"
         yield LayerCache(kind=kind, token_bytes=token, window=mixer.window)
     elif elements:

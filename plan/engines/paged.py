@@ -57,7 +57,7 @@ def paged_caches(
     `state_dtype` is the engine's own for recurrent state where the config names none."""
     stages = stages_of(work.request, len(model.spec.layers), deal)
     kv = _format(model, work, state_dtype)
-    return with_draft(_staged(model, work.request.tp, kv, stages), model, work)
+    return _staged(model, work.request.attention_tp, kv, stages)
 
 
 def _format(model: PlannedModel, work: Workload, state_dtype: str | None = None) -> KvFormat:
@@ -80,7 +80,7 @@ def _of_draft(found: StagedCaches, model: PlannedModel, work: Workload) -> Itera
         return
     if (draft := speculation.draft) is not None:
         stages = (0,) * len(draft.spec.layers)
-        yield from _staged(draft, work.request.tp, _format(draft, work), stages).caches
+        yield from _staged(draft, work.request.attention_tp, _format(draft, work), stages).caches
         return
     kept = [n for n in found.caches if n.kind in ("full", "latent") and n.window is None]
     if kept and speculation.takes_hidden_states:

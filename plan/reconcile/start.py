@@ -9,10 +9,10 @@ from headcount.model.errors import HeadcountError
 from ..devices import Device, find_device, parse_device
 from ..engines.engine import Engine, check_options, find_engine
 from ..engines.start_log import Log, Setting
+from ..options.speculation import Method, Speculation
 from ..parallel import valid_tp
 from ..planned_model import PlannedModel
 from ..request import OF_ANY_PLAN, STATE_MODES, PlanRequest, StateMode
-from ..speculation import Method, Speculation
 from .log import settings_of
 from .model import LoggedModel, find_model, loaded_as
 

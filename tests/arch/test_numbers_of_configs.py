@@ -122,3 +122,16 @@ def test_a_tower_whose_type_is_no_text(model_type: str, kind: object) -> None:
 def test_every_layer_of_a_drafting_model_reads_the_cache_of_another() -> None:
     spec = spec_of({"model_type": "gemma4_assistant"})
     assert spec.layers and spec.cache_bytes(tokens=100) == 0
+
+
+@pytest.mark.parametrize(("width", "total"), [(None, 227_136), (0, 227_136), (128, 276_288)])
+def test_a_shared_mlp_without_width_is_none(width: int | None, total: int) -> None:
+    """Totals of GraniteMoeSharedForCausalLM of transformers 5.24, whose default width is 0."""
+    config = {
+        **{"vocab_size": 1000, "hidden_size": 64, "intermediate_size": 48},
+        **{"num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2},
+        **{"model_type": "granitemoeshared", "num_local_experts": 4},
+        **({} if width is None else {"shared_intermediate_size": width}),
+    }
+    found = FoundModel(kind="config", id="m", where="config.json", config=config)
+    assert audit_source(found).spec.parameters == total

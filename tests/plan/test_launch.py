@@ -10,6 +10,7 @@ import ast
 import json
 import re
 import shlex
+from dataclasses import replace
 from functools import cache
 from importlib.util import find_spec
 from itertools import product
@@ -19,6 +20,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from checkpoints import LLAMA_CONFIG
 from headcount.audit.auditing import audit_model
 from headcount.cli import main
 from headcount.model.errors import HeadcountError
@@ -223,6 +225,26 @@ def test_a_checkpoint_of_another_name_is_started_by_its_own() -> None:
     assert f"vllm serve {CODER} " in (launch(CODER, "vllm").command or "")
 
 
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "transformers", "tensorrt-llm"])
+def test_a_file_of_a_model_is_no_name_to_start(engine: str, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA_CONFIG))
+    options = ("--engine", engine, "--device", "h100", "--format", "json")
+    text = (tmp_path / "config.json").read_text()
+    for name, shown in (
+        (str(tmp_path), f"{tmp_path}"),
+        (str(tmp_path / "config.json"), f"<the folder or repository of {tmp_path}/config.json>"),
+        ("-", "<the folder or repository of standard input>"),
+    ):
+        args = ["plan", name, "--parameters", "1b", *options]
+        done = CliRunner().invoke(main, args, input=text)
+        assert done.exit_code == 0, done.output
+        found = json.loads(done.stdout)["engine"]
+        assert shown in found["launch_command"]
+        assert any("is no model to start" in note for note in found["launch_notes"]) == (
+            "<" in shown
+        )
+
+
 def test_gguf_files_are_read_by_those_that_can() -> None:
     for engine, version, words in (
         ("vllm", "0.19.0", "--tokenizer"),
@@ -232,6 +254,21 @@ def test_gguf_files_are_read_by_those_that_can() -> None:
         assert words in (launch(LLAMA, engine, version, dtype="q4_k_m").command or "")
     assert "BF16 GGUF" in launch(LLAMA, "llama.cpp").notes[0]
     assert "-hf" in launch(LLAMA, "llama.cpp").notes[1]
+
+
+@pytest.mark.parametrize("on_hub", [False, True])
+@pytest.mark.parametrize(("engine", "version"), [("vllm", "0.19.0"), ("llama.cpp", None)])
+def test_a_gguf_file_of_the_hub_is_no_path(engine: str, version: str | None, on_hub: bool) -> None:
+    file = replace(
+        model("qwen3-8b"), model_id="Qwen/Qwen3-8B-GGUF/a/Qwen3-8B-Q8_0.gguf", on_hub=on_hub
+    )
+    numbers = find_engine(engine).releases.parse(version) if version else None
+    found = plan_model(file, PlanRequest(engine=engine, version=numbers, device=H200)).launch
+    assert found is not None and found.command is not None
+    assert (" '<your copy of " in found.command) is on_hub
+    assert (f" {file.model_id} " in found.command) is not on_hub
+    words = "-hf Qwen/Qwen3-8B-GGUF --hf-file a/Qwen3-8B-Q8_0.gguf"
+    assert (words in " ".join(found.notes)) is on_hub
 
 
 @pytest.mark.parametrize(
@@ -334,3 +371,22 @@ def test_the_statements_for_transformers_name_what_it_has(name: str, dtype: str 
     for thing in used - {"from_pretrained", "generate"}:
         assert re.search(rf"\b{thing}\b", text), thing
     assert "torchrun" in " ".join(found.notes)
+
+
+@pytest.mark.slow
+@pytest.mark.needs_convert
+def test_the_statements_run_on_a_tiny_model(tmp_path: Path) -> None:
+    import torch
+    import transformers
+
+    config = transformers.LlamaConfig(**LLAMA_CONFIG)
+    transformers.LlamaForCausalLM(config).to(torch.bfloat16).save_pretrained(tmp_path)
+    options = ("--engine", "transformers", "--kv-memory", "1GiB", "--context", "12")
+    for more in ((), ("--static-cache",), ("--dtype", "fp16")):
+        args = ["plan", str(tmp_path), *options, *more, "--format", "json"]
+        command = json.loads(CliRunner().invoke(main, args).stdout)["engine"]["launch_command"]
+        names = {"transformers": transformers, "inputs": {"input_ids": torch.tensor([[1, 2, 3]])}}
+        call = ast.parse(command)
+        exec(compile(call, "command", "exec"), names)
+        loaded = names["model"]
+        assert loaded.dtype == (torch.float16 if more[-1:] == ("fp16",) else torch.bfloat16)

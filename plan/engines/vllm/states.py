@@ -26,6 +26,7 @@ _MAMBA_CHECKPOINTS_SINCE, _CHECKPOINTS_SINCE = (0, 32), (0, 33)
 # those of no hybrid are (MambaModelConfig and HybridAttentionMambaModelConfig of
 # vllm/model_executor/models/config.py).
 _ALIGN_SINCE, _ALL_SINCE = (0, 15), (0, 12)
+_KIMI_CHECKPOINTS_SINCE, _KIMI_WIDTH = (0, 29), 128
 _MAMBA = ("Mamba", "Mamba-2")
 _MAMBA_1_CHUNK = 2048  # tokens, where a config names none
 _GDN_CHUNK = 64  # FlashInfer's kernel writes checkpoints at its multiples
@@ -63,7 +64,9 @@ def state_rule(
     if wanted == "all":
         chunk = _chunk(config)
         return StateRule(mode="all", blocks=None, chunk=chunk, speculated=speculated)
-    with_checkpoint = _checkpoints(forms, version, device)
+    with_checkpoint = _checkpoints(forms, version, device) or _kimi_checkpoints(
+        spec, config, version, device
+    )
     is_gdn = with_checkpoint and "gated delta net" in forms
     return StateRule(
         mode="align",
@@ -89,14 +92,42 @@ def _checkpoints(forms: set[str], version: Version, device: Device | None) -> bo
     return device is None or is_hopper_or_newer(device)
 
 
+def _kimi_checkpoints(
+    spec: ModelSpec, config: Mapping[str, Any], version: Version, device: Device | None
+) -> bool:
+    """Kimi delta attention with FlashKDA's kernel, for gates with a bound and heads of 128
+    (is_flashkda_supported of vllm/models/kimi_k3/nvidia/kda.py)."""
+    mixers = [m for n in spec.layers for m in n.mixers if isinstance(m, Recurrent)]
+    has_kernel = device is None or is_hopper_or_newer(device)
+    return (
+        version.at_least(*_KIMI_CHECKPOINTS_SINCE)
+        and has_kernel
+        and all(m.form == "Kimi delta attention" and m.head_dim == _KIMI_WIDTH for m in mixers)
+        and any(n.get("gate_lower_bound") is not None for n in _delta_configs(config))
+    )
+
+
+def _delta_configs(config: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    for holder in _holders(config):
+        own = holder.get("linear_attn_config")
+        if isinstance(own, Mapping):
+            yield own
+
+
+def _holders(config: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The language model's config and the whole."""
+    for holder in (config.get("text_config"), config):
+        if isinstance(holder, Mapping):
+            yield holder
+
+
 def _chunk(config: Mapping[str, Any]) -> int:
     """Tokens of a chunk of the kernel (ModelConfig.get_mamba_chunk_size)."""
     return next(_chunks(config), _MAMBA_1_CHUNK)
 
 
 def _chunks(config: Mapping[str, Any]) -> Iterator[int]:
-    for holder in (config.get("text_config"), config):
-        if isinstance(holder, Mapping):
-            for name in ("mamba_chunk_size", "chunk_size"):
-                if chunk := size(holder.get(name)):
-                    yield chunk
+    for holder in _holders(config):
+        for name in ("mamba_chunk_size", "chunk_size"):
+            if chunk := size(holder.get(name)):
+                yield chunk

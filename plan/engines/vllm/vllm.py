@@ -49,8 +49,8 @@ ENGINE = Engine(
             *("mamba_cache_mode", "caches_prefixes", "model_runner", "speculative_config"),
             *("pp_layer_partition", "dp", "enable_expert_parallel", "num_redundant_experts"),
             *("enable_lora", "max_loras", "max_lora_rank", "lora_dtype", "lora_target_modules"),
-            *("fully_sharded_loras", "cpu_offload_gb"),
-            "async_scheduling",
+            *("fully_sharded_loras", "cpu_offload_gb", "limit_mm_per_prompt"),
+            *("mm_processor_kwargs", "async_scheduling"),
         }
     ),
     releases=Releases(oldest=(0, 8, 5), newest=(0, 33)),

@@ -6,8 +6,8 @@ Runs in an environment that has vLLM (its CPU build will do), not in headcount's
 `{"id", "answers": [{"max_model_len", "groups", "blocks", "block_size", "tokens", "concurrency"}]}`;
 an answer is `{"error"}` where vLLM refuses. Each model is built without weights, as on an H100.
 
-With --classes it prints `{"version", "classes": [[class, model_type], …]}`: the classes that
-generate text, of types that transformers has.
+With --classes it prints `{"version", "classes": [[class, config], …]}`: the classes that generate
+text, of types that transformers has, with the defaults of its classes of configs.
 """
 
 import json
@@ -65,6 +65,7 @@ from vllm.v1.core.single_type_kv_cache_manager import (
 )
 from vllm.v1.kv_cache_interface import MambaSpec
 from vllm.v1.worker.gpu.attn_utils import get_kv_cache_spec
+from vllm.v1.worker.workspace import init_workspace_manager
 
 _TABLES = (
     "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES",
@@ -73,6 +74,8 @@ _TABLES = (
     "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES",
     "MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES",
 )
+posed_device.more_extensions("cuda")  # which others look for, too
+init_workspace_manager(torch.device("meta"))
 registry._run_in_subprocess = lambda call: call()
 
 
@@ -191,8 +194,18 @@ def classes() -> dict[str, Any]:
         for kind, found in getattr(modeling_auto, table).items():
             for name in (found,) if isinstance(found, str) else found:
                 types.setdefault(name, kind)
-    pairs = [[name, types[name]] for name in sorted(names) if name in types]
-    return {"version": vllm.__version__, "classes": pairs}
+    known = [[name, default_config(name, types[name])] for name in sorted(names) if name in types]
+    return {"version": vllm.__version__, "classes": known}
+
+
+def default_config(name: str, kind: str) -> dict[str, Any]:
+    """That of transformers' class: whole where vLLM would read it by a class of its own, whose
+    defaults may be others."""
+    own = {"model_type": kind, "architectures": [name]}
+    if kind not in hf_config._CONFIG_REGISTRY:
+        return own
+    whole: dict[str, Any] = json.loads(CONFIG_MAPPING[kind]().to_json_string(use_diff=False))
+    return whole | own
 
 
 def main() -> None:

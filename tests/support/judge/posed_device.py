@@ -15,12 +15,12 @@ import torchvision_operators  # noqa: F401
 
 _EXTENSIONS = (
     *("vllm._C_stable_libtorch", "vllm._moe_C_stable_libtorch"),
-    *("vllm._flashmla_C", "vllm._flashmla_extension_C"),
+    *("vllm._flashmla_C", "vllm._flashmla_extension_C", "vllm._flashkda_C"),
     *("vllm.vllm_flash_attn._vllm_fa2_C", "vllm.vllm_flash_attn._vllm_fa3_C"),
     "vllm.third_party.flashmla.flash_mla_interface",
 )
-_PACKAGES = ("deep_gemm", "cutlass")
-_NAMESPACES = ("_C", "_moe_C", "_C_cache_ops", "_C_custom_ar", "_flashmla_C", "_vllm_fa3_C")
+_PACKAGES = ["deep_gemm", "cutlass"]
+_NAMESPACES = ("_C", "_moe_C", "_C_cache_ops", "_C_custom_ar", "_flashmla_C", "_flashkda_C")
 _VALUES = (torch.Tensor.tolist, torch.Tensor.item, torch.Tensor.__float__, torch.Tensor.cpu)
 _COUNT, _CAPABILITY, _MEMORY, _MULTIPROCESSORS = 8, (9, 0), 80 << 30, 132
 
@@ -33,7 +33,8 @@ class _Extension(types.ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return _kernel(name)
+        is_library = self.__name__.partition(".")[0] in _PACKAGES
+        return _decorator(name) if is_library else _kernel(name)
 
 
 class _Overloads(type):
@@ -43,6 +44,11 @@ class _Overloads(type):
         return cls
 
 
+def more_extensions(package: str) -> None:
+    """Whatever is imported from within `package` from now on."""
+    _PACKAGES.append(package)
+
+
 def _kernel(name: str) -> type:
     """A class, since some signatures name kernels' types."""
 
@@ -50,6 +56,11 @@ def _kernel(name: str) -> type:
         raise RuntimeError(f"there is no kernel {name} here")
 
     return _Overloads(name, (), {"__new__": fail})
+
+
+def _decorator(name: str) -> type:
+    """Of a library in which kernels are written: its types and decorators are called at import."""
+    return _Overloads(name, (), {"__new__": lambda cls, *args, **kwargs: cls})
 
 
 class _Nothing:
@@ -94,7 +105,8 @@ def _pose() -> None:
     }
     body = {name: classmethod(_answer(value)) for name, value in answers.items()}
     platforms._current_platform = type("PosedPlatform", (CudaPlatformBase,), body)()
-    torch.cuda.current_device = lambda: 0
+    torch.accelerator.empty_cache = lambda: None
+    torch.cuda.current_device = torch.accelerator.current_device_index = lambda: 0
     torch.cuda.Stream = torch.cuda.Event = _Nothing
     torch.cuda.get_device_capability = lambda *_: _CAPABILITY
 
@@ -119,7 +131,7 @@ def _add_kernels() -> None:
         except AttributeError:
             if name.startswith("__") or self.name not in _NAMESPACES:
                 raise
-            return _kernel(name)
+            return _answer(0) if name == "get_workspace_size" else _kernel(name)
 
     namespace.__getattr__ = operator
 

@@ -63,6 +63,24 @@ _PACKED = {
     **{"num_bits": 4, "type": "int", "strategy": "group", "group_size": 128},
     **{"symmetric": True, "dynamic": False},
 }
+# The sizes of Kimi-Linear-48B-A3B's published config.json.
+_KIMI_LINEAR = {
+    **{"model_type": "kimi_linear", "architectures": ["KimiLinearForCausalLM"]},
+    **{"hidden_size": 2304, "intermediate_size": 9216, "vocab_size": 163840, "head_dim": 72},
+    **{"num_hidden_layers": 27, "num_attention_heads": 32, "num_key_value_heads": 32},
+    **{"kv_lora_rank": 512, "q_lora_rank": None, "qk_nope_head_dim": 128, "v_head_dim": 128},
+    **{"qk_rope_head_dim": 64, "mla_use_nope": True, "dtype": "bfloat16", "hidden_act": "silu"},
+    "linear_attn_config": {
+        "full_attn_layers": [4, 8, 12, 16, 20, 24, 27],
+        "kda_layers": [n for n in range(1, 27) if n % 4],
+        **{"head_dim": 128, "num_heads": 32, "short_conv_kernel_size": 4},
+    },
+    **{"moe_intermediate_size": 1024, "num_experts": 256, "num_experts_per_token": 8},
+    **{"num_shared_experts": 1, "first_k_dense_replace": 1, "moe_layer_freq": 1},
+    **{"num_expert_group": 1, "topk_group": 1, "routed_scaling_factor": 2.446},
+    **{"moe_router_activation_func": "sigmoid", "moe_renormalize": True},
+    **{"model_max_length": 1048576, "tie_word_embeddings": False, "rms_norm_eps": 1e-05},
+}
 MADE: dict[str, dict[str, Any]] = {
     "made: float32": {**_LLAMA, "torch_dtype": "float32"},
     "made: compressed-tensors with scales of a cache": {
@@ -74,6 +92,7 @@ MADE: dict[str, dict[str, Any]] = {
         },
     },
     "made: a head dim of 192": {**_LLAMA, "head_dim": 192},
+    "made: latents beside Kimi delta attention": _KIMI_LINEAR,
 }
 
 
@@ -102,17 +121,19 @@ class Recorded(NamedTuple):
     answers: tuple[Answer | Refusal, ...]
 
 
-def questions(classes: list[tuple[str, str]]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(id, config) of every model of the catalogue, of the classes that it lacks as their configs'
-    class has them, and of those that are made here."""
+def questions(
+    classes: list[tuple[str, dict[str, Any]]],
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(id, config) of every model of the catalogue, of the classes that it lacks, and of those that
+    are made here."""
     known: set[str] = set()
     for row in catalogue():
         config = read_entry(row).config
         known.update(config.get("architectures") or ())
         yield row.id, config
-    for name, model_type in classes:
+    for name, config in classes:
         if name not in known:
-            yield f"class: {name}", {"model_type": model_type, "architectures": [name]}
+            yield f"class: {name}", config
     yield from MADE.items()
 
 
@@ -182,14 +203,6 @@ def plan_of(model: PlannedModel, version: str, setting: Mapping[str, Any], lengt
         tokens=pool.kv_tokens(plan.available, context),
         concurrency=pool.concurrency(plan.available, context),
     )
-
-
-def default_length(model: PlannedModel, version: str) -> int:
-    """Tokens of a request where neither the user nor vLLM says how many."""
-    request = PlanRequest(
-        engine=ENGINE.name, version=ENGINE.releases.parse(version), kv_memory=AVAILABLE
-    )
-    return plan_model(model, request).workload.context
 
 
 def differences(case: Recorded, version: str) -> dict[int, str]:

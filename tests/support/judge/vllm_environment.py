@@ -59,7 +59,7 @@ def asked(python: Path, only: set[str] | None = None) -> Iterator[str]:
     }
     if only is None:
         yield _line(first)
-    classes = [(name, kind) for name, kind in about["classes"]]
+    classes = [(name, config) for name, config in about["classes"]]
     wanted = {name: c for name, c in questions(classes) if only is None or name in only}
     settings = [{"available": AVAILABLE, **setting} for setting in SETTINGS]
     cases = ({"id": name, "config": c, "settings": settings} for name, c in wanted.items())

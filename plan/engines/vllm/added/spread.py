@@ -18,11 +18,14 @@ from ....request import Workload
 from ....stage_bytes import weighed_as_planned
 from ...added.spread import Spread, over_tp
 from ...version import Version
+from ..encoder import without_towers
 
 _EVEN_SINCE = (0, 11)  # what is left over goes to the first ranks, before all to the last
 # Shared experts see a part of the tokens each, and are whole on every rank, since then
 # (ParallelConfig.use_sequence_parallel_moe).
 _SEQUENCE_PARALLEL_SINCE = (0, 11)
+# Encoders that no prompt may use are not loaded (_mark_tower_model of models/interfaces.py).
+_NO_TOWERS_SINCE = (0, 15)
 
 
 def vllm_spread(model: PlannedModel, work: Workload) -> Spread:
@@ -31,6 +34,14 @@ def vllm_spread(model: PlannedModel, work: Workload) -> Spread:
     request = work.request
     ranks = request.tp * request.dp
     is_moe = has_experts(model.config, model.spec.model_type)
+    if without_towers(model, work) and work.version.at_least(*_NO_TOWERS_SINCE):
+        found = _of_experts(model, work, ranks, is_moe)
+        return found._replace(parts=(*found.parts, ("tower", Fraction(0))))
+    return _of_experts(model, work, ranks, is_moe)
+
+
+def _of_experts(model: PlannedModel, work: Workload, ranks: int, is_moe: bool) -> Spread:
+    request = work.request
     if not is_moe or (ranks == request.tp and not request.enable_expert_parallel):
         return over_tp(model, work)
     if not request.enable_expert_parallel:
