@@ -5,6 +5,7 @@ of src/models/llama.cpp, gpt-oss's and DeepSeek's; other models differ in what i
 What recurrent layers and indexers compute is not followed tensor by tensor.
 """
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -12,6 +13,7 @@ from typing import NamedTuple
 from .graph import Graph
 from .slots import Layout
 
+_ALIKE = 3  # layers of a kind that a graph is made of
 _FLOAT, _HALF, _INDEX = (
     4,
     2,
@@ -93,10 +95,14 @@ class Held(NamedTuple):
 
 
 def condensed(blocks: tuple[Block, ...], held: Held) -> tuple[tuple[Block, ...], Held]:
-    """The first three of each kind, and the last: more of them need no more memory, since each
+    """The first few of each kind, and the last: more of them need no more memory, since each
     layer finds the blocks that the one before has left."""
     keys = list(zip(held.layers, held.experts, blocks, strict=True))
-    kinds = [key for i, key in enumerate(keys[:-1]) if keys[:i].count(key) < 3]
+    seen = Counter[tuple[bool, bool, Block]]()
+    kinds = []
+    for key in keys[:-1]:
+        seen[key] += 1
+        kinds += [key] if seen[key] <= _ALIKE else []
     kinds.append(keys[-1])
     return (
         tuple(block for _, _, block in kinds),

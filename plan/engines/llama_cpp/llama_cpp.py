@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from math import ceil
 
 from headcount.model.errors import HeadcountError
@@ -25,7 +26,7 @@ from ..pool import CachePool
 from ..staged_pool import pool_of_stages
 from ..version import Releases, Version
 from .cache_types import BLOCKS, ELEMENTS, WIDE, CacheTypes, cache_type
-from .compute import Held, Shape, condensed, device_bytes, host_bytes
+from .compute import Block, Held, Shape, condensed, device_bytes, host_bytes
 from .layer_cells import layer_cells
 from .placement import Placement, Share, layers_of, placed_weights, placement
 from .pool import LlamaCppPool
@@ -139,18 +140,22 @@ class Buffers:
         shape, held = self._shape(context, batch_size)
         return _term(host_bytes(shape, held), shape)
 
-    def _shape(self, context: int, batch_size: int) -> tuple[Shape, Held]:
-        request = self.work.request
-        layout = slots_of(request).of(context, batch_size)
-        limited = self.work.version.at_least(*_OUTPUTS_OF_SLOTS)
-        blocks = blocks_of(self.model, request.tp)
-        where = self.where
-        own = Held(
+    @cached_property
+    def _blocks(self) -> tuple[tuple[Block, ...], Held]:
+        """Of the stage's layers as many as tell, and what the device holds of them."""
+        blocks, where = blocks_of(self.model, self.work.request.tp), self.where
+        held = Held(
             tuple(map(where.holds, self.stage)),
             tuple(map(where.holds_experts, self.stage)),
             where.output and self.stage[-1] == where.layers - 1,
         )
-        kept, held = condensed(tuple(blocks[i] for i in self.stage), own)
+        return condensed(tuple(blocks[i] for i in self.stage), held)
+
+    def _shape(self, context: int, batch_size: int) -> tuple[Shape, Held]:
+        request = self.work.request
+        layout = slots_of(request).of(context, batch_size)
+        limited = self.work.version.at_least(*_OUTPUTS_OF_SLOTS)
+        kept, held = self._blocks
         return (
             Shape(
                 hidden=self.model.spec.hidden_size,

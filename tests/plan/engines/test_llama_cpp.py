@@ -14,6 +14,7 @@ from headcount.plan.command import planned as model_planned
 from headcount.plan.devices import find_device
 from headcount.plan.engines.engine import find_engine
 from headcount.plan.plan import Plan, plan_model
+from headcount.plan.planned_model import PlannedModel
 from headcount.plan.request import PlanRequest
 from llama_record import Json, recorded
 from planned_buffers import model_of, planned
@@ -47,9 +48,13 @@ def compute(plan: Plan) -> float:
 
 
 @cache
+def _model(name: str) -> PlannedModel:
+    return model_of(next(line for line in MODELS if line["name"] == name))
+
+
+@cache
 def _planned(name: str, run: str) -> dict[str, float]:
-    line = next(line for line in MODELS if line["name"] == name)
-    return planned(model_of(line), HEAD["runs"][run])
+    return planned(_model(name), HEAD["runs"][run])
 
 
 def answers(lines: list[Json]) -> list[tuple[str, str, dict[str, float]]]:
