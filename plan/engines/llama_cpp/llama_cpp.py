@@ -246,26 +246,27 @@ def _weights(
 
 
 def host_terms(model: PlannedModel, work: Workload) -> tuple[Term, ...]:
-    """What lies in the host's memory: weights, caches, and the graph's inputs."""
-    where = placement(work.request, layers_of(model.spec))
+    """What lies in the host's memory: weights, caches, the graph's inputs, and logits to sample
+    from. A size of 0 is left out."""
+    where, context, batch = (
+        placement(work.request, layers_of(model.spec)),
+        work.context,
+        work.batch_size,
+    )
     share = placed_weights(model, work, where) if work.weights else None
     rest = _pool_of(model.spec, work, where, on_device=False)
-    cached = rest.needed(work.context, work.batch_size)
     every = tuple(range(where.layers))
     graph = Buffers(model=model, work=work, where=where, stage=every)
-    found = [graph.host_term(work.context, work.batch_size)]
-    if cached:
-        found.insert(
-            0, Term("kv_cache", "KV cache", cached, rest.formula(work.context, work.batch_size))
-        )
-    if share is not None:
-        found.insert(
-            0,
-            Term(
-                "weights", "Weights", share.host, "the input embedding, and what is not offloaded"
-            ),
-        )
-    return tuple(found)
+    slots = slots_of(work.request).of(context, batch).count
+    logits = slots * (model.spec.vocab_size or 0) * 4
+    words = "the input embedding, and what is not offloaded"
+    terms = (
+        Term("weights", "Weights", share.host if share else 0, words),
+        Term("kv_cache", "KV cache", rest.needed(context, batch), rest.formula(context, batch)),
+        graph.host_term(context, batch),
+        Term("outputs", "Outputs", logits, f"float32 logits of a token for each of {slots} slots"),
+    )
+    return tuple(term for term in terms if term.bytes)
 
 
 _SOURCES = {

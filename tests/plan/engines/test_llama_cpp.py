@@ -1,6 +1,7 @@
 """llama.cpp's plan against buffers that it printed: in published logs, and when it was asked."""
 
 import json
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -17,7 +18,7 @@ from headcount.plan.plan import Plan, plan_model
 from headcount.plan.planned_model import PlannedModel
 from headcount.plan.request import PlanRequest
 from llama_record import Json, recorded
-from planned_buffers import model_of, planned
+from planned_buffers import model_of, planned, request_of
 
 MIB, GIB = 2**20, 2**30
 HEAD, MODELS = recorded()
@@ -91,6 +92,11 @@ def test_caches_of_real_sizes_are_exact() -> None:
         assert sum(sums(_planned(name, run))) == pytest.approx(printed, abs=0.04), (name, run)
 
 
+def test_logits_to_sample_from_are_exact() -> None:
+    for name, run, found in answers(LARGE):
+        assert _planned(name, run)["output host"] == pytest.approx(found["output host"], abs=0.01)
+
+
 def test_every_model_buffer_is_within_one_in_a_hundred() -> None:
     wrong = {
         name
@@ -160,6 +166,26 @@ def test_compute_buffer_from_a_config(name: str, outputs: int, mib: float) -> No
     before = find_engine("llama.cpp").releases.parse("b9453")
     asked = {} if outputs == 4 else {"parallel": 1, "version": before}
     assert compute(plan_of(name, context=8192, **asked)) == pytest.approx(mib, rel=0.001)
+
+
+CONFIGS = {
+    **{name: name for name in ("llama-3-8b", "qwen2.5-3b", "gemma-2-2b", "qwen3-8b", "phi-4")},
+    **{name: name for name in ("qwen3-30b-a3b", "gpt-oss-20b", "gemma-3-12b")},
+    "mixtral": "mixtral-8x7b",
+}
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("run", ["large: server", "large: four streams", "large: part of it"])
+def test_a_config_is_planned_as_its_file(name: str, run: str) -> None:
+    """The same model by its config of the catalogue: caches exact, compute within 1 %."""
+    asked = request_of(HEAD["runs"][run])
+    model = model_planned(audit_model(CONFIGS[name]))
+    found = plan_model(model, replace(asked, device=find_device("h100")))
+    (answer,) = (line["answers"][run] for line in LARGE if line["name"] == name)
+    kept = found.kv_cache_bytes + sum(t.bytes for t in found.host_terms if t.key == "kv_cache")
+    assert kept / MIB == pytest.approx(answer["KV"], abs=0.02)
+    assert compute(found) == pytest.approx(answer["compute device"], rel=0.01)
 
 
 def test_weights_of_gpt_oss_120b_have_no_padding() -> None:
@@ -266,7 +292,9 @@ def test_the_command_starts_what_was_planned() -> None:
         "-ngl 30 --n-cpu-moe 4 --no-kv-offload -c 49152 --parallel 6 --kv-unified"
         " --ubatch-size 1024 --cache-type-k q8_0 --cache-type-v q5_1 --flash-attn on"
     )
-    assert [term["key"] for term in engine["host"]] == ["weights", "kv_cache", "activations"]
+    assert [term["key"] for term in engine["host"]] == [
+        *("weights", "kv_cache", "activations", "outputs")
+    ]
     plain = plan_of("qwen3-30b-a3b", context=8192, parallel=2, swa_full=True).launch_command
     assert plain and plain.endswith("-ngl 999 -c 16384 --parallel 2 --swa-full")
 

@@ -74,6 +74,7 @@ def _host(plan: Plan) -> dict[str, int]:
     by_key = {term.key: term.bytes for term in plan.host_terms}
     return {
         "model host": by_key["weights"],
+        "output host": by_key.get("outputs", 0),
         "caches host": by_key.get("kv_cache", 0),
         "compute host": by_key["activations"],
     }
