@@ -125,13 +125,13 @@ def share(held: list[bool]) -> float:
 
 
 def test_compute_buffers_of_real_sizes() -> None:
-    """Of the starts whose tensors are all followed (a bar of a tenth), eight in ten are within 1 %
-    and nine in ten inside the bar; of the others all are inside theirs."""
+    """Of the starts whose tensors are all followed (a bar of 15 %), eight in ten are within 1 %
+    and 19 in 20 inside the bar; of the others all are inside theirs."""
     errors = compute_errors(LARGE, "compute device")
     followed = [(error, bar) for error, bar in errors if bar < 0.2]
     assert len(followed) > 120
     assert share([error <= 0.01 for error, _ in followed]) >= 0.8
-    assert share([error <= bar for error, bar in followed]) >= 0.9
+    assert share([error <= bar for error, bar in followed]) >= 0.95
     assert max(error for error, _ in followed) <= 0.2
     assert all(error <= bar for error, bar in errors if bar >= 0.2)
 
