@@ -14,7 +14,8 @@ from ...request import Workload
 from ...weights import rank_weights
 from ..budget_terms import runtime, share_of
 from ..layers import stage_of_layers
-from .compute import Block, Held, Shape, condensed, device_bytes, host_bytes
+from .block import Block
+from .compute import Held, Shape, condensed, device_bytes, host_bytes
 from .placed_pool import pool_of
 from .placement import Placement, Share, layers_of, placed_weights, placement
 from .settings import slots_of, uses_flash_attention

@@ -15,7 +15,7 @@ from headcount.sources.safetensors import TensorInfo
 from ...parallel import rank_mixer
 from ...planned_model import PlannedModel
 from ...stored import weighed
-from .compute import Block, Experts, Latent
+from .block import Block, Experts, Latent
 
 # Any of which says that the MLP does not read what attention reads.
 _OTHER_NORMS = frozenset({"ffn_norm", "post_ffw_norm", "attn_norm_2", "post_attention_norm"})

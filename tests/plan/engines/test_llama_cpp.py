@@ -267,6 +267,9 @@ def test_layers_on_the_device() -> None:
     assert host["kv_cache"] == 13 * 8192 * 2 * 8 * 128 * 2
     none = plan_of("llama-3-8b", context=8192, gpu_layers=0)
     assert (none.taken[0].bytes, none.kv_cache_bytes, compute(none)) == (0, 0, 0)
+    head = plan_of("llama-3-8b", context=8192, gpu_layers=1)
+    assert head.taken[0].bytes == pytest.approx(output, rel=1e-4) and head.kv_cache_bytes == 0
+    assert compute(head) == pytest.approx(4 * (4096 + 128_256) * 4 / MIB, rel=0.01)
     kept = plan_of("llama-3-8b", context=8192, no_kv_offload=True)
     assert kept.kv_cache_bytes == 0
 
