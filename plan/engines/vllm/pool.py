@@ -214,8 +214,8 @@ def _remarks(model: PlannedModel, work: Workload) -> Iterator[str]:
         yield "The cache of the layers that draft is left out beside compressed tokens."
     if packs_convolutions(model.spec.model_type):
         yield (
-            "Convolutions beside attention are counted as states: vLLM keeps them in blocks of their"
-            " own, and logs several times fewer tokens and requests."
+            "Convolutions beside attention are counted as states: vLLM keeps them in blocks of"
+            " their own, and logs several times fewer tokens and requests."
         )
     if work.request.kv_dtype not in (None, "auto") and ignores_cache_dtype(model.spec.model_type):
         yield "vLLM's class of this model ignores --kv-cache-dtype: its cache stays as it computes."
