@@ -13,6 +13,15 @@ from .size_names import NAMES, names_of
 _CORE = ("hidden_size", "num_hidden_layers", "num_attention_heads")
 _LLAMA_VOCABULARY = 32_000  # Llama 1 and 2 write -1: their tokenizer has so many words
 _LARGEST_TIED = 3072  # Llama 3.2's two small models tie their head; params.json does not say it
+# What Meta's params.json of Llama 1 to 3 holds, and what the code that reads it adds (llama-models,
+# llama3/args.py). Its other models have experts, chunks or cross-attention under further keys.
+_OF_LLAMA = frozenset(
+    {
+        *("dim", "n_layers", "n_heads", "n_kv_heads", "vocab_size", "multiple_of"),
+        *("ffn_dim_multiplier", "norm_eps", "rope_theta", "use_scaled_rope", "max_batch_size"),
+        *("max_seq_len", "model_parallel_size", "quantization_args", "lora_args"),
+    }
+)
 
 
 def standard_config(config: Mapping[str, Any], where: str) -> Mapping[str, Any]:
@@ -139,6 +148,13 @@ def _params(config: Mapping[str, Any], where: str) -> dict[str, Any]:
         raise UnsupportedModelError(
             f"{where}: this params.json has latent attention: audit the config.json of the same"
             " model"
+        )
+    further = set(config) - _OF_LLAMA if "hidden_dim" not in config else None
+    if further:
+        shown = ", ".join(sorted(key[:40] for key in further)[:4])
+        raise UnsupportedModelError(
+            f"{where}: this params.json is of a Llama that is not read from it ({shown}): audit the"
+            " config.json of the same model"
         )
     sizes = {
         "hidden_size": config["dim"],

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headcount.plan.options.speculation import ALGORITHMS
+
 from .options import AT_LEAST_1, FiniteRange, stack
 
 if TYPE_CHECKING:
@@ -54,8 +56,14 @@ _PARALLEL = stack(
     click.option(
         "--enable-expert-parallel", is_flag=True, help="Experts whole on the ranks (vllm)."
     ),
+    click.option("--enable-dp-attention", is_flag=True, help="--dp ranks of those of tp (sglang)."),
+    click.option("--ep-size", type=AT_LEAST_1, help="Ranks that have experts whole (sglang)."),
     click.option(
-        "--num-redundant-experts", type=click.IntRange(min=0), help="Of --eplb-config (vllm)."
+        "--num-redundant-experts",
+        "--ep-num-redundant-experts",
+        "num_redundant_experts",
+        type=click.IntRange(min=0),
+        help="Of --eplb-config (vllm).",
     ),
     click.option(
         "--pp-layer-partition",
@@ -63,9 +71,29 @@ _PARALLEL = stack(
         help="Layers of each stage: VLLM_PP_LAYER_PARTITION, SGLANG_PP_LAYER_PARTITION.",
     ),
 )
+_DRAFTS = stack(
+    click.option(
+        "--speculative-config",
+        metavar="JSON",
+        help='Such as {"method": "mtp", "num_speculative_tokens": 2} (vllm).',
+    ),
+    click.option(
+        "--speculative-algorithm", type=click.Choice([*ALGORITHMS]), help="What drafts (sglang)."
+    ),
+    click.option("--speculative-draft-model-path", metavar="MODEL", help="(sglang)"),
+    click.option("--speculative-num-steps", type=AT_LEAST_1, help="(sglang)"),
+    click.option("--speculative-eagle-topk", type=AT_LEAST_1, help="(sglang)"),
+    click.option("--speculative-num-draft-tokens", type=AT_LEAST_1, help="(sglang)"),
+)
 _ADAPTERS = stack(
-    click.option("--enable-lora", is_flag=True, help="With LoRA adapters (vllm)."),
-    click.option("--max-loras", type=AT_LEAST_1, help="Adapters of a step; default: 1."),
+    click.option("--enable-lora", is_flag=True, help="With LoRA adapters (vllm, sglang)."),
+    click.option(
+        "--max-loras",
+        "--max-loras-per-batch",
+        "max_loras",
+        type=AT_LEAST_1,
+        help="Adapters of a step; default: 1, of sglang 8.",
+    ),
     click.option("--max-lora-rank", type=AT_LEAST_1, help="Of adapters; default: 16."),
     click.option("--lora-dtype", type=click.Choice(["float16", "bfloat16"])),
     click.option(
@@ -73,13 +101,20 @@ _ADAPTERS = stack(
     ),
     click.option("--fully-sharded-loras", is_flag=True, help="Adapters split over tp (vllm)."),
 )
-added_options = stack(
-    _PARALLEL,
+_IMAGES = stack(
     click.option(
-        "--speculative-config",
+        "--limit-mm-per-prompt",
         metavar="JSON",
-        help='Such as {"method": "mtp", "num_speculative_tokens": 2} (vllm).',
+        help='Such as {"image": 0, "video": 0}: without the encoder (vllm).',
     ),
+    click.option(
+        "--mm-processor-kwargs", metavar="JSON", help='{"max_pixels": N} of an image (vllm).'
+    ),
+)
+added_options = stack(
+    _IMAGES,
+    _PARALLEL,
+    _DRAFTS,
     _ADAPTERS,
     click.option(
         "--cpu-offload-gb", type=FiniteRange(min=0), help="GiB of weights in the host's memory."

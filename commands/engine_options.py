@@ -4,10 +4,23 @@ from collections.abc import Iterable
 
 import click
 
-from headcount.plan.request import MODEL_RUNNERS, SAMPLERS, STATE_MODES
+from headcount.plan.request import FLASH_ATTENTION, MODEL_RUNNERS, SAMPLERS, STATE_MODES
 
-from .options import AT_LEAST_1, TOKENS, Decorator, stack
+from .options import AT_LEAST_0, AT_LEAST_1, TOKENS, Decorator, stack
 
+LLAMA_CPP_OPTIONS = stack(
+    click.option("-ngl", "--gpu-layers", type=AT_LEAST_0, help="Layers on the device (llama.cpp)."),
+    click.option("--n-cpu-moe", type=AT_LEAST_0, help="Layers whose experts stay off it."),
+    click.option("--cpu-moe", is_flag=True, help="All experts stay off it."),
+    click.option("--no-kv-offload", is_flag=True, help="The caches stay off it."),
+    click.option("--parallel", type=AT_LEAST_1, help="Slots; default: 4, which share one cache."),
+    click.option("--kv-unified", is_flag=True, help="--parallel slots share one cache, too."),
+    click.option("--ubatch-size", type=AT_LEAST_1, help="Tokens of a micro-batch; default: 512."),
+    click.option("--cache-type-k", metavar="TYPE", help="Of keys: f16, q8_0…"),
+    click.option("--cache-type-v", metavar="TYPE", help="Of values."),
+    click.option("--flash-attn", type=click.Choice(FLASH_ATTENTION)),
+    click.option("--swa-full", is_flag=True, help="Layers with a window have all cells."),
+)
 _START_OPTIONS = stack(
     click.option("--engine-version", metavar="X.Y.Z", help="Default: the newest that is known."),
     click.option("--pp", type=AT_LEAST_1, help="Pipeline stages; default: 1."),

@@ -65,7 +65,7 @@ TOKENS, SIZE, COUNT = (
     Size("count", parse_count),
 )
 PATH = FilePath()
-AT_LEAST_1 = click.IntRange(min=1)
+AT_LEAST_0, AT_LEAST_1 = click.IntRange(min=0), click.IntRange(min=1)
 
 
 def stack(*decorators: Callable[[Any], Any]) -> Decorator:

@@ -11,7 +11,7 @@ from headcount.plan.engines.registry import ENGINES
 
 from .added_options import added_options
 from .console import Command, write_reports
-from .engine_options import start_options
+from .engine_options import LLAMA_CPP_OPTIONS, start_options
 from .options import (
     AT_LEAST_1,
     COUNT,
@@ -61,6 +61,7 @@ _SERVING_OPTIONS = stack(
         help="CSV or JSON of a device's name and its price an hour: choose by cost.",
     ),
     start_options(ENGINES),
+    LLAMA_CPP_OPTIONS,
     added_options,
     click.option("--static-cache", is_flag=True, help="A static cache (transformers)."),
 )

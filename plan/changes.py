@@ -55,13 +55,13 @@ def changes(plan: Plan, variants: Sequence[VariantPlan]) -> tuple[Change, ...]:
 
 def _try(plan: Plan, what: str, value: int | float | str, text: str) -> Iterator[Change]:
     """`what` is a field of the request. One that does not go with the others is none, nor is one
-    that no command of the engine's says."""
+    that no command of the engine's says, where one says the plan."""
     request = replace(plan.request, **{what: value})  # type: ignore[arg-type]
     try:
         changed = plan_model(plan.model, request)
     except HeadcountError:
         return
-    if changed.fits and (changed.launch is None or changed.launch.command):
+    if changed.fits and (changed.launch_command or not plan.launch_command):
         yield Change(what=what, value=value, text=text, plan=changed)
 
 

@@ -1,30 +1,33 @@
 """`plan`: from a model's name and options to a report."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from headcount.audit.audit_report import error_report
 from headcount.audit.auditing import audit_model, audit_source
 from headcount.model.errors import HeadcountError
 from headcount.report import FOR_PEOPLE
 from headcount.report.report import Report
+from headcount.sources.hub_gguf import split_target
 
 from .devices import parse_devices
 from .engines.engine import find_engine
 from .engines.registry import PLAIN, SERVING
 from .gate import parse_requirements
 from .hardware.prices import read_prices
+from .options.modalities import parse_image_size, parse_limits
+from .options.speculation import Algorithm, Speculation, parse_speculative_config
 from .planned_model import PlannedModel
 from .report.overview import overview_report
 from .report.report import plan_report
 from .request import OF_ANY_PLAN, PlanRequest
 from .result import PlanResult, plan_result
-from .speculation import Speculation, parse_speculative_config
 
 if TYPE_CHECKING:
     from headcount.audit.audited import Audit
+    from headcount.sources.safetensors import TensorInfo
 
 
 # Findings that files lack something that loading would fill with random values.
@@ -58,6 +61,8 @@ def plan_command(
 ) -> PlanAnswer:
     """Plans the models `names`; `options` are those of the command line. Several have an overview
     before their reports, or in a `form` for programs in place of them. Raises HeadcountError."""
+    if target_users is not None and options.get("batch_size", 1) != 1:
+        raise HeadcountError("--target-users are spread over engines: leave out --batch-size")
     devices = parse_devices(device) if device else ()
     request = _request(needs_engine=bool(require or target_users), **options)
     searched: dict[str, Any] = {
@@ -69,7 +74,10 @@ def plan_command(
 
     def planned_report(name: str) -> tuple[PlanResult, Report]:
         audit = audit_model(name)
-        result = plan_result(planned(audit, parameters), request, **searched)
+        model = planned(audit, parameters)
+        if model.on_hub and "@" in name:
+            model = replace(model, revision=split_target(name)[1])
+        result = plan_result(model, request, **searched)
         return result, _with_findings(plan_report(result, with_charts=form == "html"), audit)
 
     if len(names) == 1:
@@ -138,9 +146,19 @@ def planned(audit: "Audit", parameters: int | None = None) -> PlannedModel:
         weights_bytes=None if parameters else whole.loaded_bytes,
         has_experts=whole.has_experts,
         lacking=None if is_whole else lacking,
+        on_hub=audit.source.kind == "hub",
         stands_in=audit.source.entry.stands_in if audit.source.entry else None,
         overruled=_overruled(audit, parameters),
+        tensors=_tensors(whole),
+        active_parameters=whole.active_parameters,
     )
+
+
+def _tensors(audit: "Audit") -> "Mapping[str, TensorInfo] | None":
+    """Of a GGUF file, which an engine may spread over device and host tensor by tensor."""
+    if audit.checkpoint is None or audit.checkpoint.format != "gguf":
+        return None
+    return audit.checkpoint.tensors
 
 
 def _overruled(audit: "Audit", parameters: int | None) -> str | None:
@@ -182,8 +200,15 @@ def _of_config(audit: "Audit", lacking: str) -> "Audit":
     return whole if held is None or held < whole.spec.parameters else audit
 
 
-def _speculation(text: str | None) -> Speculation | None:
-    return None if text is None else parse_speculative_config(text, _draft)
+_T = TypeVar("_T")
+
+
+def _parsed(parse: Callable[[str], _T], text: str | None) -> _T | None:
+    return None if text is None else parse(text)
+
+
+def _speculation(text: str) -> Speculation:
+    return parse_speculative_config(text, _draft)
 
 
 def _draft(name: str) -> PlannedModel:
@@ -198,18 +223,40 @@ def _request(
     engine_version: str | None = None,
     offline: bool = False,
     speculative_config: str | None = None,
+    limit_mm_per_prompt: str | None = None,
+    mm_processor_kwargs: str | None = None,
+    speculative_algorithm: str | None = None,
+    speculative_draft_model_path: str | None = None,
+    speculative_num_steps: int | None = None,
+    speculative_eagle_topk: int | None = None,
+    speculative_num_draft_tokens: int | None = None,
     **options: Any,
 ) -> PlanRequest:
     """What is not given is left to its default."""
     needs_engine = needs_engine or bool(engine_version) or offline or bool(options.get("kv_memory"))
-    needs_engine = needs_engine or bool(speculative_config)
+    parsed: dict[str, Any] = {
+        "speculative_config": _parsed(_speculation, speculative_config),
+        "limit_mm_per_prompt": _parsed(parse_limits, limit_mm_per_prompt),
+        "mm_processor_kwargs": _parsed(parse_image_size, mm_processor_kwargs),
+    }
+    more = {
+        "draft": speculative_draft_model_path,
+        "steps": speculative_num_steps,
+        "topk": speculative_eagle_topk,
+        "tokens": speculative_num_draft_tokens,
+    }
+    if speculative_algorithm is not None:
+        algorithm = Algorithm(name=speculative_algorithm, **more)  # type: ignore[arg-type]
+        parsed["speculative_algorithm"] = algorithm.speculation(_draft)
+    elif any(value is not None for value in more.values()):
+        raise HeadcountError("--speculative-… of SGLang need --speculative-algorithm")
+    options = {**options, **parsed}
     needs_engine = needs_engine or any(options[name] for name in options.keys() - OF_ANY_PLAN)
     found = find_engine(engine or (SERVING if needs_engine else PLAIN))
     return PlanRequest(
         engine=found.name,
         version=found.releases.parse(engine_version) if engine_version else None,
         utilisation=utilisation,
-        speculative_config=_speculation(speculative_config),
         usage="offline" if offline else "server",
         **{name: value for name, value in options.items() if value is not None},
     )

@@ -11,12 +11,12 @@ from headcount.model.spec import ModelSpec
 
 from .budget import Budget, Term
 from .engines.engine import Engine, check_options, find_engine
-from .engines.launch import Launch, unlisted
+from .engines.launch import Launch, beyond_positions, unlisted
 from .engines.pool import CachePool
 from .limits import PlanLimits, largest
 from .parallel import check_tp
 from .planned_model import PlannedModel, narrowed
-from .request import UTILISATION, PlanRequest, Workload
+from .request import UTILISATION, PlanRequest, Workload, flag
 from .stored import NAMED_FORMATS, as_format, format_settings, is_stored_as, is_weighed
 from .weights import Weights
 
@@ -125,6 +125,12 @@ class Plan:
         )
         return (*self.taken[:1], cache, *self.taken[1:])
 
+    @cached_property
+    def host_terms(self) -> tuple[Term, ...]:
+        """What lies in the host's memory, which no device has to have."""
+        host = self.engine.host
+        return () if host is None else host(self.model, self.workload)
+
     @property
     def total_bytes(self) -> int:
         return sum(term.bytes for term in self.taken) + self.kv_cache_bytes
@@ -137,7 +143,7 @@ class Plan:
         allowed = self.budget.allowed if self.budget else None
         return allowed.bytes if allowed else None
 
-    @property
+    @cached_property
     def free_bytes(self) -> int | None:
         """What is left of it; negative where the plan does not fit."""
         allowed = self.budget_bytes
@@ -173,7 +179,7 @@ class Plan:
         """Whether none of the batch would have to wait for others to end."""
         return self.most_at_once is None or self.workload.batch_size <= self.most_at_once
 
-    @property
+    @cached_property
     def verdict(self) -> Verdict | None:
         """`borderline` where the estimates' error decides; None where there is nothing to fit in.
         A requirement holds by `low`."""
@@ -282,7 +288,11 @@ class Plan:
         if self.refusals:
             note = f"{self.engine.name} would not start: {'; '.join(self.refusals)}."
             return Launch(command=None, notes=(note,))
+        if ends := beyond_positions(self.model, self.workload):
+            return Launch(command=None, notes=(ends,))
         found = launch(self.model, self.workload, self.kv_tokens)
+        if found.command is not None and self.model.revision is not None:
+            found = found.noting(f"It is of revision {self.model.revision}: say that, too.")
         return found.noting(unlisted(self.engine.listed_as, self.spec.model_type))
 
     @property
@@ -302,7 +312,8 @@ def plan_model(model: PlannedModel, request: PlanRequest) -> Plan:
         raise HeadcountError(
             "a plan for an engine needs --device (a name or a size) or --kv-memory"
         )
-    check_tp(model.spec, request.tp, model.model_id)
+    _check_ranks(request)
+    check_tp(model.spec, request.attention_tp, model.model_id)
     _check_pp(model, request)
     return plan_workload(model, engine, _workload(model, request, engine))
 
@@ -354,6 +365,14 @@ def _loaded_dtype(model: PlannedModel, name: str | None) -> str | None:
 def _compute_dtype(*wanted: str | None) -> str:
     """The first that can be computed in: weights of 8 bits or fewer are used at 16."""
     return next((name for name in wanted if name is not None and BITS[name] >= 16), "bfloat16")
+
+
+def _check_ranks(request: PlanRequest) -> None:
+    for name, count in (("dp", request.dp), ("ep_size", request.ep_size)):
+        if (name == "ep_size" or request.enable_dp_attention) and request.tp % count:
+            raise HeadcountError(
+                f"{flag(name)} {count} does not divide --tp {request.tp}, whose ranks it is of"
+            )
 
 
 def _check_pp(model: PlannedModel, request: PlanRequest) -> None:

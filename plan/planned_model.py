@@ -7,6 +7,7 @@ from typing import Any
 
 from headcount.model.dtypes import BITS
 from headcount.model.spec import ModelSpec
+from headcount.sources.safetensors import TensorInfo
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -15,9 +16,11 @@ class PlannedModel:
     nothing but the config can tell; `lacking` says what the files do not hold of the model that the
     config describes, and that is planned; `stands_in` that the config is another model's.
     `own_format` is its quantization_config, empty where it has none, where `config` has that of a
-    format that was asked for;
-    `overruled` says which count of parameters a given one took the place of. One model equals only
-    itself: what is worked out of its layers is kept by it."""
+    format that was asked for; `overruled` says which count of parameters a given one took the place
+    of; `on_hub` that it was read from the Hub, and `revision` which one of it was asked for.
+    `tensors` are those of a GGUF file, by their names; `active_parameters` those that a token
+    visits, None where that is not known. One model equals only itself: what is worked out of its
+    layers is kept by it."""
 
     model_id: str
     spec: ModelSpec
@@ -28,6 +31,10 @@ class PlannedModel:
     stands_in: str | None = None
     own_format: Mapping[str, Any] | None = None
     overruled: str | None = None
+    tensors: Mapping[str, TensorInfo] | None = None
+    active_parameters: int | None = None
+    on_hub: bool = False
+    revision: str | None = None
 
 
 @lru_cache(maxsize=64)

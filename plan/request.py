@@ -10,7 +10,8 @@ from headcount.model.errors import HeadcountError, short
 from .devices import Device
 from .engines.registry import PLAIN
 from .engines.version import Version
-from .speculation import Speculation
+from .options.modalities import ImageSize, MostItems
+from .options.speculation import Speculation
 from .weights import Weights
 
 UTILISATION = 0.90  # what serving engines take of a device's visible memory unless told otherwise
@@ -18,12 +19,15 @@ Usage = Literal["server", "offline"]
 StateMode = Literal["none", "align", "all"]
 STATE_MODES: tuple[StateMode, ...] = get_args(StateMode)
 _COUNTS = (
-    *("context", "batch_size", "encoder_tokens", "tp", "pp", "dp", "context_ranks"),
+    *("context", "batch_size", "encoder_tokens", "tp", "pp", "dp", "ep_size", "context_ranks"),
     *("block_size", "max_num_seqs", "max_num_batched_tokens", "max_loras", "max_lora_rank"),
+    *("parallel", "ubatch_size"),
 )
 SAMPLERS = ("pytorch", "flashinfer")
 ModelRunner = Literal["v1", "v2"]
 MODEL_RUNNERS: tuple[ModelRunner, ...] = get_args(ModelRunner)
+FlashAttention = Literal["on", "off", "auto"]
+FLASH_ATTENTION: tuple[FlashAttention, ...] = get_args(FlashAttention)
 # Fields that any plan takes; each of the others is an option of some engines (`Engine.options`).
 OF_ANY_PLAN = frozenset(
     {
@@ -42,12 +46,12 @@ class PlanRequest:
     `batch_size` requests of `context` tokens each are to fit. `tp` devices share each layer, `pp`
     stages the layers, `pp_layer_partition` says how many each has; `dp` ranks of data parallel
     share the requests, and of a mixture of experts the experts, which `enable_expert_parallel`
-    spreads whole, with `num_redundant_experts` copies; `context_ranks` is decode times prefill
-    context parallel. `utilisation` is
-    the fraction of a device's usable memory that may be taken; `kv_memory` are bytes for the cache
-    of each device, given instead of reckoned. What follows are an engine's own options; with
-    `async_scheduling` False no step is scheduled before the last is done. Raises HeadcountError for
-    impossible values.
+    spreads whole, with `num_redundant_experts` copies, as do `ep_size` ranks of SGLang's; with
+    `enable_dp_attention` the ranks of `dp` are among those of `tp`; `context_ranks` is decode times
+    prefill context parallel. `utilisation` is the fraction of a device's memory that may be taken;
+    `kv_memory` are bytes for the cache of each device, given instead of reckoned. What follows are
+    an engine's own options; with `async_scheduling` False no step is scheduled before the last is
+    done. Raises HeadcountError for impossible values.
     """
 
     engine: str = PLAIN
@@ -65,6 +69,8 @@ class PlanRequest:
     dp: int = 1
     enable_expert_parallel: bool = False
     num_redundant_experts: int = 0
+    enable_dp_attention: bool = False
+    ep_size: int = 1
     context_ranks: int = 1
     utilisation: float | None = None
     block_size: int | None = None
@@ -86,7 +92,21 @@ class PlanRequest:
     fully_sharded_loras: bool = False
     cpu_offload_gb: float | None = None
     speculative_config: Speculation | None = None
+    limit_mm_per_prompt: MostItems | None = None
+    mm_processor_kwargs: ImageSize | None = None
+    speculative_algorithm: Speculation | None = None
     async_scheduling: bool | None = None
+    parallel: int | None = None
+    kv_unified: bool = False
+    ubatch_size: int | None = None
+    cache_type_k: str | None = None
+    cache_type_v: str | None = None
+    flash_attn: FlashAttention | None = None
+    swa_full: bool = False
+    gpu_layers: int | None = None
+    n_cpu_moe: int | None = None
+    cpu_moe: bool = False
+    no_kv_offload: bool = False
 
     def __post_init__(self) -> None:
         for name in _COUNTS:
@@ -112,7 +132,7 @@ class PlanRequest:
     @property
     def speculation(self) -> Speculation | None:
         """What drafts, whatever the engine calls it."""
-        return self.speculative_config
+        return self.speculative_config or self.speculative_algorithm
 
     @property
     def drafted(self) -> int:
@@ -122,7 +142,12 @@ class PlanRequest:
     @property
     def ranks(self) -> int:
         """Devices in all."""
-        return self.tp * self.pp * self.dp
+        return self.tp * self.pp * (1 if self.enable_dp_attention else self.dp)
+
+    @property
+    def attention_tp(self) -> int:
+        """Ranks that share a layer's attention and cache."""
+        return self.tp // self.dp if self.enable_dp_attention else self.tp
 
     def each_of_dp(self, batch_size: int) -> int:
         """Of so many requests at once, those of the rank of data parallel that has most."""

@@ -42,6 +42,12 @@ class PlanResult:
         """The best of a search, whether or not it serves; None where none was made."""
         return self.ranking[0] if self.ranking else None
 
+    @property
+    def shown(self) -> Candidate | None:
+        """The best of a search, or the one plan on its device; None without a device."""
+        device = self.plan.request.device
+        return self.chosen or (Candidate(device=device, plan=self.plan) if device else None)
+
     @cached_property
     def requirements(self) -> tuple[Held, ...]:
         """Each, held against the plan, or the best of a search."""
@@ -145,6 +151,8 @@ def plan_result(
         raise HeadcountError(
             "--target-users, or several devices, are a search over devices: leave out --kv-memory"
         )
+    if request.kv_memory is not None and known:
+        raise HeadcountError("--prices are those of devices: leave out --kv-memory")
     if not target_users and (len(named) == 1 or request.kv_memory is not None):
         plan = plan_model(model, request)
         return PlanResult(plan=plan, required=requirements, prices=known)

@@ -30,6 +30,7 @@ from ..body.shared import (
     MLP_BIAS,
 )
 from ..config_view import ConfigView
+from ..gguf.compressed import compressed_layers
 from ..gguf.form import Gguf, Indexer
 from ..modules.names import DEEPSEEK_PREDICTION, FFN, MTP_PREDICTION
 from ..states.hybrid import INDEXED, LAYER_TYPES, hybrid, hybrid_kinds
@@ -232,6 +233,7 @@ DEEPSEEK_V3 = DEEPSEEK_V2.relative(
 )
 DEEPSEEK_V32 = Architecture(
     types=("deepseek_v32",),
+    config=ConfigKeys(aliases={"n_routed_experts": ("num_experts",)}),
     attention=AttentionShape(build=indexed_latent_layers(), kinds=all_of(INDEXED)),
     body=Body(experts=LISTED_EXPERTS),
     tensors=HYBRID_MLA_NAMES,
@@ -260,14 +262,7 @@ ARCHITECTURES = (
         spellings=("deepseek_ref",),  # sgl-project's files in FP8
         feed_forward=FFN,
         prediction=MTP_PREDICTION._replace(name="mtp.0"),
-        gguf=(
-            Gguf(
-                architecture="deepseek4",
-                slides="all",
-                note="The compressed caches of deepseek4 are not counted: audit its Hugging Face"
-                " config.",
-            ),
-        ),
+        gguf=(Gguf(architecture="deepseek4", reads=compressed_layers),),
     ),
     DEEPSEEK_V3.relative("youtu", "minicpm3", body=DECODER_MLP_BIAS),
     DEEPSEEK_V3.relative("axk1", body=Body(experts=EXPERTS_AFTER_FIRST, more=norm_after_experts)),

@@ -16,10 +16,17 @@ def indexer_states(form: Gguf, keys: Keys, count: int) -> list[tuple[State, ...]
         return [()] * count
     if keys.number("attention.indexer.kpool"):
         size *= 3  # a key, a gate and the pooled key
-    if form.indexer.keeps_values:
-        size += keys.number("attention.value_length")
+    values = _value_length(keys) if form.indexer.keeps_values else 0
     owners = _owners(form.indexer, keys, count)
-    return [(State(per_token=size),) if owns else () for owns in owners]
+    kept = State(per_token=size + values, values=values)
+    return [(kept,) if owns else () for owns in owners]
+
+
+def _value_length(keys: Keys) -> int:
+    """Of one head, which the indexer's cache has."""
+    heads = keys.per_layer("attention.head_count", 1, None)[0]
+    default = keys.need("embedding_length") // heads if heads else None
+    return keys.integer("attention.value_length", default) or 0
 
 
 def _owners(indexer: Indexer, keys: Keys, count: int) -> list[bool]:

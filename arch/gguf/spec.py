@@ -89,10 +89,15 @@ def _again(mixer: Attention | LatentAttention, times: int) -> Attention | Latent
     if times < 1:
         return mixer
     size = mixer.key_value_elements(1)
+    values = mixer.num_key_value_heads * mixer.v_head_dim if type(mixer) is Attention else 0
     limit = None if mixer.window is None else mixer.window - 1
     more = (
-        state._replace(fixed=times * state.fixed, per_token=times * state.per_token)
-        for state in (State(per_token=size, limit=limit), *mixer.states)
+        state._replace(
+            fixed=times * state.fixed,
+            per_token=times * state.per_token,
+            values=times * state.values,
+        )
+        for state in (State(per_token=size, limit=limit, values=values), *mixer.states)
     )
     return replace(mixer, states=(*mixer.states, *more))
 
@@ -154,7 +159,7 @@ def _latent(
 ) -> LatentAttention:
     """MLA. A file that has no lengths in *_length_mla, as those before April 2025, is run as plain
     attention: K and V of every head are cached."""
-    rope = keys.need("rope.dimension_count")
+    rope = _rotated(keys)
     mla = _length(keys, "key_length_mla", window)
     key = mla or keys.need("attention.key_length")
     value = _length(keys, "value_length_mla", window) or keys.need("attention.value_length")
@@ -172,6 +177,12 @@ def _latent(
         expanded=not mla,
         states=states,
     )
+
+
+def _rotated(keys: Keys) -> int:
+    """Elements of a latent's key that are rotated; 0 is a file's own word for none."""
+    found = keys.integer("rope.dimension_count")
+    return keys.need("rope.dimension_count") if found is None else found
 
 
 def _shared(layer: Layer, layers: list[Layer], own: int) -> Layer:

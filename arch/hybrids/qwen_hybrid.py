@@ -16,7 +16,7 @@ from ..body.shared import DECODER, ONE_SHARED
 from ..body.towers import fixed_tower
 from ..config_view import ConfigView
 from ..gguf.form import Gguf, Indexer, Recurrence
-from ..modules.names import ONE_SHARED_EXPERT, QWEN_PREDICTION
+from ..modules.names import ONE_SHARED_EXPERT, QWEN3_NEXT_PREDICTION, QWEN_PREDICTION
 from ..states.hybrid import INDEXED, LAYER_TYPES, LINEAR, hybrid, query_gated_attention
 from ..states.indexed import indexed_attention
 from ..states.kinds import every_nth
@@ -96,6 +96,7 @@ QWEN3_NEXT = Architecture(
     ),
     body=Body(experts=replace(SHARED_AND_GATE, layers=sparse_steps)),
     feed_forward=ONE_SHARED_EXPERT,
+    prediction=QWEN3_NEXT_PREDICTION,
     tensors=HYBRID_NAMES,
     gguf=(Gguf(architecture="qwen3next", recurrence=DELTA_NET, query_gate=True),),
 )

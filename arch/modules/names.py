@@ -48,15 +48,19 @@ BLOCK_SPARSE = FeedForwardNames(
 
 class Prediction(NamedTuple):
     """`key` counts the layers, which stand as `name` in files, `#` for the number after the model's
-    own layers. `copies`: each has an embedding and a head of its own in the files. `joins`: square
-    matrices that join a token's embedding and the hidden state."""
+    own layers; a config without it has `otherwise`. `copies`: each has an embedding and a head of
+    its own in the files. `joins`: square matrices that join a token's embedding and the hidden
+    state."""
 
     key: str
     name: str
     copies: bool = False
     joins: int = 2
+    otherwise: int = 0
 
 
 DEEPSEEK_PREDICTION = Prediction(key="num_nextn_predict_layers", name="layers.#", copies=True)
 MTP_PREDICTION = Prediction(key="num_nextn_predict_layers", name="mtp.layers.0")
+# Published configs of Qwen3-Next do not name theirs (Qwen3NextMultiTokenPredictor of vLLM).
+QWEN3_NEXT_PREDICTION = MTP_PREDICTION._replace(otherwise=1)
 QWEN_PREDICTION = MTP_PREDICTION._replace(key="mtp_num_hidden_layers")

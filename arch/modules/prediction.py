@@ -25,7 +25,10 @@ def prediction_layers(inventory: Inventory, reading: Reading) -> Inventory:
 def predicted(reading: Reading) -> int:
     """How many layers that predict further tokens the config gives."""
     rule = reading.architecture.prediction
-    return (reading.text.optional(rule.key, minimum=0) or 0) if rule else 0
+    if rule is None:
+        return 0
+    named = reading.text.optional(rule.key, minimum=0)
+    return rule.otherwise if named is None else named
 
 
 def _layer(

@@ -36,7 +36,8 @@ class State(NamedTuple):
     the decoder's. `bits` is None for what follows the dtype of the cache. `since`: nothing is kept
     before that many tokens. `columns`: the kernel of a convolution, of which transformers keeps all
     columns, and an engine all but the newest. `key_value`: these are keys and values, of other
-    tokens than the text's, and grow and shrink with the K/V heads.
+    tokens than the text's, and grow and shrink with the K/V heads. `values`: so many of `per_token`
+    are values, for an engine that keeps them in another type than keys.
     """
 
     fixed: int = 0
@@ -47,6 +48,7 @@ class State(NamedTuple):
     since: int = 0
     columns: int | None = None
     key_value: bool = False
+    values: int = 0
 
     def with_heads(self, count: int, before: int) -> "State":
         """The same of `count` K/V heads instead of `before`, where it is keys and values."""

@@ -6,7 +6,7 @@ from importlib import import_module
 
 from headcount.model.errors import HeadcountError
 
-from ..budget import Budget
+from ..budget import Budget, Term
 from ..devices import Device
 from ..planned_model import PlannedModel
 from ..request import CacheType, PlanRequest, Workload, flag
@@ -47,7 +47,8 @@ class Engine:
     `refusals` reasons for which it would not start on one of them, however much memory there is;
     `most_at_once` the most requests that it runs at once, None where only memory limits them;
     `notes` what is particular to how a version runs the model; `listed_as` is its name among those
-    whose lists of classes are known (arch/engine_types.py).
+    whose lists of classes are known (arch/engine_types.py); `host` says what it puts in the host's
+    memory, which no verdict counts.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Engine:
     options: frozenset[str] = frozenset()
     releases: Releases = NO_RELEASES
     narrower_caches: tuple[str, ...] = ()
+    host: Callable[[PlannedModel, Workload], tuple[Term, ...]] | None = None
     listed_as: str | None = None
     narrower_weights: tuple[str, ...] = ("float8_e4m3fn", "int4")
     profiles_sequences: bool = False

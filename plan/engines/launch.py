@@ -8,6 +8,7 @@ from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, replace
 from shlex import quote
 
+from headcount.arch.body.body import Body
 from headcount.arch.engine_types import engines_with
 from headcount.arch.formats.of_configs import quantization_config
 from headcount.arch.registry import architecture_of
@@ -77,10 +78,10 @@ def served(
         note = f"{engine} loads no weights of {dtype or stored_as(own or {})}."
         return Served(name=None, notes=(note,))
     if full is None or (own is not None and stored_as(own) == full):
-        return Served(name=quote(model.model_id))
+        return _by_name(model)
     if own is None and full in on_loading:
         words = on_loading[full]
-        return Served(name=quote(model.model_id), words=(words,) if words else ())
+        return _by_name(model, *([words] if words else []))
     stored = "16 bit" if BITS.get(full, 0) >= 16 else str(dtype)
     place = f"<your {stored} checkpoint of {model.model_id}>"
     why = (
@@ -93,14 +94,43 @@ def served(
     return Served(name=quote(place), notes=(note,))
 
 
+def _by_name(model: PlannedModel, *words: str) -> Served:
+    """The model as it is called, where that is a folder or a repository: engines start no file of
+    one, which may be its config alone."""
+    name = model.model_id
+    if name != _STANDARD_INPUT and not name.lower().endswith(_OF_A_FOLDER):
+        return Served(name=quote(name), words=words)
+    what = "standard input" if name == _STANDARD_INPUT else name
+    place = f"<the folder or repository of {what}>"
+    note = f"{what} is no model to start: put the name of its folder or repository for {place}."
+    return Served(name=quote(place), words=words, notes=(note,))
+
+
+_STANDARD_INPUT, _OF_A_FOLDER = "-", (".json", ".safetensors", ".bin", ".pt", ".pth")
+
+
 def gguf_file(model: PlannedModel, mix: str | None, *words: str) -> Served:
     """The file itself, or a placeholder for one of the mix that was asked for, or planned."""
     if is_gguf(model) and mix is None:
-        return Served(name=quote(model.model_id), words=words)
+        return _own_file(model, *words)
     place = f"<your {mix} GGUF file of {model.model_id}>"
     note = (
         f"A GGUF file has to be named for {place}: convert_hf_to_gguf.py of llama.cpp makes one of"
         " a checkpoint, and llama-quantize one with fewer bits."
+    )
+    return Served(name=quote(place), words=words, notes=(note,))
+
+
+def _own_file(model: PlannedModel, *words: str) -> Served:
+    """One of the Hub has to be fetched first, but for llama.cpp."""
+    name = model.model_id
+    if not model.on_hub:
+        return Served(name=quote(name), words=words)
+    place = f"<your copy of {name}>"
+    organisation, repository, file = name.split("/", 2)
+    note = (
+        f"{name} lies on the Hub: put where its copy lies for {place}; llama.cpp fetches it with"
+        f" -hf {quote(f'{organisation}/{repository}')} --hf-file {quote(file)} in place of -m."
     )
     return Served(name=quote(place), words=words, notes=(note,))
 
@@ -129,6 +159,16 @@ def unlisted(engine: str | None, model_type: str | None) -> str | None:
     if engine in engines_with(model_type):
         return None
     return f"{engine} lists no class for model_type {model_type!r}: it may not start."
+
+
+def beyond_positions(model: PlannedModel, work: Workload) -> str | None:
+    """Why no engine runs a context beyond a learned table of positions; None where there is none,
+    or the context is within it."""
+    most, known = beyond_maximum(model, work), architecture_of(model.spec.model_type or "")
+    body = known.body if known else None
+    if most is None or not isinstance(body, Body) or not body.positions:
+        return None
+    return f"The model has learned {most:,} positions: no engine runs it with a longer context."
 
 
 def beyond_maximum(model: PlannedModel, work: Workload) -> int | None:

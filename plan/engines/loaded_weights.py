@@ -78,8 +78,8 @@ def _by_stage(
     found = stage_bytes(model, work, stages)
     if found is None and spread.parts:
         raise HeadcountError(
-            f"{model.model_id}: the config does not tell which weights are those of experts, so"
-            " how they spread over ranks cannot be told: plan without expert or data parallel"
+            f"{model.model_id}: the config does not tell which weights are those of experts or"
+            " encoders, so what a rank has of them cannot be told"
         )
     end = _tied_head(model, weights, spread.tp) if pp > 1 else 0
     if found is None:

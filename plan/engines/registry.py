@@ -9,13 +9,13 @@ ENGINES: dict[str, object] = {
     "generic": "generic",
     "vllm": "vllm.vllm",
     "sglang": "sglang",
-    "llama.cpp": "llama_cpp",
+    "llama.cpp": "llama_cpp.llama_cpp",
     "tensorrt-llm": "tensorrt_llm",
     "transformers": "transformers",
 }
 # name -> the module that reads its start-up log; a log that no sign tells is that of SERVING
 START_LOGS = {
-    **{"vllm": "vllm.start_log", "sglang": "sglang_log", "llama.cpp": "llama_cpp_log"},
+    **{"vllm": "vllm.start_log", "sglang": "sglang_log", "llama.cpp": "llama_cpp.start_log"},
     "tensorrt-llm": "tensorrt_llm_log",
 }
 

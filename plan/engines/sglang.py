@@ -5,17 +5,30 @@ mem_cache/kv_cache_configurator.py of 0.5.23.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 
 from headcount.model.mixers import LatentAttention, fills
 
-from ..budget import Budget
+from ..budget import Budget, Term
 from ..devices import Device
 from ..planned_model import PlannedModel
 from ..request import Workload
 from ..stored import as_loaded, full_name
-from .added.spread import over_tp
+from .added.offload import moved_to_host, offloaded
+from .added.sglang import (
+    added_notes,
+    added_options,
+    added_refused,
+    draft_layers,
+    draft_term,
+    sglang_spread,
+)
+from .added.sglang_adapters import (
+    sglang_adapter_options,
+    sglang_adapters,
+    sglang_adapters_refused,
+)
 from .budget_terms import runtime, share_of
 from .cache_names import AUTO, CacheNames
 from .engine import Engine
@@ -44,6 +57,7 @@ class SglangPool(CachePool):
     state_bytes: int
     window: int | None
     page_size: int = 1
+    remarks: tuple[str, ...] = ()
 
     @property
     def block_size(self) -> int | None:
@@ -106,7 +120,7 @@ class SglangPool(CachePool):
         return int(free * STATE_RATIO / (1 + STATE_RATIO))
 
     def notes(self) -> Sequence[str]:
-        found = ["A cell of the pool is one token of all layers."]
+        found = [*self.remarks, "A cell of the pool is one token of all layers."]
         if self.window is not None and self.full_bytes:
             found.append(
                 f"Layers with a window keep {SWA_RATIO:g} of the tokens (--swa-full-tokens-ratio)."
@@ -119,11 +133,13 @@ class SglangPool(CachePool):
         return found
 
 
-def sglang_pool(layers: Sequence[LayerCache], *, page_size: int = 1) -> SglangPool:
-    """The pool of one rank."""
+def sglang_pool(layers: Sequence[LayerCache], *, page_size: int = 1, drafts: int = 0) -> SglangPool:
+    """The pool of one rank. Layers that draft are taken to keep what those of the model keep
+    (MHATokenToKVPool's configurator in model_executor/pool_configurator.py)."""
     windows = {n.window for n in layers if n.kind in ("sliding", "chunked")} - {None}
+    full = [n.token_bytes for n in layers if n.kind in ("full", "latent")]
     return SglangPool(
-        full_bytes=sum(n.token_bytes for n in layers if n.kind in ("full", "latent")),
+        full_bytes=sum(full) + (sum(full) * drafts // len(full) if full else 0),
         swa_bytes=sum(n.token_bytes for n in layers if n.kind in ("sliding", "chunked")),
         state_bytes=sum(layer.state_bytes for layer in layers),
         window=max((window for window in windows if window), default=None),
@@ -171,19 +187,26 @@ def _budget(model: PlannedModel, device: Device | None, work: Workload) -> tuple
     default = mem_fraction_static(device.usable_memory, ranks=ranks, is_latent=latent)
     allowed = share_of(device, work.request.utilisation or default, "mem_fraction_static")
     others = runtime(0.5 if ranks == 1 else 1.0, "context and communication")
-    tables = (
-        rope_table(model.spec, model.config),
-        padded_experts(model, work, over_tp(model, work)),
-    )
+    spread = sglang_spread(model, work)
+    tables = (rope_table(model.spec, model.config), padded_experts(model, work, spread))
+    stages = stages_of(work.request, len(model.spec.layers), sglang_stages)
+    whole = tuple(stage_weights(model, work, *tables, stages=stages, spread=spread))
+    weights = tuple(offloaded(model, work, whole, stages, spread))
+    adapters = tuple(sglang_adapters(model, work, stages, spread))
+    draft, last = tuple(draft_term(model, work)), len(weights) - 1
     return tuple(
-        Budget(allowed=allowed, fixed=(weights, others))
-        for weights in stage_weights(
-            model,
-            work,
-            *tables,
-            stages=stages_of(work.request, len(model.spec.layers), sglang_stages),
+        Budget(
+            allowed=allowed,
+            fixed=(own, *adapters[n : n + 1], others, *(draft if n == last else ())),
         )
+        for n, own in enumerate(weights)
     )
+
+
+def _host(model: PlannedModel, work: Workload) -> tuple[Term, ...]:
+    """Of --cpu-offload-gb."""
+    stages = stages_of(work.request, len(model.spec.layers), sglang_stages)
+    return moved_to_host(model, work, stages, sglang_spread(model, work))
 
 
 # Choices of --kv-cache-dtype in sglang/srt/server_args.py (arg_groups/fields/model.py from 0.5.21).
@@ -211,15 +234,16 @@ def sglang_stages(layers: int, pp: int) -> tuple[int, ...]:
 def _pool(model: PlannedModel, work: Workload) -> CachePool:
     """Each stage's cells are those of its own layers; all have as many as the one with fewest."""
     found = paged_caches(model, work, deal=sglang_stages)
-    page_size = work.request.block_size or 1
+    drafts = draft_layers(model, work.request.speculation)
+    remarks = tuple(added_notes(model, work))
+
+    def of(layers: Sequence[LayerCache]) -> SglangPool:
+        pool = sglang_pool(layers, page_size=work.request.block_size or 1, drafts=drafts)
+        return replace(pool, remarks=remarks)
+
     if work.request.pp == 1:
-        return sglang_pool(found.caches, page_size=page_size)
-    return StagedPool(
-        stages=tuple(
-            sglang_pool(found.of_stage(stage), page_size=page_size)
-            for stage in range(work.request.pp)
-        )
-    )
+        return of(found.caches)
+    return StagedPool(stages=tuple(of(found.of_stage(n)) for n in range(work.request.pp)))
 
 
 # What --quantization makes of 16 bit weights while it loads them (nvfp4_online and mxfp4 only make
@@ -273,6 +297,8 @@ def _options(work: Workload, kv_tokens: int) -> Iterator[str]:
     if (cache := CACHES.own(request.kv_dtype, work.version, work.compute_dtype)) != AUTO:
         yield f"--kv-cache-dtype {cache}"
     yield from option("--page-size", request.block_size)
+    yield from added_options(request)
+    yield from sglang_adapter_options(request)
 
 
 def _platforms(version: Version) -> Platforms:
@@ -284,19 +310,33 @@ def _platforms(version: Version) -> Platforms:
 def _refusals(model: PlannedModel, device: Device | None, work: Workload) -> Iterator[str]:
     """Fp8LinearMethod.validate_block_quant_shapes and the like; some models leave attention out of
     it (skip_block_quant_check)."""
-    rules = CutRules(amid_blocks=MERGED_ATTENTION)
-    return uneven_cuts(as_loaded(model, work.dtype), work.request.tp, rules)
+    request = work.request
+    rules = CutRules(
+        amid_blocks=MERGED_ATTENTION,
+        whole_experts=request.ep_size == request.tp,
+        expert_ranks=request.tp // request.ep_size,
+    )
+    yield from uneven_cuts(as_loaded(model, work.dtype), work.request.tp, rules)
+    yield from added_refused(model, work)
+    yield from sglang_adapters_refused(work.request)
 
 
 ENGINE = Engine(
     name="sglang",
     budget=_budget,
+    host=_host,
     pool=_pool,
     launch=_launch,
     cache_type=paged_cache_type(CACHES),
     listed_as="SGLang",
     weights=loaded_weights,
-    options=frozenset({"version", "pp", "pp_layer_partition", "block_size"}),
+    options=frozenset(
+        {
+            *("version", "pp", "pp_layer_partition", "block_size", "dp", "enable_dp_attention"),
+            *("ep_size", "num_redundant_experts", "cpu_offload_gb", "speculative_algorithm"),
+            *("enable_lora", "max_loras", "max_lora_rank", "lora_target_modules"),
+        }
+    ),
     releases=Releases(oldest=(0, 5), newest=(0, 5, 23)),
     narrower_caches=("fp8",),
     keeps_float32=False,

@@ -121,6 +121,8 @@ def _notes(model: PlannedModel, work: Workload) -> Iterator[str]:
     request = work.request
     if request.tp > 1:
         yield f"Run it with torchrun --nproc-per-node {request.tp}."
+    else:
+        yield "device_map wants the package accelerate."
     if request.pp > 1:
         yield f"device_map spreads the layers over all devices that are visible: {request.pp}."
     if work.batch_size > 1:

@@ -17,14 +17,26 @@ from .memory_of_a_start import (
     needed_bytes_of,
     rounded,
 )
-from .remedies import for_any_cache, for_more_devices, for_the_cache
+from .remedies import Ground, Remedy, for_any_cache, for_more_devices, for_the_cache
 from .start import Start
 
 _GIB = 2**30
 _FOR_THE_CACHE = (
-    "a larger share of the memory, fewer sequences a step, more devices, or weights of fewer bits;"
-    " with --device NAME or SIZE, and --model, what fits is worked out"
+    "not tried here: a larger share of the memory, fewer sequences a step, more devices, or weights"
+    " of fewer bits; with --device NAME or SIZE, and --model, what fits is worked out"
 )
+_NONE_DOES = (
+    "none of the single changes does that were tried: a larger share of the memory, fewer sequences"
+    " a step, more devices, weights of fewer bits"
+)
+
+
+def _without(remedies: tuple[Remedy, ...], ground: Ground | None) -> tuple[str, ...]:
+    """What is said where nothing can be offered."""
+    if remedies:
+        return ()
+    tried = ground is not None and ground.budgeted(ground.request) is not None
+    return (_NONE_DOES if tried else _FOR_THE_CACHE,)
 
 
 def request_too_long(log: Log, start: Start | None, said: Mapping[str, float]) -> Explanation:
@@ -57,8 +69,12 @@ def request_too_long(log: Log, start: Start | None, said: Mapping[str, float]) -
     own = needed_bytes_of(start)
     found = replace(found, reckoned_bytes=own)
     if own is not None and not found.needed_agrees:
-        note = f"by our rules one such request needs {own / _GIB:.2f} GiB, not {needed:.2f}"
-        return replace(found, advice=(note,))
+        note = (
+            f"by our rules one such request needs {own / _GIB:.2f} GiB, not {needed:.2f}: what"
+            " would do is not planned by them"
+        )
+        advice = (note, *_untried(log, found, context))
+        return replace(found, largest_context=None, remedies=(), advice=advice)
     return found
 
 
@@ -75,7 +91,7 @@ def _request_of_no_size(log: Log, start: Start | None) -> Explanation:
         too_large="the cache of one request",
         largest_context=ground.largest_context() if ground else None,
         remedies=remedies,
-        advice=() if remedies else (_FOR_THE_CACHE,),
+        advice=_without(remedies, ground),
     )
 
 
@@ -116,7 +132,7 @@ def no_cache(log: Log, start: Start | None, said: Mapping[str, float]) -> Explan
         available_bytes=left.bytes if left else None,
         too_large=largest_term(log, start),
         remedies=remedies,
-        advice=() if remedies else (_FOR_THE_CACHE,),
+        advice=_without(remedies, ground),
     )
 
 
@@ -138,7 +154,7 @@ def runtime_full(log: Log, start: Start | None, said: Mapping[str, float]) -> Ex
         available_bytes=in_bytes(left),
         too_large=largest_term(log, start),
         remedies=for_more_devices(ground) if ground else (),
-        advice=("a smaller share of what is free for the cache, or more devices",),
+        advice=("not tried here: a smaller share of what is free for the cache, or more devices",),
     )
 
 
@@ -154,10 +170,7 @@ def _untried(log: Log, found: Explanation, context: int) -> Iterator[str]:
             " length"
         )
     elif most:
-        yield (
-            f"{most:,} tokens fit, says the engine ({flag} {most}; not tried here, since the model"
-            " is not known)"
-        )
+        yield (f"{most:,} tokens fit, says the engine ({flag} {most}; not tried here)")
     yield from _more_memory(log, found)
 
 

@@ -108,8 +108,11 @@ def sampler_too_large(log: Log, start: Start | None, said: Mapping[str, float]) 
         available_bytes=in_bytes(free),
         too_large=f"the sampler of {count:,} sequences",
         remedies=beside_the_cache(ground, int(short * _GIB), sequences=fewer) if ground else (),
-        advice=() if start else ("fewer sequences (--max-num-seqs), or a smaller utilisation",),
+        advice=() if start else (_FOR_THE_SAMPLER,),
     )
+
+
+_FOR_THE_SAMPLER = "not tried here: fewer sequences (--max-num-seqs), or a smaller utilisation"
 
 
 def _tried(failure: Failure | None) -> tuple[float | None, float | None]:
@@ -242,8 +245,11 @@ def _in_a_step(
         available_bytes=in_bytes(said.get("free")),
         too_large="activations and CUDA graphs" if has_cache else "activations",
         remedies=remedies,
-        advice=() if start else ("a smaller utilisation, or fewer sequences and tokens a step",),
+        advice=() if remedies else (_FOR_A_STEP,),
     )
+
+
+_FOR_A_STEP = "not tried here: a smaller utilisation, or fewer sequences and tokens a step"
 
 
 def _left_of_device(log: Log, what: str) -> float | None:
@@ -280,14 +286,18 @@ def buffer_too_large(log: Log, start: Start | None, said: Mapping[str, float]) -
         too_large=what,
         largest_context=ground.largest_context() if ground and not is_weights else None,
         remedies=remedies,
-        advice=(_FOR_WEIGHTS_OF_BUFFERS if is_weights else _FOR_BUFFERS,),
+        advice=() if remedies else (_FOR_WEIGHTS_OF_BUFFERS if is_weights else _FOR_BUFFERS,),
     )
 
 
-_FOR_WEIGHTS_OF_BUFFERS = "fewer layers on the device (-ngl), or a file with fewer bits"
+_FOR_WEIGHTS_OF_BUFFERS = (
+    "not tried here: fewer layers on the device (-ngl), or a file with fewer bits; with --model and"
+    " --device what fits is worked out"
+)
 _FOR_BUFFERS = (
-    "fewer layers on the device (-ngl), a smaller context (-c), a cache of q8_0 (--cache-type-k,"
-    " --cache-type-v) or a smaller micro-batch (-ub)"
+    "not tried here: fewer layers on the device (-ngl), a smaller context (-c), a cache of q8_0"
+    " (--cache-type-k, --cache-type-v) or a smaller micro-batch (-ub); with --model and --device"
+    " what fits is worked out"
 )
 
 

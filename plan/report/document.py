@@ -9,6 +9,7 @@ from ..plan import Plan
 from ..replication import replication
 from ..result import PlanResult
 from ..what_if import VariantPlan, conversions
+from .hardware import price_cells
 from .notes import assumptions, report_notes, warnings
 
 SCHEMA_VERSION = 1
@@ -29,7 +30,7 @@ def plan_document(result: PlanResult) -> Mapping[str, object]:
         "limits": {**_limits(plan), "context_is_capped": plan.limits.context_is_capped},
         "per_rank": _per_rank(plan),
         "decode_tokens_per_second": decode_rate(plan),
-        "devices": [_device(placement) for placement in placements(result.candidates)],
+        "devices": [_device(place, result) for place in placements(result.candidates)],
         "what_if": [_variant(row) for row in result.variants],
         "assumptions": list(assumptions(result)),
         "warnings": list(warnings(plan)),
@@ -99,7 +100,8 @@ def _per_rank(plan: Plan) -> dict[str, object]:
     }
 
 
-def _device(placement: Placement) -> dict[str, object]:
+def _device(placement: Placement, result: PlanResult) -> dict[str, object]:
+    """Costs are those of as many as suffice."""
     plan, smallest = placement.plan, placement.smallest
     return {
         "device": placement.device.key,
@@ -109,9 +111,11 @@ def _device(placement: Placement) -> dict[str, object]:
         "verdict": plan.verdict,
         "free_bytes": plan.free_bytes,
         **_limits(plan),
+        "replicas": placement.asked.replicas,
         "smallest_tp": smallest.tp if smallest else None,
         "smallest_devices": smallest.devices if smallest else None,
         "decode_tokens_per_second": decode_rate(plan) if plan.fits else None,
+        **_price(smallest, result),
     }
 
 
@@ -136,7 +140,7 @@ def _variant(row: VariantPlan) -> dict[str, object]:
 def _engine(result: PlanResult) -> dict[str, object]:
     """`concurrency` is as in the engine's log, unrounded."""
     plan, request, available = result.plan, result.plan.request, result.plan.available_bytes
-    chosen = result.chosen
+    shown = result.shown
     changes = [change.document() for change in result.changes]
     return {
         "name": plan.engine.name,
@@ -148,14 +152,16 @@ def _engine(result: PlanResult) -> dict[str, object]:
         "kv_dtype": plan.workload.kv_dtype,
         "tp": request.tp,
         "pp": request.pp,
-        "replicas": chosen.replicas if chosen else 1,
-        "devices": chosen.devices if chosen else request.ranks,
+        "replicas": shown.replicas if shown else 1,
+        "devices": shown.devices if shown else request.ranks,
+        **_price(shown, result),
         "context_ranks": request.context_ranks,
         "utilisation": plan.utilisation,
         "available_kv_bytes": available,
         "available_kv_low": available - plan.error_bytes,
         "available_kv_high": available + plan.error_bytes,
         "budget": _budget(plan),
+        "host": [term.document() for term in plan.host_terms],
         "block_size": plan.pool.block_size,
         "num_blocks": plan.num_blocks,
         "kv_tokens": plan.kv_tokens,
@@ -229,8 +235,6 @@ def candidate_document(option: Candidate, result: PlanResult) -> dict[str, objec
     }
 
 
-def _price(option: Candidate, result: PlanResult) -> dict[str, object]:
+def _price(option: Candidate | None, result: PlanResult) -> dict[str, object]:
     """Of all devices; nothing where no prices were given."""
-    if not result.prices:
-        return {}
-    return {"an_hour": result.an_hour(option), "a_month": result.a_month(option)}
+    return dict(zip(("an_hour", "a_month"), price_cells(result, option), strict=False))

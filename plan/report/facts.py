@@ -22,6 +22,7 @@ def plan_facts(result: PlanResult) -> Iterator[Fact]:
     yield from _cache(plan)
     if plan.engine.starts:
         yield from _capacity(plan)
+        yield from _host(plan)
     yield from _limits(plan)
     yield from _speed(plan)
     yield from (_held(item) for item in result.requirements)
@@ -34,21 +35,26 @@ def _verdict(result: PlanResult) -> Iterator[Fact]:
     plan, chosen = result.plan, result.chosen
     if not plan.engine.starts:
         yield _memory_verdict(result)
-        return
-    if chosen is None:
+    elif chosen is None:
         yield _engine_verdict(plan)
         texts = [change.text for change in result.changes]  # a search has tried others
         if texts:
             note = f"or {', '.join(texts[1:])}" if texts[1:] else ""
             yield Fact("smallest_change", "Would fit with", texts[0], "text", note)
-        return
-    yield _search_verdict(result, chosen)
-    title = "Devices" if result.holds else "Nearest to it"
-    what = f"{chosen.devices:,} x {chosen.device.key}"
-    yield Fact("devices", title, what, "text", chosen.split)
-    price = result.an_hour(chosen)
-    if price is not None:
-        month = cell(result.a_month(chosen), "price")
+    else:
+        yield _search_verdict(result, chosen)
+        title = "Devices" if result.holds else "Nearest to it"
+        what = f"{chosen.devices:,} x {chosen.device.key}"
+        yield Fact("devices", title, what, "text", chosen.split)
+    yield from _cost(result)
+
+
+def _cost(result: PlanResult) -> Iterator[Fact]:
+    """Of what the plan is of: without an engine, a search is of none."""
+    shown = result.shown if result.plan.request.device else None
+    price = result.an_hour(shown) if shown else None
+    if shown and price is not None:
+        month = cell(result.a_month(shown), "price")
         yield Fact("an_hour", "Cost an hour", price, "price", f"{month} a month")
 
 
@@ -126,6 +132,15 @@ def _request(result: PlanResult) -> Iterator[Fact]:
     yield Fact("batch_size", "Batch", work.batch_size, "count", share)
     if weights is not None:
         yield Fact("weights", "Weights", weights.total_bytes, "bytes", weights.formula)
+
+
+def _host(plan: Plan) -> Iterator[Fact]:
+    """What the verdict does not count."""
+    terms = plan.host_terms
+    if terms:
+        parts = ", ".join(f"{term.title} {format_bytes(term.bytes)}" for term in terms)
+        total = sum(term.bytes for term in terms)
+        yield Fact("host_bytes", "Beside it, in host memory", total, "bytes", parts)
 
 
 def _context_source(plan: Plan) -> str:

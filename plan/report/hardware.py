@@ -33,16 +33,27 @@ def hardware_table(result: PlanResult) -> Table:
         key="hardware",
         title=f"Hardware for {what} of {plan.workload.context:,} tokens at once",
         columns=hardware_columns(bool(result.prices)),
-        rows=tuple(hardware_rows(result, result.of_each_device, with_prices=bool(result.prices))),
+        rows=tuple(hardware_rows(result, result.of_each_device)),
     )
 
 
 def hardware_columns(with_prices: bool) -> tuple[Column, ...]:
-    return (*_CHOICE, *(_PRICES if with_prices else ()), *_HOW)
+    return (*_CHOICE, *price_columns(with_prices), *_HOW)
+
+
+def price_columns(with_prices: bool) -> tuple[Column, ...]:
+    return _PRICES if with_prices else ()
+
+
+def price_cells(result: PlanResult, option: Candidate | None) -> tuple[float | None, ...]:
+    """What `option` costs; () where no prices were given."""
+    if not result.prices:
+        return ()
+    return (result.an_hour(option), result.a_month(option)) if option else (None, None)
 
 
 def hardware_rows(
-    result: PlanResult, candidates: Sequence[Candidate], *, with_prices: bool
+    result: PlanResult, candidates: Sequence[Candidate]
 ) -> Iterable[tuple[object, ...]]:
     """What does not start has no figures."""
     for option in candidates:
@@ -50,7 +61,7 @@ def hardware_rows(
         figures = (option.most_at_once, plan.limits.max_context, plan.free_bytes)
         yield (
             *(option.device.key, option.devices, option.verdict),
-            *((result.an_hour(option), result.a_month(option)) if with_prices else ()),
+            *price_cells(result, option),
             option.split,
             *((None,) * len(figures) if plan.refusals else figures),
             option.total_memory,

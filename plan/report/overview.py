@@ -26,7 +26,7 @@ def overview_report(
     rows = [
         (result.plan.model.model_id, *row)
         for result in found
-        for row in hardware_rows(result, _shown(result), with_prices=prices)
+        for row in hardware_rows(result, _shown(result))
     ]
     return Report(
         title=f"Plan of {len(names)} models{_wanted(found)}",
@@ -45,10 +45,9 @@ def overview_report(
 
 
 def _shown(result: PlanResult) -> tuple[Candidate, ...]:
-    options = result.of_each_device
-    if not options and result.plan.request.device is not None:
-        return (Candidate(device=result.plan.request.device, plan=result.plan),)
-    return options if result.named else options[:_MOST_ROWS]
+    if not result.ranking:
+        return (result.shown,) if result.shown else ()
+    return result.of_each_device if result.named else result.of_each_device[:_MOST_ROWS]
 
 
 def _wanted(found: Sequence[PlanResult]) -> str:

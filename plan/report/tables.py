@@ -9,7 +9,7 @@ from ..hardware.search import Placement, placements
 from ..plan import Plan
 from ..result import PlanResult
 from ..what_if import VariantPlan
-from .hardware import hardware_table
+from .hardware import hardware_table, price_cells, price_columns
 
 _SHORTEST, _MOST_ROWS = 1024, 8
 
@@ -23,7 +23,7 @@ def plan_tables(result: PlanResult) -> Iterator[Table]:
     if result.candidates and result.plan.engine.starts:
         yield hardware_table(result)
     elif rows:
-        yield _placement_table(rows)
+        yield _placement_table(result, rows)
     if len(result.variants) > 1:
         yield _variant_table(result)
 
@@ -87,8 +87,9 @@ def limit_contexts(plan: Plan) -> tuple[int, ...]:
     return tuple(sorted({*halves, plan.workload.context}))
 
 
-def _placement_table(rows: list[Placement]) -> Table:
-    """Every device searched; a negative amount of free memory is what is missing."""
+def _placement_table(result: PlanResult, rows: list[Placement]) -> Table:
+    """Every device searched; a negative amount of free memory is what is missing. Costs are those
+    of as many as suffice."""
     return Table(
         key="devices",
         title=f"What fits where, tp {rows[0].plan.request.tp}",
@@ -100,14 +101,15 @@ def _placement_table(rows: list[Placement]) -> Table:
             Column("max_context", "Largest context", "tokens"),
             Column("max_batch_size", "Largest batch", "count"),
             Column("smallest_tp", "Smallest tp", "count"),
+            *price_columns(bool(result.prices)),
             Column("decode_tokens_per_second", "Tokens/s at most", "rate"),
         ),
-        rows=tuple(_placement_row(row) for row in rows),
+        rows=tuple(_placement_row(result, row) for row in rows),
     )
 
 
-def _placement_row(placement: Placement) -> tuple[object, ...]:
-    plan = placement.plan
+def _placement_row(result: PlanResult, placement: Placement) -> tuple[object, ...]:
+    plan, smallest = placement.plan, placement.smallest
     return (
         placement.device.key,
         plan.budget_bytes,
@@ -115,7 +117,8 @@ def _placement_row(placement: Placement) -> tuple[object, ...]:
         plan.free_bytes,
         plan.limits.max_context,
         plan.limits.max_batch_size,
-        placement.smallest.tp if placement.smallest else None,
+        smallest.tp if smallest else None,
+        *price_cells(result, smallest),
         decode_rate(plan) if plan.fits else None,
     )
 

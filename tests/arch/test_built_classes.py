@@ -189,6 +189,18 @@ def test_a_head_that_nobody_describes_is_named(name: str) -> None:
     assert (total, why) == (None, f"the head of {name} is not counted")
 
 
+@pytest.mark.parametrize(
+    "name",
+    [  # as vLLM 0.25 registers them
+        *("DFlashDraftModel", "PeagleLlamaForCausalLM", "EagleLlamaForCausalLM", "MedusaModel"),
+        *("DeepSeekMTPModel", "MLPSpeculatorPreTrainedModel", "LlamaForCausalLMEagle3"),
+    ],
+)
+def test_a_model_that_drafts_is_not_the_one_whose_type_it_has(name: str) -> None:
+    total, why = read({"model_type": "llama", "architectures": [name]}).total()
+    assert (total, why) == (None, f"the head of {name} is not counted")
+
+
 def test_a_decoder_alone_keeps_nothing_of_an_encoder() -> None:
     config = {
         **{"model_type": "whisper", "is_encoder_decoder": False, "d_model": 64, "vocab_size": 90},

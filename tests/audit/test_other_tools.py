@@ -141,6 +141,12 @@ def test_other_names_of_the_sizes_of_a_class() -> None:
         ),
         ({**MISTRAL_7B, "vision_encoder": {"hidden_size": 1024}}, "vision encoder"),
         ({**MISTRAL_7B, "kv_lora_rank": 512}, "latent attention"),
+        # Meta's later models: Llama 4 has experts and chunks, Llama 3.2 Vision crossing layers.
+        (
+            {**LLAMA3_8B, "moe_args": {"num_experts": 16}, "attention_chunk_size": 8192},
+            r"not read from it \(attention_chunk_size, moe_args\): audit the config.json",
+        ),
+        ({**LLAMA3_8B, "vision_num_cross_attention_layers": 8}, "vision_num_cross_attention"),
         ({**MISTRAL_7B, "_sliding_window": [None, 4096] * 16}, "_sliding_window"),
     ],
     ids=str,

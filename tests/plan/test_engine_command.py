@@ -163,7 +163,7 @@ def test_a_context_beyond_the_maximum_and_an_unknown_version_are_warned_of() -> 
         (
             ("--engine", "llama.cpp", "--batch-size", "4", "--kv-dtype", "q8_0"),
             "llama-server -m '<your BF16 GGUF file of Qwen/Qwen3-8B>' -ngl 999 -c 32768"
-            " --parallel 4 --cache-type-k q8_0 --cache-type-v q8_0",
+            " --cache-type-k q8_0 --cache-type-v q8_0",
         ),
         (
             ("--engine", "transformers", "--static-cache"),

@@ -29,6 +29,17 @@ GIVEN: dict[str, tuple[str, ...]] = {
     "static_cache": ("--static-cache",),
     "disable_hybrid_kv_cache_manager": ("--disable-hybrid-kv-cache-manager",),
     "mamba_cache_mode": ("--mamba-cache-mode", "all"),
+    "parallel": ("--parallel", "2"),
+    "kv_unified": ("--kv-unified", "--batch-size", "8"),
+    "ubatch_size": ("--ubatch-size", "256"),
+    "cache_type_k": ("--cache-type-k", "q8_0"),
+    "cache_type_v": ("--cache-type-v", "q8_0"),
+    "flash_attn": ("--flash-attn", "off"),
+    "swa_full": ("--swa-full",),
+    "gpu_layers": ("--gpu-layers", "9"),
+    "n_cpu_moe": ("--n-cpu-moe", "9"),
+    "cpu_moe": ("--cpu-moe",),
+    "no_kv_offload": ("--no-kv-offload",),
     "dp": ("--dp", "2"),
     "enable_expert_parallel": ("--enable-expert-parallel",),
     "num_redundant_experts": ("--num-redundant-experts", "2"),
@@ -39,6 +50,11 @@ GIVEN: dict[str, tuple[str, ...]] = {
     "lora_dtype": ("--lora-dtype", "float16"),
     "lora_target_modules": ("--lora-target-modules", "q_proj"),
     "fully_sharded_loras": ("--fully-sharded-loras",),
+    "limit_mm_per_prompt": ("--limit-mm-per-prompt", '{"image": 0, "video": 0}'),
+    "mm_processor_kwargs": ("--mm-processor-kwargs", '{"max_pixels": 802816}'),
+    "enable_dp_attention": ("--enable-dp-attention",),
+    "ep_size": ("--ep-size", "2"),
+    "speculative_algorithm": ("--speculative-algorithm", "NGRAM"),
     "cpu_offload_gb": ("--cpu-offload-gb", "4"),
     "speculative_config": (
         "--speculative-config",
@@ -46,16 +62,20 @@ GIVEN: dict[str, tuple[str, ...]] = {
     ),
 }
 # What some need beside them, and the one model that they suit.
-_NEEDED = {
-    "num_redundant_experts": ("--enable-expert-parallel",),
+_NEEDED: dict[str | tuple[str, str], tuple[str, ...]] = {
+    ("vllm", "num_redundant_experts"): ("--enable-expert-parallel",),
+    ("sglang", "num_redundant_experts"): ("--ep-size", "2"),
     "pp_layer_partition": ("--pp", "2"),
+    "enable_dp_attention": ("--dp", "2"),
     **{
         name: ("--enable-lora",)
         for name in GIVEN
         if name.startswith(("max_lora", "lora_", "fully_sharded"))
     },
 }
-_HYBRID_ALONE = ("enable_expert_parallel", "num_redundant_experts", "pp_layer_partition")
+_HYBRID_ALONE = (
+    *("enable_expert_parallel", "num_redundant_experts", "pp_layer_partition", "ep_size"),
+)
 START = ("--device", "h100", "--context", "4k", "--tp", "2", "--format", "json")
 
 
@@ -101,7 +121,12 @@ def test_what_an_engine_does_not_take_is_refused(engine: str, name: str) -> None
 def test_what_an_engine_takes_tells(engine: str, name: str) -> None:
     """A model with windows and one with recurrent state: one of the two plans differs at least."""
     models = ("qwen3-next",) if name in _HYBRID_ALONE else ("gemma-3-27b", "qwen3-next")
-    start = ("--engine", engine, *_NEEDED.get(name, ()))
+    needed = _NEEDED.get(name) or _NEEDED.get((engine, name), ())
+    if engine == "sglang" and "lora" in name and name != "enable_lora":
+        more = {"--max-lora-rank": "8", "--lora-target-modules": "o_proj"}
+        more.pop(GIVEN[name][0], None)
+        needed = (*needed, *(word for pair in more.items() for word in pair))
+    start = ("--engine", engine, *needed)
     assert any(plan(model, *start) != plan(model, *start, *GIVEN[name]) for model in models)
 
 

@@ -205,6 +205,20 @@ def test_prices_choose_and_add_up(tmp_path: Path, text: str) -> None:
     assert "4.00 (2,920.00 a month)" in dear.stdout
 
 
+def test_one_plan_has_its_cost_too(tmp_path: Path) -> None:
+    args = ("llama-3-70b", "--device", "h100", "--tp", "4", "--context", "8k")
+    given = ("--prices", prices(tmp_path, "h100,2.5\n"))
+    assert "10.00 (7,300.00 a month)" in run(*args, *given).stdout
+    text = run("llama-3-70b", "--device", "h100,l4", "--context", "8k", *given).stdout
+    assert "Cost an hour" not in text and "5.00" in text  # 2 x H100, in the table
+    rows = document("llama-3-70b", "--device", "h100,l4", "--context", "8k", *given)["devices"]
+    assert [(row["smallest_tp"], row["an_hour"]) for row in rows] == [(2, 5.0), (8, None)]
+    found = engine(*args, *given, "--engine", "vllm", "--pp", "2")
+    assert (found["devices"], found["an_hour"], found["a_month"]) == (8, 20.0, 14_600.0)
+    assert run("llama-3-8b", "--kv-memory", "9GiB", *given).exit_code == 2
+    assert run("llama-3-8b", "--target-users", "9", "--batch-size", "2").exit_code == 2
+
+
 def test_without_prices_nothing_is_said_of_cost() -> None:
     result = run(*SERVED)
     assert "A month" not in result.stdout and "cost" not in result.stdout

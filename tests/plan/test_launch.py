@@ -10,44 +10,23 @@ import ast
 import json
 import re
 import shlex
-from functools import cache
+from dataclasses import replace
 from importlib.util import find_spec
-from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
-from headcount.audit.auditing import audit_model
+from checkpoints import LLAMA_CONFIG
 from headcount.cli import main
-from headcount.model.errors import HeadcountError
-from headcount.plan.command import planned
-from headcount.plan.devices import find_device
 from headcount.plan.engines.engine import find_engine
-from headcount.plan.engines.launch import Launch
 from headcount.plan.plan import plan_model
-from headcount.plan.planned_model import PlannedModel
 from headcount.plan.request import PlanRequest
+from launches import CODER, DTYPES, H200, LLAMA, launch, launches, model
 
 RECORD = Path(__file__).with_name("engine_words.jsonl")
 LINES = {line["engine"]: line for line in map(json.loads, RECORD.read_text().splitlines())}
-H200 = find_device("h200")
-LLAMA, CODER = "meta-llama/Meta-Llama-3-8B", "meta-llama/Llama-3.1-8B-Instruct"
-EXPERTS = "qwen3-30b-a3b"
-
-
-@cache
-def model(name: str) -> PlannedModel:
-    return planned(audit_model(name))
-
-
-def launch(name: str, engine: str, version: str | None = None, **request: Any) -> Launch:
-    numbers = find_engine(engine).releases.parse(version) if version else None
-    asked = PlanRequest(**{"engine": engine, "version": numbers, "device": H200, **request})
-    found = plan_model(model(name), asked).launch
-    assert found is not None
-    return found
 
 
 def known_words(engine: str, version: str) -> frozenset[str]:
@@ -89,42 +68,11 @@ def words_of(command: str) -> list[str]:
     return [word for word in found if word not in ("-m",)] if "sglang" in command else found
 
 
-DTYPES = (
-    *(None, "bf16", "fp16", "fp8", "int8", "int4", "awq", "gptq", "nf4", "nvfp4", "mxfp4"),
-    *("mxfp8", "q4_k_m"),
-)
-STARTS: tuple[dict[str, Any], ...] = (
-    {},
-    {"tp": 2, "pp": 2, "utilisation": 0.8, "kv_dtype": "fp8", "enforce_eager": True},
-    {"kv_memory": 9 * 2**30, "block_size": 32, "max_num_seqs": 64, "kv_dtype": "bf16"},
-    {"mamba_cache_mode": "align", "context": 300_000, "model_runner": "v1", "max_num_seqs": 8},
-    {"disable_hybrid_kv_cache_manager": True, "sampler": "flashinfer", "usage": "offline"},
-    {"tp": 16, "context_ranks": 2, "max_num_batched_tokens": 4096, "caches_prefixes": False},
-    {"kv_dtype": "nvfp4", "usage": "offline", "mamba_cache_mode": "none"},
-    {"kv_dtype": "q8_0", "batch_size": 4, "static_cache": True},
-    {"enable_lora": True, "max_loras": 4, "max_lora_rank": 64, "lora_dtype": "float16"},
-    {"enable_lora": True, "lora_target_modules": ("q_proj",), "fully_sharded_loras": True, "tp": 2},
-    {"cpu_offload_gb": 4.0, "dp": 2, "pp": 2, "pp_layer_partition": (20, 12)},
-    {"enable_expert_parallel": True, "num_redundant_experts": 2, "tp": 2},
-)
-
-
 @pytest.mark.parametrize("engine", LINES)
 def test_every_word_of_a_command_is_one_that_the_version_knows(engine: str) -> None:
     given = 0
-    options = find_engine(engine).options
-    for start, dtype in (*product(STARTS, (None,)), *product(STARTS[:2], DTYPES)):
-        own = {"device", "kv_memory", "context", "batch_size", "tp", "utilisation", "kv_dtype"}
-        asked = {name: value for name, value in start.items() if name in own | options}
-        if (asked.get("kv_dtype") == "q8_0") != (engine == "llama.cpp" and "kv_dtype" in asked):
-            continue
-        for version in LINES[engine]["versions"]:
-            try:
-                name = EXPERTS if "enable_expert_parallel" in asked else LLAMA
-                found = launch(name, engine, version, dtype=dtype, **asked)
-            except HeadcountError as error:  # a cache that the version has not
-                assert "has no cache of" in str(error) or "keeps its cache" in str(error)
-                continue
+    for version in LINES[engine]["versions"]:
+        for found in launches(engine, version):
             assert found.command or found.notes
             if found.command:
                 given += 1
@@ -220,6 +168,26 @@ def test_a_checkpoint_of_another_name_is_started_by_its_own() -> None:
     assert f"vllm serve {CODER} " in (launch(CODER, "vllm").command or "")
 
 
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "transformers", "tensorrt-llm"])
+def test_a_file_of_a_model_is_no_name_to_start(engine: str, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA_CONFIG))
+    options = ("--engine", engine, "--device", "h100", "--format", "json")
+    text = (tmp_path / "config.json").read_text()
+    for name, shown in (
+        (str(tmp_path), f"{tmp_path}"),
+        (str(tmp_path / "config.json"), f"<the folder or repository of {tmp_path}/config.json>"),
+        ("-", "<the folder or repository of standard input>"),
+    ):
+        args = ["plan", name, "--parameters", "1b", *options]
+        done = CliRunner().invoke(main, args, input=text)
+        assert done.exit_code == 0, done.output
+        found = json.loads(done.stdout)["engine"]
+        assert shown in found["launch_command"]
+        assert any("is no model to start" in note for note in found["launch_notes"]) == (
+            "<" in shown
+        )
+
+
 def test_gguf_files_are_read_by_those_that_can() -> None:
     for engine, version, words in (
         ("vllm", "0.19.0", "--tokenizer"),
@@ -229,6 +197,21 @@ def test_gguf_files_are_read_by_those_that_can() -> None:
         assert words in (launch(LLAMA, engine, version, dtype="q4_k_m").command or "")
     assert "BF16 GGUF" in launch(LLAMA, "llama.cpp").notes[0]
     assert "-hf" in launch(LLAMA, "llama.cpp").notes[1]
+
+
+@pytest.mark.parametrize("on_hub", [False, True])
+@pytest.mark.parametrize(("engine", "version"), [("vllm", "0.19.0"), ("llama.cpp", None)])
+def test_a_gguf_file_of_the_hub_is_no_path(engine: str, version: str | None, on_hub: bool) -> None:
+    file = replace(
+        model("qwen3-8b"), model_id="Qwen/Qwen3-8B-GGUF/a/Qwen3-8B-Q8_0.gguf", on_hub=on_hub
+    )
+    numbers = find_engine(engine).releases.parse(version) if version else None
+    found = plan_model(file, PlanRequest(engine=engine, version=numbers, device=H200)).launch
+    assert found is not None and found.command is not None
+    assert (" '<your copy of " in found.command) is on_hub
+    assert (f" {file.model_id} " in found.command) is not on_hub
+    words = "-hf Qwen/Qwen3-8B-GGUF --hf-file a/Qwen3-8B-Q8_0.gguf"
+    assert (words in " ".join(found.notes)) is on_hub
 
 
 @pytest.mark.parametrize(
@@ -249,6 +232,14 @@ def test_a_context_beyond_the_models_is_said_and_allowed(engine: str, words: str
     assert "LONG" not in (at.command or "")
     assert any("8,192 tokens" in note for note in beyond.notes)
     assert not any("8,192 tokens" in note for note in at.notes)
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "llama.cpp", "transformers"])
+def test_no_context_is_longer_than_learned_positions(engine: str) -> None:
+    """GPT-2's table has 1,024 rows (wpe)."""
+    at, beyond = (launch("gpt2", engine, context=tokens) for tokens in (1024, 1025))
+    assert at.command is not None and beyond.command is None
+    assert "learned 1,024 positions" in beyond.notes[0]
 
 
 @pytest.mark.parametrize(
@@ -309,6 +300,12 @@ def test_a_type_that_the_engine_lists_no_class_of_has_a_note(
     assert ("lists no class" in notes) is (engine in lacking)
 
 
+def test_a_revision_that_was_asked_for_is_to_be_said() -> None:
+    other = replace(model(LLAMA), on_hub=True, revision="v2")
+    found = plan_model(other, PlanRequest(engine="vllm", device=H200)).launch
+    assert found is not None and "It is of revision v2" in found.notes[-1]
+
+
 def test_an_offline_start_is_one_of_the_class() -> None:
     found = launch(CODER, "vllm", "0.19.0", usage="offline", tp=2, dtype="nf4", kv_dtype="fp8")
     assert found.command == (
@@ -331,3 +328,22 @@ def test_the_statements_for_transformers_name_what_it_has(name: str, dtype: str 
     for thing in used - {"from_pretrained", "generate"}:
         assert re.search(rf"\b{thing}\b", text), thing
     assert "torchrun" in " ".join(found.notes)
+
+
+@pytest.mark.slow
+@pytest.mark.needs_convert
+def test_the_statements_run_on_a_tiny_model(tmp_path: Path) -> None:
+    import torch
+    import transformers
+
+    config = transformers.LlamaConfig(**LLAMA_CONFIG)
+    transformers.LlamaForCausalLM(config).to(torch.bfloat16).save_pretrained(tmp_path)
+    options = ("--engine", "transformers", "--kv-memory", "1GiB", "--context", "12")
+    for more in ((), ("--static-cache",), ("--dtype", "fp16")):
+        args = ["plan", str(tmp_path), *options, *more, "--format", "json"]
+        command = json.loads(CliRunner().invoke(main, args).stdout)["engine"]["launch_command"]
+        names = {"transformers": transformers, "inputs": {"input_ids": torch.tensor([[1, 2, 3]])}}
+        call = ast.parse(command)
+        exec(compile(call, "command", "exec"), names)
+        loaded = names["model"]
+        assert loaded.dtype == (torch.float16 if more[-1:] == ("fp16",) else torch.bfloat16)

@@ -187,6 +187,25 @@ def test_engines_run_on_what_their_pages_list(
         ("deepseek-v3", "0.19.0", "mi210", {}, "fp8 has no kernels for gfx90a"),
         ("deepseek-v3", "0.20.0", "mi210", {}, None),
         ("llama-3-8b", "0.33", "rx-7900-xtx", {"dtype": "fp8"}, "fp8 has no kernels for gfx1100"),
+        # Backends of sparse MLA.
+        (
+            "deepseek-v3.2",
+            "0.33",
+            "a100",
+            {"tp": 8},
+            "kernels for compute capability 9.x, 10.x, 12.x",
+        ),
+        ("deepseek-v4-flash", "0.33", "l40s", {"tp": 8}, "attention by an indexer"),
+        ("deepseek-v3.2", "0.33", "b300", {"tp": 8}, None),
+        (
+            "glm-5",
+            "0.23.0",
+            "rtx-pro-6000",
+            {"tp": 8},
+            "kernels for compute capability 9.x, 10.x, r",
+        ),
+        ("glm-5", "0.24.0", "rtx-pro-6000", {"tp": 8}, None),
+        ("deepseek-v3", "0.33", "a100", {"tp": 8}, None),
         # check_if_supports_dtype and _FLOAT16_NOT_SUPPORTED_MODELS.
         ("llama-3-8b", "0.33", "t4", {"dtype": "bf16"}, "bfloat16 needs compute capability 8.0"),
         ("llama-3-8b", "0.33", "t4", {}, None),

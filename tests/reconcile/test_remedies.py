@@ -229,3 +229,26 @@ def test_memory_that_was_told_stays_told_or_is_told_to_be_enough() -> None:
     assert isinstance(value, int) and 40960 * 2 * 28 * 8 * 128 * 2 <= value < 4.5 * GIB
     assert f"--kv-cache-memory-bytes {value}" in str(found["change_kv_memory"]["why"])
     assert "change_kv_memory" not in sample("--device", "5GiB")
+
+
+def test_nothing_is_planned_by_rules_that_give_another_need() -> None:
+    """5.62 GiB are what 40,960 tokens of Qwen3-8B take; whatever takes 9 is none of these rules."""
+    log = vllm("0.10.1", "Qwen/Qwen3-8B", 40960, too_long(40960, "9.00", "4.40", 20000))
+    found = rows(log)
+    assert found["needed_bytes"]["agrees"] is False
+    assert not [name for name in found if name.startswith("change_")]
+    assert (found["largest_context"]["logged"], found["largest_context"]["predicted"]) == (
+        20000,
+        None,
+    )
+    assert "5.62 GiB, not 9.00" in found["failure"]["why"]
+    assert "20,000 tokens fit, says the engine (--max-model-len 20000" in found["failure"]["why"]
+
+
+def test_where_nothing_does_that_is_said_and_else_what_was_not_tried() -> None:
+    error = "ValueError: No available memory for the cache blocks. Try increasing"
+    log = vllm("0.19.0", "meta-llama/Llama-3.1-405B-Instruct", 131072, error)
+    small = reconcile(log, "--device", "4GiB")
+    assert "none of the single changes does that were tried" in " ".join(small.output.split())
+    unknown = reconcile(error + "\n")
+    assert "not tried here: a larger share" in " ".join(unknown.output.split())

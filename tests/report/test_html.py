@@ -10,7 +10,8 @@ from click.testing import CliRunner
 from checkpoints import LLAMA_CONFIG, llama_shapes, write_model
 from headcount.cli import main
 from headcount.report import render
-from headcount.report.report import Column, Fact, Finding, Report, Table
+from headcount.report.charts import Drawing
+from headcount.report.report import Chart, Column, Fact, Finding, Report, Series, Table
 
 VOID = {"meta", "br"}
 # Everything that a page would need to fetch or to run something.
@@ -151,4 +152,27 @@ def test_shades_follow_the_values_and_numbers_stay() -> None:
     assert re.findall(r"--share: ([\d.]+)\">([-\d.]*)<", text) == [
         *(("0.600", "1.0000"), ("0.600", "0.0000")),
         *(("0.000", "-0.5000"), ("0.000", "1.0000")),
+    ]
+
+
+def test_charts_of_two_reports_have_places_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headcount.report.charts.is_available", lambda: True)
+    monkeypatch.setattr("headcount.report.html.drawing_of", lambda charts: Drawing())
+    chart = Chart("c", "C", "line", "x", "y", (1.0, 2.0), (Series("s", (1.0, 2.0)),))
+    text = render([Report(title="a", charts=(chart,)), Report(title="b", charts=(chart,))], "html")
+    places = re.findall(r'<div class="chart" id="([^"]+)"', text)
+    assert len(set(places)) == 2
+    assert re.findall(r'data-chart="([^"]+)"', text) == places
+
+
+def test_a_verdict_is_coloured() -> None:
+    columns = (Column("verdict", "Verdict", "verdict"),)
+    rows = (("fits",), ("borderline",), ("does not fit",), ("does not start",))
+    text = render([Report(title="a", tables=(Table("t", "T", columns, rows),))], "html")
+    found = re.findall(r'<td class="(\w+)">([^<]+)</td>', text)
+    assert found == [
+        ("good", "fits"),
+        ("warning", "borderline"),
+        ("error", "does not fit"),
+        ("error", "does not start"),
     ]

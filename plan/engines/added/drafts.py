@@ -21,10 +21,10 @@ from headcount.arch.read_config import read_config
 from headcount.model.errors import HeadcountError, InvalidConfigError, UnsupportedModelError
 from headcount.model.numbers import whole
 
+from ...options.speculation import Speculation
 from ...parallel import replicated_parameters
 from ...planned_model import PlannedModel
 from ...request import Workload
-from ...speculation import Speculation
 from ...stage_bytes import weighed_as_planned
 from ...weights import plan_weights, rank_weights
 from .spread import Spread
@@ -137,27 +137,23 @@ def _layer_modules(draft: PlannedModel) -> tuple[Module, ...]:
 def _prediction(
     model: PlannedModel, work: Workload, spread: Spread, keeps_head_copies: bool
 ) -> DraftWeights:
-    """What is joined is whole on every rank, as latents are; experts as the spread has them."""
+    """Experts as the spread has them. What joins a token and a hidden state is whole on every rank
+    where files hold an embedding and a head for each layer, as DeepSeek's do (deepseek_mtp.py), and
+    split in others (qwen3_next_mtp.py, nemotron_h_mtp.py)."""
     found = weighed_as_planned(model, work)
     if found is None or not found.prediction:
         raise HeadcountError(
             f"{model.model_id}: its config names no layers that predict further tokens, or what"
             " they weigh is not known: what mtp takes cannot be told"
         )
+    each = Fraction(1, spread.tp)
     parts = dict(spread.parts)
-    kept = [
-        (module, size)
+    if any(module.kind == "embedding" for module, _ in found.prediction):
+        parts["other"] = Fraction(1)
+    size = sum(
+        size * parts.get(module.kind, each)
         for module, size in found.prediction
         if module.kind != "embedding" or (keeps_head_copies and module.part == "head")
-    ]
-    size = sum(
-        size
-        * (
-            Fraction(1)
-            if module.kind == "other"
-            else parts.get(module.kind, Fraction(1, spread.tp))
-        )
-        for module, size in kept
     )
     size += _replicated(model, work, spread.tp) * prediction_layers(model)
     return DraftWeights(

@@ -36,9 +36,10 @@ class EncoderShare(NamedTuple):
 
 
 class Patches(NamedTuple):
-    """Of an encoder: elements of a patch's pixels, patches that become one token, its widths, how
-    many embeddings it makes of a token, and tokens of its largest image."""
+    """Of an encoder: pixels of a patch on the image and its elements, patches that become one
+    token, its widths, how many embeddings it makes of a token, and tokens of its largest image."""
 
+    area: int
     pixels: int
     merged: int
     hidden: int
@@ -48,8 +49,9 @@ class Patches(NamedTuple):
 
 
 def encoder_share(model: PlannedModel, work: Workload, step: StepLimits) -> EncoderShare:
-    """Nothing where the model has no encoder beside it, or where the V2 runner left it out."""
-    if not has_tower(model.config):
+    """Nothing where the model has no encoder beside it, or none that a prompt may use, or where
+    the V2 runner left it out."""
+    if not has_tower(model.config) or without_towers(model, work):
         return EncoderShare()
     if uses_v2(model, work) and not work.version.at_least(*_V2_PROFILES_SINCE):
         return EncoderShare()
@@ -59,7 +61,7 @@ def encoder_share(model: PlannedModel, work: Workload, step: StepLimits) -> Enco
         formula = f" + {TOWER.gib:g} GiB of the encoder"
         return EncoderShare(kept=size, formula=formula, error_bytes=error)
     width = ceil(work.compute_bits / 8)
-    tokens = max(step.max_num_batched_tokens, patches.largest)
+    tokens = _profiled_tokens(patches, work, step)
     each = patches.merged * patches.pixels + patches.levels * model.spec.hidden_size
     kept = tokens * each * width
     layer = 4 * patches.hidden + ceil(2 * patches.inner / work.request.tp)
@@ -71,6 +73,40 @@ def encoder_share(model: PlannedModel, work: Workload, step: StepLimits) -> Enco
         own_formula=f"encoder: {tokens:,} tokens x {wide:,} of pixels and a layer x {width} B",
         error_bytes=kept // 2 + ceil(0.1 * GIB),
     )
+
+
+def _profiled_tokens(patches: Patches, work: Workload, step: StepLimits) -> int:
+    """As many of the largest images as the step's tokens hold, or one; no more than all sequences
+    may have (MultiModalBudget of vllm/multimodal/encoder_budget.py, compute_mm_encoder_budget of
+    vllm/v1/core/encoder_cache_manager.py)."""
+    item = _largest(patches, work)
+    if not item:
+        return step.max_num_batched_tokens
+    items = max(1, step.max_num_batched_tokens // item)
+    limits = work.request.limit_mm_per_prompt
+    if limits is not None and limits.image is not None:
+        items = min(items, max(1, limits.image * step.max_num_seqs))
+    return items * item
+
+
+def _largest(patches: Patches, work: Workload) -> int:
+    """Tokens of the largest image; 0 where an encoder takes one size alone, whose tokens divide a
+    step's nearly without a rest."""
+    size = work.request.mm_processor_kwargs
+    if size is None or not patches.largest:
+        return patches.largest
+    return max(1, min(patches.largest, size.max_pixels // (patches.area * patches.merged)))
+
+
+def without_towers(model: PlannedModel, work: Workload) -> bool:
+    """Whether --limit-mm-per-prompt leaves an encoder nothing to do."""
+    limits = work.request.limit_mm_per_prompt
+    if limits is None or limits.image != 0 or limits.video != 0:
+        return False
+    hears = isinstance(model.config.get("audio_config"), Mapping) or (
+        isinstance(model.config.get("thinker_config"), Mapping)
+    )
+    return limits.audio == 0 or not hears
 
 
 def _patches(config: Mapping[str, Any], model_type: str) -> Patches | None:
@@ -85,6 +121,7 @@ def _patches(config: Mapping[str, Any], model_type: str) -> Patches | None:
     frames = size(vision.get("temporal_patch_size")) or 0
     deep = vision.get("deepstack_visual_indexes")
     return Patches(
+        area=side * side,
         pixels=_COLOURS * side * side * max(1, frames),
         merged=_merged(holders, vision, side),
         hidden=hidden,

@@ -152,7 +152,7 @@ def _experts(work: Workload) -> Iterator[str]:
 
 
 def _added(request: PlanRequest) -> Iterator[str]:
-    """Adapters, weights in the host's memory, and what drafts."""
+    """Adapters, weights in the host's memory, images, and what drafts."""
     if request.enable_lora:
         yield "--enable-lora"
         yield from option("--max-loras", request.max_loras)
@@ -166,8 +166,12 @@ def _added(request: PlanRequest) -> Iterator[str]:
         yield "--fully-sharded-loras"
     if request.cpu_offload_gb is not None:
         yield f"--cpu-offload-gb {request.cpu_offload_gb:g}"
+    if request.limit_mm_per_prompt is not None:
+        yield f"--limit-mm-per-prompt {shlex.quote(request.limit_mm_per_prompt.given)}"
+    if request.mm_processor_kwargs is not None:
+        yield f"--mm-processor-kwargs {shlex.quote(request.mm_processor_kwargs.given)}"
     if request.speculative_config is not None:
-        yield f"--speculative-config {shlex.quote(request.speculative_config.given)}"
+        yield f"--speculative-config {shlex.quote(request.speculative_config.config)}"
 
 
 def _prefixes(work: Workload) -> Iterator[str]:

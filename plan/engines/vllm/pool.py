@@ -9,7 +9,7 @@ from headcount.model.mixers import fills
 from ...planned_model import PlannedModel
 from ...request import Workload
 from ..layers import LayerCache, readers_apart, stages_of
-from ..paged import paged_caches
+from ..paged import paged_caches, with_draft
 from ..pool import CachePool
 from ..version import Version
 from .added.drafting import overlaps_steps
@@ -133,7 +133,7 @@ def vllm_pool(model: PlannedModel, work: Workload) -> VllmPool:
     request, version = work.request, work.version
     served = as_served(model)
     state_dtype = default_state(model.spec.model_type, version)
-    found = paged_caches(served, work, state_dtype=state_dtype)
+    found = with_draft(paged_caches(served, work, state_dtype=state_dtype), served, work)
     caches = as_allocated(found.caches, version, disabled=request.disable_hybrid_kv_cache_manager)
     states = state_rule(
         model.spec,

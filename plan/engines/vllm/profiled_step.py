@@ -124,7 +124,7 @@ def _expert_tokens(work: Workload, step: StepLimits) -> int:
 def _gathered(model: PlannedModel, work: Workload, step: StepLimits) -> int:
     """Bytes of the hidden states that experts read and write for all ranks of data parallel
     (allgather_reducescatter, the default --all2all-backend)."""
-    if work.request.dp == 1 or not vllm_spread(model, work).parts:
+    if work.request.dp == 1 or "experts" not in dict(vllm_spread(model, work).parts):
         return 0
     tokens = step.max_num_batched_tokens * work.request.dp
     return 2 * tokens * model.spec.hidden_size * ceil(work.compute_bits / 8)

@@ -8,6 +8,7 @@ and model_loader/bitsandbytes_loader.py of the releases named.
 
 from collections.abc import Iterator, Mapping
 
+from headcount.arch.config_parts import whole_configs
 from headcount.arch.formats.of_configs import scheme_of
 from headcount.model.dtypes import ALIASES
 from headcount.model.errors import HeadcountError
@@ -41,6 +42,7 @@ _LEAST: Mapping[str, _Since] = {
 # Since a version: formats that ROCm's list of quantisations has, where that was not always so.
 _ON_ROCM_SINCE = {"mxfp4": (0, 10), "bitsandbytes": (0, 12), "modelopt": (0, 21)}
 _FP8_ON_ALL_CDNA = (0, 20)  # on MI200 as well
+_SPARSE_ON, _SPARSE_ON_12 = frozenset({"9", "10", "12"}), (0, 24)
 
 
 def vllm_platforms(version: Version) -> Platforms:
@@ -106,6 +108,7 @@ def _on_cuda(
             if not has_capability(device, least):
                 yield _needs(method or "", least, device)
             break
+    yield from _sparse(model, device, work.version)
     if has_capability(device, "8.0"):
         return
     asked = ALIASES.get(work.request.dtype or "", work.request.dtype)
@@ -114,6 +117,21 @@ def _on_cuda(
     elif model.spec.model_type in NOT_IN_FLOAT16 and asked != "float32":
         needs = _needs("bfloat16", "8.0", device)
         yield f"{model.spec.model_type} is not run in float16, and {needs}"
+
+
+def _sparse(model: PlannedModel, device: Device, version: Version) -> Iterator[str]:
+    """Attention over what an indexer chooses (`index_topk`) has kernels for some devices alone
+    (supports_compute_capability in vllm/v1/attention/backends/mla and vllm/models/deepseek_v4)."""
+    major = (device.capability or "").partition(".")[0]
+    known = _SPARSE_ON if version.at_least(*_SPARSE_ON_12) else _SPARSE_ON - {"12"}
+    if major not in known and any(
+        "index_topk" in holder for holder in whole_configs(model.config, model.spec.model_type)
+    ):
+        listed = ", ".join(f"{number}.x" for number in sorted(known, key=int))
+        yield (
+            f"attention by an indexer has kernels for compute capability {listed}, {device.key} has"
+            f" {device.capability}"
+        )
 
 
 def _needs(what: str, least: str, device: Device) -> str:

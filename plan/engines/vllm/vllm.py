@@ -8,7 +8,7 @@ from ..engine import Engine
 from ..loaded_weights import loaded_weights
 from ..paged import named_cache_type
 from ..version import Releases, Version
-from .budget import vllm_budget
+from .budget import vllm_budget, vllm_host
 from .cache_types import CACHES
 from .defaults import step_limits
 from .launch import vllm_launch
@@ -37,6 +37,7 @@ def _most_at_once(device: Device | None, work: Workload) -> int:
 ENGINE = Engine(
     name="vllm",
     budget=vllm_budget,
+    host=vllm_host,
     pool=vllm_pool,
     launch=vllm_launch,
     cache_type=_cache_type,
@@ -49,8 +50,8 @@ ENGINE = Engine(
             *("mamba_cache_mode", "caches_prefixes", "model_runner", "speculative_config"),
             *("pp_layer_partition", "dp", "enable_expert_parallel", "num_redundant_experts"),
             *("enable_lora", "max_loras", "max_lora_rank", "lora_dtype", "lora_target_modules"),
-            *("fully_sharded_loras", "cpu_offload_gb"),
-            "async_scheduling",
+            *("fully_sharded_loras", "cpu_offload_gb", "limit_mm_per_prompt"),
+            *("mm_processor_kwargs", "async_scheduling"),
         }
     ),
     releases=Releases(oldest=(0, 8, 5), newest=(0, 33)),

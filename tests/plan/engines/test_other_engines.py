@@ -1,20 +1,18 @@
-"""SGLang, llama.cpp and transformers against figures that they printed, or hold."""
+"""SGLang and transformers against figures that they printed, or hold."""
 
 import pytest
 
 from headcount.audit.auditing import audit_model
-from headcount.model.errors import HeadcountError
 from headcount.plan.command import planned
 from headcount.plan.devices import find_device
 from headcount.plan.engines.kv_formats import kv_format
 from headcount.plan.engines.layers import LayerCache, staged_caches
-from headcount.plan.engines.llama_cpp import LlamaCppPool, llama_cpp_pool
 from headcount.plan.engines.sglang import mem_fraction_static, sglang_pool
 from headcount.plan.engines.transformers import TransformersPool
 from headcount.plan.plan import plan_model
 from headcount.plan.request import PlanRequest
 
-GIB, MIB = 2**30, 2**20
+GIB = 2**30
 
 
 def test_sglang_tokens_of_qwen3_235b() -> None:
@@ -62,48 +60,6 @@ def test_sglang_leaves_room_for_a_step_and_graphs(device: str, ranks: int, expec
     assert share == pytest.approx(expected, abs=0.001)
     latent = mem_fraction_static(total, ranks=8, is_latent=True)
     assert 0.5 < latent <= share
-
-
-def test_llama_cpp_cells_of_gpt_oss_120b() -> None:
-    """ollama/ollama#16480, 131,072 tokens and 2 sequences: 18 layers of 9,216 MiB, and 18 with a
-    window of 1,280 cells each, 90 MiB; the micro-batch was 1,024."""
-    made = llama_cpp_pool(audit_model("gpt-oss-120b").spec, tp=1, kv_dtype=None)
-    pool = LlamaCppPool(rows=made.rows, state_elements=0, type=made.type, ubatch=1024)
-    ((elements, window, full), (_, none, sliding)) = sorted(
-        pool.rows, key=lambda row: row[1] is None
-    )
-    assert (window, none, full, sliding) == (128, None, 18, 18)
-    assert 2 * 18 * pool.cells(131_072, None) * elements * 2 == 9216 * MIB
-    assert pool.cells(131_072, window) == 1280
-    assert 2 * pool.sequence_bytes(131_072) == (9216 + 90) * MIB
-
-
-def test_llama_cpp_state_of_qwen3_27b() -> None:
-    """lmstudio-ai/lmstudio-bug-tracker#1862: 262,144 cells x 16 layers are 16,384 MiB, and the
-    recurrent state of 4 sequences 598.5 MiB. Qwen3.5-27B has that geometry."""
-    pool = llama_cpp_pool(audit_model("Qwen/Qwen3.5-27B").spec, tp=1, kv_dtype="f16")
-    assert 4 * pool.state_elements * 4 == 598.5 * MIB
-    assert pool.sequence_bytes(262_144) - pool.state_elements * 4 == 16_384 * MIB
-
-
-@pytest.mark.parametrize(
-    ("name", "per_block"), [("f16", 64), ("q8_0", 34), ("q4_0", 18), ("q5_1", 24), ("fp32", 128)]
-)
-def test_llama_cpp_blocks_of_32_have_a_scale(name: str, per_block: int) -> None:
-    pool = llama_cpp_pool(audit_model("llama-3-8b").spec, tp=1, kv_dtype=name)
-    assert pool.bytes_per_token(None) == 32 * (8 * 256 // 32) * per_block
-
-
-def test_llama_cpp_pads_the_context_to_256() -> None:
-    pool = llama_cpp_pool(audit_model("llama-3-8b").spec, tp=1, kv_dtype=None)
-    assert pool.sequence_bytes(1000) == pool.sequence_bytes(1024) < pool.sequence_bytes(1025)
-    assert pool.kv_tokens([3 * pool.sequence_bytes(1000)], 1000) == 3 * 1024
-    assert pool.num_blocks([GIB]) is None
-
-
-def test_llama_cpp_lists_its_types() -> None:
-    with pytest.raises(HeadcountError, match="q8_0"):
-        llama_cpp_pool(audit_model("llama-3-8b").spec, tp=1, kv_dtype="fp8")
 
 
 def test_transformers_dynamic_windows_keep_one_token_less() -> None:

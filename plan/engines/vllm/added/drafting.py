@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from math import ceil
 
 from ....budget import Term
+from ....options.speculation import Speculation
 from ....planned_model import PlannedModel
 from ....request import Workload
-from ....speculation import Speculation
 from ...added.drafts import draft_weights
 from ..defaults import StepLimits
 from .spread import vllm_spread

@@ -18,11 +18,14 @@ from ....request import Workload
 from ....stage_bytes import weighed_as_planned
 from ...added.spread import Spread, over_tp
 from ...version import Version
+from ..encoder import without_towers
 
 _EVEN_SINCE = (0, 11)  # what is left over goes to the first ranks, before all to the last
 # Shared experts see a part of the tokens each, and are whole on every rank, since then
 # (ParallelConfig.use_sequence_parallel_moe).
 _SEQUENCE_PARALLEL_SINCE = (0, 11)
+# Encoders that no prompt may use are not loaded (_mark_tower_model of models/interfaces.py).
+_NO_TOWERS_SINCE = (0, 15)
 
 
 def vllm_spread(model: PlannedModel, work: Workload) -> Spread:
@@ -31,6 +34,14 @@ def vllm_spread(model: PlannedModel, work: Workload) -> Spread:
     request = work.request
     ranks = request.tp * request.dp
     is_moe = has_experts(model.config, model.spec.model_type)
+    if without_towers(model, work) and work.version.at_least(*_NO_TOWERS_SINCE):
+        found = _of_experts(model, work, ranks, is_moe)
+        return found._replace(parts=(*found.parts, ("tower", Fraction(0))))
+    return _of_experts(model, work, ranks, is_moe)
+
+
+def _of_experts(model: PlannedModel, work: Workload, ranks: int, is_moe: bool) -> Spread:
+    request = work.request
     if not is_moe or (ranks == request.tp and not request.enable_expert_parallel):
         return over_tp(model, work)
     if not request.enable_expert_parallel:
@@ -45,6 +56,8 @@ def vllm_spread(model: PlannedModel, work: Workload) -> Spread:
 
 def _whole_experts(model: PlannedModel, work: Workload, ranks: int) -> Spread:
     request = work.request
+    if request.dp == 1 and not request.num_redundant_experts and not _counts(model, work):
+        return over_tp(model, work)._replace(experts_tp=1)  # as many bytes, however many there are
     count = expert_count(model, work)
     own = most_of_a_rank(count + request.num_redundant_experts, ranks, work.version)
     parts = [("experts", Fraction(own, count))]
@@ -84,10 +97,15 @@ def most_of_a_rank(experts: int, ranks: int, version: Version) -> int:
     return experts - experts // ranks * (ranks - 1)
 
 
+def _counts(model: PlannedModel, work: Workload) -> set[int]:
+    """The numbers of experts that layers have; none where the config does not tell."""
+    found = weighed_as_planned(model, work)
+    return {m.copies for m, _ in found.modules if m.kind == "experts"} if found else set()
+
+
 def expert_count(model: PlannedModel, work: Workload) -> int:
     """Experts of a layer, those that are shared left out. Raises HeadcountError."""
-    found = weighed_as_planned(model, work)
-    copies = {m.copies for m, _ in found.modules if m.kind == "experts"} if found else set()
+    copies = _counts(model, work)
     if not copies:
         raise HeadcountError(
             f"{model.model_id}: the config does not tell how many experts there are, so how they"

@@ -3,11 +3,12 @@
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from shlex import quote
+from typing import Any, Literal, NamedTuple, get_args
 
 from headcount.model.errors import HeadcountError, short
 
-from .planned_model import PlannedModel
+from ..planned_model import PlannedModel
 
 Method = Literal["mtp", "eagle", "eagle3", "draft_model", "ngram", "suffix"]
 METHODS: tuple[Method, ...] = get_args(Method)
@@ -28,6 +29,13 @@ class Speculation:
     tokens: int
     draft: PlannedModel | None = None
     given: str = ""
+
+    @property
+    def config(self) -> str:
+        """What vLLM's --speculative-config is: as given, or of what a log says of it."""
+        named = {"model": "<the draft>"} if self.method not in WITHOUT_MODEL else {}
+        found = {"method": self.method, "num_speculative_tokens": self.tokens, **named}
+        return self.given or json.dumps(found)
 
     @property
     def is_eagle(self) -> bool:
@@ -97,3 +105,46 @@ def _tokens(values: Mapping[str, Any]) -> int:
             f" {_MOST_TOKENS} is meant"
         )
     return count
+
+
+# SGLang's --speculative-algorithm -> the method.
+ALGORITHMS: Mapping[str, Method] = {
+    **{"EAGLE": "eagle", "EAGLE3": "eagle3", "NEXTN": "mtp", "STANDALONE": "draft_model"},
+    "NGRAM": "ngram",
+}
+_DEFAULT_STEPS = 3  # of most models (auto_choose_speculative_params of sglang/srt/server_args.py)
+
+
+class Algorithm(NamedTuple):
+    """SGLang's options: `steps` of the draft, of each of which `topk` tokens are followed, and the
+    `tokens` that are checked at once. Those that are not given are left to the engine."""
+
+    name: str
+    draft: str | None = None
+    steps: int | None = None
+    topk: int | None = None
+    tokens: int | None = None
+
+    def speculation(self, find: FindModel) -> Speculation:
+        """`find` plans what is named; EAGLE without a draft is the model's own MTP. Raises
+        HeadcountError."""
+        method = ALGORITHMS[self.name]
+        if method == "eagle" and self.draft is None:
+            method = "mtp"
+        if method not in WITHOUT_MODEL and self.draft is None:
+            raise HeadcountError(
+                f"--speculative-algorithm {self.name} needs --speculative-draft-model-path"
+            )
+        draft = find(self.draft) if self.draft and method not in WITHOUT_MODEL else None
+        tokens = self.tokens or (self.steps or _DEFAULT_STEPS) + 1
+        return Speculation(method=method, tokens=tokens, draft=draft, given=self._words)
+
+    @property
+    def _words(self) -> str:
+        values = (
+            *(("algorithm", self.name), ("draft-model-path", self.draft)),
+            *(("num-steps", self.steps), ("eagle-topk", self.topk)),
+            ("num-draft-tokens", self.tokens),
+        )
+        named = (f"--speculative-{n} {quote(str(v))}" for n, v in values if v is not None)
+        return " ".join(named)

@@ -4,7 +4,7 @@ llm/memory.go, ml/device.go and runner of Ollama."""
 
 import re
 
-from .start_log import NUMBER, SIZE, WORD, FailureLine, Log, LogLine, StartLog, number, quantity
+from ..start_log import NUMBER, SIZE, WORD, FailureLine, Log, LogLine, StartLog, number, quantity
 
 _MIB = 1 / 1024
 # A cache, of which models with windows have two: cells of a stream, layers, sequences and streams.
@@ -23,16 +23,20 @@ def _cache(log: Log, line: str) -> None:
     match = _CACHE.search(line)
     if match is None:
         return
-    size, cells, _, seqs, streams, kind, _ = match.groups()
+    size, cells, _, seqs, streams, keys, values = match.groups()
     if "recurrent" in line:
         log.add("states_gib", number(size) * _MIB)
         return
     _add_cache(log, number(size) * _MIB)
     log.figures["cells"] = max(float(cells), log.figures.get("cells", 0.0))
     log.say("context", int(log.figures["cells"]), 3)
+    log.say("parallel", int(seqs), 3)
     log.say("batch_size", int(streams or seqs), 3)
-    if kind:
-        log.say("kv_dtype", kind, 3)
+    if streams and int(streams) < int(seqs):
+        log.say("kv_unified", True, 3)
+    for name, kind in (("cache_type_k", keys), ("cache_type_v", values)):
+        if kind:
+            log.say(name, kind, 3)
 
 
 def _self(log: Log, line: str) -> None:
@@ -83,6 +87,8 @@ def _finish(log: Log) -> None:
     """A size in GiB that is printed with fewer digits cannot be told to 0.005."""
     for name in [known for known in log.figures if " of " in known]:
         del log.figures[name]
+    if "parallel" not in log.settings:  # of an older one, which had a single slot
+        log.say("parallel", log.settings.get("n_seq_max", 1))
 
 
 LOG = StartLog(
@@ -102,7 +108,7 @@ LOG = StartLog(
         *("print_info:", "ggml_backend", "ggml_cuda_init", "alloc_tensor_range", "ollama"),
     ),
     starts=("build: ", "starting llama server", 'msg="starting runner"', "main: loading model"),
-    of_one_start=("context", "batch_size", "kv_dtype"),
+    of_one_start=("context", "batch_size", "kv_dtype", "parallel", "kv_unified"),
     figures=(
         LogLine(
             "compute buffer size",

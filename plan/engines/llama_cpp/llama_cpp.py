@@ -1,0 +1,31 @@
+"""llama.cpp as an engine: its rules, and the options that it has."""
+
+from ..engine import Engine
+from ..loaded_weights import loaded_weights
+from ..version import Releases
+from .buffers import budgets, host_terms
+from .command import launch
+from .placed_pool import device_pool
+from .settings import checked_cache_type
+
+ENGINE = Engine(
+    name="llama.cpp",
+    budget=budgets,
+    pool=device_pool,
+    launch=launch,
+    cache_type=checked_cache_type,
+    listed_as="llama.cpp",
+    weights=loaded_weights,
+    host=host_terms,
+    options=frozenset(
+        {
+            *("version", "pp", "parallel", "kv_unified", "ubatch_size", "cache_type_k"),
+            *("cache_type_v", "flash_attn", "swa_full", "gpu_layers", "n_cpu_moe", "cpu_moe"),
+            "no_kv_offload",
+        }
+    ),
+    releases=Releases(oldest=(9093,), newest=(11434,)),
+    narrower_caches=("q8_0", "q4_0"),
+    platforms=lambda version: dict.fromkeys(("cuda", "rocm", "xpu", "metal")),  # docs/build.md
+    narrower_weights=("Q8_0", "Q4_K_M"),
+)
