@@ -14,7 +14,7 @@ from ...budget import Budget, Term
 from ...devices import Device
 from ...planned_model import PlannedModel
 from ...request import Workload
-from ..added.offload import offloaded
+from ..added.offload import moved_to_host, offloaded
 from ..budget_terms import share_of
 from ..layers import stages_of
 from ..loaded_weights import Mxfp4Kernel, padded_experts, stage_weights
@@ -65,6 +65,12 @@ def vllm_budget(model: PlannedModel, device: Device | None, work: Workload) -> t
         )
         for stage, own in enumerate(weights)
     )
+
+
+def vllm_host(model: PlannedModel, work: Workload) -> tuple[Term, ...]:
+    """Of --cpu-offload-gb."""
+    stages = stages_of(work.request, len(model.spec.layers))
+    return moved_to_host(model, work, stages, vllm_spread(model, work))
 
 
 def _others(model: PlannedModel, device: Device, work: Workload, stage: int) -> Iterator[Term]:
