@@ -233,6 +233,7 @@ DEEPSEEK_V3 = DEEPSEEK_V2.relative(
 )
 DEEPSEEK_V32 = Architecture(
     types=("deepseek_v32",),
+    config=ConfigKeys(aliases={"n_routed_experts": ("num_experts",)}),
     attention=AttentionShape(build=indexed_latent_layers(), kinds=all_of(INDEXED)),
     body=Body(experts=LISTED_EXPERTS),
     tensors=HYBRID_MLA_NAMES,

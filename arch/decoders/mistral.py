@@ -6,7 +6,7 @@ from headcount.model.errors import InvalidConfigError
 from headcount.model.mixers import LatentAttention
 from headcount.model.spec import Layer
 
-from ..architecture import MULTIMODAL, Architecture, Conversion
+from ..architecture import MULTIMODAL, Architecture, ConfigKeys, Conversion
 from ..attention.layer_kinds import windowed
 from ..attention.layers import latent_attention, layer_count
 from ..attention.shape import AttentionShape
@@ -126,6 +126,7 @@ ARCHITECTURES = (
     DEEPSEEK_V3.relative("mistral4", body=DEEPSEEK_BODY),
     Architecture(
         types=("mistral_large4_text",),
+        config=ConfigKeys(aliases={"n_routed_experts": ("num_experts",)}),
         attention=AttentionShape(build=mistral_large4_layers, kinds=all_of(INDEXED)),
         body=Body(experts=LISTED_EXPERTS, more=rotary_scales),
         tensors=MISTRAL_LARGE4_NAMES,

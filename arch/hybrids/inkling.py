@@ -10,6 +10,7 @@ from ..attention.layers import check_grouping
 from ..attention.shape import AttentionShape, Builder
 from ..body.body import Body, Layers
 from ..body.feed_forward import Experts, after, matrices, typed
+from ..body.uncounted import UncountedError
 from ..config_view import ConfigView
 from ..states.hybrid import HYBRID, HYBRID_SLIDING, LAYER_TYPES, MixerMaker, hybrid
 from ..states.kinds import every_nth
@@ -18,17 +19,19 @@ from ..states.mamba import FLOAT32
 from ..tensors.names import LLAMA_NAMES, TensorNames, under
 from ..tying import never
 
-EVERY_OR_TYPED = typed(after(0))
+SPARSE = typed(after("dense_mlp_idx"))
 
 
 def convolutions_and_shared_experts(view: ConfigView, layers: Layers) -> int:
     """A norm of the embedding; in each layer two short convolutions and a scale of the MLP; and the
     shared experts, which the router weighs like the others."""
+    if view.get("dense_intermediate_size") is not None:  # then intermediate_size is the experts'
+        raise UncountedError("the widths that dense_intermediate_size changes are not counted")
     hidden, count = view.integer("hidden_size"), len(layers)
     shared = view.optional("n_shared_experts", minimum=0) or 0
     expert = matrices(hidden, view.integer("moe_intermediate_size"), gated=True)
     each = 2 * hidden * view.integer("conv_kernel_size") + 1
-    sparse = len(EVERY_OR_TYPED(view, count))
+    sparse = len(SPARSE(view, count))
     return hidden + count * each + sparse * shared * (hidden + expert)
 
 
@@ -162,7 +165,7 @@ INKLING_TEXT = Architecture(
         key_value_keys=("num_key_value_heads", "swa_num_key_value_heads"),
     ),
     body=Body(
-        experts=Experts(count="n_routed_experts", layers=typed(after(0))),
+        experts=Experts(count="n_routed_experts", layers=SPARSE),
         more=convolutions_and_shared_experts,
     ),
     tensors=INKLING_NAMES,

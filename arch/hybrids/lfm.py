@@ -95,9 +95,16 @@ LFM3_NAMES = G_PROJ_NAMES.also({"self_attn.gate_proj": "other"}, rest="other")
 
 CONVOLUTIONS = Recurrence(form="short convolution", layers="without heads")
 
+_TIED = {"tie_word_embeddings": ("tie_embedding",)}
+# What LFM2's published files hold beside the keys that its class reads.
+_OF_FIRST_CODE = ("block_dim", "block_mlp_init_scale", "block_out_init_scale", "conv_dim_out")
+
 LFM2 = Architecture(
     types=("lfm2",),
-    config=ConfigKeys(aliases=LAYER_TYPES),
+    config=ConfigKeys(
+        aliases={**LAYER_TYPES, **_TIED, "intermediate_size": ("block_ff_dim",)},
+        unused=_OF_FIRST_CODE,
+    ),
     attention=AttentionShape(
         build=hybrid({FULL: plain_attention, CONV: short_convolution}),
         kinds=listed_layers("full_attn_idxs", FULL, CONV, absent=FULL),
@@ -112,6 +119,7 @@ ARCHITECTURES = (
     LFM2,
     LFM2.relative(
         "lfm2_moe",
+        config={"aliases": {**LAYER_TYPES, **_TIED}},
         attention={"kinds": kinds_needed},
         body=Body(experts=Experts(layers=after("num_dense_layers"))),
         conversion=Conversion(
@@ -121,6 +129,7 @@ ARCHITECTURES = (
     ),
     LFM2.relative(
         "lfm3",
+        config=ConfigKeys(aliases=LAYER_TYPES),
         attention={
             "build": hybrid(
                 {FULL: head_gated_attention, SLIDING: head_gated_attention, CONV: short_convolution}
@@ -133,7 +142,9 @@ ARCHITECTURES = (
         tensors=LFM3_NAMES,
     ),
     MULTIMODAL.relative(
-        "lfm2_vl", body=one_tower(*any_image(SIGLIP2_TOWER), projector=lfm2_vl_projector)
+        "lfm2_vl",
+        config={"aliases": _TIED},
+        body=one_tower(*any_image(SIGLIP2_TOWER), projector=lfm2_vl_projector),
     ),
     MULTIMODAL.relative("lfm3_vl"),
 )

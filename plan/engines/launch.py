@@ -8,6 +8,7 @@ from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, replace
 from shlex import quote
 
+from headcount.arch.body.body import Body
 from headcount.arch.engine_types import engines_with
 from headcount.arch.formats.of_configs import quantization_config
 from headcount.arch.registry import architecture_of
@@ -158,6 +159,16 @@ def unlisted(engine: str | None, model_type: str | None) -> str | None:
     if engine in engines_with(model_type):
         return None
     return f"{engine} lists no class for model_type {model_type!r}: it may not start."
+
+
+def beyond_positions(model: PlannedModel, work: Workload) -> str | None:
+    """Why no engine runs a context beyond a learned table of positions; None where there is none,
+    or the context is within it."""
+    most, known = beyond_maximum(model, work), architecture_of(model.spec.model_type or "")
+    body = known.body if known else None
+    if most is None or not isinstance(body, Body) or not body.positions:
+        return None
+    return f"The model has learned {most:,} positions: no engine runs it with a longer context."
 
 
 def beyond_maximum(model: PlannedModel, work: Workload) -> int | None:

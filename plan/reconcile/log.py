@@ -147,7 +147,8 @@ def _log_of(lines: Iterable[FoundLine]) -> Log:
             read(log, line)
     log.end()
     for each in _LOGS:
-        each.finish(log)
+        if each.engine in (log.tellers or {each.engine}):
+            each.finish(log)
     if len(log.tellers) == 1:
         (log.engine,) = log.tellers
     return log
@@ -245,14 +246,14 @@ def _read_figures(each: LogLine, engine: str, log: Log, line: str) -> None:
     if any(words in line for words in _NO_FIGURES):
         return
     if match := each.search(line):
-        if each.is_telling:
-            log.tell(engine)
         for name, value in each.values(match).items():
             if name == "context":
                 log.say("context", int(value), _FIRM)
             else:
                 log.least(name, value, _rank_of(line))
                 _see_ranks(log, line)
+        if each.is_telling:  # what the line itself says is of this start
+            log.tell(engine)
 
 
 def _rank_of(line: str) -> Rank | None:

@@ -215,6 +215,39 @@ def test_step_holds_what_the_index_of_its_nvfp4_files_counts() -> None:
     assert everything == 103_810_330_432 - experts + experts * 3 * width * hidden // 2
 
 
+# LiquidAI/LFM2-350M, as its file is written but for keys that say nothing of sizes.
+LFM2_350M: dict[str, Any] = {
+    **{"model_type": "lfm2", "architectures": ["Lfm2ForCausalLM"], "hidden_size": 1024},
+    **{"block_auto_adjust_ff_dim": True, "block_dim": 1024, "block_ff_dim": 6656},
+    **{"block_ffn_dim_multiplier": 1.0, "block_mlp_init_scale": 1.0, "block_multiple_of": 256},
+    **{"block_out_init_scale": 1.0, "conv_L_cache": 3, "conv_bias": False, "conv_dim": 1024},
+    **{"conv_dim_out": 1024, "full_attn_idxs": [2, 5, 8, 10, 12, 14], "num_attention_heads": 16},
+    **{"num_heads": 16, "num_hidden_layers": 16, "num_key_value_heads": 8, "vocab_size": 65536},
+    **{"max_position_embeddings": 128000, "torch_dtype": "bfloat16"},
+}
+
+
+def test_a_published_lfm2_has_the_width_that_its_own_key_gives() -> None:
+    """The model's page counts 354,483,968, as transformers 5.24 does."""
+    assert total(LFM2_350M) == 354_483_968
+    assert total({**LFM2_350M, "tie_embedding": False}) == 354_483_968 + 65536 * 1024
+
+
+@pytest.mark.parametrize("model_type", ["deepseek_v32", "glm_moe_dsa"])
+def test_another_name_of_the_routed_experts_is_read(model_type: str) -> None:
+    """Their classes take `num_experts` for `n_routed_experts`."""
+    config = {"model_type": model_type, "num_hidden_layers": 4, "num_experts_per_tok": 2}
+    assert total({**config, "num_experts": 16}) == total({**config, "n_routed_experts": 16})
+
+
+def test_the_dense_layers_of_inkling_are_those_that_its_file_counts() -> None:
+    """InklingTextConfig of transformers 5.24; with dense_intermediate_size it swaps the widths."""
+    config = {"model_type": "inkling_text", "num_hidden_layers": 4}
+    listed = {**config, "mlp_layer_types": ["dense", "dense", "sparse", "sparse"]}
+    assert total({**config, "dense_mlp_idx": 2}) == total(listed)
+    assert total({**config, "dense_intermediate_size": 512}) is None
+
+
 def test_a_tower_is_fixed_where_its_class_reads_no_type_of_it() -> None:
     """transformers looks at the model_type of a nested config only where the wrapper's class leaves
     its class open (AutoConfig)."""

@@ -8,6 +8,7 @@ A tied output is loaded there as a copy of the embedding. Experts go by --n-cpu-
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 from headcount.arch.modules.module import Module
@@ -95,7 +96,7 @@ class _Part(NamedTuple):
 
 def placed_weights(model: PlannedModel, work: Workload, where: Placement) -> Share | None:
     """None where neither the files nor the config tell the matrices apart."""
-    parts = _parts(model, work)
+    parts = _parts(model, work.dtype, work.compute_dtype)
     if parts is None or work.weights is None:
         return None
     layers, outside, host = [0] * where.layers, 0, 0
@@ -119,17 +120,18 @@ def placed_weights(model: PlannedModel, work: Workload, where: Placement) -> Sha
     return Share(tuple(layers), outside, host, sum(part.nbytes for part in parts))
 
 
-def _parts(model: PlannedModel, work: Workload) -> list[_Part] | None:
+@lru_cache(maxsize=64)
+def _parts(model: PlannedModel, dtype: str | None, compute_dtype: str) -> tuple[_Part, ...] | None:
     layers = layers_of(model.spec)
-    if model.tensors is not None and work.dtype is None and model.weights_bytes is not None:
-        return list(_of_tensors(model.tensors, layers))
-    found = weighed(model, work.dtype, wide_bits(model.spec, work.compute_dtype))
+    if model.tensors is not None and dtype is None and model.weights_bytes is not None:
+        return tuple(_of_tensors(model.tensors, layers))
+    found = weighed(model, dtype, wide_bits(model.spec, compute_dtype))
     if found is None:
         return None
     parts = [_of_module(module, size, layers) for module, size in found.modules]
     each, rest = divmod(found.others, layers)
     parts += [_Part("layer", i, each + (rest if i == 0 else 0)) for i in range(layers)]
-    return parts
+    return tuple(parts)
 
 
 def _of_tensors(tensors: Mapping[str, TensorInfo], layers: int) -> Iterator[_Part]:
