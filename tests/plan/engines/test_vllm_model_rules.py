@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headcount.audit.auditing import audit_model
+from headcount.audit.auditing import audit_model, audit_source
 from headcount.plan.command import planned
 from headcount.plan.devices import find_device
 from headcount.plan.engines.vllm.model_rules import default_cache, default_state
@@ -15,6 +15,7 @@ from headcount.plan.engines.vllm.states import state_rule
 from headcount.plan.engines.vllm.vllm import ENGINE
 from headcount.plan.plan import plan_model
 from headcount.plan.request import PlanRequest
+from headcount.sources.found import FoundModel
 
 parse_version = ENGINE.releases.parse
 FP8 = {"num_bits": 8, "type": "float", "dynamic": False}
@@ -82,6 +83,16 @@ def test_gates_without_a_bound_are_no_kernels_for_checkpoints() -> None:
     audit = audit_model("kimi-k3")
     config = {**audit.config, "text_config": {"linear_attn_config": {"gate_lower_bound": None}}}
     assert state_rule(audit.spec, config, parse_version("0.32.0")).blocks == 2
+
+
+def test_what_is_not_modelled_is_said() -> None:
+    found = FoundModel(
+        kind="config", id="m", where="config.json", config={"model_type": "inkling_mm_model"}
+    )
+    plan = plan_model(
+        planned(audit_source(found)), PlanRequest(engine=ENGINE.name, kv_memory=2**40)
+    )
+    assert "logs several times fewer tokens" in " ".join(plan.pool.notes())
 
 
 def test_a_class_that_ignores_the_type_of_cache_says_so() -> None:
