@@ -86,8 +86,14 @@ _DRAFTS = stack(
     click.option("--speculative-num-draft-tokens", type=AT_LEAST_1, help="(sglang)"),
 )
 _ADAPTERS = stack(
-    click.option("--enable-lora", is_flag=True, help="With LoRA adapters (vllm)."),
-    click.option("--max-loras", type=AT_LEAST_1, help="Adapters of a step; default: 1."),
+    click.option("--enable-lora", is_flag=True, help="With LoRA adapters (vllm, sglang)."),
+    click.option(
+        "--max-loras",
+        "--max-loras-per-batch",
+        "max_loras",
+        type=AT_LEAST_1,
+        help="Adapters of a step; default: 1, of sglang 8.",
+    ),
     click.option("--max-lora-rank", type=AT_LEAST_1, help="Of adapters; default: 16."),
     click.option("--lora-dtype", type=click.Choice(["float16", "bfloat16"])),
     click.option(

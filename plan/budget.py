@@ -24,6 +24,10 @@ class Term(NamedTuple):
         }
 
 
+# Keys of what an engine loads: its log has their sum as the weights.
+LOADED = frozenset({"weights", "draft", "adapters"})
+
+
 class Growing(Protocol):
     """Terms that grow with what is asked for, as of an engine that reserves nothing ahead."""
 
@@ -53,6 +57,11 @@ class Budget(NamedTuple):
             return None
         growing = self.growing.total_bytes(context, batch_size) if self.growing else 0
         return self.allowed.bytes - sum(term.bytes for term in self.fixed) - growing
+
+    @property
+    def loaded(self) -> tuple[Term, ...]:
+        """The weights, and those of drafts and adapters."""
+        return tuple(term for term in self.fixed if term.key in LOADED)
 
     @property
     def error_bytes(self) -> int:

@@ -10,6 +10,7 @@ from headcount.audit.auditing import audit_model, audit_source
 from headcount.model.errors import HeadcountError
 from headcount.report import FOR_PEOPLE
 from headcount.report.report import Report
+from headcount.sources.hub_gguf import split_target
 
 from .devices import parse_devices
 from .engines.engine import find_engine
@@ -73,7 +74,10 @@ def plan_command(
 
     def planned_report(name: str) -> tuple[PlanResult, Report]:
         audit = audit_model(name)
-        result = plan_result(planned(audit, parameters), request, **searched)
+        model = planned(audit, parameters)
+        if model.on_hub and "@" in name:
+            model = replace(model, revision=split_target(name)[1])
+        result = plan_result(model, request, **searched)
         return result, _with_findings(plan_report(result, with_charts=form == "html"), audit)
 
     if len(names) == 1:

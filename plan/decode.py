@@ -21,13 +21,20 @@ def decode_rate(plan: Plan) -> float | None:
     device, work, weights = plan.request.device, plan.workload, plan.weights
     if device is None or device.bandwidth is None or weights is None:
         return None
-    if unbounded_reason(plan.model) is not None:
+    if no_rate_reason(plan) is not None:
         return None
-    tp = plan.request.tp
+    tp, batch = plan.request.attention_tp, plan.request.each_of_dp(work.batch_size)
     size, _ = rank_weights(plan.model, weights, tp)
     cache = rank_cache(plan.model, tp=tp, encoder_tokens=work.encoder_tokens, bits=work.kv_bits)
-    read = size - weights.embedding_bytes // tp + cache.needed(work.context, work.batch_size)
+    read = size - weights.embedding_bytes // tp + cache.needed(work.context, batch)
     return device.bandwidth / max(1, read)
+
+
+def no_rate_reason(plan: Plan) -> str | None:
+    """Why no bound of the plan's speed can be told; None where it can."""
+    if plan.request.cpu_offload_gb:
+        return "a step reads weights of the host's memory, over a bus whose speed is not known"
+    return unbounded_reason(plan.model)
 
 
 def unbounded_reason(model: PlannedModel) -> str | None:

@@ -11,7 +11,7 @@ from headcount.model.spec import ModelSpec
 
 from .budget import Budget, Term
 from .engines.engine import Engine, check_options, find_engine
-from .engines.launch import Launch, unlisted
+from .engines.launch import Launch, beyond_positions, unlisted
 from .engines.pool import CachePool
 from .limits import PlanLimits, largest
 from .parallel import check_tp
@@ -288,7 +288,11 @@ class Plan:
         if self.refusals:
             note = f"{self.engine.name} would not start: {'; '.join(self.refusals)}."
             return Launch(command=None, notes=(note,))
+        if ends := beyond_positions(self.model, self.workload):
+            return Launch(command=None, notes=(ends,))
         found = launch(self.model, self.workload, self.kv_tokens)
+        if found.command is not None and self.model.revision is not None:
+            found = found.noting(f"It is of revision {self.model.revision}: say that, too.")
         return found.noting(unlisted(self.engine.listed_as, self.spec.model_type))
 
     @property

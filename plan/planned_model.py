@@ -17,9 +17,10 @@ class PlannedModel:
     config describes, and that is planned; `stands_in` that the config is another model's.
     `own_format` is its quantization_config, empty where it has none, where `config` has that of a
     format that was asked for; `overruled` says which count of parameters a given one took the place
-    of; `on_hub` that it was read from the Hub. `tensors` are those of a GGUF file, by their names;
-    `active_parameters` those that a token visits, None where that is not known. One model equals
-    only itself: what is worked out of its layers is kept by it."""
+    of; `on_hub` that it was read from the Hub, and `revision` which one of it was asked for.
+    `tensors` are those of a GGUF file, by their names; `active_parameters` those that a token
+    visits, None where that is not known. One model equals only itself: what is worked out of its
+    layers is kept by it."""
 
     model_id: str
     spec: ModelSpec
@@ -33,6 +34,7 @@ class PlannedModel:
     tensors: Mapping[str, TensorInfo] | None = None
     active_parameters: int | None = None
     on_hub: bool = False
+    revision: str | None = None
 
 
 @lru_cache(maxsize=64)

@@ -26,13 +26,13 @@ class Replication(NamedTuple):
 
 def replication(plan: Plan) -> Replication:
     """The waste of the plan's tp; all of it is zero at tp 1."""
-    tp, spec = plan.request.tp, plan.spec
+    tp, spec = plan.request.attention_tp, plan.spec
     mixers = set(heads_or_latents(spec))
     ranks = [rank for m in mixers if not isinstance(rank := rank_mixer(m, tp), Recurrent)]
     copies = max((key_value_copies(mixer, tp) for mixer in mixers), default=1)
     each = plan.weights.per_attention_parameter if plan.weights else 0
     return Replication(
-        ranks=tp,
+        ranks=plan.request.tp,
         num_attention_heads=_only({mixer.num_attention_heads for mixer in ranks}),
         num_key_value_heads=_only({mixer.num_key_value_heads for mixer in ranks}),
         copies=copies,
@@ -46,10 +46,11 @@ def _copied_cache(plan: Plan) -> int:
     work = plan.workload
     kept = [
         rank_cache(plan.model, tp=tp, encoder_tokens=work.encoder_tokens, bits=work.kv_bits)
-        for tp in (plan.request.tp, 1)
+        for tp in (plan.request.attention_tp, 1)
     ]
-    ranks, alone = (cache.needed(work.context, work.batch_size) for cache in kept)
-    return plan.request.tp * ranks - alone
+    batch = plan.request.each_of_dp(work.batch_size)
+    ranks, alone = (cache.needed(work.context, batch) for cache in kept)
+    return plan.request.attention_tp * ranks - alone
 
 
 def _only(counts: set[int]) -> int | None:

@@ -170,7 +170,7 @@ def variant_plans(plan: Plan) -> tuple[VariantPlan, ...]:
 
 
 def _variant_plan(plan: Plan, variant: Variant, whole: int) -> VariantPlan:
-    tp, heads = plan.request.tp, variant.num_key_value_heads
+    tp, heads = plan.request.attention_tp, variant.num_key_value_heads
     return VariantPlan(
         variant=variant,
         plan=_planned(variant, plan) if variant.allows(tp) else None,

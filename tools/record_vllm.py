@@ -7,7 +7,7 @@ has its CPU build; `tests/support/judge/vllm_environment.py` makes one.
     python tools/record_vllm.py --python PYTHON            # write the file: a quarter of an hour
     python tools/record_vllm.py --python PYTHON --check    # exit 1 if vLLM says other things today
     python tools/record_vllm.py --python PYTHON NAME...    # ask of some models, write their lines
-    python tools/record_vllm.py --differences              # where plans differ from the record
+    python tools/record_vllm.py --differences              # counts, and where plans differ
 """
 
 import argparse
@@ -18,18 +18,25 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support" / "judge"))
 
-from vllm_cases import RECORD, differences, header, recorded
+from vllm_cases import RECORD, SETTINGS, Refusal, differences, header, recorded
 from vllm_environment import asked
 
 
 def show_differences() -> int:
+    """Each of them, and how many answers of each setting are equal."""
     version = header()["vllm"]
-    count = 0
-    for case in recorded():
-        for number, text in differences(case, version).items():
-            print(f"{case.id} [{number}] {text}")
-            count += 1
-    return 1 if count else 0
+    found = {case.id: differences(case, version) for case in recorded()}
+    for name, texts in found.items():
+        for number, text in texts.items():
+            print(f"{name} [{number}] {text}")
+    print(f"vLLM {version}, as on {header()['device']}: models, equal, different, refused by vLLM")
+    for number, setting in enumerate(SETTINGS):
+        answers = [case.answers[number] for case in recorded()]
+        refused = sum(isinstance(answer, Refusal) for answer in answers)
+        different = sum(number in texts for texts in found.values())
+        equal = len(answers) - refused - different
+        print(f"{len(answers):4} {equal:4} {different:4} {refused:4}  {json.dumps(setting)}")
+    return 1 if any(found.values()) else 0
 
 
 def renewed(lines: Iterable[str]) -> str:

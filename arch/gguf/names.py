@@ -15,7 +15,14 @@ GGUF_NAMES = TensorNames(
         # kv_b_proj, cut in two for multiplying it into q and o
         **{"attn_k_b": "k_b", "attn_v_b": "v_b"},
         **{"attn_q_a_norm": "norm", "attn_kv_a_norm": "norm"},
-        **{"indexer.q_norm": "norm", "indexer.k_norm": "norm", "indexer.proj": "other"},
+        **dict.fromkeys(("indexer.q_norm", "indexer.k_norm", "indexer.proj"), "other"),
+        # DeepSeek-V4's
+        **{"attn_kv": "k", "attn_output_a": "o_a", "attn_output_b": "o_b"},
+        **{
+            f"{of}_compressor_{leaf}": "other"
+            for of in ("attn", "indexer")
+            for leaf in ("kv", "gate", "ape", "norm")
+        },
     },
     cross=_CROSS,
     rest="other",  # of an indexer

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from math import prod
 
 from headcount.arch.tensors.places import PLAIN_PARAMETERS, numbered
-from headcount.model.mixers import Attention, LatentAttention, Mixer
+from headcount.model.mixers import Attention, CompressedAttention, LatentAttention, Mixer
 from headcount.model.units import format_indices
 
 from ..census import Placed, count_parts
@@ -99,6 +99,8 @@ def _wrong_shape(item: Placed, mixer: Mixer, seen: Observed | None, where: str) 
         return None
     if isinstance(mixer, LatentAttention) and part in _HALVES:
         return _other_half(item, mixer, where)
+    if isinstance(mixer, CompressedAttention) and part == "o_a" and len(shape) == 3:
+        return _other_groups(item, mixer, where)
     expected = _expected(mixer, part, seen)
     if len(shape) != 2:
         no_matrix = _is_no_matrix(item, expected)
@@ -112,6 +114,15 @@ def _wrong_shape(item: Placed, mixer: Mixer, seen: Observed | None, where: str) 
 
 # The halves of kv_b_proj that llama.cpp multiplies into q and o: a matrix a head, or all in one.
 _HALVES = {"k_b": "qk_nope_head_dim", "v_b": "v_head_dim"}
+
+
+def _other_groups(item: Placed, mixer: CompressedAttention, where: str) -> str | None:
+    """The way down of the outputs, a matrix a group, as llama.cpp has it."""
+    heads, rank, groups = mixer.num_attention_heads, mixer.o_lora_rank, mixer.o_groups
+    expected = (groups, rank, heads * mixer.head_dim // groups)
+    if item.tensor.shape == expected:
+        return None
+    return f"shape {list(item.tensor.shape)}; {where} makes it {list(expected)}"
 
 
 def _other_half(item: Placed, mixer: LatentAttention, where: str) -> str | None:

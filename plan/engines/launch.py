@@ -8,6 +8,7 @@ from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, replace
 from shlex import quote
 
+from headcount.arch.body.body import Body
 from headcount.arch.engine_types import engines_with
 from headcount.arch.formats.of_configs import quantization_config
 from headcount.arch.registry import architecture_of
@@ -81,13 +82,15 @@ def served(
     if own is None and full in on_loading:
         words = on_loading[full]
         return _by_name(model, *([words] if words else []))
-    stored = "16 bit" if BITS.get(full, 0) >= 16 else str(dtype)
+    why = f"{engine} quantises no weights to {dtype} while it loads them"
+    return _checkpoint(model, str(dtype), f"{model.model_id} is stored quantised" if own else why)
+
+
+def _checkpoint(model: PlannedModel, dtype: str, why: str) -> Served:
+    """A placeholder for one of the format that was asked for."""
+    full = full_name(dtype)
+    stored = "16 bit" if BITS.get(full, 0) >= 16 else dtype
     place = f"<your {stored} checkpoint of {model.model_id}>"
-    why = (
-        f"{model.model_id} is stored quantised"
-        if own is not None
-        else f"{engine} quantises no weights to {dtype} while it loads them"
-    )
     maker = f" ({_MAKERS[full]} makes them)" if full in _MAKERS else ""
     note = f"{why}: put the name of a checkpoint that is stored so{maker} for {place}."
     return Served(name=quote(place), notes=(note,))
@@ -158,6 +161,16 @@ def unlisted(engine: str | None, model_type: str | None) -> str | None:
     if engine in engines_with(model_type):
         return None
     return f"{engine} lists no class for model_type {model_type!r}: it may not start."
+
+
+def beyond_positions(model: PlannedModel, work: Workload) -> str | None:
+    """Why no engine runs a context beyond a learned table of positions; None where there is none,
+    or the context is within it."""
+    most, known = beyond_maximum(model, work), architecture_of(model.spec.model_type or "")
+    body = known.body if known else None
+    if most is None or not isinstance(body, Body) or not body.positions:
+        return None
+    return f"The model has learned {most:,} positions: no engine runs it with a longer context."
 
 
 def beyond_maximum(model: PlannedModel, work: Workload) -> int | None:

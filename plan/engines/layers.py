@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 from headcount.model.dtypes import bytes_of
 from headcount.model.mixers import Attention, CrossAttention, LatentAttention, Mixer, Recurrent
 from headcount.model.mixers.state import State
-from headcount.model.spec import ModelSpec
+from headcount.model.spec import Layer, ModelSpec
 
 from ..parallel import rank_mixer
 from ..request import PlanRequest
@@ -82,8 +82,7 @@ def staged_caches(
     found = [
         (cache, at)
         for layer, at in zip(spec.layers, stages or [0] * len(spec.layers), strict=True)
-        for mixer in layer.mixers
-        for cache in _caches(rank_mixer(mixer, tp), _of_layer(kv, layer.index, spec), chunk)
+        for cache in caches_of_layer(layer, spec, tp=tp, kv=kv, chunk=chunk)
     ]
     return StagedCaches(
         caches=tuple(cache for cache, _ in found), stages=tuple(at for _, at in found)
@@ -98,6 +97,14 @@ def _picks_latents(spec: ModelSpec) -> bool:
         for layer in spec.layers
         for mixer in layer.mixers
     )
+
+
+def caches_of_layer(
+    layer: Layer, spec: ModelSpec, *, tp: int, kv: KvFormat, chunk: int | None = None
+) -> Iterator[LayerCache]:
+    """Those of one layer of the model, as in `staged_caches`."""
+    for mixer in layer.mixers:
+        yield from _caches(rank_mixer(mixer, tp), _of_layer(kv, layer.index, spec), chunk)
 
 
 def readers_apart(spec: ModelSpec, stages: Sequence[int]) -> int:

@@ -16,7 +16,15 @@ from ..request import CacheType, PlanRequest, Workload
 from .added.drafts import prediction_layers
 from .cache_names import AUTO, CacheNames
 from .kv_formats import ENGINE_DTYPES, KvFormat, kv_format
-from .layers import Deal, LayerCache, StagedCaches, stage_of_layers, staged_caches, stages_of
+from .layers import (
+    Deal,
+    LayerCache,
+    StagedCaches,
+    caches_of_layer,
+    stage_of_layers,
+    staged_caches,
+    stages_of,
+)
 from .version import Version
 
 _KEYS = ("mamba_ssm_cache_dtype", "mamba_ssm_dtype")
@@ -68,11 +76,11 @@ def _format(model: PlannedModel, work: Workload, state_dtype: str | None = None)
 
 def with_draft(found: StagedCaches, model: PlannedModel, work: Workload) -> StagedCaches:
     """With the caches of what drafts, which is on the last stage."""
-    last, own = work.request.pp - 1, tuple(_of_draft(found, model, work))
+    last, own = work.request.pp - 1, tuple(_of_draft(model, work))
     return StagedCaches(caches=(*found.caches, *own), stages=(*found.stages, *[last] * len(own)))
 
 
-def _of_draft(found: StagedCaches, model: PlannedModel, work: Workload) -> Iterator[LayerCache]:
+def _of_draft(model: PlannedModel, work: Workload) -> Iterator[LayerCache]:
     """Layers of MTP keep as much as one of the model that keeps every token, and so is taken of a
     head of EAGLE that is not known."""
     speculation = work.request.speculation
@@ -82,10 +90,19 @@ def _of_draft(found: StagedCaches, model: PlannedModel, work: Workload) -> Itera
         stages = (0,) * len(draft.spec.layers)
         yield from _staged(draft, work.request.attention_tp, _format(draft, work), stages).caches
         return
-    kept = [n for n in found.caches if n.kind in ("full", "latent") and n.window is None]
-    if kept and speculation.takes_hidden_states:
+    if speculation.takes_hidden_states:
         count = prediction_layers(model) if speculation.method == "mtp" else 1
-        yield from [kept[-1]] * max(1, count)
+        yield from _last_full(model, work) * max(1, count)
+
+
+def _last_full(model: PlannedModel, work: Workload) -> list[LayerCache]:
+    """What the last layer that keeps every token keeps of it, the keys of an indexer included."""
+    tp, kv, chunk = work.request.attention_tp, _format(model, work), _chunk(model.config)
+    for layer in reversed(model.spec.layers):
+        found = caches_of_layer(layer, model.spec, tp=tp, kv=kv, chunk=chunk)
+        if kept := [n for n in found if n.kind in ("full", "latent") and n.window is None]:
+            return kept
+    return []
 
 
 @lru_cache(maxsize=64)

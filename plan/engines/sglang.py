@@ -10,12 +10,12 @@ from math import ceil
 
 from headcount.model.mixers import LatentAttention, fills
 
-from ..budget import Budget
+from ..budget import Budget, Term
 from ..devices import Device
 from ..planned_model import PlannedModel
 from ..request import Workload
 from ..stored import as_loaded, full_name
-from .added.offload import offloaded
+from .added.offload import moved_to_host, offloaded
 from .added.sglang import (
     added_notes,
     added_options,
@@ -23,6 +23,11 @@ from .added.sglang import (
     draft_layers,
     draft_term,
     sglang_spread,
+)
+from .added.sglang_adapters import (
+    sglang_adapter_options,
+    sglang_adapters,
+    sglang_adapters_refused,
 )
 from .budget_terms import runtime, share_of
 from .cache_names import AUTO, CacheNames
@@ -187,11 +192,21 @@ def _budget(model: PlannedModel, device: Device | None, work: Workload) -> tuple
     stages = stages_of(work.request, len(model.spec.layers), sglang_stages)
     whole = tuple(stage_weights(model, work, *tables, stages=stages, spread=spread))
     weights = tuple(offloaded(model, work, whole, stages, spread))
-    last = (others, *draft_term(model, work))
+    adapters = tuple(sglang_adapters(model, work, stages, spread))
+    draft, last = tuple(draft_term(model, work)), len(weights) - 1
     return tuple(
-        Budget(allowed=allowed, fixed=(own, *(last if own is weights[-1] else (others,))))
-        for own in weights
+        Budget(
+            allowed=allowed,
+            fixed=(own, *adapters[n : n + 1], others, *(draft if n == last else ())),
+        )
+        for n, own in enumerate(weights)
     )
+
+
+def _host(model: PlannedModel, work: Workload) -> tuple[Term, ...]:
+    """Of --cpu-offload-gb."""
+    stages = stages_of(work.request, len(model.spec.layers), sglang_stages)
+    return moved_to_host(model, work, stages, sglang_spread(model, work))
 
 
 # Choices of --kv-cache-dtype in sglang/srt/server_args.py (arg_groups/fields/model.py from 0.5.21).
@@ -283,6 +298,7 @@ def _options(work: Workload, kv_tokens: int) -> Iterator[str]:
         yield f"--kv-cache-dtype {cache}"
     yield from option("--page-size", request.block_size)
     yield from added_options(request)
+    yield from sglang_adapter_options(request)
 
 
 def _platforms(version: Version) -> Platforms:
@@ -302,11 +318,13 @@ def _refusals(model: PlannedModel, device: Device | None, work: Workload) -> Ite
     )
     yield from uneven_cuts(as_loaded(model, work.dtype), work.request.tp, rules)
     yield from added_refused(model, work)
+    yield from sglang_adapters_refused(work.request)
 
 
 ENGINE = Engine(
     name="sglang",
     budget=_budget,
+    host=_host,
     pool=_pool,
     launch=_launch,
     cache_type=paged_cache_type(CACHES),
@@ -316,6 +334,7 @@ ENGINE = Engine(
         {
             *("version", "pp", "pp_layer_partition", "block_size", "dp", "enable_dp_attention"),
             *("ep_size", "num_redundant_experts", "cpu_offload_gb", "speculative_algorithm"),
+            *("enable_lora", "max_loras", "max_lora_rank", "lora_target_modules"),
         }
     ),
     releases=Releases(oldest=(0, 5), newest=(0, 5, 23)),

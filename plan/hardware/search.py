@@ -59,6 +59,8 @@ class Candidate(NamedTuple):
     def split(self) -> str:
         """Such as `tp 8 x pp 2, 3 replicas`."""
         stages = f" x pp {self.pp}" if self.pp > 1 else ""
+        if self.plan.request.dp > 1:
+            stages += f" x dp {self.plan.request.dp}"
         experts = ", whole experts" if self.plan.request.enable_expert_parallel else ""
         engines = f", {self.replicas:,} replicas" if self.replicas > 1 else ""
         return f"tp {self.tp}{stages}{experts}{engines}"

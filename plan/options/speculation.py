@@ -31,6 +31,13 @@ class Speculation:
     given: str = ""
 
     @property
+    def config(self) -> str:
+        """What vLLM's --speculative-config is: as given, or of what a log says of it."""
+        named = {"model": "<the draft>"} if self.method not in WITHOUT_MODEL else {}
+        found = {"method": self.method, "num_speculative_tokens": self.tokens, **named}
+        return self.given or json.dumps(found)
+
+    @property
     def is_eagle(self) -> bool:
         return self.method in ("eagle", "eagle3")
 

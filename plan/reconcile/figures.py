@@ -7,6 +7,7 @@ that the logged memory allows gives exactly what is logged.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from ..budget import LOADED
 from ..engines.start_log import Log, StartLog, start_logs
 from ..plan import Plan, plan_model
 from ..stored import is_weighed
@@ -309,10 +310,13 @@ def _weights(start: Start) -> Figure:
     if not is_weighed(start.model):
         return _unknown("weights_bytes", logged, "the model's parameters are not known")
     plan = plan_model(start.model, request)
-    term = min((budget.fixed[0] for budget in plan.budgets), key=lambda term: term.bytes)
-    error = term.error_bytes + step_bytes(start.log, "weights_gib")
+    terms = min(
+        (budget.loaded for budget in plan.budgets), key=lambda terms: sum(t.bytes for t in terms)
+    )
+    error = sum(term.error_bytes for term in terms) + step_bytes(start.log, "weights_gib")
     host = sum(part.bytes for part in plan.host_terms if part.key == "weights")  # logged, too
-    return _between("weights_bytes", logged, term.bytes + host, error, term.formula)
+    words = ", ".join(term.formula for term in terms)
+    return _between("weights_bytes", logged, sum(term.bytes for term in terms) + host, error, words)
 
 
 def _available(start: Start) -> Figure:
@@ -345,6 +349,9 @@ def with_logged_terms(start: Start, plan: Plan) -> tuple[int, int, str]:
         gib = next(
             (log.figures[n] for n, key in logged_as if key == term.key and n in log.figures), None
         )
+        if gib is None and term.key in LOADED and "weights_gib" in log.figures:
+            available += term.bytes  # among the weights that are logged
+            continue
         if gib is None:
             words.append(f"{term.title.lower()} {term.bytes / _GIB:.2f}")
             continue

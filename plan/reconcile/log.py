@@ -46,7 +46,10 @@ _OPTIONS = {
 }
 _OPTION = re.compile(rf"--({'|'.join(_OPTIONS)})(?:[ =]{{1,8}}|['\"], ?){QUOTED}", re.ASCII)
 _SHORT = re.compile(r" -(tp|pp|dcp)[ =]{1,4}([0-9]{1,4})\b")
-_FLAGS = re.compile(r"--(enforce-eager|disable-hybrid-kv-cache-manager)\b")
+_FLAGS = re.compile(
+    r"--(enforce-eager|disable-hybrid-kv-cache-manager|enable-expert-parallel|enable-lora"
+    r"|fully-sharded-loras)\b"
+)
 _NOT = {
     "caches_prefixes": "--no-enable-prefix-caching",
     "async_scheduling": "--no-async-scheduling",
@@ -97,8 +100,8 @@ def _positive(text: str) -> int:
 _READERS: dict[str, Callable[[str], Setting]] = {
     **dict.fromkeys(("context", "tp", "pp", "dcp", "pcp", "block_size", "max_num_seqs"), _positive),
     **{"max_num_batched_tokens": _positive, "n_ctx": _positive, "gpu_layers": _positive},
-    "kv_memory": _positive,
-    "utilisation": float,
+    **{"kv_memory": _positive, "dp": _positive, "max_loras": _positive},
+    **{"max_lora_rank": _positive, "cpu_offload_gb": float, "utilisation": float},
 }
 _Reader = Callable[[Log, str], None]
 _REPEATED, _REMEMBERED = 64, 50_000  # a line that a start repeats more often says nothing new
@@ -106,7 +109,7 @@ _REPEATED, _REMEMBERED = 64, 50_000  # a line that a start repeats more often sa
 _SETTING_PARTS = (
     *("odel", "max_", "_size", "dtype", "quantization", "--", "tilization", "enforce_eager"),
     *("prefix_caching", "mamba_", "mem_fraction", "context_len", "hybrid_kv"),
-    *("cache_memory_bytes", "async_sched"),
+    *("cache_memory_bytes", "async_sched", "lora", "offload", "expert_parallel"),
 )
 
 
@@ -144,7 +147,8 @@ def _log_of(lines: Iterable[FoundLine]) -> Log:
             read(log, line)
     log.end()
     for each in _LOGS:
-        each.finish(log)
+        if each.engine in (log.tellers or {each.engine}):
+            each.finish(log)
     if len(log.tellers) == 1:
         (log.engine,) = log.tellers
     return log
@@ -242,14 +246,14 @@ def _read_figures(each: LogLine, engine: str, log: Log, line: str) -> None:
     if any(words in line for words in _NO_FIGURES):
         return
     if match := each.search(line):
-        if each.is_telling:
-            log.tell(engine)
         for name, value in each.values(match).items():
             if name == "context":
                 log.say("context", int(value), _FIRM)
             else:
                 log.least(name, value, _rank_of(line))
                 _see_ranks(log, line)
+        if each.is_telling:  # what the line itself says is of this start
+            log.tell(engine)
 
 
 def _rank_of(line: str) -> Rank | None:

@@ -95,8 +95,24 @@ def _options(settings: Mapping[str, Setting]) -> dict[str, Any]:
         "mamba_cache_mode": _mode(settings),
         "disable_hybrid_kv_cache_manager": _is_on(settings, "disable_hybrid_kv_cache_manager"),
         "usage": "offline" if settings.get("offline") else "server",
+        **_added(settings),
         **{name: settings[name] for name in _PASSED if name in settings},
     }
+
+
+def _added(settings: Mapping[str, Setting]) -> dict[str, Any]:
+    """Data parallel, experts, adapters and weights in the host's memory."""
+    found: dict[str, Any] = {
+        "dp": int(settings.get("dp", 1) or 1),
+        "enable_expert_parallel": _is_on(settings, "enable_expert_parallel"),
+        "cpu_offload_gb": float(settings.get("cpu_offload_gb") or 0) or None,
+        "enable_lora": _is_on(settings, "enable_lora"),
+    }
+    if found["enable_lora"]:
+        found["fully_sharded_loras"] = _is_on(settings, "fully_sharded_loras")
+        counts = ("max_loras", "max_lora_rank")
+        found |= {name: int(settings[name]) for name in counts if name in settings}
+    return found
 
 
 def _notes(
@@ -119,8 +135,8 @@ def _notes(
         method = settings.get("speculative_method", "a draft")
         yield (
             f"the start speculates {settings['speculated']} tokens ({method}): the state of each is"
-            " reckoned with, and a layer of MTP or EAGLE as one more of the model's; the weights of"
-            " a draft are not"
+            " reckoned with, a layer of MTP with its weights, and one of EAGLE as one more of the"
+            " model's; the weights of a draft that the log does not name are not"
         )
     version = _version(settings)
     if version is None and engine.releases.newest:

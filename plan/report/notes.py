@@ -6,7 +6,7 @@ from headcount.model.dtypes import BITS
 from headcount.model.sizes import ASSUMED_ENCODER
 from headcount.model.units import format_bytes
 
-from ..decode import unbounded_reason
+from ..decode import no_rate_reason
 from ..engines.registry import started
 from ..hardware.prices import HOURS_A_MONTH
 from ..hardware.search import Candidate
@@ -167,7 +167,7 @@ def _estimated(plan: Plan) -> Iterator[str]:
 
 
 def _speed(plan: Plan) -> Iterator[str]:
-    reason = unbounded_reason(plan.model)
+    reason = no_rate_reason(plan)
     if reason is not None:
         yield f"No bound on decoding speed is given: {reason}."
     else:

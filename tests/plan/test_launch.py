@@ -11,9 +11,7 @@ import json
 import re
 import shlex
 from dataclasses import replace
-from functools import cache
 from importlib.util import find_spec
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -21,35 +19,14 @@ import pytest
 from click.testing import CliRunner
 
 from checkpoints import LLAMA_CONFIG
-from headcount.audit.auditing import audit_model
 from headcount.cli import main
-from headcount.model.errors import HeadcountError
-from headcount.plan.command import planned
-from headcount.plan.devices import find_device
 from headcount.plan.engines.engine import find_engine
-from headcount.plan.engines.launch import Launch
 from headcount.plan.plan import plan_model
-from headcount.plan.planned_model import PlannedModel
 from headcount.plan.request import PlanRequest
+from launches import CODER, DTYPES, H200, LLAMA, launch, launches, model
 
 RECORD = Path(__file__).with_name("engine_words.jsonl")
 LINES = {line["engine"]: line for line in map(json.loads, RECORD.read_text().splitlines())}
-H200 = find_device("h200")
-LLAMA, CODER = "meta-llama/Meta-Llama-3-8B", "meta-llama/Llama-3.1-8B-Instruct"
-EXPERTS = "qwen3-30b-a3b"
-
-
-@cache
-def model(name: str) -> PlannedModel:
-    return planned(audit_model(name))
-
-
-def launch(name: str, engine: str, version: str | None = None, **request: Any) -> Launch:
-    numbers = find_engine(engine).releases.parse(version) if version else None
-    asked = PlanRequest(**{"engine": engine, "version": numbers, "device": H200, **request})
-    found = plan_model(model(name), asked).launch
-    assert found is not None
-    return found
 
 
 def known_words(engine: str, version: str) -> frozenset[str]:
@@ -91,42 +68,11 @@ def words_of(command: str) -> list[str]:
     return [word for word in found if word not in ("-m",)] if "sglang" in command else found
 
 
-DTYPES = (
-    *(None, "bf16", "fp16", "fp8", "int8", "int4", "awq", "gptq", "nf4", "nvfp4", "mxfp4"),
-    *("mxfp8", "q4_k_m"),
-)
-STARTS: tuple[dict[str, Any], ...] = (
-    {},
-    {"tp": 2, "pp": 2, "utilisation": 0.8, "kv_dtype": "fp8", "enforce_eager": True},
-    {"kv_memory": 9 * 2**30, "block_size": 32, "max_num_seqs": 64, "kv_dtype": "bf16"},
-    {"mamba_cache_mode": "align", "context": 300_000, "model_runner": "v1", "max_num_seqs": 8},
-    {"disable_hybrid_kv_cache_manager": True, "sampler": "flashinfer", "usage": "offline"},
-    {"tp": 16, "context_ranks": 2, "max_num_batched_tokens": 4096, "caches_prefixes": False},
-    {"kv_dtype": "nvfp4", "usage": "offline", "mamba_cache_mode": "none"},
-    {"kv_dtype": "q8_0", "batch_size": 4, "static_cache": True},
-    {"enable_lora": True, "max_loras": 4, "max_lora_rank": 64, "lora_dtype": "float16"},
-    {"enable_lora": True, "lora_target_modules": ("q_proj",), "fully_sharded_loras": True, "tp": 2},
-    {"cpu_offload_gb": 4.0, "dp": 2, "pp": 2, "pp_layer_partition": (20, 12)},
-    {"enable_expert_parallel": True, "num_redundant_experts": 2, "tp": 2},
-)
-
-
 @pytest.mark.parametrize("engine", LINES)
 def test_every_word_of_a_command_is_one_that_the_version_knows(engine: str) -> None:
     given = 0
-    options = find_engine(engine).options
-    for start, dtype in (*product(STARTS, (None,)), *product(STARTS[:2], DTYPES)):
-        own = {"device", "kv_memory", "context", "batch_size", "tp", "utilisation", "kv_dtype"}
-        asked = {name: value for name, value in start.items() if name in own | options}
-        if (asked.get("kv_dtype") == "q8_0") != (engine == "llama.cpp" and "kv_dtype" in asked):
-            continue
-        for version in LINES[engine]["versions"]:
-            try:
-                name = EXPERTS if "enable_expert_parallel" in asked else LLAMA
-                found = launch(name, engine, version, dtype=dtype, **asked)
-            except HeadcountError as error:  # a cache that the version has not
-                assert "has no cache of" in str(error) or "keeps its cache" in str(error)
-                continue
+    for version in LINES[engine]["versions"]:
+        for found in launches(engine, version):
             assert found.command or found.notes
             if found.command:
                 given += 1
@@ -288,6 +234,14 @@ def test_a_context_beyond_the_models_is_said_and_allowed(engine: str, words: str
     assert not any("8,192 tokens" in note for note in at.notes)
 
 
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "llama.cpp", "transformers"])
+def test_no_context_is_longer_than_learned_positions(engine: str) -> None:
+    """GPT-2's table has 1,024 rows (wpe)."""
+    at, beyond = (launch("gpt2", engine, context=tokens) for tokens in (1024, 1025))
+    assert at.command is not None and beyond.command is None
+    assert "learned 1,024 positions" in beyond.notes[0]
+
+
 @pytest.mark.parametrize(
     ("version", "request_", "words"),
     [
@@ -344,6 +298,12 @@ def test_a_type_that_the_engine_lists_no_class_of_has_a_note(
     """vLLM's registry, SGLang's models and llama.cpp's converter (arch/generated)."""
     notes = " ".join(launch(name, engine, context=2048).notes)
     assert ("lists no class" in notes) is (engine in lacking)
+
+
+def test_a_revision_that_was_asked_for_is_to_be_said() -> None:
+    other = replace(model(LLAMA), on_hub=True, revision="v2")
+    found = plan_model(other, PlanRequest(engine="vllm", device=H200)).launch
+    assert found is not None and "It is of revision v2" in found.notes[-1]
 
 
 def test_an_offline_start_is_one_of_the_class() -> None:

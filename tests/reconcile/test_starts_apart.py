@@ -41,6 +41,13 @@ def test_the_arguments_of_the_last_start_are_its_own_where_they_stand_before_it(
     assert "quantization" not in log.settings
 
 
+def test_the_context_of_an_earlier_concurrency_is_not_that_of_the_last_start() -> None:
+    first = FIRST + "INFO Maximum concurrency for 40,960 tokens per request: 3.32x\n"
+    log = log_of_lines((first + SECOND).splitlines())
+    assert log.settings["context"] == 32768
+    assert log_of_lines(first.splitlines()).settings["context"] == 40960
+
+
 def test_what_was_said_of_the_model_and_the_device_once_holds_on() -> None:
     again = "INFO Initializing a V1 LLM engine\nINFO Available KV cache memory: 12.00 GiB\n"
     log = log_of_lines(f"GPU 0: NVIDIA L40S\n{FIRST}{again}".splitlines())

@@ -19,6 +19,7 @@ from ...budget import Term
 from ...planned_model import PlannedModel
 from ...request import Workload
 from ...stage_bytes import stage_bytes, weighed_as_planned
+from ..loaded_weights import stage_weights
 from .spread import Spread
 
 _GIB = 2**30
@@ -55,6 +56,21 @@ def offloaded(
             formula=f"{term.formula} - {format_bytes(moved)} in the host's memory",
             error_bytes=term.error_bytes + (0 if moved == term.bytes - outside else largest),
         )
+
+
+def moved_to_host(
+    model: PlannedModel, work: Workload, stages: tuple[int, ...], spread: Spread
+) -> tuple[Term, ...]:
+    """What all ranks together have there; () where nothing is moved, or weighed."""
+    request = work.request
+    if not request.cpu_offload_gb or work.weights is None:
+        return ()
+    whole = tuple(stage_weights(model, work, stages=stages, spread=spread))
+    left = offloaded(model, work, whole, stages, spread)
+    moved = sum(before.bytes - after.bytes for before, after in zip(whole, left, strict=True))
+    ranks = request.ranks // request.pp
+    formula = f"--cpu-offload-gb {request.cpu_offload_gb:g} of each of {request.ranks} ranks"
+    return (Term(key="offloaded", title="Weights", bytes=moved * ranks, formula=formula),)
 
 
 def _until(asked: int, sizes: Sequence[int]) -> int:

@@ -5,70 +5,18 @@ of src/models/llama.cpp, gpt-oss's and DeepSeek's; other models differ in what i
 What recurrent layers and indexers compute is not followed tensor by tensor.
 """
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
+from .block import Block, Latent
 from .graph import Graph
 from .slots import Layout
 
-# Scores of an indexer, sorted, and the masks that are made of them: about so many at once.
-_SORTED = 12
-_FLOAT, _HALF, _INDEX = (
-    4,
-    2,
-    8,
-)  # bytes of activations, of a mask for flash attention, of a row's number
-
-
-class Latent(NamedTuple):
-    """Elements of MLA: of the query's latent (0: none), of what is rotated and what is not in a
-    head, and of the latent that keys and values are."""
-
-    query: int
-    rotated: int
-    plain: int
-    rank: int
-    values: int
-
-
-class Experts(NamedTuple):
-    """`held` of them of `width`, of which a token visits `used`."""
-
-    held: int
-    used: int
-    width: int
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Block:
-    """Elements of a token in one layer: `query`, `key` and `value` of attention with `heads` (0:
-    none) and `window`, and `read` by its output; `width` of the MLP (0: none), `shared` of that
-    beside the experts; `recurrent` all that a recurrent mixer computes. `stored_once`: gate and up
-    are one matrix; `cached`: it attends to a cache, else to the micro-batch itself; `indexed`: to
-    tokens that an indexer chooses.
-    """
-
-    heads: int = 0
-    query: int = 0
-    key: int = 0
-    value: int = 0
-    window: int | None = None
-    latent: Latent | None = None
-    width: int = 0
-    gated: bool = True
-    stored_once: bool = False
-    experts: Experts | None = None
-    shared: int = 0
-    recurrent: int = 0
-    read: int = 0
-    cached: bool = True
-    indexed: bool = False
-
-    @property
-    def is_followed(self) -> bool:
-        """Whether each of its tensors is known."""
-        return not self.recurrent and not self.indexed and bool(self.heads)
+_ALIKE = 3  # layers of a kind that a graph is made of
+# Bytes of an activation, of a mask for flash attention, of the number of a row.
+_FLOAT, _HALF, _INDEX = 4, 2, 8
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -94,10 +42,14 @@ class Held(NamedTuple):
 
 
 def condensed(blocks: tuple[Block, ...], held: Held) -> tuple[tuple[Block, ...], Held]:
-    """The first three of each kind, and the last: more of them need no more memory, since each
+    """The first few of each kind, and the last: more of them need no more memory, since each
     layer finds the blocks that the one before has left."""
     keys = list(zip(held.layers, held.experts, blocks, strict=True))
-    kinds = [key for i, key in enumerate(keys[:-1]) if keys[:i].count(key) < 3]
+    seen = Counter[tuple[bool, bool, Block]]()
+    kinds = []
+    for key in keys[:-1]:
+        seen[key] += 1
+        kinds += [key] if seen[key] <= _ALIKE else []
     kinds.append(keys[-1])
     return (
         tuple(block for _, _, block in kinds),
@@ -151,8 +103,8 @@ class _Build:
         """On the device copies of what it needs, on the host all of them, and the embedding."""
         shape, add = self.shape, self.graph.add
         own = [i for i in range(len(shape.blocks)) if self.held.layers[i]]
-        if self.is_device and not own:
-            return None
+        if self.is_device and not own:  # the output alone, if anything
+            return add(self._floats(shape.hidden, shape.outputs)) if self.held.output else None
         embedded = self._floats(shape.hidden)
         entered = self._copied(shape.blocks[own[0] - 1]) if self.is_device and own[0] else None
         x = add(embedded) if entered is None else entered[0]
@@ -190,6 +142,8 @@ class _Build:
         values = shape.tokens * _INDEX * (1 if shape.flash else max(1, block.value))
         rows = 0 if block.latent else add(values)
         cells = self._cells(block)
+        if block.indexed:  # of the tokens that are chosen
+            add(cells * shape.tokens * _HALF, kept=True)
         mask = add(
             cells * shape.tokens * (_HALF if shape.flash else _FLOAT), kept=not self.is_device
         )
@@ -208,14 +162,16 @@ class _Build:
         tokens = shape.outputs if last else shape.tokens
         size = self._floats(shape.hidden, tokens)
         if block.heads or block.recurrent:
-            normed = self._norm(x, shape.tokens)
-            if block.indexed:
-                graph.use(graph.add(_SORTED * self._floats(self._cells(block))))
+            normed = own = self._norm(x, shape.tokens)
             mixed = (
                 self._attention(normed, block) if block.heads else self._recurrent(normed, block)
             )
             if last:
                 mixed, x = graph.add(size, mixed, self.chosen), graph.add(size, x, self.chosen)
+            if block.one_norm:
+                own = graph.add(size, own, self.chosen) if last else own
+                made = self._mlp(own, block, tokens)
+                return graph.add(size, graph.add(size, made, x, over=True), mixed, over=True)
             x = graph.add(size, mixed, x, over=True)
         if not block.width and not block.experts:
             return x

@@ -15,8 +15,10 @@ from headcount.sources.safetensors import TensorInfo
 from ...parallel import rank_mixer
 from ...planned_model import PlannedModel
 from ...stored import weighed
-from .compute import Block, Experts, Latent
+from .block import Block, Experts, Latent
 
+# Any of which says that the MLP does not read what attention reads.
+_OTHER_NORMS = frozenset({"ffn_norm", "post_ffw_norm", "attn_norm_2", "post_attention_norm"})
 _LAYER = re.compile(r"(?:dec\.)?blk\.(\d+)\.([a-z0-9_]+)\.weight")
 
 
@@ -109,6 +111,7 @@ def _of_shapes(shapes: Mapping[str, tuple[int, ...]], used: int) -> Block:
         experts=Experts(experts[0], used, experts[-1]) if experts else None,
         shared=shared[-1] if shared else 0,
         recurrent=2 * sum(s[0] for name, s in shapes.items() if name.startswith("ssm_in")),
+        one_norm="attn_norm" in shapes and not _OTHER_NORMS & shapes.keys() and bool(down),
     )
 
 

@@ -14,7 +14,7 @@ from ...budget import Budget, Term
 from ...devices import Device
 from ...planned_model import PlannedModel
 from ...request import Workload
-from ..added.offload import offloaded
+from ..added.offload import moved_to_host, offloaded
 from ..budget_terms import share_of
 from ..layers import stages_of
 from ..loaded_weights import Mxfp4Kernel, padded_experts, stage_weights
@@ -65,6 +65,12 @@ def vllm_budget(model: PlannedModel, device: Device | None, work: Workload) -> t
         )
         for stage, own in enumerate(weights)
     )
+
+
+def vllm_host(model: PlannedModel, work: Workload) -> tuple[Term, ...]:
+    """Of --cpu-offload-gb."""
+    stages = stages_of(work.request, len(model.spec.layers))
+    return moved_to_host(model, work, stages, vllm_spread(model, work))
 
 
 def _others(model: PlannedModel, device: Device, work: Workload, stage: int) -> Iterator[Term]:
@@ -129,6 +135,8 @@ def _shared(device: Device) -> Iterator[Term]:
 
 
 def _graphs(model: PlannedModel, device: Device, work: Workload) -> Iterator[Term]:
+    """With adapters each graph is captured with and without them (get_lora_capture_cases of
+    vllm/v1/worker/gpu/lora_utils.py); what the second takes was not measured."""
     request, spec = work.request, model.spec
     is_skipped = uses_v2(model, work) and not work.version.at_least(*_V2_GRAPHS_SINCE)
     if request.enforce_eager or is_skipped or not counts_graphs(work.version, device):
@@ -136,9 +144,12 @@ def _graphs(model: PlannedModel, device: Device, work: Workload) -> Iterator[Ter
     layers = ceil(len(spec.layers) / request.pp)
     limits = step_limits(work.version, device, request)
     share = captured_sizes(limits.max_num_seqs) / GRAPHS_SIZES
+    of_layers = GRAPHS_LAYER * layers * share
+    again = of_layers if request.enable_lora else 0.0
     is_moe = has_experts(model.config, spec.model_type)
-    size = GRAPHS_FIRST + GRAPHS_EXPERTS * is_moe + GRAPHS_LAYER * layers * share
-    found = Measured(size, GRAPHS_EXPERTS_ERROR if is_moe else GRAPHS_ERROR, GRAPHS_SOURCE)
+    size = GRAPHS_FIRST + GRAPHS_EXPERTS * is_moe + of_layers + again
+    error = (GRAPHS_EXPERTS_ERROR if is_moe else GRAPHS_ERROR) + again
+    found = Measured(size, error, GRAPHS_SOURCE)
     if device.vendor == "AMD":
         found = GRAPHS_ROCM
     yield Term(

@@ -171,7 +171,7 @@ def _added(request: PlanRequest) -> Iterator[str]:
     if request.mm_processor_kwargs is not None:
         yield f"--mm-processor-kwargs {shlex.quote(request.mm_processor_kwargs.given)}"
     if request.speculative_config is not None:
-        yield f"--speculative-config {shlex.quote(request.speculative_config.given)}"
+        yield f"--speculative-config {shlex.quote(request.speculative_config.config)}"
 
 
 def _prefixes(work: Workload) -> Iterator[str]:

@@ -80,6 +80,12 @@ def ignores_cache_dtype(model_type: str) -> bool:
     return model_type == "falcon"
 
 
+def packs_convolutions(model_type: str) -> bool:
+    """Whether convolutions beside attention are kept as windows of a few tokens, in blocks of their
+    own (vllm/models/inkling/nvidia/sconv_swa_attn.py), which is not modelled."""
+    return model_type in ("inkling_mm_model", "inkling_text")
+
+
 def is_attention_free(model_type: str) -> bool:
     """Whether vLLM's class is one of recurrent layers alone, which caches no prefixes by default
     (IsAttentionFree of vllm/model_executor/models/interfaces.py)."""

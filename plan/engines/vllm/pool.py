@@ -18,7 +18,7 @@ from .compressed import compressed_caches, compressed_table, has_compressed
 from .defaults import StepLimits, in_flight_tokens, step_limits
 from .hybrid import as_allocated
 from .kernel_blocks import kernel_block
-from .model_rules import as_served, default_state, ignores_cache_dtype
+from .model_rules import as_served, default_state, ignores_cache_dtype, packs_convolutions
 from .runner import uses_v2
 from .states import StateRule, state_rule
 
@@ -212,6 +212,11 @@ def _remarks(model: PlannedModel, work: Workload) -> Iterator[str]:
         )
     if has_compressed(model.spec) and work.request.speculation is not None:
         yield "The cache of the layers that draft is left out beside compressed tokens."
+    if packs_convolutions(model.spec.model_type):
+        yield (
+            "Convolutions beside attention are counted as states: vLLM keeps them in blocks of"
+            " their own, and logs several times fewer tokens and requests."
+        )
     if work.request.kv_dtype not in (None, "auto") and ignores_cache_dtype(model.spec.model_type):
         yield "vLLM's class of this model ignores --kv-cache-dtype: its cache stays as it computes."
     if work.request.sampler is not None and uses_v2(model, work):

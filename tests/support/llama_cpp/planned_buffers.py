@@ -40,10 +40,11 @@ def _tensor(name: str, kind: str, shape: tuple[int, ...]) -> TensorInfo:
 
 
 def planned(model: PlannedModel, run: Mapping[str, Any]) -> dict[str, float]:
-    """MiB of each buffer."""
+    """MiB of each buffer, and the `bar` of the compute buffer."""
     plan = plan_model(model, request_of(run))
     found = {**_host(plan), **_device(plan)} if "layers" in run else _alone(plan)
-    return {name: size / MIB for name, size in found.items()}
+    bar = next(term.error_bytes for term in plan.taken if term.key == "activations")
+    return {name: size / MIB for name, size in {**found, "bar": bar}.items()}
 
 
 def _alone(plan: Plan) -> dict[str, int]:
@@ -73,6 +74,7 @@ def _host(plan: Plan) -> dict[str, int]:
     by_key = {term.key: term.bytes for term in plan.host_terms}
     return {
         "model host": by_key["weights"],
+        "output host": by_key.get("outputs", 0),
         "caches host": by_key.get("kv_cache", 0),
         "compute host": by_key["activations"],
     }

@@ -56,6 +56,8 @@ def _of_experts(model: PlannedModel, work: Workload, ranks: int, is_moe: bool) -
 
 def _whole_experts(model: PlannedModel, work: Workload, ranks: int) -> Spread:
     request = work.request
+    if request.dp == 1 and not request.num_redundant_experts and not _counts(model, work):
+        return over_tp(model, work)._replace(experts_tp=1)  # as many bytes, however many there are
     count = expert_count(model, work)
     own = most_of_a_rank(count + request.num_redundant_experts, ranks, work.version)
     parts = [("experts", Fraction(own, count))]
@@ -95,10 +97,15 @@ def most_of_a_rank(experts: int, ranks: int, version: Version) -> int:
     return experts - experts // ranks * (ranks - 1)
 
 
+def _counts(model: PlannedModel, work: Workload) -> set[int]:
+    """The numbers of experts that layers have; none where the config does not tell."""
+    found = weighed_as_planned(model, work)
+    return {m.copies for m, _ in found.modules if m.kind == "experts"} if found else set()
+
+
 def expert_count(model: PlannedModel, work: Workload) -> int:
     """Experts of a layer, those that are shared left out. Raises HeadcountError."""
-    found = weighed_as_planned(model, work)
-    copies = {m.copies for m, _ in found.modules if m.kind == "experts"} if found else set()
+    copies = _counts(model, work)
     if not copies:
         raise HeadcountError(
             f"{model.model_id}: the config does not tell how many experts there are, so how they"
