@@ -274,3 +274,14 @@ def test_any_value_gives_a_report_or_a_clean_error(
     result = CliRunner().invoke(main, ["audit", str(path), "--explain", "--format", "json"])
     assert result.exit_code in (0, 1, 2), result.exception
     assert result.exception is None or isinstance(result.exception, SystemExit)
+
+
+def test_an_adapter_is_told_from_a_model(tmp_path: Path) -> None:
+    """As convert_lora_to_gguf.py writes one."""
+    metadata = {
+        **{"general.architecture": "llama", "general.type": "adapter", "adapter.type": "lora"},
+        "adapter.lora.alpha": 16.0,
+    }
+    tensors = {"blk.0.attn_q.weight.lora_a": ("F32", (8, 256))}
+    with pytest.raises(HeadcountError, match=r"m\.gguf: this is an adapter .* audit the GGUF file"):
+        audit_model(str(write_gguf(tmp_path / "m.gguf", metadata, tensors)))
