@@ -17,6 +17,9 @@ from .rules.config_rules import RULES as CONFIG_RULES
 from .rules.declared import OF_BYTES
 from .rules.rule import in_order, run
 
+# Warnings that what is audited may be another model than is meant.
+_DOUBTS = ("H418", "H422")
+
 
 def audit_model(target: str, config: str | None = None, *, strict: bool = False) -> Audit:
     """Audits `target`; `config` names a config.json for weights that have none beside them.
@@ -34,11 +37,11 @@ def audit_model(target: str, config: str | None = None, *, strict: bool = False)
             f"{source.where}: nothing describes model_type {audit.spec.model_type!r}: without"
             " --strict its config is read by the standard names"
         )
-    sized = (f for f in audit.findings if f.code == "H418" and f.severity == "warning")
-    by_default = next(sized, None)
-    if strict and by_default is not None:
+    doubts = (f for f in audit.findings if f.code in _DOUBTS and f.severity == "warning")
+    doubt = next(doubts, None)
+    if strict and doubt is not None:
         raise UnsupportedModelError(
-            f"{source.where}: {by_default.where}: {by_default.message} (H418): without --strict it"
+            f"{source.where}: {doubt.where}: {doubt.message} ({doubt.code}): without --strict it"
             " is audited so"
         )
     return audit

@@ -1,12 +1,16 @@
 """A class in `architectures` that is none of the model_type: read as what it is, or named."""
 
 import importlib
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headcount.arch.foreign_classes import foreign_class
 from headcount.arch.read_config import Reading, read_config
+from headcount.audit import audit_model
+from headcount.model.errors import UnsupportedModelError
 from truth_record import recorded
 
 # xai-org/grok-2, whose model_type is "git" (SGLang's configs/model_config.py speaks of it, too).
@@ -35,6 +39,14 @@ def test_grok_2_has_eight_key_value_heads() -> None:
     total, why = reading.total()
     assert total is None
     assert "'git'" in str(why) and "Grok1ForCausalLM" in str(why)
+
+
+def test_strict_refuses_a_class_of_another_type(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(GROK2))
+    assert audit_model(str(path)).spec.parameters is None
+    with pytest.raises(UnsupportedModelError, match=r"Grok1ForCausalLM.*'git'.*H422"):
+        audit_model(str(path), strict=True)
 
 
 @pytest.mark.needs_convert
