@@ -20,7 +20,7 @@ from ..layers import stages_of
 from ..loaded_weights import Mxfp4Kernel, padded_experts, stage_weights
 from ..rope_tables import rope_table
 from ..version import Version
-from .added.adapters import adapter_terms
+from .added.adapters import vllm_adapters
 from .added.drafting import draft_terms
 from .added.spread import vllm_spread
 from .allocator import unsplit
@@ -57,7 +57,7 @@ def vllm_budget(model: PlannedModel, device: Device | None, work: Workload) -> t
     tables = (rope, experts, unsplit(model, work))
     whole = tuple(stage_weights(model, work, *tables, stages=stages, spread=spread))
     weights = offloaded(model, work, whole, stages, spread)
-    adapters = list(adapter_terms(model, work, stages))
+    adapters = list(vllm_adapters(model, work, stages))
     return tuple(
         Budget(
             allowed=allowed,
