@@ -12,8 +12,9 @@ from headcount.arch.foreign_classes import ForeignClass
 from headcount.arch.formats.of_configs import scheme_of
 from headcount.arch.formats.scheme import UnknownFormatError
 from headcount.arch.nested import CORE, other_names
-from headcount.arch.our_types import GROUPED
+from headcount.arch.our_types import GROUPED, base_type
 from headcount.arch.read_config import Reading
+from headcount.arch.registry import architecture_of
 from headcount.arch.size_names import NAMES, names_of, one_head_key
 from headcount.arch.unread_sizes import UnreadSize, unread_sizes
 from headcount.model.errors import InvalidConfigError
@@ -201,8 +202,17 @@ def _of_class(whole: ConfigView, key: str) -> ConfigView | None:
         class_name=known.class_name,
         defaults=known.defaults,
         attribute_map=known.attribute_map,
+        aliases=_names_in(whole, key),
         model_type=named,
     )
+
+
+def _names_in(whole: ConfigView, key: str) -> Mapping[str, tuple[str, ...]]:
+    """The names by which the towers of the nested object `key` are read, by size."""
+    found = architecture_of(base_type(whole.model_type))
+    parts = getattr(found.body, "parts", ()) if found is not None else ()  # of a Wrapper
+    towers = (tower for part in parts if part.key == key for tower in part.towers)
+    return {size: (own,) for tower in towers for size, own in tower.names.items()}
 
 
 def _is_own_code(model_type: str, config: Mapping[str, Any], where: str) -> bool:
