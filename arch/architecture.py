@@ -29,7 +29,9 @@ class ConfigKeys:
 
     `aliases` are other names of standard keys and `defaults` what a key that is not there means,
     for types that transformers has no class for (generated/class_defaults.jsonl has the others).
-    `unused` are names of sizes that its published files have, and nothing reads.
+    `overriding`: other names that the class takes where the standard one stands, too.
+    `unused` are names of sizes that its published files have, and that are no other name of a size:
+    nothing reads them, or the architecture does for what they are.
     `read_as`: a type whose class reads this one's configs. `text` names the nested config of the
     language model, whose own architecture describes it; `fills_text`: what the file leaves out of
     it takes the wrapper's default. `models` are nested configs that are whole models of their own
@@ -37,6 +39,7 @@ class ConfigKeys:
     """
 
     aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    overriding: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     defaults: Mapping[str, Any] = field(default_factory=dict)
     unused: tuple[str, ...] = ()
     read_as: str | None = None

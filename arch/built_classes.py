@@ -100,6 +100,19 @@ def type_of_class(name: str) -> str | None:
     return found if name in (row.get("base"), *row.get("classes", ())) else None
 
 
+def classes_of_type(model_type: str) -> tuple[str, ...]:
+    """The classes that transformers has for `model_type`, its base class first; empty for a type
+    that is not its own, or by another of its spellings."""
+    row = _row(model_type)
+    return (row["base"], *row["classes"]) if row.get("base") else ()
+
+
+def roots_of_type(model_type: str) -> frozenset[str]:
+    """The words that all names of a file of `model_type` may begin with, for its class to find
+    them; empty where transformers does not say it."""
+    return frozenset(_row(model_type).get("roots", ()))
+
+
 def label_count(view: ConfigView) -> int:
     """How many labels a classifier has: names in `id2label`, else `num_labels`, else 2."""
     names = view.config.get("id2label")

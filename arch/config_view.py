@@ -31,8 +31,9 @@ class ConfigView:
 
     `get(name)` looks in the file under the standard names for the field, under the class's own and
     under the architecture's aliases. A file with both means the standard one, which transformers
-    sets last. A key that is not there takes its class's default; one that is null is None, as for
-    transformers (Mistral's window of 4,096 is switched off by a null). Every value that was asked
+    sets last, but for names that are `overriding`, by which the class sets it anew. A key that is
+    not there takes its class's default; one that is null is None, as for transformers (Mistral's
+    window of 4,096 is switched off by a null). Every value that was asked
     for is recorded in `origins`.
     """
 
@@ -45,6 +46,7 @@ class ConfigView:
         defaults: Mapping[str, Any] | None = None,
         attribute_map: Mapping[str, str] | None = None,
         aliases: Mapping[str, tuple[str, ...]] | None = None,
+        overriding: Mapping[str, tuple[str, ...]] | None = None,
         origins: dict[str, Origin] | None = None,
         model_type: str = "",
     ) -> None:
@@ -53,7 +55,8 @@ class ConfigView:
         self.class_name = class_name
         self.defaults = defaults or {}
         self.attribute_map = attribute_map or {}
-        self.aliases = aliases or {}
+        self.overriding = overriding or {}
+        self.aliases = {**(aliases or {}), **self.overriding}
         self.origins: dict[str, Origin] = {} if origins is None else origins
         self.model_type = model_type
         self.unused: tuple[str, ...] = ()  # keys of its files that its class does not have
@@ -72,7 +75,8 @@ class ConfigView:
         standard = (word for word, key in self.attribute_map.items() if key == own)
         if own in self.replaced:
             return self.config[own]
-        known = tuple(dict.fromkeys((*standard, own, name, *self.aliases.get(name, ()))))
+        first, last = self.overriding.get(name, ()), self.aliases.get(name, ())
+        known = tuple(dict.fromkeys((*first, *standard, own, name, *last)))
         keys = [k for k in known if k in self.config]
         for key in keys:
             value = self.config[key]
@@ -208,6 +212,7 @@ class ConfigView:
             defaults=self.defaults,
             attribute_map=self.attribute_map,
             aliases=self.aliases,
+            overriding=self.overriding,
             origins=self.origins,
             model_type=self.model_type,
         )

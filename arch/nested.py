@@ -42,10 +42,19 @@ def find_architecture(model_type: str, where: str, config: Mapping[str, Any]) ->
 
 
 def unsupported(model_type: str, where: str) -> UnsupportedModelError:
+    """Says which of its nested configs can be audited: of many such models, the language model."""
+    known = class_defaults(model_type)
+    nested_types = {
+        key: inner.get("model_type")
+        for key, inner in (known.defaults if known else {}).items()
+        if isinstance(inner, dict)
+    }
+    parts = [key for key, name in nested_types.items() if isinstance(name, str) and is_known(name)]
+    cure = f"audit its {' or '.join(parts)} as a config.json of its own; " if parts else ""
+    class_name = f" ({known.class_name})" if known else ""
     return UnsupportedModelError(
-        f"{where}: model_type {model_type!r} is not known: its layers are recurrent,"
-        " hybrid or of another kind that is not counted yet. `headcount families` lists what can be"
-        " audited"
+        f"{where}: model_type {model_type!r} is not described here, though transformers has a class"
+        f" for it{class_name}: {cure}`headcount families` lists what can be audited"
     )
 
 
@@ -107,6 +116,7 @@ def config_view(
         defaults={**(known.defaults if known else {}), **keys.defaults},
         attribute_map=_attribute_map(known.attribute_map if known else {}, model_type),
         aliases={**_aliases(known), **other_names(config, known), **keys.aliases},
+        overriding=keys.overriding,
         model_type=model_type,
     )
     view.unused = keys.unused

@@ -33,6 +33,8 @@ def standard_config(config: Mapping[str, Any], where: str) -> Mapping[str, Any]:
         raise UnsupportedModelError(f"{where}: this is {refused}")
     if isinstance(config.get("model_config"), dict) and not _names_sizes(config):
         return _mlc(config)
+    if all(whole(config.get(key)) for key in ("dim", "n_layers", "n_groups")):
+        return _mamba(config)
     if config.get("model_type") or config.get("architectures"):
         return config
     if all(whole(config.get(key)) for key in ("dim", "n_layers", "n_heads")):
@@ -198,6 +200,25 @@ def _mistral(config: Mapping[str, Any]) -> dict[str, Any]:
         "sliding_window": config.get("sliding_window"),
         "tie_word_embeddings": config.get("tied_embeddings") is True,
         **experts,
+    }
+
+
+def _mamba(config: Mapping[str, Any]) -> dict[str, Any]:
+    """params.json of Mistral's Mamba-Codestral, which says `mamba` and is a Mamba-2 with the sizes
+    of state, kernel and heads that mamba_ssm has by default (mistral-inference, mamba.py)."""
+    vocab, step = whole(config.get("vocab_size")), whole(config.get("pad_vocab_size_multiple")) or 1
+    return {
+        **_of_class("Mamba2"),
+        "hidden_size": config["dim"],
+        "num_hidden_layers": config["n_layers"],
+        "n_groups": config["n_groups"],
+        "state_size": 128,
+        "conv_kernel": 4,
+        "expand": 2,
+        "head_dim": 64,
+        "num_heads": 2 * config["dim"] // 64,
+        "vocab_size": -(-vocab // step) * step if vocab else None,
+        "tie_word_embeddings": config.get("tie_embeddings") is True,
     }
 
 

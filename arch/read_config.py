@@ -13,6 +13,7 @@ from .architecture import Architecture
 from .attention.layers import build_layers
 from .built_classes import built_class, class_name
 from .config_view import ConfigView, MissingValueError
+from .foreign_classes import ForeignClass, foreign_class
 from .nested import (
     config_view,
     find_architecture,
@@ -31,7 +32,8 @@ ASSUMED_LENGTH = "assumed: the config does not say how long an encoding is"
 
 
 class Reading(NamedTuple):
-    """A config as read: the spec, the architecture that read it, and the views of it.
+    """A config as read: the spec, the architecture that read it, and the views of it. `foreign` is
+    a class that it names and that is none of its type.
 
     `view` is of the whole config, `text` of its language model, the same object where that is not
     nested. What only some audits need is counted when it is asked for.
@@ -41,6 +43,7 @@ class Reading(NamedTuple):
     architecture: Architecture
     view: ConfigView
     text: ConfigView
+    foreign: ForeignClass | None = None
 
     def parameters(self) -> int | None:
         """All parameters, as transformers builds the model; None where they cannot be known.
@@ -66,7 +69,9 @@ class Reading(NamedTuple):
                 tied=self.spec.tie_word_embeddings,
             )
         except (MissingValueError, UncountedError) as error:
-            return None, str(error)
+            return None, str(error) if self.foreign is None else self.foreign.clause
+        if self.foreign is not None:
+            return None, self.foreign.clause
         return other + self.spec.attention_parameters, None
 
     def names(self) -> dict[str, TensorNames]:
@@ -117,6 +122,9 @@ def read_config(config: Mapping[str, Any], where: str) -> Reading:
     """
     given, config = config, of_named_class(standard_config(config, where))
     model_type = _model_type(config, where)
+    foreign = foreign_class(config, model_type)
+    if foreign is not None and foreign.other is not None:
+        model_type = foreign.other  # what the class reads, and not the type beside it
     whole = find_architecture(model_type, where, config)
     view = config_view(config, model_type, whole, where)
     view.told = places(given, config, where)
@@ -148,7 +156,7 @@ def read_config(config: Mapping[str, Any], where: str) -> Reading:
         assumptions=_assumptions(view, text, layers) if assumed else (),
         origins=view.origins,
     )
-    return Reading(spec=spec, architecture=architecture, view=view, text=text)
+    return Reading(spec=spec, architecture=architecture, view=view, text=text, foreign=foreign)
 
 
 def _assumptions(

@@ -7,6 +7,7 @@ from difflib import SequenceMatcher
 from typing import Literal, NamedTuple
 
 from headcount.model.numbers import whole
+from headcount.model.spec import Origin
 
 from .class_defaults import class_defaults
 from .config_view import ConfigView
@@ -54,6 +55,7 @@ def unread_sizes(view: ConfigView, *, nested: bool = False) -> Iterator[UnreadSi
     one there."""
     own = {*view.defaults, *view.attribute_map, *view.attribute_map.values(), *view.unused}
     own |= {name for size, names in view.aliases.items() for name in (size, *names)}
+    own |= {name for name, one in view.origins.items() if _is_read(view, name, one)}
     if class_defaults(view.model_type) is None:  # what is read of its files, standard names are
         own |= NAMES.keys()
     for key, given in view.config.items():
@@ -66,6 +68,11 @@ def unread_sizes(view: ConfigView, *, nested: bool = False) -> Iterator[UnreadSi
         told = tuple(one for size, one in found.items() if _is_in_doubt(key, size, one))
         if told:
             yield UnreadSize(key, value, told)
+
+
+def _is_read(view: ConfigView, name: str, origin: Origin) -> bool:
+    """Whether the architecture reads the file's key `name` for what it is: all ask for sizes."""
+    return name not in NAMES and origin.source == view.where
 
 
 def _taken(view: ConfigView, key: str, own: set[str]) -> dict[str, Taken]:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from headcount.arch.architecture import Stored
+from headcount.arch.built_classes import roots_of_type
 from headcount.arch.model_classes import model_classes
 from headcount.arch.modules.prediction import predicted
 from headcount.arch.not_loaded import not_loaded
@@ -61,6 +62,7 @@ def hold_against_weights(
         beside=any(is_there(checkpoint.folder / name) for name in _BESIDE),
         left_out=_left_out(source.config or {}, spec.model_type, checkpoint),
         prediction=predicted(reading),
+        roots=_roots(reading, config),
     )
     held = inventory.parameters if facts.whole else None
     counts = counted(reading, source) if held is None else spec
@@ -85,6 +87,14 @@ def _check(facts: WeightFacts) -> tuple[Finding, ...]:
     found = run(rules, facts)
     unexplained = all(f.severity == "note" or f.code in _BESIDE_COUNTS for f in found)
     return (*found, *(run(content.LAST, facts) if unexplained else ()))
+
+
+def _roots(reading: Reading, config: ConfigFacts) -> frozenset[str]:
+    """None for a model around others, whose names transformers changes on loading, nor for the
+    files of a class that comes with the model."""
+    if reading.nests or config.remote_code or reading.foreign is not None:
+        return frozenset()
+    return roots_of_type(base_type(reading.spec.model_type))
 
 
 def _inventory(

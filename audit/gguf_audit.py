@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from headcount.arch.architecture import Stored
+from headcount.arch.attention.shape import AttentionShape
 from headcount.arch.gguf.names import GGUF_FILE, NAMELESS
 from headcount.arch.gguf.spec import gguf_spec
 from headcount.arch.parameters import Expected
@@ -22,6 +23,7 @@ from .against_weights import stored_parts
 from .audited import Audit
 from .census import Census, Placed, count_parts, take_census
 from .inventory import take_inventory
+from .observe import correct
 from .rules import files, geometry
 from .rules.rule import in_order, run
 from .rules.weight_facts import WeightFacts
@@ -41,6 +43,8 @@ def audit_gguf(source: FoundModel, metadata: Mapping[str, Any], checkpoint: Chec
     names = dict.fromkeys((layer.stored_in for layer in spec.layers), architecture.names)
     census = replace(take_census(checkpoint, spec, names), packed=False)
     spec = _with_what_stands_beside(spec, census)
+    normed = replace(architecture, attention=AttentionShape(norm=_norm(checkpoint.tensors)))
+    corrected, observed = correct(spec, census, normed, checkpoint.tensors)
     held = sum(t.elements for t in checkpoint.tensors.values() if t.name not in _TABLES)
     facts = WeightFacts(
         spec=replace(spec, dtype=None),  # the cache's: weights of every type go with it
@@ -58,7 +62,7 @@ def audit_gguf(source: FoundModel, metadata: Mapping[str, Any], checkpoint: Chec
             buffers=_TABLES,
             bits=None,
         ),
-        observed={},
+        observed=observed,
         has_head=spec.is_cached,
         expected=Expected({}, None, False),
         counted=None,
@@ -72,11 +76,13 @@ def audit_gguf(source: FoundModel, metadata: Mapping[str, Any], checkpoint: Chec
     return Audit(
         source=replace(source, stored_as=_main_types(census)),
         spec=replace(
-            spec, parameters=counted, parameters_source=None if counted is None else "headers"
+            corrected,
+            parameters=counted,
+            parameters_source=None if counted is None else "headers",
         ),
         architecture=architecture,
         census=census,
-        stored=stored_parts(census, spec),
+        stored=stored_parts(census, corrected),
         findings=_findings(facts),
     )
 
@@ -89,6 +95,15 @@ def _fitted(spec: ModelSpec, checkpoint: Checkpoint) -> ModelSpec:
         tie_word_embeddings="output.weight" not in names,
         layers=tuple(_without_value(layer, names) for layer in _with_weights(spec.layers, names)),
     )
+
+
+def _norm(names: Mapping[str, TensorInfo]) -> str:
+    """Whether the norms of q are one per head: no key says it, but they are shorter than q."""
+    for name, norm in names.items():
+        query = names.get(name.replace("attn_q_norm", "attn_q"))
+        if ".attn_q_norm." in name and query is not None and query is not norm:
+            return "head" if norm.shape[0] < query.shape[0] else "none"
+    return "none"
 
 
 def _with_what_stands_beside(spec: ModelSpec, census: Census) -> ModelSpec:

@@ -6,11 +6,15 @@ from dataclasses import dataclass, replace
 from headcount.arch.architecture import Architecture
 from headcount.model.mixers import Attention, Mixer
 from headcount.model.spec import Assumption, Layer, MixerKey, ModelSpec, Origin
+from headcount.sources.ggml_types import GGML_TYPES
 from headcount.sources.safetensors import TensorInfo
 
 from .census import Census, Placed
 from .logical_shapes import logical_shape
 from .packed import FLOATS
+
+# Types whose tensors have the shape of their parameters: floats, and the blocks of GGUF files.
+_UNPACKED = FLOATS | {name for name, elements, _ in GGML_TYPES.values() if elements > 1}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,7 +58,7 @@ def observe(
 def _out_in(
     item: Placed, mixer: Attention, tensors: Mapping[str, TensorInfo]
 ) -> tuple[int, int] | None:
-    if item.place.parameter == "weight" and item.tensor.dtype in FLOATS:
+    if item.place.parameter == "weight" and item.tensor.dtype in _UNPACKED:
         if len(item.tensor.shape) != 2:
             return None
         rows, columns = item.out_in

@@ -12,6 +12,7 @@ holds something but false, 0 or null, and `!key` its opposite. `without` names s
 does not build: the terms tell nothing of their layers. A class that does as its config says
 (`is_encoder_decoder`) has a list of forms, each with the value that it is for. Without `terms`, no
 such terms give its parameters (what several keys decide); `own_layers` are others than the base's.
+`roots` are the first words that the names of a file may all share.
 
     python tools/built_classes.py           # write the file: minutes
     python tools/built_classes.py --check   # exit 1 if the file is not what transformers builds
@@ -90,8 +91,20 @@ def line(model_type: str) -> str:
     base = base_class(model_type)
     found = samples(model_type, base) if base else []
     others = {name: difference(name, found) for name in names if name != base}
-    row = {"model_type": model_type, "base": base, "classes": others}
+    roots = {"roots": roots_of(names, found[0])} if found else {}
+    row = {"model_type": model_type, "base": base, "classes": others, **roots}
     return json.dumps(row, separators=(",", ":"))
+
+
+def roots_of(names: Sequence[str], one: Sample) -> list[str]:
+    """What the names of a file begin with: the parts of the classes, and the name of the base model
+    in those with a head, which transformers drops and adds on loading."""
+    roots: list[str] = []
+    for name in names:
+        with contextlib.suppress(Exception):
+            model = instance(name, one.config)
+            roots += (model.base_model_prefix, *(n for n, _ in model.named_parameters()))
+    return sorted({root.split(".")[0] for root in roots if root})
 
 
 def base_class(model_type: str) -> str | None:

@@ -170,7 +170,7 @@ def labels(cls: type[PreTrainedConfig]) -> dict[str, int]:
         count = cls().num_labels
     except Exception:
         return {}  # such a class cannot be asked
-    return {} if count == len(_BASE_LABELS) else {"num_labels": count}
+    return {} if count in (None, len(_BASE_LABELS)) else {"num_labels": count}
 
 
 def line_of(model_type: str) -> str:

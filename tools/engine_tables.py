@@ -1,6 +1,6 @@
 """Puts the tables of docs/engines.md and planning.md in them.
 
-They are made from the logs of tests/support/start_up_logs.json.
+They are made from the logs of tests/support/engines/start_up_logs.json.
 
 python tools/engine_tables.py --write     # or --check, which fails if the page is out of date
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tests" / "support"))
+sys.path.insert(0, str(ROOT / "tests" / "support" / "engines"))
 
 from headcount.plan.budget import Term  # noqa: E402
 from headcount.plan.plan import plan_model  # noqa: E402

@@ -32,6 +32,7 @@ CORPUS = ROOT / "tests" / "fuzz" / "corpus"
 SECONDS_AN_INPUT = 5.0  # of this process: a loaded machine makes nothing slow
 MEMORY = 3 * 2**30  # bytes of data
 _AT_START = 45.0  # seconds that a process may take beyond its time
+_SHRINKING = 30.0  # seconds for all findings of a target
 _LONGEST = 2**20  # bytes of an input
 # Of what coverage leads to; 0: another one each time. CI goes the same way each time, so that it
 # tells of what was changed.
@@ -66,8 +67,9 @@ class Session:
     def finish(self) -> NoReturn:
         from fuzz_shrinking import shrunk
 
+        until = time.monotonic() + _SHRINKING
         small = {
-            kind: shrunk(data, lambda other, kind=kind: kind_of(self.target, other) == kind)  # type: ignore[misc]
+            kind: shrunk(data, lambda other, kind=kind: self._shows(other, kind, until))  # type: ignore[misc]
             for kind, data in self.kinds.items()
         }
         folder = CORPUS / self.target.name
@@ -78,6 +80,10 @@ class Session:
         document = {"executions": self.executions, "findings": found}
         self.result.write_text(json.dumps(document), encoding="utf-8")
         os._exit(0)
+
+    def _shows(self, data: bytes, kind: str, until: float) -> bool:
+        """A slow input would be made small for hours."""
+        return time.monotonic() < until and kind_of(self.target, data) == kind
 
 
 def kind_of(target: "Target", data: bytes) -> str | None:

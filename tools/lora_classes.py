@@ -73,13 +73,11 @@ def _file(models: Path, module: str) -> Path | None:
 def _registered(registry: Path) -> dict[str, tuple[str, str]]:
     found: dict[str, tuple[str, str]] = {}
     for node in ast.parse(registry.read_text()).body:
-        target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
-        if (
-            isinstance(target, ast.Name)
-            and target.id in _DICTS
-            and isinstance(node.value, ast.Dict)
-        ):  # type: ignore[attr-defined]
-            for key, value in zip(node.value.keys, node.value.values, strict=True):  # type: ignore[attr-defined]
+        if not isinstance(node, (ast.Assign, ast.AnnAssign)):
+            continue
+        target, made = node.targets[0] if isinstance(node, ast.Assign) else node.target, node.value
+        if isinstance(target, ast.Name) and target.id in _DICTS and isinstance(made, ast.Dict):
+            for key, value in zip(made.keys, made.values, strict=True):
                 if isinstance(key, ast.Constant) and isinstance(value, ast.Tuple):
                     module, own = (part.value for part in value.elts[:2])  # type: ignore[attr-defined]
                     found[str(key.value)] = (module, own)

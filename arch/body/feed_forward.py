@@ -84,17 +84,18 @@ class ExpertSizes(NamedTuple):
 class Experts:
     """A router over gated experts, and MLPs that every token passes beside them.
 
-    `count`, `per_token` and `width` are keys, found in the nested object `inside` where that is
-    given. `gated`: an expert is a gated MLP. `shared` is how many experts are always on, or the key
-    that says it; they form one MLP of `shared_width`, or of as many expert widths. `correction`:
-    the router learns one more number per expert; without `router` it is counted elsewhere. `inputs`
-    is the key of a smaller width that the experts work in, between two projections for them all.
-    `beside_mlp`: the dense MLP stays, too. `can_be_none`: a count of 0 leaves the shared MLP alone.
+    `count`, `per_token` and `width` (or what gives it) are keys, found in the nested object
+    `inside` where that is given. `gated`: an expert is a gated MLP. `shared` is how many experts
+    are always on, or the key that says it; they form one MLP of `shared_width`, or of as many
+    expert widths. `correction`: the router learns one more number per expert; without `router` it
+    is counted elsewhere. `inputs` is the key of a smaller width that the experts work in, between
+    two projections for them all. `beside_mlp`: the dense MLP stays, too. `can_be_none`: a count of
+    0 leaves the shared MLP alone.
     """
 
     count: str = "num_experts"
     per_token: str = "num_experts_per_tok"
-    width: str = "moe_intermediate_size"
+    width: str | Callable[[ConfigView], int] = "moe_intermediate_size"
     layers: LayerRule = lambda view, count: frozenset(range(count))
     gated: bool = True
     bias: bool = False
@@ -128,7 +129,7 @@ class Experts:
         holder = self._holder(view)
         return ExpertSizes(
             experts=self._count(holder),
-            width=per_layer(holder, self.width, 0),
+            width=self._width(holder),
             inputs=self._inputs(view),
             shared_width=self._shared_width(view),
         )
@@ -139,11 +140,16 @@ class Experts:
     def _holder(self, view: ConfigView) -> ConfigView:
         return view.child(self.inside) if self.inside else view
 
+    def _width(self, holder: ConfigView) -> int:
+        """Of one expert."""
+        if not isinstance(self.width, str):
+            return self.width(holder)
+        return per_layer(holder, self.width, 0)
+
     def _one(self, view: ConfigView) -> int:
-        width = per_layer(self._holder(view), self.width, 0)
         return matrices(
             self._inputs(view) or view.integer("hidden_size"),
-            width,
+            self._width(self._holder(view)),
             gated=self.gated,
             bias=self.bias,
         )
@@ -174,7 +180,7 @@ class Experts:
             return 0
         if self.shared_width:  # 0: there is none
             return count * per_layer(view, self.shared_width, 0, minimum=0)
-        return count * per_layer(view, self.width, 0)
+        return count * self._width(view)
 
 
 def after_dense(view: ConfigView, count: int) -> frozenset[int]:

@@ -19,7 +19,15 @@ from ..attention.layers import (
 from ..attention.shape import AttentionShape
 from ..attention.shared import LLAMA_ATTENTION
 from ..body.body import Body, Layers
-from ..body.feed_forward import Experts, Mlp, after, after_dense, after_first_dense, matrices
+from ..body.feed_forward import (
+    Experts,
+    LayerRule,
+    Mlp,
+    after,
+    after_dense,
+    matrices,
+    typed,
+)
 from ..body.hyper_connections import hyper_connections
 from ..body.shared import (
     DECODER_MLP_BIAS,
@@ -80,7 +88,7 @@ def latent_layers_or_heads(shape: AttentionShape, view: ConfigView) -> tuple[Lay
 def gated_norms(view: ConfigView, layers: Layers) -> int:
     """A.X K2: low-rank gates of the first norm of each layer, and of the second one in those that
     hold experts."""
-    sparse = len(after_first_dense(view, len(layers)))
+    sparse = len(every_nth_after_first(view, len(layers)))
     gates = len(layers) + sparse
     return gates * 2 * view.integer("gated_norm_rank") * view.integer("hidden_size")
 
@@ -106,7 +114,7 @@ def longcat_idle_experts(view: ConfigView, layers: Layers) -> int:
 
 def norm_after_experts(view: ConfigView, layers: Layers) -> int:
     """A.X K1: one more in the layers that hold experts."""
-    sparse = after_first_dense(view, len(layers))
+    sparse = every_nth_after_first(view, len(layers))
     return len(sparse) * view.integer("hidden_size")
 
 
@@ -145,10 +153,19 @@ def two_attentions_per_block(shape: AttentionShape, view: ConfigView) -> tuple[L
     )
 
 
-def every_nth_after_dense(view: ConfigView, count: int) -> frozenset[int]:
-    """Of these every `moe_layer_freq`-th (DeepSeek's first model; later classes ignore the key)."""
-    step = view.optional("moe_layer_freq") or 1
-    return frozenset(i for i in after_dense(view, count) if i % step == 0)
+def every_nth(of: LayerRule) -> LayerRule:
+    """Of these every `moe_layer_freq`-th (DeepSeek's first model and A.X; other classes ignore the
+    key)."""
+
+    def rule(view: ConfigView, count: int) -> frozenset[int]:
+        step = view.optional("moe_layer_freq") or 1
+        return frozenset(i for i in of(view, count) if i % step == 0)
+
+    return rule
+
+
+every_nth_after_dense = every_nth(after_dense)
+every_nth_after_first = typed(every_nth(after("first_k_dense_replace", 1)))
 
 
 def dots3_layers(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
@@ -233,13 +250,14 @@ DEEPSEEK_V3 = DEEPSEEK_V2.relative(
 )
 DEEPSEEK_V32 = Architecture(
     types=("deepseek_v32",),
-    config=ConfigKeys(aliases={"n_routed_experts": ("num_experts",)}),
+    config=ConfigKeys(overriding={"n_routed_experts": ("num_experts",)}),
     attention=AttentionShape(build=indexed_latent_layers(), kinds=all_of(INDEXED)),
     body=Body(experts=LISTED_EXPERTS),
     tensors=HYBRID_MLA_NAMES,
     prediction=DEEPSEEK_PREDICTION,
     gguf=(Gguf(architecture="deepseek32", indexer=Indexer()),),
 )
+EXPERTS_EVERY_NTH = replace(EXPERTS_AFTER_FIRST, layers=every_nth_after_first)
 
 ARCHITECTURES = (
     DEEPSEEK,
@@ -248,7 +266,7 @@ ARCHITECTURES = (
     DEEPSEEK_V32,
     Architecture(
         types=("deepseek_v4",),
-        config=ConfigKeys(aliases=LAYER_TYPES),
+        config=ConfigKeys(aliases=LAYER_TYPES, unused=("num_hash_layers",)),
         attention=AttentionShape(
             build=hybrid(dict.fromkeys((SLIDING, CSA, HCA), compressed_attention)),
             kinds=deepseek_v4_kinds,
@@ -265,14 +283,16 @@ ARCHITECTURES = (
         gguf=(Gguf(architecture="deepseek4", reads=compressed_layers),),
     ),
     DEEPSEEK_V3.relative("youtu", "minicpm3", body=DECODER_MLP_BIAS),
-    DEEPSEEK_V3.relative("axk1", body=Body(experts=EXPERTS_AFTER_FIRST, more=norm_after_experts)),
+    DEEPSEEK_V3.relative("axk1", body=Body(experts=EXPERTS_EVERY_NTH, more=norm_after_experts)),
     DEEPSEEK_V32.relative(
         "axk2",
         attention={"build": indexed_latent_layers(with_query_gate)},
-        body=Body(experts=EXPERTS_AFTER_FIRST, more=gated_norms),
+        body=Body(experts=EXPERTS_EVERY_NTH, more=gated_norms),
         verification=JOINED,
     ),
-    DEEPSEEK_V3.relative("sarvam_mla", body=DEEPSEEK_BODY),
+    DEEPSEEK_V3.relative(
+        "sarvam_mla", config=ConfigKeys(unused=("q_head_dim",)), body=DEEPSEEK_BODY
+    ),
     Architecture(
         types=("sarvam_moe",),
         attention=AttentionShape(qkv_bias="attention_bias", norm="head", norm_if="use_qk_norm"),

@@ -2,9 +2,11 @@
 
 from dataclasses import replace
 
-from headcount.model.mixers import LatentAttention
+from headcount.model.mixers import Attention, LatentAttention, Mixer
+from headcount.model.spec import Layer
 
 from ..architecture import LATENT, MULTIMODAL, Architecture
+from ..attention.layers import decoder_layers
 from ..attention.shape import AttentionShape
 from ..attention.shared import LLAMA_ATTENTION
 from ..body.body import Body
@@ -34,6 +36,28 @@ def with_gate_and_sinks(view: ConfigView, mixer: LatentAttention) -> LatentAtten
     return replace(mixer, other_parameters=mixer.hidden_size * heads * mixer.v_head_dim + heads)
 
 
+def with_shared_keys(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
+    """CLA: all layers but every `cla_share_factor`-th take keys and values from the last of those,
+    and have no projections for them. Each layer still stores them in the cache, and norms keys.
+
+    Source: HunYuanAttention of modeling_hunyuan.py, published with Hunyuan-Large's weights."""
+    layers = decoder_layers(shape, view)
+    if not view.flag("use_cla"):
+        return layers
+    share = view.optional("cla_share_factor") or 1
+    return tuple(
+        layer if layer.index % share == 0 else replace(layer, mixers=_without_own(layer))
+        for layer in layers
+    )
+
+
+def _without_own(layer: Layer) -> tuple[Mixer, ...]:
+    return tuple(
+        replace(mixer, has_key=False, has_value=False) if isinstance(mixer, Attention) else mixer
+        for mixer in layer.mixers
+    )
+
+
 HUNYUAN_NAMES = TensorNames(
     modules=separate("self_attn")
     | {"self_attn.query_layernorm": "norm", "self_attn.key_layernorm": "norm"}
@@ -55,7 +79,9 @@ ARCHITECTURES = (
     HUNYUAN_V1_MOE,
     # Its code is published with its weights.
     HUNYUAN_V1_MOE.relative(
-        "hunyuan", config={"read_as": "hunyuan_v1_moe"}, attention={"norm_if": "use_qk_norm"}
+        "hunyuan",
+        config={"read_as": "hunyuan_v1_moe"},
+        attention={"build": with_shared_keys, "norm_if": "use_qk_norm"},
     ),
     MULTIMODAL.relative("hunyuan_vl", config={"tied": either_says}),
     HUNYUAN_V1_DENSE.relative("hunyuan_vl_text", body=DECODER),

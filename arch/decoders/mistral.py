@@ -126,7 +126,7 @@ ARCHITECTURES = (
     DEEPSEEK_V3.relative("mistral4", body=DEEPSEEK_BODY),
     Architecture(
         types=("mistral_large4_text",),
-        config=ConfigKeys(aliases={"n_routed_experts": ("num_experts",)}),
+        config=ConfigKeys(overriding={"n_routed_experts": ("num_experts",)}),
         attention=AttentionShape(build=mistral_large4_layers, kinds=all_of(INDEXED)),
         body=Body(experts=LISTED_EXPERTS, more=rotary_scales),
         tensors=MISTRAL_LARGE4_NAMES,

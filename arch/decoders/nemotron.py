@@ -150,8 +150,8 @@ ARCHITECTURES = (
     Architecture(
         types=("nemotron_h",),
         config=ConfigKeys(
-            aliases={
-                **LAYER_TYPES,
+            aliases=LAYER_TYPES,
+            overriding={
                 "n_groups": ("mamba_n_groups",),
                 "conv_kernel": ("mamba_d_conv",),
                 "use_conv_bias": ("mamba_conv_bias",),

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from headcount.model import limits
-from headcount.model.errors import InvalidConfigError
+from headcount.model.errors import InvalidConfigError, UnsupportedModelError
 from headcount.model.mixers import Attention, LatentAttention, Mixer, State
 from headcount.model.spec import Layer, ModelSpec
 
@@ -19,6 +19,11 @@ from .windows import windows
 
 def gguf_spec(metadata: Mapping[str, Any], where: str) -> ModelSpec:
     """The layers that the key-values describe. Raises HeadcountError."""
+    if metadata.get("general.type") == "adapter":
+        raise UnsupportedModelError(
+            f"{where}: this is an adapter (general.type), which adds to a model's matrices and has"
+            " no layers of its own: audit the GGUF file of the model that it is for"
+        )
     architecture = metadata.get("general.architecture")
     if not isinstance(architecture, str) or not architecture:
         raise InvalidConfigError(f"{where}: no general.architecture: this is not a model")

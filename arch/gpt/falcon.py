@@ -32,11 +32,11 @@ FALCON = Architecture(
     types=("falcon",),
     config=ConfigKeys(
         aliases={
-            "hidden_size": ("n_embed",),
             "num_attention_heads": ("n_head",),
             "num_hidden_layers": ("n_layer",),
             "num_key_value_heads": ("num_kv_heads", "n_head_kv"),
-        }
+        },
+        overriding={"hidden_size": ("n_embed",)},
     ),
     attention=AttentionShape(
         qkv_bias="bias",

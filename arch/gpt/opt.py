@@ -74,7 +74,7 @@ ARCHITECTURES = (
     ),
     Architecture(
         types=("bloom",),
-        config=ConfigKeys(aliases={"hidden_size": ("n_embed",)}),
+        config=ConfigKeys(overriding={"hidden_size": ("n_embed",)}),
         attention=MHA_CROSSING,
         body=Body(
             norm=WEIGHT_AND_BIAS,

@@ -9,8 +9,7 @@ from ..architecture import JOINED, MULTIMODAL, Architecture, ConfigKeys
 from ..attention.layers import check_grouping
 from ..attention.shape import AttentionShape, Builder
 from ..body.body import Body, Layers
-from ..body.feed_forward import Experts, after, matrices, typed
-from ..body.uncounted import UncountedError
+from ..body.feed_forward import Experts, Mlp, after, matrices, typed
 from ..config_view import ConfigView
 from ..states.hybrid import HYBRID, HYBRID_SLIDING, LAYER_TYPES, MixerMaker, hybrid
 from ..states.kinds import every_nth
@@ -22,14 +21,22 @@ from ..tying import never
 SPARSE = typed(after("dense_mlp_idx"))
 
 
+def dense_width(view: ConfigView, layer: Layer) -> int:
+    return view.optional("dense_intermediate_size") or view.integer("intermediate_size")
+
+
+def expert_width(view: ConfigView) -> int:
+    """Beside `dense_intermediate_size`, `intermediate_size` is that of the experts."""
+    swapped = view.optional("dense_intermediate_size") is not None
+    return view.integer("intermediate_size" if swapped else "moe_intermediate_size")
+
+
 def convolutions_and_shared_experts(view: ConfigView, layers: Layers) -> int:
     """A norm of the embedding; in each layer two short convolutions and a scale of the MLP; and the
     shared experts, which the router weighs like the others."""
-    if view.get("dense_intermediate_size") is not None:  # then intermediate_size is the experts'
-        raise UncountedError("the widths that dense_intermediate_size changes are not counted")
     hidden, count = view.integer("hidden_size"), len(layers)
     shared = view.optional("n_shared_experts", minimum=0) or 0
-    expert = matrices(hidden, view.integer("moe_intermediate_size"), gated=True)
+    expert = matrices(hidden, expert_width(view), gated=True)
     each = 2 * hidden * view.integer("conv_kernel_size") + 1
     sparse = len(SPARSE(view, count))
     return hidden + count * each + sparse * shared * (hidden + expert)
@@ -158,14 +165,15 @@ _ATTENTION_2 = dict.fromkeys((HYBRID, HYBRID_SLIDING), inkling_attention(second=
 
 INKLING_TEXT = Architecture(
     types=("inkling_text",),
-    config=ConfigKeys(aliases=LAYER_TYPES, tied=never),
+    config=ConfigKeys(aliases=LAYER_TYPES, unused=("dense_intermediate_size",), tied=never),
     attention=AttentionShape(
         build=hybrid(_ATTENTION),
         kinds=inkling_kinds,
         key_value_keys=("num_key_value_heads", "swa_num_key_value_heads"),
     ),
     body=Body(
-        experts=Experts(count="n_routed_experts", layers=SPARSE),
+        mlp=Mlp(width=dense_width),
+        experts=Experts(count="n_routed_experts", width=expert_width, layers=SPARSE),
         more=convolutions_and_shared_experts,
     ),
     tensors=INKLING_NAMES,

@@ -102,7 +102,8 @@ _OF_FIRST_CODE = ("block_dim", "block_mlp_init_scale", "block_out_init_scale", "
 LFM2 = Architecture(
     types=("lfm2",),
     config=ConfigKeys(
-        aliases={**LAYER_TYPES, **_TIED, "intermediate_size": ("block_ff_dim",)},
+        aliases=LAYER_TYPES,
+        overriding={**_TIED, "intermediate_size": ("block_ff_dim",)},
         unused=_OF_FIRST_CODE,
     ),
     attention=AttentionShape(
@@ -119,7 +120,7 @@ ARCHITECTURES = (
     LFM2,
     LFM2.relative(
         "lfm2_moe",
-        config={"aliases": {**LAYER_TYPES, **_TIED}},
+        config={"overriding": _TIED},
         attention={"kinds": kinds_needed},
         body=Body(experts=Experts(layers=after("num_dense_layers"))),
         conversion=Conversion(
@@ -143,7 +144,7 @@ ARCHITECTURES = (
     ),
     MULTIMODAL.relative(
         "lfm2_vl",
-        config={"aliases": _TIED},
+        config={"overriding": _TIED},
         body=one_tower(*any_image(SIGLIP2_TOWER), projector=lfm2_vl_projector),
     ),
     MULTIMODAL.relative("lfm3_vl"),

@@ -1,4 +1,4 @@
-"""H421: what speaks against the reading of a type that nothing describes."""
+"""H421, H422: what speaks against the reading of a type or a class that nothing describes."""
 
 from collections.abc import Iterator
 
@@ -19,4 +19,24 @@ def doubtful(facts: ConfigFacts) -> Iterator[Sighting]:
             yield Sighting(about, f"assumed: {taken}; {doubt}")
 
 
-RULES = (doubtful,)
+_OF_ANOTHER = (
+    "transformers builds what model_type says, engines what architectures says: correct one"
+)
+_OF_NONE = "nothing is known of what it builds: the layers are those of the type's own class"
+
+
+@rule("H422", "foreign-class", "warning", _OF_ANOTHER)
+def foreign_class(facts: ConfigFacts) -> Iterator[Sighting]:
+    """The class in architectures is none of the model_type: of another one, or one nobody knows."""
+    if facts.foreign is None:
+        return
+    name, model_type, other = facts.foreign
+    if other is None:
+        message = f"names {name}, no class of model_type {model_type!r} that is known"
+        yield Sighting("architectures", message, severity="note", hint=_OF_NONE)
+    else:
+        message = f"names {name}, a class of {other!r}, and model_type is {model_type!r}"
+        yield Sighting("architectures", f"{message}: read as {other!r}")
+
+
+RULES = (doubtful, foreign_class)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from headcount.arch.built_classes import class_name, type_of_class
 from headcount.arch.class_defaults import class_defaults
 from headcount.arch.config_view import ConfigView
+from headcount.arch.foreign_classes import ForeignClass
 from headcount.arch.formats.of_configs import scheme_of
 from headcount.arch.formats.scheme import UnknownFormatError
 from headcount.arch.nested import CORE, other_names
@@ -75,7 +76,7 @@ class ConfigFacts(NamedTuple):
     of the class, `class_name`, in a file of one model; `renamed` keys of sizes that the class does
     not read, and `ignored` those that a class takes from its own keys or defaults. `marked` are the
     JSON files that begin with a byte-order mark. `unread` are nested objects with sizes that were
-    not looked at (`with_unread`).
+    not looked at (`with_unread`). `foreign` is a class in `architectures` that is none of the type.
     """
 
     where: str
@@ -102,6 +103,7 @@ class ConfigFacts(NamedTuple):
     renamed: tuple[str, ...]
     ignored: tuple[Ignored, ...]
     marked: tuple[str, ...]
+    foreign: ForeignClass | None = None
     unread: tuple[str, ...] = ()
 
 
@@ -138,6 +140,7 @@ def config_facts(
         renamed=tuple(_renamed(text)),
         ignored=tuple(_ignored(reading)),
         marked=marked,
+        foreign=reading.foreign,
     )
 
 

@@ -293,11 +293,14 @@ def _is_odd(name: str) -> bool:
     "no tensor would be found: save the inner module, or strip the prefix",
 )
 def wrapped_names(facts: WeightFacts) -> Iterator[Sighting]:
-    """All names carry the prefix of a training wrapper."""
+    """All names begin with a prefix that the class does not know, such as a training wrapper's."""
     names = facts.checkpoint.tensors
-    for wrapper in _WRAPPERS:
+    first, dot, _ = next(iter(names), "").partition(".")
+    foreign = (f"{first}.",) if dot and facts.roots and first not in facts.roots else ()
+    for wrapper in (*_WRAPPERS, *foreign):
         if names and all(name.startswith(wrapper) for name in names):
             yield Sighting(wrapper, f"stands in front of all {len(names):,} names")
+            return
 
 
 RULES = (

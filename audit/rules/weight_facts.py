@@ -26,6 +26,8 @@ class WeightFacts:
     config says of it, `beside` whether a file of its own does (hf_quant_config.json). `left_out`
     are tensors whose names the class expects in a file and does not load, unless it builds them
     after all; `prediction` is how many layers the config gives that predict further tokens.
+    `roots` are the words that names may all begin with for the class to find them; none where
+    nobody says so.
     """
 
     spec: ModelSpec
@@ -44,6 +46,7 @@ class WeightFacts:
     beside: bool
     left_out: frozenset[str]
     prediction: int
+    roots: frozenset[str] = frozenset()
 
     @property
     def whole(self) -> bool:

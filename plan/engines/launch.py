@@ -82,13 +82,15 @@ def served(
     if own is None and full in on_loading:
         words = on_loading[full]
         return _by_name(model, *([words] if words else []))
-    stored = "16 bit" if BITS.get(full, 0) >= 16 else str(dtype)
+    why = f"{engine} quantises no weights to {dtype} while it loads them"
+    return _checkpoint(model, str(dtype), f"{model.model_id} is stored quantised" if own else why)
+
+
+def _checkpoint(model: PlannedModel, dtype: str, why: str) -> Served:
+    """A placeholder for one of the format that was asked for."""
+    full = full_name(dtype)
+    stored = "16 bit" if BITS.get(full, 0) >= 16 else dtype
     place = f"<your {stored} checkpoint of {model.model_id}>"
-    why = (
-        f"{model.model_id} is stored quantised"
-        if own is not None
-        else f"{engine} quantises no weights to {dtype} while it loads them"
-    )
     maker = f" ({_MAKERS[full]} makes them)" if full in _MAKERS else ""
     note = f"{why}: put the name of a checkpoint that is stored so{maker} for {place}."
     return Served(name=quote(place), notes=(note,))

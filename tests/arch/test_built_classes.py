@@ -186,7 +186,7 @@ def test_reward_models_have_the_head_of_their_code(
 )
 def test_a_head_that_nobody_describes_is_named(name: str) -> None:
     total, why = read({"model_type": "llama", "architectures": [name]}).total()
-    assert (total, why) == (None, f"the head of {name} is not counted")
+    assert total is None and name in str(why)
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ def test_a_head_that_nobody_describes_is_named(name: str) -> None:
 )
 def test_a_model_that_drafts_is_not_the_one_whose_type_it_has(name: str) -> None:
     total, why = read({"model_type": "llama", "architectures": [name]}).total()
-    assert (total, why) == (None, f"the head of {name} is not counted")
+    assert total is None and name in str(why)
 
 
 def test_a_decoder_alone_keeps_nothing_of_an_encoder() -> None:

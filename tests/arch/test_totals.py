@@ -175,13 +175,16 @@ def test_a_class_whose_head_is_unknown_has_no_total(model: str, architecture: st
 
 
 @pytest.mark.parametrize(
-    ("model", "missing"),
-    [("meta-llama/Meta-Llama-3-8B", 128256 * 4096), ("openai-community/gpt2", 0)],
+    ("model", "name", "missing"),
+    [
+        ("meta-llama/Meta-Llama-3-8B", "LlamaModel", 128256 * 4096),
+        ("openai-community/gpt2", "GPT2Model", 0),
+    ],
 )
-def test_a_bare_model_has_no_head(model: str, missing: int) -> None:
+def test_a_bare_model_has_no_head(model: str, name: str, missing: int) -> None:
     """GPT-2's is tied, so nothing is missing."""
     config = CONFIGS[model].config
-    bare = total({**config, "architectures": ["SomeModel"]})
+    bare = total({**config, "architectures": [name]})
     assert bare is not None and bare + missing == CONFIGS[model].built_parameters
 
 
@@ -245,7 +248,9 @@ def test_the_dense_layers_of_inkling_are_those_that_its_file_counts() -> None:
     config = {"model_type": "inkling_text", "num_hidden_layers": 4}
     listed = {**config, "mlp_layer_types": ["dense", "dense", "sparse", "sparse"]}
     assert total({**config, "dense_mlp_idx": 2}) == total(listed)
-    assert total({**config, "dense_intermediate_size": 512}) is None
+    swapped = {**config, "intermediate_size": 512, "dense_intermediate_size": 768}
+    fields = {**config, "intermediate_size": 768, "moe_intermediate_size": 512}
+    assert total(swapped) == total(fields)
 
 
 def test_a_tower_is_fixed_where_its_class_reads_no_type_of_it() -> None:
@@ -299,3 +304,26 @@ def test_granite_without_experts_is_its_shared_mlps() -> None:
     other = {**config, "model_type": "granitemoeshared", "layer_types": None}
     with pytest.raises(InvalidConfigError, match="num_local_experts is 0"):
         total(other)
+
+
+# tencent/Tencent-Hunyuan-Large, as its file is written but for keys that say nothing of sizes.
+HUNYUAN_LARGE: dict[str, Any] = {
+    **{"model_type": "hunyuan", "architectures": ["HunYuanForCausalLM"], "hidden_size": 6400},
+    **{"intermediate_size": 18304, "num_hidden_layers": 64, "num_attention_heads": 80},
+    **{"num_key_value_heads": 8, "attention_head_dim": 80, "vocab_size": 129024, "moe_topk": 1},
+    **{"num_experts": 16, "num_shared_expert": 1, "use_mixed_mlp_moe": True, "use_qk_norm": True},
+    **{"use_cla": True, "cla_share_factor": 2, "tie_word_embeddings": False},
+    **{"attention_bias": False, "max_position_embeddings": 131072, "torch_dtype": "bfloat16"},
+}
+
+
+def test_layers_that_share_keys_have_no_projections_for_them_and_cache_all_the_same() -> None:
+    """HunYuanAttention of modeling_hunyuan.py, published with the weights, builds k_proj and v_proj
+    in every second layer only; each layer updates the cache."""
+    shared = read_spec(HUNYUAN_LARGE, "config.json")
+    own = read_spec({**HUNYUAN_LARGE, "use_cla": False}, "config.json")
+    assert shared.parameters is not None and own.parameters is not None
+    assert own.parameters == 389_789_303_040
+    assert own.parameters - shared.parameters == 32 * 2 * 6400 * 8 * 80 == 262_144_000
+    assert shared.cache_bytes_per_token(bits=16) == 64 * 2 * 8 * 80 * 2
+    assert [layer.parameters().k > 0 for layer in shared.layers] == [True, False] * 32

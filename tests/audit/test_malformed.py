@@ -32,6 +32,7 @@ from headcount.model.errors import HeadcountError
 
 INDEX = "model.safetensors.index.json"
 WEIGHTS = "model.safetensors"
+GEMMA3 = {"model_type": "gemma3", "architectures": ["Gemma3ForConditionalGeneration"]}
 SHARD = "model-00001-of-00002.safetensors"
 Make = Callable[[Path], object]
 
@@ -174,7 +175,7 @@ REFUSED: list[tuple[str, Make, str]] = [
     ("bias is text", config({"attention_bias": "no"}), "true or false"),
     ("dtype is a number", config({"dtype": 16}), "dtype"),
     ("dtype nobody knows", config({"dtype": "float12"}), "float12"),
-    ("text_config is text", config({"model_type": "gemma3", "text_config": "x"}), "object"),
+    ("text_config is text", config({**GEMMA3, "text_config": "x"}), "object"),
     # the index
     ("empty index", index(b""), "not JSON"),
     ("index is a list", index(b"[]"), "JSON object"),

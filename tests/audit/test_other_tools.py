@@ -180,3 +180,29 @@ def test_a_folder_without_a_config_names_the_file_of_the_other_tool(
     (tmp_path / name).write_text(json.dumps(MISTRAL_7B))
     with pytest.raises(HeadcountError, match=f"but {name}, which another tool wrote"):
         audit_model(str(tmp_path))
+
+
+# params.json of mistralai/Mamba-Codestral-7B-v0.1.
+CODESTRAL = {
+    **{"dim": 4096, "n_layers": 64, "vocab_size": 32768, "n_groups": 8, "rms_norm": True},
+    **{"residual_in_fp32": True, "fused_add_norm": True, "pad_vocab_size_multiple": 1},
+    **{"tie_embeddings": False, "model_type": "mamba"},
+}
+
+
+def test_a_mamba_of_mistral_is_the_second_one(tmp_path: Path) -> None:
+    """Its page counts 7.29 B, and Mamba2ForCausalLM of transformers 5.24 has as many."""
+    (tmp_path / "params.json").write_text(json.dumps(CODESTRAL))
+    audit = audit_model(str(tmp_path / "params.json"))
+    assert audit.spec.parameters == 7_285_403_648
+    assert {finding.severity for finding in audit.findings} <= {"note"}
+
+
+@pytest.mark.parametrize(
+    ("model_type", "cure"),
+    [("bark", "headcount families"), ("colpali", "audit its vlm_config as a config.json")],
+)
+def test_a_type_that_is_not_described_is_refused_as_that(model_type: str, cure: str) -> None:
+    """Of transformers, and neither recurrent nor hybrid."""
+    with pytest.raises(UnsupportedModelError, match=f"transformers has a class for it.*{cure}"):
+        read_config({"model_type": model_type}, "config.json")

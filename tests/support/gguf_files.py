@@ -76,6 +76,14 @@ def start(tensors: int, keys: int, version: int = 3) -> bytes:
 
 def gguf_bytes(metadata: Mapping[str, Any], tensors: Tensors, alignment: int = 32) -> bytes:
     """A whole file, zeros for the tensors."""
+    header, size = gguf_header(metadata, tensors, alignment)
+    return header + bytes(size)
+
+
+def gguf_header(
+    metadata: Mapping[str, Any], tensors: Tensors, alignment: int = 32
+) -> tuple[bytes, int]:
+    """What stands before the tensors, and their bytes."""
     out = start(len(tensors), len(metadata))
     out += b"".join(key(name, value) for name, value in metadata.items())
     offset = 0
@@ -85,7 +93,7 @@ def gguf_bytes(metadata: Mapping[str, Any], tensors: Tensors, alignment: int = 3
         size = prod(shape) // block * block_bytes
         offset += -(-size // alignment) * alignment
     out += bytes(-len(out) % alignment)
-    return out + bytes(offset)
+    return out, offset
 
 
 def llama_tensors(

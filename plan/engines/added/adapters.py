@@ -1,12 +1,15 @@
 """Buffers of LoRA adapters on a rank: for each matrix that they may change, and each adapter that
 is there at once, an A of [rank, columns] and a B of [rows, rank]."""
 
+from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
+from math import ceil
 from typing import NamedTuple
 
-from headcount.arch.modules.module import Module
+from headcount.arch.modules.module import Kind, Module
 from headcount.model.spec import ModelSpec
 
+from ...budget import Term
 from ...parallel import key_value_copies
 from .spread import Spread
 
@@ -38,6 +41,34 @@ class LoraSizes(NamedTuple):
     def each(self) -> int:
         """Bytes of a row or a column of all adapters."""
         return self.slots * self.rank * self.element
+
+
+Buffer = tuple[Module, int, Fraction]  # a matrix, its pipeline stage, and bytes on a rank
+
+
+def adapter_terms(
+    buffers: Iterable[Buffer],
+    sizes: LoraSizes,
+    bars: Mapping[Kind, float],
+    engine: str,
+    stages: int,
+) -> Iterator[Term]:
+    """One for each of so many stages. `bars` are kinds of matrices, and the share of their buffers
+    by which these may be off."""
+    totals, unsure = [Fraction(0)] * stages, [0.0] * stages
+    for module, stage, size in buffers:
+        totals[stage] += size
+        unsure[stage] += bars.get(module.kind, 0.0) * float(size)
+    for total, error in zip(totals, unsure, strict=True):
+        yield Term(
+            key="adapters",
+            title="LoRA adapters",
+            bytes=ceil(total),
+            formula=f"{sizes.slots} adapters of rank {sizes.rank} x rows and columns of every"
+            f" matrix they may change{', of a rank' if sizes.tp > 1 else ''} x {sizes.element} B",
+            source=f"shapes of {engine}'s buffers",
+            error_bytes=ceil(error),
+        )
 
 
 def is_wanted(name: str, wanted: tuple[str, ...]) -> bool:

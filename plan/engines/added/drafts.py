@@ -8,7 +8,6 @@ those of the model's own files, with its embedding and head.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from math import ceil
@@ -21,6 +20,7 @@ from headcount.arch.read_config import read_config
 from headcount.model.errors import HeadcountError, InvalidConfigError, UnsupportedModelError
 from headcount.model.numbers import whole
 
+from ...budget import Term
 from ...options.speculation import Speculation
 from ...parallel import replicated_parameters
 from ...planned_model import PlannedModel
@@ -38,15 +38,6 @@ _PREDICTING = (
 )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DraftWeights:
-    """Bytes on a rank of the last stage, and why."""
-
-    bytes: int
-    formula: str
-    error_bytes: int
-
-
 def draft_weights(
     model: PlannedModel,
     work: Workload,
@@ -54,10 +45,10 @@ def draft_weights(
     spread: Spread,
     *,
     keeps_head_copies: bool = False,
-) -> DraftWeights | None:
-    """None where nothing but the model's own weights drafts. `keeps_head_copies`: each layer of MTP
-    whose files have an output head of its own keeps it. Raises HeadcountError where a draft's
-    weights are not known."""
+) -> Term | None:
+    """On a rank of the last stage; None where nothing but the model's own weights drafts.
+    `keeps_head_copies`: each layer of MTP whose files have an output head of its own keeps it.
+    Raises HeadcountError where a draft's weights are not known."""
     if draft.method == "mtp":
         return _prediction(model, work, spread, keeps_head_copies)
     if draft.draft is None:
@@ -66,16 +57,25 @@ def draft_weights(
     return own(draft.draft, work, draft)
 
 
-def _draft_model(draft: PlannedModel, work: Workload, speculation: Speculation) -> DraftWeights:
-    weights = plan_weights(draft, None, work.compute_dtype, with_prediction=False)
-    size, formula = rank_weights(draft, weights, work.request.tp)
-    error = 0.003 if weights.source == "headers" else 0.015
-    return DraftWeights(
-        bytes=size, formula=f"{draft.model_id}: {formula}", error_bytes=ceil(size * error)
+def _term(*, bytes: int, formula: str, error_bytes: int) -> Term:
+    return Term(
+        key="draft",
+        title="Draft",
+        bytes=bytes,
+        formula=formula,
+        source="the draft's config",
+        error_bytes=error_bytes,
     )
 
 
-def _eagle(draft: PlannedModel, work: Workload, speculation: Speculation) -> DraftWeights:
+def _draft_model(draft: PlannedModel, work: Workload, speculation: Speculation) -> Term:
+    weights = plan_weights(draft, None, work.compute_dtype, with_prediction=False)
+    size, formula = rank_weights(draft, weights, work.request.tp)
+    error = 0.003 if weights.source == "headers" else 0.015
+    return _term(bytes=size, formula=f"{draft.model_id}: {formula}", error_bytes=ceil(size * error))
+
+
+def _eagle(draft: PlannedModel, work: Workload, speculation: Speculation) -> Term:
     """As stored where files are at hand, which hold the layers, the joining matrix and the head;
     else by the config. The joining matrix is whole on every rank."""
     tp, each = work.request.tp, Fraction(work.compute_bits, 8)
@@ -90,7 +90,7 @@ def _eagle(draft: PlannedModel, work: Workload, speculation: Speculation) -> Dra
         if tp > 1
         else f"{split + joined:,} parameters"
     )
-    return DraftWeights(
+    return _term(
         bytes=size,
         formula=f"{draft.model_id}: {words} x {work.compute_bits} bit",
         error_bytes=ceil(size * _HEAD_ERROR),
@@ -136,7 +136,7 @@ def _layer_modules(draft: PlannedModel) -> tuple[Module, ...]:
 
 def _prediction(
     model: PlannedModel, work: Workload, spread: Spread, keeps_head_copies: bool
-) -> DraftWeights:
+) -> Term:
     """Experts as the spread has them. What joins a token and a hidden state is whole on every rank
     where files hold an embedding and a head for each layer, as DeepSeek's do (deepseek_mtp.py), and
     split in others (qwen3_next_mtp.py, nemotron_h_mtp.py)."""
@@ -156,7 +156,7 @@ def _prediction(
         if module.kind != "embedding" or (keeps_head_copies and module.part == "head")
     )
     size += _replicated(model, work, spread.tp) * prediction_layers(model)
-    return DraftWeights(
+    return _term(
         bytes=ceil(size),
         formula=f"{prediction_layers(model)} of its layers that predict further tokens",
         error_bytes=ceil(0.02 * size),

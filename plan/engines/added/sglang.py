@@ -65,14 +65,7 @@ def draft_term(model: PlannedModel, work: Workload) -> Iterator[Term]:
         return
     found = draft_weights(model, work, speculation, sglang_spread(model, work))
     if found is not None:
-        yield Term(
-            key="draft",
-            title="Draft",
-            bytes=found.bytes,
-            formula=found.formula,
-            source="the draft's config",
-            error_bytes=found.error_bytes,
-        )
+        yield found
 
 
 def added_refused(model: PlannedModel, work: Workload) -> Iterator[str]:

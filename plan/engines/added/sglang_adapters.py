@@ -10,7 +10,7 @@ from fractions import Fraction
 from math import ceil
 
 from headcount.arch.formats.by_config import described_inventory
-from headcount.arch.modules.module import Module
+from headcount.arch.modules.module import Kind
 from headcount.model.errors import HeadcountError
 
 from ...budget import Term
@@ -20,7 +20,9 @@ from ..launch import option
 from .adapters import (
     LAYER_KINDS,
     RECURRENT_ERROR,
+    Buffer,
     LoraSizes,
+    adapter_terms,
     head_copies,
     is_wanted,
     of_experts,
@@ -48,22 +50,9 @@ def sglang_adapters(
         tp=request.tp,
         element=ceil(work.compute_bits / 8),
     )
-    totals = [Fraction(0)] * (max(stages) + 1)
-    unsure = [0.0] * len(totals)
-    for module, stage, size in _buffers(model, work, sizes, stages, spread):
-        totals[stage] += size
-        bar = {"recurrent": RECURRENT_ERROR, "experts": _EXPERTS_ERROR}.get(module.kind, 0.0)
-        unsure[stage] += bar * float(size)
-    for total, error in zip(totals, unsure, strict=True):
-        yield Term(
-            key="adapters",
-            title="LoRA adapters",
-            bytes=ceil(total),
-            formula=f"{sizes.slots} adapters of rank {sizes.rank} x the rows and columns of the"
-            f" modules they may change x {sizes.element} B",
-            source="shapes of SGLang's buffers",
-            error_bytes=ceil(error),
-        )
+    buffers = _buffers(model, work, sizes, stages, spread)
+    bars: dict[Kind, float] = {"recurrent": RECURRENT_ERROR, "experts": _EXPERTS_ERROR}
+    yield from adapter_terms(buffers, sizes, bars, "SGLang", max(stages) + 1)
 
 
 def _buffers(
@@ -72,7 +61,7 @@ def _buffers(
     sizes: LoraSizes,
     stages: tuple[int, ...],
     spread: Spread,
-) -> Iterator[tuple[Module, int, Fraction]]:
+) -> Iterator[Buffer]:
     spec, wanted = model.spec, work.request.lora_target_modules or ()
     found = described_inventory(model.config, spec.parameters) if spec.parameters else None
     if found is None:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from headcount.arch.modules.module import Module
 from headcount.model.spec import ModelSpec
@@ -22,6 +22,10 @@ from ...weights import wide_bits
 
 _LAYER = re.compile(r"(?:enc\.|dec\.)?blk\.(\d+)\.")
 _EXPERTS = re.compile(r"\.ffn_(up|down|gate|gate_up)_(ch|)exps")  # common/common.h
+_NAMED: Mapping[str, Literal["embedding", "head"]] = {
+    "token_embd.weight": "embedding",
+    "output.weight": "head",
+}
 _INPUTS = ("token_embd", "position_embd", "token_types", "per_layer_token_embd")
 # Outside the layers by their names, and with the first of them (load_tensors of gemma3n and gemma4)
 _WITH_THE_FIRST = ("per_layer_model_proj", "per_layer_proj_norm", "altup_")
@@ -87,9 +91,10 @@ class Share(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """Bytes of a layer, None: of none; `place` is input, output or layer, or experts."""
+    """Bytes of weights of a layer, None: of none. `inputs` are read by numbers of tokens, as the
+    embedding is; `head` is the matrix of the output, `output` what stands beside it."""
 
-    place: str
+    place: Literal["embedding", "inputs", "layer", "experts", "head", "output"]
     layer: int | None
     nbytes: int
 
@@ -99,25 +104,24 @@ def placed_weights(model: PlannedModel, work: Workload, where: Placement) -> Sha
     parts = _parts(model, work.dtype, work.compute_dtype)
     if parts is None or work.weights is None:
         return None
-    layers, outside, host = [0] * where.layers, 0, 0
-    has_output = any(part.place == "output matrix" for part in parts)
-    copies = not has_output and model.spec.is_cached  # an encoder has none
+    layers, outside = [0] * where.layers, 0
+    is_tied = model.spec.is_cached and not any(part.place == "head" for part in parts)
     for part in parts:
-        if part.place == "input":
-            host += part.nbytes
-            if copies and where.output:
-                outside += part.nbytes
-        elif part.layer is None:
-            outside, host = (
-                (outside + part.nbytes, host) if where.output else (outside, host + part.nbytes)
-            )
-        else:
-            there = where.holds_experts if part.place == "experts" else where.holds
-            if there(part.layer):
-                layers[part.layer] += part.nbytes
-            else:
-                host += part.nbytes
+        if part.layer is not None:
+            layers[part.layer] += part.nbytes * _is_on_device(part, where)
+        elif _is_on_device(part, where) or (part.place == "embedding" and is_tied and where.output):
+            outside += part.nbytes
+    host = sum(part.nbytes for part in parts if not _is_on_device(part, where))
     return Share(tuple(layers), outside, host, sum(part.nbytes for part in parts))
+
+
+def _is_on_device(part: _Part, where: Placement) -> bool:
+    if part.place in ("embedding", "inputs"):
+        return False
+    if part.layer is None:
+        return where.output
+    held = where.holds_experts if part.place == "experts" else where.holds
+    return held(part.layer)
 
 
 @lru_cache(maxsize=64)
@@ -138,20 +142,21 @@ def _of_tensors(tensors: Mapping[str, TensorInfo], layers: int) -> Iterator[_Par
     """Of a GGUF file."""
     for name, tensor in tensors.items():
         match, nbytes = _LAYER.match(name), tensor.nbytes
-        if name.startswith(_WITH_THE_FIRST):
+        if name in _NAMED:
+            yield _Part(_NAMED[name], None, nbytes)
+        elif name.startswith(_WITH_THE_FIRST):
             yield _Part("layer", 0, nbytes)
         elif match is None:
-            place = "input" if name.startswith(_INPUTS) else "output"
-            yield _Part("output matrix" if name == "output.weight" else place, None, nbytes)
+            yield _Part("inputs" if name.startswith(_INPUTS) else "output", None, nbytes)
         elif int(match[1]) < layers:  # what predicts further tokens is loaded for drafting only
             yield _Part("experts" if _EXPERTS.search(name) else "layer", int(match[1]), nbytes)
 
 
 def _of_module(module: Module, nbytes: int, layers: int) -> _Part:
     if module.kind == "embedding":
-        return _Part("input", None, nbytes)
+        return _Part("embedding" if module.name == "embed_tokens" else "inputs", None, nbytes)
     if module.kind == "head":
-        return _Part("output matrix", None, nbytes)
+        return _Part("head", None, nbytes)
     if module.layer is None or module.kind == "tower" or module.layer >= layers:
         return _Part("output", None, nbytes)
     return _Part("experts" if module.kind == "experts" else "layer", module.layer, nbytes)

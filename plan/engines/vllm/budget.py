@@ -20,7 +20,7 @@ from ..layers import stages_of
 from ..loaded_weights import Mxfp4Kernel, padded_experts, stage_weights
 from ..rope_tables import rope_table
 from ..version import Version
-from .added.adapters import adapter_terms
+from .added.adapters import vllm_adapters
 from .added.drafting import draft_terms
 from .added.spread import vllm_spread
 from .allocator import unsplit
@@ -57,7 +57,7 @@ def vllm_budget(model: PlannedModel, device: Device | None, work: Workload) -> t
     tables = (rope, experts, unsplit(model, work))
     whole = tuple(stage_weights(model, work, *tables, stages=stages, spread=spread))
     weights = offloaded(model, work, whole, stages, spread)
-    adapters = list(adapter_terms(model, work, stages))
+    adapters = list(vllm_adapters(model, work, stages))
     return tuple(
         Budget(
             allowed=allowed,
@@ -135,6 +135,8 @@ def _shared(device: Device) -> Iterator[Term]:
 
 
 def _graphs(model: PlannedModel, device: Device, work: Workload) -> Iterator[Term]:
+    """With adapters each graph is captured with and without them (get_lora_capture_cases of
+    vllm/v1/worker/gpu/lora_utils.py); what the second takes was not measured."""
     request, spec = work.request, model.spec
     is_skipped = uses_v2(model, work) and not work.version.at_least(*_V2_GRAPHS_SINCE)
     if request.enforce_eager or is_skipped or not counts_graphs(work.version, device):
@@ -142,9 +144,12 @@ def _graphs(model: PlannedModel, device: Device, work: Workload) -> Iterator[Ter
     layers = ceil(len(spec.layers) / request.pp)
     limits = step_limits(work.version, device, request)
     share = captured_sizes(limits.max_num_seqs) / GRAPHS_SIZES
+    of_layers = GRAPHS_LAYER * layers * share
+    again = of_layers if request.enable_lora else 0.0
     is_moe = has_experts(model.config, spec.model_type)
-    size = GRAPHS_FIRST + GRAPHS_EXPERTS * is_moe + GRAPHS_LAYER * layers * share
-    found = Measured(size, GRAPHS_EXPERTS_ERROR if is_moe else GRAPHS_ERROR, GRAPHS_SOURCE)
+    size = GRAPHS_FIRST + GRAPHS_EXPERTS * is_moe + of_layers + again
+    error = (GRAPHS_EXPERTS_ERROR if is_moe else GRAPHS_ERROR) + again
+    found = Measured(size, error, GRAPHS_SOURCE)
     if device.vendor == "AMD":
         found = GRAPHS_ROCM
     yield Term(

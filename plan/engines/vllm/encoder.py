@@ -23,6 +23,11 @@ _COLOURS = 3
 # Tokens of the largest image of encoders that take any size (max_pixels of Qwen's processors).
 _LARGEST = 16384
 _V2_PROFILES_SINCE = (0, 27)
+# Keys of configs whose images become several of the encoder's size.
+_TILING = (
+    *("image_grid_pinpoints", "max_dynamic_patch", "max_num_tiles", "max_image_tiles"),
+    *("max_splits_per_image", "max_patches", "use_thumbnail", "max_aspect_ratio"),
+)
 
 
 class EncoderShare(NamedTuple):
@@ -90,10 +95,9 @@ def _profiled_tokens(patches: Patches, work: Workload, step: StepLimits) -> int:
 
 
 def _largest(patches: Patches, work: Workload) -> int:
-    """Tokens of the largest image; 0 where an encoder takes one size alone, whose tokens divide a
-    step's nearly without a rest."""
+    """Tokens of the largest image; 0 where that is not known."""
     size = work.request.mm_processor_kwargs
-    if size is None or not patches.largest:
+    if size is None or patches.largest != _LARGEST:
         return patches.largest
     return max(1, min(patches.largest, size.max_pixels // (patches.area * patches.merged)))
 
@@ -127,8 +131,16 @@ def _patches(config: Mapping[str, Any], model_type: str) -> Patches | None:
         hidden=hidden,
         inner=inner,
         levels=1 + (len(deep) if isinstance(deep, list) else 0),
-        largest=_LARGEST if frames else 0,
+        largest=_LARGEST if frames else _of_one_size(holders, vision, side),
     )
+
+
+def _of_one_size(holders: list[Mapping[str, Any]], vision: Mapping[str, Any], side: int) -> int:
+    """Tokens of an image of the encoder's own size; 0 where images are cut in several of it."""
+    image = _size(vision.get("image_size"))
+    if image is None or any(holder.get(name) for holder in holders for name in _TILING):
+        return 0
+    return max(1, (image // side) ** 2 // _merged(holders, vision, side))
 
 
 def _merged(holders: list[Mapping[str, Any]], vision: Mapping[str, Any], side: int) -> int:

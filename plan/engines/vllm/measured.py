@@ -1,7 +1,8 @@
 """Figures of vLLM's memory that its source does not give: measured at starts, each with where.
 
-`tests/support/start_up_logs.json` has the logs, `bench/engine_budget.py` holds a file of measured
-starts against plans; docs/engines.md says which constants were fitted to which, and both errors.
+`tests/support/engines/start_up_logs.json` has the logs, `bench/engine_budget.py` holds a file of
+measured starts against plans; docs/engines.md says which constants were fitted to which, and both
+errors.
 """
 
 from typing import NamedTuple

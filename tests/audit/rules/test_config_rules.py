@@ -23,7 +23,10 @@ GPT2 = {"model_type": "gpt2", "n_embd": 32, "n_head": 4, "n_layer": 2, "n_positi
 
 
 def audit(folder: Path, changes: Config, base: Config = LLAMA_CONFIG) -> tuple[Finding, ...]:
-    """Findings on `base` with `changes`; a value of None leaves its key out."""
+    """Findings on `base` with `changes`; a value of None leaves its key out, and another type the
+    class of the base."""
+    if "model_type" in changes:
+        changes = {"architectures": None, **changes}
     config = {key: value for key, value in {**base, **changes}.items() if value is not None}
     path = folder / "config.json"
     path.write_text(json.dumps(config))
@@ -87,7 +90,11 @@ SPEAKS: list[tuple[str, str, Config]] = [
     ("H419", "warning", {"visual": {"width": 64, "layers": 2}}),
     ("H421", "warning", {"model_type": "my_new", "architectures": None,
                          "num_key_value_heads": 8}),
-    ("H421", "warning", {"model_type": "my_new", "sliding_window": 16}),
+    ("H421", "warning", {"model_type": "my_new", "architectures": ["MyForCausalLM"],
+                         "sliding_window": 16}),
+    ("H422", "warning", {"model_type": "git", "architectures": ["LlamaForCausalLM"]}),
+    ("H422", "warning", {"model_type": "git", "architectures": ["Grok1ForCausalLM"]}),
+    ("H422", "note", {"model_type": "qwen3", "architectures": ["ColQwen3Model"]}),
     ("H504", "warning", {"eos_token_id": 40}),
     ("H504", "warning", {"eos_token_id": [2, 99]}),
     ("H606", "note", {"dtype": None}),
@@ -145,7 +152,12 @@ SILENT: list[tuple[str, Config]] = [
     ("H419", {"visual": {"token": 64}}),
     ("H419", {"visual": {"width": 64}, "architectures": ["SomeClassifier"]}),
     ("H421", {"sliding_window": 16}),  # its class is known
-    ("H421", {"model_type": "my_new"}),
+    ("H421", {"model_type": "my_new", "architectures": ["MyForCausalLM"]}),
+    ("H422", {"architectures": ["LLaMAForCausalLM"]}),
+    ("H422", {"architectures": None}),
+    ("H422", {"model_type": "mt5", "architectures": ["T5EncoderModel"]}),
+    ("H422", {"model_type": "gpt-sw3", "architectures": ["GPT2LMHeadModel"]}),
+    ("H422", {"model_type": "baichuan", "architectures": ["BaiChuanForCausalLM"]}),
     ("H504", {"eos_token_id": 39}),
     ("H504", {"pad_token_id": -1}),
     ("H504", {"eos_token_id": "x"}),

@@ -17,7 +17,10 @@ Tensors = dict[str, tuple[str, tuple[int, ...]]]
 Q = "model.layers.0.self_attn.q_proj"
 GATE = "model.layers.0.mlp.gate_proj.weight"
 EXPERT = "model.layers.0.block_sparse_moe.experts.0"
-MIXTRAL = {"model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 2}
+MIXTRAL = {
+    **{"model_type": "mixtral", "architectures": ["MixtralForCausalLM"]},
+    **{"num_local_experts": 8, "num_experts_per_tok": 2},
+}
 FP8 = {"quantization_config": {"quant_method": "fp8"}}
 GPT2 = {
     **{"model_type": "gpt2", "n_embd": 8, "n_head": 2, "n_layer": 1, "n_positions": 16},

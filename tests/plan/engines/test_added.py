@@ -302,6 +302,13 @@ def test_an_encoder_that_no_prompt_may_use_is_not_loaded() -> None:
     assert "16,384 tokens" in term(whole, "activations").formula
 
 
+@pytest.mark.parametrize(("step", "profiled"), [(8192, 14 * 576), (512, 576)])
+def test_as_many_images_are_profiled_as_a_step_holds(step: int, profiled: int) -> None:
+    """LLaVA-1.5 makes (336 / 14)^2 = 576 tokens of an image; one is profiled if none fits."""
+    found = plan("llava-1.5-7b", max_num_batched_tokens=step, version="0.19.0", max_num_seqs=8)
+    assert f"encoder's {profiled:,} tokens" in term(found, "activations").formula
+
+
 def test_the_command_line_has_the_engines_own_names(tmp_path: Path) -> None:
     words = [
         *(

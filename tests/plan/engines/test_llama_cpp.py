@@ -274,6 +274,15 @@ def test_layers_on_the_device() -> None:
     assert kept.kv_cache_bytes == 0
 
 
+def test_a_tied_output_is_a_copy_of_the_embedding_alone() -> None:
+    """Gemma 4 E2B has a second embedding of 35 layers x 256 elements, which stays with the host."""
+    found = plan_of("gemma-4-e2b", context=8192)
+    host = next(term.bytes for term in found.host_terms if term.key == "weights")
+    assert found.weights is not None
+    copied = found.taken[0].bytes + host - found.weights.total_bytes
+    assert (host, copied) == (262_144 * (1536 + 35 * 256) * 2, 262_144 * 1536 * 2)
+
+
 def test_experts_on_the_host() -> None:
     """Qwen3-30B-A3B: 128 experts of 3 x 768 x 2,048 in each of 48 layers."""
     whole = plan_of("qwen3-30b-a3b", context=8192)

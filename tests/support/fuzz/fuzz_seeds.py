@@ -88,6 +88,15 @@ def logs() -> list[bytes]:
     return [_SGLANG, *(vllm_log(record).encode() for record in named)]
 
 
+def additions() -> list[bytes]:
+    return [
+        b'{"method": "mtp", "num_speculative_tokens": 2}',
+        b'{"model": "org/draft-eagle3", "num_speculative_tokens": 3}',
+        b'{"image": 2, "video": {"count": 0}}',
+        b'{"max_pixels": 802816, "size": {"longest_edge": 1003520}}',
+    ]
+
+
 def prices() -> list[bytes]:
     return [
         b"name,price\nh100,2.49\nMI300X, 3\n",

@@ -7,7 +7,7 @@ no network is asked.
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from functools import cache
 from math import prod
 from pathlib import Path
@@ -27,11 +27,14 @@ from headcount.audit.auditing import audit_model, audit_source
 from headcount.cli import COMMANDS
 from headcount.convert.plan.existing import read_existing
 from headcount.convert.stream.journal import read_journal
+from headcount.model.errors import HeadcountError
 from headcount.model.sizes import AuditRequest
 from headcount.plan.command import planned
 from headcount.plan.devices import parse_device
 from headcount.plan.engines.registry import ENGINES
 from headcount.plan.hardware.prices import read_prices
+from headcount.plan.options.modalities import parse_image_size, parse_limits
+from headcount.plan.options.speculation import parse_speculative_config
 from headcount.plan.reconcile.command import reconcile_log
 from headcount.plan.report.report import plan_report
 from headcount.plan.request import PlanRequest
@@ -166,6 +169,19 @@ _NOT_TYPED = ("--output", "-o", "--config", "--scan", "--verify", "--help", "-h"
 
 def read_price_list(data: bytes) -> None:
     read_prices(_file("prices", data))
+
+
+def read_additions(data: bytes) -> None:
+    """What drafts, and what a prompt may bring, as the options of a plan say it."""
+    text, gpt2 = data.decode("utf-8", "replace"), planned(audit_model("gpt2"))
+    parsers: tuple[Callable[[str], object], ...] = (
+        lambda text: parse_speculative_config(text, lambda name: gpt2),
+        parse_limits,
+        parse_image_size,
+    )
+    for parse in parsers:
+        with suppress(HeadcountError):
+            parse(text)
 
 
 def read_options(data: bytes) -> None:
@@ -305,6 +321,13 @@ TARGETS: Mapping[str, Target] = {
             seeds=seeds.prices,
             mutate=mutate_text,
             words=(b"h100,", b"name,price\n", b'{"h100": ', b'"price"', b"nan", b"1e999", b'"'),
+        ),
+        Target(
+            name="additions",
+            parse=read_additions,
+            seeds=seeds.additions,
+            mutate=mutate_text,
+            words=(b'"method"', b'"mtp"', b'"model"', b'"image"', b'"max_pixels"', b"1e999", b"[["),
         ),
         Target(
             name="options",

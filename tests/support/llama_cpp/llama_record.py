@@ -43,7 +43,7 @@ def metadata(model: Json) -> Json:
 def line_of(model: Json, answer: Json) -> Json:
     """The model's line, with the worker's answers."""
     answers = {run["run"]: run.get("buffers") or run["refused"] for run in answer["runs"]}
-    kept = {
+    kept: Json = {
         name: model[name] for name in ("name", "architecture", "large", "keys") if name in model
     }
     return {**kept, "tensors": grouped(answer.get("tensors", {})), "answers": answers}

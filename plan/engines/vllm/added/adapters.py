@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from headcount.arch.formats.by_config import described_inventory
-from headcount.arch.modules.module import Module
+from headcount.arch.modules.module import Kind, Module
 from headcount.model.errors import HeadcountError
 
 from ....budget import Term
@@ -26,7 +26,9 @@ from ....request import Workload
 from ...added.adapters import (
     LAYER_KINDS,
     RECURRENT_ERROR,
+    Buffer,
     LoraSizes,
+    adapter_terms,
     head_copies,
     is_wanted,
     of_experts,
@@ -43,26 +45,14 @@ _NO_EXTRA_SINCE, _EXTRA = (0, 12), 256
 _MOST_TOKENS = (((0, 18), 258_048), ((0,), 257_024))  # of a vocabulary whose head adapters change
 
 
-def adapter_terms(model: PlannedModel, work: Workload, stages: tuple[int, ...]) -> Iterator[Term]:
+def vllm_adapters(model: PlannedModel, work: Workload, stages: tuple[int, ...]) -> Iterator[Term]:
     """One for each pipeline stage, of which `stages` has one a layer; none without adapters."""
     if not work.request.enable_lora:
         return
     sizes = _sizes(model, work)
-    totals = [Fraction(0)] * (max(stages) + 1)
-    unsure = [0.0] * len(totals)
-    for module, stage, size in _buffers(model, work, sizes, stages):
-        totals[stage] += size
-        unsure[stage] += float(size) * RECURRENT_ERROR * (module.kind == "recurrent")
-    for total, error in zip(totals, unsure, strict=True):
-        yield Term(
-            key="adapters",
-            title="LoRA adapters",
-            bytes=ceil(total),
-            formula=f"{sizes.slots} adapters of rank {sizes.rank} x the rows and columns of every"
-            f" matrix they may change{' / tp' if sizes.tp > 1 else ''} x {sizes.element} B",
-            source="shapes of vLLM's buffers",
-            error_bytes=ceil(error),
-        )
+    buffers = _buffers(model, work, sizes, stages)
+    bars: dict[Kind, float] = {"recurrent": RECURRENT_ERROR}
+    yield from adapter_terms(buffers, sizes, bars, "vLLM", max(stages) + 1)
 
 
 def adapters_refused(model: PlannedModel, work: Workload) -> Iterator[str]:
@@ -126,8 +116,8 @@ def _classes() -> Mapping[str, Any]:
 
 def _buffers(
     model: PlannedModel, work: Workload, sizes: LoraSizes, stages: tuple[int, ...]
-) -> Iterator[tuple[Module, int, Fraction]]:
-    """A matrix, its stage, and bytes on a rank; experts have none before 0.12."""
+) -> Iterator[Buffer]:
+    """Experts have none before 0.12."""
     spec, wanted = model.spec, work.request.lora_target_modules
     found = described_inventory(model.config, spec.parameters) if spec.parameters else None
     if found is None:

@@ -51,14 +51,7 @@ def draft_terms(model: PlannedModel, work: Workload, step: StepLimits) -> Iterat
         model, work, speculation, vllm_spread(model, work), keeps_head_copies=keeps
     )
     if found is not None:
-        yield Term(
-            key="draft",
-            title="Draft",
-            bytes=found.bytes,
-            formula=found.formula,
-            source="the draft's config",
-            error_bytes=found.error_bytes,
-        )
+        yield found
     if speculation.takes_hidden_states and work.version.at_least(*_BUFFERS_COUNT_SINCE):
         yield _buffer(model, work, speculation, step)
 

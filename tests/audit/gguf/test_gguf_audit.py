@@ -125,13 +125,42 @@ def test_active_experts_are_told(tmp_path: Path) -> None:
     assert f"{audit.spec.parameters - 6 * 16 * 256:,} parameters are active" in result.stdout
 
 
-def test_shapes_are_held_against_the_keys(tmp_path: Path) -> None:
-    path = write_gguf(tmp_path / "m.gguf", {**LLAMA, "llama.attention.head_count_kv": 4})
+def test_heads_are_those_of_the_tensors(tmp_path: Path) -> None:
+    """Keys of 8 K/V heads beside tensors of 2: one finding, and what two heads cache."""
+    path = write_gguf(tmp_path / "m.gguf", {**LLAMA, "llama.attention.head_count_kv": 8})
     audit = audit_model(str(path))
-    assert {finding.code for finding in audit.findings} == {"H102"}
-    assert [f.where for f in audit.findings] == ["blk.0.attn_k.weight", "blk.0.attn_v.weight"]
-    assert all(f.message.endswith("in layers 0-2") for f in audit.findings)
+    assert [finding.code for finding in audit.findings] == ["H101"]
+    assert "the k weights have 2" in audit.findings[0].message
+    assert [la.mixers[0].num_key_value_heads for la in audit.spec.layers] == [2, 2, 2]
+    assert audit.spec.cache_bytes_per_token(bits=16) == 3 * 2 * 2 * 32 * 2
     assert CliRunner().invoke(main, ["audit", str(path)]).exit_code == 1
+
+
+@pytest.mark.parametrize("kind", ["F16", "Q4_K"])
+def test_a_norm_per_head_tells_the_query_heads_too(tmp_path: Path, kind: str) -> None:
+    """Tensors of 8 query and 4 K/V heads of 64 beside keys of 4 and 2, as CASES has it of folders
+    of safetensors."""
+    said = {"head_count": 4, "head_count_kv": 2, "key_length": 64, "value_length": 64}
+    metadata = keys("qwen3", 3, **{f"attention__{name}": value for name, value in said.items()})
+    tensors = llama_tensors()
+    for layer in range(3):
+        shapes = {"q": (512, 256), "k": (256, 256), "v": (256, 256), "output": (256, 512)}
+        for name, shape in shapes.items():
+            tensors[f"blk.{layer}.attn_{name}.weight"] = (kind, shape)
+        for letter in "qk":
+            tensors[f"blk.{layer}.attn_{letter}_norm.weight"] = ("F32", (64,))
+    audit = audit_model(str(write_gguf(tmp_path / "m.gguf", metadata, tensors)))
+    assert {finding.code for finding in audit.findings} == {"H101"}
+    (mixer,) = audit.spec.layers[0].mixers
+    heads = (mixer.num_attention_heads, mixer.num_key_value_heads, mixer.head_dim)
+    assert heads == (8, 4, 64)
+    assert audit.spec.cache_bytes_per_token(bits=16) == 3 * 2 * 4 * 64 * 2
+
+
+def test_a_matrix_of_another_shape_than_the_keys_is_found(tmp_path: Path) -> None:
+    tensors = {**llama_tensors(), "blk.1.attn_output.weight": ("F16", (256, 128))}
+    audit = audit_model(str(write_gguf(tmp_path / "m.gguf", LLAMA, tensors)))
+    assert [(f.code, f.where) for f in audit.findings] == [("H102", "blk.1.attn_output.weight")]
 
 
 # As convert_hf_to_gguf.py writes DeepSeek's attention (its `kv_b` is cut and K turned around).
@@ -245,3 +274,14 @@ def test_any_value_gives_a_report_or_a_clean_error(
     result = CliRunner().invoke(main, ["audit", str(path), "--explain", "--format", "json"])
     assert result.exit_code in (0, 1, 2), result.exception
     assert result.exception is None or isinstance(result.exception, SystemExit)
+
+
+def test_an_adapter_is_told_from_a_model(tmp_path: Path) -> None:
+    """As convert_lora_to_gguf.py writes one."""
+    metadata = {
+        **{"general.architecture": "llama", "general.type": "adapter", "adapter.type": "lora"},
+        "adapter.lora.alpha": 16.0,
+    }
+    tensors = {"blk.0.attn_q.weight.lora_a": ("F32", (8, 256))}
+    with pytest.raises(HeadcountError, match=r"m\.gguf: this is an adapter .* audit the GGUF file"):
+        audit_model(str(write_gguf(tmp_path / "m.gguf", metadata, tensors)))
