@@ -55,7 +55,7 @@ def parse_speculative_config(text: str, find: FindModel) -> Speculation:
     name = values.get("model")
     if name is not None and not isinstance(name, str):
         raise HeadcountError(f"--speculative-config: model is {short(name)}; a name is meant")
-    method = _method(values.get("method"), name)
+    method = method_of(values.get("method"), name)
     draft = None
     if method not in WITHOUT_MODEL:
         if name is None:
@@ -77,8 +77,9 @@ def _object(text: str) -> Mapping[str, Any]:
     return values
 
 
-def _method(asked: object, name: str | None) -> Method:
-    """Without one, EAGLE is known by its name; all else is a draft model."""
+def method_of(asked: object, name: str | None) -> Method:
+    """What vLLM makes of `asked`, and `name`, of its `method` and `model`. Without a method, EAGLE
+    is known by its name; all else is a draft model. Raises HeadcountError."""
     if asked is None:
         lowered = (name or "").lower()
         if lowered in ("ngram", "[ngram]"):
