@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+from ..budget import Term
 from ..engines.start_log import Failure, Log
 from .explanation import Explanation
 from .memory_of_a_start import budgeted, ground_of, in_bytes, left_for_the_cache, rounded
@@ -139,6 +140,8 @@ def out_of_memory(log: Log, start: Start | None, said: Mapping[str, float]) -> E
     if not reached & {"weights_gib", "available_gib", "kv_tokens", "num_blocks"}:
         if phase is None and start is None and "model" not in log.settings:
             return _at_some_time(log, said)
+        if phase is None and start is not None and _is_beyond_weights(start, said):
+            return _after_loading(log, start, said)
         return _while_loading(log, start, said)
     return _in_a_step(log, start, said, reached)
 
@@ -155,6 +158,38 @@ def _at_some_time(log: Log, said: Mapping[str, float]) -> Explanation:
             " of fewer bits; after that, a smaller utilisation or fewer sequences a step; the lines"
             " before, or --model, tell more",
         ),
+    )
+
+
+def _weights_terms(start: Start) -> tuple[Term, ...]:
+    """What is loaded, by our reckoning; none where that is not known."""
+    plan = budgeted(start)
+    return tuple(term for term in plan.taken if term.key in _LOADED) if plan else ()
+
+
+_LOADED = ("weights", "draft", "adapters")
+
+
+def _is_beyond_weights(start: Start, said: Mapping[str, float]) -> bool:
+    """Whether torch had more than all that is loaded takes, our error included."""
+    loaded = sum(term.bytes + term.error_bytes for term in _weights_terms(start))
+    return bool(loaded) and said.get("allocated", 0.0) * _GIB > loaded
+
+
+def _after_loading(log: Log, start: Start, said: Mapping[str, float]) -> Explanation:
+    """Something beside the weights found no room; what it was, the log does not say."""
+    weights = sum(term.bytes for term in _weights_terms(start)) / _GIB
+    ground = ground_of(log, start, None)
+    return Explanation(
+        kind="step",
+        cause=f"the device was full when {said['allocated']:.2f} GiB were allocated by PyTorch, of"
+        f" which weights take {weights:.2f} GiB: they were loaded, and what came on top is not"
+        f" known{_capacity_words(said)}",
+        needed_bytes=in_bytes(said.get("tried")),
+        available_bytes=in_bytes(said.get("free")),
+        too_large="not known: what is beside the weights",
+        remedies=for_the_weights(ground),
+        advice=(f"{_FOR_A_STEP}; lines of the log before the error tell which",),
     )
 
 
