@@ -89,28 +89,50 @@ def host_full(log: Log, start: Start | None, said: Mapping[str, float]) -> Expla
 
 
 def sampler_too_large(log: Log, start: Start | None, said: Mapping[str, float]) -> Explanation:
-    """The sampler's warm-up found no room beside the cache."""
+    """The sampler's warm-up found no room: beside the cache, or before there was one."""
     count = int(said["sequences"])
     failure = log.failures.get("memory")
     tried, free = _tried(failure)
-    short = max(0.0, (tried or 0.0) - (free or 0.0))
     if start is not None and start.request.max_num_seqs is None:
         start = replace(start, request=replace(start.request, max_num_seqs=count))
-    ground = ground_of(log, start, left_for_the_cache(log, start)) if start else None
+    profiled = start is not None and _is_before_a_cache(log, start)
+    remedies = _for_the_sampler(log, start, profiled, tried, free) if start else ()
+    when = "in the profiled step" if profiled else "beside the cache"
     detail = (
         f": {tried:.2f} GiB more were asked for, {free:.2f} were free" if tried and free else ""
     )
-    fewer = int(count * free / tried) if tried and free else None
     return Explanation(
         kind="sampler",
-        cause=f"the sampler's warm-up for {count:,} sequences found no room beside the"
-        f" cache{detail}",
+        cause=f"the sampler's warm-up for {count:,} sequences found no room {when}{detail}",
         needed_bytes=in_bytes(tried),
         available_bytes=in_bytes(free),
         too_large=f"the sampler of {count:,} sequences",
-        remedies=beside_the_cache(ground, int(short * _GIB), sequences=fewer) if ground else (),
-        advice=() if start else (_FOR_THE_SAMPLER,),
+        remedies=remedies,
+        advice=() if remedies else (_FOR_THE_SAMPLER,),
     )
+
+
+def _is_before_a_cache(log: Log, start: Start) -> bool:
+    """Whether it was the profiled step's: the traceback says so, or by our reckoning nothing would
+    have been left for a cache."""
+    if log.failures["sampler"].reached & {"available_gib", "kv_tokens", "num_blocks"}:
+        return False
+    plan = budgeted(start)
+    return log.settings.get("phase") == "profile" or (
+        plan is not None and plan.available_bytes <= 0
+    )
+
+
+def _for_the_sampler(
+    log: Log, start: Start, profiled: bool, tried: float | None, free: float | None
+) -> tuple[Remedy, ...]:
+    short = int(max(0.0, (tried or 0.0) - (free or 0.0)) * _GIB)
+    if profiled:
+        return for_the_profile(ground_of(log, start, None), short)
+    count = start.request.max_num_seqs or 0
+    fewer = int(count * free / tried) if tried and free else None
+    ground = ground_of(log, start, left_for_the_cache(log, start))
+    return beside_the_cache(ground, short, sequences=fewer)
 
 
 _FOR_THE_SAMPLER = "not tried here: fewer sequences (--max-num-seqs), or a smaller utilisation"
