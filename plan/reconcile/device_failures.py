@@ -1,7 +1,6 @@
 """Starts for which a device, or the host, had too little memory."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from ..budget import Term
 from ..engines.start_log import Failure, Log
@@ -93,8 +92,6 @@ def sampler_too_large(log: Log, start: Start | None, said: Mapping[str, float]) 
     count = int(said["sequences"])
     failure = log.failures.get("memory")
     tried, free = _tried(failure)
-    if start is not None and start.request.max_num_seqs is None:
-        start = replace(start, request=replace(start.request, max_num_seqs=count))
     profiled = start is not None and _is_before_a_cache(log, start)
     remedies = _for_the_sampler(log, start, profiled, tried, free) if start else ()
     when = "in the profiled step" if profiled else "beside the cache"

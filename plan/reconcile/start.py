@@ -53,6 +53,8 @@ def start_of(log: Log, options: Mapping[str, Any]) -> Start:
     """The start of `log`; `options` that are given overrule what it says. Raises HeadcountError."""
     given = {name: value for name, value in options.items() if value not in (None, False)}
     settings = settings_of(log, given)
+    if (warmed := log.failures.get("sampler")) is not None:
+        settings.setdefault("max_num_seqs", int(warmed.values["sequences"]))
     engine = find_engine(str(given.get("engine", log.engine)))
     check_options(engine, PlanRequest(**_options(given)))
     found = find_model(names_of(log, options), _text(settings, "quantization"), names_of(log, {}))

@@ -117,6 +117,7 @@ def test_fewer_sequences_are_advised_where_the_profiled_sampler_found_no_room(mo
     assert found["change_max_num_seqs"]["predicted"] == 512
     assert "--max-num-seqs 512" in found["change_max_num_seqs"]["why"]
     assert "in the profiled step" in found["failure"]["why"]
+    assert "Activations 5.55 GiB" in " ".join(reconcile(log, "--device", "l4").output.split())
     assert "change_utilisation" not in found
 
 
