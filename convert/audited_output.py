@@ -11,6 +11,7 @@ from headcount.report.report import Finding
 
 from .plan.errors import SelfCheckError
 from .plan.plan import ConversionPlan
+from .plan.refusals.source import TAKEN_ALONG
 
 # The warnings that a file which was left can be the reason of: settings without a vocabulary.
 _OF_LEFT_FILES = frozenset({"H501"})
@@ -21,20 +22,21 @@ def audited_output(
 ) -> Audit:
     """The audit of an output. Raises SelfCheckError unless it is clean.
 
-    Warnings that are `inherited` from the source (a config that names another dtype, say) do not
-    count: nothing is repaired that was not asked for. Nor do those about a vocabulary where files
-    were left, which the report says.
+    Warnings that are `inherited` from the source (a config that names another dtype, say), and
+    names that are taken along, do not count: nothing is repaired that was not asked for. Nor do
+    those about a vocabulary where files were left, which the report says.
     """
     try:
         audit = audit_model(str(folder))
     except HeadcountError as error:
         raise SelfCheckError(f"the output cannot be audited ({error}); nothing was kept") from error
-    known = {finding.code for finding in inherited if finding.severity == "warning"}
+    told = tuple(inherited)
+    known = {finding.code for finding in told if finding.severity == "warning"}
     known |= _OF_LEFT_FILES if has_left_files else frozenset()
+    taken = TAKEN_ALONG & {finding.code for finding in told}
     for finding in audit.findings:
-        if finding.severity == "error" or (
-            finding.severity == "warning" and finding.code not in known
-        ):
+        excused = taken if finding.severity == "error" else known
+        if finding.severity in ("error", "warning") and finding.code not in excused:
             raise SelfCheckError(
                 f"the output fails its audit: {finding.code} {finding.where}: {finding.message};"
                 " nothing was kept"

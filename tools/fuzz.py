@@ -27,7 +27,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "tests" / "support" / "fuzz"), str(ROOT / "tests" / "support")]
+SUPPORT = ROOT / "tests" / "support"
+sys.path[:0] = [str(SUPPORT / "fuzz"), str(SUPPORT / "engines"), str(SUPPORT)]
 CORPUS = ROOT / "tests" / "fuzz" / "corpus"
 SECONDS_AN_INPUT = 5.0  # of this process: a loaded machine makes nothing slow
 MEMORY = 3 * 2**30  # bytes of data

@@ -293,14 +293,37 @@ def _is_odd(name: str) -> bool:
     "no tensor would be found: save the inner module, or strip the prefix",
 )
 def wrapped_names(facts: WeightFacts) -> Iterator[Sighting]:
-    """All names begin with a prefix that the class does not know, such as a training wrapper's."""
-    names = facts.checkpoint.tensors
-    first, dot, _ = next(iter(names), "").partition(".")
-    foreign = (f"{first}.",) if dot and facts.roots and first not in facts.roots else ()
-    for wrapper in (*_WRAPPERS, *foreign):
-        if names and all(name.startswith(wrapper) for name in names):
-            yield Sighting(wrapper, f"stands in front of all {len(names):,} names")
+    """All names begin with the prefix of a training wrapper."""
+    for wrapper in _WRAPPERS:
+        if _stands_in_front(wrapper, facts):
+            yield Sighting(
+                wrapper, f"stands in front of all {len(facts.checkpoint.tensors):,} names"
+            )
             return
+
+
+@rule(
+    "H217",
+    "foreign-prefix",
+    "error",
+    "no tensor would be found: strip the prefix, or load with a key_mapping that does",
+)
+def foreign_prefix(facts: WeightFacts) -> Iterator[Sighting]:
+    """All names begin with a word that no class of the type has in front."""
+    first, dot, _ = next(iter(facts.checkpoint.tensors), "").partition(".")
+    word = f"{first}."
+    is_foreign = dot and facts.roots and first not in facts.roots and word not in _WRAPPERS
+    if is_foreign and _stands_in_front(word, facts):
+        yield _in_front(word, facts)
+
+
+def _in_front(word: str, facts: WeightFacts) -> Sighting:
+    return Sighting(word, f"stands in front of all {len(facts.checkpoint.tensors):,} names")
+
+
+def _stands_in_front(word: str, facts: WeightFacts) -> bool:
+    names = facts.checkpoint.tensors
+    return bool(names) and all(name.startswith(word) for name in names)
 
 
 RULES = (
@@ -313,6 +336,7 @@ RULES = (
     empty_tensors,
     odd_names,
     wrapped_names,
+    foreign_prefix,
 )
 # What is worth saying only where nothing else explains it.
 LAST = (parameters,)

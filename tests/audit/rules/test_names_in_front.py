@@ -1,4 +1,4 @@
-"""H213 against transformers' own loading: a word in front of all names, known to the class or not.
+"""H217 against transformers' own loading: a word in front of all names, known to the class or not.
 
 `FOUND` was seen in from_pretrained(…, output_loading_info=True) of transformers 5.24, which
 `test_transformers_finds_what_is_said_here` does again: the class's own base_model_prefix may stand
@@ -33,7 +33,7 @@ def bare(prefix: str) -> Shapes:
 @pytest.mark.parametrize("prefix", FOUND)
 def test_a_foreign_word_in_front_is_an_error(tmp_path: Path, prefix: str, named: Any) -> None:
     folder = write_model(tmp_path, LLAMA_CONFIG, named(prefix))
-    found = [one for one in audit_model(str(folder)).findings if one.code == "H213"]
+    found = [one for one in audit_model(str(folder)).findings if one.code == "H217"]
     assert [one.severity for one in found] == ([] if FOUND[prefix] else ["error"])
     assert all(prefix in str(one) for one in found)
 
@@ -41,7 +41,7 @@ def test_a_foreign_word_in_front_is_an_error(tmp_path: Path, prefix: str, named:
 def test_a_class_that_comes_with_the_model_has_names_of_its_own(tmp_path: Path) -> None:
     code = {"auto_map": {"AutoModelForCausalLM": "modeling_x.XForCausalLM"}}
     folder = write_model(tmp_path, {**LLAMA_CONFIG, **code}, under("llm."))
-    assert "H213" not in {one.code for one in audit_model(str(folder)).findings}
+    assert "H217" not in {one.code for one in audit_model(str(folder)).findings}
 
 
 @pytest.mark.needs_convert

@@ -96,6 +96,7 @@ SPEAKS: list[tuple[str, str, dict[str, Any], Tensors]] = [
     ("H209", "warning", {}, llama() | {"": ("BF16", (2,))}),
     ("H212", "error", {}, {}),
     ("H213", "error", {}, {f"_orig_mod.{name}": value for name, value in llama().items()}),
+    ("H217", "error", {}, {f"language_model.{name}": value for name, value in llama().items()}),
     ("H601", "warning", {}, llama() | {f"{Q}.weight": ("F32", (32, 32))}),
     ("H602", "warning", FP8, llama()),
     ("H603", "error", {}, fp8()),
@@ -120,6 +121,7 @@ SILENT: list[tuple[str, dict[str, Any], Tensors]] = [
     ("H209", {}, llama() | {"model.Größe.weight": ("BF16", (2,))}),
     ("H212", {}, llama()),
     ("H213", {}, llama() | {"_orig_mod.x": ("BF16", (2,))}),
+    ("H217", {}, llama()),
     ("H601", {}, llama() | {"model.norm.weight": ("F32", (32,))}),  # norms often are wider
     ("H602", FP8, fp8()),
     ("H603", FP8, fp8()),
