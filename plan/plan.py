@@ -161,7 +161,20 @@ class Plan:
         """Why the engine would not start so, however much memory there is."""
         device, work = self.request.device, self.workload
         found = device and self.engine.not_run_on(device, work.version)
-        return (found,) if found else tuple(self.engine.refusals(self.model, device, work))
+        if found:
+            return (found,)
+        reasons = self.engine.refusals(self.model, device, work)
+        return (*reasons, *(self._launch.refusals if self._launch else ()))
+
+    @cached_property
+    def _launch(self) -> Launch | None:
+        """What the engine says of it; None of one that is not started."""
+        launch = self.engine.launch
+        if launch is None:
+            return None
+        if ends := beyond_positions(self.model, self.workload):
+            return Launch(command=None, refusals=(ends,))
+        return launch(self.model, self.workload, self.kv_tokens)
 
     @property
     def can_spread_experts(self) -> bool:
@@ -282,15 +295,12 @@ class Plan:
     @cached_property
     def launch(self) -> Launch | None:
         """What starts it; None of an engine that is not started."""
-        launch = self.engine.launch
-        if launch is None:
+        found = self._launch
+        if found is None:
             return None
         if self.refusals:
             note = f"{self.engine.name} would not start: {'; '.join(self.refusals)}."
             return Launch(command=None, notes=(note,))
-        if ends := beyond_positions(self.model, self.workload):
-            return Launch(command=None, notes=(ends,))
-        found = launch(self.model, self.workload, self.kv_tokens)
         if found.command is not None and self.model.revision is not None:
             found = found.noting(f"It is of revision {self.model.revision}: say that, too.")
         return found.noting(unlisted(self.engine.listed_as, self.spec.model_type))

@@ -34,10 +34,11 @@ _MAKERS = {
 class Launch:
     """`command` is a line for a shell, or for Python of a library; None where none starts what was
     planned. `notes` say why, or what has to be there first, or what is otherwise, each in a
-    sentence."""
+    sentence; `refusals` why the engine would not start so at all, whatever is there."""
 
     command: str | None
     notes: tuple[str, ...] = ()
+    refusals: tuple[str, ...] = ()
 
     def noting(self, note: str | None) -> "Launch":
         """With one more, if there is one."""
@@ -47,11 +48,13 @@ class Launch:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Served:
     """What a command serves: `name`, quoted for a shell, and `words`, the options that make of it
-    what was planned. `name` is None where nothing can be served so; `notes` as in `Launch`."""
+    what was planned. Nothing can be served so where `name` is None, and `refusals` say why, which
+    like `notes` are those of `Launch`."""
 
     name: str | None
     words: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    refusals: tuple[str, ...] = ()
 
 
 def option(name: str, value: int | None, default: int | None = None) -> Iterator[str]:
@@ -75,8 +78,8 @@ def served(
     full = full_name(dtype) if dtype else None
     own = own_format(model)
     if full in unknown or (own is not None and stored_as(own) in unknown and full is None):
-        note = f"{engine} loads no weights of {dtype or stored_as(own or {})}."
-        return Served(name=None, notes=(note,))
+        reason = f"{engine} loads no weights of {dtype or stored_as(own or {})}"
+        return Served(name=None, refusals=(reason,))
     if full is None or (own is not None and stored_as(own) == full):
         return _by_name(model)
     if own is None and full in on_loading:
@@ -170,7 +173,7 @@ def beyond_positions(model: PlannedModel, work: Workload) -> str | None:
     body = known.body if known else None
     if most is None or not isinstance(body, Body) or not body.positions:
         return None
-    return f"The model has learned {most:,} positions: no engine runs it with a longer context."
+    return f"the model has learned {most:,} positions: no engine runs it with a longer context"
 
 
 def beyond_maximum(model: PlannedModel, work: Workload) -> int | None:

@@ -260,7 +260,7 @@ _UNKNOWN = ("float8_e5m2",)
 def _launch(model: PlannedModel, work: Workload, kv_tokens: int) -> Launch:
     found = _served(model, work)
     if found.name is None:
-        return Launch(command=None, notes=found.notes)
+        return Launch(command=None, refusals=found.refusals)
     before, notes = [], list(found.notes)
     if beyond := beyond_maximum(model, work):
         before.append("SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN=1")

@@ -127,7 +127,7 @@ def _launch(model: PlannedModel, work: Workload, kv_tokens: int) -> Launch:
         model, work.request.dtype, engine="tensorrt-llm", on_loading=_DTYPES, unknown=_UNKNOWN
     )
     if found.name is None:
-        return Launch(command=None, notes=found.notes)
+        return Launch(command=None, refusals=found.refusals)
     words = [f"trtllm-serve {found.name}", *_options(work)]
     file = [f"{key}: {value}" for key, value in _of_file(work, kv_tokens)]
     notes = list(found.notes)

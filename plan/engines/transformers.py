@@ -85,15 +85,16 @@ def _launch(model: PlannedModel, work: Workload, kv_tokens: int) -> Launch:
     """Two statements of Python."""
     request = work.request
     if request.tp > 1 and request.pp > 1:
-        return Launch(command=None, notes=("transformers splits by tp, or by layers: not both.",))
+        reason = "transformers splits by tp, or by layers: not both"
+        return Launch(command=None, refusals=(reason,))
     if work.kv_dtype != work.compute_dtype:
-        note = f"transformers' cache has the dtype that is computed in, {work.compute_dtype}."
-        return Launch(command=None, notes=(note,))
+        reason = f"transformers' cache has the dtype that is computed in, {work.compute_dtype}"
+        return Launch(command=None, refusals=(reason,))
     found = served(
         model, request.dtype, engine="transformers", on_loading=_ON_LOADING, unknown=_UNKNOWN
     )
     if found.name is None:
-        return Launch(command=None, notes=found.notes)
+        return Launch(command=None, refusals=found.refusals)
     (name,) = shlex.split(found.name)
     words = [json.dumps(name), *(found.words or ('dtype="auto"',))]
     words.append('tp_plan="auto"' if request.tp > 1 else 'device_map="auto"')

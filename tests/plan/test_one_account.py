@@ -99,7 +99,8 @@ def one_account(found: Any) -> bool:
         memory["total_bytes"] == (memory["weights_bytes"] or 0) + memory["kv_cache_bytes"] + others
     )
     assert memory["free_bytes"] == memory["budget_bytes"] - memory["total_bytes"]
-    assert found["fits"] is engine["fits"] is (memory["free_bytes"] >= 0)
+    is_held = memory["free_bytes"] >= 0 and not found["refusals"]
+    assert found["fits"] is engine["fits"] is is_held
     assert engine["available_kv_bytes"] == memory["free_bytes"] + memory["kv_cache_bytes"]
     assert engine["max_context"] == found["limits"]["max_context"]
     assert found["limits"]["max_batch_size"] in (engine["max_concurrency"], None)

@@ -1,13 +1,16 @@
 """What engines refuse to start: the sizes in these tests are those of the configs, and the rules
 those that the engines' sources state."""
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from config_specs import read_spec
+from headcount.cli import main
 from headcount.plan.devices import all_devices, find_device, parse_device
 from headcount.plan.engines.engine import find_engine
 from headcount.plan.engines.refusals.partition import CutRules, uneven_cuts
@@ -226,6 +229,68 @@ def test_a_format_needs_what_its_kernels_need(
     assert any(says in text for text in found) if says else found == ()
 
 
+@pytest.mark.parametrize(
+    ("args", "reason"),
+    [
+        (("vllm", "--dtype", "nf4"), "vllm 0.33 loads no weights of nf4"),
+        (("vllm", "--dtype", "q4_k_m"), "vllm 0.33 reads no GGUF files"),
+        (("vllm", "--dtype", "mxfp8", "--engine-version", "0.15"), "loads no weights of mxfp8"),
+        (("llama.cpp", "--dtype", "int4"), "llama.cpp has no weights of int4"),
+        (("sglang", "--dtype", "float8_e5m2"), "loads no weights of float8_e5m2"),
+        (("tensorrt-llm", "--dtype", "nf4"), "tensorrt-llm loads no weights of nf4"),
+        (("transformers", "--dtype", "mxfp8"), "transformers loads no weights of mxfp8"),
+        (("transformers", "--tp", "2", "--pp", "2"), "splits by tp, or by layers"),
+        (("vllm", "--block-size", "7"), "no kernel of attention takes blocks of 7 tokens"),
+        (("vllm", "--block-size", "1"), "no kernel of attention takes blocks of 1 tokens"),
+        # A checkpoint that has to be made is none.
+        (("vllm", "--dtype", "awq"), None),
+        (("vllm", "--dtype", "nf4", "--engine-version", "0.27"), None),
+        (("vllm", "--block-size", "48"), None),
+    ],
+)
+def test_what_an_engine_has_no_way_to_load_passes_no_gate(
+    args: tuple[str, ...], reason: str | None
+) -> None:
+    command = ["plan", "qwen3-8b", "--device", "h100", "--require", "fits", "--engine", *args]
+    done = CliRunner().invoke(main, [*command, "--format", "json"])
+    found = json.loads(done.stdout)
+    assert done.exit_code == (1 if reason else 0)
+    assert found["verdict"] == ("does not start" if reason else "fits")
+    assert found["engine"]["launch_command"] is None if reason else not found["refusals"]
+    if reason:
+        assert reason in found["refusals"][0] and reason in done.stderr
+
+
+def test_no_engine_starts_beyond_learned_positions(plan: MakePlan) -> None:
+    """GPT-2 has 1,024."""
+    found = plan("gpt2", engine="vllm", device=find_device("h100"), context=1025)
+    assert (found.verdict, found.fits) == ("does not start", False)
+    assert "learned 1,024 positions" in found.refusals[0]
+
+
+@pytest.mark.parametrize(
+    ("version", "size", "device", "says"),
+    [
+        # BlockSize of config.py and config/cache.py: 256 since 0.12, any number since 0.18.
+        ("0.11.0", 256, "h100", "is one of 1, 8, 16, 32, 64, 128, not 256"),
+        ("0.12.0", 256, "h100", None),
+        ("0.17.0", 48, "h100", "is one of 1, 8, 16, 32, 64, 128, 256, not 48"),
+        ("0.18.0", 48, "h100", None),
+        ("0.17.0", 8, "h100", "takes blocks of 8 tokens"),
+        ("0.33", 1, "mi300x", None),  # [1, MultipleOf(16)] of rocm_aiter_mla_sparse.py
+    ],
+)
+def test_a_block_is_a_size_that_version_and_kernels_take(
+    plan: MakePlan, version: str, size: int, device: str, says: str | None
+) -> None:
+    found = refusals(plan, "qwen3-8b", version, device=find_device(device), block_size=size)
+    assert any(says in text for text in found) if says else found == ()
+
+
+def test_beside_recurrent_state_a_block_is_made_of_the_size_asked_for(plan: MakePlan) -> None:
+    assert refusals(plan, "qwen3-next", "0.33", block_size=8, tp=2) == ()
+
+
 def test_weights_of_bitsandbytes_do_not_split(plan: MakePlan) -> None:
     """BitsAndBytesModelLoader: weights that are quantised already, and tensor parallelism."""
     model = plan("llama-3-8b").model
@@ -236,7 +301,7 @@ def test_weights_of_bitsandbytes_do_not_split(plan: MakePlan) -> None:
         work = replace(planned.workload, request=replace(planned.request, tp=tp))
         vllm = find_engine("vllm")
         assert len(list(vllm.refusals(stored, find_device("h100"), work))) == refused
-    assert refusals(plan, "llama-3-8b", tp=2, dtype="nf4") == ()
+    assert refusals(plan, "llama-3-8b", "0.27", tp=2, dtype="nf4") == ()
 
 
 def test_every_device_says_what_programs_are_built_for() -> None:

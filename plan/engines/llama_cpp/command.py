@@ -15,7 +15,7 @@ from .slots import UBATCH
 def launch(model: PlannedModel, work: Workload, kv_tokens: int) -> Launch:
     found = _served(model, work.request.dtype)
     if found.name is None:
-        return Launch(command=None, notes=found.notes)
+        return Launch(command=None, refusals=found.refusals)
     notes = list(found.notes)
     if found.notes:
         notes.append("-hf in place of -m takes a repository of the Hub that has GGUF files.")
@@ -33,8 +33,8 @@ def _served(model: PlannedModel, dtype: str | None) -> Served:
     mix = mix_name(_AS_MIXES.get(stored, stored))
     if mix is not None:
         return gguf_file(model, mix)
-    note = f"llama.cpp has no weights of {stored}: its own are q4_k_m, q6_k, q8_0 and the like."
-    return Served(name=None, notes=(note,))
+    reason = f"llama.cpp has no weights of {stored}: its own are q4_k_m, q6_k, q8_0 and the like"
+    return Served(name=None, refusals=(reason,))
 
 
 def _format(model: PlannedModel, dtype: str | None) -> str:

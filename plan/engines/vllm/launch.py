@@ -46,7 +46,7 @@ def vllm_launch(model: PlannedModel, work: Workload, kv_tokens: int) -> Launch:
     words = [*found.words, *_options(model, work)]
     missing = tuple(_missing([*_variables(model, work), *words], work.version, version))
     if found.name is None or missing:
-        return Launch(command=None, notes=(*found.notes, *missing))
+        return Launch(command=None, notes=(*found.notes, *missing), refusals=found.refusals)
     notes = (*found.notes, *_notes(model, work))
     command = _offline if work.request.usage == "offline" else _server
     return Launch(
@@ -84,8 +84,7 @@ def _served(model: PlannedModel, work: Workload) -> Served:
     engine = f"vllm {version.text}".strip()
     if wants_gguf(model, dtype):
         if version.at_least(*_NO_GGUF):
-            note = f"{engine} reads no GGUF files: none of its commands starts this plan."
-            return Served(name=None, notes=(note,))
+            return Served(name=None, refusals=(f"{engine} reads no GGUF files",))
         base = f"--tokenizer {shlex.quote('<the model that the GGUF was made of>')}"
         return gguf_file(model, full_name(dtype) if dtype else None, base)
     makes = {name: f"--dtype {name}" for name in ("float16", "bfloat16", "float32")}

@@ -22,6 +22,7 @@ from ..refusals.platforms import Platforms, has_capability
 from ..version import Version
 from .added.refusals import added_refusals
 from .added.spread import vllm_spread
+from .blocks import BlockTable
 from .context_parallel import context_refusals
 from .model_rules import NOT_IN_FLOAT16
 from .pool import vllm_pool
@@ -41,6 +42,10 @@ _LEAST: Mapping[str, _Since] = {
 }
 # Since a version: formats that ROCm's list of quantisations has, where that was not always so.
 _ON_ROCM_SINCE = {"mxfp4": (0, 10), "bitsandbytes": (0, 12), "modelopt": (0, 21)}
+# BlockSize of vllm/config/cache.py (config.py until 0.10), any number since 0.18; and MultipleOf in
+# get_supported_kernel_block_sizes of vllm/v1/attention/backends, of which AITER's take 1 as well.
+_ANY_SIZE_SINCE, _MOST_CHOICE_SINCE, _MOST_CHOICE = (0, 18), (0, 12), 256
+_KERNEL_STEP = 16
 _FP8_ON_ALL_CDNA = (0, 20)  # on MI200 as well
 _SPARSE_ON, _SPARSE_ON_12 = frozenset({"9", "10", "12"}), (0, 24)
 
@@ -58,9 +63,33 @@ def vllm_refusals(model: PlannedModel, device: Device | None, work: Workload) ->
     yield from context_refusals(model, work)
     loaded = as_loaded(model, work.dtype)
     yield from uneven_cuts(loaded, work.request.tp, vllm_cuts(model, device, work))
-    yield from added_refusals(model, work, len(vllm_pool(model, work).table.groups))
+    table = vllm_pool(model, work).table
+    yield from added_refusals(model, work, len(table.groups))
+    yield from _blocks(model, table, device, work)
     if work.request.tp > 1 and work.request.dtype is None and _method(model) == "bitsandbytes":
         yield "weights that bitsandbytes has quantised do not split: --pp instead of --tp"
+
+
+def _blocks(
+    model: PlannedModel, table: BlockTable, device: Device | None, work: Workload
+) -> Iterator[str]:
+    """Sizes that the parser has no choice for, and those that no kernel takes: beside recurrent
+    state that is the size which is made of the one asked for."""
+    size, version = work.request.block_size, work.version
+    if size is None:
+        return
+    most = _MOST_CHOICE if version.at_least(*_MOST_CHOICE_SINCE) else _MOST_CHOICE // 2
+    choices = [1, 8, *(n for n in (16, 32, 64, 128, 256) if n <= most)]
+    if size not in choices and not version.at_least(*_ANY_SIZE_SINCE):
+        yield f"--block-size is one of {', '.join(map(str, choices))}, not {size}"
+        return
+    has_state = any(group.cache.kind == "state" for group in table.groups)
+    kept = table.block_size if has_state else size
+    if not model.spec.is_cached or kept is None or not kept % _KERNEL_STEP:
+        return
+    if kept == 1 and device is not None and device.platform == "rocm":
+        return
+    yield f"no kernel of attention takes blocks of {kept} tokens: multiples of {_KERNEL_STEP}"
 
 
 def vllm_notes(model: PlannedModel, device: Device | None, work: Workload) -> Iterator[str]:
