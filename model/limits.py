@@ -256,6 +256,7 @@ REMOTE_GGUF_BYTES = Limit(
 NUMBER = Limit(2**63 - 1, "in a number", "the largest size that tools of the trade hold")
 NUMBER_CHARACTERS = Limit(60, "characters of a number", "a size is shorter")
 BATCH_SIZE = Limit(1_000_000, "sequences", "engines run some thousand at once")
+PRICES_BYTES = Limit(_MIB, "bytes", "a list of prices has a line for each device")
 
 # What is shown
 VALUE_CHARACTERS = Limit(

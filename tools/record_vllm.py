@@ -1,5 +1,5 @@
-"""Write tests/truth/vllm.jsonl: what vLLM's own code makes of every config of the catalogue and of
-every class that it has, in blocks, tokens and concurrency.
+"""Write tests/plan/engines/vllm.jsonl: what vLLM's own code makes of every config of the catalogue
+and of every class that it has, in blocks, tokens and concurrency.
 
 The fast tests hold plans against it. vLLM is asked by another interpreter, in an environment that
 has its CPU build; `tests/support/judge/vllm_environment.py` makes one.

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping
 from math import isfinite
 from pathlib import Path
 
+from headcount.model import limits
 from headcount.model.errors import HeadcountError, short
 from headcount.sources.json_file import BYTE_ORDER_MARK, open_bytes, parse_json
 
 from ..devices import find_device
 
 HOURS_A_MONTH = 730  # 365 x 24 / 12
-_MOST_BYTES = 2**20
 _FORM = "a row NAME,PRICE for each device, or JSON {NAME: PRICE}, the price of one an hour,"
 
 Prices = Mapping[str, float]  # key of a device -> price of one for an hour
@@ -22,9 +22,9 @@ def read_prices(path: Path) -> Prices:
     """CSV, with or without a header, or JSON. Raises HeadcountError for a file that is not of that
     form, a name that no device has, and a device with two prices."""
     with open_bytes(path) as file:
-        data = file.read(_MOST_BYTES + 1)
-    if len(data) > _MOST_BYTES:
-        raise HeadcountError(f"{path}: is larger than 1 MiB; {_FORM} is meant")
+        data = file.read(limits.PRICES_BYTES.most + 1)
+    if len(data) > limits.PRICES_BYTES.most:
+        raise HeadcountError(f"{limits.PRICES_BYTES.refusal(path)}; {_FORM} is meant")
     found: dict[str, float] = {}
     for name, value in _rows(path, data):
         key = _known(path, name)

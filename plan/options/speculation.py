@@ -7,6 +7,7 @@ from shlex import quote
 from typing import Any, Literal, NamedTuple, get_args
 
 from headcount.model.errors import HeadcountError, short
+from headcount.sources.catalogue import catalogue
 
 from ..planned_model import PlannedModel
 
@@ -55,13 +56,26 @@ def parse_speculative_config(text: str, find: FindModel) -> Speculation:
     name = values.get("model")
     if name is not None and not isinstance(name, str):
         raise HeadcountError(f"--speculative-config: model is {short(name)}; a name is meant")
-    method = _method(values.get("method"), name)
+    method = method_of(values.get("method"), name)
     draft = None
     if method not in WITHOUT_MODEL:
         if name is None:
             raise HeadcountError(f'--speculative-config: {method} needs a model: "model": NAME')
-        draft = find(name)
+        draft = _found(find, name, method, "--speculative-config")
+        values = {**values, "model": draft.model_id}  # an alias starts no engine
     return Speculation(method=method, tokens=_tokens(values), draft=draft, given=json.dumps(values))
+
+
+def _found(find: FindModel, name: str, method: Method, option: str) -> PlannedModel:
+    """What is called `name`. The catalogue's models are whole: none is a head of EAGLE, whose
+    config may name the class of a whole model."""
+    draft = find(name)
+    if method in ("eagle", "eagle3") and any(row.id == draft.model_id for row in catalogue()):
+        raise HeadcountError(
+            f"{option}: {draft.model_id} is a whole model, and no head of EAGLE: name the head that"
+            " was trained for the model, or draft with the whole one (draft_model, STANDALONE)"
+        )
+    return draft
 
 
 def _object(text: str) -> Mapping[str, Any]:
@@ -77,8 +91,9 @@ def _object(text: str) -> Mapping[str, Any]:
     return values
 
 
-def _method(asked: object, name: str | None) -> Method:
-    """Without one, EAGLE is known by its name; all else is a draft model."""
+def method_of(asked: object, name: str | None) -> Method:
+    """What vLLM makes of `asked`, and `name`, of its `method` and `model`. Without a method, EAGLE
+    is known by its name; all else is a draft model. Raises HeadcountError."""
     if asked is None:
         lowered = (name or "").lower()
         if lowered in ("ngram", "[ngram]"):
@@ -135,14 +150,16 @@ class Algorithm(NamedTuple):
             raise HeadcountError(
                 f"--speculative-algorithm {self.name} needs --speculative-draft-model-path"
             )
-        draft = find(self.draft) if self.draft and method not in WITHOUT_MODEL else None
+        draft = None
+        if self.draft and method not in WITHOUT_MODEL:
+            draft = _found(find, self.draft, method, f"--speculative-algorithm {self.name}")
         tokens = self.tokens or (self.steps or _DEFAULT_STEPS) + 1
-        return Speculation(method=method, tokens=tokens, draft=draft, given=self._words)
+        given = self._words(draft.model_id if draft else self.draft)
+        return Speculation(method=method, tokens=tokens, draft=draft, given=given)
 
-    @property
-    def _words(self) -> str:
+    def _words(self, draft: str | None) -> str:
         values = (
-            *(("algorithm", self.name), ("draft-model-path", self.draft)),
+            *(("algorithm", self.name), ("draft-model-path", draft)),
             *(("num-steps", self.steps), ("eagle-topk", self.topk)),
             ("num-draft-tokens", self.tokens),
         )

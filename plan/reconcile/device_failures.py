@@ -1,8 +1,8 @@
 """Starts for which a device, or the host, had too little memory."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 
+from ..budget import Term
 from ..engines.start_log import Failure, Log
 from .explanation import Explanation
 from .memory_of_a_start import budgeted, ground_of, in_bytes, left_for_the_cache, rounded
@@ -88,28 +88,48 @@ def host_full(log: Log, start: Start | None, said: Mapping[str, float]) -> Expla
 
 
 def sampler_too_large(log: Log, start: Start | None, said: Mapping[str, float]) -> Explanation:
-    """The sampler's warm-up found no room beside the cache."""
+    """The sampler's warm-up found no room: beside the cache, or before there was one."""
     count = int(said["sequences"])
     failure = log.failures.get("memory")
     tried, free = _tried(failure)
-    short = max(0.0, (tried or 0.0) - (free or 0.0))
-    if start is not None and start.request.max_num_seqs is None:
-        start = replace(start, request=replace(start.request, max_num_seqs=count))
-    ground = ground_of(log, start, left_for_the_cache(log, start)) if start else None
+    profiled = start is not None and _is_before_a_cache(log, start)
+    remedies = _for_the_sampler(log, start, profiled, tried, free) if start else ()
+    when = "in the profiled step" if profiled else "beside the cache"
     detail = (
         f": {tried:.2f} GiB more were asked for, {free:.2f} were free" if tried and free else ""
     )
-    fewer = int(count * free / tried) if tried and free else None
     return Explanation(
         kind="sampler",
-        cause=f"the sampler's warm-up for {count:,} sequences found no room beside the"
-        f" cache{detail}",
+        cause=f"the sampler's warm-up for {count:,} sequences found no room {when}{detail}",
         needed_bytes=in_bytes(tried),
         available_bytes=in_bytes(free),
         too_large=f"the sampler of {count:,} sequences",
-        remedies=beside_the_cache(ground, int(short * _GIB), sequences=fewer) if ground else (),
-        advice=() if start else (_FOR_THE_SAMPLER,),
+        remedies=remedies,
+        advice=() if remedies else (_FOR_THE_SAMPLER,),
     )
+
+
+def _is_before_a_cache(log: Log, start: Start) -> bool:
+    """Whether it was the profiled step's: the traceback says so, or by our reckoning nothing would
+    have been left for a cache."""
+    if log.failures["sampler"].reached & {"available_gib", "kv_tokens", "num_blocks"}:
+        return False
+    plan = budgeted(start)
+    return log.settings.get("phase") == "profile" or (
+        plan is not None and plan.available_bytes <= 0
+    )
+
+
+def _for_the_sampler(
+    log: Log, start: Start, profiled: bool, tried: float | None, free: float | None
+) -> tuple[Remedy, ...]:
+    short = int(max(0.0, (tried or 0.0) - (free or 0.0)) * _GIB)
+    if profiled:
+        return for_the_profile(ground_of(log, start, None), short)
+    count = start.request.max_num_seqs or 0
+    fewer = int(count * free / tried) if tried and free else None
+    ground = ground_of(log, start, left_for_the_cache(log, start))
+    return beside_the_cache(ground, short, sequences=fewer)
 
 
 _FOR_THE_SAMPLER = "not tried here: fewer sequences (--max-num-seqs), or a smaller utilisation"
@@ -139,6 +159,8 @@ def out_of_memory(log: Log, start: Start | None, said: Mapping[str, float]) -> E
     if not reached & {"weights_gib", "available_gib", "kv_tokens", "num_blocks"}:
         if phase is None and start is None and "model" not in log.settings:
             return _at_some_time(log, said)
+        if phase is None and start is not None and _is_beyond_weights(start, said):
+            return _after_loading(log, start, said)
         return _while_loading(log, start, said)
     return _in_a_step(log, start, said, reached)
 
@@ -155,6 +177,38 @@ def _at_some_time(log: Log, said: Mapping[str, float]) -> Explanation:
             " of fewer bits; after that, a smaller utilisation or fewer sequences a step; the lines"
             " before, or --model, tell more",
         ),
+    )
+
+
+def _weights_terms(start: Start) -> tuple[Term, ...]:
+    """What is loaded, by our reckoning; none where that is not known."""
+    plan = budgeted(start)
+    return tuple(term for term in plan.taken if term.key in _LOADED) if plan else ()
+
+
+_LOADED = ("weights", "draft", "adapters")
+
+
+def _is_beyond_weights(start: Start, said: Mapping[str, float]) -> bool:
+    """Whether torch had more than all that is loaded takes, our error included."""
+    loaded = sum(term.bytes + term.error_bytes for term in _weights_terms(start))
+    return bool(loaded) and said.get("allocated", 0.0) * _GIB > loaded
+
+
+def _after_loading(log: Log, start: Start, said: Mapping[str, float]) -> Explanation:
+    """Something beside the weights found no room; what it was, the log does not say."""
+    weights = sum(term.bytes for term in _weights_terms(start)) / _GIB
+    ground = ground_of(log, start, None)
+    return Explanation(
+        kind="step",
+        cause=f"the device was full when {said['allocated']:.2f} GiB were allocated by PyTorch, of"
+        f" which weights take {weights:.2f} GiB: they were loaded, and what came on top is not"
+        f" known{_capacity_words(said)}",
+        needed_bytes=in_bytes(said.get("tried")),
+        available_bytes=in_bytes(said.get("free")),
+        too_large="not known: what is beside the weights",
+        remedies=for_the_weights(ground),
+        advice=(f"{_FOR_A_STEP}; lines of the log before the error tell which",),
     )
 
 

@@ -60,7 +60,9 @@ _SPECULATIVE = re.compile(
     r"|\{[^}]{0,2000}\})"
 )
 _DRAFTED = re.compile(r"num_spec(?:ulative)?_tokens['\"\\]*\s?[=:]\s?([0-9]{1,3})")
-_METHOD = re.compile(r"method['\"\\]*\s?[=:]\s?['\"\\]*([A-Za-z0-9_]{1,40})")
+_METHOD = re.compile(r"(?<![A-Za-z_])method['\"\\]*\s?[=:]\s?['\"\\]*([A-Za-z0-9_]{1,40})")
+_DRAFT = re.compile(r"(?<![A-Za-z_])model['\"\\]*\s?[=:]\s?['\"\\]*([^\s'\",)}\\]{1,200})")
+_LOOKUP = re.compile(r"(prompt_lookup_m(?:ax|in))['\"\\]*\s?[=:]\s?([0-9]{1,3})")
 # Names of processes: (Worker_PP1_TP0 pid=7), (…Worker rank=3 pid=7), [… PP0 TP1].
 _STAGE = re.compile(r"[_ \[(]PP([0-9]{1,3})\b|[_ \[(]PP([0-9]{1,3})_")
 _PLACE = re.compile(r"\([A-Za-z]{0,12}Worker[A-Za-z]{0,12}[ _][^)]{0,40}?rank[= ]([0-9]{1,4})")
@@ -317,8 +319,12 @@ def _read_speculation(log: Log, line: str) -> None:
     for match in _SPECULATIVE.finditer(line):
         if count := _DRAFTED.search(match[0]):
             log.say("speculated", int(count[1]))
-        if method := _METHOD.search(match[0]):
-            log.say("speculative_method", method[1].lower())
+        for name, pattern in (("speculative_method", _METHOD), ("speculative_model", _DRAFT)):
+            found = pattern.search(match[0])
+            if found and found[1] not in ("None", "null"):
+                log.say(name, found[1] if pattern is _DRAFT else found[1].lower())
+        for name, tokens in _LOOKUP.findall(match[0]):
+            log.say(name, int(tokens))
 
 
 def _read_settings(log: Log, line: str) -> None:

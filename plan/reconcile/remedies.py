@@ -195,7 +195,7 @@ def for_the_profile(ground: Ground, short: int) -> tuple[Remedy, ...]:
 
     def is_enough(remedy: Remedy) -> bool:
         then = ground.step_bytes(**{remedy.change: remedy.value})
-        return now is not None and then is not None and now - then >= short
+        return now is not None and then is not None and now - then >= max(short, 1)
 
     kinds: tuple[_Kind, ...] = (
         lambda ground: filter(is_enough, _sequences(ground)),

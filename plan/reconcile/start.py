@@ -1,7 +1,7 @@
 """The start that a log is of: what it says, what options add, and defaults for the rest."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from headcount.model.errors import HeadcountError
@@ -9,12 +9,12 @@ from headcount.model.errors import HeadcountError
 from ..devices import Device, find_device, parse_device
 from ..engines.engine import Engine, check_options, find_engine
 from ..engines.start_log import Log, Setting
-from ..options.speculation import Method, Speculation
 from ..parallel import valid_tp
 from ..planned_model import PlannedModel
 from ..request import OF_ANY_PLAN, STATE_MODES, PlanRequest, StateMode
 from .log import settings_of
 from .model import LoggedModel, find_model, loaded_as
+from .speculated import Speculated, speculated
 
 _PASSED = (
     *("context", "kv_dtype", "tp", "pp", "max_num_seqs", "max_num_batched_tokens", "sampler"),
@@ -53,6 +53,8 @@ def start_of(log: Log, options: Mapping[str, Any]) -> Start:
     """The start of `log`; `options` that are given overrule what it says. Raises HeadcountError."""
     given = {name: value for name, value in options.items() if value not in (None, False)}
     settings = settings_of(log, given)
+    if (warmed := log.failures.get("sampler")) is not None:
+        settings.setdefault("max_num_seqs", int(warmed.values["sequences"]))
     engine = find_engine(str(given.get("engine", log.engine)))
     check_options(engine, PlanRequest(**_options(given)))
     found = find_model(names_of(log, options), _text(settings, "quantization"), names_of(log, {}))
@@ -61,7 +63,7 @@ def start_of(log: Log, options: Mapping[str, Any]) -> Start:
         settings["tp"] = _tp_of_ranks(found.model, int(settings["tp_seen"]))
     device = device_of(log, _text(given, "device"))
     version = _version(settings)
-    logged = {**_options(settings), "speculative_config": _speculation(settings)}
+    logged = _options(settings)
     request = PlanRequest(
         engine=engine.name,
         version=engine.releases.parse(version) if version else engine.releases.latest(),
@@ -70,6 +72,10 @@ def start_of(log: Log, options: Mapping[str, Any]) -> Start:
         utilisation=_share(settings),
         **{name: logged[name] for name in logged.keys() & (OF_ANY_PLAN | engine.options)},
     )
+    drafts = speculated(settings, found) if "speculative_config" in engine.options else None
+    if drafts is not None:
+        drafts = drafts.weighed(found.model, request)
+        request = replace(request, speculative_config=drafts.speculation)
     names = [name for name in names_of(log, {}) if name] or [found.called]
     return Start(
         log=log,
@@ -77,7 +83,7 @@ def start_of(log: Log, options: Mapping[str, Any]) -> Start:
         called=names[0],
         request=request,
         said=frozenset(settings),
-        notes=tuple(_notes(found, settings, log.settings, engine)),
+        notes=tuple(_notes(found, settings, log.settings, engine, drafts)),
         quantization=_text(settings, "quantization"),
         told_kv_memory=int(settings["kv_memory"]) if "kv_memory" in settings else None,
         tp_is_guessed=guessed,
@@ -120,6 +126,7 @@ def _notes(
     settings: Mapping[str, Setting],
     logged: Mapping[str, Setting],
     engine: Engine,
+    drafts: Speculated | None,
 ) -> Iterator[str]:
     """What may keep the figures from agreeing."""
     if found.note:
@@ -131,30 +138,14 @@ def _notes(
             f"the start overrides the number of blocks ({settings['overridden']:,}): what the log"
             " counts does not follow from the memory"
         )
-    if settings.get("speculated"):
-        method = settings.get("speculative_method", "a draft")
-        yield (
-            f"the start speculates {settings['speculated']} tokens ({method}): the state of each is"
-            " reckoned with, a layer of MTP with its weights, and one of EAGLE as one more of the"
-            " model's; the weights of a draft that the log does not name are not"
-        )
+    if drafts is not None:
+        yield drafts.note
     version = _version(settings)
     if version is None and engine.releases.newest:
         newest = engine.releases.latest().text
         yield f"the log names no version: the rules of {newest} are taken"
     elif version and (note := engine.releases.note(engine.name, engine.releases.parse(version))):
         yield note
-
-
-def _speculation(settings: Mapping[str, Setting]) -> Speculation | None:
-    """A method that is not known drafts without layers of its own."""
-    tokens = settings.get("speculated")
-    if not tokens:
-        return None
-    named = str(settings.get("speculative_method", "mtp"))
-    known: tuple[Method, ...] = ("mtp", "eagle3", "eagle")
-    found = (method for method in known if method in named)
-    return Speculation(method=next(found, "draft_model"), tokens=int(tokens))
 
 
 def _tp_of_ranks(model: PlannedModel, seen: int) -> int:

@@ -23,6 +23,7 @@ from headcount.model import limits
 from headcount.model.divisors import listed
 from headcount.model.errors import HeadcountError, short
 from headcount.model.units import parse_tokens
+from headcount.plan.hardware.prices import read_prices
 from headcount.plan.reconcile.reading import read_lines
 from headcount.report.report import Finding, shown
 from headcount.running.text import read_text
@@ -368,6 +369,18 @@ def _(folder: Path) -> str:
     with pytest.raises(HeadcountError, match="is not a number"):
         parse_tokens("0" * 60 + "7")
     return "60"
+
+
+@reaches("PRICES_BYTES")
+def _(folder: Path) -> str:
+    prices = folder / "prices.csv"
+    row = "h100,2.5\n"
+    prices.write_text(row + "\n" * (2**20 - len(row)))
+    assert read_prices(prices) == {"h100": 2.5}
+    prices.write_text(row + "\n" * (2**20 - len(row) + 1))
+    with pytest.raises(HeadcountError) as refused:
+        read_prices(prices)
+    return str(refused.value)
 
 
 @reaches("BATCH_SIZE")

@@ -181,8 +181,21 @@ def test_memory_that_a_step_lacked_is_told_from_memory_for_weights() -> None:
     traced = '  File "gpu_worker.py", line 1, in determine_available_memory\n'
     lines = vllm("0.8.5", "Qwen/Qwen2.5-7B-Instruct", 32768, traced + error)
     assert "in the profiled step" in rows(lines)["failure"]["why"]
-    lines = vllm("0.8.5", "Qwen/Qwen2.5-7B-Instruct", 32768, error)
+    lines = vllm("0.8.5", "Qwen/Qwen2.5-7B-Instruct", 32768, error.replace("20.32 GiB", "12 GiB"))
     assert "while the weights were loaded" in rows(lines)["failure"]["why"]
+
+
+def test_more_than_the_weights_was_not_allocated_while_they_were_loaded() -> None:
+    """Qwen3-8B has 8,190,735,360 parameters of two bytes, 15.26 GiB; torch had 21.30."""
+    error = out_of_memory("270.00 MiB", "21.98 GiB", "156.94 MiB", "21.80 GiB")
+    log = vllm("0.19.0", "Qwen/Qwen3-8B", 32768, error.replace("20.32 GiB", "21.30 GiB"))
+    found = rows(log, "--device", "l4")
+    why = found["failure"]["why"]
+    assert "21.30 GiB were allocated by PyTorch, of which weights take 15.2" in why
+    assert "not known" in why and "while the weights" not in why
+    assert found["needed_bytes"]["why"] != "weights"
+    traced = log.replace("torch.OutOf", '  File "x.py", line 1, in load_model\ntorch.OutOf')
+    assert "while the weights were loaded" in rows(traced, "--device", "l4")["failure"]["why"]
 
 
 def test_a_log_without_a_known_model_is_explained_by_its_numbers() -> None:

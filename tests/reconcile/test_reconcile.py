@@ -320,6 +320,13 @@ def test_a_speculating_start_has_a_note() -> None:
     assert "speculates" in run(text, "--model", "qwen3-8b").output
 
 
+def test_a_method_without_layers_in_the_config_is_a_note() -> None:
+    text = FRAGMENT + "speculative_config={'method': 'mtp', 'num_speculative_tokens': 3}\n"
+    result = run(text, "--model", "qwen3-8b", "--device", "l4")
+    assert result.exit_code in (0, 1) and "Error" not in result.output
+    assert "names no layers that predict further tokens" in result.output
+
+
 def test_pools_of_sglang_are_told_from_those_of_ranks_and_of_a_draft_model() -> None:
     line = "KV Cache is allocated. dtype: torch.bfloat16, #tokens: {}, K size: {} GB, V size: {} GB"
     lines = [line.format(1000, 5.22, 5.22), line.format(1000, 5.22, 5.22)]

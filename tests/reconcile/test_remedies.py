@@ -101,6 +101,26 @@ def test_fewer_sequences_are_advised_as_far_as_the_sampler_needs() -> None:
     assert found["change_utilisation"]["predicted"] <= 0.9 - 1.9 / 79.18
 
 
+@pytest.mark.parametrize("more", ["", "1.16 GiB"])
+def test_fewer_sequences_are_advised_where_the_profiled_sampler_found_no_room(more: str) -> None:
+    """38 B (of seven logs) x 1,024 sequences x 151,936 tokens are 5.5 GiB, beside weights of 15.3
+    on 22 x 0.9: half as many leave room for a request of 8,192 tokens."""
+    error = out_of_memory(more, "22.03 GiB", "10.25 MiB", "22.00 GiB") if more else ""
+    log = vllm(
+        *("0.11.0", "Qwen/Qwen3-8B", 8192),
+        "INFO Model loading took 15.2683 GiB and 3 seconds",
+        error,
+        "RuntimeError: CUDA out of memory occurred when warming up sampler with 1024 dummy"
+        " requests. Please try lowering `max_num_seqs` or `gpu_memory_utilization`",
+    )
+    found = rows(log, "--device", "l4")
+    assert found["change_max_num_seqs"]["predicted"] == 512
+    assert "--max-num-seqs 512" in found["change_max_num_seqs"]["why"]
+    assert "in the profiled step" in found["failure"]["why"]
+    assert "Activations 5.55 GiB" in " ".join(reconcile(log, "--device", "l4").output.split())
+    assert "change_utilisation" not in found
+
+
 def test_graphs_are_given_up_where_their_capture_failed_and_nowhere_else() -> None:
     lines = (
         "INFO Available KV cache memory: 40.00 GiB",

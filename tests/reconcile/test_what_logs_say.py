@@ -213,6 +213,24 @@ def test_the_models_of_drafts_are_not_the_models() -> None:
     assert settings(line)["speculative_method"] == "eagle3"
 
 
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("increase --gpu-memory-utilization from 0.9500 to 0.9521 to maintain the same effective"
+         " KV cache size.", 0.95),
+        ("re-enabling it (the default as of v0.21.0) and increasing --gpu-memory-utilization from"
+         " 0.8000 to 0.8125.", 0.8),
+        ("The current --gpu-memory-utilization=0.9000 is equivalent to"
+         " --gpu-memory-utilization=0.8849 without CUDA graph memory profiling. To maintain the"
+         " same effective KV cache size as before, increase --gpu-memory-utilization to 0.9151.",
+         0.9),
+    ],
+)  # fmt: skip
+def test_notices_of_graphs_name_the_setting_and_what_is_advised(said: str, told: float) -> None:
+    """As gpu_worker.py of vLLM 0.18 and 0.19, and of 0.20 to 0.32, words them."""
+    assert settings(f"INFO [gpu_worker.py:470] {said}")["utilisation"] == told
+
+
 def test_what_a_start_was_told_counts_before_what_is_said_in_passing() -> None:
     told = "Initializing a V1 LLM engine (v0.11.0) with config: model='Qwen/Qwen3-8B', dtype=x"
     request = "Received request cmpl-1: params: x, model=other."

@@ -38,5 +38,7 @@ def cache_type(name: str | None) -> str:
 
 
 def row_bytes(elements: int, kind: str) -> int:
-    """Of a cell of so many elements (ggml_row_size)."""
+    """Of a cell of so many elements (ggml_row_size): whole blocks, but of what has no scales."""
+    if kind in WIDE:
+        return elements * BLOCKS[kind] // ELEMENTS
     return -(-elements // ELEMENTS) * BLOCKS[kind]

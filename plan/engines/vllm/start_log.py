@@ -238,6 +238,9 @@ LOG = StartLog(
             "The current --gpu", rf"The current --gpu-memory-utilization={NUMBER}\d*", "utilisation"
         ),
         LogLine(
+            "--gpu-memory-utilization from ", rf"utilization from {NUMBER} to [0-9]", "utilisation"
+        ),
+        LogLine(
             "desired GPU memory", rf"desired GPU memory utilization \({NUMBER},", "utilisation"
         ),
     ),

@@ -174,6 +174,38 @@ def test_sglang_takes_a_drafts_layers_for_layers_of_the_model() -> None:
     assert given.given == "--speculative-algorithm NEXTN --speculative-num-steps 3"
 
 
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [
+        (
+            ("--speculative-config", '{"model": "qwen3-0.6b", "num_speculative_tokens": 4}'),
+            """--speculative-config '{"model": "Qwen/Qwen3-0.6B", "num_speculative_tokens": 4}'""",
+        ),
+        (
+            ("--engine", "sglang", "--speculative-algorithm", "STANDALONE",
+             "--speculative-draft-model-path", "qwen3-0.6b"),
+            "--speculative-draft-model-path Qwen/Qwen3-0.6B",
+        ),
+    ],
+)  # fmt: skip
+def test_commands_name_a_draft_as_the_hub_does(words: tuple[str, ...], command: str) -> None:
+    done = CliRunner().invoke(main, ["plan", "qwen3-8b", "--device", "h100", *words])
+    assert not done.exit_code, done.stderr
+    assert command in done.stdout
+
+
+@pytest.mark.parametrize("method", ["eagle", "eagle3"])
+def test_a_whole_model_is_no_head_of_eagle(method: str) -> None:
+    given = {"method": method, "model": "qwen3-0.6b", "num_speculative_tokens": 2}
+    algorithm = Algorithm(name=method.upper(), draft="qwen3-0.6b")
+    for parse in (
+        lambda find: parse_speculative_config(json.dumps(given), find),
+        algorithm.speculation,
+    ):
+        with pytest.raises(HeadcountError, match=r"Qwen3-0\.6B is a whole"):
+            parse(lambda name: planned(audit_model(name)))
+
+
 @pytest.mark.parametrize(("engine", "variable"), [("vllm", "VLLM"), ("sglang", "SGLANG")])
 def test_stages_have_the_layers_that_a_partition_gives(engine: str, variable: str) -> None:
     """Llama 3 70B: 80 layers of 855,654,400 parameters and norms, embedding and head of 128,256."""

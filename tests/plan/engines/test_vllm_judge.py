@@ -1,5 +1,5 @@
 """vLLM itself as the judge: what its own code makes of every config of the catalogue and of every
-class that it has, held against plans. `tests/truth/vllm.jsonl` has its answers, which
+class that it has, held against plans. `tests/plan/engines/vllm.jsonl` has its answers, which
 tools/record_vllm.py wrote; one slow test asks it anew.
 """
 

@@ -1,8 +1,8 @@
 """What vLLM was asked about configs, what it answered, and the plans that are held against that.
 
-`tests/truth/vllm.jsonl` is written by `tools/record_vllm.py`, which asks vLLM's own code in an
-environment of its own (`ask_vllm.py`). The first line says which vLLM and what was asked; then one
-line a model, with an answer for each of the settings. Needs neither vLLM nor torch.
+`tests/plan/engines/vllm.jsonl` is written by `tools/record_vllm.py`, which asks vLLM's own code in
+an environment of its own (`ask_vllm.py`). The first line says which vLLM and what was asked; then
+one line a model, with an answer for each of the settings. Needs neither vLLM nor torch.
 """
 
 import json
@@ -23,7 +23,7 @@ from headcount.plan.request import PlanRequest
 from headcount.sources.catalogue import catalogue, read_entry
 from headcount.sources.found import FoundModel
 
-RECORD = Path(__file__).parents[2] / "truth" / "vllm.jsonl"
+RECORD = Path(__file__).parents[2] / "plan" / "engines" / "vllm.jsonl"
 DEVICE = "h100"  # as which vLLM poses
 AVAILABLE = 16_000_000_000_033  # bytes: so many that any length fits, and no multiple of a block
 Setting = dict[str, Any]  # names of vLLM's EngineArgs
