@@ -21,18 +21,25 @@ class Change(NamedTuple):
     text: str
     plan: Plan
 
+    @property
+    def is_sure(self) -> bool:
+        """Whether it fits even if all estimates err, as `--require fits` takes it."""
+        return self.plan.verdict == "fits"
+
     def document(self) -> dict[str, object]:
         return {
             "change": self.what,
             "value": self.value,
             "text": self.text,
+            "verdict": self.plan.verdict,
             "kv_tokens": self.plan.kv_tokens,
             "concurrency": round(self.plan.concurrency, 2),
         }
 
 
 def changes(plan: Plan, variants: Sequence[VariantPlan]) -> tuple[Change, ...]:
-    """Each single change that makes `plan` fit, by the least amount that does; () if it fits.
+    """Each single change that makes `plan` surely fit, by the least amount that does; () if it
+    fits. Where none does, those that make it borderline, if it is not so by itself.
 
     From what costs nothing (a larger share of memory, fewer sequences) over what costs precision
     or length to what needs more devices or another checkpoint.
@@ -48,9 +55,19 @@ def changes(plan: Plan, variants: Sequence[VariantPlan]) -> tuple[Change, ...]:
         _tp,
         _weight_type,
     )
-    found = [next(kind(plan), None) for kind in kinds]
-    found.append(next(_conversion(variants), None))
-    return tuple(change for change in found if change is not None)
+    tried = [tuple(_until_sure(kind(plan))) for kind in kinds]
+    tried.append(tuple(_until_sure(_conversion(variants))))
+    sure = tuple(found[-1] for found in tried if found and found[-1].is_sure)
+    if sure or plan.verdict == "borderline":
+        return sure
+    return tuple(found[0] for found in tried if found)
+
+
+def _until_sure(found: Iterator[Change]) -> Iterator[Change]:
+    for change in found:
+        yield change
+        if change.is_sure:
+            return
 
 
 def _try(plan: Plan, what: str, value: int | float | str, text: str) -> Iterator[Change]:
@@ -61,7 +78,8 @@ def _try(plan: Plan, what: str, value: int | float | str, text: str) -> Iterator
         changed = plan_model(plan.model, request)
     except HeadcountError:
         return
-    if changed.fits and (changed.launch_command or not plan.launch_command):
+    may_fit = changed.verdict in ("fits", "borderline")
+    if may_fit and (changed.launch_command or not plan.launch_command):
         yield Change(what=what, value=value, text=text, plan=changed)
 
 
@@ -78,8 +96,9 @@ def _sequences(plan: Plan) -> Iterator[Change]:
     """As many as are to run at once; or fewer, of an engine that profiles the sampler for as many
     as it may run."""
     if not plan.runs_at_once:
-        value = plan.workload.batch_size
-        yield from _try(plan, "max_num_seqs", value, f"{value:,} sequences a step")
+        value, has_slots = plan.workload.batch_size, "parallel" in plan.engine.options
+        what, words = ("parallel", "slots") if has_slots else ("max_num_seqs", "sequences a step")
+        yield from _try(plan, what, value, f"{value:,} {words}")
         return
     if not plan.engine.profiles_sequences or plan.budget is None:
         return
@@ -96,10 +115,12 @@ def _cache_type(plan: Plan) -> Iterator[Change]:
 
 
 def _context(plan: Plan) -> Iterator[Change]:
-    found, longest = plan.limits.max_context, plan.spec.max_position_embeddings
-    most = min(found, longest or found) if found else 0
-    if 0 < most < plan.workload.context:
-        yield from _try(plan, "context", most, f"a context of {most:,} tokens")
+    """The longest that surely fits, or by the estimates as they stand."""
+    longest = plan.spec.max_position_embeddings
+    for found in (plan.low.limits.max_context, plan.limits.max_context):
+        most = min(found, longest or found) if found else 0
+        if 0 < most < plan.workload.context:
+            yield from _try(plan, "context", most, f"a context of {most:,} tokens")
 
 
 def _whole_experts(plan: Plan) -> Iterator[Change]:
@@ -131,6 +152,6 @@ def _conversion(variants: Sequence[VariantPlan]) -> Iterator[Change]:
     """Fewer K/V heads: another checkpoint, which `headcount convert` makes."""
     for row in conversions(variants):
         heads, plan = row.variant.num_key_value_heads, row.plan
-        if heads is not None and plan is not None and plan.fits:
+        if heads is not None and plan is not None and plan.verdict in ("fits", "borderline"):
             text = f"{heads} K/V heads (headcount convert --kv-heads {heads})"
             yield Change(what="num_key_value_heads", value=heads, text=text, plan=plan)

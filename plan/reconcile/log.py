@@ -287,9 +287,13 @@ def _read_name(each: LogLine, log: Log, line: str) -> None:
 
 
 def _name(log: Log, name: str) -> None:
-    is_word = name and not name.startswith(("-", "\\", "<", "$", "{"))
-    if is_word and name not in ("None", "null") and len(name) <= 200:
+    if _is_name(name):
         log.call(name)
+
+
+def _is_name(text: str) -> bool:
+    is_word = bool(text) and not text.startswith(("-", "\\", "<", "$", "{"))
+    return is_word and text not in ("None", "null") and len(text) <= 200
 
 
 def _read_failure(each: FailureLine, engine: str | None, log: Log, line: str) -> None:
@@ -321,7 +325,7 @@ def _read_speculation(log: Log, line: str) -> None:
             log.say("speculated", int(count[1]))
         for name, pattern in (("speculative_method", _METHOD), ("speculative_model", _DRAFT)):
             found = pattern.search(match[0])
-            if found and found[1] not in ("None", "null"):
+            if found and _is_name(found[1]):
                 log.say(name, found[1] if pattern is _DRAFT else found[1].lower())
         for name, tokens in _LOOKUP.findall(match[0]):
             log.say(name, int(tokens))

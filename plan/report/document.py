@@ -1,6 +1,7 @@
 """A plan as JSON: stable keys, raw integers of bytes, `schema_version` first."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from math import isfinite
 
 from ..curves import batch_curve
 from ..decode import decode_rate
@@ -30,7 +31,8 @@ def plan_document(result: PlanResult) -> Mapping[str, object]:
         "limits": {**_limits(plan), "context_is_capped": plan.limits.context_is_capped},
         "per_rank": _per_rank(plan),
         "decode_tokens_per_second": decode_rate(plan),
-        "devices": [_device(place, result) for place in placements(result.candidates)],
+        "devices": [_device(place, result) for place in _placements(result)],
+        "hardware": [candidate_document(option, result) for option in result.of_each_device],
         "what_if": [_variant(row) for row in result.variants],
         "assumptions": list(assumptions(result)),
         "warnings": list(warnings(plan)),
@@ -98,6 +100,17 @@ def _per_rank(plan: Plan) -> dict[str, object]:
         "replicated_cache_bytes": found.cache_bytes,
         "replicated_weights_bytes": found.weights_bytes,
     }
+
+
+def _placements(result: PlanResult) -> Iterator[Placement]:
+    """Of an engine, how each device serves best, as in `hardware`: the plan that is shown is one of
+    them. Without one, with the tp that was asked for, as is that plan."""
+    best = {option.device.key: option for option in result.of_each_device}
+    for placement in placements(result.candidates):
+        if result.plan.engine.starts:
+            option = best[placement.device.key]
+            placement = Placement(asked=option, smallest=option if option.plan.fits else None)
+        yield placement
 
 
 def _device(placement: Placement, result: PlanResult) -> dict[str, object]:
@@ -212,8 +225,10 @@ def _conversion(row: VariantPlan) -> dict[str, object]:
 
 
 def candidate_document(option: Candidate, result: PlanResult) -> dict[str, object]:
-    """`concurrency`, `kv_tokens` and the like are those of each of its replicas."""
+    """`concurrency`, `kv_tokens` and the like are those of each of its replicas; a concurrency of
+    None has no limit, which JSON has no number for."""
     plan = option.plan
+    at_once = plan.concurrency
     return {
         "device": option.device.key,
         "tp": option.tp,
@@ -228,7 +243,7 @@ def candidate_document(option: Candidate, result: PlanResult) -> dict[str, objec
         "batch_size": plan.workload.batch_size,
         "available_kv_bytes": plan.available_bytes,
         "kv_tokens": plan.kv_tokens,
-        "concurrency": round(plan.concurrency, 2),
+        "concurrency": round(at_once, 2) if isfinite(at_once) else None,
         "max_context": plan.limits.max_context,
         "launch_command": plan.launch_command,
         **_price(option, result),

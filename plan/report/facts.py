@@ -40,7 +40,8 @@ def _verdict(result: PlanResult) -> Iterator[Fact]:
         texts = [change.text for change in result.changes]  # a search has tried others
         if texts:
             note = f"or {', '.join(texts[1:])}" if texts[1:] else ""
-            yield Fact("smallest_change", "Would fit with", texts[0], "text", note)
+            title = "Would fit with" if result.changes[0].is_sure else "Borderline with"
+            yield Fact("smallest_change", title, texts[0], "text", note)
     else:
         yield _search_verdict(result, chosen)
         title = "Devices" if result.holds else "Nearest to it"

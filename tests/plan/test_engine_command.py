@@ -59,9 +59,45 @@ def test_each_change_makes_it_fit() -> None:
     assert not found["fits"]
     changes = {change["change"]: change["value"] for change in found["changes"]}
     assert found["smallest_change"] == found["changes"][0]
-    assert changes["tp"] == 2
-    assert engine(*base, "--tp", str(changes["tp"]))["fits"]
-    assert engine(*base, "--dtype", changes["dtype"])["fits"]
+    assert changes["tp"] == 4  # of 2 the estimates' error decides
+    assert engine(*base, "--tp", "2")["verdict"] == "borderline"
+    assert engine(*base, "--tp", "4")["verdict"] == "fits"
+    assert engine(*base, "--dtype", changes["dtype"])["verdict"] == "fits"
+
+
+_OPTIONS = {"utilisation": "--utilisation", "kv_dtype": "--kv-dtype", "context": "--context"}
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("qwen3-32b", "--device", "h100", "--engine", "vllm"),
+        ("qwen3-8b", "--device", "24gb", "--engine", "vllm", "--batch-size", "3"),
+        ("qwen3-8b", "--device", "24gb", "--engine", "llama.cpp", "--batch-size", "3"),
+    ],
+)
+def test_a_change_that_is_followed_passes_the_gate(args: tuple[str, ...]) -> None:
+    """And a context is the longest that does, which `--require context` asks for."""
+    changes = [c for c in engine(*args)["changes"] if c["change"] in _OPTIONS]
+    assert "context" in {change["change"] for change in changes}
+    for change in changes:
+        followed = (*args, _OPTIONS[change["change"]], str(change["value"]))
+        assert engine(*followed, "--require", "fits")["holds"], change
+        if change["change"] == "context":
+            value = change["value"]
+            (held,) = engine(*args, "--require", f"context>={value}")["requirements"]
+            assert held["holds"] and held["low"] == value < held["found"]
+
+
+def test_a_change_that_may_fit_is_said_to_be_borderline() -> None:
+    """163 GB of weights on 16 devices of 15 GB: what is left is within the error."""
+    args = ("qwen3-next", "--engine", "vllm", "--engine-version", "0.11.0", "--device", "t4")
+    found = engine(*args)
+    assert found["smallest_change"]["verdict"] == "borderline"
+    assert [change["value"] for change in found["changes"]] == [16]
+    assert engine(*args, "--tp", "16")["verdict"] == "borderline"
+    printed = run(*args).output
+    assert "Borderline with " in printed and "Would fit with" not in printed
 
 
 def test_fewer_key_value_heads_are_a_change() -> None:

@@ -65,6 +65,20 @@ def test_what_runs_at_once_is_no_more_than_the_engine_is_told() -> None:
     assert searched["smallest"][0]["replicas"] == 3
 
 
+def test_slots_that_are_given_are_those_of_the_command() -> None:
+    """llama-server with 2 slots lets 6 of 8 requests wait."""
+    args = ("qwen3-8b", "--engine", "llama.cpp", "--device", "h100", "--context", "4k")
+    few = engine(*args, "--parallel", "2", "--batch-size", "8")
+    assert (few["fits"], few["verdict"], few["max_concurrency"]) == (False, "does not fit", 2)
+    assert "-c 8192 --parallel 2" in few["launch_command"]
+    change = few["smallest_change"]
+    assert (change["change"], change["value"]) == ("parallel", 8)
+    enough = engine(*args, "--parallel", "8", "--batch-size", "8")
+    assert enough["fits"] and "-c 32768 --parallel 8" in enough["launch_command"]
+    searched = engine(*args, "--parallel", "2", "--target-users", "8")
+    assert searched["smallest"][0]["replicas"] == 4
+
+
 def test_an_engine_runs_no_more_at_once_than_by_its_default() -> None:
     """256 on a device of 40 GB (vLLM), however short the requests."""
     args = ("qwen3-0.6b", "--engine", "vllm", "--device", "a100-40gb", "--context", "64")

@@ -138,6 +138,33 @@ def test_a_document_holds_one_answer_to_each_question(name: str, args: tuple[str
     assert one_account(run(*args, "--engine", name, "--format", "json"))
 
 
+def test_a_row_of_a_device_is_the_plan_that_is_shown_of_it() -> None:
+    """Qwen3-32B for 20 requests of 16k tokens fits no one of these devices alone."""
+    args = ("qwen3-32b", "--target-users", "20", "--context", "16k", "--device", "l40s,h100")
+    found = run(*args, "--format", "json")
+    assert found["fits"] and found["schema_version"] == 1
+    shown = found["request"]["device"]
+    (row,) = [row for row in found["devices"] if row["device"] == shown]
+    assert (row["fits"], row["verdict"]) == (found["fits"], found["verdict"])
+    assert row["free_bytes"] == found["memory"]["free_bytes"]
+    assert row["max_context"] == found["limits"]["max_context"]
+    assert row["max_batch_size"] == found["limits"]["max_batch_size"]
+    best = found["hardware"][0]
+    assert {option["device"] for option in found["hardware"]} == {"l40s", "h100"}
+    assert (best["device"], best["tp"]) == (shown, found["request"]["tp"])
+    assert (row["smallest_tp"], row["smallest_devices"]) == (best["tp"], best["devices"])
+    assert best["devices"] == found["engine"]["devices"] > 1
+    assert run("gpt2", "--device", "h100", "--format", "json")["hardware"] == []
+
+
+def test_what_keeps_no_cache_has_a_document_beside_others() -> None:
+    """BERT: no number of sequences is too many for a cache that it does not keep."""
+    found = run("bert-base", "gpt2", "--device", "h100,l4", "--format", "json")
+    at_once = {row["model"].rpartition("/")[2]: row["concurrency"] for row in found["hardware"]}
+    assert at_once.pop("bert-base-uncased") is None
+    assert all(count > 100 for count in at_once.values())
+
+
 def test_a_stage_whose_layers_read_others_caches_needs_none() -> None:
     """Gemma 4 E2B: the last 20 of 35 layers keep nothing."""
     args = ("gemma-4-e2b", "--device", "h100", "--engine", "vllm", "--format", "json")

@@ -66,6 +66,7 @@ def test_a_model_without_a_method_is_a_draft_model() -> None:
         ("{'model': 'x/Qwen3-8B_eagle3', 'num_speculative_tokens': 4}", "eagle3): "),
         ("{'method': 'draft_model', 'num_speculative_tokens': 4}", "does not name it"),
         ("{'model': '/no/such-draft', 'num_speculative_tokens': 4}", "not known here"),
+        ("{'method': 'draft_model', 'model': '-', 'num_speculative_tokens': 4}", "not name it"),
         ("{'rejection_sample_method': 'standard', 'method': 'ngram',"
          " 'num_speculative_tokens': 4}", "(ngram)"),
     ],

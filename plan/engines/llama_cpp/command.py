@@ -52,7 +52,8 @@ _AS_MIXES = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "mxfp4": "m
 
 def _options(work: Workload) -> Iterator[str]:
     request, kinds = work.request, cache_types(work.request)
-    layout = slots_of(request).of(work.context, work.batch_size)
+    most = min(work.batch_size, request.parallel or work.batch_size)
+    layout = slots_of(request).of(work.context, most)
     layers = request.gpu_layers
     yield f"-ngl {999 if layers is None else layers}"
     yield from ("--cpu-moe",) if request.cpu_moe else option("--n-cpu-moe", request.n_cpu_moe, 0)

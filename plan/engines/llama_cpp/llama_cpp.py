@@ -1,5 +1,7 @@
 """llama.cpp as an engine: its rules, and the options that it has."""
 
+from ...devices import Device
+from ...request import Workload
 from ..engine import Engine
 from ..loaded_weights import loaded_weights
 from ..version import Releases
@@ -7,6 +9,12 @@ from .buffers import budgets, host_terms
 from .command import launch
 from .placed_pool import device_pool
 from .settings import checked_cache_type
+
+
+def _most_at_once(device: Device | None, work: Workload) -> int | None:
+    """A request more waits for a slot; without --parallel there are as many as are asked for."""
+    return work.request.parallel
+
 
 ENGINE = Engine(
     name="llama.cpp",
@@ -26,6 +34,7 @@ ENGINE = Engine(
     ),
     releases=Releases(oldest=(9093,), newest=(11434,)),
     narrower_caches=("q8_0", "q4_0"),
+    most_at_once=_most_at_once,
     platforms=lambda version: dict.fromkeys(("cuda", "rocm", "xpu", "metal")),  # docs/build.md
     narrower_weights=("Q8_0", "Q4_K_M"),
 )
