@@ -30,12 +30,10 @@ def audited_output(
         audit = audit_model(str(folder))
     except HeadcountError as error:
         raise SelfCheckError(f"the output cannot be audited ({error}); nothing was kept") from error
-    told = tuple(inherited)
-    known = {finding.code for finding in told if finding.severity == "warning"}
+    known = {finding.code for finding in inherited if finding.severity == "warning"}
     known |= _OF_LEFT_FILES if has_left_files else frozenset()
-    taken = TAKEN_ALONG & {finding.code for finding in told}
     for finding in audit.findings:
-        excused = taken if finding.severity == "error" else known
+        excused = TAKEN_ALONG if finding.severity == "error" else known
         if finding.severity in ("error", "warning") and finding.code not in excused:
             raise SelfCheckError(
                 f"the output fails its audit: {finding.code} {finding.where}: {finding.message};"
