@@ -44,7 +44,7 @@ _LEAST: Mapping[str, _Since] = {
 _ON_ROCM_SINCE = {"mxfp4": (0, 10), "bitsandbytes": (0, 12), "modelopt": (0, 21)}
 # BlockSize of vllm/config/cache.py (config.py until 0.10), any number since 0.18; and MultipleOf in
 # get_supported_kernel_block_sizes of vllm/v1/attention/backends, of which AITER's take 1 as well.
-_ANY_SIZE_SINCE, _MOST_CHOICE_SINCE, _MOST_CHOICE = (0, 18), (0, 12), 256
+_ANY_SIZE_SINCE, _LARGER_SINCE, _LARGER = (0, 18), (0, 12), 256
 _KERNEL_STEP = 16
 _FP8_ON_ALL_CDNA = (0, 20)  # on MI200 as well
 _SPARSE_ON, _SPARSE_ON_12 = frozenset({"9", "10", "12"}), (0, 24)
@@ -78,7 +78,7 @@ def _blocks(
     size, version = work.request.block_size, work.version
     if size is None:
         return
-    most = _MOST_CHOICE if version.at_least(*_MOST_CHOICE_SINCE) else _MOST_CHOICE // 2
+    most = _LARGER if version.at_least(*_LARGER_SINCE) else _LARGER // 2
     choices = [1, 8, *(n for n in (16, 32, 64, 128, 256) if n <= most)]
     if size not in choices and not version.at_least(*_ANY_SIZE_SINCE):
         yield f"--block-size is one of {', '.join(map(str, choices))}, not {size}"
