@@ -1,19 +1,14 @@
 """Keys of a stranger's config that no decoder or encoder of transformers has: what they do to its
 heads or its cache is not known.
-
-The keys that those classes have are a generated table (tools/config_keys.py).
 """
 
-import json
 import re
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
+from .class_keys import keys_of_classes
 from .unread_keys import is_read, says_nothing, sounding_of_attention
 
-_TABLE = Path(__file__).with_name("generated") / "config_keys.json"
 # Words of keys that change neither heads nor a cache: text and how it is chosen, images and sound,
 # experts, positions, what is trained and how a program computes.
 _BESIDE = re.compile(
@@ -35,23 +30,6 @@ def unheard(config: Mapping[str, Any]) -> Iterator[str]:
     """The keys of `config` that set something, and that neither a class nor anything here has."""
     attention = {key for key, _ in sounding_of_attention(config)}  # these are told one by one
     for key, value in config.items():
-        known = key in _of_classes() or is_read(key) or key in attention
+        known = key in keys_of_classes() or is_read(key) or key in attention
         if not known and not _BESIDE.search(key) and not says_nothing(key, value, config):
             yield key
-
-
-# Words of keys with a number that is no size of a language model.
-_NO_SIZE = re.compile(
-    r"(^|_)(ids?|index|idx|token|bits|version|seed|labels|groups?|rope|rotary|beams?|top|max|min"
-    r"|vision|image|img|video|audio|vit|mm|mtp|nextn|expert|experts|moe|step|steps)(_|$)|layernorm"
-)
-
-
-def is_unheard(key: str) -> bool:
-    """Whether a number under `key` may be a size that no decoder or encoder of transformers has."""
-    return key not in _of_classes() and not _NO_SIZE.search(key)
-
-
-@lru_cache
-def _of_classes() -> frozenset[str]:
-    return frozenset(json.loads(_TABLE.read_bytes())["keys"])

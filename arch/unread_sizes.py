@@ -3,17 +3,16 @@ and builds the class's own size."""
 
 import re
 from collections.abc import Iterable, Iterator
-from difflib import SequenceMatcher
 from typing import Literal, NamedTuple
 
 from headcount.model.numbers import whole
 from headcount.model.spec import Origin
 
 from .class_defaults import class_defaults
+from .class_keys import is_unheard
 from .config_view import ConfigView
 from .nested import CORE
 from .size_names import EITHER_WIDTH, NAMES, OF_CLASSES, names_of
-from .unheard_keys import is_unheard
 
 # The names of each size but the number of K/V heads, of which rule H406 speaks.
 _NAMES: dict[str, tuple[str, ...]] = {
@@ -94,8 +93,12 @@ def _by_size(view: ConfigView, sizes: Iterable[str], own: set[str]) -> dict[str,
 
 def _is_like(key: str, size: str) -> bool:
     """Misspelt, and not a size of one part alone, as swa_head_dim."""
-    as_long = key.count("_") == size.count("_")
-    return as_long and SequenceMatcher(None, key, size).ratio() >= _ALIKE
+    shorter, both = min(len(key), len(size)), len(key) + len(size)
+    if key.count("_") != size.count("_") or 2 * shorter < _ALIKE * both:
+        return False
+    from difflib import SequenceMatcher  # takes time to start, and few files need it
+
+    return SequenceMatcher(None, key, size).ratio() >= _ALIKE
 
 
 def _left_to_the_class(view: ConfigView, key: str, own: set[str]) -> dict[str, Taken]:

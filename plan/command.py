@@ -10,7 +10,7 @@ from headcount.audit.auditing import audit_model, audit_source
 from headcount.model.errors import HeadcountError
 from headcount.report import FOR_PEOPLE
 from headcount.report.report import Report
-from headcount.sources.hub_gguf import split_target
+from headcount.sources.hub_names import split_target
 
 from .devices import parse_devices
 from .engines.engine import find_engine

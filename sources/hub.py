@@ -24,7 +24,8 @@ from .checkpoint import INDEX, SINGLE, Checkpoint, check_index, join_shards, sin
 from .connection.http_client import Client, UnreachableError
 from .found import FoundModel
 from .hub_cache import read_cached
-from .hub_gguf import read_hub_gguf, split_target
+from .hub_gguf import read_hub_gguf
+from .hub_names import split_target
 from .hub_requests import HubRepo
 from .hub_settings import hub_constants, login, read_endpoint
 from .json_file import parse_json

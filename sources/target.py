@@ -61,7 +61,7 @@ def _is_gguf_of_hub(target: str, path: Path) -> bool:
     """`org/name/FILE.gguf`, unless something here has the name of its first folder."""
     if ".gguf" not in target or target.count("/") < 2 or Path(target.partition("/")[0]).exists():
         return False
-    from .hub_gguf import is_file_of_hub
+    from .hub_names import is_file_of_hub
 
     return is_file_of_hub(target) and not path.exists()
 

@@ -15,7 +15,7 @@ from headcount.cli import main
 from headcount.model.errors import HeadcountError
 from headcount.sources.gguf_checkpoint import models_of, read_gguf_source
 from headcount.sources.hub import read_hub
-from headcount.sources.hub_gguf import is_file_of_hub, split_target
+from headcount.sources.hub_names import is_file_of_hub, split_target
 from headcount.sources.hub_requests import Piece
 from headcount.sources.ranged_file import RangedFile
 from hub_server import COMMIT, Hub

@@ -18,7 +18,7 @@ from headcount.arch.modules.of_models import inventory_of
 from headcount.arch.modules.prediction import predicted
 from headcount.arch.read_config import read_config
 from headcount.model.errors import HeadcountError, InvalidConfigError, UnsupportedModelError
-from headcount.model.numbers import whole
+from headcount.model.numbers import size as size_of
 
 from ...budget import Term
 from ...options.speculation import Speculation
@@ -101,13 +101,13 @@ def _states_read(config: Mapping[str, Any]) -> int:
     """Hidden states that are joined (LlamaModel of llama_eagle3.py)."""
     named = config.get("eagle_config")
     layers = named.get("eagle_aux_hidden_state_layer_ids") if isinstance(named, Mapping) else None
-    count = whole(config.get("num_aux_hidden_states"))
+    count = size_of(config.get("num_aux_hidden_states"))
     return count or (len(layers) if isinstance(layers, list) and layers else _EAGLE3_STATES)
 
 
 def _own_head(config: Mapping[str, Any]) -> int:
     """Rows of a head over tokens that the draft alone has; 0 where the model's serves."""
-    return whole(config.get("draft_vocab_size")) or 0
+    return size_of(config.get("draft_vocab_size")) or 0
 
 
 def _eagle_parameters(draft: PlannedModel, *, doubled: bool) -> int:
@@ -178,5 +178,5 @@ def prediction_layers(model: PlannedModel) -> int:
         counted = 0
     texts = (model.config, model.config.get("text_config"))
     holders = [text for text in texts if isinstance(text, Mapping)]
-    named = (whole(text.get(key)) or 0 for text in holders for key in _PREDICTING)
+    named = (size_of(text.get(key)) or 0 for text in holders for key in _PREDICTING)
     return max(counted, *named, 0)
