@@ -2,6 +2,7 @@
 
     python tools/record_llama_cpp.py PYTHON           # minutes
     python tools/record_llama_cpp.py PYTHON --check   # exit 1 where it answers otherwise
+    python tools/record_llama_cpp.py --differences    # how far plans are off what it answered
 
 PYTHON is that of an environment that has llama-cpp-python, built with its RPC backend, and gguf:
 
@@ -21,6 +22,7 @@ from pathlib import Path
 SUPPORT = Path(__file__).resolve().parent.parent / "tests" / "support" / "llama_cpp"
 sys.path.insert(0, str(SUPPORT))
 
+from held_buffers import compute_rows  # noqa: E402
 from llama_record import RECORD, Json, jobs, line_of, recorded  # noqa: E402
 
 
@@ -35,9 +37,15 @@ def answered(python: str, head: Json, models: list[Json]) -> Iterator[Json]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("python", metavar="PYTHON", help="of the environment with llama-cpp-python")
+    parser.add_argument("python", metavar="PYTHON", nargs="?", help="that has llama-cpp-python")
     parser.add_argument("--check", action="store_true", help="compare, write nothing")
+    parser.add_argument("--differences", action="store_true", help="of plans; asks nothing anew")
     given = parser.parse_args()
+    if given.differences:
+        print("\n".join(compute_rows()))
+        return 0
+    if given.python is None:
+        parser.error("PYTHON is missing")
     head, models = recorded()
     lines = [head, *answered(given.python, head, models)]
     if not given.check:

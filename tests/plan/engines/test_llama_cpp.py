@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 import pytest
@@ -15,15 +14,11 @@ from headcount.plan.command import planned as model_planned
 from headcount.plan.devices import find_device
 from headcount.plan.engines.engine import find_engine
 from headcount.plan.plan import Plan, plan_model
-from headcount.plan.planned_model import PlannedModel
 from headcount.plan.request import PlanRequest
-from llama_record import Json, recorded
-from planned_buffers import model_of, planned, request_of
+from held_buffers import HEAD, LARGE, SMALL, answers, compute_errors, planned_of, share
+from planned_buffers import request_of
 
 MIB, GIB = 2**20, 2**30
-HEAD, MODELS = recorded()
-LARGE = [line for line in MODELS if line.get("large")]
-SMALL = [line for line in MODELS if not line.get("large")]
 
 # What llama.cpp reserves otherwise than for what it runs, and why the plan does not say so.
 CACHE_EXCEPTIONS = {
@@ -48,25 +43,6 @@ def compute(plan: Plan) -> float:
     return next(term.bytes for term in plan.taken if term.key == "activations") / MIB
 
 
-@cache
-def _model(name: str) -> PlannedModel:
-    return model_of(next(line for line in MODELS if line["name"] == name))
-
-
-@cache
-def _planned(name: str, run: str) -> dict[str, float]:
-    return planned(_model(name), HEAD["runs"][run])
-
-
-def answers(lines: list[Json]) -> list[tuple[str, str, dict[str, float]]]:
-    return [
-        (line["name"], run, found)
-        for line in lines
-        for run, found in line["answers"].items()
-        if isinstance(found, dict)
-    ]
-
-
 def sums(found: dict[str, float]) -> tuple[float, float]:
     """MiB of caches on the device and on the host."""
     device = found.get("KV device", 0) + found.get("RS device", 0)
@@ -79,7 +55,7 @@ def test_every_cache_is_exact() -> None:
     wrong = {
         name
         for name, run, found in answers(SMALL)
-        if sums(_planned(name, run)) != pytest.approx(sums(found), abs=0.025)
+        if sums(planned_of(name, run)) != pytest.approx(sums(found), abs=0.025)
     }
     assert wrong == set(CACHE_EXCEPTIONS)
     assert len(SMALL) > 140
@@ -89,12 +65,12 @@ def test_caches_of_real_sizes_are_exact() -> None:
     """States are allocated even without memory for the rest, and printed by place."""
     for name, run, found in answers(LARGE):
         printed = sum(found.get(key, 0.0) for key in ("KV", "RS device", "RS host"))
-        assert sum(sums(_planned(name, run))) == pytest.approx(printed, abs=0.04), (name, run)
+        assert sum(sums(planned_of(name, run))) == pytest.approx(printed, abs=0.04), (name, run)
 
 
 def test_logits_to_sample_from_are_exact() -> None:
     for name, run, found in answers(LARGE):
-        assert _planned(name, run)["output host"] == pytest.approx(found["output host"], abs=0.01)
+        assert planned_of(name, run)["output host"] == pytest.approx(found["output host"], abs=0.01)
 
 
 def test_every_model_buffer_is_within_one_in_a_hundred() -> None:
@@ -102,26 +78,10 @@ def test_every_model_buffer_is_within_one_in_a_hundred() -> None:
         name
         for name, run, found in answers(SMALL)
         for place in ("model device", "model host")
-        if _planned(name, run).get(place, 0.0)
+        if planned_of(name, run).get(place, 0.0)
         != pytest.approx(found.get(place, 0.0), rel=0.01, abs=0.02)
     }
     assert wrong == set(WEIGHTS_EXCEPTIONS)
-
-
-def compute_errors(lines: list[Json], place: str) -> list[tuple[float, float]]:
-    """Of each start how far the plan is off, and its own bar, as shares of the buffer."""
-    return [
-        (
-            abs(_planned(name, run)[place] / found[place] - 1),
-            _planned(name, run)["bar"] / found[place],
-        )
-        for name, run, found in answers(lines)
-        if found.get(place)
-    ]
-
-
-def share(held: list[bool]) -> float:
-    return sum(held) / len(held)
 
 
 def test_compute_buffers_of_real_sizes() -> None:

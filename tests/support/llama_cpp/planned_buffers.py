@@ -10,7 +10,7 @@ from headcount.plan.devices import parse_device
 from headcount.plan.engines.llama_cpp.llama_cpp import ENGINE
 from headcount.plan.plan import Plan, plan_model
 from headcount.plan.planned_model import PlannedModel
-from headcount.plan.request import PlanRequest
+from headcount.plan.request import FlashAttention, PlanRequest
 from headcount.sources.ggml_types import GGML_TYPES
 from headcount.sources.safetensors import TensorInfo
 from llama_record import Json, metadata, ungrouped
@@ -85,6 +85,9 @@ def _device_of() -> Any:
     return parse_device("9000GiB")
 
 
+_FLASH: Mapping[int | None, FlashAttention] = {None: "auto", 0: "off", 1: "on"}
+
+
 def request_of(run: Mapping[str, Any]) -> PlanRequest:
     """The plan of a start."""
     seqs, outputs = run.get("seqs", 1), run.get("outputs", 0)
@@ -99,7 +102,7 @@ def request_of(run: Mapping[str, Any]) -> PlanRequest:
         ubatch_size=run.get("ubatch"),
         cache_type_k=run.get("k"),
         cache_type_v=run.get("v"),
-        flash_attn={None: "auto", 0: "off", 1: "on"}[run.get("flash")],
+        flash_attn=_FLASH[run.get("flash")],
         swa_full=run.get("swa_full", False),
         gpu_layers=run.get("layers"),
         n_cpu_moe=run.get("cpu_moe"),
