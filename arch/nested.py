@@ -109,8 +109,9 @@ def config_view(
     """`config` read by its class's names and defaults."""
     keys = architecture.config
     known = class_defaults(keys.read_as or standard_spelling(model_type))
+    older = {key: f"{key}_dict" for key in keys.replaced if config.get(f"{key}_dict") is not None}
     view = ConfigView(
-        config,
+        _with_older(config, older),
         where=where,
         class_name=known.class_name if known else f"{model_type} (remote code)",
         defaults={**(known.defaults if known else {}), **keys.defaults},
@@ -120,7 +121,14 @@ def config_view(
         model_type=model_type,
     )
     view.unused = keys.unused
+    view.told = {key: (where, name) for key, name in older.items()}
     return view
+
+
+def _with_older(config: Mapping[str, Any], older: Mapping[str, str]) -> Mapping[str, Any]:
+    """`config` with the nested config `name` under each `key` that it is taken for."""
+    rest = {key: value for key, value in config.items() if key not in older.values()}
+    return {**rest, **{key: config[name] for key, name in older.items()}} if older else config
 
 
 def _aliases(known: ClassDefaults | None) -> Mapping[str, tuple[str, ...]]:

@@ -127,7 +127,7 @@ def read_config(config: Mapping[str, Any], where: str) -> Reading:
         model_type = foreign.other  # what the class reads, and not the type beside it
     whole = find_architecture(model_type, where, config)
     view = config_view(config, model_type, whole, where)
-    view.told = places(given, config, where)
+    view.told = {**view.told, **places(given, config, where)}
     view.note("model_type", model_type, _type_source(given, model_type, where))
     text, architecture = _language_model(view, whole)
     assumed = not (is_known(model_type) and is_known(text.model_type))
