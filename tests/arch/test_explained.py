@@ -32,6 +32,7 @@ DERIVED = {
     *(
         "derived: (image_size / patch_size)^2",
         "derived: (image_size / patch_size / 4)^2, rounded up",
+        "derived: width / num_heads of each stage",
     ),
     "assumed: the config does not say how long an encoding is",
 }
