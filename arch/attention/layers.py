@@ -10,6 +10,7 @@ from headcount.model.mixers import Attention, CrossAttention, LatentAttention, M
 from headcount.model.spec import Layer
 
 from ..config_view import ConfigView
+from ..rounded_widths import rounds_down
 from .layer_kinds import CHUNKED, FULL, SLIDING, layer_kinds
 from .shape import AttentionShape, plain_window
 
@@ -31,17 +32,20 @@ def layer_count(view: ConfigView) -> int:
 
 
 def resolve_head_dim(shape: AttentionShape, view: ConfigView, heads: int) -> int:
-    """head_dim where the class reads one, else hidden_size / num_attention_heads."""
+    """head_dim where the class reads one, else hidden_size / num_attention_heads, rounded down.
+    Raises InvalidConfigError for a width that only another class would round."""
     given = None if shape.fixed_head_dim else view.optional("head_dim")
     if given is not None:
         return given
     hidden = view.integer("hidden_size")
-    if hidden % heads:
+    rest = hidden % heads
+    if rest and not rounds_down(view.model_type):
         raise InvalidConfigError(
             f"{view.where}: hidden_size {hidden} is not divisible by num_attention_heads {heads},"
             " and no head_dim is given"
         )
-    return int(view.note("head_dim", hidden // heads, "derived: hidden_size / num_attention_heads"))
+    source = "derived: hidden_size / num_attention_heads"
+    return int(view.note("head_dim", hidden // heads, source + (", rounded down" if rest else "")))
 
 
 def attention(shape: AttentionShape, view: ConfigView, *, window: int | None = None) -> Attention:
