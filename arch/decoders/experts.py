@@ -22,7 +22,9 @@ def aria_projector(view: ConfigView, tower: ConfigView, text: ConfigView) -> int
     """Queries that attend to the patches, and an MLP."""
     hidden, out = tower.integer("hidden_size"), text.integer("hidden_size")
     counts = view.child("projector_patch_to_query_dict")
-    queries = max((counts.integer(patches) for patches in counts.config), default=256)
+    queries = view.optional("max_value_projector_patch_to_query_dict")  # as transformers saves it
+    if queries is None:
+        queries = max((counts.integer(patches) for patches in counts.config), default=256)
     inner = linear(hidden, 3 * hidden) + 2 * linear(hidden, hidden)
     outer = 3 * hidden * hidden  # q, k and v in front of the attention's own
     norms = 6 * hidden
