@@ -174,7 +174,9 @@ def _defaulted(text: ConfigView) -> Iterator[str]:
 def _renamed(text: ConfigView) -> Iterator[str]:
     """The keys of the file that `other_names` let the sizes be read by."""
     for key in CORE if other_names(text.config, class_defaults(text.model_type)) else ():
-        yield next(name for name in (key, *text.aliases[key]) if name in text.config)
+        own = (key, text.attribute_map.get(key, key))
+        if not any(name in text.config for name in own):
+            yield next(name for name in text.aliases[key] if name in text.config)
 
 
 def _ignored(reading: Reading) -> Iterator[Ignored]:

@@ -67,9 +67,10 @@ SPEAKS: list[tuple[str, str, Config]] = [
     ("H415", "note", {"rope_parameters": {"full_attention": YARN}}),
     ("H416", "warning", {"rope_scaling": {**YARN, "factor": 2}}),
     ("H418", "warning", {"vocab_size": None, "num_hidden_layers": None}),
-    ("H418", "warning", {"model_type": "opt", "hidden_size": None, "num_hidden_layers": None,
-                         "num_attention_heads": None, "intermediate_size": None, "n_head": 4,
-                         "num_layers": 2, "hidden_dim": 32, "ffn_embed_dim": 64}),
+    *(("H418", "warning", {"model_type": model_type, "hidden_size": None, "num_layers": 2,
+                           "num_hidden_layers": None, "num_attention_heads": None, "n_head": 4,
+                           "intermediate_size": None, "hidden_dim": 32, "ffn_embed_dim": 64})
+      for model_type in ("opt", "gpt2")),
     *(("H418", "warning", {size: None, name: 12}) for size, name in (
         ("num_hidden_layers", "num_layers"), ("num_hidden_layers", "n_layer"),
         ("num_hidden_layers", "num_hidden_layer"), ("hidden_size", "n_embd"),
