@@ -73,11 +73,12 @@ class ConfigFacts(NamedTuple):
     `one_head_key` the key that says there is one, where none gives a number; `window`, `pattern`
     and `layer_types` likewise, used by the class or not.
     `own_code`: the code that it names is the file that `headcount convert` writes, unchanged.
-    `token_ids` are all that the file gives, lists taken apart. `defaulted` are sizes that are those
-    of the class, `class_name`, in a file of one model; `renamed` keys of sizes that the class does
-    not read, and `ignored` those that a class takes from its own keys or defaults. `marked` are the
-    JSON files that begin with a byte-order mark. `unread` are nested objects with sizes that were
-    not looked at (`with_unread`). `foreign` is a class in `architectures` that is none of the type.
+    `token_ids` are all that the file gives, lists taken apart, and `tokens` how many there are,
+    None where there is more than one vocabulary. `defaulted` are sizes that are those of the class,
+    `class_name`, in a file of one model; `renamed` keys of sizes that the class does not read, and
+    `ignored` those that a class takes from its own keys or defaults. `marked` are the JSON files
+    that begin with a byte-order mark. `unread` are nested objects with sizes that were not looked
+    at (`with_unread`). `foreign` is a class in `architectures` that is none of the type.
     """
 
     where: str
@@ -97,6 +98,7 @@ class ConfigFacts(NamedTuple):
     trusts: tuple[str, ...]
     implementations: tuple[tuple[str, str], ...]
     token_ids: tuple[tuple[str, int], ...]
+    tokens: int | None
     quantisation: Quantisation | None
     vision: bool
     class_name: str
@@ -134,6 +136,7 @@ def config_facts(
         trusts=trusts,
         implementations=implementations,
         token_ids=tuple(token_ids({**config, **text.config})),
+        tokens=_tokens(reading),
         quantisation=_quantisation(config, text.config),
         vision=isinstance(config.get("vision_config"), dict),
         class_name=text.class_name,
@@ -171,10 +174,18 @@ def _defaulted(text: ConfigView) -> Iterator[str]:
             yield name
 
 
+def _tokens(reading: Reading) -> int | None:
+    """Rows of the embedding for ids of tokens."""
+    size, stored = reading.spec.vocab_size, reading.architecture.stored
+    return None if size is None or stored.several_vocabularies else size + stored.more_rows
+
+
 def _renamed(text: ConfigView) -> Iterator[str]:
     """The keys of the file that `other_names` let the sizes be read by."""
     for key in CORE if other_names(text.config, class_defaults(text.model_type)) else ():
-        yield next(name for name in (key, *text.aliases[key]) if name in text.config)
+        own = (key, text.attribute_map.get(key, key))
+        if not any(name in text.config for name in own):
+            yield next(name for name in text.aliases[key] if name in text.config)
 
 
 def _ignored(reading: Reading) -> Iterator[Ignored]:

@@ -67,9 +67,10 @@ SPEAKS: list[tuple[str, str, Config]] = [
     ("H415", "note", {"rope_parameters": {"full_attention": YARN}}),
     ("H416", "warning", {"rope_scaling": {**YARN, "factor": 2}}),
     ("H418", "warning", {"vocab_size": None, "num_hidden_layers": None}),
-    ("H418", "warning", {"model_type": "opt", "hidden_size": None, "num_hidden_layers": None,
-                         "num_attention_heads": None, "intermediate_size": None, "n_head": 4,
-                         "num_layers": 2, "hidden_dim": 32, "ffn_embed_dim": 64}),
+    *(("H418", "warning", {"model_type": model_type, "hidden_size": None, "num_layers": 2,
+                           "num_hidden_layers": None, "num_attention_heads": None, "n_head": 4,
+                           "intermediate_size": None, "hidden_dim": 32, "ffn_embed_dim": 64})
+      for model_type in ("opt", "gpt2")),
     *(("H418", "warning", {size: None, name: 12}) for size, name in (
         ("num_hidden_layers", "num_layers"), ("num_hidden_layers", "n_layer"),
         ("num_hidden_layers", "num_hidden_layer"), ("hidden_size", "n_embd"),
@@ -97,6 +98,7 @@ SPEAKS: list[tuple[str, str, Config]] = [
     ("H422", "note", {"model_type": "qwen3", "architectures": ["ColQwen3Model"]}),
     ("H504", "warning", {"eos_token_id": 40}),
     ("H504", "warning", {"eos_token_id": [2, 99]}),
+    ("H504", "warning", {"model_type": "moshi", "vocab_size": 32000, "bos_token_id": 32001}),
     ("H606", "note", {"dtype": None}),
     ("H607", "note", {"quantization_config": {"quant_method": "someones"}}),
 ]  # fmt: skip
@@ -161,6 +163,12 @@ SILENT: list[tuple[str, Config]] = [
     ("H504", {"eos_token_id": 39}),
     ("H504", {"pad_token_id": -1}),
     ("H504", {"eos_token_id": "x"}),
+    # As published: facebook/musicgen-small's decoder pads with a row more, a token of sesame/csm-1b
+    # is of the text, one of kyutai/stt-2.6b-en of a table that holds codes of sound, too.
+    ("H504", {"model_type": "musicgen_decoder", "vocab_size": 2048, "bos_token_id": 2048}),
+    ("H504", {"model_type": "csm", "vocab_size": 2051, "bos_token_id": 128000}),
+    ("H504", {"model_type": "kyutai_speech_to_text", "vocab_size": 4001, "bos_token_id": 48000}),
+    ("H504", {"model_type": "moshi", "vocab_size": 32000, "bos_token_id": 32000}),
     ("H606", {"dtype": None, "torch_dtype": "float16"}),
     ("H607", {"quantization_config": {"quant_method": "gptq", "bits": 4}}),
     ("H607", {"quantization_config": None}),
