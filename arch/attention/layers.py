@@ -12,7 +12,7 @@ from headcount.model.spec import Layer
 from ..config_view import ConfigView
 from ..rounded_widths import rounds_down
 from .layer_kinds import CHUNKED, FULL, SLIDING, layer_kinds
-from .shape import AttentionShape, plain_window
+from .shape import AttentionShape, needed_window, plain_window
 
 # Parameters of the q/k norms, by (H, KV, d).
 NORM_SIZES: dict[str, Callable[[int, int, int], int]] = {
@@ -94,7 +94,7 @@ def kind_window(shape: AttentionShape, view: ConfigView, kind: str) -> int | Non
     """The window of a layer of this kind in tokens; None when it sees everything."""
     if kind == SLIDING:
         return shape.window(view)
-    return view.optional("attention_chunk_size") if kind == CHUNKED else None
+    return needed_window(view, "attention_chunk_size") if kind == CHUNKED else None
 
 
 def build_layers(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
