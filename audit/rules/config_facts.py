@@ -16,7 +16,7 @@ from headcount.arch.our_types import GROUPED, base_type
 from headcount.arch.read_config import Reading
 from headcount.arch.registry import architecture_of
 from headcount.arch.size_names import NAMES, names_of, one_head_key
-from headcount.arch.unread_sizes import UnreadSize, unread_sizes
+from headcount.arch.unread_sizes import UnreadSize, unread_models, unread_sizes
 from headcount.model.errors import InvalidConfigError
 from headcount.model.numbers import finite, whole
 from headcount.model.spec import ModelSpec
@@ -27,8 +27,6 @@ _TOKENS = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_
 OWN_MODULE = "modeling_headcount.py"  # what `headcount convert` lays beside some models
 # Widths of the feed-forward, and what counts the layers of a tower or says how wide they are.
 _WIDTHS = ("intermediate_size", *NAMES["intermediate_size"])
-_LAYERS = ("hidden_size", *NAMES["hidden_size"], "num_hidden_layers", *NAMES["num_hidden_layers"])
-_LAYERS += ("width", "depth", "n_state")
 # ChatGLM's number counts only where its flag is set.
 _KEY_VALUE_HEADS = tuple(
     name for name in names_of("num_key_value_heads") if name != "multi_query_group_num"
@@ -149,17 +147,8 @@ def config_facts(
 
 
 def with_unread(facts: ConfigFacts, reading: Reading) -> ConfigFacts:
-    """`facts` after a total was counted from the config: what it did not look at is known then. Of
-    what the class nests itself, the total says what the class builds (Moshi's decoder alone)."""
-    views = (reading.view, reading.text)
-    opened = {key for view in views for key in (*view.opened, *view.defaults)}
-    found = {**reading.view.config, **reading.text.config}
-    unread = tuple(key for key in found if key not in opened and _holds_layers(found[key]))
-    return facts._replace(unread=unread)
-
-
-def _holds_layers(value: Any) -> bool:
-    return isinstance(value, dict) and any(whole(value.get(name)) for name in _LAYERS)
+    """`facts` after a total was counted from the config: what it did not look at is known then."""
+    return facts._replace(unread=unread_models(reading.view, reading.text))
 
 
 def _defaulted(text: ConfigView) -> Iterator[str]:
@@ -183,9 +172,12 @@ def _tokens(reading: Reading) -> int | None:
 def _renamed(text: ConfigView) -> Iterator[str]:
     """The keys of the file that `other_names` let the sizes be read by."""
     for key in CORE if other_names(text.config, class_defaults(text.model_type)) else ():
-        own = (key, text.attribute_map.get(key, key))
-        if not any(name in text.config for name in own):
-            yield next(name for name in text.aliases[key] if name in text.config)
+        own = text.attribute_map.get(key, key)
+        if key in text.config or own in text.config:
+            continue
+        name = next(name for name in text.aliases[key] if name in text.config)
+        if text.config[name] != text.defaults.get(own):
+            yield name
 
 
 def _ignored(reading: Reading) -> Iterator[Ignored]:

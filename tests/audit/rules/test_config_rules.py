@@ -20,6 +20,7 @@ MISTRAL = {"model_type": "mistral", "sliding_window": 32}
 QWEN2 = {"model_type": "qwen2", "use_sliding_window": False}
 COHERE2 = {"model_type": "cohere2", "sliding_window": 16, "eos_token_id": 1, "bos_token_id": 0}
 PATTERN = ["sliding_attention", "sliding_attention", "full_attention"]
+NONE_OF_LLAMA: Config = dict.fromkeys(LLAMA_CONFIG)
 GPT2 = {"model_type": "gpt2", "n_embd": 32, "n_head": 4, "n_layer": 2, "n_positions": 64}
 
 
@@ -152,6 +153,35 @@ SILENT: list[tuple[str, Config]] = [
     ("H418", {"some_number": 12}),  # every size is given
     ("H418", {"mm_hidden_size": 1024, "swa_head_dim": 8}),
     ("H418", {**GPT2, "num_key_value_heads": None, "n_ctx": 64}),
+    # nomic-ai/nomic-embed-text-v1.5, by its own code's names: what NomicBertConfig builds anyway.
+    (
+        "H418",
+        {
+            **NONE_OF_LLAMA,
+            "model_type": "nomic_bert",
+            "n_embd": 768,
+            "n_head": 12,
+            "n_layer": 12,
+            "n_inner": 3072,
+            "vocab_size": 30528,
+        },
+    ),
+    # jetmoe/jetmoe-8b: ffn_hidden_size is the class's intermediate_size, length the context.
+    (
+        "H418",
+        {
+            **NONE_OF_LLAMA,
+            "model_type": "jetmoe",
+            "ffn_hidden_size": 5632,
+            "length": 4096,
+            "hidden_size": 2048,
+            "num_hidden_layers": 24,
+            "num_attention_heads": 32,
+            "num_key_value_heads": 16,
+            "kv_channels": 128,
+            "vocab_size": 32000,
+        },
+    ),
     ("H419", {"visual": {"token": 64}}),
     ("H419", {"visual": {"width": 64}, "architectures": ["SomeClassifier"]}),
     ("H421", {"sliding_window": 16}),  # its class is known
