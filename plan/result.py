@@ -125,6 +125,8 @@ def shortfall(plan: Plan) -> str:
     """Why it does not surely serve."""
     if plan.refusals:
         return "; ".join(plan.refusals)
+    if (loading := plan.loading) is not None and not plan.loads:
+        return f"{format_bytes(-loading.free_bytes)} short on each device while the weights load"
     free = plan.free_bytes or 0
     left = f"{format_bytes(abs(free))} {'free' if free >= 0 else 'short'} on each device"
     if plan.verdict == "borderline":

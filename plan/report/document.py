@@ -80,6 +80,7 @@ def _memory(plan: Plan) -> dict[str, object]:
         "usable_bytes": device.usable_memory if device else None,
         "budget_bytes": plan.budget_bytes,
         "free_bytes": plan.free_bytes,
+        "loading_bytes": plan.loading.peak.bytes if plan.loading else None,
         "formulas": {term.key: term.formula for term in plan.terms},
     }
 
