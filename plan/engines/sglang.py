@@ -34,7 +34,7 @@ from .cache_names import AUTO, CacheNames
 from .engine import Engine
 from .launch import Launch, Served, beyond_maximum, gguf_file, option, served, wants_gguf
 from .layers import LayerCache, stages_of
-from .loaded_weights import loaded_weights, padded_experts, stage_weights
+from .loaded_weights import loaded_weights, loaded_wide, padded_experts, stage_weights
 from .paged import paged_cache_type, paged_caches
 from .pool import CachePool
 from .refusals.partition import MERGED_ATTENTION, CutRules, uneven_cuts
@@ -194,10 +194,14 @@ def _budget(model: PlannedModel, device: Device | None, work: Workload) -> tuple
     weights = tuple(offloaded(model, work, whole, stages, spread))
     adapters = tuple(sglang_adapters(model, work, stages, spread))
     draft, last = tuple(draft_term(model, work)), len(weights) - 1
+    wide = loaded_wide(model, device, work, others, stages=stages, spread=spread)
+    is_first_wide = full_name(work.request.dtype or "") in _MADE_OF_ALL
+    loading = tuple(wide) if is_first_wide else (None,) * len(weights)
     return tuple(
         Budget(
             allowed=allowed,
             fixed=(own, *adapters[n : n + 1], others, *(draft if n == last else ())),
+            loading=loading[n],
         )
         for n, own in enumerate(weights)
     )
@@ -247,13 +251,16 @@ def _pool(model: PlannedModel, work: Workload) -> CachePool:
 
 
 # What --quantization makes of 16 bit weights while it loads them (nvfp4_online and mxfp4 only make
-# experts), and the first of the versions read that does.
+# experts), and the first of the versions read that does. 8 bits are made of all weights once they
+# are on the device (postprocess_weights of sglang/srt/model_loader/loader.py), 4 of each as it
+# comes (BitsAndBytesModelLoader).
 _ON_LOADING: dict[str, tuple[str, tuple[int, ...]]] = {
     **{name: (f"--dtype {name}", ()) for name in ("float16", "bfloat16", "float32")},
     "float8_e4m3fn": ("--quantization fp8", ()),
     "nf4": ("--load-format bitsandbytes --quantization bitsandbytes", ()),
     "mxfp8": ("--quantization mxfp8", (0, 5, 9)),
 }
+_MADE_OF_ALL = ("float8_e4m3fn", "mxfp8")
 _UNKNOWN = ("float8_e5m2",)
 
 
