@@ -32,6 +32,11 @@ def config_of_ours(
     model_type = source.whole.config.read_as or model_type
     architecture = _architecture(source, model_type)
     counts = [own.after for (_, cross), own in sorted(heads.layers.items()) if not cross]
+    kept_heads = {
+        str(index): list(own.kept)
+        for (index, _), own in sorted(heads.layers.items())
+        if own.kept is not None
+    }
     differ = built is not None or len(set(counts)) > 1
     added: dict[str, Any] = {
         "model_type": GROUPED + model_type,
@@ -40,6 +45,7 @@ def config_of_ours(
         "num_key_value_heads": max(counts) if built is None else built,
         **({"num_key_value_heads_per_layer": counts} if differ else {}),
         "grouped_projections": {path: dict(made) for path, made in projections.items()},
+        **({"kept_attention_heads": kept_heads} if kept_heads else {}),
     }
     tokenizer = None if old.get("tokenizer_class") else tokenizer_class(model_type)
     if tokenizer is not None:  # transformers' own table does not know the new type
@@ -51,6 +57,7 @@ def config_of_ours(
         f"auto_map: names {MODULE}.py, which lies beside the weights",
         f"num_key_value_heads: {old.get('num_key_value_heads', 'absent')} -> {said}",
         f"grouped_projections: {', '.join(projections)}",
+        *([f"kept_attention_heads: of {len(kept_heads)} layers"] if kept_heads else []),
         *([f"tokenizer_class: absent -> {tokenizer}"] if tokenizer else []),
     )
     kept = {key: value for key, value in old.items() if key != "num_key_value_heads_per_layer"}
