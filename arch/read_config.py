@@ -1,12 +1,13 @@
 """From a config.json to a ModelSpec, through the architecture of its model_type."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from headcount.model.dtypes import resolve_dtype
 from headcount.model.errors import HeadcountError, InvalidConfigError, UnsupportedModelError
-from headcount.model.mixers import Mixer
+from headcount.model.mixers import Attention, Mixer
 from headcount.model.spec import Assumption, Layer, ModelSpec
 
 from .architecture import Architecture
@@ -31,6 +32,10 @@ from .unread_sizes import unread_models
 
 ASSUMED_ENCODING = 512  # tokens, where nothing limits what is encoded
 ASSUMED_LENGTH = "assumed: the config does not say how long an encoding is"
+
+
+# Classes of EAGLE-3's drafts (SpecForge, vLLM, SGLang, speculators).
+_EAGLE3 = re.compile(r"eagle3", re.IGNORECASE)
 
 
 class Reading(NamedTuple):
@@ -118,6 +123,18 @@ class Reading(NamedTuple):
         return {*self.text.config, *self.text.defaults, *self.view.config}
 
 
+def _beside_an_embedding(layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
+    """`layers` of EAGLE-3, whose first reads an embedding beside each hidden state in q, k and v
+    (LlamaDecoderLayer of vllm/model_executor/models/llama_eagle3.py)."""
+    first = tuple(
+        replace(mixer, query_size=2 * mixer.hidden_size, key_value_size=2 * mixer.hidden_size)
+        if isinstance(mixer, Attention)
+        else mixer
+        for mixer in layers[0].mixers
+    )
+    return (replace(layers[0], mixers=first), *layers[1:])
+
+
 def read_config(config: Mapping[str, Any], where: str) -> Reading:
     """The layers that `config` describes, and the architecture that read it.
 
@@ -140,6 +157,7 @@ def read_config(config: Mapping[str, Any], where: str) -> Reading:
     try:
         layers = build_layers(architecture.attention, text)
         layers = layers if named is None else named.layers(layers)
+        layers = _beside_an_embedding(layers) if _EAGLE3.search(class_name(config)) else layers
     except MissingValueError as error:
         if assumed:
             raise UnsupportedModelError(
