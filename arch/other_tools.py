@@ -98,11 +98,31 @@ def _refused(config: Mapping[str, Any]) -> str | None:
             "a genai_config.json of ONNX Runtime, which gives heads and layers but no width of the"
             " feed-forward: audit the config.json that the model was made of"
         )
+    adapted = _adapted(config)
+    if adapted is not None:
+        return f"the config of an adapter, and of no model: audit its base model ({adapted[:80]})"
+    if "medusa_num_heads" in config or config.get("model_type") in _HEADS_ALONE:
+        return (
+            "the config of heads that draft for a model, and keep nothing of their own: audit that"
+            " model"
+        )
     if isinstance(config.get("_class_name"), str) and "_diffusers_version" in config:
         return (
             f"a config of diffusers ({config['_class_name'][:80]}), no language model: audit the"
             f" config.json of a text encoder in its folder, as {_text_encoders(config)}"
         )
+    return None
+
+
+_HEADS_ALONE = ("medusa", "mlp_speculator")
+
+
+def _adapted(config: Mapping[str, Any]) -> str | None:
+    """What the adapter_config.json of peft or of mlx-lm says it is for."""
+    if isinstance(config.get("peft_type"), str):
+        return str(config.get("base_model_name_or_path") or "not named")
+    if "fine_tune_type" in config and "lora_parameters" in config:
+        return str(config.get("model") or "not named")
     return None
 
 

@@ -163,6 +163,16 @@ def test_other_names_of_the_sizes_of_a_class() -> None:
             r"not read from it \(attention_chunk_size, moe_args\): audit the config.json",
         ),
         ({**LLAMA3_8B, "vision_num_cross_attention_layers": 8}, "vision_num_cross_attention"),
+        (
+            {"peft_type": "LORA", "base_model_name_or_path": "org/base", "r": 8},
+            r"the config of an adapter, .*\(org/base\)",
+        ),
+        (  # of mlx-lm
+            {"model": "org/base", "fine_tune_type": "lora", "lora_parameters": {"rank": 8}},
+            r"the config of an adapter, .*\(org/base\)",
+        ),
+        ({"medusa_num_heads": 5, "medusa_num_layers": 1}, "heads that draft"),
+        ({"model_type": "mlp_speculator", "n_predict": 4}, "heads that draft"),
         ({**MISTRAL_7B, "_sliding_window": [None, 4096] * 16}, "_sliding_window"),
     ],
     ids=str,
