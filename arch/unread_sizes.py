@@ -63,6 +63,21 @@ def _has_layers(value: Any) -> bool:
     return isinstance(value, dict) and any(whole(value.get(name)) for name in _OF_LAYERS)
 
 
+def unread_experts(text: ConfigView) -> str | None:
+    """A key for a number of experts that was not looked at while a total was counted."""
+    for key in OF_CLASSES["num_experts"]:
+        number = whole(text.config.get(key))
+        if number is not None and number > 1 and not _was_read(text, key):
+            return key
+    return None
+
+
+def _was_read(view: ConfigView, key: str) -> bool:
+    return key in view.origins or any(
+        origin.source.endswith(f"({key})") for origin in view.origins.values()
+    )
+
+
 def unread_sizes(view: ConfigView, *, nested: bool = False) -> Iterator[UnreadSize]:
     """Each size of `view` that its class does not read, unless it is what the class has anyway.
 
