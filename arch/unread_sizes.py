@@ -64,12 +64,12 @@ def _has_layers(value: Any) -> bool:
 
 
 def unread_experts(text: ConfigView) -> str | None:
-    """A key for a number of experts that was not looked at while a total was counted."""
-    for key in OF_CLASSES["num_experts"]:
-        number = whole(text.config.get(key))
-        if number is not None and number > 1 and not _was_read(text, key):
-            return key
-    return None
+    """A key for a number of experts, where none was looked at while a total was counted."""
+    keys = OF_CLASSES["num_experts"]
+    if any(_was_read(text, key) for key in keys):
+        return None
+    numbers = ((key, whole(text.config.get(key))) for key in keys)
+    return next((key for key, number in numbers if number is not None and number > 1), None)
 
 
 def _was_read(view: ConfigView, key: str) -> bool:
