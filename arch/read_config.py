@@ -27,7 +27,7 @@ from .other_tools import places, standard_config
 from .our_types import GROUPED, base_type
 from .registry import is_known
 from .tensors.names import TensorNames
-from .unread_sizes import unread_models
+from .unread_sizes import unread_experts, unread_models
 
 ASSUMED_ENCODING = 512  # tokens, where nothing limits what is encoded
 ASSUMED_LENGTH = "assumed: the config does not say how long an encoding is"
@@ -74,9 +74,13 @@ class Reading(NamedTuple):
             return None, str(error) if self.foreign is None else self.foreign.clause
         if self.foreign is not None:
             return None, self.foreign.clause
-        unread = unread_models(self.view, self.text)
-        if unread and class_defaults(self.view.model_type) is None:  # else its class builds none
-            return None, f"its {unread[0]} is not counted"
+        if class_defaults(self.view.model_type) is None:  # else its class builds none of these
+            unread = unread_models(self.view, self.text)
+            if unread:
+                return None, f"its {unread[0]} is not counted"
+            experts = unread_experts(self.text)
+            if experts is not None:
+                return None, f"its experts ({experts}) are not counted"
         return other + self.spec.attention_parameters, None
 
     def names(self) -> dict[str, TensorNames]:
