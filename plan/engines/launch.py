@@ -14,7 +14,7 @@ from headcount.arch.formats.of_configs import quantization_config
 from headcount.arch.registry import architecture_of
 from headcount.model.dtypes import BITS
 
-from ..gguf_mixes import mix_name
+from ..gguf_names import mix_name
 from ..planned_model import PlannedModel
 from ..request import Workload
 from ..stored import full_name, stored_as

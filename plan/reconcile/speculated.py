@@ -10,7 +10,8 @@ from headcount.model.errors import HeadcountError
 from ..devices import parse_device
 from ..engines.added.drafts import prediction_layers
 from ..engines.start_log import Setting
-from ..options.speculation import WITHOUT_MODEL, Method, Speculation, method_of
+from ..options.algorithms import Method
+from ..options.speculation import WITHOUT_MODEL, Speculation, method_of
 from ..plan import plan_model
 from ..planned_model import PlannedModel
 from ..request import PlanRequest

@@ -9,8 +9,8 @@ from headcount.model.units import format_bytes
 from ..decode import no_rate_reason
 from ..devices import Device
 from ..engines.registry import started
-from ..hardware.prices import HOURS_A_MONTH
-from ..hardware.search import Candidate
+from ..hardware.candidates import Candidate
+from ..hardware.cost import HOURS_A_MONTH
 from ..overhead import RUNTIME_ALONE, RUNTIME_PARALLEL, SAMPLER_BYTES
 from ..plan import Plan
 from ..replication import replication

@@ -111,7 +111,7 @@ def _served(model: PlannedModel, work: Workload) -> Served:
 
 def loads_whole(work: Workload) -> bool:
     """Whether 16 bit weights that are quantised while they load are all on the device first."""
-    made = _ON_LOADING.get(full_name(work.request.dtype or ""))
+    made = _ON_LOADING.get(full_name(work.request.dtype)) if work.request.dtype else None
     return made is not None and not work.version.at_least(*made.by_layer)
 
 

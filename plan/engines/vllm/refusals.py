@@ -7,6 +7,7 @@ and model_loader/bitsandbytes_loader.py of the releases named.
 """
 
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from headcount.arch.config_parts import whole_configs
 from headcount.arch.formats.of_configs import scheme_of
@@ -17,7 +18,6 @@ from ...devices import Device
 from ...planned_model import PlannedModel
 from ...request import Workload
 from ...stored import as_loaded
-from ..refusals.partition import MERGED, CutRules, refined_experts, uneven_cuts
 from ..refusals.platforms import Platforms, has_capability
 from ..version import Version
 from .added.refusals import added_refusals
@@ -27,6 +27,9 @@ from .context_parallel import context_refusals
 from .defaults import step_limits
 from .model_rules import NOT_IN_FLOAT16
 from .pool import vllm_pool
+
+if TYPE_CHECKING:
+    from ..refusals.partition import CutRules
 
 _CDNA, _RDNA = ("gfx90a", "gfx942", "gfx950"), ("gfx1100",)
 # Since a version: the least compute capability of a format.
@@ -62,8 +65,7 @@ def vllm_refusals(model: PlannedModel, device: Device | None, work: Workload) ->
     if device is not None:
         yield from _formats(model, device, work)
     yield from context_refusals(model, work)
-    loaded = as_loaded(model, work.dtype)
-    yield from uneven_cuts(loaded, work.request.tp, vllm_cuts(model, device, work))
+    yield from _cuts(model, device, work)
     table = vllm_pool(model, work).table
     yield from added_refusals(model, work, len(table.groups))
     yield from _blocks(model, table, device, work)
@@ -104,18 +106,33 @@ def _sequences(device: Device | None, work: Workload) -> Iterator[str]:
         )
 
 
+def _cuts(model: PlannedModel, device: Device | None, work: Workload) -> Iterator[str]:
+    if work.request.ranks == 1:
+        return
+    from ..refusals.partition import uneven_cuts
+
+    rules = vllm_cuts(model, device, work)
+    yield from uneven_cuts(as_loaded(model, work.dtype), work.request.tp, rules)
+
+
 def vllm_notes(model: PlannedModel, device: Device | None, work: Workload) -> Iterator[str]:
     """Where blocks of experts are cut, and so what would not have started before."""
+    if work.request.ranks == 1:
+        return
+    from ..refusals.partition import refined_experts
+
     rules = vllm_cuts(model, device, work)
     found = refined_experts(as_loaded(model, work.dtype), work.request.tp, rules)
     if found is not None:
         yield f"{found}, which Triton's kernels alone run; before 0.29 vLLM refuses such a start."
 
 
-def vllm_cuts(model: PlannedModel, device: Device | None, work: Workload) -> CutRules:
+def vllm_cuts(model: PlannedModel, device: Device | None, work: Workload) -> "CutRules":
     """Matrices that run as one are cut anywhere (_maybe_allow_fp8_block_shape_mismatch of
     layers/linear.py), then experts (refine_fp8_moe_block_shape of fused_moe/oracle/fp8.py) where
     Triton's kernels have fp8 (supports_fp8 of platforms/cuda.py)."""
+    from ..refusals.partition import MERGED, CutRules
+
     has_fp8 = device is None or device.platform != "cuda" or has_capability(device, "8.9")
     return CutRules(
         amid_blocks=MERGED if work.version.at_least(0, 14) else frozenset(),
