@@ -7,6 +7,8 @@ from typing import NamedTuple
 from ..devices import Device
 from ..plan import Plan, Verdict
 
+MACHINE = 8  # devices of one server, as most are built
+
 
 class Candidate(NamedTuple):
     """`plan` is that of one of `replicas` engines, each with weights of its own on tp x pp devices;

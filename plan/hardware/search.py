@@ -10,9 +10,9 @@ from ..parallel import valid_tp
 from ..plan import Plan, plan_model
 from ..planned_model import PlannedModel
 from ..request import PlanRequest
-from .candidates import Candidate
+from .candidates import MACHINE, Candidate
 
-TP_CHOICES = (1, 2, 4, 8)  # devices of one machine
+TP_CHOICES = (1, 2, 4, MACHINE)
 PP_CHOICES = (2, 3, 4, 8)
 MOST_RANKS = 64
 

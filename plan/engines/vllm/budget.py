@@ -109,7 +109,7 @@ def _loading(
     stages: tuple[int, ...],
     spread: Spread,
 ) -> Iterator[Loading | None]:
-    if not loads_whole(work):
+    if not loads_whole(model, work):
         return (None for _ in range(work.request.pp))
     beside = _outside(work, device)
     return loaded_wide(model, device, work, beside, stages=stages, spread=spread)
