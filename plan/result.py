@@ -106,7 +106,7 @@ class PlanResult:
 
     @cached_property
     def changes(self) -> "tuple[Change, ...]":
-        if self.plan.fits:
+        if self.plan.verdict == "fits":
             return ()
         from .changes import changes
 

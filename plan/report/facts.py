@@ -45,6 +45,7 @@ def _verdict(result: PlanResult) -> Iterator[Fact]:
         if texts:
             note = f"or {', '.join(texts[1:])}" if texts[1:] else ""
             title = "Would fit with" if result.changes[0].is_sure else "Borderline with"
+            title = "Surely fits with" if plan.fits else title
             yield Fact("smallest_change", title, texts[0], "text", note)
     else:
         yield _search_verdict(result, chosen)

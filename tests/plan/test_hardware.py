@@ -32,6 +32,20 @@ def test_a_pipeline_is_found_where_a_machine_does_not_suffice() -> None:
     assert "--pipeline-parallel-size 2" in result.stdout
 
 
+def test_a_plan_that_only_may_fit_is_offered_what_surely_does() -> None:
+    """At the longest context that fits by the estimates, which err either way."""
+    base = ("qwen3-8b", "--engine", "vllm", "--device", "a100-40gb", "--batch-size", "4")
+    most = engine(*base)["max_context"]
+    found = engine(*base, "--context", str(most))
+    assert (found["fits"], found["verdict"]) == (True, "borderline")
+    assert {change["verdict"] for change in found["changes"]} == {"fits"}
+    change = found["smallest_change"]
+    assert change["change"] == "utilisation"
+    sure = engine(*base, "--context", str(most), "--utilisation", str(change["value"]))
+    assert (sure["verdict"], sure["changes"]) == ("fits", [])
+    assert "Surely fits with" in run(*base, "--context", str(most)).stdout
+
+
 @pytest.mark.parametrize(
     ("args", "notes"),
     [(("--tp", "8"), 0), (("--tp", "16"), 2), (("--tp", "8", "--pp", "2"), 1)],

@@ -314,6 +314,17 @@ def test_a_type_that_the_engine_lists_no_class_of_has_a_note(
     assert ("lists no class" in notes) is (engine in lacking)
 
 
+@pytest.mark.parametrize(
+    ("engine", "pools"), [("vllm", True), ("sglang", True), ("llama.cpp", False)]
+)
+def test_a_class_that_only_pools_is_said_to(engine: str, pools: bool) -> None:
+    """BertForMaskedLM is of _EMBEDDING_MODELS of vLLM 0.32, BertModel of those that SGLang's
+    is_generation_model leaves out."""
+    notes = " ".join(launch("bert-base", engine, context=512).notes)
+    assert ("for pooling alone" in notes) is pools
+    assert "lists no class" not in notes
+
+
 def test_a_revision_that_was_asked_for_is_to_be_said() -> None:
     other = replace(model(LLAMA), on_hub=True, revision="v2")
     found = plan_model(other, PlanRequest(engine="vllm", device=H200)).launch
