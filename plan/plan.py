@@ -333,7 +333,7 @@ def plan_model(model: PlannedModel, request: PlanRequest) -> Plan:
     given neither a device nor memory."""
     engine = find_engine(request.engine)
     check_options(engine, request)
-    model = as_format(model, request.dtype) if request.dtype else model
+    model = engine.as_run(as_format(model, request.dtype) if request.dtype else model)
     if engine.starts and request.device is None and request.kv_memory is None:
         raise HeadcountError(
             "a plan for an engine needs --device (a name or a size) or --kv-memory"

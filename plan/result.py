@@ -4,21 +4,24 @@ it. Each part is worked out when it is asked for."""
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from headcount.model.errors import HeadcountError
 from headcount.model.units import format_bytes
 
-from .changes import Change, changes
-from .curves import ContextPoint, context_curve
 from .devices import Device, all_devices
 from .engines.engine import find_engine
-from .gate import Held, Requirement, check
-from .hardware.prices import HOURS_A_MONTH, Prices
-from .hardware.search import Candidate, of_each_device, ranked, search
+from .hardware.candidates import Candidate, of_each_device, ranked
+from .hardware.cost import HOURS_A_MONTH, Prices, cost
 from .plan import Plan, plan_model
 from .planned_model import PlannedModel
 from .request import PlanRequest
 from .what_if import VariantPlan, variant_plans
+
+if TYPE_CHECKING:
+    from .changes import Change
+    from .curves import ContextPoint
+    from .gate import Held, Requirement
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +34,7 @@ class PlanResult:
     plan: Plan
     candidates: tuple[Candidate, ...] = ()
     ranking: tuple[Candidate, ...] = ()
-    required: tuple[Requirement, ...] = ()
+    required: "tuple[Requirement, ...]" = ()
     users: int | None = None
     named: bool = False
     left_out: tuple[tuple[Device, str], ...] = ()
@@ -49,9 +52,9 @@ class PlanResult:
         return self.chosen or (Candidate(device=device, plan=self.plan) if device else None)
 
     @cached_property
-    def requirements(self) -> tuple[Held, ...]:
+    def requirements(self) -> "tuple[Held, ...]":
         """Each, held against the plan, or the best of a search."""
-        return check(self.chosen.plan if self.chosen else self.plan, self.required)
+        return _held(self.chosen.plan if self.chosen else self.plan, self.required)
 
     @cached_property
     def offered(self) -> tuple[Candidate, ...]:
@@ -102,23 +105,31 @@ class PlanResult:
         return variant_plans(self.plan)
 
     @cached_property
-    def changes(self) -> tuple[Change, ...]:
+    def changes(self) -> "tuple[Change, ...]":
+        if self.plan.verdict == "fits":
+            return ()
+        from .changes import changes
+
         return changes(self.plan, self.variants)
 
     @cached_property
-    def curve(self) -> tuple[ContextPoint, ...]:
+    def curve(self) -> "tuple[ContextPoint, ...]":
+        from .curves import context_curve
+
         return context_curve(self.plan)
 
 
-def _share(plan: Plan, required: tuple[Requirement, ...]) -> float:
+def _held(plan: Plan, required: "tuple[Requirement, ...]") -> "tuple[Held, ...]":
+    if not required:
+        return ()
+    from .gate import check
+
+    return check(plan, required)
+
+
+def _share(plan: Plan, required: "tuple[Requirement, ...]") -> float:
     """How much of what is required is there: that of what it lacks most, 1 where all holds."""
-    return min((item.share for item in check(plan, required)), default=1.0)
-
-
-def cost(candidate: Candidate, prices: Prices) -> float | None:
-    """Of an hour of all its cards; None where their price is not known."""
-    price = prices.get(candidate.device.key)
-    return None if price is None else price * candidate.cards
+    return min((item.share for item in _held(plan, required)), default=1.0)
 
 
 def shortfall(plan: Plan) -> str:
@@ -138,7 +149,7 @@ def plan_result(
     model: PlannedModel,
     request: PlanRequest,
     *,
-    requirements: tuple[Requirement, ...] = (),
+    requirements: "tuple[Requirement, ...]" = (),
     target_users: int | None = None,
     devices: Sequence[Device] = (),
     prices: Prices | None = None,
@@ -154,6 +165,8 @@ def plan_result(
     if not target_users and (len(named) == 1 or request.kv_memory is not None):
         plan = plan_model(model, request)
         return PlanResult(plan=plan, required=requirements, prices=known)
+    from .hardware.search import search  # one plan wants none
+
     left_out = () if named else tuple(_left_out(request))
     searched = named or _without(left_out)
     found = search(model, request, searched, target_users)

@@ -4,7 +4,7 @@ From sglang/srt/model_executor/pool_configurator.py, arg_groups/memory_hook.py a
 mem_cache/kv_cache_configurator.py of 0.5.23.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
@@ -37,6 +37,7 @@ from .layers import LayerCache, stages_of
 from .loaded_weights import loaded_weights, loaded_wide, padded_experts, stage_weights
 from .paged import paged_cache_type, paged_caches
 from .pool import CachePool
+from .refusals.formats import Since, format_of, lacks_kernels
 from .refusals.partition import MERGED_ATTENTION, CutRules, uneven_cuts
 from .refusals.platforms import Platforms
 from .rope_tables import rope_table
@@ -322,9 +323,22 @@ def _platforms(version: Version) -> Platforms:
     return {"cuda": "7.5", "rocm": ("gfx942", "gfx950"), "xpu": None}
 
 
+# get_min_capability of sglang/srt/layers/quantization of 0.5.23, of compressed-tensors that of its
+# schemes of linear layers.
+_LEAST: Mapping[str, Since] = {
+    **dict.fromkeys(("fp8", "fbgemm_fp8", "mxfp4", "compressed-tensors"), (((0,), "8.0"),)),
+    **{"awq": (((0,), "7.5"),), "modelopt, fp8": (((0,), "8.9"),)},
+    **{"modelopt, nvfp4": (((0,), "8.0"),), "modelopt, mxfp8": (((0,), "10.0"),)},
+}
+
+
 def _refusals(model: PlannedModel, device: Device | None, work: Workload) -> Iterator[str]:
     """Fp8LinearMethod.validate_block_quant_shapes and the like; some models leave attention out of
     it (skip_block_quant_check)."""
+    if device is not None and device.platform == "cuda":
+        name = format_of(as_loaded(model, work.dtype))
+        if (lack := lacks_kernels(name, device, work.version, _LEAST)) is not None:
+            yield lack
     request = work.request
     rules = CutRules(
         amid_blocks=MERGED_ATTENTION,

@@ -5,7 +5,7 @@ from math import isfinite
 
 from ..curves import batch_curve
 from ..decode import decode_rate
-from ..hardware.search import Candidate, Placement, by_memory, placements
+from ..hardware.candidates import Candidate, Placement, by_memory, placements
 from ..plan import Plan
 from ..replication import replication
 from ..result import PlanResult

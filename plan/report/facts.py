@@ -1,17 +1,20 @@
 """The head of a plan's report: the verdict first, then what was planned, then the limits."""
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from headcount.model.units import format_bytes
 from headcount.report.cells import cell
 from headcount.report.report import Fact
 
 from ..decode import decode_rate
-from ..gate import Held
-from ..hardware.search import Candidate, placements
+from ..hardware.candidates import Candidate, placements
 from ..plan import Plan
 from ..replication import replication
 from ..result import PlanResult
+
+if TYPE_CHECKING:
+    from ..gate import Held
 
 
 def plan_facts(result: PlanResult) -> Iterator[Fact]:
@@ -42,6 +45,7 @@ def _verdict(result: PlanResult) -> Iterator[Fact]:
         if texts:
             note = f"or {', '.join(texts[1:])}" if texts[1:] else ""
             title = "Would fit with" if result.changes[0].is_sure else "Borderline with"
+            title = "Surely fits with" if plan.fits else title
             yield Fact("smallest_change", title, texts[0], "text", note)
     else:
         yield _search_verdict(result, chosen)
@@ -199,7 +203,7 @@ def _speed(plan: Plan) -> Iterator[Fact]:
         yield Fact("decode_tokens_per_second", "Decoding, at most", rate, "rate", note)
 
 
-def _held(item: Held) -> Fact:
+def _held(item: "Held") -> Fact:
     value = "holds" if item.holds else "does not hold"
     title, note = f"Requires {item.requirement.text}", f"found {item.text}"
     return Fact("requirement", title, value, "text", note)

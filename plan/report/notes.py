@@ -1,6 +1,7 @@
 """What a plan takes for granted, in sentences. Each is there only where it bears on the plan."""
 
 from collections.abc import Iterable, Iterator
+from math import ceil
 
 from headcount.model.dtypes import BITS
 from headcount.model.sizes import ASSUMED_ENCODER
@@ -9,8 +10,8 @@ from headcount.model.units import format_bytes
 from ..decode import no_rate_reason
 from ..devices import Device
 from ..engines.registry import started
-from ..hardware.prices import HOURS_A_MONTH
-from ..hardware.search import Candidate
+from ..hardware.candidates import MACHINE, Candidate
+from ..hardware.cost import HOURS_A_MONTH
 from ..overhead import RUNTIME_ALONE, RUNTIME_PARALLEL, SAMPLER_BYTES
 from ..plan import Plan
 from ..replication import replication
@@ -58,6 +59,7 @@ def assumptions(result: PlanResult) -> Iterator[str]:
     plan = result.plan
     yield from plan.launch.notes if plan.launch else ()
     yield from _replicas(result)
+    yield from _machines(plan)
     if plan.request.tp > 1:
         yield from _parallel(plan)
     yield from _weights(plan)
@@ -74,6 +76,24 @@ def _replicas(result: PlanResult) -> Iterator[str]:
             f"Each of the {chosen.replicas:,} replicas is an engine of its own with its own copy of"
             f" the weights; users are spread evenly, at most {chosen.plan.workload.batch_size:,} on"
             " each."
+        )
+
+
+def _machines(plan: Plan) -> Iterator[str]:
+    """Of what goes beyond one machine, which no command starts alone."""
+    request = plan.request
+    if not plan.engine.starts or request.ranks <= MACHINE:
+        return
+    yield (
+        f"{request.ranks} devices are more than the {MACHINE} of one machine: {plan.engine.name}"
+        " has to be started on each of several that are joined first (its pages on several nodes"
+        " say how); the command says what all of them share."
+    )
+    if request.tp > MACHINE:
+        stages = ceil(request.tp / MACHINE) * request.pp
+        yield (
+            f"With tp {request.tp} each layer waits for the network between machines: tp {MACHINE}"
+            f" with --pp {stages} keeps that within one."
         )
 
 

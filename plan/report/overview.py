@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from headcount.report.cells import cell
 from headcount.report.report import Column, Fact, Report, Table
 
-from ..hardware.prices import HOURS_A_MONTH
-from ..hardware.search import Candidate
+from ..hardware.candidates import Candidate
+from ..hardware.cost import HOURS_A_MONTH
 from ..result import PlanResult
 from .document import candidate_document
 from .hardware import hardware_columns, hardware_rows

@@ -32,6 +32,33 @@ def test_a_pipeline_is_found_where_a_machine_does_not_suffice() -> None:
     assert "--pipeline-parallel-size 2" in result.stdout
 
 
+def test_a_plan_that_only_may_fit_is_offered_what_surely_does() -> None:
+    """At the longest context that fits by the estimates, which err either way."""
+    base = ("qwen3-8b", "--engine", "vllm", "--device", "a100-40gb", "--batch-size", "4")
+    most = engine(*base)["max_context"]
+    found = engine(*base, "--context", str(most))
+    assert (found["fits"], found["verdict"]) == (True, "borderline")
+    assert {change["verdict"] for change in found["changes"]} == {"fits"}
+    change = found["smallest_change"]
+    assert change["change"] == "utilisation"
+    sure = engine(*base, "--context", str(most), "--utilisation", str(change["value"]))
+    assert (sure["verdict"], sure["changes"]) == ("fits", [])
+    assert "Surely fits with" in run(*base, "--context", str(most)).stdout
+
+
+@pytest.mark.parametrize(
+    ("args", "notes"),
+    [(("--tp", "8"), 0), (("--tp", "16"), 2), (("--tp", "8", "--pp", "2"), 1)],
+)
+def test_more_devices_than_a_machine_has_are_said(args: tuple[str, ...], notes: int) -> None:
+    """A DGX H100, and its like, has 8."""
+    found = engine("llama-3-70b", "--engine", "vllm", "--device", "h100", *args)["notes"]
+    said = [note for note in found if "machine" in note]
+    assert len(said) == notes
+    assert not notes or said[0].startswith("16 devices are more than the 8 of one machine: vllm")
+    assert notes < 2 or "tp 8 with --pp 2 keeps that within one" in said[1]
+
+
 USERS = ("qwen3-32b", "--context", "32k", "--engine", "vllm", "--device", "h200", "--tp", "2")
 
 

@@ -20,6 +20,7 @@ from click.testing import CliRunner
 
 from checkpoints import LLAMA_CONFIG
 from headcount.cli import main
+from headcount.plan.devices import find_device
 from headcount.plan.engines.engine import find_engine
 from headcount.plan.plan import plan_model
 from headcount.plan.request import PlanRequest
@@ -113,8 +114,8 @@ MADE = {
 def test_a_command_starts_weights_of_the_format_that_was_planned(
     engine: str, version: str | None, dtype: str
 ) -> None:
-    """The model's own name stands there only with what quantises it."""
-    found = launch(LLAMA, engine, version, dtype=dtype)
+    """The model's own name stands there only with what quantises it. A B200 runs every format."""
+    found = launch(LLAMA, engine, version, dtype=dtype, device=find_device("b200"))
     words = MADE[engine, version].get(dtype)
     if words is not None:
         assert words in (found.command or "") and LLAMA in (found.command or "")
@@ -311,6 +312,17 @@ def test_a_type_that_the_engine_lists_no_class_of_has_a_note(
     """vLLM's registry, SGLang's models and llama.cpp's converter (arch/generated)."""
     notes = " ".join(launch(name, engine, context=2048).notes)
     assert ("lists no class" in notes) is (engine in lacking)
+
+
+@pytest.mark.parametrize(
+    ("engine", "pools"), [("vllm", True), ("sglang", True), ("llama.cpp", False)]
+)
+def test_a_class_that_only_pools_is_said_to(engine: str, pools: bool) -> None:
+    """BertForMaskedLM is of _EMBEDDING_MODELS of vLLM 0.32, BertModel of those that SGLang's
+    is_generation_model leaves out."""
+    notes = " ".join(launch("bert-base", engine, context=512).notes)
+    assert ("for pooling alone" in notes) is pools
+    assert "lists no class" not in notes
 
 
 def test_a_revision_that_was_asked_for_is_to_be_said() -> None:

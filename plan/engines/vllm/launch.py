@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ...planned_model import PlannedModel
 from ...request import PlanRequest, Workload
-from ...stored import full_name
+from ...stored import full_name, unquantised
 from ..cache_names import AUTO
 from ..launch import Launch, Served, beyond_maximum, gguf_file, option, served, wants_gguf
 from ..version import Version
@@ -109,10 +109,20 @@ def _served(model: PlannedModel, work: Workload) -> Served:
     return served(model, dtype, engine=engine, on_loading=makes, unknown=unknown)
 
 
-def loads_whole(work: Workload) -> bool:
+def made_while_loading(model: PlannedModel, work: Workload) -> str | None:
+    """The full name of the format that the version makes of 16 bit weights; None where it makes
+    none, or the files are quantised."""
+    name = full_name(work.request.dtype) if work.request.dtype else ""
+    made = _ON_LOADING.get(name)
+    if made is None or not _is_within(work.version, made.since, made.until):
+        return None
+    return None if unquantised(model) is None else name
+
+
+def loads_whole(model: PlannedModel, work: Workload) -> bool:
     """Whether 16 bit weights that are quantised while they load are all on the device first."""
-    made = _ON_LOADING.get(full_name(work.request.dtype or ""))
-    return made is not None and not work.version.at_least(*made.by_layer)
+    made = made_while_loading(model, work)
+    return made is not None and not work.version.at_least(*_ON_LOADING[made].by_layer)
 
 
 def _is_within(version: Version, first: _Release, end: _Release | None) -> bool:
