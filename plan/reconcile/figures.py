@@ -6,6 +6,7 @@ that the logged memory allows gives exactly what is logged.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from ..budget import LOADED
 from ..engines.start_log import Log, StartLog, start_logs
@@ -278,11 +279,18 @@ def step_bytes(log: Log, name: str) -> int:
     return round(log.steps.get(name, HALF_STEP) * _GIB)
 
 
+# An engine logs caches and weights wherever they lie.
+_WHOLE: Mapping[str, Any] = {
+    **{"gpu_layers": None, "n_cpu_moe": None, "cpu_moe": False, "no_kv_offload": False},
+}
+
+
 def _cache(start: Start) -> Figure:
     """What an engine keeps for the context that it was started with, states included."""
     log = start.log
     logged = round((log.figures["kv_gib"] + log.figures.get("states_gib", 0.0)) * _GIB)
-    plan = _with_memory(start, _PLENTY)
+    whole = replace(start.request, **_WHOLE)
+    plan = _with_memory(replace(start, request=whole), _PLENTY)
     if start.request.context is None and (each := plan.kv_cache_bytes / plan.workload.context):
         # of a piece of a log that does not say: as many tokens as would be that large
         tokens = max(1, round(logged / each))
@@ -305,8 +313,11 @@ def _weights(start: Start) -> Figure:
     from ..devices import parse_device
 
     logged = round(start.log.figures["weights_gib"] * _GIB)
+    of_file = _of_file(start.log, logged)
+    if of_file is not None and not start.model.config:  # nothing else is known of its weights
+        return of_file
     device = start.request.device or parse_device("80GiB")
-    request = replace(start.request, device=device, kv_memory=None)
+    request = replace(start.request, device=device, kv_memory=None, **_WHOLE)
     if not is_weighed(start.model):
         return _unknown("weights_bytes", logged, "the model's parameters are not known")
     plan = plan_model(start.model, request)
@@ -316,7 +327,23 @@ def _weights(start: Start) -> Figure:
     error = sum(term.error_bytes for term in terms) + step_bytes(start.log, "weights_gib")
     host = sum(part.bytes for part in plan.host_terms if part.key == "weights")  # logged, too
     words = ", ".join(term.formula for term in terms)
-    return _between("weights_bytes", logged, sum(term.bytes for term in terms) + host, error, words)
+    predicted = sum(term.bytes for term in terms) + host
+    found = _between("weights_bytes", logged, predicted, error, words)
+    return of_file if of_file is not None and of_file.agrees and not found.agrees else found
+
+
+def _of_file(log: Log, logged: int) -> Figure | None:
+    """By the size of the file, as the log has it: what is loaded is that, or that on the device,
+    and a copy of the embedding beside it. None where the log has no size."""
+    gib = log.figures.get("file_gib")
+    if gib is None:
+        return None
+    size, error = round(gib * _GIB), round(HALF_STEP * _GIB) + step_bytes(log, "weights_gib")
+    placed = round(log.figures.get("on_device_gib", 0.0) * _GIB)
+    copied = logged - placed if abs(placed - size) <= error else 0
+    words = f"the file has {gib:.2f} GiB by the log's own account"
+    words += f", and {copied / _GIB:.2f} lie in the host's memory as well" if copied else ""
+    return _between("weights_bytes", logged, size + copied, error, words)
 
 
 def _available(start: Start) -> Figure:

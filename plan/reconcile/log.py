@@ -48,7 +48,7 @@ _OPTION = re.compile(rf"--({'|'.join(_OPTIONS)})(?:[ =]{{1,8}}|['\"], ?){QUOTED}
 _SHORT = re.compile(r" -(tp|pp|dp|dcp)[ =]{1,4}([0-9]{1,4})\b")
 _FLAGS = re.compile(
     r"--(enforce-eager|disable-hybrid-kv-cache-manager|enable-expert-parallel|enable-lora"
-    r"|fully-sharded-loras|enable-dp-attention)\b"
+    r"|fully-sharded-loras|enable-dp-attention|kv-unified|no-kv-offload|swa-full|cpu-moe)\b"
 )
 _NOT = {
     "caches_prefixes": "--no-enable-prefix-caching",
@@ -77,11 +77,15 @@ _OUT_OF_MEMORY = FailureLine(
         rf"Tried to allocate {SIZE}\.? (?:GPU ([0-9]+) has a total capac(?:i)?ty of {SIZE} of which"
         rf" {SIZE} is free\.(?:.{{0,60}}? has {SIZE} memory in use\.)*(?:.{{0,80}}?Of the allocated"
         rf" memory {SIZE} is allocated by PyTorch)?"
-        rf"|\(GPU [0-9]+; {SIZE} total capacity; {SIZE} already allocated; {SIZE} free)?",
+        rf"|\([GNX]PU [0-9]+; {SIZE} total capacity; {SIZE} already allocated;"
+        rf" (?:{SIZE.replace('(', '(?:', 1)} current active; )?{SIZE} free)?",
         *("tried", "device", "capacity", "free", "used", "allocated"),
         *("old_capacity", "old_allocated", "old_free"),
     ),
 )
+
+# Of which nothing more is said.
+_FULL = FailureLine("memory", LogLine("rror: CUDA error: out of memory", "CUDA error: out of"))
 
 
 def _int(text: str) -> int:
@@ -104,6 +108,7 @@ _READERS: dict[str, Callable[[str], Setting]] = {
     **{"max_num_batched_tokens": _positive, "n_ctx": _positive, "gpu_layers": _positive},
     **dict.fromkeys(("kv_memory", "dp", "ep_size", "max_loras", "speculated", "steps"), _positive),
     **dict.fromkeys(("num_redundant_experts", "topk", "max_total_tokens"), _positive),
+    **dict.fromkeys(("n_seq_max", "n_cpu_moe", "ubatch_size"), _positive),
     **{"max_lora_rank": _positive, "cpu_offload_gb": float, "utilisation": float},
 }
 _Reader = Callable[[Log, str], None]
@@ -210,7 +215,8 @@ def _all_readers() -> Iterator[tuple[str, _Reader]]:
             yield words, _serves
         for failure in each.failures:
             yield failure.line.words, partial(_read_failure, failure, each.engine)
-    yield _OUT_OF_MEMORY.line.words, partial(_read_failure, _OUT_OF_MEMORY, None)
+    for failure in (_OUT_OF_MEMORY, _FULL):
+        yield failure.line.words, partial(_read_failure, failure, None)
     for words in (*_SETTING_PARTS, *_TOLD):
         yield words, _read_settings
     yield "speculative", _read_speculation

@@ -38,7 +38,9 @@ _FORMATS = (
     (re.compile(r"bnb|bitsandbytes|4bit"), "nf4"),
     (re.compile(r"fp8|w8a8|fbgemm"), "fp8"),
 )
-_GGUF = re.compile(r"(?:^|[-_.])((?:q[2-8]|iq[1-4])(?:_[a-z0-9]+)*)(?:\.gguf)?$", re.IGNORECASE)
+_GGUF = re.compile(
+    r"(?:^|[-_.])((?:q[2-8]|iq[1-4])(?:_[a-z0-9]+)*|mxfp4_moe)(?:\.gguf)?$", re.IGNORECASE
+)
 _OF_UNKNOWN_SCHEME = ("compressed-tensors", "modelopt")  # 8 bit unless a name says more
 _FP8 = {"quant_method": "fp8"}
 _INT8 = {"quant_method": "gptq", "bits": 8, "group_size": 128}
@@ -120,6 +122,8 @@ def stored_as(quantization: str | None, names: Iterable[str]) -> str | None:
     """The format of the weights: what the log names, made finer by the model's name; None as the
     model's config says."""
     said = (quantization or "").casefold().replace("online_", "")
+    if said != "gguf" and (mix := _GGUF.search(f"-{said}")):
+        return mix[1].lower()
     bases = [name.rstrip("/").rsplit("/", 1)[-1] for name in names]
     for text in (*bases[:3], said):
         if (mix := _GGUF.search(text)) and (said in ("", "gguf")):

@@ -173,7 +173,8 @@ def for_the_cache(ground: Ground) -> tuple[Remedy, ...]:
     """Where the cache is too small: from what costs nothing over what costs precision or length to
     what needs more devices or other weights."""
     kinds: tuple[_Kind, ...] = (
-        *(_told_memory, _utilisation, _sequences, _eager, _cache_type, _context, _tp, _weights),
+        *(_told_memory, _utilisation, _sequences, _eager, _cache_type, _context, _experts_off),
+        *(_layers_off, _tp, _weights),
     )
     found = _first_of_each(ground, kinds)
     mild = {remedy.change for remedy in found} - {"tp", "dtype"}
@@ -221,7 +222,7 @@ def beside_the_cache(
 
 def for_the_weights(ground: Ground) -> tuple[Remedy, ...]:
     """Where the device was full before all weights were there: a larger share would not help."""
-    return _first_of_each(ground, (_tp, _weights))
+    return _first_of_each(ground, (_experts_off, _layers_off, _tp, _weights))
 
 
 def for_more_devices(ground: Ground) -> tuple[Remedy, ...]:
@@ -358,6 +359,27 @@ def _shorter_and(ground: Ground) -> Iterator[Remedy]:
                 kv_tokens=plan.kv_tokens,
                 concurrency=plan.concurrency,
             )
+
+
+def _experts_off(ground: Ground) -> Iterator[Remedy]:
+    """Of a mixture of experts, where the engine can leave those of some layers to the host."""
+    takes = "n_cpu_moe" in find_engine(ground.request.engine).options
+    if takes and not ground.request.cpu_moe and ground.start.model.has_experts:
+        for count in range(
+            (ground.request.n_cpu_moe or 0) + 1, len(ground.start.model.spec.layers)
+        ):
+            text = f"experts of {count} layers in the host's memory"
+            yield from _try(ground, "n_cpu_moe", count, text)
+
+
+def _layers_off(ground: Ground) -> Iterator[Remedy]:
+    """The most layers on the device with which it fits."""
+    if "gpu_layers" not in find_engine(ground.request.engine).options:
+        return
+    most = len(ground.start.model.spec.layers) + 1
+    had = ground.request.gpu_layers
+    for count in range(min(most, most if had is None else had) - 1, 0, -1):
+        yield from _try(ground, "gpu_layers", count, f"{count} layers on the device")
 
 
 def _tp(ground: Ground) -> Iterator[Remedy]:
