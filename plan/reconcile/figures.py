@@ -231,11 +231,12 @@ def figures(start: Start) -> Iterator[Figure]:
 
 def _counts(start: Start, memory: Memory | None, logged: Mapping[str, float]) -> Iterator[Figure]:
     found = counts_of(start, memory, logged) if memory else None
+    of_blocks = {} if memory else _of_each_other(start, logged)
     for name, value in logged.items():
         shown = value if name == "concurrency" else int(value)
         if memory is None or found is None:
             why = "neither cache memory nor a device is known: --device"
-            yield _unknown(name, shown, why)
+            yield of_blocks.get(name, _unknown(name, shown, why))
         elif name not in found.rows:
             yield _unknown(name, shown, "the engine has no blocks")
         else:
@@ -254,6 +255,49 @@ def _counts(start: Start, memory: Memory | None, logged: Mapping[str, float]) ->
                 agrees=agrees,
                 why=why,
             )
+
+
+def _of_each_other(start: Start, logged: Mapping[str, float]) -> dict[str, Figure]:
+    """Counts that follow from another one's number of blocks, of a log that says no memory."""
+    plan = _with_memory(start, _PLENTY)
+    blocks, context = _blocks_of(plan, logged), plan.workload.context
+    if blocks is None or (found := plan.pool.of_blocks(blocks, context)) is None:
+        return {}
+    source = "num_blocks" if "num_blocks" in logged else "kv_tokens"
+    values = {"kv_tokens": float(found[0]), "concurrency": round(found[1], 2)}
+    why = f"from the logged {int(logged[source]):,} {_COUNTED_IN[source]}"
+    return {
+        name: Figure(
+            figure=name,
+            logged=logged[name],
+            predicted=value,
+            low=value,
+            high=value,
+            agrees=_is_logged_for(plan, name, blocks, context, logged[name]),
+            why=why,
+        )
+        for name, value in values.items()
+        if name in logged and name != source
+    }
+
+
+_COUNTED_IN = {"num_blocks": "blocks", "kv_tokens": "tokens"}
+
+
+def _blocks_of(plan: Plan, logged: Mapping[str, float]) -> int | None:
+    """Those that are logged, or that have as many tokens as are; None where there are none."""
+    if "num_blocks" in logged:
+        return int(logged["num_blocks"])
+    if "kv_tokens" not in logged or plan.pool.of_blocks(1, plan.workload.context) is None:
+        return None
+    wanted, low, high = int(logged["kv_tokens"]), 0, int(logged["kv_tokens"])
+    while low < high:
+        middle = (low + high) // 2
+        found = plan.pool.of_blocks(middle, plan.workload.context)
+        assert found is not None
+        low, high = (middle + 1, high) if found[0] < wanted else (low, middle)
+    found = plan.pool.of_blocks(low, plan.workload.context)
+    return low if found is not None and found[0] == wanted else None
 
 
 def _unknown(name: str, logged: float, why: str) -> Figure:
