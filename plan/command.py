@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headcount.audit.audit_report import error_report
 from headcount.audit.auditing import audit_model, audit_source
@@ -18,7 +18,7 @@ from .engines.registry import PLAIN, SERVING
 from .gate import parse_requirements
 from .hardware.prices import read_prices
 from .options.modalities import parse_image_size, parse_limits
-from .options.speculation import Algorithm, Speculation, parse_speculative_config
+from .options.speculation import Algorithm, parse_speculative_config
 from .planned_model import PlannedModel
 from .report.overview import overview_report
 from .report.report import plan_report
@@ -200,17 +200,6 @@ def _of_config(audit: "Audit", lacking: str) -> "Audit":
     return whole if held is None or held < whole.spec.parameters else audit
 
 
-_T = TypeVar("_T")
-
-
-def _parsed(parse: Callable[[str], _T], text: str | None) -> _T | None:
-    return None if text is None else parse(text)
-
-
-def _speculation(text: str) -> Speculation:
-    return parse_speculative_config(text, _draft)
-
-
 def _draft(name: str) -> PlannedModel:
     return planned(audit_model(name))
 
@@ -222,35 +211,11 @@ def _request(
     engine: str | None = None,
     engine_version: str | None = None,
     offline: bool = False,
-    speculative_config: str | None = None,
-    limit_mm_per_prompt: str | None = None,
-    mm_processor_kwargs: str | None = None,
-    speculative_algorithm: str | None = None,
-    speculative_draft_model_path: str | None = None,
-    speculative_num_steps: int | None = None,
-    speculative_eagle_topk: int | None = None,
-    speculative_num_draft_tokens: int | None = None,
     **options: Any,
 ) -> PlanRequest:
     """What is not given is left to its default."""
     needs_engine = needs_engine or bool(engine_version) or offline or bool(options.get("kv_memory"))
-    parsed: dict[str, Any] = {
-        "speculative_config": _parsed(_speculation, speculative_config),
-        "limit_mm_per_prompt": _parsed(parse_limits, limit_mm_per_prompt),
-        "mm_processor_kwargs": _parsed(parse_image_size, mm_processor_kwargs),
-    }
-    more = {
-        "draft": speculative_draft_model_path,
-        "steps": speculative_num_steps,
-        "topk": speculative_eagle_topk,
-        "tokens": speculative_num_draft_tokens,
-    }
-    if speculative_algorithm is not None:
-        algorithm = Algorithm(name=speculative_algorithm, **more)  # type: ignore[arg-type]
-        parsed["speculative_algorithm"] = algorithm.speculation(_draft)
-    elif any(value is not None for value in more.values()):
-        raise HeadcountError("--speculative-… of SGLang need --speculative-algorithm")
-    options = {**options, **parsed}
+    options = read_options(options)
     needs_engine = needs_engine or any(options[name] for name in options.keys() - OF_ANY_PLAN)
     found = find_engine(engine or (SERVING if needs_engine else PLAIN))
     return PlanRequest(
@@ -260,3 +225,31 @@ def _request(
         usage="offline" if offline else "server",
         **{name: value for name, value in options.items() if value is not None},
     )
+
+
+_READERS: dict[str, Callable[[str], object]] = {
+    "speculative_config": lambda text: parse_speculative_config(text, _draft),
+    "limit_mm_per_prompt": parse_limits,
+    "mm_processor_kwargs": parse_image_size,
+}
+_OF_AN_ALGORITHM = {
+    "speculative_draft_model_path": "draft",
+    "speculative_num_steps": "steps",
+    "speculative_eagle_topk": "topk",
+    "speculative_num_draft_tokens": "tokens",
+}
+
+
+def read_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of the command line as fields of a request: JSON is read, and what is said of an
+    algorithm that drafts put together. Raises HeadcountError."""
+    found = {name: value for name, value in options.items() if name not in _OF_AN_ALGORITHM}
+    for name, read in _READERS.items():
+        if found.get(name) is not None:
+            found[name] = read(found[name])
+    more = {field: options.get(option) for option, field in _OF_AN_ALGORITHM.items()}
+    if (algorithm := found.get("speculative_algorithm")) is not None:
+        found["speculative_algorithm"] = Algorithm(algorithm, **more).speculation(_draft)
+    elif any(value is not None for value in more.values()):
+        raise HeadcountError("--speculative-… of SGLang need --speculative-algorithm")
+    return found

@@ -6,6 +6,7 @@ from typing import Any
 
 from headcount.model.errors import HeadcountError
 
+from ..command import read_options
 from ..devices import Device, find_device, parse_device
 from ..engines.engine import Engine, check_options, find_engine
 from ..engines.start_log import Log, Setting
@@ -27,6 +28,15 @@ _FLAGS = (
     "cpu_moe",
 )
 
+# What options say, and no log.
+_OWN_FIELDS = frozenset(
+    {
+        *("pp_layer_partition", "num_redundant_experts", "speculative_config"),
+        *("speculative_algorithm", "max_loras", "max_lora_rank", "lora_dtype", "flash_attn"),
+        *("lora_target_modules", "fully_sharded_loras", "limit_mm_per_prompt", "dp", "ep_size"),
+        *("mm_processor_kwargs", "cpu_offload_gb"),
+    }
+)
 _GIB = 2**30
 
 
@@ -58,12 +68,13 @@ def names_of(log: Log, options: Mapping[str, Any]) -> list[str]:
 
 def start_of(log: Log, options: Mapping[str, Any]) -> Start:
     """The start of `log`; `options` that are given overrule what it says. Raises HeadcountError."""
-    given = {name: value for name, value in options.items() if value not in (None, False)}
+    given = read_options({n: value for n, value in options.items() if value not in (None, False)})
     settings = settings_of(log, given)
     if (warmed := log.failures.get("sampler")) is not None:
         settings.setdefault("max_num_seqs", int(warmed.values["sequences"]))
     engine = find_engine(str(given.get("engine", log.engine)))
-    check_options(engine, PlanRequest(**_options(given)))
+    fields = {name: value for name, value in given.items() if name in _OWN_FIELDS}
+    check_options(engine, _asked_for(given, fields, settings, engine))
     found = _model(log, options, settings)
     guessed = "tp" not in settings and "tp_seen" in settings
     if guessed:
@@ -77,9 +88,9 @@ def start_of(log: Log, options: Mapping[str, Any]) -> Start:
         device=device,
         dtype=_text(given, "dtype") or loaded_as(found.model, _dtype(settings)),
         utilisation=_share(settings),
-        **{name: logged[name] for name in logged.keys() & (OF_ANY_PLAN | engine.options)},
+        **{name: logged[name] for name in logged.keys() & (OF_ANY_PLAN | engine.options)} | fields,
     )
-    drafts, name = _drafts(settings, found, engine)
+    drafts, name = (None, "") if request.speculation else _drafts(settings, found, engine)
     if drafts is not None:
         drafts = drafts.weighed(found.model, request, name)
         field: dict[str, Any] = {name: drafts.speculation}
@@ -96,6 +107,19 @@ def start_of(log: Log, options: Mapping[str, Any]) -> Start:
         told_kv_memory=int(settings["kv_memory"]) if "kv_memory" in settings else None,
         tp_is_guessed=guessed,
     )
+
+
+def _asked_for(
+    given: Mapping[str, Any],
+    fields: Mapping[str, Any],
+    settings: Mapping[str, Setting],
+    engine: Engine,
+) -> PlanRequest:
+    """What the options alone say; that the log says what one of them needs counts."""
+    found = {**_options(given), **fields}
+    if "enable_lora" in engine.options:
+        found["enable_lora"] = _is_on(settings, "enable_lora")
+    return PlanRequest(**found)
 
 
 def _model(log: Log, options: Mapping[str, Any], settings: Mapping[str, Setting]) -> LoggedModel:
