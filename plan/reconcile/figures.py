@@ -246,6 +246,9 @@ def _counts(start: Start, memory: Memory | None, logged: Mapping[str, float]) ->
             if memory.unknown and not agrees and value < low:
                 agrees = None
                 why += f"; {memory.unknown} other stages log no memory, and the least decides"
+            elif not agrees and _may_be_another_ranks(start, value, low):
+                agrees = None
+                why += "; the rank with the least memory decides, and not all log theirs"
             yield Figure(
                 figure=name,
                 logged=shown,
@@ -255,6 +258,16 @@ def _counts(start: Start, memory: Memory | None, logged: Mapping[str, float]) ->
                 agrees=agrees,
                 why=why,
             )
+
+
+_ALIKE = 0.95  # of the memory of ranks that share the layers
+
+
+def _may_be_another_ranks(start: Start, logged: float, low: float) -> bool:
+    """Whether a rank that logs nothing may have had a little less."""
+    ranks = start.request.tp * start.request.dp
+    logging = sum("available_gib" in values for values in start.log.ranks.values())
+    return max(1, logging) < ranks and low * _ALIKE <= logged < low
 
 
 def _of_each_other(start: Start, logged: Mapping[str, float]) -> dict[str, Figure]:
@@ -335,10 +348,10 @@ def _cache(start: Start) -> Figure:
     logged = round((log.figures["kv_gib"] + log.figures.get("states_gib", 0.0)) * _GIB)
     whole = replace(start.request, **_WHOLE)
     plan = _with_memory(replace(start, request=whole), _PLENTY)
-    if start.request.context is None and (each := plan.kv_cache_bytes / plan.workload.context):
-        # of a piece of a log that does not say: as many tokens as would be that large
-        tokens = max(1, round(logged / each))
-        plan = plan_model(start.model, replace(plan.request, context=tokens))
+    if start.request.context is None and plan.kv_cache_bytes:
+        tokens = max(1, round(logged * plan.workload.context / plan.kv_cache_bytes))
+        why = f"the log says no context (--context): so large is that of about {tokens:,} tokens"
+        return _unknown("kv_cache_bytes", logged, why)
     error = step_bytes(log, "kv_gib") + 2**10
     batch = f" of {plan.workload.batch_size} sequences" if plan.workload.batch_size > 1 else ""
     why = f"{plan.workload.context:,} tokens{batch}, cache of {plan.workload.kv_dtype}"

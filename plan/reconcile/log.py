@@ -35,7 +35,7 @@ _WORDS, _COLON = ("model", "dtype", "quantization"), {True: "['\"]", False: "['\
 # One pattern for each name, since few are in a line.
 _SETTING = {
     name: re.compile(
-        rf"(?<![A-Za-z_-]){name}(?:['\"]?=|{_COLON[name in _WORDS]}: ){QUOTED}", re.ASCII
+        rf"(?<![A-Za-z_.-]){name}(?:['\"]?=|{_COLON[name in _WORDS]}: ){QUOTED}", re.ASCII
     )
     for name in _SETTINGS
 }
@@ -61,7 +61,9 @@ _SPECULATIVE = re.compile(
 )
 _DRAFTED = re.compile(r"num_spec(?:ulative)?_tokens['\"\\]*\s?[=:]\s?([0-9]{1,3})")
 _METHOD = re.compile(r"(?<![A-Za-z_])method['\"\\]*\s?[=:]\s?['\"\\]*([A-Za-z0-9_]{1,40})")
-_DRAFT = re.compile(r"(?<![A-Za-z_])model['\"\\]*\s?[=:]\s?['\"\\]*([^\s'\",)}\\]{1,200})")
+_DRAFT = re.compile(
+    r"(?<![A-Za-z_])(?:draft_)?model['\"\\]*\s?[=:]\s?['\"\\]*([^\s'\",)}\\]{1,200})"
+)
 _LOOKUP = re.compile(r"(prompt_lookup_m(?:ax|in))['\"\\]*\s?[=:]\s?([0-9]{1,3})")
 # Names of processes: (Worker_PP1_TP0 pid=7), (…Worker rank=3 pid=7), [… PP0 TP1].
 _STAGE = re.compile(r"[_ \[(]PP([0-9]{1,3})\b|[_ \[(]PP([0-9]{1,3})_")
@@ -75,8 +77,8 @@ _OUT_OF_MEMORY = FailureLine(
     LogLine(
         "ut of memory. Tried to allocate",
         rf"Tried to allocate {SIZE}\.? (?:GPU ([0-9]+) has a total capac(?:i)?ty of {SIZE} of which"
-        rf" {SIZE} is free\.(?:.{{0,60}}? has {SIZE} memory in use\.)*(?:.{{0,80}}?Of the allocated"
-        rf" memory {SIZE} is allocated by PyTorch)?"
+        rf" {SIZE} is free\.(?:.{{0,1000}}?this process has {SIZE} memory in use)?"
+        rf"(?:.{{0,1000}}?Of the allocated memory {SIZE} is allocated by PyTorch)?"
         rf"|\([GNX]PU [0-9]+; {SIZE} total capacity; {SIZE} already allocated;"
         rf" (?:{SIZE.replace('(', '(?:', 1)} current active; )?{SIZE} free)?",
         *("tried", "device", "capacity", "free", "used", "allocated"),

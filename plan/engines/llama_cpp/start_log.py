@@ -34,7 +34,7 @@ _FILE_TYPE = re.compile(
     r"|I?Q[0-9](?:_[A-Z0-9]+)*(?: - (?:Small|Medium|Large)(?= |$))?)"
 )
 _KINDS = {'msg="kv cache"': "kv_gib", 'msg="model weights"': "weights_gib"}
-_DEVICE_SIZE = re.compile(rf'device=(\S{{1,40}}) size="{SIZE}"')
+_DEVICE_SIZE = re.compile(rf'(?:device|buffer)=(\S{{1,40}}) size="{SIZE}"')
 _OFFLOAD = re.compile(rf'memory\.required\.kv="{SIZE}"')
 
 
@@ -203,6 +203,12 @@ def _ollama(log: Log, line: str) -> None:
             log.say({"KvSize": "n_ctx", "Parallel": "n_seq_max"}[name], int(text), 3)
 
 
+def _again(log: Log, line: str) -> None:
+    """Ollama tries once more, with fewer layers: what failed before does not count."""
+    for kind in ("buffer", "tensors", "cells", "compute"):
+        log.failures.pop(kind, None)
+
+
 def _file_type(log: Log, line: str) -> None:
     if match := _FILE_TYPE.search(line):
         name = match[1].replace(" - ", "_").replace("Small", "S").replace("Medium", "M")
@@ -343,6 +349,7 @@ LOG = StartLog(
         *(
             ("kv_unified ", _shared),
             ("KvSize:", _ollama),
+            ("msg=load request", _again),
             ("llama-server", _command),
             ("llama-cli", _command),
         ),

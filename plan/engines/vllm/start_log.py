@@ -293,6 +293,7 @@ LOG = StartLog(
         **{"enable_lora": "enable_lora", "max_loras": "max_loras"},
         **{"max_lora_rank": "max_lora_rank", "fully_sharded_loras": "fully_sharded_loras"},
         **{"cpu_offload_gb": "cpu_offload_gb"},
+        **{"speculative_model": "speculative_model", "num_speculative_tokens": "speculated"},
         "async_scheduling": "async_scheduling",
         **{"disable_hybrid_kv_cache_manager": "disable_hybrid_kv_cache_manager"},
     },
