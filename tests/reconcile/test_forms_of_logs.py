@@ -17,8 +17,8 @@ def test_what_a_process_has_itself_is_told_from_what_others_have() -> None:
     error = (
         "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 72.00 MiB. GPU 0 has a total"
         f" capacity of 39.56 GiB of which 60.81 MiB is free. {others} {others} Including"
-        f" non-PyTorch memory, this process has 34.61 GiB memory in use. {others} Of the allocated memory 28.75"
-        " GiB is allocated by PyTorch, with 28.60 MiB allocated in private pools"
+        f" non-PyTorch memory, this process has 34.61 GiB memory in use. {others} Of the allocated"
+        " memory 28.75 GiB is allocated by PyTorch, with 28.60 MiB allocated in private pools"
     )
     command = "api_server --model Qwen2.5-32B-Instruct -tp 4 --max-model-len 1000\n"
     assert "other processes hold 4.89 of 39.56 GiB" in _words(command + error)
