@@ -243,11 +243,7 @@ def _request(
 ) -> PlanRequest:
     """What is not given is left to its default."""
     needs_engine = needs_engine or bool(engine_version) or offline or bool(options.get("kv_memory"))
-    given = {name: value for name, value in options.items() if value is not None}
-    if texts := {name: given.pop(name) for name in _READ & given.keys()}:
-        from .options.given import parsed
-
-        given |= parsed(texts, _draft)
+    given = read_options(options)
     needs_engine = needs_engine or any(given[name] for name in given.keys() - OF_ANY_PLAN)
     found = find_engine(engine or (SERVING if needs_engine else PLAIN))
     return PlanRequest(
@@ -257,3 +253,14 @@ def _request(
         usage="offline" if offline else "server",
         **given,
     )
+
+
+def read_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of the command line that are given, as fields of a request: JSON is read, and what is
+    said of an algorithm that drafts put together. Raises HeadcountError."""
+    given = {name: value for name, value in options.items() if value is not None}
+    if texts := {name: given.pop(name) for name in _READ & given.keys()}:
+        from .options.given import parsed
+
+        given |= parsed(texts, _draft)
+    return given

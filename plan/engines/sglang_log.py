@@ -153,6 +153,14 @@ LOG = StartLog(
         ),
         FailureLine(
             "cache",
+            LogLine(
+                "no GPU memory for the KV cache",
+                rf"leave no GPU memory for the KV cache(?: under --mem-fraction-static={NUMBER})?",
+                "utilisation",
+            ),
+        ),
+        FailureLine(
+            "cache",
             LogLine("Not enough GPU memory for hybrid", "Not enough GPU memory for hybrid state"),
         ),
         FailureLine(
