@@ -40,6 +40,7 @@ def measured_attention(
 def _scores(sums: PatternSums, copying: Sequence[float | None] | None) -> Iterator[HeadScores]:
     shares = {name: on.score for name, on in sums.on.items()}
     rows, aligned = sums.rows, sums.alignment
+    count = int(rows.rows)
     for head in range(rows.heads):
         named = {name: None if score is None else score[head] for name, score in shares.items()}
         reach = None if sums.distances is None else _reach(sums.distances[head])
@@ -53,9 +54,9 @@ def _scores(sums: PatternSums, copying: Sequence[float | None] | None) -> Iterat
             distance=reach and reach.mean,
             offset=reach and reach.best,
             offset_share=reach and reach.share,
-            entropy=rows.entropy[head].item() / rows.rows,
-            span=rows.span[head].item() / rows.rows,
-            attended=rows.attended[head].item() / rows.rows,
+            entropy=rows.entropy[head].item() / count,
+            span=rows.span[head].item() / count,
+            attended=rows.attended[head].item() / count,
         )
 
 

@@ -65,11 +65,11 @@ class OnTarget(NamedTuple):
 
 
 class RowSums(NamedTuple):
-    """Sums over `rows` queries. `attended` [H]: all weight, which is less than the queries where a
-    sink in the softmax takes some. `entropy` [H] in nats, and `span` [H] its exponential, of rows
-    made to sum to one. `gram` [H, H]: products of patterns."""
+    """Sums over `rows` queries, a number. `attended` [H]: all weight, which is less than the
+    queries where a sink in the softmax takes some. `entropy` [H] in nats, and `span` [H] its
+    exponential, of rows made to sum to one. `gram` [H, H]: products of patterns."""
 
-    rows: int
+    rows: Tensor
     attended: Tensor
     entropy: Tensor
     span: Tensor
@@ -114,8 +114,10 @@ def _added(one: tuple[Any, ...], other: tuple[Any, ...]) -> Iterator[Any]:
 
 def self_attention_sums(pattern: Tensor, targets: Targets) -> PatternSums:
     """The sums of a pattern of self-attention, [B, H, T, T]."""
-    on = {name: on_target(pattern, target) for name, target in targets._asdict().items()}
-    return PatternSums(on=on, rows=_row_sums(pattern), distances=distance_profile(pattern))
+    wide = pattern.float()
+    seen = seen_keys(wide)
+    on = {name: on_target(wide, target, seen) for name, target in targets._asdict().items()}
+    return PatternSums(on=on, rows=_row_sums(wide), distances=distance_profile(wide))
 
 
 def cross_attention_sums(pattern: Tensor, *, start: int, tokens: int) -> PatternSums:
@@ -123,24 +125,30 @@ def cross_attention_sums(pattern: Tensor, *, start: int, tokens: int) -> Pattern
     then `tokens` tokens twice, of which its keys are an encoding."""
     batch, _, queries, keys = pattern.shape
     first = first_key(queries, keys, batch).to(pattern.device)
-    copies = pattern[:, :, start:].unflatten(2, (2, tokens))
+    wide = pattern.float()
+    copies = wide[:, :, start:].unflatten(2, (2, tokens))
     return PatternSums(
-        on={"first_token": on_target(pattern, first)},
-        rows=_row_sums(pattern),
+        on={"first_token": on_target(wide, first, seen_keys(wide))},
+        rows=_row_sums(wide),
         alignment=Alignment(monotony(copies).sum(dim=(0, 2)).cpu(), 2 * batch),
     )
 
 
-def on_target(pattern: Tensor, target: Tensor) -> OnTarget:
-    """Attention of `pattern` [B, H, T, S] on `target` [B, T, S], over queries that see a target. A
-    query sees the keys that any head, in any sequence, gives weight to."""
-    seen = (pattern > 0).any(dim=0).any(dim=0)
+def seen_keys(pattern: Tensor) -> Tensor:
+    """[T, S]: the keys that a query sees, which are those that any head of a pattern [B, H, T, S],
+    in any sequence, gives weight to."""
+    return pattern.amax(dim=(0, 1)) > 0
+
+
+def on_target(pattern: Tensor, target: Tensor, seen: Tensor) -> OnTarget:
+    """Attention of `pattern` [B, H, T, S] on `target` [B, T, S], over queries that see a target."""
     reached = target & seen
     counts = reached.any(dim=-1)  # [B, T]
     share = reached.sum(dim=-1) / seen.sum(dim=-1).clamp(min=1)
-    weight = (pattern * reached[:, None]).sum(dim=(0, 2, 3), dtype=torch.float64)
+    weight = pattern.flatten(2) @ reached.flatten(1).to(pattern.dtype)[..., None]  # [B, H, 1]
     uniform = (share * counts).sum(dtype=torch.float64)
-    return OnTarget(weight.cpu(), uniform.cpu(), counts.sum().cpu())
+    total = weight.sum(dim=(0, 2), dtype=torch.float64)
+    return OnTarget(total.cpu(), uniform.cpu(), counts.sum().cpu())
 
 
 def distance_profile(pattern: Tensor) -> Tensor:
@@ -148,10 +156,9 @@ def distance_profile(pattern: Tensor) -> Tensor:
     tokens = pattern.shape[-1]
     place = torch.arange(tokens, device=pattern.device)
     distance = (place[:, None] - place).clamp(min=0).flatten()
-    weight = pattern.sum(dim=0, dtype=torch.float64).flatten(1).cpu()
-    return torch.zeros(len(weight), tokens, dtype=torch.float64).index_add_(
-        1, distance.cpu(), weight
-    )
+    weight = pattern.sum(dim=0).flatten(1)
+    profile = torch.zeros(len(weight), tokens, device=pattern.device)
+    return profile.index_add_(1, distance, weight).double().cpu()
 
 
 def monotony(pattern: Tensor) -> Tensor:
@@ -172,15 +179,19 @@ def pairwise_similarity(gram: Tensor) -> Tensor:
 
 
 def _row_sums(pattern: Tensor) -> RowSums:
-    batch, _, queries, _ = pattern.shape
-    wide = pattern.float()
-    total = wide.sum(dim=-1, keepdim=True)
-    entropy = torch.special.entr(wide / total.clamp(min=1e-12)).sum(dim=-1)  # [B, H, T]
-    flat = wide.transpose(0, 1).flatten(1)
-    return RowSums(
-        rows=batch * queries,
-        attended=total.sum(dim=(0, 2, 3), dtype=torch.float64).cpu(),
-        entropy=entropy.sum(dim=(0, 2), dtype=torch.float64).cpu(),
-        span=entropy.exp().sum(dim=(0, 2), dtype=torch.float64).cpu(),
-        gram=(flat @ flat.T).double().cpu(),
+    """Sequence by sequence, so that what is computed on the way takes no more than one does."""
+    rows = [_rows_of(one) for one in pattern]
+    return RowSums(*(torch.stack(each).sum(dim=0) for each in zip(*rows, strict=True)))
+
+
+def _rows_of(pattern: Tensor) -> tuple[Tensor, ...]:
+    """The fields of RowSums of one sequence, [H, T, S]."""
+    total = pattern.sum(dim=-1, keepdim=True)
+    entropy = torch.special.entr(pattern / total.clamp(min=1e-12)).sum(dim=-1)  # [H, T]
+    flat = pattern.flatten(1)
+    sums = (total.squeeze(-1), entropy, entropy.exp())
+    return (
+        torch.tensor(pattern.shape[1]),
+        *(one.sum(dim=-1, dtype=torch.float64).cpu() for one in sums),
+        (flat @ flat.T).double().cpu(),
     )

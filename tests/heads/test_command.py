@@ -77,6 +77,72 @@ def test_a_seed_gives_the_same_atlas_again(save_model: SaveModel) -> None:
     assert first["layers"] == again["layers"] != other["layers"]
 
 
+def test_an_encoder_is_given_the_same_tokens(tmp_path: Path) -> None:
+    """Every layer has two attentions, and the cross-attention sees the encoding of one copy."""
+    from transformers import BartConfig, BartForConditionalGeneration
+
+    names = ("encoder_layers", "encoder_ffn_dim", "decoder_layers", "decoder_ffn_dim")
+    config = BartConfig(
+        vocab_size=60,
+        d_model=32,
+        encoder_attention_heads=2,
+        decoder_attention_heads=4,
+        max_position_embeddings=64,
+        **dict.fromkeys(names, 4),
+    )
+    BartForConditionalGeneration(config).save_pretrained(tmp_path)
+    document = json.loads(run(str(tmp_path), *FEW, "--format", "json"))
+    kinds = [(one["index"], one["kind"], len(one["heads"])) for one in document["layers"]]
+    assert kinds == [
+        (layer, kind, 4) for layer in range(4) for kind in ("attention", "cross_attention")
+    ]
+    cross = document["layers"][1]["heads"][0]["scores"]
+    assert -1 <= cross["alignment"] <= 1 and cross["induction"] is None
+    assert document["settings"]["start_id"] == config.decoder_start_token_id
+
+
+def test_an_encoder_of_sound_is_stood_in_for_by_noise(tmp_path: Path) -> None:
+    from transformers import WhisperConfig, WhisperForConditionalGeneration
+
+    config = WhisperConfig(
+        vocab_size=60,
+        d_model=32,
+        encoder_layers=2,
+        decoder_layers=2,
+        encoder_attention_heads=4,
+        decoder_attention_heads=4,
+        encoder_ffn_dim=16,
+        decoder_ffn_dim=16,
+        max_target_positions=64,
+        **dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id"), 1),
+        decoder_start_token_id=2,
+    )
+    WhisperForConditionalGeneration(config).save_pretrained(tmp_path)
+    result = CliRunner().invoke(main, ["heads", str(tmp_path), *FEW, "--format", "json"])
+    assert result.exit_code == 0, result.stderr
+    assert "reads input_features, not tokens" in result.stderr
+    assert len(json.loads(result.stdout)["layers"]) == 4
+
+
+def test_a_model_without_heads_is_refused_by_name(tmp_path: Path) -> None:
+    from transformers import MambaConfig, MambaForCausalLM
+
+    config = MambaConfig(vocab_size=60, hidden_size=16, num_hidden_layers=1)
+    MambaForCausalLM(config).save_pretrained(tmp_path)
+    result = CliRunner().invoke(main, ["heads", str(tmp_path)])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "has no attention in its decoder" in result.stderr
+
+
+def test_a_window_too_short_for_a_repetition_is_said(save_model: SaveModel) -> None:
+    model = str(save_model("mistral", sliding_window=8))
+    result = CliRunner().invoke(main, ["heads", model, *FEW, "--format", "json"])
+    assert result.exit_code == 0, result.stderr
+    assert "window shorter than 16 tokens" in result.stderr
+    head = json.loads(result.stdout)["layers"][0]["heads"][0]
+    assert head["scores"]["induction"] is None and head["scores"]["previous_token"] > 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
