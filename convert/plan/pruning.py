@@ -102,9 +102,16 @@ def _amount(wanted: int | Fraction, count: int | Fraction) -> str:
     return str(count) if exact else f"{wanted} ({float(count):g})"
 
 
-def shapes_after(mixer: Attention, heads: int) -> tuple[tuple[int, int], ...]:
-    """The (K/V heads, query heads of each) that `heads` query heads of an attention can have."""
-    return tuple(_shapes(mixer, heads))
+def shapes_to_have(
+    source: ConversionSource, wanted: int | Fraction
+) -> dict[int, tuple[tuple[int, int], ...]]:
+    """The (K/V heads, query heads of each) that each layer may be left with. Raises HeadCountError
+    as `counts_to_prune`."""
+    counts = counts_to_prune(source, wanted)
+    return {
+        index: tuple(_shapes(mixer, mixer.num_attention_heads - counts[index]))
+        for (index, _), mixer in source.attention_map.mixers.items()
+    }
 
 
 def _shapes(mixer: Attention, heads: int) -> Iterator[tuple[int, int]]:
