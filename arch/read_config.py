@@ -12,6 +12,7 @@ from headcount.model.spec import Assumption, Layer, ModelSpec
 from .architecture import Architecture
 from .attention.layers import build_layers
 from .built_classes import built_class, class_name
+from .class_defaults import class_defaults
 from .config_view import ConfigView, MissingValueError
 from .foreign_classes import ForeignClass, foreign_class
 from .nested import (
@@ -26,6 +27,7 @@ from .nested import (
 from .other_tools import places, standard_config
 from .our_types import GROUPED, base_type
 from .tensors.names import TensorNames
+from .unread_sizes import unread_models
 
 ASSUMED_ENCODING = 512  # tokens, where nothing limits what is encoded
 ASSUMED_LENGTH = "assumed: the config does not say how long an encoding is"
@@ -72,6 +74,9 @@ class Reading(NamedTuple):
             return None, str(error) if self.foreign is None else self.foreign.clause
         if self.foreign is not None:
             return None, self.foreign.clause
+        unread = unread_models(self.view, self.text)
+        if unread and class_defaults(self.view.model_type) is None:  # else its class builds none
+            return None, f"its {unread[0]} is not counted"
         return other + self.spec.attention_parameters, None
 
     def names(self) -> dict[str, TensorNames]:
@@ -127,7 +132,7 @@ def read_config(config: Mapping[str, Any], where: str) -> Reading:
         model_type = foreign.other  # what the class reads, and not the type beside it
     whole = find_architecture(model_type, where, config)
     view = config_view(config, model_type, whole, where)
-    view.told = places(given, config, where)
+    view.told = {**view.told, **places(given, config, where)}
     view.note("model_type", model_type, _type_source(given, model_type, where))
     text, architecture = _language_model(view, whole)
     assumed = not (is_known(model_type) and is_known(text.model_type))

@@ -85,7 +85,7 @@ class PlanResult:
                 yield f"{item.requirement.text}: {why}{where}"
 
     def an_hour(self, candidate: Candidate) -> float | None:
-        """What all its devices cost; None where their price is not known."""
+        """What all its cards cost; None where their price is not known."""
         return cost(candidate, self.prices)
 
     def a_month(self, candidate: Candidate) -> float | None:
@@ -116,15 +116,17 @@ def _share(plan: Plan, required: tuple[Requirement, ...]) -> float:
 
 
 def cost(candidate: Candidate, prices: Prices) -> float | None:
-    """Of an hour of all its devices; None where their price is not known."""
+    """Of an hour of all its cards; None where their price is not known."""
     price = prices.get(candidate.device.key)
-    return None if price is None else price * candidate.devices
+    return None if price is None else price * candidate.cards
 
 
 def shortfall(plan: Plan) -> str:
     """Why it does not surely serve."""
     if plan.refusals:
         return "; ".join(plan.refusals)
+    if (loading := plan.loading) is not None and not plan.loads:
+        return f"{format_bytes(-loading.free_bytes)} short on each device while the weights load"
     free = plan.free_bytes or 0
     left = f"{format_bytes(abs(free))} {'free' if free >= 0 else 'short'} on each device"
     if plan.verdict == "borderline":
@@ -147,12 +149,8 @@ def plan_result(
     known, named = prices or {}, tuple(devices) or ((request.device,) if request.device else ())
     if len(named) == 1:
         request = replace(request, device=named[0])
-    if request.kv_memory is not None and (target_users or len(named) > 1):
-        raise HeadcountError(
-            "--target-users, or several devices, are a search over devices: leave out --kv-memory"
-        )
-    if request.kv_memory is not None and known:
-        raise HeadcountError("--prices are those of devices: leave out --kv-memory")
+    if request.kv_memory is not None:
+        _check_beside_kv_memory(request, bool(target_users) or len(named) > 1, known)
     if not target_users and (len(named) == 1 or request.kv_memory is not None):
         plan = plan_model(model, request)
         return PlanResult(plan=plan, required=requirements, prices=known)
@@ -176,6 +174,20 @@ def plan_result(
         left_out=left_out,
         prices=known,
     )
+
+
+def _check_beside_kv_memory(request: PlanRequest, is_search: bool, prices: Prices) -> None:
+    if is_search:
+        raise HeadcountError(
+            "--target-users, or several devices, are a search over devices: leave out --kv-memory"
+        )
+    if prices:
+        raise HeadcountError("--prices are those of devices: leave out --kv-memory")
+    if request.utilisation is not None:
+        raise HeadcountError(
+            "--kv-memory is all that the cache has, and --utilisation what it is reckoned from:"
+            " leave out one of them"
+        )
 
 
 def _left_out(request: PlanRequest) -> Iterator[tuple[Device, str]]:

@@ -106,6 +106,16 @@ def _kind(weights: Mapping[str, object]) -> tuple[object, object]:
     return weights.get("num_bits"), weights.get("type")
 
 
+def unquantised(model: PlannedModel) -> PlannedModel | None:
+    """The model as its own files are, where these are not quantised; None where they are."""
+    if model.own_format is None:
+        return None if quantization_config(model.config) else model
+    if model.own_format:
+        return None
+    config = {key: value for key, value in model.config.items() if key != "quantization_config"}
+    return replace(model, config=config, own_format=None)
+
+
 def is_stored_as(model: PlannedModel, name: str) -> bool:
     """Whether the model's own files have the dtype, or the format, `name`."""
     own = quantization_config(model.config)
@@ -177,6 +187,7 @@ def weighed(model: PlannedModel, dtype: str | None, wide_bits: int) -> Weighed |
     is_plain = dtype is not None and loaded is model
     scheme = None if is_plain else _scheme(loaded, inventory)
     wide = (scheme.wide_bits if scheme else None) or wide_bits
+    inventory = scheme.stored(inventory) if scheme else inventory
     return Weighed(
         modules=tuple(_weighed(inventory, inventory.modules, scheme, wide)),
         prediction=tuple(_weighed(inventory, inventory.prediction, scheme, wide)),

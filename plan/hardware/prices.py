@@ -15,7 +15,7 @@ from ..devices import find_device
 HOURS_A_MONTH = 730  # 365 x 24 / 12
 _FORM = "a row NAME,PRICE for each device, or JSON {NAME: PRICE}, the price of one an hour,"
 
-Prices = Mapping[str, float]  # key of a device -> price of one for an hour
+Prices = Mapping[str, float]  # key of a device -> price of a card of it for an hour
 
 
 def read_prices(path: Path) -> Prices:

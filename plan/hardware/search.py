@@ -39,9 +39,14 @@ class Candidate(NamedTuple):
         return self.plan.request.ranks * self.replicas
 
     @property
+    def cards(self) -> int:
+        """What has to be bought, or rented, for them."""
+        return ceil(self.devices / self.device.per_card)
+
+    @property
     def total_memory(self) -> int:
-        """Nominal bytes of all its devices."""
-        return self.device.memory * self.devices
+        """Nominal bytes of all its cards."""
+        return self.device.memory * self.device.per_card * self.cards
 
     @property
     def verdict(self) -> Verdict:
@@ -128,12 +133,45 @@ def _that_starts(model: PlannedModel, request: PlanRequest, users: int | None) -
 
 
 def _candidate(model: PlannedModel, request: PlanRequest, users: int | None) -> Candidate:
-    device, replicas = request.device, 1
+    device = request.device
     assert device is not None
-    if users is not None:
-        replicas = _replicas(plan_model(model, replace(request, batch_size=1)), users)
-        request = replace(request, batch_size=ceil(users / replicas))
-    return Candidate(device=device, plan=plan_model(model, request), replicas=replicas)
+    if users is None:
+        return Candidate(device=device, plan=_running_all(model, request))
+
+    def serving(replicas: int) -> Plan:
+        return _running_all(model, replace(request, batch_size=ceil(users / replicas)))
+
+    alone = plan_model(model, replace(request, batch_size=1))
+    replicas = _replicas(alone, users)
+    if _runs_more_if_told(alone) and alone.low.limits.max_batch_size == alone.most_at_once:
+        replicas = _fewest(lambda count: serving(count).verdict == "fits", replicas)
+    return Candidate(device=device, plan=serving(replicas), replicas=replicas)
+
+
+def _fewest(serves: Callable[[int], bool], most: int) -> int:
+    """Of 1 to `most`, which are taken to serve. More serve where fewer do."""
+    low, high = 1, most
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if serves(middle) else (middle + 1, high)
+    return low
+
+
+def _running_all(model: PlannedModel, request: PlanRequest) -> Plan:
+    """The plan of a start that is told to run the whole batch at once, where by itself the engine
+    runs fewer and that fits."""
+    plan = plan_model(model, request)
+    if plan.runs_at_once or not _runs_more_if_told(plan):
+        return plan
+    each = request.each_of_dp(request.batch_size)
+    told = plan_model(model, replace(request, max_num_seqs=each))
+    return told if told.verdict == "fits" else plan
+
+
+def _runs_more_if_told(plan: Plan) -> bool:
+    """Whether the most sequences that run at once are the engine's own choice."""
+    has_option = "max_num_seqs" in plan.engine.options
+    return has_option and plan.most_at_once is not None and plan.request.max_num_seqs is None
 
 
 def _replicas(plan: Plan, users: int) -> int:

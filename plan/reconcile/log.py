@@ -42,13 +42,13 @@ _SETTING = {
 _OPTIONS = {
     **{name.replace("_", "-"): ours for name, ours in _SETTINGS.items()},
     **_SETTINGS,
-    **{"tp": "tp", "pp": "pp", "tensor-parallel": "tp"},
+    **{"tp": "tp", "pp": "pp", "dp": "dp", "ep": "ep_size", "tensor-parallel": "tp"},
 }
 _OPTION = re.compile(rf"--({'|'.join(_OPTIONS)})(?:[ =]{{1,8}}|['\"], ?){QUOTED}", re.ASCII)
-_SHORT = re.compile(r" -(tp|pp|dcp)[ =]{1,4}([0-9]{1,4})\b")
+_SHORT = re.compile(r" -(tp|pp|dp|dcp)[ =]{1,4}([0-9]{1,4})\b")
 _FLAGS = re.compile(
     r"--(enforce-eager|disable-hybrid-kv-cache-manager|enable-expert-parallel|enable-lora"
-    r"|fully-sharded-loras)\b"
+    r"|fully-sharded-loras|enable-dp-attention)\b"
 )
 _NOT = {
     "caches_prefixes": "--no-enable-prefix-caching",
@@ -102,7 +102,8 @@ def _positive(text: str) -> int:
 _READERS: dict[str, Callable[[str], Setting]] = {
     **dict.fromkeys(("context", "tp", "pp", "dcp", "pcp", "block_size", "max_num_seqs"), _positive),
     **{"max_num_batched_tokens": _positive, "n_ctx": _positive, "gpu_layers": _positive},
-    **{"kv_memory": _positive, "dp": _positive, "max_loras": _positive},
+    **dict.fromkeys(("kv_memory", "dp", "ep_size", "max_loras", "speculated", "steps"), _positive),
+    **dict.fromkeys(("num_redundant_experts", "topk", "max_total_tokens"), _positive),
     **{"max_lora_rank": _positive, "cpu_offload_gb": float, "utilisation": float},
 }
 _Reader = Callable[[Log, str], None]

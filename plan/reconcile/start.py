@@ -14,7 +14,7 @@ from ..planned_model import PlannedModel
 from ..request import OF_ANY_PLAN, STATE_MODES, PlanRequest, StateMode
 from .log import settings_of
 from .model import LoggedModel, find_model, loaded_as
-from .speculated import Speculated, speculated
+from .speculated import Speculated, speculated, speculated_by_algorithm
 
 _PASSED = (
     *("context", "kv_dtype", "tp", "pp", "max_num_seqs", "max_num_batched_tokens", "sampler"),
@@ -72,10 +72,11 @@ def start_of(log: Log, options: Mapping[str, Any]) -> Start:
         utilisation=_share(settings),
         **{name: logged[name] for name in logged.keys() & (OF_ANY_PLAN | engine.options)},
     )
-    drafts = speculated(settings, found) if "speculative_config" in engine.options else None
+    drafts, name = _drafts(settings, found, engine)
     if drafts is not None:
-        drafts = drafts.weighed(found.model, request)
-        request = replace(request, speculative_config=drafts.speculation)
+        drafts = drafts.weighed(found.model, request, name)
+        field: dict[str, Any] = {name: drafts.speculation}
+        request = replace(request, **field)
     names = [name for name in names_of(log, {}) if name] or [found.called]
     return Start(
         log=log,
@@ -88,6 +89,16 @@ def start_of(log: Log, options: Mapping[str, Any]) -> Start:
         told_kv_memory=int(settings["kv_memory"]) if "kv_memory" in settings else None,
         tp_is_guessed=guessed,
     )
+
+
+def _drafts(
+    settings: Mapping[str, Setting], found: LoggedModel, engine: Engine
+) -> tuple[Speculated | None, str]:
+    """What drafts, and the field of a request that it is said by."""
+    if "speculative_algorithm" in engine.options:
+        return speculated_by_algorithm(settings, found), "speculative_algorithm"
+    takes = "speculative_config" in engine.options
+    return speculated(settings, found) if takes else None, "speculative_config"
 
 
 def _options(settings: Mapping[str, Setting]) -> dict[str, Any]:
@@ -113,6 +124,9 @@ def _added(settings: Mapping[str, Setting]) -> dict[str, Any]:
         "enable_expert_parallel": _is_on(settings, "enable_expert_parallel"),
         "cpu_offload_gb": float(settings.get("cpu_offload_gb") or 0) or None,
         "enable_lora": _is_on(settings, "enable_lora"),
+        "enable_dp_attention": _is_on(settings, "enable_dp_attention"),
+        "ep_size": int(settings.get("ep_size", 1) or 1),
+        "num_redundant_experts": int(settings.get("num_redundant_experts", 0)),
     }
     if found["enable_lora"]:
         found["fully_sharded_loras"] = _is_on(settings, "fully_sharded_loras")
@@ -141,7 +155,9 @@ def _notes(
     if drafts is not None:
         yield drafts.note
     version = _version(settings)
-    if version is None and engine.releases.newest:
+    if _said_version(settings) is None and version is not None:
+        yield f"the log names no version, and does what {version} did: its rules are taken"
+    elif version is None and engine.releases.newest:
         newest = engine.releases.latest().text
         yield f"the log names no version: the rules of {newest} are taken"
     elif version and (note := engine.releases.note(engine.name, engine.releases.parse(version))):
@@ -154,6 +170,11 @@ def _tp_of_ranks(model: PlannedModel, seen: int) -> int:
 
 
 def _version(settings: Mapping[str, Setting]) -> str | None:
+    """What is given or logged, or the last that does what the log shows."""
+    return _said_version(settings) or _text(settings, "version_at_most")
+
+
+def _said_version(settings: Mapping[str, Setting]) -> str | None:
     return _text(settings, "engine_version") or _text(settings, "version")
 
 

@@ -11,7 +11,7 @@ from headcount.model.errors import HeadcountError
 
 from ..engines.engine import check_options, find_engine
 from ..parallel import check_tp
-from ..plan import plan_model
+from ..plan import check_ranks, plan_model
 from .figures import COUNTS, Figure, counts_of, figures, logged_counts, memory_of, reader_of
 from .start import Start
 
@@ -118,6 +118,7 @@ def _with(start: Start, **changed: object) -> Start:
     try:
         check_tp(start.model.spec, request.tp, start.model.model_id)
         check_options(find_engine(request.engine), request)
+        check_ranks(request)
     except HeadcountError:
         return start
     return replace(start, request=request)

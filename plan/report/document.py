@@ -80,6 +80,7 @@ def _memory(plan: Plan) -> dict[str, object]:
         "usable_bytes": device.usable_memory if device else None,
         "budget_bytes": plan.budget_bytes,
         "free_bytes": plan.free_bytes,
+        "loading_bytes": plan.loading.peak.bytes if plan.loading else None,
         "formulas": {term.key: term.formula for term in plan.terms},
     }
 
@@ -167,6 +168,7 @@ def _engine(result: PlanResult) -> dict[str, object]:
         "pp": request.pp,
         "replicas": shown.replicas if shown else 1,
         "devices": shown.devices if shown else request.ranks,
+        "cards": shown.cards if shown else request.ranks,
         **_price(shown, result),
         "context_ranks": request.context_ranks,
         "utilisation": plan.utilisation,
@@ -235,6 +237,7 @@ def candidate_document(option: Candidate, result: PlanResult) -> dict[str, objec
         "pp": option.pp,
         "replicas": option.replicas,
         "devices": option.devices,
+        "cards": option.cards,
         "enable_expert_parallel": plan.request.enable_expert_parallel,
         "total_memory": option.total_memory,
         "fits": plan.fits,

@@ -21,6 +21,7 @@ def plan_facts(result: PlanResult) -> Iterator[Fact]:
     yield from _request(result)
     yield from _cache(plan)
     if plan.engine.starts:
+        yield from _loading(plan)
         yield from _capacity(plan)
         yield from _host(plan)
     yield from _limits(plan)
@@ -91,6 +92,8 @@ def _reason(plan: Plan) -> str:
     wanted, available = plan.request.batch_size, plan.available_bytes
     if plan.refusals:
         return "; ".join(plan.refusals)
+    if plan.loading is not None and not plan.loads:
+        return f"{format_bytes(-plan.loading.free_bytes)} short while the weights load"
     if available <= 0:
         return f"{format_bytes(-available)} short before any cache"
     if not plan.spec.is_cached:
@@ -133,6 +136,12 @@ def _request(result: PlanResult) -> Iterator[Fact]:
     yield Fact("batch_size", "Batch", work.batch_size, "count", share)
     if weights is not None:
         yield Fact("weights", "Weights", weights.total_bytes, "bytes", weights.formula)
+
+
+def _loading(plan: Plan) -> Iterator[Fact]:
+    if (loading := plan.loading) is not None:
+        note = f"of {format_bytes(loading.room)} on each device: {loading.peak.formula}"
+        yield Fact("loading_bytes", "While loading", loading.peak.bytes, "bytes", note)
 
 
 def _host(plan: Plan) -> Iterator[Fact]:

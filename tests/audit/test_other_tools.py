@@ -97,6 +97,22 @@ def test_googles_bert_config_is_that_of_an_encoder() -> None:
     assert read_config(with_albert, "albert_config.json").spec.model_type == "albert"
 
 
+@pytest.mark.parametrize(
+    ("sizes", "total"),
+    [  # safetensors totals on the Hub: gpt2-large, gpt-neo-125m and bloom-560m
+        (("gpt2", 36, 20, 1280, 50257, 1024, 5120), 774_030_080),
+        (("gpt_neo", 12, 12, 768, 50257, 2048, 3072), 125_198_592),
+        (("bloom", 24, 16, 1024, 250880, None, 4096), 559_214_592),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+)
+def test_a_name_that_a_class_shares_with_another_tool(sizes: tuple[Any, ...], total: int) -> None:
+    """`n_head` or `num_layers` is the class's own, and the rest goes by other names."""
+    names = ("model_type", "num_layers", "n_head", "hidden_dim", "vocab_size", "max_seq_len")
+    config = dict(zip((*names, "ffn_embed_dim"), sizes, strict=True))
+    assert read_config(config, "config.json").total() == (total, None)
+
+
 def test_other_names_of_the_sizes_of_a_class() -> None:
     """What transformers builds of facebook/opt-66b."""
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")

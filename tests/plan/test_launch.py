@@ -24,6 +24,7 @@ from headcount.plan.engines.engine import find_engine
 from headcount.plan.plan import plan_model
 from headcount.plan.request import PlanRequest
 from launches import CODER, DTYPES, H200, LLAMA, launch, launches, model
+from plan_runs import run
 
 RECORD = Path(__file__).with_name("engine_words.jsonl")
 LINES = {line["engine"]: line for line in map(json.loads, RECORD.read_text().splitlines())}
@@ -166,6 +167,18 @@ def test_a_model_that_is_stored_so_needs_no_option_and_any_other_a_checkpoint(
 
 def test_a_checkpoint_of_another_name_is_started_by_its_own() -> None:
     assert f"vllm serve {CODER} " in (launch(CODER, "vllm").command or "")
+
+
+# Names of repositories of the Hub, of each of which a relative's config is read.
+OTHERS = {"minimax-m2": "MiniMaxAI/MiniMax-M2", "qwen2-1.5b": "Qwen/Qwen2-1.5B"}
+OTHERS |= {"pythia-1b-deduped": "EleutherAI/pythia-1b-deduped", "qwen2-vl-2b": "Qwen/Qwen2-VL-2B"}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_a_name_that_is_a_repository_s_starts_that_one(name: str) -> None:
+    result = run(name, "--engine", "vllm", "--device", "h200", "--tp", "4", "--context", "1k")
+    assert f"vllm serve {OTHERS[name]} " in result.stdout
+    assert f"The catalogue lacks the config of {OTHERS[name]}" in result.stdout
 
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang", "transformers", "tensorrt-llm"])

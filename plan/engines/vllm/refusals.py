@@ -24,6 +24,7 @@ from .added.refusals import added_refusals
 from .added.spread import vllm_spread
 from .blocks import BlockTable
 from .context_parallel import context_refusals
+from .defaults import step_limits
 from .model_rules import NOT_IN_FLOAT16
 from .pool import vllm_pool
 
@@ -66,6 +67,7 @@ def vllm_refusals(model: PlannedModel, device: Device | None, work: Workload) ->
     table = vllm_pool(model, work).table
     yield from added_refusals(model, work, len(table.groups))
     yield from _blocks(model, table, device, work)
+    yield from _sequences(device, work)
     if work.request.tp > 1 and work.request.dtype is None and _method(model) == "bitsandbytes":
         yield "weights that bitsandbytes has quantised do not split: --pp instead of --tp"
 
@@ -90,6 +92,16 @@ def _blocks(
     if kept == 1 and device is not None and device.platform == "rocm":
         return
     yield f"no kernel of attention takes blocks of {kept} tokens: multiples of {_KERNEL_STEP}"
+
+
+def _sequences(device: Device | None, work: Workload) -> Iterator[str]:
+    """verify_max_model_len of SchedulerConfig (vllm/config/scheduler.py)."""
+    tokens, sequences = step_limits(work.version, device, work.request)
+    if sequences > tokens:
+        yield (
+            f"--max-num-seqs {sequences} is more than --max-num-batched-tokens, which is"
+            f" {tokens:,}: each sequence takes a token of a step"
+        )
 
 
 def vllm_notes(model: PlannedModel, device: Device | None, work: Workload) -> Iterator[str]:
