@@ -22,11 +22,12 @@ from .text_run import TextRun
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScoredText:
     """At most `tokens` tokens of the file `name`, or of the prose in the package for `builtin`, in
-    rows that `seed` shuffles."""
+    rows that `seed` shuffles. `option` is where the user has named it."""
 
     name: str
     tokens: int
     seed: int = 0
+    option: str = "--calibration"
 
 
 def importance_by_text(
@@ -63,7 +64,9 @@ def _run(source: ConversionSource, text: ScoredText) -> Iterator[TextRun]:
         torch.no_grad(),
     ):
         layered = LayeredModel(source, reader)
-        read = calibration_text(source, layered.runnable, text.name, text.tokens, text.seed)
+        read = calibration_text(
+            source, layered.runnable, text.name, text.tokens, text.seed, option=text.option
+        )
         run = TextRun(layered, read)
         try:
             run.forward()
