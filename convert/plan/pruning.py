@@ -156,8 +156,8 @@ def _kept(where: str, mixer: Attention, pruned: tuple[int, ...]) -> tuple[int, .
 def settled_counts(
     source: ConversionSource, wanted: KeyValueHeads | None, kept: KeptHeads
 ) -> KeyValueHeads:
-    """How many K/V heads there will be; None: as many as are still read. Raises HeadCountError for
-    more than these."""
+    """How many K/V heads there will be: as many as are still read, or `wanted`, if that is less; of
+    single layers it may not be more. Raises HeadCountError."""
     if not kept:
         assert wanted is not None
         return wanted
@@ -165,14 +165,14 @@ def settled_counts(
     for where, mixer in source.attention_map.mixers.items():
         heads, shared = mixer.num_attention_heads, mixer.num_key_value_heads
         counts[where[0]] = len(staying_heads(heads, shared, kept.get(where)).key_value)
-    if wanted is None:
-        same = set(counts.values())
-        return same.pop() if len(same) == 1 else counts
-    for index, count in counts.items():
-        asked = wanted if isinstance(wanted, int) else wanted.get(index, count)
-        if asked > count:
+    if isinstance(wanted, int):
+        counts = {index: min(count, wanted) for index, count in counts.items()}
+    for index, asked in wanted.items() if isinstance(wanted, Mapping) else ():
+        if asked > counts.get(index, asked):
             raise HeadCountError(
-                f"{source.label}: pruning leaves layer {index} {count} K/V heads; {asked} would be"
-                " more"
+                f"{source.label}: pruning leaves layer {index} {counts[index]} K/V heads; {asked}"
+                " would be more"
             )
-    return wanted if isinstance(wanted, int) else {**counts, **wanted}
+        counts[index] = asked
+    same = set(counts.values())
+    return same.pop() if len(same) == 1 else counts
