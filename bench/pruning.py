@@ -141,7 +141,7 @@ class Bench:
             f" Tokens: {self.evaluation['model']['tokens']:,} scored,"
             f" {windows_in_words(settings)}; of {text_in_words('the first half', self.first)}"
             f" {options.tokens_to_choose:,} to choose heads by, and at most"
-            f" {options.calibration_tokens:,} to refit with. Chance: seeds 0 to"
+            f" {options.calibration_tokens:,} to refit with. Seed: 0. Chance: seeds 0 to"
             f" {options.seeds - 1}, mean (least to most). Rank correlation of the estimate with the"
             f" exact costs, over all heads: {self.correlation:.2f}."
             f" Measured: {measured_in_words(settings)}."

@@ -61,6 +61,12 @@ def test_it_generates_as_the_masked_source_and_caches_what_is_left(
     assert audit_model(str(done.target)).spec.cache_bytes(tokens=8, bits=32) <= whole
 
 
+def held(folder: Path) -> tuple[bytes, Any]:
+    """Weights and config."""
+    files = contents(folder)
+    return files["model.safetensors"], json.loads(files["config.json"])
+
+
 def tie(folder: Path, one: str, other: slice, like: slice) -> None:
     """Rows of K and V projections become as others are."""
     path = folder / "model.safetensors"
@@ -140,6 +146,26 @@ def test_what_was_pruned_can_be_pruned_again(tmp_path: Path) -> None:
     once = prune(source, {0: (0, 2, 3, 5), 1: (0, 2, 3, 5)}, target=tmp_path / "once")
     weights = "model.safetensors"
     assert contents(second.target)[weights] == contents(once.target)[weights]
+
+
+@pytest.mark.parametrize("name", ["GPT2", "GPTNeoX", "Bloom"])
+def test_what_the_modelling_file_holds_can_be_pruned_and_merged_again(
+    name: str, tmp_path: Path
+) -> None:
+    """Its class numbers heads as the first source did: 1 of those that stayed is 2 there."""
+    own = family(name, 6)
+    source = own.build(tmp_path / "source")
+    first = prune(source, {0: (1, 4)}, target=tmp_path / "first")
+    second = prune(first.target, {0: (1,), 1: (0,)}, target=tmp_path / "second")
+    once = prune(source, {0: (1, 2, 4), 1: (0,)}, target=tmp_path / "once")
+    assert held(second.target) == held(once.target)
+    merged = prune(first.target, None, num_key_value_heads={0: 2, 1: 3}, target=tmp_path / "merged")
+    at_once = prune(source, {0: (1, 4)}, num_key_value_heads={0: 2, 1: 3}, target=tmp_path / "one")
+    assert held(merged.target) == held(at_once.target)
+    model = load_whole(merged.target)
+    with torch.no_grad():
+        assert model(TOKENS).logits.isfinite().all()
+    assert check_conversion(source, merged.target, lossless=False).problems == ()
 
 
 def test_a_norm_over_all_heads_is_in_the_way(tmp_path: Path) -> None:
