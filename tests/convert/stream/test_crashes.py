@@ -34,7 +34,7 @@ RUNGS = [
     pytest.param(("--method", "merge", "--grouping", "similar"), id="merge"),
 ]
 
-PRUNE = pytest.param(("--prune-heads", "1/2"), id="prune")
+PRUNE = pytest.param(("--prune-heads", "1/2"), id="prune", marks=pytest.mark.slow)
 
 
 @pytest.fixture
