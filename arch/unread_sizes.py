@@ -63,6 +63,21 @@ def _has_layers(value: Any) -> bool:
     return isinstance(value, dict) and any(whole(value.get(name)) for name in _OF_LAYERS)
 
 
+def unread_experts(text: ConfigView) -> str | None:
+    """A key for a number of experts, where none was looked at while a total was counted."""
+    keys = OF_CLASSES["num_experts"]
+    if any(_was_read(text, key) for key in keys):
+        return None
+    numbers = ((key, whole(text.config.get(key))) for key in keys)
+    return next((key for key, number in numbers if number is not None and number > 1), None)
+
+
+def _was_read(view: ConfigView, key: str) -> bool:
+    return key in view.origins or any(
+        origin.source.endswith(f"({key})") for origin in view.origins.values()
+    )
+
+
 def unread_sizes(view: ConfigView, *, nested: bool = False) -> Iterator[UnreadSize]:
     """Each size of `view` that its class does not read, unless it is what the class has anyway.
 

@@ -325,8 +325,8 @@ def _blocks(value: Any) -> tuple[int, int] | None:
 def _walk(
     config: Mapping[str, Any],
 ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[tuple[str, str], ...]]:
-    """Paths of code that the config asks for, at any depth: auto_map entries, trust_remote_code,
-    and implementations by name. Iterative: a hostile file nests deeply."""
+    """Paths of code that the config asks for, at any depth: auto_map entries by which an auto class
+    goes, trust_remote_code, and implementations by name. Iterative: a hostile file nests deeply."""
     remote: list[str] = []
     trusts: list[str] = []
     implementations: list[tuple[str, str]] = []
@@ -336,7 +336,7 @@ def _walk(
         for key, value in holder.items():
             path = f"{prefix}{key}"
             if key == "auto_map" and isinstance(value, dict):
-                remote += [f"{path}.{name}" for name in value]
+                remote += [f"{path}.{name}" for name in value if name.startswith("Auto")]
             elif key == "trust_remote_code" and value is True:
                 trusts.append(path)
             elif isinstance(value, str) and key.endswith((*_IMPLEMENTATION, "_internal")):

@@ -339,6 +339,18 @@ def test_a_tower_that_is_not_read_leaves_no_total() -> None:
     assert seeing.spec.cache_bytes(tokens=1, bits=16) == 40 * 2 * 2 * 128 * 2
 
 
+def test_experts_that_are_not_read_leave_no_total() -> None:
+    """mlabonne/phixtral-4x2_8 holds 7.8 B under the type of phi-2, which has 2,779,683,840."""
+    phi2 = {
+        **{"model_type": "phi-msft", "n_embd": 2560, "n_head": 32, "n_layer": 32},
+        **{"n_positions": 2048, "rotary_dim": 32, "vocab_size": 51200},
+    }
+    assert read_config(phi2, "config.json").total() == (2_779_683_840, None)
+    mixed = {**phi2, "num_local_experts": 4, "num_experts_per_tok": 2}
+    clause = "its experts (num_local_experts) are not counted"
+    assert read_config(mixed, "config.json").total() == (None, clause)
+
+
 def test_the_second_ocr_has_layers_of_qwen2_behind_sam() -> None:
     """DeepseekOcr2ForConditionalGeneration of transformers 5.24, built with the sizes of
     deepseek-ai/DeepSeek-OCR-2 (its vision_config here as published), has 3,389,119,360."""

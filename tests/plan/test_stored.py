@@ -121,6 +121,30 @@ def test_what_a_library_loaded_and_saved_has_no_layers_that_predict() -> None:
         assert (found[0] > found[1]) is held
 
 
+# The second text encoder of a FLUX.1 that diffusers loaded with bitsandbytes.
+T5_XXL = {
+    **{"model_type": "t5", "architectures": ["T5EncoderModel"], "d_model": 4096, "d_ff": 10240},
+    **{"d_kv": 64, "num_heads": 64, "num_layers": 24, "feed_forward_proj": "gated-gelu"},
+    **{"vocab_size": 32128, "is_encoder_decoder": True, "torch_dtype": "float16"},
+}
+
+
+def test_t5_keeps_its_last_matrices_in_float32() -> None:
+    """`total_size` of its index, but for some bytes that describe each matrix."""
+    settings = {"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_quant_type": "nf4"}
+    found = weights_of({**T5_XXL, "quantization_config": settings}).total_bytes
+    assert found == pytest.approx(6_328_582_592, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"quant_method": "eetq"}, {"quant_method": "quanto"}], ids=str
+)
+def test_other_libraries_leave_them_as_they_are(settings: dict[str, Any]) -> None:
+    found = weights_of({**T5_XXL, "quantization_config": settings}).total_bytes
+    narrow, wide = 24 * (4 * 4096 * 4096 + 2 * 4096 * 10240), 24 * 4096 * 10240 + 32128 * 4096
+    assert found == pytest.approx(narrow + 2 * wide, rel=0.001)
+
+
 def test_experts_may_have_a_format_of_their_own() -> None:
     """NVFP4 (4 bit, a byte for 16, two float32 a matrix) for experts, fp8 in blocks besides."""
     sizes = {"moe_intermediate_size": 64, "num_experts": 4, "num_experts_per_tok": 2}
