@@ -11,6 +11,7 @@ projections of each: `num_key_value_heads` stays what the class reads, and
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -129,15 +130,29 @@ def _config(
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The config for the modelling file."""
     made: dict[str, Mapping[str, Any]] = {}
-    is_pruned = any(own.is_pruned for own in heads.layers.values())
-    for tensor, held in _pruned(source) if is_pruned else _pooled(source):
+    kept = _kept_in_class(source, heads)
+    for tensor, held in _pruned(source) if kept else _pooled(source):
         path = _NUMBER.sub("*", tensor.name.rpartition(".")[0], count=1)
         own = heads.of(held.place.index, cross=held.place.cross)
         assert own is not None
-        made |= _described(source, path, held, own, is_pruned=is_pruned)
+        made |= _described(source, path, held, own, is_pruned=bool(kept))
     by_layer = source.whole.conversion.by_layer
     built = class_heads(source, next(iter(heads.layers.values()))) if by_layer else None
-    return custom_config.config_of_ours(source, heads, built, made)
+    return custom_config.config_of_ours(source, heads, built, made, kept)
+
+
+def _kept_in_class(source: ConversionSource, heads: HeadsByLayer) -> dict[int, tuple[int, ...]]:
+    """Layer -> the query heads that are stored, as the class numbers them, where some are pruned
+    now or were before."""
+    before = source.config.get(custom_config.KEPT) or {}
+    found = {}
+    for (index, _), own in sorted(heads.layers.items()):
+        old = before.get(str(index))
+        if old is not None:
+            found[index] = tuple(old[head] for head in own.staying.query)
+        elif own.kept is not None:
+            found[index] = own.kept
+    return found
 
 
 def _described(
@@ -153,7 +168,7 @@ def _described(
     parts = {path: order} if split is None else {stem + m: p for p, m in split.items()}
     of_class: dict[str, Any] = {"heads": class_heads(source, own), "repeats": repeats}
     if is_pruned:
-        of_class["query_heads"] = own.num_attention_heads
+        of_class["query_heads"] = _class_query_heads(source, own)
     return {module: {"parts": part, **of_class} for module, part in parts.items()}
 
 
@@ -163,14 +178,22 @@ def _fused(source: ConversionSource, own: Heads) -> tuple[str, int]:
     known = architecture_of(source.architecture.types[0])
     names = source.architecture.names if known is None else known.names
     mixer = next(iter(source.attention_map.mixers.values()))
-    every = mixer.with_key_value_heads(own.num_attention_heads)
+    count = _class_query_heads(source, own)
+    every = replace(mixer, num_attention_heads=count).with_key_value_heads(count)
     layout = fused(names.fused_by(source.config), every)
     return "".join(block.part for block in layout.blocks), layout.repeats
+
+
+def _class_query_heads(source: ConversionSource, heads: Heads) -> int:
+    """The query heads that the class builds, which an earlier pruning may have kept fewer of."""
+    projections = source.config.get("grouped_projections") or {}
+    told = (made["query_heads"] for made in projections.values() if "query_heads" in made)
+    return int(next(told, heads.num_attention_heads))
 
 
 def class_heads(source: ConversionSource, heads: Heads) -> int:
     """The K/V heads that the class builds in a layer of `heads`, before it is shrunk."""
     if not source.whole.conversion.by_layer:
-        return heads.num_attention_heads
+        return _class_query_heads(source, heads)
     ours = source.model_type.startswith(GROUPED)
     return int(source.config["num_key_value_heads"]) if ours else heads.before

@@ -3,9 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ..plan.pruning import check_pruned, counts_to_prune, shapes_after
+from ..plan.pruning import check_pruned, shapes_to_have
 from ..plan.refusals.types import STATES, refuse
-from ..plan.request import ConversionRequest, HeadsOfLayers, unread_text
+from ..plan.request import (
+    CALIBRATION_TOKENS,
+    ConversionRequest,
+    HeadsOfLayers,
+    unread_text,
+)
 from ..plan.source import ConversionSource
 from .head_importance import HeadImportance, least_important
 from .weights import importance_by_weights
@@ -24,17 +29,11 @@ def settled(
         return request, None
     refuse(source, STATES)
     check_pruned(source)
-    counts = counts_to_prune(source, wanted)
+    shapes = shapes_to_have(source, wanted)
     importance = _importance(source, request)
     mixers = {index: mixer for (index, _), mixer in source.attention_map.mixers.items()}
-    shapes = {
-        index: shapes_after(mixer, mixer.num_attention_heads - counts[index])
-        for index, mixer in mixers.items()
-    }
-    return (
-        replace(request, pruned_heads=least_important(mixers, importance.scores, shapes)),
-        importance,
-    )
+    pruned = least_important(mixers, importance.scores, shapes)
+    return replace(request, pruned_heads=pruned), importance
 
 
 def pruned_in(request: ConversionRequest) -> HeadsOfLayers:
@@ -46,6 +45,11 @@ def pruned_in(request: ConversionRequest) -> HeadsOfLayers:
 def _importance(source: ConversionSource, request: ConversionRequest) -> HeadImportance:
     if request.calibration is None:
         return importance_by_weights(source)
-    from .by_text import importance_by_text  # imports transformers, which other plans do without
+    from .by_text import (
+        ScoredText,
+        importance_by_text,  # imports transformers, which other plans do without
+    )
 
-    return importance_by_text(source, request)
+    tokens = request.calibration_tokens or CALIBRATION_TOKENS
+    text = ScoredText(name=request.calibration, tokens=tokens, seed=request.seed)
+    return importance_by_text(source, text)

@@ -1,17 +1,12 @@
-"""Which query heads go: as the user says it, and as a plan needs it.
-
-Query heads of one K/V head stay in equal numbers, since a query head finds its K/V head by its own
-number; or none of them stays, and the K/V head goes, too.
-"""
+"""Which query heads go: as the user says it, and as a plan needs it."""
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from fractions import Fraction
+from collections.abc import Mapping
 
-from headcount.model.divisors import listed
 from headcount.model.errors import HeadcountError
 from headcount.model.mixers import Attention
+from headcount.model.pruned_heads import PrunedShare, parse_pruned_share, shapes_left
 
 from ..attention_map.attention_tensors import Where
 from .errors import CannotConvertError, HeadCountError
@@ -21,9 +16,6 @@ from .source import ConversionSource
 
 # The query heads of each attention that stay, in their order; nothing where none is pruned.
 KeptHeads = Mapping[Where, tuple[int, ...]]
-_SHARE = re.compile(
-    r"(?:0?\.[0-9]{1,9}|[0-9]{1,3}(?:\.[0-9]{1,9})?%|[0-9]{1,5}/[0-9]{1,5})", re.ASCII
-)
 _LIST = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?:([0-9]{1,5}(?:\+[0-9]{1,5})*)", re.ASCII)
 
 
@@ -31,10 +23,9 @@ def parse_pruned_heads(text: str) -> PrunedHeads:
     """`2` heads of each layer, a share of them (`1/4`, `0.25`, `25%`), or heads by their numbers:
     `0-3:1+5,4:0+2` for heads 1 and 5 of layers 0 to 3, 0 and 2 of layer 4. Raises
     HeadcountError."""
-    if text.isascii() and text.isdecimal() and len(text) <= 5:
-        return int(text)
-    if _SHARE.fullmatch(text):
-        return _share(text)
+    share = parse_pruned_share(text)
+    if share is not None:
+        return share
     found: dict[int, tuple[int, ...]] = {}
     for item in text.split(","):
         match = _LIST.fullmatch(item.strip())
@@ -49,16 +40,6 @@ def parse_pruned_heads(text: str) -> PrunedHeads:
             raise HeadcountError(f"{text!r}: layers {item.strip()} are reversed or named twice")
         found |= dict.fromkeys(range(first, last + 1), heads)
     return found
-
-
-def _share(text: str) -> Fraction:
-    number, percent, _ = text.partition("%")
-    if text.endswith("/0") or set(text.partition("/")[2]) == {"0"}:
-        raise HeadcountError(f"{text!r} is no share")
-    share = Fraction(number) / (100 if percent else 1)
-    if not 0 < share < 1:
-        raise HeadcountError(f"{text!r} of the query heads: a share lies between 0 and 1")
-    return share
 
 
 def check_pruned(source: ConversionSource) -> None:
@@ -78,40 +59,15 @@ def check_pruned(source: ConversionSource) -> None:
             )
 
 
-def counts_to_prune(source: ConversionSource, wanted: int | Fraction) -> dict[int, int]:
-    """How many query heads each layer loses. Raises HeadCountError for a number that would leave
-    K/V heads with different numbers of them."""
-    found = {}
-    for (index, _), mixer in source.attention_map.mixers.items():
-        heads = mixer.num_attention_heads
-        count = wanted if isinstance(wanted, int) else wanted * heads
-        possible = tuple(n for n in range(1, heads) if any(_shapes(mixer, heads - n)))
-        if count not in possible:
-            raise HeadCountError(
-                f"{source.label}: layer {index} has {heads} query heads of"
-                f" {mixer.num_key_value_heads} K/V heads, and {_amount(wanted, count)} of them"
-                f" cannot go: as many have to stay of each K/V head that stays; --prune-heads can"
-                f" be {listed(possible) if possible else 'nothing: there is only one'}"
-            )
-        found[index] = int(count)
-    return found
-
-
-def _amount(wanted: int | Fraction, count: int | Fraction) -> str:
-    exact = isinstance(wanted, int) or count.denominator == 1
-    return str(count) if exact else f"{wanted} ({float(count):g})"
-
-
-def shapes_after(mixer: Attention, heads: int) -> tuple[tuple[int, int], ...]:
-    """The (K/V heads, query heads of each) that `heads` query heads of an attention can have."""
-    return tuple(_shapes(mixer, heads))
-
-
-def _shapes(mixer: Attention, heads: int) -> Iterator[tuple[int, int]]:
-    for key_value in range(1, mixer.num_key_value_heads + 1):
-        each, rest = divmod(heads, key_value)
-        if not rest and 1 <= each <= mixer.group_size:
-            yield key_value, each
+def shapes_to_have(
+    source: ConversionSource, wanted: PrunedShare
+) -> dict[int, tuple[tuple[int, int], ...]]:
+    """The (K/V heads, query heads of each) that each layer may be left with. Raises HeadcountError
+    for a number that would leave K/V heads with different numbers of query heads."""
+    return {
+        index: shapes_left(mixer, wanted, f"{source.label}: layer {index}")
+        for (index, _), mixer in source.attention_map.mixers.items()
+    }
 
 
 def kept_heads(source: ConversionSource, pruned: HeadsOfLayers) -> dict[Where, tuple[int, ...]]:
@@ -149,8 +105,8 @@ def _kept(where: str, mixer: Attention, pruned: tuple[int, ...]) -> tuple[int, .
 def settled_counts(
     source: ConversionSource, wanted: KeyValueHeads | None, kept: KeptHeads
 ) -> KeyValueHeads:
-    """How many K/V heads there will be; None: as many as are still read. Raises HeadCountError for
-    more than these."""
+    """How many K/V heads there will be: as many as are still read, or `wanted`, if that is less; of
+    single layers it may not be more. Raises HeadCountError."""
     if not kept:
         assert wanted is not None
         return wanted
@@ -158,14 +114,14 @@ def settled_counts(
     for where, mixer in source.attention_map.mixers.items():
         heads, shared = mixer.num_attention_heads, mixer.num_key_value_heads
         counts[where[0]] = len(staying_heads(heads, shared, kept.get(where)).key_value)
-    if wanted is None:
-        same = set(counts.values())
-        return same.pop() if len(same) == 1 else counts
-    for index, count in counts.items():
-        asked = wanted if isinstance(wanted, int) else wanted.get(index, count)
-        if asked > count:
+    if isinstance(wanted, int):
+        counts = {index: min(count, wanted) for index, count in counts.items()}
+    for index, asked in wanted.items() if isinstance(wanted, Mapping) else ():
+        if asked > counts.get(index, asked):
             raise HeadCountError(
-                f"{source.label}: pruning leaves layer {index} {count} K/V heads; {asked} would be"
-                " more"
+                f"{source.label}: pruning leaves layer {index} {counts[index]} K/V heads; {asked}"
+                " would be more"
             )
-    return wanted if isinstance(wanted, int) else {**counts, **wanted}
+        counts[index] = asked
+    same = set(counts.values())
+    return same.pop() if len(same) == 1 else counts

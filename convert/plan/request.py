@@ -3,11 +3,11 @@
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from pathlib import Path
 from typing import Literal, get_args
 
 from headcount.model.errors import HeadcountError
+from headcount.model.pruned_heads import PrunedShare
 
 from ..merge.ladder import (
     GROUPINGS,
@@ -37,7 +37,7 @@ HOME_CHOICES: tuple[HomeChoice, ...] = get_args(HomeChoice)
 KeyValueHeads = int | Mapping[int, int]
 # Query heads that are taken away: a number or a share of each layer's, or single ones by layer.
 HeadsOfLayers = Mapping[int, tuple[int, ...]]
-PrunedHeads = int | Fraction | HeadsOfLayers
+PrunedHeads = PrunedShare | HeadsOfLayers
 _RANGE = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?:([0-9]{1,5})", re.ASCII)
 
 

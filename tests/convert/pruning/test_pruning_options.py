@@ -69,8 +69,14 @@ def test_heads_that_cannot_go(twelve: Path, pruned: PrunedHeads, words: str) -> 
 
 
 def test_more_key_value_heads_than_stay_are_refused(twelve: Path) -> None:
+    one = request(twelve, {0: (0, 1, 2), 1: (3, 4, 5)}, num_key_value_heads={0: 4, 1: 1})
     with pytest.raises(HeadCountError, match="leaves layer 0 3 K/V heads; 4 would be more"):
-        plan_conversion(request(twelve, {0: (0, 1, 2), 1: (3, 4, 5)}, num_key_value_heads=4))
+        plan_conversion(one)
+
+
+def test_a_number_for_all_layers_is_an_upper_bound(twelve: Path) -> None:
+    plan = plan_conversion(request(twelve, {0: (0, 1, 2), 1: (3, 4, 5)}, num_key_value_heads=4))
+    assert [(layer.before, layer.after) for layer in plan.layers] == [(4, 3)] * 2
 
 
 def test_a_text_that_chooses_nothing_is_refused(twelve: Path) -> None:
