@@ -93,15 +93,19 @@ class Stored:
     """What files of the type hold otherwise than their config says.
 
     `more_rows` of the embedding that the class adds to vocab_size (image tokens, a start token).
-    `several_vocabularies`: the one embedding holds more than that of the text. `other_head`: the
+    `several_vocabularies`: the one embedding holds more than that of the text, or ids of tokens are
+    of another vocabulary than the decoder's (codes of sound). `other_head`: the
     head is over another vocabulary than that of the text. `computes_positions`: the class counts
-    tables of positions that it computes, and never stores.
+    tables of positions that it computes, and never stores. `kept_wide`: names of matrices that
+    libraries which quantise as they load leave alone, and bitsandbytes keeps in float32, since the
+    class asks for that (`_keep_in_fp32_modules`).
     """
 
     more_rows: int = 0
     several_vocabularies: bool = False
     other_head: bool = False
     computes_positions: bool = False
+    kept_wide: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

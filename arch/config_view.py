@@ -22,6 +22,14 @@ def positive(
     return number
 
 
+Names = Mapping[str, tuple[str, ...]]
+
+
+def joined(first: Names, then: Names) -> Names:
+    """Other names of the same keys, those of `first` in front."""
+    return {name: (*first.get(name, ()), *then.get(name, ())) for name in {**then, **first}}
+
+
 class MissingValueError(InvalidConfigError):
     """A key that is needed is not there, and its class has no default for it."""
 
@@ -56,7 +64,7 @@ class ConfigView:
         self.defaults = defaults or {}
         self.attribute_map = attribute_map or {}
         self.overriding = overriding or {}
-        self.aliases = {**(aliases or {}), **self.overriding}
+        self.aliases = joined(self.overriding, aliases or {})
         self.origins: dict[str, Origin] = {} if origins is None else origins
         self.model_type = model_type
         self.unused: tuple[str, ...] = ()  # keys of its files that its class does not have

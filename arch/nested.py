@@ -8,7 +8,7 @@ from headcount.model.errors import InvalidConfigError, UnsupportedModelError, sh
 from .architecture import Architecture
 from .built_classes import class_name, type_by_class, type_of_class
 from .class_defaults import ClassDefaults, class_defaults
-from .config_view import ConfigView
+from .config_view import ConfigView, Names, joined
 from .foreign_classes import foreign_class
 from .our_types import GROUPED, base_type
 from .registry import architecture_of, is_known, standard_spelling
@@ -99,7 +99,7 @@ def config_view(
         class_name=known.class_name if known else f"{model_type} (remote code)",
         defaults={**(known.defaults if known else {}), **keys.defaults},
         attribute_map=_attribute_map(known.attribute_map if known else {}, model_type),
-        aliases={**_aliases(known), **other_names(config, known), **keys.aliases},
+        aliases=joined({**_aliases(known), **keys.aliases}, other_names(config, known)),
         overriding={**_own_first(known), **keys.overriding},
         model_type=model_type,
     )
@@ -114,11 +114,11 @@ def _with_older(config: Mapping[str, Any], older: Mapping[str, str]) -> Mapping[
     return {**rest, **{key: config[name] for key, name in older.items()}} if older else config
 
 
-def _own_first(known: ClassDefaults | None) -> dict[str, tuple[str, ...]]:
+def _own_first(known: ClassDefaults | None) -> Names:
     return {name: (known.attribute_map[name],) for name in known.own_first} if known else {}
 
 
-def _aliases(known: ClassDefaults | None) -> Mapping[str, tuple[str, ...]]:
+def _aliases(known: ClassDefaults | None) -> Names:
     """Names that older files have. A class with a context length of its own reads no other."""
     dtype = {"dtype": ("torch_dtype",)}
     own = known.attribute_map.get(_CONTEXT, _CONTEXT) if known else _CONTEXT
@@ -127,21 +127,22 @@ def _aliases(known: ClassDefaults | None) -> Mapping[str, tuple[str, ...]]:
     return {_CONTEXT: CONTEXT_NAMES, **dtype}
 
 
-def other_names(
-    config: Mapping[str, Any], known: ClassDefaults | None
-) -> Mapping[str, tuple[str, ...]]:
-    """Names of sizes that a class does not read, for a file that gives none of the usual ones: one
-    that another tool wrote. Empty for any other file."""
-    if known is None or any(
-        name in config for key in CORE for name in (key, known.attribute_map.get(key, key))
-    ):
+def other_names(config: Mapping[str, Any], known: ClassDefaults | None) -> Names:
+    """Names of sizes that a class does not read, for a file that gives none of the usual ones, or
+    only one, which the class and the other tool that wrote the file call alike (`n_head` of GPT-2).
+    Empty for any other file."""
+    if known is None:
         return {}
+    own = {key: known.attribute_map.get(key, key) for key in NAMES}
+    usual = [key for key in CORE if key in config or own[key] in config]
     widths = ("intermediate_size", *NAMES["intermediate_size"])
     names = {**NAMES, **dict.fromkeys(widths, widths)}
     if any(name in config for name in widths):  # else it may be the width of the MLP itself
         names["hidden_size"] = (*NAMES["hidden_size"], *EITHER_WIDTH)
-    given = [key for key in CORE if any(name in config for name in names[key])]
-    return names if len(given) == len(CORE) else {}
+    given = [key for key in CORE if key in usual or any(name in config for name in names[key])]
+    if len(usual) > 1 or len(given) < len(CORE):
+        return {}
+    return {**{own[key]: names[key] for key in own}, **names}
 
 
 def _attribute_map(known: Mapping[str, str], model_type: str) -> Mapping[str, str]:

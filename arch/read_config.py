@@ -13,6 +13,7 @@ from .architecture import Architecture
 from .attention.drafts import draft_layers, refuse_heads
 from .attention.layers import build_layers
 from .built_classes import built_class, class_name, type_by_class
+from .class_defaults import class_defaults
 from .config_view import ConfigView, MissingValueError
 from .foreign_classes import ForeignClass, foreign_class, foreign_parts
 from .nested import (
@@ -26,6 +27,7 @@ from .other_tools import places, standard_config
 from .our_types import GROUPED, base_type
 from .registry import is_known
 from .tensors.names import TensorNames
+from .unread_sizes import unread_experts, unread_models
 
 ASSUMED_ENCODING = 512  # tokens, where nothing limits what is encoded
 ASSUMED_LENGTH = "assumed: the config does not say how long an encoding is"
@@ -72,6 +74,13 @@ class Reading(NamedTuple):
             return None, str(error) if self.foreign is None else self.foreign.clause
         if self.foreign is not None:
             return None, self.foreign.clause
+        if class_defaults(self.view.model_type) is None:  # else its class builds none of these
+            unread = unread_models(self.view, self.text)
+            if unread:
+                return None, f"its {unread[0]} is not counted"
+            experts = unread_experts(self.text)
+            if experts is not None:
+                return None, f"its experts ({experts}) are not counted"
         return other + self.spec.attention_parameters, None
 
     def names(self) -> dict[str, TensorNames]:

@@ -226,6 +226,7 @@ def _fit(model_type: str, values: Config) -> None:
         values["intra_bottleneck_size"] = 32
     if model_type == "longcat_flash":
         values["head_dim"] = values["qk_rope_head_dim"]
+        values["zero_expert_num"] = 0  # the class makes room for them that no file fills
     if model_type == "hunyuan_vl_text":
         values["head_dim"] = values.get("head_dim") or 8
     if model_type.startswith(_SECTIONED) and heads:
