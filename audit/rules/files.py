@@ -36,7 +36,8 @@ def tied_embeddings(facts: WeightFacts) -> Iterator[Sighting]:
     embedding, head = facts.census.embedding, facts.census.head
     if embedding is None or facts.checkpoint.partial or facts.checkpoint.missing:
         return
-    if head is None and not facts.spec.tie_word_embeddings and facts.has_head:
+    is_missing = head is None and not _has_coded_head(facts)
+    if is_missing and not facts.spec.tie_word_embeddings and facts.has_head:
         yield Sighting(
             where="tie_word_embeddings",
             message="false, but no output head is stored: it would be random, without any error",
@@ -49,6 +50,14 @@ def tied_embeddings(facts: WeightFacts) -> Iterator[Sighting]:
             hint="counted once, as if both held the same values, which --scan finds out: where they"
             " do not, transformers loads this head as its own",
         )
+
+
+def _has_coded_head(facts: WeightFacts) -> bool:
+    """Whether a format that is not understood keeps the head under names of its own."""
+    if facts.quantisation is None or facts.quantisation.unknown is None:
+        return False
+    parts = facts.inventory.parts
+    return any(part == "output head" and not name.endswith(".bias") for name, part in parts.items())
 
 
 @rule("H201", "missing-shard", "error", "download it again; counts leave its tensors out")
