@@ -110,15 +110,28 @@ def _claimed_size(facts: WeightFacts, where: str) -> Iterator[Sighting]:
     said, count, bits = facts.checkpoint.total_size, facts.counted, BITS.get(facts.spec.dtype or "")
     if said is None or count is None or bits is None or facts.quantisation or facts.beside:
         return
+    if _holds(facts, count, bits, said):
+        return
+    described = f"{facts.where} describes {count:,} parameters of {facts.spec.dtype}"
+    other = next((b for b in _WIDTHS if _holds(facts, count, b, said)), None)
+    yield Sighting(
+        where,
+        f"total_size says {said:,} bytes, {described}, {bytes_of(count, bits):,} bytes",
+        severity="note" if other else None,
+        hint=f"so many take as much in {other} bit: the files are of another dtype than the config"
+        if other
+        else "the index and the config are of different models, or the index is stale",
+    )
+
+
+_WIDTHS = (16, 32)
+
+
+def _holds(facts: WeightFacts, count: int, bits: int, said: int) -> bool:
+    """Whether so many parameters take about `said` bytes, perhaps with a copy of the embedding."""
     more = (facts.spec.vocab_size or 0) * (facts.spec.hidden_size or 0)
     least, most = bytes_of(count, bits), bytes_of(count + more, bits)
-    if not (1 - _SLACK) * least <= said <= (1 + _SLACK) * most:
-        yield Sighting(
-            where,
-            f"total_size says {said:,} bytes, {facts.where} describes {count:,} parameters of"
-            f" {facts.spec.dtype}, {least:,} bytes",
-            hint="the index and the config are of different models, or the index is stale",
-        )
+    return (1 - _SLACK) * least <= said <= (1 + _SLACK) * most
 
 
 def _claimed_parameters(facts: WeightFacts, where: str) -> Iterator[Sighting]:
