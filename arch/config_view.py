@@ -234,11 +234,12 @@ class ConfigView:
         """The nested object `name`, read with the same rules and the wrapper's nested defaults."""
         value, default = self.config.get(name), self.defaults.get(name)
         self.opened.add(name)
+        where = ": ".join(self.told.get(name, (self.where, name)))
         if value is not None and not isinstance(value, dict):
-            raise InvalidConfigError(f"{self.where}: {name} must be an object, not {short(value)}")
+            raise InvalidConfigError(f"{where} must be an object, not {short(value)}")
         made = ConfigView(
             value or {},
-            where=f"{self.where}: {name}",
+            where=where,
             class_name=f"{self.class_name}: {name}",
             defaults=default if isinstance(default, dict) else {},
             origins=self.origins,

@@ -1,24 +1,22 @@
 """A config by the architecture of its type, and the configs of other types that it nests."""
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from headcount.model.errors import InvalidConfigError, UnsupportedModelError, short
 
 from .architecture import Architecture
-from .built_classes import class_name, type_of_class
+from .built_classes import class_name, type_by_class, type_of_class
 from .class_defaults import ClassDefaults, class_defaults
 from .config_view import ConfigView, Names, joined
+from .foreign_classes import foreign_class
 from .our_types import GROUPED, base_type
-from .registry import ARCHITECTURES, architecture_of, standard_spelling
+from .registry import architecture_of, is_known, standard_spelling
 from .size_names import CONTEXT_NAMES, EITHER_WIDTH, NAMES
 
 _CONTEXT = "max_position_embeddings"
 # The sizes that every config of a language model gives.
 CORE = ("hidden_size", "num_hidden_layers", "num_attention_heads")
-# What a class's name says beside its type.
-_TASK = re.compile(r"(For[A-Z]\w*|(LMHead|DoubleHeads|Encoder|Decoder|Text|With\w+)?Model)$")
 
 
 def find_architecture(model_type: str, where: str, config: Mapping[str, Any]) -> Architecture:
@@ -58,11 +56,6 @@ def unsupported(model_type: str, where: str) -> UnsupportedModelError:
     )
 
 
-def is_known(model_type: str) -> bool:
-    """Whether a lineage describes `model_type`."""
-    return architecture_of(base_type(model_type)) is not None
-
-
 def own_type(config: Mapping[str, Any], where: str) -> str | None:
     """The model_type that `config` gives, None where it is missing or empty. Raises
     InvalidConfigError for one that is no text."""
@@ -70,16 +63,6 @@ def own_type(config: Mapping[str, Any], where: str) -> str | None:
     if given is not None and not isinstance(given, str):
         raise InvalidConfigError(f"{where}: model_type is {short(given)}; a string is expected")
     return given or None
-
-
-def type_by_class(config: Mapping[str, Any]) -> str | None:
-    """The type that `architectures` tells, where a config has no model_type."""
-    name = class_name(config)
-    known = type_of_class(name)
-    if known is not None or not name:
-        return known
-    stem = _TASK.sub("", name).lower()
-    return next((t for t in ARCHITECTURES if t.replace("_", "").replace("-", "") == stem), None)
 
 
 def of_named_class(config: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -109,8 +92,9 @@ def config_view(
     """`config` read by its class's names and defaults."""
     keys = architecture.config
     known = class_defaults(keys.read_as or standard_spelling(model_type))
+    older = {key: f"{key}_dict" for key in keys.replaced if config.get(f"{key}_dict") is not None}
     view = ConfigView(
-        config,
+        _with_older(config, older),
         where=where,
         class_name=known.class_name if known else f"{model_type} (remote code)",
         defaults={**(known.defaults if known else {}), **keys.defaults},
@@ -120,7 +104,14 @@ def config_view(
         model_type=model_type,
     )
     view.unused = keys.unused
+    view.told = {key: (where, name) for key, name in older.items()}
     return view
+
+
+def _with_older(config: Mapping[str, Any], older: Mapping[str, str]) -> Mapping[str, Any]:
+    """`config` with the nested config `name` under each `key` that it is taken for."""
+    rest = {key: value for key, value in config.items() if key not in older.values()}
+    return {**rest, **{key: config[name] for key, name in older.items()}} if older else config
 
 
 def _aliases(known: ClassDefaults | None) -> Names:
@@ -179,6 +170,8 @@ def nested(view: ConfigView, key: str, *, fills: bool = False) -> tuple[ConfigVi
         inner_type = view.model_type  # a stranger's language model is a stranger
     if not isinstance(inner_type, str):
         raise InvalidConfigError(f"{view.where}: {key} has no model_type")
+    foreign = foreign_class(given or {}, inner_type)
+    inner_type = (foreign and foreign.other) or inner_type
     place = view.where if flat else f"{view.where}: {key}"
     architecture = find_architecture(inner_type, place, config)
     keys = architecture.config

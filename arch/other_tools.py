@@ -101,10 +101,10 @@ def _refused(config: Mapping[str, Any]) -> str | None:
     adapted = _adapted(config)
     if adapted is not None:
         return f"the config of an adapter, and of no model: audit its base model ({adapted[:80]})"
-    if "medusa_num_heads" in config or config.get("model_type") in _HEADS_ALONE:
+    if "medusa_num_heads" in config:
         return (
-            "the config of heads that draft for a model, and keep nothing of their own: audit that"
-            " model"
+            "the config of heads that draft for a model: they attend to nothing and keep no cache,"
+            " so audit that model"
         )
     if isinstance(config.get("_class_name"), str) and "_diffusers_version" in config:
         return (
@@ -112,9 +112,6 @@ def _refused(config: Mapping[str, Any]) -> str | None:
             f" config.json of a text encoder in its folder, as {_text_encoders(config)}"
         )
     return None
-
-
-_HEADS_ALONE = ("medusa", "mlp_speculator")
 
 
 def _adapted(config: Mapping[str, Any]) -> str | None:

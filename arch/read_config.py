@@ -1,41 +1,36 @@
 """From a config.json to a ModelSpec, through the architecture of its model_type."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from headcount.model.dtypes import resolve_dtype
 from headcount.model.errors import HeadcountError, InvalidConfigError, UnsupportedModelError
-from headcount.model.mixers import Attention, Mixer
+from headcount.model.mixers import Mixer
 from headcount.model.spec import Assumption, Layer, ModelSpec
 
 from .architecture import Architecture
 from .attention.layers import build_layers
-from .built_classes import built_class, class_name
+from .built_classes import built_class, class_name, type_by_class
 from .class_defaults import class_defaults
 from .config_view import ConfigView, MissingValueError
-from .foreign_classes import ForeignClass, foreign_class
+from .drafts import draft_layers, refuse_heads
+from .foreign_classes import ForeignClass, foreign_class, foreign_parts
 from .nested import (
     config_view,
     find_architecture,
-    is_known,
     nested,
     of_named_class,
     own_type,
-    type_by_class,
 )
 from .other_tools import places, standard_config
 from .our_types import GROUPED, base_type
+from .registry import is_known
 from .tensors.names import TensorNames
 from .unread_sizes import unread_experts, unread_models
 
 ASSUMED_ENCODING = 512  # tokens, where nothing limits what is encoded
 ASSUMED_LENGTH = "assumed: the config does not say how long an encoding is"
-
-
-# Classes of EAGLE-3's drafts (SpecForge, vLLM, SGLang, speculators).
-_EAGLE3 = re.compile(r"eagle3", re.IGNORECASE)
 
 
 class Reading(NamedTuple):
@@ -127,18 +122,6 @@ class Reading(NamedTuple):
         return {*self.text.config, *self.text.defaults, *self.view.config}
 
 
-def _beside_an_embedding(layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
-    """`layers` of EAGLE-3, whose first reads an embedding beside each hidden state in q, k and v
-    (LlamaDecoderLayer of vllm/model_executor/models/llama_eagle3.py)."""
-    first = tuple(
-        replace(mixer, query_size=2 * mixer.hidden_size, key_value_size=2 * mixer.hidden_size)
-        if isinstance(mixer, Attention)
-        else mixer
-        for mixer in layers[0].mixers
-    )
-    return (replace(layers[0], mixers=first), *layers[1:])
-
-
 def read_config(config: Mapping[str, Any], where: str) -> Reading:
     """The layers that `config` describes, and the architecture that read it.
 
@@ -148,12 +131,14 @@ def read_config(config: Mapping[str, Any], where: str) -> Reading:
     """
     given, config = config, of_named_class(standard_config(config, where))
     model_type = _model_type(config, where)
+    refuse_heads(class_name(config), model_type, where)
     foreign = foreign_class(config, model_type)
     if foreign is not None and foreign.other is not None:
         model_type = foreign.other  # what the class reads, and not the type beside it
+    foreign = foreign or next(foreign_parts(config), None)
     whole = find_architecture(model_type, where, config)
     view = config_view(config, model_type, whole, where)
-    view.told = places(given, config, where)
+    view.told = {**view.told, **places(given, config, where)}
     view.note("model_type", model_type, _type_source(given, model_type, where))
     text, architecture = _language_model(view, whole)
     assumed = not (is_known(model_type) and is_known(text.model_type))
@@ -161,7 +146,7 @@ def read_config(config: Mapping[str, Any], where: str) -> Reading:
     try:
         layers = build_layers(architecture.attention, text)
         layers = layers if named is None else named.layers(layers)
-        layers = _beside_an_embedding(layers) if _EAGLE3.search(class_name(config)) else layers
+        layers = draft_layers(class_name(config), text, layers, architecture.prediction)
     except MissingValueError as error:
         if assumed:
             raise UnsupportedModelError(

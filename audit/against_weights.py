@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from headcount.arch.architecture import Stored
-from headcount.arch.built_classes import roots_of_type
+from headcount.arch.built_classes import class_name, roots_of_class
 from headcount.arch.model_classes import model_classes
 from headcount.arch.modules.prediction import predicted
 from headcount.arch.not_loaded import not_loaded
@@ -96,7 +96,7 @@ def _roots(reading: Reading, config: ConfigFacts) -> frozenset[str]:
     files of a class that comes with the model."""
     if reading.nests or config.remote_code or reading.foreign is not None:
         return frozenset()
-    return roots_of_type(base_type(reading.spec.model_type))
+    return roots_of_class(base_type(reading.spec.model_type), class_name(reading.view.config))
 
 
 def _inventory(

@@ -234,8 +234,10 @@ def _key_value_heads(text: ConfigView, model_type: str) -> dict[str, int]:
     if model_type.startswith(GROUPED) and text.config.get("num_key_value_heads_per_layer"):
         return {}  # the list decides; the one number is what the class is built with
     inner = text.config.get("attn_config")
-    given = {name: text.config.get(name) for name in _KEY_VALUE_HEADS}
-    if isinstance(inner, dict):
+    ours = model_type.startswith(GROUPED)  # other names are what the class is built with
+    names = ("num_key_value_heads",) if ours else _KEY_VALUE_HEADS
+    given = {name: text.config.get(name) for name in names}
+    if isinstance(inner, dict) and not ours:
         given["attn_config.kv_n_heads"] = inner.get("kv_n_heads")
     found = ((key, whole(value)) for key, value in given.items())
     return {key: value for key, value in found if value is not None}

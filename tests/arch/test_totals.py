@@ -329,7 +329,9 @@ def test_granite_without_experts_is_its_shared_mlps() -> None:
         total(other)
 
 
-# tencent/Tencent-Hunyuan-Large, as its file is written but for keys that say nothing of sizes.
+# Hunyuan-Large, "389 billion parameters" (arXiv 2411.02265). Its config.json was not seen: widths,
+# heads, experts and what shares keys are those of its public training script (train/train.sh beside
+# models/modeling_hunyuan.py of Tencent-Hunyuan-Large), the rest is what makes up the published sum.
 HUNYUAN_LARGE: dict[str, Any] = {
     **{"model_type": "hunyuan", "architectures": ["HunYuanForCausalLM"], "hidden_size": 6400},
     **{"intermediate_size": 18304, "num_hidden_layers": 64, "num_attention_heads": 80},

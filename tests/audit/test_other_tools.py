@@ -172,7 +172,7 @@ def test_other_names_of_the_sizes_of_a_class() -> None:
             r"the config of an adapter, .*\(org/base\)",
         ),
         ({"medusa_num_heads": 5, "medusa_num_layers": 1}, "heads that draft"),
-        ({"model_type": "mlp_speculator", "n_predict": 4}, "heads that draft"),
+        ({"model_type": "mlp_speculator", "n_predict": 4}, "drafts with MLPs"),
         ({**MISTRAL_7B, "_sliding_window": [None, 4096] * 16}, "_sliding_window"),
     ],
     ids=str,

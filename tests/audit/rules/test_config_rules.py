@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from checkpoints import LLAMA_CONFIG
+from headcount.arch.read_config import read_config
 from headcount.arch.registry import ARCHITECTURES
 from headcount.audit import audit_model
 from headcount.model.errors import HeadcountError
@@ -268,6 +269,24 @@ def test_layers_with_a_window_of_null_are_refused(tmp_path: Path, model_type: st
     path.write_text(json.dumps({"model_type": model_type, "sliding_window": None}))
     with pytest.raises(HeadcountError, match=r"sliding_window is null.*first forward fails"):
         audit_model(str(path))
+
+
+@pytest.mark.parametrize(
+    ("model_type", "more", "said"),
+    [
+        ("llama", {}, "not given"),
+        ("mistral", {"attention_chunk_size": None}, "null"),
+        ("llama4_text", {"attention_chunk_size": None}, "null"),
+    ],
+)
+def test_chunks_without_their_size_are_refused(
+    model_type: str, more: dict[str, Any], said: str
+) -> None:
+    """transformers 5.24 fails in the first forward of each: its cache asks for the size."""
+    kinds = ["chunked_attention", "full_attention"]
+    config = {"model_type": model_type, "num_hidden_layers": 2, "layer_types": kinds, **more}
+    with pytest.raises(HeadcountError, match=rf"attention_chunk_size is {said}.*forward fails"):
+        read_config(config, "config.json")
 
 
 @pytest.mark.parametrize(
