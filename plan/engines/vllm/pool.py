@@ -8,7 +8,7 @@ from headcount.model.mixers import CompressedAttention, fills
 
 from ...planned_model import PlannedModel
 from ...request import Workload
-from ..layers import LayerCache, readers_apart, stages_of
+from ..layers import LayerCache, StagedCaches, readers_apart, stages_of
 from ..paged import paged_caches, with_draft
 from ..pool import CachePool
 from ..version import Version
@@ -132,7 +132,7 @@ def vllm_pool(model: PlannedModel, work: Workload) -> VllmPool:
     request, version = work.request, work.version
     served = as_served(model)
     state_dtype = default_state(model.spec.model_type, version)
-    found = with_draft(paged_caches(served, work, state_dtype=state_dtype), served, work)
+    found = with_draft(_kept(served, work, state_dtype), served, work)
     caches = as_allocated(found.caches, version, disabled=request.disable_hybrid_kv_cache_manager)
     states = state_rule(
         model.spec,
@@ -178,6 +178,15 @@ def vllm_pool(model: PlannedModel, work: Workload) -> VllmPool:
     )
 
 
+def _kept(model: PlannedModel, work: Workload, state_dtype: str | None) -> StagedCaches:
+    found = paged_caches(model, work, state_dtype=state_dtype)
+    if not packs_convolutions(model.spec.model_type):
+        return found
+    from .short_convolutions import convolution_windows  # one type alone wants it
+
+    return convolution_windows(model, found, work.request.attention_tp)
+
+
 def _packed(model: PlannedModel, work: Workload, stages: tuple[int, ...]) -> BlockTable | None:
     """The blocks of layers that compress tokens, as their kernel keeps them in 8 bit; None where
     none does, or as the model computes."""
@@ -217,11 +226,6 @@ def _remarks(model: PlannedModel, work: Workload, *, is_packed: bool) -> Iterato
         )
     if _compresses(model) and work.request.speculation is not None:
         yield "The cache of the layers that draft is left out beside compressed tokens."
-    if packs_convolutions(model.spec.model_type):
-        yield (
-            "Convolutions beside attention are counted as states: vLLM keeps them in blocks of"
-            " their own, and logs several times fewer tokens and requests."
-        )
     if work.request.kv_dtype not in (None, "auto") and ignores_cache_dtype(model.spec.model_type):
         yield "vLLM's class of this model ignores --kv-cache-dtype: its cache stays as it computes."
     if work.request.sampler is not None and uses_v2(model, work):
