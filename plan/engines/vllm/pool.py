@@ -21,6 +21,7 @@ from .model_rules import as_served, default_state, ignores_cache_dtype, packs_co
 from .runner import uses_v2
 from .states import StateRule, state_rule
 
+_NULL_BLOCK_SINCE = (0, 29)
 _PACKED = ("fp8", "fp8_e4m3", "fp8_ds_mla", "float8_e4m3fn")
 
 
@@ -54,6 +55,11 @@ class VllmPool(CachePool):
         blocks = self.table.blocks_of(self.request(context))
         own = batch_size * blocks * self.table.block_bytes[stage]
         return max(own, blocks * sum(self.table.block_bytes)) if self._checks_all_stages else own
+
+    def reserved(self, stage: int = 0) -> int:
+        """The null block, for which a start wants room since 0.29 (get_kv_cache_configs in
+        vllm/v1/core/kv_cache_utils.py); what it logs counts it."""
+        return self.table.block_bytes[stage] if self.version.at_least(*_NULL_BLOCK_SINCE) else 0
 
     @property
     def _checks_all_stages(self) -> bool:

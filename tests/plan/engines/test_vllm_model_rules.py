@@ -101,12 +101,12 @@ def test_convolutions_are_windows_in_blocks_of_their_own() -> None:
     """66 layers of 8 K/V heads of 128 and hidden 6,144: 2 x 128 + 2 x 6,144 / 8 = 1,792 elements of
     a head, padded to 2,048; 4 tokens of 8 such heads in bfloat16 are 131,072 B, as are 32 tokens of
     keys and values. A request of 1,000 tokens takes 32 blocks of these, and 250 of convolutions and
-    one more, as its window may begin inside a block."""
+    one more, as its window may begin inside a block; one block no request gets."""
     plan = plan_of({"model_type": "inkling_mm_model"}, context=1000)
     assert isinstance(plan.pool, VllmPool)
     assert [group.block_size for group in plan.pool.table.groups] == [32, 4]
     assert plan.pool.table.block_bytes == (66 * 131_072,)
-    assert plan.kv_cache_bytes == (32 + 250 + 1) * 66 * 131_072
+    assert plan.kv_cache_bytes == (32 + 250 + 1 + 1) * 66 * 131_072
 
 
 @pytest.mark.parametrize("model_type", ["llama", "mistral", "qwen2", "qwen3"])
