@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headcount.audit.auditing import audit_model, audit_source
 from headcount.model.errors import HeadcountError
+from headcount.model.pruned_heads import PrunedShare, parse_pruned_share
 from headcount.report import FOR_PEOPLE
 from headcount.report.report import Report
 from headcount.sources.hub_names import split_target
@@ -53,6 +54,7 @@ def plan_command(
     target_users: int | None = None,
     device: str | None = None,
     prices: Path | None = None,
+    prune_heads: str | None = None,
     form: str = "table",
     **options: Any,
 ) -> PlanAnswer:
@@ -61,6 +63,7 @@ def plan_command(
     if target_users is not None and options.get("batch_size", 1) != 1:
         raise HeadcountError("--target-users are spread over engines: leave out --batch-size")
     devices = parse_devices(device) if device else ()
+    pruned = None if prune_heads is None else _pruned(prune_heads)
     request = _request(needs_engine=bool(require or target_users), **options)
     searched: dict[str, Any] = {
         "requirements": _requirements(require),
@@ -74,7 +77,7 @@ def plan_command(
         model = planned(audit, parameters)
         if model.on_hub and "@" in name:
             model = replace(model, revision=split_target(name)[1])
-        result = plan_result(model, request, **searched)
+        result = replace(plan_result(model, request, **searched), pruned=pruned)
         return result, _with_findings(plan_report(result, with_charts=form == "html"), audit)
 
     if len(names) == 1:
@@ -98,6 +101,15 @@ def _prices(path: Path | None) -> "Prices | None":
     from .hardware.prices import read_prices
 
     return read_prices(path)
+
+
+def _pruned(text: str) -> PrunedShare:
+    found = parse_pruned_share(text)
+    if found is None:
+        raise HeadcountError(
+            f"--prune-heads {text!r}: write 2 or 1/4 for so many query heads of each layer"
+        )
+    return found
 
 
 def _reasons(result: PlanResult, of: str = "") -> Iterator[str]:
@@ -243,11 +255,7 @@ def _request(
 ) -> PlanRequest:
     """What is not given is left to its default."""
     needs_engine = needs_engine or bool(engine_version) or offline or bool(options.get("kv_memory"))
-    given = {name: value for name, value in options.items() if value is not None}
-    if texts := {name: given.pop(name) for name in _READ & given.keys()}:
-        from .options.given import parsed
-
-        given |= parsed(texts, _draft)
+    given = read_options(options)
     needs_engine = needs_engine or any(given[name] for name in given.keys() - OF_ANY_PLAN)
     found = find_engine(engine or (SERVING if needs_engine else PLAIN))
     return PlanRequest(
@@ -257,3 +265,14 @@ def _request(
         usage="offline" if offline else "server",
         **given,
     )
+
+
+def read_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of the command line that are given, as fields of a request: JSON is read, and what is
+    said of an algorithm that drafts put together. Raises HeadcountError."""
+    given = {name: value for name, value in options.items() if value is not None}
+    if texts := {name: given.pop(name) for name in _READ & given.keys()}:
+        from .options.given import parsed
+
+        given |= parsed(texts, _draft)
+    return given

@@ -60,8 +60,9 @@ def gguf_scheme(mix: str, inventory: Inventory, spec: ModelSpec) -> Scheme:
 
 def as_gguf(inventory: Inventory, spec: ModelSpec) -> Inventory:
     """The matrices that a GGUF file has: the way up from a latent as one for keys and one for
-    values, and no layers that predict."""
-    modules = tuple(part for module in inventory.modules for part in _cut(module, spec))
+    values, no layers that predict, and no towers, which lie in a file of their own (mmproj)."""
+    language = (module for module in inventory.modules if module.kind != "tower")
+    modules = tuple(part for module in language for part in _cut(module, spec))
     return replace(inventory, modules=modules, prediction=(), prediction_others=0)
 
 
@@ -118,7 +119,7 @@ _WITH_70B = ("llama", "qwen2", "olmo", "nemotron-nas")
 
 
 def _type(mix: str, module: Module, model: _Model) -> str | None:
-    if module.kind in ("router", "tower"):
+    if module.kind == "router":
         return None
     default = MIXES[mix]
     if mix in _FLOATS:

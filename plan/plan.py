@@ -341,7 +341,7 @@ def plan_model(model: PlannedModel, request: PlanRequest) -> Plan:
         raise HeadcountError(
             "a plan for an engine needs --device (a name or a size) or --kv-memory"
         )
-    _check_ranks(request)
+    check_ranks(request)
     check_tp(model.spec, request.attention_tp, model.model_id)
     _check_pp(model, request)
     return plan_workload(model, engine, _workload(model, request, engine))
@@ -396,7 +396,8 @@ def _compute_dtype(*wanted: str | None) -> str:
     return next((name for name in wanted if name is not None and BITS[name] >= 16), "bfloat16")
 
 
-def _check_ranks(request: PlanRequest) -> None:
+def check_ranks(request: PlanRequest) -> None:
+    """Raises HeadcountError for ranks that do not share those of tp evenly."""
     for name, count in (("dp", request.dp), ("ep_size", request.ep_size)):
         if (name == "ep_size" or request.enable_dp_attention) and request.tp % count:
             raise HeadcountError(

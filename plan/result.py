@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from headcount.model.errors import HeadcountError
+from headcount.model.pruned_heads import PrunedShare
 from headcount.model.units import format_bytes
 
 from .devices import Device, all_devices
@@ -39,6 +40,7 @@ class PlanResult:
     named: bool = False
     left_out: tuple[tuple[Device, str], ...] = ()
     prices: Prices = field(default_factory=dict)
+    pruned: PrunedShare | None = None  # query heads, of which one more what-if row is without
 
     @property
     def chosen(self) -> Candidate | None:
@@ -102,7 +104,7 @@ class PlanResult:
 
     @cached_property
     def variants(self) -> tuple[VariantPlan, ...]:
-        return variant_plans(self.plan)
+        return variant_plans(self.plan, self.pruned)
 
     @cached_property
     def changes(self) -> "tuple[Change, ...]":

@@ -186,6 +186,7 @@ def weighed(model: PlannedModel, dtype: str | None, wide_bits: int) -> Weighed |
     is_plain = dtype is not None and loaded is model
     scheme = None if is_plain else _scheme(loaded, inventory)
     wide = (scheme.wide_bits if scheme else None) or wide_bits
+    inventory = scheme.stored(inventory) if scheme else inventory
     return Weighed(
         modules=tuple(_weighed(inventory, inventory.modules, scheme, wide)),
         prediction=tuple(_weighed(inventory, inventory.prediction, scheme, wide)),

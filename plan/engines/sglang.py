@@ -50,14 +50,15 @@ SWA_RATIO, STATE_RATIO = 0.8, 0.9  # swa_full_tokens_ratio, mamba_full_memory_ra
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SglangPool(CachePool):
-    """`full_bytes` of one token in layers that keep all, `swa_bytes` in those with a window,
-    `state_bytes` of one request's recurrent state."""
+    """`full_bytes` of one token in layers that keep all, those of what drafts, `draft_bytes`, among
+    them; `swa_bytes` in those with a window, `state_bytes` of one request's recurrent state."""
 
     full_bytes: int
     swa_bytes: int
     state_bytes: int
     window: int | None
     page_size: int = 1
+    draft_bytes: int = 0
     remarks: tuple[str, ...] = ()
 
     @property
@@ -87,9 +88,14 @@ class SglangPool(CachePool):
         return max(ceil(cells * whole), ceil(states * whole / STATE_RATIO))
 
     def unlogged(self, logged: int) -> int:
-        """The pool of keys and values is logged without that of recurrent state beside it."""
-        both = self.state_bytes and self.cell_bytes
-        return ceil(logged * (1 + STATE_RATIO)) if both else logged
+        """The pool of keys and values is logged with a page more than it counts, and without the
+        draft's and that of recurrent state beside it."""
+        if not self.cell_bytes:
+            return logged
+        page = self.page_size * (self.full_bytes + self.swa_bytes - self.draft_bytes)
+        share = self.cell_bytes / (self.cell_bytes - self.draft_bytes)
+        states = STATE_RATIO if self.state_bytes else 0
+        return ceil((logged - page) * share * (1 + states))
 
     def num_blocks(self, available: Sequence[int]) -> int | None:
         return self._tokens(available) // self.page_size
@@ -139,8 +145,10 @@ def sglang_pool(layers: Sequence[LayerCache], *, page_size: int = 1, drafts: int
     (MHATokenToKVPool's configurator in model_executor/pool_configurator.py)."""
     windows = {n.window for n in layers if n.kind in ("sliding", "chunked")} - {None}
     full = [n.token_bytes for n in layers if n.kind in ("full", "latent")]
+    drafted = sum(full) * drafts // len(full) if full else 0
     return SglangPool(
-        full_bytes=sum(full) + (sum(full) * drafts // len(full) if full else 0),
+        full_bytes=sum(full) + drafted,
+        draft_bytes=drafted,
         swa_bytes=sum(n.token_bytes for n in layers if n.kind in ("sliding", "chunked")),
         state_bytes=sum(layer.state_bytes for layer in layers),
         window=max((window for window in windows if window), default=None),
@@ -239,7 +247,7 @@ def sglang_stages(layers: int, pp: int) -> tuple[int, ...]:
 def _pool(model: PlannedModel, work: Workload) -> CachePool:
     """Each stage's cells are those of its own layers; all have as many as the one with fewest."""
     found = paged_caches(model, work, deal=sglang_stages)
-    drafts = draft_layers(model, work.request.speculation)
+    drafts = draft_layers(model, work)
     remarks = tuple(added_notes(model, work))
 
     def of(layers: Sequence[LayerCache]) -> SglangPool:

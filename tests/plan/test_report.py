@@ -264,8 +264,8 @@ def test_every_model_that_is_audited_is_planned(read_model: ReadSpec) -> None:
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("OLMo-2-1124-13B-Instruct", True),
-        ("OLMo-2-1124-7B-Instruct", False),
+        ("OLMo-2-0325-32B-Instruct", True),
+        ("OLMo-2-1124-13B-Instruct", False),
         ("gemma-2-9b-it", False),
     ],
 )
