@@ -187,6 +187,7 @@ LOG = StartLog(
     no_settings=(
         *("equivalent to --gpu", "CUDA graph memory profiling", "Try lowering", "Try increasing"),
         *("Replace gpu_memory_utilization", "Please try lowering", "is not valid JSON"),
+        "Prefetching checkpoint",
     ),
     figures=(
         LogLine("KV cache memory", rf"vailable KV cache memory: {NUMBER} ?GiB", "available_gib"),
