@@ -4,7 +4,7 @@ From sglang/srt/model_executor/pool_configurator.py, arg_groups/memory_hook.py a
 mem_cache/kv_cache_configurator.py of 0.5.23.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
@@ -34,9 +34,10 @@ from .cache_names import AUTO, CacheNames
 from .engine import Engine
 from .launch import Launch, Served, beyond_maximum, gguf_file, option, served, wants_gguf
 from .layers import LayerCache, stages_of
-from .loaded_weights import loaded_weights, padded_experts, stage_weights
+from .loaded_weights import loaded_weights, loaded_wide, padded_experts, stage_weights
 from .paged import paged_cache_type, paged_caches
 from .pool import CachePool
+from .refusals.formats import Since, format_of, lacks_kernels
 from .refusals.partition import MERGED_ATTENTION, CutRules, uneven_cuts
 from .refusals.platforms import Platforms
 from .rope_tables import rope_table
@@ -202,10 +203,14 @@ def _budget(model: PlannedModel, device: Device | None, work: Workload) -> tuple
     weights = tuple(offloaded(model, work, whole, stages, spread))
     adapters = tuple(sglang_adapters(model, work, stages, spread))
     draft, last = tuple(draft_term(model, work)), len(weights) - 1
+    wide = loaded_wide(model, device, work, others, stages=stages, spread=spread)
+    is_first_wide = full_name(work.request.dtype or "") in _MADE_OF_ALL
+    loading = tuple(wide) if is_first_wide else (None,) * len(weights)
     return tuple(
         Budget(
             allowed=allowed,
             fixed=(own, *adapters[n : n + 1], others, *(draft if n == last else ())),
+            loading=loading[n],
         )
         for n, own in enumerate(weights)
     )
@@ -255,13 +260,16 @@ def _pool(model: PlannedModel, work: Workload) -> CachePool:
 
 
 # What --quantization makes of 16 bit weights while it loads them (nvfp4_online and mxfp4 only make
-# experts), and the first of the versions read that does.
+# experts), and the first of the versions read that does. 8 bits are made of all weights once they
+# are on the device (postprocess_weights of sglang/srt/model_loader/loader.py), 4 of each as it
+# comes (BitsAndBytesModelLoader).
 _ON_LOADING: dict[str, tuple[str, tuple[int, ...]]] = {
     **{name: (f"--dtype {name}", ()) for name in ("float16", "bfloat16", "float32")},
     "float8_e4m3fn": ("--quantization fp8", ()),
     "nf4": ("--load-format bitsandbytes --quantization bitsandbytes", ()),
     "mxfp8": ("--quantization mxfp8", (0, 5, 9)),
 }
+_MADE_OF_ALL = ("float8_e4m3fn", "mxfp8")
 _UNKNOWN = ("float8_e5m2",)
 
 
@@ -315,9 +323,22 @@ def _platforms(version: Version) -> Platforms:
     return {"cuda": "7.5", "rocm": ("gfx942", "gfx950"), "xpu": None}
 
 
+# get_min_capability of sglang/srt/layers/quantization of 0.5.23, of compressed-tensors that of its
+# schemes of linear layers.
+_LEAST: Mapping[str, Since] = {
+    **dict.fromkeys(("fp8", "fbgemm_fp8", "mxfp4", "compressed-tensors"), (((0,), "8.0"),)),
+    **{"awq": (((0,), "7.5"),), "modelopt, fp8": (((0,), "8.9"),)},
+    **{"modelopt, nvfp4": (((0,), "8.0"),), "modelopt, mxfp8": (((0,), "10.0"),)},
+}
+
+
 def _refusals(model: PlannedModel, device: Device | None, work: Workload) -> Iterator[str]:
     """Fp8LinearMethod.validate_block_quant_shapes and the like; some models leave attention out of
     it (skip_block_quant_check)."""
+    if device is not None and device.platform == "cuda":
+        name = format_of(as_loaded(model, work.dtype))
+        if (lack := lacks_kernels(name, device, work.version, _LEAST)) is not None:
+            yield lack
     request = work.request
     rules = CutRules(
         amid_blocks=MERGED_ATTENTION,

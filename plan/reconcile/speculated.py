@@ -10,12 +10,11 @@ from headcount.model.errors import HeadcountError
 from ..devices import parse_device
 from ..engines.added.drafts import prediction_layers
 from ..engines.start_log import Setting
+from ..options.algorithms import ALGORITHMS, Method
 from ..options.speculation import (
-    ALGORITHMS,
     DEFAULT_STEPS,
     WITHOUT_MODEL,
     Algorithm,
-    Method,
     Speculation,
     method_of,
 )
