@@ -281,3 +281,13 @@ def test_weights_that_nothing_holds_say_so() -> None:
     why = rows(log)["failure"]["why"]
     assert "while the weights were loaded" in why
     assert "a larger device" in why
+
+
+def test_a_model_that_pools_is_loaded_without_its_head() -> None:
+    """WaroonRagwongsiri/SuperAi-SS6-Level2-Hack4: 8.19 B parameters less 151,665 x 4,096."""
+    log = vllm(
+        *("0.22.0", "Qwen/Qwen3-Embedding-8B", 8192), "INFO Model loading took 14.11 GiB memory"
+    )
+    assert rows(log)["weights_bytes"]["agrees"] is False
+    pools = "INFO Resolved `--runner auto` to `--runner pooling`.\n"
+    assert rows(pools + log)["weights_bytes"]["agrees"] is True
