@@ -76,7 +76,7 @@ def _facts(atlas: Atlas) -> Iterator[Fact]:
     yield Fact(
         key="cost",
         title="Cost",
-        value=f"{cost.forward_passes:,} forward passes",
+        value=f"{cost.forward_passes:,} forward passes",  # never one: the last is for norms
         note=f"{cost.tokens:,} tokens, {cost.seconds:.1f} s on {settings.device}, {settings.dtype}",
     )
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from inspect import signature
 from typing import Any
 
 import torch
@@ -26,8 +27,9 @@ def run_for_patterns(model: PreTrainedModel, take: Take, *, queries: int, **inpu
     A pattern leaves the outputs as soon as it was taken, so that no two of them are in memory. The
     model must have been loaded with `eager` attention. Raises HeadcountError.
     """
+    last = {"logits_to_keep": 1} if "logits_to_keep" in signature(model.forward).parameters else {}
     with _watching(model, queries, take):
-        run_model(model, use_cache=False, output_attentions=True, **inputs)
+        run_model(model, use_cache=False, output_attentions=True, **last, **inputs)
 
 
 @contextmanager

@@ -35,7 +35,7 @@ def test_the_map_shows_a_cell_a_head_and_what_it_cost(planted: str) -> None:
     layers = re.search(r"Layer +0 +1 +2 +3\n +0(.*)\n +1(.*)\n", text)
     assert layers is not None
     assert [row.split() for row in layers.groups()] == [["P", "·", "·", "·"], ["·", "·", "·", "I+"]]
-    assert re.search(r"Cost +1 forward passes \(64 tokens", text)
+    assert re.search(r"Cost +2 forward passes \(67 tokens", text)
     assert max(map(len, text.partition("Notes")[0].splitlines())) <= 120
 
 
