@@ -72,7 +72,8 @@ def _facts(atlas: Atlas) -> Iterator[Fact]:
     )
     heads = [head for _, head in atlas.heads()]
     with_role = sum(bool(head.roles) for head in heads)
-    yield Fact(key="heads", title="Heads", value=len(heads), note=f"{with_role} with a role")
+    note = f"{with_role:,} with a role"
+    yield Fact(key="heads", title="Heads", value=len(heads), unit="count", note=note)
     yield Fact(
         key="cost",
         title="Cost",

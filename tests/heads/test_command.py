@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from headcount.cli import main
+from hub_server import COMMIT, in_place_of_the_hub
 from planted_heads import plant
 
 pytestmark = pytest.mark.needs_convert
@@ -132,6 +134,16 @@ def test_a_model_without_heads_is_refused_by_name(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["heads", str(tmp_path)])
     assert (result.exit_code, result.stdout) == (2, "")
     assert "has no attention in its decoder" in result.stderr
+
+
+def test_a_model_of_the_hub_is_downloaded(
+    planted: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(planted, tmp_path / "hub" / "org" / "model")
+    with in_place_of_the_hub(tmp_path / "hub", tmp_path / "cache", monkeypatch):
+        document = json.loads(run("org/model", *FEW, "--format", "json"))
+    assert document["model"]["id"] == f"org/model@{COMMIT}"
+    assert document["roles"]["induction"] == [[1, 3]]
 
 
 def test_a_window_too_short_for_a_repetition_is_said(save_model: SaveModel) -> None:
