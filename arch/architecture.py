@@ -34,7 +34,9 @@ class ConfigKeys:
     nothing reads them, or the architecture does for what they are.
     `read_as`: a type whose class reads this one's configs. `text` names the nested config of the
     language model, whose own architecture describes it; `fills_text`: what the file leaves out of
-    it takes the wrapper's default. `models` are nested configs that are whole models of their own
+    it takes the wrapper's default. `replaced` are nested configs for which the class takes what the
+    file has under the same name and `_dict`: all of it, over the class's defaults and nothing of
+    the config of the plain name. `models` are nested configs that are whole models of their own
     types, one for each stack. `tied` says whether the output head is the embedding.
     """
 
@@ -45,6 +47,7 @@ class ConfigKeys:
     read_as: str | None = None
     text: str | None = None
     fills_text: bool = False
+    replaced: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
     tied: TyingRule = config_says
 
@@ -90,15 +93,19 @@ class Stored:
     """What files of the type hold otherwise than their config says.
 
     `more_rows` of the embedding that the class adds to vocab_size (image tokens, a start token).
-    `several_vocabularies`: the one embedding holds more than that of the text. `other_head`: the
+    `several_vocabularies`: the one embedding holds more than that of the text, or ids of tokens are
+    of another vocabulary than the decoder's (codes of sound). `other_head`: the
     head is over another vocabulary than that of the text. `computes_positions`: the class counts
-    tables of positions that it computes, and never stores.
+    tables of positions that it computes, and never stores. `kept_wide`: names of matrices that
+    libraries which quantise as they load leave alone, and bitsandbytes keeps in float32, since the
+    class asks for that (`_keep_in_fp32_modules`).
     """
 
     more_rows: int = 0
     several_vocabularies: bool = False
     other_head: bool = False
     computes_positions: bool = False
+    kept_wide: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,7 +1,26 @@
 """TensorRT-LLM's start-up log: cpp/tensorrt_llm/batch_manager/kvCacheManager.cpp and
 tensorrt_llm/_torch/pyexecutor/_util.py."""
 
-from .start_log import NUMBER, WORD, FailureLine, LogLine, StartLog
+import re
+
+from .start_log import NUMBER, WORD, FailureLine, Log, LogLine, StartLog, number
+
+_COMPONENT = re.compile(r"component could not be created: ([A-Za-z0-9 ()_-]{1,60})")
+_MODEL = re.compile(rf"^[> ]{{0,4}}Model: {NUMBER} / {NUMBER}")
+
+
+def _component(log: Log, line: str) -> None:
+    """What py_executor_creator.py had no memory for."""
+    if match := _COMPONENT.search(line):
+        log.settings["component"] = match[1].strip()
+
+
+def _model(log: Log, line: str) -> None:
+    """Free before and after the model was loaded."""
+    if match := _MODEL.search(line):
+        log.least("weights_gib", number(match[1]) - number(match[2]))
+        log.steps["weights_gib"] = 0.5  # other buffers are made meanwhile
+
 
 LOG = StartLog(
     engine="tensorrt-llm",
@@ -22,6 +41,8 @@ LOG = StartLog(
             "total",
             "free",
         ),
+        LogLine("Total GPU memory (GiB)", rf"Total GPU memory \(GiB\): {NUMBER}", "total"),
+        LogLine("Free GPU memory before", rf"creation attempt \(GiB\): {NUMBER}", "free"),
         LogLine("device total memory ", rf"device total memory {NUMBER} GiB", "total"),
         LogLine("kv size ", rf"kv size(?: per token)? is {NUMBER}", "token_bytes"),
         LogLine("for model weights", rf"uses {NUMBER} GB for model weights", "weights_gib"),
@@ -44,9 +65,17 @@ LOG = StartLog(
     failures=(
         FailureLine("runtime", LogLine("error in ::cudaMalloc", r"cudaMalloc.{0,60}out of memory")),
         FailureLine("runtime", LogLine("error in cudaMalloc", r"cudaMalloc.{0,60}out of memory")),
+        FailureLine(
+            "runtime", LogLine("due to insufficient GPU memory", "due to insufficient GPU memory")
+        ),
+        FailureLine(
+            "request", LogLine("maxTokensInPagedKvCache must be large", "at least 1 sequence")
+        ),
     ),
+    others=(("component could not be created", _component), ("Model: ", _model)),
     context_option="--max_seq_len",
     serves=("Engine loaded and ready",),
+    terms=(("weights_gib", "weights"),),
     settings={"tp_size": "tp", "pp_size": "pp", "max_seq_len": "context"},
     told=("trtllm-serve",),
 )

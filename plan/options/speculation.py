@@ -4,15 +4,14 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from shlex import quote
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 from headcount.model.errors import HeadcountError, short
 from headcount.sources.catalogue import catalogue
 
 from ..planned_model import PlannedModel
+from .algorithms import ALGORITHMS, METHODS, Method
 
-Method = Literal["mtp", "eagle", "eagle3", "draft_model", "ngram", "suffix"]
-METHODS: tuple[Method, ...] = get_args(Method)
 # Draft by lookup, or by layers of the model's own files.
 WITHOUT_MODEL = frozenset({"mtp", "ngram", "suffix"})
 _MOST_TOKENS = 128  # MAX_SPEC_LEN of vllm/v1/sample/rejection_sampler.py
@@ -122,12 +121,7 @@ def _tokens(values: Mapping[str, Any]) -> int:
     return count
 
 
-# SGLang's --speculative-algorithm -> the method.
-ALGORITHMS: Mapping[str, Method] = {
-    **{"EAGLE": "eagle", "EAGLE3": "eagle3", "NEXTN": "mtp", "STANDALONE": "draft_model"},
-    "NGRAM": "ngram",
-}
-_DEFAULT_STEPS = 3  # of most models (auto_choose_speculative_params of sglang/srt/server_args.py)
+DEFAULT_STEPS = 3  # of most models (auto_choose_speculative_params of sglang/srt/server_args.py)
 
 
 class Algorithm(NamedTuple):
@@ -153,13 +147,14 @@ class Algorithm(NamedTuple):
         draft = None
         if self.draft and method not in WITHOUT_MODEL:
             draft = _found(find, self.draft, method, f"--speculative-algorithm {self.name}")
-        tokens = self.tokens or (self.steps or _DEFAULT_STEPS) + 1
-        given = self._words(draft.model_id if draft else self.draft)
+        tokens = self.tokens or (self.steps or DEFAULT_STEPS) + 1
+        given = self._replace(draft=draft.model_id if draft else self.draft).words()
         return Speculation(method=method, tokens=tokens, draft=draft, given=given)
 
-    def _words(self, draft: str | None) -> str:
+    def words(self) -> str:
+        """The options, as a command has them."""
         values = (
-            *(("algorithm", self.name), ("draft-model-path", draft)),
+            *(("algorithm", self.name), ("draft-model-path", self.draft)),
             *(("num-steps", self.steps), ("eagle-topk", self.topk)),
             ("num-draft-tokens", self.tokens),
         )

@@ -85,7 +85,7 @@ def needed_bytes_of(start: Start) -> int | None:
 def bytes_per_token(start: Start) -> int | None:
     """Of a long request, on a rank."""
     context = start.request.context or 4096
-    need = needed_bytes_of(start)
+    need = needed_bytes_of(replace(start, request=replace(start.request, context=context)))
     return None if need is None else -(-need // context)
 
 

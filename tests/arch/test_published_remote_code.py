@@ -325,6 +325,47 @@ def test_sam_and_clip_stand_in_front_of_a_decoder(model_type: str) -> None:
     assert read_config(config, "config.json").total() == (3_336_106_240, None)
 
 
+def test_a_tower_that_is_not_read_leaves_no_total() -> None:
+    """zai-org/glm-4v-9b, whose index has 13.9 B where GLM-4-9B, its language model, has 9.4 B."""
+    text = {
+        **{"model_type": "chatglm", "hidden_size": 4096, "ffn_hidden_size": 13696},
+        **{"num_layers": 40, "num_attention_heads": 32, "kv_channels": 128, "add_qkv_bias": True},
+        **{"multi_query_attention": True, "multi_query_group_num": 2, "padded_vocab_size": 151552},
+    }
+    tower = {"hidden_size": 1792, "num_hidden_layers": 63, "num_heads": 16, "patch_size": 14}
+    assert read_config(text, "config.json").total() == (9_399_951_360, None)
+    seeing = read_config({**text, "vision_config": tower}, "config.json")
+    assert seeing.total() == (None, "its vision_config is not counted")
+    assert seeing.spec.cache_bytes(tokens=1, bits=16) == 40 * 2 * 2 * 128 * 2
+
+
+def test_experts_that_are_not_read_leave_no_total() -> None:
+    """mlabonne/phixtral-4x2_8 holds 7.8 B under the type of phi-2, which has 2,779,683,840."""
+    phi2 = {
+        **{"model_type": "phi-msft", "n_embd": 2560, "n_head": 32, "n_layer": 32},
+        **{"n_positions": 2048, "rotary_dim": 32, "vocab_size": 51200},
+    }
+    assert read_config(phi2, "config.json").total() == (2_779_683_840, None)
+    mixed = {**phi2, "num_local_experts": 4, "num_experts_per_tok": 2}
+    clause = "its experts (num_local_experts) are not counted"
+    assert read_config(mixed, "config.json").total() == (None, clause)
+
+
+def test_the_second_ocr_has_layers_of_qwen2_behind_sam() -> None:
+    """DeepseekOcr2ForConditionalGeneration of transformers 5.24, built with the sizes of
+    deepseek-ai/DeepSeek-OCR-2 (its vision_config here as published), has 3,389,119,360."""
+    sam = {"downsample_channels": [512, 1024], "heads": 12, "layers": 12, "width": 768}
+    config = {
+        **{**DEEPSEEK_OCR, "architectures": ["DeepseekOCR2ForCausalLM"]},
+        "projector_config": {"input_dim": 896, "n_embed": 1280, "projector_type": "linear"},
+        "vision_config": {
+            **{"image_size": 1024, "mlp_ratio": 3.7362, "model_name": "deepencoderv2"},
+            **{"model_type": "vision", "width": {"qwen2-0-5b": {"dim": 896}, "sam_vit_b": sam}},
+        },
+    }
+    assert read_config(config, "config.json").total() == (3_389_119_360, None)
+
+
 def test_deepseek_vl2_has_siglip_and_a_projector_of_two_matrices() -> None:
     """SigLIP so400m of 384 pixels with its pooling head has 428,225,600; four patches of 1,152 are
     joined, and two vectors end rows and part views (modeling_deepseek_vl_v2.py)."""

@@ -152,6 +152,8 @@ def test_each_way_to_say_which_layers_slide(keys: dict[str, Any], expected: list
         {"type_vocab_size": 0, "pos_att_type": ["c2p"]},  # DeBERTa
         {"is_causal": False},
         {"is_encoder": True},
+        {"architectures": ["LlamaBidirectionalModel"]},  # nvidia/llama-3.2-nv-embedqa-1b-v2
+        {"model_type": "bidir_mistral"},  # text_config of nvidia/NV-Embed-v2
     ],
     ids=str,
 )

@@ -161,6 +161,7 @@ def test_a_search_that_finds_nothing_says_so() -> None:
         (("--kv-dtype", "fp5", "--device", "h100"), "fp5"),
         (("--target-users", "3", "--kv-memory", "3GiB"), "leave out --kv-memory"),
         (("--kv-memory", "lots"), "is not a size"),
+        (("--kv-memory", "9GiB", "--utilisation", "0.8"), "leave out one of them"),
     ],
 )
 def test_bad_input_is_told_in_a_line(args: tuple[str, ...], words: str) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from headcount.model.mixers import fills
+from headcount.model.mixers import CompressedAttention, fills
 
 from ...planned_model import PlannedModel
 from ...request import Workload
@@ -14,7 +14,6 @@ from ..pool import CachePool
 from ..version import Version
 from .added.drafting import overlaps_steps
 from .blocks import BlockRequest, BlockTable, block_table
-from .compressed import compressed_caches, compressed_table, has_compressed
 from .defaults import StepLimits, in_flight_tokens, step_limits
 from .hybrid import as_allocated
 from .kernel_blocks import kernel_block
@@ -146,10 +145,12 @@ def vllm_pool(model: PlannedModel, work: Workload) -> VllmPool:
     )
     step = step_limits(version, request.device, request)
     stages, of_layers = found.stages, stages_of(request, len(model.spec.layers))
-    table = compressed_table(model.spec, version, of_layers) if _packs(model, work) else None
-    if table is not None:
+    packed = _packed(model, work, of_layers)
+    if packed is not None:
+        from .compressed import compressed_caches
+
         caches, stages = compressed_caches(model.spec, of_layers)
-    table = table or _table(
+    table = packed or _table(
         caches,
         version=version,
         block_size=request.block_size,
@@ -173,14 +174,23 @@ def vllm_pool(model: PlannedModel, work: Workload) -> VllmPool:
         context_ranks=request.context_ranks,
         states=states,
         readers_apart=readers_apart(model.spec, of_layers),
-        remarks=tuple(_remarks(model, work)),
+        remarks=tuple(_remarks(model, work, is_packed=packed is not None)),
     )
 
 
-def _packs(model: PlannedModel, work: Workload) -> bool:
-    """Whether layers that compress tokens keep them as their kernel does, in 8 bit; else as the
-    model computes."""
-    return has_compressed(model.spec) and work.request.kv_dtype in (None, "auto", *_PACKED)
+def _packed(model: PlannedModel, work: Workload, stages: tuple[int, ...]) -> BlockTable | None:
+    """The blocks of layers that compress tokens, as their kernel keeps them in 8 bit; None where
+    none does, or as the model computes."""
+    if not _compresses(model) or work.request.kv_dtype not in (None, "auto", *_PACKED):
+        return None
+    from .compressed import compressed_table  # few models want it
+
+    return compressed_table(model.spec, work.version, stages)
+
+
+def _compresses(model: PlannedModel) -> bool:
+    layers = model.spec.layers
+    return any(isinstance(mixer, CompressedAttention) for n in layers for mixer in n.mixers)
 
 
 def _runs_ahead(model: PlannedModel, work: Workload) -> bool:
@@ -198,19 +208,14 @@ def _encoder_tokens(work: Workload, step: StepLimits) -> int:
     return step.max_num_batched_tokens if is_step else work.encoder_tokens
 
 
-def _remarks(model: PlannedModel, work: Workload) -> Iterator[str]:
+def _remarks(model: PlannedModel, work: Workload, *, is_packed: bool) -> Iterator[str]:
     """What the figures leave out."""
-    if has_compressed(model.spec) and not (
-        _packs(model, work)
-        and compressed_table(
-            model.spec, work.version, stages_of(work.request, len(model.spec.layers))
-        )
-    ):
+    if _compresses(model) and not is_packed:
         yield (
             "Compressed tokens are counted without vLLM's layout of them, which is known for its"
             " default --kv-cache-dtype alone: it logs several times fewer tokens and requests."
         )
-    if has_compressed(model.spec) and work.request.speculation is not None:
+    if _compresses(model) and work.request.speculation is not None:
         yield "The cache of the layers that draft is left out beside compressed tokens."
     if packs_convolutions(model.spec.model_type):
         yield (

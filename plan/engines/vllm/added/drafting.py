@@ -6,14 +6,16 @@ From vllm/config/speculative.py, vllm/v1/spec_decode and vllm/v1/worker/gpu/spec
 
 from collections.abc import Iterator
 from math import ceil
+from typing import TYPE_CHECKING
 
 from ....budget import Term
-from ....options.speculation import Speculation
 from ....planned_model import PlannedModel
 from ....request import Workload
-from ...added.drafts import draft_weights
 from ..defaults import StepLimits
 from .spread import vllm_spread
+
+if TYPE_CHECKING:
+    from ....options.speculation import Speculation
 
 _DRAFT_MODELS_SINCE = (0, 15)  # of the V1 engine
 _HEADS_SHARED_SINCE = (0, 16)  # before, MTP layers kept the copies that their files have
@@ -46,6 +48,8 @@ def draft_terms(model: PlannedModel, work: Workload, step: StepLimits) -> Iterat
     speculation = work.request.speculative_config
     if speculation is None:
         return
+    from ...added.drafts import draft_weights  # only what drafts wants it
+
     keeps = not work.version.at_least(*_HEADS_SHARED_SINCE)
     found = draft_weights(
         model, work, speculation, vllm_spread(model, work), keeps_head_copies=keeps
@@ -57,7 +61,7 @@ def draft_terms(model: PlannedModel, work: Workload, step: StepLimits) -> Iterat
 
 
 def _buffer(
-    model: PlannedModel, work: Workload, speculation: Speculation, step: StepLimits
+    model: PlannedModel, work: Workload, speculation: "Speculation", step: StepLimits
 ) -> Term:
     """Hidden states that it is handed (DraftModelSpeculator); of smaller versions they are not
     counted, as what the runner makes before the profile was not."""
