@@ -24,7 +24,7 @@ from .circuits import copying_scores, vocabulary_product
 from .heads_request import HeadsRequest
 from .measured import measured_attention
 from .norm_gains import norm_gains
-from .patterns import run_for_patterns
+from .patterns import check_square, run_for_patterns
 from .scores import PatternSums, cross_attention_sums, self_attention_sums, targets_of
 
 _REMEDY = "a smaller --batch-size or --tokens, --dtype bfloat16, or --torch-device cpu"
@@ -83,10 +83,12 @@ class _Measured:
 
         def take(path: str, pattern: Tensor) -> None:
             at = len(found)
-            if at < len(plan.attentions) and plan.attentions[at].is_cross:
+            is_cross = at < len(plan.attentions) and plan.attentions[at].is_cross
+            if is_cross:
                 start, tokens = sequences.start, sequences.tokens
                 sums = cross_attention_sums(pattern, start=start, tokens=tokens)
             else:
+                check_square(path, pattern)
                 sums = self_attention_sums(pattern, targets)
             found.append((path, sums))
 

@@ -95,3 +95,14 @@ def _check_rows(path: str, pattern: Tensor) -> None:
             f" least value of {least:.4g}: not what a softmax gives (or not finite: see headcount"
             " audit --scan)"
         )
+
+
+def check_square(path: str, pattern: Tensor) -> None:
+    """Raises UnsupportedModelError for a pattern of self-attention whose keys are not its queries,
+    as where a class joins them with those of an encoding."""
+    queries, keys = pattern.shape[-2:]
+    if queries != keys:
+        raise UnsupportedModelError(
+            f"{path}: its pattern has {keys} keys for {queries} queries: which tokens the keys are"
+            " cannot be told"
+        )
