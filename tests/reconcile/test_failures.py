@@ -130,7 +130,8 @@ def test_two_changes_are_offered_where_no_mild_one_does() -> None:
     ten = {"device": H100, "version": NO_RELEASES.parse("0.10.1"), "context": 131072}
     freed = plan("gpt-oss-120b", max_num_seqs=int(sequences), **ten)
     left = freed.available_bytes - plan("gpt-oss-120b", **ten).available_bytes - 6 * GIB
-    assert plan("gpt-oss-120b", kv_memory=left, context=int(context)).fits
+    ten |= {"context": int(context), "max_num_seqs": int(sequences)}
+    assert plan("gpt-oss-120b", kv_memory=left, **ten).fits
 
 
 def test_weights_that_do_not_fit_want_more_devices() -> None:
