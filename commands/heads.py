@@ -1,6 +1,8 @@
 """`heads`: what each attention head of a model does."""
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -109,13 +111,26 @@ def run_importance(request: ImportanceRequest) -> "Report":
 
 def run_atlas(request: HeadsRequest) -> "Report":
     """The report of an atlas; warnings go to stderr. Raises HeadcountError."""
-    from headcount.convert.source_folder import source_folder
     from headcount.heads.atlas_report import atlas_report
     from headcount.heads.atlas_run import make_atlas
 
-    name = request.model
-    with source_folder(name, Path(name), whole=True, allow_pickle=False) as found:
-        atlas = make_atlas(request, found.path, found.name or name, progress=True)
+    with _folder_of(request.model) as (folder, name):
+        atlas = make_atlas(request, folder, name, progress=True)
     for warning in atlas.warnings:
         print(f"Warning: {warning}", file=sys.stderr)
     return atlas_report(atlas)
+
+
+@contextmanager
+def _folder_of(model: str) -> Iterator[tuple[Path, str]]:
+    """The folder that `model` names, and how reports name it. Raises HeadcountError."""
+    from headcount.convert.hub_source import hub_source
+    from headcount.sources.path import check_name
+    from headcount.sources.target import is_hub_id
+
+    check_name(model)
+    if not is_hub_id(model):
+        yield Path(model), model
+        return
+    with hub_source(model, whole=True) as found:
+        yield found

@@ -14,7 +14,7 @@ from headcount.running.tokens import begins_with_bos, has_vocabulary, load_token
 
 from .attentions import DecoderAttention, decoder_attentions
 from .heads_request import HeadsRequest
-from .sequences import RepeatedTokens, repeated_tokens, resolve_tokens
+from .sequences import LEAST_TOKENS, RepeatedTokens, repeated_tokens, resolve_tokens
 
 _SPECIAL = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id")
 
@@ -32,6 +32,11 @@ class AtlasPlan:
     start_id: int | None
     dtype: torch.dtype | None
     device: torch.device
+
+    @property
+    def short(self) -> torch.Tensor:
+        """The start of one sequence, for a pass that shows only which module is where."""
+        return self.sequences.ids[:1, : self.sequences.start + LEAST_TOKENS].to(self.device)
 
     @property
     def has_encoder(self) -> bool:

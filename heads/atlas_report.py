@@ -72,11 +72,12 @@ def _facts(atlas: Atlas) -> Iterator[Fact]:
     )
     heads = [head for _, head in atlas.heads()]
     with_role = sum(bool(head.roles) for head in heads)
-    yield Fact(key="heads", title="Heads", value=len(heads), note=f"{with_role} with a role")
+    note = f"{with_role:,} with a role"
+    yield Fact(key="heads", title="Heads", value=len(heads), unit="count", note=note)
     yield Fact(
         key="cost",
         title="Cost",
-        value=f"{cost.forward_passes:,} forward passes",
+        value=f"{cost.forward_passes:,} forward passes",  # never one: the last is for norms
         note=f"{cost.tokens:,} tokens, {cost.seconds:.1f} s on {settings.device}, {settings.dtype}",
     )
 

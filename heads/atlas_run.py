@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,12 @@ from headcount.running.load import LoadedModel, load_model
 
 from .atlas import Atlas, AtlasSettings, AttentionAtlas, Cost
 from .atlas_plan import AtlasPlan, plan_atlas
-from .attentions import DecoderAttention, check_patterns
+from .attentions import check_patterns
 from .circuits import copying_scores, vocabulary_product
 from .heads_request import HeadsRequest
 from .measured import measured_attention
-from .patterns import run_for_patterns
+from .norm_gains import norm_gains
+from .patterns import check_square, run_for_patterns
 from .scores import PatternSums, cross_attention_sums, self_attention_sums, targets_of
 
 _REMEDY = "a smaller --batch-size or --tokens, --dtype bfloat16, or --torch-device cpu"
@@ -46,14 +47,15 @@ def atlas_of(plan: AtlasPlan, loaded: LoadedModel, *, progress: bool = False) ->
     hidden = not progress or not sys.stderr.isatty()
     for ids in tqdm(batches, desc="heads", unit="batch", disable=hidden, file=sys.stderr):
         measured.run(loaded, ids)
-    copying, without = _copying(plan, loaded)
+    paths = [path for path, _ in measured.sums]
+    copying, without = _copying(plan, loaded, paths)
     attentions = tuple(
-        measured_attention(one, path, sums, copying.get(one), plan.request.thresholds)
+        measured_attention(one, path, sums, copying.get(path), plan.request.thresholds)
         for one, (path, sums) in zip(plan.attentions, measured.sums, strict=True)
     )
     cost = Cost(
-        forward_passes=len(batches),
-        tokens=plan.sequences.ids.numel(),
+        forward_passes=len(batches) + 1,
+        tokens=plan.sequences.ids.numel() + plan.short.numel(),
         seconds=time.perf_counter() - start,
     )
     return Atlas(
@@ -81,10 +83,12 @@ class _Measured:
 
         def take(path: str, pattern: Tensor) -> None:
             at = len(found)
-            if at < len(plan.attentions) and plan.attentions[at].is_cross:
+            is_cross = at < len(plan.attentions) and plan.attentions[at].is_cross
+            if is_cross:
                 start, tokens = sequences.start, sequences.tokens
                 sums = cross_attention_sums(pattern, start=start, tokens=tokens)
             else:
+                check_square(path, pattern)
                 sums = self_attention_sums(pattern, targets)
             found.append((path, sums))
 
@@ -122,30 +126,35 @@ def _encoder_reads_tokens(loaded: LoadedModel) -> bool:
 
 
 def _copying(
-    plan: AtlasPlan, loaded: LoadedModel
-) -> tuple[Mapping[DecoderAttention, list[float | None]], tuple[str, ...]]:
-    """The copying scores of all attentions that have them, and a line about those without."""
-    found: dict[DecoderAttention, list[float | None]] = {}
+    plan: AtlasPlan, loaded: LoadedModel, paths: Sequence[str]
+) -> tuple[Mapping[str, list[float | None]], tuple[str, ...]]:
+    """The copying scores of all attentions that have them, by their paths, and warnings."""
+    found: dict[str, list[float | None]] = {}
+    warnings = []
+    own = {path: one for path, one in zip(paths, plan.attentions, strict=True) if not one.is_cross}
     product = vocabulary_product(loaded.model)
     checkpoint = plan.audit.checkpoint
     if product is not None and checkpoint is not None:
+        gains = norm_gains(loaded.model, own, **_inputs(plan, loaded, plan.short))
+        if gains.last is None:
+            warnings.append(f"{plan.name}: copying leaves out the gain of the last norm")
         by_place = attention_map(plan.audit).attentions
         with SourceReader(checkpoint.files) as reader:
-            for one in plan.attentions:
-                tensors = by_place.get((one.layer, one.is_cross))
-                if tensors is None or one.is_cross or one.nth:
+            for path, one in own.items():
+                tensors = None if one.nth else by_place.get((one.layer, False))
+                if tensors is None:
                     continue
-                scores = copying_scores(tensors, reader.tensor, product)
+                before, after = gains.before.get(path), gains.written(path)
+                scores = copying_scores(tensors, reader.tensor, product, before=before, after=after)
                 if scores is not None:
-                    found[one] = scores
-    without = [one.layer for one in plan.attentions if one not in found and not one.is_cross]
-    if not without:
-        return found, ()
-    where = "no layer" if len(without) == len(plan.attentions) else "not every layer"
-    return found, (
-        f"{plan.name}: copying is told of {where}: its values, or the model's embeddings, are not"
-        " of the shapes that an OV circuit is made of",
-    )
+                    found[path] = scores
+    if len(found) < len(own):
+        where = "not every layer" if found else "no layer"
+        warnings.append(
+            f"{plan.name}: copying is told of {where}: its values, or the model's embeddings, are"
+            " not of the shapes that an OV circuit is made of"
+        )
+    return found, tuple(warnings)
 
 
 def _warnings(

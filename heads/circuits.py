@@ -8,6 +8,7 @@ from transformers import PreTrainedModel
 
 from headcount.convert.attention_map.attention_tensors import AttentionTensors
 from headcount.convert.rewrite.tensors import weights_of
+from headcount.convert.stream.reader import DTYPES
 from headcount.sources.safetensors import TensorInfo
 
 _ROWS = 8192  # of the vocabulary that are multiplied at a time, in float32
@@ -30,23 +31,35 @@ def vocabulary_product(model: PreTrainedModel) -> Tensor | None:
 
 
 def copying_scores(
-    tensors: AttentionTensors, read: Callable[[TensorInfo], Tensor], product: Tensor
+    tensors: AttentionTensors,
+    read: Callable[[TensorInfo], Tensor],
+    product: Tensor,
+    *,
+    before: Tensor | None = None,
+    after: Tensor | None = None,
 ) -> list[float | None] | None:
     """For each query head, sum(λ) / sum(|λ|) over the eigenvalues λ of W_U W_O W_V W_E: from 1, it
     copies, to -1, it holds down what it reads (Elhage et al. 2021, "Summarizing OV/QK matrices").
 
     That matrix has a row for each token; those of W_V W_E W_U W_O, of one head's width, are the
-    same but for zeros. Gains of norms are left out, as there. None for a head that writes nothing,
-    and for an attention whose values come from or go to another width.
+    same but for zeros. `before` and `after` [D] are gains of norms on what the attention reads, and
+    on what it writes until it meets W_U. None for a head that writes nothing; and for an attention
+    that is stored packed, or whose values come from or go to another width.
     """
-    if not {"v", "o"} <= {part for one in tensors.projections for part in one.parts}:
+    held = {part for one in tensors.projections for part in one.parts}
+    plain = all(one.fits and one.tensor.dtype in DTYPES for one in tensors.projections)
+    if not plain or not {"q", "k", "o"} <= held:
         return None
     weights = weights_of(tensors, read)
     if weights.v.shape[-1] != len(product) or weights.o.shape[1] != len(product):
         return None
     values = weights.v.float().repeat_interleave(weights.group_size, dim=0)
-    circuits = values @ product @ weights.o.float()  # [H, dv, dv]
-    eigenvalues = torch.linalg.eigvals(circuits)
+    output = weights.o.float()
+    if before is not None:
+        values = values * before
+    if after is not None:
+        output = output * after[:, None]
+    eigenvalues = torch.linalg.eigvals(values @ product @ output)  # of [H, dv, dv]
     total = eigenvalues.abs().sum(dim=-1)
     share = (eigenvalues.sum(dim=-1).real / total).tolist()
     return [value if size > 0 else None for value, size in zip(share, total.tolist(), strict=True)]

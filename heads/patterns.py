@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from inspect import signature
 from typing import Any
 
 import torch
@@ -26,8 +27,9 @@ def run_for_patterns(model: PreTrainedModel, take: Take, *, queries: int, **inpu
     A pattern leaves the outputs as soon as it was taken, so that no two of them are in memory. The
     model must have been loaded with `eager` attention. Raises HeadcountError.
     """
+    last = {"logits_to_keep": 1} if "logits_to_keep" in signature(model.forward).parameters else {}
     with _watching(model, queries, take):
-        run_model(model, use_cache=False, output_attentions=True, **inputs)
+        run_model(model, use_cache=False, output_attentions=True, **last, **inputs)
 
 
 @contextmanager
@@ -92,4 +94,15 @@ def _check_rows(path: str, pattern: Tensor) -> None:
             f"{path}: what it returns as attention weights has rows that sum up to {most:.4g} and a"
             f" least value of {least:.4g}: not what a softmax gives (or not finite: see headcount"
             " audit --scan)"
+        )
+
+
+def check_square(path: str, pattern: Tensor) -> None:
+    """Raises UnsupportedModelError for a pattern of self-attention whose keys are not its queries,
+    as where a class joins them with those of an encoding."""
+    queries, keys = pattern.shape[-2:]
+    if queries != keys:
+        raise UnsupportedModelError(
+            f"{path}: its pattern has {keys} keys for {queries} queries: which tokens the keys are"
+            " cannot be told"
         )

@@ -79,7 +79,7 @@ def needed_bytes_of(start: Start) -> int | None:
         plan = plan_model(start.model, replace(start.request, kv_memory=1))
     except HeadcountError:
         return None
-    return plan.kv_cache_bytes
+    return plan.needed(plan.workload.context, plan.workload.batch_size)
 
 
 def bytes_per_token(start: Start) -> int | None:

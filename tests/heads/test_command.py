@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from headcount.cli import main
+from hub_server import COMMIT, in_place_of_the_hub
 from planted_heads import plant
 
 pytestmark = pytest.mark.needs_convert
@@ -35,7 +37,7 @@ def test_the_map_shows_a_cell_a_head_and_what_it_cost(planted: str) -> None:
     layers = re.search(r"Layer +0 +1 +2 +3\n +0(.*)\n +1(.*)\n", text)
     assert layers is not None
     assert [row.split() for row in layers.groups()] == [["P", "·", "·", "·"], ["·", "·", "·", "I+"]]
-    assert re.search(r"Cost +1 forward passes \(64 tokens", text)
+    assert re.search(r"Cost +2 forward passes \(67 tokens", text)
     assert max(map(len, text.partition("Notes")[0].splitlines())) <= 120
 
 
@@ -132,6 +134,16 @@ def test_a_model_without_heads_is_refused_by_name(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["heads", str(tmp_path)])
     assert (result.exit_code, result.stdout) == (2, "")
     assert "has no attention in its decoder" in result.stderr
+
+
+def test_a_model_of_the_hub_is_downloaded(
+    planted: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(planted, tmp_path / "hub" / "org" / "model")
+    with in_place_of_the_hub(tmp_path / "hub", tmp_path / "cache", monkeypatch):
+        document = json.loads(run("org/model", *FEW, "--format", "json"))
+    assert document["model"]["id"] == f"org/model@{COMMIT}"
+    assert document["roles"]["induction"] == [[1, 3]]
 
 
 def test_a_window_too_short_for_a_repetition_is_said(save_model: SaveModel) -> None:

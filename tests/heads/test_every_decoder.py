@@ -1,43 +1,15 @@
 """Patterns of every decoder that transformers builds: as many as it has attentions, and as it
 returns them itself."""
 
-import weakref
-
 import pytest
 import torch
 
 from against_record import spec_of
-from decoders import REFUSED, TOKENS, Decoder, jobs, tiny_decoder
+from decoders import REFUSED, TOKENS, jobs, patterns, returned, tiny_decoder
 from headcount.heads.attentions import check_patterns, decoder_attentions
-from headcount.heads.patterns import run_for_patterns
 from headcount.model.errors import HeadcountError
 
 pytestmark = [pytest.mark.needs_convert, pytest.mark.slow]
-
-
-def patterns(decoder: Decoder) -> list[torch.Tensor]:
-    """Those that were taken, [B, H, T, S] each; no two of them are in the model's memory."""
-    found: list[torch.Tensor] = []
-    alive: list[weakref.ref[torch.Tensor]] = []
-
-    def take(path: str, pattern: torch.Tensor) -> None:
-        assert not any(one() is not None for one in alive), f"{path}: an earlier one is kept"
-        alive.append(weakref.ref(pattern))
-        found.append(pattern.clone())
-
-    run_for_patterns(decoder.model, take, queries=TOKENS, **decoder.inputs)
-    return found
-
-
-def returned(decoder: Decoder) -> list[torch.Tensor]:
-    """What transformers returns for output_attentions, layer by layer, self before cross."""
-    with torch.no_grad():
-        output = decoder.model(**decoder.inputs, use_cache=False, output_attentions=True)
-    if not decoder.model.config.is_encoder_decoder:
-        return [one for one in output.attentions if one is not None]
-    cross = output.cross_attentions
-    pairs = zip(output.decoder_attentions, cross, strict=True)
-    return [one for pair in pairs for one in pair]
 
 
 def compare(model_type: str, file: str) -> None:

@@ -1,10 +1,12 @@
 """A tiny decoder of every type that transformers builds, by itself or behind an encoder."""
 
+import weakref
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
 
+from headcount.heads.patterns import run_for_patterns
 from state_configs import TYPES as STATE_TYPES
 from state_configs import state_config
 from states_truth import build as build_state
@@ -94,3 +96,28 @@ def _inputs(model: Any) -> dict[str, torch.Tensor]:
     if not model.config.is_encoder_decoder:
         return {"input_ids": ids}
     return {"input_ids": ids[:, :9], "decoder_input_ids": ids}
+
+
+def patterns(decoder: Decoder) -> list[torch.Tensor]:
+    """Those that were taken, [B, H, T, S] each; no two of them are in the model's memory."""
+    found: list[torch.Tensor] = []
+    alive: list[weakref.ref[torch.Tensor]] = []
+
+    def take(path: str, pattern: torch.Tensor) -> None:
+        assert not any(one() is not None for one in alive), f"{path}: an earlier one is kept"
+        alive.append(weakref.ref(pattern))
+        found.append(pattern.clone())
+
+    run_for_patterns(decoder.model, take, queries=TOKENS, **decoder.inputs)
+    return found
+
+
+def returned(decoder: Decoder) -> list[torch.Tensor]:
+    """What transformers returns for output_attentions, layer by layer, self before cross."""
+    with torch.no_grad():
+        output = decoder.model(**decoder.inputs, use_cache=False, output_attentions=True)
+    if not decoder.model.config.is_encoder_decoder:
+        return [one for one in output.attentions if one is not None]
+    cross = output.cross_attentions
+    pairs = zip(output.decoder_attentions, cross, strict=True)
+    return [one for pair in pairs for one in pair]
