@@ -60,6 +60,7 @@ class Conversion:
     can give each layer a number of its own, although the class reads one for all. `even_only`: half
     of the V heads are subtracted from the other half (DIFF Transformer). `width_checked`: the
     config refuses a hidden_size that is no multiple of the query heads, though head_dim is free.
+    `whole_width`: the class runs only where the query heads are as wide as hidden_size together.
     `eager`: eager attention in transformers takes fewer K/V heads than query heads.
     `only`: the one number of K/V heads that the class can hold. `variant`: keys of a config with
     K/V heads to merge, where that of the class's defaults has none. `not_in`: engines that list the
@@ -76,6 +77,7 @@ class Conversion:
     by_layer: bool = False
     even_only: bool = False
     width_checked: bool = False
+    whole_width: bool = False
     eager: bool = True
     only: int | None = None
     variant: Mapping[str, Any] = field(default_factory=dict)

@@ -100,7 +100,7 @@ def config_view(
         defaults={**(known.defaults if known else {}), **keys.defaults},
         attribute_map=_attribute_map(known.attribute_map if known else {}, model_type),
         aliases=joined({**_aliases(known), **keys.aliases}, other_names(config, known)),
-        overriding=keys.overriding,
+        overriding={**_own_first(known), **keys.overriding},
         model_type=model_type,
     )
     view.unused = keys.unused
@@ -112,6 +112,10 @@ def _with_older(config: Mapping[str, Any], older: Mapping[str, str]) -> Mapping[
     """`config` with the nested config `name` under each `key` that it is taken for."""
     rest = {key: value for key, value in config.items() if key not in older.values()}
     return {**rest, **{key: config[name] for key, name in older.items()}} if older else config
+
+
+def _own_first(known: ClassDefaults | None) -> Names:
+    return {name: (known.attribute_map[name],) for name in known.own_first} if known else {}
 
 
 def _aliases(known: ClassDefaults | None) -> Names:

@@ -10,11 +10,11 @@ from headcount.model.mixers import Mixer
 from headcount.model.spec import Assumption, Layer, ModelSpec
 
 from .architecture import Architecture
+from .attention.drafts import draft_layers, refuse_heads
 from .attention.layers import build_layers
 from .built_classes import built_class, class_name, type_by_class
 from .class_defaults import class_defaults
 from .config_view import ConfigView, MissingValueError
-from .drafts import draft_layers, refuse_heads
 from .foreign_classes import ForeignClass, foreign_class, foreign_parts
 from .nested import (
     config_view,

@@ -102,8 +102,10 @@ def _roots(reading: Reading, config: ConfigFacts) -> frozenset[str]:
 def _inventory(
     census: Census, checkpoint: Checkpoint, reading: Reading, config: ConfigFacts
 ) -> Inventory:
+    """Of a format that is not understood the elements are no weights, unless they are as many as
+    the config describes."""
     tensors = checkpoint.tensors
-    return take_inventory(
+    found = take_inventory(
         tensors,
         census,
         reading.names(),
@@ -112,6 +114,9 @@ def _inventory(
         buffers=frozenset(name for name, tensor in tensors.items() if is_buffer(tensor)),
         bits=config.quantisation.bits if config.quantisation else None,
     )
+    is_unknown = config.quantisation is not None and config.quantisation.unknown is not None
+    is_unread = is_unknown and found.parameters != reading.parameters()
+    return found.uncounted() if is_unread else found
 
 
 def _stored(model_type: str) -> Stored:

@@ -62,7 +62,7 @@ class Plan:
         """What each stage has beyond what the batch needs."""
         own = self.request.each_of_dp(batch_size)
         return [
-            size - self.pool.needed(context, own, stage)
+            size - self.pool.needed(context, own, stage) - self.pool.reserved(stage)
             for stage, size in enumerate(self._available(context, own))
         ]
 
@@ -109,7 +109,9 @@ class Plan:
 
     @property
     def kv_cache_bytes(self) -> int:
-        return self.needed(self.workload.context, self.workload.batch_size)
+        """What the batch wants, with what no request gets."""
+        reserved = self.pool.reserved(self._tightest)
+        return self.needed(self.workload.context, self.workload.batch_size) + reserved
 
     @property
     def terms(self) -> tuple[Term, ...]:
@@ -121,7 +123,8 @@ class Plan:
             bytes=self.kv_cache_bytes,
             formula=self.pool.formula(
                 work.context, self.request.each_of_dp(work.batch_size), self._tightest
-            ),
+            )
+            + (" + the null block" if self.pool.reserved(self._tightest) else ""),
         )
         return (*self.taken[:1], cache, *self.taken[1:])
 

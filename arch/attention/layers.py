@@ -10,8 +10,8 @@ from headcount.model.mixers import Attention, CrossAttention, LatentAttention, M
 from headcount.model.spec import Layer
 
 from ..config_view import ConfigView
-from ..rounded_widths import rounds_down
 from .layer_kinds import CHUNKED, FULL, SLIDING, layer_kinds
+from .rounded_widths import rounds_down
 from .shape import AttentionShape, needed_window, plain_window
 
 # Parameters of the q/k norms, by (H, KV, d).

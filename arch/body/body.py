@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from headcount.model.spec import Layer
 
+from ..attention.drafts import drafts
 from ..config_view import ConfigView
-from ..drafts import drafts
 from .feed_forward import Experts, Mlp
 from .uncounted import unknown_class
 

@@ -184,7 +184,13 @@ ARCHITECTURES = (
     ),
     LLAMA.relative("seed_oss", attention={"o_bias": "attention_out_bias"}),
     LLAMA.relative("solar_open", attention={"o_bias": False}, body=DEEPSEEK_BODY),
-    LLAMA.relative("helium", attention={"o_bias": False}, body=DECODER_MLP_BIAS, rotary="pairs"),
+    LLAMA.relative(
+        "helium",
+        attention={"o_bias": False},
+        body=DECODER_MLP_BIAS,
+        rotary="pairs",
+        conversion=Conversion(whole_width=True),
+    ),
     LLAMA.relative(
         "diffllama",
         attention={"other": vectors_of_head_dim(4)},

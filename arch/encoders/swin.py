@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from headcount.model.errors import InvalidConfigError
 from headcount.model.spec import Layer
 
 from ..architecture import Architecture, Verification
@@ -18,10 +19,12 @@ def swin_layers(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
     """Swin Transformer (arXiv 2103.14030): attention in windows, with heads for each stage. The
     layers of all stages are numbered on."""
     depths, widths = stage_depths(view), stage_widths(view)
-    heads = view.integers("num_heads", count=len(depths), minimum=1) or ()
+    heads = view.integers("num_heads", minimum=1) or ()
+    if len(heads) < len(depths):
+        raise InvalidConfigError(f"{view.where}: num_heads must be a list with one for each stage")
     mixers = [
         attention(shape, view.overridden({"hidden_size": width, "num_attention_heads": count}))
-        for depth, width, count in zip(depths, widths, heads, strict=True)
+        for depth, width, count in zip(depths, widths, heads, strict=False)
         for _ in range(depth)
     ]
     view.note("head_dim", mixers[-1].head_dim, "derived: width / num_heads of each stage")

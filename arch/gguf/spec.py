@@ -9,7 +9,7 @@ from headcount.model.errors import InvalidConfigError, UnsupportedModelError
 from headcount.model.mixers import Attention, LatentAttention, Mixer, State
 from headcount.model.spec import Layer, ModelSpec
 
-from ..drafts import reading_two
+from ..attention.drafts import reading_two
 from ..registry import gguf_of
 from .form import Gguf
 from .indexers import indexer_states

@@ -119,8 +119,9 @@ def _may_be_padded(source: ConversionSource) -> bool:
     """Whether heads and head_dim are two numbers of the config, each for all layers."""
     shape = source.architecture.attention
     flag_only = shape.key_value_keys == ("multi_query",)
-    paired = source.architecture.conversion.even_only
-    return not (shape.fixed_head_dim or shape.per_layer or flag_only or paired)
+    limits = source.architecture.conversion
+    width_is_free = not (shape.fixed_head_dim or limits.whole_width)
+    return width_is_free and not (shape.per_layer or flag_only or limits.even_only)
 
 
 def _read_again(

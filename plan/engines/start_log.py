@@ -129,8 +129,9 @@ class Log:
             self.tellers, self.names = before.tellers, [*self.names, *before.names]
         elif self.tellers == before.tellers:
             lasting = {n: before.settings[n] for n in _LASTING if n in before.settings}
+            if not self.names and "model" not in self.settings:
+                self.names = before.names
             self.settings = {**lasting, **self.settings}
-            self.names = self.names or before.names
 
     def fail(self, kind: str, **values: float) -> None:
         """Of ranks that fail alike the first counts, with what others add."""

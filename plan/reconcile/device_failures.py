@@ -273,6 +273,12 @@ def _while_loading(log: Log, start: Start | None, said: Mapping[str, float]) -> 
         advice.append(
             "by our reckoning this fits an empty device: look what else holds memory of it"
         )
+    remedies = for_the_weights(ground) if ground and not fits else ()
+    if plan is not None and not fits and not remedies:
+        advice.append(
+            "neither more such devices nor weights of fewer bits, as far as they were tried, hold"
+            " it: a larger device"
+        )
     return Explanation(
         kind="weights",
         cause=f"the device was full while the weights were loaded{words}{_capacity_words(said)}",
@@ -280,7 +286,7 @@ def _while_loading(log: Log, start: Start | None, said: Mapping[str, float]) -> 
         available_bytes=in_bytes(capacity),
         too_large="weights",
         largest_context=None,
-        remedies=for_the_weights(ground) if ground and not fits else (),
+        remedies=remedies,
         advice=tuple(advice),
     )
 

@@ -385,8 +385,19 @@ def _weights(start: Start) -> Figure:
     host = sum(part.bytes for part in plan.host_terms if part.key == "weights")  # logged, too
     words = ", ".join(term.formula for term in terms)
     predicted = sum(term.bytes for term in terms) + host
+    if start.log.settings.get("without_head") and (head := _head_bytes(plan)):
+        predicted -= head
+        words += f", without the output head of {head:,} B"
     found = _between("weights_bytes", logged, predicted, error, words)
     return of_file if of_file is not None and of_file.agrees and not found.agrees else found
+
+
+def _head_bytes(plan: Plan) -> int:
+    """Of a rank's part of an output head that is not the embedding."""
+    spec = plan.model.spec
+    if spec.tie_word_embeddings or not spec.vocab_size:
+        return 0
+    return spec.vocab_size * spec.hidden_size * plan.workload.compute_bits // 8 // plan.request.tp
 
 
 def _of_file(log: Log, logged: int) -> Figure | None:

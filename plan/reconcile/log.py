@@ -212,7 +212,7 @@ def _all_readers() -> Iterator[tuple[str, _Reader]]:
         for words, read in each.others:
             yield words, partial(_read_other, read, each.engine)
         for words, phase in each.phases:
-            yield words, partial(_read_phase, phase)
+            yield words, partial(_read_phase, each.engine, phase)
         for words in each.serves:
             yield words, _serves
         for failure in each.failures:
@@ -233,9 +233,11 @@ def _begin(log: Log, line: str) -> None:
         log.trust.pop(name, None)
 
 
-def _read_phase(phase: str, log: Log, line: str) -> None:
-    """The first words of a traceback that say where it was count, those that it ends with."""
-    log.settings["phase"] = phase
+def _read_phase(engine: str, phase: str, log: Log, line: str) -> None:
+    """Of words of a traceback that say where it was those count that it ends with; other engines
+    have functions of the same names."""
+    if log.engine == engine:
+        log.settings["phase"] = phase
 
 
 def _serves(log: Log, line: str) -> None:

@@ -380,15 +380,15 @@ _WORDS = {
 
 
 def _every_value(ground: Ground) -> dict[str, tuple[Any, ...]]:
-    """Those of each change that is worth to be tried beside others, the mildest first."""
+    """Those of each change that are tried beside others, the mildest first."""
     engine, most = find_engine(ground.request.engine), _most_share(ground)
     takes_graphs = "enforce_eager" in engine.options and not ground.request.enforce_eager
     return {
         "utilisation": () if most is None else (most,),
-        "max_num_seqs": tuple(_fewer_sequences(ground)),
-        "max_num_batched_tokens": tuple(_fewer_tokens(ground)),
+        "max_num_seqs": tuple(_fewer_sequences(ground))[1::2],
+        "max_num_batched_tokens": tuple(_fewer_tokens(ground))[-2:-1],
         "enforce_eager": (True,) if takes_graphs else (),
-        "kv_dtype": tuple(n for n in engine.narrower_caches if n != ground.request.kv_dtype),
+        "kv_dtype": tuple(n for n in engine.narrower_caches if n != ground.request.kv_dtype)[:1],
         "context": (_LONGEST,),
     }
 
@@ -401,7 +401,7 @@ def _or_together(
 ) -> tuple[Remedy, ...]:
     """Where no one change that costs little suffices, the fewest that do together: those that keep
     the context, and those that shorten it."""
-    if {remedy.change for remedy in found} - {"tp", "dtype"}:
+    if {remedy.change for remedy in found} - {"tp", "dtype"} or not _leave_some(ground, values):
         return found
     keeping, shortening = _MILD, (*_MILD, "context")
     together = (
@@ -409,6 +409,13 @@ def _or_together(
     )
     offered = {remedy.change: remedy for remedy in together if remedy is not None}
     return (*offered.values(), *found)
+
+
+def _leave_some(ground: Ground, values: Mapping[str, tuple[Any, ...]]) -> bool:
+    """Whether all of them at once would leave any memory for a cache."""
+    changed = {name: tried[-1] for name, tried in values.items() if tried and name != "context"}
+    size = ground.memory(replace(ground.request, **changed))
+    return size is not None and size > ground.rounding
 
 
 def _together(

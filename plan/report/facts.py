@@ -221,7 +221,9 @@ def _capacity(plan: Plan) -> Iterator[Fact]:
     if plan.num_blocks is not None and pool.block_size and pool.block_size > 1:
         note = f"of {pool.block_size:,} tokens"
         yield Fact("num_blocks", "Blocks", plan.num_blocks, "count", note)
-    yield Fact("kv_tokens", "KV cache size", plan.kv_tokens, "tokens", "as the engine logs it")
+    # without blocks the start is told how many tokens to keep, and logs those
+    note = "as the engine logs it" if pool.block_size else "of all whole requests that would fit"
+    yield Fact("kv_tokens", "KV cache size", plan.kv_tokens, "tokens", note)
     at_once, note = f"{plan.concurrency:,.2f}x", f"requests of {plan.workload.context:,} tokens"
     yield Fact("concurrency", "Concurrency", at_once, "text", note)
     yield Fact("limiting_term", "Limited by", plan.limiting_term.replace("_", " "))

@@ -30,6 +30,12 @@ INKLING = {
     **{**SMALL, "model_type": "inkling_text", "num_hidden_layers": 3, "intermediate_size": 32},
     **{"moe_intermediate_size": 48, "dense_mlp_idx": 1, "n_routed_experts": 8},
 }
+BAILING = {
+    **{**SMALL, "model_type": "bailing_hybrid", "num_hidden_layers": 3, "num_experts": 4},
+    "pad_token_id": 0,
+    **{"layer_group_size": 2, "num_attention_heads": 4, "first_k_dense_replace": 1},
+    **{"intermediate_size": 48, "moe_intermediate_size": 16, "kv_lora_rank": 8},
+}
 OLD_TEXT = {**SMALL, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 96}
 OLD_IMAGES = {
     **{"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4},
@@ -159,6 +165,29 @@ BUILT = [
             "text_config": {"num_hidden_layers": 6, "vocab_size": 100, "moe_num_experts": 4},
         },
         1_111_416_638,
+    ),
+    # Standard names that are fields, too: the class sets its own name after them.
+    Built(
+        {**ROUTED, "model_type": "qwen3_moe", "num_experts": 4, "num_local_experts": 8}, 4_770_896
+    ),
+    Built({**BAILING, "n_shared_experts": 1, "num_shared_experts": 2}, 562_128),
+    Built({"model_type": "paligemma", "vision_config": {"projection_dim": 96}}, 2_602_990_848),
+    # Sizes that few files give, and all that are published with some classes do.
+    Built({"model_type": "yoso", "num_hidden_layers": 2, "conv_window": 9}, 56_571_441),
+    Built({"model_type": "yolos", "num_hidden_layers": 3, "image_size": [100, 90]}, 22_833_408),
+    Built({"model_type": "xlstm", "num_hidden_layers": 2, "num_blocks": 3}, 1_017_094_192),
+    Built({"model_type": "prophetnet", "add_cross_attention": False}, 340_916_224),
+    # What transformers derives and saves, and reads again.
+    Built({**BAILING, "linear_num_heads": 8, "linear_conv_kernel_dim": 5}, 969_176),
+    Built({"model_type": "aria", "max_value_projector_patch_to_query_dict": 300}, 18_701_936_512),
+    Built(
+        {
+            **{**SMALL, "model_type": "gemma4_unified_text", "num_hidden_layers": 4},
+            "pad_token_id": 0,
+            **{"num_kv_shared_layers": 1, "use_double_wide_mlp": True, "intermediate_size": 48},
+            "layer_types": ["sliding_attention", "full_attention"] * 2,
+        },
+        2_153_280,
     ),
     *(
         Built({**OLDER_TOWERS, "model_type": model_type}, parameters)

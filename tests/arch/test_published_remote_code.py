@@ -411,6 +411,27 @@ def test_minicpm_with_compressed_keys_is_refused() -> None:
         read_config({**MINICPM_2B, "sparse_config": {"block_size": 64}}, "config.json")
 
 
+VIDEO_LLAMA3_7B = {
+    **{"model_type": "videollama3_qwen2", "architectures": ["Videollama3Qwen2ForCausalLM"]},
+    **{"hidden_size": 3584, "intermediate_size": 18944, "num_attention_heads": 28},
+    **{"num_hidden_layers": 28, "num_key_value_heads": 4, "vocab_size": 152_064},
+    **{"mm_projector_type": "mlp2x_gelu", "tie_word_embeddings": False},
+}
+ENCODER_7B = {
+    **{"model_type": "videollama3_vision_encoder", "hidden_size": 1152, "num_hidden_layers": 27},
+    **{"intermediate_size": 4304, "num_attention_heads": 16, "patch_size": 14},
+}
+
+
+def test_video_llama_3_has_what_transformers_own_class_of_it_has() -> None:
+    """VideoLlama3ForConditionalGeneration of transformers 5.24 with the same sizes."""
+    config = {**VIDEO_LLAMA3_7B, "vision_encoder_config": ENCODER_7B}
+    assert read_config(config, "config.json").total() == (8_044_744_944, None)
+    elsewhere = {**VIDEO_LLAMA3_7B, "vision_encoder": "DAMO-NLP-SG/VL3-SigLIP-NaViT"}
+    known, why = read_config(elsewhere, "config.json").total()
+    assert known is None and "vision_encoder" in str(why)
+
+
 @pytest.mark.parametrize(
     "config",
     [

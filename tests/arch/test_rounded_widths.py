@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import headcount
+from headcount.arch.attention.rounded_widths import rounds_down
 from headcount.arch.read_config import read_config
-from headcount.arch.rounded_widths import rounds_down
 from headcount.model.errors import InvalidConfigError
 from truth_record import key_of, recorded
 

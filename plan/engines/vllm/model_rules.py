@@ -98,6 +98,10 @@ def as_run(model: PlannedModel) -> PlannedModel:
     kind = model.spec.model_type
     if kind in _READ_IS_CAUSAL and model.config.get("is_causal") is False:
         return _with_caches(model, {layer.stack: False for layer in model.spec.layers})
+    if packs_convolutions(kind):
+        from .short_convolutions import without_windows
+
+        return without_windows(model)
     if kind != "clip":
         return model
     text = model.config.get("text_config")
@@ -123,7 +127,7 @@ def _caching(mixer: Mixer, kept: bool) -> Mixer:
 
 def packs_convolutions(model_type: str) -> bool:
     """Whether convolutions beside attention are kept as windows of a few tokens, in blocks of their
-    own (vllm/models/inkling/nvidia/sconv_swa_attn.py), which is not modelled."""
+    own (vllm/models/inkling/nvidia/sconv_swa_attn.py)."""
     return model_type in ("inkling_mm_model", "inkling_text")
 
 

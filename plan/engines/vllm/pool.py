@@ -8,7 +8,7 @@ from headcount.model.mixers import CompressedAttention, fills
 
 from ...planned_model import PlannedModel
 from ...request import Workload
-from ..layers import LayerCache, readers_apart, stages_of
+from ..layers import LayerCache, StagedCaches, readers_apart, stages_of
 from ..paged import paged_caches, with_draft
 from ..pool import CachePool
 from ..version import Version
@@ -21,6 +21,7 @@ from .model_rules import as_served, default_state, ignores_cache_dtype, packs_co
 from .runner import uses_v2
 from .states import StateRule, state_rule
 
+_NULL_BLOCK_SINCE = (0, 29)
 _PACKED = ("fp8", "fp8_e4m3", "fp8_ds_mla", "float8_e4m3fn")
 
 
@@ -54,6 +55,11 @@ class VllmPool(CachePool):
         blocks = self.table.blocks_of(self.request(context))
         own = batch_size * blocks * self.table.block_bytes[stage]
         return max(own, blocks * sum(self.table.block_bytes)) if self._checks_all_stages else own
+
+    def reserved(self, stage: int = 0) -> int:
+        """The null block, for which a start wants room since 0.29 (get_kv_cache_configs in
+        vllm/v1/core/kv_cache_utils.py); what it logs counts it."""
+        return self.table.block_bytes[stage] if self.version.at_least(*_NULL_BLOCK_SINCE) else 0
 
     @property
     def _checks_all_stages(self) -> bool:
@@ -132,7 +138,7 @@ def vllm_pool(model: PlannedModel, work: Workload) -> VllmPool:
     request, version = work.request, work.version
     served = as_served(model)
     state_dtype = default_state(model.spec.model_type, version)
-    found = with_draft(paged_caches(served, work, state_dtype=state_dtype), served, work)
+    found = with_draft(_kept(served, work, state_dtype), served, work)
     caches = as_allocated(found.caches, version, disabled=request.disable_hybrid_kv_cache_manager)
     states = state_rule(
         model.spec,
@@ -178,6 +184,15 @@ def vllm_pool(model: PlannedModel, work: Workload) -> VllmPool:
     )
 
 
+def _kept(model: PlannedModel, work: Workload, state_dtype: str | None) -> StagedCaches:
+    found = paged_caches(model, work, state_dtype=state_dtype)
+    if not packs_convolutions(model.spec.model_type):
+        return found
+    from .short_convolutions import convolution_windows  # one type alone wants it
+
+    return convolution_windows(model, found, work.request.attention_tp)
+
+
 def _packed(model: PlannedModel, work: Workload, stages: tuple[int, ...]) -> BlockTable | None:
     """The blocks of layers that compress tokens, as their kernel keeps them in 8 bit; None where
     none does, or as the model computes."""
@@ -217,11 +232,6 @@ def _remarks(model: PlannedModel, work: Workload, *, is_packed: bool) -> Iterato
         )
     if _compresses(model) and work.request.speculation is not None:
         yield "The cache of the layers that draft is left out beside compressed tokens."
-    if packs_convolutions(model.spec.model_type):
-        yield (
-            "Convolutions beside attention are counted as states: vLLM keeps them in blocks of"
-            " their own, and logs several times fewer tokens and requests."
-        )
     if work.request.kv_dtype not in (None, "auto") and ignores_cache_dtype(model.spec.model_type):
         yield "vLLM's class of this model ignores --kv-cache-dtype: its cache stays as it computes."
     if work.request.sampler is not None and uses_v2(model, work):

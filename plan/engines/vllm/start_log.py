@@ -53,6 +53,12 @@ def _platform(log: Log, line: str) -> None:
         log.settings["platform"] = match[1]
 
 
+def _pools(log: Log, line: str) -> None:
+    """A model that embeds, or classifies, is loaded without its output head (as_embedding_model of
+    model_executor/models/adapters.py)."""
+    log.settings["without_head"] = 1
+
+
 def _second_runner(log: Log, line: str) -> None:
     log.settings["model_runner"] = "v2"
 
@@ -187,6 +193,7 @@ LOG = StartLog(
     no_settings=(
         *("equivalent to --gpu", "CUDA graph memory profiling", "Try lowering", "Try increasing"),
         *("Replace gpu_memory_utilization", "Please try lowering", "is not valid JSON"),
+        "Prefetching checkpoint",
     ),
     figures=(
         LogLine("KV cache memory", rf"vailable KV cache memory: {NUMBER} ?GiB", "available_gib"),
@@ -303,6 +310,7 @@ LOG = StartLog(
         ("Using FlashInfer", _sampler),
         (_OVERRIDE, _overridden),
         *(("Using V2 Model Runner", _second_runner), ("detected platform", _platform)),
+        *(("--runner pooling", _pools), ("task='embed'", _pools)),
         ("CPU KV cache size", _on_cpu),
     ),
     finish=_finish,

@@ -36,7 +36,8 @@ from headcount.model.errors import HeadcountError
 pytestmark = pytest.mark.needs_convert
 
 JOBS = list(whole_jobs())
-SAMPLE = ("phi3", "qwen3_next", "gemma3_text", "granite", "gpt_oss", "cohere2", "starcoder2")
+# One type of each layout: fused, gated, with sinks, in its class or another's.
+SAMPLE = ("phi3", "qwen3_next", "gpt_oss", "starcoder2")
 # Their routers or norms are made in float32 whatever the weights are.
 CLOSE = 1e-5
 NOT_COMPARED = ("diffusion_gemma", "shieldgemma2", *NOT_ON_TEXT)
@@ -130,7 +131,7 @@ def table() -> Iterator[list[str]]:
 @pytest.mark.parametrize("model_type", SAMPLE)
 def test_a_type_of_each_kind_is_masked_or_says_why_not(model_type: str, tmp_path: Path) -> None:
     task = next(task for known, task in JOBS if known == model_type)
-    assert check(model_type, task, tmp_path)
+    assert check(model_type, task, tmp_path).startswith("native, logits differ by")
 
 
 @pytest.mark.slow

@@ -4,6 +4,8 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headcount.convert.plan.errors import CannotConvertError, HeadCountError
 from headcount.convert.plan.planner import plan_conversion
@@ -51,6 +53,15 @@ def test_text_that_names_no_heads_is_an_error(text: str) -> None:
         parse_pruned_heads(text)
 
 
+@given(st.text(alphabet="0123456789:+-,./% x", max_size=12))
+def test_any_other_text_is_an_error_or_names_heads(text: str) -> None:
+    try:
+        found = parse_pruned_heads(text)
+    except HeadcountError:
+        return
+    assert isinstance(found, int | Fraction) or all(map(len, found.values()))
+
+
 @pytest.mark.parametrize(
     ("pruned", "words"),
     [
@@ -64,7 +75,7 @@ def test_text_that_names_no_heads_is_an_error(text: str) -> None:
     ],
 )
 def test_heads_that_cannot_go(twelve: Path, pruned: PrunedHeads, words: str) -> None:
-    with pytest.raises(HeadCountError, match=words):
+    with pytest.raises(HeadcountError, match=words):
         plan_conversion(request(twelve, pruned))
 
 

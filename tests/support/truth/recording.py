@@ -20,10 +20,10 @@ import states_truth
 import total_configs
 import transformers_truth
 from against_record import differences
+from headcount.arch.attention.rounded_widths import rounds_down
 from headcount.arch.described import described
 from headcount.arch.read_config import read_config
 from headcount.arch.registry import ARCHITECTURES
-from headcount.arch.rounded_widths import rounds_down
 from headcount.audit import audit_model
 from headcount.running.built.meta_model import NotInTransformersError
 from headcount.sources.catalogue import find_row, read_entry

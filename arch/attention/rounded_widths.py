@@ -5,16 +5,15 @@ import json
 from functools import lru_cache
 from pathlib import Path
 
-from .our_types import base_type
-from .registry import standard_spelling
+from ..our_types import base_type
 
-_TABLE = Path(__file__).with_name("generated") / "rounded_widths.jsonl"
+_TABLE = Path(__file__).parents[1] / "generated" / "rounded_widths.jsonl"
 
 
 def rounds_down(model_type: str) -> bool:
     """Whether a model of the type runs with a width that its heads do not divide; False for a type
     that refuses it, and where it is not known."""
-    return standard_spelling(base_type(model_type)) in _types()
+    return base_type(model_type) in _types()
 
 
 @lru_cache

@@ -8,8 +8,8 @@ from headcount.model.errors import UnsupportedModelError
 from headcount.model.mixers import Attention, Mixer
 from headcount.model.spec import Layer
 
-from .config_view import ConfigView
-from .modules.names import Prediction
+from ..config_view import ConfigView
+from ..modules.names import Prediction
 
 _DRAFTING = re.compile(r"Draft|E(agle|AGLE)|eagle|Medusa|MTP|Speculat")
 _HEADS_ALONE = re.compile(r"medusa|mlp_?speculator", re.IGNORECASE)
