@@ -66,7 +66,7 @@ def _runs(config: Config, task: str) -> PreTrainedModel | None:
 
 
 def _run(config: Config, task: str) -> PreTrainedModel:
-    model: Any
+    model: PreTrainedModel
     if config["model_type"] in state_configs.TYPES:
         model = states_truth.build(config, torch.float32)
         states_truth.run(model, TOKENS, stepwise=0)
