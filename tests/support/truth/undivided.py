@@ -4,7 +4,7 @@ Some config classes refuse such a width, some models cannot be built of it, and 
 fail in the first forward. The rest computes with hidden_size // num_attention_heads.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from transformers import CONFIG_MAPPING, PreTrainedModel
