@@ -181,7 +181,7 @@ LOG = StartLog(
         **{"mem_fraction_static": "utilisation", "dp_size": "dp", "ep_size": "ep_size"},
         **{"enable_dp_attention": "enable_dp_attention", "max_loras_per_batch": "max_loras"},
         **{"ep_num_redundant_experts": "num_redundant_experts"},
-        "max_total_tokens": "max_total_tokens",
+        **{"max_total_tokens": "max_total_tokens", "device": "platform"},
         "speculative_algorithm": "speculative_algorithm",
         "speculative_draft_model_path": "speculative_model",
         "speculative_num_draft_tokens": "speculated",

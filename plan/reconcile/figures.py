@@ -370,6 +370,8 @@ def _weights(start: Start) -> Figure:
     from ..devices import parse_device
 
     logged = round(start.log.figures["weights_gib"] * _GIB)
+    if start.log.settings.get("platform") == "npu":
+        return _unknown("weights_bytes", logged, "NPUs lay weights out in a way of their own")
     of_file = _of_file(start.log, logged)
     if of_file is not None and not start.model.config:  # nothing else is known of its weights
         return of_file

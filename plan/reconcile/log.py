@@ -302,8 +302,11 @@ def _name(log: Log, name: str) -> None:
         log.call(name)
 
 
+_NO_NAMES = ("-", "\\", "<", "$", "{")
+
+
 def _is_name(text: str) -> bool:
-    is_word = bool(text) and not text.startswith(("-", "\\", "<", "$", "{"))
+    is_word = text.isprintable() and bool(text) and not text.startswith(_NO_NAMES)
     return is_word and text not in ("None", "null") and len(text) <= 200
 
 
@@ -378,6 +381,8 @@ def _set(log: Log, name: str, text: str, trust: int) -> None:
     """A setting that says something: None and what is no number where one is meant do not."""
     text = text.rstrip(".")  # of a sentence
     if text in ("None", "null", "") or len(text) > 200 or text.startswith(("$", "<", "--")):
+        return
+    if not text.isprintable():
         return
     try:
         value = _READERS.get(name, str)(text[:40] if name in _READERS else text)

@@ -9,6 +9,7 @@ was missing where the start failed, is not offered.
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import combinations, product
 from shlex import quote
 from typing import Any
@@ -20,6 +21,7 @@ from ..devices import parse_device
 from ..engines.engine import find_engine
 from ..parallel import valid_tp
 from ..plan import Plan, plan_model
+from ..planned_model import PlannedModel
 from ..request import PlanRequest
 from ..stored import is_weighed
 from .figures import reader_of
@@ -149,7 +151,7 @@ class Ground:
         """What starts the engine with the change, and with weights as they were loaded."""
         told = self.start.told_kv_memory
         request = replace(self.request, **{"kv_memory": told, **changed})  # type: ignore[arg-type]
-        model = replace(self.start.model, model_id=self.start.called)
+        model = _called(self.start.model, self.start.called)
         device = request.device or parse_device("1024GiB")
         try:
             command = plan_model(model, replace(request, device=device)).launch_command
@@ -162,6 +164,12 @@ class Ground:
         if command.endswith(")'"):  # of a class, whose arguments have the options' names
             return f"{command[:-2]}, quantization={json.dumps(method)})'"
         return f"{command} {_QUANTISED}{quote(method)}"
+
+
+@lru_cache(maxsize=8)
+def _called(model: PlannedModel, name: str) -> PlannedModel:
+    """One value for all commands: what is worked out of a model is kept by it."""
+    return replace(model, model_id=name)
 
 
 def _of(request: PlanRequest, name: str) -> object:
@@ -250,8 +258,10 @@ def _first_of_each(ground: Ground, kinds: tuple[_Kind, ...]) -> tuple[Remedy, ..
 
 def _try(ground: Ground, what: str, value: int | float | str, text: str) -> Iterator[Remedy]:
     """None where the engine's command cannot say it: that would start something else."""
-    plan, command = ground.plan(**{what: value}), ground.command(**{what: value})
-    if plan is None or command is None or command == ground.command():
+    if (plan := ground.plan(**{what: value})) is None:
+        return
+    command = ground.command(**{what: value})
+    if command is None or command == ground.command():
         return
     yield Remedy(
         change=what,
@@ -454,8 +464,10 @@ def _with_longest(ground: Ground, changed: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _try_all(ground: Ground, changed: Mapping[str, Any]) -> Iterator[Remedy]:
-    plan, command = ground.plan(**changed), ground.command(**changed)
-    if plan is None or command is None or command == ground.command():
+    if (plan := ground.plan(**changed)) is None:
+        return
+    command = ground.command(**changed)
+    if command is None or command == ground.command():
         return
     yield Remedy(
         change=" and ".join(changed),

@@ -291,3 +291,8 @@ def test_a_model_that_pools_is_loaded_without_its_head() -> None:
     assert rows(log)["weights_bytes"]["agrees"] is False
     pools = "INFO Resolved `--runner auto` to `--runner pooling`.\n"
     assert rows(pools + log)["weights_bytes"]["agrees"] is True
+
+
+def test_a_name_that_no_file_may_have_is_none() -> None:
+    log = vllm("0.10.1", "/models/a\x00b", 4096, "INFO Available KV cache memory: 3.00 GiB")
+    assert "the log names no model" in _words(log)

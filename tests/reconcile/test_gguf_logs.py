@@ -225,3 +225,20 @@ def test_what_fits_on_several_devices_is_not_made_up() -> None:
 )
 def test_every_device_says_that_it_is_full_in_its_own_words(line: str, words: str) -> None:
     assert words in rows(_FAILED + line + "\n")["failure"]["why"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'msg=load request="{Operation:fit Parallel:true KvSize:none KvCacheType:99999999999 x}"',
+        "llama_context: n_seq_max     = 0\nllama_context: kv_unified    = false",
+        "llama_context: n_ctx         = 0",
+        "llama_model_loader: - kv   6: qwen2.block_count u32              = 99999999999999999999",
+        "llama_model_loader: - kv   6: qwen2.block_count u32              = none",
+        "print_info: n_head_kv             = [,,,]",
+    ],
+)
+def test_odd_numbers_give_a_report_or_an_error(line: str) -> None:
+    result = reconcile(_FAILED + "llama_context: n_ctx         = 4096\n" + line + "\n" + _NO_CACHE)
+    assert result.exception is None or isinstance(result.exception, SystemExit)
+    assert result.exit_code in (0, 2)

@@ -95,6 +95,8 @@ def test_a_draft_is_told_from_the_model_that_it_drafts_for(name: str) -> None:
         assert found[figure]["logged"] == round(logged[figure] * _GIB)
     output = " ".join(reconcile(log).output.split())
     assert note in output
+    npu = rows(log.replace("quantization=", "device='npu', quantization="))["weights_bytes"]
+    assert npu["agrees"] is None and "NPUs" in npu["why"]
     assert "does what 0.5.13 did" in output
 
 

@@ -199,7 +199,7 @@ def _ollama(log: Log, line: str) -> None:
     for name, text in _REQUEST.findall(line):
         if name == "KvCacheType":
             log.say("kv_dtype", text, 3)
-        else:
+        elif text.isdecimal():
             log.say({"KvSize": "n_ctx", "Parallel": "n_seq_max"}[name], int(text), 3)
 
 
@@ -223,7 +223,8 @@ def _finish(log: Log) -> None:
     for name in [known for known in log.figures if " of " in known or " on " in known]:
         del log.figures[name]
     settings = log.settings
-    slots, asked = int(settings.get("n_seq_max", 1)), int(settings.get("n_ctx", 0))
+    slots = max(1, int(settings.get("n_seq_max", 1)))
+    asked = int(settings.get("n_ctx", 0))
     is_shared = str(settings.get("kv_unified", "true")).casefold() == "true"
     if "context" not in settings and asked:
         log.say("context", asked if is_shared else asked // slots)
