@@ -79,7 +79,7 @@ def test_what_is_said_on_a_closed_descriptor_gets_into_no_file(tmp_path: Path) -
     """Without something in its place, the next file that is opened would be descriptor 2."""
     code = (
         "import os, sys\n"
-        "from headcount.commands.standard_streams import settle_streams\n"
+        "from headcount.commands.output.standard_streams import settle_streams\n"
         "settle_streams()\n"
         "file = os.open('weights', os.O_WRONLY | os.O_CREAT)\n"
         "assert file > 2\n"
