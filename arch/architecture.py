@@ -34,9 +34,10 @@ class ConfigKeys:
     nothing reads them, or the architecture does for what they are.
     `read_as`: a type whose class reads this one's configs. `text` names the nested config of the
     language model, whose own architecture describes it; `fills_text`: what the file leaves out of
-    it takes the wrapper's default. `replaced` are nested configs for which the class takes what the
-    file has under the same name and `_dict`: all of it, over the class's defaults and nothing of
-    the config of the plain name. `models` are nested configs that are whole models of their own
+    it takes the wrapper's default. `written` are keys of it that the wrapper overwrites, each with
+    the nested key whose value it gets. `replaced` are nested configs for which the class takes what
+    the file has under the same name and `_dict`: all of it, over the class's defaults and nothing
+    of the config of the plain name. `models` are nested configs that are whole models of their own
     types, one for each stack. `tied` says whether the output head is the embedding.
     """
 
@@ -47,6 +48,7 @@ class ConfigKeys:
     read_as: str | None = None
     text: str | None = None
     fills_text: bool = False
+    written: Mapping[str, str] = field(default_factory=dict)
     replaced: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
     tied: TyingRule = config_says

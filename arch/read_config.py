@@ -203,6 +203,11 @@ def _language_model(view: ConfigView, whole: Architecture) -> tuple[ConfigView, 
     if key is None:
         return view, whole
     text, inner = nested(view, key, fills=whole.config.fills_text)
+    for name, source in whole.config.written.items():
+        part, _, own = source.partition(".")
+        value = view.child(part).integer(own)
+        text = text.overridden({name: value})
+        view.note(name, value, f"derived: {source}")
     if text is not view and whole.tensors is not None:
         inner = replace(inner, tensors=whole.tensors)
     if whole.stacks:

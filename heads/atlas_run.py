@@ -78,15 +78,16 @@ class _Measured:
     def run(self, loaded: LoadedModel, ids: Tensor) -> None:
         """Adds a batch of sequences, [B, T]."""
         plan, own = self._plan, ids.to(self._plan.device)
-        targets, sequences = targets_of(own), plan.sequences
+        targets = targets_of(own)
+        aligned = _encoder_reads_tokens(loaded)
+        copies = (plan.sequences.start, plan.sequences.tokens) if aligned else None
         found: list[tuple[str, PatternSums]] = []
 
         def take(path: str, pattern: Tensor) -> None:
             at = len(found)
             is_cross = at < len(plan.attentions) and plan.attentions[at].is_cross
             if is_cross:
-                start, tokens = sequences.start, sequences.tokens
-                sums = cross_attention_sums(pattern, start=start, tokens=tokens)
+                sums = cross_attention_sums(pattern, copies)
             else:
                 check_square(path, pattern)
                 sums = self_attention_sums(pattern, targets)
@@ -164,7 +165,7 @@ def _warnings(
     if plan.has_encoder and not _encoder_reads_tokens(loaded):
         lines.append(
             f"{plan.name}: its encoder reads {loaded.model.main_input_name}, not tokens: what"
-            " cross-attention looks at is noise, and its alignment means nothing"
+            " cross-attention looks at is noise, so that its alignment is not told"
         )
     blind = [one.attention.layer for one in attentions if _is_blind(one)]
     if blind:

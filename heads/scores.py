@@ -120,17 +120,22 @@ def self_attention_sums(pattern: Tensor, targets: Targets) -> PatternSums:
     return PatternSums(on=on, rows=_row_sums(wide), distances=distance_profile(wide))
 
 
-def cross_attention_sums(pattern: Tensor, *, start: int, tokens: int) -> PatternSums:
-    """The sums of a pattern of cross-attention, [B, H, T, S]: its queries are `start` tokens and
-    then `tokens` tokens twice, of which its keys are an encoding."""
+def cross_attention_sums(pattern: Tensor, copies: tuple[int, int] | None) -> PatternSums:
+    """The sums of a pattern of cross-attention, [B, H, T, S]. `copies` are two numbers: its queries
+    are so many tokens, and then so many twice, of which its keys are an encoding; None: they are
+    not, so that nothing can be aligned."""
     batch, _, queries, keys = pattern.shape
     first = first_key(queries, keys, batch).to(pattern.device)
     wide = pattern.float()
-    copies = wide[:, :, start:].unflatten(2, (2, tokens))
+    alignment = None
+    if copies is not None:
+        start, tokens = copies
+        tau = monotony(wide[:, :, start:].unflatten(2, (2, tokens)))
+        alignment = Alignment(tau.sum(dim=(0, 2)).cpu(), 2 * batch)
     return PatternSums(
         on={"first_token": on_target(wide, first, seen_keys(wide))},
         rows=_row_sums(wide),
-        alignment=Alignment(monotony(copies).sum(dim=(0, 2)).cpu(), 2 * batch),
+        alignment=alignment,
     )
 
 

@@ -25,10 +25,13 @@ def decoder_says(view: ConfigView, text: ConfigView) -> bool:
 
 
 def _encoder(view: ConfigView) -> tuple[ConfigView, Architecture]:
-    """The encoder, as the base class of its type builds it."""
+    """The encoder, as the base class of its type builds it; it is asked for no cache, whatever its
+    own config says."""
     inner, architecture = nested(view, "encoder")
     base = next(iter(classes_of_type(inner.model_type)), None)
-    return inner.overridden({"architectures": [base]} if base else {}), architecture
+    named = {"architectures": [base]} if base else {}
+    alone = {"is_decoder": False} if inner.config.get("is_decoder") else {}
+    return inner.overridden({**named, **alone}), architecture
 
 
 def _decoder(view: ConfigView) -> tuple[ConfigView, Architecture]:

@@ -44,7 +44,7 @@ class Speculation:
     @property
     def takes_hidden_states(self) -> bool:
         """Whether what drafts reads the hidden states of the model, and not tokens alone."""
-        return self.is_eagle or self.method == "mtp"
+        return self.is_eagle or self.method in ("mtp", "dflash")
 
 
 def parse_speculative_config(text: str, find: FindModel) -> Speculation:
@@ -67,12 +67,15 @@ def parse_speculative_config(text: str, find: FindModel) -> Speculation:
 
 def _found(find: FindModel, name: str, method: Method, option: str) -> PlannedModel:
     """What is called `name`. The catalogue's models are whole: none is a head of EAGLE, whose
-    config may name the class of a whole model."""
+    config may name the class of a whole model, nor one of DFlash."""
     draft = find(name)
-    if method in ("eagle", "eagle3") and any(row.id == draft.model_id for row in catalogue()):
+    if method in ("eagle", "eagle3", "dflash") and any(
+        row.id == draft.model_id for row in catalogue()
+    ):
+        part = "draft of DFlash" if method == "dflash" else "head of EAGLE"
         raise HeadcountError(
-            f"{option}: {draft.model_id} is a whole model, and no head of EAGLE: name the head that"
-            " was trained for the model, or draft with the whole one (draft_model, STANDALONE)"
+            f"{option}: {draft.model_id} is a whole model, and no {part}: name the one that was"
+            " trained for the model, or draft with the whole one (draft_model, STANDALONE)"
         )
     return draft
 
@@ -97,9 +100,12 @@ def method_of(asked: object, name: str | None) -> Method:
         lowered = (name or "").lower()
         if lowered in ("ngram", "[ngram]"):
             return "ngram"
-        return (
-            "eagle" if "eagle-" in lowered else "eagle3" if "eagle3" in lowered else "draft_model"
+        signs: tuple[tuple[str, Method], ...] = (
+            ("eagle-", "eagle"),
+            ("eagle3", "eagle3"),
+            ("dflash", "dflash"),
         )
+        return next((method for sign, method in signs if sign in lowered), "draft_model")
     known = str(asked).removeprefix("[").removesuffix("]")
     known = "mtp" if known.endswith("_mtp") else "ngram" if known == "ngram_gpu" else known
     found = next((method for method in METHODS if method == known), None)

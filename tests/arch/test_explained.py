@@ -33,6 +33,7 @@ DERIVED = {
         "derived: (image_size / patch_size)^2",
         "derived: (image_size / patch_size / 4)^2, rounded up",
         "derived: width / num_heads of each stage",
+        "derived: vision_config.hidden_size",
     ),
     "assumed: the config does not say how long an encoding is",
 }

@@ -243,6 +243,16 @@ def test_a_key_that_tells_of_windows_is_read(
     assert windows == [window] * layers
 
 
+def test_a_width_that_the_wrapper_writes_over_that_of_its_text() -> None:
+    """BlipForConditionalGeneration of transformers 5.24: `key` of its cross-attention is
+    [768, 1024]."""
+    text = {"encoder_hidden_size": 768, "num_hidden_layers": 2}
+    vision = {"hidden_size": 1024, "num_attention_heads": 16}
+    config = {"model_type": "blip", "text_config": text, "vision_config": vision}
+    crossing = read_spec(config, "config.json").layers[0].mixers[1]
+    assert crossing.parameters().k == 768 * 1024 + 768
+
+
 # What says nothing of a language model's sizes: where it is loaded from, angles, labels and ids,
 # vision towers on their own, outputs of backbones, layers that only draft, and time steps.
 SAYS_NO_SIZE = frozenset(

@@ -127,6 +127,16 @@ def test_the_total_is_that_of_both(
     assert len(reading.spec.layers) == layers
 
 
+def test_an_encoder_keeps_nothing_whatever_it_says_of_itself() -> None:
+    """transformers 5.24 holds a cache of the decoder's layers alone."""
+    encoder = {"model_type": "bert", "num_hidden_layers": 4, "is_decoder": True}
+    decoder = {"model_type": "bert", "num_hidden_layers": 3, "is_decoder": True}
+    config = {"model_type": "encoder-decoder", "encoder": encoder, "decoder": decoder}
+    layers = read_config(config, "config.json").spec.layers
+    kept = [layer.mixers[0].state_elements(5, 0) for layer in layers]
+    assert [elements > 0 for elements in kept] == [False] * 4 + [True] * 3
+
+
 def test_an_encoder_of_text_sees_no_more_than_its_positions() -> None:
     encoder = {"model_type": "bert", "max_position_embeddings": 384}
     decoder = {"model_type": "bert", "is_decoder": True, "add_cross_attention": True}

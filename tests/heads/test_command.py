@@ -123,7 +123,9 @@ def test_an_encoder_of_sound_is_stood_in_for_by_noise(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["heads", str(tmp_path), *FEW, "--format", "json"])
     assert result.exit_code == 0, result.stderr
     assert "reads input_features, not tokens" in result.stderr
-    assert len(json.loads(result.stdout)["layers"]) == 4
+    layers = json.loads(result.stdout)["layers"]
+    assert len(layers) == 4
+    assert {head["scores"]["alignment"] for one in layers for head in one["heads"]} == {None}
 
 
 def test_a_model_without_heads_is_refused_by_name(tmp_path: Path) -> None:

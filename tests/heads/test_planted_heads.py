@@ -8,7 +8,7 @@ from headcount.heads.atlas import Atlas
 from headcount.heads.atlas_document import atlas_document
 from headcount.heads.atlas_run import make_atlas
 from headcount.heads.heads_request import HeadsRequest
-from planted_heads import FAMILIES, Planted, plant
+from planted_heads import FAMILIES, Planted, plant, plant_aligned
 
 pytestmark = pytest.mark.needs_convert
 
@@ -39,3 +39,8 @@ def test_a_model_of_two_heads_is_these_two_heads(name: str, tmp_path: Path) -> N
     assert found[1, 3].copies and found[1, 3].scores.copying == pytest.approx(1, abs=0.05)
     assert found[1, 3].scores.induction == pytest.approx(1, abs=0.05)
     assert found[0, 0].scores.previous_token == pytest.approx(1, abs=0.05)
+
+
+def test_a_cross_attention_that_follows_the_tokens_is_found(tmp_path: Path) -> None:
+    planted = plant_aligned()
+    assert roles(atlas_of(planted, tmp_path)) == planted.roles

@@ -112,7 +112,7 @@ def test_alignment_is_monotone_where_attention_moves_on() -> None:
     moves = torch.stack([torch.eye(5), torch.eye(5).flip(0), still])
     assert monotony(moves).tolist() == pytest.approx([1, -1, 0])
     twice = torch.cat([torch.eye(5)[:1], torch.eye(5), torch.eye(5)])[None, None]
-    sums = cross_attention_sums(twice, start=1, tokens=5)
+    sums = cross_attention_sums(twice, (1, 5))
     assert sums.alignment is not None
     assert (sums.alignment.tau.tolist(), sums.alignment.copies) == ([2.0], 2)
 

@@ -75,6 +75,17 @@ def plant(name: str, *, seed: int = 0, alone: bool = False) -> Planted:
     return Planted(model, roles)
 
 
+def plant_aligned() -> Planted:
+    """T5 with a head, too, whose cross-attention looks at the same token in the encoding."""
+    family = FAMILIES["t5"]._replace(attention=_in("decoder.block.{}.layer.1.EncDecAttention"))
+    planted = plant("t5")
+    token = _rows(family, _TOKEN)
+    with torch.no_grad():
+        into = _BEFORE  # of layer 1, where nothing reads it any more
+        _write_head(family, planted.model, 1, 2, token, token, _rows(family, _TOKEN, 1.0), into)
+    return Planted(planted.model, {**planted.roles, "alignment": [[1, 2]]})
+
+
 def _silence(model: Any) -> None:
     """Zeros all but embeddings and norms."""
     for name, parameter in model.named_parameters():

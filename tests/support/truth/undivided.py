@@ -4,7 +4,7 @@ Some config classes refuse such a width, some models cannot be built of it, and 
 fail in the first forward. The rest computes with hidden_size // num_attention_heads.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from transformers import CONFIG_MAPPING, PreTrainedModel
@@ -66,7 +66,7 @@ def _runs(config: Config, task: str) -> PreTrainedModel | None:
 
 
 def _run(config: Config, task: str) -> PreTrainedModel:
-    model: Any
+    model: PreTrainedModel
     if config["model_type"] in state_configs.TYPES:
         model = states_truth.build(config, torch.float32)
         states_truth.run(model, TOKENS, stepwise=0)
