@@ -24,7 +24,7 @@ COMMANDS = CommandFiles(
     "headcount.commands",
     (
         *("audit", "diff", "plan", "reconcile"),
-        *("convert", "evaluate", "uptrain"),
+        *("convert", "evaluate", "heads", "uptrain"),
         *("models", "families", "devices", "rules"),
     ),
 )

@@ -34,7 +34,10 @@ class ConfigKeys:
     nothing reads them, or the architecture does for what they are.
     `read_as`: a type whose class reads this one's configs. `text` names the nested config of the
     language model, whose own architecture describes it; `fills_text`: what the file leaves out of
-    it takes the wrapper's default. `models` are nested configs that are whole models of their own
+    it takes the wrapper's default. `written` are keys of it that the wrapper overwrites, each with
+    the nested key whose value it gets. `replaced` are nested configs for which the class takes what
+    the file has under the same name and `_dict`: all of it, over the class's defaults and nothing
+    of the config of the plain name. `models` are nested configs that are whole models of their own
     types, one for each stack. `tied` says whether the output head is the embedding.
     """
 
@@ -45,6 +48,8 @@ class ConfigKeys:
     read_as: str | None = None
     text: str | None = None
     fills_text: bool = False
+    written: Mapping[str, str] = field(default_factory=dict)
+    replaced: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
     tied: TyingRule = config_says
 
@@ -57,6 +62,7 @@ class Conversion:
     can give each layer a number of its own, although the class reads one for all. `even_only`: half
     of the V heads are subtracted from the other half (DIFF Transformer). `width_checked`: the
     config refuses a hidden_size that is no multiple of the query heads, though head_dim is free.
+    `whole_width`: the class runs only where the query heads are as wide as hidden_size together.
     `eager`: eager attention in transformers takes fewer K/V heads than query heads.
     `only`: the one number of K/V heads that the class can hold. `variant`: keys of a config with
     K/V heads to merge, where that of the class's defaults has none. `not_in`: engines that list the
@@ -73,6 +79,7 @@ class Conversion:
     by_layer: bool = False
     even_only: bool = False
     width_checked: bool = False
+    whole_width: bool = False
     eager: bool = True
     only: int | None = None
     variant: Mapping[str, Any] = field(default_factory=dict)
@@ -90,15 +97,19 @@ class Stored:
     """What files of the type hold otherwise than their config says.
 
     `more_rows` of the embedding that the class adds to vocab_size (image tokens, a start token).
-    `several_vocabularies`: the one embedding holds more than that of the text. `other_head`: the
+    `several_vocabularies`: the one embedding holds more than that of the text, or ids of tokens are
+    of another vocabulary than the decoder's (codes of sound). `other_head`: the
     head is over another vocabulary than that of the text. `computes_positions`: the class counts
-    tables of positions that it computes, and never stores.
+    tables of positions that it computes, and never stores. `kept_wide`: names of matrices that
+    libraries which quantise as they load leave alone, and bitsandbytes keeps in float32, since the
+    class asks for that (`_keep_in_fp32_modules`).
     """
 
     more_rows: int = 0
     several_vocabularies: bool = False
     other_head: bool = False
     computes_positions: bool = False
+    kept_wide: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

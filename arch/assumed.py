@@ -6,6 +6,7 @@ nested language model. What is not understood and would change the cache is no g
 sparsity, layers of several kinds, caches that layers share.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -115,10 +116,18 @@ def encoder_key(config: Mapping[str, Any]) -> str | None:
         for key in _OF_ENCODERS:
             if config.get(key) is not None:
                 return key
+    if _BOTH_WAYS.search(str(config.get("model_type"))):
+        return "model_type"
     names = config.get("architectures")
     first = names[0] if isinstance(names, list) and names else ""
-    is_masked = isinstance(first, str) and first.endswith("ForMaskedLM")
-    return "architectures" if is_masked else None
+    is_encoder = isinstance(first, str) and (
+        first.endswith("ForMaskedLM") or _BOTH_WAYS.search(first) is not None
+    )
+    return "architectures" if is_encoder else None
+
+
+# Of decoders that were made embedders (LlamaBidirectionalModel, bidir_mistral of NV-Embed).
+_BOTH_WAYS = re.compile(r"bidir", re.IGNORECASE)
 
 
 def window_keys(config: Mapping[str, Any]) -> tuple[str, ...]:

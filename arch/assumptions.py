@@ -15,7 +15,7 @@ from headcount.model.spec import Assumption, Layer
 
 from .assumed import encoder_key, window_keys
 from .config_view import ConfigView
-from .nested import is_known
+from .registry import is_known
 from .size_names import names_of
 from .unheard_keys import unheard
 from .unread_keys import contradiction, sounding_of_attention

@@ -6,6 +6,7 @@ that transformers' own classes fill (tools/built_classes.py), whose first lines 
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -18,9 +19,11 @@ from .body.uncounted import unknown_class
 from .config_view import ConfigView
 from .model_classes import GROUPED_CLASS
 from .our_types import base_type
-from .registry import architecture_of, standard_spelling
+from .registry import ARCHITECTURES, architecture_of, standard_spelling
 
 _TABLE = Path(__file__).with_name("generated") / "built_classes.jsonl"
+# What a class's name says beside its type.
+_TASK = re.compile(r"(For[A-Z]\w*|(LMHead|DoubleHeads|Encoder|Decoder|Text|With\w+)?Model)$")
 _LABELS = 2  # where a config names none
 
 
@@ -100,6 +103,16 @@ def type_of_class(name: str) -> str | None:
     return found if name in (row.get("base"), *row.get("classes", ())) else None
 
 
+def type_by_class(config: Mapping[str, Any]) -> str | None:
+    """The type that `architectures` tells, where a config has no model_type."""
+    name = class_name(config)
+    known = type_of_class(name)
+    if known is not None or not name:
+        return known
+    stem = _TASK.sub("", name).lower()
+    return next((t for t in ARCHITECTURES if t.replace("_", "").replace("-", "") == stem), None)
+
+
 def classes_of_type(model_type: str) -> tuple[str, ...]:
     """The classes that transformers has for `model_type`, its base class first; empty for a type
     that is not its own, or by another of its spellings."""
@@ -107,10 +120,14 @@ def classes_of_type(model_type: str) -> tuple[str, ...]:
     return (row["base"], *row["classes"]) if row.get("base") else ()
 
 
-def roots_of_type(model_type: str) -> frozenset[str]:
-    """The words that all names of a file of `model_type` may begin with, for its class to find
-    them; empty where transformers does not say it."""
-    return frozenset(_row(model_type).get("roots", ()))
+def roots_of_class(model_type: str, name: str) -> frozenset[str]:
+    """The words that all names of a file may begin with, for the class `name` of `model_type` to
+    find them; of a class that is not known those of all. Empty where transformers does not say."""
+    row = _row(model_type)
+    shared, own = row.get("roots", ()), row.get("own_roots", {})
+    known = own.get(name, []) if name in classes_of_type(model_type) else None
+    found = known if known is not None else [root for more in own.values() for root in more or ()]
+    return frozenset((*shared, *found))
 
 
 def label_count(view: ConfigView) -> int:

@@ -14,11 +14,13 @@ _TABLE = Path(__file__).with_name("generated") / "class_defaults.jsonl"
 
 
 class ClassDefaults(NamedTuple):
-    """`attribute_map` maps the standard name of a field to the class's own (gpt2: n_embd)."""
+    """`attribute_map` maps the standard name of a field to the class's own (gpt2: n_embd). Of a
+    file with both the class takes the standard one, but for the names in `own_first`."""
 
     class_name: str
     attribute_map: dict[str, str]
     defaults: dict[str, Any]
+    own_first: tuple[str, ...] = ()
 
 
 @cache
@@ -33,4 +35,5 @@ def class_defaults(model_type: str) -> ClassDefaults | None:
         class_name=line["class"],
         attribute_map=line.get("attribute_map", {}),
         defaults=line.get("defaults", {}),
+        own_first=tuple(line.get("own_first", ())),
     )

@@ -22,6 +22,14 @@ def positive(
     return number
 
 
+Names = Mapping[str, tuple[str, ...]]
+
+
+def joined(first: Names, then: Names) -> Names:
+    """Other names of the same keys, those of `first` in front."""
+    return {name: (*first.get(name, ()), *then.get(name, ())) for name in {**then, **first}}
+
+
 class MissingValueError(InvalidConfigError):
     """A key that is needed is not there, and its class has no default for it."""
 
@@ -56,7 +64,7 @@ class ConfigView:
         self.defaults = defaults or {}
         self.attribute_map = attribute_map or {}
         self.overriding = overriding or {}
-        self.aliases = {**(aliases or {}), **self.overriding}
+        self.aliases = joined(self.overriding, aliases or {})
         self.origins: dict[str, Origin] = {} if origins is None else origins
         self.model_type = model_type
         self.unused: tuple[str, ...] = ()  # keys of its files that its class does not have
@@ -226,11 +234,12 @@ class ConfigView:
         """The nested object `name`, read with the same rules and the wrapper's nested defaults."""
         value, default = self.config.get(name), self.defaults.get(name)
         self.opened.add(name)
+        where = ": ".join(self.told.get(name, (self.where, name)))
         if value is not None and not isinstance(value, dict):
-            raise InvalidConfigError(f"{self.where}: {name} must be an object, not {short(value)}")
+            raise InvalidConfigError(f"{where} must be an object, not {short(value)}")
         made = ConfigView(
             value or {},
-            where=f"{self.where}: {name}",
+            where=where,
             class_name=f"{self.class_name}: {name}",
             defaults=default if isinstance(default, dict) else {},
             origins=self.origins,

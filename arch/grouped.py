@@ -9,6 +9,7 @@ from typing import Any
 
 from headcount.model.errors import InvalidConfigError
 from headcount.model.mixers import Attention
+from headcount.model.numbers import digits
 from headcount.model.spec import Layer
 
 from .architecture import Architecture
@@ -74,25 +75,54 @@ def _with_key_value_heads(layers: tuple[Layer, ...], view: ConfigView) -> tuple[
             f"{view.where}: num_key_value_heads_per_layer holds {min(each)}; it must be from 1"
         )
     counts = each or [everywhere] * len(decoders)
+    kept = _kept_heads(plain, {layer.index for layer in decoders})
     by_layer = {id(layer): count for layer, count in zip(decoders, counts, strict=True)}
     return tuple(
-        _regrouped(layer, by_layer[id(layer)], view) if id(layer) in by_layer else layer
+        _regrouped(layer, by_layer[id(layer)], kept.get(layer.index), view)
+        if id(layer) in by_layer
+        else layer
         for layer in layers
     )
+
+
+def _kept_heads(view: ConfigView, layers: set[int]) -> dict[int, int]:
+    """How many query heads of each layer are stored, where some were pruned."""
+    given = view.get("kept_attention_heads")
+    if given is None:
+        return {}
+    found = {}
+    for index, heads in given.items() if isinstance(given, dict) else ():
+        whole = isinstance(heads, list) and heads and all(type(head) is int for head in heads)
+        number = digits(index)
+        if not whole or number not in layers or len(set(heads)) < len(heads):
+            raise InvalidConfigError(
+                f"{view.where}: kept_attention_heads.{index} does not list query heads of a layer"
+            )
+        found[number] = len(heads)
+    if not found:
+        raise InvalidConfigError(f"{view.where}: kept_attention_heads names no layers")
+    return found
 
 
 def _cached(layer: Layer) -> bool:
     return any(isinstance(mixer, Attention) and mixer.keeps_key_value for mixer in layer.mixers)
 
 
-def _regrouped(layer: Layer, count: int, view: ConfigView) -> Layer:
-    for mixer in layer.mixers:
-        if isinstance(mixer, Attention):
-            check_grouping(view, mixer.num_attention_heads, count)
+def _regrouped(layer: Layer, count: int, kept: int | None, view: ConfigView) -> Layer:
     return replace(
         layer,
         mixers=tuple(
-            mixer.with_key_value_heads(count) if isinstance(mixer, Attention) else mixer
+            _with_heads(mixer, count, kept, view) if isinstance(mixer, Attention) else mixer
             for mixer in layer.mixers
         ),
     )
+
+
+def _with_heads(mixer: Attention, count: int, kept: int | None, view: ConfigView) -> Attention:
+    heads = mixer.num_attention_heads if kept is None else kept
+    check_grouping(view, heads, count)
+    if heads > mixer.num_attention_heads:
+        raise InvalidConfigError(
+            f"{view.where}: kept_attention_heads lists {heads} heads of {mixer.num_attention_heads}"
+        )
+    return replace(mixer.with_key_value_heads(count), num_attention_heads=heads)

@@ -1,24 +1,22 @@
 """A config by the architecture of its type, and the configs of other types that it nests."""
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from headcount.model.errors import InvalidConfigError, UnsupportedModelError, short
 
 from .architecture import Architecture
-from .built_classes import class_name, type_of_class
+from .built_classes import class_name, type_by_class, type_of_class
 from .class_defaults import ClassDefaults, class_defaults
-from .config_view import ConfigView
+from .config_view import ConfigView, Names, joined
+from .foreign_classes import foreign_class
 from .our_types import GROUPED, base_type
-from .registry import ARCHITECTURES, architecture_of, standard_spelling
+from .registry import architecture_of, is_known, standard_spelling
 from .size_names import CONTEXT_NAMES, EITHER_WIDTH, NAMES
 
 _CONTEXT = "max_position_embeddings"
 # The sizes that every config of a language model gives.
 CORE = ("hidden_size", "num_hidden_layers", "num_attention_heads")
-# What a class's name says beside its type.
-_TASK = re.compile(r"(For[A-Z]\w*|(LMHead|DoubleHeads|Encoder|Decoder|Text|With\w+)?Model)$")
 
 
 def find_architecture(model_type: str, where: str, config: Mapping[str, Any]) -> Architecture:
@@ -58,11 +56,6 @@ def unsupported(model_type: str, where: str) -> UnsupportedModelError:
     )
 
 
-def is_known(model_type: str) -> bool:
-    """Whether a lineage describes `model_type`."""
-    return architecture_of(base_type(model_type)) is not None
-
-
 def own_type(config: Mapping[str, Any], where: str) -> str | None:
     """The model_type that `config` gives, None where it is missing or empty. Raises
     InvalidConfigError for one that is no text."""
@@ -70,16 +63,6 @@ def own_type(config: Mapping[str, Any], where: str) -> str | None:
     if given is not None and not isinstance(given, str):
         raise InvalidConfigError(f"{where}: model_type is {short(given)}; a string is expected")
     return given or None
-
-
-def type_by_class(config: Mapping[str, Any]) -> str | None:
-    """The type that `architectures` tells, where a config has no model_type."""
-    name = class_name(config)
-    known = type_of_class(name)
-    if known is not None or not name:
-        return known
-    stem = _TASK.sub("", name).lower()
-    return next((t for t in ARCHITECTURES if t.replace("_", "").replace("-", "") == stem), None)
 
 
 def of_named_class(config: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -109,21 +92,33 @@ def config_view(
     """`config` read by its class's names and defaults."""
     keys = architecture.config
     known = class_defaults(keys.read_as or standard_spelling(model_type))
+    older = {key: f"{key}_dict" for key in keys.replaced if config.get(f"{key}_dict") is not None}
     view = ConfigView(
-        config,
+        _with_older(config, older),
         where=where,
         class_name=known.class_name if known else f"{model_type} (remote code)",
         defaults={**(known.defaults if known else {}), **keys.defaults},
         attribute_map=_attribute_map(known.attribute_map if known else {}, model_type),
-        aliases={**_aliases(known), **other_names(config, known), **keys.aliases},
-        overriding=keys.overriding,
+        aliases=joined({**_aliases(known), **keys.aliases}, other_names(config, known)),
+        overriding={**_own_first(known), **keys.overriding},
         model_type=model_type,
     )
     view.unused = keys.unused
+    view.told = {key: (where, name) for key, name in older.items()}
     return view
 
 
-def _aliases(known: ClassDefaults | None) -> Mapping[str, tuple[str, ...]]:
+def _with_older(config: Mapping[str, Any], older: Mapping[str, str]) -> Mapping[str, Any]:
+    """`config` with the nested config `name` under each `key` that it is taken for."""
+    rest = {key: value for key, value in config.items() if key not in older.values()}
+    return {**rest, **{key: config[name] for key, name in older.items()}} if older else config
+
+
+def _own_first(known: ClassDefaults | None) -> Names:
+    return {name: (known.attribute_map[name],) for name in known.own_first} if known else {}
+
+
+def _aliases(known: ClassDefaults | None) -> Names:
     """Names that older files have. A class with a context length of its own reads no other."""
     dtype = {"dtype": ("torch_dtype",)}
     own = known.attribute_map.get(_CONTEXT, _CONTEXT) if known else _CONTEXT
@@ -132,21 +127,22 @@ def _aliases(known: ClassDefaults | None) -> Mapping[str, tuple[str, ...]]:
     return {_CONTEXT: CONTEXT_NAMES, **dtype}
 
 
-def other_names(
-    config: Mapping[str, Any], known: ClassDefaults | None
-) -> Mapping[str, tuple[str, ...]]:
-    """Names of sizes that a class does not read, for a file that gives none of the usual ones: one
-    that another tool wrote. Empty for any other file."""
-    if known is None or any(
-        name in config for key in CORE for name in (key, known.attribute_map.get(key, key))
-    ):
+def other_names(config: Mapping[str, Any], known: ClassDefaults | None) -> Names:
+    """Names of sizes that a class does not read, for a file that gives none of the usual ones, or
+    only one, which the class and the other tool that wrote the file call alike (`n_head` of GPT-2).
+    Empty for any other file."""
+    if known is None:
         return {}
+    own = {key: known.attribute_map.get(key, key) for key in NAMES}
+    usual = [key for key in CORE if key in config or own[key] in config]
     widths = ("intermediate_size", *NAMES["intermediate_size"])
     names = {**NAMES, **dict.fromkeys(widths, widths)}
     if any(name in config for name in widths):  # else it may be the width of the MLP itself
         names["hidden_size"] = (*NAMES["hidden_size"], *EITHER_WIDTH)
-    given = [key for key in CORE if any(name in config for name in names[key])]
-    return names if len(given) == len(CORE) else {}
+    given = [key for key in CORE if key in usual or any(name in config for name in names[key])]
+    if len(usual) > 1 or len(given) < len(CORE):
+        return {}
+    return {**{own[key]: names[key] for key in own}, **names}
 
 
 def _attribute_map(known: Mapping[str, str], model_type: str) -> Mapping[str, str]:
@@ -178,6 +174,8 @@ def nested(view: ConfigView, key: str, *, fills: bool = False) -> tuple[ConfigVi
         inner_type = view.model_type  # a stranger's language model is a stranger
     if not isinstance(inner_type, str):
         raise InvalidConfigError(f"{view.where}: {key} has no model_type")
+    foreign = foreign_class(given or {}, inner_type)
+    inner_type = (foreign and foreign.other) or inner_type
     place = view.where if flat else f"{view.where}: {key}"
     architecture = find_architecture(inner_type, place, config)
     keys = architecture.config

@@ -35,8 +35,13 @@ def standard_config(config: Mapping[str, Any], where: str) -> Mapping[str, Any]:
         return _mlc(config)
     if all(whole(config.get(key)) for key in ("dim", "n_layers", "n_groups")):
         return _mamba(config)
+    layers = config.get("transformer_layer_config")
+    if isinstance(layers, dict) and config.get("speculators_model_type"):
+        return _speculator(config, layers)
     if config.get("model_type") or config.get("architectures"):
         return config
+    if isinstance(config.get("ssm_cfg"), dict) and whole(config.get("d_model")):
+        return _mamba_ssm(config, config["ssm_cfg"], where)
     if all(whole(config.get(key)) for key in ("dim", "n_layers", "n_heads")):
         return _params(config, where)
     if "experts_per_token" in config and "swiglu_limit" in config:
@@ -93,11 +98,28 @@ def _refused(config: Mapping[str, Any]) -> str | None:
             "a genai_config.json of ONNX Runtime, which gives heads and layers but no width of the"
             " feed-forward: audit the config.json that the model was made of"
         )
+    adapted = _adapted(config)
+    if adapted is not None:
+        return f"the config of an adapter, and of no model: audit its base model ({adapted[:80]})"
+    if "medusa_num_heads" in config:
+        return (
+            "the config of heads that draft for a model: they attend to nothing and keep no cache,"
+            " so audit that model"
+        )
     if isinstance(config.get("_class_name"), str) and "_diffusers_version" in config:
         return (
             f"a config of diffusers ({config['_class_name'][:80]}), no language model: audit the"
             f" config.json of a text encoder in its folder, as {_text_encoders(config)}"
         )
+    return None
+
+
+def _adapted(config: Mapping[str, Any]) -> str | None:
+    """What the adapter_config.json of peft or of mlx-lm says it is for."""
+    if isinstance(config.get("peft_type"), str):
+        return str(config.get("base_model_name_or_path") or "not named")
+    if "fine_tune_type" in config and "lora_parameters" in config:
+        return str(config.get("model") or "not named")
     return None
 
 
@@ -220,6 +242,51 @@ def _mamba(config: Mapping[str, Any]) -> dict[str, Any]:
         "vocab_size": -(-vocab // step) * step if vocab else None,
         "tie_word_embeddings": config.get("tie_embeddings") is True,
     }
+
+
+# ssm_cfg of mamba_ssm, by the names of transformers, with what it has by default.
+_SSM: Mapping[str, tuple[str, int]] = {
+    "d_state": ("state_size", 16),
+    "d_conv": ("conv_kernel", 4),
+    "expand": ("expand", 2),
+}
+_SSM_2 = {**_SSM, "d_state": ("state_size", 128), "headdim": ("head_dim", 64)}
+
+
+def _mamba_ssm(config: Mapping[str, Any], ssm: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """config.json of state-spaces/mamba-2.8b and the like: mamba_ssm's MambaConfig, whose head is
+    the embedding unless the file says otherwise.
+
+    Raises UnsupportedModelError for layers beside those of state, or norms with a bias."""
+    has_attention, has_mlp = config.get("attn_layer_idx"), config.get("d_intermediate")
+    if has_attention or has_mlp or config.get("rms_norm") is False:
+        raise UnsupportedModelError(
+            f"{where}: this is a config of mamba_ssm with layers of attention or an MLP, or norms"
+            " with a bias, which is not read here"
+        )
+    is_second = ssm.get("layer") == "Mamba2"
+    vocab, step = whole(config.get("vocab_size")), whole(config.get("pad_vocab_size_multiple")) or 8
+    sizes = {
+        name: whole(ssm.get(key)) or otherwise
+        for key, (name, otherwise) in (_SSM_2 if is_second else _SSM).items()
+    }
+    if is_second:
+        sizes["n_groups"] = whole(ssm.get("ngroups")) or 1
+        sizes["num_heads"] = sizes["expand"] * config["d_model"] // sizes["head_dim"]
+    return {
+        **_of_class("Mamba2" if is_second else "Mamba"),
+        "hidden_size": config["d_model"],
+        "num_hidden_layers": config.get("n_layer"),
+        **sizes,
+        "vocab_size": -(-vocab // step) * step if vocab else None,
+        "tie_word_embeddings": config.get("tie_embeddings") is not False,
+    }
+
+
+def _speculator(config: Mapping[str, Any], layers: Mapping[str, Any]) -> dict[str, Any]:
+    """config.json of a draft that the library speculators made: that of its layers is nested."""
+    own = ("architectures", "dtype", "torch_dtype", "draft_vocab_size")
+    return {**layers, **{key: config[key] for key in own if key in config}}
 
 
 def _gpt_oss(config: Mapping[str, Any]) -> dict[str, Any]:

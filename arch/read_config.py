@@ -10,22 +10,24 @@ from headcount.model.mixers import Mixer
 from headcount.model.spec import Assumption, Layer, ModelSpec
 
 from .architecture import Architecture
+from .attention.drafts import draft_layers, refuse_heads
 from .attention.layers import build_layers
-from .built_classes import built_class, class_name
+from .built_classes import built_class, class_name, type_by_class
+from .class_defaults import class_defaults
 from .config_view import ConfigView, MissingValueError
-from .foreign_classes import ForeignClass, foreign_class
+from .foreign_classes import ForeignClass, foreign_class, foreign_parts
 from .nested import (
     config_view,
     find_architecture,
-    is_known,
     nested,
     of_named_class,
     own_type,
-    type_by_class,
 )
 from .other_tools import places, standard_config
 from .our_types import GROUPED, base_type
+from .registry import is_known
 from .tensors.names import TensorNames
+from .unread_sizes import unread_experts, unread_models
 
 ASSUMED_ENCODING = 512  # tokens, where nothing limits what is encoded
 ASSUMED_LENGTH = "assumed: the config does not say how long an encoding is"
@@ -72,6 +74,13 @@ class Reading(NamedTuple):
             return None, str(error) if self.foreign is None else self.foreign.clause
         if self.foreign is not None:
             return None, self.foreign.clause
+        if class_defaults(self.view.model_type) is None:  # else its class builds none of these
+            unread = unread_models(self.view, self.text)
+            if unread:
+                return None, f"its {unread[0]} is not counted"
+            experts = unread_experts(self.text)
+            if experts is not None:
+                return None, f"its experts ({experts}) are not counted"
         return other + self.spec.attention_parameters, None
 
     def names(self) -> dict[str, TensorNames]:
@@ -122,12 +131,14 @@ def read_config(config: Mapping[str, Any], where: str) -> Reading:
     """
     given, config = config, of_named_class(standard_config(config, where))
     model_type = _model_type(config, where)
+    refuse_heads(class_name(config), model_type, where)
     foreign = foreign_class(config, model_type)
     if foreign is not None and foreign.other is not None:
         model_type = foreign.other  # what the class reads, and not the type beside it
+    foreign = foreign or next(foreign_parts(config), None)
     whole = find_architecture(model_type, where, config)
     view = config_view(config, model_type, whole, where)
-    view.told = places(given, config, where)
+    view.told = {**view.told, **places(given, config, where)}
     view.note("model_type", model_type, _type_source(given, model_type, where))
     text, architecture = _language_model(view, whole)
     assumed = not (is_known(model_type) and is_known(text.model_type))
@@ -135,6 +146,7 @@ def read_config(config: Mapping[str, Any], where: str) -> Reading:
     try:
         layers = build_layers(architecture.attention, text)
         layers = layers if named is None else named.layers(layers)
+        layers = draft_layers(class_name(config), text, layers, architecture.prediction)
     except MissingValueError as error:
         if assumed:
             raise UnsupportedModelError(
@@ -191,6 +203,11 @@ def _language_model(view: ConfigView, whole: Architecture) -> tuple[ConfigView, 
     if key is None:
         return view, whole
     text, inner = nested(view, key, fills=whole.config.fills_text)
+    for name, source in whole.config.written.items():
+        part, _, own = source.partition(".")
+        value = view.child(part).integer(own)
+        text = text.overridden({name: value})
+        view.note(name, value, f"derived: {source}")
     if text is not view and whole.tensors is not None:
         inner = replace(inner, tensors=whole.tensors)
     if whole.stacks:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .architecture import Architecture
+from .our_types import base_type
 
 if TYPE_CHECKING:
     from .gguf.form import Gguf
@@ -25,6 +26,11 @@ def architecture_of(model_type: str) -> Architecture | None:
     name = standard_spelling(model_type)
     module = index()["types"].get(name)
     return None if module is None else _by_type(module)[name]
+
+
+def is_known(model_type: str) -> bool:
+    """Whether a lineage describes `model_type`."""
+    return architecture_of(base_type(model_type)) is not None
 
 
 def standard_spelling(model_type: str) -> str:

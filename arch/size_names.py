@@ -28,6 +28,7 @@ NAMES: dict[str, tuple[str, ...]] = {
         *("num_attention_groups", "num_attn_kv_heads", "num_heads_kv", "kv_num_heads"),
         *("num_attention_heads_kv", "num_attention_kv_heads", "num_kv_attention_heads"),
         *("n_key_value_heads", "num_key_value_head", "num_kv"),
+        "num_key_value_heads_per_layer",  # a list (DeciLM)
     ),
     "head_dim": (
         *("kv_channels", "attention_head_dim", "head_size", "d_head", "dim_head", "d_kv"),

@@ -344,7 +344,8 @@ def _is_list_of_layers(key: str, value: Any, count: int | None) -> bool:
     """One entry for each layer, not all alike: of something that is not the feed-forward half."""
     if not isinstance(value, list) or len(value) != count or _HARMLESS.search(key):
         return False
-    return any(entry != value[0] for entry in value) and not key.endswith("_heads")
+    is_read = key.endswith("_heads") or key in names_of("num_key_value_heads")
+    return any(entry != value[0] for entry in value) and not is_read
 
 
 def _layer_count(config: Mapping[str, Any]) -> int | None:

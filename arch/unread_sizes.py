@@ -3,7 +3,7 @@ and builds the class's own size."""
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from headcount.model.numbers import whole
 from headcount.model.spec import Origin
@@ -28,6 +28,8 @@ _ALIKE = 0.9  # num_hidden_layer is so much like num_hidden_layers; mm_hidden_si
 # Sizes that every file of a language model gives, and words of a key for K/V heads.
 _EVERY = (*CORE, "vocab_size", "intermediate_size")
 _OF_KEY_VALUE_HEADS = re.compile(r"(^|_)(kv_?(heads?|groups?)|gqa|gqa_\w+|\w+_gqa)(_|$)")
+# What tells how large the layers of a nested object are.
+_OF_LAYERS = (*names_of("hidden_size"), *names_of("num_hidden_layers"), "width", "depth", "n_state")
 How = Literal["given", "by default", "derived"]
 
 
@@ -45,6 +47,35 @@ class UnreadSize(NamedTuple):
     key: str
     value: int
     taken: tuple[Taken, ...]
+
+
+def unread_models(whole_view: ConfigView, text: ConfigView) -> tuple[str, ...]:
+    """The keys of nested objects with sizes of layers that were not looked at while a total was
+    counted. What a class nests itself is none: the total says what that class builds (Moshi's
+    decoder alone)."""
+    views = (whole_view, text)
+    opened = {key for view in views for key in (*view.opened, *view.defaults)}
+    found = {**whole_view.config, **text.config}
+    return tuple(key for key, value in found.items() if key not in opened and _has_layers(value))
+
+
+def _has_layers(value: Any) -> bool:
+    return isinstance(value, dict) and any(whole(value.get(name)) for name in _OF_LAYERS)
+
+
+def unread_experts(text: ConfigView) -> str | None:
+    """A key for a number of experts, where none was looked at while a total was counted."""
+    keys = OF_CLASSES["num_experts"]
+    if any(_was_read(text, key) for key in keys):
+        return None
+    numbers = ((key, whole(text.config.get(key))) for key in keys)
+    return next((key for key, number in numbers if number is not None and number > 1), None)
+
+
+def _was_read(view: ConfigView, key: str) -> bool:
+    return key in view.origins or any(
+        origin.source.endswith(f"({key})") for origin in view.origins.values()
+    )
 
 
 def unread_sizes(view: ConfigView, *, nested: bool = False) -> Iterator[UnreadSize]:
@@ -107,7 +138,16 @@ def _left_to_the_class(view: ConfigView, key: str, own: set[str]) -> dict[str, T
     if _OF_KEY_VALUE_HEADS.search(key):
         return {} if key in names_of("num_key_value_heads") else _key_value_heads(view)
     taken = _by_size(view, _EVERY, own) if is_unheard(key) else {}
-    return {size: one for size, one in taken.items() if one.how == "by default"}
+    return {
+        size: one
+        for size, one in taken.items()
+        if one.how == "by default" and not _says(view, size, one.value)
+    }
+
+
+def _says(view: ConfigView, size: str, value: int) -> bool:
+    """Whether the file gives the default of `size` under another of its names (JetMoE)."""
+    return any(whole(view.config.get(name)) == value for name in _NAMES[size])
 
 
 def _key_value_heads(view: ConfigView) -> dict[str, Taken]:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from headcount.arch.architecture import Stored
-from headcount.arch.built_classes import roots_of_type
+from headcount.arch.built_classes import class_name, roots_of_class
 from headcount.arch.model_classes import model_classes
 from headcount.arch.modules.prediction import predicted
 from headcount.arch.not_loaded import not_loaded
@@ -25,7 +25,7 @@ from .audited import Audit, counted
 from .census import Census, copies, count_parts, is_buffer, take_census
 from .inventory import Inventory, take_inventory
 from .observe import correct
-from .rules import content, elements, files, geometry
+from .rules import content, drafts, elements, files, geometry
 from .rules.config_facts import ConfigFacts
 from .rules.rule import run
 from .rules.weight_facts import WeightFacts
@@ -41,6 +41,8 @@ def hold_against_weights(
 ) -> Audit:
     """The audit of a config, as it was read, on the headers of `checkpoint`."""
     spec, architecture = reading.spec, reading.architecture
+    is_draft = drafts.joining_matrix(checkpoint, spec.hidden_size) is not None
+    checkpoint = drafts.with_numbered_layer(checkpoint) if is_draft else checkpoint
     names = reading.names()
     census = take_census(checkpoint, spec, names, others=reading.towers if reading.nests else None)
     corrected, observed = correct(spec, census, architecture, checkpoint.tensors)
@@ -76,7 +78,7 @@ def hold_against_weights(
         architecture=architecture,
         census=census,
         stored={} if census.packed else stored_parts(census, corrected),
-        findings=_check(facts),
+        findings=run(drafts.RULES, facts) if is_draft else _check(facts),
         inventory=inventory,
     )
 
@@ -94,14 +96,16 @@ def _roots(reading: Reading, config: ConfigFacts) -> frozenset[str]:
     files of a class that comes with the model."""
     if reading.nests or config.remote_code or reading.foreign is not None:
         return frozenset()
-    return roots_of_type(base_type(reading.spec.model_type))
+    return roots_of_class(base_type(reading.spec.model_type), class_name(reading.view.config))
 
 
 def _inventory(
     census: Census, checkpoint: Checkpoint, reading: Reading, config: ConfigFacts
 ) -> Inventory:
+    """Of a format that is not understood the elements are no weights, unless they are as many as
+    the config describes."""
     tensors = checkpoint.tensors
-    return take_inventory(
+    found = take_inventory(
         tensors,
         census,
         reading.names(),
@@ -110,6 +114,9 @@ def _inventory(
         buffers=frozenset(name for name, tensor in tensors.items() if is_buffer(tensor)),
         bits=config.quantisation.bits if config.quantisation else None,
     )
+    is_unknown = config.quantisation is not None and config.quantisation.unknown is not None
+    is_unread = is_unknown and found.parameters != reading.parameters()
+    return found.uncounted() if is_unread else found
 
 
 def _stored(model_type: str) -> Stored:

@@ -38,7 +38,8 @@ _IN_MIXER = re.compile(r"blk\.(\d{1,5})\.(ssm_|time_mix_|shortconv\.|attn_(?!nor
 def audit_gguf(source: FoundModel, metadata: Mapping[str, Any], checkpoint: Checkpoint) -> Audit:
     """Audits the model of a GGUF file. Raises HeadcountError."""
     spec = _fitted(gguf_spec(metadata, source.where), checkpoint)
-    architecture = GGUF_FILE if gguf_of(spec.model_type).named else NAMELESS
+    form = gguf_of(spec.model_type)
+    architecture = GGUF_FILE if form.named else NAMELESS
     # Shapes are those of the parameters whatever the type: blocks of codes are not packed columns.
     names = dict.fromkeys((layer.stored_in for layer in spec.layers), architecture.names)
     census = replace(take_census(checkpoint, spec, names), packed=False)
@@ -49,7 +50,7 @@ def audit_gguf(source: FoundModel, metadata: Mapping[str, Any], checkpoint: Chec
     facts = WeightFacts(
         spec=replace(spec, dtype=None),  # the cache's: weights of every type go with it
         architecture=architecture,
-        stored=Stored(),
+        stored=Stored(other_head=form.drafts),
         where=source.where,
         checkpoint=checkpoint,
         census=census,
@@ -72,18 +73,21 @@ def audit_gguf(source: FoundModel, metadata: Mapping[str, Any], checkpoint: Chec
         left_out=frozenset(),
         prediction=0,
     )
-    counted = None if checkpoint.missing else held
+    findings = _findings(facts)
+    lacking = any(one.code == "H103" and one.severity == "error" for one in findings)
+    counted = None if checkpoint.missing or lacking else held
     return Audit(
         source=replace(source, stored_as=_main_types(census)),
         spec=replace(
             corrected,
             parameters=counted,
             parameters_source=None if counted is None else "headers",
+            parameters_unknown="the file lacks tensors of its layers" if lacking else None,
         ),
         architecture=architecture,
         census=census,
         stored=stored_parts(census, corrected),
-        findings=_findings(facts),
+        findings=findings,
     )
 
 

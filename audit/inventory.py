@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headcount.arch.tensors.names import TensorNames
 from headcount.arch.tensors.places import find_part, numbered
@@ -77,6 +77,12 @@ class Inventory:
     @property
     def nbytes(self) -> int:
         return sum(line.nbytes for line in self.by_part)
+
+    def uncounted(self) -> "Inventory":
+        """The same where nobody knows how many weights its tensors stand for."""
+        by_part = (replace(line, parameters=None) for line in self.by_part)
+        by_dtype = (replace(line, parameters=None) for line in self.by_dtype)
+        return replace(self, by_part=tuple(by_part), by_dtype=tuple(by_dtype))
 
     def part(self, name: str) -> int:
         """Parameters of one part; 0 where it is not there."""

@@ -16,6 +16,8 @@ _MXFP6_BYTES = 24  # of 32 codes
 # What HQQ calls its codes; beside them in a module lie scales, zero points, and a description.
 HQQ_CODES = "W_q"
 _HQQ_3_BIT = 10  # codes of 3 bit in a word
+# What torchao calls its codes, whose layouts their names do not tell.
+TORCHAO_CODES = "._weight_qdata"
 _BYTES = frozenset({"I8", "U8", "F8_E4M3", "F8_E5M2", "F8_E4M3FNUZ", "F8_E5M2FNUZ"})
 
 # Ends of the names of what travels with codes, and the ends of the codes' own names.
@@ -33,6 +35,10 @@ _COMPANIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
             *("scale", "scale_inv", "scale_2", "zero_point", "global_scale", "shape", "g_idx"),
             "scales",
         )
+    ),
+    *(
+        (f"._weight_{name}", (TORCHAO_CODES,))
+        for name in ("scale", "zero_point", "scale_and_zero", "per_tensor_scale", "act_pre_scale")
     ),
     *(
         (f".{name}", (".weight", ".weight_packed"))
@@ -66,6 +72,8 @@ class Packing:
             return tensor.elements
         if self.is_companion(tensor.name):
             return 0
+        if tensor.name.endswith(TORCHAO_CODES):
+            return None
         if tensor.dtype in FLOATS or tensor.dtype == "F4":
             return None if tensor.name.endswith(".qweight") else tensor.elements
         if tensor.dtype in _WORDS:
@@ -78,6 +86,8 @@ class Packing:
         """Whether its elements are codes of weights."""
         if self.plain or self.is_companion(tensor.name):
             return False
+        if tensor.name.endswith(TORCHAO_CODES):
+            return True
         if tensor.dtype in _WORDS:
             return self._of_words(tensor) != 0
         return tensor.dtype == "F4" or (tensor.dtype in _BYTES and self._is_weight(tensor))

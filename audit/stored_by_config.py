@@ -10,6 +10,8 @@ from headcount.report.report import Fact
 
 from .audited import Audit
 
+_NO_SETTINGS = "what the config says of a quantisation is no object of settings"
+
 
 class StoredByConfig(NamedTuple):
     """`nbytes` is None where it is not known, and `why` says then why, else how it came about."""
@@ -39,8 +41,9 @@ def stored_by_config(audit: Audit) -> StoredByConfig:
     except UnsupportedModelError as error:
         return StoredByConfig(None, str(error))
     if found is None:
-        why = audit.spec.parameters_unknown or "its settings quantise nothing"
-        return StoredByConfig(None, f"the number of parameters is not known: {why}")
+        unknown = audit.spec.parameters_unknown
+        why = f"the number of parameters is not known: {unknown}" if unknown else _NO_SETTINGS
+        return StoredByConfig(None, why)
     ahead = found.weights.prediction
     parts = [_share(part, found.name) for part in found.weights.stored]
     if ahead is not None:

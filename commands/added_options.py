@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headcount.plan.options.speculation import ALGORITHMS
+from headcount.plan.options.algorithms import ALGORITHMS
 
 from .options import AT_LEAST_1, FiniteRange, stack
 

@@ -83,9 +83,12 @@ def convert(
             )
         return
     grid = {name: options.pop(name) for name in SWEEP}
-    wanted = options["num_key_value_heads"] is not None and target is not None
+    asked = (options["num_key_value_heads"], options["pruned_heads"])
+    wanted = asked != (None, None) and target is not None
     if source is None or not (wanted or grid["counts"]):
-        raise click.UsageError("SOURCE, TARGET and --kv-heads are needed (or --families alone)")
+        raise click.UsageError(
+            "SOURCE, TARGET and --kv-heads are needed (or --prune-heads; or --families alone)"
+        )
     with on_signals(exit_at_once):
         need_extra()
         from .convert_run import convert_model

@@ -33,6 +33,13 @@ conversion_options = stack(
         metavar="N",
         help="K/V heads of the result; 1 makes it MQA. Of single layers: 0-15:8,16-31:4.",
     ),
+    click.option(
+        "--prune-heads",
+        "pruned_heads",
+        metavar="N|SHARE|LIST",
+        help="Query heads to take from each layer, the least important: 2, or 1/4; or by their"
+        " numbers: 0-3:1+5,4:0+2. In a sweep several: 0,1/4,1/2.",
+    ),
     click.option("--families", is_flag=True, help="List the types that can be converted."),
     click.option(
         "--quality",

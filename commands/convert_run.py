@@ -8,6 +8,7 @@ from headcount.convert.conversion import COMPLETE, ConversionReport, apply_plan
 from headcount.convert.conversion_report import conversion_plan_report, conversion_report
 from headcount.convert.plan.errors import CheckFailedError
 from headcount.convert.plan.planner import plan_conversion
+from headcount.convert.plan.pruning import parse_pruned_heads
 from headcount.convert.plan.request import ConversionRequest, parse_key_value_heads
 from headcount.convert.plan.rounding import rounding_of
 from headcount.convert.source_folder import SourceFolder, source_folder
@@ -90,11 +91,15 @@ def _check(target: Path, done: ConversionReport, reports: list[Report]) -> str:
 
 
 def _request(found: SourceFolder, target: Path, options: Mapping[str, Any]) -> ConversionRequest:
-    wanted = parse_key_value_heads(options["num_key_value_heads"])
+    wanted, pruned = options["num_key_value_heads"], options["pruned_heads"]
+    counts = {
+        "num_key_value_heads": None if wanted is None else parse_key_value_heads(wanted),
+        "pruned_heads": None if pruned is None else parse_pruned_heads(pruned),
+    }
     return ConversionRequest(
         source=found.path,
         source_name=found.name,
         source_made=found.made,
         target=target,
-        **{**with_quality(options), "num_key_value_heads": wanted},
+        **{**with_quality(options), **counts},
     )

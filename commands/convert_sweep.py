@@ -9,6 +9,7 @@ from typing import Any
 
 from headcount.convert.merge.ladder import EITHER_WAY, QUALITIES, WITH_TEXT, Ladder
 from headcount.convert.plan.errors import CheckFailedError, TargetError
+from headcount.convert.plan.pruning import parse_pruned_heads
 from headcount.convert.plan.request import CHOOSING, METHODS, ConversionRequest
 from headcount.convert.source_folder import source_folder
 from headcount.convert.temporary_folder import temporary_folder
@@ -58,9 +59,10 @@ def sweep_model(
         raise HeadcountError("--max-delta-loss nan: give a number of nats a token")
     wanted = parse_counts(counts)
     fields = dict(_named_fields(options, methods))
-    names = tuple(fields)
     if methods is not None:
         _refuse_unused(options, fields)
+    fields = dict(_pruned(fields, options["pruned_heads"]))
+    names = tuple(fields)
     with _place_of(target) as place:
         check_report_path(output, [Path(source), place])
         with source_folder(
@@ -113,6 +115,23 @@ def _named_fields(
     for name in parse_methods(methods, (*METHODS, *QUALITIES, *both)):
         fields = _fields(options, name.removesuffix(WITH_TEXT), reads=name.endswith(WITH_TEXT))
         yield _name(name.removesuffix(WITH_TEXT), fields), fields
+
+
+def _pruned(
+    fields: Mapping[str, dict[str, Any]], prunings: str | None
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each method with each of `prunings`, numbers or shares of query heads; 0: with all of them.
+    Raises HeadcountError."""
+    for text in [None] if prunings is None else _each(prunings):
+        pruned = None if text in (None, "0") else parse_pruned_heads(text)
+        for name, own in fields.items():
+            label = name if pruned is None else f"{name}, {text} pruned"
+            yield label, {**own, "pruned_heads": pruned}
+
+
+def _each(prunings: str) -> list[str]:
+    """Heads that are named are one item, whatever commas are in it."""
+    return [prunings] if ":" in prunings else [item.strip() for item in prunings.split(",")]
 
 
 def _name(method: str, fields: Mapping[str, Any]) -> str:

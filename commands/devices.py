@@ -12,6 +12,7 @@ from .options import output_options
 _COLUMNS = (
     Column(key="key", title="Device"),
     Column(key="name", title="Name"),
+    Column(key="per_card", title="On a card", unit="count"),
     Column(key="memory", title="Memory", unit="bytes"),
     Column(key="usable_memory", title="Usable", unit="bytes"),
     Column(key="bandwidth", title="Bandwidth", unit="bandwidth"),
@@ -42,7 +43,10 @@ def _report() -> Report:
     return Report(
         title=f"{len(found)} devices",
         tables=(Table(key="devices", title="Devices", columns=_COLUMNS, rows=rows),),
-        notes=("Usable memory is what a framework sees of a fresh device; see docs/devices.md.",),
+        notes=(
+            "A device is what a framework sees as one, of which some cards have several; usable"
+            " memory is what it sees of a fresh one. See docs/devices.md.",
+        ),
         document={
             "schema_version": 1,
             "devices": [

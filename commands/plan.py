@@ -42,6 +42,11 @@ _MODEL_OPTIONS = stack(
         type=FiniteRange(0, 1, min_open=True),
         help="Share of the usable memory that may be taken; default: 0.9, or the engine's.",
     ),
+    click.option(
+        "--prune-heads",
+        metavar="N|SHARE",
+        help="What-if rows without so many query heads of each layer: 2, or 1/4.",
+    ),
     click.option("--parameters", type=COUNT, help="Such as 7b, where the config does not tell."),
 )
 _SERVING_OPTIONS = stack(

@@ -8,8 +8,9 @@ import click
 
 from headcount.plan.engines.registry import started
 
+from .added_options import added_options
 from .console import Command, write_reports
-from .engine_options import start_options
+from .engine_options import LLAMA_CPP_OPTIONS, start_options
 from .options import AT_LEAST_1, TOKENS, FiniteRange, output_options, stack
 
 _START_OPTIONS = stack(
@@ -21,6 +22,8 @@ _START_OPTIONS = stack(
     click.option("--kv-dtype", help="Element type of the cache."),
     click.option("--utilisation", type=FiniteRange(0, 1, min_open=True)),
     start_options(started()),
+    LLAMA_CPP_OPTIONS,
+    added_options,
 )
 
 

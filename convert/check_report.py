@@ -19,8 +19,8 @@ def check_report(checked: Checked) -> Report:
                 " All merged heads were equal: the logits must be, but for rounding"
                 f"{_cast(checked)}."
                 if checked.lossless
-                else " Merged heads were not equal: this shows that the result runs, not how good"
-                " it is (headcount evaluate does)."
+                else " Heads were merged that were not equal, or pruned: this shows that the result"
+                " runs, not how good it is (headcount evaluate does)."
             ),
         ),
         document={"schema_version": 1, "check": asdict(checked)},

@@ -48,9 +48,9 @@ class LayerError:
     of its scores' (`key`) and its output's (`value`) energy that is lost: with the mean of the same
     heads it would be `key_mean` and `value_mean`.
 
-    `kept` are the source heads that a choosing method kept, None for the mean. `lossless`: every
-    merged head equals the heads that it stands for. `distinct`: how many of the source's K/V heads
-    are no copies of their neighbours.
+    `kept` are the source heads that a choosing method kept, None for the mean. `lossless`: no head
+    was pruned, and every merged one equals those that it stands for. `distinct`: how many of the
+    source's K/V heads, pruned ones apart, are no copies of their neighbours.
     """
 
     index: int
@@ -166,7 +166,7 @@ def _layer_errors(
             key=outcome.errors[layer.index, "k"],
             value=outcome.errors.get((layer.index, "v"), outcome.errors[layer.index, "k"]),
             kept=outcome.chosen.get(layer.index),
-            lossless=layer.index not in outcome.moved,
+            lossless=layer.index not in outcome.moved and not layer.pruned,
             distinct=outcome.repeats.distinct(layer.index),
         )
         for layer in plan.layers

@@ -10,7 +10,7 @@ from headcount.report.report import Column, Fact, Report, Table
 from .conversion import ConversionReport, LayerError
 from .digest_record import DIGEST_OF_TENSORS
 from .fitted_table import fitted_notes, fitted_tables
-from .plan.describe import describe_plan, method_in_words
+from .plan.describe import describe_plan, method_in_words, pruned_in_words
 from .plan.document import conversion_plan_document
 from .plan.existing import DIGEST
 from .plan.plan import ConversionPlan, OutputFile
@@ -83,6 +83,7 @@ def conversion_report(report: ConversionReport) -> Report:
                 value=_heads(report.plan),
                 note=_query_heads(report.plan),
             ),
+            *_pruned(report.plan),
             Fact(key="method", title="Method", value=method_in_words(report.plan)),
             Fact(key="nbytes", title="Weights", value=report.plan.nbytes, unit="bytes"),
         ),
@@ -123,8 +124,16 @@ def _heads(plan: ConversionPlan) -> str:
     return ", ".join(f"{before} -> {after}" for before, after in pairs)
 
 
+def _pruned(plan: ConversionPlan) -> Iterator[Fact]:
+    """The query heads that are gone."""
+    pairs = dict.fromkeys((la.num_attention_heads, la.query_heads) for la in plan.layers)
+    if any(layer.pruned for layer in plan.layers):
+        counts = ", ".join(f"{before} -> {after}" for before, after in pairs)
+        yield Fact(key="query_heads", title="Query heads", value=counts, note=pruned_in_words(plan))
+
+
 def _query_heads(plan: ConversionPlan) -> str:
-    shapes = dict.fromkeys((layer.num_attention_heads, layer.head_dim) for layer in plan.layers)
+    shapes = dict.fromkeys((layer.query_heads, layer.head_dim) for layer in plan.layers)
     return ", ".join(f"{heads} query heads of {head_dim}" for heads, head_dim in shapes)
 
 
@@ -188,7 +197,8 @@ def _missing(left: Sequence[LeftFile]) -> Iterator[str]:
 def _cost(report: ConversionReport) -> Iterator[str]:
     """What heads that were averaged as they are cost, and what takes less without costing more."""
     request = report.plan.request
-    if request.method != "mean" or all(layer.lossless for layer in report.layers):
+    moved = any(layer.key or layer.value for layer in report.layers)
+    if request.method != "mean" or not moved:
         return
     yield (
         "Mean pooling alone costs much where heads differ, as here, until the model is trained on"
@@ -204,6 +214,8 @@ def _repeats(report: ConversionReport) -> Iterator[str]:
         kind = rounding_of(report.plan).type
         rounded = "" if kind is None else f", up to rounding to {kind}"
         yield f"All merged heads were equal: the result computes what the source does{rounded}."
+        return
+    if any(layer.pruned for layer in report.plan.layers):
         return
     pairs = zip(report.plan.layers, report.layers, strict=True)
     copies = sorted({layer.distinct for planned, layer in pairs if layer.distinct < planned.before})

@@ -38,13 +38,30 @@ class Growing(Protocol):
         """Each term at so many sequences of `context` tokens."""
 
 
+class Loading(NamedTuple):
+    """What lies on a rank's device at most while its weights load, and the `room` there is."""
+
+    peak: Term
+    room: int
+
+    @property
+    def free_bytes(self) -> int:
+        """What is left of it; negative where loading fails."""
+        return self.room - self.peak.bytes
+
+    def moved(self, sign: int) -> "Loading":
+        """With its error in favour of the plan, or (-1) against it."""
+        return self._replace(room=self.room + sign * self.peak.error_bytes)
+
+
 class Budget(NamedTuple):
     """Of one rank: `allowed` is None without a device; `fixed` are the weights first, then what is
-    taken whatever is asked for."""
+    taken whatever is asked for. `loading` is None where no more lies there while they load."""
 
     allowed: Term | None
     fixed: tuple[Term, ...]
     growing: Growing | None = None
+    loading: Loading | None = None
 
     def taken(self, context: int, batch_size: int) -> tuple[Term, ...]:
         """The weights first."""
@@ -69,8 +86,11 @@ class Budget(NamedTuple):
         own = self.allowed.error_bytes if self.allowed else 0
         return own + sum(term.error_bytes for term in self.fixed)
 
-    def moved(self, bytes: int) -> "Budget":
-        """With so many bytes more, or fewer, that may be taken; itself without a device."""
+    def moved(self, sign: int) -> "Budget":
+        """With all estimates off by their error in the plan's favour, or (-1) against it; itself
+        without a device."""
         if self.allowed is None:
             return self
-        return self._replace(allowed=self.allowed._replace(bytes=self.allowed.bytes + bytes))
+        size = self.allowed.bytes + sign * self.error_bytes
+        loading = self.loading and self.loading.moved(sign)
+        return self._replace(allowed=self.allowed._replace(bytes=size), loading=loading)

@@ -39,12 +39,12 @@ class Change(NamedTuple):
 
 def changes(plan: Plan, variants: Sequence[VariantPlan]) -> tuple[Change, ...]:
     """Each single change that makes `plan` surely fit, by the least amount that does; () if it
-    fits. Where none does, those that make it borderline, if it is not so by itself.
+    does by itself. Where none does, those that make it borderline, if it is not so by itself.
 
     From what costs nothing (a larger share of memory, fewer sequences) over what costs precision
     or length to what needs more devices or another checkpoint.
     """
-    if plan.fits:
+    if plan.verdict == "fits":
         return ()
     kinds: tuple[Callable[[Plan], Iterator[Change]], ...] = (
         _utilisation,

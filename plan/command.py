@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from headcount.audit.audit_report import error_report
 from headcount.audit.auditing import audit_model, audit_source
 from headcount.model.errors import HeadcountError
+from headcount.model.pruned_heads import PrunedShare, parse_pruned_share
 from headcount.report import FOR_PEOPLE
 from headcount.report.report import Report
 from headcount.sources.hub_names import split_target
@@ -15,12 +15,7 @@ from headcount.sources.hub_names import split_target
 from .devices import parse_devices
 from .engines.engine import find_engine
 from .engines.registry import PLAIN, SERVING
-from .gate import parse_requirements
-from .hardware.prices import read_prices
-from .options.modalities import parse_image_size, parse_limits
-from .options.speculation import Algorithm, Speculation, parse_speculative_config
 from .planned_model import PlannedModel
-from .report.overview import overview_report
 from .report.report import plan_report
 from .request import OF_ANY_PLAN, PlanRequest
 from .result import PlanResult, plan_result
@@ -28,6 +23,9 @@ from .result import PlanResult, plan_result
 if TYPE_CHECKING:
     from headcount.audit.audited import Audit
     from headcount.sources.safetensors import TensorInfo
+
+    from .gate import Requirement
+    from .hardware.cost import Prices
 
 
 # Findings that files lack something that loading would fill with random values.
@@ -56,6 +54,7 @@ def plan_command(
     target_users: int | None = None,
     device: str | None = None,
     prices: Path | None = None,
+    prune_heads: str | None = None,
     form: str = "table",
     **options: Any,
 ) -> PlanAnswer:
@@ -64,12 +63,13 @@ def plan_command(
     if target_users is not None and options.get("batch_size", 1) != 1:
         raise HeadcountError("--target-users are spread over engines: leave out --batch-size")
     devices = parse_devices(device) if device else ()
+    pruned = None if prune_heads is None else _pruned(prune_heads)
     request = _request(needs_engine=bool(require or target_users), **options)
     searched: dict[str, Any] = {
-        "requirements": parse_requirements(require) if require is not None else (),
+        "requirements": _requirements(require),
         "target_users": target_users,
         "devices": devices,
-        "prices": read_prices(prices) if prices is not None else None,
+        "prices": _prices(prices),
     }
 
     def planned_report(name: str) -> tuple[PlanResult, Report]:
@@ -77,13 +77,39 @@ def plan_command(
         model = planned(audit, parameters)
         if model.on_hub and "@" in name:
             model = replace(model, revision=split_target(name)[1])
-        result = plan_result(model, request, **searched)
+        result = replace(plan_result(model, request, **searched), pruned=pruned)
         return result, _with_findings(plan_report(result, with_charts=form == "html"), audit)
 
     if len(names) == 1:
         result, report = planned_report(names[0])
         return PlanAnswer(reports=(report,), holds=result.holds, reasons=tuple(_reasons(result)))
     return _several(names, planned_report, for_people=form in FOR_PEOPLE)
+
+
+# What few calls ask for is imported by those: a command starts in the time of its imports.
+def _requirements(text: str | None) -> "tuple[Requirement, ...]":
+    if text is None:
+        return ()
+    from .gate import parse_requirements
+
+    return parse_requirements(text)
+
+
+def _prices(path: Path | None) -> "Prices | None":
+    if path is None:
+        return None
+    from .hardware.prices import read_prices
+
+    return read_prices(path)
+
+
+def _pruned(text: str) -> PrunedShare:
+    found = parse_pruned_share(text)
+    if found is None:
+        raise HeadcountError(
+            f"--prune-heads {text!r}: write 2 or 1/4 for so many query heads of each layer"
+        )
+    return found
 
 
 def _reasons(result: PlanResult, of: str = "") -> Iterator[str]:
@@ -104,6 +130,10 @@ def _several(
     for_people: bool,
 ) -> PlanAnswer:
     """One that cannot be planned has its error in the place of its report."""
+    from headcount.audit.audit_report import error_report
+
+    from .report.overview import overview_report
+
     results: list[PlanResult | None] = []
     reports: list[Report] = []
     reasons: list[str] = []
@@ -200,19 +230,18 @@ def _of_config(audit: "Audit", lacking: str) -> "Audit":
     return whole if held is None or held < whole.spec.parameters else audit
 
 
-_T = TypeVar("_T")
-
-
-def _parsed(parse: Callable[[str], _T], text: str | None) -> _T | None:
-    return None if text is None else parse(text)
-
-
-def _speculation(text: str) -> Speculation:
-    return parse_speculative_config(text, _draft)
-
-
 def _draft(name: str) -> PlannedModel:
     return planned(audit_model(name))
+
+
+# Options whose texts, or values, are read for a field of the request.
+_READ = frozenset(
+    {
+        *("speculative_config", "limit_mm_per_prompt", "mm_processor_kwargs"),
+        *("speculative_algorithm", "speculative_draft_model_path", "speculative_num_steps"),
+        *("speculative_eagle_topk", "speculative_num_draft_tokens"),
+    }
+)
 
 
 def _request(
@@ -222,41 +251,28 @@ def _request(
     engine: str | None = None,
     engine_version: str | None = None,
     offline: bool = False,
-    speculative_config: str | None = None,
-    limit_mm_per_prompt: str | None = None,
-    mm_processor_kwargs: str | None = None,
-    speculative_algorithm: str | None = None,
-    speculative_draft_model_path: str | None = None,
-    speculative_num_steps: int | None = None,
-    speculative_eagle_topk: int | None = None,
-    speculative_num_draft_tokens: int | None = None,
     **options: Any,
 ) -> PlanRequest:
     """What is not given is left to its default."""
     needs_engine = needs_engine or bool(engine_version) or offline or bool(options.get("kv_memory"))
-    parsed: dict[str, Any] = {
-        "speculative_config": _parsed(_speculation, speculative_config),
-        "limit_mm_per_prompt": _parsed(parse_limits, limit_mm_per_prompt),
-        "mm_processor_kwargs": _parsed(parse_image_size, mm_processor_kwargs),
-    }
-    more = {
-        "draft": speculative_draft_model_path,
-        "steps": speculative_num_steps,
-        "topk": speculative_eagle_topk,
-        "tokens": speculative_num_draft_tokens,
-    }
-    if speculative_algorithm is not None:
-        algorithm = Algorithm(name=speculative_algorithm, **more)  # type: ignore[arg-type]
-        parsed["speculative_algorithm"] = algorithm.speculation(_draft)
-    elif any(value is not None for value in more.values()):
-        raise HeadcountError("--speculative-… of SGLang need --speculative-algorithm")
-    options = {**options, **parsed}
-    needs_engine = needs_engine or any(options[name] for name in options.keys() - OF_ANY_PLAN)
+    given = read_options(options)
+    needs_engine = needs_engine or any(given[name] for name in given.keys() - OF_ANY_PLAN)
     found = find_engine(engine or (SERVING if needs_engine else PLAIN))
     return PlanRequest(
         engine=found.name,
         version=found.releases.parse(engine_version) if engine_version else None,
         utilisation=utilisation,
         usage="offline" if offline else "server",
-        **{name: value for name, value in options.items() if value is not None},
+        **given,
     )
+
+
+def read_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of the command line that are given, as fields of a request: JSON is read, and what is
+    said of an algorithm that drafts put together. Raises HeadcountError."""
+    given = {name: value for name, value in options.items() if value is not None}
+    if texts := {name: given.pop(name) for name in _READ & given.keys()}:
+        from .options.given import parsed
+
+        given |= parsed(texts, _draft)
+    return given

@@ -28,7 +28,8 @@ class Device:
     bytes per second of device memory. `flops` are dense BF16 or FP16 FLOP/s without sparsity. The
     last two are data-sheet peaks, found in `source`, and None where none is published. `platform`
     is what programs are built for (cuda, rocm, xpu, hpu, tpu, neuron, metal), empty where only a
-    size is known; `capability` is CUDA's, or the name that ROCm has for the architecture.
+    size is known; `capability` is CUDA's, or the name that ROCm has for the architecture. As many
+    as `per_card` make up the card, or chip, that is bought or rented.
     """
 
     key: str
@@ -43,6 +44,7 @@ class Device:
     aliases: tuple[str, ...] = ()
     platform: str = ""
     capability: str | None = None
+    per_card: int = 1
 
     def __post_init__(self) -> None:
         if not 0 < self.usable_memory <= self.memory:

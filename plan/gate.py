@@ -107,5 +107,5 @@ def _check(plan: Plan, requirement: Requirement) -> Held:
     figure = _FIGURES[requirement.figure]
     found, low = figure(plan), figure(plan.low)
     holds = bool(low) if requirement.least is None else low >= requirement.least
-    holds = holds and not plan.refusals
+    holds = holds and plan.low.loads and not plan.refusals
     return Held(requirement, found=found, low=low, holds=holds, verdict=plan.verdict)

@@ -6,7 +6,7 @@ convolutions are float32, as convert_hf_to_gguf.py writes them.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from headcount.arch.formats.format import Format
@@ -16,17 +16,8 @@ from headcount.model.mixers import Attention, LatentAttention, Mixer
 from headcount.model.spec import ModelSpec
 from headcount.sources.ggml_types import GGML_TYPES
 
-# The mixes, and the type that each is named after.
-MIXES: Mapping[str, str] = {
-    **{name: name for name in ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q6_K", "TQ1_0", "TQ2_0")},
-    **{"F16": "F16", "BF16": "BF16", "F32": "F32", "MXFP4_MOE": "MXFP4"},
-    **{"Q2_K": "Q2_K", "Q2_K_S": "Q2_K", "Q3_K_S": "Q3_K", "Q3_K_M": "Q3_K", "Q3_K_L": "Q3_K"},
-    **{"Q4_K_S": "Q4_K", "Q4_K_M": "Q4_K", "Q5_K_S": "Q5_K", "Q5_K_M": "Q5_K"},
-    **{"IQ1_S": "IQ1_S", "IQ1_M": "IQ1_M", "IQ2_XXS": "IQ2_XXS", "IQ2_XS": "IQ2_XS"},
-    **{"IQ2_S": "IQ2_XS", "IQ2_M": "IQ2_S", "IQ3_XXS": "IQ3_XXS", "IQ3_XS": "IQ3_S"},
-    **{"IQ3_S": "IQ3_S", "IQ3_M": "IQ3_S", "IQ4_NL": "IQ4_NL", "IQ4_XS": "IQ4_XS"},
-}
-ALIASES = {"Q3_K": "Q3_K_M", "Q4_K": "Q4_K_M", "Q5_K": "Q5_K_M"}
+from .gguf_names import MIXES
+
 _FLOATS = ("F16", "BF16", "F32")
 # Those that cannot be made without an importance matrix.
 _LOWEST = frozenset(("IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ2_M"))
@@ -37,13 +28,6 @@ _FALLBACKS = {
     **{"Q4_K": "Q5_0", "Q5_K": "Q5_1", "Q6_K": "Q8_0"},
 }
 _V_LIKE = ("v", "qkv", "kv_b")
-
-
-def mix_name(text: str) -> str | None:
-    """llama.cpp's name of the mix that `text` means; None where it has none."""
-    name = text.upper().replace("-", "_")
-    name = ALIASES.get(name, name)
-    return name if name in MIXES else None
 
 
 @dataclass(kw_only=True, slots=True)
@@ -76,8 +60,9 @@ def gguf_scheme(mix: str, inventory: Inventory, spec: ModelSpec) -> Scheme:
 
 def as_gguf(inventory: Inventory, spec: ModelSpec) -> Inventory:
     """The matrices that a GGUF file has: the way up from a latent as one for keys and one for
-    values, and no layers that predict."""
-    modules = tuple(part for module in inventory.modules for part in _cut(module, spec))
+    values, no layers that predict, and no towers, which lie in a file of their own (mmproj)."""
+    language = (module for module in inventory.modules if module.kind != "tower")
+    modules = tuple(part for module in language for part in _cut(module, spec))
     return replace(inventory, modules=modules, prediction=(), prediction_others=0)
 
 
@@ -134,7 +119,7 @@ _WITH_70B = ("llama", "qwen2", "olmo", "nemotron-nas")
 
 
 def _type(mix: str, module: Module, model: _Model) -> str | None:
-    if module.kind in ("router", "tower"):
+    if module.kind == "router":
         return None
     default = MIXES[mix]
     if mix in _FLOATS:

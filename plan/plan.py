@@ -9,7 +9,7 @@ from headcount.model.errors import HeadcountError
 from headcount.model.sizes import DEFAULT_CONTEXT
 from headcount.model.spec import ModelSpec
 
-from .budget import Budget, Term
+from .budget import Budget, Loading, Term
 from .engines.engine import Engine, check_options, find_engine
 from .engines.launch import Launch, beyond_positions, unlisted
 from .engines.pool import CachePool
@@ -62,13 +62,13 @@ class Plan:
         """What each stage has beyond what the batch needs."""
         own = self.request.each_of_dp(batch_size)
         return [
-            size - self.pool.needed(context, own, stage)
+            size - self.pool.needed(context, own, stage) - self.pool.reserved(stage)
             for stage, size in enumerate(self._available(context, own))
         ]
 
     def holds(self, context: int, batch_size: int) -> bool:
         """Whether a batch of so many tokens each fits. Wants a device, or K/V memory."""
-        return min(self._free(context, batch_size)) >= 0
+        return self.loads and min(self._free(context, batch_size)) >= 0
 
     @cached_property
     def _tightest(self) -> int:
@@ -109,7 +109,9 @@ class Plan:
 
     @property
     def kv_cache_bytes(self) -> int:
-        return self.needed(self.workload.context, self.workload.batch_size)
+        """What the batch wants, with what no request gets."""
+        reserved = self.pool.reserved(self._tightest)
+        return self.needed(self.workload.context, self.workload.batch_size) + reserved
 
     @property
     def terms(self) -> tuple[Term, ...]:
@@ -121,7 +123,8 @@ class Plan:
             bytes=self.kv_cache_bytes,
             formula=self.pool.formula(
                 work.context, self.request.each_of_dp(work.batch_size), self._tightest
-            ),
+            )
+            + (" + the null block" if self.pool.reserved(self._tightest) else ""),
         )
         return (*self.taken[:1], cache, *self.taken[1:])
 
@@ -154,7 +157,21 @@ class Plan:
         """Whether the engine starts so and runs the whole batch at once, by the estimates as they
         stand; None where there is nothing to fit in."""
         free = self.free_bytes
-        return None if free is None else free >= 0 and self.runs_at_once and not self.refusals
+        if free is None:
+            return None
+        return free >= 0 and self.loads and self.runs_at_once and not self.refusals
+
+    @property
+    def loading(self) -> Loading | None:
+        """What lies on a device while weights load, of the stage that has the least left; None
+        where that is no more than what is planned."""
+        known = [budget.loading for budget in self.budgets if budget.loading is not None]
+        return min(known, key=lambda loading: loading.free_bytes, default=None)
+
+    @property
+    def loads(self) -> bool:
+        """Whether there is room for the weights while they load."""
+        return self.loading is None or self.loading.free_bytes >= 0
 
     @cached_property
     def refusals(self) -> tuple[str, ...]:
@@ -217,7 +234,7 @@ class Plan:
     def _moved(self, sign: int) -> "Plan":
         if not self.error_bytes:
             return self
-        return replace(self, budgets=tuple(b.moved(sign * b.error_bytes) for b in self.budgets))
+        return replace(self, budgets=tuple(budget.moved(sign) for budget in self.budgets))
 
     @cached_property
     def limits(self) -> PlanLimits:
@@ -288,6 +305,8 @@ class Plan:
     @property
     def limiting_term(self) -> str:
         """The key of what takes most, where the plan does not fit or has the least room."""
+        if self.loading is not None and not self.loads:
+            return self.loading.peak.key
         if self.available_bytes > 0 or not self.taken:
             return "kv_cache"
         return max(self.taken, key=lambda term: term.bytes).key
@@ -317,12 +336,12 @@ def plan_model(model: PlannedModel, request: PlanRequest) -> Plan:
     given neither a device nor memory."""
     engine = find_engine(request.engine)
     check_options(engine, request)
-    model = as_format(model, request.dtype) if request.dtype else model
+    model = engine.as_run(as_format(model, request.dtype) if request.dtype else model)
     if engine.starts and request.device is None and request.kv_memory is None:
         raise HeadcountError(
             "a plan for an engine needs --device (a name or a size) or --kv-memory"
         )
-    _check_ranks(request)
+    check_ranks(request)
     check_tp(model.spec, request.attention_tp, model.model_id)
     _check_pp(model, request)
     return plan_workload(model, engine, _workload(model, request, engine))
@@ -377,7 +396,8 @@ def _compute_dtype(*wanted: str | None) -> str:
     return next((name for name in wanted if name is not None and BITS[name] >= 16), "bfloat16")
 
 
-def _check_ranks(request: PlanRequest) -> None:
+def check_ranks(request: PlanRequest) -> None:
+    """Raises HeadcountError for ranks that do not share those of tp evenly."""
     for name, count in (("dp", request.dp), ("ep_size", request.ep_size)):
         if (name == "ep_size" or request.enable_dp_attention) and request.tp % count:
             raise HeadcountError(

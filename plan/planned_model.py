@@ -3,11 +3,15 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from headcount.arch.formats.by_config import described_inventory
+from headcount.arch.modules.module import Inventory
 from headcount.model.dtypes import BITS
 from headcount.model.spec import ModelSpec
-from headcount.sources.safetensors import TensorInfo
+
+if TYPE_CHECKING:
+    from headcount.sources.safetensors import TensorInfo
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -31,10 +35,16 @@ class PlannedModel:
     stands_in: str | None = None
     own_format: Mapping[str, Any] | None = None
     overruled: str | None = None
-    tensors: Mapping[str, TensorInfo] | None = None
+    tensors: "Mapping[str, TensorInfo] | None" = None
     active_parameters: int | None = None
     on_hub: bool = False
     revision: str | None = None
+
+
+@lru_cache(maxsize=64)
+def matrices_of(model: PlannedModel) -> Inventory | None:
+    """Every matrix, by the config; None where that does not describe as many parameters."""
+    return described_inventory(model.config, model.spec.parameters or 0)
 
 
 @lru_cache(maxsize=64)

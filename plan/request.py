@@ -1,7 +1,7 @@
 """What a plan is asked for, and the same with every default filled in from model and engine."""
 
 from dataclasses import dataclass, fields
-from typing import Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from headcount.model import limits
 from headcount.model.dtypes import BITS, Bits
@@ -10,9 +10,11 @@ from headcount.model.errors import HeadcountError, short
 from .devices import Device
 from .engines.registry import PLAIN
 from .engines.version import Version
-from .options.modalities import ImageSize, MostItems
-from .options.speculation import Speculation
 from .weights import Weights
+
+if TYPE_CHECKING:
+    from .options.modalities import ImageSize, MostItems
+    from .options.speculation import Speculation
 
 UTILISATION = 0.90  # what serving engines take of a device's visible memory unless told otherwise
 Usage = Literal["server", "offline"]
@@ -91,10 +93,10 @@ class PlanRequest:
     lora_target_modules: tuple[str, ...] | None = None
     fully_sharded_loras: bool = False
     cpu_offload_gb: float | None = None
-    speculative_config: Speculation | None = None
-    limit_mm_per_prompt: MostItems | None = None
-    mm_processor_kwargs: ImageSize | None = None
-    speculative_algorithm: Speculation | None = None
+    speculative_config: "Speculation | None" = None
+    limit_mm_per_prompt: "MostItems | None" = None
+    mm_processor_kwargs: "ImageSize | None" = None
+    speculative_algorithm: "Speculation | None" = None
     async_scheduling: bool | None = None
     parallel: int | None = None
     kv_unified: bool = False
@@ -130,7 +132,7 @@ class PlanRequest:
         )
 
     @property
-    def speculation(self) -> Speculation | None:
+    def speculation(self) -> "Speculation | None":
         """What drafts, whatever the engine calls it."""
         return self.speculative_config or self.speculative_algorithm
 

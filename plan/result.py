@@ -4,21 +4,25 @@ it. Each part is worked out when it is asked for."""
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from headcount.model.errors import HeadcountError
+from headcount.model.pruned_heads import PrunedShare
 from headcount.model.units import format_bytes
 
-from .changes import Change, changes
-from .curves import ContextPoint, context_curve
 from .devices import Device, all_devices
 from .engines.engine import find_engine
-from .gate import Held, Requirement, check
-from .hardware.prices import HOURS_A_MONTH, Prices
-from .hardware.search import Candidate, of_each_device, ranked, search
+from .hardware.candidates import Candidate, of_each_device, ranked
+from .hardware.cost import HOURS_A_MONTH, Prices, cost
 from .plan import Plan, plan_model
 from .planned_model import PlannedModel
 from .request import PlanRequest
 from .what_if import VariantPlan, variant_plans
+
+if TYPE_CHECKING:
+    from .changes import Change
+    from .curves import ContextPoint
+    from .gate import Held, Requirement
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,11 +35,12 @@ class PlanResult:
     plan: Plan
     candidates: tuple[Candidate, ...] = ()
     ranking: tuple[Candidate, ...] = ()
-    required: tuple[Requirement, ...] = ()
+    required: "tuple[Requirement, ...]" = ()
     users: int | None = None
     named: bool = False
     left_out: tuple[tuple[Device, str], ...] = ()
     prices: Prices = field(default_factory=dict)
+    pruned: PrunedShare | None = None  # query heads, of which one more what-if row is without
 
     @property
     def chosen(self) -> Candidate | None:
@@ -49,9 +54,9 @@ class PlanResult:
         return self.chosen or (Candidate(device=device, plan=self.plan) if device else None)
 
     @cached_property
-    def requirements(self) -> tuple[Held, ...]:
+    def requirements(self) -> "tuple[Held, ...]":
         """Each, held against the plan, or the best of a search."""
-        return check(self.chosen.plan if self.chosen else self.plan, self.required)
+        return _held(self.chosen.plan if self.chosen else self.plan, self.required)
 
     @cached_property
     def offered(self) -> tuple[Candidate, ...]:
@@ -85,7 +90,7 @@ class PlanResult:
                 yield f"{item.requirement.text}: {why}{where}"
 
     def an_hour(self, candidate: Candidate) -> float | None:
-        """What all its devices cost; None where their price is not known."""
+        """What all its cards cost; None where their price is not known."""
         return cost(candidate, self.prices)
 
     def a_month(self, candidate: Candidate) -> float | None:
@@ -99,32 +104,42 @@ class PlanResult:
 
     @cached_property
     def variants(self) -> tuple[VariantPlan, ...]:
-        return variant_plans(self.plan)
+        return variant_plans(self.plan, self.pruned)
 
     @cached_property
-    def changes(self) -> tuple[Change, ...]:
+    def changes(self) -> "tuple[Change, ...]":
+        if self.plan.verdict == "fits":
+            return ()
+        from .changes import changes
+
         return changes(self.plan, self.variants)
 
     @cached_property
-    def curve(self) -> tuple[ContextPoint, ...]:
+    def curve(self) -> "tuple[ContextPoint, ...]":
+        from .curves import context_curve
+
         return context_curve(self.plan)
 
 
-def _share(plan: Plan, required: tuple[Requirement, ...]) -> float:
+def _held(plan: Plan, required: "tuple[Requirement, ...]") -> "tuple[Held, ...]":
+    if not required:
+        return ()
+    from .gate import check
+
+    return check(plan, required)
+
+
+def _share(plan: Plan, required: "tuple[Requirement, ...]") -> float:
     """How much of what is required is there: that of what it lacks most, 1 where all holds."""
-    return min((item.share for item in check(plan, required)), default=1.0)
-
-
-def cost(candidate: Candidate, prices: Prices) -> float | None:
-    """Of an hour of all its devices; None where their price is not known."""
-    price = prices.get(candidate.device.key)
-    return None if price is None else price * candidate.devices
+    return min((item.share for item in _held(plan, required)), default=1.0)
 
 
 def shortfall(plan: Plan) -> str:
     """Why it does not surely serve."""
     if plan.refusals:
         return "; ".join(plan.refusals)
+    if (loading := plan.loading) is not None and not plan.loads:
+        return f"{format_bytes(-loading.free_bytes)} short on each device while the weights load"
     free = plan.free_bytes or 0
     left = f"{format_bytes(abs(free))} {'free' if free >= 0 else 'short'} on each device"
     if plan.verdict == "borderline":
@@ -136,7 +151,7 @@ def plan_result(
     model: PlannedModel,
     request: PlanRequest,
     *,
-    requirements: tuple[Requirement, ...] = (),
+    requirements: "tuple[Requirement, ...]" = (),
     target_users: int | None = None,
     devices: Sequence[Device] = (),
     prices: Prices | None = None,
@@ -147,15 +162,13 @@ def plan_result(
     known, named = prices or {}, tuple(devices) or ((request.device,) if request.device else ())
     if len(named) == 1:
         request = replace(request, device=named[0])
-    if request.kv_memory is not None and (target_users or len(named) > 1):
-        raise HeadcountError(
-            "--target-users, or several devices, are a search over devices: leave out --kv-memory"
-        )
-    if request.kv_memory is not None and known:
-        raise HeadcountError("--prices are those of devices: leave out --kv-memory")
+    if request.kv_memory is not None:
+        _check_beside_kv_memory(request, bool(target_users) or len(named) > 1, known)
     if not target_users and (len(named) == 1 or request.kv_memory is not None):
         plan = plan_model(model, request)
         return PlanResult(plan=plan, required=requirements, prices=known)
+    from .hardware.search import search  # one plan wants none
+
     left_out = () if named else tuple(_left_out(request))
     searched = named or _without(left_out)
     found = search(model, request, searched, target_users)
@@ -176,6 +189,20 @@ def plan_result(
         left_out=left_out,
         prices=known,
     )
+
+
+def _check_beside_kv_memory(request: PlanRequest, is_search: bool, prices: Prices) -> None:
+    if is_search:
+        raise HeadcountError(
+            "--target-users, or several devices, are a search over devices: leave out --kv-memory"
+        )
+    if prices:
+        raise HeadcountError("--prices are those of devices: leave out --kv-memory")
+    if request.utilisation is not None:
+        raise HeadcountError(
+            "--kv-memory is all that the cache has, and --utilisation what it is reckoned from:"
+            " leave out one of them"
+        )
 
 
 def _left_out(request: PlanRequest) -> Iterator[tuple[Device, str]]:

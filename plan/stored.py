@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 from headcount.arch.formats.by_config import (
     Quantised,
-    described_inventory,
     inventory_by,
     weights_by_config,
 )
@@ -19,8 +18,8 @@ from headcount.arch.modules.module import Inventory, Module
 from headcount.model.dtypes import ALIASES
 from headcount.model.errors import UnsupportedModelError
 
-from .gguf_mixes import as_gguf, gguf_scheme, mix_name
-from .planned_model import PlannedModel
+from .gguf_names import mix_name
+from .planned_model import PlannedModel, matrices_of
 
 _GROUPS_OF_4 = {"bits": 4, "group_size": 128}
 # What files that are called int4 or W4A16 hold: integers of linear layers with a 16-bit scale for
@@ -106,6 +105,16 @@ def _kind(weights: Mapping[str, object]) -> tuple[object, object]:
     return weights.get("num_bits"), weights.get("type")
 
 
+def unquantised(model: PlannedModel) -> PlannedModel | None:
+    """The model as its own files are, where these are not quantised; None where they are."""
+    if model.own_format is None:
+        return None if quantization_config(model.config) else model
+    if model.own_format:
+        return None
+    config = {key: value for key, value in model.config.items() if key != "quantization_config"}
+    return replace(model, config=config, own_format=None)
+
+
 def is_stored_as(model: PlannedModel, name: str) -> bool:
     """Whether the model's own files have the dtype, or the format, `name`."""
     own = quantization_config(model.config)
@@ -144,6 +153,8 @@ def quantised(model: PlannedModel, wide_bits: int) -> Quantised | None:
     if mix is None:
         return weights_by_config(model.config, spec, wide_bits=wide_bits)
     assert spec.parameters is not None
+    from .gguf_mixes import as_gguf, gguf_scheme  # only a GGUF file wants them
+
     inventory = as_gguf(inventory_by(model.config, spec, spec.parameters), spec)
     scheme = gguf_scheme(mix, inventory, spec)
     return Quantised(scheme.name, stored_weights(inventory, scheme, wide_bits=wide_bits))
@@ -168,15 +179,14 @@ def weighed(model: PlannedModel, dtype: str | None, wide_bits: int) -> Weighed |
     """The matrices of `model` as loaded in `dtype`, None as they are stored; None where the config
     does not describe them. `wide_bits` are those of what is not quantised. Raises
     UnknownFormatError."""
-    if model.spec.parameters is None:
-        return None
-    inventory = described_inventory(model.config, model.spec.parameters)
+    inventory = matrices_of(model)
     if inventory is None:
         return None
     loaded = as_loaded(model, dtype)
     is_plain = dtype is not None and loaded is model
     scheme = None if is_plain else _scheme(loaded, inventory)
     wide = (scheme.wide_bits if scheme else None) or wide_bits
+    inventory = scheme.stored(inventory) if scheme else inventory
     return Weighed(
         modules=tuple(_weighed(inventory, inventory.modules, scheme, wide)),
         prediction=tuple(_weighed(inventory, inventory.prediction, scheme, wide)),
@@ -186,7 +196,11 @@ def weighed(model: PlannedModel, dtype: str | None, wide_bits: int) -> Weighed |
 
 def _scheme(model: PlannedModel, inventory: Inventory) -> Scheme | None:
     mix = _mix(model.config)
-    return scheme_of(model.config) if mix is None else gguf_scheme(mix, inventory, model.spec)
+    if mix is None:
+        return scheme_of(model.config)
+    from .gguf_mixes import gguf_scheme  # only a GGUF file wants it
+
+    return gguf_scheme(mix, inventory, model.spec)
 
 
 def _weighed(

@@ -1,10 +1,12 @@
 """The same plan with fewer, or more, K/V heads, or a latent as of MLA: what a conversion buys."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from headcount.model.errors import HeadcountError
 from headcount.model.mixers import Attention, LatentAttention, Mixer
+from headcount.model.pruned_heads import PrunedShare, shapes_left
 from headcount.model.spec import Layer, ModelSpec
 
 from .parallel import valid_tp
@@ -17,7 +19,7 @@ ROTATED = 64  # qk_rope_head_dim
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Variant:
     """`num_key_value_heads` is None where it differs between layers. `spec` has the changed layers;
-    `parameters_change` is what k and v projections grow (or, negative, shrink) by; with
+    `parameters_change` is what q, k, v and o projections grow (or, negative, shrink) by; with
     `cache_only` the weights are those of the model as it is."""
 
     name: str
@@ -27,6 +29,7 @@ class Variant:
     spec: ModelSpec
     parameters_change: int
     cache_only: bool = False
+    query_heads: int | None = None  # of each attention, where some were pruned
 
     def allows(self, tp: int) -> bool:
         return tp in valid_tp(self.spec)
@@ -107,13 +110,35 @@ def _variant(name: str, before: ModelSpec, after: ModelSpec, heads: int | None =
         group_size=group_sizes.pop() if heads and len(group_sizes) == 1 else None,
         is_current=before.layers == after.layers,
         spec=after,
-        parameters_change=_keys_and_values(after) - _keys_and_values(before),
+        parameters_change=_projections(after) - _projections(before),
     )
 
 
-def _keys_and_values(spec: ModelSpec) -> int:
+def _projections(spec: ModelSpec) -> int:
     parts = [layer.parameters() for layer in spec.layers]
-    return sum(part.k + part.v for part in parts)
+    return sum(part.q + part.k + part.v + part.o for part in parts)
+
+
+def pruned_variants(spec: ModelSpec, wanted: PrunedShare, where: str) -> Iterator[Variant]:
+    """The model without `wanted` query heads of each layer: a row for each number of K/V heads that
+    can be left. Raises HeadcountError where layers differ in heads, or that number cannot go."""
+    mixers = [m for layer in spec.layers for m in layer.mixers if isinstance(m, Attention)]
+    changeable = [mixer for mixer in mixers if _is_changeable(mixer) and mixer.has_key_value]
+    counts = {(m.num_attention_heads, m.num_key_value_heads) for m in changeable}
+    if len(counts) != 1:
+        what = "its layers differ in heads" if counts else "it has no K/V heads"
+        raise HeadcountError(f"{where}: {what}, so that --prune-heads says nothing of them all")
+    for count, each in shapes_left(changeable[0], wanted, f"{where}: each layer"):
+
+        def prune(mixer: Mixer, count: int = count, each: int = each) -> Mixer:
+            if not isinstance(mixer, Attention) or not _is_changeable(mixer):
+                return mixer
+            return replace(mixer.with_key_value_heads(count), num_attention_heads=count * each)
+
+        after = _with_layers(spec, prune)
+        kind = "MHA" if each == 1 else "MQA" if count == 1 else "GQA"
+        name = f"{kind}, {count * each} of {changeable[0].num_attention_heads} query heads"
+        yield replace(_variant(name, spec, after, count), query_heads=count * each)
 
 
 def _expanded(spec: ModelSpec) -> Variant:
@@ -155,9 +180,10 @@ class VariantPlan(NamedTuple):
         return whole - whole // self.copies
 
 
-def variant_plans(plan: Plan) -> tuple[VariantPlan, ...]:
+def variant_plans(plan: Plan, pruned: PrunedShare | None = None) -> tuple[VariantPlan, ...]:
     """`plan` with each number of K/V heads, the most first; of an engine, also with latents that
-    keep less than the model does."""
+    keep less than the model does; and without `pruned` query heads. Raises HeadcountError for a
+    number of these that cannot go."""
     found = variants(plan.spec)
     present = next((row for row in found if row.is_current), None)
     whole = _undivided(found[0].spec, plan) if found else 0  # the first row is MHA
@@ -166,6 +192,9 @@ def variant_plans(plan: Plan) -> tuple[VariantPlan, ...]:
         tried = (_variant_plan(plan, _with_latent(plan.spec, rank), whole) for rank in LATENTS)
         most = plan.bytes_per_token
         rows += [row for row in tried if row.plan and row.plan.bytes_per_token < most]
+    if pruned is not None:
+        without = pruned_variants(plan.spec, pruned, plan.model.model_id or plan.spec.model_type)
+        rows += [_variant_plan(plan, variant, whole) for variant in without]
     return tuple(rows)
 
 
@@ -204,7 +233,8 @@ def conversions(rows: Sequence[VariantPlan]) -> tuple[VariantPlan, ...]:
     present = next((n for n, row in enumerate(rows) if row.variant.is_current), None)
     if present is None or rows[present].variant.num_key_value_heads is None:
         return ()
-    return tuple(row for row in rows[present:] if row.plan is not None)
+    found = (row for row in rows[present:] if row.variant.query_heads is None)
+    return tuple(row for row in found if row.plan is not None)
 
 
 def _with_latent(spec: ModelSpec, rank: int) -> Variant:

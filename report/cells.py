@@ -40,6 +40,8 @@ def _number(value: float, unit: str) -> str:
         "bits": lambda v: f"{v:.2f}",
         "similarity": lambda v: f"{v:.4f}",
         "loss_share": lambda v: f"{v:.4f}",
+        "share": lambda v: f"{v:.2f}",
+        "mean_tokens": lambda v: f"{v:,.1f}",
         "ratio": lambda v: f"{v:.2f}x" if v < 9.995 else f"{v:.1f}x",
         "percent": lambda v: f"{v:.1f} %",
         "seconds": lambda v: f"{v:.3f} s",

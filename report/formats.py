@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from headcount.model.text import is_hidden, printable
 
-from .lines import fact_line, finding_line, grid
+from .lines import fact_line, finding_line, grid, heat_map_lines
 from .report import Report, shown
 
 # What begins a formula in a spreadsheet, also in the wide forms of East Asian text.
@@ -34,6 +34,9 @@ def _lines(report: Report) -> Iterator[str]:
         width = max(len(title) for title in titles)
         for title, fact in zip(titles, report.facts, strict=True):
             yield f"  {title:<{width}}  {printable(fact_line(fact))}"
+    for heat_map in report.heat_maps:
+        if heat_map.in_text:
+            yield from ("", printable(heat_map.title), *heat_map_lines(heat_map, printable))
     for table in report.tables:
         yield ""
         if len(report.tables) > 1:

@@ -11,7 +11,7 @@ from headcount.model.text import printable
 
 from .cells import cell
 from .charts import drawing_of, figures_of
-from .report import Column, Fact, Finding, Report, Table, shown
+from .report import Column, Fact, Finding, HeatCell, HeatMap, Report, Table, shown
 
 # No more than the page's own style may be loaded, should a name ever get out of its quotes, and no
 # script run but those whose hashes are added.
@@ -19,7 +19,9 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1f2328; --soft: #59636e; --line: #d1d9e0;
   --page: #ffffff; --band: #f6f8fa; --heat: 31 111 235;
-  --error: #b3261e; --warning: #8a5a00; --note: #0b57a4; --good: #1a6b35; }
+  --error: #b3261e; --warning: #8a5a00; --note: #0b57a4; --good: #1a6b35;
+  --hue-0: 213 94 0; --hue-1: 204 121 167; --hue-2: 0 114 178; --hue-3: 0 158 115;
+  --hue-4: 120 120 120; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e6edf3; --soft: #9198a1; --line: #3d444d;
   --page: #0d1117; --band: #151b23; --heat: 56 139 253;
   --error: #ff8a80; --warning: #e3b341; --note: #79b8ff; --good: #6fdd8b; } }
@@ -46,6 +48,16 @@ th:first-child, td:first-child { position: sticky; left: 0; }
 td:first-child { background: var(--page); }
 .number { text-align: right; white-space: nowrap; }
 .heat { background: rgb(var(--heat) / var(--share)); }
+.map { border-collapse: separate; border-spacing: 2px; }
+.map th { background: none; font-weight: 400; color: var(--soft); }
+.map th:first-child { background: var(--page); }
+.map th, .map td { border: 0; padding: 0.125rem; min-width: 1.875rem; text-align: center; }
+.map td { background: var(--band); }
+.map tbody th { text-align: right; padding-right: 0.5rem; }
+.map .shade, .legend .shade { background: rgb(var(--hue) / var(--share)); }
+.legend { display: flex; flex-wrap: wrap; gap: 0.25rem 1.25rem; list-style: none; padding: 0;
+  font-size: 0.875rem; }
+.legend span { display: inline-block; min-width: 1.5rem; text-align: center; }
 pre { overflow-x: auto; padding: 0.75rem; background: var(--band); }
 li { margin: 0.25rem 0; overflow-wrap: anywhere; }
 .chart { width: 100%; height: 26rem; }
@@ -106,6 +118,9 @@ def _section(report: Report, number: int) -> Iterator[str]:
         yield from ("<dl>", *(_fact(fact) for fact in report.facts), "</dl>")
     if report.charts:
         yield from figures_of(report.charts, name)
+    for heat_map in report.heat_maps:
+        yield f"<h2>{_text(heat_map.title)}</h2>"
+        yield from _heat_map(heat_map)
     for table in report.tables:
         yield f"<h2>{_text(table.title)}</h2>"
         yield from _table(table)
@@ -146,6 +161,31 @@ def _table(table: Table) -> Iterator[str]:
         cells = zip(row, table.columns, numeric, strict=True)
         yield f"<tr>{''.join(_cell(value, column, right) for value, column, right in cells)}</tr>"
     yield "</tbody>\n</table>\n</div>"
+
+
+def _heat_map(heat_map: HeatMap) -> Iterator[str]:
+    yield f'<div class="scroll" tabindex="0" role="region" aria-label="{_text(heat_map.title)}">'
+    yield '<table class="map">'
+    numbers = range(max(map(len, heat_map.cells), default=0))
+    head = "".join(f'<th scope="col">{number}</th>' for number in numbers)
+    yield f'<thead><tr><th scope="col">{_text(heat_map.row_title)}</th>{head}</tr></thead>\n<tbody>'
+    for name, row in zip(heat_map.rows, heat_map.cells, strict=True):
+        cells = "".join(f"<td{_shade(cell)}>{_text(cell.text)}</td>" for cell in row)
+        yield f'<tr><th scope="row">{_text(name)}</th>{cells}</tr>'
+    yield "</tbody>\n</table>\n</div>"
+    if heat_map.legend:
+        entries = (
+            f"<li><span{_shade(HeatCell(text, 1, hue))}>{_text(text)}</span> {_text(meaning)}</li>"
+            for text, meaning, hue in heat_map.legend
+        )
+        yield from ('<ul class="legend">', *entries, "</ul>")
+
+
+def _shade(cell: HeatCell) -> str:
+    if cell.hue is None or cell.share <= 0:
+        return ""
+    share = _DARKEST * min(1.0, cell.share)
+    return f' class="shade" style="--hue: var(--hue-{cell.hue}); --share: {share:.3f}"'
 
 
 def _cell(value: object, column: Column, right: bool) -> str:

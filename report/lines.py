@@ -1,9 +1,11 @@
 """The parts of a report as lines of text; what a model says of itself is shown by `show`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from .cells import cell
-from .report import Fact, Finding, Table
+from .report import Fact, Finding, HeatMap, Table
+
+_CELLS_A_LINE = 32  # of two characters each, so that a line has about a hundred
 
 
 def fact_line(fact: Fact) -> str:
@@ -33,3 +35,20 @@ def grid(table: Table, style: str, show: Callable[[str], str]) -> str:
         colalign=["right" if right else "left" for right in table.numeric] if table.rows else None,
         disable_numparse=True,
     )
+
+
+def heat_map_lines(heat_map: HeatMap, show: Callable[[str], str]) -> Iterator[str]:
+    """The map as text: a line a row, broken where it has many cells, and the legend."""
+    longest = max(map(len, heat_map.cells), default=0)
+    cells = [[show(cell.text) for cell in row] for row in heat_map.cells]
+    side = max(map(len, (heat_map.row_title, *heat_map.rows)))
+    for start in range(0, longest, _CELLS_A_LINE):
+        numbers = [str(n) for n in range(start, min(start + _CELLS_A_LINE, longest))]
+        part = [row[start : start + _CELLS_A_LINE] for row in cells]
+        width = max(len(text) for row in (numbers, *part) for text in row)
+        for name, row in zip((heat_map.row_title, *heat_map.rows), (numbers, *part), strict=True):
+            if row:
+                line = " ".join(f"{text:>{width}}" for text in row)
+                yield f"{show(name):>{side}}  {line}".rstrip()
+        yield ""
+    yield "; ".join(f"{text} {meaning}" for text, meaning, _ in heat_map.legend)

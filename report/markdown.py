@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from headcount.model.text import printable
 
-from .lines import fact_line, finding_line, grid
+from .lines import fact_line, finding_line, grid, heat_map_lines
 from .report import Report, shown
 
 # What begins markup wherever it stands. A backslash does before punctuation, and before a bar of a
@@ -46,6 +46,10 @@ def _lines(report: Report) -> Iterator[str]:
     if report.lines:
         yield from _fenced([printable(line) for line in report.lines])
     yield from (f"- **{plain(fact.title)}**: {plain(fact_line(fact))}" for fact in report.facts)
+    for heat_map in report.heat_maps:
+        if heat_map.in_text:
+            yield from ("", f"### {plain(heat_map.title)}", "")
+            yield from _fenced([*heat_map_lines(heat_map, printable)])
     for table in report.tables:
         yield from ("", f"### {plain(table.title)}", "", grid(table, "github", plain))
     for title, lines in (

@@ -58,7 +58,8 @@ def shown(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 class Column(NamedTuple):
     """`unit` is text, count, bytes, exact_bytes, tokens, percent, ratio, parameters, seconds, rate,
     price, bits, bandwidth (bytes/s) or flops (FLOP/s); similarity, from -1 to 1, and loss_share,
-    from 0 to 1, are shaded in html: the darker, the easier to merge; a verdict is coloured."""
+    from 0 to 1, are shaded in html: the darker, the easier to merge; a verdict is coloured. share
+    lies between 0 and 1 or -1 and 1, mean_tokens counts tokens and parts of them."""
 
     key: str
     title: str
@@ -119,6 +120,28 @@ class Chart(NamedTuple):
     x_is_log: bool = False
 
 
+class HeatCell(NamedTuple):
+    """`text` of three characters at most; `share`, from 0 to 1, is how dark it is in html, and
+    `hue` the number of its colour (0 to 4), None for none."""
+
+    text: str
+    share: float
+    hue: int | None = None
+
+
+class HeatMap(NamedTuple):
+    """Rows of cells, numbered from 0. `legend`: texts, what they mean, and the hue of each. Html
+    shows every map, the other formats for people those that are `in_text`."""
+
+    key: str
+    title: str
+    row_title: str
+    rows: tuple[str, ...]
+    cells: tuple[tuple[HeatCell, ...], ...]
+    legend: tuple[tuple[str, str, int | None], ...] = ()
+    in_text: bool = False
+
+
 class Report(NamedTuple):
     """`document` is the JSON interface, `records` the rows of CSV (None: those of the first table);
     `items` stand in for `document` where that is a list; the rest is what people read. `lines` are
@@ -134,3 +157,4 @@ class Report(NamedTuple):
     records: Table | None = None
     items: tuple[Mapping[str, object], ...] | None = None
     charts: tuple[Chart, ...] = ()
+    heat_maps: tuple[HeatMap, ...] = ()

@@ -5,14 +5,20 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForSeq2SeqLM,
+    AutoModelForSpeechSeq2Seq,
+    PreTrainedConfig,
+    PreTrainedModel,
+)
 
 from headcount.model.dtypes import resolve_dtype
 from headcount.model.errors import HeadcountError, InvalidWeightsError
 from headcount.sources.identity import check_unchanged
 
 from .boundary import third_party
-from .runnable import RunnableModel
+from .runnable import RunnableModel, is_encoder_decoder
 from .strict_presence import strict_presence
 
 TORCH_DTYPES = {
@@ -63,12 +69,17 @@ def resolve_load_dtype(name: str | None) -> torch.dtype | None:
 
 
 def load_model(
-    runnable: RunnableModel, *, dtype: torch.dtype | None, device: torch.device
+    runnable: RunnableModel,
+    *,
+    dtype: torch.dtype | None,
+    device: torch.device,
+    attention: str | None = None,
 ) -> LoadedModel:
-    """The model with its weights. Raises HeadcountError when any weight would be made up, and
-    SourceChangedError when its files are no longer those that were checked."""
+    """The model with its weights; `attention` is how it computes attention, None as the config has
+    it. Raises HeadcountError when any weight would be made up, and SourceChangedError when its
+    files are no longer those that were checked."""
     with third_party(f"{runnable.folder}: transformers cannot load it"), strict_presence():
-        loaded: Any = AutoModelForCausalLM.from_pretrained(
+        loaded: Any = _auto_class(runnable.config).from_pretrained(
             runnable.folder,
             config=runnable.config,
             dtype="auto" if dtype is None else dtype,
@@ -77,6 +88,7 @@ def load_model(
             use_safetensors=True,
             output_loading_info=True,
             ignore_mismatched_sizes=True,  # so that they are listed; they are refused below
+            **({} if attention is None else {"attn_implementation": attention}),
         )
         model, info = loaded[0].eval().to(device), loaded[1]
     check_unchanged(runnable.files)
@@ -85,6 +97,13 @@ def load_model(
     return LoadedModel(
         runnable=runnable, model=model, warnings=_unused_weights(runnable, info["unexpected_keys"])
     )
+
+
+def _auto_class(config: PreTrainedConfig) -> Any:
+    if not is_encoder_decoder(config):
+        return AutoModelForCausalLM
+    speech = type(config) in AutoModelForSpeechSeq2Seq._model_mapping
+    return AutoModelForSpeechSeq2Seq if speech else AutoModelForSeq2SeqLM
 
 
 def _refuse_other_shapes(

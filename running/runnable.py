@@ -60,8 +60,9 @@ class RunnableModel:
         return limit if isinstance(limit, int) and limit > 0 else None
 
 
-def open_runnable(name: str) -> RunnableModel:
-    """The model in the folder `name`. Raises HeadcountError for what cannot or may not be run."""
+def open_runnable(name: str, *, encoder_decoders: bool = False) -> RunnableModel:
+    """The model in the folder `name`, a causal language model or, with `encoder_decoders`, one of
+    these. Raises HeadcountError for what cannot or may not be run."""
     check_name(name)
     folder = Path(name)
     if not folder.is_dir():
@@ -74,10 +75,18 @@ def open_runnable(name: str) -> RunnableModel:
     weights = _check_weights(folder)
     with third_party(f"{folder / 'config.json'}: transformers cannot use it"), strict_presence():
         config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    _refuse_other_tasks(name, config)
+    if not (encoder_decoders and is_encoder_decoder(config)):
+        _refuse_other_tasks(name, config)
     read = (config_file, weights.index_file, *(header.read for header in weights.files))
     files = tuple((file.path, file.identity) for file in read if file is not None)
     return RunnableModel(id=name, folder=folder, config=config, files=files)
+
+
+def is_encoder_decoder(config: PreTrainedConfig) -> bool:
+    """Whether the model has an encoder and a decoder, and not the decoder alone."""
+    named = config.architectures or ["ForConditionalGeneration"]
+    causal = any(name.endswith("ForCausalLM") for name in named)
+    return bool(getattr(config, "is_encoder_decoder", False)) and not causal
 
 
 def _refuse_adapter(folder: Path) -> None:

@@ -72,7 +72,7 @@ def encode(tokenizer: PreTrainedTokenizerBase, text: Text, max_tokens: int) -> T
             text.content, add_special_tokens=False, return_offsets_mapping=tokenizer.is_fast
         )
     ids = list(encoded["input_ids"])
-    bos = [tokenizer.bos_token_id] if _begins_with_bos(tokenizer) else []
+    bos = [tokenizer.bos_token_id] if begins_with_bos(tokenizer) else []
     kept = ids[: max_tokens + 1 - len(bos)]
     if len(bos) + len(kept) < 2:
         raise HeadcountError(
@@ -97,7 +97,7 @@ def check_ids(tokens: TokenSequence, runnable: RunnableModel) -> None:
         )
 
 
-def _begins_with_bos(tokenizer: PreTrainedTokenizerBase) -> bool:
+def begins_with_bos(tokenizer: PreTrainedTokenizerBase) -> bool:
     """Whether the tokenizer, asked for special tokens, puts BOS before a text."""
     if tokenizer.bos_token_id is None:
         return False

@@ -34,7 +34,14 @@ if os.environ.get("HEADCOUNT_TEST_LIGHT"):  # as on an install without the extra
     sys.modules.update(dict.fromkeys(_CONVERT_EXTRA))  # type: ignore[arg-type]
 _MISSING = [name for name in _CONVERT_EXTRA if importlib.util.find_spec(name) is None]
 if _MISSING:
-    collect_ignore = ["convert", "evaluate", "faults", "running", "uptrain"]  # they import torch
+    collect_ignore = [
+        "convert",
+        "evaluate",
+        "faults",
+        "heads",
+        "running",
+        "uptrain",
+    ]  # they import torch
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

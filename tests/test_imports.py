@@ -84,6 +84,7 @@ def test_no_files_import_each_other_in_a_circle() -> None:
         (["--help"], "Usage:"),
         (["convert", "--help"], "Usage:"),
         (["evaluate", "--help"], "Usage:"),
+        (["heads", "--help"], "Usage:"),
         (["uptrain", "--help"], "Usage:"),
     ],
 )

@@ -27,7 +27,7 @@ else:
 ROOT = Path(__file__).parents[1]
 ROOT_FILES = ("__init__.py", "__main__.py", "cli.py", "py.typed")
 ROOT_FOLDERS = (
-    *("arch", "audit", "commands", "convert", "evaluate", "model", "plan", "report"),
+    *("arch", "audit", "commands", "convert", "evaluate", "heads", "model", "plan", "report"),
     *("running", "sources", "uptrain"),
 )
 

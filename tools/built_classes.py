@@ -12,7 +12,8 @@ holds something but false, 0 or null, and `!key` its opposite. `without` names s
 does not build: the terms tell nothing of their layers. A class that does as its config says
 (`is_encoder_decoder`) has a list of forms, each with the value that it is for. Without `terms`, no
 such terms give its parameters (what several keys decide); `own_layers` are others than the base's.
-`roots` are the first words that the names of a file may all share.
+`roots` are the first words that the names of a file may all share for the base class, `own_roots`
+what a class knows beside them; null where it is not built of the config.
 
     python tools/built_classes.py           # write the file: minutes
     python tools/built_classes.py --check   # exit 1 if the file is not what transformers builds
@@ -91,20 +92,29 @@ def line(model_type: str) -> str:
     base = base_class(model_type)
     found = samples(model_type, base) if base else []
     others = {name: difference(name, found) for name in names if name != base}
-    roots = {"roots": roots_of(names, found[0])} if found else {}
+    roots = roots_of(base, names, found[0]) if base and found else {}
     row = {"model_type": model_type, "base": base, "classes": others, **roots}
     return json.dumps(row, separators=(",", ":"))
 
 
-def roots_of(names: Sequence[str], one: Sample) -> list[str]:
-    """What the names of a file begin with: the parts of the classes, and the name of the base model
-    in those with a head, which transformers drops and adds on loading."""
-    roots: list[str] = []
+def roots_of(base: str, names: Sequence[str], one: Sample) -> dict[str, Any]:
+    """What the names of a file begin with, by class: its parts, and the name of the base model in
+    those with a head, which transformers drops and adds on loading."""
+    shared = roots_of_class(base, one) or []
+    own: dict[str, list[str] | None] = {}
     for name in names:
-        with contextlib.suppress(Exception):
-            model = instance(name, one.config)
-            roots += (model.base_model_prefix, *(n for n, _ in model.named_parameters()))
-    return sorted({root.split(".")[0] for root in roots if root})
+        found = roots_of_class(name, one)
+        more = found and [root for root in found if root not in shared]
+        own |= {name: more} if more or found is None else {}
+    return {"roots": shared, **({"own_roots": own} if own else {})}
+
+
+def roots_of_class(name: str, one: Sample) -> list[str] | None:
+    with contextlib.suppress(Exception):
+        model = instance(name, one.config)
+        words = (model.base_model_prefix, *(n for n, _ in model.named_parameters()))
+        return sorted({word.split(".")[0] for word in words if word})
+    return None
 
 
 def base_class(model_type: str) -> str | None:

@@ -9,7 +9,9 @@ reads them off the installed version, which the first line names, one line a mod
 `defaults` holds the *declared* value of each field. What the class computes from other fields
 (`head_dim` from the hidden size, `layer_types` from the number of layers) depends on the config
 at hand and is null here. A sub-config is a dict of the values that apply when it is missing
-altogether; for one that is given in part, the line of its own model_type applies.
+altogether; for one that is given in part, the line of its own model_type applies. `own_first` are
+the standard names that are fields beside those that they are mapped to: the class sets the own name
+after them.
 
     python tools/class_defaults.py           # write the file
     python tools/class_defaults.py --check   # exit 1 if the file is not what transformers says
@@ -179,6 +181,10 @@ def line_of(model_type: str) -> str:
     row: dict[str, Any] = {"model_type": model_type, "class": cls.__name__}
     row["attribute_map"] = {k: v for k, v in cls.attribute_map.items() if is_relevant(k, None)}
     row["defaults"] = {**defaults_of(cls), **labels(cls)}
+    both = {field.name for field in dataclasses.fields(cast(Any, cls))} & row[
+        "attribute_map"
+    ].keys()
+    row |= {"own_first": sorted(both)} if both else {}
     return json.dumps(row, separators=(",", ":"))
 
 

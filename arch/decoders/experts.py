@@ -22,7 +22,12 @@ def aria_projector(view: ConfigView, tower: ConfigView, text: ConfigView) -> int
     """Queries that attend to the patches, and an MLP."""
     hidden, out = tower.integer("hidden_size"), text.integer("hidden_size")
     counts = view.child("projector_patch_to_query_dict")
-    queries = max((counts.integer(patches) for patches in counts.config), default=256)
+    saved = "max_value_projector_patch_to_query_dict"  # what transformers derives, and reads again
+    queries = (
+        max((counts.integer(patches) for patches in counts.config), default=256)
+        if view.config.get(saved) is None
+        else view.integer(saved)
+    )
     inner = linear(hidden, 3 * hidden) + 2 * linear(hidden, hidden)
     outer = 3 * hidden * hidden  # q, k and v in front of the attention's own
     norms = 6 * hidden

@@ -94,9 +94,8 @@ def gemma3_projector(view: ConfigView, tower: ConfigView, text: ConfigView) -> i
 
 
 def paligemma_projector(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
-    """One matrix to `projection_dim`, a key of the wrapper or its tower."""
-    out = tower.optional("projection_dim") or view.integer("projection_dim")
-    return linear(tower.integer("hidden_size"), out)
+    """One matrix to the wrapper's `projection_dim`, which it writes over its tower's."""
+    return linear(tower.integer("hidden_size"), view.integer("projection_dim"))
 
 
 EVERY_SIXTH = Windows(period=6)

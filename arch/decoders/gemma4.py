@@ -157,7 +157,9 @@ ASSISTANT = Architecture(
 ARCHITECTURES = (
     GEMMA4_TEXT,
     GEMMA4_TEXT.relative(
-        "gemma4_unified_text", body=SANDWICH, conversion=Conversion(changes_values=True)
+        "gemma4_unified_text",
+        body=replace(SANDWICH, mlp=Mlp(width=gemma4_width)),
+        conversion=Conversion(changes_values=True),
     ),
     GEMMA4_TEXT.relative(
         "diffusion_gemma_text",

@@ -159,6 +159,11 @@ APERTUS = LLAMA.relative(
     rotary=None,
 )
 
+EAGLE3_NOTE = (
+    "The file is a head of EAGLE-3, which drafts for another model: what it shares with that model"
+    " (an embedding, often the output head) is not counted."
+)
+
 ARCHITECTURES = (
     LLAMA,
     LLAMA.relative("iquestcoder", body=DECODER_MLP_BIAS, conversion=WIDTH_CHECKED),
@@ -179,7 +184,13 @@ ARCHITECTURES = (
     ),
     LLAMA.relative("seed_oss", attention={"o_bias": "attention_out_bias"}),
     LLAMA.relative("solar_open", attention={"o_bias": False}, body=DEEPSEEK_BODY),
-    LLAMA.relative("helium", attention={"o_bias": False}, body=DECODER_MLP_BIAS, rotary="pairs"),
+    LLAMA.relative(
+        "helium",
+        attention={"o_bias": False},
+        body=DECODER_MLP_BIAS,
+        rotary="pairs",
+        conversion=Conversion(whole_width=True),
+    ),
     LLAMA.relative(
         "diffllama",
         attention={"other": vectors_of_head_dim(4)},
@@ -253,4 +264,6 @@ ARCHITECTURES = (
             Gguf(architecture="llada-moe", cached=False),
         ),
     ),
+    # EAGLE-3's heads, which no config.json tells by a type of their own.
+    Architecture(types=(), gguf=(Gguf(architecture="eagle3", drafts=True, note=EAGLE3_NOTE),)),
 )

@@ -165,7 +165,7 @@ ARCHITECTURES = (
         config=ConfigKeys(
             defaults={"cross_attention_layers": [3, 8, 13, 18, 23, 28, 33, 38]}, tied=never
         ),
-        attention=AttentionShape(build=layers_of_text_or_image),
+        attention=AttentionShape(build=layers_of_text_or_image, fixed_head_dim=True),
         body=Body(more=extra_tokens_and_gates, named=True),
         rotary="halves",
         stored=Stored(more_rows=8),

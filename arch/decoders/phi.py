@@ -8,7 +8,7 @@ from ..architecture import MULTIMODAL, Architecture, ConfigKeys, Conversion
 from ..attention.layer_kinds import windowed
 from ..attention.shape import AttentionShape
 from ..attention.shared import LLAMA_ATTENTION, MHA_BIASED
-from ..body.body import WEIGHT_AND_BIAS, Body, Layers, lm_head, no_head
+from ..body.body import DECODER_CLASSES, WEIGHT_AND_BIAS, Body, Layers, lm_head, no_head
 from ..body.feed_forward import Mlp
 from ..body.image_towers import CLIP_TOWER
 from ..body.projectors import linear
@@ -123,7 +123,8 @@ ARCHITECTURES = (
         types=("phi-msft",),
         config=ConfigKeys(aliases=PHI_MSFT_KEYS),
         attention=AttentionShape(qkv_bias=True, o_bias=True),
-        body=replace(PARALLEL, mlp=N_INNER),
+        # its own code calls the class as transformers does that of "phi"
+        body=replace(PARALLEL, mlp=N_INNER, classes={**DECODER_CLASSES, "PhiForCausalLM": lm_head}),
         tensors=MIXER_NAMES,
     ),
     Architecture(

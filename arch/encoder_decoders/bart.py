@@ -71,10 +71,12 @@ def led_layers(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
 
 
 def prophetnet_layers(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
-    """ProphetNet: the decoder's self-attention computes relative positions from its input."""
+    """ProphetNet: the decoder's self-attention computes relative positions from its input, and its
+    cross-attention can be left out."""
     more = view.integer("num_buckets") * view.integer("decoder_attention_heads")
+    kept = 2 if view.flag("add_cross_attention") else 1
     return change_stack(
-        bart_layers(shape, view),
+        tuple(replace(layer, mixers=layer.mixers[:kept]) for layer in bart_layers(shape, view)),
         "decoder",
         other_parameters=more * (view.integer("hidden_size") + 1),
     )

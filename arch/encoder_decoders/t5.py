@@ -6,7 +6,7 @@ from headcount.model import limits
 from headcount.model.mixers import Attention
 from headcount.model.spec import Layer
 
-from ..architecture import MULTIMODAL, OTHER_STACKS, Architecture, ConfigKeys
+from ..architecture import MULTIMODAL, OTHER_STACKS, Architecture, ConfigKeys, Stored
 from ..attention.layers import cross_attention_beside, layer_count
 from ..attention.shape import AttentionShape
 from ..attention.two_stacks import cache_window, change_stack, two_stacks
@@ -16,6 +16,7 @@ from ..body.plain_experts import experts_and_copies, idle_experts
 from ..config_view import ConfigView
 from ..gguf.form import Gguf
 from ..gguf.towers import t5_encoder_stack, t5_stacks
+from ..modules.names import FeedForwardNames
 from ..tensors.names import TensorNames, under
 from ..tying import always, config_says
 from .bart import SEQ2SEQ
@@ -120,13 +121,17 @@ NO_CROSS_CACHE = (
     "llama.cpp caches no K/V of the cross-attention, but the encoder's output, as float32."
 )
 
+LAST_IN_FLOAT32 = Stored(kept_wide=("wo",))
+
 T5 = Architecture(
     types=("t5", "mt5"),
     config=ConfigKeys(tied=always),
     attention=AttentionShape(build=t5_layers, kv_heads_from="query heads"),
     body=replace(T5_BODY, named=True),
     tensors=T5_NAMES,
+    feed_forward=FeedForwardNames(mlp="DenseReluDense", leaves=("wi_0", "wi_1", "wo")),
     rotary="none",
+    stored=LAST_IN_FLOAT32,
     gguf=(
         Gguf(architecture="t5", reads=t5_stacks, note=NO_CROSS_CACHE),
         Gguf(architecture="t5encoder", reads=t5_encoder_stack),
@@ -135,12 +140,13 @@ T5 = Architecture(
 
 ARCHITECTURES = (
     T5,
-    T5.relative("pop2piano", body=None),
-    T5.relative("udop", body=None, rotary=None),
+    T5.relative("pop2piano", body=None, stored=LAST_IN_FLOAT32),
+    T5.relative("udop", body=None, rotary=None, stored=LAST_IN_FLOAT32),
     T5.relative(
         "umt5",
         attention={"build": umt5_layers},
         body=replace(T5_BODY, classes={**SEQ2SEQ, "UMT5Model": no_head}),
+        stored=LAST_IN_FLOAT32,
     ),
     T5.relative(
         "longt5",

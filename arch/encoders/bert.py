@@ -6,6 +6,7 @@ from headcount.model.spec import Layer
 
 from ..architecture import Architecture, Conversion
 from ..attention.layers import attention, layer_count
+from ..attention.more_parameters import value_convolution
 from ..attention.shape import AttentionShape
 from ..attention.shared import MHA_BIASED
 from ..body.body import WEIGHT_AND_BIAS, Body, Head, Layers, no_head, one_per_mixer
@@ -251,7 +252,12 @@ ARCHITECTURES = (
     # Encoders alone
     PLAIN_BERT.relative("ibert", body=POOLED_BODY),
     PLAIN_BERT.relative("layoutlm", body=replace(UNPOOLED_BODY, more=layoutlm_embeddings)),
-    PLAIN_BERT.relative("mra", "yoso", body=replace(UNPOOLED_BODY, position_offset=2)),
+    PLAIN_BERT.relative("mra", body=replace(UNPOOLED_BODY, position_offset=2)),
+    PLAIN_BERT.relative(
+        "yoso",
+        attention={"other": value_convolution("conv_window")},
+        body=replace(UNPOOLED_BODY, position_offset=2),
+    ),
     PLAIN_BERT.relative(
         "tapas", body=replace(POOLED_BODY, token_types=None, more=tapas_token_types)
     ),

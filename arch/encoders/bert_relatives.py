@@ -8,7 +8,7 @@ from headcount.model.spec import Layer
 
 from ..architecture import Architecture, Verification
 from ..attention.layers import attention, layer_count, uncached_layers
-from ..attention.more_parameters import second_query_key_value
+from ..attention.more_parameters import second_query_key_value, value_convolution
 from ..attention.shape import AttentionShape
 from ..attention.shared import ENCODER_MHA
 from ..body.body import Layers, no_head
@@ -24,11 +24,6 @@ def luke_queries(view: ConfigView, heads: int, head_dim: int) -> int:
     """LUKE: queries of their own from words to entities, entities to words and to entities."""
     hidden = view.integer("hidden_size")
     return 3 * hidden * (hidden + 1) if view.flag("use_entity_aware_attention") else 0
-
-
-def nystrom_convolution(view: ConfigView, heads: int, head_dim: int) -> int:
-    """Nyströmformer: a depthwise convolution over the values, one kernel per head."""
-    return heads * (view.optional("conv_kernel_size") or 0)
 
 
 def convbert_layers(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
@@ -221,7 +216,7 @@ ARCHITECTURES = (
     ),
     ENCODER.relative(
         "nystromformer",
-        attention={"other": nystrom_convolution},
+        attention={"other": value_convolution("conv_kernel_size")},
         tensors=BERT_AND_MORE_NAMES,
         body=replace(UNPOOLED_BODY, position_offset=2),
     ),

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from headcount.model.spec import Layer
 
-from ..architecture import Architecture
+from ..architecture import Architecture, ConfigKeys
 from ..attention.layers import encoder_layers
 from ..attention.shape import AttentionShape
 from ..attention.shared import ENCODER_MHA, MHA_BIASED
@@ -42,8 +42,12 @@ TEXT = Body(norm=WEIGHT_AND_BIAS, mlp=PLAIN, positions=("max_position_embeddings
 ALTCLIP_TEXT = replace(BERT_BODY, more=altclip_projection)
 VISION = replace(IMAGE, final_norms=2, more=clip_embeddings)
 
+# Whose classes take what older files have in place of either nested config
+OLDER_FILES = ConfigKeys(replaced=("text_config", "vision_config"))
+
 CLIP = Architecture(
     types=("clip",),
+    config=OLDER_FILES,
     attention=replace(MHA_BIASED, cross="add_cross_attention", build=two_tower_layers),
     body=TwoTowers(bodies={"text": TEXT, "vision": VISION}, classes={"CLIPModel": no_head}),
     tensors=BART_NAMES,
@@ -51,6 +55,7 @@ CLIP = Architecture(
     gguf=(Gguf(architecture="clip", reads=clip_towers),),
 )
 TOWERS = CLIP.relative(attention={"cross": False}, body=None)
+OWL = TOWERS.relative(config=ConfigKeys())  # reads them nowhere
 # A half alone: an encoder with the names of BART.
 CLIP_ENCODER = Architecture(types=(), attention=ENCODER_MHA, tensors=BART_NAMES)
 
@@ -62,11 +67,11 @@ ARCHITECTURES = (
             bodies={"text": TEXT, "vision": VISION}, classes={"MetaClip2Model": no_head}
         ),
     ),
-    TOWERS.relative(
+    OWL.relative(
         "owlvit",
         body=TwoTowers(bodies={"text": TEXT, "vision": VISION}, classes={"OwlViTModel": no_head}),
     ),
-    TOWERS.relative(
+    OWL.relative(
         "owlv2",
         body=TwoTowers(bodies={"text": TEXT, "vision": VISION}, classes={"Owlv2Model": no_head}),
     ),

@@ -9,7 +9,7 @@ from ..attention.layers import attention, layer_count, uncached_layers
 from ..attention.shape import AttentionShape
 from ..body.body import Head, Layers
 from ..body.encoded_images import patches_and
-from ..body.image_embeddings import patch_count, patches, sides, vit_embeddings, vit_patches
+from ..body.image_embeddings import area, patch_count, patches, vit_embeddings, vit_patches
 from ..body.image_towers import dinov2_embeddings_and_mlps
 from ..body.masked_lm import pooler
 from ..body.shared import BARE_ENCODER, IMAGE, NO_MLP
@@ -77,14 +77,13 @@ def vivit_embeddings(view: ConfigView, layers: Layers) -> int:
 
 
 def yolos_embeddings(view: ConfigView, layers: Layers) -> int:
-    """Class and detection tokens; positions, which the middle layers may have again."""
-    hidden = view.integer("hidden_size")
-    height, width = sides(view, "image_size")
-    size = view.integer("patch_size")
-    detection = view.integer("num_detection_tokens")
-    rows = (height // size) * (width // size) + detection + 1
+    """Class and detection tokens; positions, which the middle layers may have again, there for as
+    many patches as the area of the image has."""
+    hidden, size = view.integer("hidden_size"), view.integer("patch_size")
+    tokens = view.integer("num_detection_tokens") + 1
     middle = len(layers) - 1 if view.flag("use_mid_position_embeddings") else 0
-    return patches(view, bias=True) + (1 + detection + rows * (1 + middle)) * hidden
+    again = middle * (area(view, "image_size") // size**2 + tokens)
+    return patches(view, bias=True) + (2 * tokens + patch_count(view) + again) * hidden
 
 
 def dinov3_layers(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:

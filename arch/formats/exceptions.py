@@ -65,9 +65,15 @@ def _names(settings: Mapping[str, Any], key: str) -> list[str]:
 
 
 def entry_of(table: Mapping[str, Any], names: Iterable[str]) -> Any:
-    """What `table` says of a module under any of its names, or else of the nearest one above it."""
+    """What `table` says of a module under any of its names, else of the nearest one above it, or
+    else under the first glob that it fits."""
+    names = tuple(names)
     found = ((len(run), table[run]) for name in names for run in _above(name) if run in table)
-    return max(found, key=lambda pair: pair[0], default=(0, None))[1]
+    nearest = max(found, key=lambda pair: pair[0], default=None)
+    if nearest is not None:
+        return nearest[1]
+    globs = (key for key in table if "*" in key)
+    return next((table[key] for key in globs if any(map(glob(key).matches, names))), None)
 
 
 def _above(name: str) -> Iterator[str]:

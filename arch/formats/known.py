@@ -7,6 +7,7 @@ types by OCP Microscaling Formats 1.0.
 
 from .format import Format
 
+FLOAT32 = Format(name="float32", bits=32, group=0)
 # Weights in four bits that share a scale of 8 bits: by 32, or by 16 with a float32 for the matrix.
 MXFP4 = Format(name="mxfp4", bits=4, group=32, scale_bits=8)
 MXFP6 = Format(name="mxfp6", bits=6, group=32, scale_bits=8)

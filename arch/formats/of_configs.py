@@ -44,6 +44,11 @@ _READERS: Mapping[str, Callable[[Settings, Settings], Choice]] = {
     **{"eetq": eetq_scheme, "bitnet": bitnet_scheme, "quark": quark_scheme},
 }
 
+# Those of libraries that save a model which they, or transformers, have loaded: the classes of both
+# leave out the layers that predict further tokens (`sanitize` in mlx_lm/models/*.py drops them).
+_AS_BUILT = frozenset(
+    {"mlx", MLX_BY_KEYS, "mlc", "bitsandbytes", "hqq", "quanto", "torchao", "eetq", "bitnet"}
+)
 
 # compressed-tensors and MLX have names of their own for it.
 _KEYS = ("quantization_config", "compression_config", MLX_KEY)
@@ -91,7 +96,8 @@ def scheme_of(config: Settings) -> Scheme | None:
     if reader is None:
         raise UnknownFormatError(f"its quantization_config is of the kind {short(method)}")
     choose = reader(settings, config)
-    return Scheme(name=method, choose=_without_towers(choose) if stated.of_text else choose)
+    choose = _without_towers(choose) if stated.of_text else choose
+    return Scheme(name=method, choose=choose, as_built=method in _AS_BUILT)
 
 
 def _without_towers(choose: Choice) -> Choice:

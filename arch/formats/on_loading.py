@@ -6,8 +6,11 @@ from dataclasses import replace
 
 from headcount.model.errors import short
 
+from ..our_types import base_type
+from ..registry import architecture_of
+from .exceptions import ModuleList
 from .format import Format
-from .known import LLM_INT8, NF4, NF4_NESTED, TERNARY, grouped
+from .known import FLOAT32, LLM_INT8, NF4, NF4_NESTED, TERNARY, grouped
 from .scheme import Choice, UnknownFormatError
 from .settings import Settings, all_linear, group, layers_only, size, table, width
 
@@ -20,7 +23,8 @@ def bitsandbytes_scheme(settings: Settings, config: Settings) -> Choice:
         form = LLM_INT8
     else:
         raise UnknownFormatError("its bitsandbytes settings load neither 4 nor 8 bit")
-    return all_linear(settings, form, head=bool(settings.get("llm_int8_skip_modules")))
+    plain = all_linear(settings, form, head=bool(settings.get("llm_int8_skip_modules")))
+    return _with_kept(plain, config, FLOAT32)
 
 
 def hqq_scheme(settings: Settings, config: Settings) -> Choice:
@@ -45,7 +49,8 @@ def quanto_scheme(settings: Settings, config: Settings) -> Choice:
     kind = str(settings.get("weights", "int8"))
     if kind not in kinds:
         raise UnknownFormatError(f"optimum-quanto has stored it as {short(kind)}")
-    return all_linear(settings, replace(kinds[kind], matrix_bytes=4), head=False)
+    plain = all_linear(settings, replace(kinds[kind], matrix_bytes=4), head=False)
+    return _with_kept(plain, config, None)
 
 
 # Kinds of torchao, without the weights of 4 bit whose inputs are cut to 8.
@@ -77,7 +82,14 @@ def _torchao_format(name: str, arguments: Mapping[str, object]) -> Format:
 
 
 def eetq_scheme(settings: Settings, config: Settings) -> Choice:
-    return all_linear(settings, grouped(8, None), head=False)
+    return _with_kept(all_linear(settings, grouped(8, None), head=False), config, None)
+
+
+def _with_kept(plain: Choice, config: Settings, form: Format | None) -> Choice:
+    """`plain` but for the matrices that the model's class keeps wide, which have `form`."""
+    found = architecture_of(base_type(str(config.get("model_type"))))
+    kept = ModuleList(found.stored.kept_wide if found else ())
+    return lambda module, names: form if kept.holds(names) else plain(module, names)
 
 
 def bitnet_scheme(settings: Settings, config: Settings) -> Choice:

@@ -1,11 +1,11 @@
 """How a checkpoint as a whole is stored: which format each matrix has."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headcount.model.errors import UnsupportedModelError
 
-from ..modules.module import Module
+from ..modules.module import Inventory, Module
 from .format import Format
 
 # (a matrix, what it may be called) -> its format; None: it stays as it is.
@@ -15,11 +15,19 @@ Choice = Callable[[Module, tuple[str, ...]], Format | None]
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scheme:
     """`wide_bits` are those of norms and biases, and of matrices that stay, where these are not
-    those of the model's dtype."""
+    those of the model's dtype. `as_built`: files hold what the library had built of the model when
+    it wrote them, without the layers that predict further tokens."""
 
     name: str
     choose: Choice
     wide_bits: int | None = None
+    as_built: bool = False
+
+    def stored(self, inventory: Inventory) -> Inventory:
+        """What of `inventory` files hold."""
+        if not self.as_built:
+            return inventory
+        return replace(inventory, prediction=(), prediction_others=0)
 
 
 class UnknownFormatError(UnsupportedModelError):

@@ -48,7 +48,7 @@ class StoredWeights(NamedTuple):
 
 def stored_weights(inventory: Inventory, scheme: Scheme, *, wide_bits: int) -> StoredWeights:
     """`wide_bits` are those of what stays as it is, unless the scheme says otherwise."""
-    wide_bits = scheme.wide_bits or wide_bits
+    inventory, wide_bits = scheme.stored(inventory), scheme.wide_bits or wide_bits
     cut = list(module_bytes(inventory, inventory.modules, scheme, wide_bits))
     cut_ahead = list(module_bytes(inventory, inventory.prediction, scheme, wide_bits))
     attention = [row for module, row in cut if module.kind == "attention"]

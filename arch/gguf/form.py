@@ -60,8 +60,9 @@ class Gguf:
     makes a cache for it (create_memory in src/llama-model.cpp). `query_gate`: attn_q computes a
     gate for every element of q, too (load_arch_tensors). `caching_layers`: so many layers have a
     cache of their own where the file does not tell. `passes` None: `num_loops` of the file, or
-    one. `reads` is a whole reading of its own. `named`: its tensors have llama.cpp's names. `note`
-    is what an audit of such a file says.
+    one. `reads` is a whole reading of its own. `drafts`: q, k and v of the first layer read an
+    embedding beside a hidden state, and the head may be over fewer tokens. `named`: its tensors
+    have llama.cpp's names. `note` is what an audit of such a file says.
     """
 
     architecture: str
@@ -74,5 +75,6 @@ class Gguf:
     indexer: Indexer | None = None
     passes: Passes | None = None
     reads: Towers | None = None
+    drafts: bool = False
     named: bool = True
     note: str | None = None

@@ -9,6 +9,7 @@ from headcount.model.errors import InvalidConfigError, UnsupportedModelError
 from headcount.model.mixers import Attention, LatentAttention, Mixer, State
 from headcount.model.spec import Layer, ModelSpec
 
+from ..attention.drafts import reading_two
 from ..registry import gguf_of
 from .form import Gguf
 from .indexers import indexer_states
@@ -72,6 +73,8 @@ def _layers(form: Gguf, keys: Keys) -> tuple[Layer, ...]:
             attending = _attending(form, keys, heads[i], kv_heads[i], seen[i], indexers[i])
             mixers = (*(_again(mixer, passes[i] - 1) for mixer in attending), *mixers)
         layers.append(Layer(index=i, mixers=mixers))
+    if form.drafts:
+        layers[0] = reading_two(layers[0])
     own = count - keys.number("attention.shared_kv_layers")
     if own == count and form.caching_layers is not None:
         own = min(count, form.caching_layers)

@@ -29,12 +29,15 @@ def lara_kinds(view: ConfigView, count: int) -> tuple[str, ...]:
 def bailing_delta(shape: AttentionShape, view: ConfigView, kind: str) -> tuple[Mixer, ...]:
     """The same with full projections for decay and gate, and the heads of attention: files that
     transformers saves name them again, since it overwrites head_dim by the rotated part."""
-    saved = view.config.get("linear_head_dim") is not None
-    heads = view.integer("linear_num_heads" if saved else "num_attention_heads")
-    d = view.integer("linear_head_dim" if saved else "head_dim")
-    kernel = view.integer("linear_conv_kernel_dim" if saved else "short_conv_kernel_size")
+    heads = _saved_or(view, "linear_num_heads", "num_attention_heads")
+    d = _saved_or(view, "linear_head_dim", "head_dim")
+    kernel = _saved_or(view, "linear_conv_kernel_dim", "short_conv_kernel_size")
     full = 2 * view.integer("hidden_size") * heads * d
     return (delta_rule(view, heads, d, kernel, decay_and_gate=full),)
+
+
+def _saved_or(view: ConfigView, saved: str, own: str) -> int:
+    return view.integer(own if view.config.get(saved) is None else saved)
 
 
 def head_gated_latent(shape: AttentionShape, view: ConfigView, kind: str) -> tuple[Mixer, ...]:

@@ -31,10 +31,11 @@ def xlstm_biases(view: ConfigView, layers: Layers) -> int:
 
 
 def xlstm_width(view: ConfigView, layer: Layer) -> int:
-    """`ffn_proj_factor` times the hidden size, rounded up to a multiple."""
-    factor = view.positive("ffn_proj_factor") or 1
+    """`ffn_proj_factor` times the hidden size, rounded up to a multiple unless it is less than one
+    above the last (round_up_to_next_multiple_of)."""
+    width = view.integer("hidden_size") * (view.positive("ffn_proj_factor") or 1)
     multiple = view.integer("ffn_round_up_to_multiple_of")
-    return int(-(-view.integer("hidden_size") * factor // multiple) * multiple)
+    return int((width + multiple - 1) // multiple * multiple)
 
 
 def rwkv_layers(shape: AttentionShape, view: ConfigView) -> tuple[Layer, ...]:
@@ -90,7 +91,9 @@ ARCHITECTURES = (
     ),
     Architecture(
         types=("xlstm",),
-        config=ConfigKeys(tied=never, aliases=LAYER_TYPES),
+        config=ConfigKeys(
+            tied=never, aliases=LAYER_TYPES, overriding={"num_hidden_layers": ("num_blocks",)}
+        ),
         attention=AttentionShape(build=mlstm_layers),
         body=Body(mlp=Mlp(width=xlstm_width, bias="use_bias"), more=xlstm_biases),
         tensors=NO_ATTENTION_NAMES,

@@ -10,7 +10,11 @@ from ..tensors.names import BERT_NAMES
 from ..tying import text_says
 
 ARCHITECTURES = (
-    MULTIMODAL.relative("blip", image=of_tower(patches_and(1))),
+    MULTIMODAL.relative(
+        "blip",
+        config={"written": {"encoder_hidden_size": "vision_config.hidden_size"}},
+        image=of_tower(patches_and(1)),
+    ),
     Architecture(
         types=("blip_text_model",),
         attention=replace(

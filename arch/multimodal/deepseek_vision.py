@@ -8,21 +8,14 @@ from ..attention.shared import LLAMA_ATTENTION
 from ..body.body import Body, lm_head
 from ..body.deepseek_towers import OCR_TOWER, VL2_TOWER, mlp_projector
 from ..body.image_towers import SIGLIP_TOWER, any_image
-from ..body.projectors import linear
+from ..body.projectors import two_matrices
 from ..body.shared import EXPERTS_AFTER_FIRST, LISTED_EXPERTS, MLP_BIAS
 from ..body.towers import Tower, Wrapper, fixed_tower, one_tower
 from ..body.uncounted import IMAGE_TOKENIZER
-from ..config_view import ConfigView
 from ..decoders.deepseek import DEEPSEEK_V2
 from ..states.hybrid import LAYER_TYPES, hybrid, plain_attention
 from ..states.kinds import all_of
 from ..tensors.names import HYBRID_NAMES
-
-
-def two_matrices(view: ConfigView, tower: ConfigView, text: ConfigView) -> int:
-    out = text.integer("hidden_size")
-    return linear(tower.integer("hidden_size"), out) + linear(out, out)
-
 
 DEEPSEEK_OCR2_TEXT = Architecture(
     types=("deepseek_ocr2_text",),

@@ -72,7 +72,7 @@ ARCHITECTURES = (
     GLM4V,
     Architecture(
         types=("glm4v_text",),
-        attention=AttentionShape(qkv_bias=True),
+        attention=AttentionShape(qkv_bias=True, fixed_head_dim=True),
         body=SANDWICH,
         rotary="pairs",
     ),

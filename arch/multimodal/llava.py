@@ -5,11 +5,16 @@ from dataclasses import replace
 from headcount.model import limits
 
 from ..architecture import MULTIMODAL
+from ..attention.shared import TOWER_MHA_BIASED
+from ..body.body import Layers, lm_head, no_head
+from ..body.image_embeddings import patches
 from ..body.image_towers import ANY_IMAGE, SIGLIP_TOWER, any_image
-from ..body.projectors import linear
-from ..body.towers import Part, Wrapper, one_tower
-from ..body.uncounted import TIMM
+from ..body.projectors import linear, two_matrices
+from ..body.shared import IMAGE
+from ..body.towers import Part, Tower, Wrapper, fixed_tower, one_tower
+from ..body.uncounted import TIMM, UncountedError
 from ..config_view import ConfigView
+from ..decoders.qwen import QWEN2
 from ..tying import config_says, either_says
 
 
@@ -42,6 +47,42 @@ def vipllava_projector(view: ConfigView, tower: ConfigView, text: ConfigView) ->
     return 2 * inputs + linear(inputs, out) + linear(out, out)
 
 
+def navit_patches(view: ConfigView, layers: Layers) -> int:
+    """Patches of images of any size, whose positions are rotary."""
+    return patches(view, bias=True)
+
+
+def encoder_of_the_file(view: ConfigView, text: ConfigView) -> int:
+    """Nothing more. Raises UncountedError where the file names an encoder that lies elsewhere, and
+    for a projector of another kind."""
+    if not isinstance(view.config.get("vision_encoder_config"), dict):
+        raise UncountedError(
+            "its image tower is a model of its own, which it names by vision_encoder"
+        )
+    if view.get("mm_projector_type") not in (None, "mlp2x_gelu"):
+        raise UncountedError("its mm_projector_type is not counted")
+    return 0
+
+
+# VideoLLaMA 3 (arXiv 2501.13106)
+NAVIT_TOWER = Tower(
+    model_type="video_llama_3_vision",
+    attention=TOWER_MHA_BIASED,
+    body=replace(IMAGE, more=navit_patches),
+)
+VL3_TOWER = replace(
+    NAVIT_TOWER,
+    model_type="videollama3_vision_encoder",
+    defaults={  # of Videollama3VisionEncoderConfig
+        **{"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12},
+        **{"num_attention_heads": 12, "num_channels": 3, "patch_size": 16},
+    },
+)
+VIDEO_LLAMA3 = MULTIMODAL.relative(
+    "video_llama_3",
+    config={"tied": either_says},
+    body=fixed_tower(NAVIT_TOWER, projector=two_matrices),
+)
 LLAVA = MULTIMODAL.relative(
     "llava", config={"tied": either_says}, body=one_tower(*ANY_IMAGE, projector=llava_projector)
 )
@@ -68,5 +109,22 @@ ARCHITECTURES = (
     MULTIMODAL.relative("fast_vlm", config={"tied": either_says}, uncounted=TIMM),
     MULTIMODAL.relative("ovis2", "got_ocr2", "pp_chart2table"),
     MULTIMODAL.relative("perception_lm", uncounted=TIMM),
-    MULTIMODAL.relative("video_llama_3", config={"tied": either_says}),
+    VIDEO_LLAMA3,
+    # The same in the code that is published with it, whose language model stands at the top.
+    VIDEO_LLAMA3.relative(
+        "videollama3_qwen2",
+        config={"tied": config_says, "defaults": {"text_config": {"model_type": QWEN2.types[0]}}},
+        body=Wrapper(
+            parts=(
+                Part(
+                    towers=(VL3_TOWER,),
+                    projector=two_matrices,
+                    key="vision_encoder_config",
+                ),
+            ),
+            more=encoder_of_the_file,
+            classes={"ForCausalLM": lm_head, "Model": no_head},
+        ),
+        spellings=("videollama3",),
+    ),
 )

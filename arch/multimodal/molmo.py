@@ -5,14 +5,13 @@ from dataclasses import replace
 
 from headcount.model.spec import Layer
 
-from ..architecture import MULTIMODAL, Architecture
+from ..architecture import Architecture
 from ..attention.shape import AttentionShape
 from ..body.body import Body, Layers
 from ..body.feed_forward import Mlp
 from ..body.image_towers import CLIP_TOWER
 from ..body.projectors import linear
 from ..config_view import ConfigView
-from ..decoders.qwen import QWEN2
 from ..tensors.names import TensorNames
 
 # The last layer of CLIP ViT-L/14 of 336 pixels is left out (allenai/Molmo-7B-D-0924,
@@ -54,11 +53,5 @@ ARCHITECTURES = (
         attention=AttentionShape(qkv_bias="qkv_bias", norm="heads", norm_if="attention_layer_norm"),
         body=Body(mlp=Mlp(width=half_width), more=molmo_rest),
         tensors=MOLMO_NAMES,
-    ),
-    MULTIMODAL.relative(
-        "videollama3_qwen2",
-        config={"defaults": {"text_config": {"model_type": QWEN2.types[0]}}},
-        uncounted="its image tower is not counted",
-        spellings=("videollama3",),
     ),
 )

@@ -5,7 +5,7 @@ from dataclasses import replace
 from headcount.model.mixers import Attention, Mixer, State
 from headcount.model.spec import Layer
 
-from ..architecture import Architecture, ConfigKeys, Conversion
+from ..architecture import Architecture, ConfigKeys, Conversion, Stored
 from ..attention.layers import decoder_layers
 from ..attention.shape import AttentionShape
 from ..attention.shared import MHA
@@ -62,6 +62,7 @@ MUSICGEN_DECODER = Architecture(
     ),
     rotary="none",
     conversion=Conversion(codebooks=True),
+    stored=Stored(several_vocabularies=True),
 )
 
 ARCHITECTURES = (
@@ -76,5 +77,6 @@ ARCHITECTURES = (
         "musicgen_melody_decoder",
         attention={"build": musicgen_melody_layers, "cross": False},
         conversion=Conversion(codebooks=True),
+        stored=MUSICGEN_DECODER.stored,
     ),
 )

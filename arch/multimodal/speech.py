@@ -49,6 +49,7 @@ ARCHITECTURES = (
         types=("moshi",),
         config=ConfigKeys(tied=never),
         attention=AttentionShape(kinds=windowed),
+        conversion=Conversion(whole_width=True),
         body=Body(mlp=NO_MLP, more=moshi_mlps),
         uncounted=AUDIO_CODEC,
         tensors=MOSHI_NAMES,

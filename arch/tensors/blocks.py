@@ -1,5 +1,6 @@
 """How attention heads lie in a stored tensor, as data: rows or columns, one part or several."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from headcount.model.mixers import Attention
@@ -46,6 +47,11 @@ class Blocks:
             for block in self.blocks
         )
         return Blocks(blocks=tuple(blocks), axis=axis)
+
+    def with_heads(self, counts: Mapping[str, int]) -> "Blocks":
+        """The layout [q|k|v] of the same parts with so many heads of each."""
+        blocks = (replace(block, heads=counts[block.part]) for block in self.blocks)
+        return Blocks(blocks=tuple(blocks), axis=self.axis)
 
     def regrouped(self, *, query_heads: int, key_value_heads: int) -> "Blocks":
         """The same kind of layout with other numbers of heads: where each K/V head has its query

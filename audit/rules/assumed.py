@@ -30,13 +30,14 @@ def foreign_class(facts: ConfigFacts) -> Iterator[Sighting]:
     """The class in architectures is none of the model_type: of another one, or one nobody knows."""
     if facts.foreign is None:
         return
-    name, model_type, other = facts.foreign
+    name, model_type, other, part = facts.foreign
+    where = f"{part}.architectures" if part else "architectures"
     if other is None:
         message = f"names {name}, no class of model_type {model_type!r} that is known"
-        yield Sighting("architectures", message, severity="note", hint=_OF_NONE)
+        yield Sighting(where, message, severity="note", hint=_OF_NONE)
     else:
         message = f"names {name}, a class of {other!r}, and model_type is {model_type!r}"
-        yield Sighting("architectures", f"{message}: read as {other!r}")
+        yield Sighting(where, f"{message}: read as {other!r}")
 
 
 RULES = (doubtful, foreign_class)

@@ -16,7 +16,7 @@ from headcount.arch.our_types import GROUPED, base_type
 from headcount.arch.read_config import Reading
 from headcount.arch.registry import architecture_of
 from headcount.arch.size_names import NAMES, names_of, one_head_key
-from headcount.arch.unread_sizes import UnreadSize, unread_sizes
+from headcount.arch.unread_sizes import UnreadSize, unread_models, unread_sizes
 from headcount.model.errors import InvalidConfigError
 from headcount.model.numbers import finite, whole
 from headcount.model.spec import ModelSpec
@@ -27,8 +27,6 @@ _TOKENS = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_
 OWN_MODULE = "modeling_headcount.py"  # what `headcount convert` lays beside some models
 # Widths of the feed-forward, and what counts the layers of a tower or says how wide they are.
 _WIDTHS = ("intermediate_size", *NAMES["intermediate_size"])
-_LAYERS = ("hidden_size", *NAMES["hidden_size"], "num_hidden_layers", *NAMES["num_hidden_layers"])
-_LAYERS += ("width", "depth", "n_state")
 # ChatGLM's number counts only where its flag is set.
 _KEY_VALUE_HEADS = tuple(
     name for name in names_of("num_key_value_heads") if name != "multi_query_group_num"
@@ -73,11 +71,12 @@ class ConfigFacts(NamedTuple):
     `one_head_key` the key that says there is one, where none gives a number; `window`, `pattern`
     and `layer_types` likewise, used by the class or not.
     `own_code`: the code that it names is the file that `headcount convert` writes, unchanged.
-    `token_ids` are all that the file gives, lists taken apart. `defaulted` are sizes that are those
-    of the class, `class_name`, in a file of one model; `renamed` keys of sizes that the class does
-    not read, and `ignored` those that a class takes from its own keys or defaults. `marked` are the
-    JSON files that begin with a byte-order mark. `unread` are nested objects with sizes that were
-    not looked at (`with_unread`). `foreign` is a class in `architectures` that is none of the type.
+    `token_ids` are all that the file gives, lists taken apart, and `tokens` how many there are,
+    None where there is more than one vocabulary. `defaulted` are sizes that are those of the class,
+    `class_name`, in a file of one model; `renamed` keys of sizes that the class does not read, and
+    `ignored` those that a class takes from its own keys or defaults. `marked` are the JSON files
+    that begin with a byte-order mark. `unread` are nested objects with sizes that were not looked
+    at (`with_unread`). `foreign` is a class in `architectures` that is none of the type.
     """
 
     where: str
@@ -97,6 +96,7 @@ class ConfigFacts(NamedTuple):
     trusts: tuple[str, ...]
     implementations: tuple[tuple[str, str], ...]
     token_ids: tuple[tuple[str, int], ...]
+    tokens: int | None
     quantisation: Quantisation | None
     vision: bool
     class_name: str
@@ -134,6 +134,7 @@ def config_facts(
         trusts=trusts,
         implementations=implementations,
         token_ids=tuple(token_ids({**config, **text.config})),
+        tokens=_tokens(reading),
         quantisation=_quantisation(config, text.config),
         vision=isinstance(config.get("vision_config"), dict),
         class_name=text.class_name,
@@ -146,17 +147,8 @@ def config_facts(
 
 
 def with_unread(facts: ConfigFacts, reading: Reading) -> ConfigFacts:
-    """`facts` after a total was counted from the config: what it did not look at is known then. Of
-    what the class nests itself, the total says what the class builds (Moshi's decoder alone)."""
-    views = (reading.view, reading.text)
-    opened = {key for view in views for key in (*view.opened, *view.defaults)}
-    found = {**reading.view.config, **reading.text.config}
-    unread = tuple(key for key in found if key not in opened and _holds_layers(found[key]))
-    return facts._replace(unread=unread)
-
-
-def _holds_layers(value: Any) -> bool:
-    return isinstance(value, dict) and any(whole(value.get(name)) for name in _LAYERS)
+    """`facts` after a total was counted from the config: what it did not look at is known then."""
+    return facts._replace(unread=unread_models(reading.view, reading.text))
 
 
 def _defaulted(text: ConfigView) -> Iterator[str]:
@@ -171,10 +163,21 @@ def _defaulted(text: ConfigView) -> Iterator[str]:
             yield name
 
 
+def _tokens(reading: Reading) -> int | None:
+    """Rows of the embedding for ids of tokens."""
+    size, stored = reading.spec.vocab_size, reading.architecture.stored
+    return None if size is None or stored.several_vocabularies else size + stored.more_rows
+
+
 def _renamed(text: ConfigView) -> Iterator[str]:
     """The keys of the file that `other_names` let the sizes be read by."""
     for key in CORE if other_names(text.config, class_defaults(text.model_type)) else ():
-        yield next(name for name in (key, *text.aliases[key]) if name in text.config)
+        own = text.attribute_map.get(key, key)
+        if key in text.config or own in text.config:
+            continue
+        name = next(name for name in text.aliases[key] if name in text.config)
+        if text.config[name] != text.defaults.get(own):
+            yield name
 
 
 def _ignored(reading: Reading) -> Iterator[Ignored]:
@@ -231,8 +234,10 @@ def _key_value_heads(text: ConfigView, model_type: str) -> dict[str, int]:
     if model_type.startswith(GROUPED) and text.config.get("num_key_value_heads_per_layer"):
         return {}  # the list decides; the one number is what the class is built with
     inner = text.config.get("attn_config")
-    given = {name: text.config.get(name) for name in _KEY_VALUE_HEADS}
-    if isinstance(inner, dict):
+    ours = model_type.startswith(GROUPED)  # other names are what the class is built with
+    names = ("num_key_value_heads",) if ours else _KEY_VALUE_HEADS
+    given = {name: text.config.get(name) for name in names}
+    if isinstance(inner, dict) and not ours:
         given["attn_config.kv_n_heads"] = inner.get("kv_n_heads")
     found = ((key, whole(value)) for key, value in given.items())
     return {key: value for key, value in found if value is not None}
@@ -320,8 +325,8 @@ def _blocks(value: Any) -> tuple[int, int] | None:
 def _walk(
     config: Mapping[str, Any],
 ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[tuple[str, str], ...]]:
-    """Paths of code that the config asks for, at any depth: auto_map entries, trust_remote_code,
-    and implementations by name. Iterative: a hostile file nests deeply."""
+    """Paths of code that the config asks for, at any depth: auto_map entries by which an auto class
+    goes, trust_remote_code, and implementations by name. Iterative: a hostile file nests deeply."""
     remote: list[str] = []
     trusts: list[str] = []
     implementations: list[tuple[str, str]] = []
@@ -331,7 +336,7 @@ def _walk(
         for key, value in holder.items():
             path = f"{prefix}{key}"
             if key == "auto_map" and isinstance(value, dict):
-                remote += [f"{path}.{name}" for name in value]
+                remote += [f"{path}.{name}" for name in value if name.startswith("Auto")]
             elif key == "trust_remote_code" and value is True:
                 trusts.append(path)
             elif isinstance(value, str) and key.endswith((*_IMPLEMENTATION, "_internal")):

@@ -219,7 +219,7 @@ def parameters(facts: WeightFacts) -> Iterator[Sighting]:
     held -= facts.inventory.part("mtp")
     tensors = facts.checkpoint.tensors.values()
     slack = sum(t.elements for t in tensors if t.name.endswith(_BUFFER_OR_PARAMETER))
-    slack += _left_out(facts)
+    slack += _left_out(facts) + _biases_of_codes(facts)
     if held < said and facts.stored.computes_positions:
         return
     if not 0 <= held - said <= slack:
@@ -234,6 +234,13 @@ def parameters(facts: WeightFacts) -> Iterator[Sighting]:
 
 
 _FURTHER = "heads or poolers of another task, which the class does not load"
+
+
+def _biases_of_codes(facts: WeightFacts) -> int:
+    """AutoGPTQ gave each module that it packed a bias of zeros, which the class does not have."""
+    tensors = facts.checkpoint.tensors
+    biases = (f"{name.removesuffix('qweight')}bias" for name in facts.inventory.codes)
+    return sum(tensors[name].elements for name in biases if name in tensors)
 
 
 def _left_out(facts: WeightFacts) -> int:

@@ -92,11 +92,11 @@ def nested_trust(facts: ConfigFacts) -> Iterator[Sighting]:
 )
 def token_outside(facts: ConfigFacts) -> Iterator[Sighting]:
     """A special token's id is not in the vocabulary."""
-    size = facts.spec.vocab_size
+    size = facts.tokens
     outside = [(k, n) for k, n in dict.fromkeys(facts.token_ids) if size is not None and n >= size]
     for alike in by(outside, lambda item: item[0]):
         (key, number), more = alike[0], such([key for key, _ in alike], "id")
-        yield Sighting(key, f"{number:,}, vocab_size is {size:,}{more}")
+        yield Sighting(key, f"{number:,}, vocab_size is {facts.spec.vocab_size:,}{more}")
 
 
 @rule(

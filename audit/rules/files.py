@@ -36,7 +36,8 @@ def tied_embeddings(facts: WeightFacts) -> Iterator[Sighting]:
     embedding, head = facts.census.embedding, facts.census.head
     if embedding is None or facts.checkpoint.partial or facts.checkpoint.missing:
         return
-    if head is None and not facts.spec.tie_word_embeddings and facts.has_head:
+    is_missing = head is None and not _has_coded_head(facts)
+    if is_missing and not facts.spec.tie_word_embeddings and facts.has_head:
         yield Sighting(
             where="tie_word_embeddings",
             message="false, but no output head is stored: it would be random, without any error",
@@ -49,6 +50,14 @@ def tied_embeddings(facts: WeightFacts) -> Iterator[Sighting]:
             hint="counted once, as if both held the same values, which --scan finds out: where they"
             " do not, transformers loads this head as its own",
         )
+
+
+def _has_coded_head(facts: WeightFacts) -> bool:
+    """Whether a format that is not understood keeps the head under names of its own."""
+    if facts.quantisation is None or facts.quantisation.unknown is None:
+        return False
+    parts = facts.inventory.parts
+    return any(part == "output head" and not name.endswith(".bias") for name, part in parts.items())
 
 
 @rule("H201", "missing-shard", "error", "download it again; counts leave its tensors out")
@@ -101,15 +110,28 @@ def _claimed_size(facts: WeightFacts, where: str) -> Iterator[Sighting]:
     said, count, bits = facts.checkpoint.total_size, facts.counted, BITS.get(facts.spec.dtype or "")
     if said is None or count is None or bits is None or facts.quantisation or facts.beside:
         return
+    if _holds(facts, count, bits, said):
+        return
+    described = f"{facts.where} describes {count:,} parameters of {facts.spec.dtype}"
+    other = next((b for b in _WIDTHS if _holds(facts, count, b, said)), None)
+    yield Sighting(
+        where,
+        f"total_size says {said:,} bytes, {described}, {bytes_of(count, bits):,} bytes",
+        severity="note" if other else None,
+        hint=f"so many take as much in {other} bit: the files are of another dtype than the config"
+        if other
+        else "the index and the config are of different models, or the index is stale",
+    )
+
+
+_WIDTHS = (16, 32)
+
+
+def _holds(facts: WeightFacts, count: int, bits: int, said: int) -> bool:
+    """Whether so many parameters take about `said` bytes, perhaps with a copy of the embedding."""
     more = (facts.spec.vocab_size or 0) * (facts.spec.hidden_size or 0)
     least, most = bytes_of(count, bits), bytes_of(count + more, bits)
-    if not (1 - _SLACK) * least <= said <= (1 + _SLACK) * most:
-        yield Sighting(
-            where,
-            f"total_size says {said:,} bytes, {facts.where} describes {count:,} parameters of"
-            f" {facts.spec.dtype}, {least:,} bytes",
-            hint="the index and the config are of different models, or the index is stale",
-        )
+    return (1 - _SLACK) * least <= said <= (1 + _SLACK) * most
 
 
 def _claimed_parameters(facts: WeightFacts, where: str) -> Iterator[Sighting]:

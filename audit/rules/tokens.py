@@ -49,16 +49,17 @@ def _has_vocabulary(names: frozenset[str]) -> bool:
 )
 def tokenizer_larger(facts: FolderFacts) -> Iterator[Sighting]:
     """The tokenizer has ids that the embedding has no row for."""
-    size, files = facts.config.spec.vocab_size, facts.files
+    size, files = facts.config.tokens, facts.files
     if size is None:
         return
+    ours = f"vocab_size is {facts.config.spec.vocab_size:,}"
     if files.largest_token is not None and files.largest_token >= size:
-        said = f"its largest id is {files.largest_token:,}, vocab_size is {size:,}"
+        said = f"its largest id is {files.largest_token:,}, {ours}"
         yield Sighting("tokenizer.json", said)
     elif files.largest_special is not None and files.largest_special >= size:
         yield Sighting(
             "tokenizer.json",
-            f"its largest special id is {files.largest_special:,}, vocab_size is {size:,}",
+            f"its largest special id is {files.largest_special:,}, {ours}",
             severity="note",
             hint="a mark for images or sound, which no text holds, needs no row of its own",
         )
@@ -82,12 +83,12 @@ def unreadable(facts: FolderFacts) -> Iterator[Sighting]:
 @rule("H505", "generation-token-outside", "warning", "correct the id in generation_config.json")
 def generation_outside(facts: FolderFacts) -> Iterator[Sighting]:
     """A token of generation_config.json is not in the vocabulary."""
-    size, known = facts.config.spec.vocab_size, frozenset(facts.config.token_ids)
+    size, known = facts.config.tokens, frozenset(facts.config.token_ids)
     for key, numbers in (facts.files.generation or {}).items():
         outside = [n for n in numbers if size is not None and n >= size and (key, n) not in known]
         if outside:
             more = such([key] * len(outside), "id")
-            said = f"{outside[0]:,}, vocab_size is {size:,}{more}"
+            said = f"{outside[0]:,}, vocab_size is {facts.config.spec.vocab_size:,}{more}"
             yield Sighting(f"generation_config.json: {key}", said)
 
 

@@ -12,6 +12,7 @@ from torch.func import functional_call
 from ..attention_map.attention_tensors import AttentionTensors
 from ..merge.attention_weights import AttentionWeights, Merged
 from ..plan.errors import CannotConvertError
+from ..plan.heads import StayingHeads
 from ..rewrite.tensors import Read, tensors_of
 from .layer_calls import Stop
 from .layer_hooks import AttentionPlace, SeenAttention, Tensors, mixing_in
@@ -28,15 +29,22 @@ def given(seen: SeenAttention) -> torch.Tensor:
 
 class AttentionRunner:
     """The source's own attention module of one layer, with other weights. `seen` is how the layer
-    called it; of every further batch only the hidden states differ."""
+    called it; of every further batch only the hidden states differ. Of its heads only those that
+    are `staying` are given, None: all."""
 
     def __init__(
-        self, layer: nn.Module, place: AttentionPlace, tensors: AttentionTensors, read: Read
+        self,
+        layer: nn.Module,
+        place: AttentionPlace,
+        tensors: AttentionTensors,
+        read: Read,
+        staying: StayingHeads | None,
     ) -> None:
         self._module = layer.get_submodule(place.attention)
         self._output = layer.get_submodule(place.output)
         self._prefix = f"{place.attention}."
         self._names, self._tensors, self._read = place.names, tensors, read
+        self._staying = staying
         self._call: tuple[tuple[Any, ...], dict[str, Any]] | None = None
         self._fused = False
 
@@ -83,7 +91,15 @@ class AttentionRunner:
     ) -> torch.Tensor:
         """[B, T, H*dv]: what all heads of `weights` give, which lie as those of `merged`, before
         the output projection. Differentiable."""
-        return self._run(hidden, self._inside(weights, merged))
+        return self.those_staying(self._run(hidden, self._inside(weights, merged)))
+
+    def those_staying(self, heads: torch.Tensor) -> torch.Tensor:
+        """Of all that the module's heads give, [..., H*dv], that of the heads that stay."""
+        if self._staying is None:
+            return heads
+        shape = (self._tensors.mixer.num_attention_heads, -1)
+        chosen: torch.Tensor = heads.unflatten(-1, shape)[..., list(self._staying.query), :]
+        return chosen.flatten(-2)
 
     def mixing(
         self, hidden: torch.Tensor, weights: AttentionWeights, merged: Merged
@@ -99,10 +115,12 @@ class AttentionRunner:
                 f"layer {self._tensors.where[0]}: its attention does not give its weights, which"
                 " a temperature is fitted to: leave out the temperature"
             )
-        return found
+        return found if self._staying is None else found[:, list(self._staying.query)]
 
     def _inside(self, weights: AttentionWeights, merged: Merged) -> dict[str, torch.Tensor]:
-        made = tensors_of(self._tensors, weights, self._read, merged.order, merged.groups)
+        made = tensors_of(
+            self._tensors, weights, self._read, merged.order, merged.groups, self._staying
+        )
         inside = {self._names[name]: value for name, value in made.items()}
         own = len(self._prefix)
         return {path[own:]: v for path, v in inside.items() if path.startswith(self._prefix)}

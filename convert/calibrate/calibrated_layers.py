@@ -138,7 +138,7 @@ class _Calibration:
     ) -> RewrittenLayer | None:
         """The new layer, None if it stays; the states move on."""
         own, is_last = self._changed.get((index, False)), index == last
-        if own is None or self._is_tied(index, own):
+        if own is None or (not own.is_pruned and self._is_tied(index, own)):
             run_rows(layer, call, states.original, text.batches)
             run_rows(layer, call, states.converted, text.batches)
             return None if own is None else RewrittenLayer(index=index, tensors={}, measured={})

@@ -64,14 +64,20 @@ def planned_text(source: ConversionSource, name: str, tokens: int, seed: int) ->
 
 
 def calibration_text(
-    source: ConversionSource, runnable: RunnableModel, name: str, tokens: int, seed: int
+    source: ConversionSource,
+    runnable: RunnableModel,
+    name: str,
+    tokens: int,
+    seed: int,
+    *,
+    option: str = "--calibration",
 ) -> CalibrationText:
     """At most `tokens` tokens of the file `name`, or of the prose in the package for `builtin`.
 
-    Rows follow one another in the text, and are shuffled. Raises HeadcountError without a
-    tokenizer, and for a text that is too short.
+    Rows follow one another in the text, and are shuffled. `option` named it. Raises HeadcountError
+    without a tokenizer, and for a text that is too short.
     """
-    text = _text(name)
+    text = _text(name, option)
     if not has_vocabulary(source.real[0]):
         raise HeadcountError(
             f"{source.folder}: no tokenizer there, so that the calibration text cannot be cut into"
@@ -91,7 +97,7 @@ def calibration_text(
     )
 
 
-def _text(name: str) -> Text:
+def _text(name: str, option: str) -> Text:
     """The file `name`, or the prose in this package, of which `evaluate` reads nothing."""
     if name == BUILTIN:
         return packaged_text(__package__, BUILTIN)
@@ -99,7 +105,7 @@ def _text(name: str) -> Text:
         return read_text(Path(name))
     except HeadcountError as error:
         raise HeadcountError(
-            f"{error}; --calibration takes a file of UTF-8 text, or {BUILTIN}"
+            f"{error}; {option} takes a file of UTF-8 text, or {BUILTIN}"
         ) from error
 
 

@@ -89,7 +89,7 @@ def _recorded(
             raise Stop
         return (hidden, *like[1:]) if isinstance(like, tuple) else hidden
 
-    with _answering(layered.layers, answer):
+    with answering(layered.layers, answer):
         try:
             model(input_ids=ids, use_cache=False)
         except Stop:
@@ -101,7 +101,8 @@ def _recorded(
 
 
 @contextmanager
-def _answering(layers: nn.ModuleList, answer: Any) -> Iterator[None]:
+def answering(layers: nn.ModuleList, answer: Any) -> Iterator[None]:
+    """Inside, `answer` is called in place of each layer."""
     for layer in layers:
         layer.forward = answer
     try:

@@ -21,7 +21,7 @@ from ..rewrite.tensors import weights_of
 from ..stream.threads import one_thread
 from .attention_runner import AttentionRunner, given
 from .layer_calls import Stop
-from .layer_hooks import watching
+from .layer_hooks import SeenAttention, watching
 from .layer_target import LayerTarget
 from .layer_task import FittedLayer, LayerTask, States, run_rows
 from .layered_model import assign
@@ -39,8 +39,10 @@ class LayerFit:
 
     def __init__(self, task: LayerTask, states: States) -> None:
         self._task, self._states = task, states
-        self._runner = AttentionRunner(task.layer, task.place, task.tensors, task.read)
-        self._source = weights_of(task.tensors, task.read)
+        self._runner = AttentionRunner(
+            task.layer, task.place, task.tensors, task.read, task.heads.subset
+        )
+        self._source = weights_of(task.tensors, task.read, task.heads.subset)
         self._measured: dict[str, Any] = {}
         self._sample: tuple[torch.Tensor, torch.Tensor | None] | None = None
         self._first = states.original[task.text.batches[0]]
@@ -105,7 +107,9 @@ class LayerFit:
     def _moments_of_all(self) -> Moments | None:
         """Moments of all K/V heads together, where groups are chosen by them."""
         task = self._task
-        if task.ladder.grouping == "contiguous" or not task.freedom.order or task.heads.after == 1:
+        if task.ladder.grouping == "contiguous" or not task.freedom.order:
+            return None
+        if task.heads.after == 1 or not task.heads.is_merged:
             return None
         step = 1 if task.ladder.reconstruct else _LOOK_AT
         sums = MomentSums(self._source, None)
@@ -115,8 +119,15 @@ class LayerFit:
                 task.call.run(task.layer, self._states.original[batch])
             stopping.remove()
             assert seen.inputs is not None
-            sums.add(seen.inputs, seen.mixing)
+            sums.add(seen.inputs, self._mixing(seen))
         return sums.result()
+
+    def _mixing(self, seen: SeenAttention) -> torch.Tensor | None:
+        """The attention weights of the heads that stay."""
+        staying = self._task.heads.subset
+        if seen.mixing is None or staying is None:
+            return seen.mixing
+        return seen.mixing[:, list(staying.query)]
 
     def _groups(self, moments: Moments | None) -> Groups:
         heads, task = self._task.heads, self._task
@@ -125,9 +136,9 @@ class LayerFit:
         starts = accumulate(heads.runs[:-1], initial=0)
         return [range(start, start + run) for start, run in zip(starts, heads.runs, strict=True)]
 
-    def _moments_of(self, groups: Groups, chosen_by: Moments | None) -> Moments:
-        """Moments for these groups; the original rows move on, and what the new attention should
-        aim at is noted."""
+    def _moments_of(self, groups: Groups, chosen_by: Moments | None) -> Moments | None:
+        """Moments for these groups, where any has several members; the original rows move on, and
+        what the new attention should aim at is noted."""
         task, states = self._task, self._states
         sums = MomentSums(self._source, groups)
         for number, batch in enumerate(task.text.batches):
@@ -139,11 +150,12 @@ class LayerFit:
                 self._runner.called(seen)
             if batch not in task.text.held:
                 assert seen.inputs is not None
-                sums.add(seen.inputs, seen.mixing)
-                self._sample = self._sample or (given(seen), seen.mixing)
+                if task.heads.is_merged:
+                    sums.add(seen.inputs, self._mixing(seen))
+                self._sample = self._sample or (given(seen), self._mixing(seen))
             if task.is_fitted:
                 states.target[batch] = looked.at_use
-        return sums.result(chosen_by)
+        return sums.result(chosen_by) if task.heads.is_merged else None
 
     def _tempered(self, merged: Merged) -> AttentionWeights:
         """The merged weights with scores as sharp as before. Under a norm of queries a factor has

@@ -60,7 +60,9 @@ class LayerTask:
 
     def made(self, merged: Merged, weights: AttentionWeights) -> dict[str, torch.Tensor]:
         """The tensors of the files for `weights`, whose heads lie as those of `merged`."""
-        made = tensors_of(self.tensors, weights, self.read, merged.order, merged.groups)
+        made = tensors_of(
+            self.tensors, weights, self.read, merged.order, merged.groups, self.heads.subset
+        )
         return {name: value.detach().contiguous() for name, value in made.items()}
 
     def assign(self, made: Mapping[str, torch.Tensor]) -> None:

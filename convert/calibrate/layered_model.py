@@ -81,26 +81,48 @@ class LayeredModel:
         """Layer `index` with its weights, which are gone afterwards."""
         layer, prefix = self.layers[index], self.path_of(index)
         names = [name for name, inside in self._inside.items() if inside.startswith(prefix)]
-        with self._loaded(names, layer, layer):
+        with self._loaded(names, layer, layer.modules()):
             yield layer
 
     @contextmanager
     def embeddings(self) -> Iterator[PreTrainedModel]:
         """The model with all weights but those of its layers and its output head."""
         head = self.model.get_output_embeddings()
-        left_out = [f"{self._prefix}."]
-        left_out += [f"{name}." for name, m in self.model.named_modules() if m is head]
-        names = [
-            name
-            for name, inside in self._inside.items()
-            if not inside.startswith(tuple(left_out)) and inside in self._state
-        ]
-        with self._loaded(names, self.model.get_input_embeddings(), self.model):
+        own = [f"{name}." for name, m in self.model.named_modules() if m is head]
+        embeddings = self.model.get_input_embeddings()
+        with self._loaded(self._outside(*own), embeddings, self.model.modules()):
             yield self.model
 
     @contextmanager
+    def around(self) -> Iterator[PreTrainedModel]:
+        """The model with all weights but those of its layers, which are left as they are."""
+        inside = set(self.layers.modules())
+        outside = [module for module in self.model.modules() if module not in inside]
+        with self._loaded(self._outside(), self.model.get_input_embeddings(), outside):
+            self.model.tie_weights(missing_keys=self._without_values())
+            lost = sorted(self._without_values())
+            if lost:
+                raise InvalidWeightsError(f"{self.source.folder}: the weights lack {lost[0]!r}")
+            yield self.model
+
+    def _without_values(self) -> set[str]:
+        """The parameters that belong to no layer and have no values."""
+        named = self.model.named_parameters(remove_duplicate=False)
+        inside = f"{self._prefix}."
+        return {name for name, value in named if value.is_meta and not name.startswith(inside)}
+
+    def _outside(self, *left_out: str) -> list[str]:
+        """The tensors of the files that belong to no layer, but for those of modules `left_out`."""
+        inside_of = (f"{self._prefix}.", *left_out)
+        return [
+            name
+            for name, inside in self._inside.items()
+            if not inside.startswith(inside_of) and inside in self._state
+        ]
+
+    @contextmanager
     def _loaded(
-        self, names: Iterable[str], checked: nn.Module, forgotten: nn.Module
+        self, names: Iterable[str], checked: nn.Module, forgotten: Iterable[nn.Module]
     ) -> Iterator[None]:
         tensors = {name: self.read(name) for name in names if self._is_float(name)}
         config = LoadStateDictConfig(dtype=self.dtype, weight_mapping=cast(Any, self._mapping))
@@ -114,7 +136,7 @@ class LayeredModel:
         try:
             yield
         finally:
-            for module in forgotten.modules():
+            for module in forgotten:
                 _forget(module)
 
     def _is_float(self, name: str) -> bool:

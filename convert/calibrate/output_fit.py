@@ -73,7 +73,7 @@ class OutputFit:
             if batch in text.held:
                 self._size += float(target.double().square().sum())
             assert looked.seen.heads is not None
-            yield batch, looked.seen.heads, target
+            yield batch, self._runner.those_staying(looked.seen.heads), target
 
     def _again(self, weights: AttentionWeights) -> Iterable[Batch]:
         for batch in self._task.text.batches:

@@ -11,6 +11,7 @@ projections of each: `num_key_value_heads` stays what the class reads, and
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,9 @@ from headcount.sources.identity import identity_of
 from headcount.sources.safetensors import TensorInfo
 
 from ..attention_map.attention_tensors import HeadTensors, Where
-from ..plan.head_steps import pooled
+from ..plan.head_steps import placed, pooled
 from ..plan.heads import Heads, HeadsByLayer, heads_of
+from ..plan.pruning import KeptHeads
 from ..plan.refusals.counts import check_custom, check_named_layers
 from ..plan.refusals.tensors import check_custom_layers, check_custom_tensors
 from ..plan.refusals.types import CUSTOM, check_held_by_ours, refuse
@@ -39,14 +41,14 @@ MODELING_FILE = Path(__file__).parent.parent / "models" / f"{custom_config.MODUL
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.)|^\d+(?=\.)")
 
 
-def custom(source: ConversionSource, wanted: KeyValueHeads) -> Home:
+def custom(source: ConversionSource, wanted: KeyValueHeads, kept: KeptHeads) -> Home:
     """Raises CannotConvertError, and HeadCountError for a number that does not divide those that a
     layer has."""
-    check_held_by_ours(source, wanted)
+    check_held_by_ours(source, wanted, is_pruned=bool(kept))
     refuse(source, CUSTOM)
     check_named_layers(source, wanted)
     layers = {
-        place: heads_of(mixer, _of_layer(wanted, place, mixer))
+        place: heads_of(mixer, _of_layer(wanted, place, mixer), kept.get(place))
         for place, mixer in source.attention_map.mixers.items()
     }
     check_custom(source, wanted, layers)
@@ -102,13 +104,25 @@ def _pooled(source: ConversionSource) -> Iterator[tuple[TensorInfo, HeadTensors]
             yield tensor, held
 
 
+def _pruned(source: ConversionSource) -> Iterator[tuple[TensorInfo, HeadTensors]]:
+    """The same with those of q and o, which lose heads, too."""
+    for tensor in source.checkpoint.tensors.values():
+        held = source.attention_map.by_name.get(tensor.name)
+        if held is not None and held.is_projection and held.parts:
+            yield tensor, held
+
+
 def _step(source: ConversionSource, heads: HeadsByLayer, tensor: TensorInfo) -> Step:
     held = source.attention_map.by_name.get(tensor.name)
     own = None if held is None else heads.of(held.place.index, cross=held.place.cross)
-    if held is None or own is None or not (held.is_projection and held.has_key_value):
+    if held is None or own is None or not held.is_projection:
         return copy(tensor)
-    order = "".join(sorted(held.parts, key="gqkv".index))
-    return pooled(held, own, held.blocks.pooled(own.members, axis=held.blocks.axis).only(order))
+    if held.has_key_value:
+        order = "".join(sorted(held.parts, key="gqkv".index))
+        counts = {**dict.fromkeys("gq", own.padded_heads), **dict.fromkeys("kv", own.after)}
+        return pooled(held, own, held.blocks.with_heads(counts).only(order))
+    step = placed(held, own) if own.is_pruned else None
+    return step or copy(tensor)
 
 
 def _config(
@@ -116,18 +130,33 @@ def _config(
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The config for the modelling file."""
     made: dict[str, Mapping[str, Any]] = {}
-    for tensor, held in _pooled(source):
+    kept = _kept_in_class(source, heads)
+    for tensor, held in _pruned(source) if kept else _pooled(source):
         path = _NUMBER.sub("*", tensor.name.rpartition(".")[0], count=1)
         own = heads.of(held.place.index, cross=held.place.cross)
         assert own is not None
-        made |= _described(source, path, held, own)
+        made |= _described(source, path, held, own, is_pruned=bool(kept))
     by_layer = source.whole.conversion.by_layer
     built = class_heads(source, next(iter(heads.layers.values()))) if by_layer else None
-    return custom_config.config_of_ours(source, heads, built, made)
+    return custom_config.config_of_ours(source, heads, built, made, kept)
+
+
+def _kept_in_class(source: ConversionSource, heads: HeadsByLayer) -> dict[int, tuple[int, ...]]:
+    """Layer -> the query heads that are stored, as the class numbers them, where some are pruned
+    now or were before."""
+    before = source.config.get(custom_config.KEPT) or {}
+    found = {}
+    for (index, _), own in sorted(heads.layers.items()):
+        old = before.get(str(index))
+        if old is not None:
+            found[index] = tuple(old[head] for head in own.staying.query)
+        elif own.kept is not None:
+            found[index] = own.kept
+    return found
 
 
 def _described(
-    source: ConversionSource, path: str, held: HeadTensors, own: Heads
+    source: ConversionSource, path: str, held: HeadTensors, own: Heads, *, is_pruned: bool
 ) -> dict[str, dict[str, Any]]:
     """What the class expects of the projections in the tensor, as the modelling file reads it: by
     the path of their modules, which may be several."""
@@ -137,8 +166,10 @@ def _described(
     split = source.architecture.names.split.get(held.module)
     stem = path.removesuffix(held.module)
     parts = {path: order} if split is None else {stem + m: p for p, m in split.items()}
-    count = class_heads(source, own)
-    return {m: {"parts": p, "heads": count, "repeats": repeats} for m, p in parts.items()}
+    of_class: dict[str, Any] = {"heads": class_heads(source, own), "repeats": repeats}
+    if is_pruned:
+        of_class["query_heads"] = _class_query_heads(source, own)
+    return {module: {"parts": part, **of_class} for module, part in parts.items()}
 
 
 def _fused(source: ConversionSource, own: Heads) -> tuple[str, int]:
@@ -147,14 +178,22 @@ def _fused(source: ConversionSource, own: Heads) -> tuple[str, int]:
     known = architecture_of(source.architecture.types[0])
     names = source.architecture.names if known is None else known.names
     mixer = next(iter(source.attention_map.mixers.values()))
-    every = mixer.with_key_value_heads(own.num_attention_heads)
+    count = _class_query_heads(source, own)
+    every = replace(mixer, num_attention_heads=count).with_key_value_heads(count)
     layout = fused(names.fused_by(source.config), every)
     return "".join(block.part for block in layout.blocks), layout.repeats
+
+
+def _class_query_heads(source: ConversionSource, heads: Heads) -> int:
+    """The query heads that the class builds, which an earlier pruning may have kept fewer of."""
+    projections = source.config.get("grouped_projections") or {}
+    told = (made["query_heads"] for made in projections.values() if "query_heads" in made)
+    return int(next(told, heads.num_attention_heads))
 
 
 def class_heads(source: ConversionSource, heads: Heads) -> int:
     """The K/V heads that the class builds in a layer of `heads`, before it is shrunk."""
     if not source.whole.conversion.by_layer:
-        return heads.num_attention_heads
+        return _class_query_heads(source, heads)
     ours = source.model_type.startswith(GROUPED)
     return int(source.config["num_key_value_heads"]) if ours else heads.before

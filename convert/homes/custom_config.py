@@ -12,6 +12,8 @@ from ..plan.refusals.types import no_generating_class
 from ..plan.source import ConversionSource
 
 MODULE = "modeling_headcount"
+# The key of the query heads that are stored, where some were pruned.
+KEPT = "kept_attention_heads"
 
 
 def config_of_ours(
@@ -19,12 +21,14 @@ def config_of_ours(
     heads: HeadsByLayer,
     built: int | None,
     projections: Mapping[str, Mapping[str, Any]],
+    kept: Mapping[int, tuple[int, ...]],
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The source's config for the grouped class of its own class, and what changed in it.
 
     `built`: the K/V heads that a class of one number for all layers is built with; None for one
     that has as many as query heads. `projections`: module path -> what it makes, as the modelling
-    file's `grouped_projections` has it. Raises CannotConvertError for a class that is not known to
+    file's `grouped_projections` has it. `kept`: the class's query heads that are stored, of layers
+    where not all are. Raises CannotConvertError for a class that is not known to
     generate text.
     """
     old = source.config
@@ -40,6 +44,7 @@ def config_of_ours(
         "num_key_value_heads": max(counts) if built is None else built,
         **({"num_key_value_heads_per_layer": counts} if differ else {}),
         "grouped_projections": {path: dict(made) for path, made in projections.items()},
+        **({KEPT: {str(index): list(own) for index, own in kept.items()}} if kept else {}),
     }
     tokenizer = None if old.get("tokenizer_class") else tokenizer_class(model_type)
     if tokenizer is not None:  # transformers' own table does not know the new type
@@ -51,10 +56,11 @@ def config_of_ours(
         f"auto_map: names {MODULE}.py, which lies beside the weights",
         f"num_key_value_heads: {old.get('num_key_value_heads', 'absent')} -> {said}",
         f"grouped_projections: {', '.join(projections)}",
+        *([f"{KEPT}: of {len(kept)} layer{'s' if len(kept) > 1 else ''}"] if kept else []),
         *([f"tokenizer_class: absent -> {tokenizer}"] if tokenizer else []),
     )
-    kept = {key: value for key, value in old.items() if key != "num_key_value_heads_per_layer"}
-    return {**deepcopy(kept), **added}, changes
+    others = {key: value for key, value in old.items() if key != "num_key_value_heads_per_layer"}
+    return {**deepcopy(others), **added}, changes
 
 
 def _architecture(source: ConversionSource, model_type: str) -> str:

@@ -10,8 +10,9 @@ from headcount.sources.safetensors import TensorInfo
 
 from ..attention_map.attention_tensors import HeadTensors
 from ..attention_map.layouts import KEY_NORMS, has_word
-from ..plan.head_steps import padded, pooled, pooled_list
+from ..plan.head_steps import placed, pooled, pooled_list
 from ..plan.heads import Heads, HeadsByLayer
+from ..plan.pruning import KeptHeads
 from ..plan.refusals.tensors import check_native_layers, check_native_tensors
 from ..plan.refusals.types import NATIVE, refuse
 from ..plan.request import KeyValueHeads
@@ -26,10 +27,10 @@ _NORM_NOTE = (
 )
 
 
-def native(source: ConversionSource, wanted: KeyValueHeads) -> Home:
+def native(source: ConversionSource, wanted: KeyValueHeads, kept: KeptHeads) -> Home:
     """Raises CannotConvertError, and HeadCountError for a number that cannot be had."""
     refuse(source, NATIVE)
-    heads, new, changes = native_heads(source, wanted)
+    heads, new, changes = native_heads(source, wanted, kept)
     keys = " and ".join(source.architecture.attention.key_value_keys)
     return Home(
         name="native",
@@ -80,6 +81,6 @@ def _steps(source: ConversionSource, heads: HeadsByLayer, tensor: TensorInfo) ->
         target = held.blocks.regrouped(query_heads=own.padded_heads, key_value_heads=own.after)
         yield pooled(held, own, target)
     else:
-        step = padded(held, own) if own.is_padded else copy(tensor)
+        step = placed(held, own) if own.is_renumbered else copy(tensor)
         assert step is not None  # or it had been refused
         yield step

@@ -57,7 +57,7 @@ class ConfigEditor:
                     self._set(holder, prefix, key, next(iter(after)))
 
     def set_query_heads(self, heads: Heads) -> None:
-        """Writes the padded number of query heads, and the head_dim that no longer follows."""
+        """Writes the new number of query heads, and the head_dim that no longer follows."""
         own = self.reading.text.attribute_map
         for name, value in (
             ("num_attention_heads", heads.padded_heads),

@@ -11,6 +11,7 @@ from headcount.sources.safetensors import TensorInfo
 from ..attention_map.attention_tensors import HeadTensors
 from ..plan.errors import CannotConvertError, NoSuchHomeError
 from ..plan.heads import Heads, HeadsByLayer, heads_of
+from ..plan.pruning import KeptHeads
 from ..plan.refusals.counts import check_rehomed, uniform
 from ..plan.refusals.rehomed import (
     check_all_made,
@@ -41,8 +42,12 @@ from .home import Draft, Home
 from .rehome_config import architecture, rehomed_config
 
 
-def rehome(source: ConversionSource, wanted: KeyValueHeads) -> Home:
+def rehome(source: ConversionSource, wanted: KeyValueHeads, kept: KeptHeads) -> Home:
     """Raises CannotConvertError, and HeadCountError for a number that cannot be had."""
+    if kept:
+        raise NoSuchHomeError(
+            f"{source.label}: pruned query heads are not taken to another class of transformers"
+        )
     row = _fitting(source)
     refuse(source, REHOME)
     layers = {

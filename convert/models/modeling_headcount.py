@@ -14,6 +14,9 @@ only. `from_pretrained(folder, trust_remote_code=True)` finds it through `auto_m
 Masks, position embeddings, attention kernels and generation are those of the class, which sees one
 K/V head per query head as ever. Query heads [j*group_size, (j+1)*group_size) share K/V head j.
 
+Of a layer in `kept_attention_heads` only these query heads are stored, and the K/V heads that they
+read. The class sees zeros in place of the others, and the output projection reads none of them.
+
 There is such a class for every transformers model: it is made when its name is asked for.
 """
 
@@ -35,34 +38,86 @@ _NAME = "Grouped"  # in front of the base class's name
 
 
 @dataclass(frozen=True)
+class Places:
+    """Where the class has the heads that are stored: each of them `group_size` times in a row, at
+    the places `staying` of its `heads`, None: at all of them. The others are zeros."""
+
+    heads: int
+    group_size: int
+    staying: tuple[int, ...] | None = None
+
+    def whole(self, stored: torch.Tensor, dim: int) -> torch.Tensor:
+        """The class's heads along `dim`, from those that are stored."""
+        repeated = stored.repeat_interleave(self.group_size, dim=dim)
+        if self.staying is None:
+            return repeated
+        shape = list(repeated.shape)
+        shape[dim] = self.heads
+        return repeated.new_zeros(shape).index_copy_(dim, self._index(stored), repeated)
+
+    def stored(self, whole: torch.Tensor, dim: int) -> torch.Tensor:
+        """The first of each run of equal heads along `dim`."""
+        if self.staying is not None:
+            whole = whole.index_select(dim, self._index(whole))
+        first = torch.arange(0, whole.shape[dim], self.group_size, device=whole.device)
+        return whole.index_select(dim, first)
+
+    def _index(self, like: torch.Tensor) -> torch.Tensor:
+        return torch.tensor(self.staying, device=like.device)
+
+
+@dataclass(frozen=True)
 class Grouping:
     """What a projection makes for a class that has `heads` heads of k and v: the parts in their
     order, such as "k" or "qvk", `repeats` times in a row; stored as [q|k|v] with
-    `num_key_value_heads` heads of k and v."""
+    `num_key_value_heads` heads of k and v. `query_heads` are the class's, None: as many as of k.
+    Of them only `kept` are stored, None: all. The part "o" reads query heads, and makes none."""
 
     parts: str
     heads: int
     repeats: int
     num_key_value_heads: int
+    query_heads: int | None = None
+    kept: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
-        if self.heads % self.num_key_value_heads or self.heads % self.repeats:
+        staying = self.heads if self.kept is None else len(self._read())
+        if staying % self.num_key_value_heads or self.heads % self.repeats:
             raise ValueError(
-                f"{self.heads} heads can neither be shared by {self.num_key_value_heads} K/V heads"
-                f" nor be stored in {self.repeats} repeats: both must divide them"
+                f"{staying} of {self.heads} heads can neither be shared by"
+                f" {self.num_key_value_heads} K/V heads nor all be stored in {self.repeats}"
+                " repeats: both must divide them"
             )
 
-    @property
-    def group_size(self) -> int:
-        return self.heads // self.num_key_value_heads
+    def _read(self) -> tuple[int, ...]:
+        """The class's K/V heads that query heads which are kept read."""
+        size = (self.query_heads or self.heads) // self.heads
+        return tuple(dict.fromkeys(head // size for head in self.kept or ()))
+
+    def places(self, part: str) -> Places:
+        """Of the heads of q (or o), k or v."""
+        if part in "qo":
+            return Places(heads=self.query_heads or self.heads, group_size=1, staying=self.kept)
+        staying = None if self.kept is None else self._read()
+        count = self.heads if staying is None else len(staying)
+        return Places(
+            heads=self.heads, group_size=count // self.num_key_value_heads, staying=staying
+        )
 
     def stored_heads(self, part: str) -> int:
-        return self.heads if part == "q" else self.num_key_value_heads
+        places = self.places(part)
+        count = places.heads if places.staying is None else len(places.staying)
+        return count // places.group_size
 
     def stored_rows(self, rows: int) -> int:
-        """How many of the class's `rows` outputs are stored."""
-        head_dim = rows // (len(self.parts) * self.heads)
+        """How many of the class's `rows` outputs (of o: inputs) are stored."""
+        head_dim = rows // sum(self.places(part).heads for part in self.parts)
         return head_dim * sum(self.stored_heads(part) for part in self.parts)
+
+    def taken(self, heads: torch.Tensor) -> torch.Tensor:
+        """[..., rows] that the class gives to o as what is stored reads it: [..., stored rows]."""
+        places = self.places("o")
+        return places.stored(heads.unflatten(-1, (places.heads, -1)), -2).flatten(-2)
 
     def expanded(self, output: torch.Tensor) -> torch.Tensor:
         """[..., stored rows] as the class expects it: [..., rows]."""
@@ -70,7 +125,7 @@ class Grouping:
         counts = [self.stored_heads(part) for part in order]
         heads = output.unflatten(-1, (sum(counts), -1)).split(counts, dim=-2)
         whole = {
-            part: head if part == "q" else head.repeat_interleave(self.group_size, dim=-2)
+            part: self.places(part).whole(head, head.dim() - 2)
             for part, head in zip(order, heads, strict=True)
         }
         if len(order) == 1:
@@ -81,13 +136,14 @@ class Grouping:
 
 
 class GroupedCache:
-    """A cache as one attention sees it: its K/V heads repeated. It keeps nothing of its own.
+    """A cache as one attention sees it: its K/V heads repeated, at their `places`. It keeps nothing
+    of its own.
 
     For `isinstance` it is what it stands for; everything but K/V is the cache's."""
 
-    def __init__(self, cache: Any, group_size: int) -> None:
+    def __init__(self, cache: Any, places: Places) -> None:
         object.__setattr__(self, "_cache", cache)
-        object.__setattr__(self, "_group_size", group_size)
+        object.__setattr__(self, "_places", places)
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
@@ -97,32 +153,33 @@ class GroupedCache:
         self, keys: torch.Tensor, values: torch.Tensor, *args: Any, **kwargs: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Stores the first of each run of equal heads; [batch, heads, tokens, head_dim]."""
-        step = self._group_size
-        stored = self._cache.update(keys[:, ::step], values[:, ::step], *args, **kwargs)
-        return self._repeated(stored[0]), self._repeated(stored[1])
+        own = self._places
+        stored = self._cache.update(own.stored(keys, 1), own.stored(values, 1), *args, **kwargs)
+        return own.whole(stored[0], 1), own.whole(stored[1], 1)
 
     @property
     def keys(self) -> torch.Tensor:
-        return self._repeated(self._cache.keys)
+        return self._whole(self._cache.keys)
 
     @property
     def values(self) -> torch.Tensor:
-        return self._repeated(self._cache.values)
+        return self._whole(self._cache.values)
 
     @property
     def layers(self) -> list["GroupedCache"]:
-        return [GroupedCache(layer, self._group_size) for layer in self._cache.layers]
+        return [GroupedCache(layer, self._places) for layer in self._cache.layers]
 
     @property
     def self_attention_cache(self) -> "GroupedCache":
-        return GroupedCache(self._cache.self_attention_cache, self._group_size)
+        return GroupedCache(self._cache.self_attention_cache, self._places)
 
     @property
     def cross_attention_cache(self) -> "GroupedCache":
-        return GroupedCache(self._cache.cross_attention_cache, self._group_size)
+        return GroupedCache(self._cache.cross_attention_cache, self._places)
 
-    def _repeated(self, heads: torch.Tensor) -> torch.Tensor:
-        return heads.repeat_interleave(self._group_size, dim=1)
+    def _whole(self, heads: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = self._places.whole(heads, 1)
+        return found
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._cache, name)
@@ -145,16 +202,26 @@ class _ExpandOutput:
 
 
 @dataclass(frozen=True)
+class _TakeInput:
+    """Forward hook before an output projection."""
+
+    grouping: Grouping
+
+    def __call__(self, module: nn.Module, args: Any) -> Any:
+        return (self.grouping.taken(args[0]), *args[1:])
+
+
+@dataclass(frozen=True)
 class _HideCache:
     """Forward hook before an attention: it gets views of the caches among its arguments."""
 
-    group_size: int
+    places: Places
 
     def __call__(self, module: nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any]:
         return tuple(map(self._view, args)), {k: self._view(v) for k, v in kwargs.items()}
 
     def _view(self, value: Any) -> Any:
-        return GroupedCache(value, self.group_size) if isinstance(value, Cache) else value
+        return GroupedCache(value, self.places) if isinstance(value, Cache) else value
 
 
 def _show_cache(module: nn.Module, args: Any, output: Any) -> Any:
@@ -173,20 +240,20 @@ def group_heads(model: Any, config: Any) -> None:
     has none of them.
     """
     language: Any = model.get_decoder() if config.sub_configs else model
-    attentions: dict[str, int] = {}
+    attentions: dict[str, Places] = {}
     for name, module in list(language.named_modules()):
         found = _grouping_of(name, config)
         if found is not None:
             _shrink(module, found)
-            attentions[_reader_of_cache(language, name)] = found.group_size
+            attentions[_reader_of_cache(language, name)] = found.places("k")
     if not attentions:
         raise ValueError(
             f"{type(model).__name__} has none of the projections in config.grouped_projections: "
             f"{', '.join(config.grouped_projections or ()) or 'it names none'}"
         )
-    for name, group_size in attentions.items():
+    for name, places in attentions.items():
         attention = language.get_submodule(name)
-        attention.register_forward_pre_hook(_HideCache(group_size), with_kwargs=True)
+        attention.register_forward_pre_hook(_HideCache(places), with_kwargs=True)
         attention.register_forward_hook(_show_cache)
 
 
@@ -202,7 +269,7 @@ def _reader_of_cache(model: nn.Module, name: str) -> str:
 
 
 def _grouping_of(name: str, config: Any) -> Grouping | None:
-    """What the module `name` is to make, None for all but the projections of k and v."""
+    """What the module `name` is to make, None for all but the projections that the config names."""
     number = re.search(r"(?:^|\.)(\d+)\.", name)
     if number is None:
         return None
@@ -211,13 +278,19 @@ def _grouping_of(name: str, config: Any) -> Grouping | None:
         if f".{key}".endswith(f".{path}") or f".{path}".endswith(f".{key}"):
             counts = getattr(config, "num_key_value_heads_per_layer", None)
             own = counts[int(number[1])] if counts else config.num_key_value_heads
-            return Grouping(num_key_value_heads=own, **value)
+            kept = (getattr(config, "kept_attention_heads", None) or {}).get(number[1])
+            return Grouping(
+                num_key_value_heads=own, kept=None if kept is None else tuple(kept), **value
+            )
     return None
 
 
 def _shrink(module: Any, grouping: Grouping) -> None:
     """Keeps as many rows of weight and bias as are stored, and repeats them in what comes out."""
     transposed = hasattr(module, "nf")  # GPT-2's Conv1D holds [in, out]
+    if grouping.parts == "o":
+        _shrink_input(module, grouping, dim=0 if transposed else 1)
+        return
     rows = module.weight.shape[1 if transposed else 0]
     stored = grouping.stored_rows(rows)
     weight = module.weight[:, :stored] if transposed else module.weight[:stored]
@@ -226,6 +299,14 @@ def _shrink(module: Any, grouping: Grouping) -> None:
         module.bias = nn.Parameter(module.bias[:stored].detach().clone())
     setattr(module, "nf" if transposed else "out_features", stored)
     module.register_forward_hook(_ExpandOutput(grouping))
+
+
+def _shrink_input(module: Any, grouping: Grouping, dim: int) -> None:
+    """Keeps as many columns of an output projection, along `dim`, as are stored."""
+    stored = grouping.stored_rows(module.weight.shape[dim])
+    module.weight = nn.Parameter(module.weight.narrow(dim, 0, stored).detach().clone())
+    setattr(module, "nx" if dim == 0 else "in_features", stored)
+    module.register_forward_pre_hook(_TakeInput(grouping))
 
 
 class Grouped(nn.Module):
@@ -251,8 +332,9 @@ def grouped_config(base: Any) -> Any:
 
 
 def _share_names(base: str, own: str) -> None:
-    """Tensors have the same names on disk in files of both types, where those are not the modules'
-    (Fuyu). What is cut in equal parts (HRM-Text) is cut by size: k and v are smaller."""
+    """Tensors have the same names on disk in files of both types, or classes, where those are not
+    the modules' (Fuyu, the head of GPT-NeoX). What is cut in equal parts (HRM-Text) is cut by
+    size: k and v are smaller."""
     known = conversion_mapping.get_checkpoint_conversion_mapping(base)
     split = getattr(core_model_loading, "Split", None)  # not in the first 5.x
     for entry in known or ():
@@ -267,6 +349,7 @@ def grouped_model(base: Any) -> Any:
     """The grouped class of a model class of transformers."""
     config = globals().get(_NAME + base.config_class.__name__)
     config = config or grouped_config(base.config_class)
+    _share_names(base.__name__, _NAME + base.__name__)
     # With an auto class, save_pretrained writes this file beside the weights.
     return _made(base, (Grouped, base), {"config_class": config, "_auto_class": _auto_class(base)})
 

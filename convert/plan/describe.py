@@ -52,6 +52,7 @@ def _head(plan: ConversionPlan) -> Iterator[str]:
     yield f"source       {name} ({plan.model_type}, {len(plan.layers)} layers)"
     yield f"target       {request.target} ({plan.config.get('model_type', plan.model_type)})"
     yield from (f"heads        {heads}" for heads in _heads(plan))
+    yield from (f"pruned       {heads}" for heads in _pruned(plan))
     yield f"method       {method_in_words(plan)}"
     yield f"home         {plan.home}"
     yield (
@@ -97,11 +98,38 @@ def _heads(plan: ConversionPlan) -> Iterator[str]:
     """A line for each kind of layer that changes."""
     kinds: dict[str, list[int]] = {}
     for layer in plan.layers:
-        query = f"{layer.num_attention_heads} query heads of {layer.head_dim}"
+        fewer = f" -> {layer.query_heads}" if layer.pruned else ""
+        query = f"{layer.num_attention_heads}{fewer} query heads of {layer.head_dim}"
         kind = f"{query}; K/V heads {layer.before} -> {layer.after}"
         kinds.setdefault(kind, []).append(layer.index)
     for kind, indices in kinds.items():
         yield kind if len(kinds) == 1 else f"{kind} (layers {format_indices(indices)})"
+
+
+def _pruned(plan: ConversionPlan) -> Iterator[str]:
+    """By what heads were chosen, and a line for each layers that lose the same ones."""
+    alike: dict[tuple[int, ...], list[int]] = {}
+    for layer in plan.layers:
+        if layer.pruned:
+            alike.setdefault(layer.pruned, []).append(layer.index)
+    if alike:
+        yield pruned_in_words(plan)
+    most = limits.FILES_SHOWN.most
+    for heads, indices in list(alike.items())[:most]:
+        yield f"heads {format_indices(list(heads))} of layer {format_indices(indices)}"
+    if len(alike) > most:
+        yield f"and others of {len(alike) - most:,} more layers"
+
+
+def pruned_in_words(plan: ConversionPlan) -> str:
+    """What the query heads that go were chosen by."""
+    importance = plan.importance
+    if importance is None:
+        return "the heads that were named"
+    if importance.criterion == "weights":
+        return "the least important by their weights alone; --calibration lets a text choose"
+    tokens, text = importance.tokens, plan.request.calibration
+    return f"the least important to the loss on {tokens:,} tokens of {text}"
 
 
 def _in_these(plan: ConversionPlan) -> str:

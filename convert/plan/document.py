@@ -1,6 +1,7 @@
 """A plan as data for `--format json` and for the record beside the output. No times, no paths."""
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import asdict
 
 from headcount import __version__
@@ -48,9 +49,11 @@ def plan_summary(plan: ConversionPlan) -> dict[str, object]:
                 "head_dim": layer.head_dim,
                 "num_key_value_heads": {"before": layer.before, "after": layer.after},
                 "padded_attention_heads": layer.padded_heads,
+                "pruned_attention_heads": list(layer.pruned),
             }
             for layer in plan.layers
         ],
+        "importance": None if plan.importance is None else plan.importance.document(),
         "files": [_file(file) for file in plan.files],
         "dropped": [{"name": d.source.name, "reason": d.reason} for d in plan.dropped],
         "side_files": {
@@ -65,12 +68,15 @@ def plan_summary(plan: ConversionPlan) -> dict[str, object]:
 def request_document(request: ConversionRequest) -> dict[str, object]:
     """The options that decide the output, by the names of the request's fields; of a calibration
     whether there was one, since a path says nothing elsewhere."""
-    wanted = request.num_key_value_heads
-    counts = wanted if isinstance(wanted, int) else {str(i): n for i, n in wanted.items()}
+    wanted, pruned = request.num_key_value_heads, request.pruned_heads
+    counts = {str(i): n for i, n in wanted.items()} if isinstance(wanted, Mapping) else wanted
+    assert pruned is None or isinstance(pruned, Mapping)
+    gone = None if pruned is None else {str(i): list(heads) for i, heads in pruned.items()}
     named = ("method", "grouping", "temperature", "refit", "reconstruct", "seed")
     others = (*named, "home", "dtype", "max_shard_size")
     return {
         "num_key_value_heads": counts,
+        "pruned_heads": gone,
         **{name: getattr(request, name) for name in others},
         "calibrated": request.calibration is not None,
     }

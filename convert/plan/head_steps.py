@@ -2,6 +2,8 @@
 
 Where runs of K/V heads are not all of one length, query heads are padded: zero rows of q, and zero
 columns of o behind them. A head of zeros attends evenly, and what it finds is multiplied by zero.
+Where query heads are pruned, their rows of q and columns of o go, and those of K/V heads that
+nobody reads any more.
 """
 
 from collections.abc import Iterator
@@ -28,8 +30,9 @@ def pooled(held: HeadTensors, heads: Heads, target: Blocks) -> Step:
         members=heads.members,
         source=held.blocks,
         target=target,
-        runs=heads.runs if heads.is_padded else (),
-        slots=heads.query_slots if heads.is_padded and held.blocks.heads("q") else (),
+        runs=heads.runs if heads.is_renumbered else (),
+        slots=heads.query_slots if heads.is_renumbered and held.blocks.heads("q") else (),
+        kept=heads.staying.key_value if heads.is_pruned else (),
         cross=held.place.cross,
     )
     return computed(held.tensor.name, held.tensors, tuple(shape), action)
@@ -59,9 +62,9 @@ def pooled_list(held: HeadTensors, heads: Heads, tensor: TensorInfo) -> Iterator
     yield computed(name, sources, tensor.shape, action)
 
 
-def padded(held: HeadTensors, heads: Heads) -> Step | None:
-    """The step for a tensor of query heads, or of none; None where padding would change a result:
-    a norm over all heads, say."""
+def placed(held: HeadTensors, heads: Heads) -> Step | None:
+    """The step for a tensor of query heads, or of none; None where more or fewer of them would
+    change a result: a norm over all heads, say."""
     layout, part = held.layout, held.place.part
     if layout is None or held.place.parameter not in PLAIN_PARAMETERS or part not in _PADDED:
         return None

@@ -56,12 +56,17 @@ def model_card(plan: ConversionPlan, source_card: Path | None) -> str:
 def _body(plan: ConversionPlan, base: str, revision: str, has_card: bool) -> Iterator[str]:
     kinds = dict.fromkeys((layer.before, layer.after) for layer in plan.layers)
     heads = ", ".join(f"{before} to {after}" for before, after in kinds)
-    yield f"# {base} with fewer key/value heads"
+    pruned = [layer for layer in plan.layers if layer.pruned]
+    yield f"# {base} with fewer {'attention' if pruned else 'key/value'} heads"
     yield ""
     of = f" at revision {revision}" if revision else ""
     yield f"Made from {base}{of} with headcount {__version__}."
     yield ""
     yield f"- Key/value heads: {heads}, in {len(plan.layers)} of {plan.layer_count} layers."
+    if pruned:
+        counts = dict.fromkeys((la.num_attention_heads, la.query_heads) for la in pruned)
+        said = ", ".join(f"{before} to {after}" for before, after in counts)
+        yield f"- Query heads: {said}, in {len(pruned)} of {plan.layer_count} layers."
     yield f"- Method: {_method(plan)}."
     yield f"- Kept as: {plain(plan.home)}."
     yield ""

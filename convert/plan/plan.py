@@ -6,6 +6,7 @@ from typing import Any
 
 from headcount.report.report import Finding
 
+from ..importance.head_importance import HeadImportance
 from .request import ConversionRequest
 from .rewriting import Rewriting
 from .side_files import LeftFile, SideFile
@@ -30,7 +31,7 @@ class OutputFile:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LayerHeads:
     """The K/V heads of one layer, before and after. `padded_heads` are the query heads after where
-    some of them are padding."""
+    some of them are padding; `pruned` those of before that are gone."""
 
     index: int
     num_attention_heads: int
@@ -38,6 +39,12 @@ class LayerHeads:
     after: int
     head_dim: int
     padded_heads: int | None = None
+    pruned: tuple[int, ...] = ()
+
+    @property
+    def query_heads(self) -> int:
+        """Those after, without padding."""
+        return self.num_attention_heads - len(self.pruned)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,7 +54,9 @@ class ConversionPlan:
     `home` says which class holds the result and why; `config` and `index` are the JSON objects to
     write; `findings` are the source's warnings, which the output may inherit. `layer_count` are all
     layers of the model, `layers` those whose K/V heads change. `rewriting` says what is done to the
-    source's tensors before the steps read them, None: nothing. `card` is the README.md to write.
+    source's tensors before the steps read them, None: nothing. `importance` is what the query heads
+    that go were chosen by, None where they were named, or none goes. `card` is the README.md to
+    write.
     """
 
     request: ConversionRequest
@@ -67,6 +76,7 @@ class ConversionPlan:
     notes: tuple[str, ...]
     findings: tuple[Finding, ...]
     rewriting: Rewriting | None = None
+    importance: HeadImportance | None = None
     card: str = ""
 
     @property

@@ -6,6 +6,7 @@ from headcount.sources.presence import is_there
 
 from ..homes.finding import find_home
 from ..homes.home import Draft
+from ..importance.settling import pruned_in, settled
 from ..rewrite.planned import plan_rewriting
 from .cast import cast_config, cast_steps
 from .existing import check_same_job, read_existing
@@ -46,7 +47,8 @@ def plan_conversion(request: ConversionRequest) -> ConversionPlan:
 
 def plan_of(source: ConversionSource, request: ConversionRequest) -> ConversionPlan:
     """The plan for a source that was read, whatever its target is like. Raises HeadcountError."""
-    home = find_home(source, request.num_key_value_heads, request.home)
+    request, importance = settled(source, request)
+    home = find_home(source, request.num_key_value_heads, request.home, pruned_in(request))
     heads, draft = home.heads, home.draft()
     rewriting, limits = plan_rewriting(source, heads, draft.layers, request)
     steps = {file: cast_steps(made, request.dtype) for file, made in draft.steps.items()}
@@ -86,6 +88,7 @@ def plan_of(source: ConversionSource, request: ConversionRequest) -> ConversionP
         ),
         findings=tuple(f for f in source.audit.findings if f.severity == "warning"),
         rewriting=rewriting,
+        importance=importance,
     )
     source_card = next((file.path for file in side_files if file.name == SOURCE_CARD), None)
     return replace(plan, card=model_card(plan, source_card))
@@ -101,6 +104,7 @@ def _layer(index: int, model: HeadsByLayer) -> LayerHeads:
         after=heads.after,
         head_dim=heads.head_dim,
         padded_heads=heads.padded_heads if heads.is_padded else None,
+        pruned=tuple(sorted({*range(heads.num_attention_heads)} - {*heads.staying.query})),
     )
 
 

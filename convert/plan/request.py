@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from headcount.model.errors import HeadcountError
+from headcount.model.pruned_heads import PrunedShare
 
 from ..merge.ladder import (
     GROUPINGS,
@@ -34,6 +35,9 @@ HomeChoice = Literal["auto", "native", "rehome", "custom"]
 HOME_CHOICES: tuple[HomeChoice, ...] = get_args(HomeChoice)
 # A number for all layers, or one for each of some: the others keep their heads.
 KeyValueHeads = int | Mapping[int, int]
+# Query heads that are taken away: a number or a share of each layer's, or single ones by layer.
+HeadsOfLayers = Mapping[int, tuple[int, ...]]
+PrunedHeads = PrunedShare | HeadsOfLayers
 _RANGE = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?:([0-9]{1,5})", re.ASCII)
 
 
@@ -41,7 +45,8 @@ _RANGE = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?:([0-9]{1,5})", re.ASCII)
 class ConversionRequest:
     """Convert the model in the folder `source` to `num_key_value_heads` K/V heads, into `target`.
 
-    Layers that have no more of them keep theirs. `method` to `reconstruct` are the rungs of the
+    Layers that have no more of them keep theirs; None: as many as stay when the query heads
+    `pruned_heads` go. `method` to `reconstruct` are the rungs of the
     `Ladder`, where `method` is one of them; `calibration` is a text file, or `builtin`, of which at
     most `calibration_tokens` (None: CALIBRATION_TOKENS) are read. `seed` matters to what is drawn
     only: the method `random`, and calibration. `home` is the kind of class that holds the result.
@@ -54,7 +59,8 @@ class ConversionRequest:
 
     source: Path
     target: Path
-    num_key_value_heads: KeyValueHeads
+    num_key_value_heads: KeyValueHeads | None
+    pruned_heads: PrunedHeads | None = None
     method: Method = "mean"
     grouping: HeadGrouping = "contiguous"
     temperature: bool = False
@@ -82,11 +88,19 @@ class ConversionRequest:
             raise HeadcountError(f"{self.max_shard_size} bytes: a file has to hold at least one")
         if self.workers < 1:
             raise HeadcountError(f"{self.workers} workers: at least one has to do the work")
-        wanted = self.num_key_value_heads
-        least = wanted if isinstance(wanted, int) else min(wanted.values(), default=0)
-        if least < 1:
-            raise HeadcountError(f"{least} K/V heads: a model needs at least one")
+        self._check_counts()
         self._check_ladder()
+
+    def _check_counts(self) -> None:
+        wanted, pruned = self.num_key_value_heads, self.pruned_heads
+        if wanted is None and pruned is None:
+            raise HeadcountError("nothing is asked for: say how many K/V heads, or what to prune")
+        if wanted is not None:
+            least = min(wanted.values(), default=0) if isinstance(wanted, Mapping) else wanted
+            if least < 1:
+                raise HeadcountError(f"{least} K/V heads: a model needs at least one")
+        if pruned in (0, {}):
+            raise HeadcountError("no query heads to prune: name at least one")
 
     def _check_ladder(self) -> None:
         """Raises HeadcountError for rungs that do not go together, or lack text to calibrate on."""
@@ -99,7 +113,8 @@ class ConversionRequest:
         if self.calibration_tokens is not None:
             self._check_calibration_tokens(self.calibration_tokens)
         asked = dict(_asked(self))
-        if self.method in CHOOSING and (asked or self.calibration):
+        reads = self.calibration is not None and self.pruned_heads is None
+        if self.method in CHOOSING and (asked or reads):
             name = next(iter(asked), "--calibration")
             raise HeadcountError(
                 f"--method {self.method} keeps heads as they are, so that {name} has nothing to"
@@ -111,11 +126,8 @@ class ConversionRequest:
                 f"{needing[0]} needs text that the source is run on: add --calibration FILE, or"
                 f" --calibration {BUILTIN}"
             )
-        if self.calibration is not None and self.ladder is None:
-            raise HeadcountError(
-                "--calibration changes nothing about the mean of neighbouring heads: add --method"
-                " merge, --refit output or --quality good"
-            )
+        if reads and self.ladder is None:
+            raise unread_text("the mean of neighbouring heads")
 
     def _check_calibration_tokens(self, tokens: int) -> None:
         if tokens < 1:
@@ -140,6 +152,14 @@ class ConversionRequest:
             reconstruct=self.reconstruct,
             seed=self.seed,
         )
+
+
+def unread_text(what: str) -> HeadcountError:
+    """A calibration text that nothing of a request reads."""
+    return HeadcountError(
+        f"--calibration changes nothing about {what}: add --method merge, --refit output or"
+        " --quality good"
+    )
 
 
 def _asked(request: ConversionRequest) -> Iterator[tuple[str, bool]]:

@@ -84,7 +84,8 @@ class Pool:
     the first one made here is (not 0 where each head has its own tensor). `order`: the rows of each
     q and k head in another order, for another layout of the rotary dimensions. `runs` are the
     members of each new head where they are not alike, and `slots` the places of the tensor's query
-    heads then, see `Pad`. `cross`: it is the layer's cross-attention.
+    heads then, see `Pad`. Of the tensor's K/V heads only `kept` are pooled, if some are pruned.
+    `cross`: it is the layer's cross-attention.
     """
 
     verb: ClassVar[str] = "pool"
@@ -99,6 +100,7 @@ class Pool:
     folded: Folded = ""
     runs: tuple[int, ...] = ()
     slots: tuple[int | None, ...] = ()
+    kept: tuple[int, ...] = ()
     cross: bool = False
 
     @property
@@ -115,14 +117,18 @@ class Pool:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pad:
     """Query heads at new places: head `slots[i]` of the source is the i-th, None is all zeros.
+    Those that stand nowhere are pruned.
 
     `source` says how heads lie along its axis: rows of q, columns of o, numbers of a sink.
     """
 
-    verb: ClassVar[str] = "pad"
-
     source: Blocks
     slots: tuple[int | None, ...]
+
+    @property
+    def verb(self) -> str:
+        lost = set(range(self.source.heads(self.source.blocks[0].part))) - set(self.slots)
+        return "prune" if lost else "pad"
 
 
 Action = Copy | Transpose | Cast | Make | Skip | Fold | Take | Pool | Pad

@@ -1,7 +1,8 @@
 """An attention by its heads, and back: the values of the tensors that the map names.
 
 `weights_of` reads an attention by its heads, and `tensors_of` is its inverse: torch operations
-only, so that gradients pass. Between them nothing of a file's layout is known.
+only, so that gradients pass. Between them nothing of a file's layout is known, nor of heads that
+are pruned: those that stay are an attention by themselves.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,6 +14,7 @@ from headcount.sources.safetensors import TensorInfo
 
 from ..attention_map.attention_tensors import AttentionTensors, HeadTensors
 from ..merge.attention_weights import AttentionWeights
+from ..plan.heads import StayingHeads
 from ..stream.head_layout import ByPart, join_heads, split_heads
 
 Read = Callable[[TensorInfo], torch.Tensor]
@@ -23,14 +25,19 @@ def dtype_of(tensors: AttentionTensors) -> torch.dtype:
     return torch.float64 if tensors.is_double else torch.float32
 
 
-def weights_of(tensors: AttentionTensors, read: Read) -> AttentionWeights:
-    """The attention by its heads, in its `dtype_of`. Where the values are the keys, v is k."""
+def weights_of(
+    tensors: AttentionTensors, read: Read, staying: StayingHeads | None = None
+) -> AttentionWeights:
+    """The attention by its heads, in its `dtype_of`; only those that are `staying`. Where the
+    values are the keys, v is k."""
     weights: ByPart = {}
     biases: ByPart = {}
     dtype = dtype_of(tensors)
     for projection in tensors.projections:
         into = biases if projection.is_bias else weights
         into |= split_heads(read(projection.tensor).to(dtype), projection.blocks)
+    for held in (weights, biases) if staying is not None else ():
+        held |= {part: heads[_places(staying, part)] for part, heads in held.items()}
     if not tensors.mixer.has_value:
         weights["v"] = weights["k"]
     bias = tensors.output_bias
@@ -60,11 +67,14 @@ def tensors_of(
     read: Read,
     order: Sequence[int] = (),
     groups: Sequence[int] = (),
+    staying: StayingHeads | None = None,
 ) -> dict[str, torch.Tensor]:
     """The tensors of the source, by name, that hold `weights`; the inverse of `weights_of`.
 
     `order` are the K/V heads of the source in their new places, none: as they were; `groups` are
     runs of K/V heads that are equal. What stands beside the projections follows both: it is read.
+    Where `weights` are of heads that are `staying` alone, these two are so, too, and the others are
+    as they were but for their columns of o, which are zeros: what they give is not read.
     ValueError: a bias that there is no tensor for.
     """
     for part in "qkvo":
@@ -75,19 +85,38 @@ def tensors_of(
     made: dict[str, torch.Tensor] = {}
     for projection in tensors.projections:
         held = _heads(projection, weights)
-        if "g" in projection.parts:
-            gates = split_heads(read(projection.tensor), projection.blocks)["g"]
-            held["g"] = gates[query].to(dtype)
+        if "g" in projection.parts or staying is not None:
+            before = split_heads(read(projection.tensor).to(dtype), projection.blocks)
+            if "g" in projection.parts:
+                held["g"] = before["g"][_places(staying, "g")][query]
+            if staying is not None:
+                held = {p: _back(heads, before[p], staying, p) for p, heads in held.items()}
         made[projection.tensor.name] = join_heads(held, projection.blocks).to(dtype)
     if tensors.output_bias is not None:
         assert weights.o_bias is not None
         made[tensors.output_bias.name] = weights.o_bias.to(dtype)
-    places = {"q": query, "k": heads, "v": heads}
+    places = {"q": query, "k": list(heads), "v": list(heads)}
     for item in tensors.beside:
         if query != sorted(query) or (item.has_key_value and groups):
             values = [read(info).to(dtype) for info in item.tensors]
-            made |= _moved(item, values, places, groups or (1,) * len(heads))
+            made |= _moved(item, values, places, groups or (1,) * len(heads), staying)
     return made
+
+
+def _places(staying: StayingHeads | None, part: str) -> slice | list[int]:
+    """The numbers in the source of the heads of a part: those that stay, or all."""
+    if staying is None:
+        return slice(None)
+    return list(staying.key_value if part in "kv" else staying.query)
+
+
+def _back(
+    heads: torch.Tensor, before: torch.Tensor, staying: StayingHeads, part: str
+) -> torch.Tensor:
+    """All heads of the source, of which those that stay are `heads` now."""
+    all_heads = torch.zeros_like(before) if part == "o" else before
+    places = torch.tensor(_places(staying, part))
+    return all_heads.index_copy(0, places, heads.to(all_heads.dtype))
 
 
 def _heads(projection: HeadTensors, weights: AttentionWeights) -> ByPart:
@@ -105,15 +134,19 @@ def _moved(
     read: Sequence[torch.Tensor],
     places: Mapping[str, Sequence[int]],
     groups: Sequence[int],
+    staying: StayingHeads | None,
 ) -> Iterator[tuple[str, torch.Tensor]]:
     """The tensors of `item` by name, with heads at new places (`places` of each part) and, where
     these are K or V heads, those of each run of `groups` equal: by their mean, as the plan would
-    pool a norm of them."""
+    pool a norm of them. Heads that are not `staying` are as they were."""
     joined = torch.cat(list(read)) if len(read) > 1 else read[0]
     (part,) = item.parts
-    heads = split_heads(joined, item.blocks)[part][list(places[part])]
+    before = split_heads(joined, item.blocks)[part]
+    heads = before[_places(staying, part)][list(places[part])]
     if item.has_key_value:
         heads = _tied(heads, groups)
+    if staying is not None:
+        heads = _back(heads, before, staying, part)
     result = join_heads({part: heads}, item.blocks)
     sizes = [tensor.shape[0] for tensor in item.tensors]
     for tensor, start in zip(item.tensors, accumulate(sizes, initial=0), strict=False):

@@ -97,12 +97,14 @@ def _layer(index: int, attentions: Mapping[Where, Planned], together: _Together)
     read, method = together.read, together.ladder.method
     for (_, cross), attention in attentions.items():
         tensors, freedom, own = attention
-        weights = weights_of(tensors, read)
+        weights = weights_of(tensors, read, own.subset)
         moments = white_moments(weights)
         groups = together.groups(attention, weights, moments)
         if groups is not None:
             merged = merge_attention(weights, freedom, groups, moments, method)
             assert merged.groups == own.runs  # what the plan pools
-            made |= tensors_of(tensors, merged.weights, read, merged.order, merged.groups)
+            made |= tensors_of(
+                tensors, merged.weights, read, merged.order, merged.groups, own.subset
+            )
             measured[attention_key(cross)] = merged_document(merged)
     return RewrittenLayer(index=index, tensors=made, measured=measured)

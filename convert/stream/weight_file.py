@@ -17,7 +17,7 @@ from ..plan.plan import ConversionPlan, OutputFile
 from ..plan.request import CHOOSING
 from ..plan.steps import Cast, Copy, Fold, Folded, Make, Pad, Pool, Skip, Step, Take, Transpose
 from .float_casts import Lost, cast, cast_pieces, lost
-from .head_layout import join_heads, placed_heads, reordered, split_heads
+from .head_layout import ByPart, join_heads, placed_heads, reordered, split_heads
 from .made_ahead import Ahead
 from .norm_folding import fold_gain, fold_shift
 from .outcome import Outcome
@@ -128,14 +128,14 @@ class WeightStream:
                 heads = split_heads(self._joined(step, folded), layout)["q"]
                 return reordered(heads, order).flatten(0, 1).contiguous()
             case Pad() as action:
-                return _padded(self._read(step.sources[0]), action)
+                return _placed(self._read(step.sources[0]), action)
             case Pool() as action:
                 return self._pool(step, action)
         raise AssertionError(step.action)
 
     def _pool(self, step: Step, action: Pool) -> torch.Tensor:
         chosen = self._chosen(action)
-        heads = split_heads(self._joined(step, action.folded), action.source)
+        heads = self._split(step, action)
         for part in action.pooled_parts:
             with self._named(step):
                 pooled = pool_heads(heads[part], action.sizes, _own(chosen, action))
@@ -147,6 +147,13 @@ class WeightStream:
         if action.slots:
             heads["q"] = placed_heads(heads["q"], action.slots)
         return join_heads(heads, action.target)
+
+    def _split(self, step: Step, action: Pool) -> ByPart:
+        """The heads of the step's sources; those of K and V that are not pruned."""
+        heads = split_heads(self._joined(step, action.folded), action.source)
+        for part in action.pooled_parts if action.kept else ():
+            heads[part] = heads[part][list(action.kept)]
+        return heads
 
     def _joined(self, step: Step, folded: Folded) -> torch.Tensor:
         """The step's sources as one tensor, with a norm's part folded in if there is one."""
@@ -190,7 +197,10 @@ class WeightStream:
                 self._choices[key] = self._choose(*key)
                 # Of two attentions the self-attention's, whichever thread comes first.
                 if not action.cross or action.layer not in self.outcome.chosen:
-                    self.outcome.chosen[action.layer] = self._choices[key]
+                    chosen, kept = self._choices[key], action.kept
+                    self.outcome.chosen[action.layer] = (
+                        tuple(kept[head] for head in chosen) if kept else chosen
+                    )
             return self._choices[key]
 
     def _choose(self, layer: int, cross: bool) -> tuple[int, ...]:
@@ -207,7 +217,7 @@ class WeightStream:
         action = _pool_action(step)
         with self._lock:
             self._uses.update(source.name for source in step.sources)
-        heads = split_heads(self._joined(step, action.folded), action.source)
+        heads = self._split(step, action)
         for part in sorted(action.pooled_parts):
             with self._named(step):
                 yield spread(heads[part], action.sizes)
@@ -257,7 +267,7 @@ def _weights_by_attention(steps: Iterable[Step]) -> dict[tuple[int, bool], list[
     return found
 
 
-def _padded(tensor: torch.Tensor, action: Pad) -> torch.Tensor:
+def _placed(tensor: torch.Tensor, action: Pad) -> torch.Tensor:
     """The one part of `tensor` with its heads at their new places."""
     (block,) = action.source.blocks
     heads = placed_heads(split_heads(tensor, action.source)[block.part], action.slots)

@@ -47,10 +47,12 @@ class Recorded:
         if self.is_calibrated:
             rungs = ("method", "grouping", "temperature", "refit", "reconstruct")
             options = {k: v for k, v in options.items() if k not in rungs}
-        wanted = options.get("num_key_value_heads")
+        wanted, pruned = options.get("num_key_value_heads"), options.get("pruned_heads")
         try:
             if isinstance(wanted, dict):
                 options["num_key_value_heads"] = {int(layer): n for layer, n in wanted.items()}
+            if isinstance(pruned, dict):
+                options["pruned_heads"] = {int(layer): tuple(n) for layer, n in pruned.items()}
             return ConversionRequest(source=source, target=self.folder, **options)
         except (AttributeError, TypeError, ValueError) as error:
             raise damaged(self.folder, "request") from error

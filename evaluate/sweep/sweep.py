@@ -56,26 +56,28 @@ def trials_of(
     options: Callable[[str], dict[str, Any]],
 ) -> tuple[Trial, ...]:
     """Every count with every method; `options` are the fields of a request that a method sets. A
-    count that the model has already is its own and no trial. Raises HeadcountError for one that it
-    cannot have, before anything is converted."""
+    count that the model has already is its own and no trial, unless query heads are pruned; nor is
+    one that pruning makes the same as a larger one. Raises HeadcountError for one that it cannot
+    have, before anything is converted."""
     spec = read_source(request.source).audit.spec
     has = {mixer.num_key_value_heads for mixer in attentions(spec).values()}
-    wanted = [count for count in counts if has != {count}]
+    wanted = [
+        (count, method)
+        for count in counts
+        for method in methods
+        if has != {count} or options(method).get("pruned_heads") is not None
+    ]
     if not wanted:
         raise HeadcountError(f"{request.source}: has these K/V heads already: nothing to compare")
-    if len(wanted) * len(methods) > MOST_TRIALS:
-        raise HeadcountError(
-            f"{len(wanted) * len(methods)} conversions; a sweep makes at most {MOST_TRIALS}"
-        )
-    return tuple(
-        Trial(
-            num_key_value_heads=count,
-            method=method,
-            plan=plan_conversion(replace(request, num_key_value_heads=count, **options(method))),
-        )
-        for count in wanted
-        for method in methods
-    )
+    if len(wanted) > MOST_TRIALS:
+        raise HeadcountError(f"{len(wanted)} conversions; a sweep makes at most {MOST_TRIALS}")
+    trials: dict[tuple[int, str], Trial] = {}
+    for count, method in wanted:
+        plan = plan_conversion(replace(request, num_key_value_heads=count, **options(method)))
+        pruned = plan.request.pruned_heads is not None
+        made = max(layer.after for layer in plan.layers) if pruned else count
+        trials.setdefault((made, method), Trial(num_key_value_heads=made, method=method, plan=plan))
+    return tuple(trials.values())
 
 
 def sweep(

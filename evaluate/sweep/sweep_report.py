@@ -106,8 +106,9 @@ def _reading(sweep: Sweep) -> Iterator[str]:
     if others:
         yield f"From the weights alone: {', '.join(others)}."
     for plan in [*fitted.values()][:1]:
-        assert plan.rewriting is not None
-        tokens = f"{plan.rewriting.tokens_read:,} tokens of {plan.request.calibration}"
+        read = plan.importance.tokens if plan.importance else 0
+        count = read if plan.rewriting is None else plan.rewriting.tokens_read
+        tokens = f"{count:,} tokens of {plan.request.calibration}"
         yield f"By {tokens}: {', '.join(fitted)}."
 
 

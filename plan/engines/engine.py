@@ -20,6 +20,10 @@ from .version import Releases, Version
 NO_RELEASES = Releases()
 
 
+def _itself(model: PlannedModel) -> PlannedModel:
+    return model
+
+
 def _nothing(model: PlannedModel, device: Device | None, work: Workload) -> Iterator[str]:
     return iter(())
 
@@ -48,7 +52,8 @@ class Engine:
     `most_at_once` the most requests that it runs at once, None where only memory limits them;
     `notes` what is particular to how a version runs the model; `listed_as` is its name among those
     whose lists of classes are known (arch/engine_types.py); `host` says what it puts in the host's
-    memory, which no verdict counts.
+    memory, which no verdict counts; `as_run` gives the model with the caches that its class of it
+    has.
     """
 
     name: str
@@ -60,6 +65,7 @@ class Engine:
     options: frozenset[str] = frozenset()
     releases: Releases = NO_RELEASES
     narrower_caches: tuple[str, ...] = ()
+    as_run: Callable[[PlannedModel], PlannedModel] = _itself
     host: Callable[[PlannedModel, Workload], tuple[Term, ...]] | None = None
     listed_as: str | None = None
     narrower_weights: tuple[str, ...] = ("float8_e4m3fn", "int4")

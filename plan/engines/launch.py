@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from shlex import quote
 
 from headcount.arch.body.body import Body
-from headcount.arch.engine_types import engines_with
+from headcount.arch.engine_types import engines_with, pooling_engines
 from headcount.arch.formats.of_configs import quantization_config
 from headcount.arch.registry import architecture_of
 from headcount.model.dtypes import BITS
 
-from ..gguf_mixes import mix_name
+from ..gguf_names import mix_name
 from ..planned_model import PlannedModel
 from ..request import Workload
 from ..stored import full_name, stored_as
@@ -163,6 +163,11 @@ def unlisted(engine: str | None, model_type: str | None) -> str | None:
         return None
     if engine in engines_with(model_type):
         return None
+    if engine in pooling_engines(model_type):
+        return (
+            f"{engine} serves model_type {model_type!r} for pooling alone: it embeds, classifies or"
+            " scores, and generates nothing."
+        )
     return f"{engine} lists no class for model_type {model_type!r}: it may not start."
 
 

@@ -20,13 +20,15 @@ Kind = Literal["full", "sliding", "chunked", "latent", "cross", "state"]
 class LayerCache:
     """One layer's cache: `token_bytes` for each token that it keeps, or `state_bytes` in all.
 
-    `window` is the number of tokens that a query of a sliding or chunked layer can see.
+    `window` is the number of tokens that a query of a sliding or chunked layer can see;
+    `block_size` are the tokens of its least block, None: those of all.
     """
 
     kind: Kind
     token_bytes: int = 0
     state_bytes: int = 0
     window: int | None = None
+    block_size: int | None = None
 
 
 Deal = Callable[[int, int], tuple[int, ...]]  # layers, stages -> the stage of each layer

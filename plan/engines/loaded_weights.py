@@ -2,6 +2,7 @@
 engine puts on top of their stored bytes, such as its padding of experts."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 from math import ceil
 from typing import Literal
@@ -10,17 +11,19 @@ from headcount.arch.formats.of_configs import quantization_config
 from headcount.model.errors import HeadcountError
 from headcount.model.numbers import size
 
-from ..budget import Term
-from ..planned_model import PlannedModel
+from ..budget import Loading, Term
+from ..devices import Device
+from ..planned_model import PlannedModel, narrowed
 from ..request import Workload
 from ..stage_bytes import stage_bytes
-from ..stored import as_loaded
+from ..stored import as_loaded, unquantised
 from ..weights import Weights, plan_weights, rank_weights
 from .added.spread import Spread, over_tp
 from .layers import stages_of
 from .loaded_table import LoadedTable
 
 _ERROR = {"headers": 0.003, "parameters": 0.008, "quantised": 0.015}
+_GIB = 2**30
 _BUFFERS = 40 * 2**20  # bytes: what a model registers beside its parameters, such as a second table
 _SOURCES = {
     "headers": "the files' headers",
@@ -64,6 +67,36 @@ def stage_weights(
             source=_SOURCES[weights.source],
             error_bytes=max(_BUFFERS, ceil(own * _ERROR[weights.source])),
         )
+
+
+def loaded_wide(
+    model: PlannedModel,
+    device: Device,
+    work: Workload,
+    beside: Term,
+    *,
+    stages: tuple[int, ...],
+    spread: Spread,
+) -> Iterator[Loading | None]:
+    """What lies on a rank of each stage while an engine loads the whole model at 16 bit, to
+    quantise it then, with what is `beside` them; None of files that are quantised already."""
+    wide = unquantised(model)
+    if wide is None or wide.spec.parameters is None:
+        yield from (None for _ in range(work.request.pp))
+        return
+    wide = narrowed(wide)
+    weights = loaded_weights(wide, None, work.compute_dtype)
+    before = replace(work, dtype=None, weights=weights)
+    moved = int((work.request.cpu_offload_gb or 0) * _GIB)
+    for term in stage_weights(wide, before, stages=stages, spread=spread):
+        peak = term._replace(
+            key="loading",
+            title="While loading",
+            bytes=max(0, term.bytes - moved) + beside.bytes,
+            formula=f"{term.formula} before they are quantised + {beside.formula}",
+            error_bytes=term.error_bytes + beside.error_bytes,
+        )
+        yield Loading(peak=peak, room=device.usable_memory)
 
 
 def _by_stage(

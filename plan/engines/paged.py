@@ -13,7 +13,6 @@ from headcount.model.spec import ModelSpec
 
 from ..planned_model import PlannedModel
 from ..request import CacheType, PlanRequest, Workload
-from .added.drafts import prediction_layers
 from .cache_names import AUTO, CacheNames
 from .kv_formats import ENGINE_DTYPES, KvFormat, kv_format
 from .layers import (
@@ -91,6 +90,8 @@ def _of_draft(model: PlannedModel, work: Workload) -> Iterator[LayerCache]:
         yield from _staged(draft, work.request.attention_tp, _format(draft, work), stages).caches
         return
     if speculation.takes_hidden_states:
+        from .added.drafts import prediction_layers  # only what drafts wants it
+
         count = prediction_layers(model) if speculation.method == "mtp" else 1
         yield from _last_full(model, work) * max(1, count)
 

@@ -25,6 +25,10 @@ class CachePool(ABC):
     def needed(self, context: int, batch_size: int, stage: int = 0) -> int:
         """The least bytes of `stage` in which so many requests of `context` tokens fit."""
 
+    def reserved(self, stage: int = 0) -> int:
+        """Bytes of `stage` that no request gets."""
+        return 0
+
     @abstractmethod
     def concurrency(self, available: Sequence[int], context: int) -> float:
         """How many requests of `context` tokens fit at once."""

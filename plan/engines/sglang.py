@@ -4,7 +4,7 @@ From sglang/srt/model_executor/pool_configurator.py, arg_groups/memory_hook.py a
 mem_cache/kv_cache_configurator.py of 0.5.23.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
@@ -34,9 +34,10 @@ from .cache_names import AUTO, CacheNames
 from .engine import Engine
 from .launch import Launch, Served, beyond_maximum, gguf_file, option, served, wants_gguf
 from .layers import LayerCache, stages_of
-from .loaded_weights import loaded_weights, padded_experts, stage_weights
+from .loaded_weights import loaded_weights, loaded_wide, padded_experts, stage_weights
 from .paged import paged_cache_type, paged_caches
 from .pool import CachePool
+from .refusals.formats import Since, format_of, lacks_kernels
 from .refusals.partition import MERGED_ATTENTION, CutRules, uneven_cuts
 from .refusals.platforms import Platforms
 from .rope_tables import rope_table
@@ -49,14 +50,15 @@ SWA_RATIO, STATE_RATIO = 0.8, 0.9  # swa_full_tokens_ratio, mamba_full_memory_ra
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SglangPool(CachePool):
-    """`full_bytes` of one token in layers that keep all, `swa_bytes` in those with a window,
-    `state_bytes` of one request's recurrent state."""
+    """`full_bytes` of one token in layers that keep all, those of what drafts, `draft_bytes`, among
+    them; `swa_bytes` in those with a window, `state_bytes` of one request's recurrent state."""
 
     full_bytes: int
     swa_bytes: int
     state_bytes: int
     window: int | None
     page_size: int = 1
+    draft_bytes: int = 0
     remarks: tuple[str, ...] = ()
 
     @property
@@ -86,9 +88,14 @@ class SglangPool(CachePool):
         return max(ceil(cells * whole), ceil(states * whole / STATE_RATIO))
 
     def unlogged(self, logged: int) -> int:
-        """The pool of keys and values is logged without that of recurrent state beside it."""
-        both = self.state_bytes and self.cell_bytes
-        return ceil(logged * (1 + STATE_RATIO)) if both else logged
+        """The pool of keys and values is logged with a page more than it counts, and without the
+        draft's and that of recurrent state beside it."""
+        if not self.cell_bytes:
+            return logged
+        page = self.page_size * (self.full_bytes + self.swa_bytes - self.draft_bytes)
+        share = self.cell_bytes / (self.cell_bytes - self.draft_bytes)
+        states = STATE_RATIO if self.state_bytes else 0
+        return ceil((logged - page) * share * (1 + states))
 
     def num_blocks(self, available: Sequence[int]) -> int | None:
         return self._tokens(available) // self.page_size
@@ -138,8 +145,10 @@ def sglang_pool(layers: Sequence[LayerCache], *, page_size: int = 1, drafts: int
     (MHATokenToKVPool's configurator in model_executor/pool_configurator.py)."""
     windows = {n.window for n in layers if n.kind in ("sliding", "chunked")} - {None}
     full = [n.token_bytes for n in layers if n.kind in ("full", "latent")]
+    drafted = sum(full) * drafts // len(full) if full else 0
     return SglangPool(
-        full_bytes=sum(full) + (sum(full) * drafts // len(full) if full else 0),
+        full_bytes=sum(full) + drafted,
+        draft_bytes=drafted,
         swa_bytes=sum(n.token_bytes for n in layers if n.kind in ("sliding", "chunked")),
         state_bytes=sum(layer.state_bytes for layer in layers),
         window=max((window for window in windows if window), default=None),
@@ -194,10 +203,14 @@ def _budget(model: PlannedModel, device: Device | None, work: Workload) -> tuple
     weights = tuple(offloaded(model, work, whole, stages, spread))
     adapters = tuple(sglang_adapters(model, work, stages, spread))
     draft, last = tuple(draft_term(model, work)), len(weights) - 1
+    wide = loaded_wide(model, device, work, others, stages=stages, spread=spread)
+    is_first_wide = full_name(work.request.dtype or "") in _MADE_OF_ALL
+    loading = tuple(wide) if is_first_wide else (None,) * len(weights)
     return tuple(
         Budget(
             allowed=allowed,
             fixed=(own, *adapters[n : n + 1], others, *(draft if n == last else ())),
+            loading=loading[n],
         )
         for n, own in enumerate(weights)
     )
@@ -234,7 +247,7 @@ def sglang_stages(layers: int, pp: int) -> tuple[int, ...]:
 def _pool(model: PlannedModel, work: Workload) -> CachePool:
     """Each stage's cells are those of its own layers; all have as many as the one with fewest."""
     found = paged_caches(model, work, deal=sglang_stages)
-    drafts = draft_layers(model, work.request.speculation)
+    drafts = draft_layers(model, work)
     remarks = tuple(added_notes(model, work))
 
     def of(layers: Sequence[LayerCache]) -> SglangPool:
@@ -247,13 +260,16 @@ def _pool(model: PlannedModel, work: Workload) -> CachePool:
 
 
 # What --quantization makes of 16 bit weights while it loads them (nvfp4_online and mxfp4 only make
-# experts), and the first of the versions read that does.
+# experts), and the first of the versions read that does. 8 bits are made of all weights once they
+# are on the device (postprocess_weights of sglang/srt/model_loader/loader.py), 4 of each as it
+# comes (BitsAndBytesModelLoader).
 _ON_LOADING: dict[str, tuple[str, tuple[int, ...]]] = {
     **{name: (f"--dtype {name}", ()) for name in ("float16", "bfloat16", "float32")},
     "float8_e4m3fn": ("--quantization fp8", ()),
     "nf4": ("--load-format bitsandbytes --quantization bitsandbytes", ()),
     "mxfp8": ("--quantization mxfp8", (0, 5, 9)),
 }
+_MADE_OF_ALL = ("float8_e4m3fn", "mxfp8")
 _UNKNOWN = ("float8_e5m2",)
 
 
@@ -307,9 +323,22 @@ def _platforms(version: Version) -> Platforms:
     return {"cuda": "7.5", "rocm": ("gfx942", "gfx950"), "xpu": None}
 
 
+# get_min_capability of sglang/srt/layers/quantization of 0.5.23, of compressed-tensors that of its
+# schemes of linear layers.
+_LEAST: Mapping[str, Since] = {
+    **dict.fromkeys(("fp8", "fbgemm_fp8", "mxfp4", "compressed-tensors"), (((0,), "8.0"),)),
+    **{"awq": (((0,), "7.5"),), "modelopt, fp8": (((0,), "8.9"),)},
+    **{"modelopt, nvfp4": (((0,), "8.0"),), "modelopt, mxfp8": (((0,), "10.0"),)},
+}
+
+
 def _refusals(model: PlannedModel, device: Device | None, work: Workload) -> Iterator[str]:
     """Fp8LinearMethod.validate_block_quant_shapes and the like; some models leave attention out of
     it (skip_block_quant_check)."""
+    if device is not None and device.platform == "cuda":
+        name = format_of(as_loaded(model, work.dtype))
+        if (lack := lacks_kernels(name, device, work.version, _LEAST)) is not None:
+            yield lack
     request = work.request
     rules = CutRules(
         amid_blocks=MERGED_ATTENTION,

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from importlib import import_module
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..request import PlanRequest
 from .registry import START_LOGS
@@ -52,9 +52,10 @@ class Log:
     be believed. Sizes are in GiB as logged. `pools` are GiB by the tokens that each keeps, of an
     engine with several; `steps` how far a logged size may be off by rounding, where that is not
     0.005. `failures` by kind. `names` are what the model is called, the likeliest first. `tellers`
-    are the engines that logged figures. `fresh` are the settings, and `fresh_names` the names, that
-    were said since the last figure: of the next start, if one begins. `earlier` is the start before
-    this one."""
+    are the engines that logged figures. `metadata` are key-values of a model's file, and sizes made
+    of them, by the names that are printed. `fresh` are the settings, and `fresh_names` the names,
+    that were said since the last figure: of the next start, if one begins. `earlier` is the start
+    before this one."""
 
     engine: str
     figures: dict[str, float] = field(default_factory=dict)
@@ -66,6 +67,7 @@ class Log:
     failures: dict[str, Failure] = field(default_factory=dict)
     names: list[str] = field(default_factory=list)
     tellers: set[str] = field(default_factory=set)
+    metadata: dict[str, Any] = field(default_factory=dict)
     fresh: set[str] = field(default_factory=set)
     fresh_names: list[str] = field(default_factory=list)
     earlier: "Log | None" = None
@@ -127,8 +129,9 @@ class Log:
             self.tellers, self.names = before.tellers, [*self.names, *before.names]
         elif self.tellers == before.tellers:
             lasting = {n: before.settings[n] for n in _LASTING if n in before.settings}
+            if not self.names and "model" not in self.settings:
+                self.names = before.names
             self.settings = {**lasting, **self.settings}
-            self.names = self.names or before.names
 
     def fail(self, kind: str, **values: float) -> None:
         """Of ranks that fail alike the first counts, with what others add."""
@@ -140,7 +143,7 @@ class Log:
         )
 
 
-_OF_MEMORY = ("figures", "ranks", "pools", "steps", "failures")
+_OF_MEMORY = ("figures", "ranks", "pools", "steps", "failures", "metadata")
 _LASTING = ("model", "version", "device_name")
 
 
@@ -184,9 +187,10 @@ class FailureLine(NamedTuple):
     `sampler`    the sampler's warm-up for `sequences`
     `weights`    the weights do not fit
     `unbalanced` ranks have different memory free: the `least` of them
-    `buffer`     `tried` for weights, a cache or a step
+    `buffer`     `tried` for weights, a cache or a step, on the device of that number
     `compute`    that was the buffer of a step
     `cells`      that was the cache
+    `tensors`    those were weights
     `host`       `needed` of the host's memory, of which `available` is free
     """
 

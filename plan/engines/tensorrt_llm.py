@@ -27,7 +27,7 @@ from .paged import paged_cache_type, paged_caches
 from .pool import CachePool
 from .staged_pool import StagedPool
 
-_FRACTION, _BLOCK = 0.9, 32  # KvCacheConfig: free_gpu_memory_fraction, tokens_per_block
+FREE_FRACTION, _BLOCK = 0.9, 32  # KvCacheConfig: free_gpu_memory_fraction, tokens_per_block
 _STEP_TOKENS, _SEQUENCES = 8192, 2048  # max_num_tokens and max_batch_size of the LLM API
 # _VALID_KV_CACHE_DTYPES of tensorrt_llm/_torch/pyexecutor/model_loader.py
 CACHES = CacheNames(
@@ -82,7 +82,7 @@ def _budget(model: PlannedModel, device: Device | None, work: Workload) -> tuple
     """What is free after loading and a profiled step, of which a fraction is left alone."""
     assert device is not None
     request = work.request
-    fraction = _FRACTION if request.utilisation is None else request.utilisation
+    fraction = FREE_FRACTION if request.utilisation is None else request.utilisation
     overhead = plan_overhead(model.spec, work, step_limit=None)
     step = overhead.forward_bytes(request.max_num_batched_tokens or _STEP_TOKENS, 1)
     activations = Term(

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from math import isfinite
 from pathlib import Path
 
@@ -11,11 +11,9 @@ from headcount.model.errors import HeadcountError, short
 from headcount.sources.json_file import BYTE_ORDER_MARK, open_bytes, parse_json
 
 from ..devices import find_device
+from .cost import Prices
 
-HOURS_A_MONTH = 730  # 365 x 24 / 12
 _FORM = "a row NAME,PRICE for each device, or JSON {NAME: PRICE}, the price of one an hour,"
-
-Prices = Mapping[str, float]  # key of a device -> price of one for an hour
 
 
 def read_prices(path: Path) -> Prices:

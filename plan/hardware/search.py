@@ -1,85 +1,20 @@
 """What serves where: on which devices, how many of them, and how a model is split over them."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from math import ceil, inf
-from typing import NamedTuple
+from math import ceil
 
 from ..devices import Device
 from ..engines.engine import find_engine
 from ..parallel import valid_tp
-from ..plan import Plan, Verdict, plan_model
+from ..plan import Plan, plan_model
 from ..planned_model import PlannedModel
 from ..request import PlanRequest
+from .candidates import MACHINE, Candidate
 
-TP_CHOICES = (1, 2, 4, 8)  # devices of one machine
+TP_CHOICES = (1, 2, 4, MACHINE)
 PP_CHOICES = (2, 3, 4, 8)
 MOST_RANKS = 64
-
-
-class Candidate(NamedTuple):
-    """`plan` is that of one of `replicas` engines, each with weights of its own on tp x pp devices;
-    its batch is the share of the users that one of them serves."""
-
-    device: Device
-    plan: Plan
-    replicas: int = 1
-
-    @property
-    def tp(self) -> int:
-        return self.plan.request.tp
-
-    @property
-    def pp(self) -> int:
-        return self.plan.request.pp
-
-    @property
-    def devices(self) -> int:
-        """Of all replicas."""
-        return self.plan.request.ranks * self.replicas
-
-    @property
-    def total_memory(self) -> int:
-        """Nominal bytes of all its devices."""
-        return self.device.memory * self.devices
-
-    @property
-    def verdict(self) -> Verdict:
-        found = self.plan.verdict
-        assert found is not None  # there is a device
-        return found
-
-    @property
-    def most_at_once(self) -> int | None:
-        """Requests that run at once on all replicas; None where nothing sets a limit."""
-        each = self.plan.limits.max_batch_size
-        return None if each is None else each * self.replicas
-
-    @property
-    def split(self) -> str:
-        """Such as `tp 8 x pp 2, 3 replicas`."""
-        stages = f" x pp {self.pp}" if self.pp > 1 else ""
-        if self.plan.request.dp > 1:
-            stages += f" x dp {self.plan.request.dp}"
-        experts = ", whole experts" if self.plan.request.enable_expert_parallel else ""
-        engines = f", {self.replicas:,} replicas" if self.replicas > 1 else ""
-        return f"tp {self.tp}{stages}{experts}{engines}"
-
-
-class Placement(NamedTuple):
-    """`asked` has the tp asked for on its device; `smallest` is that of the fewest devices from
-    there on that suffice, None where not even the largest choice does."""
-
-    asked: Candidate
-    smallest: Candidate | None
-
-    @property
-    def device(self) -> Device:
-        return self.asked.device
-
-    @property
-    def plan(self) -> Plan:
-        return self.asked.plan
 
 
 def search(
@@ -128,12 +63,45 @@ def _that_starts(model: PlannedModel, request: PlanRequest, users: int | None) -
 
 
 def _candidate(model: PlannedModel, request: PlanRequest, users: int | None) -> Candidate:
-    device, replicas = request.device, 1
+    device = request.device
     assert device is not None
-    if users is not None:
-        replicas = _replicas(plan_model(model, replace(request, batch_size=1)), users)
-        request = replace(request, batch_size=ceil(users / replicas))
-    return Candidate(device=device, plan=plan_model(model, request), replicas=replicas)
+    if users is None:
+        return Candidate(device=device, plan=_running_all(model, request))
+
+    def serving(replicas: int) -> Plan:
+        return _running_all(model, replace(request, batch_size=ceil(users / replicas)))
+
+    alone = plan_model(model, replace(request, batch_size=1))
+    replicas = _replicas(alone, users)
+    if _runs_more_if_told(alone) and alone.low.limits.max_batch_size == alone.most_at_once:
+        replicas = _fewest(lambda count: serving(count).verdict == "fits", replicas)
+    return Candidate(device=device, plan=serving(replicas), replicas=replicas)
+
+
+def _fewest(serves: Callable[[int], bool], most: int) -> int:
+    """Of 1 to `most`, which are taken to serve. More serve where fewer do."""
+    low, high = 1, most
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if serves(middle) else (middle + 1, high)
+    return low
+
+
+def _running_all(model: PlannedModel, request: PlanRequest) -> Plan:
+    """The plan of a start that is told to run the whole batch at once, where by itself the engine
+    runs fewer and that fits."""
+    plan = plan_model(model, request)
+    if plan.runs_at_once or not _runs_more_if_told(plan):
+        return plan
+    each = request.each_of_dp(request.batch_size)
+    told = plan_model(model, replace(request, max_num_seqs=each))
+    return told if told.verdict == "fits" else plan
+
+
+def _runs_more_if_told(plan: Plan) -> bool:
+    """Whether the most sequences that run at once are the engine's own choice."""
+    has_option = "max_num_seqs" in plan.engine.options
+    return has_option and plan.most_at_once is not None and plan.request.max_num_seqs is None
 
 
 def _replicas(plan: Plan, users: int) -> int:
@@ -143,61 +111,3 @@ def _replicas(plan: Plan, users: int) -> int:
     each = plan.low.largest_batch(context)
     each = plan.largest_batch(context) if each == 0 else each
     return ceil(users / each) if each and not plan.refusals else 1
-
-
-Share = Callable[[Plan], float]  # how much of what is required a plan holds, 1 for all of it
-Cost = Callable[[Candidate], float | None]  # None where the price is not known
-_LACKS, _MAY_FIT, _FAILS, _NEVER = 1, 2, 3, 4
-
-
-def ranked(found: Iterable[Candidate], share: Share, cost: Cost) -> tuple[Candidate, ...]:
-    """What surely serves first, by cost where that is known and else by memory; then what fits but
-    lacks something that is required, what may fit, and what does not, the nearest to it first."""
-
-    def order(candidate: Candidate) -> tuple[float, ...]:
-        plan, held, price = candidate.plan, share(candidate.plan), cost(candidate)
-        rank = _rank(plan, held)
-        if rank == _FAILS:
-            return (rank, -(plan.free_bytes or 0))
-        lacking = -held if rank == _LACKS else 0.0
-        return (rank, lacking, inf if price is None else price, *_by_memory(candidate))
-
-    return tuple(sorted(found, key=order))
-
-
-def _rank(plan: Plan, held: float) -> int:
-    if plan.verdict == "fits":
-        return 0 if held >= 1 else _LACKS
-    return {"borderline": _MAY_FIT, "does not fit": _FAILS}.get(plan.verdict or "", _NEVER)
-
-
-def _by_memory(candidate: Candidate) -> tuple[float, ...]:
-    """The least memory in all first; of as much, short pipelines before longer ones, and fewer
-    engines, each of which holds the weights, before more."""
-    return (candidate.total_memory, candidate.pp, candidate.replicas, candidate.tp)
-
-
-def by_memory(found: Iterable[Candidate]) -> tuple[Candidate, ...]:
-    """The least memory in all first."""
-    return tuple(sorted(found, key=_by_memory))
-
-
-def of_each_device(found: Iterable[Candidate]) -> tuple[Candidate, ...]:
-    """The first of each device, in the order of `found`."""
-    return tuple(options[0] for options in _by_device(found).values())
-
-
-def placements(found: Sequence[Candidate]) -> Iterator[Placement]:
-    """One per device, in their order; none where one alone was searched, since its row, with as
-    many as were asked for, would be another answer than the plan with as many as suffice."""
-    by_device = _by_device(found)
-    for options in by_device.values() if len(by_device) > 1 else ():
-        fitting = by_memory(option for option in options if option.plan.fits)
-        yield Placement(asked=options[0], smallest=next(iter(fitting), None))
-
-
-def _by_device(found: Iterable[Candidate]) -> dict[str, list[Candidate]]:
-    by_device: dict[str, list[Candidate]] = {}
-    for candidate in found:
-        by_device.setdefault(candidate.device.key, []).append(candidate)
-    return by_device

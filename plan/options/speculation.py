@@ -4,15 +4,14 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from shlex import quote
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 from headcount.model.errors import HeadcountError, short
 from headcount.sources.catalogue import catalogue
 
 from ..planned_model import PlannedModel
+from .algorithms import ALGORITHMS, METHODS, Method
 
-Method = Literal["mtp", "eagle", "eagle3", "draft_model", "ngram", "suffix"]
-METHODS: tuple[Method, ...] = get_args(Method)
 # Draft by lookup, or by layers of the model's own files.
 WITHOUT_MODEL = frozenset({"mtp", "ngram", "suffix"})
 _MOST_TOKENS = 128  # MAX_SPEC_LEN of vllm/v1/sample/rejection_sampler.py
@@ -45,7 +44,7 @@ class Speculation:
     @property
     def takes_hidden_states(self) -> bool:
         """Whether what drafts reads the hidden states of the model, and not tokens alone."""
-        return self.is_eagle or self.method == "mtp"
+        return self.is_eagle or self.method in ("mtp", "dflash")
 
 
 def parse_speculative_config(text: str, find: FindModel) -> Speculation:
@@ -68,12 +67,15 @@ def parse_speculative_config(text: str, find: FindModel) -> Speculation:
 
 def _found(find: FindModel, name: str, method: Method, option: str) -> PlannedModel:
     """What is called `name`. The catalogue's models are whole: none is a head of EAGLE, whose
-    config may name the class of a whole model."""
+    config may name the class of a whole model, nor one of DFlash."""
     draft = find(name)
-    if method in ("eagle", "eagle3") and any(row.id == draft.model_id for row in catalogue()):
+    if method in ("eagle", "eagle3", "dflash") and any(
+        row.id == draft.model_id for row in catalogue()
+    ):
+        part = "draft of DFlash" if method == "dflash" else "head of EAGLE"
         raise HeadcountError(
-            f"{option}: {draft.model_id} is a whole model, and no head of EAGLE: name the head that"
-            " was trained for the model, or draft with the whole one (draft_model, STANDALONE)"
+            f"{option}: {draft.model_id} is a whole model, and no {part}: name the one that was"
+            " trained for the model, or draft with the whole one (draft_model, STANDALONE)"
         )
     return draft
 
@@ -98,9 +100,12 @@ def method_of(asked: object, name: str | None) -> Method:
         lowered = (name or "").lower()
         if lowered in ("ngram", "[ngram]"):
             return "ngram"
-        return (
-            "eagle" if "eagle-" in lowered else "eagle3" if "eagle3" in lowered else "draft_model"
+        signs: tuple[tuple[str, Method], ...] = (
+            ("eagle-", "eagle"),
+            ("eagle3", "eagle3"),
+            ("dflash", "dflash"),
         )
+        return next((method for sign, method in signs if sign in lowered), "draft_model")
     known = str(asked).removeprefix("[").removesuffix("]")
     known = "mtp" if known.endswith("_mtp") else "ngram" if known == "ngram_gpu" else known
     found = next((method for method in METHODS if method == known), None)
@@ -122,12 +127,7 @@ def _tokens(values: Mapping[str, Any]) -> int:
     return count
 
 
-# SGLang's --speculative-algorithm -> the method.
-ALGORITHMS: Mapping[str, Method] = {
-    **{"EAGLE": "eagle", "EAGLE3": "eagle3", "NEXTN": "mtp", "STANDALONE": "draft_model"},
-    "NGRAM": "ngram",
-}
-_DEFAULT_STEPS = 3  # of most models (auto_choose_speculative_params of sglang/srt/server_args.py)
+DEFAULT_STEPS = 3  # of most models (auto_choose_speculative_params of sglang/srt/server_args.py)
 
 
 class Algorithm(NamedTuple):
@@ -153,13 +153,14 @@ class Algorithm(NamedTuple):
         draft = None
         if self.draft and method not in WITHOUT_MODEL:
             draft = _found(find, self.draft, method, f"--speculative-algorithm {self.name}")
-        tokens = self.tokens or (self.steps or _DEFAULT_STEPS) + 1
-        given = self._words(draft.model_id if draft else self.draft)
+        tokens = self.tokens or (self.steps or DEFAULT_STEPS) + 1
+        given = self._replace(draft=draft.model_id if draft else self.draft).words()
         return Speculation(method=method, tokens=tokens, draft=draft, given=given)
 
-    def _words(self, draft: str | None) -> str:
+    def words(self) -> str:
+        """The options, as a command has them."""
         values = (
-            *(("algorithm", self.name), ("draft-model-path", draft)),
+            *(("algorithm", self.name), ("draft-model-path", self.draft)),
             *(("num-steps", self.steps), ("eagle-topk", self.topk)),
             ("num-draft-tokens", self.tokens),
         )

@@ -9,6 +9,7 @@ from ..engines.start_log import Log, start_logs
 from .explanation import Explanation
 from .memory_of_a_start import (
     Left,
+    budgeted,
     bytes_per_token,
     ground_of,
     in_bytes,
@@ -145,16 +146,23 @@ def _left_at_all(log: Log, start: Start | None, tokens: float | None) -> Left | 
 
 def runtime_full(log: Log, start: Start | None, said: Mapping[str, float]) -> Explanation:
     """An allocation of the runtime failed, of which the log says no size."""
-    left = log.figures.get("free")
-    words = f" {left:.2f} GiB were free for the cache" if left is not None else ""
-    ground = ground_of(log, start, None) if start else None
+    left, what = log.figures.get("free"), log.settings.get("component", "the cache")
+    words = f": {left:.2f} GiB were free for {what}" if left is not None else ""
+    plan = budgeted(start) if start else None
+    ground = ground_of(log, start, None) if start and plan and not plan.fits else None
+    advice = "not tried here: a smaller share of what is free for the cache, or more devices"
+    if plan is not None and plan.fits:
+        advice = (
+            "by our reckoning it fits: a smaller share of what is free for the cache, or look what"
+            " else holds memory of the device (nvidia-smi lists it)"
+        )
     return Explanation(
         kind="runtime",
-        cause=f"the device was full.{words}",
+        cause=f"the device was full{words}",
         available_bytes=in_bytes(left),
         too_large=largest_term(log, start),
         remedies=for_more_devices(ground) if ground else (),
-        advice=("not tried here: a smaller share of what is free for the cache, or more devices",),
+        advice=(advice,),
     )
 
 

@@ -13,7 +13,7 @@ from .failure import explain, first_failure, on_likely_device
 from .log import LOOKED_FOR, read_log
 from .report import Outcome, overview, report_of
 from .start import Start, start_of
-from .why import explained, with_likelier_tp
+from .why import explained, with_likelier_tp, with_likelier_version
 
 
 class NoFiguresError(HeadcountError):
@@ -111,7 +111,7 @@ def _start(log: Log, options: Mapping[str, Any]) -> tuple[Start | None, str | No
     """A log that says what its start died of is explained without its model, too: then the second
     says what is not known. Raises HeadcountError."""
     try:
-        return with_likelier_tp(start_of(log, options)), None
+        return with_likelier_version(with_likelier_tp(start_of(log, options))), None
     except HeadcountError as error:
         if first_failure(log) is None:
             raise

@@ -1,11 +1,19 @@
 """Starts for which a device, or the host, had too little memory."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from ..budget import Term
 from ..engines.start_log import Failure, Log
 from .explanation import Explanation
-from .memory_of_a_start import budgeted, ground_of, in_bytes, left_for_the_cache, rounded
+from .memory_of_a_start import (
+    budgeted,
+    ground_of,
+    in_bytes,
+    left_for_the_cache,
+    needed_bytes_of,
+    rounded,
+)
 from .remedies import (
     Ground,
     Remedy,
@@ -265,6 +273,12 @@ def _while_loading(log: Log, start: Start | None, said: Mapping[str, float]) -> 
         advice.append(
             "by our reckoning this fits an empty device: look what else holds memory of it"
         )
+    remedies = for_the_weights(ground) if ground and not fits else ()
+    if plan is not None and not fits and not remedies:
+        advice.append(
+            "neither more such devices nor weights of fewer bits, as far as they were tried, hold"
+            " it: a larger device"
+        )
     return Explanation(
         kind="weights",
         cause=f"the device was full while the weights were loaded{words}{_capacity_words(said)}",
@@ -272,7 +286,7 @@ def _while_loading(log: Log, start: Start | None, said: Mapping[str, float]) -> 
         available_bytes=in_bytes(capacity),
         too_large="weights",
         largest_context=None,
-        remedies=for_the_weights(ground) if ground and not fits else (),
+        remedies=remedies,
         advice=tuple(advice),
     )
 
@@ -311,30 +325,30 @@ def _left_of_device(log: Log, what: str) -> float | None:
     free = log.figures.get("free")
     if free is None:
         return None
-    placed = log.figures.get("on_device_gib", 0.0)
-    return free - placed - (log.figures.get("kv_gib", 0.0) if "compute" in what else 0.0)
+    placed = log.figures.get("on_device_gib", 0.0) if what != _OF_WEIGHTS else 0.0
+    return free - placed - (log.figures.get("kv_gib", 0.0) if what == _OF_A_STEP else 0.0)
 
 
 def buffer_too_large(log: Log, start: Start | None, said: Mapping[str, float]) -> Explanation:
     """An allocation of one buffer failed: of the weights, the cache, or a step."""
     buffer = log.failures.get("buffer")
     tried = buffer.values.get("tried") if buffer else None
-    reached = buffer.reached if buffer else frozenset[str]()
-    what = "the cache"
-    if "compute" in log.failures or ("kv_gib" in reached and "cells" not in log.failures):
-        what = "a step's compute buffer"
-    elif "weights_gib" not in reached and "cells" not in log.failures:
-        what = "the weights"
+    what = _what_was_allocated(log, buffer.reached if buffer else frozenset())
     size = f" of {tried:.2f} GiB" if tried else ""
     left = _left_of_device(log, what)
-    ground = _ground_of_buffers(log, start, tried, left) if start else None
-    is_weights = what == "the weights"
+    if start is not None and what == _OF_CACHE and start.request.context is None and tried:
+        start = _of_so_large_a_cache(start, tried)
+    ground = None
+    if start is not None and not _is_shared(log):
+        ground = _ground_of_buffers(log, start, tried, left, what)
+    is_weights = what == _OF_WEIGHTS
     remedies: tuple[Remedy, ...] = ()
     if ground is not None:
         remedies = for_the_weights(ground) if is_weights else for_the_cache(ground)
+    free = f": {max(left, 0.0):.2f} GiB were free there" if left is not None else ""
     return Explanation(
         kind="buffer",
-        cause=f"{what}{size} found no room on the device",
+        cause=f"{what}{size} found no room on {_which_device(log)}{free}",
         needed_bytes=in_bytes(tried),
         available_bytes=in_bytes(left),
         too_large=what,
@@ -342,6 +356,45 @@ def buffer_too_large(log: Log, start: Start | None, said: Mapping[str, float]) -
         remedies=remedies,
         advice=() if remedies else (_FOR_WEIGHTS_OF_BUFFERS if is_weights else _FOR_BUFFERS,),
     )
+
+
+def _of_so_large_a_cache(start: Start, gib: float) -> Start:
+    """With the context whose cache has that size, of a log that does not say it; itself where
+    caches are of several sizes."""
+    needed = needed_bytes_of(start)
+    longest = start.model.spec.max_position_embeddings
+    if not needed or not longest:
+        return start
+    context = round(longest * gib * _GIB / needed)
+    found = replace(start, request=replace(start.request, context=max(1, context)))
+    size = needed_bytes_of(found)
+    return found if size and abs(size - gib * _GIB) < 2**20 else start
+
+
+_OF_WEIGHTS, _OF_CACHE, _OF_A_STEP = "the weights", "the cache", "a step's compute buffer"
+
+
+def _what_was_allocated(log: Log, reached: frozenset[str]) -> str:
+    """By the words beside the error, or what had been placed before."""
+    named = {"tensors": _OF_WEIGHTS, "cells": _OF_CACHE, "compute": _OF_A_STEP}
+    told = next((what for kind, what in named.items() if kind in log.failures), None)
+    if told is not None:
+        return told
+    if "kv_gib" in reached:
+        return _OF_A_STEP
+    return _OF_CACHE if "weights_gib" in reached else _OF_WEIGHTS
+
+
+def _is_shared(log: Log) -> bool:
+    """Whether several devices share the model, or its parts were placed by hand: what a change
+    leaves on which is not planned."""
+    return int(log.settings.get("devices", 1)) > 1 or bool(log.settings.get("placed_by_hand"))
+
+
+def _which_device(log: Log) -> str:
+    failure = log.failures.get("buffer")
+    number = failure.values.get("device") if failure and _is_shared(log) else None
+    return "the device" if number is None else f"device {int(number)}"
 
 
 _FOR_WEIGHTS_OF_BUFFERS = (
@@ -356,14 +409,17 @@ _FOR_BUFFERS = (
 
 
 def _ground_of_buffers(
-    log: Log, start: Start, tried: float | None, left: float | None
+    log: Log, start: Start, tried: float | None, left: float | None, what: str
 ) -> Ground | None:
-    """With what the device had left for the cache when a step has its buffer: that which was tried,
-    or by our reckoning. None where the log says neither that nor the device."""
-    if left is None or tried is None:
-        return ground_of(log, start, None) if start.request.device else None
-    if "kv_gib" in log.figures:
-        return ground_of(log, start, rounded(left + log.figures["kv_gib"] - tried))
+    """With what the device had left for the cache when weights and a step have theirs: by the
+    buffer that was tried, or by our reckoning. None where neither tells."""
     plan = budgeted(start)
-    step = sum(term.bytes for term in plan.taken if term.key == "activations") if plan else 0
-    return ground_of(log, start, rounded(left - step / _GIB))
+    taken = {term.key: term.bytes / _GIB for term in plan.taken} if plan else {}
+    if left is None:
+        return ground_of(log, start, None) if start.request.device else None
+    if what == _OF_WEIGHTS:
+        beside = taken["weights"] + taken.get("activations", 0.0) if "weights" in taken else None
+        return None if beside is None else ground_of(log, start, rounded(left - beside))
+    if what == _OF_A_STEP and tried is not None:
+        return ground_of(log, start, rounded(left + log.figures.get("kv_gib", 0.0) - tried))
+    return ground_of(log, start, rounded(left - taken.get("activations", 0.0)))

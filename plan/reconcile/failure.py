@@ -14,7 +14,7 @@ from .start import Start
 # What is told first where a log has several: the nearest to the cause.
 _ORDER = (
     *("request", "tokens", "occupied", "unbalanced", "changed", "host", "sampler", "weights"),
-    *("cache", "compute", "cells", "buffer", "memory", "runtime"),
+    *("cache", "compute", "cells", "tensors", "buffer", "memory", "runtime"),
 )
 
 
@@ -60,5 +60,6 @@ _EXPLAIN: dict[str, Callable[[Log, Start | None, Mapping[str, float]], Explanati
     "buffer": device.buffer_too_large,
     "cells": device.buffer_too_large,
     "compute": device.buffer_too_large,
+    "tensors": device.buffer_too_large,
     "runtime": cache.runtime_full,
 }

@@ -6,6 +6,7 @@ that the logged memory allows gives exactly what is logged.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from ..budget import LOADED
 from ..engines.start_log import Log, StartLog, start_logs
@@ -230,11 +231,12 @@ def figures(start: Start) -> Iterator[Figure]:
 
 def _counts(start: Start, memory: Memory | None, logged: Mapping[str, float]) -> Iterator[Figure]:
     found = counts_of(start, memory, logged) if memory else None
+    of_blocks = {} if memory else _of_each_other(start, logged)
     for name, value in logged.items():
         shown = value if name == "concurrency" else int(value)
         if memory is None or found is None:
             why = "neither cache memory nor a device is known: --device"
-            yield _unknown(name, shown, why)
+            yield of_blocks.get(name, _unknown(name, shown, why))
         elif name not in found.rows:
             yield _unknown(name, shown, "the engine has no blocks")
         else:
@@ -244,6 +246,9 @@ def _counts(start: Start, memory: Memory | None, logged: Mapping[str, float]) ->
             if memory.unknown and not agrees and value < low:
                 agrees = None
                 why += f"; {memory.unknown} other stages log no memory, and the least decides"
+            elif not agrees and _may_be_another_ranks(start, value, low):
+                agrees = None
+                why += "; the rank with the least memory decides, and not all log theirs"
             yield Figure(
                 figure=name,
                 logged=shown,
@@ -253,6 +258,59 @@ def _counts(start: Start, memory: Memory | None, logged: Mapping[str, float]) ->
                 agrees=agrees,
                 why=why,
             )
+
+
+_ALIKE = 0.95  # of the memory of ranks that share the layers
+
+
+def _may_be_another_ranks(start: Start, logged: float, low: float) -> bool:
+    """Whether a rank that logs nothing may have had a little less."""
+    ranks = start.request.tp * start.request.dp
+    logging = sum("available_gib" in values for values in start.log.ranks.values())
+    return max(1, logging) < ranks and low * _ALIKE <= logged < low
+
+
+def _of_each_other(start: Start, logged: Mapping[str, float]) -> dict[str, Figure]:
+    """Counts that follow from another one's number of blocks, of a log that says no memory."""
+    plan = _with_memory(start, _PLENTY)
+    blocks, context = _blocks_of(plan, logged), plan.workload.context
+    if blocks is None or (found := plan.pool.of_blocks(blocks, context)) is None:
+        return {}
+    source = "num_blocks" if "num_blocks" in logged else "kv_tokens"
+    values = {"kv_tokens": float(found[0]), "concurrency": round(found[1], 2)}
+    why = f"from the logged {int(logged[source]):,} {_COUNTED_IN[source]}"
+    return {
+        name: Figure(
+            figure=name,
+            logged=logged[name],
+            predicted=value,
+            low=value,
+            high=value,
+            agrees=_is_logged_for(plan, name, blocks, context, logged[name]),
+            why=why,
+        )
+        for name, value in values.items()
+        if name in logged and name != source
+    }
+
+
+_COUNTED_IN = {"num_blocks": "blocks", "kv_tokens": "tokens"}
+
+
+def _blocks_of(plan: Plan, logged: Mapping[str, float]) -> int | None:
+    """Those that are logged, or that have as many tokens as are; None where there are none."""
+    if "num_blocks" in logged:
+        return int(logged["num_blocks"])
+    if "kv_tokens" not in logged or plan.pool.of_blocks(1, plan.workload.context) is None:
+        return None
+    wanted, low, high = int(logged["kv_tokens"]), 0, int(logged["kv_tokens"])
+    while low < high:
+        middle = (low + high) // 2
+        found = plan.pool.of_blocks(middle, plan.workload.context)
+        assert found is not None
+        low, high = (middle + 1, high) if found[0] < wanted else (low, middle)
+    found = plan.pool.of_blocks(low, plan.workload.context)
+    return low if found is not None and found[0] == wanted else None
 
 
 def _unknown(name: str, logged: float, why: str) -> Figure:
@@ -278,15 +336,22 @@ def step_bytes(log: Log, name: str) -> int:
     return round(log.steps.get(name, HALF_STEP) * _GIB)
 
 
+# An engine logs caches and weights wherever they lie.
+_WHOLE: Mapping[str, Any] = {
+    **{"gpu_layers": None, "n_cpu_moe": None, "cpu_moe": False, "no_kv_offload": False},
+}
+
+
 def _cache(start: Start) -> Figure:
     """What an engine keeps for the context that it was started with, states included."""
     log = start.log
     logged = round((log.figures["kv_gib"] + log.figures.get("states_gib", 0.0)) * _GIB)
-    plan = _with_memory(start, _PLENTY)
-    if start.request.context is None and (each := plan.kv_cache_bytes / plan.workload.context):
-        # of a piece of a log that does not say: as many tokens as would be that large
-        tokens = max(1, round(logged / each))
-        plan = plan_model(start.model, replace(plan.request, context=tokens))
+    whole = replace(start.request, **_WHOLE)
+    plan = _with_memory(replace(start, request=whole), _PLENTY)
+    if start.request.context is None and plan.kv_cache_bytes:
+        tokens = max(1, round(logged * plan.workload.context / plan.kv_cache_bytes))
+        why = f"the log says no context (--context): so large is that of about {tokens:,} tokens"
+        return _unknown("kv_cache_bytes", logged, why)
     error = step_bytes(log, "kv_gib") + 2**10
     batch = f" of {plan.workload.batch_size} sequences" if plan.workload.batch_size > 1 else ""
     why = f"{plan.workload.context:,} tokens{batch}, cache of {plan.workload.kv_dtype}"
@@ -305,8 +370,13 @@ def _weights(start: Start) -> Figure:
     from ..devices import parse_device
 
     logged = round(start.log.figures["weights_gib"] * _GIB)
+    if start.log.settings.get("platform") == "npu":
+        return _unknown("weights_bytes", logged, "NPUs lay weights out in a way of their own")
+    of_file = _of_file(start.log, logged)
+    if of_file is not None and not start.model.config:  # nothing else is known of its weights
+        return of_file
     device = start.request.device or parse_device("80GiB")
-    request = replace(start.request, device=device, kv_memory=None)
+    request = replace(start.request, device=device, kv_memory=None, **_WHOLE)
     if not is_weighed(start.model):
         return _unknown("weights_bytes", logged, "the model's parameters are not known")
     plan = plan_model(start.model, request)
@@ -316,7 +386,34 @@ def _weights(start: Start) -> Figure:
     error = sum(term.error_bytes for term in terms) + step_bytes(start.log, "weights_gib")
     host = sum(part.bytes for part in plan.host_terms if part.key == "weights")  # logged, too
     words = ", ".join(term.formula for term in terms)
-    return _between("weights_bytes", logged, sum(term.bytes for term in terms) + host, error, words)
+    predicted = sum(term.bytes for term in terms) + host
+    if start.log.settings.get("without_head") and (head := _head_bytes(plan)):
+        predicted -= head
+        words += f", without the output head of {head:,} B"
+    found = _between("weights_bytes", logged, predicted, error, words)
+    return of_file if of_file is not None and of_file.agrees and not found.agrees else found
+
+
+def _head_bytes(plan: Plan) -> int:
+    """Of a rank's part of an output head that is not the embedding."""
+    spec = plan.model.spec
+    if spec.tie_word_embeddings or not spec.vocab_size:
+        return 0
+    return spec.vocab_size * spec.hidden_size * plan.workload.compute_bits // 8 // plan.request.tp
+
+
+def _of_file(log: Log, logged: int) -> Figure | None:
+    """By the size of the file, as the log has it: what is loaded is that, or that on the device,
+    and a copy of the embedding beside it. None where the log has no size."""
+    gib = log.figures.get("file_gib")
+    if gib is None:
+        return None
+    size, error = round(gib * _GIB), round(HALF_STEP * _GIB) + step_bytes(log, "weights_gib")
+    placed = round(log.figures.get("on_device_gib", 0.0) * _GIB)
+    copied = logged - placed if abs(placed - size) <= error else 0
+    words = f"the file has {gib:.2f} GiB by the log's own account"
+    words += f", and {copied / _GIB:.2f} lie in the host's memory as well" if copied else ""
+    return _between("weights_bytes", logged, size + copied, error, words)
 
 
 def _available(start: Start) -> Figure:

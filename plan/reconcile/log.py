@@ -35,20 +35,20 @@ _WORDS, _COLON = ("model", "dtype", "quantization"), {True: "['\"]", False: "['\
 # One pattern for each name, since few are in a line.
 _SETTING = {
     name: re.compile(
-        rf"(?<![A-Za-z_-]){name}(?:['\"]?=|{_COLON[name in _WORDS]}: ){QUOTED}", re.ASCII
+        rf"(?<![A-Za-z_.-]){name}(?:['\"]?=|{_COLON[name in _WORDS]}: ){QUOTED}", re.ASCII
     )
     for name in _SETTINGS
 }
 _OPTIONS = {
     **{name.replace("_", "-"): ours for name, ours in _SETTINGS.items()},
     **_SETTINGS,
-    **{"tp": "tp", "pp": "pp", "tensor-parallel": "tp"},
+    **{"tp": "tp", "pp": "pp", "dp": "dp", "ep": "ep_size", "tensor-parallel": "tp"},
 }
 _OPTION = re.compile(rf"--({'|'.join(_OPTIONS)})(?:[ =]{{1,8}}|['\"], ?){QUOTED}", re.ASCII)
-_SHORT = re.compile(r" -(tp|pp|dcp)[ =]{1,4}([0-9]{1,4})\b")
+_SHORT = re.compile(r" -(tp|pp|dp|dcp)[ =]{1,4}([0-9]{1,4})\b")
 _FLAGS = re.compile(
     r"--(enforce-eager|disable-hybrid-kv-cache-manager|enable-expert-parallel|enable-lora"
-    r"|fully-sharded-loras)\b"
+    r"|fully-sharded-loras|enable-dp-attention|kv-unified|no-kv-offload|swa-full|cpu-moe)\b"
 )
 _NOT = {
     "caches_prefixes": "--no-enable-prefix-caching",
@@ -61,7 +61,9 @@ _SPECULATIVE = re.compile(
 )
 _DRAFTED = re.compile(r"num_spec(?:ulative)?_tokens['\"\\]*\s?[=:]\s?([0-9]{1,3})")
 _METHOD = re.compile(r"(?<![A-Za-z_])method['\"\\]*\s?[=:]\s?['\"\\]*([A-Za-z0-9_]{1,40})")
-_DRAFT = re.compile(r"(?<![A-Za-z_])model['\"\\]*\s?[=:]\s?['\"\\]*([^\s'\",)}\\]{1,200})")
+_DRAFT = re.compile(
+    r"(?<![A-Za-z_])(?:draft_)?model['\"\\]*\s?[=:]\s?['\"\\]*([^\s'\",)}\\]{1,200})"
+)
 _LOOKUP = re.compile(r"(prompt_lookup_m(?:ax|in))['\"\\]*\s?[=:]\s?([0-9]{1,3})")
 # Names of processes: (Worker_PP1_TP0 pid=7), (…Worker rank=3 pid=7), [… PP0 TP1].
 _STAGE = re.compile(r"[_ \[(]PP([0-9]{1,3})\b|[_ \[(]PP([0-9]{1,3})_")
@@ -75,13 +77,17 @@ _OUT_OF_MEMORY = FailureLine(
     LogLine(
         "ut of memory. Tried to allocate",
         rf"Tried to allocate {SIZE}\.? (?:GPU ([0-9]+) has a total capac(?:i)?ty of {SIZE} of which"
-        rf" {SIZE} is free\.(?:.{{0,60}}? has {SIZE} memory in use\.)*(?:.{{0,80}}?Of the allocated"
-        rf" memory {SIZE} is allocated by PyTorch)?"
-        rf"|\(GPU [0-9]+; {SIZE} total capacity; {SIZE} already allocated; {SIZE} free)?",
+        rf" {SIZE} is free\.(?:.{{0,1000}}?this process has {SIZE} memory in use)?"
+        rf"(?:.{{0,1000}}?Of the allocated memory {SIZE} is allocated by PyTorch)?"
+        rf"|\([GNX]PU [0-9]+; {SIZE} total capacity; {SIZE} already allocated;"
+        rf" (?:{SIZE.replace('(', '(?:', 1)} current active; )?{SIZE} free)?",
         *("tried", "device", "capacity", "free", "used", "allocated"),
         *("old_capacity", "old_allocated", "old_free"),
     ),
 )
+
+# Of which nothing more is said.
+_FULL = FailureLine("memory", LogLine("rror: CUDA error: out of memory", "CUDA error: out of"))
 
 
 def _int(text: str) -> int:
@@ -102,7 +108,9 @@ def _positive(text: str) -> int:
 _READERS: dict[str, Callable[[str], Setting]] = {
     **dict.fromkeys(("context", "tp", "pp", "dcp", "pcp", "block_size", "max_num_seqs"), _positive),
     **{"max_num_batched_tokens": _positive, "n_ctx": _positive, "gpu_layers": _positive},
-    **{"kv_memory": _positive, "dp": _positive, "max_loras": _positive},
+    **dict.fromkeys(("kv_memory", "dp", "ep_size", "max_loras", "speculated", "steps"), _positive),
+    **dict.fromkeys(("num_redundant_experts", "topk", "max_total_tokens"), _positive),
+    **dict.fromkeys(("n_seq_max", "n_cpu_moe", "ubatch_size"), _positive),
     **{"max_lora_rank": _positive, "cpu_offload_gb": float, "utilisation": float},
 }
 _Reader = Callable[[Log, str], None]
@@ -204,12 +212,13 @@ def _all_readers() -> Iterator[tuple[str, _Reader]]:
         for words, read in each.others:
             yield words, partial(_read_other, read, each.engine)
         for words, phase in each.phases:
-            yield words, partial(_read_phase, phase)
+            yield words, partial(_read_phase, each.engine, phase)
         for words in each.serves:
             yield words, _serves
         for failure in each.failures:
             yield failure.line.words, partial(_read_failure, failure, each.engine)
-    yield _OUT_OF_MEMORY.line.words, partial(_read_failure, _OUT_OF_MEMORY, None)
+    for failure in (_OUT_OF_MEMORY, _FULL):
+        yield failure.line.words, partial(_read_failure, failure, None)
     for words in (*_SETTING_PARTS, *_TOLD):
         yield words, _read_settings
     yield "speculative", _read_speculation
@@ -224,9 +233,11 @@ def _begin(log: Log, line: str) -> None:
         log.trust.pop(name, None)
 
 
-def _read_phase(phase: str, log: Log, line: str) -> None:
-    """The first words of a traceback that say where it was count, those that it ends with."""
-    log.settings["phase"] = phase
+def _read_phase(engine: str, phase: str, log: Log, line: str) -> None:
+    """Of words of a traceback that say where it was those count that it ends with; other engines
+    have functions of the same names."""
+    if log.engine == engine:
+        log.settings["phase"] = phase
 
 
 def _serves(log: Log, line: str) -> None:
@@ -291,8 +302,11 @@ def _name(log: Log, name: str) -> None:
         log.call(name)
 
 
+_NO_NAMES = ("-", "\\", "<", "$", "{")
+
+
 def _is_name(text: str) -> bool:
-    is_word = bool(text) and not text.startswith(("-", "\\", "<", "$", "{"))
+    is_word = text.isprintable() and bool(text) and not text.startswith(_NO_NAMES)
     return is_word and text not in ("None", "null") and len(text) <= 200
 
 
@@ -367,6 +381,8 @@ def _set(log: Log, name: str, text: str, trust: int) -> None:
     """A setting that says something: None and what is no number where one is meant do not."""
     text = text.rstrip(".")  # of a sentence
     if text in ("None", "null", "") or len(text) > 200 or text.startswith(("$", "<", "--")):
+        return
+    if not text.isprintable():
         return
     try:
         value = _READERS.get(name, str)(text[:40] if name in _READERS else text)

@@ -79,13 +79,13 @@ def needed_bytes_of(start: Start) -> int | None:
         plan = plan_model(start.model, replace(start.request, kv_memory=1))
     except HeadcountError:
         return None
-    return plan.kv_cache_bytes
+    return plan.needed(plan.workload.context, plan.workload.batch_size)
 
 
 def bytes_per_token(start: Start) -> int | None:
     """Of a long request, on a rank."""
     context = start.request.context or 4096
-    need = needed_bytes_of(start)
+    need = needed_bytes_of(replace(start, request=replace(start.request, context=context)))
     return None if need is None else -(-need // context)
 
 
@@ -101,7 +101,12 @@ def shares_of(log: Log, start: Start | None) -> Iterator[Share]:
     """Where a rank's memory went."""
     plan = budgeted(start) if start else None
     logged_as = dict(reader_of(start).terms) if start else {}
-    titles = {"weights_gib": "Weights", "activations": "Activations", "non_torch": "Outside torch"}
+    titles = {
+        "weights_gib": "Weights",
+        "model_gib": "Model",
+        "activations": "Activations",
+        "non_torch": "Outside torch",
+    }
     titles |= {"graphs_ahead": "CUDA graphs", "consumed": "Weights and outside torch"}
     if "requested" in log.figures:
         yield _share("Requested", log.figures["requested"])

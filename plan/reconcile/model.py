@@ -19,8 +19,10 @@ _SUFFIX = re.compile(
     r"-(?:fp8|dynamic|block|awq|gptq|int4|int8|w4a16|w8a8|w8a16|w4a8|nvfp4|fp4|mxfp4|mxfp8|4bit|8bit"
     r"|bnb|bf16|fp16|f16|instruct|it|chat|base|hf|thinking|coder|gguf|g128|g32|marlin|quantized|ct"
     r"|q[2-8](?:-(?:k|[0-9]|m|s|l|xl))*|iq[1-4]-[a-z]+|ud|mlx|autoround|auto-round|abliterated"
-    r"|uncensored|ablated|unsloth|modelopt|latest|pruned|text|only|mm|local|model|v[0-9](?:-[0-9])?|[0-9]{4})$"
+    r"|uncensored|ablated|unsloth|modelopt|latest|pruned|text|only|mm|local|model|qat|quarot"
+    r"|per-channel|v[0-9](?:-[0-9])?|[0-9]{4})$"
 )
+_TUNED = re.compile(r"-(?:coder|math)(?=-[0-9.-]{1,6}b)")
 _ORGANISATION = re.compile(
     r"^(?:meta|google|qwen|openai|mistralai|microsoft|nvidia|unsloth|redhatai|hf|model|models"
     r"|neuralmagic|lmstudio|deepseek-ai|bartowski)-(?=.)"
@@ -38,7 +40,9 @@ _FORMATS = (
     (re.compile(r"bnb|bitsandbytes|4bit"), "nf4"),
     (re.compile(r"fp8|w8a8|fbgemm"), "fp8"),
 )
-_GGUF = re.compile(r"(?:^|[-_.])((?:q[2-8]|iq[1-4])(?:_[a-z0-9]+)*)(?:\.gguf)?$", re.IGNORECASE)
+_GGUF = re.compile(
+    r"(?:^|[-_.])((?:q[2-8]|iq[1-4])(?:_[a-z0-9]+)*|mxfp4_moe)(?:\.gguf)?$", re.IGNORECASE
+)
 _OF_UNKNOWN_SCHEME = ("compressed-tensors", "modelopt")  # 8 bit unless a name says more
 _FP8 = {"quant_method": "fp8"}
 _INT8 = {"quant_method": "gptq", "bits": 8, "group_size": 128}
@@ -120,6 +124,8 @@ def stored_as(quantization: str | None, names: Iterable[str]) -> str | None:
     """The format of the weights: what the log names, made finer by the model's name; None as the
     model's config says."""
     said = (quantization or "").casefold().replace("online_", "")
+    if said != "gguf" and (mix := _GGUF.search(f"-{said}")):
+        return mix[1].lower()
     bases = [name.rstrip("/").rsplit("/", 1)[-1] for name in names]
     for text in (*bases[:3], said):
         if (mix := _GGUF.search(text)) and (said in ("", "gguf")):
@@ -136,7 +142,16 @@ def known_name(name: str) -> str | None:
     of a cache (`models--org--name/snapshots/…`, `Qwen2___5-7B`), and those with suffixes of
     weights that are stored otherwise."""
     keys = _keys_of_catalogue()
-    return next((keys[key] for key in _keys(name) if key in keys), None)
+    found = next((keys[key] for key in _keys(name) if key in keys), None)
+    if found is not None:
+        return found
+    squeezed = {_squeezed(key): known for key, known in keys.items()}
+    return next((squeezed[k] for k in map(_squeezed, _keys(name)) if k in squeezed), None)
+
+
+def _squeezed(key: str) -> str:
+    """Of a tag such as `llama3.1:8b`, and of a fine-tune for code or maths of the same layers."""
+    return _TUNED.sub("", key).replace("-", "")
 
 
 @lru_cache(maxsize=1)

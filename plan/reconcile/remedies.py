@@ -1,4 +1,5 @@
-"""What would make a failed start succeed: single changes, each planned before it is named.
+"""What would make a failed start succeed: single changes, or where none does the fewest that do
+together, each planned before it is named.
 
 The plan of a change begins from the least memory that the log's figures leave open, to which comes
 what the change adds by our reckoning. A change whose plan does not fit, or that does not free what
@@ -6,9 +7,12 @@ was missing where the start failed, is not offered.
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import combinations, product
 from shlex import quote
+from typing import Any
 
 from headcount.model.errors import HeadcountError
 from headcount.model.units import format_bytes
@@ -17,6 +21,7 @@ from ..devices import parse_device
 from ..engines.engine import find_engine
 from ..parallel import valid_tp
 from ..plan import Plan, plan_model
+from ..planned_model import PlannedModel
 from ..request import PlanRequest
 from ..stored import is_weighed
 from .figures import reader_of
@@ -146,7 +151,7 @@ class Ground:
         """What starts the engine with the change, and with weights as they were loaded."""
         told = self.start.told_kv_memory
         request = replace(self.request, **{"kv_memory": told, **changed})  # type: ignore[arg-type]
-        model = replace(self.start.model, model_id=self.start.called)
+        model = _called(self.start.model, self.start.called)
         device = request.device or parse_device("1024GiB")
         try:
             command = plan_model(model, replace(request, device=device)).launch_command
@@ -161,6 +166,12 @@ class Ground:
         return f"{command} {_QUANTISED}{quote(method)}"
 
 
+@lru_cache(maxsize=8)
+def _called(model: PlannedModel, name: str) -> PlannedModel:
+    """One value for all commands: what is worked out of a model is kept by it."""
+    return replace(model, model_id=name)
+
+
 def _of(request: PlanRequest, name: str) -> object:
     return getattr(request, name)
 
@@ -173,19 +184,16 @@ def for_the_cache(ground: Ground) -> tuple[Remedy, ...]:
     """Where the cache is too small: from what costs nothing over what costs precision or length to
     what needs more devices or other weights."""
     kinds: tuple[_Kind, ...] = (
-        *(_told_memory, _utilisation, _sequences, _eager, _cache_type, _context, _tp, _weights),
+        *(_told_memory, _utilisation, _sequences, _eager, _cache_type, _context, _experts_off),
+        *(_layers_off, _tp, _weights),
     )
-    found = _first_of_each(ground, kinds)
-    mild = {remedy.change for remedy in found} - {"tp", "dtype"}
-    return found if mild else (*_first_of_each(ground, (_shorter_and,)), *found)
+    return _or_together(ground, _first_of_each(ground, kinds), _every_value(ground))
 
 
 def for_any_cache(ground: Ground) -> tuple[Remedy, ...]:
     """Where nothing is left for a cache of whatever length: what leaves some, first."""
     kinds: tuple[_Kind, ...] = (_utilisation, _sequences, _eager, _tp, _weights)
-    found = _first_of_each(ground, kinds)
-    mild = {remedy.change for remedy in found} - {"tp", "dtype"}
-    return found if mild else (*_first_of_each(ground, (_shorter_and,)), *found)
+    return _or_together(ground, _first_of_each(ground, kinds), _every_value(ground))
 
 
 def for_the_profile(ground: Ground, short: int) -> tuple[Remedy, ...]:
@@ -193,16 +201,20 @@ def for_the_profile(ground: Ground, short: int) -> tuple[Remedy, ...]:
     fewer weights on each device. There is no cache yet that could give way."""
     now = ground.step_bytes()
 
-    def is_enough(remedy: Remedy) -> bool:
-        then = ground.step_bytes(**{remedy.change: remedy.value})
+    def is_enough(changed: Mapping[str, Any]) -> bool:
+        then = ground.step_bytes(**changed)
         return now is not None and then is not None and now - then >= max(short, 1)
 
+    def alone(remedy: Remedy) -> bool:
+        return is_enough({remedy.change: remedy.value})
+
     kinds: tuple[_Kind, ...] = (
-        lambda ground: filter(is_enough, _sequences(ground)),
-        lambda ground: filter(is_enough, _step_tokens(ground)),
+        lambda ground: filter(alone, _sequences(ground)),
+        lambda ground: filter(alone, _step_tokens(ground)),
         *(_tp, _weights),
     )
-    return _first_of_each(ground, kinds)
+    found = _first_of_each(ground, kinds)
+    return _or_together(ground, found, _every_value(ground), is_enough)
 
 
 def beside_the_cache(
@@ -212,16 +224,21 @@ def beside_the_cache(
     takes whatever a smaller profile leaves: less for the cache, no graphs where they were captured,
     or at most so many `sequences`."""
     kinds: list[_Kind] = [lambda ground: _less(ground, short)]
+    freeing: dict[str, tuple[Any, ...]] = {"utilisation": tuple(_lower_share(ground, short))}
     if is_capture:
         kinds.append(_eager)
+        freeing["enforce_eager"] = (True,)
     if sequences is not None:
         kinds.append(lambda ground: _sequences(ground, sequences))
-    return _first_of_each(ground, tuple(kinds))
+        freeing["max_num_seqs"] = tuple(_fewer_sequences(ground, sequences))
+    found = _first_of_each(ground, tuple(kinds))
+    values = {**_every_value(ground), "enforce_eager": (), "max_num_seqs": (), **freeing}
+    return _or_together(ground, found, values, lambda changed: bool(changed.keys() & freeing))
 
 
 def for_the_weights(ground: Ground) -> tuple[Remedy, ...]:
     """Where the device was full before all weights were there: a larger share would not help."""
-    return _first_of_each(ground, (_tp, _weights))
+    return _first_of_each(ground, (_experts_off, _layers_off, _tp, _weights))
 
 
 def for_more_devices(ground: Ground) -> tuple[Remedy, ...]:
@@ -241,8 +258,10 @@ def _first_of_each(ground: Ground, kinds: tuple[_Kind, ...]) -> tuple[Remedy, ..
 
 def _try(ground: Ground, what: str, value: int | float | str, text: str) -> Iterator[Remedy]:
     """None where the engine's command cannot say it: that would start something else."""
-    plan, command = ground.plan(**{what: value}), ground.command(**{what: value})
-    if plan is None or command is None or command == ground.command():
+    if (plan := ground.plan(**{what: value})) is None:
+        return
+    command = ground.command(**{what: value})
+    if command is None or command == ground.command():
         return
     yield Remedy(
         change=what,
@@ -265,14 +284,23 @@ def _told_memory(ground: Ground) -> Iterator[Remedy]:
         yield from _try(ground, "kv_memory", value, f"{format_bytes(value)} for the cache")
 
 
-def _utilisation(ground: Ground) -> Iterator[Remedy]:
+def _most_share(ground: Ground) -> float | None:
+    """In hundredths; None where it is no more than the start had, or that is not known."""
     share = ground.utilisation()
     if share is None or (ground.total is None and ground.request.device is None):
-        return
+        return None
     most = _MOST_UTILISATION
     if ground.free is not None and ground.total:
         most = min(most, ground.free / ground.total)
-    for percent in range(int(share * 100) + 1, int(most * 100) + 1):
+    most = int(most * 100) / 100
+    return most if most > share else None
+
+
+def _utilisation(ground: Ground) -> Iterator[Remedy]:
+    share, most = ground.utilisation(), _most_share(ground)
+    if share is None or most is None:
+        return
+    for percent in range(int(share * 100) + 1, round(most * 100) + 1):
         value = percent / 100
         yield from _try(ground, "utilisation", value, f"utilisation {value:.2f}")
 
@@ -285,35 +313,45 @@ def _what_is_free(ground: Ground) -> Iterator[Remedy]:
         yield from _try(ground, "utilisation", value, f"utilisation {value:.2f}: what is free")
 
 
-def _less(ground: Ground, short: int) -> Iterator[Remedy]:
-    """A share that leaves what was missing, and a hundredth."""
+def _lower_share(ground: Ground, short: int) -> Iterator[float]:
+    """One that leaves what was missing, and a hundredth."""
     share = ground.utilisation()
     total = ground.total or (ground.request.device and ground.request.device.usable_memory)
     if share is None or not total:
         return
     value = int((share - short / total - 0.01) * 100) / 100
     if value > 0:
+        yield value
+
+
+def _less(ground: Ground, short: int) -> Iterator[Remedy]:
+    for value in _lower_share(ground, short):
         yield from _try(ground, "utilisation", value, f"utilisation {value:.2f}")
 
 
-def _sequences(ground: Ground, most: int = 512) -> Iterator[Remedy]:
+def _fewer_sequences(ground: Ground, most: int = 512) -> Iterator[int]:
     """Of an engine that profiles the sampler for as many sequences as it may run."""
-    if not find_engine(ground.request.engine).profiles_sequences:
-        return
-    for value in _SEQUENCES:
-        if value <= most and value < (ground.request.max_num_seqs or 1024):
-            text = f"at most {value} sequences a step"
-            yield from _try(ground, "max_num_seqs", value, text)
+    if find_engine(ground.request.engine).profiles_sequences:
+        had = ground.request.max_num_seqs or 1024
+        yield from (value for value in _SEQUENCES if value <= most and value < had)
+
+
+def _sequences(ground: Ground, most: int = 512) -> Iterator[Remedy]:
+    for value in _fewer_sequences(ground, most):
+        yield from _try(ground, "max_num_seqs", value, f"at most {value} sequences a step")
+
+
+def _fewer_tokens(ground: Ground) -> Iterator[int]:
+    """Of an engine that profiles a step of as many tokens as it may run."""
+    if "max_num_batched_tokens" in find_engine(ground.request.engine).options:
+        had = ground.request.max_num_batched_tokens or 16384
+        yield from (value for value in (8192, 4096, 2048, 1024) if value < had)
 
 
 def _step_tokens(ground: Ground) -> Iterator[Remedy]:
-    """Of an engine that profiles a step of as many tokens as it may run."""
-    if "max_num_batched_tokens" not in find_engine(ground.request.engine).options:
-        return
-    for value in (8192, 4096, 2048, 1024):
-        if value < (ground.request.max_num_batched_tokens or 16384):
-            text = f"at most {value:,} tokens a step"
-            yield from _try(ground, "max_num_batched_tokens", value, text)
+    for value in _fewer_tokens(ground):
+        text = f"at most {value:,} tokens a step"
+        yield from _try(ground, "max_num_batched_tokens", value, text)
 
 
 def _eager(ground: Ground) -> Iterator[Remedy]:
@@ -337,27 +375,137 @@ def _context(ground: Ground) -> Iterator[Remedy]:
         yield from _try(ground, "context", most, f"a context of {most:,} tokens")
 
 
-def _shorter_and(ground: Ground) -> Iterator[Remedy]:
-    """Where no one change that costs little suffices: fewer sequences a step, and a shorter
-    context."""
-    if not find_engine(ground.request.engine).profiles_sequences:
+# What costs nothing, or little, in the order in which it is tried; a context that is as long as
+# the others leave it, last.
+_MILD = ("utilisation", "max_num_seqs", "max_num_batched_tokens", "enforce_eager", "kv_dtype")
+_LONGEST = "as long as it may be"
+_WORDS = {
+    "utilisation": "utilisation {:.2f}",
+    "max_num_seqs": "at most {} sequences a step",
+    "max_num_batched_tokens": "at most {:,} tokens a step",
+    "enforce_eager": "no CUDA graphs",
+    "kv_dtype": "a cache of {}",
+    "context": "a context of {:,} tokens",
+}
+
+
+def _every_value(ground: Ground) -> dict[str, tuple[Any, ...]]:
+    """Those of each change that are tried beside others, the mildest first."""
+    engine, most = find_engine(ground.request.engine), _most_share(ground)
+    takes_graphs = "enforce_eager" in engine.options and not ground.request.enforce_eager
+    return {
+        "utilisation": () if most is None else (most,),
+        "max_num_seqs": tuple(_fewer_sequences(ground))[1::2],
+        "max_num_batched_tokens": tuple(_fewer_tokens(ground))[-2:-1],
+        "enforce_eager": (True,) if takes_graphs else (),
+        "kv_dtype": tuple(n for n in engine.narrower_caches if n != ground.request.kv_dtype)[:1],
+        "context": (_LONGEST,),
+    }
+
+
+def _or_together(
+    ground: Ground,
+    found: tuple[Remedy, ...],
+    values: Mapping[str, tuple[Any, ...]],
+    is_enough: Callable[[Mapping[str, Any]], bool] = lambda changed: True,
+) -> tuple[Remedy, ...]:
+    """Where no one change that costs little suffices, the fewest that do together: those that keep
+    the context, and those that shorten it."""
+    if {remedy.change for remedy in found} - {"tp", "dtype"} or not _leave_some(ground, values):
+        return found
+    keeping, shortening = _MILD, (*_MILD, "context")
+    together = (
+        next(_together(ground, names, values, is_enough), None) for names in (keeping, shortening)
+    )
+    offered = {remedy.change: remedy for remedy in together if remedy is not None}
+    return (*offered.values(), *found)
+
+
+def _leave_some(ground: Ground, values: Mapping[str, tuple[Any, ...]]) -> bool:
+    """Whether all of them at once would leave any memory for a cache."""
+    changed = {name: tried[-1] for name, tried in values.items() if tried and name != "context"}
+    size = ground.memory(replace(ground.request, **changed))
+    return size is not None and size > ground.rounding
+
+
+def _together(
+    ground: Ground,
+    names: tuple[str, ...],
+    values: Mapping[str, tuple[Any, ...]],
+    is_enough: Callable[[Mapping[str, Any]], bool],
+) -> Iterator[Remedy]:
+    """Each is planned whole, as a single change is."""
+    own = [name for name in names if values.get(name)]
+    for count in range(2, len(own) + 1):
+        for chosen in combinations(own, count):
+            if names[-1] == "context" and "context" not in chosen:
+                continue
+            for picked in product(*(values[name] for name in chosen)):
+                changed = dict(zip(chosen, picked, strict=True))
+                if changed.get("context") == _LONGEST:
+                    changed = _with_longest(ground, changed)
+                if changed and is_enough(changed):
+                    yield from _try_all(ground, changed)
+
+
+def _with_longest(ground: Ground, changed: Mapping[str, Any]) -> dict[str, Any]:
+    """With the longest context that the other changes leave room for; nothing where that is not
+    worth to be offered, or no shorter than it was."""
+    others = {name: value for name, value in changed.items() if name != "context"}
+    request = replace(ground.request, **others)
+    size = ground.memory(request)
+    if size is None:
+        return {}
+    start = replace(ground.start, request=request)
+    most = replace(ground, start=start, have=size, estimate=None).largest_context()
+    if not most or most < _SHORTEST or most >= (ground.request.context or most + 1):
+        return {}
+    return {**others, "context": most}
+
+
+def _try_all(ground: Ground, changed: Mapping[str, Any]) -> Iterator[Remedy]:
+    if (plan := ground.plan(**changed)) is None:
         return
-    for value in _SEQUENCES:
-        fewer = replace(ground.start, request=replace(ground.request, max_num_seqs=value))
-        size = ground.memory(fewer.request)
-        if size is None or value >= (ground.request.max_num_seqs or 1024):
-            continue
-        most = replace(ground, start=fewer, have=size, estimate=None).largest_context()
-        both = {"max_num_seqs": value, "context": most}
-        if most and most >= _SHORTEST and (plan := ground.plan(**both)) is not None:
-            yield Remedy(
-                change="max_num_seqs and context",
-                value=f"{value} and {most}",
-                text=f"at most {value} sequences a step and a context of {most:,} tokens",
-                command=ground.command(**both),
-                kv_tokens=plan.kv_tokens,
-                concurrency=plan.concurrency,
-            )
+    command = ground.command(**changed)
+    if command is None or command == ground.command():
+        return
+    yield Remedy(
+        change=" and ".join(changed),
+        value=next(iter(changed.values())) if len(changed) == 1 else _joined(changed.values()),
+        text=_in_words(changed),
+        command=command,
+        kv_tokens=plan.kv_tokens,
+        concurrency=plan.concurrency,
+    )
+
+
+def _joined(values: Iterable[Any]) -> str:
+    return " and ".join(str(value) for value in values)
+
+
+def _in_words(changed: Mapping[str, Any]) -> str:
+    return _joined(_WORDS[name].format(value) for name, value in changed.items())
+
+
+def _experts_off(ground: Ground) -> Iterator[Remedy]:
+    """Of a mixture of experts, where the engine can leave those of some layers to the host."""
+    takes = "n_cpu_moe" in find_engine(ground.request.engine).options
+    if takes and not ground.request.cpu_moe and ground.start.model.has_experts:
+        for count in range(
+            (ground.request.n_cpu_moe or 0) + 1, len(ground.start.model.spec.layers)
+        ):
+            text = f"experts of {count} layers in the host's memory"
+            yield from _try(ground, "n_cpu_moe", count, text)
+
+
+def _layers_off(ground: Ground) -> Iterator[Remedy]:
+    """The most layers on the device with which it fits."""
+    if "gpu_layers" not in find_engine(ground.request.engine).options:
+        return
+    most = len(ground.start.model.spec.layers) + 1
+    had = ground.request.gpu_layers
+    for count in range(min(most, most if had is None else had) - 1, 0, -1):
+        yield from _try(ground, "gpu_layers", count, f"{count} layers on the device")
 
 
 def _tp(ground: Ground) -> Iterator[Remedy]:

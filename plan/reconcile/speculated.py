@@ -3,14 +3,21 @@
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from headcount.model.errors import HeadcountError
 
 from ..devices import parse_device
 from ..engines.added.drafts import prediction_layers
 from ..engines.start_log import Setting
-from ..options.speculation import WITHOUT_MODEL, Method, Speculation, method_of
+from ..options.algorithms import ALGORITHMS, Method
+from ..options.speculation import (
+    DEFAULT_STEPS,
+    WITHOUT_MODEL,
+    Algorithm,
+    Speculation,
+    method_of,
+)
 from ..plan import plan_model
 from ..planned_model import PlannedModel
 from ..request import PlanRequest
@@ -20,10 +27,12 @@ _LOOKUP = ("prompt_lookup_max", "prompt_lookup_min")
 
 
 class Speculated(NamedTuple):
-    """`without` says why no draft's weights and cache are reckoned with, where one is needed."""
+    """`without` says why no draft's weights and cache are reckoned with, where one is needed;
+    `called` is what the engine calls the method, where its config does not say it."""
 
     speculation: Speculation
     without: str | None = None
+    called: str = ""
 
     @property
     def note(self) -> str:
@@ -38,20 +47,22 @@ class Speculated(NamedTuple):
             of = "the state of each is reckoned with, and the layers of MTP with their weights"
         else:
             of = "the state of each is reckoned with; what drafts has no weights"
-        method = json.loads(speculation.config)["method"]
+        method = self.called or json.loads(speculation.config)["method"]
         return f"the start speculates {speculation.tokens} tokens ({method}): {of}"
 
-    def weighed(self, model: PlannedModel, request: PlanRequest) -> "Speculated":
-        """Without what drafts, where that alone keeps `request` from being planned."""
+    def weighed(self, model: PlannedModel, request: PlanRequest, name: str) -> "Speculated":
+        """Without what drafts, where that alone keeps `request`, whose field `name` says it, from
+        being planned."""
         if self.speculation.method in ("ngram", "suffix"):
             return self
-        bare = Speculation(
-            method="draft_model", tokens=self.speculation.tokens, given=self.speculation.config
-        )
-        why = _why_not(model, replace(request, speculative_config=self.speculation))
-        if why is None or _why_not(model, replace(request, speculative_config=bare)) is not None:
+        given = self.speculation.given if self.called else self.speculation.config
+        bare = Speculation(method="draft_model", tokens=self.speculation.tokens, given=given)
+        with_drafts: dict[str, Any] = {name: self.speculation}
+        without: dict[str, Any] = {name: bare}
+        why = _why_not(model, replace(request, **with_drafts))
+        if why is None or _why_not(model, replace(request, **without)) is not None:
             return self
-        return Speculated(bare, why)
+        return Speculated(bare, why, self.called)
 
 
 def _why_not(model: PlannedModel, request: PlanRequest) -> str | None:
@@ -78,6 +89,39 @@ def speculated(settings: Mapping[str, Setting], target: LoggedModel) -> Speculat
         bare = Speculation(method="draft_model", tokens=tokens, given=given)
         return Speculated(bare, str(error).removeprefix("--speculative-config: "))
     return _known(method, name, tokens, settings, target)
+
+
+def speculated_by_algorithm(
+    settings: Mapping[str, Setting], target: LoggedModel
+) -> Speculated | None:
+    """The same where an algorithm is named: the model itself as its draft are its layers of MTP."""
+    name = str(settings.get("speculative_algorithm", "")).upper()
+    if not name:
+        return None
+    steps, topk, path = (settings.get(n) for n in ("steps", "topk", "speculative_model"))
+    tokens = int(settings.get("speculated") or int(steps or DEFAULT_STEPS) + 1)
+    words = Algorithm(
+        name=name,
+        draft=None if path is None else str(path),
+        steps=None if steps is None else int(steps),
+        topk=None if topk is None else int(topk),
+        tokens=tokens,
+    ).words()
+    method: Method = ALGORITHMS.get(name, "draft_model")
+    if method == "eagle" and path in (None, target.called):
+        method = "mtp"
+    if method in WITHOUT_MODEL:
+        return Speculated(Speculation(method=method, tokens=tokens, given=words), called=name)
+    bare = Speculation(method=method, tokens=tokens, given=words)
+    if name not in ALGORITHMS:
+        return Speculated(bare, f"how much memory {name} takes is not known", name)
+    if path is None:
+        return Speculated(bare, "the log does not name it", name)
+    try:
+        draft = replace(find_model([str(path)], None).model, model_id=str(path))
+    except HeadcountError:
+        return Speculated(bare, f"the log calls it {str(path)!r}, which is not known here", name)
+    return Speculated(replace(bare, draft=draft), called=name)
 
 
 def _known(

@@ -6,19 +6,36 @@ from typing import Any
 
 from headcount.model.errors import HeadcountError
 
+from ..command import read_options
 from ..devices import Device, find_device, parse_device
 from ..engines.engine import Engine, check_options, find_engine
 from ..engines.start_log import Log, Setting
 from ..parallel import valid_tp
 from ..planned_model import PlannedModel
 from ..request import OF_ANY_PLAN, STATE_MODES, PlanRequest, StateMode
+from .gguf_model import described_model, keeps_alike
 from .log import settings_of
 from .model import LoggedModel, find_model, loaded_as
-from .speculated import Speculated, speculated
+from .speculated import Speculated, speculated, speculated_by_algorithm
 
 _PASSED = (
     *("context", "kv_dtype", "tp", "pp", "max_num_seqs", "max_num_batched_tokens", "sampler"),
     *("batch_size", "model_runner", "parallel", "kv_unified", "cache_type_k", "cache_type_v"),
+    *("gpu_layers", "n_cpu_moe", "ubatch_size"),
+)
+_FLAGS = (
+    *("enable_expert_parallel", "enable_lora", "enable_dp_attention", "no_kv_offload", "swa_full"),
+    "cpu_moe",
+)
+
+# What options say, and no log.
+_OWN_FIELDS = frozenset(
+    {
+        *("pp_layer_partition", "num_redundant_experts", "speculative_config"),
+        *("speculative_algorithm", "max_loras", "max_lora_rank", "lora_dtype", "flash_attn"),
+        *("lora_target_modules", "fully_sharded_loras", "limit_mm_per_prompt", "dp", "ep_size"),
+        *("mm_processor_kwargs", "cpu_offload_gb"),
+    }
 )
 _GIB = 2**30
 
@@ -51,13 +68,14 @@ def names_of(log: Log, options: Mapping[str, Any]) -> list[str]:
 
 def start_of(log: Log, options: Mapping[str, Any]) -> Start:
     """The start of `log`; `options` that are given overrule what it says. Raises HeadcountError."""
-    given = {name: value for name, value in options.items() if value not in (None, False)}
+    given = read_options({n: value for n, value in options.items() if value not in (None, False)})
     settings = settings_of(log, given)
     if (warmed := log.failures.get("sampler")) is not None:
         settings.setdefault("max_num_seqs", int(warmed.values["sequences"]))
     engine = find_engine(str(given.get("engine", log.engine)))
-    check_options(engine, PlanRequest(**_options(given)))
-    found = find_model(names_of(log, options), _text(settings, "quantization"), names_of(log, {}))
+    fields = {name: value for name, value in given.items() if name in _OWN_FIELDS}
+    check_options(engine, _asked_for(given, fields, settings, engine))
+    found = _model(log, options, settings)
     guessed = "tp" not in settings and "tp_seen" in settings
     if guessed:
         settings["tp"] = _tp_of_ranks(found.model, int(settings["tp_seen"]))
@@ -70,12 +88,13 @@ def start_of(log: Log, options: Mapping[str, Any]) -> Start:
         device=device,
         dtype=_text(given, "dtype") or loaded_as(found.model, _dtype(settings)),
         utilisation=_share(settings),
-        **{name: logged[name] for name in logged.keys() & (OF_ANY_PLAN | engine.options)},
+        **{name: logged[name] for name in logged.keys() & (OF_ANY_PLAN | engine.options)} | fields,
     )
-    drafts = speculated(settings, found) if "speculative_config" in engine.options else None
+    drafts, name = (None, "") if request.speculation else _drafts(settings, found, engine)
     if drafts is not None:
-        drafts = drafts.weighed(found.model, request)
-        request = replace(request, speculative_config=drafts.speculation)
+        drafts = drafts.weighed(found.model, request, name)
+        field: dict[str, Any] = {name: drafts.speculation}
+        request = replace(request, **field)
     names = [name for name in names_of(log, {}) if name] or [found.called]
     return Start(
         log=log,
@@ -88,6 +107,48 @@ def start_of(log: Log, options: Mapping[str, Any]) -> Start:
         told_kv_memory=int(settings["kv_memory"]) if "kv_memory" in settings else None,
         tp_is_guessed=guessed,
     )
+
+
+def _asked_for(
+    given: Mapping[str, Any],
+    fields: Mapping[str, Any],
+    settings: Mapping[str, Setting],
+    engine: Engine,
+) -> PlanRequest:
+    """What the options alone say; that the log says what one of them needs counts."""
+    found = {**_options(given), **fields}
+    if "enable_lora" in engine.options:
+        found["enable_lora"] = _is_on(settings, "enable_lora")
+    return PlanRequest(**found)
+
+
+def _model(log: Log, options: Mapping[str, Any], settings: Mapping[str, Setting]) -> LoggedModel:
+    """By its name, unless the log describes another one. Raises HeadcountError for a name that is
+    not known, of a model that the log does not describe."""
+    names, method = names_of(log, options), _text(settings, "quantization")
+    described = None if options.get("model") else described_model(log, next(iter(names), "?"))
+    try:
+        found = find_model(names, method, names_of(log, {}))
+    except HeadcountError:
+        if described is None:
+            raise
+        found = None
+    if described is None or (found and keeps_alike(found.model.spec, described.spec)):
+        assert found is not None
+        return found
+    other = f", which differ from those of {found.model.model_id}" if found else ""
+    note = f"the model is that of the key-values which the log prints of its file{other}"
+    return LoggedModel(model=described, called=described.model_id, note=note)
+
+
+def _drafts(
+    settings: Mapping[str, Setting], found: LoggedModel, engine: Engine
+) -> tuple[Speculated | None, str]:
+    """What drafts, and the field of a request that it is said by."""
+    if "speculative_algorithm" in engine.options:
+        return speculated_by_algorithm(settings, found), "speculative_algorithm"
+    takes = "speculative_config" in engine.options
+    return speculated(settings, found) if takes else None, "speculative_config"
 
 
 def _options(settings: Mapping[str, Setting]) -> dict[str, Any]:
@@ -110,9 +171,10 @@ def _added(settings: Mapping[str, Setting]) -> dict[str, Any]:
     """Data parallel, experts, adapters and weights in the host's memory."""
     found: dict[str, Any] = {
         "dp": int(settings.get("dp", 1) or 1),
-        "enable_expert_parallel": _is_on(settings, "enable_expert_parallel"),
         "cpu_offload_gb": float(settings.get("cpu_offload_gb") or 0) or None,
-        "enable_lora": _is_on(settings, "enable_lora"),
+        "ep_size": int(settings.get("ep_size", 1) or 1),
+        "num_redundant_experts": int(settings.get("num_redundant_experts", 0)),
+        **{name: _is_on(settings, name) for name in _FLAGS},
     }
     if found["enable_lora"]:
         found["fully_sharded_loras"] = _is_on(settings, "fully_sharded_loras")
@@ -141,9 +203,11 @@ def _notes(
     if drafts is not None:
         yield drafts.note
     version = _version(settings)
-    if version is None and engine.releases.newest:
-        newest = engine.releases.latest().text
-        yield f"the log names no version: the rules of {newest} are taken"
+    if _said_version(settings) is None and version is not None:
+        yield f"the log names no version, and does what {version} did: its rules are taken"
+    elif version is None and engine.releases.newest:
+        who, newest = settings.get("served_by", "the log"), engine.releases.latest().text
+        yield f"{who} names no version of {engine.name}: the rules of {newest} are taken"
     elif version and (note := engine.releases.note(engine.name, engine.releases.parse(version))):
         yield note
 
@@ -154,6 +218,11 @@ def _tp_of_ranks(model: PlannedModel, seen: int) -> int:
 
 
 def _version(settings: Mapping[str, Setting]) -> str | None:
+    """What is given or logged, or the last that does what the log shows."""
+    return _said_version(settings) or _text(settings, "version_at_most")
+
+
+def _said_version(settings: Mapping[str, Setting]) -> str | None:
     return _text(settings, "engine_version") or _text(settings, "version")
 
 

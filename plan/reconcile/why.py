@@ -11,7 +11,7 @@ from headcount.model.errors import HeadcountError
 
 from ..engines.engine import check_options, find_engine
 from ..parallel import check_tp
-from ..plan import plan_model
+from ..plan import check_ranks, plan_model
 from .figures import COUNTS, Figure, counts_of, figures, logged_counts, memory_of, reader_of
 from .start import Start
 
@@ -70,6 +70,22 @@ def with_likelier_tp(start: Start) -> Start:
     return start
 
 
+def with_likelier_version(start: Start) -> Start:
+    """By the rules of a version that give every count exactly, where no option and no line says
+    which it was."""
+    named = start.said & {"version", "engine_version", "version_at_most"}
+    if named or not logged_counts(start.log) or explains(start):
+        return start
+    others = list(reader_of(start).other_counts(start.request))
+    for words, changed in reversed(others):  # the newest first
+        other = _with(start, **changed)
+        if changed.keys() == {"version"} and explains(other):
+            notes = [note for note in start.notes if "names no version" not in note]
+            note = f"the log names no version: its figures follow from {words}"
+            return replace(other, notes=(*notes, note))
+    return start
+
+
 def _is_explained(start: Start) -> bool:
     return any(explains(other) for _, other in _others(start))
 
@@ -118,6 +134,7 @@ def _with(start: Start, **changed: object) -> Start:
     try:
         check_tp(start.model.spec, request.tp, start.model.model_id)
         check_options(find_engine(request.engine), request)
+        check_ranks(request)
     except HeadcountError:
         return start
     return replace(start, request=request)

@@ -5,7 +5,7 @@ from math import isfinite
 
 from ..curves import batch_curve
 from ..decode import decode_rate
-from ..hardware.search import Candidate, Placement, by_memory, placements
+from ..hardware.candidates import Candidate, Placement, by_memory, placements
 from ..plan import Plan
 from ..replication import replication
 from ..result import PlanResult
@@ -80,6 +80,7 @@ def _memory(plan: Plan) -> dict[str, object]:
         "usable_bytes": device.usable_memory if device else None,
         "budget_bytes": plan.budget_bytes,
         "free_bytes": plan.free_bytes,
+        "loading_bytes": plan.loading.peak.bytes if plan.loading else None,
         "formulas": {term.key: term.formula for term in plan.terms},
     }
 
@@ -138,6 +139,7 @@ def _variant(row: VariantPlan) -> dict[str, object]:
         "name": variant.name,
         "num_key_value_heads": variant.num_key_value_heads,
         "group_size": variant.group_size,
+        **({"pruned_to": variant.query_heads} if variant.query_heads else {}),
         "current": variant.is_current,
         "weights_bytes": plan and plan.weights_bytes,
         "kv_cache_bytes_per_token": plan and plan.bytes_per_token,
@@ -167,6 +169,7 @@ def _engine(result: PlanResult) -> dict[str, object]:
         "pp": request.pp,
         "replicas": shown.replicas if shown else 1,
         "devices": shown.devices if shown else request.ranks,
+        "cards": shown.cards if shown else request.ranks,
         **_price(shown, result),
         "context_ranks": request.context_ranks,
         "utilisation": plan.utilisation,
@@ -235,6 +238,7 @@ def candidate_document(option: Candidate, result: PlanResult) -> dict[str, objec
         "pp": option.pp,
         "replicas": option.replicas,
         "devices": option.devices,
+        "cards": option.cards,
         "enable_expert_parallel": plan.request.enable_expert_parallel,
         "total_memory": option.total_memory,
         "fits": plan.fits,

@@ -1,17 +1,20 @@
 """The head of a plan's report: the verdict first, then what was planned, then the limits."""
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from headcount.model.units import format_bytes
 from headcount.report.cells import cell
 from headcount.report.report import Fact
 
 from ..decode import decode_rate
-from ..gate import Held
-from ..hardware.search import Candidate, placements
+from ..hardware.candidates import Candidate, placements
 from ..plan import Plan
 from ..replication import replication
 from ..result import PlanResult
+
+if TYPE_CHECKING:
+    from ..gate import Held
 
 
 def plan_facts(result: PlanResult) -> Iterator[Fact]:
@@ -21,6 +24,7 @@ def plan_facts(result: PlanResult) -> Iterator[Fact]:
     yield from _request(result)
     yield from _cache(plan)
     if plan.engine.starts:
+        yield from _loading(plan)
         yield from _capacity(plan)
         yield from _host(plan)
     yield from _limits(plan)
@@ -41,6 +45,7 @@ def _verdict(result: PlanResult) -> Iterator[Fact]:
         if texts:
             note = f"or {', '.join(texts[1:])}" if texts[1:] else ""
             title = "Would fit with" if result.changes[0].is_sure else "Borderline with"
+            title = "Surely fits with" if plan.fits else title
             yield Fact("smallest_change", title, texts[0], "text", note)
     else:
         yield _search_verdict(result, chosen)
@@ -91,6 +96,8 @@ def _reason(plan: Plan) -> str:
     wanted, available = plan.request.batch_size, plan.available_bytes
     if plan.refusals:
         return "; ".join(plan.refusals)
+    if plan.loading is not None and not plan.loads:
+        return f"{format_bytes(-plan.loading.free_bytes)} short while the weights load"
     if available <= 0:
         return f"{format_bytes(-available)} short before any cache"
     if not plan.spec.is_cached:
@@ -133,6 +140,12 @@ def _request(result: PlanResult) -> Iterator[Fact]:
     yield Fact("batch_size", "Batch", work.batch_size, "count", share)
     if weights is not None:
         yield Fact("weights", "Weights", weights.total_bytes, "bytes", weights.formula)
+
+
+def _loading(plan: Plan) -> Iterator[Fact]:
+    if (loading := plan.loading) is not None:
+        note = f"of {format_bytes(loading.room)} on each device: {loading.peak.formula}"
+        yield Fact("loading_bytes", "While loading", loading.peak.bytes, "bytes", note)
 
 
 def _host(plan: Plan) -> Iterator[Fact]:
@@ -190,7 +203,7 @@ def _speed(plan: Plan) -> Iterator[Fact]:
         yield Fact("decode_tokens_per_second", "Decoding, at most", rate, "rate", note)
 
 
-def _held(item: Held) -> Fact:
+def _held(item: "Held") -> Fact:
     value = "holds" if item.holds else "does not hold"
     title, note = f"Requires {item.requirement.text}", f"found {item.text}"
     return Fact("requirement", title, value, "text", note)
@@ -208,7 +221,9 @@ def _capacity(plan: Plan) -> Iterator[Fact]:
     if plan.num_blocks is not None and pool.block_size and pool.block_size > 1:
         note = f"of {pool.block_size:,} tokens"
         yield Fact("num_blocks", "Blocks", plan.num_blocks, "count", note)
-    yield Fact("kv_tokens", "KV cache size", plan.kv_tokens, "tokens", "as the engine logs it")
+    # without blocks the start is told how many tokens to keep, and logs those
+    note = "as the engine logs it" if pool.block_size else "of all whole requests that would fit"
+    yield Fact("kv_tokens", "KV cache size", plan.kv_tokens, "tokens", note)
     at_once, note = f"{plan.concurrency:,.2f}x", f"requests of {plan.workload.context:,} tokens"
     yield Fact("concurrency", "Concurrency", at_once, "text", note)
     yield Fact("limiting_term", "Limited by", plan.limiting_term.replace("_", " "))

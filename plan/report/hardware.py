@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from headcount.report.report import Column, Table
 
 from ..decode import decode_rate
-from ..hardware.search import Candidate
+from ..hardware.candidates import Candidate
 from ..result import PlanResult
 
 _CHOICE = (

@@ -1,22 +1,21 @@
 """What a plan takes for granted, in sentences. Each is there only where it bears on the plan."""
 
 from collections.abc import Iterable, Iterator
+from math import ceil
 
 from headcount.model.dtypes import BITS
 from headcount.model.sizes import ASSUMED_ENCODER
 from headcount.model.units import format_bytes
 
 from ..decode import no_rate_reason
+from ..devices import Device
 from ..engines.registry import started
-from ..hardware.prices import HOURS_A_MONTH
-from ..hardware.search import Candidate
+from ..hardware.candidates import MACHINE, Candidate
+from ..hardware.cost import HOURS_A_MONTH
 from ..overhead import RUNTIME_ALONE, RUNTIME_PARALLEL, SAMPLER_BYTES
 from ..plan import Plan
 from ..replication import replication
 from ..result import PlanResult
-
-# Words in the names of table rows that several devices, as a framework sees them, make up.
-_WHOLE = ("whole card", "both stacks", "both cores", "all eight cores")
 
 
 def report_notes(result: PlanResult) -> list[str]:
@@ -60,6 +59,7 @@ def assumptions(result: PlanResult) -> Iterator[str]:
     plan = result.plan
     yield from plan.launch.notes if plan.launch else ()
     yield from _replicas(result)
+    yield from _machines(plan)
     if plan.request.tp > 1:
         yield from _parallel(plan)
     yield from _weights(plan)
@@ -76,6 +76,24 @@ def _replicas(result: PlanResult) -> Iterator[str]:
             f"Each of the {chosen.replicas:,} replicas is an engine of its own with its own copy of"
             f" the weights; users are spread evenly, at most {chosen.plan.workload.batch_size:,} on"
             " each."
+        )
+
+
+def _machines(plan: Plan) -> Iterator[str]:
+    """Of what goes beyond one machine, which no command starts alone."""
+    request = plan.request
+    if not plan.engine.starts or request.ranks <= MACHINE:
+        return
+    yield (
+        f"{request.ranks} devices are more than the {MACHINE} of one machine: {plan.engine.name}"
+        " has to be started on each of several that are joined first (its pages on several nodes"
+        " say how); the command says what all of them share."
+    )
+    if request.tp > MACHINE:
+        stages = ceil(request.tp / MACHINE) * request.pp
+        yield (
+            f"With tp {request.tp} each layer waits for the network between machines: tp {MACHINE}"
+            f" with --pp {stages} keeps that within one."
         )
 
 
@@ -184,6 +202,16 @@ def refused(options: Iterable[Candidate]) -> Iterator[str]:
             yield f"On {option.device.key} it does not start: {'; '.join(option.plan.refusals)}."
 
 
+def of_cards(devices: Iterable[Device]) -> Iterator[str]:
+    """Which of them are parts of what is bought."""
+    several = [f"{n.key} ({n.per_card})" for n in devices if n.per_card > 1]
+    if several:
+        yield (
+            "A card, or chip, is several devices to a framework, of which a row shows one:"
+            f" {', '.join(several)}. Memory in all and prices are those of whole cards."
+        )
+
+
 def _devices(result: PlanResult) -> Iterator[str]:
     keys = [device.key for device, _ in result.left_out]
     if keys:
@@ -192,10 +220,7 @@ def _devices(result: PlanResult) -> Iterator[str]:
         yield f"Not searched, since {engine} does not run on them: {', '.join(keys)}."
     yield from refused(result.of_each_device)
     devices = [option.device for option in result.of_each_device]
-    whole = [device.key for device in devices if any(w in device.name for w in _WHOLE)]
-    if whole:
-        names = ", ".join(whole)
-        yield f"Frameworks see {names} as several devices: such a row needs tp over its parts."
+    yield from of_cards(devices or [shown.device for shown in (result.shown,) if shown])
     if result.plan.verdict == "borderline" or any(
         option.verdict == "borderline" for option in result.of_each_device
     ):

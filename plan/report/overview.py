@@ -5,12 +5,12 @@ from collections.abc import Iterator, Sequence
 from headcount.report.cells import cell
 from headcount.report.report import Column, Fact, Report, Table
 
-from ..hardware.prices import HOURS_A_MONTH
-from ..hardware.search import Candidate
+from ..hardware.candidates import Candidate
+from ..hardware.cost import HOURS_A_MONTH
 from ..result import PlanResult
 from .document import candidate_document
 from .hardware import hardware_columns, hardware_rows
-from .notes import refused, warnings
+from .notes import of_cards, refused, warnings
 
 SCHEMA_VERSION = 1
 _MOST_ROWS = 6  # of a model, where the devices were not named
@@ -87,6 +87,7 @@ def _notes(found: Sequence[PlanResult]) -> Iterator[str]:
     hidden = [result for result in found if len(_shown(result)) < len(result.of_each_device)]
     if hidden:
         yield f"Shown are the {_MOST_ROWS} best of each model: --device NAME,NAME names others."
+    yield from of_cards(dict.fromkeys(option.device for n in found for option in _shown(n)))
     if any(option.replicas > 1 for result in found for option in _shown(result)):
         yield (
             "Each replica is an engine of its own with its own copy of the weights; users are"

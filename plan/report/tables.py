@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from headcount.report.report import Column, Table
 
 from ..decode import decode_rate
-from ..hardware.search import Placement, placements
+from ..hardware.candidates import Placement, placements
 from ..plan import Plan
 from ..result import PlanResult
 from ..what_if import VariantPlan

@@ -11,7 +11,7 @@ from headcount.arch.class_defaults import class_defaults
 from headcount.arch.config_view import ConfigView
 from headcount.arch.read_config import Reading, read_config
 from headcount.arch.registry import ARCHITECTURES
-from headcount.model.errors import HeadcountError, InvalidConfigError
+from headcount.model.errors import HeadcountError, InvalidConfigError, UnsupportedModelError
 from truth_record import Line, key_of, recorded
 
 # The text encoder of image models of 2024: T5 v1.1 XXL.
@@ -192,13 +192,51 @@ def test_a_head_that_nobody_describes_is_named(name: str) -> None:
 @pytest.mark.parametrize(
     "name",
     [  # as vLLM 0.25 registers them
-        *("DFlashDraftModel", "PeagleLlamaForCausalLM", "EagleLlamaForCausalLM", "MedusaModel"),
-        *("DeepSeekMTPModel", "MLPSpeculatorPreTrainedModel", "LlamaForCausalLMEagle3"),
+        *("DFlashDraftModel", "PeagleLlamaForCausalLM", "EagleLlamaForCausalLM"),
+        *("DeepSeekMTPModel", "LlamaForCausalLMEagle3"),
     ],
 )
 def test_a_model_that_drafts_is_not_the_one_whose_type_it_has(name: str) -> None:
     total, why = read({"model_type": "llama", "architectures": [name]}).total()
     assert total is None and name in str(why)
+
+
+# Layers, their first number, elements of the cache a token, attention parameters. EAGLE's layers
+# are the config's own (llama_eagle.py and llama_eagle3.py of vLLM 0.25: the first of EAGLE-3 has a
+# qkv_proj of 2 * hidden_size); those that predict stand behind the model's (deepseek_mtp.py).
+DRAFTS = [
+    ("llama", "EagleLlamaForCausalLM", 3, 0, 3 * 2 * 16 * 2, 3 * 12_288),
+    ("llama", "LlamaForCausalLMEagle3", 3, 0, 3 * 2 * 16 * 2, 3 * 12_288 + 64 * (64 + 2 * 32)),
+    ("mimo", "MiMoMTPModel", 2, 3, 2 * 2 * 16 * 2, 2 * (12_288 + 64 + 32 + 32)),
+]
+
+
+@pytest.mark.parametrize(("model_type", "name", "layers", "first", "cache", "parameters"), DRAFTS)
+def test_a_draft_keeps_what_its_own_layers_do(
+    model_type: str, name: str, layers: int, first: int, cache: int, parameters: int
+) -> None:
+    config = {
+        **{"model_type": model_type, "architectures": [name], "hidden_size": 64, "head_dim": 16},
+        **{"num_attention_heads": 4, "num_key_value_heads": 2, "num_hidden_layers": 3},
+        **{"vocab_size": 96, "intermediate_size": 80, "num_nextn_predict_layers": 2},
+    }
+    spec = read(config).spec
+    assert [layer.index for layer in spec.layers] == [*range(first, first + layers)]
+    assert spec.cache_bytes_per_token(bits=8) == cache
+    assert spec.attention_parameters == parameters
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"model_type": "medusa", "architectures": ["MedusaModel"], "num_heads": 4},
+        {"model_type": "llama", "architectures": ["MedusaModel"]},
+        {"model_type": "mlp_speculator", "num_attention_heads": 4},
+    ],
+)
+def test_heads_that_attend_to_nothing_are_refused(config: dict[str, Any]) -> None:
+    with pytest.raises(UnsupportedModelError, match="attends to nothing and keeps no cache"):
+        read({**config, "hidden_size": 64, "num_hidden_layers": 1, "vocab_size": 96})
 
 
 def test_a_decoder_alone_keeps_nothing_of_an_encoder() -> None:

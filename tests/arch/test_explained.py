@@ -19,7 +19,7 @@ from truth_record import recorded
 FILE = "config.json"
 # `config.json: text_config (n_head)`: the objects that hold it, and the key if it has another name.
 PLACE = re.compile(rf"{re.escape(FILE)}((?:: [\w-]+)*)(?: \((\w+)\))?")
-QUOTIENT = re.compile(r"derived: (\w+) / (\w+)")
+QUOTIENT = re.compile(r"derived: (\w+) / (\w+)(?:, rounded down)?")
 PART = re.compile(r" of ([\w.]+)$")  # what is derived of one nested object beside others
 DEFAULT = re.compile(r"class default of ([\w-]+)((?:: \w+)*)(?: \(remote code\))?")
 DERIVED = {
@@ -32,6 +32,8 @@ DERIVED = {
     *(
         "derived: (image_size / patch_size)^2",
         "derived: (image_size / patch_size / 4)^2, rounded up",
+        "derived: width / num_heads of each stage",
+        "derived: vision_config.hidden_size",
     ),
     "assumed: the config does not say how long an encoding is",
 }

@@ -76,6 +76,56 @@ def test_a_class_that_nobody_knows_has_no_total(name: str) -> None:
     assert plain.parameters() is not None
 
 
+def test_a_nested_class_of_another_type_decides_and_is_named(tmp_path: Path) -> None:
+    """vLLM takes the class of a nested language model from there, transformers its model_type."""
+    text = {**SIZES, "model_type": "llama", "architectures": ["Qwen2ForCausalLM"]}
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"model_type": "llava", "text_config": text}))
+    audit = audit_model(str(path))
+    assert audit.spec.parameters is None
+    (found,) = (one for one in audit.findings if one.code == "H422")
+    assert (found.where, found.severity) == ("text_config.architectures", "warning")
+    attention = read_config({**SIZES, "model_type": "qwen2"}, "config.json").spec.layers[0]
+    assert audit.spec.layers[0].parameters() == attention.parameters()
+
+
+@pytest.mark.parametrize(
+    ("part", "inner"),
+    [
+        ("text_config", {"model_type": "llama", "architectures": ["LlamaForCausalLM"]}),
+        ("text_config", {"model_type": "llama", "architectures": ["NobodyKnowsForCausalLM"]}),
+        ("text_config", {"model_type": "llama", "architectures": None}),
+        ("vision_config", {"model_type": "clip_vision_model", "architectures": ["CLIPModel"]}),
+    ],
+)
+def test_nested_classes_that_say_nothing_else(part: str, inner: dict[str, Any]) -> None:
+    """Of the type, of nobody, or of the whole that the part was taken from."""
+    config = {"model_type": "llava", part: inner}
+    assert read_config(config, "config.json").foreign is None
+
+
+# Types that transformers has no class for, by classes of transformers or of their own code.
+@pytest.mark.parametrize(
+    ("model_type", "name", "other"),
+    [
+        ("baichuan", "LlamaForCausalLM", "llama"),
+        ("baichuan", "BaichuanForCausalLM", None),
+        ("xverse", "GPT2LMHeadModel", "gpt2"),
+        ("phi-msft", "PhiForCausalLM", None),  # its own code calls it so
+        ("kimi_k2", "DeepseekV3ForCausalLM", None),
+        ("hunyuan", "HunYuanMoEV1ForCausalLM", None),
+        ("deepseek_vl_v2", "DeepseekOCRForCausalLM", None),
+    ],
+)
+def test_types_of_other_code_are_judged_by_the_classes_that_are_known(
+    model_type: str, name: str, other: str | None
+) -> None:
+    found = foreign_class({"architectures": [name]}, model_type)
+    assert (found and found.other) == other
+    code = {"auto_map": {"AutoModelForCausalLM": f"modeling.{name}"}}
+    assert foreign_class({"architectures": [name], **code}, model_type) is None
+
+
 def test_no_class_of_transformers_is_foreign_to_its_own_type() -> None:
     lines = [line for line in recorded("classes") if "reason" not in line]
     named = [(line["config"], name) for line in lines for name in line["classes"]]

@@ -393,6 +393,17 @@ def test_a_table_of_modules_mixes_formats() -> None:
     assert found == WIDE + 2 * mlps + ATTENTION + 4 * 8 + 2 * ATTENTION
 
 
+def test_a_table_of_modules_may_have_globs() -> None:
+    table = {"model.layers.*.mlp*": {"quant_algo": "NVFP4", "group_size": 16}}
+    table["model.layers.1.mlp.down_proj"] = {"quant_algo": "FP8"}
+    found = nbytes(
+        {"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION", "quantized_layers": table}
+    )
+    one = 1408 * 512
+    fours, eight = 5 * (one * (4 + 8 / 16) / 8 + 8), one + 8
+    assert found == WIDE + 4 * ATTENTION + fours + eight
+
+
 @pytest.mark.parametrize(
     ("settings", "named"),
     [

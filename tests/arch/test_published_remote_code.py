@@ -325,6 +325,47 @@ def test_sam_and_clip_stand_in_front_of_a_decoder(model_type: str) -> None:
     assert read_config(config, "config.json").total() == (3_336_106_240, None)
 
 
+def test_a_tower_that_is_not_read_leaves_no_total() -> None:
+    """zai-org/glm-4v-9b, whose index has 13.9 B where GLM-4-9B, its language model, has 9.4 B."""
+    text = {
+        **{"model_type": "chatglm", "hidden_size": 4096, "ffn_hidden_size": 13696},
+        **{"num_layers": 40, "num_attention_heads": 32, "kv_channels": 128, "add_qkv_bias": True},
+        **{"multi_query_attention": True, "multi_query_group_num": 2, "padded_vocab_size": 151552},
+    }
+    tower = {"hidden_size": 1792, "num_hidden_layers": 63, "num_heads": 16, "patch_size": 14}
+    assert read_config(text, "config.json").total() == (9_399_951_360, None)
+    seeing = read_config({**text, "vision_config": tower}, "config.json")
+    assert seeing.total() == (None, "its vision_config is not counted")
+    assert seeing.spec.cache_bytes(tokens=1, bits=16) == 40 * 2 * 2 * 128 * 2
+
+
+def test_experts_that_are_not_read_leave_no_total() -> None:
+    """mlabonne/phixtral-4x2_8 holds 7.8 B under the type of phi-2, which has 2,779,683,840."""
+    phi2 = {
+        **{"model_type": "phi-msft", "n_embd": 2560, "n_head": 32, "n_layer": 32},
+        **{"n_positions": 2048, "rotary_dim": 32, "vocab_size": 51200},
+    }
+    assert read_config(phi2, "config.json").total() == (2_779_683_840, None)
+    mixed = {**phi2, "num_local_experts": 4, "num_experts_per_tok": 2}
+    clause = "its experts (num_local_experts) are not counted"
+    assert read_config(mixed, "config.json").total() == (None, clause)
+
+
+def test_the_second_ocr_has_layers_of_qwen2_behind_sam() -> None:
+    """DeepseekOcr2ForConditionalGeneration of transformers 5.24, built with the sizes of
+    deepseek-ai/DeepSeek-OCR-2 (its vision_config here as published), has 3,389,119,360."""
+    sam = {"downsample_channels": [512, 1024], "heads": 12, "layers": 12, "width": 768}
+    config = {
+        **{**DEEPSEEK_OCR, "architectures": ["DeepseekOCR2ForCausalLM"]},
+        "projector_config": {"input_dim": 896, "n_embed": 1280, "projector_type": "linear"},
+        "vision_config": {
+            **{"image_size": 1024, "mlp_ratio": 3.7362, "model_name": "deepencoderv2"},
+            **{"model_type": "vision", "width": {"qwen2-0-5b": {"dim": 896}, "sam_vit_b": sam}},
+        },
+    }
+    assert read_config(config, "config.json").total() == (3_389_119_360, None)
+
+
 def test_deepseek_vl2_has_siglip_and_a_projector_of_two_matrices() -> None:
     """SigLIP so400m of 384 pixels with its pooling head has 428,225,600; four patches of 1,152 are
     joined, and two vectors end rows and part views (modeling_deepseek_vl_v2.py)."""
@@ -368,6 +409,27 @@ def test_other_towers_and_projectors_of_deepseek_vl2_are_not_counted(
 def test_minicpm_with_compressed_keys_is_refused() -> None:
     with pytest.raises(UnsupportedModelError, match="sparse_config"):
         read_config({**MINICPM_2B, "sparse_config": {"block_size": 64}}, "config.json")
+
+
+VIDEO_LLAMA3_7B = {
+    **{"model_type": "videollama3_qwen2", "architectures": ["Videollama3Qwen2ForCausalLM"]},
+    **{"hidden_size": 3584, "intermediate_size": 18944, "num_attention_heads": 28},
+    **{"num_hidden_layers": 28, "num_key_value_heads": 4, "vocab_size": 152_064},
+    **{"mm_projector_type": "mlp2x_gelu", "tie_word_embeddings": False},
+}
+ENCODER_7B = {
+    **{"model_type": "videollama3_vision_encoder", "hidden_size": 1152, "num_hidden_layers": 27},
+    **{"intermediate_size": 4304, "num_attention_heads": 16, "patch_size": 14},
+}
+
+
+def test_video_llama_3_has_what_transformers_own_class_of_it_has() -> None:
+    """VideoLlama3ForConditionalGeneration of transformers 5.24 with the same sizes."""
+    config = {**VIDEO_LLAMA3_7B, "vision_encoder_config": ENCODER_7B}
+    assert read_config(config, "config.json").total() == (8_044_744_944, None)
+    elsewhere = {**VIDEO_LLAMA3_7B, "vision_encoder": "DAMO-NLP-SG/VL3-SigLIP-NaViT"}
+    known, why = read_config(elsewhere, "config.json").total()
+    assert known is None and "vision_encoder" in str(why)
 
 
 @pytest.mark.parametrize(

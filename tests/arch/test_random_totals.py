@@ -6,6 +6,7 @@ import importlib
 import pytest
 
 from headcount.arch.read_config import read_config
+from headcount.model.errors import HeadcountError
 from truth_record import key_of, recorded
 
 pytestmark = [pytest.mark.needs_convert, pytest.mark.slow]
@@ -21,3 +22,28 @@ def test_six_configs(model_type: str) -> None:
         idle = configs.experts_not_visited(model)
         if idle is not None:
             assert reading.idle_parameters() == idle, config
+
+
+# Values that a class builds a model of and cannot run, or that contradict what they are derived of.
+NOT_RUN = {
+    *(("esmc", "head_dim"), ("longcat_flash", "qk_head_dim"), ("xlstm", "embedding_dim")),
+    *(("xlstm", "hidden_size"), ("xlstm", "num_heads"), ("marian", "decoder_vocab_size")),
+    *((name, "attention_hidden_size") for name in ("zamba", "zamba2")),
+    *(("helium", key) for key in ("head_dim", "hidden_size", "num_attention_heads")),
+    ("bigbird_pegasus", "is_encoder_decoder"),
+}
+
+
+@pytest.mark.parametrize("model_type", dict.fromkeys(map(key_of, recorded("totals"))))
+def test_each_key_of_a_config_alone(model_type: str) -> None:
+    """A total that is given is right; a value that is refused cannot be run, mostly."""
+    changed = importlib.import_module("one_key").one_key_changed
+    wrong = []
+    for key, config, built in changed(model_type):
+        try:
+            known = read_config(config, "config").total()[0]
+        except HeadcountError:
+            continue
+        if known != built and (model_type, key) not in NOT_RUN:
+            wrong.append((key, known, built))
+    assert wrong == []

@@ -48,6 +48,29 @@ def total(config: dict[str, Any]) -> int | None:
     return count(config)[0]
 
 
+def test_zero_experts_hold_nothing() -> None:
+    """meituan-longcat/LongCat-Flash-Chat, "560 billion": its files hold 561,862,880,256, of which a
+    layer that predicts a further token has an embedding of its own, attention, an MLP, the norms
+    of a layer and what joins token and state; and its routers correct each choice by a buffer."""
+    hidden, heads = 6144, 64
+    attention = hidden * 1536 + 1536 + 1536 * heads * 192 + hidden * (512 + 64) + 512
+    attention += 512 * heads * (128 + 128) + heads * 128 * hidden
+    predicting = 131072 * hidden + attention + 3 * hidden * 12288 + 2 * hidden * hidden + 5 * hidden
+    corrections = 28 * (512 + 256)
+    config = {
+        **{"model_type": "longcat_flash", "attention_method": "MLA", "hidden_size": hidden},
+        **{"ffn_hidden_size": 12288, "expert_ffn_hidden_size": 2048, "num_layers": 28},
+        **{"num_attention_heads": heads, "kv_lora_rank": 512, "q_lora_rank": 1536},
+        **{"qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128},
+        **{"n_routed_experts": 512, "zero_expert_num": 256, "moe_topk": 12},
+        **{"vocab_size": 131072, "tie_word_embeddings": False},
+    }
+    assert read_config(config, "config.json").total() == (
+        561_862_880_256 - predicting - corrections,
+        None,
+    )
+
+
 def test_every_type_of_the_catalogue_has_a_row() -> None:
     """Others may have none: their totals are unknown."""
     types = {row.model_type for row in catalogue() if row.model_type}
@@ -306,7 +329,9 @@ def test_granite_without_experts_is_its_shared_mlps() -> None:
         total(other)
 
 
-# tencent/Tencent-Hunyuan-Large, as its file is written but for keys that say nothing of sizes.
+# Hunyuan-Large, "389 billion parameters" (arXiv 2411.02265). Its config.json was not seen: widths,
+# heads, experts and what shares keys are those of its public training script (train/train.sh beside
+# models/modeling_hunyuan.py of Tencent-Hunyuan-Large), the rest is what makes up the published sum.
 HUNYUAN_LARGE: dict[str, Any] = {
     **{"model_type": "hunyuan", "architectures": ["HunYuanForCausalLM"], "hidden_size": 6400},
     **{"intermediate_size": 18304, "num_hidden_layers": 64, "num_attention_heads": 80},

@@ -25,6 +25,7 @@ def test_length_and_vocabulary_are_the_decoders(whole: str, encoder: str) -> Non
     assert (spec.max_position_embeddings, spec.vocab_size) == (77, 123)
 
 
+STAGES = {"embed_dim": 4, "depths": [1, 1, 1, 1], "num_heads": [1, 1, 1, 1], "patch_size": 4}
 # Tokens of the cross-attention cache that transformers 5.24 keeps of one image, by encoder.
 IMAGES: dict[str, tuple[dict[str, Any], int]] = {
     "vit": ({"image_size": 384, "patch_size": 16}, 577),
@@ -38,6 +39,10 @@ IMAGES: dict[str, tuple[dict[str, Any], int]] = {
     "ijepa": ({"image_size": 224, "patch_size": 14}, 256),
     "data2vec-vision": ({"image_size": 64, "patch_size": 16}, 17),
     "yolos": ({"image_size": [64, 96], "patch_size": 16, "num_detection_tokens": 7}, 32),
+    "swin": ({**STAGES, "image_size": 224}, 49),
+    "donut-swin": ({**STAGES, "image_size": [640, 480]}, 300),
+    "swinv2": ({**STAGES, "image_size": [102, 60]}, 8),  # 26 x 15, 13 x 8, 7 x 4, 4 x 2
+    "maskformer-swin": ({**STAGES, "image_size": 96}, 9),
 }
 SMALL = {
     **{"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2},
@@ -51,7 +56,8 @@ DECODER = {
 
 
 def of_image(encoder: str) -> dict[str, Any]:
-    own = {"model_type": encoder, **SMALL, **IMAGES[encoder][0]}
+    given = IMAGES[encoder][0]
+    own = {"model_type": encoder, **({} if "depths" in given else SMALL), **given}
     return {"model_type": "vision-encoder-decoder", "encoder": own, "decoder": DECODER}
 
 
@@ -85,6 +91,50 @@ def test_the_tokens_are_those_that_transformers_caches(encoder: str) -> None:
         )
     kept = output.past_key_values.cross_attention_cache.layers[0].keys.shape[2]
     assert kept == IMAGES[encoder][1] == read_config(config, "config.json").spec.encoder_tokens
+
+
+DONUT = {  # naver-clova-ix/donut-base
+    **{"model_type": "donut-swin", "image_size": [2560, 1920], "patch_size": 4, "embed_dim": 128},
+    **{"depths": [2, 2, 14, 2], "num_heads": [4, 8, 16, 32], "window_size": 10, "mlp_ratio": 4.0},
+}
+DONUT_DECODER = {
+    **{"model_type": "mbart", "d_model": 1024, "decoder_layers": 4, "decoder_ffn_dim": 4096},
+    **{"decoder_attention_heads": 16, "vocab_size": 57_525, "max_position_embeddings": 1536},
+    **{"is_decoder": True, "add_cross_attention": True, "add_final_layer_norm": True},
+}
+BART = {
+    **{"model_type": "bart", "d_model": 64, "decoder_layers": 2, "decoder_attention_heads": 4},
+    **{"decoder_ffn_dim": 48, "vocab_size": 50, "max_position_embeddings": 64},
+}
+SWIN = {"model_type": "swin", **STAGES, "embed_dim": 8}
+# All parameters of the models that transformers 5.24 builds, and their layers.
+TOTALS: list[tuple[dict[str, Any], dict[str, Any], int, int]] = [
+    (DONUT, DONUT_DECODER, 201_852_024, 24),
+    (SWIN, BART, 166_644, 6),
+    ({"model_type": "swinv2", **STAGES, "use_absolute_embeddings": True}, DECODER, 66_132, 6),
+    ({"model_type": "vit", **SMALL}, BART, 128_032, 3),
+]
+
+
+@pytest.mark.parametrize(("encoder", "decoder", "parameters", "layers"), TOTALS)
+def test_the_total_is_that_of_both(
+    encoder: dict[str, Any], decoder: dict[str, Any], parameters: int, layers: int
+) -> None:
+    """Of a BART, the decoder alone."""
+    config = {"model_type": "vision-encoder-decoder", "encoder": encoder, "decoder": decoder}
+    reading = read_config(config, "config.json")
+    assert reading.total() == (parameters, None)
+    assert len(reading.spec.layers) == layers
+
+
+def test_an_encoder_keeps_nothing_whatever_it_says_of_itself() -> None:
+    """transformers 5.24 holds a cache of the decoder's layers alone."""
+    encoder = {"model_type": "bert", "num_hidden_layers": 4, "is_decoder": True}
+    decoder = {"model_type": "bert", "num_hidden_layers": 3, "is_decoder": True}
+    config = {"model_type": "encoder-decoder", "encoder": encoder, "decoder": decoder}
+    layers = read_config(config, "config.json").spec.layers
+    kept = [layer.mixers[0].state_elements(5, 0) for layer in layers]
+    assert [elements > 0 for elements in kept] == [False] * 4 + [True] * 3
 
 
 def test_an_encoder_of_text_sees_no_more_than_its_positions() -> None:

@@ -120,6 +120,14 @@ def test_heads_that_each_layer_has_to_itself() -> None:
     assert [layer.mixers[0].state_elements(1, 0) for layer in spec.layers] == [16, 32, 64, 128]
 
 
+def test_heads_that_each_layer_has_to_itself_by_another_name() -> None:
+    """As in Deci/DeciLM-7B, whose K/V heads are 4, 2 and 1 by layer."""
+    config = {key: value for key, value in STRANGER.items() if key != "num_key_value_heads"}
+    listed = {**config, "num_key_value_heads_per_layer": [4, 4, 2, 1]}
+    spec = read_config(listed, "config").spec
+    assert [layer.mixers[0].state_elements(1, 0) for layer in spec.layers] == [64, 64, 32, 16]
+
+
 def test_values_of_another_width() -> None:
     assert first(read(head_dim=8, v_head_dim=4)).state_elements(1, 0) == 2 * (8 + 4)
 
@@ -152,6 +160,8 @@ def test_each_way_to_say_which_layers_slide(keys: dict[str, Any], expected: list
         {"type_vocab_size": 0, "pos_att_type": ["c2p"]},  # DeBERTa
         {"is_causal": False},
         {"is_encoder": True},
+        {"architectures": ["LlamaBidirectionalModel"]},  # nvidia/llama-3.2-nv-embedqa-1b-v2
+        {"model_type": "bidir_mistral"},  # text_config of nvidia/NV-Embed-v2
     ],
     ids=str,
 )

@@ -148,6 +148,67 @@ def test_an_unknown_packing_counts_by_the_config(tmp_path: Path) -> None:
     assert found.spec.parameters == inventory(tmp_path / "plain", plain()).parameters
 
 
+def aqlm(base: str, rows: int, columns: int) -> Tensors:
+    return {
+        f"{base}.codes": ("I16", (rows, columns // 8, 1)),
+        f"{base}.codebooks": ("F16", (1, 65536, 1, 8)),
+        f"{base}.scales": ("F16", (rows, 1, 1, 1)),
+    }
+
+
+def exl3(base: str, rows: int, columns: int) -> Tensors:
+    return {
+        f"{base}.trellis": ("I16", (-(-columns // 16), -(-rows // 16), 48)),
+        f"{base}.suh": ("F16", (columns,)),
+        f"{base}.svh": ("F16", (rows,)),
+    }
+
+
+def quip(base: str, rows: int, columns: int) -> Tensors:
+    return {
+        f"{base}.Qidxs": ("I16", (rows, columns // 8)),
+        f"{base}.SU": ("F16", (columns,)),
+        f"{base}.SV": ("F16", (rows,)),
+    }
+
+
+def torchao(base: str, rows: int, columns: int) -> Tensors:
+    return {
+        f"{base}._weight_qdata": ("I8", (rows, columns // 2)),
+        f"{base}._weight_scale": ("BF16", (1, rows)),
+        f"{base}._weight_zero_point": ("BF16", (1, rows)),
+    }
+
+
+@pytest.mark.parametrize("pack", [aqlm, exl3, quip, torchao])
+def test_codes_that_are_not_read_count_as_no_weights(tmp_path: Path, pack: Any) -> None:
+    """Codes of as many names as there are tools: the config says how many weights there are."""
+    settings = {"quant_type": {"default": {"_type": "Int4WeightOnlyConfig", "_data": {}}}}
+    found = audit(tmp_path, packed(pack), **quantised(pack.__name__, **settings))
+    assert found.spec.parameters_source == "config"
+    assert found.spec.parameters == inventory(tmp_path / "plain", plain()).parameters
+    assert {finding.code for finding in found.findings} <= {"H607"}
+
+
+def test_a_head_may_be_stored_in_codes_that_are_not_read(tmp_path: Path) -> None:
+    tensors = packed(exl3)
+    del tensors["lm_head.weight"]
+    tensors |= exl3("lm_head", 40, 32)
+    found = audit(tmp_path, tensors, **quantised("exl3"))
+    assert [finding.code for finding in found.findings] == ["H607"]
+    del tensors["lm_head.trellis"], tensors["lm_head.suh"], tensors["lm_head.svh"]
+    found = audit(tmp_path / "without", tensors, **quantised("exl3"))
+    assert "H107" in {finding.code for finding in found.findings}
+
+
+def test_biases_that_autogptq_added_are_no_parameters_too_many(tmp_path: Path) -> None:
+    def with_bias(base: str, rows: int, columns: int) -> Tensors:
+        return {**gptq(base, rows, columns), f"{base}.bias": ("F16", (rows,))}
+
+    found = audit(tmp_path, packed(with_bias), **quantised("gptq", bits=4))
+    assert found.findings == ()
+
+
 def test_gpt_oss_blocks(tmp_path: Path) -> None:
     """32 codes a block, two a byte: [experts, rows, blocks, 16 bytes]."""
     blocks = {

@@ -97,6 +97,22 @@ def test_googles_bert_config_is_that_of_an_encoder() -> None:
     assert read_config(with_albert, "albert_config.json").spec.model_type == "albert"
 
 
+@pytest.mark.parametrize(
+    ("sizes", "total"),
+    [  # safetensors totals on the Hub: gpt2-large, gpt-neo-125m and bloom-560m
+        (("gpt2", 36, 20, 1280, 50257, 1024, 5120), 774_030_080),
+        (("gpt_neo", 12, 12, 768, 50257, 2048, 3072), 125_198_592),
+        (("bloom", 24, 16, 1024, 250880, None, 4096), 559_214_592),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+)
+def test_a_name_that_a_class_shares_with_another_tool(sizes: tuple[Any, ...], total: int) -> None:
+    """`n_head` or `num_layers` is the class's own, and the rest goes by other names."""
+    names = ("model_type", "num_layers", "n_head", "hidden_dim", "vocab_size", "max_seq_len")
+    config = dict(zip((*names, "ffn_embed_dim"), sizes, strict=True))
+    assert read_config(config, "config.json").total() == (total, None)
+
+
 def test_other_names_of_the_sizes_of_a_class() -> None:
     """What transformers builds of facebook/opt-66b."""
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
@@ -147,6 +163,16 @@ def test_other_names_of_the_sizes_of_a_class() -> None:
             r"not read from it \(attention_chunk_size, moe_args\): audit the config.json",
         ),
         ({**LLAMA3_8B, "vision_num_cross_attention_layers": 8}, "vision_num_cross_attention"),
+        (
+            {"peft_type": "LORA", "base_model_name_or_path": "org/base", "r": 8},
+            r"the config of an adapter, .*\(org/base\)",
+        ),
+        (  # of mlx-lm
+            {"model": "org/base", "fine_tune_type": "lora", "lora_parameters": {"rank": 8}},
+            r"the config of an adapter, .*\(org/base\)",
+        ),
+        ({"medusa_num_heads": 5, "medusa_num_layers": 1}, "heads that draft"),
+        ({"model_type": "mlp_speculator", "n_predict": 4}, "drafts with MLPs"),
         ({**MISTRAL_7B, "_sliding_window": [None, 4096] * 16}, "_sliding_window"),
     ],
     ids=str,
@@ -196,6 +222,39 @@ def test_a_mamba_of_mistral_is_the_second_one(tmp_path: Path) -> None:
     audit = audit_model(str(tmp_path / "params.json"))
     assert audit.spec.parameters == 7_285_403_648
     assert {finding.severity for finding in audit.findings} <= {"note"}
+
+
+# config.json of state-spaces/mamba-2.8b and state-spaces/mamba2-2.7b.
+MAMBA_SSM = {
+    **{"d_model": 2560, "n_layer": 64, "vocab_size": 50277, "ssm_cfg": {}, "rms_norm": True},
+    **{"residual_in_fp32": True, "fused_add_norm": True, "pad_vocab_size_multiple": 8},
+}
+MAMBA2_SSM = {
+    **{**MAMBA_SSM, "ssm_cfg": {"layer": "Mamba2"}, "pad_vocab_size_multiple": 16},
+    **{"d_intermediate": 0, "attn_layer_idx": [], "attn_cfg": {}, "tie_embeddings": True},
+}
+
+
+@pytest.mark.parametrize(
+    ("config", "total"),
+    [
+        pytest.param(MAMBA_SSM, 2_768_345_600, id="as state-spaces/mamba-2.8b-hf has"),
+        # Mamba2ForCausalLM of transformers 5.24 with 80 heads of 64 and one group
+        pytest.param(MAMBA2_SSM, 2_702_599_680, id="the second one"),
+    ],
+)
+def test_a_config_of_mamba_ssm(config: dict[str, Any], total: int) -> None:
+    reading = read_config(config, "config.json")
+    assert reading.total() == (total, None)
+    assert reading.spec.cache_bytes(tokens=9, bits=16) == reading.spec.cache_bytes(
+        tokens=1, bits=16
+    )
+
+
+@pytest.mark.parametrize("more", [{"attn_layer_idx": [9, 18]}, {"d_intermediate": 64}])
+def test_a_config_of_mamba_ssm_with_other_layers(more: dict[str, Any]) -> None:
+    with pytest.raises(UnsupportedModelError, match=r"a config of mamba_ssm with layers of"):
+        read_config({**MAMBA2_SSM, **more}, "config.json")
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,14 @@ def test_an_unknown_count_is_said(tmp_path: Path) -> None:
     assert "number of parameters" in document["why"]
 
 
+def test_a_word_in_place_of_settings_is_not_an_unknown_count(tmp_path: Path) -> None:
+    (fact,), _ = stored(tmp_path, quantization_config="gptq")
+    assert (fact.value, fact.note) == (
+        "unknown",
+        "what the config says of a quantisation is no object of settings",
+    )
+
+
 def test_plain_weights_have_no_such_line(tmp_path: Path) -> None:
     assert stored(tmp_path) == ([], None)
 

@@ -19,7 +19,7 @@ from huggingface_hub import constants
 from conversions import contents, run
 from headcount.cli import main
 from headcount.sources.hub_cache import ref_file
-from hub_server import COMMIT, Hub, serve
+from hub_server import COMMIT, Hub, in_place_of_the_hub
 from lowered_limits import Lower
 
 pytestmark = pytest.mark.needs_convert
@@ -29,19 +29,11 @@ MakeFolder = Callable[..., Path]
 @pytest.fixture
 def hub(sharded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
     """org/model: the sharded Llama, with a tokenizer and what a repository has besides."""
-    for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"):
-        monkeypatch.delenv(name, raising=False)
     folder = Path(shutil.copytree(sharded, tmp_path / "hub" / "org" / "model"))
     (folder / "tokenizer.json").write_text('{"model": {"vocab": {"a": 0}}}')
     for name in ("pytorch_model.bin", "model.gguf", "modeling_x.py", ".gitattributes"):
         (folder / name).write_text(f"content of {name}")
-    with serve(Hub(folder=tmp_path / "hub")) as server:
-        monkeypatch.setattr(constants, "ENDPOINT", server.url)
-        template = server.url + "/{repo_id}/resolve/{revision}/{filename}"
-        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
-        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
-        monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "token"))
+    with in_place_of_the_hub(tmp_path / "hub", tmp_path / "cache", monkeypatch) as server:
         yield server
 
 

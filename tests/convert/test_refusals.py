@@ -197,6 +197,19 @@ def test_config_against_weights(llama: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "words"), [("MistralForCausalLM", "H422.*'mistral'"), ("NobodyKnows", None)]
+)
+def test_a_class_of_another_type(llama: Path, name: str, words: str | None) -> None:
+    """What loads the output goes by the model_type; a name that nobody knows says nothing else."""
+    change_config(llama, architectures=[name])
+    if words is None:
+        plan(llama)
+    else:
+        with pytest.raises(InvalidWeightsError, match=words):
+            plan(llama)
+
+
+@pytest.mark.parametrize(
     ("gone", "words"),
     [("config.json", "no config.json there"), ("model.safetensors", "no safetensors weights")],
 )

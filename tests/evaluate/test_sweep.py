@@ -60,6 +60,22 @@ def test_every_trial_is_what_convert_and_evaluate_say(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "prose.txt", "single"]
 
 
+def test_pruned_heads_are_one_more_way(source: Path, text_file: Path, tmp_path: Path) -> None:
+    """Half of 4 heads leave 2 K/V heads, so that 4 and 2 are one conversion."""
+    options = ("--text", text_file, *WINDOW, "--format", "json")
+    done = run("convert", source, "--sweep", "4,2,1", "--prune-heads", "0,1/2", *options)
+    assert done.exit_code == 0, done.stderr
+    trials = {(t["num_key_value_heads"], t["method"]): t for t in json.loads(done.stdout)["trials"]}
+    pruned = "mean, 1/2 pruned"
+    assert list(trials) == [(2, pruned), (2, "mean"), (1, "mean"), (1, pruned)]
+    single = tmp_path / "single"
+    run("convert", source, single, "--kv-heads", 1, "--prune-heads", 2)
+    alone = json.loads(run("evaluate", single, "--against", source, "--no-speed", *options).stdout)
+    assert trials[1, pruned]["loss"] == alone["model"]["loss"]
+    refused = run("convert", source, "--sweep", "2", "--prune-heads", "1/2", "--by-layer")
+    assert (refused.exit_code, "leave out --prune-heads" in refused.stderr) == (2, True)
+
+
 def test_the_smallest_cache_within_the_budget_is_kept(
     source: Path, text_file: Path, tmp_path: Path
 ) -> None:

@@ -48,8 +48,20 @@ PUBLISHED = [
     ("mi300x", 191.69 * GIB, 5.3e12, 1307.4e12),
     # https://docs.cloud.google.com/tpu/docs/v6e: 1638 GB/s, 918 TFLOP/s.
     ("tpu-v6e", None, 1638e9, 918e12),
-    # https://awsdocs-neuron.readthedocs-hosted.com, Trainium2: 2.9 TB/s, 667 TFLOP/s.
-    ("trainium2", None, 2.9e12, 667e12),
+]
+# Typed by hand, of a whole card or chip: as many devices as it is to a framework, memory, bytes per
+# second, dense FLOP/s, source.
+CARDS = [
+    # AMD Instinct MI250X data sheet: 128 GB, 3.2 TB/s, 383 TFLOP/s; two GCDs.
+    ("mi250x", 2, 128 * GIB, 3.2e12, 383e12),
+    # Intel Data Center GPU Max 1550: 128 GB, 3,276.8 GB/s; two stacks.
+    ("max-1550", 2, 128 * GIB, 3276.8e9, 838.8e12),
+    # https://awsdocs-neuron.readthedocs-hosted.com, Inferentia2: 32 GiB, 820 GB/s, 190 TFLOP/s.
+    ("inferentia2", 2, 32 * GIB, 820e9, 190e12),
+    ("trainium", 2, 32 * GIB, 820e9, 190e12),
+    # The same, Trainium2: 96 GiB, 2.9 TB/s, 667 TFLOP/s; 4 logical cores, "approximately 24 GiB of
+    # HBM per rank" (training/best-practices.html).
+    ("trainium2", 4, 96 * GIB, 2.9e12, 667e12),
 ]
 
 # nvidia-smi's totals, which include what the driver keeps (modal-labs/modal-client PR 2797): MiB.
@@ -118,6 +130,23 @@ def test_published_figures(key: str, usable: float | None, bandwidth: float, flo
     assert device.flops == pytest.approx(flops, rel=1e-3)
 
 
+@pytest.mark.parametrize(("key", "count", "memory", "bandwidth", "flops"), CARDS)
+def test_a_device_is_what_a_framework_sees_of_a_card(
+    key: str, count: int, memory: int, bandwidth: float, flops: float
+) -> None:
+    device = find_device(key)
+    assert device.per_card == count
+    assert device.memory * count == memory
+    assert device.bandwidth is not None and device.flops is not None
+    assert device.bandwidth * count == pytest.approx(bandwidth)
+    assert device.flops * count == pytest.approx(flops)
+
+
+def test_all_others_are_whole_cards() -> None:
+    known = {key for key, *_ in CARDS}
+    assert {device.key for device in DEVICES if device.per_card > 1} == known
+
+
 @pytest.mark.parametrize("key", NVIDIA_SMI)
 def test_a_framework_sees_less_than_nvidia_smi(key: str) -> None:
     kept = NVIDIA_SMI[key] * MIB - find_device(key).usable_memory
@@ -134,6 +163,8 @@ def test_a_framework_sees_less_than_nvidia_smi(key: str) -> None:
         ("4060 Ti 16GB", "rtx-4060-ti-16gb"),
         ("Intel Gaudi 3", "gaudi-3"),
         # What torch.cuda.get_device_name says.
+        ("AMD Instinct MI250X/MI250", "mi250x"),
+        ("mi250x-gcd", "mi250x"),
         ("NVIDIA H100 80GB HBM3", "h100"),
         ("NVIDIA A100-SXM4-40GB", "a100-40gb"),
         ("NVIDIA A100 80GB PCIe", "a100-80gb-pcie"),

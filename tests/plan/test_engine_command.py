@@ -104,7 +104,8 @@ def test_fewer_key_value_heads_are_a_change() -> None:
     base = ("qwen3-8b", "--engine", "vllm", "--kv-dtype", "fp8", "--kv-memory", "2GiB")
     found = engine(*base, "--context", "32k", "--batch-size", "2")
     changes = {change["change"]: change["value"] for change in found["changes"]}
-    assert changes == {"context": 14_560, "num_key_value_heads": 2}
+    # 2 GiB are 1,820 blocks of 16 x 73,728 B, of which requests get 1,819: 909 each.
+    assert changes == {"context": 909 * 16, "num_key_value_heads": 2}
 
 
 @pytest.mark.parametrize(
@@ -161,6 +162,7 @@ def test_a_search_that_finds_nothing_says_so() -> None:
         (("--kv-dtype", "fp5", "--device", "h100"), "fp5"),
         (("--target-users", "3", "--kv-memory", "3GiB"), "leave out --kv-memory"),
         (("--kv-memory", "lots"), "is not a size"),
+        (("--kv-memory", "9GiB", "--utilisation", "0.8"), "leave out one of them"),
     ],
 )
 def test_bad_input_is_told_in_a_line(args: tuple[str, ...], words: str) -> None:

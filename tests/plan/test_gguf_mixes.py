@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from config_specs import read_spec
-from headcount.plan.gguf_mixes import MIXES, mix_name
+from headcount.plan.gguf_names import MIXES, mix_name
 from headcount.plan.planned_model import PlannedModel
 from headcount.plan.stored import as_format, quantised
 

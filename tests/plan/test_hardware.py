@@ -32,6 +32,33 @@ def test_a_pipeline_is_found_where_a_machine_does_not_suffice() -> None:
     assert "--pipeline-parallel-size 2" in result.stdout
 
 
+def test_a_plan_that_only_may_fit_is_offered_what_surely_does() -> None:
+    """At the longest context that fits by the estimates, which err either way."""
+    base = ("qwen3-8b", "--engine", "vllm", "--device", "a100-40gb", "--batch-size", "4")
+    most = engine(*base)["max_context"]
+    found = engine(*base, "--context", str(most))
+    assert (found["fits"], found["verdict"]) == (True, "borderline")
+    assert {change["verdict"] for change in found["changes"]} == {"fits"}
+    change = found["smallest_change"]
+    assert change["change"] == "utilisation"
+    sure = engine(*base, "--context", str(most), "--utilisation", str(change["value"]))
+    assert (sure["verdict"], sure["changes"]) == ("fits", [])
+    assert "Surely fits with" in run(*base, "--context", str(most)).stdout
+
+
+@pytest.mark.parametrize(
+    ("args", "notes"),
+    [(("--tp", "8"), 0), (("--tp", "16"), 2), (("--tp", "8", "--pp", "2"), 1)],
+)
+def test_more_devices_than_a_machine_has_are_said(args: tuple[str, ...], notes: int) -> None:
+    """A DGX H100, and its like, has 8."""
+    found = engine("llama-3-70b", "--engine", "vllm", "--device", "h100", *args)["notes"]
+    said = [note for note in found if "machine" in note]
+    assert len(said) == notes
+    assert not notes or said[0].startswith("16 devices are more than the 8 of one machine: vllm")
+    assert notes < 2 or "tp 8 with --pp 2 keeps that within one" in said[1]
+
+
 USERS = ("qwen3-32b", "--context", "32k", "--engine", "vllm", "--device", "h200", "--tp", "2")
 
 
@@ -77,6 +104,37 @@ def test_slots_that_are_given_are_those_of_the_command() -> None:
     assert enough["fits"] and "-c 32768 --parallel 8" in enough["launch_command"]
     searched = engine(*args, "--parallel", "2", "--target-users", "8")
     assert searched["smallest"][0]["replicas"] == 4
+
+
+def test_a_search_tells_the_engine_to_run_more_sequences_than_by_itself() -> None:
+    """A request of 512 tokens takes 112 KiB x 512 = 56 MiB: the 70 GiB that are left of 80 hold
+    1,280 of them, of which by itself vLLM runs 256 (default_max_num_seqs of an A100). It takes no
+    more sequences than tokens of a step, 2,048 there (SchedulerConfig of vllm/config/scheduler.py):
+    three engines for 5,000."""
+    args = ("qwen3-0.6b", "--engine", "vllm", "--device", "a100-80gb")
+    found = engine(*args, "--context", "512", "--target-users", "700")
+    assert (found["devices"], found["replicas"], found["verdict"]) == (1, 1, "fits")
+    assert "--max-num-seqs 700" in found["launch_command"]
+    many = engine(*args, "--context", "64", "--target-users", "5000")
+    assert (many["replicas"], many["batch_size"]) == (3, 1667)
+    assert "--max-num-seqs 1667" in many["launch_command"]
+    few = engine(*args, "--context", "512", "--target-users", "200")
+    assert "--max-num-seqs" not in few["launch_command"]
+    asked = engine(*args, "--context", "512", "--target-users", "700", "--max-num-seqs", "350")
+    assert asked["replicas"] == 2
+    batch = engine(*args, "--device", "a100-80gb,t4", "--context", "512", "--batch-size", "700")
+    assert batch["verdict"] == "fits" and "--max-num-seqs 700" in batch["launch_command"]
+
+
+def test_more_sequences_than_tokens_of_a_step_are_refused() -> None:
+    """verify_max_model_len of vllm/config/scheduler.py; the default is lowered since 0.10.2
+    (_set_default_args of vllm/engine/arg_utils.py), before which such a start failed."""
+    args = ("qwen3-0.6b", "--device", "h100", "--context", "1k", "--max-num-batched-tokens", "512")
+    over = engine(*args, "--max-num-seqs", "513")
+    assert over["verdict"] == "does not start"
+    assert engine(*args, "--max-num-seqs", "512")["verdict"] == "fits"
+    assert engine(*args)["max_concurrency"] == 512
+    assert engine(*args, "--engine-version", "0.9.2")["verdict"] == "does not start"
 
 
 def test_an_engine_runs_no_more_at_once_than_by_its_default() -> None:
@@ -217,6 +275,22 @@ def test_prices_choose_and_add_up(tmp_path: Path, text: str) -> None:
     dear = run(*SERVED, "--prices", prices(tmp_path, "h200,900\nb200,1\nh100,3\n"))
     assert "least cost: 4 x NVIDIA B200 180GB" in dear.stdout
     assert "4.00 (2,920.00 a month)" in dear.stdout
+
+
+def test_a_card_that_is_two_devices_is_paid_once(tmp_path: Path) -> None:
+    """61.02 GiB of Qwen3-32B in bfloat16 do not fit in the 63.98 GiB x 0.92 of one GCD: two, which
+    are one card of 128 GiB. An 8B model fits on one GCD; its card is paid all the same, and two
+    replicas, one on each, cost no more."""
+    given = ("--device", "mi250x", "--prices", prices(tmp_path, "mi250x,3\n"))
+    found = engine("qwen3-32b", "--target-users", "8", "--context", "16k", *given)
+    (least,) = found["smallest"]
+    assert (least["tp"], least["devices"], least["cards"]) == (2, 2, 1)
+    assert (least["an_hour"], least["total_memory"]) == (3.0, 128 * GIB)
+    alone = engine("qwen3-8b", "--context", "16k", "--engine", "vllm", *given)
+    assert (alone["devices"], alone["cards"], alone["an_hour"]) == (1, 1, 3.0)
+    split = engine("qwen3-8b", "--target-users", "20", "--context", "16k", *given)["options"]
+    pair = next(n for n in split if (n["tp"], n["replicas"]) == (1, 2))
+    assert (pair["devices"], pair["cards"], pair["an_hour"]) == (2, 1, 3.0)
 
 
 def test_one_plan_has_its_cost_too(tmp_path: Path) -> None:

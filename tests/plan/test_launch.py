@@ -20,10 +20,12 @@ from click.testing import CliRunner
 
 from checkpoints import LLAMA_CONFIG
 from headcount.cli import main
+from headcount.plan.devices import find_device
 from headcount.plan.engines.engine import find_engine
 from headcount.plan.plan import plan_model
 from headcount.plan.request import PlanRequest
 from launches import CODER, DTYPES, H200, LLAMA, launch, launches, model
+from plan_runs import run
 
 RECORD = Path(__file__).with_name("engine_words.jsonl")
 LINES = {line["engine"]: line for line in map(json.loads, RECORD.read_text().splitlines())}
@@ -112,8 +114,8 @@ MADE = {
 def test_a_command_starts_weights_of_the_format_that_was_planned(
     engine: str, version: str | None, dtype: str
 ) -> None:
-    """The model's own name stands there only with what quantises it."""
-    found = launch(LLAMA, engine, version, dtype=dtype)
+    """The model's own name stands there only with what quantises it. A B200 runs every format."""
+    found = launch(LLAMA, engine, version, dtype=dtype, device=find_device("b200"))
     words = MADE[engine, version].get(dtype)
     if words is not None:
         assert words in (found.command or "") and LLAMA in (found.command or "")
@@ -166,6 +168,18 @@ def test_a_model_that_is_stored_so_needs_no_option_and_any_other_a_checkpoint(
 
 def test_a_checkpoint_of_another_name_is_started_by_its_own() -> None:
     assert f"vllm serve {CODER} " in (launch(CODER, "vllm").command or "")
+
+
+# Names of repositories of the Hub, of each of which a relative's config is read.
+OTHERS = {"minimax-m2": "MiniMaxAI/MiniMax-M2", "qwen2-1.5b": "Qwen/Qwen2-1.5B"}
+OTHERS |= {"pythia-1b-deduped": "EleutherAI/pythia-1b-deduped", "qwen2-vl-2b": "Qwen/Qwen2-VL-2B"}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_a_name_that_is_a_repository_s_starts_that_one(name: str) -> None:
+    result = run(name, "--engine", "vllm", "--device", "h200", "--tp", "4", "--context", "1k")
+    assert f"vllm serve {OTHERS[name]} " in result.stdout
+    assert f"The catalogue lacks the config of {OTHERS[name]}" in result.stdout
 
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang", "transformers", "tensorrt-llm"])
@@ -298,6 +312,17 @@ def test_a_type_that_the_engine_lists_no_class_of_has_a_note(
     """vLLM's registry, SGLang's models and llama.cpp's converter (arch/generated)."""
     notes = " ".join(launch(name, engine, context=2048).notes)
     assert ("lists no class" in notes) is (engine in lacking)
+
+
+@pytest.mark.parametrize(
+    ("engine", "pools"), [("vllm", True), ("sglang", True), ("llama.cpp", False)]
+)
+def test_a_class_that_only_pools_is_said_to(engine: str, pools: bool) -> None:
+    """BertForMaskedLM is of _EMBEDDING_MODELS of vLLM 0.32, BertModel of those that SGLang's
+    is_generation_model leaves out."""
+    notes = " ".join(launch("bert-base", engine, context=512).notes)
+    assert ("for pooling alone" in notes) is pools
+    assert "lists no class" not in notes
 
 
 def test_a_revision_that_was_asked_for_is_to_be_said() -> None:

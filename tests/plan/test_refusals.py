@@ -66,6 +66,40 @@ def test_blocks_of_experts_are_refined_where_triton_has_fp8(plan: MakePlan) -> N
     assert refusals(plan, "minimax-m2", "0.5.23", tp=8, engine="sglang")
 
 
+@pytest.mark.parametrize(
+    ("name", "device", "dtype", "least"),
+    [
+        ("llama-3-8b", "l40s", "mxfp8", "10.0"),
+        ("llama-3-8b", "b200", "mxfp8", None),
+        ("llama-3-8b", "t4", "fp8", "8.0"),
+        ("llama-3-8b", "a100", "fp8", None),
+        ("llama-3-8b", "t4", "awq", None),
+        ("llama-3-8b", "t4", "int4", "8.0"),
+        ("gpt-oss-20b", "t4", None, "8.0"),
+    ],
+)
+def test_sglang_asks_of_a_device_what_the_format_does(
+    plan: MakePlan, name: str, device: str, dtype: str | None, least: str | None
+) -> None:
+    """get_min_capability in sglang/srt/layers/quantization of 0.5.23."""
+    found = refusals(plan, name, "0.5.23", engine="sglang", device=find_device(device), dtype=dtype)
+    assert (found == ()) is (least is None)
+    assert least is None or f"needs compute capability {least}" in found[0]
+
+
+@pytest.mark.parametrize(
+    ("device", "words"),
+    [("l4", "computed with in 16 (Marlin"), ("t4", "back to 16 bit"), ("b200", None)],
+)
+def test_what_loads_of_mxfp8_is_said(device: str, words: str | None) -> None:
+    """_POSSIBLE_MXFP8_KERNELS of vllm/model_executor/kernels/linear: FlashInfer's from 10.0 on,
+    Marlin's from 8.0 on, emulation anywhere."""
+    found = engine("qwen3-0.6b", "--engine", "vllm", "--device", device, "--dtype", "mxfp8")
+    said = [note for note in found["notes"] if note.startswith("mxfp8 on")]
+    assert bool(said) is (words is not None)
+    assert words is None or words in said[0]
+
+
 LLAMA = {
     **{"model_type": "llama", "hidden_size": 1024, "num_hidden_layers": 2, "vocab_size": 1024},
     **{"num_attention_heads": 8, "num_key_value_heads": 8, "intermediate_size": 3072},
@@ -184,6 +218,10 @@ def test_engines_run_on_what_their_pages_list(
         ("gpt-oss-20b", "0.33", "a10", {}, None),
         ("llama-3-8b", "0.16.0", "a100", {"dtype": "nvfp4"}, None),
         ("llama-3-8b", "0.8.5", "h100", {"dtype": "nvfp4"}, "compute capability 10.0"),
+        ("llama-3-8b", "0.19.0", "l4", {"dtype": "mxfp8"}, "compute capability 10.0, l4 has 8.9"),
+        ("llama-3-8b", "0.19.0", "b200", {"dtype": "mxfp8"}, None),
+        ("llama-3-8b", "0.20.0", "l4", {"dtype": "mxfp8"}, None),
+        ("llama-3-8b", "0.33", "t4", {"dtype": "mxfp8"}, None),
         # ROCm's list of quantisations, and supports_fp8.
         ("gpt-oss-20b", "0.9.2", "mi300x", {}, "mxfp4 runs with ROCm since 0.10"),
         ("gpt-oss-20b", "0.33", "mi300x", {}, None),

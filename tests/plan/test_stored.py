@@ -75,6 +75,76 @@ def test_the_key_of_mlx_is_read() -> None:
         assert weights_of(config).total_bytes == 8_307_783_680
 
 
+# A conversion by MLX of a model with a layer that predicts further tokens: which mlx-lm leaves out.
+MLX_27B: dict[str, Any] = {
+    **{"model_type": "qwen3_5", "architectures": ["Qwen3_5ForConditionalGeneration"]},
+    "text_config": {
+        **{"model_type": "qwen3_5_text", "hidden_size": 5120, "intermediate_size": 17408},
+        **{"num_hidden_layers": 64, "num_attention_heads": 24, "num_key_value_heads": 4},
+        **{"head_dim": 256, "attn_output_gate": True, "full_attention_interval": 4},
+        **{"linear_num_key_heads": 16, "linear_num_value_heads": 48, "linear_key_head_dim": 128},
+        **{"linear_value_head_dim": 128, "linear_conv_kernel_dim": 4, "vocab_size": 248320},
+        **{"mtp_num_hidden_layers": 1, "tie_word_embeddings": False, "dtype": "bfloat16"},
+    },
+    "vision_config": {
+        **{"model_type": "qwen3_5", "depth": 27, "hidden_size": 1152, "intermediate_size": 4304},
+        **{"num_heads": 16, "out_hidden_size": 5120, "num_position_embeddings": 2304},
+        **{"patch_size": 16, "temporal_patch_size": 2, "spatial_merge_size": 2, "in_channels": 3},
+        "deepstack_visual_indexes": [],
+    },
+    "tie_word_embeddings": False,
+}
+
+
+def test_what_mlx_wrote_has_no_layers_that_predict() -> None:
+    """`total_size` of the index of a Qwen3.5-27B that MLX wrote, tables, the last matrices of the
+    linear attention and eight MLPs in 8 bit, without the file of its predicting layer."""
+    narrow, wide = {"bits": 4, "group_size": 32, "mode": "affine"}, {"bits": 8, "group_size": 64}
+    names = ["lm_head", "model.embed_tokens", *(f"model.layers.{i}.mlp" for i in range(8))]
+    names += [f"model.layers.{i}.linear_attn.out_proj" for i in range(64)]
+    quantization = {**narrow, **{f"language_model.{name}": wide for name in names}}
+    config = {**MLX_27B, "quantization": quantization, "quantization_config": quantization}
+    assert weights_of(config).total_bytes == 20_444_027_360
+
+
+def test_what_a_library_loaded_and_saved_has_no_layers_that_predict() -> None:
+    """transformers builds none, so bitsandbytes does not save any; files of fp8 hold them."""
+    without = {**MLX_27B, "text_config": {**MLX_27B["text_config"], "mtp_num_hidden_layers": 0}}
+    for settings, held in (
+        ({"quant_method": "bitsandbytes", "load_in_4bit": True}, False),
+        ({"quant_method": "fp8", "weight_block_size": [128, 128]}, True),
+    ):
+        found = [
+            weights_of({**config, "quantization_config": settings}).total_bytes
+            for config in (MLX_27B, without)
+        ]
+        assert (found[0] > found[1]) is held
+
+
+# The second text encoder of a FLUX.1 that diffusers loaded with bitsandbytes.
+T5_XXL = {
+    **{"model_type": "t5", "architectures": ["T5EncoderModel"], "d_model": 4096, "d_ff": 10240},
+    **{"d_kv": 64, "num_heads": 64, "num_layers": 24, "feed_forward_proj": "gated-gelu"},
+    **{"vocab_size": 32128, "is_encoder_decoder": True, "torch_dtype": "float16"},
+}
+
+
+def test_t5_keeps_its_last_matrices_in_float32() -> None:
+    """`total_size` of its index, but for some bytes that describe each matrix."""
+    settings = {"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_quant_type": "nf4"}
+    found = weights_of({**T5_XXL, "quantization_config": settings}).total_bytes
+    assert found == pytest.approx(6_328_582_592, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"quant_method": "eetq"}, {"quant_method": "quanto"}], ids=str
+)
+def test_other_libraries_leave_them_as_they_are(settings: dict[str, Any]) -> None:
+    found = weights_of({**T5_XXL, "quantization_config": settings}).total_bytes
+    narrow, wide = 24 * (4 * 4096 * 4096 + 2 * 4096 * 10240), 24 * 4096 * 10240 + 32128 * 4096
+    assert found == pytest.approx(narrow + 2 * wide, rel=0.001)
+
+
 def test_experts_may_have_a_format_of_their_own() -> None:
     """NVFP4 (4 bit, a byte for 16, two float32 a matrix) for experts, fp8 in blocks besides."""
     sizes = {"moe_intermediate_size": 64, "num_experts": 4, "num_experts_per_tok": 2}

@@ -1,16 +1,18 @@
 """Other K/V heads: the rows, and their bytes re-added from the parts of every layer."""
 
 from collections.abc import Callable
+from fractions import Fraction
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headcount.model.errors import HeadcountError
 from headcount.model.mixers import Attention
 from headcount.plan.devices import find_device
 from headcount.plan.plan import Plan
-from headcount.plan.what_if import chain, variant_plans
+from headcount.plan.what_if import chain, conversions, variant_plans
 
 MakePlan = Callable[..., Plan]
 
@@ -143,3 +145,53 @@ def test_stored_bytes_change_in_proportion(plan: MakePlan) -> None:
     removed = 12 * 2 * (768 - 64) * (768 + 1)
     assert mqa.plan.weights_bytes == 4 * (124_439_808 - removed)
     assert mqa.variant.parameters_change == -removed
+
+
+@pytest.mark.parametrize(
+    ("name", "pruned", "rows"),
+    [
+        ("gpt2", Fraction(1, 4), [("MHA, 9 of 12 query heads", 9, 9)]),
+        (
+            "llama-3-8b",
+            8,
+            [("GQA, 24 of 32 query heads", 6, 24), ("GQA, 24 of 32 query heads", 8, 24)],
+        ),
+    ],
+)
+def test_rows_without_some_query_heads(
+    plan: MakePlan, name: str, pruned: int | Fraction, rows: list[tuple[str, int, int]]
+) -> None:
+    """Llama 3: whole groups of 4 go, or one head of each; weights and cache are re-added."""
+    found = plan(name, context=4000)
+    spec, weights = found.spec, found.weights
+    assert weights is not None
+    without = [row for row in variant_plans(found, pruned) if row.variant.query_heads]
+    assert [
+        (r.variant.name, r.variant.num_key_value_heads, r.variant.query_heads) for r in without
+    ] == rows
+    for row in without:
+        lost = 0
+        for layer in spec.layers:
+            (mixer,) = layer.mixers
+            assert isinstance(mixer, Attention) and row.variant.query_heads is not None
+            query = mixer.num_attention_heads - row.variant.query_heads
+            shared = mixer.num_key_value_heads - (row.variant.num_key_value_heads or 0)
+            d, width = mixer.head_dim, mixer.hidden_size
+            lost += d * (query * (2 * width + mixer.q_bias) + 2 * shared * (width + mixer.k_bias))
+        assert row.plan is not None
+        change = found.weights_bytes - row.plan.weights_bytes
+        assert change == lost * weights.per_attention_parameter
+        shared = row.variant.num_key_value_heads or 0
+        present = spec.layers[0].mixers[0]
+        assert isinstance(present, Attention)
+        ratio = shared / present.num_key_value_heads
+        assert row.plan.kv_cache_bytes == found.kv_cache_bytes * ratio
+    plain, more = (conversions(variant_plans(found, p)) for p in (None, pruned))
+    assert [row.variant for row in plain] == [row.variant for row in more]
+
+
+def test_query_heads_that_cannot_go(plan: MakePlan) -> None:
+    with pytest.raises(HeadcountError, match="8 K/V heads, and 1 of them cannot go"):
+        variant_plans(plan("llama-3-8b"), 1)
+    with pytest.raises(HeadcountError, match="it has no K/V heads"):
+        variant_plans(plan("deepseek-v3"), 1)

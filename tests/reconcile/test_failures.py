@@ -13,7 +13,7 @@ import pytest
 from headcount.audit.auditing import audit_model
 from headcount.plan.command import planned
 from headcount.plan.devices import find_device
-from headcount.plan.engines.engine import NO_RELEASES
+from headcount.plan.engines.engine import NO_RELEASES, find_engine
 from headcount.plan.plan import Plan, plan_model
 from headcount.plan.request import PlanRequest
 from start_up_lines import out_of_memory, reconcile, rows, too_long, vllm
@@ -62,17 +62,20 @@ def test_every_change_that_is_offered_fits_when_it_is_planned() -> None:
     assert found["largest_context"]["predicted"] == 32048
     changes = {name: row for name, row in found.items() if name.startswith("change_")}
     assert {"change_kv_dtype", "change_context", "change_utilisation"} <= set(changes)
-    memory = round(4.40 * GIB)
+    memory, version = round(4.40 * GIB), find_engine("vllm").releases.parse("0.10.1")
     shorter = int(option(changes["change_context"]["why"], "--max-model-len"))
-    assert plan("qwen3-8b", kv_memory=memory, context=shorter).fits
-    assert not plan("qwen3-8b", kv_memory=memory, context=shorter + 64).fits
+    assert plan("qwen3-8b", version=version, kv_memory=memory, context=shorter).fits
+    assert not plan("qwen3-8b", version=version, kv_memory=memory, context=shorter + 64).fits
     assert option(changes["change_kv_dtype"]["why"], "--kv-cache-dtype") == "fp8"
-    assert plan("qwen3-8b", kv_memory=memory, context=36864, kv_dtype="fp8").fits
+    assert plan("qwen3-8b", version=version, kv_memory=memory, context=36864, kv_dtype="fp8").fits
     share = float(option(changes["change_utilisation"]["why"], "--gpu-memory-utilization"))
     more = (share - 0.9) * 23.64 * GIB
-    assert plan("qwen3-8b", kv_memory=int(memory + more), context=36864).fits
+    assert plan("qwen3-8b", version=version, kv_memory=int(memory + more), context=36864).fits
     assert not plan(
-        "qwen3-8b", kv_memory=int(memory + more - 0.01 * 23.64 * GIB), context=36864
+        "qwen3-8b",
+        version=version,
+        kv_memory=int(memory + more - 0.01 * 23.64 * GIB),
+        context=36864,
     ).fits
 
 
@@ -127,7 +130,8 @@ def test_two_changes_are_offered_where_no_mild_one_does() -> None:
     ten = {"device": H100, "version": NO_RELEASES.parse("0.10.1"), "context": 131072}
     freed = plan("gpt-oss-120b", max_num_seqs=int(sequences), **ten)
     left = freed.available_bytes - plan("gpt-oss-120b", **ten).available_bytes - 6 * GIB
-    assert plan("gpt-oss-120b", kv_memory=left, context=int(context)).fits
+    ten |= {"context": int(context), "max_num_seqs": int(sequences)}
+    assert plan("gpt-oss-120b", kv_memory=left, **ten).fits
 
 
 def test_weights_that_do_not_fit_want_more_devices() -> None:

@@ -17,6 +17,7 @@ from headcount.plan.engines.registry import started
 from headcount.plan.engines.start_log import start_logs
 from headcount.plan.reconcile.log import log_of_lines, read_log
 from headcount.plan.reconcile.reading import read_lines
+from start_up_lines import rows, vllm
 from start_up_logs import RECORDS, Record, carries_enough, ids, vllm_log
 
 GIB = 2**30
@@ -366,3 +367,22 @@ def test_engines_are_known_by_their_logs_alone() -> None:
     folder = Path(headcount.__file__).parent / "plan" / "reconcile"
     code = "".join(path.read_text(encoding="utf-8") for path in folder.glob("*.py")).lower()
     assert not [name for name in started() if name != "transformers" and name in code]
+
+
+@pytest.mark.parametrize(
+    ("said", "agrees"),
+    [("24.27x", True), ("24.26x", False)],
+)
+def test_counts_of_a_log_that_says_no_memory_are_held_against_each_other(
+    said: str, agrees: bool
+) -> None:
+    """198,784 tokens are 24.2656 requests of 8,192 (a published start of 0.8.5, without blocks)."""
+    log = (
+        vllm("0.8.5", "Qwen/Qwen3-30B-A3B", 8192, tp=4)
+        + "INFO GPU KV cache size: 198,784 tokens\n"
+        + f"INFO Maximum concurrency for 8,192 tokens per request: {said}\n"
+    )
+    found = rows(log)
+    assert found["kv_tokens"]["agrees"] is None
+    assert found["concurrency"]["predicted"] == 24.27
+    assert found["concurrency"]["agrees"] is agrees

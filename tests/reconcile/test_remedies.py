@@ -272,3 +272,67 @@ def test_where_nothing_does_that_is_said_and_else_what_was_not_tried() -> None:
     assert "none of the single changes does that were tried" in " ".join(small.output.split())
     unknown = reconcile(error + "\n")
     assert "not tried here: a larger share" in " ".join(unknown.output.split())
+
+
+def test_the_fewest_changes_that_do_together_are_offered_where_none_does_alone() -> None:
+    """A request of 40,960 tokens needs 5.63 GiB: beside 15.27 of weights, 19.83 are not enough for
+    that and a sampler of any size. In 8 bits it needs half as much."""
+    error = out_of_memory("1.16 GiB", "22.03 GiB", "10.25 MiB", "22.00 GiB")
+    log = vllm(
+        *("0.11.0", "Qwen/Qwen3-8B", 40960),
+        "INFO Model loading took 15.2683 GiB and 3 seconds",
+        error,
+        "RuntimeError: CUDA out of memory occurred when warming up sampler with 1024 dummy"
+        " requests. Please try lowering `max_num_seqs` or `gpu_memory_utilization`",
+    )
+    found = rows(log, "--device", "l4")
+    assert not {"change_max_num_seqs", "change_utilisation", "change_context"} & set(found)
+    narrower = found["change_max_num_seqs and kv_dtype".replace(" ", "_")]
+    assert narrower["predicted"] == "256 and fp8"
+    assert "--kv-cache-dtype fp8 --max-num-seqs 256" in narrower["why"]
+    device = {"device": find_device("l4"), "context": 40960, "max_num_seqs": 256}
+    both = plan(**device, kv_dtype="fp8")
+    assert both.fits and not plan(**device).fits
+    shorter = found["change_max_num_seqs_and_context"]
+    sequences, context = (int(n) for n in shorter["predicted"].split(" and "))
+    assert plan(device=find_device("l4"), max_num_seqs=sequences, context=context).fits
+
+
+def test_a_share_that_leaves_too_little_for_a_request_comes_with_a_shorter_one() -> None:
+    """1.15 GiB less for a cache of 5.63 that one request fills."""
+    log = vllm(
+        *("0.11.0", "Qwen/Qwen3-8B", 40960),
+        "INFO Free memory on device (21.8/22.03 GiB) on startup",
+        "INFO Model loading took 15.2683 GiB and 3 seconds",
+        "INFO Available KV cache memory: 5.63 GiB",
+        out_of_memory("1.16 GiB", "22.03 GiB", "10.25 MiB", "22.00 GiB"),
+    )
+    found = rows(log, "--device", "l4")
+    assert "change_utilisation" not in found
+    share, context = found["change_utilisation_and_context"]["predicted"].split(" and ")
+    assert float(share) <= 0.9 - 1.15 / 22.03
+    left = 5.63 - (0.9 - float(share)) * 22.03
+    assert int(context) * 36 * 2 * 8 * 128 * 2 <= left * GIB
+    assert found["change_utilisation_and_kv_dtype"]["predicted"] == f"{share} and fp8"
+
+
+@pytest.mark.parametrize(
+    ("said", "wanted"),
+    [
+        ("", "cuda"),
+        ("INFO [__init__.py:216] Automatically detected platform rocm.\n", "rocm"),
+    ],
+)
+def test_the_device_of_a_log_is_one_that_its_engine_runs_on(said: str, wanted: str) -> None:
+    """-0.90 GiB beside 27.52 of weights fit a TPU of 32 GiB as well as they do an RTX 5090."""
+    from headcount.plan.devices import all_devices
+
+    log = vllm(
+        *("0.10.1", "Qwen/Qwen3-14B", 40960),
+        "INFO Model loading took 27.5185 GiB and 3 seconds",
+        "INFO Available KV cache memory: -0.90 GiB",
+    )
+    output = " ".join(reconcile(said + log).output.split())
+    taken = {device.platform for device in all_devices() if f"Device {device.name}" in output}
+    assert taken <= {wanted}
+    assert taken or said  # no device of ROCm has so little memory

@@ -512,10 +512,13 @@ def test_the_older_caches_of_llama_cpp_are_read() -> None:
 
 
 def test_a_cache_whose_length_is_not_said_is_that_of_so_many_tokens() -> None:
-    """36 layers x 2 heads x 2 x 128 x 2 bytes: 144 MiB are 4,096 tokens of Qwen2.5-3B."""
+    """36 layers x 2 heads x 2 x 128 x 2 bytes: 144 MiB are 4,096 tokens of Qwen2.5-3B, and as well
+    2,048 of a model that keeps twice as much: nothing agrees."""
     log = "llama_init_from_model: KV self size  =  144.00 MiB, K (f16):   72.00 MiB\n"
     row = rows(log, "--model", "qwen2.5-3b")["kv_cache_bytes"]
-    assert row["agrees"] is True and "4,096 tokens" in row["why"]
+    assert row["agrees"] is None and "4,096 tokens" in row["why"]
+    row = rows(log, "--model", "qwen2.5-3b", "--context", "4096")["kv_cache_bytes"]
+    assert row["agrees"] is True
 
 
 def test_ollama_logs_sizes_of_each_device() -> None:

@@ -136,10 +136,10 @@ def test_a_checkpoint_has_its_own_dtype(name: str, title: str) -> None:
 
 
 def test_a_checkpoint_whose_config_is_not_known_says_so() -> None:
-    audit = audit_model("olmo-2-1124-13b-instruct")
-    assert audit.source.id == "allenai/OLMo-2-1124-13B-Instruct"
+    audit = audit_model("allenai/OLMo-2-0325-32B-Instruct")
+    assert audit.source.id == "allenai/OLMo-2-0325-32B-Instruct"
     notes = " ".join(audit_report(audit, AuditRequest()).notes)
-    assert "lacks the config of allenai/OLMo-2-1124-13B-Instruct" in notes
+    assert "lacks the config of allenai/OLMo-2-0325-32B-Instruct" in notes
 
 
 def test_every_checkpoint_is_read() -> None:

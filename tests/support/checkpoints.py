@@ -92,9 +92,16 @@ def write_sharded(folder: Path, config: Mapping[str, Any], shapes: Shapes, shard
 
 
 Tensors = Mapping[str, tuple[str, tuple[int, ...]]]
-BITS = {"F64": 64, "I64": 64, "F4": 4, "I8": 8, "U32": 32, "F8_E5M2": 8, "F8_E8M0": 8} | {
-    name: 8 * size for name, size in ITEM.items()
-}
+BITS = {
+    "F64": 64,
+    "I64": 64,
+    "F4": 4,
+    "I8": 8,
+    "I16": 16,
+    "U32": 32,
+    "F8_E5M2": 8,
+    "F8_E8M0": 8,
+} | {name: 8 * size for name, size in ITEM.items()}
 
 
 def typed(shapes: Shapes, dtype: str = "BF16") -> dict[str, tuple[str, tuple[int, ...]]]:

@@ -64,14 +64,17 @@ def check_native(
 
 
 def check_beside(
-    before: ModelSpec, after: ModelSpec, now: int, wanted: KeyValueHeads, where: str
+    before: ModelSpec, after: ModelSpec, own: Heads, wanted: KeyValueHeads, where: str
 ) -> None:
-    """Raises HeadCountError where more query heads, which padding adds, would change mixers that
-    have no K/V heads: a state as wide as all query heads (MiniMax), blocks of a gate as many as
-    they are (RecurrentGemma)."""
+    """Raises HeadCountError where another number of query heads, as padding or pruning makes it,
+    would change mixers that have no K/V heads: a state as wide as all query heads (MiniMax), blocks
+    of a gate as many as they are (RecurrentGemma)."""
+    now = own.before
     if [_without_heads(layer) for layer in before.layers] != [
         _without_heads(layer) for layer in after.layers
     ]:
+        if own.is_pruned:
+            raise no_fewer(where)
         possible = listed(divisors(now)[:-1])
         raise HeadCountError(
             f"{where}: {now} K/V heads cannot be pooled to {wanted} in equal groups, and more query"
@@ -87,9 +90,13 @@ def _without_heads(layer: Layer) -> list[Mixer]:
 def _check_read(own: Heads, new: Attention, where: str) -> None:
     if own.after != new.num_key_value_heads:
         raise CannotConvertError(f"{where}: its class does not take {own.after} K/V heads")
+    if own.is_pruned and new.num_attention_heads != own.padded_heads:
+        raise no_fewer(where)
     if own.after > own.before or (own.is_padded and new.num_attention_heads != own.padded_heads):
         raise no_fit(own.before, own.after, where)
     if (new.head_dim, new.v_head_dim) != (own.head_dim, own.value_dim):
+        if own.is_pruned:
+            raise no_fewer(where)
         raise CannotConvertError(f"{where}: the new config means another head_dim")
 
 
@@ -111,7 +118,7 @@ def check_custom(
     for (index, _), own in heads.items():
         if own.after > own.before or own.is_padded:
             layer = "" if isinstance(wanted, int) else f": layer {index}"
-            raise no_fit(own.before, own.after, source.label + layer)
+            raise no_fit(len(own.staying.key_value), own.after, source.label + layer)
     if not any(own.is_changed for own in heads.values()):
         own = next(iter(heads.values()))
         raise no_fit(own.before, own.after, source.label)
@@ -164,6 +171,14 @@ def no_fit(before: int, wanted: int, where: str) -> HeadCountError:
         return HeadCountError(f"{where}: has a single K/V head (MQA): no fewer are possible")
     possible = listed(divisors(before)[:-1])
     return HeadCountError(f"{where}: {_misfit(before, wanted)}; --kv-heads can be {possible}")
+
+
+def no_fewer(where: str) -> NoSuchHomeError:
+    """A class that has no place for fewer query heads of the same size."""
+    return NoSuchHomeError(
+        f"{where}: its class has no number of query heads and head_dim that could be changed"
+        " for itself and for all layers alike, so that it cannot hold what pruning leaves"
+    )
 
 
 def no_place(where: str, name: str) -> CannotConvertError:

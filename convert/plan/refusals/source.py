@@ -6,6 +6,7 @@ from typing import Any
 
 from headcount.audit import Audit
 from headcount.model.errors import HeadcountError, InvalidWeightsError
+from headcount.report.report import Finding
 from headcount.sources.adapter import Adapter, find_adapter
 from headcount.sources.checkpoint import ADAPTER_CONFIG
 from headcount.sources.presence import is_there
@@ -46,17 +47,24 @@ def check_source(folder: Path, audit: Audit, config: Mapping[str, Any]) -> None:
 
 # Names are taken along as they are: who gave them a word in front strips it when loading.
 TAKEN_ALONG = frozenset({"H217"})
+# A class of another type: what is loaded later goes by the model_type, what was read by the class.
+_IN_DOUBT = frozenset({"H422"})
 
 
 def _errors(folder: Path, audit: Audit, config: Mapping[str, Any]) -> None:
-    found = (finding for finding in audit.findings if finding.severity == "error")
-    errors = [finding for finding in found if finding.code not in TAKEN_ALONG]
+    errors = [finding for finding in audit.findings if _stands_in_the_way(finding)]
     if errors:
         first, more = errors[0], sum(finding.places for finding in errors) - 1
         others = f" (and {more:,} more; `headcount audit` lists them)" if more else ""
         raise InvalidWeightsError(
             f"{folder}: {first.code} {first.where}: {first.message}{others}; {first.hint}"
         )
+
+
+def _stands_in_the_way(finding: Finding) -> bool:
+    if finding.code in _IN_DOUBT:
+        return finding.severity == "warning"
+    return finding.severity == "error" and finding.code not in TAKEN_ALONG
 
 
 def _other_format(folder: Path, audit: Audit, config: Mapping[str, Any]) -> None:

@@ -19,7 +19,7 @@ from ...attention_map.attention_tensors import AttentionTensors, HeadTensors
 from ...attention_map.layouts import KEY_NORMS, PROJECTIONS, QUERY_NORMS, has_word
 from ...attention_map.standing import Standing
 from ..errors import CannotConvertError
-from ..head_steps import padded
+from ..head_steps import placed
 from ..heads import Heads, HeadsByLayer
 from ..source import ConversionSource
 
@@ -132,13 +132,15 @@ def _key_norm(one: Examined) -> str | None:
     held, own, layout = one.held, one.own, one.held.layout
     if not one.is_plain:
         whole = layout is not None and len(held.tensors) == own.before
-        if whole and one.tensor.shape == (own.head_dim,) and not own.is_padded:
+        if whole and one.tensor.shape == (own.head_dim,) and not own.is_renumbered:
             return None
         return f"should be one of {own.before} norms of {own.head_dim}"
     if layout is None:
         return f"has shape {list(one.tensor.shape)}, which fits no k norm"
-    if own.is_padded and any(block.rows > 1 for block in layout.blocks):
-        return "is a norm over all heads, which padding would change: choose a divisor"
+    if own.is_renumbered and any(block.rows > 1 for block in layout.blocks):
+        what = "pruning" if own.is_pruned else "padding"
+        hint = "" if own.is_pruned else ": choose a divisor"
+        return f"is a norm over all heads, which {what} would change{hint}"
     return None
 
 
@@ -162,15 +164,26 @@ def _not_named(one: Examined) -> str | None:
     return None if good else "is not known well enough to be kept"
 
 
-def _not_padded(one: Examined) -> str | None:
-    if one.held is None or one.own is None or not one.own.is_padded or one.held.has_key_value:
+def _not_placed(one: Examined) -> str | None:
+    if one.held is None or one.own is None or not one.own.is_renumbered or one.held.has_key_value:
         return None
-    if padded(one.held, one.own) is not None:
+    if placed(one.held, one.own) is not None:
         return None
+    if one.own.is_pruned:
+        return "would change with fewer query heads, or how they lie in it is not known"
     return (
         f"cannot be padded to the {one.own.padded_heads} query heads that {one.own.after} K/V heads"
         " need: choose a divisor"
     )
+
+
+def _normed_together(one: Examined) -> str | None:
+    """A class of ours sees zeros in place of heads that were pruned."""
+    if one.own is None or not one.own.is_pruned or one.part != "norm" or one.held is None:
+        return None
+    whole = one.held.layout is None or any(b.rows > 1 for b in one.held.blocks.blocks)
+    shared = whole and len(one.held.tensors) == 1
+    return "is a norm over all heads, which pruning would change" if shared else None
 
 
 def _not_plain(one: Examined) -> str | None:
@@ -183,10 +196,10 @@ def _not_plain(one: Examined) -> str | None:
 _EVERY: tuple[TensorCheck, ...] = (_lookalike, _stranger, _unknown)
 _NATIVE: tuple[TensorCheck, ...] = (
     *(*_EVERY, _twin, _adapted, _projection_shape, _beside_shape, _key_norm, _quantised),
-    *(_not_named, _not_padded),
+    *(_not_named, _not_placed),
 )
 _CUSTOM: tuple[TensorCheck, ...] = (
-    *(*_EVERY, _adapted, _projection_shape, _quantised, _not_plain),
+    *(*_EVERY, _adapted, _projection_shape, _quantised, _normed_together, _not_plain),
 )
 
 

@@ -91,9 +91,12 @@ def _crossed(source: ConversionSource) -> str | None:
 REHOME: tuple[TypeCheck, ...] = (_crossed,)
 
 
-def check_held_by_ours(source: ConversionSource, wanted: KeyValueHeads) -> None:
+def check_held_by_ours(
+    source: ConversionSource, wanted: KeyValueHeads, *, is_pruned: bool = False
+) -> None:
     """Raises NoSuchHomeError for a type that our modelling file is not for."""
-    if not _keeps_query_heads(source) and not _holds_by_layer(source, wanted):
+    by_layer = is_pruned or not isinstance(wanted, int)
+    if not _keeps_query_heads(source) and not (by_layer and _holds_by_layer(source)):
         raise NoSuchHomeError(f"{source.label}: no modelling file of ours holds it")
 
 
@@ -127,11 +130,11 @@ def _keeps_query_heads(source: ConversionSource) -> bool:
     return bool(mixers and mha and _ignores_count(source.architecture, source.model_type))
 
 
-def _holds_by_layer(source: ConversionSource, wanted: KeyValueHeads) -> bool:
-    """Whether `wanted` names layers of a class that reads one number for all, in which all have the
-    same K/V heads now. Ours shrinks the projections of each."""
+def _holds_by_layer(source: ConversionSource) -> bool:
+    """Whether the source's class reads one number for all layers, and all have the same K/V heads
+    now. Ours shrinks the projections of each."""
     known = source.spelled
-    if isinstance(wanted, int) or known is None or not known.conversion.by_layer:
+    if known is None or not known.conversion.by_layer:
         return False
     if not model_classes(base_type(source.model_type)):
         return False

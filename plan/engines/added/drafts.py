@@ -3,8 +3,9 @@
 A draft model is whole. A head of EAGLE has a layer or more of its own, a matrix that joins the
 hidden states that it reads, and a head over its own vocabulary; embedding, and head where it has
 none, are the model's (vllm/model_executor/models/llama_eagle.py and llama_eagle3.py,
-sglang/srt/models/llama_eagle.py and llama_eagle3.py). Layers that predict further tokens (MTP) are
-those of the model's own files, with its embedding and head.
+sglang/srt/models/llama_eagle.py and llama_eagle3.py). A draft of DFlash is as a head of EAGLE-3,
+whose first layer reads nothing beside (qwen3_dflash.py). Layers that predict further tokens (MTP)
+are those of the model's own files, with its embedding and head.
 """
 
 from collections.abc import Mapping
@@ -53,7 +54,7 @@ def draft_weights(
         return _prediction(model, work, spread, keeps_head_copies)
     if draft.draft is None:
         return None
-    own = _eagle if draft.is_eagle else _draft_model
+    own = _draft_model if draft.method == "draft_model" else _eagle
     return own(draft.draft, work, draft)
 
 
@@ -80,7 +81,7 @@ def _eagle(draft: PlannedModel, work: Workload, speculation: Speculation) -> Ter
     else by the config. The joining matrix is whole on every rank."""
     tp, each = work.request.tp, Fraction(work.compute_bits, 8)
     hidden = draft.spec.hidden_size
-    states = _states_read(draft.config) if speculation.method == "eagle3" else 2
+    states = states_read(draft, speculation.method)
     joined = states * hidden * hidden
     split = _eagle_parameters(draft, doubled=speculation.method == "eagle3")
     split += _own_head(draft.config) * hidden
@@ -97,8 +98,16 @@ def _eagle(draft: PlannedModel, work: Workload, speculation: Speculation) -> Ter
     )
 
 
-def _states_read(config: Mapping[str, Any]) -> int:
-    """Hidden states that are joined (LlamaModel of llama_eagle3.py)."""
+def states_read(draft: PlannedModel, method: str) -> int:
+    """Hidden states of the model that are joined (LlamaModel of llama_eagle3.py,
+    _get_dflash_fc_input_size of qwen3_dflash.py); of EAGLE one, and the token's embedding."""
+    config = draft.config
+    if method == "eagle":
+        return 2
+    if method == "dflash":
+        flash = config.get("dflash_config")
+        layers = flash.get("target_layer_ids") if isinstance(flash, Mapping) else None
+        return len(layers) if isinstance(layers, list) and layers else len(draft.spec.layers)
     named = config.get("eagle_config")
     layers = named.get("eagle_aux_hidden_state_layer_ids") if isinstance(named, Mapping) else None
     count = size_of(config.get("num_aux_hidden_states"))

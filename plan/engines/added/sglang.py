@@ -12,7 +12,6 @@ from headcount.arch.config_parts import has_experts
 from headcount.model.mixers import Recurrent
 
 from ...budget import Term
-from ...options.speculation import Speculation
 from ...planned_model import PlannedModel
 from ...request import PlanRequest, Workload
 from ...stage_bytes import weighed_as_planned
@@ -21,8 +20,8 @@ from .drafts import draft_weights, prediction_layers
 from .spread import Spread
 
 # Since then a draft is loaded before the pools are sized (Scheduler.maybe_init_draft_worker), and
-# its weights are in the share that --mem-fraction-static gives; before, outside of it.
-_DRAFT_FIRST_SINCE = (0, 5, 14)
+# its weights and cache are in the share that --mem-fraction-static gives; before, outside of it.
+DRAFT_FIRST_SINCE = (0, 5, 14)
 
 
 def sglang_spread(model: PlannedModel, work: Workload) -> Spread:
@@ -49,9 +48,10 @@ def _experts(model: PlannedModel, work: Workload) -> int:
     )
 
 
-def draft_layers(model: PlannedModel, speculation: Speculation | None) -> int:
+def draft_layers(model: PlannedModel, work: Workload) -> int:
     """Layers of what drafts: a cell of the pool has as much more, each as one of the model's."""
-    if speculation is None:
+    speculation = work.request.speculation
+    if speculation is None or not work.version.at_least(*DRAFT_FIRST_SINCE):
         return 0
     if speculation.draft is not None:
         return len(speculation.draft.spec.layers)
@@ -61,7 +61,7 @@ def draft_layers(model: PlannedModel, speculation: Speculation | None) -> int:
 def draft_term(model: PlannedModel, work: Workload) -> Iterator[Term]:
     """Its weights, on the last stage."""
     speculation = work.request.speculation
-    if speculation is None or not work.version.at_least(*_DRAFT_FIRST_SINCE):
+    if speculation is None or not work.version.at_least(*DRAFT_FIRST_SINCE):
         return
     found = draft_weights(model, work, speculation, sglang_spread(model, work))
     if found is not None:
@@ -87,8 +87,8 @@ def added_notes(model: PlannedModel, work: Workload) -> Iterator[str]:
     if any(isinstance(mixer, Recurrent) for n in model.spec.layers for mixer in n.mixers):
         yield "Recurrent state that SGLang keeps for each drafted token is not counted."
     is_weighed = speculation.draft is not None or speculation.method == "mtp"
-    if is_weighed and not work.version.at_least(*_DRAFT_FIRST_SINCE):
-        yield "Before 0.5.14 a draft's weights are outside of --mem-fraction-static."
+    if is_weighed and not work.version.at_least(*DRAFT_FIRST_SINCE):
+        yield "Before 0.5.14 a draft's weights and cache are outside of --mem-fraction-static."
 
 
 def added_options(request: PlanRequest) -> Iterator[str]:

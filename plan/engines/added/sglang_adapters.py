@@ -9,12 +9,11 @@ from collections.abc import Iterator
 from fractions import Fraction
 from math import ceil
 
-from headcount.arch.formats.by_config import described_inventory
 from headcount.arch.modules.module import Kind
 from headcount.model.errors import HeadcountError
 
 from ...budget import Term
-from ...planned_model import PlannedModel
+from ...planned_model import PlannedModel, matrices_of
 from ...request import PlanRequest, Workload
 from ..launch import option
 from .adapters import (
@@ -63,7 +62,7 @@ def _buffers(
     spread: Spread,
 ) -> Iterator[Buffer]:
     spec, wanted = model.spec, work.request.lora_target_modules or ()
-    found = described_inventory(model.config, spec.parameters) if spec.parameters else None
+    found = matrices_of(model)
     if found is None:
         raise HeadcountError(
             f"{model.model_id}: the config does not tell the shapes of the matrices that adapters"

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from ...gguf_mixes import mix_name
+from ...gguf_names import mix_name
 from ...planned_model import PlannedModel
 from ...request import Workload
 from ...stored import full_name, stored_as

@@ -13,7 +13,6 @@ from functools import lru_cache
 from math import gcd
 from typing import NamedTuple
 
-from headcount.arch.formats.by_config import described_inventory
 from headcount.arch.formats.format import Format
 from headcount.arch.formats.of_configs import scheme_of
 from headcount.arch.formats.scheme import Scheme
@@ -22,7 +21,7 @@ from headcount.model.errors import HeadcountError
 from headcount.model.mixers import Attention
 from headcount.model.spec import ModelSpec
 
-from ...planned_model import PlannedModel
+from ...planned_model import PlannedModel, matrices_of
 
 _BY_ROWS = frozenset({"q", "k", "v", "gate", "up", "q_b", "kv_b"})  # column parallel, in their word
 _BY_COLUMNS = frozenset({"o", "down", "out"})  # row parallel
@@ -109,7 +108,7 @@ def _matrices(
     """Those of the layers, alike ones once, each with the format that the config gives it."""
     try:
         scheme = scheme_of(model.config)
-        inventory = described_inventory(model.config, model.spec.parameters or 0)
+        inventory = matrices_of(model)
     except HeadcountError:  # what is not understood is told where the weights are weighed
         return None, ()
     if inventory is None:

@@ -5,10 +5,9 @@ it counts as the tensor's unless it is more than 1 MiB (CUDACachingAllocator of 
 from collections.abc import Iterator
 from functools import lru_cache
 
-from headcount.arch.formats.by_config import described_inventory
 from headcount.arch.modules.module import Module
 
-from ...planned_model import PlannedModel
+from ...planned_model import PlannedModel, matrices_of
 from ...request import Workload
 from ..loaded_table import LoadedTable
 
@@ -34,8 +33,7 @@ def unsplit(model: PlannedModel, work: Workload) -> LoadedTable | None:
 
 @lru_cache(maxsize=64)
 def _left_over(model: PlannedModel, tp: int, element_bytes: int) -> int:
-    assert model.spec.parameters is not None
-    inventory = described_inventory(model.config, model.spec.parameters)
+    inventory = matrices_of(model)
     if inventory is None:
         return 0
     sizes = (parameters // tp * element_bytes for parameters in _fused(inventory.modules))

@@ -122,10 +122,14 @@ def block_table(
         size = _beside_states([layer for layer, _ in kept], size, block_size, chunk, version)
     if len({_need(layer) for layer, _ in kept}) <= 1:
         return _one_group(kept, size, places)
-    page = max(size * layer.token_bytes for layer, _ in kept)
+    page = max((layer.block_size or size) * layer.token_bytes for layer, _ in kept)
     members = _members(kept, version)
     groups = tuple(
-        LayerGroup(cache=layer, layers=len(at), block_size=_stretched(layer, size, page))
+        LayerGroup(
+            cache=layer,
+            layers=len(at),
+            block_size=_stretched(layer, layer.block_size or size, page),
+        )
         for layer, at in members
     )
     width = [max(at.count(place) for _, at in members) for place in places]

@@ -5,26 +5,26 @@ step - memory outside torch - since 0.20 CUDA graphs (vllm/v1/worker/gpu_worker.
 be read in the source was measured (measured.py); docs/engines.md holds plans against all starts.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import ceil
 
 from headcount.arch.config_parts import has_experts
 
-from ...budget import Budget, Term
+from ...budget import Budget, Loading, Term
 from ...devices import Device
 from ...planned_model import PlannedModel
 from ...request import Workload
-from ..added.offload import moved_to_host, offloaded
+from ..added.spread import Spread
 from ..budget_terms import share_of
 from ..layers import stages_of
-from ..loaded_weights import Mxfp4Kernel, padded_experts, stage_weights
+from ..loaded_weights import Mxfp4Kernel, loaded_wide, padded_experts, stage_weights
 from ..rope_tables import rope_table
 from ..version import Version
-from .added.adapters import vllm_adapters
 from .added.drafting import draft_terms
 from .added.spread import vllm_spread
 from .allocator import unsplit
 from .defaults import counts_graphs, default_utilisation, is_hopper_or_newer, step_limits
+from .launch import loads_whole
 from .measured import (
     GIB,
     GRAPHS_ERROR,
@@ -56,21 +56,63 @@ def vllm_budget(model: PlannedModel, device: Device | None, work: Workload) -> t
     stages = stages_of(work.request, len(model.spec.layers))
     tables = (rope, experts, unsplit(model, work))
     whole = tuple(stage_weights(model, work, *tables, stages=stages, spread=spread))
-    weights = offloaded(model, work, whole, stages, spread)
-    adapters = list(vllm_adapters(model, work, stages))
+    weights = _left(model, work, whole, stages, spread)
+    adapters = _adapters(model, work, stages)
+    loading = list(_loading(model, device, work, stages, spread))
     return tuple(
         Budget(
             allowed=allowed,
             fixed=(own, *adapters[stage : stage + 1], *_others(model, device, work, stage)),
+            loading=loading[stage],
         )
         for stage, own in enumerate(weights)
     )
 
 
+def _left(
+    model: PlannedModel,
+    work: Workload,
+    weights: tuple[Term, ...],
+    stages: tuple[int, ...],
+    spread: Spread,
+) -> Iterable[Term]:
+    """Of the weights, what --cpu-offload-gb does not move."""
+    if not work.request.cpu_offload_gb:
+        return weights
+    from ..added.offload import offloaded
+
+    return offloaded(model, work, weights, stages, spread)
+
+
+def _adapters(model: PlannedModel, work: Workload, stages: tuple[int, ...]) -> tuple[Term, ...]:
+    if not work.request.enable_lora:
+        return ()
+    from .added.adapters import vllm_adapters
+
+    return tuple(vllm_adapters(model, work, stages))
+
+
 def vllm_host(model: PlannedModel, work: Workload) -> tuple[Term, ...]:
     """Of --cpu-offload-gb."""
+    if not work.request.cpu_offload_gb:
+        return ()
+    from ..added.offload import moved_to_host
+
     stages = stages_of(work.request, len(model.spec.layers))
     return moved_to_host(model, work, stages, vllm_spread(model, work))
+
+
+def _loading(
+    model: PlannedModel,
+    device: Device,
+    work: Workload,
+    stages: tuple[int, ...],
+    spread: Spread,
+) -> Iterator[Loading | None]:
+    if not loads_whole(model, work):
+        return (None for _ in range(work.request.pp))
+    beside = _outside(work, device)
+    return loaded_wide(model, device, work, beside, stages=stages, spread=spread)
 
 
 def _others(model: PlannedModel, device: Device, work: Workload, stage: int) -> Iterator[Term]:

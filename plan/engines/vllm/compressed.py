@@ -43,11 +43,6 @@ class Page:
 Group = list[tuple[Page, int]]  # pages of layers, and the stage that each is on
 
 
-def has_compressed(spec: ModelSpec) -> bool:
-    """Whether any layer compresses tokens."""
-    return any(isinstance(mixer, CompressedAttention) for n in spec.layers for mixer in n.mixers)
-
-
 def compressed_table(spec: ModelSpec, version: Version, stages: Sequence[int]) -> BlockTable | None:
     """The groups of all layers, and a block's bytes on each pipeline stage, of which `stages` has
     one a layer; None for rates that vLLM has no kernel for."""

@@ -13,6 +13,7 @@ from ..version import Version
 _GIB = 2**30
 _SMALL_STEP = ("gb10",)  # whatever their memory
 _A100, _A100_SMALL_SINCE = "a100", (0, 9)  # vllm-project/vllm#17885
+_LOWERED_SINCE = (0, 10, 2)  # before, a start with fewer tokens than the default sequences fails
 _LARGE, _HUGE, _HUGE_STEP_SINCE = 70 * _GIB, 160 * _GIB, (0, 28)
 
 
@@ -75,11 +76,13 @@ def _has_small_step(device: Device, version: Version) -> bool:
 
 
 def step_limits(version: Version, device: Device | None, request: PlanRequest) -> StepLimits:
-    """What was asked for, else the defaults."""
+    """What was asked for, else the defaults, of sequences no more than tokens since 0.10.2."""
     default = default_step(version, device, request.usage)
+    tokens = request.max_num_batched_tokens or default.max_num_batched_tokens
+    most = tokens if version.at_least(*_LOWERED_SINCE) else default.max_num_seqs
     return StepLimits(
-        max_num_batched_tokens=request.max_num_batched_tokens or default.max_num_batched_tokens,
-        max_num_seqs=request.max_num_seqs or default.max_num_seqs,
+        max_num_batched_tokens=tokens,
+        max_num_seqs=request.max_num_seqs or min(default.max_num_seqs, most),
     )
 
 

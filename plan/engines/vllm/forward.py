@@ -12,11 +12,10 @@ from math import ceil
 from typing import Any, NamedTuple
 
 from headcount.arch.config_parts import whole_configs
-from headcount.arch.formats.by_config import described_inventory
 from headcount.arch.modules.module import Module
 from headcount.model.numbers import size
 
-from ...planned_model import PlannedModel
+from ...planned_model import PlannedModel, matrices_of
 
 _WHOLE = 4  # residual, normed input, what the MLP reads, and the output of attention
 _UNKNOWN = 12  # gate, up and product of an MLP of 4 x hidden_size
@@ -70,9 +69,7 @@ def forward_elements(model: PlannedModel, tp: int) -> ForwardWidth:
 @lru_cache(maxsize=64)
 def layer_widths(model: PlannedModel) -> Widths | None:
     """None where the config does not describe the model's matrices."""
-    if model.spec.parameters is None:
-        return None
-    inventory = described_inventory(model.config, model.spec.parameters)
+    inventory = matrices_of(model)
     if inventory is None:
         return None
     modules = [module for module in inventory.modules if module.layer is not None]

@@ -6,10 +6,11 @@ What a version's parser does not have is not said: then no command is given, wit
 import json
 import shlex
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from ...planned_model import PlannedModel
 from ...request import PlanRequest, Workload
-from ...stored import full_name
+from ...stored import full_name, unquantised
 from ..cache_names import AUTO
 from ..launch import Launch, Served, beyond_maximum, gguf_file, option, served, wants_gguf
 from ..version import Version
@@ -23,14 +24,27 @@ _SINCE: dict[str, _Release] = {
     **{"VLLM_USE_V2_MODEL_RUNNER": (0, 12), "--lora-target-modules": (0, 20)},
     **{"--enable-eplb": (0, 9, 2)},
 }
-# What --quantization makes of 16 bit weights, all linear layers and experts, while it loads them
-# (experts_int8, int8_per_channel_weight_only and nvfp4_per_token only make experts), and from which
-# version up to which.
-_ON_LOADING: dict[str, tuple[str, _Release, _Release | None]] = {
-    "float8_e4m3fn": ("fp8", (0,), None),
-    "nf4": ("bitsandbytes", (0,), (0, 28)),
-    "mxfp8": ("mxfp8", (0, 19), None),
-    "mxfp4": ("mxfp4", (0, 28), None),
+
+
+class _Made(NamedTuple):
+    """What --quantization `method` makes of 16 bit weights, all linear layers and experts, while it
+    loads them: `since` a version and `until` another. Before `by_layer` all of them are on the
+    device at 16 bit first; since then each layer is quantised when its last weight is there."""
+
+    method: str
+    since: _Release = (0,)
+    until: _Release | None = None
+    by_layer: _Release = (0,)
+
+
+# (experts_int8, int8_per_channel_weight_only and nvfp4_per_token only make experts.) Layers of fp8
+# lie on the meta device until then (uses_meta_device of layers/quantization/fp8.py); 0.13 to 0.15
+# quantise each as soon as they can, but room for all was taken before.
+_ON_LOADING = {
+    "float8_e4m3fn": _Made("fp8", by_layer=(0, 16)),
+    "nf4": _Made("bitsandbytes", until=(0, 28)),
+    "mxfp8": _Made("mxfp8", since=(0, 19)),
+    "mxfp4": _Made("mxfp4", since=(0, 28)),
 }
 # Formats -> the versions that load files of them: from which and up to which.
 _LOADS: dict[str, tuple[_Release, _Release | None]] = {
@@ -88,11 +102,27 @@ def _served(model: PlannedModel, work: Workload) -> Served:
         base = f"--tokenizer {shlex.quote('<the model that the GGUF was made of>')}"
         return gguf_file(model, full_name(dtype) if dtype else None, base)
     makes = {name: f"--dtype {name}" for name in ("float16", "bfloat16", "float32")}
-    for name, (method, first, end) in _ON_LOADING.items():
-        if _is_within(version, first, end):
-            makes[name] = f"--quantization {method}"
+    for name, made in _ON_LOADING.items():
+        if _is_within(version, made.since, made.until):
+            makes[name] = f"--quantization {made.method}"
     unknown = [name for name, (first, end) in _LOADS.items() if not _is_within(version, first, end)]
     return served(model, dtype, engine=engine, on_loading=makes, unknown=unknown)
+
+
+def made_while_loading(model: PlannedModel, work: Workload) -> str | None:
+    """The full name of the format that the version makes of 16 bit weights; None where it makes
+    none, or the files are quantised."""
+    name = full_name(work.request.dtype) if work.request.dtype else ""
+    made = _ON_LOADING.get(name)
+    if made is None or not _is_within(work.version, made.since, made.until):
+        return None
+    return None if unquantised(model) is None else name
+
+
+def loads_whole(model: PlannedModel, work: Workload) -> bool:
+    """Whether 16 bit weights that are quantised while they load are all on the device first."""
+    made = made_while_loading(model, work)
+    return made is not None and not work.version.at_least(*_ON_LOADING[made].by_layer)
 
 
 def _is_within(version: Version, first: _Release, end: _Release | None) -> bool:

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from headcount.model.mixers import Attention, LatentAttention, Mixer
+from headcount.model.numbers import size
 
 from ...planned_model import PlannedModel
 from ..version import Version
@@ -76,13 +77,57 @@ def _of_modelopt(named: object, version: Version) -> str | None:
 
 def ignores_cache_dtype(model_type: str) -> bool:
     """Whether --kv-cache-dtype has no effect (FalconAttention of
-    vllm/model_executor/models/falcon.py hands its attention no cache's settings)."""
-    return model_type == "falcon"
+    vllm/model_executor/models/falcon.py, and CLIPAttention of clip.py, hand their attention no
+    cache's settings)."""
+    return model_type in ("falcon", "clip")
+
+
+# Types whose class runs attention as an encoder's, which keeps nothing, where their config has
+# is_causal false (qwen2.py, llama.py and the like of vllm/model_executor/models).
+_READ_IS_CAUSAL = frozenset({"apertus", "llama", "mistral", "qwen2", "qwen3"})
+
+
+_CLIP_TEXT = 77  # max_position_embeddings of transformers' CLIPTextConfig
+
+
+@lru_cache(maxsize=64)
+def as_run(model: PlannedModel) -> PlannedModel:
+    """With the caches that vLLM's class has where transformers' has others: none of attention
+    without a causal mask, and one of CLIP's encoder of texts, whose mask is causal
+    (CLIPTextTransformer of vllm/model_executor/models/clip.py)."""
+    kind = model.spec.model_type
+    if kind in _READ_IS_CAUSAL and model.config.get("is_causal") is False:
+        return _with_caches(model, {layer.stack: False for layer in model.spec.layers})
+    if packs_convolutions(kind):
+        from .short_convolutions import without_windows
+
+        return without_windows(model)
+    if kind != "clip":
+        return model
+    text = model.config.get("text_config")
+    longest = size(text.get("max_position_embeddings")) if isinstance(text, Mapping) else None
+    found = _with_caches(model, {"text": True})
+    return replace(found, spec=replace(found.spec, max_position_embeddings=longest or _CLIP_TEXT))
+
+
+def _with_caches(model: PlannedModel, kept: Mapping[str, bool]) -> PlannedModel:
+    """`kept` says of stacks whether their attention keeps anything."""
+    layers = tuple(
+        replace(n, mixers=tuple(_caching(mixer, kept[n.stack]) for mixer in n.mixers))
+        if n.stack in kept
+        else n
+        for n in model.spec.layers
+    )
+    return replace(model, spec=replace(model.spec, layers=layers))
+
+
+def _caching(mixer: Mixer, kept: bool) -> Mixer:
+    return replace(mixer, cached=kept) if isinstance(mixer, Attention) else mixer
 
 
 def packs_convolutions(model_type: str) -> bool:
     """Whether convolutions beside attention are kept as windows of a few tokens, in blocks of their
-    own (vllm/models/inkling/nvidia/sconv_swa_attn.py), which is not modelled."""
+    own (vllm/models/inkling/nvidia/sconv_swa_attn.py)."""
     return model_type in ("inkling_mm_model", "inkling_text")
 
 

@@ -4,17 +4,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from headcount.model.mixers import fills
+from headcount.model.mixers import CompressedAttention, fills
 
 from ...planned_model import PlannedModel
 from ...request import Workload
-from ..layers import LayerCache, readers_apart, stages_of
+from ..layers import LayerCache, StagedCaches, readers_apart, stages_of
 from ..paged import paged_caches, with_draft
 from ..pool import CachePool
 from ..version import Version
 from .added.drafting import overlaps_steps
 from .blocks import BlockRequest, BlockTable, block_table
-from .compressed import compressed_caches, compressed_table, has_compressed
 from .defaults import StepLimits, in_flight_tokens, step_limits
 from .hybrid import as_allocated
 from .kernel_blocks import kernel_block
@@ -22,6 +21,7 @@ from .model_rules import as_served, default_state, ignores_cache_dtype, packs_co
 from .runner import uses_v2
 from .states import StateRule, state_rule
 
+_NULL_BLOCK_SINCE = (0, 29)
 _PACKED = ("fp8", "fp8_e4m3", "fp8_ds_mla", "float8_e4m3fn")
 
 
@@ -55,6 +55,11 @@ class VllmPool(CachePool):
         blocks = self.table.blocks_of(self.request(context))
         own = batch_size * blocks * self.table.block_bytes[stage]
         return max(own, blocks * sum(self.table.block_bytes)) if self._checks_all_stages else own
+
+    def reserved(self, stage: int = 0) -> int:
+        """The null block, for which a start wants room since 0.29 (get_kv_cache_configs in
+        vllm/v1/core/kv_cache_utils.py); what it logs counts it."""
+        return self.table.block_bytes[stage] if self.version.at_least(*_NULL_BLOCK_SINCE) else 0
 
     @property
     def _checks_all_stages(self) -> bool:
@@ -133,7 +138,7 @@ def vllm_pool(model: PlannedModel, work: Workload) -> VllmPool:
     request, version = work.request, work.version
     served = as_served(model)
     state_dtype = default_state(model.spec.model_type, version)
-    found = with_draft(paged_caches(served, work, state_dtype=state_dtype), served, work)
+    found = with_draft(_kept(served, work, state_dtype), served, work)
     caches = as_allocated(found.caches, version, disabled=request.disable_hybrid_kv_cache_manager)
     states = state_rule(
         model.spec,
@@ -146,10 +151,12 @@ def vllm_pool(model: PlannedModel, work: Workload) -> VllmPool:
     )
     step = step_limits(version, request.device, request)
     stages, of_layers = found.stages, stages_of(request, len(model.spec.layers))
-    table = compressed_table(model.spec, version, of_layers) if _packs(model, work) else None
-    if table is not None:
+    packed = _packed(model, work, of_layers)
+    if packed is not None:
+        from .compressed import compressed_caches
+
         caches, stages = compressed_caches(model.spec, of_layers)
-    table = table or _table(
+    table = packed or _table(
         caches,
         version=version,
         block_size=request.block_size,
@@ -173,14 +180,32 @@ def vllm_pool(model: PlannedModel, work: Workload) -> VllmPool:
         context_ranks=request.context_ranks,
         states=states,
         readers_apart=readers_apart(model.spec, of_layers),
-        remarks=tuple(_remarks(model, work)),
+        remarks=tuple(_remarks(model, work, is_packed=packed is not None)),
     )
 
 
-def _packs(model: PlannedModel, work: Workload) -> bool:
-    """Whether layers that compress tokens keep them as their kernel does, in 8 bit; else as the
-    model computes."""
-    return has_compressed(model.spec) and work.request.kv_dtype in (None, "auto", *_PACKED)
+def _kept(model: PlannedModel, work: Workload, state_dtype: str | None) -> StagedCaches:
+    found = paged_caches(model, work, state_dtype=state_dtype)
+    if not packs_convolutions(model.spec.model_type):
+        return found
+    from .short_convolutions import convolution_windows  # one type alone wants it
+
+    return convolution_windows(model, found, work.request.attention_tp)
+
+
+def _packed(model: PlannedModel, work: Workload, stages: tuple[int, ...]) -> BlockTable | None:
+    """The blocks of layers that compress tokens, as their kernel keeps them in 8 bit; None where
+    none does, or as the model computes."""
+    if not _compresses(model) or work.request.kv_dtype not in (None, "auto", *_PACKED):
+        return None
+    from .compressed import compressed_table  # few models want it
+
+    return compressed_table(model.spec, work.version, stages)
+
+
+def _compresses(model: PlannedModel) -> bool:
+    layers = model.spec.layers
+    return any(isinstance(mixer, CompressedAttention) for n in layers for mixer in n.mixers)
 
 
 def _runs_ahead(model: PlannedModel, work: Workload) -> bool:
@@ -198,25 +223,15 @@ def _encoder_tokens(work: Workload, step: StepLimits) -> int:
     return step.max_num_batched_tokens if is_step else work.encoder_tokens
 
 
-def _remarks(model: PlannedModel, work: Workload) -> Iterator[str]:
+def _remarks(model: PlannedModel, work: Workload, *, is_packed: bool) -> Iterator[str]:
     """What the figures leave out."""
-    if has_compressed(model.spec) and not (
-        _packs(model, work)
-        and compressed_table(
-            model.spec, work.version, stages_of(work.request, len(model.spec.layers))
-        )
-    ):
+    if _compresses(model) and not is_packed:
         yield (
             "Compressed tokens are counted without vLLM's layout of them, which is known for its"
             " default --kv-cache-dtype alone: it logs several times fewer tokens and requests."
         )
-    if has_compressed(model.spec) and work.request.speculation is not None:
+    if _compresses(model) and work.request.speculation is not None:
         yield "The cache of the layers that draft is left out beside compressed tokens."
-    if packs_convolutions(model.spec.model_type):
-        yield (
-            "Convolutions beside attention are counted as states: vLLM keeps them in blocks of"
-            " their own, and logs several times fewer tokens and requests."
-        )
     if work.request.kv_dtype not in (None, "auto") and ignores_cache_dtype(model.spec.model_type):
         yield "vLLM's class of this model ignores --kv-cache-dtype: its cache stays as it computes."
     if work.request.sampler is not None and uses_v2(model, work):

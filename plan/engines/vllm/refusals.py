@@ -7,30 +7,32 @@ and model_loader/bitsandbytes_loader.py of the releases named.
 """
 
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from headcount.arch.config_parts import whole_configs
-from headcount.arch.formats.of_configs import scheme_of
 from headcount.model.dtypes import ALIASES
-from headcount.model.errors import HeadcountError
 
 from ...devices import Device
 from ...planned_model import PlannedModel
 from ...request import Workload
 from ...stored import as_loaded
-from ..refusals.partition import MERGED, CutRules, refined_experts, uneven_cuts
+from ..refusals.formats import Since, format_of, lacks_kernels, needs
 from ..refusals.platforms import Platforms, has_capability
 from ..version import Version
 from .added.refusals import added_refusals
 from .added.spread import vllm_spread
 from .blocks import BlockTable
 from .context_parallel import context_refusals
+from .defaults import step_limits
+from .launch import made_while_loading
 from .model_rules import NOT_IN_FLOAT16
 from .pool import vllm_pool
 
+if TYPE_CHECKING:
+    from ..refusals.partition import CutRules
+
 _CDNA, _RDNA = ("gfx90a", "gfx942", "gfx950"), ("gfx1100",)
-# Since a version: the least compute capability of a format.
-_Since = tuple[tuple[tuple[int, ...], str], ...]
-_LEAST: Mapping[str, _Since] = {
+_LEAST: Mapping[str, Since] = {
     "fp8": (((0, 14), "7.5"), ((0,), "8.0")),
     "fbgemm_fp8": (((0,), "8.0"),),
     "mxfp4": (((0,), "8.0"),),
@@ -39,6 +41,9 @@ _LEAST: Mapping[str, _Since] = {
     "bitsandbytes": (((0,), "7.0"),),
     "modelopt, fp8": (((0, 27), "8.0"), ((0,), "8.9")),
     "modelopt, nvfp4": (((0, 14), "7.5"), ((0, 9), "8.0"), ((0,), "10.0")),
+    "modelopt, mxfp8": (((0, 20), "8.0"), ((0, 16), "10.0")),
+    # What --quantization makes (layers/quantization/mxfp8.py, then online/base.py).
+    "mxfp8 made while loading": (((0, 20), "7.5"), ((0, 19), "10.0")),
 }
 # Since a version: formats that ROCm's list of quantisations has, where that was not always so.
 _ON_ROCM_SINCE = {"mxfp4": (0, 10), "bitsandbytes": (0, 12), "modelopt": (0, 21)}
@@ -61,12 +66,12 @@ def vllm_refusals(model: PlannedModel, device: Device | None, work: Workload) ->
     if device is not None:
         yield from _formats(model, device, work)
     yield from context_refusals(model, work)
-    loaded = as_loaded(model, work.dtype)
-    yield from uneven_cuts(loaded, work.request.tp, vllm_cuts(model, device, work))
+    yield from _cuts(model, device, work)
     table = vllm_pool(model, work).table
     yield from added_refusals(model, work, len(table.groups))
     yield from _blocks(model, table, device, work)
-    if work.request.tp > 1 and work.request.dtype is None and _method(model) == "bitsandbytes":
+    yield from _sequences(device, work)
+    if work.request.tp > 1 and work.request.dtype is None and format_of(model) == "bitsandbytes":
         yield "weights that bitsandbytes has quantised do not split: --pp instead of --tp"
 
 
@@ -92,18 +97,59 @@ def _blocks(
     yield f"no kernel of attention takes blocks of {kept} tokens: multiples of {_KERNEL_STEP}"
 
 
+def _sequences(device: Device | None, work: Workload) -> Iterator[str]:
+    """verify_max_model_len of SchedulerConfig (vllm/config/scheduler.py)."""
+    tokens, sequences = step_limits(work.version, device, work.request)
+    if sequences > tokens:
+        yield (
+            f"--max-num-seqs {sequences} is more than --max-num-batched-tokens, which is"
+            f" {tokens:,}: each sequence takes a token of a step"
+        )
+
+
+def _cuts(model: PlannedModel, device: Device | None, work: Workload) -> Iterator[str]:
+    if work.request.ranks == 1:
+        return
+    from ..refusals.partition import uneven_cuts
+
+    rules = vllm_cuts(model, device, work)
+    yield from uneven_cuts(as_loaded(model, work.dtype), work.request.tp, rules)
+
+
 def vllm_notes(model: PlannedModel, device: Device | None, work: Workload) -> Iterator[str]:
-    """Where blocks of experts are cut, and so what would not have started before."""
+    """What runs 8 bit with scales for each 32 where no device's own kernels do; where blocks of
+    experts are cut, and so what would not have started before."""
+    if device is not None and "mxfp8" in (_loaded_format(model, work) or ""):
+        yield from _of_mxfp8(device)
+    if work.request.ranks == 1:
+        return
+    from ..refusals.partition import refined_experts
+
     rules = vllm_cuts(model, device, work)
     found = refined_experts(as_loaded(model, work.dtype), work.request.tp, rules)
     if found is not None:
         yield f"{found}, which Triton's kernels alone run; before 0.29 vLLM refuses such a start."
 
 
-def vllm_cuts(model: PlannedModel, device: Device | None, work: Workload) -> CutRules:
+def _of_mxfp8(device: Device) -> Iterator[str]:
+    """The kernels that are tried in turn (vllm/model_executor/kernels/linear/mxfp8)."""
+    if device.platform != "cuda" or has_capability(device, "10.0"):
+        return
+    if has_capability(device, "8.0"):
+        yield (
+            f"mxfp8 on {device.key}: weights lie there in 8 bit and are computed with in 16"
+            " (Marlin's kernels); kernels of its own begin with compute capability 10.0."
+        )
+    else:
+        yield f"mxfp8 on {device.key}: each step takes the weights back to 16 bit, which is slow."
+
+
+def vllm_cuts(model: PlannedModel, device: Device | None, work: Workload) -> "CutRules":
     """Matrices that run as one are cut anywhere (_maybe_allow_fp8_block_shape_mismatch of
     layers/linear.py), then experts (refine_fp8_moe_block_shape of fused_moe/oracle/fp8.py) where
     Triton's kernels have fp8 (supports_fp8 of platforms/cuda.py)."""
+    from ..refusals.partition import MERGED, CutRules
+
     has_fp8 = device is None or device.platform != "cuda" or has_capability(device, "8.9")
     return CutRules(
         amid_blocks=MERGED if work.version.at_least(0, 14) else frozenset(),
@@ -114,7 +160,7 @@ def vllm_cuts(model: PlannedModel, device: Device | None, work: Workload) -> Cut
 
 
 def _formats(model: PlannedModel, device: Device, work: Workload) -> Iterator[str]:
-    method = _method(as_loaded(model, work.dtype))
+    method = _loaded_format(model, work)
     if device.platform == "cuda":
         yield from _on_cuda(method, model, device, work)
     elif device.platform == "rocm" and method is not None:
@@ -125,6 +171,13 @@ def _formats(model: PlannedModel, device: Device, work: Workload) -> Iterator[st
             yield f"{method} has no kernels for {device.capability}"
 
 
+def _loaded_format(model: PlannedModel, work: Workload) -> str | None:
+    made = made_while_loading(model, work)
+    if made == "mxfp8":
+        return f"{made} made while loading"
+    return format_of(as_loaded(model, work.dtype))
+
+
 def _fp8_with_rocm(version: Version) -> tuple[str, ...]:
     return _CDNA if version.at_least(*_FP8_ON_ALL_CDNA) else ("gfx942", "gfx950")
 
@@ -132,20 +185,17 @@ def _fp8_with_rocm(version: Version) -> tuple[str, ...]:
 def _on_cuda(
     method: str | None, model: PlannedModel, device: Device, work: Workload
 ) -> Iterator[str]:
-    for since, least in _LEAST.get(method or "", ()):
-        if work.version.at_least(*since):
-            if not has_capability(device, least):
-                yield _needs(method or "", least, device)
-            break
+    if (lack := lacks_kernels(method, device, work.version, _LEAST)) is not None:
+        yield lack
     yield from _sparse(model, device, work.version)
     if has_capability(device, "8.0"):
         return
     asked = ALIASES.get(work.request.dtype or "", work.request.dtype)
     if asked == "bfloat16":
-        yield _needs("bfloat16", "8.0", device)
+        yield needs("bfloat16", "8.0", device)
     elif model.spec.model_type in NOT_IN_FLOAT16 and asked != "float32":
-        needs = _needs("bfloat16", "8.0", device)
-        yield f"{model.spec.model_type} is not run in float16, and {needs}"
+        why = needs("bfloat16", "8.0", device)
+        yield f"{model.spec.model_type} is not run in float16, and {why}"
 
 
 def _sparse(model: PlannedModel, device: Device, version: Version) -> Iterator[str]:
@@ -161,23 +211,3 @@ def _sparse(model: PlannedModel, device: Device, version: Version) -> Iterator[s
             f"attention by an indexer has kernels for compute capability {listed}, {device.key} has"
             f" {device.capability}"
         )
-
-
-def _needs(what: str, least: str, device: Device) -> str:
-    return f"{what} needs compute capability {least}, {device.key} has {device.capability}"
-
-
-def _method(model: PlannedModel) -> str | None:
-    """The name that the config has for its quantisation; None where there is none, or none that is
-    understood."""
-    try:
-        scheme = scheme_of(model.config)
-    except HeadcountError:
-        return None
-    if scheme is None:
-        return None
-    if scheme.name.startswith("modelopt"):
-        settings = model.config.get("quantization_config") or {}
-        algorithm = str(settings.get("quant_algo") or "").lower()
-        return f"modelopt, {algorithm}"
-    return scheme.name

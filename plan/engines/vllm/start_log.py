@@ -21,6 +21,7 @@ from ..start_log import (
 )
 
 _STATE_MODE = re.compile(r"Mamba cache mode is set to '(none|align|all)'")
+_DETECTED = re.compile(r"detected platform (cuda|rocm|xpu|hpu|tpu)\b")
 _OVERRIDE = "Overriding num_gpu_blocks="
 _BLOCKS_FOUND = re.compile(rf"num_gpu_blocks={NUMBER} with num_gpu_blocks_override={NUMBER}")
 _VERSIONS = ("0.11.0", "0.12.0", "0.19.0", "0.21.0", "0.26.0", "0.33.0")  # whose rules differ
@@ -45,6 +46,17 @@ def _overridden(log: Log, line: str) -> None:
     if match := _BLOCKS_FOUND.search(line):
         # while CUDA graphs are profiled, of 0 blocks; else the user's
         log.settings["overridden"] = int(number(match[1])) and int(number(match[2]))
+
+
+def _platform(log: Log, line: str) -> None:
+    if match := _DETECTED.search(line):
+        log.settings["platform"] = match[1]
+
+
+def _pools(log: Log, line: str) -> None:
+    """A model that embeds, or classifies, is loaded without its output head (as_embedding_model of
+    model_executor/models/adapters.py)."""
+    log.settings["without_head"] = 1
 
 
 def _second_runner(log: Log, line: str) -> None:
@@ -181,6 +193,7 @@ LOG = StartLog(
     no_settings=(
         *("equivalent to --gpu", "CUDA graph memory profiling", "Try lowering", "Try increasing"),
         *("Replace gpu_memory_utilization", "Please try lowering", "is not valid JSON"),
+        "Prefetching checkpoint",
     ),
     figures=(
         LogLine("KV cache memory", rf"vailable KV cache memory: {NUMBER} ?GiB", "available_gib"),
@@ -287,6 +300,7 @@ LOG = StartLog(
         **{"enable_lora": "enable_lora", "max_loras": "max_loras"},
         **{"max_lora_rank": "max_lora_rank", "fully_sharded_loras": "fully_sharded_loras"},
         **{"cpu_offload_gb": "cpu_offload_gb"},
+        **{"speculative_model": "speculative_model", "num_speculative_tokens": "speculated"},
         "async_scheduling": "async_scheduling",
         **{"disable_hybrid_kv_cache_manager": "disable_hybrid_kv_cache_manager"},
     },
@@ -295,7 +309,8 @@ LOG = StartLog(
         ("Mamba cache mode", _state_mode),
         ("Using FlashInfer", _sampler),
         (_OVERRIDE, _overridden),
-        ("Using V2 Model Runner", _second_runner),
+        *(("Using V2 Model Runner", _second_runner), ("detected platform", _platform)),
+        *(("--runner pooling", _pools), ("task='embed'", _pools)),
         ("CPU KV cache size", _on_cpu),
     ),
     finish=_finish,

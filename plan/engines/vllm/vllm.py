@@ -12,7 +12,7 @@ from .budget import vllm_budget, vllm_host
 from .cache_types import CACHES
 from .defaults import step_limits
 from .launch import vllm_launch
-from .model_rules import default_cache, ignores_cache_dtype
+from .model_rules import as_run, default_cache, ignores_cache_dtype
 from .pool import vllm_pool
 from .refusals import vllm_notes, vllm_platforms, vllm_refusals
 
@@ -36,6 +36,7 @@ def _most_at_once(device: Device | None, work: Workload) -> int:
 
 ENGINE = Engine(
     name="vllm",
+    as_run=as_run,
     budget=vllm_budget,
     host=vllm_host,
     pool=vllm_pool,

@@ -1,6 +1,7 @@
 """Audits of GGUF files: heads, windows, latent attention, quantised bytes, sets of files."""
 
 import json
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -285,3 +286,32 @@ def test_an_adapter_is_told_from_a_model(tmp_path: Path) -> None:
     tensors = {"blk.0.attn_q.weight.lora_a": ("F32", (8, 256))}
     with pytest.raises(HeadcountError, match=r"m\.gguf: this is an adapter .* audit the GGUF file"):
         audit_model(str(write_gguf(tmp_path / "m.gguf", metadata, tensors)))
+
+
+def test_a_file_that_lacks_layers_tells_no_total(tmp_path: Path) -> None:
+    lacking = {name: one for name, one in llama_tensors().items() if not name.startswith("blk.2")}
+    audit = audit_model(str(write_gguf(tmp_path / "model.gguf", tensors=lacking)))
+    assert "H103" in {finding.code for finding in audit.findings}
+    assert audit.spec.parameters is None
+    assert audit.spec.parameters_unknown == "the file lacks tensors of its layers"
+
+
+def test_a_head_of_eagle_3_reads_an_embedding_and_a_hidden_state(tmp_path: Path) -> None:
+    """Its tensors as llama.cpp's src/models/eagle3.cpp loads them; the head knows fewer tokens."""
+    own = keys("eagle3", 1, attention__head_count_kv=2, context_length=64)
+    tensors = {
+        **{"fc.weight": ("F16", (256, 768)), "blk.0.hidden_norm.weight": ("F32", (256,))},
+        **{
+            f"blk.0.attn_{p}.weight": ("F16", (n, 512))
+            for p, n in (("q", 256), ("k", 64), ("v", 64))
+        },
+        **{"blk.0.attn_output.weight": ("F16", (256, 256)), "output.weight": ("F16", (32, 256))},
+        **{"output_norm.weight": ("F32", (256,)), "d2t": ("I64", (32,))},
+    }
+    words = {"tokenizer.ggml.tokens": [f"t{i}" for i in range(40)]}
+    file = write_gguf(tmp_path / "eagle3.gguf", {**own, **words}, tensors)
+    audit = audit_model(str(file))
+    assert audit.findings == ()
+    assert audit.attention_parameters == (256 + 64 + 64) * 512 + 256 * 256
+    assert audit.spec.cache_bytes_per_token(bits=16) == 2 * 2 * 32 * 2
+    assert audit.spec.parameters == sum(prod(shape) for _, shape in tensors.values())

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from checkpoints import LLAMA_CONFIG
+from headcount.arch.read_config import read_config
 from headcount.arch.registry import ARCHITECTURES
 from headcount.audit import audit_model
 from headcount.model.errors import HeadcountError
@@ -19,6 +20,7 @@ MISTRAL = {"model_type": "mistral", "sliding_window": 32}
 QWEN2 = {"model_type": "qwen2", "use_sliding_window": False}
 COHERE2 = {"model_type": "cohere2", "sliding_window": 16, "eos_token_id": 1, "bos_token_id": 0}
 PATTERN = ["sliding_attention", "sliding_attention", "full_attention"]
+NONE_OF_LLAMA: Config = dict.fromkeys(LLAMA_CONFIG)
 GPT2 = {"model_type": "gpt2", "n_embd": 32, "n_head": 4, "n_layer": 2, "n_positions": 64}
 
 
@@ -67,9 +69,10 @@ SPEAKS: list[tuple[str, str, Config]] = [
     ("H415", "note", {"rope_parameters": {"full_attention": YARN}}),
     ("H416", "warning", {"rope_scaling": {**YARN, "factor": 2}}),
     ("H418", "warning", {"vocab_size": None, "num_hidden_layers": None}),
-    ("H418", "warning", {"model_type": "opt", "hidden_size": None, "num_hidden_layers": None,
-                         "num_attention_heads": None, "intermediate_size": None, "n_head": 4,
-                         "num_layers": 2, "hidden_dim": 32, "ffn_embed_dim": 64}),
+    *(("H418", "warning", {"model_type": model_type, "hidden_size": None, "num_layers": 2,
+                           "num_hidden_layers": None, "num_attention_heads": None, "n_head": 4,
+                           "intermediate_size": None, "hidden_dim": 32, "ffn_embed_dim": 64})
+      for model_type in ("opt", "gpt2")),
     *(("H418", "warning", {size: None, name: 12}) for size, name in (
         ("num_hidden_layers", "num_layers"), ("num_hidden_layers", "n_layer"),
         ("num_hidden_layers", "num_hidden_layer"), ("hidden_size", "n_embd"),
@@ -97,12 +100,14 @@ SPEAKS: list[tuple[str, str, Config]] = [
     ("H422", "note", {"model_type": "qwen3", "architectures": ["ColQwen3Model"]}),
     ("H504", "warning", {"eos_token_id": 40}),
     ("H504", "warning", {"eos_token_id": [2, 99]}),
+    ("H504", "warning", {"model_type": "moshi", "vocab_size": 32000, "bos_token_id": 32001}),
     ("H606", "note", {"dtype": None}),
     ("H607", "note", {"quantization_config": {"quant_method": "someones"}}),
 ]  # fmt: skip
 SILENT: list[tuple[str, Config]] = [
     ("H301", {"auto_map": None}),
     ("H301", {"auto_map": "not an object"}),
+    ("H301", {"auto_map": {"": "eagle3.Eagle3SpeculatorConfig"}}),  # which no auto class goes by
     ("H303", {"_attn_implementation": "flash_attention_2"}),
     ("H303", {"attn_implementation": 3}),
     ("H305", {"trust_remote_code": False}),
@@ -149,6 +154,35 @@ SILENT: list[tuple[str, Config]] = [
     ("H418", {"some_number": 12}),  # every size is given
     ("H418", {"mm_hidden_size": 1024, "swa_head_dim": 8}),
     ("H418", {**GPT2, "num_key_value_heads": None, "n_ctx": 64}),
+    # nomic-ai/nomic-embed-text-v1.5, by its own code's names: what NomicBertConfig builds anyway.
+    (
+        "H418",
+        {
+            **NONE_OF_LLAMA,
+            "model_type": "nomic_bert",
+            "n_embd": 768,
+            "n_head": 12,
+            "n_layer": 12,
+            "n_inner": 3072,
+            "vocab_size": 30528,
+        },
+    ),
+    # jetmoe/jetmoe-8b: ffn_hidden_size is the class's intermediate_size, length the context.
+    (
+        "H418",
+        {
+            **NONE_OF_LLAMA,
+            "model_type": "jetmoe",
+            "ffn_hidden_size": 5632,
+            "length": 4096,
+            "hidden_size": 2048,
+            "num_hidden_layers": 24,
+            "num_attention_heads": 32,
+            "num_key_value_heads": 16,
+            "kv_channels": 128,
+            "vocab_size": 32000,
+        },
+    ),
     ("H419", {"visual": {"token": 64}}),
     ("H419", {"visual": {"width": 64}, "architectures": ["SomeClassifier"]}),
     ("H421", {"sliding_window": 16}),  # its class is known
@@ -161,6 +195,12 @@ SILENT: list[tuple[str, Config]] = [
     ("H504", {"eos_token_id": 39}),
     ("H504", {"pad_token_id": -1}),
     ("H504", {"eos_token_id": "x"}),
+    # As published: facebook/musicgen-small's decoder pads with a row more, a token of sesame/csm-1b
+    # is of the text, one of kyutai/stt-2.6b-en of a table that holds codes of sound, too.
+    ("H504", {"model_type": "musicgen_decoder", "vocab_size": 2048, "bos_token_id": 2048}),
+    ("H504", {"model_type": "csm", "vocab_size": 2051, "bos_token_id": 128000}),
+    ("H504", {"model_type": "kyutai_speech_to_text", "vocab_size": 4001, "bos_token_id": 48000}),
+    ("H504", {"model_type": "moshi", "vocab_size": 32000, "bos_token_id": 32000}),
     ("H606", {"dtype": None, "torch_dtype": "float16"}),
     ("H607", {"quantization_config": {"quant_method": "gptq", "bits": 4}}),
     ("H607", {"quantization_config": None}),
@@ -229,6 +269,24 @@ def test_layers_with_a_window_of_null_are_refused(tmp_path: Path, model_type: st
     path.write_text(json.dumps({"model_type": model_type, "sliding_window": None}))
     with pytest.raises(HeadcountError, match=r"sliding_window is null.*first forward fails"):
         audit_model(str(path))
+
+
+@pytest.mark.parametrize(
+    ("model_type", "more", "said"),
+    [
+        ("llama", {}, "not given"),
+        ("mistral", {"attention_chunk_size": None}, "null"),
+        ("llama4_text", {"attention_chunk_size": None}, "null"),
+    ],
+)
+def test_chunks_without_their_size_are_refused(
+    model_type: str, more: dict[str, Any], said: str
+) -> None:
+    """transformers 5.24 fails in the first forward of each: its cache asks for the size."""
+    kinds = ["chunked_attention", "full_attention"]
+    config = {"model_type": model_type, "num_hidden_layers": 2, "layer_types": kinds, **more}
+    with pytest.raises(HeadcountError, match=rf"attention_chunk_size is {said}.*forward fails"):
+        read_config(config, "config.json")
 
 
 @pytest.mark.parametrize(

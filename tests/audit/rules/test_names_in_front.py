@@ -15,7 +15,7 @@ from checkpoints import LLAMA_CONFIG, llama_shapes, write_model
 from headcount.audit import audit_model
 
 NAMES = llama_shapes(LLAMA_CONFIG)
-FOUND = {"language_model.": False, "llm.": False, "model.": True, "": True}
+FOUND = {"language_model.": False, "llm.": False, "transformer.": False, "model.": True, "": True}
 Shapes = dict[str, tuple[int, ...]]
 
 
@@ -36,6 +36,17 @@ def test_a_foreign_word_in_front_is_an_error(tmp_path: Path, prefix: str, named:
     found = [one for one in audit_model(str(folder)).findings if one.code == "H217"]
     assert [one.severity for one in found] == ([] if FOUND[prefix] else ["error"])
     assert all(prefix in str(one) for one in found)
+
+
+@pytest.mark.parametrize(("name", "is_known"), [("LlamaForQuestionAnswering", True), ("", True)])
+def test_another_class_of_the_type_knows_another_word(
+    tmp_path: Path, name: str, is_known: bool
+) -> None:
+    """The base model is `transformer` there; a file that names no class may be for it."""
+    named = {"architectures": [name]} if name else {"architectures": None}
+    folder = write_model(tmp_path, {**LLAMA_CONFIG, **named}, bare("transformer."))
+    found = {one.code for one in audit_model(str(folder)).findings}
+    assert ("H217" not in found) is is_known
 
 
 def test_a_class_that_comes_with_the_model_has_names_of_its_own(tmp_path: Path) -> None:

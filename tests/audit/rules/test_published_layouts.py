@@ -92,7 +92,8 @@ def with_biases(shapes: dict[str, Any]) -> dict[str, Any]:
 
 def test_layers_that_predict_may_be_counted(tmp_path: Path) -> None:
     """The code beside MiMo builds them, and so does the count from its config."""
-    config = {**LLAMA_CONFIG, "model_type": "mimo", "num_nextn_predict_layers": 1}
+    named = {"model_type": "mimo", "architectures": ["MiMoForCausalLM"]}
+    config = {**LLAMA_CONFIG, **named, "num_nextn_predict_layers": 1}
     own = with_biases(llama_shapes())
     first = {name: shape for name, shape in own.items() if ".layers.0." in name}
     ahead = {name.replace(".layers.", ".mtp_layers."): shape for name, shape in first.items()}

@@ -249,7 +249,7 @@ def test_quantised_weights_are_counted_from_the_config(tmp_path: Path) -> None:
 def test_codes_are_unique_and_documented() -> None:
     docs = (Path(__file__).parents[3] / "docs" / "findings.md").read_text("utf-8")
     codes = [rule.code for rule in RULES]
-    assert len(set(codes)) == len(codes) == 83
+    assert len(set(codes)) == len(codes) == 84
     for rule in RULES:
         _, found, section = docs.partition(f"## {rule.code} {rule.name}\n")
         assert found, rule.code
@@ -282,6 +282,11 @@ def test_an_index_without_its_shards_is_held_against_the_config(tmp_path: Path) 
     assert {code for code, _ in findings(folder)} == {"H201"}
     claim(folder, total_size=12345)
     assert ("H202", "warning") in findings(folder)
+    # As in a public index of an 8.3 B whose config says bfloat16, and whose files hold float32.
+    parameters = audit_model(str(folder)).spec.parameters
+    assert parameters
+    claim(folder, total_size=4 * parameters)
+    assert ("H202", "note") in findings(folder)
 
 
 QWEN3 = {**LLAMA_CONFIG, "model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"]}

@@ -243,5 +243,7 @@ def test_files_that_hold_otherwise_than_their_config_says() -> None:
     assert found == {
         *("mllama", "mllama_text_model", "moshi"),  # more rows in the embedding
         *("kyutai_speech_to_text", "csm", "csm_depth_decoder_model", "higgs_audio_v2"),
+        *("t5", "mt5", "umt5", "pop2piano", "udop"),  # matrices in float32
+        *("musicgen_decoder", "musicgen_melody_decoder"),  # ids of text, and codes of sound
         "marian",
     }

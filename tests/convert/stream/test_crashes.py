@@ -34,6 +34,8 @@ RUNGS = [
     pytest.param(("--method", "merge", "--grouping", "similar"), id="merge"),
 ]
 
+PRUNE = pytest.param(("--prune-heads", "1/2"), id="prune", marks=pytest.mark.slow)
+
 
 @pytest.fixture
 def converted(
@@ -72,7 +74,7 @@ SECOND_WAYS = ("copy_file_range", "unlink", "remove", "rmdir")
 EVERY = [False, pytest.param(True, marks=pytest.mark.slow)]
 
 
-@pytest.mark.parametrize("rungs", RUNGS)
+@pytest.mark.parametrize("rungs", [*RUNGS, PRUNE])
 @pytest.mark.parametrize("every", EVERY)
 def test_a_kill_at_any_call_loses_nothing(
     command: FaultyCommand,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from vllm_drafts import EAGLE3
+from vllm_drafts import DFLASH, EAGLE3
 
 from headcount.audit.auditing import audit_model
 from headcount.cli import main
@@ -73,6 +73,27 @@ def test_a_draft_is_on_the_last_stage_and_split_as_the_model_is(eagle3: Speculat
     table = found.pool.table  # type: ignore[attr-defined]
     page = 16 * 4 * (128 + 128) * 2
     assert table.block_bytes == (40 * page, 41 * page)
+
+
+def test_a_draft_of_dflash_has_its_layers_and_a_join(tmp_path: Path) -> None:
+    """Qwen3-8B's, of 5 layers: q and o of 4096 x 4096, k and v of 1024, MLPs of 3 x 12288, in
+    bfloat16, with a join of 5 hidden states of the model, whole on every rank (fc of
+    qwen3_dflash.py); embedding and head are the model's."""
+    folder = tmp_path / "Qwen3-8B-DFlash-b16"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(DFLASH))
+    text = json.dumps({"model": str(folder), "num_speculative_tokens": 15})
+    draft = parse_speculative_config(text, lambda name: planned(audit_model(name)))
+    assert draft.method == "dflash"
+    found = plan("qwen3-8b", speculative_config=draft)
+    layer = 4096 * (2 * 4096 + 2 * 1024 + 3 * 12288)
+    join = 5 * 4096 * 4096
+    assert term(found, "draft").bytes == 2 * (5 * layer + join)
+    assert found.bytes_per_token == (36 + 5) * 8 * (128 + 128) * 2
+    split = plan("qwen3-8b", speculative_config=draft, tp=2)
+    assert term(split, "draft").bytes == 5 * layer + 2 * join
+    refused = plan("qwen3-8b", speculative_config=draft, version="0.19").refusals
+    assert any("since 0.20" in text for text in refused)
 
 
 def test_a_draft_model_is_whole() -> None:

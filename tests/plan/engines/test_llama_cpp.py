@@ -279,6 +279,18 @@ def test_the_command_starts_what_was_planned() -> None:
     assert plain and plain.endswith("-ngl 999 -c 16384 --parallel 2 --swa-full")
 
 
+def test_cells_that_would_fit_are_not_said_to_be_logged() -> None:
+    """llama-server makes, and logs, those of its -c, whatever else fits the device."""
+    asked = ["qwen3-32b", "--dtype", "q4_k_m", "--device", "rtx-5090", "--context", "40960"]
+    words = {
+        name: CliRunner().invoke(main, ["plan", *asked, "--engine", name, *more]).output
+        for name, more in (("llama.cpp", ["--kv-dtype", "q8_0"]), ("vllm", []))
+    }
+    assert "-c 40960" in words["llama.cpp"]
+    assert "81,920 (of all whole requests that would fit)" in words["llama.cpp"]
+    assert "as the engine logs it" in words["vllm"]
+
+
 def test_another_engine_has_none_of_these_flags() -> None:
     with pytest.raises(HeadcountError, match=r"vllm has no --gpu-layers: .*--engine llama\.cpp"):
         plan_model(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from vllm_drafts import AVAILABLE, CASES, RECORD, asked, draft_config
-from vllm_ranks import VERSION, config_of
+from vllm_ranks import VERSION
 
 from headcount.arch.read_config import read_config
 from headcount.plan.devices import parse_device
@@ -26,7 +26,7 @@ KNOWN = [found for found in DRAFTS if "error" not in found]
 
 @lru_cache
 def model_of(name: str) -> PlannedModel:
-    config = draft_config("eagle3") if name == "eagle3" else config_of(name)
+    config = draft_config(name)
     assert config is not None
     spec = read_config(config, name).spec
     return PlannedModel(model_id=name, spec=spec, config=config)

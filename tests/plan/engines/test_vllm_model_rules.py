@@ -13,7 +13,7 @@ from headcount.plan.engines.vllm.model_rules import default_cache, default_state
 from headcount.plan.engines.vllm.pool import VllmPool
 from headcount.plan.engines.vllm.states import state_rule
 from headcount.plan.engines.vllm.vllm import ENGINE
-from headcount.plan.plan import plan_model
+from headcount.plan.plan import Plan, plan_model
 from headcount.plan.request import PlanRequest
 from headcount.sources.found import FoundModel
 
@@ -85,14 +85,37 @@ def test_gates_without_a_bound_are_no_kernels_for_checkpoints() -> None:
     assert state_rule(audit.spec, config, parse_version("0.32.0")).blocks == 2
 
 
+def plan_of(config: dict[str, Any], **request: Any) -> Plan:
+    found = FoundModel(kind="config", id="m", where="config.json", config=config)
+    asked = PlanRequest(engine=ENGINE.name, kv_memory=2**40, **request)
+    return plan_model(planned(audit_source(found)), asked)
+
+
 def test_what_is_not_modelled_is_said() -> None:
-    found = FoundModel(
-        kind="config", id="m", where="config.json", config={"model_type": "inkling_mm_model"}
-    )
-    plan = plan_model(
-        planned(audit_source(found)), PlanRequest(engine=ENGINE.name, kv_memory=2**40)
-    )
+    asked = PlanRequest(engine=ENGINE.name, kv_memory=2**40, kv_dtype="bf16")
+    plan = plan_model(planned(audit_model("deepseek-v4-flash")), asked)
     assert "logs several times fewer tokens" in " ".join(plan.pool.notes())
+
+
+def test_convolutions_are_windows_in_blocks_of_their_own() -> None:
+    """66 layers of 8 K/V heads of 128 and hidden 6,144: 2 x 128 + 2 x 6,144 / 8 = 1,792 elements of
+    a head, padded to 2,048; 4 tokens of 8 such heads in bfloat16 are 131,072 B, as are 32 tokens of
+    keys and values. A request of 1,000 tokens takes 32 blocks of these, and 250 of convolutions and
+    one more, as its window may begin inside a block; one block no request gets."""
+    plan = plan_of({"model_type": "inkling_mm_model"}, context=1000)
+    assert isinstance(plan.pool, VllmPool)
+    assert [group.block_size for group in plan.pool.table.groups] == [32, 4]
+    assert plan.pool.table.block_bytes == (66 * 131_072,)
+    assert plan.kv_cache_bytes == (32 + 250 + 1 + 1) * 66 * 131_072
+
+
+@pytest.mark.parametrize("model_type", ["llama", "mistral", "qwen2", "qwen3"])
+def test_attention_without_a_causal_mask_keeps_nothing(model_type: str) -> None:
+    """AttentionType.ENCODER_ONLY of vllm/model_executor/models/llama.py, qwen2.py and qwen3.py."""
+    config: dict[str, Any] = {"model_type": model_type}
+    assert plan_of(config, context=1000).kv_cache_bytes > 0
+    found = plan_of({**config, "is_causal": False}, context=1000)
+    assert (found.kv_cache_bytes, found.kv_tokens, found.fits) == (0, 0, True)
 
 
 def test_a_class_that_ignores_the_type_of_cache_says_so() -> None:

@@ -138,6 +138,18 @@ def test_memory_outside_torch_goes_by_version_and_layout() -> None:
         assert found.error_gib > 0 and found.source
 
 
+@pytest.mark.parametrize(("version", "blocks"), [("0.28.0", 128), ("0.29.0", 127)])
+def test_a_start_wants_room_for_the_null_block_since_0_29(version: str, blocks: int) -> None:
+    """get_kv_cache_configs of vllm/v1/core/kv_cache_utils.py holds a request against what is left
+    of 128 blocks without one, and logs the tokens of all."""
+    memory = 128 * 16 * 147_456  # 2 x 36 layers x 8 heads x 128 x 2 B of a token
+    found = plan("qwen3-8b", version, kv_memory=memory, context=1024)
+    assert found.limits.max_context == 16 * blocks
+    assert (found.num_blocks, found.kv_tokens) == (128, 2048)
+    assert plan("qwen3-8b", version, kv_memory=memory, context=16 * blocks).fits
+    assert not plan("qwen3-8b", version, kv_memory=memory, context=16 * blocks + 1).fits
+
+
 def test_float32_checkpoints_are_loaded_as_16_bit() -> None:
     """vLLM 0.32's own kv_cache_utils gives 109,184 tokens for 20 GiB, in blocks of 128."""
     found = plan("smollm-1.7b", "0.32", kv_memory=20 * GIB, block_size=128)

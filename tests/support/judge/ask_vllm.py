@@ -177,13 +177,18 @@ def answers(case: dict[str, Any]) -> Iterator[dict[str, Any]]:
                 yield {"error": f"{type(error).__name__}: {error}".replace(folder, "FOLDER")}
 
 
+# Of such a class that inherits another's, whose it is (configuration_mimo.py).
+_RELATIVES = {"mimo": "qwen2"}
+
+
 def read_by_a_plain_class(config: dict[str, Any]) -> None:
     """For a type whose class of configs lies beside its weights, in files of its own: one that has
-    what config.json says."""
+    what config.json says, or is a relative's as its own is."""
     kind = config["model_type"]
     known = CONFIG_MAPPING.keys() | hf_config._CONFIG_REGISTRY.keys()
     if kind not in known:
-        AutoConfig.register(kind, type(kind, (PretrainedConfig,), {"model_type": kind}))
+        base = CONFIG_MAPPING[_RELATIVES[kind]] if kind in _RELATIVES else PretrainedConfig
+        AutoConfig.register(kind, type(kind, (base,), {"model_type": kind}))
 
 
 def classes() -> dict[str, Any]:

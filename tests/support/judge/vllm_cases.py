@@ -81,6 +81,20 @@ _KIMI_LINEAR = {
     **{"moe_router_activation_func": "sigmoid", "moe_renormalize": True},
     **{"model_max_length": 1048576, "tie_word_embeddings": False, "rms_norm_eps": 1e-05},
 }
+# Its layers with a window are named as its published config does, and have other heads.
+_INKLING = {
+    **{"model_type": "inkling_mm_model", "architectures": ["InklingForConditionalGeneration"]},
+    "text_config": {
+        **{"hidden_size": 2048, "num_hidden_layers": 18, "vocab_size": 4096, "head_dim": 128},
+        **{"num_attention_heads": 16, "num_key_value_heads": 8, "sliding_window_size": 512},
+        **{"swa_num_attention_heads": 16, "swa_num_key_value_heads": 16, "swa_head_dim": 128},
+        **{"local_layer_ids": [n for n in range(18) if n % 6 != 5], "sconv_kernel_size": 4},
+        **{"intermediate_size": 1024, "dense_intermediate_size": 4096, "dense_mlp_idx": 2},
+        **{"n_routed_experts": 8, "n_shared_experts": 1, "num_experts_per_tok": 2},
+        **{"use_sconv": True, "d_rel": 16, "rel_extent": 1024, "shared_expert_sink": True},
+    },
+    "dtype": "bfloat16",
+}
 MADE: dict[str, dict[str, Any]] = {
     "made: float32": {**_LLAMA, "torch_dtype": "float32"},
     "made: compressed-tensors with scales of a cache": {
@@ -93,6 +107,7 @@ MADE: dict[str, dict[str, Any]] = {
     },
     "made: a head dim of 192": {**_LLAMA, "head_dim": 192},
     "made: latents beside Kimi delta attention": _KIMI_LINEAR,
+    "made: convolutions of layers with and without a window": _INKLING,
 }
 
 

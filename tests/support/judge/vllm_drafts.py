@@ -25,6 +25,15 @@ EAGLE3: dict[str, Any] = {
     **{"head_dim": 128, "vocab_size": 128256, "draft_vocab_size": 32000, "torch_dtype": "float16"},
     **{"max_position_embeddings": 2048, "tie_word_embeddings": False},
 }
+# The sizes of z-lab/Qwen3-8B-DFlash-b16's published config.
+DFLASH: dict[str, Any] = {
+    "architectures": ["DFlashDraftModel"],
+    **{"model_type": "qwen3", "hidden_size": 4096, "intermediate_size": 12288},
+    **{"num_attention_heads": 32, "num_key_value_heads": 8, "num_hidden_layers": 5},
+    **{"head_dim": 128, "vocab_size": 151936, "torch_dtype": "bfloat16", "block_size": 16},
+    **{"max_position_embeddings": 40960, "tie_word_embeddings": False, "num_target_layers": 36},
+    "dflash_config": {"mask_token_id": 151669, "target_layer_ids": [1, 9, 17, 25, 33]},
+}
 # model, method, draft, tokens, tp, pp, context
 Case = tuple[str, str, str | None, int, int, int, int]
 CASES: tuple[Case, ...] = (
@@ -40,11 +49,14 @@ CASES: tuple[Case, ...] = (
     ("qwen3-32b", "draft_model", "qwen3-0.6b", 4, 4, 1, 8192),
     ("gemma-3-27b", "draft_model", "gemma-3-1b", 4, 1, 1, 8192),
     ("gemma-3-27b", "ngram", None, 4, 1, 1, 8192),
+    ("qwen3-8b", "dflash", "dflash", 15, 1, 1, 8192),
+    ("qwen3-8b", "dflash", "dflash", 15, 2, 1, 8192),
 )
+_OWN = {"eagle3": EAGLE3, "dflash": DFLASH}
 
 
 def draft_config(name: str | None) -> dict[str, Any] | None:
-    return None if name is None else EAGLE3 if name == "eagle3" else config_of(name)
+    return None if name is None else _OWN.get(name) or config_of(name)
 
 
 def _line(case: Case) -> str:

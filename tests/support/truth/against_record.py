@@ -22,7 +22,7 @@ def differences(name: str, line: Line, config: Config | None = None) -> list[str
 
 
 def _language_model(config: Config, line: Line) -> Iterator[str]:
-    layers = [la for la in _spec(config).layers if la.stack != "vision"]
+    layers = [la for la in spec_of(config).layers if la.stack != "vision"]
     pairs = [(layer, mixer) for layer in layers for mixer in layer.mixers]
     own = [pair for pair in pairs if pair[1].parameters().total]  # others run a module again
     true = [mixer for _, mixers in layers_of(line) for mixer in mixers]
@@ -42,7 +42,7 @@ def _language_model(config: Config, line: Line) -> Iterator[str]:
 
 
 def _tower(config: Config, line: Line) -> Iterator[str]:
-    own = [mixer.parameters() for layer in _spec(config).layers for mixer in layer.mixers]
+    own = [mixer.parameters() for layer in spec_of(config).layers for mixer in layer.mixers]
     true = [mixer for _, mixers in layers_of(line) for mixer in mixers]
     if len(own) != len(true):
         yield f"{len(own)} mixers, {len(true)} built"
@@ -52,7 +52,7 @@ def _tower(config: Config, line: Line) -> Iterator[str]:
 
 
 def _stateful(config: Config, line: Line) -> Iterator[str]:
-    spec = _spec(config)
+    spec = spec_of(config)
     built = spelled_out(line["layers"])
     said = [_kinds(layer) for layer in spec.layers[: len(built)]]
     if said != built:
@@ -158,7 +158,7 @@ def agree(parts: Parts, true: dict[str, int]) -> bool:
     return alike and (parts.q + parts.k + parts.v == fused if is_fused else separate)
 
 
-def _spec(config: Config) -> ModelSpec:
+def spec_of(config: Config) -> ModelSpec:
     return read_config(config, "config.json").spec
 
 

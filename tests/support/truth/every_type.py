@@ -143,7 +143,8 @@ def tower_truth(config: Config) -> Line:
     model = build(read(config), "base")
     named = dict(model.named_children())
     if not {"text_model", "vision_model"} <= named.keys():
-        return {"layers": layers_built(layers_of(model))}
+        scattered = model.config.model_type in SCATTERED
+        return {"layers": layers_built(layers_of(model, scattered=scattered))}
     built = [
         BuiltLayer(stack=stack, index=index, mixers=tuple(mixers_of(layer)))
         for stack, tower in (("text", named["text_model"]), ("vision", named["vision_model"]))

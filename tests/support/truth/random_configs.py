@@ -216,12 +216,17 @@ def _fit(model_type: str, values: Config) -> None:
         values["vision_config"] |= {"num_attention_heads": 2, "intermediate_size": 32}
     if model_type == "perceiver":
         values |= {"d_latents": 32, "num_latents": 4, "num_self_attends_per_block": 3}
+    if "swin" in model_type:
+        stages, heads = values.pop("num_layers", 4) // 2, values["num_heads"] // 2
+        values |= {"depths": [1, 2, 1][:stages], "num_heads": [heads, heads, 2 * heads][:stages]}
+        values |= {"window_size": values.get("window_size") or 7, "mlp_ratio": heads / 1.5}
     if model_type == "squeezebert":
         values["embedding_size"] = values["hidden_size"]
     if model_type == "mobilebert":
         values["intra_bottleneck_size"] = 32
     if model_type == "longcat_flash":
         values["head_dim"] = values["qk_rope_head_dim"]
+        values["zero_expert_num"] = 0  # the class makes room for them that no file fills
     if model_type == "hunyuan_vl_text":
         values["head_dim"] = values.get("head_dim") or 8
     if model_type.startswith(_SECTIONED) and heads:

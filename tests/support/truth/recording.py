@@ -20,6 +20,7 @@ import states_truth
 import total_configs
 import transformers_truth
 from against_record import differences
+from headcount.arch.attention.rounded_widths import rounds_down
 from headcount.arch.described import described
 from headcount.arch.read_config import read_config
 from headcount.arch.registry import ARCHITECTURES
@@ -35,6 +36,7 @@ from tiny_configs import TYPES as COMMON
 from tiny_configs import tiny_config
 from truth_record import Line, catalogue_models, counted
 from type_exceptions import NOT_RUN, NOT_STEPWISE, OWN_KEYS
+from undivided import jobs, undivided
 
 CONFIGS = 3  # of each kind, for each type
 _TASKS = {
@@ -176,6 +178,10 @@ def _totals(_: str, key: str) -> Iterator[Line]:
         config = tiny_config(key, seed)
         model = transformers_truth.build_on_meta(config)
         yield _total(key, "by hand, of few keys", seed, config, model, {})
+    if rounds_down(key):
+        odd = undivided(key, jobs()[key])
+        assert odd is not None and odd.model is not None
+        yield _total(key, "by hand, not divided", 0, odd.config, odd.model, {})
 
 
 def _total(key: str, written: str, seed: int, config: Config, model: Any, more: Line) -> Line:

@@ -27,7 +27,10 @@ _MAPPINGS = (
 )
 
 # Types whose attention modules do not stand in one list of layers.
-SCATTERED = ("blt", "funnel", "idefics", "perceiver")
+SCATTERED = (
+    *("blt", "funnel", "idefics", "perceiver"),
+    *("donut-swin", "maskformer-swin", "swin", "swinv2"),
+)
 
 
 def written(config: PreTrainedConfig, *, whole: bool = False) -> dict[str, Any]:

@@ -16,12 +16,11 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-from headcount.arch.formats.by_config import described_inventory
 from headcount.arch.modules.module import Kind, Module
 from headcount.model.errors import HeadcountError
 
 from ....budget import Term
-from ....planned_model import PlannedModel
+from ....planned_model import PlannedModel, matrices_of
 from ....request import Workload
 from ...added.adapters import (
     LAYER_KINDS,
@@ -119,7 +118,7 @@ def _buffers(
 ) -> Iterator[Buffer]:
     """Experts have none before 0.12."""
     spec, wanted = model.spec, work.request.lora_target_modules
-    found = described_inventory(model.config, spec.parameters) if spec.parameters else None
+    found = matrices_of(model)
     if found is None:
         raise HeadcountError(
             f"{model.model_id}: the config does not tell the shapes of the matrices that adapters"

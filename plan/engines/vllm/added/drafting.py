@@ -6,16 +6,19 @@ From vllm/config/speculative.py, vllm/v1/spec_decode and vllm/v1/worker/gpu/spec
 
 from collections.abc import Iterator
 from math import ceil
+from typing import TYPE_CHECKING
 
 from ....budget import Term
-from ....options.speculation import Speculation
 from ....planned_model import PlannedModel
 from ....request import Workload
-from ...added.drafts import draft_weights
 from ..defaults import StepLimits
 from .spread import vllm_spread
 
+if TYPE_CHECKING:
+    from ....options.speculation import Speculation
+
 _DRAFT_MODELS_SINCE = (0, 15)  # of the V1 engine
+_DFLASH_SINCE = (0, 20)
 _HEADS_SHARED_SINCE = (0, 16)  # before, MTP layers kept the copies that their files have
 _BUFFERS_COUNT_SINCE = (0, 27)  # total_consumed of vllm/utils/mem_utils.py
 # Bytes of each logit while the V1 runner profiles its rejection sampler, of a token that is drafted
@@ -29,7 +32,11 @@ REJECTION_ERROR = 0.25
 def draft_refused(model: PlannedModel, work: Workload) -> Iterator[str]:
     """Why vLLM would not start with the draft."""
     speculation = work.request.speculative_config
-    if speculation is None or speculation.method != "draft_model" or speculation.draft is None:
+    if speculation is None or speculation.draft is None:
+        return
+    if speculation.method == "dflash" and not work.version.at_least(*_DFLASH_SINCE):
+        yield "drafts of DFlash are taken since 0.20"
+    if speculation.method != "draft_model":
         return
     draft = speculation.draft
     if not work.version.at_least(*_DRAFT_MODELS_SINCE):
@@ -46,6 +53,8 @@ def draft_terms(model: PlannedModel, work: Workload, step: StepLimits) -> Iterat
     speculation = work.request.speculative_config
     if speculation is None:
         return
+    from ...added.drafts import draft_weights  # only what drafts wants it
+
     keeps = not work.version.at_least(*_HEADS_SHARED_SINCE)
     found = draft_weights(
         model, work, speculation, vllm_spread(model, work), keeps_head_copies=keeps
@@ -57,7 +66,7 @@ def draft_terms(model: PlannedModel, work: Workload, step: StepLimits) -> Iterat
 
 
 def _buffer(
-    model: PlannedModel, work: Workload, speculation: Speculation, step: StepLimits
+    model: PlannedModel, work: Workload, speculation: "Speculation", step: StepLimits
 ) -> Term:
     """Hidden states that it is handed (DraftModelSpeculator); of smaller versions they are not
     counted, as what the runner makes before the profile was not."""
@@ -83,10 +92,14 @@ def overlaps_steps(work: Workload) -> bool:
 
 
 def handed_elements(model: PlannedModel, work: Workload) -> int:
-    """Elements of a token that EAGLE-3 keeps of the model's layers while a pass runs."""
+    """Elements of a token that EAGLE-3 and DFlash keep of the model's layers while a pass runs."""
     speculation = work.request.speculative_config
-    if speculation is None or speculation.method != "eagle3":
+    if speculation is None or speculation.method not in ("eagle3", "dflash"):
         return 0
+    if speculation.method == "dflash" and speculation.draft is not None:
+        from ...added.drafts import states_read
+
+        return states_read(speculation.draft, speculation.method) * model.spec.hidden_size
     return 3 * model.spec.hidden_size
 
 

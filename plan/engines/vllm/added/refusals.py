@@ -7,7 +7,6 @@ from headcount.model.errors import HeadcountError
 
 from ....planned_model import PlannedModel
 from ....request import Workload
-from .adapters import adapters_refused
 from .drafting import draft_refused
 from .spread import uneven_experts
 
@@ -19,7 +18,10 @@ _GROUPS_OFFLOAD_SINCE = (0, 20)
 def added_refusals(model: PlannedModel, work: Workload, groups: int) -> Iterator[str]:
     """For which it would not start; `groups` of layers keep different tokens."""
     yield from draft_refused(model, work)
-    yield from adapters_refused(model, work)
+    if work.request.enable_lora:
+        from .adapters import adapters_refused
+
+        yield from adapters_refused(model, work)
     yield from _experts(model, work)
     is_new = work.version.at_least(*_GROUPS_OFFLOAD_SINCE)
     if work.request.cpu_offload_gb and groups > 1 and not is_new:

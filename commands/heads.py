@@ -1,0 +1,136 @@
+"""`heads`: what each attention head of a model does."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headcount.heads.heads_request import HeadsRequest, parse_thresholds
+from headcount.heads.importance.importance_request import ImportanceRequest
+from headcount.running.signals import exit_at_once, on_signals
+
+from .console import Command, need_extra, write_reports
+from .options import AT_LEAST_1, TOKENS, options_of, output_options, stack
+from .report_path import check_report_path
+
+if TYPE_CHECKING:
+    from headcount.report.report import Report
+
+# What only one of the two reports reads.
+_OF_TEXT = ("exact", "text", "max_tokens")
+_OF_ATLAS = ("tokens", "sequences", "batch_size", "thresholds", "dtype", "device")
+_option = options_of(HeadsRequest)
+_of_text = options_of(ImportanceRequest)
+_OPTIONS = stack(
+    click.option(
+        "--tokens",
+        type=TOKENS,
+        help="Random tokens of a sequence, which are then repeated; default: up to 64.",
+    ),
+    _option("--sequences", AT_LEAST_1, "How many such sequences."),
+    _option("--batch-size", AT_LEAST_1, "Sequences that are run at a time."),
+    _option("--seed", int, "Of what is drawn: random tokens, the order of a text's rows."),
+    click.option(
+        "--thresholds",
+        metavar="NAME=VALUE,…",
+        help="Excess over uniform attention that makes a role: induction=0.3,copying=0.6.",
+    ),
+    click.option(
+        "--importance",
+        is_flag=True,
+        help="Say what each head is worth to the loss on a text instead.",
+    ),
+    click.option("--exact", is_flag=True, help="Of --importance: also by a pass a head."),
+    _of_text("--text", str, "Of --importance: a UTF-8 file."),
+    _of_text("--max-tokens", TOKENS, "Of --importance: how much of it is read."),
+    click.option("--dtype", help="Element type to load the weights as; default: as stored."),
+    click.option("--torch-device", "device", help="cpu, cuda, cuda:1…; default: cuda if there."),
+)
+
+
+@click.command(cls=Command)
+@click.argument("model")
+@_OPTIONS
+@output_options
+def heads(
+    model: str,
+    thresholds: str | None,
+    importance: bool,
+    form: str,
+    output: Path | None,
+    **request: Any,
+) -> None:
+    """Say what each head of MODEL does: previous token, induction, duplicate token, first token.
+
+    MODEL is a folder, or org/name[@revision] of the Hugging Face Hub. It reads random tokens twice,
+    and each attention's pattern is reduced to scores as soon as it is computed.
+
+    \b
+    Example:
+      headcount heads ./model
+      headcount heads ./model -o heads.html
+      headcount heads ./model --importance --exact --text prose.txt
+    """
+    _check_together(click.get_current_context(), importance)
+    limits = parse_thresholds(thresholds)
+    text = {name: request.pop(name) for name in _OF_TEXT}
+    with on_signals(exit_at_once):
+        need_extra()
+        check_report_path(output, [Path(model)])
+        if importance:
+            report = run_importance(ImportanceRequest(model=model, seed=request["seed"], **text))
+        else:
+            report = run_atlas(HeadsRequest(model=model, thresholds=limits, **request))
+        write_reports([report], form, output)
+
+
+def _check_together(context: click.Context, importance: bool) -> None:
+    """Raises UsageError for options on the command line that have no say in what is asked for."""
+    useless = _OF_ATLAS if importance else _OF_TEXT
+    why = "does not go with --importance" if importance else "is for --importance: add that"
+    for parameter in context.command.params:
+        source = context.get_parameter_source(parameter.name or "")
+        if parameter.name in useless and source is click.core.ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"{parameter.opts[0]} {why}, or leave it out", ctx=context)
+
+
+def run_importance(request: ImportanceRequest) -> "Report":
+    """The report of what heads are worth. Raises HeadcountError."""
+    from headcount.convert.source_folder import source_folder
+    from headcount.heads.importance.importance import measure_importance
+    from headcount.heads.importance.importance_report import importance_report
+
+    name = request.model
+    with source_folder(name, Path(name), whole=True, allow_pickle=False) as found:
+        measured = measure_importance(request, found.path, found.name or name, progress=True)
+    return importance_report(measured)
+
+
+def run_atlas(request: HeadsRequest) -> "Report":
+    """The report of an atlas; warnings go to stderr. Raises HeadcountError."""
+    from headcount.heads.atlas_report import atlas_report
+    from headcount.heads.atlas_run import make_atlas
+
+    with _folder_of(request.model) as (folder, name):
+        atlas = make_atlas(request, folder, name, progress=True)
+    for warning in atlas.warnings:
+        print(f"Warning: {warning}", file=sys.stderr)
+    return atlas_report(atlas)
+
+
+@contextmanager
+def _folder_of(model: str) -> Iterator[tuple[Path, str]]:
+    """The folder that `model` names, and how reports name it. Raises HeadcountError."""
+    from headcount.convert.hub_source import hub_source
+    from headcount.sources.path import check_name
+    from headcount.sources.target import is_hub_id
+
+    check_name(model)
+    if not is_hub_id(model):
+        yield Path(model), model
+        return
+    with hub_source(model, whole=True) as found:
+        yield found

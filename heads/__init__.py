@@ -1,0 +1,1 @@
+"""What each head does: attention patterns and circuits of a decoder, as roles. Reads only."""

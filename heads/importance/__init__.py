@@ -1,0 +1,1 @@
+"""What each head is worth to the loss on a text."""

@@ -1,0 +1,80 @@
+"""Query heads that a text chose to prune, and what stays, fitted to it."""
+
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from conversions import contents
+from faulty import FaultyCommand
+from headcount.convert.conversion import ConversionReport, convert
+from headcount.convert.plan.request import ConversionRequest
+
+MakeModel = Callable[..., Path]
+pytestmark = pytest.mark.needs_convert
+
+
+def prune(source: Path, target: Path, pruned: Any, prose: Path, **options: Any) -> ConversionReport:
+    wanted = {"num_key_value_heads": None, "calibration_tokens": 1024, **options}
+    request = ConversionRequest(
+        source=source, target=target, pruned_heads=pruned, calibration=str(prose), **wanted
+    )
+    return convert(request, progress=False)
+
+
+def test_o_is_fitted_for_what_the_pruned_heads_gave(
+    make_model: MakeModel, prose: Path, tmp_path: Path
+) -> None:
+    done = prune(make_model("llama"), tmp_path / "out", 2, prose, refit="output")
+    assert done.plan.importance is not None and done.plan.importance.criterion == "text"
+    for layer in done.record["layers"]:
+        error = layer["rewritten"]["calibration"]["output_error"]
+        assert error["refit"] < 0.95 * error["merged"]
+    plain = prune(make_model("llama"), tmp_path / "plain", 2, prose)
+    assert [la.pruned for la in plain.plan.layers] == [la.pruned for la in done.plan.layers]
+    fitted, cut = (load_file(d.target / "model.safetensors") for d in (done, plain))
+    assert [n for n in cut if not torch.equal(fitted[n], cut[n])] == [
+        n for n in cut if "o_proj" in n
+    ]
+
+
+@pytest.mark.parametrize("model_type", ["llama", "gpt2", "gpt_neox", "gemma2"])
+def test_what_stays_is_merged_and_fitted_in_one_go(
+    make_model: MakeModel, prose: Path, tmp_path: Path, model_type: str
+) -> None:
+    """Half of the heads go, and half of the K/V heads that stay are merged."""
+    source = make_model(model_type)
+    heads = {"method": "merge", "grouping": "similar", "refit": "mlp"}
+    some = prune(source, tmp_path / "some", 2, prose)
+    stay = some.plan.layers[0].after
+    done = prune(source, tmp_path / "out", 2, prose, num_key_value_heads=stay // 2, **heads)
+    for layer in done.record["layers"]:
+        error = layer["rewritten"]["calibration"]["output_error"]
+        assert error["refit"] <= error["merged"]
+        assert len(layer["rewritten"]["attention"]["order"]) == stay
+    assert [layer.after for layer in done.plan.layers] == [stay // 2] * len(done.plan.layers)
+
+
+@pytest.mark.slow
+def test_a_kill_leaves_what_the_next_run_needs_for_the_same_bytes(
+    make_model: MakeModel, prose: Path, tmp_path: Path, command: FaultyCommand
+) -> None:
+    source = make_model("llama")
+    words = ("--prune-heads", "1/2", "--quality", "good", "--calibration", prose)
+    options = (*words, "--calibration-tokens", "1k")
+    whole = command("convert", source, tmp_path / "whole", *options)
+    assert whole.status == 0, whole
+    resumed = 0
+    for part in (3, 5, 7, 9):
+        target, at = tmp_path / f"out-{part}", whole.calls * part // 10
+        killed = command("convert", source, target, *options, fault="kill", at=at)
+        assert killed.status == 128 + signal.SIGKILL, killed
+        again = command("convert", source, target, *options)
+        assert again.status == 0, again
+        assert contents(target) == contents(tmp_path / "whole")
+        resumed += "resuming" in again.stderr
+    assert resumed >= 2
