@@ -296,3 +296,14 @@ def test_a_model_that_pools_is_loaded_without_its_head() -> None:
 def test_a_name_that_no_file_may_have_is_none() -> None:
     log = vllm("0.10.1", "/models/a\x00b", 4096, "INFO Available KV cache memory: 3.00 GiB")
     assert "the log names no model" in _words(log)
+
+
+def test_an_error_that_only_older_versions_have_tells_the_version() -> None:
+    """vllm-project/vllm#6746: all of 4,962 blocks of 16 tokens are for requests."""
+    log = (
+        "vllm serve meta-llama/Meta-Llama-3.1-405B-Instruct-FP8 --tensor-parallel-size 8\n"
+        "ValueError: The model's max seq len (131072) is larger than the maximum number of tokens"
+        " that can be stored in KV cache (79392). Try increasing `gpu_memory_utilization`\n"
+    )
+    assert rows(log)["largest_context"]["predicted"] == 79_392
+    assert "does what 0.8.5 did" in _words(log)

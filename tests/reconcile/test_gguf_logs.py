@@ -242,3 +242,17 @@ def test_odd_numbers_give_a_report_or_an_error(line: str) -> None:
     result = reconcile(_FAILED + "llama_context: n_ctx         = 4096\n" + line + "\n" + _NO_CACHE)
     assert result.exception is None or isinstance(result.exception, SystemExit)
     assert result.exit_code in (0, 2)
+
+
+def test_weights_that_are_packed_anew_count_once() -> None:
+    """bgpr/armage: 1.24 B parameters on a telephone, all of them twice."""
+    log = (
+        "llama_model_loader: loaded meta data with 35 key-value pairs and 147 tensors from"
+        " /m/Llama-3.2-1B-Instruct-Q4_K_M.gguf\n"
+        "print_info: file size   = 762.81 MiB (5.18 BPW)\n"
+        "load_tensors:   CPU_Mapped model buffer size =   762.81 MiB\n"
+        "load_tensors:   CPU_REPACK model buffer size =   762.55 MiB\n"
+    )
+    found = rows(log)["weights_bytes"]
+    assert found["logged"] == round(762.81 * _MIB)
+    assert found["agrees"] is True

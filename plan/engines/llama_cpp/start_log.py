@@ -131,10 +131,11 @@ def _add_cache(log: Log, gib: float) -> None:
 
 
 def _buffer(log: Log, line: str) -> None:
-    """Of the weights: what lies in the host's memory is the same file, mapped."""
+    """Of the weights: what lies in the host's memory is the same file, mapped; what is packed anew
+    for its instructions is a copy."""
     if "model buffer size" not in line and "load_tensors" not in line:
         return
-    if match := _BUFFER.search(line):
+    if (match := _BUFFER.search(line)) and not match[1].endswith("_REPACK"):
         log.add("weights_gib", number(match[2]) * _MIB)
         if not _is_of_host(match[1]):
             log.add("on_device_gib", number(match[2]) * _MIB)
