@@ -34,6 +34,11 @@ def mha(subject: Subject) -> Page:
     width = attention.num_attention_heads * attention.head_dim
     if width == attention.hidden_size and _is_plain(attention):
         blocks.append(_four_squares(as_mha))
+    elif attention.in_features("q") != attention.hidden_size:
+        blocks.append(
+            f"Its W_q reads {attention.in_features('q'):,} numbers, not hidden_size"
+            f" {attention.hidden_size:,}: the four are no squares of it."
+        )
     elif width != attention.hidden_size:
         blocks.append(
             f"Its heads x head_dim is {width:,}, not hidden_size {attention.hidden_size:,}: one"

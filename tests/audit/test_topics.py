@@ -56,11 +56,15 @@ PUBLISHED = (
     ("t5-small", "head_dim", "query_width", 512),
     # Gemma 3 4B: hidden 2,560, but 8 heads of 256 (its config).
     ("gemma-3-4b", "head_dim", "query_width", 2048),
+    # Zamba2 7B: attention_hidden_size 7,168 = 32 heads of 224, twice hidden_size (its config).
+    ("zamba2-7b", "mha", "q_parameters", 7168 * 7168),
+    ("zamba2-7b", "mha", "o_parameters", 7168 * 3584),
     ("falcon-7b", "mqa", "mqa_cache_bytes_per_token_and_layer", 2 * 64 * 2),
     # Mistral 7B: a window of 4,096 (Jiang et al. 2023, table 1), 32,768 positions (its config).
     ("mistral-7b", "window", "window_cache_bytes", 4095 * 4096),
     ("mistral-7b", "window", "full_cache_bytes", 32_768 * 4096),
 )
+WINDOWED = {"gemma-3-4b", "mistral-7b"}
 APPLIES = {
     "llama-3-8b": {"mha", "w_o", "head_dim", "cache", "gqa", "group", "induction"},
     "gpt2": {"mha", "w_o", "head_dim", "cache", "induction"},
@@ -98,16 +102,30 @@ def worth(filled: str) -> int:
 @pytest.mark.parametrize("model", MODELS)
 def test_every_page_of_every_kind_of_model(model: str) -> None:
     audit = audit_model(model)
+    biases = sum(audit.layer_biases(layer) for layer in audit.spec.layers)
     for topic in QUESTIONS:
         report = explained(topic, audit, by_default=True)
         for line in render([report], "table").splitlines():
             assert len(line) <= 80, (topic, line)
         for one in report.document["sums"]:  # type: ignore[attr-defined]
             assert worth(one["filled"]) == one["value"], (topic, one)
+            assert biases or "(biases)" not in one["filled"], (topic, one)
         if model in APPLIES:
             assert report.document["applies"] == (topic in APPLIES[model]), topic
         for form in FORMATS:
             assert render([report], form)
+
+
+# Without biases or other state: the formula alone is the value.
+@pytest.mark.parametrize(
+    "model", ["llama-3-8b", "gemma-3-4b", "deepseek-v3", "falcon-7b", "qwen3-8b", "mistral-7b"]
+)
+def test_nothing_is_left_over_where_the_formula_is_all(model: str) -> None:
+    for topic in QUESTIONS:
+        for one in document(topic, model)["sums"]:
+            left = re.findall(r"\((\D+)\)", one["filled"])
+            windowed = model in WINDOWED and one["key"] == "cache_bytes"
+            assert left == ["what windows or compression drop"] * windowed, one
 
 
 @pytest.mark.parametrize("model", ["llama-3-8b", "gpt2", "bert-base"])
