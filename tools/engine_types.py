@@ -132,7 +132,7 @@ def gguf_names(constants: str, codes: Iterable[str]) -> dict[str, str]:
         for key, value in zip(table.keys, table.values, strict=True)
     }
     classes = dict(one for code in codes for one in converters(code))
-    found = {}
+    found: dict[str, str] = {}
     for converter in classes.values():
         name = names.get(_inherited(converter, classes) or "")
         if name and name != "clip":

@@ -110,8 +110,11 @@ def _near(name: str) -> list[str]:
 
 
 def _as_stored(model: PlannedModel, stored: str | None) -> PlannedModel:
-    """In the format named; one of the config's own is finer than `fp8`."""
-    if stored is None or (stored == "fp8" and "quantization_config" in model.config):
+    """In the format named; the config's own is finer than `fp8`, and compressed-tensors' than that
+    its whole numbers have few bits."""
+    own = model.config.get("quantization_config") or {}
+    packed = stored == "gptq" and own.get("quant_method") == "compressed-tensors"
+    if stored is None or packed or (stored == "fp8" and own):
         return model
     if stored in ("fp8", "int8"):
         settings = _FP8 if stored == "fp8" else _INT8

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from headcount.model.errors import HeadcountError
@@ -125,7 +126,7 @@ def _asked_for(
 def _model(log: Log, options: Mapping[str, Any], settings: Mapping[str, Setting]) -> LoggedModel:
     """By its name, unless the log describes another one. Raises HeadcountError for a name that is
     not known, of a model that the log does not describe."""
-    names, method = names_of(log, options), _text(settings, "quantization")
+    names, method = names_of(log, options), _method(settings)
     described = None if options.get("model") else described_model(log, next(iter(names), "?"))
     try:
         found = find_model(names, method, names_of(log, {}))
@@ -224,6 +225,11 @@ def _version(settings: Mapping[str, Setting]) -> str | None:
 
 def _said_version(settings: Mapping[str, Setting]) -> str | None:
     return _text(settings, "engine_version") or _text(settings, "version")
+
+
+def _method(settings: Mapping[str, Setting]) -> str | None:
+    """What the weights are stored by, with the scheme of a format that has several."""
+    return " ".join(filter(None, map(partial(_text, settings), ("quantization", "scheme")))) or None
 
 
 def _text(settings: Mapping[str, Any], name: str) -> str | None:

@@ -156,6 +156,36 @@ def test_weights_are_weighed_as_the_log_says_they_are_stored() -> None:
     assert rows(log, "--dtype", "bf16")["weights_bytes"]["agrees"] is not None
 
 
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        "Using MarlinLinearKernel for CompressedTensorsWNA16",
+        "Using CompressedTensorsWNA16MarlinMoEMethod",
+    ],
+)
+def test_the_scheme_of_the_kernels_is_that_of_the_weights(kernel: str) -> None:
+    """Of compressed-tensors the arguments do not tell it, and a path no name: the same 5.37 GiB
+    (compressed_tensors_wNa16.py and compressed_tensors_moe.py of vLLM have the lines)."""
+    log = vllm(
+        *("0.10.0", "/model", 8192, "INFO Model loading took 5.3743 GiB and 3 seconds"),
+        f"INFO {kernel}",
+        more=", quantization=compressed-tensors",
+    )
+    assert rows(log, "--model", "llama-3.1-8b-instruct")["weights_bytes"]["agrees"] is True
+    plain = log.replace("CompressedTensorsWNA16", "CompressedTensorsW8A8Fp8")
+    assert rows(plain, "--model", "llama-3.1-8b-instruct")["weights_bytes"]["agrees"] is False
+
+
+def test_the_model_of_a_banner_is_read() -> None:
+    """log_version_and_model of vllm/entrypoints/utils.py, since 0.16."""
+    log = (
+        "INFO [api_utils.py:345]  ▄▄ ▄█ █     █     █ ▀▄▀ █  version 0.26.0\n"
+        "INFO [api_utils.py:345]   █▄█▀ █     █     █     █  model   Qwen/Qwen3-8B\n"
+        "INFO Available KV cache memory: 5.00 GiB\n"
+    )
+    assert "Qwen/Qwen3-8B on vllm 0.26.0" in reconcile(log).output
+
+
 def test_the_dtype_that_is_asked_for_is_that_of_the_weights() -> None:
     log = vllm("0.8.5", "Qwen/Qwen3-8B", 8192, "INFO Model loading took 15.27 GiB and 3 s")
     wide = rows(log)["weights_bytes"]

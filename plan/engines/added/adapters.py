@@ -7,10 +7,12 @@ from math import ceil
 from typing import NamedTuple
 
 from headcount.arch.modules.module import Kind, Module
+from headcount.model.errors import HeadcountError
 from headcount.model.spec import ModelSpec
 
 from ...budget import Term
 from ...parallel import key_value_copies
+from ...planned_model import PlannedModel
 from .spread import Spread
 
 LAYER_KINDS = frozenset({"attention", "recurrent", "mlp", "experts", "shared experts", "router"})
@@ -76,6 +78,17 @@ def is_wanted(name: str, wanted: tuple[str, ...]) -> bool:
     packed = _PACKED.get(name)
     siblings = [part for part, whole in _PACKED.items() if whole == packed] if packed else []
     return any(each in wanted for each in (name, packed, *siblings))
+
+
+def check_targets(model: PlannedModel, names: Iterable[str], wanted: tuple[str, ...]) -> None:
+    """Raises HeadcountError where none of the matrices `names` is asked for: a slip, since such
+    adapters would change nothing. A tied head is one by its name alone."""
+    known = {*names, *(["lm_head"] if model.spec.tie_word_embeddings else [])}
+    if wanted and not any(is_wanted(name, wanted) for name in known):
+        raise HeadcountError(
+            f"--lora-target-modules {','.join(wanted)}: {model.model_id} has no matrix of"
+            f" that name; it has {', '.join(sorted(known))}"
+        )
 
 
 def head_copies(spec: ModelSpec, tp: int) -> int:

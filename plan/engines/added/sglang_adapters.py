@@ -22,6 +22,7 @@ from .adapters import (
     Buffer,
     LoraSizes,
     adapter_terms,
+    check_targets,
     head_copies,
     is_wanted,
     of_experts,
@@ -70,6 +71,8 @@ def _buffers(
         )
     at = {layer.stored_as: stage for layer, stage in zip(spec.layers, stages, strict=True)}
     copies = head_copies(spec, sizes.tp)
+    names = (module.name.rpartition(".")[2] for module in found.modules)
+    check_targets(model, names, () if wanted == (_ALL,) else wanted)
     for module in found.modules:
         if wanted != (_ALL,) and not is_wanted(module.name.rpartition(".")[2], wanted):
             continue

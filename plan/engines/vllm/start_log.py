@@ -63,6 +63,11 @@ def _second_runner(log: Log, line: str) -> None:
     log.settings["model_runner"] = "v2"
 
 
+def _packed(log: Log, line: str) -> None:
+    """Whole numbers, of a format of several schemes. The line does not say of how many bits."""
+    log.settings["scheme"] = "wNa16"
+
+
 def _on_cpu(log: Log, line: str) -> None:
     """Its blocks have 128 tokens, and no step is scheduled before the last is done
     (CpuPlatform.check_and_update_config of vllm/platforms/cpu.py)."""
@@ -190,7 +195,9 @@ LOG = StartLog(
     looked_for="`Available KV cache memory`, `GPU KV cache size`, `Maximum concurrency`,"
     " `# GPU blocks`, `Model loading took`, and what a start dies of (vLLM)",
     starts=("Initializing a V", "Initializing an LLM engine"),
-    of_one_start=("state_block", "sampler", "disable_hybrid_kv_cache_manager", "model_runner"),
+    of_one_start=(
+        *("state_block", "sampler", "disable_hybrid_kv_cache_manager", "model_runner", "scheme"),
+    ),
     no_figures=(_OVERRIDE,),
     no_settings=(
         *("equivalent to --gpu", "CUDA graph memory profiling", "Try lowering", "Try increasing"),
@@ -276,6 +283,7 @@ LOG = StartLog(
         LogLine("Starting to load model", r"Starting to load model (\S{1,200}?)\.{3}"),
         LogLine("LLM(", r"\bLLM\(['\"]([^'\"]{1,200})['\"]"),
         LogLine("vllm serve", rf"vllm serve\s{{1,8}}{WORD}"),
+        LogLine("█  model ", rf"█ {{1,8}}model {{1,8}}{WORD}"),  # of the banner
         SERVED_AS,
     ),
     failures=_FAILURES,
@@ -313,7 +321,7 @@ LOG = StartLog(
         (_OVERRIDE, _overridden),
         *(("Using V2 Model Runner", _second_runner), ("detected platform", _platform)),
         *(("--runner pooling", _pools), ("task='embed'", _pools)),
-        ("CPU KV cache size", _on_cpu),
+        *(("CPU KV cache size", _on_cpu), ("CompressedTensorsWNA16", _packed)),
     ),
     finish=_finish,
     own_account=_own_account,

@@ -305,6 +305,15 @@ def test_adapters_of_some_matrices_have_buffers_for_what_is_loaded_with_them() -
     assert term(found, "adapters").bytes == 2 * 8 * 32 * (3 * 4096 + 6144)
 
 
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_adapters_of_no_matrix_of_the_model_are_a_slip(engine: str) -> None:
+    """Names are those of the parts, or of what is loaded as one."""
+    options: dict[str, Any] = {"engine": engine, "enable_lora": True, "max_lora_rank": 16}
+    with pytest.raises(HeadcountError, match=r"query_key_value: .* has no matrix .* q_proj"):
+        plan("llama-3-8b", **options, lora_target_modules=("query_key_value",)).budget  # noqa: B018
+    assert plan("llama-3-8b", **options, lora_target_modules=("qkv_proj",)).budget
+
+
 def test_sglang_makes_buffers_of_the_modules_that_are_named() -> None:
     """8 adapters of rank 16 for q, k, v and o of 32 layers, cut over 2 ranks as the matrices are;
     with all also gate, up and down, the embedding whole, and of the head half of B."""

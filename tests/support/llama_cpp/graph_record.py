@@ -12,7 +12,7 @@ from graph_sections import Parts, graph_line
 from graph_sizes import Products, gives, sizes_of
 
 Json = dict[str, Any]
-MODES = {
+MODES: dict[str, dict[str, Any]] = {
     "flash": {"flash": 1},
     "scores": {"flash": 0},
     "rotated": {"flash": 1, "k": "q8_0", "v": "q8_0"},
@@ -49,7 +49,7 @@ class Recorded:
         alike = [n for n in names if self.graphs[n].shape() == base.shape()]
         alike.sort(key=lambda name: not name.endswith(" base"))
         jobs = [self.answers[name] for name in alike]
-        parts, made, sizes, found = Parts(base), {}, {}, {}
+        parts, made, sizes, found = Parts(base), {}, {}, dict[int, str]()
         for number, entry in enumerate(base.entries):
             layer = _layer(parts, entry)
             wanted = [self._bytes(name, number) for name in alike]

@@ -72,7 +72,7 @@ class Rows:
             while self.is_view(i) and self.is_view(read) and len(self.readers[read]) == 1:
                 self.left_out.add(read)
                 (read,) = self.rows[read][READS]
-            found.append(self.stands_for.get(read, read))
+            found.append(self._home(read))
         return found
 
     def _shorten(self, i: int) -> None:
@@ -88,8 +88,12 @@ class Rows:
         same = source[DIMENSIONS] == row[DIMENSIONS] and source[BYTES] == row[BYTES]
         settled = all(self.rows[o][PLACE] == "weights" for o in others)
         if alone and same and settled and not PINNED.match(row[NAME]):
-            self.stands_for[i] = self.stands_for.get(first, first)
+            self.stands_for[i] = self._home(first)
             self.left_out.add(i)
+
+    def _home(self, i: int) -> int:
+        """The tensor in whose place `i` is made."""
+        return self.stands_for.get(i, i)
 
     def _sum_up(self, i: int) -> None:
         """The first of the additions of the experts' outputs, which are views of one tensor."""
@@ -110,7 +114,7 @@ class Rows:
         size = prod(self.rows[first][DIMENSIONS])
         if len(views) * size == prod(self.rows[of][DIMENSIONS]):
             self.left_out |= {*views, *adds[:-1]}
-            self.sums[adds[-1]] = self.stands_for.get(of, of)
+            self.sums[adds[-1]] = self._home(of)
 
     def _is_part(self, i: int) -> bool:
         row = self.rows[i]
@@ -128,7 +132,7 @@ class Rows:
                 kind=kind,
                 row=i,
                 reads=tuple(numbers[r] for r in read if r in numbers and r != i),
-                of=numbers[self.stands_for.get(row[OF], row[OF])] if kind == "v" else None,
+                of=numbers[self._home(row[OF])] if kind == "v" else None,
             )
 
     def _kind(self, i: int) -> str:

@@ -28,6 +28,7 @@ from ...added.adapters import (
     Buffer,
     LoraSizes,
     adapter_terms,
+    check_targets,
     head_copies,
     is_wanted,
     of_experts,
@@ -127,9 +128,9 @@ def _buffers(
     at = {layer.stored_as: stage for layer, stage in zip(spec.layers, stages, strict=True)}
     copies, spread = head_copies(spec, sizes.tp), vllm_spread(model, work)
     embeddings = _changes_embeddings(model, work.version)
+    check_targets(model, map(_target, found.modules), wanted or ())
     for module in found.modules:
-        name = "experts" if module.kind == "experts" else module.name.rpartition(".")[2]
-        if wanted and not is_wanted(name, wanted):
+        if wanted and not is_wanted(_target(module), wanted):
             continue
         if module.layer is None:
             if embeddings and module.kind in ("embedding", "head"):
@@ -142,6 +143,10 @@ def _buffers(
     if embeddings and spec.tie_word_embeddings and not wanted:
         head = Module("lm_head", "head", "head", spec.vocab_size or 0, spec.hidden_size)
         yield head, max(stages), _of_vocabulary(head, work, sizes)
+
+
+def _target(module: Module) -> str:
+    return "experts" if module.kind == "experts" else module.name.rpartition(".")[2]
 
 
 def _end(module: Module, at: Mapping[int, int]) -> int:
