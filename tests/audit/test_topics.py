@@ -25,6 +25,7 @@ MODELS = (
         "zamba2-7b",
         "gpt-oss-20b",
         "deepseek-v4-pro",
+        "qwen3-next-80b-a3b",
     ),
 )
 # Published: products of what the config.json of the model's page says, or the figure of a paper.
