@@ -19,6 +19,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 SUPPORT = ROOT / "tests" / "support" / "llama_cpp"
 TARGET = ROOT / "plan" / "engines" / "llama_cpp" / "graphs.jsonl"
+# Its graph stands in for those of architectures that llama.cpp has and that were not asked for.
+STAND_IN = "llama"
 sys.path.insert(0, str(SUPPORT))
 
 from graph_record import Recorded, written  # noqa: E402
@@ -29,8 +31,8 @@ from llama_record import Json, metadata, recorded  # noqa: E402
 def lines(python: str) -> Iterator[str]:
     """The content of the file."""
     head, models = recorded()
-    version = head["llama-cpp-python"]
-    yield json.dumps({"llama-cpp-python": version, "tool": f"tools/{Path(__file__).name}"})
+    made = {"llama-cpp-python": head["llama-cpp-python"], "tool": f"tools/{Path(__file__).name}"}
+    yield json.dumps({**made, "stand_in": STAND_IN})
     small = [model for model in models if not model.get("large")]
     graphs = (graph for model in small for graph in graphs_of(python, model))
     yield from written(graphs)

@@ -26,7 +26,7 @@ from .placement import (
     placement,
 )
 from .settings import mode_of, slots_of
-from .templates import templates
+from .templates import stand_in, templates
 from .widths import layers_of_graph, outer_sizes
 
 
@@ -76,7 +76,7 @@ class Buffers:
         model = self.model
         kind = model.spec.model_type
         name = kind if model.tensors else gguf_architecture(kind) or kind
-        return (name, True) if templates(name, "flash") else ("llama", False)
+        return (name, True) if templates(name, "flash") else (stand_in(), False)
 
     def _shape(self, context: int, batch_size: int) -> Shape:
         request = self.work.request

@@ -90,20 +90,31 @@ class Template(NamedTuple):
 @cache
 def templates(architecture: str, mode: Mode) -> tuple[Template, ...]:
     """Empty for an architecture that was not recorded."""
-    return tuple(_template(line) for line in _lines()[1].get((architecture, mode), ()))
+    return tuple(_template(line) for line in _lines().graphs.get((architecture, mode), ()))
+
+
+def stand_in() -> str:
+    """The architecture that is taken for one that was not recorded."""
+    return _lines().stand_in
+
+
+class _Lines(NamedTuple):
+    stand_in: str
+    tensors: list[str]
+    graphs: Mapping[tuple[str, str], list[str]]
 
 
 @cache
-def _lines() -> tuple[list[str], Mapping[tuple[str, str], list[str]]]:
+def _lines() -> _Lines:
     """All tensors, and lines by architecture and mode, not read yet: a plan wants few of them."""
     found: dict[tuple[str, str], list[str]] = {}
     text = files(__package__).joinpath("graphs.jsonl").read_text(encoding="utf-8")
-    _, tensors, *lines = text.splitlines()
+    head, tensors, *lines = text.splitlines()
     for line in lines:
         match = re.match(r'\{"architecture":"([^"]+)","mode":"([a-z]+)"', line)
         assert match is not None
         found.setdefault((match[1], match[2]), []).append(line)
-    return json.loads(tensors)["tensors"], found
+    return _Lines(json.loads(head)["stand_in"], json.loads(tensors)["tensors"], found)
 
 
 def _template(line: str) -> Template:
@@ -137,7 +148,7 @@ def _section(section: Mapping[str, object]) -> Section:
         return frozenset(str(section.get(key, "")).split())
 
     at: Iterable[tuple[int, int]] = section.get("at", ())  # type: ignore[assignment]
-    every = _lines()[0]
+    every = _lines().tensors
     return Section(
         tensors=tuple(_tensor(every[number]) for number in _numbers(str(section["tensors"]))),
         at=tuple((layer, layers) for layer, layers in at),
