@@ -161,6 +161,7 @@ def test_a_search_that_finds_nothing_says_so() -> None:
         (("--device", "h1000"), "nearest"),
         (("--kv-dtype", "fp5", "--device", "h100"), "fp5"),
         (("--target-users", "3", "--kv-memory", "3GiB"), "leave out --kv-memory"),
+        (("--target-users", "3", "--engine", "generic"), "want an engine that serves them"),
         (("--kv-memory", "lots"), "is not a size"),
         (("--kv-memory", "9GiB", "--utilisation", "0.8"), "leave out one of them"),
     ],
