@@ -29,7 +29,7 @@ from .size_names import (
     QKV_BIAS,
 )
 from .tensors.names import MLA_NAMES
-from .unread_keys import not_understood, of_wrappers
+from .unread.unread_keys import not_understood, of_wrappers
 
 # Keys under which a wrapper nests its language model, the usual one first.
 TEXT_KEYS = (

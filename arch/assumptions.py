@@ -17,8 +17,8 @@ from .assumed import encoder_key, window_keys
 from .config_view import ConfigView
 from .registry import is_known
 from .size_names import names_of
-from .unheard_keys import unheard
-from .unread_keys import contradiction, sounding_of_attention
+from .unread.unheard_keys import unheard
+from .unread.unread_keys import contradiction, sounding_of_attention
 
 # A class whose name says that it decodes.
 _DECODES = re.compile(r"(CausalLM|LMHead|ConditionalGeneration|Generation|Chat)")

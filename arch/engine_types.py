@@ -19,9 +19,15 @@ def pooling_engines(model_type: str) -> tuple[str, ...]:
     return _rows().get(model_type, _NONE).pooling
 
 
+def gguf_architecture(model_type: str) -> str | None:
+    """`general.architecture` of the GGUF files that llama.cpp's converter writes of the type."""
+    return _rows().get(model_type, _NONE).gguf
+
+
 class _Row(NamedTuple):
     engines: tuple[str, ...] = ()
     pooling: tuple[str, ...] = ()
+    gguf: str | None = None
 
 
 _NONE = _Row()
@@ -31,6 +37,8 @@ _NONE = _Row()
 def _rows() -> dict[str, _Row]:
     _versions, *lines = _TABLE.read_text(encoding="utf-8").splitlines()
     return {
-        row["model_type"]: _Row(tuple(row["engines"]), tuple(row.get("pooling", ())))
+        row["model_type"]: _Row(
+            tuple(row["engines"]), tuple(row.get("pooling", ())), row.get("gguf")
+        )
         for row in map(json.loads, lines)
     }

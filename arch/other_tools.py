@@ -159,7 +159,7 @@ def _mlc(config: Mapping[str, Any]) -> dict[str, Any]:
 def _params(config: Mapping[str, Any], where: str) -> dict[str, Any]:
     """params.json of Meta's Llama, whose MLP is 2/3 of 4 x dim, times a factor, rounded up; or of
     Mistral, which gives its width as `hidden_dim`."""
-    from .unread_keys import not_understood  # takes time to start, and few files need it
+    from .unread.unread_keys import not_understood  # takes time to start, and few files need it
 
     for key, why in not_understood({**config, "sliding_window_size": None}):
         raise UnsupportedModelError(f"{where}: this params.json is not read: its {key} {why}")

@@ -27,7 +27,7 @@ from .other_tools import places, standard_config
 from .our_types import GROUPED, base_type
 from .registry import is_known
 from .tensors.names import TensorNames
-from .unread_sizes import unread_experts, unread_models
+from .unread.unread_sizes import unread_experts, unread_models
 
 ASSUMED_ENCODING = 512  # tokens, where nothing limits what is encoded
 ASSUMED_LENGTH = "assumed: the config does not say how long an encoding is"

@@ -42,7 +42,7 @@ def audit_report(audit: Audit, request: AuditRequest) -> Report:
 
         facts.append(stored_by_config(audit).fact())
     return Report(
-        title=_title(audit),
+        title=model_title(audit),
         facts=tuple(facts),
         tables=tuple(tables),
         records=record_table(audit, sizes),
@@ -62,7 +62,8 @@ def error_report(target: str, error: Exception, what: str = "audited") -> Report
     )
 
 
-def _title(audit: Audit) -> str:
+def model_title(audit: Audit) -> str:
+    """The model on one line: its id, type, parameters, dtype, and where it was found."""
     spec, source = audit.spec, audit.source
     origin = f"from the {source.kind}" if source.kind in ("catalogue", "hub") else source.kind
     if source.entry and source.entry.config_of:
@@ -77,14 +78,14 @@ def _title(audit: Audit) -> str:
     return f"{source.id} ({model_type}, {parameters}, {stored}; {origin})"
 
 
-def _decoding(spec: ModelSpec) -> list[Layer]:
+def decoding_layers(spec: ModelSpec) -> list[Layer]:
     """The layers whose heads are the model's: the decoder's where there is one."""
     decoder = [layer for layer in spec.layers if layer.stack == "decoder" and layer.mixers]
     return decoder or [layer for layer in spec.layers if layer.mixers]
 
 
 def _facts(audit: Audit, sizes: Sizes) -> Iterator[Fact]:
-    spec, layers = audit.spec, _decoding(audit.spec)
+    spec, layers = audit.spec, decoding_layers(audit.spec)
     first = [attending[0] for layer in layers if (attending := _attending(layer))]
     yield Fact(key="layers", title="Layers", value=_layer_counts(spec))
     for key, title, name in (

@@ -69,12 +69,13 @@ def _rows_of(audit: Audit, sizes: Sizes, layer: Layer) -> tuple[tuple[object, ..
     if not layer.mixers:
         return (("no attention", *(None,) * (len(_COLUMNS) - 3), 0),)
     return tuple(
-        (*_geometry(layer, mixer), *_part_values(parts), sizes.mixer_bytes(mixer))
+        (*geometry(layer, mixer), *_part_values(parts), sizes.mixer_bytes(mixer))
         for mixer, parts in zip(layer.mixers, audit.mixer_parts(layer), strict=True)
     )
 
 
-def _geometry(layer: Layer, mixer: Mixer) -> tuple[object, ...]:
+def geometry(layer: Layer, mixer: Mixer) -> tuple[object, ...]:
+    """What a mixer is called, heads, K/V heads, group_size, head_dim and window."""
     kind = mixer.heads or mixer.kind.replace("_attention", "")
     if mixer.kind == "recurrent":
         kind = str(getattr(mixer, "form", kind))

@@ -13,7 +13,7 @@ from headcount.model.errors import HeadcountError, MissingExtraError, WriteError
 from headcount.model.redacted_output import redact_hooks, show_traceback
 from headcount.running.signals import exit_at_once, on_signals
 
-from .standard_streams import settle_streams
+from .output.standard_streams import settle_streams
 
 if TYPE_CHECKING:
     from headcount.report.report import Report
@@ -138,7 +138,7 @@ def write_reports(reports: "Sequence[Report]", form: str, output: Path | None) -
     if output is None:
         _print(text)
         return
-    from .report_file import write_report
+    from .output.report_file import write_report
 
     write_report(output, text)
 

@@ -19,7 +19,7 @@ from headcount.running.signals import exit_cleanly, exit_telling, on_signals
 from .console import hand_over
 from .convert_options import with_quality
 from .evaluate import check_evaluation, run_evaluation
-from .report_path import check_report_path
+from .output.report_path import check_report_path
 
 
 def convert_model(

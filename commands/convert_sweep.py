@@ -24,7 +24,7 @@ from headcount.running.signals import exit_cleanly, exit_telling, on_signals
 from .console import hand_over
 from .convert_options import LADDER, with_quality
 from .evaluate import check_evaluation
-from .report_path import check_report_path
+from .output.report_path import check_report_path
 
 _BARE = ("mean", *CHOOSING)  # without further rungs, whatever the other methods of a sweep take
 _TEXT = ("calibration", "calibration_tokens")

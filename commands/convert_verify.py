@@ -12,7 +12,7 @@ from headcount.model.errors import HeadcountError
 from headcount.report.report import Report
 from headcount.running.signals import exit_cleanly, on_signals
 
-from .report_path import check_report_path
+from .output.report_path import check_report_path
 
 
 def verify_model(

@@ -14,7 +14,7 @@ from headcount.running.signals import exit_at_once, on_signals
 
 from .console import Command, need_extra, write_reports
 from .options import AT_LEAST_1, TOKENS, options_of, output_options, stack
-from .report_path import check_report_path
+from .output.report_path import check_report_path
 
 if TYPE_CHECKING:
     from headcount.report.report import Report

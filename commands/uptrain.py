@@ -20,7 +20,7 @@ from .options import (
     output_options,
     stack,
 )
-from .report_path import check_report_path
+from .output.report_path import check_report_path
 
 _option = options_of(UptrainRequest)
 _SHARE = FiniteRange(0, 1)

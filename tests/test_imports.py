@@ -81,6 +81,7 @@ def test_no_files_import_each_other_in_a_circle() -> None:
         (["audit", "gpt2"], "gpt2"),
         (["audit", "llama-3-8b", "--format", "json"], '"num_key_value_heads": 8'),
         (["plan", "llama-3-8b", "--context", "8k"], "Meta-Llama-3-8B"),
+        (["explain", "gqa", "llama-3-8b"], "8 x 128"),
         (["--help"], "Usage:"),
         (["convert", "--help"], "Usage:"),
         (["evaluate", "--help"], "Usage:"),

@@ -24,6 +24,7 @@ def test_a_full_disk_is_one_line(arguments: str) -> None:
 EVERY = [
     *("--help", "--version", "audit --help", "audit gpt2", "plan gpt2", "diff gpt2 gpt2-medium"),
     *("rules", "families", "models", "devices", "reconcile log", "convert --families"),
+    "explain gqa gpt2",
 ]
 LOG = "INFO 09-01 12:00:00 [kv_cache_utils.py:864] GPU KV cache size: 1,000 tokens\n"
 posix = pytest.mark.skipif(os.name == "nt", reason="a shell closes the streams")
@@ -79,7 +80,7 @@ def test_what_is_said_on_a_closed_descriptor_gets_into_no_file(tmp_path: Path) -
     """Without something in its place, the next file that is opened would be descriptor 2."""
     code = (
         "import os, sys\n"
-        "from headcount.commands.standard_streams import settle_streams\n"
+        "from headcount.commands.output.standard_streams import settle_streams\n"
         "settle_streams()\n"
         "file = os.open('weights', os.O_WRONLY | os.O_CREAT)\n"
         "assert file > 2\n"

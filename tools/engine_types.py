@@ -6,8 +6,10 @@ goes by those that transformers' auto classes take for it, and by those in publi
 first line has the versions, and each other line a type that arch/ knows; `pooling` are further
 engines, which have a class of it for embeddings, classes or scores alone:
 
-    {"model_type":"llama","engines":["vLLM","SGLang","llama.cpp"]}
-    {"model_type":"bert","engines":["llama.cpp"],"pooling":["vLLM","SGLang"]}
+    {"model_type":"llama","engines":["vLLM","SGLang","llama.cpp"],"gguf":"llama"}
+    {"model_type":"bert","engines":["llama.cpp"],"pooling":["vLLM","SGLang"],"gguf":"bert"}
+
+`gguf` is the architecture of the files that llama.cpp's converter writes of the type.
 
     python tools/engine_types.py                # download the packages, write the file
     python tools/engine_types.py --from FOLDER  # take the wheels and sdists in FOLDER
@@ -22,7 +24,7 @@ import subprocess
 import sys
 import tarfile
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
@@ -80,6 +82,69 @@ def sglang_pooling(code: str) -> Iterator[str]:
 def llama_cpp_classes(code: str) -> Iterator[str]:
     """Classes of which the converter writes a language model."""
     yield from _keys(_assigned(code, "TEXT_MODEL_MAP"))
+
+
+class Converter(NamedTuple):
+    """A class of llama.cpp's converter: what it is made from, the classes of models that it is
+    registered for, and the name of the architecture that it writes, as llama.cpp's code has it."""
+
+    parents: tuple[str, ...]
+    registered: tuple[str, ...]
+    writes: str | None
+
+
+_SDIST = r".*/vendor/llama\.cpp/"
+_CONVERTERS = re.compile(_SDIST + r"conversion/\w+\.py$")
+_CONSTANTS = re.compile(_SDIST + r"gguf-py/gguf/constants\.py$")
+
+
+def converters(code: str) -> Iterator[tuple[str, Converter]]:
+    """The classes of one file of its folder, by their names."""
+    for one in ast.walk(ast.parse(code)):
+        if isinstance(one, ast.ClassDef):
+            own = filter(None, map(_written, one.body))
+            parents = tuple(filter(None, map(_name, one.bases)))
+            yield one.name, Converter(parents, tuple(_registered(one)), next(own, None))
+
+
+def _written(statement: ast.stmt) -> str | None:
+    """`X` of `model_arch = gguf.MODEL_ARCH.X`."""
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    targets += [statement.target] if isinstance(statement, ast.AnnAssign) else []
+    value = getattr(statement, "value", None)
+    is_it = "model_arch" in map(_name, targets) and isinstance(value, ast.Attribute)
+    return value.attr if is_it and isinstance(value, ast.Attribute) else None
+
+
+def _registered(found: ast.ClassDef) -> Iterator[str]:
+    for one in found.decorator_list:
+        if isinstance(one, ast.Call) and getattr(one.func, "attr", "") == "register":
+            yield from (str(arg.value) for arg in one.args if isinstance(arg, ast.Constant))
+
+
+def gguf_names(constants: str, codes: Iterable[str]) -> dict[str, str]:
+    """By classes of models, in lower case, the architecture that the converter writes of them; of
+    their towers alone there is none."""
+    table = _assigned(constants, "MODEL_ARCH_NAMES")
+    assert isinstance(table, ast.Dict)
+    names = {
+        getattr(key, "attr", ""): getattr(value, "value", "")
+        for key, value in zip(table.keys, table.values, strict=True)
+    }
+    classes = dict(one for code in codes for one in converters(code))
+    found: dict[str, str] = {}
+    for converter in classes.values():
+        name = names.get(_inherited(converter, classes) or "")
+        if name and name != "clip":
+            found |= {registered.lower(): name for registered in converter.registered}
+    return found
+
+
+def _inherited(converter: Converter, classes: Mapping[str, Converter]) -> str | None:
+    if converter.writes is not None:
+        return converter.writes
+    parents = (classes[parent] for parent in converter.parents if parent in classes)
+    return next(filter(None, (_inherited(parent, classes) for parent in parents)), None)
 
 
 def _assigned(code: str, name: str) -> ast.expr | None:
@@ -148,17 +213,28 @@ def lines(folder: Path) -> Iterator[str]:
     versions = {engine.package: _version(archives[engine]) for engine in ENGINES}
     versions["transformers"] = transformers.__version__
     yield _line({"versions": dict(sorted(versions.items()))})
-    codes = {engine: tuple(_code(engine, archives[engine])) for engine in ENGINES}
+    codes = {engine: tuple(_code(engine.files, archives[engine])) for engine in ENGINES}
     listed = {engine: _listed(engine, codes[engine]) for engine in ENGINES}
     pooled = {engine: _lowered(engine.pooling, codes[engine]) for engine in ENGINES}
-    pooling = pooling_names()
+    pooling, written = pooling_names(), _written_by(archives[ENGINES[-1]])
     for model_type, names in class_names().items():
         having = [engine.name for engine in ENGINES if names & listed[engine]]
         others = [engine for engine in ENGINES if engine.name not in having]
         pools = [n.name for n in others if (names | pooling[model_type]) & pooled[n]]
         row: dict[str, object] = {"model_type": model_type, "engines": having}
         if having or pools:
-            yield _line({**row, "pooling": pools} if pools else row)
+            own = {"pooling": pools} if pools else {}
+            yield _line({**row, **own, **_gguf(names, written)})
+
+
+def _written_by(archive: Path) -> dict[str, str]:
+    (constants,) = _code(_CONSTANTS, archive)
+    return gguf_names(constants, _code(_CONVERTERS, archive))
+
+
+def _gguf(names: Iterable[str], written: Mapping[str, str]) -> dict[str, str]:
+    found = sorted({written[name] for name in names if name in written})
+    return {"gguf": found[0]} if found else {}
 
 
 def _line(row: dict[str, object]) -> str:
@@ -200,15 +276,15 @@ def pooling_names() -> dict[str, frozenset[str]]:
     }
 
 
-def _code(engine: Engine, archive: Path) -> Iterator[str]:
+def _code(files: re.Pattern[str], archive: Path) -> Iterator[str]:
     if archive.suffix == ".whl":
         with zipfile.ZipFile(archive) as wheel:
-            for name in filter(engine.files.match, wheel.namelist()):
+            for name in filter(files.match, wheel.namelist()):
                 yield wheel.read(name).decode()
         return
     with tarfile.open(archive) as sdist:
         for member in sdist:
-            content = sdist.extractfile(member) if engine.files.match(member.name) else None
+            content = sdist.extractfile(member) if files.match(member.name) else None
             if content is not None:
                 yield content.read().decode()
 

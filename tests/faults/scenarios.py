@@ -181,6 +181,7 @@ REPORTS = (
     _reporting("families", "families"),
     _reporting("devices", "devices"),
     _reporting("rules", "rules"),
+    _reporting("explain", "explain", "gqa", "../inputs/model"),
     _reporting(
         "evaluate",
         *("evaluate", "../inputs/model", "--no-speed", *_TEXT),

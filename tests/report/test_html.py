@@ -95,6 +95,7 @@ def html(*args: str) -> str:
         ("families", "--search", "gemma"),
         ("rules",),
         ("models", "--search", "qwen"),
+        ("explain", "gqa"),
         ("devices",),
     ],
 )

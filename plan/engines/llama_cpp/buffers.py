@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import ceil
 
+from headcount.arch.engine_types import gguf_architecture
 from headcount.model.errors import HeadcountError
 from headcount.model.units import format_bytes
 
@@ -14,12 +15,19 @@ from ...request import Workload
 from ...weights import rank_weights
 from ..budget_terms import runtime, share_of
 from ..layers import stage_of_layers
-from .block import Block
-from .compute import Held, Shape, condensed, device_bytes, host_bytes
+from .compute import Computed, Held, Shape, computed
 from .placed_pool import pool_of
-from .placement import Placement, Share, layers_of, placed_weights, placement
-from .settings import slots_of, uses_flash_attention
-from .widths import blocks_of
+from .placement import (
+    Placement,
+    Share,
+    largest_on_host,
+    layers_of,
+    placed_weights,
+    placement,
+)
+from .settings import mode_of, slots_of
+from .templates import templates
+from .widths import layers_of_graph, outer_sizes
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -32,58 +40,83 @@ class Buffers:
     stage: tuple[int, ...]
 
     def total_bytes(self, context: int, batch_size: int) -> int:
-        return device_bytes(*self._shape(context, batch_size))
+        return self._computed(context, batch_size).device
 
     def terms(self, context: int, batch_size: int) -> tuple[Term, ...]:
-        shape, _ = self._shape(context, batch_size)
-        size = self.total_bytes(context, batch_size)
-        return (_term(size, shape),)
+        found = self._computed(context, batch_size)
+        return (self._term(found.device, found, context, batch_size, self._copied),)
 
     def host_term(self, context: int, batch_size: int) -> Term:
-        shape, held = self._shape(context, batch_size)
-        return _term(host_bytes(shape, held), shape)
+        found = self._computed(context, batch_size)
+        return self._term(found.host, found, context, batch_size)
+
+    def _computed(self, context: int, batch_size: int) -> Computed:
+        return computed(self._shape(context, batch_size), self._held)
 
     @cached_property
-    def _blocks(self) -> tuple[tuple[Block, ...], Held]:
-        """Of the stage's layers as many as tell, and what the device holds of them."""
-        blocks, where = blocks_of(self.model, self.work.request.tp), self.where
-        held = Held(
-            tuple(map(where.holds, self.stage)),
-            tuple(map(where.holds_experts, self.stage)),
-            where.output and self.stage[-1] == where.layers - 1,
-        )
-        return condensed(tuple(blocks[i] for i in self.stage), held)
+    def _copied(self) -> int:
+        """Where weights stay with the host, GPUs compute large micro-batches all the same, with
+        copies of one matrix after the other (op_offload of ggml/src/ggml-backend.cpp)."""
+        return 0 if self.where.is_whole else largest_on_host(self.model, self.work, self.where)
 
-    def _shape(self, context: int, batch_size: int) -> tuple[Shape, Held]:
+    @cached_property
+    def _held(self) -> Held:
+        where, own = self.where, set(self.stage)
+        return Held(
+            tuple(i in own and where.holds(i) for i in range(where.layers)),
+            tuple(i in own and where.holds_experts(i) for i in range(where.layers)),
+            where.output and self.stage[-1] == where.layers - 1,
+            where.output and where.on_device == where.layers,
+        )
+
+    @cached_property
+    def _architecture(self) -> tuple[str, bool]:
+        """That of the file, or of the files of such models; one that is like it where llama.cpp
+        was not asked of it, and whether it is its own."""
+        model = self.model
+        kind = model.spec.model_type
+        name = kind if model.tensors else gguf_architecture(kind) or kind
+        return (name, True) if templates(name, "flash") else ("llama", False)
+
+    def _shape(self, context: int, batch_size: int) -> Shape:
         request = self.work.request
         layout = slots_of(request).of(context, batch_size)
         limited = self.work.version.at_least(*_OUTPUTS_OF_SLOTS)
-        kept, held = self._blocks
-        return (
-            Shape(
-                hidden=self.model.spec.hidden_size,
-                vocabulary=-(-(self.model.spec.vocab_size or 0) // request.tp),
-                blocks=kept,
-                tokens=layout.ubatch,
-                outputs=min(layout.ubatch, layout.count) if limited else layout.ubatch,
-                layout=layout,
-                flash=uses_flash_attention(request),
-            ),
-            held,
+        return Shape(
+            architecture=self._architecture[0],
+            mode=mode_of(request),
+            layers=layers_of_graph(self.model, request.tp),
+            outer=outer_sizes(self.model, request.tp),
+            tokens=layout.ubatch,
+            outputs=min(layout.ubatch, layout.count) if limited else layout.ubatch,
+            layout=layout,
+            may_leave=request.flash_attn in (None, "auto"),
+        )
+
+    def _term(
+        self, size: int, found: Computed, context: int, batch_size: int, copied: int = 0
+    ) -> Term:
+        shape = self._shape(context, batch_size)
+        is_own = self._architecture[1] and self.work.request.tp == 1
+        error = _error(shape) if is_own and found.is_followed else _ERROR_OF_OTHERS
+        return Term(
+            key="activations",
+            title="Compute buffer",
+            bytes=size,
+            formula=f"the graph of {shape.tokens:,} tokens over {shape.layout.cells:,} cells,"
+            f" logits of {shape.outputs:,}",
+            source="llama.cpp's graph and its allocator",
+            error_bytes=int(size * error) + copied,
         )
 
 
-def _term(size: int, shape: Shape) -> Term:
-    followed = all(block.is_followed for block in shape.blocks)
-    return Term(
-        key="activations",
-        title="Compute buffer",
-        bytes=size,
-        formula=f"the graph of {shape.tokens:,} tokens over {shape.layout.cells:,} cells, logits of"
-        f" {shape.outputs:,}",
-        source="llama.cpp's graph and its allocator",
-        error_bytes=int(size * (_ERROR if followed else _ERROR_OF_OTHERS)),
+def _error(shape: Shape) -> float:
+    """States are fetched ahead of their layers, and indexers choose tokens: what differs there from
+    layer to layer was not met in every order."""
+    is_plain = all(
+        "recurrent" not in one.holds and "K" not in dict(one.sizes) for one in shape.layers
     )
+    return _ERROR if is_plain else _ERROR_OF_STATES
 
 
 def budgets(model: PlannedModel, device: Device | None, work: Workload) -> tuple[Budget, ...]:
@@ -178,7 +211,7 @@ _SOURCES = {
     "quantised": "the config's count of parameters and quantization_config",
 }
 # Of compute buffers, by the record of tests/plan/engines/llama_cpp.jsonl
-_ERROR, _ERROR_OF_OTHERS = 0.15, 1.0
+_ERROR, _ERROR_OF_STATES, _ERROR_OF_OTHERS = 0.02, 0.5, 1.0
 # llama-server computes the logits of a token for each slot, and not of a micro-batch, since b9464
 # (server_output_limits of tools/server/server-context.cpp; not in b9453).
 _OUTPUTS_OF_SLOTS = (9464,)

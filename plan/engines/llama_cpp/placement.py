@@ -115,6 +115,14 @@ def placed_weights(model: PlannedModel, work: Workload, where: Placement) -> Sha
     return Share(tuple(layers), outside, host, sum(part.nbytes for part in parts))
 
 
+def largest_on_host(model: PlannedModel, work: Workload, where: Placement) -> int:
+    """Bytes of the largest matrix that the layers and the output have in the host's memory, 0 where
+    none is or nothing tells."""
+    parts = _parts(model, work.dtype, work.compute_dtype) if work.weights else None
+    beside = (p for p in parts or () if p.place in ("layer", "experts", "head", "output"))
+    return max((part.nbytes for part in beside if not _is_on_device(part, where)), default=0)
+
+
 def _is_on_device(part: _Part, where: Placement) -> bool:
     if part.place in ("embedding", "inputs"):
         return False

@@ -11,6 +11,7 @@ from ...request import CacheType, PlanRequest
 from ..version import Version
 from .cache_types import BLOCKS, ELEMENTS, WIDE, CacheTypes, cache_type
 from .slots import UBATCH, Slots
+from .templates import Mode
 
 
 def checked_cache_type(
@@ -73,6 +74,14 @@ def slots_of(request: PlanRequest) -> Slots:
         ubatch_size=request.ubatch_size or UBATCH,
         swa_full=request.swa_full,
     )
+
+
+def mode_of(request: PlanRequest) -> Mode:
+    """What llama.cpp's graph of attention is like. Quantised keys and values are turned first."""
+    if not uses_flash_attention(request):
+        return "scores"
+    kinds = cache_types(request)
+    return "flash" if kinds.keys in WIDE and kinds.values in WIDE else "rotated"
 
 
 def uses_flash_attention(request: PlanRequest) -> bool:

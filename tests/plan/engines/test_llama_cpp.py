@@ -85,29 +85,37 @@ def test_every_model_buffer_is_within_one_in_a_hundred() -> None:
 
 
 def test_compute_buffers_of_real_sizes() -> None:
-    """Of the starts whose tensors are all followed (a bar of 15 %), eight in ten are within 1 %
-    and 19 in 20 inside the bar; of the others all are inside theirs."""
-    errors = compute_errors(LARGE, "compute device")
-    followed = [(error, bar) for error, bar in errors if bar < 0.2]
-    assert len(followed) > 120
-    assert share([error <= 0.01 for error, _ in followed]) >= 0.8
-    assert share([error <= bar for error, bar in followed]) >= 0.95
-    assert max(error for error, _ in followed) <= 0.2
-    assert all(error <= bar for error, bar in errors if bar >= 0.2)
+    """Graphs were learnt from tiny models alone (tools/record_llama_graphs.py): of the starts with
+    the whole model on the device nearly nine in ten are within 1 %, and of graphs without states
+    and indexers, whose bar is 2 %, nearly all."""
+    errors = compute_errors(LARGE, "device")
+    assert len(errors) > 100
+    assert share(error <= 0.01 for error, _ in errors) >= 0.88
+    assert share(error <= bar for error, bar in errors) >= 0.98
+    plain = [error for error, bar in errors if bar < 0.1]
+    assert len(plain) > 80
+    assert share(error <= 0.01 for error in plain) >= 0.98
+
+
+def test_compute_buffers_of_parts_of_models() -> None:
+    """llama.cpp's RPC backend copies no weights, as GPUs may: the bar has room for the copies."""
+    errors = compute_errors(LARGE, "device", whole=False)
+    assert len(errors) > 30
+    assert share(error <= 0.01 for error, _ in errors) >= 0.85
+    assert all(error <= bar for error, bar in errors)
 
 
 def test_graphs_of_the_host_at_real_sizes() -> None:
-    errors = [error for error, _ in compute_errors(LARGE, "compute host")]
-    assert share([error <= 0.01 for error in errors]) >= 0.8
-    assert max(errors) <= 0.25
+    for whole in (True, False):
+        errors = [error for error, _ in compute_errors(LARGE, "host", whole=whole)]
+        assert share(error <= 0.01 for error in errors) >= 0.9
 
 
 def test_compute_buffers_of_every_architecture() -> None:
-    """Tiny models, in which every tensor counts: three in five within 1 %, three in four within a
-    tenth. The graphs of the rest are written otherwise, or hold what is not followed."""
-    errors = [error for error, bar in compute_errors(SMALL, "compute device") if bar < 0.2]
-    assert share([error <= 0.01 for error in errors]) >= 0.55
-    assert share([error <= 0.1 for error in errors]) >= 0.75
+    """Tiny models, in which every tensor counts."""
+    errors = compute_errors(SMALL, "device")
+    assert share(error <= 0.01 for error, _ in errors) >= 0.9
+    assert share(error <= bar for error, bar in errors) >= 0.9
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import venv
+from importlib.resources import files
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from llama_record import recorded
 
 # The Python of an environment that has llama-cpp-python and gguf, to save building one.
 GIVEN = "HEADCOUNT_LLAMA_CPP"
-TOOL = Path(__file__).resolve().parents[3] / "tools" / "record_llama_cpp.py"
+TOOLS = Path(__file__).resolve().parents[3] / "tools"
 # Its RPC backend stands for a device. Buffers are as large without optimisation.
 BUILD = (
     "-DGGML_RPC=ON -DGGML_NATIVE=OFF -DGGML_LLAMAFILE=OFF -DLLAVA_BUILD=OFF -DMTMD_BUILD=OFF"
@@ -46,8 +47,8 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> str:
     return made
 
 
-def tool() -> Any:
-    spec = spec_from_file_location("record_llama_cpp", TOOL)
+def tool(name: str) -> Any:
+    spec = spec_from_file_location(name, TOOLS / f"{name}.py")
     assert spec and spec.loader
     module = module_from_spec(spec)
     sys.modules[spec.name] = module
@@ -58,6 +59,13 @@ def tool() -> Any:
 @pytest.mark.slow
 def test_llama_cpp_answers_as_recorded(python: str) -> None:
     head, models = recorded()
-    answers = list(tool().answered(python, head, models))
+    answers = list(tool("record_llama_cpp").answered(python, head, models))
     changed = [now["name"] for was, now in zip(models, answers, strict=True) if was != now]
     assert changed == []
+
+
+@pytest.mark.slow
+def test_llama_cpp_makes_the_graphs_that_are_recorded(python: str) -> None:
+    made = "".join(f"{line}\n" for line in tool("record_llama_graphs").lines(python))
+    recorded_ones = files("headcount.plan.engines.llama_cpp").joinpath("graphs.jsonl")
+    assert made == recorded_ones.read_text(encoding="utf-8")

@@ -10,7 +10,8 @@ from planned_buffers import model_of, planned
 HEAD, MODELS = recorded()
 LARGE = [line for line in MODELS if line.get("large")]
 SMALL = [line for line in MODELS if not line.get("large")]
-FOLLOWED = 0.2  # the bar of a graph whose tensors are all followed is below this share
+EVERY = 99  # layers (-ngl)
+Pair = tuple[float, float]
 
 
 @cache
@@ -34,16 +35,21 @@ def answers(lines: list[Json]) -> list[tuple[str, str, dict[str, float]]]:
     ]
 
 
-def compute_errors(lines: list[Json], place: str) -> list[tuple[float, float]]:
-    """Of each start how far the plan is off, and its own bar, as shares of the buffer."""
+def compute_errors(lines: list[Json], place: str, *, whole: bool = True) -> list[Pair]:
+    """Of each start how far the plan is off, and its own bar, as shares of the buffer: of those
+    with `whole` models on the device, or with a part of them."""
     return [
         (
-            abs(planned_of(name, run)[place] / found[place] - 1),
-            planned_of(name, run)["bar"] / found[place],
+            abs(planned_of(name, run)[f"compute {place}"] / found[f"compute {place}"] - 1),
+            planned_of(name, run)[f"bar of compute {place}"] / found[f"compute {place}"],
         )
         for name, run, found in answers(lines)
-        if found.get(place)
+        if found.get(f"compute {place}") and is_whole(HEAD["runs"][run]) == whole
     ]
+
+
+def is_whole(run: Json) -> bool:
+    return run.get("layers") == EVERY and not run.get("cpu_moe")
 
 
 def share(held: Iterable[bool]) -> float:
@@ -53,12 +59,13 @@ def share(held: Iterable[bool]) -> float:
 
 def compute_rows() -> Iterator[str]:
     """The table of compute buffers in docs/engines.md, a line each."""
-    large, small = (compute_errors(lines, "compute device") for lines in (LARGE, SMALL))
     kinds = {
-        "real sizes, all tensors followed": [pair for pair in large if pair[1] < FOLLOWED],
-        "real sizes, recurrent layers or indexers": [p for p in large if p[1] >= FOLLOWED],
-        "tiny models": [pair for pair in small if pair[1] < FOLLOWED],
-        "the host's, real sizes": compute_errors(LARGE, "compute host"),
+        "real sizes": compute_errors(LARGE, "device"),
+        "real sizes, a part of them": compute_errors(LARGE, "device", whole=False),
+        "tiny models": compute_errors(SMALL, "device"),
+        "tiny models, a part of them": compute_errors(SMALL, "device", whole=False),
+        "the host's, real sizes": compute_errors(LARGE, "host"),
+        "the host's, real sizes, a part of them": compute_errors(LARGE, "host", whole=False),
     }
     for kind, pairs in kinds.items():
         within = (f"{share(error <= most for error, _ in pairs):.0%}" for most in (0.01, 0.1))

@@ -22,6 +22,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ import gguf
 import llama_cpp
 from llama_cpp import llama_cpp as api
 
+os.environ["GGML_NO_BACKTRACE"] = "1"  # of what llama.cpp aborts on, by a debugger: seconds each
 PORT = 50_000 + os.getpid() % 10_000
 ENDPOINT = f"127.0.0.1:{PORT}".encode()
 LIBRARY = api._lib  # the binding has no function for a model that is made of key-values
@@ -79,6 +81,7 @@ def _prototypes() -> None:
             found.argtypes = arguments
 
 
+@cache
 def function(name: str) -> Any:
     """A function of llama.cpp's or of ggml's libraries, which lie beside it."""
     for library in (LIBRARY, *_others()):
@@ -320,6 +323,17 @@ def without_mapping(parameters: Any) -> None:
 
 def started(model: Any, run: Mapping[str, Any], said: list[str], loaded: str) -> dict[str, Any]:
     """The buffers of a context in MiB as printed, by their kind and place."""
+    parameters = context_parameters(run)
+    del said[:]
+    context = api.llama_init_from_model(model, parameters)
+    printed = "".join(said)
+    if not context:
+        return {"refused": last_words(printed)}
+    api.llama_free(context)
+    return {"buffers": buffers(loaded + printed)}
+
+
+def context_parameters(run: Mapping[str, Any]) -> Any:
     parameters = api.llama_context_default_params()
     parameters.n_ctx = run["ctx"]
     parameters.n_batch = run.get("batch", 2048)
@@ -331,13 +345,7 @@ def started(model: Any, run: Mapping[str, Any], said: list[str], loaded: str) ->
     parameters.n_outputs_max = run.get("outputs", 0)
     parameters.type_k = TYPES[run.get("k", "f16")]
     parameters.type_v = TYPES[run.get("v", "f16")]
-    del said[:]
-    context = api.llama_init_from_model(model, parameters)
-    printed = "".join(said)
-    if not context:
-        return {"refused": last_words(printed)}
-    api.llama_free(context)
-    return {"buffers": buffers(loaded + printed)}
+    return parameters
 
 
 def buffers(text: str) -> dict[str, float]:

@@ -1,6 +1,7 @@
 """What `plan --engine llama.cpp` says of the record's models, by the names of its answers."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
 from math import prod
 from typing import Any
@@ -40,22 +41,35 @@ def _tensor(name: str, kind: str, shape: tuple[int, ...]) -> TensorInfo:
 
 
 def planned(model: PlannedModel, run: Mapping[str, Any]) -> dict[str, float]:
-    """MiB of each buffer, and the `bar` of the compute buffer."""
+    """MiB of each buffer, and the bars of the compute buffers."""
     plan = plan_model(model, request_of(run))
-    found = {**_host(plan), **_device(plan)} if "layers" in run else _alone(plan)
-    bar = next(term.error_bytes for term in plan.taken if term.key == "activations")
-    return {name: size / MIB for name, size in {**found, "bar": bar}.items()}
+    if "layers" in run:
+        found = {**_host(plan), **_device(plan)}
+    else:
+        found = _alone(plan, plan_model(model, replace(request_of(run), gpu_layers=0)))
+    return {name: size / MIB for name, size in {**found, **_bars(plan)}.items()}
 
 
-def _alone(plan: Plan) -> dict[str, int]:
-    """On a machine without a device there is one buffer of each kind, that of the host."""
+def _bars(plan: Plan) -> dict[str, int]:
+    terms = {"device": plan.taken, "host": plan.host_terms}
+    return {
+        f"bar of compute {place}": term.error_bytes
+        for place, found in terms.items()
+        for term in found
+        if term.key == "activations"
+    }
+
+
+def _alone(plan: Plan, beside: Plan) -> dict[str, int]:
+    """On a machine without a device there is one buffer of each kind, that of the host, and its
+    graph is that `beside` a device which holds nothing."""
     assert plan.weights is not None
     found = _device(plan)
     caches = found["KV device"] + found["RS device"]
     return {
         "model host": plan.weights.total_bytes,
         "caches host": caches,
-        "compute host": found["compute device"],
+        "compute host": _host(beside)["compute host"],
     }
 
 

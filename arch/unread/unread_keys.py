@@ -8,8 +8,8 @@ from typing import Any
 from headcount.model.errors import short
 from headcount.model.numbers import whole
 
-from .attention.layer_kinds import CHUNKED, SPELLINGS
-from .size_names import NAMES, ONE_KEY_VALUE_HEAD, READ_FLAGS, names_of
+from ..attention.layer_kinds import CHUNKED, SPELLINGS
+from ..size_names import NAMES, ONE_KEY_VALUE_HEAD, READ_FLAGS, names_of
 
 # Words of a key: a layer that keeps a state, or a cache that is sparse, compressed or shared.
 _STATE = re.compile(

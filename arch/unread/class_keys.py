@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 from pathlib import Path
 
-_TABLE = Path(__file__).with_name("generated") / "config_keys.json"
+_TABLE = Path(__file__).parent.with_name("generated") / "config_keys.json"
 # Words of keys with a number that is no size of a language model.
 _NO_SIZE = re.compile(
     r"(^|_)(ids?|index|idx|token|bits|version|seed|labels|groups?|rope|rotary|beams?|top|max|min"

@@ -8,11 +8,11 @@ from typing import Any, Literal, NamedTuple
 from headcount.model.numbers import whole
 from headcount.model.spec import Origin
 
-from .class_defaults import class_defaults
+from ..class_defaults import class_defaults
+from ..config_view import ConfigView
+from ..nested import CORE
+from ..size_names import EITHER_WIDTH, NAMES, OF_CLASSES, names_of
 from .class_keys import is_unheard
-from .config_view import ConfigView
-from .nested import CORE
-from .size_names import EITHER_WIDTH, NAMES, OF_CLASSES, names_of
 
 # The names of each size but the number of K/V heads, of which rule H406 speaks.
 _NAMES: dict[str, tuple[str, ...]] = {

@@ -1,0 +1,1 @@
+"""Keys that no reader of a config reads: which of them may change what is counted."""

@@ -1,0 +1,41 @@
+"""`explain`: what heads, K/V heads and the cache are, with a model's own numbers."""
+
+from pathlib import Path
+
+import click
+
+from headcount.audit.topics import DEFAULT_MODEL, QUESTIONS
+
+from .console import Command, write_reports
+from .options import output_options
+
+
+@click.command(cls=Command)
+@click.argument(
+    "topic",
+    required=False,
+    type=click.Choice([*QUESTIONS], case_sensitive=False),
+    metavar="[TOPIC]",
+)
+@click.argument("model", required=False, metavar="[MODEL]")
+@output_options
+def explain(topic: str | None, model: str | None, form: str, output: Path | None) -> None:
+    """Explain TOPIC with the numbers of MODEL: mha, w_o, head_dim, cache, gqa, group, mqa, mla…
+
+    Without TOPIC the topics are listed. MODEL is what `audit` takes, by default llama-3-8b; its
+    config and headers are read, never weights.
+
+    \b
+    Example:
+      headcount explain gqa llama-3-8b
+      headcount explain mla deepseek-v3 --format markdown
+    """
+    from headcount.audit.topics.explaining import explained, topics_report
+
+    if topic is None:
+        write_reports([topics_report()], form, output)
+        return
+    from headcount.audit.auditing import audit_model
+
+    audit = audit_model(model or DEFAULT_MODEL)
+    write_reports([explained(topic, audit, by_default=model is None)], form, output)

@@ -1,0 +1,1 @@
+"""Where a command writes: standard output, and the file that `-o` names."""

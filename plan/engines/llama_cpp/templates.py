@@ -1,0 +1,227 @@
+"""The graphs that llama.cpp makes of each of its architectures, as its own code was asked for them.
+
+`graphs.jsonl` has what tools/record_llama_graphs.py recorded of models of a few layers: the tensors
+of a graph in their order, with sizes as products. The second line has all tensors that there are,
+to which others refer by their numbers (7+3: three from 7 on). Each of the others has an
+`architecture`; a `mode` (`flash`, `scores`: without flash attention, `rotated`: keys and values
+that are quantised); `windowed` if layers have windows; the `inputs` ("name:size"), and sections:
+what is computed `before` the layers, `after` them, and in a layer (`sections`). `at` says in which
+of how many layers such a section was met, `holds` what the layer has, and `previous` what the one
+before has, where the section ends that (llama.cpp fetches a state before that layer is done).
+
+A tensor is words: its kind (`n`, of its own memory; `v`, a view of %; `u`, which writes elsewhere;
+`s`, the sum of the experts' outputs; `l`, a constant, which lies there from the first), followed
+by ~ if it may write over what it reads, ! if it is an output, ^ if llama.cpp ties it to its layer's
+device, = if it only looks, * if it is flash attention; then its bytes; then what it reads: a number
+of its section, p1 for the last of the section before (p2, …), q2.1 for that of the one before it,
+b0 of `before`, z0 of the first layer, @name of an input; and + with the place of its weights, and
+how many layers before they lie.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from importlib.resources import files
+from math import prod
+from typing import Literal, NamedTuple
+
+Mode = Literal["flash", "scores", "rotated"]
+Place = Literal["layer", "experts", "embedding", "output", "first"]
+_PLACES: Mapping[str, Place] = {
+    "w": "layer",
+    "c": "layer",
+    "x": "experts",
+    "h": "embedding",
+    "o": "output",
+    "f": "first",
+}
+
+
+class Size(NamedTuple):
+    """Bytes: `factor` times the sizes of these names."""
+
+    factor: int
+    names: tuple[str, ...]
+
+    def of(self, sizes: Mapping[str, int]) -> int:
+        """Raises KeyError where one is not known."""
+        return self.factor * prod(sizes[name] for name in self.names)
+
+
+class Tensor(NamedTuple):
+    """`reads` and `of` are references as above; `place` is where its weights lie, in the layer that
+    is so many `back`."""
+
+    kind: str
+    size: Size
+    reads: tuple[str, ...]
+    of: str | None
+    place: Place | None
+    back: int
+    over: bool
+    kept: bool
+    pinned: bool
+    looks: bool
+    flash: bool
+
+
+class Section(NamedTuple):
+    """`at`: (layer, layers) of the recorded models."""
+
+    tensors: tuple[Tensor, ...]
+    at: tuple[tuple[int, int], ...] = ()
+    holds: frozenset[str] = frozenset()
+    previous: frozenset[str] | None = None
+    windowed: bool = False
+
+
+class Template(NamedTuple):
+    """One recorded graph."""
+
+    windowed: bool
+    inputs: Mapping[str, Size]
+    unread: frozenset[str]
+    before: Section
+    layers: tuple[Section, ...]
+    after: tuple[Section, ...]
+
+
+@cache
+def templates(architecture: str, mode: Mode) -> tuple[Template, ...]:
+    """Empty for an architecture that was not recorded."""
+    return tuple(_template(line) for line in _lines()[1].get((architecture, mode), ()))
+
+
+@cache
+def _lines() -> tuple[list[str], Mapping[tuple[str, str], list[str]]]:
+    """All tensors, and lines by architecture and mode, not read yet: a plan wants few of them."""
+    found: dict[tuple[str, str], list[str]] = {}
+    text = files(__package__).joinpath("graphs.jsonl").read_text(encoding="utf-8")
+    _, tensors, *lines = text.splitlines()
+    for line in lines:
+        match = re.match(r'\{"architecture":"([^"]+)","mode":"([a-z]+)"', line)
+        assert match is not None
+        found.setdefault((match[1], match[2]), []).append(line)
+    return json.loads(tensors)["tensors"], found
+
+
+def _template(line: str) -> Template:
+    graph = json.loads(line)
+    inputs = dict(map(_input, graph["inputs"]))
+    sections = [_section(section) for section in graph["sections"]]
+    after = tuple(map(_section, graph["after"]))
+    read = {
+        word[1:]
+        for section in (*sections, *after, _section(graph["before"]))
+        for tensor in section.tensors
+        for word in (*tensor.reads, tensor.of or "")
+        if word.startswith("@")
+    }
+    return Template(
+        windowed=graph["windowed"],
+        inputs=inputs,
+        unread=frozenset(inputs) - read,
+        before=_section(graph["before"]),
+        layers=tuple(sections),
+        after=after,
+    )
+
+
+def _input(text: str) -> tuple[str, Size]:
+    return text, _size(text.split(":")[1].split("#")[0])
+
+
+def _section(section: Mapping[str, object]) -> Section:
+    def words(key: str) -> frozenset[str]:
+        return frozenset(str(section.get(key, "")).split())
+
+    at: Iterable[tuple[int, int]] = section.get("at", ())  # type: ignore[assignment]
+    every = _lines()[0]
+    return Section(
+        tensors=tuple(_tensor(every[number]) for number in _numbers(str(section["tensors"]))),
+        at=tuple((layer, layers) for layer, layers in at),
+        holds=words("holds"),
+        previous=words("previous") if "previous" in section else None,
+        windowed=bool(section.get("windowed")),
+    )
+
+
+def _numbers(text: str) -> Iterator[int]:
+    """`7+3` are 7, 8 and 9."""
+    for word in text.split():
+        first, _, count = word.partition("+")
+        yield from range(int(first), int(first) + int(count or 1))
+
+
+@cache
+def _tensor(text: str) -> Tensor:
+    kind, size, *rest = text.split(" ")
+    place, back = None, 0
+    if rest and rest[-1].startswith("+"):
+        mark = rest.pop()
+        place, back = _PLACES[mark[1]], int(mark[2:] or 0)
+    of = rest.pop()[1:] if rest and rest[-1].startswith("%") else None
+    return Tensor(
+        kind=kind[0],
+        size=_size(size),
+        reads=tuple(rest),
+        of=of,
+        place=place,
+        back=back,
+        over="~" in kind,
+        kept="!" in kind,
+        pinned="^" in kind,
+        looks="=" in kind,
+        flash="*" in kind,
+    )
+
+
+@cache
+def _size(text: str) -> Size:
+    factor, *names = text.split("*")
+    return Size(int(factor), tuple(names))
+
+
+class Wanted(NamedTuple):
+    """A layer of a model of `layers`, what it and the one before hold, and whether it has a
+    window."""
+
+    layer: int
+    layers: int
+    holds: frozenset[str]
+    previous: frozenset[str]
+    windowed: bool
+
+
+def section_for(found: Iterable[Template], wanted: Wanted) -> Section:
+    """Of the recorded ones that of the layer which is most like it: in what it holds, and in its
+    place among the layers, of which architectures make every second or fourth another."""
+    candidates: Iterator[tuple[Section, int, int]] = (
+        (section, at, of)
+        for template in found
+        for section in template.layers
+        for at, of in section.at
+    )
+    return max(candidates, key=lambda one: _likeness(wanted, *one))[0]
+
+
+def _likeness(wanted: Wanted, section: Section, at: int, of: int) -> tuple[object, ...]:
+    others = len(section.holds ^ wanted.holds)
+    others += len(section.previous ^ wanted.previous) if section.previous is not None else 0
+    return (
+        -others,
+        (at == of - 1) == (wanted.layer == wanted.layers - 1),
+        section.windowed == wanted.windowed,
+        (at == 0) == (wanted.layer == 0),
+        at == wanted.layer,
+        at % 4 == wanted.layer % 4,
+        of,
+        at,
+    )
+
+
+def ending_for(found: Iterable[Template], holds: frozenset[str]) -> Section:
+    """What is computed after the last layer, which has that."""
+    every = (ending for template in found for ending in template.after)
+    return min(every, key=lambda one: len((one.previous or holds) ^ holds))

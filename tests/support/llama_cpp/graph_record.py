@@ -1,0 +1,175 @@
+"""What plan/engines/llama_cpp/graphs.jsonl says of a model, of the graphs that llama.cpp made of it
+in several starts (llama_graph_worker.py)."""
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from graph_rows import BYTES, NAME, OPERATION, READS, Rows
+from graph_sections import Parts, graph_line
+from graph_sizes import Products, gives, sizes_of
+
+Json = dict[str, Any]
+MODES: dict[str, dict[str, Any]] = {
+    "flash": {"flash": 1},
+    "scores": {"flash": 0},
+    "rotated": {"flash": 1, "k": "q8_0", "v": "q8_0"},
+}
+
+
+class Recorded:
+    """The answers of one model; `known` are the products that were found for tensors by what they
+    are."""
+
+    def __init__(self, answers: Iterable[Json]) -> None:
+        self.answers = {one["name"]: one for one in answers if "graph" in one}
+        self.graphs = {name: Rows(one["graph"]) for name, one in self.answers.items()}
+        self.known: dict[tuple[object, ...], list[str]] = defaultdict(list)
+        self.missing: list[str] = []
+
+    def lines(self) -> Iterator[Json]:
+        """Of each mode the model of four layers, and of others."""
+        for mode in MODES:
+            if f"{mode} base" not in self.answers:
+                continue
+            names = [n for n in self.answers if n.startswith(f"{mode} ")]
+            products = self._of_base(mode, [n for n in names if "layers=" not in n])
+            yield self._line(mode, f"{mode} base", products)
+            for name in (n for n in names if "layers=" in n):
+                yield self._line(mode, name, self._of_one(name))
+
+    def _line(self, mode: str, name: str, products: Mapping[int, str]) -> Json:
+        return {"mode": mode, **graph_line(self.answers[name], self.graphs[name], products)}
+
+    def _of_base(self, mode: str, names: list[str]) -> dict[int, str]:
+        """Products that hold in each start whose graph has the same shape."""
+        base = self.graphs[f"{mode} base"]
+        alike = [n for n in names if self.graphs[n].shape() == base.shape()]
+        alike.sort(key=lambda name: not name.endswith(" base"))
+        jobs = [self.answers[name] for name in alike]
+        parts, made, sizes, found = Parts(base), {}, {}, dict[int, str]()
+        for number, entry in enumerate(base.entries):
+            layer = _layer(parts, entry)
+            wanted = [self._bytes(name, number) for name in alike]
+            key = _key(base, entry.row)
+            if layer not in sizes:
+                sizes[layer] = [sizes_of(job, layer) for job in jobs]
+            product = next((p for p in self.known[key] if gives(p, sizes[layer], wanted)), None)
+            for few in {"u": (), "v": (True,)}.get(entry.kind, (True, False)):
+                if product is None and (layer, few) not in made:
+                    made[layer, few] = Products(jobs, layer, few=few)
+                product = product or made[layer, few].product(wanted)
+            found[number] = self._settled(base, number, product, found, wanted[0])
+            for near in (key, _key(base, entry.row, 1)):
+                if found[number] not in self.known[near]:
+                    self.known[near].append(found[number])
+        return found
+
+    def _bytes(self, name: str, number: int) -> int:
+        graph = self.graphs[name]
+        return int(graph.rows[graph.entries[number].row][BYTES])
+
+    def _settled(
+        self, graph: Rows, number: int, product: str | None, found: dict[int, str], size: int
+    ) -> str:
+        """Of a view that no product gives that of what it looks at."""
+        entry = graph.entries[number]
+        if entry.kind == "u":
+            return "0"
+        if product is None and entry.of is not None:
+            product = found.get(entry.of)
+        if product is None:
+            row = graph.rows[entry.row]
+            self.missing.append(f"{row[OPERATION]} {row[NAME]} {row[4]}")
+            return str(size)
+        return product
+
+    def _of_one(self, name: str) -> dict[int, str]:
+        """Of a model of other layers: the products that are known, for fewer tokens and for other
+        cells."""
+        graph, job = self.graphs[name], self.answers[name]
+        parts, sizes, found = Parts(graph), {}, dict[int, str]()
+        every = sorted(
+            {"4*T*FF", *(p for ps in self.known.values() for p in ps)}, key=lambda p: p.count("*")
+        )
+        for number, entry in enumerate(graph.entries):
+            layer = _layer(parts, entry)
+            if layer not in sizes:
+                sizes[layer] = [sizes_of(job, layer)]
+            wanted = [self._bytes(name, number)]
+            mine = [p for d in (3, 1) for p in self.known.get(_key(graph, entry.row, d), ())]
+            tried = (p for known in (*mine, *every) for p in _variants(known))
+            product = next((p for p in tried if gives(p, sizes[layer], wanted)), None)
+            found[number] = self._settled(graph, number, product, found, wanted[0])
+        return found
+
+
+def _variants(product: str) -> Iterator[str]:
+    yield product
+    for was, now in (("T", "O"), ("W", "C"), ("C", "W")):
+        yield re.sub(rf"(?<=\*){was}(?=\*|$)", now, product)
+
+
+def _layer(parts: Parts, entry: Any) -> int | None:
+    part = parts.of_row[entry.row]
+    return part if isinstance(part, int) and entry.kind != "i" else None
+
+
+def _key(graph: Rows, i: int, depth: int = 3) -> tuple[object, ...]:
+    """What a tensor is: by its name, and by what it is made of."""
+    row = graph.rows[i]
+    name = re.sub(r"-\d+|_l\d+|(?<=blk\.)\d+", "", row[NAME])
+    own = (row[OPERATION], "" if name.startswith(("node_", " (", "leaf_")) else name)
+    if not depth or row[OPERATION] == "NONE":
+        return own
+    return (*own, *(_key(graph, read, depth - 1) for read in row[READS] if read != i))
+
+
+def written(lines: Iterable[Json]) -> Iterator[str]:
+    """The lines of the file after the first: all tensors, and graphs that have their numbers."""
+    numbers: dict[str, int] = {}
+    texts = []
+    for line in merged(lines):
+        for section in (line["before"], *line["after"], *line["sections"]):
+            found = [numbers.setdefault(text, len(numbers)) for text in section["tensors"]]
+            section["tensors"] = " ".join(_runs(found))
+        texts.append(json.dumps(line, separators=(",", ":")))
+    yield json.dumps({"tensors": list(numbers)}, separators=(",", ":"))
+    yield from texts
+
+
+def _runs(numbers: list[int]) -> Iterator[str]:
+    """Numbers that follow each other as the first and how many there are."""
+    at = 0
+    while at < len(numbers):
+        count = 1
+        while at + count < len(numbers) and numbers[at + count] == numbers[at] + count:
+            count += 1
+        yield f"{numbers[at]}+{count}" if count > 1 else str(numbers[at])
+        at += count
+
+
+def merged(lines: Iterable[Json]) -> Iterator[Json]:
+    """One line for each architecture, mode and kind of window, in which what is alike is once."""
+    found: dict[tuple[str, str, bool], Json] = {}
+    for line in sorted(lines, key=lambda line: -len(line["sections"])):
+        key = (line["architecture"], line["mode"], line["windowed"])
+        if key not in found:
+            found[key] = {**line, "inputs": [], "sections": [], "after": []}
+        into = found[key]
+        into["inputs"] += [one for one in line["inputs"] if one not in into["inputs"]]
+        into["after"] += [line["after"]] if line["after"] not in into["after"] else []
+        for section in line["sections"]:
+            _merge(section, into["sections"])
+    yield from (found[key] for key in sorted(found))
+
+
+def _merge(section: Json, into: list[Json]) -> None:
+    same = (one for one in into if {**one, "at": 0} == {**section, "at": 0})
+    other = next(same, None)
+    if other is None:
+        into.append({**section, "at": list(section["at"])})
+    else:
+        other["at"] += [one for one in section["at"] if one not in other["at"]]
