@@ -15,6 +15,7 @@ from transformers.modeling_outputs import BaseModelOutput
 from headcount.convert.attention_map.mapping import attention_map
 from headcount.convert.stream.reader import SourceReader
 from headcount.running.boundary import out_of_memory_explained, quiet_transformers
+from headcount.running.freed_memory import give_back
 from headcount.running.load import LoadedModel, load_model
 
 from .atlas import Atlas, AtlasSettings, AttentionAtlas, Cost
@@ -98,6 +99,7 @@ class _Measured:
                 own = pattern if kept is None else pattern[:, list(kept)]
                 sums = self_attention_sums(own, targets)
             found.append((path, sums))
+            give_back()
 
         inputs = _inputs(plan, loaded, ids)
         run_for_patterns(loaded.model, take, queries=ids.shape[1], **inputs)

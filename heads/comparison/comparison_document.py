@@ -21,6 +21,15 @@ _HEAD_COLUMNS = (
 
 def comparison_document(found: AtlasComparison) -> dict[str, Any]:
     """Stable keys, raw numbers, null for what one of the two does not have."""
+    return {
+        **comparison_summary(found),
+        "layers": [_attention(one) for one in found.attentions],
+        "warnings": list(found.warnings),
+    }
+
+
+def comparison_summary(found: AtlasComparison) -> dict[str, Any]:
+    """The same without what is said of each layer and head."""
     settings = asdict(found.after.settings)
     thresholds = found.after.settings.thresholds._asdict()
     return {
@@ -34,10 +43,8 @@ def comparison_document(found: AtlasComparison) -> dict[str, Any]:
             "after": sum(head.after is not None for _, head in found.heads()),
             "gone": found.gone,
         },
-        "layers": [_attention(one) for one in found.attentions],
         "cost": {"model": asdict(found.after.cost), "against": asdict(found.before.cost)},
         "settings": {**settings, "thresholds": thresholds},
-        "warnings": list(found.warnings),
     }
 
 

@@ -52,9 +52,10 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def blurred(planted: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One K/V head for all: the mean of what the planted heads read and of what is random."""
-    return convert(planted, tmp_path_factory.mktemp("blurred") / "mqa", "--kv-heads", "1")
+def deprived(planted: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The first K/V head for all: that of the previous-token head; the induction head's is gone."""
+    target = tmp_path_factory.mktemp("deprived") / "mqa"
+    return convert(planted, target, "--kv-heads", "1", "--method", "first")
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +103,7 @@ def test_heads_that_changed_places_are_found_by_the_record(paired: Path, tmp_pat
     assert merged == [[[0, 3], [1, 2]], [[0, 2], [1, 3]]]
     for before, after in scores_of(document):
         assert after == pytest.approx(before, abs=1e-4)
-    values = [round(before["entropy"], 3) for before, _ in scores_of(document)]
+    values = [(round(b["entropy"], 3), round(b["distance"], 3)) for b, _ in scores_of(document)]
     assert len(set(values)) == len(values)  # or any order would have passed
 
 
@@ -130,10 +131,11 @@ def test_pruned_heads_are_gone_and_the_others_keep_their_scores(
         assert {k: scores["after"][k] for k in same} == pytest.approx(same, abs=1e-4)
 
 
-def test_a_planted_head_that_is_pruned_or_blurred_is_lost(
-    planted: Path, blurred: Path, tmp_path: Path
+def test_a_planted_head_without_its_keys_or_pruned_is_lost(
+    planted: Path, deprived: Path, tmp_path: Path
 ) -> None:
-    roles = compared(blurred, planted)["roles"]
+    roles = compared(deprived, planted)["roles"]
+    assert roles["previous_token"]["verdict"] == "kept"
     assert roles["induction"]["had"] == 1 and roles["induction"]["verdict"] == "lost"
     assert roles["induction"]["score"]["before"] > 0.9 > roles["induction"]["score"]["after"]
     made = convert(planted, tmp_path / "pruned", "--prune-heads", "0:1+3,1:1+3")
@@ -155,19 +157,19 @@ def test_a_model_against_itself_keeps_all(planted: Path) -> None:
     assert all(before == after for before, after in scores_of(document))
 
 
-def test_the_verdict_comes_first_and_the_table_fits(planted: Path, blurred: Path) -> None:
-    text = compare(blurred, planted)
+def test_the_verdict_comes_first_and_the_table_fits(planted: Path, deprived: Path) -> None:
+    text = compare(deprived, planted)
     lines = text.splitlines()
-    assert re.search(r"Verdict +\d of 2 roles kept \(\d lost, \d gained\)", lines[2])
+    assert re.search(r"Verdict +1 of 2 roles kept \(1 lost, 0 gained\)", lines[2])
     assert "Induction heads   0 of 1 kept" in text
     assert re.search(r"^    1 .* I>·$", text, re.MULTILINE)
     assert re.search(r"^ +1 +0  0, 1 +0, 1, 2, 3 ", text, re.MULTILINE)
     assert max(map(len, text.partition("Notes")[0].splitlines())) <= 120
 
 
-def test_csv_has_a_row_a_head_and_says_what_json_does(planted: Path, blurred: Path) -> None:
-    rows = list(csv.DictReader(compare(blurred, planted, "--format", "csv").splitlines()))
-    layers = compared(blurred, planted)["layers"]
+def test_csv_has_a_row_a_head_and_says_what_json_does(planted: Path, deprived: Path) -> None:
+    rows = list(csv.DictReader(compare(deprived, planted, "--format", "csv").splitlines()))
+    layers = compared(deprived, planted)["layers"]
     heads = [(layer["index"], head) for layer in layers for head in layer["heads"]]
     assert [(int(row["layer"]), int(row["head_before"])) for row in rows] == [
         (layer, head["head"]["before"]) for layer, head in heads
@@ -179,52 +181,61 @@ def test_csv_has_a_row_a_head_and_says_what_json_does(planted: Path, blurred: Pa
 
 
 def test_a_page_has_the_maps_of_both_side_by_side(
-    planted: Path, blurred: Path, tmp_path: Path
+    planted: Path, deprived: Path, tmp_path: Path
 ) -> None:
     page = tmp_path / "page.html"
-    compare(blurred, planted, "-o", str(page))
+    compare(deprived, planted, "-o", str(page))
     text = page.read_text(encoding="utf-8")
-    row = re.search(
-        r'<div class="row">\n<div>\n<h2>Induction before(.*?)\n</div>\n</div>', text, re.S
-    )
+    pair = r'<div class="row">\n<div>\n<h2>Induction before(.*?)\n</div>\n</div>\n</div>'
+    row = re.search(pair, text, re.DOTALL)
     assert row is not None and "<h2>Induction now" in row[1]
     assert re.search(r'--hue: var\(--hue-0\); --share: 0.600">I&gt;·</td>', text)
     assert '<td class="error">lost</td>' in text
 
 
-def test_thresholds_are_those_of_both(planted: Path, blurred: Path) -> None:
-    strict = compared(blurred, planted, "--thresholds", "induction=1")
+def test_thresholds_are_those_of_both(planted: Path, deprived: Path) -> None:
+    strict = compared(deprived, planted, "--thresholds", "induction=1")
     assert "induction" not in strict["roles"]
     assert strict["settings"]["thresholds"]["induction"] == 1
 
 
 def test_fewer_positions_are_the_tokens_of_both(save_model: SaveModel, tmp_path: Path) -> None:
-    one, other = (save_model("llama", max_position_embeddings=most) for most in (24, 64))
+    one, other = (
+        save_model("llama", folder=f"of-{most}", max_position_embeddings=most) for most in (24, 64)
+    )
     result = invoke("heads", one, "--against", other, "--sequences", "2", "--format", "json")
     assert result.exit_code == 0, result.stderr
     assert json.loads(result.stdout)["settings"]["tokens"] == 12
 
 
 def test_models_of_the_hub_are_compared(
-    planted: Path, blurred: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    planted: Path, deprived: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copytree(planted, tmp_path / "hub" / "org" / "model")
     with in_place_of_the_hub(tmp_path / "hub", tmp_path / "cache", monkeypatch):
-        document = compared(blurred, Path("org/model"))
+        document = compared(deprived, Path("org/model"))
     assert document["roles"]["induction"]["verdict"] == "lost"
 
 
 def test_models_that_cannot_be_compared_are_refused(
-    save_model: SaveModel, planted: Path, blurred: Path, tmp_path: Path
+    save_model: SaveModel, planted: Path, deprived: Path, tmp_path: Path
 ) -> None:
-    words, layers = save_model("llama", vocab_size=40), save_model("llama", num_hidden_layers=3)
+    words = save_model("llama", folder="words", vocab_size=96, tokens="none")
+    layers = save_model("llama", folder="layers", num_hidden_layers=3)
     plain = save_model("llama")
-    broken = shutil.copytree(blurred, tmp_path / "broken")
+    other = shutil.copytree(plain, tmp_path / "other")
+    content = json.loads((other / "tokenizer.json").read_text("utf-8"))
+    vocabulary = content["model"]["vocab"]
+    first, second = list(vocabulary)[-2:]
+    vocabulary |= {first: vocabulary[second], second: vocabulary[first]}
+    (other / "tokenizer.json").write_text(json.dumps(content), "utf-8")
+    broken = shutil.copytree(deprived, tmp_path / "broken")
     (broken / "conversion.json").write_text("{}")
     empty = tmp_path / "empty"
     empty.mkdir()
     for model, against, said in (
         (plain, words, "a vocabulary of"),
+        (plain, other, "different tokenizers"),
         (plain, layers, "attentions in its decoder"),
         (broken, planted, "conversion.json: layers is not as a conversion writes it"),
         (planted, empty, "config.json"),
