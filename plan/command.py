@@ -65,6 +65,11 @@ def plan_command(
     devices = parse_devices(device) if device else ()
     pruned = None if prune_heads is None else _pruned(prune_heads)
     request = _request(needs_engine=bool(require or target_users), **options)
+    if target_users is not None and not find_engine(request.engine).starts:
+        raise HeadcountError(
+            f"--target-users want an engine that serves them: --engine {SERVING}, or another"
+            f" in place of {request.engine}"
+        )
     searched: dict[str, Any] = {
         "requirements": _requirements(require),
         "target_users": target_users,

@@ -87,9 +87,15 @@ def _number(text: str) -> float:
 _FIGURES: dict[str, Callable[[Plan], float | bool]] = {
     "fits": lambda plan: bool(plan.fits),
     "context": lambda plan: _most(plan),
-    "concurrency": lambda plan: round(plan.at_once, 4),
-    "kv_tokens": lambda plan: plan.kv_tokens,
+    "concurrency": lambda plan: _at_once(plan),
+    "kv_tokens": lambda plan: inf if plan.is_kept_by_host else plan.kv_tokens,
 }
+
+
+def _at_once(plan: Plan) -> float:
+    if not plan.is_kept_by_host:
+        return round(plan.at_once, 4)
+    return inf if plan.most_at_once is None else plan.most_at_once
 
 
 def _most(plan: Plan) -> float:

@@ -134,6 +134,13 @@ class Plan:
         host = self.engine.host
         return () if host is None else host(self.model, self.workload)
 
+    @cached_property
+    def is_kept_by_host(self) -> bool:
+        """Whether all of the cache lies in the host's memory, so that no device limits it."""
+        context, stages = self.workload.context, range(self.request.pp)
+        elsewhere = any(term.key == "kv_cache" for term in self.host_terms)
+        return elsewhere and not any(self.pool.needed(context, 1, stage) for stage in stages)
+
     @property
     def total_bytes(self) -> int:
         return sum(term.bytes for term in self.taken) + self.kv_cache_bytes

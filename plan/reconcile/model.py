@@ -89,8 +89,8 @@ def _logged(name: str, known: str, stored: str | None) -> LoggedModel:
         near = _near(name)
         hint = f" (nearest are {', '.join(near)})" if near else ""
         raise HeadcountError(
-            f"the log's model is {name!r}, which is not known here{hint}: say which it is with"
-            " --model NAME"
+            f"the model is {name!r}, which is not known here{hint}: say which it is with"
+            " --model NAME, a file or a folder"
         ) from error
     exact = _key(name) == _key(known) or known == name
     return LoggedModel(

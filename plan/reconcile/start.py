@@ -96,7 +96,7 @@ def start_of(log: Log, options: Mapping[str, Any]) -> Start:
         drafts = drafts.weighed(found.model, request, name)
         field: dict[str, Any] = {name: drafts.speculation}
         request = replace(request, **field)
-    names = [name for name in names_of(log, {}) if name] or [found.called]
+    names = [name for name in names_of(log, {}) if name] or [_published(found)]
     return Start(
         log=log,
         model=found.model,
@@ -108,6 +108,12 @@ def start_of(log: Log, options: Mapping[str, Any]) -> Start:
         told_kv_memory=int(settings["kv_memory"]) if "kv_memory" in settings else None,
         tp_is_guessed=guessed,
     )
+
+
+def _published(found: LoggedModel) -> str:
+    """The name that an engine knows, where the one that was given is the catalogue's alone."""
+    is_alias = "/" not in found.called and "/" in found.model.model_id
+    return found.model.model_id if is_alias else found.called
 
 
 def _asked_for(

@@ -102,6 +102,8 @@ def _reason(plan: Plan) -> str:
         return f"{format_bytes(-available)} short before any cache"
     if not plan.spec.is_cached:
         return "the model keeps no cache"
+    if plan.is_kept_by_host and plan.fits:
+        return "the cache lies in the host's memory"
     if not plan.runs_at_once:
         return f"{plan.most_at_once:,} of {wanted:,} requests run at once"
     if plan.verdict == "borderline":
@@ -216,8 +218,8 @@ def _capacity(plan: Plan) -> Iterator[Fact]:
         note = f"of each device, within {format_bytes(plan.error_bytes)}"
     title = "Available for the cache"
     yield Fact("available_kv_bytes", title, plan.available_bytes, "bytes", note)
-    if not plan.spec.is_cached:
-        return  # nothing is logged of a cache, and it limits nothing
+    if not plan.spec.is_cached or plan.is_kept_by_host:
+        return  # nothing is logged of a cache on the device, and it limits nothing
     if plan.num_blocks is not None and pool.block_size and pool.block_size > 1:
         note = f"of {pool.block_size:,} tokens"
         yield Fact("num_blocks", "Blocks", plan.num_blocks, "count", note)

@@ -153,6 +153,19 @@ def test_a_search_that_finds_nothing_says_so() -> None:
     assert "on 64 x rtx-3080 (tp 8 x pp 8), the nearest to it" in result.stderr
 
 
+@pytest.mark.parametrize("args", [("-ngl", "0"), ("--no-kv-offload",)])
+def test_a_cache_in_the_host_s_memory_is_limited_by_no_device(args: tuple[str, ...]) -> None:
+    """llama.cpp keeps a layer's cache where the layer is, or all of it with the host."""
+    gate = ("--require", "fits,concurrency>=2,kv_tokens>=1m")
+    given = ("llama-3-8b", "--engine", "llama.cpp", "--device", "rtx-4090", *args, *gate)
+    result = run(*given)
+    assert result.exit_code == 0
+    assert "fits: the cache lies in the host's memory" in result.output
+    assert "0.00" not in result.output.split("Memory\n")[0]
+    found = json.loads(run(*given, "--format", "json").stdout)["engine"]
+    assert (found["fits"], found["concurrency"], found["max_concurrency"]) == (True, None, None)
+
+
 @pytest.mark.parametrize(
     ("args", "words"),
     [
@@ -161,6 +174,7 @@ def test_a_search_that_finds_nothing_says_so() -> None:
         (("--device", "h1000"), "nearest"),
         (("--kv-dtype", "fp5", "--device", "h100"), "fp5"),
         (("--target-users", "3", "--kv-memory", "3GiB"), "leave out --kv-memory"),
+        (("--target-users", "3", "--engine", "generic"), "want an engine that serves them"),
         (("--kv-memory", "lots"), "is not a size"),
         (("--kv-memory", "9GiB", "--utilisation", "0.8"), "leave out one of them"),
     ],

@@ -44,6 +44,15 @@ def test_the_context_that_is_advised_fits_whatever_the_log_rounded(
     assert f"--max-model-len {advised} " in found["change_context"]["why"] + " "
 
 
+def test_a_command_has_the_published_name_where_the_log_names_no_model() -> None:
+    """An alias of the catalogue is no repository that vLLM could load."""
+    error = too_long(36864, "5.06", "3.18", None)
+    log = vllm("0.10.1", "Qwen/Qwen3-8B", 36864, error)
+    bare = "\n".join(line for line in log.splitlines() if "Qwen" not in line)
+    why = rows(f"vLLM API server version 0.10.1\n{bare}", "--model", "qwen3-8b")["change_context"]
+    assert "vllm serve Qwen/Qwen3-8B --max-model-len" in why["why"]
+
+
 def test_no_context_is_advised_where_nothing_is_left_at_all() -> None:
     """sglang/srt/model_executor/pool_configurator.py: a pool of no tokens, however short they are
     to be; --mem-fraction-static gives it more."""
