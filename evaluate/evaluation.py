@@ -28,6 +28,7 @@ from .evaluation_plan import EvaluationPlan, plan_evaluation
 from .evaluation_request import EvaluationRequest
 from .logits import chunk_positions
 from .loss import TextScores, score_text
+from .roles_section import roles_section, with_roles
 from .speed import Speed, take_turns, tiled
 
 _ENOUGH = 1000  # tokens: with fewer their frequencies say little
@@ -44,6 +45,7 @@ def evaluate(
     """
     with quiet_transformers(), out_of_memory_explained():
         plan = plan_evaluation(request)
+        roles = roles_section(request)  # first: it loads one model at a time
         models = [
             load_model(runnable, dtype=plan.dtype, device=plan.device)
             for runnable in plan.runnables
@@ -52,7 +54,7 @@ def evaluate(
         scores = _score(plan, models)
         behaviour = _probe(plan, models, scores, time.perf_counter() - start)
         runs = _run(plan, models, predict)
-        return _report(plan, models, scores, runs, behaviour)
+        return with_roles(_report(plan, models, scores, runs, behaviour), roles)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -4,6 +4,8 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from headcount.heads.comparison.comparison import AtlasComparison
+from headcount.heads.comparison.comparison_document import comparison_summary
 from headcount.running.measured_cache import CacheBytes
 
 from .behaviour.behaviour import Behaviour
@@ -87,6 +89,7 @@ class EvaluationReport:
     behaviour: Behaviour | None
     settings: Settings
     warnings: tuple[str, ...]
+    roles: AtlasComparison | None = None
 
     @property
     def failure(self) -> str | None:
@@ -115,6 +118,7 @@ class EvaluationReport:
             "kl_divergence": self.comparison and self.comparison.kl_divergence,
             "top1_agreement": self.comparison and self.comparison.top1_agreement,
             "behaviour": self.behaviour and self.behaviour.document(),
+            "roles": self.roles and comparison_summary(self.roles),
             "cache_bytes": self._cache_bytes(),
             "speed": self._speed(),
             "settings": asdict(self.settings),

@@ -14,6 +14,7 @@ from .behaviour.behaviour_report import (
 from .behaviour.record import COLUMNS as _PROBED
 from .behaviour.record import record
 from .evaluation_document import EvaluationReport, ModelScore, Settings
+from .roles_section import roles_facts, roles_tables
 
 _COLUMNS = (
     Column(key="model", title="Model"),
@@ -34,7 +35,11 @@ def evaluation_report(evaluation: EvaluationReport) -> Report:
     return Report(
         title=f"Evaluation of {evaluation.model.id}",
         facts=tuple(_facts(evaluation)),
-        tables=(_table(scores), *(behaviour_tables(behaviour) if behaviour else ())),
+        tables=(
+            _table(scores),
+            *(behaviour_tables(behaviour) if behaviour else ()),
+            *roles_tables(evaluation),
+        ),
         notes=(*_notes(evaluation), *evaluation.warnings),
         document=evaluation.document(),
         records=_records(scores, behaviour),
@@ -68,6 +73,7 @@ def _facts(evaluation: EvaluationReport) -> Iterator[Fact]:
     yield Fact(key="perplexity", title="Perplexity", value=perplexity, unit="perplexity")
     if evaluation.behaviour is not None:
         yield from behaviour_facts(evaluation.behaviour)
+    yield from roles_facts(evaluation)
 
 
 def text_facts(settings: Settings, tokens: int) -> Iterator[Fact]:

@@ -22,5 +22,6 @@ class EvaluationRequest:
     dtype: str | None = None  # None: the checkpoint's
     device: str | None = None  # None: cuda where there is one, else cpu
     behaviour: str = "brief"  # how much of the context's use is probed: one of BEHAVIOURS
+    roles: bool = True  # of heads, against those of the original
     speed: bool = True
     repeats: int = MIN_REPEATS  # timed runs a model, after one warm-up
