@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headcount.evaluate.errors import EvaluationFailedError
-from headcount.evaluate.evaluation_request import EvaluationRequest
+from headcount.evaluate.evaluation_request import BEHAVIOURS, EvaluationRequest
 from headcount.model.errors import HeadcountError
 from headcount.running.signals import exit_at_once, on_signals
 
@@ -21,11 +21,18 @@ if TYPE_CHECKING:
 _option = options_of(EvaluationRequest)
 evaluation_options = stack(
     click.option("--text", type=PATH, help="UTF-8 text; default: a sample of prose."),
+    _option(
+        "--documents",
+        words="Each line of the text, or file of a folder, is a sequence.",
+        shown=False,
+    ),
     _option("--max-tokens", TOKENS, "Tokens to score at most."),
     click.option("--window", type=TOKENS, help="Tokens a window; default: up to 1,024."),
     click.option("--stride", type=TOKENS, help="Tokens between windows; default: half a window."),
     click.option("--tokenizer", type=PATH, help="A folder; default: the model's own."),
     click.option("--torch-device", "device", help="cpu, cuda, cuda:1…; default: cuda if there."),
+    _option("--behaviour", click.Choice(BEHAVIOURS), "How much to ask of the use of context."),
+    _option("--roles/--no-roles", words="Whether to compare the roles of heads.", shown=False),
     _option("--speed/--no-speed", words="Whether to measure speed.", shown=False),
 )
 

@@ -62,7 +62,7 @@ def plan_atlas(request: HeadsRequest, folder: Path, name: str) -> AtlasPlan:
     has_encoder = is_encoder_decoder(runnable.config)
     tokenizer = load_tokenizer(folder) if has_vocabulary(folder) else None
     start_id = _start_id(runnable.config, tokenizer)
-    usable = _usable(runnable, tokenizer)
+    usable = usable_ids(runnable, tokenizer)
     start = 0 if start_id is None else 1
     tokens = resolve_tokens(
         request.tokens,
@@ -101,7 +101,7 @@ def _start_id(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase | Non
     return None
 
 
-def _usable(runnable: RunnableModel, tokenizer: PreTrainedTokenizerBase | None) -> torch.Tensor:
+def usable_ids(runnable: RunnableModel, tokenizer: PreTrainedTokenizerBase | None) -> torch.Tensor:
     """The ids that random tokens are drawn from: all but special ones."""
     config = runnable.config.get_text_config()
     given = (getattr(config, name, None) for name in _SPECIAL)
