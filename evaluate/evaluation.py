@@ -4,7 +4,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import transformers
@@ -29,6 +29,7 @@ from .evaluation_request import EvaluationRequest
 from .logits import chunk_positions
 from .loss import TextScores, score_text
 from .speed import Speed, take_turns, tiled
+from .tasks import run_tasks
 
 _ENOUGH = 1000  # tokens: with fewer their frequencies say little
 _FAR_BETTER = 0.5  # nats a token
@@ -52,7 +53,8 @@ def evaluate(
         scores = _score(plan, models)
         behaviour = _probe(plan, models, scores, time.perf_counter() - start)
         runs = _run(plan, models, predict)
-        return _report(plan, models, scores, runs, behaviour)
+        tasks = run_tasks(request, models, plan.tokenizer) if request.tasks else ()
+        return replace(_report(plan, models, scores, runs, behaviour), tasks=tasks)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -8,6 +8,7 @@ from headcount.running.measured_cache import CacheBytes
 
 from .behaviour.behaviour import Behaviour
 from .speed import Speed
+from .tasks import TaskResult
 
 SCHEMA_VERSION = 1
 
@@ -87,6 +88,7 @@ class EvaluationReport:
     behaviour: Behaviour | None
     settings: Settings
     warnings: tuple[str, ...]
+    tasks: tuple[TaskResult, ...] = ()
 
     @property
     def failure(self) -> str | None:
@@ -115,6 +117,7 @@ class EvaluationReport:
             "kl_divergence": self.comparison and self.comparison.kl_divergence,
             "top1_agreement": self.comparison and self.comparison.top1_agreement,
             "behaviour": self.behaviour and self.behaviour.document(),
+            "tasks": [task.document() for task in self.tasks],
             "cache_bytes": self._cache_bytes(),
             "speed": self._speed(),
             "settings": asdict(self.settings),

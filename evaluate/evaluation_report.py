@@ -14,6 +14,7 @@ from .behaviour.behaviour_report import (
 from .behaviour.record import COLUMNS as _PROBED
 from .behaviour.record import record
 from .evaluation_document import EvaluationReport, ModelScore, Settings
+from .task_table import task_table
 
 _COLUMNS = (
     Column(key="model", title="Model"),
@@ -34,7 +35,11 @@ def evaluation_report(evaluation: EvaluationReport) -> Report:
     return Report(
         title=f"Evaluation of {evaluation.model.id}",
         facts=tuple(_facts(evaluation)),
-        tables=(_table(scores), *(behaviour_tables(behaviour) if behaviour else ())),
+        tables=(
+            _table(scores),
+            *(task_table(evaluation.tasks) for _ in evaluation.tasks[:1]),
+            *(behaviour_tables(behaviour) if behaviour else ()),
+        ),
         notes=(*_notes(evaluation), *evaluation.warnings),
         document=evaluation.document(),
         records=_records(scores, behaviour),
