@@ -40,6 +40,11 @@ conversion_options = stack(
         help="Query heads to take from each layer, the least important: 2, or 1/4; or by their"
         " numbers: 0-3:1+5,4:0+2. In a sweep several: 0,1/4,1/2.",
     ),
+    click.option(
+        "--across-layers",
+        is_flag=True,
+        help="Count those heads over all layers: some lose more, others fewer.",
+    ),
     click.option("--families", is_flag=True, help="List the types that can be converted."),
     click.option(
         "--quality",

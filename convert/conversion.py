@@ -48,15 +48,17 @@ class LayerError:
     of its scores' (`key`) and its output's (`value`) energy that is lost: with the mean of the same
     heads it would be `key_mean` and `value_mean`.
 
-    `kept` are the source heads that a choosing method kept, None for the mean. `lossless`: no head
-    was pruned, and every merged one equals those that it stands for. `distinct`: how many of the
-    source's K/V heads, pruned ones apart, are no copies of their neighbours.
+    `kept` are the source heads that a choosing method kept, None for the mean. `merged_equal`:
+    every merged head equals those that it stands for. `lossless`: so it is, and no head was pruned.
+    `distinct`: how many of the source's K/V heads, pruned ones apart, are no copies of their
+    neighbours.
     """
 
     index: int
     key: float
     value: float
     kept: tuple[int, ...] | None
+    merged_equal: bool
     lossless: bool
     distinct: int
     key_mean: float | None = None
@@ -166,6 +168,7 @@ def _layer_errors(
             key=outcome.errors[layer.index, "k"],
             value=outcome.errors.get((layer.index, "v"), outcome.errors[layer.index, "k"]),
             kept=outcome.chosen.get(layer.index),
+            merged_equal=layer.index not in outcome.moved,
             lossless=layer.index not in outcome.moved and not layer.pruned,
             distinct=outcome.repeats.distinct(layer.index),
         )
@@ -189,6 +192,7 @@ def _as_rewritten(pooled: LayerError, rewritten: Rewritten) -> LayerError:
         value=lost("value_error"),
         key_mean=lost("key_mean_error"),
         value_mean=lost("value_mean_error"),
+        merged_equal=False,
         lossless=False,
         distinct=rewritten.distinct[pooled.index],
     )
@@ -205,6 +209,7 @@ def _record(
         layer.index: {
             "relative_error": {"k": layer.key, "v": layer.value},
             "kept": None if layer.kept is None else list(layer.kept),
+            "merged_equal": layer.merged_equal,
             "lossless": layer.lossless,
             "distinct_key_value_heads": layer.distinct,
             "relative_error_of_mean": None
@@ -240,6 +245,7 @@ def _report(
             key=layer["relative_error"]["k"],
             value=layer["relative_error"]["v"],
             kept=None if layer["kept"] is None else tuple(layer["kept"]),
+            merged_equal=layer["merged_equal"],
             lossless=layer["lossless"],
             distinct=layer["distinct_key_value_heads"],
             key_mean=(layer["relative_error_of_mean"] or {}).get("k"),

@@ -71,7 +71,7 @@ def _is_layer(layer: Any) -> bool:
         type(layer.get("index")) is int
         and all(isinstance(layer["relative_error"].get(part), float | int) for part in "kv")
         and isinstance(layer.get("kept", ""), list | None)
-        and type(layer.get("lossless")) is bool
+        and all(type(layer.get(key)) is bool for key in ("merged_equal", "lossless"))
         and type(layer.get("distinct_key_value_heads")) is int
     )
 

@@ -7,6 +7,7 @@ import torch
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
 from headcount.audit import Audit, audit_model
+from headcount.convert.homes.custom_config import KEPT
 from headcount.model.errors import HeadcountError
 from headcount.running.load import resolve_device, resolve_load_dtype
 from headcount.running.runnable import RunnableModel, is_encoder_decoder, open_runnable
@@ -41,6 +42,13 @@ class AtlasPlan:
     @property
     def has_encoder(self) -> bool:
         return is_encoder_decoder(self.runnable.config)
+
+    def stored_heads(self, one: DecoderAttention | None) -> tuple[int, ...] | None:
+        """Which heads of a pattern an attention's are, where our modelling file computes pruned
+        ones, too: places without weights. None: all."""
+        kept = (getattr(self.runnable.config, KEPT, None) or {}) if one else {}
+        found = kept.get(str(one.layer)) if one and not one.is_cross else None
+        return None if found is None else tuple(found)
 
 
 def plan_atlas(request: HeadsRequest, folder: Path, name: str) -> AtlasPlan:

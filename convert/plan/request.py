@@ -46,8 +46,9 @@ class ConversionRequest:
     """Convert the model in the folder `source` to `num_key_value_heads` K/V heads, into `target`.
 
     Layers that have no more of them keep theirs; None: as many as stay when the query heads
-    `pruned_heads` go. `method` to `reconstruct` are the rungs of the
-    `Ladder`, where `method` is one of them; `calibration` is a text file, or `builtin`, of which at
+    `pruned_heads` go, of each layer or, with `across_layers`, of all together. `method` to
+    `reconstruct` are the rungs of the `Ladder`, where `method` is one of them; `calibration` is a
+    text file, or `builtin`, of which at
     most `calibration_tokens` (None: CALIBRATION_TOKENS) are read. `seed` matters to what is drawn
     only: the method `random`, and calibration. `home` is the kind of class that holds the result.
     Floats become `dtype`, and files hold at most `max_shard_size` bytes, where these are given.
@@ -61,6 +62,7 @@ class ConversionRequest:
     target: Path
     num_key_value_heads: KeyValueHeads | None
     pruned_heads: PrunedHeads | None = None
+    across_layers: bool = False
     method: Method = "mean"
     grouping: HeadGrouping = "contiguous"
     temperature: bool = False
@@ -101,6 +103,20 @@ class ConversionRequest:
                 raise HeadcountError(f"{least} K/V heads: a model needs at least one")
         if pruned in (0, {}):
             raise HeadcountError("no query heads to prune: name at least one")
+        if self.across_layers:
+            self._check_across_layers()
+
+    def _check_across_layers(self) -> None:
+        if self.pruned_heads is None or isinstance(self.pruned_heads, Mapping):
+            raise HeadcountError(
+                "--across-layers chooses among the heads of all layers: add --prune-heads with a"
+                " number or a share of them, 1/4 say"
+            )
+        if self.calibration is None:
+            raise HeadcountError(
+                "--across-layers weighs heads of one layer against those of another, which weights"
+                f" alone do not tell: add --calibration FILE, or --calibration {BUILTIN}"
+            )
 
     def _check_ladder(self) -> None:
         """Raises HeadcountError for rungs that do not go together, or lack text to calibrate on."""

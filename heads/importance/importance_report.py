@@ -10,6 +10,7 @@ from .importance_request import BUILTIN
 from .rank_correlation import spearman
 
 SCHEMA_VERSION = 1
+_HUE = 2
 _LAYERS = (
     Column(key="layer", title="Layer", unit="count"),
     Column(key="heads", title="Heads", unit="count"),
@@ -125,7 +126,9 @@ def _maps(found: ModelImportance) -> Iterator[HeatMap]:
 
 def _cell(score: float, most: float) -> HeatCell:
     """Shaded by the root of its share of the largest: a few heads are worth most of all."""
-    return HeatCell(text=f"{1000 * score:.3g}", share=max(0.0, score / most) ** 0.5)
+    thousandths = 1000 * score
+    text = f"{thousandths:,.0f}" if abs(thousandths) >= 9.95 else f"{thousandths:.1f}"
+    return HeatCell(text=text, share=max(0.0, score / most) ** 0.5, hue=_HUE)
 
 
 def _records(found: ModelImportance) -> Iterator[tuple[object, ...]]:

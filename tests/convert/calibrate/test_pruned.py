@@ -1,18 +1,25 @@
 """Query heads that a text chose to prune, and what stays, fitted to it."""
 
+import shutil
 import signal
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from conversions import contents
 from faulty import FaultyCommand
+from headcount.audit import audit_model
+from headcount.convert.check import check_conversion
 from headcount.convert.conversion import ConversionReport, convert
+from headcount.convert.plan.planner import plan_conversion
 from headcount.convert.plan.request import ConversionRequest
+from headcount.convert.verification.recorded import read_recorded
+from headcount.convert.verification.verification import verify
 
 MakeModel = Callable[..., Path]
 pytestmark = pytest.mark.needs_convert
@@ -57,6 +64,56 @@ def test_what_stays_is_merged_and_fitted_in_one_go(
         assert error["refit"] <= error["merged"]
         assert len(layer["rewritten"]["attention"]["order"]) == stay
     assert [layer.after for layer in done.plan.layers] == [stay // 2] * len(done.plan.layers)
+
+
+@pytest.mark.parametrize("model_type", ["llama", "gpt2", "gemma2"])
+def test_heads_go_from_the_layers_that_miss_them_least(
+    make_model: MakeModel, prose: Path, tmp_path: Path, model_type: str
+) -> None:
+    """A first layer whose o is nearly nothing loses all heads but one, or but one K/V head's."""
+    source = shutil.copytree(make_model(model_type), tmp_path / "source")
+    tensors = load_file(source / "model.safetensors")
+    for name in tensors:
+        if ".0." in name and ("o_proj.weight" in name or "attn.c_proj.weight" in name):
+            tensors[name] *= 1e-4
+    save_file(tensors, source / "model.safetensors", metadata={"format": "pt"})
+    layers = audit_model(str(source)).spec.layers
+    heads, total = layers[0].mixers[0].num_attention_heads, 0  # type: ignore[union-attr]
+    total = heads * len(layers)
+    most = heads - 1
+    done = prune(source, tmp_path / "out", most, prose, across_layers=True)
+    gone = {layer.index: layer.pruned for layer in done.plan.layers if layer.pruned}
+    assert list(gone) == [0] and len(gone[0]) == most
+    assert "custom" in done.plan.home
+    counts = [m.num_attention_heads for la in audit_model(str(done.target)).spec.layers
+              for m in la.mixers]  # fmt: skip
+    assert sum(counts) == total - most and counts[0] == 1
+    checked = check_conversion(source, done.target, lossless=True, pruned=gone)
+    assert checked.problems == ()
+    assert checked.predicted_cache_bytes == checked.measured_cache_bytes
+    request = done.record["request"]
+    assert request["pruned_heads"] == {"0": list(gone[0])}
+    assert not verify(read_recorded(done.target), source, sample=None, seed=0).differences
+
+
+def test_a_share_of_all_heads_is_no_more_than_that(
+    make_model: MakeModel, prose: Path, tmp_path: Path
+) -> None:
+    """2/5 of all: as many as can go without being more."""
+    source = make_model("llama")
+    plan = plan_conversion(
+        ConversionRequest(
+            source=source,
+            target=tmp_path / "out",
+            num_key_value_heads=None,
+            pruned_heads=Fraction(2, 5),
+            across_layers=True,
+            calibration=str(prose),
+            calibration_tokens=1024,
+        )
+    )
+    total = sum(layer.num_attention_heads for layer in plan.layers)
+    assert sum(len(layer.pruned) for layer in plan.layers) == total * 2 // 5
 
 
 @pytest.mark.slow
