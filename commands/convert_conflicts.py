@@ -22,6 +22,7 @@ _OF_ONE = (
     "overwrite",
     "speed",
     "behaviour",
+    "roles",
 )
 _WITH_FAMILIES = ("families", "form", "output")
 _WITH_VERIFY = (
@@ -65,12 +66,10 @@ def check_together(context: click.Context) -> None:
 
 
 def _is_given(context: click.Context, name: str) -> bool:
-    """Without --no-speed, which takes nothing away that a sweep would do."""
+    """Without --no-speed and --no-roles, which take nothing away that a sweep would do."""
     source = context.get_parameter_source(name)
-    return source is click.core.ParameterSource.COMMANDLINE and (name, context.params[name]) != (
-        "speed",
-        False,
-    )
+    left_out = name in ("speed", "roles") and context.params[name] is False
+    return source is click.core.ParameterSource.COMMANDLINE and not left_out
 
 
 def _refuse(context: click.Context, given: Iterable[str], names: Iterable[str], why: str) -> None:

@@ -32,6 +32,7 @@ evaluation_options = stack(
     click.option("--tokenizer", type=PATH, help="A folder; default: the model's own."),
     click.option("--torch-device", "device", help="cpu, cuda, cuda:1…; default: cuda if there."),
     _option("--behaviour", click.Choice(BEHAVIOURS), "How much to ask of the use of context."),
+    _option("--roles/--no-roles", words="Whether to compare the roles of heads.", shown=False),
     _option("--speed/--no-speed", words="Whether to measure speed.", shown=False),
 )
 

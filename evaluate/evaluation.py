@@ -28,6 +28,7 @@ from .evaluation_plan import EvaluationPlan, plan_evaluation
 from .evaluation_request import EvaluationRequest
 from .logits import chunk_positions
 from .loss import TextScores, score_text
+from .roles_section import roles_section, with_roles
 from .speed import Speed, take_turns, tiled
 from .tasks import run_tasks
 
@@ -45,6 +46,7 @@ def evaluate(
     """
     with quiet_transformers(), out_of_memory_explained():
         plan = plan_evaluation(request)
+        roles = roles_section(request)  # first: it loads one model at a time
         models = [
             load_model(runnable, dtype=plan.dtype, device=plan.device)
             for runnable in plan.runnables
@@ -54,7 +56,8 @@ def evaluate(
         behaviour = _probe(plan, models, scores, time.perf_counter() - start)
         runs = _run(plan, models, predict)
         tasks = run_tasks(request, models, plan.tokenizer) if request.tasks else ()
-        return replace(_report(plan, models, scores, runs, behaviour), tasks=tasks)
+        report = replace(_report(plan, models, scores, runs, behaviour), tasks=tasks)
+        return with_roles(report, roles)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -4,6 +4,8 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from headcount.heads.comparison.comparison import AtlasComparison
+from headcount.heads.comparison.comparison_document import comparison_summary
 from headcount.running.measured_cache import CacheBytes
 
 from .behaviour.behaviour import Behaviour
@@ -89,6 +91,7 @@ class EvaluationReport:
     settings: Settings
     warnings: tuple[str, ...]
     tasks: tuple[TaskResult, ...] = ()
+    roles: AtlasComparison | None = None
 
     @property
     def failure(self) -> str | None:
@@ -118,6 +121,7 @@ class EvaluationReport:
             "top1_agreement": self.comparison and self.comparison.top1_agreement,
             "behaviour": self.behaviour and self.behaviour.document(),
             "tasks": [task.document() for task in self.tasks],
+            "roles": self.roles and comparison_summary(self.roles),
             "cache_bytes": self._cache_bytes(),
             "speed": self._speed(),
             "settings": asdict(self.settings),

@@ -14,6 +14,7 @@ from .behaviour.behaviour_report import (
 from .behaviour.record import COLUMNS as _PROBED
 from .behaviour.record import record
 from .evaluation_document import EvaluationReport, ModelScore, Settings
+from .roles_section import roles_facts, roles_tables
 from .task_table import task_table
 
 _COLUMNS = (
@@ -39,6 +40,7 @@ def evaluation_report(evaluation: EvaluationReport) -> Report:
             _table(scores),
             *(task_table(evaluation.tasks) for _ in evaluation.tasks[:1]),
             *(behaviour_tables(behaviour) if behaviour else ()),
+            *roles_tables(evaluation),
         ),
         notes=(*_notes(evaluation), *evaluation.warnings),
         document=evaluation.document(),
@@ -73,6 +75,7 @@ def _facts(evaluation: EvaluationReport) -> Iterator[Fact]:
     yield Fact(key="perplexity", title="Perplexity", value=perplexity, unit="perplexity")
     if evaluation.behaviour is not None:
         yield from behaviour_facts(evaluation.behaviour)
+    yield from roles_facts(evaluation)
 
 
 def text_facts(settings: Settings, tokens: int) -> Iterator[Fact]:

@@ -25,5 +25,6 @@ class EvaluationRequest:
     task_folder: Path | None = None  # with tasks of the user's own
     task_limit: int | None = None  # questions of each task; None: all
     behaviour: str = "brief"  # how much of the context's use is probed: one of BEHAVIOURS
+    roles: bool = True  # of heads, against those of the original
     speed: bool = True
     repeats: int = MIN_REPEATS  # timed runs a model, after one warm-up

@@ -82,7 +82,8 @@ def sensitivities(
 
 def _settled(request: ConversionRequest, evaluation: Mapping[str, Any]) -> EvaluationPlan:
     asked = EvaluationRequest(
-        model=str(request.source), **{**evaluation, "speed": False, "behaviour": "none"}
+        model=str(request.source),
+        **{**evaluation, "speed": False, "behaviour": "none", "roles": False},
     )
     return plan_evaluation(replace(asked, max_tokens=min(asked.max_tokens, MOST_TOKENS)))
 

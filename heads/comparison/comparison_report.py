@@ -95,12 +95,12 @@ def verdict_facts(found: AtlasComparison, title: str = "Verdict") -> Iterator[Fa
         )
 
 
-def roles_table(found: AtlasComparison) -> Table:
+def roles_table(found: AtlasComparison, title: str = "Roles") -> Table:
     """A row a role."""
     keys = [column.key for column in _ROLES[1:]]
     return Table(
         key="roles",
-        title="Roles",
+        title=title,
         columns=_ROLES,
         rows=tuple(
             (ROLE_NAMES[one.role], *(getattr(one, key) for key in keys)) for one in found.roles

@@ -23,7 +23,10 @@ SaveModel = Callable[..., Path]
 
 def _evaluate(model: Path, **options: Any) -> EvaluationReport:
     request = EvaluationRequest(
-        model=str(model), device="cpu", max_tokens=90, **{"behaviour": "none", **options}
+        model=str(model),
+        device="cpu",
+        max_tokens=90,
+        **{"behaviour": "none", "roles": False, **options},
     )
     return evaluate(request, predict=lambda folder, tokens, bits: tokens * bits)
 

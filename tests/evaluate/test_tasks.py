@@ -19,7 +19,7 @@ from headcount.model.errors import HeadcountError, MissingExtraError
 
 pytestmark = pytest.mark.needs_convert
 SaveModel = Callable[..., Path]
-SHORT = ["--max-tokens", "64", "--no-speed", "--behaviour", "none", "--torch-device", "cpu"]
+SHORT = ["--max-tokens", "64", "--no-speed", "--behaviour", "none", "--no-roles"]
 needs_harness = pytest.mark.skipif(
     importlib.util.find_spec("lm_eval") is None,
     reason="needs lm_eval, whose dependencies (pyarrow, pandas, scipy…) are as large as torch's",

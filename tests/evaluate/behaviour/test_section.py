@@ -17,7 +17,7 @@ from headcount.evaluate.evaluation import unigram_entropy
 from planted_heads import CODES, plant
 
 pytestmark = pytest.mark.needs_convert
-SHORT = ["--max-tokens", "200", "--no-speed", "--torch-device", "cpu"]
+SHORT = ["--max-tokens", "200", "--no-speed", "--no-roles", "--torch-device", "cpu"]
 OUTPUT = "model.layers.1.self_attn.o_proj"
 
 
