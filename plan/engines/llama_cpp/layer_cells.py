@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from headcount.model.dtypes import bytes_of
 from headcount.model.mixers import (
+    Attention,
     CompressedAttention,
     CrossAttention,
     LatentAttention,
@@ -65,8 +66,8 @@ def layer_cells(
 
 
 def _as_cached(layer: Layer) -> Layer:
-    mixers = (replace(mixer, cached=True) for mixer in layer.mixers)  # type: ignore[call-arg]
-    return replace(layer, mixers=tuple(mixers))
+    attention = (mixer for mixer in layer.mixers if isinstance(mixer, Attention))
+    return replace(layer, mixers=tuple(replace(mixer, cached=True) for mixer in attention))
 
 
 def _of_mixer(mixer: Mixer, layer: int) -> Iterator[LayerCells]:
