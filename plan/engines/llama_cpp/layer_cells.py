@@ -56,9 +56,9 @@ def layer_cells(
         for cells in _of_mixer(rank_mixer(mixer, tp), layer.index)
     )
     runs = runs_of(spec)
-    if len(runs) > len(spec.layers):
-        own = {cells.layer: cells for cells in found if not cells.beside}
-        found = tuple(replace(own[block], layer=run) for run, block in enumerate(runs))
+    own = {cells.layer: cells for cells in found if not cells.beside}
+    if len(runs) > len(set(runs)):
+        found = tuple(replace(own[b], layer=run) for run, b in enumerate(runs) if b in own)
     if not padded_values:
         return found
     widest = max((cells.values for cells in found if not cells.beside), default=0)
