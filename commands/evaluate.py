@@ -12,7 +12,7 @@ from headcount.model.errors import HeadcountError
 from headcount.running.signals import exit_at_once, on_signals
 
 from .console import Command, need_extra, write_reports
-from .options import PATH, TOKENS, options_of, output_options, stack
+from .options import AT_LEAST_1, PATH, TOKENS, options_of, output_options, stack
 from .output.report_path import check_report_path
 
 if TYPE_CHECKING:
@@ -42,13 +42,22 @@ evaluation_options = stack(
 @click.option("--against", metavar="ORIGINAL", help="The model to compare with, in a folder.")
 @click.option("--dtype", help="Element type to load the weights as; default: as stored.")
 @evaluation_options
+@click.option("--tasks", help="Tasks of lm-evaluation-harness, as NAME,NAME (extra `tasks`).")
+@click.option("--task-folder", type=PATH, help="A folder with tasks of your own.")
+@click.option("--task-limit", type=AT_LEAST_1, help="Questions of each task; default: all.")
 @output_options
 def evaluate(
-    model: str, against: str | None, form: str, output: Path | None, **request: Any
+    model: str,
+    against: str | None,
+    tasks: str | None,
+    form: str,
+    output: Path | None,
+    **request: Any,
 ) -> None:
     """Measure MODEL, a folder: loss, perplexity, cache bytes and speed.
 
-    With ORIGINAL also the KL divergence and top-1 agreement between the two.
+    With ORIGINAL also the KL divergence and top-1 agreement between the two, and whether what
+    stands in the context is still copied and recalled (--behaviour).
 
     \b
     Example:
@@ -57,7 +66,8 @@ def evaluate(
     with on_signals(exit_at_once):
         need_extra()
         check_report_path(output, [Path(folder) for folder in (model, against) if folder])
-        report, failure = run_evaluation(model, against, **request)
+        names = tuple(name.strip() for name in (tasks or "").split(",") if name.strip())
+        report, failure = run_evaluation(model, against, tasks=names, **request)
         write_reports([report], form, output)
         if failure is not None:
             raise failure

@@ -4,7 +4,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import transformers
@@ -30,6 +30,7 @@ from .logits import chunk_positions
 from .loss import TextScores, score_text
 from .roles_section import roles_section, with_roles
 from .speed import Speed, take_turns, tiled
+from .tasks import run_tasks
 
 _ENOUGH = 1000  # tokens: with fewer their frequencies say little
 _FAR_BETTER = 0.5  # nats a token
@@ -54,7 +55,9 @@ def evaluate(
         scores = _score(plan, models)
         behaviour = _probe(plan, models, scores, time.perf_counter() - start)
         runs = _run(plan, models, predict)
-        return with_roles(_report(plan, models, scores, runs, behaviour), roles)
+        tasks = run_tasks(request, models, plan.tokenizer) if request.tasks else ()
+        report = replace(_report(plan, models, scores, runs, behaviour), tasks=tasks)
+        return with_roles(report, roles)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

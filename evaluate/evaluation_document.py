@@ -10,6 +10,7 @@ from headcount.running.measured_cache import CacheBytes
 
 from .behaviour.behaviour import Behaviour
 from .speed import Speed
+from .tasks import TaskResult
 
 SCHEMA_VERSION = 1
 
@@ -89,6 +90,7 @@ class EvaluationReport:
     behaviour: Behaviour | None
     settings: Settings
     warnings: tuple[str, ...]
+    tasks: tuple[TaskResult, ...] = ()
     roles: AtlasComparison | None = None
 
     @property
@@ -118,6 +120,7 @@ class EvaluationReport:
             "kl_divergence": self.comparison and self.comparison.kl_divergence,
             "top1_agreement": self.comparison and self.comparison.top1_agreement,
             "behaviour": self.behaviour and self.behaviour.document(),
+            "tasks": [task.document() for task in self.tasks],
             "roles": self.roles and comparison_summary(self.roles),
             "cache_bytes": self._cache_bytes(),
             "speed": self._speed(),

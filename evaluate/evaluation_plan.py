@@ -17,6 +17,7 @@ from .comparable import check_same_tokens, check_same_vocabulary
 from .documents import EncodedText, encode_documents, read_documents
 from .evaluation_request import BEHAVIOURS, MIN_REPEATS, EvaluationRequest
 from .speed import split_budget
+from .tasks import check_tasks
 from .windows import Window, resolve_window
 
 
@@ -49,6 +50,7 @@ def plan_evaluation(request: EvaluationRequest) -> EvaluationPlan:
         raise HeadcountError(f"{request.repeats} repeats: a median takes at least {MIN_REPEATS}")
     if request.behaviour not in BEHAVIOURS:
         raise HeadcountError(f"--behaviour {request.behaviour}: give {', '.join(BEHAVIOURS)}")
+    check_tasks(request)
     device, dtype = resolve_device(request.device), resolve_load_dtype(request.dtype)
     text, texts = read_documents(request.text, documents=request.documents)
     names = [request.model] if request.against is None else [request.model, request.against]

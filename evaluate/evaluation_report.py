@@ -15,6 +15,7 @@ from .behaviour.record import COLUMNS as _PROBED
 from .behaviour.record import record
 from .evaluation_document import EvaluationReport, ModelScore, Settings
 from .roles_section import roles_facts, roles_tables
+from .task_table import task_table
 
 _COLUMNS = (
     Column(key="model", title="Model"),
@@ -37,6 +38,7 @@ def evaluation_report(evaluation: EvaluationReport) -> Report:
         facts=tuple(_facts(evaluation)),
         tables=(
             _table(scores),
+            *(task_table(evaluation.tasks) for _ in evaluation.tasks[:1]),
             *(behaviour_tables(behaviour) if behaviour else ()),
             *roles_tables(evaluation),
         ),

@@ -21,6 +21,9 @@ class EvaluationRequest:
     max_tokens: int = 16384  # at most so many tokens are scored
     dtype: str | None = None  # None: the checkpoint's
     device: str | None = None  # None: cuda where there is one, else cpu
+    tasks: tuple[str, ...] = ()  # of lm-evaluation-harness
+    task_folder: Path | None = None  # with tasks of the user's own
+    task_limit: int | None = None  # questions of each task; None: all
     behaviour: str = "brief"  # how much of the context's use is probed: one of BEHAVIOURS
     roles: bool = True  # of heads, against those of the original
     speed: bool = True

@@ -209,7 +209,7 @@ class Plan:
     @property
     def most_at_once(self) -> int | None:
         """The most requests that the engine runs at once; None: as many as fit."""
-        return self.engine.most_at_once(self.request.device, self.workload)
+        return self.engine.most_at_once(self.model, self.request.device, self.workload)
 
     @property
     def runs_at_once(self) -> bool:
@@ -260,9 +260,10 @@ class Plan:
 
     def largest_batch(self, context: int) -> int | None:
         """The largest batch that fits at `context` tokens and runs at once; None if nothing sets a
-        limit."""
-        ceiling = self.most_at_once if self.spec.is_cached else None
-        return largest(lambda batch: self.holds(context, batch), ceiling=ceiling)
+        limit, as where a model keeps no cache: what it is given is cut to steps."""
+        if not self.spec.is_cached:
+            return None if self.holds(context, 1) else 0
+        return largest(lambda batch: self.holds(context, batch), ceiling=self.most_at_once)
 
     @property
     def utilisation(self) -> float | None:

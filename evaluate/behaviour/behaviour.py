@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from tqdm import tqdm
@@ -99,7 +99,7 @@ class Behaviour:
             "first_tokens": [one.document() for one in self.first_tokens],
             "generations": [one.document() for one in self.generations],
             "not_measured": dict(self.not_measured),
-            "cost": asdict(self.cost),
+            "cost": {"tokens": self.cost.tokens},
         }
 
 
