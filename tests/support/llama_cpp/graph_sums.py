@@ -39,8 +39,10 @@ def _sums(sizes: Sequence[Mapping[str, int]], side: Sequence[int]) -> Iterator[l
     ]
     for name in dict.fromkeys(common):
         values = [one[name] if name else 1 for one in sizes]
-        if values[0] and side[0] % values[0] == 0 and all(
-            s * values[0] == side[0] * v for s, v in zip(side, values, strict=True)
+        if (
+            values[0]
+            and side[0] % values[0] == 0
+            and all(s * values[0] == side[0] * v for s, v in zip(side, values, strict=True))
         ):
             yield [(side[0] // values[0], (name,) if name else ())]
     names = [name for name in _NAMES if name in common]
