@@ -96,9 +96,9 @@ def measured(settings: Sequence[str]) -> dict[str, float]:
 
 def by_layers(counts: Sequence[int], settings: Sequence[str]) -> None:
     """A table with a row a number of layers."""
-    titles = ("layers", "passes", "time (the passes alone)", "peak above loading")
-    print(f"| {' | '.join(titles)} | patterns of a layer | of all layers |")
-    print(f"|{'---|' * 6}")
+    titles = ("layers", "passes", "time (the passes alone)", "peak above loading (the same)")
+    print(f"| {' | '.join(titles)} | to the first | patterns of a layer | of all layers |")
+    print(f"|{'---|' * 7}")
     first = 0.0
     for layers in counts:
         with tempfile.TemporaryDirectory() as folder:
@@ -107,8 +107,8 @@ def by_layers(counts: Sequence[int], settings: Sequence[str]) -> None:
         first = first or found["peak"]
         print(
             f"| {layers} | {found['forward_passes']} | {found['seconds']:.1f} s"
-            f" ({found['alone']:.1f} s) | {found['peak']:.0f} MiB"
-            f" ({found['peak'] / first:.2f} of the first) | {found['pattern']:.0f} MiB"
+            f" ({found['alone']:.1f} s) | {found['peak']:.0f} MiB ({found['peak_alone']:.0f} MiB)"
+            f" | {found['peak'] / first:.2f} | {found['pattern']:.0f} MiB"
             f" | {found['patterns']:.0f} MiB |",
             flush=True,
         )
