@@ -9,6 +9,7 @@ time (the induction loss, Olsson et al. 2022), and of passages of the second hal
 """
 
 import argparse
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -92,7 +93,8 @@ class Bench:
             quality += f" --calibration first.txt --calibration-tokens {tokens}"
         return (
             f"convert {options.model.name} out --kv-heads {count}{quality} --evaluate --text"
-            f" second.txt --max-tokens {options.tokens} --no-speed --overwrite",
+            f" second.txt --max-tokens {options.tokens} --no-speed --no-roles --behaviour none"
+            " --overwrite",
             f"heads out --against {options.model.name} --seed {options.seed}",
         )
 
@@ -131,11 +133,13 @@ class Bench:
         self.evaluation, self.heads = documents[1], headcount(heads, self.places)
         random, passages = self.losses(self.places["out"])
         roles = [self.after(role) for role in ("induction", "previous_token")]
-        return (
+        line = (
             f"| {count} | `{method}` | {self.evaluation['delta_loss']:+.3f} | {' | '.join(roles)}"
             f" | {random.again:.2f} of {random.first:.2f}"
             f" | {passages.again:.2f} of {passages.first:.2f} |"
         )
+        print(line, file=sys.stderr, flush=True)  # a table takes long: it can be watched
+        return line
 
     def after(self, role: str) -> str:
         one = self.heads["roles"].get(role)

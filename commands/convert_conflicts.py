@@ -24,7 +24,9 @@ _OF_ONE = (
     "behaviour",
     "roles",
 )
-_WITH_FAMILIES = ("families", "form", "output")
+# What transformers does with a folder.
+_NOT_OF_GGUF = ("checks", "evaluates", "counts", "max_shard_size", "families", "verified")
+_WITH_FAMILIES = ("families", "formats", "output")
 _WITH_VERIFY = (
     "verified",
     "sample",
@@ -32,7 +34,7 @@ _WITH_VERIFY = (
     "source",
     "allow_pickle",
     "merge_adapter",
-    "form",
+    "formats",
     "output",
 )
 
@@ -40,6 +42,9 @@ _WITH_VERIFY = (
 def check_together(context: click.Context) -> None:
     """Raises UsageError for options on the command line that others make useless."""
     given = [name for name in context.params if _is_given(context, name)]
+    if context.params["formats"][0] == "gguf":
+        why = "does not go with --format gguf: convert without it first, and then the result to it"
+        _refuse(context, given, _NOT_OF_GGUF, why)
     if "families" in given:
         _refuse(context, given, set(given) - {*_WITH_FAMILIES}, "does not go with --families")
         return

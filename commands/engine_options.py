@@ -26,7 +26,12 @@ _START_OPTIONS = stack(
     click.option("--pp", type=AT_LEAST_1, help="Pipeline stages; default: 1."),
     click.option("--context-ranks", type=AT_LEAST_1, help="Context parallel, decode x prefill."),
     click.option("--block-size", type=AT_LEAST_1, help="Tokens of a block, or page."),
-    click.option("--max-num-seqs", type=AT_LEAST_1, help="Sequences of a step (vllm)."),
+    click.option(
+        "--max-num-seqs",
+        "--max-running-requests",
+        type=AT_LEAST_1,
+        help="Sequences that run at once (vllm, sglang).",
+    ),
     click.option("--max-num-batched-tokens", type=TOKENS, help="Tokens of a step (vllm)."),
     click.option("--enforce-eager", is_flag=True, help="Without CUDA graphs (vllm)."),
     click.option(

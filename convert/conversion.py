@@ -134,19 +134,26 @@ def _write(plan: ConversionPlan, work: WorkFolder, progress: bool) -> dict[str, 
         rewritten = rewrite_layers(plan.rewriting, work, progress=progress)
     with tqdm(total=size, unit="B", unit_scale=True, disable=hidden, file=sys.stderr) as bar:
         reader = SourceReader(plan.source.headers, rewritten.files)
-        outcome = write_shards(redirected(plan, rewritten), reader, work, bar.update)
+        redirect = redirected(plan, rewritten)
+        if redirect.gguf is None:
+            outcome = write_shards(redirect, reader, work, bar.update)
+        else:
+            from .gguf.writing import write_gguf  # imports the package gguf
+
+            outcome = write_gguf(redirect, redirect.gguf, reader, work, bar.update)
         manifest = {
             file.name: Written(nbytes=file.nbytes, digest=file.digest) for file in work.of_model
         }
         for side_file in plan.side_files:
             manifest[side_file.name] = copy_side_file(side_file, work.model, bar.update)
     plan.source.check()
-    if plan.index is not None and plan.index_name is not None:
+    if plan.index is not None and plan.index_name is not None and plan.gguf is None:
         index = json_bytes(plan.index)
         manifest[plan.index_name] = write_bytes(work.model / plan.index_name, index)
     manifest[CARD] = write_bytes(work.model / CARD, plan.card.encode())
     config = json_bytes(plan.config)
-    manifest[CONFIG] = Written(nbytes=len(config), digest=digest_of_bytes(config))
+    if plan.gguf is None:
+        manifest[CONFIG] = Written(nbytes=len(config), digest=digest_of_bytes(config))
     entries = {name: manifest[name].document() for name in sorted(manifest)}
     record = {
         **_record(plan, _layer_errors(plan, outcome, rewritten), rewritten, outcome.lost),
@@ -154,7 +161,8 @@ def _write(plan: ConversionPlan, work: WorkFolder, progress: bool) -> dict[str, 
         "manifest": entries,
     }
     write_bytes(work.model / RECORD, json_bytes(record))
-    write_bytes(work.model / CONFIG, config)
+    if plan.gguf is None:
+        write_bytes(work.model / CONFIG, config)
     verify_output(plan, work.model)
     return record
 

@@ -209,7 +209,7 @@ class Plan:
     @property
     def most_at_once(self) -> int | None:
         """The most requests that the engine runs at once; None: as many as fit."""
-        return self.engine.most_at_once(self.request.device, self.workload)
+        return self.engine.most_at_once(self.model, self.request.device, self.workload)
 
     @property
     def runs_at_once(self) -> bool:

@@ -13,7 +13,7 @@ Scores = Mapping[int, Sequence[float]]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HeadImportance:
-    """`scores` by `criterion`: first-order changes of the loss on a text, in nats a token, with the
+    """`scores` by `criterion`: estimated changes of the loss on a text, in nats a token, with the
     text's digest and how many `tokens` were read of it; or products of weights, of which only the
     order says anything. Four digits: sums differ between processors."""
 

@@ -108,7 +108,7 @@ def _row(layer: LayerImportance) -> tuple[object, ...]:
 
 
 def _maps(found: ModelImportance) -> Iterator[HeatMap]:
-    kinds = [("estimate", "First-order estimate", [layer.estimate for layer in found.layers])]
+    kinds = [("estimate", "Estimate", [layer.estimate for layer in found.layers])]
     if found.is_exact:
         exact = [layer.exact or () for layer in found.layers]
         kinds.insert(0, ("exact", "Loss added by mean ablation", exact))
@@ -142,8 +142,8 @@ def _records(found: ModelImportance) -> Iterator[tuple[object, ...]]:
 def _notes(found: ModelImportance) -> Iterator[str]:
     yield (
         "Importance: the loss added, in nats a token, when a head's output before the o projection"
-        " is its mean over the text. The estimate is the slope of the loss along a gate on the head"
-        " (Michel et al. 2019), of all heads in one pass back."
+        " is its mean over the text. The estimate follows the loss along a gate on the head, to"
+        " second order, of all heads in one pass back (Michel et al. 2019, Kwon et al. 2022)."
     )
     if not found.is_exact:
         yield "--exact also measures each head by itself, a pass a head."

@@ -5,6 +5,7 @@ W_o [h, H*dv], for hidden size h, H query heads, KV key/value heads and head dim
 """
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import ClassVar
 
 from .state import Keeper, Parts, State, Stateful, fills, tokens_kept
@@ -92,16 +93,7 @@ class Attention(Stateful):
         return read or self.hidden_size
 
     def parameters(self) -> Parts:
-        if not self.owns_parameters:
-            return Parts()
-        return Parts(
-            q=self._projection("q", self.q_bias) if self.has_query_output else 0,
-            k=self._projection("k", self.k_bias) if self.has_key_value and self.has_key else 0,
-            v=self._projection("v", self.v_bias) if self.has_key_value and self.has_value else 0,
-            o=self._projection("o", self.o_bias) if self.has_query_output else 0,
-            norm=self.norm_parameters,
-            other=self.other_parameters,
-        )
+        return _parameters(self) if self.owns_parameters else Parts()
 
     def bias_parameters(self) -> int:
         """The biases among `parameters()`."""
@@ -111,7 +103,8 @@ class Attention(Stateful):
             return 0
         return sum(self.out_features(part) for part in own if flags[part])
 
-    def _projection(self, part: str, bias: bool) -> int:
+    def projection(self, part: str, bias: bool) -> int:
+        """Parameters of `q`, `k`, `v` or `o`."""
         return self.out_features(part) * (self.in_features(part) + bias)
 
     def key_value_elements(
@@ -164,3 +157,19 @@ class CrossAttention(Attention):
         self, engine: Keeper = "transformers", within: int | None = None
     ) -> int:
         return 0
+
+
+@lru_cache(maxsize=1024)
+def _parameters(mixer: Attention) -> Parts:
+    """Of one that owns some. Most layers of a model are alike, and are asked many times."""
+    writes_key, writes_value = (
+        mixer.has_key_value and there for there in (mixer.has_key, mixer.has_value)
+    )
+    return Parts(
+        q=mixer.projection("q", mixer.q_bias) if mixer.has_query_output else 0,
+        k=mixer.projection("k", mixer.k_bias) if writes_key else 0,
+        v=mixer.projection("v", mixer.v_bias) if writes_value else 0,
+        o=mixer.projection("o", mixer.o_bias) if mixer.has_query_output else 0,
+        norm=mixer.norm_parameters,
+        other=mixer.other_parameters,
+    )

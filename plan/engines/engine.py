@@ -32,7 +32,7 @@ def _everywhere(version: Version) -> Platforms | None:
     return None
 
 
-def _unlimited(device: Device | None, work: Workload) -> int | None:
+def _unlimited(model: PlannedModel, device: Device | None, work: Workload) -> int | None:
     return None
 
 
@@ -73,7 +73,7 @@ class Engine:
     keeps_float32: bool = True
     platforms: Callable[[Version], Platforms | None] = _everywhere
     refusals: Callable[[PlannedModel, Device | None, Workload], Iterable[str]] = _nothing
-    most_at_once: Callable[[Device | None, Workload], int | None] = _unlimited
+    most_at_once: Callable[[PlannedModel, Device | None, Workload], int | None] = _unlimited
     notes: Callable[[PlannedModel, Device | None, Workload], Iterable[str]] = _nothing
 
     @property

@@ -154,9 +154,9 @@ def padded_experts(
     model: PlannedModel, work: Workload, spread: Spread, kernel: Mxfp4Kernel = "triton"
 ) -> LoadedTable | None:
     """MXFP4 experts on a rank, as padded for their `kernel`: what a matrix reads to a multiple of
-    256; with Marlin the inner width to 128; with Triton's newer kernels what it writes as well, of
-    inner widths in 64 (vllm/model_executor/layers/quantization/mxfp4.py; oracle/mxfp4.py of
-    layers/fused_moe in 0.19, where 13.64 GiB of gpt-oss-20b were measured)."""
+    256, the inner width of a rank to 64, with Marlin to 128; with Triton's newer kernels what it
+    writes as well (vllm/model_executor/layers/quantization/mxfp4.py, and SGLang's; oracle/mxfp4.py
+    of vLLM's layers/fused_moe in 0.19, where 13.64 GiB of gpt-oss-20b were measured)."""
     config, pp = as_loaded(model, work.dtype).config, work.request.pp
     tp = spread.experts_tp
     settings = quantization_config(config)
@@ -168,12 +168,10 @@ def padded_experts(
         return None
     hidden, intermediate, experts, layers = sizes
     wide, inner = _padded(hidden, _MXFP4_READ), intermediate / tp
+    own = _padded(ceil(inner), _MARLIN_INNER if kernel == "marlin" else _MXFP4_INNER)
+    kept = 3 * wide * own
     if kernel == "triton rows":
-        own = _padded(ceil(inner), _MXFP4_INNER)
         kept = _padded(2 * own, _MXFP4_READ) * wide + hidden * _padded(own, _MXFP4_READ)
-    else:
-        step = _MARLIN_INNER if kernel == "marlin" else 1
-        kept = 3 * wide * _padded(intermediate, step) // tp
     elements = layers * experts * spread.experts * (kept - 3 * hidden * inner) / pp
     if elements <= 0:
         return None

@@ -41,6 +41,7 @@ from .refusals.formats import Since, format_of, lacks_kernels
 from .refusals.partition import MERGED_ATTENTION, CutRules, uneven_cuts
 from .refusals.platforms import Platforms
 from .rope_tables import rope_table
+from .sglang_requests import most_running, states_each
 from .staged_pool import StagedPool
 from .version import Releases, Version
 
@@ -51,12 +52,14 @@ SWA_RATIO, STATE_RATIO = 0.8, 0.9  # swa_full_tokens_ratio, mamba_full_memory_ra
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SglangPool(CachePool):
     """`full_bytes` of one token in layers that keep all, those of what drafts, `draft_bytes`, among
-    them; `swa_bytes` in those with a window, `state_bytes` of one request's recurrent state."""
+    them; `swa_bytes` in those with a window, `state_bytes` of one recurrent state, of which a
+    request takes `states_each`."""
 
     full_bytes: int
     swa_bytes: int
     state_bytes: int
     window: int | None
+    states_each: int = 1
     page_size: int = 1
     draft_bytes: int = 0
     remarks: tuple[str, ...] = ()
@@ -81,7 +84,7 @@ class SglangPool(CachePool):
         if self.window is not None and self.full_bytes:
             tokens = max(tokens, ceil(batch_size * min(self.window, context) / SWA_RATIO))
         cells = -(-tokens // self.page_size) * self.page_size * self.cell_bytes
-        states = batch_size * self.state_bytes
+        states = batch_size * self.states_each * self.state_bytes
         if not states or not cells:
             return cells + states
         whole = 1 + STATE_RATIO
@@ -109,7 +112,7 @@ class SglangPool(CachePool):
         if self.window is not None and self.full_bytes:
             limits.append(SWA_RATIO * tokens / min(self.window, context))
         if self.state_bytes:
-            limits.append(self._state_budget(available) // self.state_bytes)
+            limits.append(self._state_budget(available) // self.state_bytes // self.states_each)
         return min(limits, default=0.0)
 
     def _tokens(self, available: Sequence[int]) -> int:
@@ -135,7 +138,8 @@ class SglangPool(CachePool):
         if self.state_bytes:
             found.append(
                 f"Recurrent state gets {STATE_RATIO:g} of what keys and values get"
-                " (--mamba-full-memory-ratio)."
+                f" (--mamba-full-memory-ratio); a request takes {self.states_each}, since cached"
+                " prefixes keep some (--disable-radix-cache: 1)."
             )
         return found
 
@@ -249,10 +253,11 @@ def _pool(model: PlannedModel, work: Workload) -> CachePool:
     found = paged_caches(model, work, deal=sglang_stages)
     drafts = draft_layers(model, work)
     remarks = tuple(added_notes(model, work))
+    each = states_each(model, work)
 
     def of(layers: Sequence[LayerCache]) -> SglangPool:
         pool = sglang_pool(layers, page_size=work.request.block_size or 1, drafts=drafts)
-        return replace(pool, remarks=remarks)
+        return replace(pool, remarks=remarks, states_each=each)
 
     if work.request.pp == 1:
         return of(found.caches)
@@ -313,6 +318,7 @@ def _options(work: Workload, kv_tokens: int) -> Iterator[str]:
     if (cache := CACHES.own(request.kv_dtype, work.version, work.compute_dtype)) != AUTO:
         yield f"--kv-cache-dtype {cache}"
     yield from option("--page-size", request.block_size)
+    yield from option("--max-running-requests", request.max_num_seqs)
     yield from added_options(request)
     yield from sglang_adapter_options(request)
 
@@ -363,9 +369,10 @@ ENGINE = Engine(
         {
             *("version", "pp", "pp_layer_partition", "block_size", "dp", "enable_dp_attention"),
             *("ep_size", "num_redundant_experts", "cpu_offload_gb", "speculative_algorithm"),
-            *("enable_lora", "max_loras", "max_lora_rank", "lora_target_modules"),
+            *("enable_lora", "max_loras", "max_lora_rank", "lora_target_modules", "max_num_seqs"),
         }
     ),
+    most_at_once=most_running,
     releases=Releases(oldest=(0, 5), newest=(0, 5, 23)),
     narrower_caches=("fp8",),
     keeps_float32=False,

@@ -114,7 +114,7 @@ def _left_alone(fraction: float, allowed: Term, weights: Term, others: tuple[Ter
     )
 
 
-def _most_at_once(device: Device | None, work: Workload) -> int:
+def _most_at_once(model: PlannedModel, device: Device | None, work: Workload) -> int:
     return work.request.max_num_seqs or _SEQUENCES
 
 

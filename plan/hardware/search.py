@@ -93,8 +93,9 @@ def _running_all(model: PlannedModel, request: PlanRequest) -> Plan:
     plan = plan_model(model, request)
     if plan.runs_at_once or not _runs_more_if_told(plan):
         return plan
-    each = request.each_of_dp(request.batch_size)
-    told = plan_model(model, replace(request, max_num_seqs=each))
+    batch, shared = request.batch_size, request.enable_dp_attention
+    most = batch if shared else request.each_of_dp(batch)
+    told = plan_model(model, replace(request, max_num_seqs=most))
     return told if told.verdict == "fits" else plan
 
 

@@ -37,6 +37,8 @@ def occupied(log: Log, start: Start | None, said: Mapping[str, float]) -> Explan
     remedies = for_the_device(ground) if ground else ()
     holders = f"others hold {total - free:.2f} GiB of it: end them (nvidia-smi lists them), or"
     advice = f"{holders} start with a utilisation of at most {share:.2f}"
+    if remedies and all(" and " in remedy.change for remedy in remedies):
+        advice += ", which alone is not enough"
     if ground is not None and not remedies and budgeted(ground.start) is not None:
         advice = f"{holders} nothing: with {share:.2f} of the device this model does not fit"
     return Explanation(

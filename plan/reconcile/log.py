@@ -30,12 +30,16 @@ _TOLD = tuple(words for log in _LOGS for words in log.told)
 _SETTINGS = {name: ours for log in _LOGS for name, ours in log.settings.items()}
 
 _GENERAL, _TOLD_TRUST, _FIRM = 1, 2, 3
-# Names that are words, too, are settings before a colon only in quotes.
-_WORDS, _COLON = ("model", "dtype", "quantization"), {True: "['\"]", False: "['\"]?"}
+# What stands between a name and its value. Names that are words, too, are settings before a colon
+# only in quotes, and before ` = ` only where their value is: code in a traceback assigns to them.
+_WORDS = ("model", "dtype", "quantization")
+_BETWEEN = r"['\"]?=|['\"]: {0,8}"
+_OF_WORDS, _OF_OTHERS = rf"{_BETWEEN}| = (?=['\"])", rf"{_BETWEEN}|: {{1,8}}| = "
 # One pattern for each name, since few are in a line.
 _SETTING = {
     name: re.compile(
-        rf"(?<![A-Za-z_.-]){name}(?:['\"]?=|{_COLON[name in _WORDS]}: ){QUOTED}", re.ASCII
+        rf"(?<![A-Za-z_.-]){name}(?:{_OF_WORDS if name in _WORDS else _OF_OTHERS}){QUOTED}",
+        re.ASCII,
     )
     for name in _SETTINGS
 }

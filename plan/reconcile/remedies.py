@@ -247,8 +247,12 @@ def for_more_devices(ground: Ground) -> tuple[Remedy, ...]:
 
 
 def for_the_device(ground: Ground) -> tuple[Remedy, ...]:
-    """Where others hold memory of it: what is free may be taken, if that suffices."""
-    return _first_of_each(ground, (_what_is_free,))
+    """Where others hold memory of it: what is free may be taken, if that suffices; if not, with
+    what else it takes to fit in it."""
+    found = _first_of_each(ground, (_what_is_free,))
+    share = _free_share(ground)
+    values = {**_every_value(ground), "utilisation": () if share is None else (share,)}
+    return _or_together(ground, found, values, lambda changed: "utilisation" in changed)
 
 
 def _first_of_each(ground: Ground, kinds: tuple[_Kind, ...]) -> tuple[Remedy, ...]:
@@ -305,11 +309,15 @@ def _utilisation(ground: Ground) -> Iterator[Remedy]:
         yield from _try(ground, "utilisation", value, f"utilisation {value:.2f}")
 
 
-def _what_is_free(ground: Ground) -> Iterator[Remedy]:
+def _free_share(ground: Ground) -> float | None:
+    """The share of the device that is free, in hundredths; None where that is not known, or 0."""
     if ground.free is None or not ground.total:
-        return
-    value = int(ground.free / ground.total * 100) / 100
-    if value > 0:
+        return None
+    return int(ground.free / ground.total * 100) / 100 or None
+
+
+def _what_is_free(ground: Ground) -> Iterator[Remedy]:
+    if (value := _free_share(ground)) is not None:
         yield from _try(ground, "utilisation", value, f"utilisation {value:.2f}: what is free")
 
 

@@ -153,6 +153,35 @@ def test_memory_of_other_processes_is_not_blamed_on_the_weights() -> None:
     assert "Weights of" not in done.output and "Changes, each" not in done.output
 
 
+@pytest.mark.parametrize(
+    ("free", "context", "together"),
+    [
+        ("21.0", 4096, {"utilisation"}),
+        ("18.3", 16384, {"utilisation_and_max_num_seqs", "utilisation_and_context"}),
+        ("17.62", 40960, {"utilisation_and_context"}),
+    ],
+)
+def test_what_is_free_is_taken_with_what_else_it_takes(
+    free: str, context: int, together: set[str]
+) -> None:
+    """Of a device of 23.64 GiB that others hold a part of: 15.27 GiB of weights and 1.6 of a step
+    leave 0.66 GiB of 0.74 x 23.64, which are 4,800 tokens."""
+    error = (
+        f"ValueError: Free memory on device ({free}/23.64 GiB) on startup is less than desired GPU"
+        " memory utilization (0.9, 21.28 GiB)."
+    )
+    found = rows(vllm("0.11.0", "Qwen/Qwen3-8B", context, error))
+    offered = {n.removeprefix("change_"): row for n, row in found.items() if "change_" in n}
+    assert offered.keys() == together
+    share = int(float(free) / 23.64 * 100) / 100
+    assert all(f"--gpu-memory-utilization {share}" in row["why"] for row in offered.values())
+    if context == 40960:
+        left = share * 23.64 - 15.27 - 1.43 - 0.13
+        words = shlex.split(offered["utilisation_and_context"]["why"].partition("vllm serve")[2])
+        advised = int(words[words.index("--max-model-len") + 1])
+        assert advised == pytest.approx(left * GIB / A_TOKEN, abs=100)
+
+
 def test_a_device_that_figures_tell_is_shown_as_the_one_that_was_taken() -> None:
     log = vllm(
         *("0.10.1", "Qwen/Qwen3-8B", 40960),

@@ -186,6 +186,23 @@ def test_the_model_of_a_banner_is_read() -> None:
     assert "Qwen/Qwen3-8B on vllm 0.26.0" in reconcile(log).output
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "non-default args: {'model':  'Qwen/Qwen3-8B', 'max_model_len':   4096}",
+        'args: {"model":"Qwen/Qwen3-8B","max_model_len":4096}',
+        "llm = LLM(model = 'Qwen/Qwen3-8B', max_model_len = 4096)",
+        "model='Qwen/Qwen3-8B' max_model_len: 4096",
+    ],
+)
+def test_what_stands_between_a_name_and_its_value(said: str) -> None:
+    """Code of a traceback, which assigns to the same names, says none."""
+    code = "    model = initialize_model(vllm_config)\n    dtype = torch.get_default_dtype()"
+    found = settings(f"{said}\n{code}")
+    assert found["model"] == "Qwen/Qwen3-8B" and found["context"] == 4096
+    assert "dtype" not in found
+
+
 def test_the_dtype_that_is_asked_for_is_that_of_the_weights() -> None:
     log = vllm("0.8.5", "Qwen/Qwen3-8B", 8192, "INFO Model loading took 15.27 GiB and 3 s")
     wide = rows(log)["weights_bytes"]

@@ -1,6 +1,7 @@
 """llama.cpp as an engine: its rules, and the options that it has."""
 
 from ...devices import Device
+from ...planned_model import PlannedModel
 from ...request import Workload
 from ..engine import Engine
 from ..loaded_weights import loaded_weights
@@ -11,7 +12,7 @@ from .placed_pool import device_pool
 from .settings import checked_cache_type
 
 
-def _most_at_once(device: Device | None, work: Workload) -> int | None:
+def _most_at_once(model: PlannedModel, device: Device | None, work: Workload) -> int | None:
     """A request more waits for a slot; without --parallel there are as many as are asked for."""
     return work.request.parallel
 

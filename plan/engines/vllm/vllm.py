@@ -28,7 +28,7 @@ def _cache_type(
     return named_cache_type(default or name, compute_dtype)
 
 
-def _most_at_once(device: Device | None, work: Workload) -> int:
+def _most_at_once(model: PlannedModel, device: Device | None, work: Workload) -> int:
     """A request more waits until one of them has ended (vllm/v1/core/sched/scheduler.py), of each
     rank of data parallel."""
     return work.request.dp * step_limits(work.version, device, work.request).max_num_seqs

@@ -1,15 +1,19 @@
 """SGLang and transformers against figures that they printed, or hold."""
 
+from typing import Any
+
 import pytest
 
 from headcount.audit.auditing import audit_model
 from headcount.plan.command import planned
 from headcount.plan.devices import find_device
+from headcount.plan.engines.engine import find_engine
 from headcount.plan.engines.kv_formats import kv_format
 from headcount.plan.engines.layers import LayerCache, staged_caches
 from headcount.plan.engines.sglang import mem_fraction_static, sglang_pool
 from headcount.plan.engines.transformers import TransformersPool
-from headcount.plan.plan import plan_model
+from headcount.plan.options.speculation import Algorithm
+from headcount.plan.plan import Plan, plan_model
 from headcount.plan.request import PlanRequest
 
 GIB = 2**30
@@ -47,6 +51,66 @@ def test_sglang_shares_memory_between_state_and_keys() -> None:
     free = 19_000
     assert pool.kv_tokens([free], 100) == 1000  # 9,000 of 19,000 bytes are for state
     assert pool.concurrency([free], 100) == 9
+
+
+def served(name: str, version: str = "0.5.23", **options: Any) -> Plan:
+    request = PlanRequest(
+        engine="sglang",
+        version=find_engine("sglang").releases.parse(version),
+        device=find_device("h200"),
+        context=1024,
+        **options,
+    )
+    return plan_model(planned(audit_model(name)), request)
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "each"),
+    [
+        ("qwen3.5-27b", "0.5.5", 3),  # MAMBA_CACHE_SIZE_MAX_RUNNING_REQUESTS_RATIO
+        ("qwen3.5-27b", "0.5.9", 3),
+        ("qwen3.5-27b", "0.5.16", 5),  # and two of MAMBA_CACHE_V2_ADDITIONAL_RATIO_OVERLAP
+        ("qwen3.5-27b", "0.5.23", 5),
+    ],
+)
+def test_a_request_of_sglang_takes_the_states_that_prefixes_keep(
+    name: str, version: str, each: int
+) -> None:
+    plan = served(name, version)
+    states = plan.spec.constant_state_bytes(bits=16)
+    budget = plan.available_bytes * 9 // 19  # --mamba-full-memory-ratio 0.9
+    assert plan.concurrency == budget // states // each
+    assert plan.holds(1024, int(plan.concurrency))
+    assert not plan.holds(1024, int(plan.concurrency) + 1)
+
+
+def drafting(draft: str = "NGRAM") -> dict[str, Any]:
+    found = Algorithm(draft).speculation(lambda name: planned(audit_model(name)))
+    return {"speculative_algorithm": found}
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "most"),
+    [
+        ("qwen3-0.6b", {}, 4096),
+        ("qwen3-0.6b", {"max_num_seqs": 24}, 24),
+        ("qwen3-0.6b", {"dp": 2}, 2 * 4096),
+        ("qwen3-0.6b", drafting(), 48),
+        ("qwen3-0.6b", {**drafting(), "max_num_seqs": 100}, 100),
+        ("deepseek-v4-flash", {"tp": 4}, 256),
+        ("deepseek-v3", {"tp": 8, "dp": 8, "enable_dp_attention": True}, 8 * 4096),
+        (
+            "deepseek-v3",
+            {"tp": 8, "dp": 8, "enable_dp_attention": True, **drafting("NEXTN")},
+            48,  # shared among the ranks, 6 each
+        ),
+    ],
+)
+def test_sglang_runs_no_more_requests_than_it_limits_itself_to(
+    name: str, options: dict[str, Any], most: int
+) -> None:
+    """resolve_max_num_reqs, and what speculation and DeepSeek-V4 set --max-running-requests to."""
+    assert served(name, **options).most_at_once == most
 
 
 @pytest.mark.parametrize(

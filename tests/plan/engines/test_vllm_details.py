@@ -452,3 +452,31 @@ def test_published_bytes_per_token_over_all_layers(name: str, expected: int) -> 
     spec = audit_model(name).spec
     caches = staged_caches(spec, tp=1, kv=kv_format("bf16", compute_bits=16)).caches
     assert sum(cache.token_bytes for cache in caches) == expected
+
+
+@pytest.mark.parametrize(
+    ("version", "device", "tp", "inner"),
+    [
+        *(("0.10.1", "a100", tp, inner) for tp, inner in ((1, 2944), (2, 1536), (4, 768))),
+        *(("0.11.0", "h100", tp, inner) for tp, inner in ((1, 2880), (2, 1472), (4, 768))),
+        ("0.19.0", "a100", 4, 768),
+        ("0.19.0", "a100", 8, 384),
+    ],
+)
+def test_mxfp4_experts_are_padded_on_each_rank(
+    version: str, device: str, tp: int, inner: int
+) -> None:
+    """gpt-oss-120b: round_up(intermediate_size_per_partition, 128) for Marlin, 64 for Triton, and
+    hidden_size to 256 (create_weights of layers/quantization/mxfp4.py): 36 layers of 128 experts
+    of three matrices, 17 bytes for 32 weights."""
+    request = PlanRequest(
+        engine="vllm",
+        version=parse_version(version),
+        device=find_device(device),
+        context=8192,
+        tp=tp,
+    )
+    plan = plan_model(planned(audit_model("gpt-oss-120b")), request)
+    experts = 36 * 128 * 3 * 3072 * inner * 17 / 32
+    others = 2_167_371_072 * 2 / tp  # attention, routers, biases, embedding and head
+    assert plan.weights_bytes == pytest.approx(experts + others, abs=0.03 * GIB)
