@@ -37,7 +37,8 @@ def convert(
     output: Path | None,
     **options: Any,
 ) -> None:
-    """Turn the model SOURCE into one with fewer K/V heads, in folder TARGET.
+    """Turn the model SOURCE into one with a smaller K/V cache, in folder TARGET: with fewer K/V
+    heads, or with latents that keys and values are rebuilt from.
 
     SOURCE is a folder, or org/name[@revision] of the Hugging Face Hub. The plan is made and checked
     first. Then everything that does not change is copied byte for byte, and K/V heads are merged,
@@ -56,6 +57,7 @@ def convert(
       headcount convert org/name ./gqa --kv-heads 8 --dtype bfloat16 --max-shard-size 5GB
       headcount convert ./mha ./gqa --kv-heads 8 --quality good --calibration prose.txt
       headcount convert ./mha ./gqa --kv-heads 8 --evaluate --text prose.txt
+      headcount convert ./mha ./latent --latent 1/4 --calibration prose.txt
       headcount convert ./mha --sweep 8,4,2,1
       headcount convert ./mha --verify ./gqa
       headcount convert --families
@@ -83,11 +85,12 @@ def convert(
             )
         return
     grid = {name: options.pop(name) for name in SWEEP}
-    asked = (options["num_key_value_heads"], options["pruned_heads"])
-    wanted = asked != (None, None) and target is not None
+    asked = (options[name] for name in ("num_key_value_heads", "pruned_heads", "latent"))
+    wanted = any(one is not None for one in asked) and target is not None
     if source is None or not (wanted or grid["counts"]):
         raise click.UsageError(
-            "SOURCE, TARGET and --kv-heads are needed (or --prune-heads; or --families alone)"
+            "SOURCE, TARGET and --kv-heads are needed (or --latent or --prune-heads; or --families"
+            " alone)"
         )
     with on_signals(exit_at_once):
         need_extra()

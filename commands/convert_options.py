@@ -6,7 +6,14 @@ from typing import Any
 
 import click
 
-from headcount.convert.merge.ladder import GROUPINGS, QUALITIES, REFITS, Ladder, Quality
+from headcount.convert.merge.ladder import (
+    GROUPINGS,
+    LATENT_QUALITIES,
+    QUALITIES,
+    REFITS,
+    Ladder,
+    Quality,
+)
 from headcount.convert.plan.cast import CAST_NAMES
 from headcount.convert.plan.request import (
     BUILTIN,
@@ -39,6 +46,12 @@ conversion_options = stack(
         metavar="N|SHARE|LIST",
         help="Query heads to take from each layer, the least important: 2, or 1/4; or by their"
         " numbers: 0-3:1+5,4:0+2. In a sweep several: 0,1/4,1/2.",
+    ),
+    click.option(
+        "--latent",
+        metavar="SIZE",
+        help="Cache one latent a token and layer in place of keys and values: of so many elements"
+        " (128), of a share of what is kept now (1/4), or bytes a token of all layers (48KiB).",
     ),
     click.option("--families", is_flag=True, help="List the types that can be converted."),
     click.option(
@@ -173,5 +186,6 @@ def with_quality(options: Mapping[str, Any]) -> dict[str, Any]:
     given = {name: value for name, value in options.items() if name not in ("quality", *LADDER)}
     explicit = {name: options[name] for name in LADDER if options.get(name) is not None}
     quality: Quality | None = options.get("quality")
-    bundle = asdict(Ladder() if quality is None else QUALITIES[quality])
+    bundles = QUALITIES if options.get("latent") is None else LATENT_QUALITIES
+    bundle = asdict(Ladder() if quality is None else bundles[quality])
     return {**given, **{name: bundle[name] for name in LADDER}, **explicit}

@@ -18,7 +18,7 @@ from headcount.running.boundary import out_of_memory_explained, quiet_transforme
 from headcount.running.measured_cache import measured_cache_bytes
 from headcount.running.strict_presence import strict_presence
 
-from .models import modeling_headcount
+from .models import modeling_headcount, modeling_headcount_latent
 from .plan.cast import KEPT_AS_THEY_ARE
 from .plan.rounding import NO_ROUNDING, Rounding
 
@@ -229,10 +229,10 @@ def _attention(text_type: str) -> str:
 
 
 def _own_class(name: str) -> Any:
-    try:
-        return getattr(modeling_headcount, name) if name.startswith("Grouped") else None
-    except AttributeError:
-        return None
+    for module in (modeling_headcount, modeling_headcount_latent):
+        if name.startswith(module.FAMILY.name):
+            return getattr(module, name, None)
+    return None
 
 
 def _inputs(model: PreTrainedModel, folder: Path, tokens: int) -> dict[str, torch.Tensor]:

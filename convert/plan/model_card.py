@@ -46,7 +46,7 @@ def model_card(plan: ConversionPlan, source_card: Path | None) -> str:
     data = ModelCardData(
         base_model=base if is_repository(base) else None,
         library_name="transformers",
-        tags=["headcount", "grouped-query-attention"],
+        tags=["headcount", "grouped-query-attention" if plan.request.latent is None else "latents"],
         **known,
     )
     body = "\n".join(_body(plan, plain(base), revision, source_card is not None))
@@ -54,15 +54,14 @@ def model_card(plan: ConversionPlan, source_card: Path | None) -> str:
 
 
 def _body(plan: ConversionPlan, base: str, revision: str, has_card: bool) -> Iterator[str]:
-    kinds = dict.fromkeys((layer.before, layer.after) for layer in plan.layers)
-    heads = ", ".join(f"{before} to {after}" for before, after in kinds)
     pruned = [layer for layer in plan.layers if layer.pruned]
-    yield f"# {base} with fewer {'attention' if pruned else 'key/value'} heads"
+    fewer = f"fewer {'attention' if pruned else 'key/value'} heads"
+    yield f"# {base} with {fewer if plan.request.latent is None else 'latents as its cache'}"
     yield ""
     of = f" at revision {revision}" if revision else ""
     yield f"Made from {base}{of} with headcount {__version__}."
     yield ""
-    yield f"- Key/value heads: {heads}, in {len(plan.layers)} of {plan.layer_count} layers."
+    yield f"- {_kept(plan)}, in {len(plan.layers)} of {plan.layer_count} layers."
     if pruned:
         counts = dict.fromkeys((la.num_attention_heads, la.query_heads) for la in pruned)
         said = ", ".join(f"{before} to {after}" for before, after in counts)
@@ -78,10 +77,22 @@ def _body(plan: ConversionPlan, base: str, revision: str, has_card: bool) -> Ite
         yield f"`{SOURCE_CARD}` is the card of the model that this one was made from."
 
 
+def _kept(plan: ConversionPlan) -> str:
+    """What is cached of a token before and after."""
+    heads = plan.request.latent is None
+    pairs = dict.fromkeys(
+        (la.before, la.after) if heads else (la.kept_before, la.latent_rank) for la in plan.layers
+    )
+    said = ", ".join(f"{before} to {after}" for before, after in pairs)
+    return f"{'Key/value heads' if heads else 'Cached elements of a token'}: {said}"
+
+
 def _method(plan: ConversionPlan) -> str:
     """As the record names its parts; not which file a calibration text was."""
     request = plan.request
     said = [f"`{request.method}`", f"grouping `{request.grouping}`"]
+    if request.latent is not None:
+        said = ["keys and values rebuilt from latents"]
     said += ["temperature"] if request.temperature else []
     said += [f"refit of `{request.refit}`"] if request.refit != "none" else []
     said += [f"{request.reconstruct} steps a layer"] if request.reconstruct else []

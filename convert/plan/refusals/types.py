@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from headcount.arch.architecture import Architecture
 from headcount.arch.class_defaults import class_defaults
 from headcount.arch.model_classes import model_classes
-from headcount.arch.our_types import GROUPED, base_type
+from headcount.arch.our_types import base_type, is_grouped
 from headcount.arch.registry import architecture_of, standard_spelling
 from headcount.model.mixers import Attention, LatentAttention, Mixer
 
@@ -117,7 +117,7 @@ def _ignores_count(language_model: Architecture, model_type: str) -> bool:
 def _keeps_query_heads(source: ConversionSource) -> bool:
     """Whether the source's class keeps one K/V head per query head, in every layer of its decoder,
     and ignores num_key_value_heads; or is already one of ours."""
-    if source.model_type.startswith(GROUPED):
+    if is_grouped(source.model_type):
         return True
     layers = [layer for layer in source.audit.spec.layers if layer.stack == "decoder"]
     mixers = [mixer for layer in layers for mixer in layer.mixers]
