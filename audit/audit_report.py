@@ -99,9 +99,9 @@ def _facts(audit: Audit, sizes: Sizes) -> Iterator[Fact]:
         kinds = sorted({mixer.heads for mixer in first if mixer.heads})
         note = "/".join(kinds) if key == "num_key_value_heads" else ""
         yield Fact(key=key, title=title, value=_values(first, name), note=note)
-    if any(rebuilt := [mixer for mixer in first if isinstance(mixer, LowRankAttention)]):
+    if rebuilt := [mixer for mixer in first if isinstance(mixer, LowRankAttention)]:
         note = "elements of a token that a layer keeps; keys and values are rebuilt from them"
-        value = _values(rebuilt, "latent_rank")
+        value = ", ".join(str(rank) for rank in dict.fromkeys(m.latent_rank for m in rebuilt))
         yield Fact(key="latent_rank", title="Latent", value=value, note=note)
     yield from _parameter_facts(audit, layers)
     if spec.is_cached:

@@ -14,7 +14,7 @@ _EVALUATION = tuple(
     field.name for field in fields(EvaluationRequest) if field.name not in _NO_OPTION
 )
 # What a sweep decides, or does, itself.
-_OF_ONE = ("num_key_value_heads", "dry_run", "checks", "evaluates", "overwrite", "speed")
+_OF_ONE = ("num_key_value_heads", "latent", "dry_run", "checks", "evaluates", "overwrite", "speed")
 _WITH_FAMILIES = ("families", "form", "output")
 _WITH_VERIFY = (
     "verified",

@@ -11,10 +11,13 @@ from ..plan.source import ConversionSource
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClassNames:
-    """The keys of a config that name classes, and what changes with them, in words."""
+    """The keys of a config that name the classes of a model, and that of its tokenizer where the
+    config has to, each with what changes, in words."""
 
     added: dict[str, Any]
     changes: tuple[str, ...]
+    tokenizer: dict[str, str]
+    tokenizer_changes: tuple[str, ...]
 
 
 def classes_of_ours(
@@ -24,19 +27,22 @@ def classes_of_ours(
     Raises CannotConvertError for a class that is not known to generate text."""
     architecture = _architecture(source, model_type)
     old = source.config
+    # transformers' own table does not know the new type
     tokenizer = None if old.get("tokenizer_class") else tokenizer_class(model_type)
     added: dict[str, Any] = {
         "architectures": [prefix + architecture],
         "auto_map": _auto_map(model_type, architecture, module, prefix),
-        # transformers' own table does not know the new type
-        **({} if tokenizer is None else {"tokenizer_class": tokenizer}),
     }
     changes = (
         f"architectures: {architecture} -> {prefix}{architecture}",
         f"auto_map: names {module}.py, which lies beside the weights",
-        *([] if tokenizer is None else [f"tokenizer_class: absent -> {tokenizer}"]),
     )
-    return ClassNames(added=added, changes=changes)
+    return ClassNames(
+        added=added,
+        changes=changes,
+        tokenizer={} if tokenizer is None else {"tokenizer_class": tokenizer},
+        tokenizer_changes=() if tokenizer is None else (f"tokenizer_class: absent -> {tokenizer}",),
+    )
 
 
 def _architecture(source: ConversionSource, model_type: str) -> str:

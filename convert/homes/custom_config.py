@@ -44,6 +44,7 @@ def config_of_ours(
         **({"num_key_value_heads_per_layer": counts} if differ else {}),
         "grouped_projections": {path: dict(made) for path, made in projections.items()},
         **({KEPT: {str(index): list(own) for index, own in kept.items()}} if kept else {}),
+        **named.tokenizer,
     }
     said = added.get("num_key_value_heads_per_layer", max(counts))
     changes = (
@@ -52,6 +53,7 @@ def config_of_ours(
         f"num_key_value_heads: {old.get('num_key_value_heads', 'absent')} -> {said}",
         f"grouped_projections: {', '.join(projections)}",
         *([f"{KEPT}: of {len(kept)} layer{'s' if len(kept) > 1 else ''}"] if kept else []),
+        *named.tokenizer_changes,
     )
     others = {key: value for key, value in old.items() if key != "num_key_value_heads_per_layer"}
     return {**deepcopy(others), **added}, changes

@@ -126,12 +126,14 @@ def _config(
         **named.added,
         PROJECTIONS: projections,
         RANKS: sizes,
+        **named.tokenizer,
     }
     changes = (
         f"model_type: {source.config.get('model_type', 'absent')} -> {added['model_type']}",
         *named.changes,
         f"{PROJECTIONS}: {', '.join(projections)}",
         f"{RANKS}: {_in_words(sizes)}",
+        *named.tokenizer_changes,
     )
     return {**deepcopy(dict(source.config)), **added}, changes
 

@@ -19,8 +19,9 @@ import torch
 
 from ..merge.attention_weights import AttentionWeights, Freedom
 
-# Added to the diagonal of moments, of their mean: text that is short leaves directions unseen.
-_RIDGE = 1e-9
+# Added to the diagonal of moments, of their mean: a norm that subtracts the mean, or a short text,
+# leaves directions unseen, and sums round. The first that makes them positive.
+_RIDGES = (1e-9, 1e-7, 1e-5, 1e-3)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,8 +82,12 @@ def _factors(
 
 
 def _with_ridge(second: torch.Tensor) -> torch.Tensor:
-    ridge = _RIDGE * float(second.diagonal().mean())
-    return second + (ridge or 1.0) * torch.eye(len(second), dtype=second.dtype)
+    """`second`, positive: nothing at all is seen as white."""
+    scale, eye = float(second.diagonal().mean()), torch.eye(len(second), dtype=second.dtype)
+    if not scale > 0:
+        return eye
+    made = (second + ridge * scale * eye for ridge in _RIDGES)
+    return next((m for m in made if not int(torch.linalg.cholesky_ex(m).info)), scale * eye)
 
 
 def _energy(maps: torch.Tensor, second: torch.Tensor) -> float:

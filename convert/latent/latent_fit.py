@@ -150,4 +150,5 @@ class LatentFit(LayerFit):
         name = part_name(held, part)
         if name not in tensors:
             return split_heads(self._task.read(held.tensor), held.blocks)[part]
-        return tensors[name].unflatten(0, (held.blocks.heads(part), -1))
+        found: torch.Tensor = tensors[name].unflatten(0, (held.blocks.heads(part), -1))
+        return found

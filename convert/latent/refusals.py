@@ -2,7 +2,7 @@
 
 from headcount.arch.model_classes import model_classes
 from headcount.arch.our_types import is_ours
-from headcount.model.mixers import Attention, LowRankAttention
+from headcount.model.mixers import Attention
 
 from ..plan.refusals.types import STATES, TypeCheck, refuse
 from ..plan.source import ConversionSource
@@ -17,8 +17,6 @@ def check_latent(source: ConversionSource) -> None:
 
 
 def _ours(source: ConversionSource) -> str | None:
-    if any(isinstance(m, LowRankAttention) for la in source.audit.spec.layers for m in la.mixers):
-        return "keeps latents already: convert the model that it was made from"
     if is_ours(source.model_type):
         return "a modelling file of ours holds it already: convert the model that it was made from"
     return None
@@ -78,5 +76,5 @@ def _tensors(source: ConversionSource) -> str | None:
 
 
 CHECKS: tuple[TypeCheck, ...] = (
-    *(_ours, *STATES, _nested, _no_class, _other_stacks, _mixers, _tensors),
+    *(*STATES, _ours, _nested, _no_class, _other_stacks, _mixers, _tensors),
 )

@@ -95,11 +95,10 @@ class FusedProjection(nn.Module):
         return torch.cat(blocks, dim=-1).flatten(-2)
 
     def _queries(self, hidden: torch.Tensor) -> torch.Tensor:
+        query: Any = self.get_submodule("q")
         if self.latents.whole is not None:
-            query = self.get_submodule("q")
-            width = query.weight.shape[1 if isinstance(query, Conv1D) else 0]  # type: ignore[index,union-attr]
-            return hidden.new_zeros((1, 1, 1)).expand(*hidden.shape[:-1], width)
-        made: torch.Tensor = self.get_submodule("q")(hidden)
+            return hidden.new_zeros((1, 1, 1)).expand(*hidden.shape[:-1], query.out_features)
+        made: torch.Tensor = query(hidden)
         return made
 
 

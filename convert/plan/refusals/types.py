@@ -7,7 +7,7 @@ from headcount.arch.class_defaults import class_defaults
 from headcount.arch.model_classes import model_classes
 from headcount.arch.our_types import base_type, is_grouped
 from headcount.arch.registry import architecture_of, standard_spelling
-from headcount.model.mixers import Attention, LatentAttention, Mixer
+from headcount.model.mixers import Attention, LatentAttention, LowRankAttention, Mixer
 
 from ..errors import CannotConvertError, NoSuchHomeError
 from ..request import KeyValueHeads
@@ -44,8 +44,14 @@ def _other_states(source: ConversionSource) -> str | None:
     return "its state is not made of K/V heads (recurrent layers, say), so there are none to merge"
 
 
+def _rebuilt(source: ConversionSource) -> str | None:
+    if not any(isinstance(mixer, LowRankAttention) for mixer in _mixers(source)):
+        return None
+    return "its cache holds latents already: convert the model that it was made from"
+
+
 # A model that keeps no K/V heads. Latents before encoders: the first are more of a surprise.
-STATES: tuple[TypeCheck, ...] = (_latent, _encoder, _other_states)
+STATES: tuple[TypeCheck, ...] = (_rebuilt, _latent, _encoder, _other_states)
 
 
 def _not_exact(source: ConversionSource) -> str | None:
