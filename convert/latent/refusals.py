@@ -1,5 +1,6 @@
 """Models whose keys and values cannot be rebuilt from a latent by a modelling file of ours."""
 
+from headcount.arch.built_classes import type_of_class
 from headcount.arch.model_classes import model_classes
 from headcount.arch.our_types import is_ours
 from headcount.model.mixers import Attention
@@ -23,8 +24,13 @@ def _ours(source: ConversionSource) -> str | None:
 
 
 def _no_class(source: ConversionSource) -> str | None:
-    known = source.spelled is not None and bool(model_classes(source.model_type))
-    return None if known else "transformers has no class for it that a latent class could extend"
+    classes = model_classes(source.model_type)
+    if source.spelled is None or not classes:
+        return "transformers has no class for it that a latent class could extend"
+    other = type_of_class(classes.get("AutoModel", ""))
+    if other in (None, source.model_type):
+        return None
+    return f"transformers runs it with the class of {other}, whose latent class reads other configs"
 
 
 def _nested(source: ConversionSource) -> str | None:
