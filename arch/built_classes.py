@@ -17,7 +17,7 @@ from headcount.model.spec import Layer
 
 from .body.uncounted import unknown_class
 from .config_view import ConfigView
-from .model_classes import GROUPED_CLASS
+from .model_classes import base_class
 from .our_types import base_type
 from .registry import ARCHITECTURES, architecture_of, standard_spelling
 
@@ -89,7 +89,7 @@ def class_name(config: Mapping[str, Any]) -> str:
     there is none."""
     names = config.get("architectures")
     first = names[0] if isinstance(names, list) and names else None
-    return first.removeprefix(GROUPED_CLASS) if isinstance(first, str) else ""
+    return base_class(first) if isinstance(first, str) else ""
 
 
 def type_of_class(name: str) -> str | None:

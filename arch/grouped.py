@@ -43,9 +43,9 @@ def with_key_value_heads(
     return replace(architecture, tensors=names, attention=replace(shape, build=build))
 
 
-def is_own_code(config: Mapping[str, Any], module: Path) -> bool:
+def is_own_code(config: Mapping[str, Any], module: Path, *beside: Path) -> bool:
     """Whether all code that `config` names is our modelling file, and `module` is it, byte for
-    byte."""
+    byte, and so are those `beside` it that it reads."""
     named = config.get("auto_map")
     values = named.values() if isinstance(named, dict) else ()
     if not values or not all(
@@ -53,7 +53,8 @@ def is_own_code(config: Mapping[str, Any], module: Path) -> bool:
     ):
         return False
     try:
-        return filecmp.cmp(module, _MODELS / module.name, shallow=False)
+        files = (module, *beside)
+        return all(filecmp.cmp(file, _MODELS / file.name, shallow=False) for file in files)
     except OSError:
         return False
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 # What the modelling file of a conversion calls a class of transformers, in front of its name.
 GROUPED_CLASS = "Grouped"
+LATENT_CLASS = "Latent"
 _TABLE = Path(__file__).with_name("generated") / "model_classes.jsonl"
 _OF_MODELS = ("AutoConfig", "AutoModel")
 _TASK = re.compile(r"For[A-Z]\w*$")
@@ -37,3 +38,8 @@ def auto_class(name: str, classes: dict[str, str]) -> str | None:
     known = next((auto for auto, taken in classes.items() if taken == name), None)
     task = _TASK.search(name)
     return known or (f"AutoModel{task[0]}" if task else None)
+
+
+def base_class(name: str) -> str:
+    """The class of which one of ours changes the attention; any other is its own base."""
+    return name.removeprefix(GROUPED_CLASS).removeprefix(LATENT_CLASS)

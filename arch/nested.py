@@ -10,7 +10,7 @@ from .built_classes import class_name, type_by_class, type_of_class
 from .class_defaults import ClassDefaults, class_defaults
 from .config_view import ConfigView, Names, joined
 from .foreign_classes import foreign_class
-from .our_types import GROUPED, base_type
+from .our_types import base_type, is_grouped, is_latent
 from .registry import architecture_of, is_known, standard_spelling
 from .size_names import CONTEXT_NAMES, EITHER_WIDTH, NAMES
 
@@ -26,6 +26,10 @@ def find_architecture(model_type: str, where: str, config: Mapping[str, Any]) ->
     stands in the way, too."""
     base = base_type(model_type)
     found = architecture_of(base)
+    if found is not None and is_latent(model_type):
+        from .low_rank import low_rank
+
+        return low_rank(found, base)
     if found is not None and base != model_type:
         from .grouped import grouped
 
@@ -147,7 +151,7 @@ def other_names(config: Mapping[str, Any], known: ClassDefaults | None) -> Names
 
 def _attribute_map(known: Mapping[str, str], model_type: str) -> Mapping[str, str]:
     """The class's other names, but for a count of K/V heads that our own modelling file reads."""
-    if not model_type.startswith(GROUPED):
+    if not is_grouped(model_type):
         return known
     return {name: key for name, key in known.items() if name != "num_key_value_heads"}
 

@@ -24,7 +24,7 @@ from .nested import (
     own_type,
 )
 from .other_tools import places, standard_config
-from .our_types import GROUPED, base_type
+from .our_types import base_type, is_grouped
 from .registry import is_known
 from .tensors.names import TensorNames
 from .unread.unread_sizes import unread_experts, unread_models
@@ -212,7 +212,7 @@ def _language_model(view: ConfigView, whole: Architecture) -> tuple[ConfigView, 
         inner = replace(inner, tensors=whole.tensors)
     if whole.stacks:
         inner = replace(inner, stacks=whole.stacks)
-    if view.model_type.startswith(GROUPED):
+    if is_grouped(view.model_type):
         from .grouped import with_key_value_heads
 
         inner = with_key_value_heads(inner, view)

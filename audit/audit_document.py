@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from math import isfinite
 
-from headcount.model.mixers import Mixer, Parts
+from headcount.model.mixers import LowRankAttention, Mixer, Parts
 from headcount.model.sizes import Sizes, mha_ratio
 from headcount.model.spec import Layer
 
@@ -111,4 +111,5 @@ def _mixer_document(mixer: Mixer, parts: Parts, sizes: Sizes) -> dict[str, objec
         "parameters": parts.total,
         "parameters_by_part": {name: getattr(parts, name) for name in names},
         "cache_bytes": sizes.mixer_bytes(mixer),
+        **({"latent_rank": mixer.latent_rank} if isinstance(mixer, LowRankAttention) else {}),
     }

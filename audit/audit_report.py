@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from headcount.model.errors import bounded, short
-from headcount.model.mixers import Mixer
+from headcount.model.mixers import LowRankAttention, Mixer
 from headcount.model.redaction import redacted
 from headcount.model.sizes import ASSUMED_ENCODER, AuditRequest, Sizes, fill_in, mha_ratio
 from headcount.model.spec import Layer, ModelSpec
@@ -99,6 +99,10 @@ def _facts(audit: Audit, sizes: Sizes) -> Iterator[Fact]:
         kinds = sorted({mixer.heads for mixer in first if mixer.heads})
         note = "/".join(kinds) if key == "num_key_value_heads" else ""
         yield Fact(key=key, title=title, value=_values(first, name), note=note)
+    if rebuilt := [mixer for mixer in first if isinstance(mixer, LowRankAttention)]:
+        note = "elements of a token that a layer keeps; keys and values are rebuilt from them"
+        value = ", ".join(str(rank) for rank in dict.fromkeys(m.latent_rank for m in rebuilt))
+        yield Fact(key="latent_rank", title="Latent", value=value, note=note)
     yield from _parameter_facts(audit, layers)
     if spec.is_cached:
         yield from _cache_facts(spec, sizes)

@@ -81,6 +81,8 @@ def geometry(layer: Layer, mixer: Mixer) -> tuple[object, ...]:
         kind = str(getattr(mixer, "form", kind))
     elif mixer.kind == "compressed_attention":
         kind = f"compressed {kind}"
+    elif mixer.kind == "low_rank_attention":
+        kind = f"{kind}, rebuilt"
     if not getattr(mixer, "owns_parameters", True):
         kind = f"{kind}, used again"
     if mixer.kind == "cross_attention":

@@ -96,7 +96,7 @@ def take_census(
             strangers.append(tensor.name)
         else:
             key = MixerKey(stack, spot.index, spot.cross, spot.nth)
-            placed = Placed(tensor=tensor, place=spot, transposed=names[stack].transposed)
+            placed = Placed(tensor=tensor, place=spot, transposed=names[stack].turns(spot.module))
             layers.setdefault(key, []).append(placed)
     outside = [n for n, at in spots.items() if at is None or "." not in at.inside]
     embedding, head = (_find(checkpoint, outside, ends, stacks) for ends in (EMBEDDINGS, HEADS))

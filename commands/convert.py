@@ -45,7 +45,8 @@ def convert(
     output: Path | None,
     **options: Any,
 ) -> None:
-    """Turn the model SOURCE into one with fewer K/V heads, in folder TARGET.
+    """Turn the model SOURCE into one with a smaller K/V cache, in folder TARGET: with fewer K/V
+    heads, or with latents that keys and values are rebuilt from.
 
     SOURCE is a folder, or org/name[@revision] of the Hugging Face Hub. The plan is made and checked
     first. Then everything that does not change is copied byte for byte, and K/V heads are merged,
@@ -65,6 +66,7 @@ def convert(
       headcount convert ./mha ./gqa --kv-heads 8 --quality good --calibration prose.txt
       headcount convert ./mha ./gqa --kv-heads 8 --evaluate --text prose.txt
       headcount convert ./mha ./gqa --kv-heads 8 --format gguf --dtype q8_0
+      headcount convert ./mha ./latent --latent 1/4 --calibration prose.txt
       headcount convert ./mha --sweep 8,4,2,1
       headcount convert ./mha --verify ./gqa
       headcount convert --families
@@ -93,13 +95,13 @@ def convert(
             )
         return
     grid = {name: options.pop(name) for name in SWEEP}
-    asked = (options["num_key_value_heads"], options["pruned_heads"])
+    asked = (options[name] for name in ("num_key_value_heads", "pruned_heads", "latent"))
     is_gguf = options["format"] == "gguf"
-    wanted = (is_gguf or asked != (None, None)) and target is not None
+    wanted = (is_gguf or any(one is not None for one in asked)) and target is not None
     if source is None or not (wanted or grid["counts"]):
         raise click.UsageError(
-            "SOURCE, TARGET and --kv-heads are needed (or --prune-heads, or --format gguf; or"
-            " --families alone)"
+            "SOURCE, TARGET and --kv-heads are needed (or --latent, --prune-heads or --format gguf;"
+            " or --families alone)"
         )
     with on_signals(exit_at_once):
         need_extra()

@@ -16,6 +16,7 @@ _EVALUATION = tuple(
 # What a sweep decides, or does, itself.
 _OF_ONE = (
     "num_key_value_heads",
+    "latent",
     "dry_run",
     "checks",
     "evaluates",

@@ -6,7 +6,14 @@ from typing import Any
 
 import click
 
-from headcount.convert.merge.ladder import GROUPINGS, QUALITIES, REFITS, Ladder, Quality
+from headcount.convert.merge.ladder import (
+    GROUPINGS,
+    LATENT_QUALITIES,
+    QUALITIES,
+    REFITS,
+    Ladder,
+    Quality,
+)
 from headcount.convert.plan.request import (
     BUILTIN,
     CALIBRATION_TOKENS,
@@ -47,6 +54,12 @@ conversion_options = stack(
         "--across-layers",
         is_flag=True,
         help="Count those heads over all layers: some lose more, others fewer.",
+    ),
+    click.option(
+        "--latent",
+        metavar="SIZE",
+        help="Cache one latent a token and layer in place of keys and values: of so many elements"
+        " (128), of a share of what is kept now (1/4), or bytes a token of all layers (48KiB).",
     ),
     click.option("--families", is_flag=True, help="List the types that can be converted."),
     click.option(
@@ -211,5 +224,6 @@ def with_quality(options: Mapping[str, Any]) -> dict[str, Any]:
     given = {name: value for name, value in options.items() if name not in ("quality", *LADDER)}
     explicit = {name: options[name] for name in LADDER if options.get(name) is not None}
     quality: Quality | None = options.get("quality")
-    bundle = asdict(Ladder() if quality is None else QUALITIES[quality])
+    bundles = QUALITIES if options.get("latent") is None else LATENT_QUALITIES
+    bundle = asdict(Ladder() if quality is None else bundles[quality])
     return {**given, **{name: bundle[name] for name in LADDER}, **explicit}

@@ -6,6 +6,7 @@ from typing import Any
 
 from headcount.convert.conversion import COMPLETE, ConversionReport, apply_plan
 from headcount.convert.conversion_report import conversion_plan_report, conversion_report
+from headcount.convert.latent.size import parse_latent_size
 from headcount.convert.plan.errors import CheckFailedError
 from headcount.convert.plan.planner import plan_conversion
 from headcount.convert.plan.pruning import parse_pruned_heads
@@ -93,9 +94,11 @@ def _check(target: Path, done: ConversionReport, reports: list[Report]) -> str:
 
 def _request(found: SourceFolder, target: Path, options: Mapping[str, Any]) -> ConversionRequest:
     wanted, pruned = options["num_key_value_heads"], options["pruned_heads"]
+    latent = options["latent"]
     counts = {
         "num_key_value_heads": None if wanted is None else parse_key_value_heads(wanted),
         "pruned_heads": None if pruned is None else parse_pruned_heads(pruned),
+        "latent": None if latent is None else parse_latent_size(latent),
     }
     return ConversionRequest(
         source=found.path,

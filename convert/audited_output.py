@@ -46,6 +46,7 @@ def verify_output(plan: ConversionPlan, folder: Path) -> None:
     """Raises SelfCheckError unless the audit of `folder` is clean and finds the planned heads."""
     audit = audited_output(folder, plan.findings, has_left_files=bool(plan.left_files))
     wanted = {layer.index: layer.after for layer in plan.layers}
+    ranks = {layer.index: layer.latent_rank for layer in plan.layers}
     query = {la.index: la.padded_heads or la.query_heads for la in plan.layers if la.pruned}
     for layer in audit.spec.layers:
         if layer.stack != "decoder" or layer.index not in wanted:
@@ -55,6 +56,12 @@ def verify_output(plan: ConversionPlan, folder: Path) -> None:
             raise SelfCheckError(
                 f"layer {layer.index} of the output has {sorted(found)} K/V heads instead of"
                 f" {wanted[layer.index]}; nothing was kept"
+            )
+        kept = {getattr(m, "latent_rank", None) for m in layer.mixers if isinstance(m, Attention)}
+        if kept != {ranks[layer.index]}:
+            raise SelfCheckError(
+                f"layer {layer.index} of the output keeps latents of {sorted(map(str, kept))}"
+                f" elements instead of {ranks[layer.index]}; nothing was kept"
             )
         heads = {m.num_attention_heads for m in layer.mixers if isinstance(m, Attention)}
         if layer.index in query and heads != {query[layer.index]}:

@@ -20,7 +20,7 @@ from headcount.running.measured_cache import measured_cache_bytes
 from headcount.running.strict_presence import strict_presence
 
 from .masked_heads import masked
-from .models import modeling_headcount
+from .models import modeling_headcount, modeling_headcount_latent
 from .plan.cast import KEPT_AS_THEY_ARE
 from .plan.request import HeadsOfLayers
 from .plan.rounding import NO_ROUNDING, Rounding
@@ -251,10 +251,10 @@ def _attention(text_type: str) -> str:
 
 
 def _own_class(name: str) -> Any:
-    try:
-        return getattr(modeling_headcount, name) if name.startswith("Grouped") else None
-    except AttributeError:
-        return None
+    for module in (modeling_headcount, modeling_headcount_latent):
+        if name.startswith(module.FAMILY.name):
+            return getattr(module, name, None)
+    return None
 
 
 def _inputs(model: PreTrainedModel, folder: Path, tokens: int) -> dict[str, torch.Tensor]:

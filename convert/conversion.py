@@ -13,11 +13,12 @@ from headcount.running.signals import SIGNALLED
 from .audited_output import verify_output
 from .digest_record import digest_record
 from .finished_target import check_finished
+from .latent.made_layer import LATENT
 from .plan.document import plan_summary, request_document
 from .plan.existing import check_foreign, read_existing
 from .plan.job import job_of, local_job_of
 from .plan.model_card import CARD
-from .plan.plan import ConversionPlan
+from .plan.plan import ConversionPlan, LayerHeads
 from .plan.planner import plan_conversion
 from .plan.request import ConversionRequest
 from .plan.rounding import rounding_of
@@ -170,6 +171,8 @@ def _write(plan: ConversionPlan, work: WorkFolder, progress: bool) -> dict[str, 
 def _layer_errors(
     plan: ConversionPlan, outcome: Outcome, rewritten: Rewritten
 ) -> tuple[LayerError, ...]:
+    if plan.request.latent is not None:
+        return tuple(_of_latent(layer, rewritten.measured[layer.index]) for layer in plan.layers)
     pooled = (
         LayerError(
             index=layer.index,
@@ -183,6 +186,19 @@ def _layer_errors(
         for layer in plan.layers
     )
     return tuple(_as_rewritten(layer, rewritten) for layer in pooled)
+
+
+def _of_latent(layer: LayerHeads, measured: Mapping[str, Any]) -> LayerError:
+    """What a latent has lost of a layer. Products of matrices round, so that none is lossless."""
+    found = measured[LATENT]
+    return LayerError(
+        index=layer.index,
+        key=float(f"{found['key_error'] ** 0.5:.4g}"),
+        value=float(f"{found['value_error'] ** 0.5:.4g}"),
+        kept=None,
+        lossless=False,
+        distinct=layer.before,
+    )
 
 
 def _as_rewritten(pooled: LayerError, rewritten: Rewritten) -> LayerError:

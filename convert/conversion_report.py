@@ -30,6 +30,17 @@ _OF_MEAN = (
     Column(key="key_error_of_mean", title="K by mean", unit="percent"),
     Column(key="value_error_of_mean", title="V by mean", unit="percent"),
 )
+_LATENTS = (
+    Column(key="layer", title="Layer", unit="count"),
+    Column(key="kept_before", title="Elements", unit="count"),
+    Column(key="latent_rank", title="Latent", unit="count"),
+    Column(key="key_error", title="K lost", unit="percent"),
+    Column(key="value_error", title="V lost", unit="percent"),
+)
+_OF_LATENTS = (
+    "Elements: kept of a token and layer, as keys and values before. Lost: roots of the shares that"
+    " are lost of the squares of the scores (K) and of the output (V), before anything is refitted."
+)
 _MOVED = "Moved: |merged - member| / |member| over all K (V) heads of a layer; 0 % is lossless."
 _LOST = (
     "Moved: root of the share that is lost of the square of the scores (K) and of the output (V) of"
@@ -80,25 +91,20 @@ def _tensor(step: Step, file: OutputFile) -> tuple[object, ...]:
 
 def conversion_report(report: ConversionReport) -> Report:
     """What was done."""
-    rewritten = report.plan.rewriting is not None
-    rows = tuple(
-        (planned.index, planned.before, planned.after, *_errors(layer, rewritten))
-        for planned, layer in zip(report.plan.layers, report.layers, strict=True)
-    )
     return Report(
         title=f"{report.target}: {_DONE[report.done_before]}",
         facts=(
-            *_merged(report.plan),
+            *_kept(report.plan),
             *_format(report.plan),
             Fact(key="nbytes", title="Weights", value=report.plan.nbytes, unit="bytes"),
         ),
         tables=(
-            *_layers(rows, rewritten),
+            *_layers(report),
             *fitted_tables(report),
             *_files(report),
         ),
         notes=(
-            *([_LOST if rewritten else _MOVED] if rows else []),
+            *_explained(report.plan),
             *fitted_notes(report),
             *_missing(report.plan.left_files),
             *_cost(report),
@@ -111,19 +117,17 @@ def conversion_report(report: ConversionReport) -> Report:
     )
 
 
-def _layers(rows: tuple[tuple[object, ...], ...], rewritten: bool) -> Iterator[Table]:
-    """What moved in each layer, where any did."""
-    if rows:
-        columns = (*_COLUMNS, *_OF_MEAN) if rewritten else _COLUMNS
-        yield Table(key="layers", title="Layers", columns=columns, rows=rows)
-
-
-def _merged(plan: ConversionPlan) -> Iterator[Fact]:
-    """The heads before and after, and how they were merged."""
+def _kept(plan: ConversionPlan) -> Iterator[Fact]:
+    """What is kept of a token before and after, and how it was made."""
     if not plan.layers:
         yield Fact(key="heads", title="K/V heads", value="as they were")
         return
-    yield Fact(key="heads", title="K/V heads", value=_heads(plan), note=_query_heads(plan))
+    if plan.request.latent is None:
+        yield Fact(key="heads", title="K/V heads", value=_heads(plan), note=_query_heads(plan))
+    else:
+        pairs = dict.fromkeys((layer.kept_before, layer.latent_rank) for layer in plan.layers)
+        kept = ", ".join(f"{before} -> {rank}" for before, rank in pairs)
+        yield Fact(key="latent_rank", title="Elements of a token", value=kept, note="in each layer")
     yield from _pruned(plan)
     yield Fact(key="method", title="Method", value=method_in_words(plan))
 
@@ -135,6 +139,34 @@ def _format(plan: ConversionPlan) -> Iterator[Fact]:
         yield Fact(
             key="format", title="Format", value=f"GGUF, {plan.gguf.architecture}", note=kinds
         )
+
+
+def _explained(plan: ConversionPlan) -> Iterator[str]:
+    """What the columns of the layers say."""
+    if plan.request.latent is not None:
+        yield _OF_LATENTS
+    elif plan.layers:
+        yield _MOVED if plan.rewriting is None else _LOST
+
+
+def _layers(report: ConversionReport) -> Iterator[Table]:
+    """What moved in each layer, where any did."""
+    plan = report.plan
+    rewritten, pairs = plan.rewriting is not None, zip(plan.layers, report.layers, strict=True)
+    if plan.request.latent is not None:
+        columns = _LATENTS
+        rows = tuple(
+            (planned.index, planned.kept_before, planned.latent_rank, *_errors(layer, False))
+            for planned, layer in pairs
+        )
+    else:
+        columns = (*_COLUMNS, *_OF_MEAN) if rewritten else _COLUMNS
+        rows = tuple(
+            (planned.index, planned.before, planned.after, *_errors(layer, rewritten))
+            for planned, layer in pairs
+        )
+    if rows:
+        yield Table(key="layers", title="Layers", columns=columns, rows=rows)
 
 
 def _errors(layer: LayerError, rewritten: bool) -> Iterator[float | None]:
@@ -224,7 +256,7 @@ def _cost(report: ConversionReport) -> Iterator[str]:
     """What heads that were averaged as they are cost, and what takes less without costing more."""
     request = report.plan.request
     moved = any(layer.key or layer.value for layer in report.layers)
-    if request.method != "mean" or not moved:
+    if request.method != "mean" or request.latent is not None or not moved:
         return
     yield (
         "Mean pooling alone costs much where heads differ, as here, until the model is trained on"
@@ -243,7 +275,7 @@ def _repeats(report: ConversionReport) -> Iterator[str]:
         rounded = "" if kind is None else f", up to rounding to {kind}"
         yield f"All merged heads were equal: the result computes what the source does{rounded}."
         return
-    if any(layer.pruned for layer in report.plan.layers):
+    if any(layer.pruned or layer.latent_rank for layer in report.plan.layers):
         return
     pairs = zip(report.plan.layers, report.layers, strict=True)
     copies = sorted({layer.distinct for planned, layer in pairs if layer.distinct < planned.before})

@@ -50,7 +50,7 @@ def digest_record(
         "inputs": dict(sorted(_inputs(plan, {**read, **copied}, manifest))),
         "tensors": dict(sorted(made.items())),
         "source_tensors": dict(sorted(read.items())),
-        "rewritten": sorted(rewritten.replaced),
+        "rewritten": sorted({*rewritten.replaced, *rewritten.tensors}),
     }
 
 

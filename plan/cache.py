@@ -10,7 +10,7 @@ from functools import lru_cache
 from math import inf
 
 from headcount.model.dtypes import Bits
-from headcount.model.mixers import Attention, LatentAttention, Mixer, Recurrent
+from headcount.model.mixers import Attention, LatentAttention, LowRankAttention, Mixer, Recurrent
 
 from .engines.pool import SequencePool
 from .parallel import rank_mixer
@@ -75,6 +75,8 @@ class RankCache(SequencePool):
         if isinstance(mixer, LatentAttention):
             width = mixer.out_features("kv_a")
             size = f"({mixer.kv_lora_rank} + {mixer.qk_rope_head_dim})"
+        elif isinstance(mixer, LowRankAttention):
+            width, size = mixer.latent_rank, f"a latent of {mixer.latent_rank}"
         else:
             assert isinstance(mixer, Attention)
             width = mixer.num_key_value_heads * (mixer.head_dim + mixer.v_head_dim)

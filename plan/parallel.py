@@ -18,6 +18,7 @@ from headcount.model.mixers import (
     CompressedAttention,
     CrossAttention,
     LatentAttention,
+    LowRankAttention,
     Mixer,
     Recurrent,
 )
@@ -120,6 +121,8 @@ def key_value_copies(mixer: Mixer, tp: int) -> int:
     """How many ranks store the same K/V head, or the same latent."""
     if isinstance(mixer, Recurrent):
         return 1
+    if isinstance(mixer, LowRankAttention):
+        return tp
     return max(1, tp // mixer.num_key_value_heads)
 
 

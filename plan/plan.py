@@ -11,7 +11,7 @@ from headcount.model.spec import ModelSpec
 
 from .budget import Budget, Loading, Term
 from .engines.engine import Engine, check_options, find_engine
-from .engines.launch import Launch, beyond_positions, unlisted
+from .engines.launch import Launch, beyond_positions, not_loaded, unlisted
 from .engines.pool import CachePool
 from .limits import PlanLimits, largest
 from .parallel import check_tp
@@ -185,6 +185,7 @@ class Plan:
         """Why the engine would not start so, however much memory there is."""
         device, work = self.request.device, self.workload
         found = device and self.engine.not_run_on(device, work.version)
+        found = found or not_loaded(self.engine.name, self.model)
         if found:
             return (found,)
         reasons = self.engine.refusals(self.model, device, work)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from headcount.model.errors import HeadcountError
-from headcount.model.mixers import Attention, LatentAttention, Mixer
+from headcount.model.mixers import Attention, LatentAttention, LowRankAttention, Mixer
 from headcount.model.pruned_heads import PrunedShare, shapes_left
 from headcount.model.spec import Layer, ModelSpec
 
@@ -44,6 +44,8 @@ def variants(spec: ModelSpec) -> tuple[Variant, ...]:
     """
     mixers = [m for layer in spec.layers for m in layer.mixers if isinstance(m, Attention)]
     changeable = [mixer for mixer in mixers if _is_changeable(mixer)]
+    if any(isinstance(m, LowRankAttention) for layer in spec.layers for m in layer.mixers):
+        return (_variant("latent", spec, spec),)
     if any(isinstance(m, LatentAttention) for layer in spec.layers for m in layer.mixers):
         return (_expanded(spec), _variant("MLA", spec, spec))
     if not any(mixer.has_key_value for mixer in changeable):

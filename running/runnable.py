@@ -12,7 +12,7 @@ from transformers.models.auto.modeling_auto import (
 )
 
 from headcount.arch.model_classes import GROUPED_CLASS, model_classes
-from headcount.arch.our_types import GROUPED, base_type
+from headcount.arch.our_types import base_type, is_ours
 from headcount.model.errors import HeadcountError, UnsupportedModelError
 from headcount.sources.adapter import find_adapter
 from headcount.sources.checkpoint import (
@@ -109,7 +109,7 @@ def _without_our_code(raw: dict[str, Any]) -> dict[str, Any]:
     """The config without the code that a conversion names: for its types transformers takes the
     class of this package, and what lies in the folder is not run."""
     model_type = str(raw.get("model_type"))
-    ours = model_type.startswith(GROUPED) and bool(model_classes(base_type(model_type)))
+    ours = is_ours(model_type) and bool(model_classes(base_type(model_type)))
     return {key: value for key, value in raw.items() if not (ours and key == "auto_map")}
 
 

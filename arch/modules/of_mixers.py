@@ -7,9 +7,11 @@ from headcount.model.mixers import (
     CompressedAttention,
     CrossAttention,
     LatentAttention,
+    LowRankAttention,
     Mixer,
     Recurrent,
 )
+from headcount.model.mixers.low_rank import DOWN
 from headcount.model.spec import Layer
 
 from ..tensors.names import TensorNames
@@ -64,6 +66,9 @@ def _projections(mixer: Attention, names: TensorNames) -> Iterator[_Matrix]:
     for letter in there:
         path = _path(table, letter, f"self_attn.{letter}_proj")
         yield path, letter, mixer.out_features(letter), mixer.in_features(letter)
+    if isinstance(mixer, LowRankAttention):
+        path = _path(table, DOWN, "self_attn.latent_proj")
+        yield path, DOWN, mixer.out_features(DOWN), mixer.in_features(DOWN)
     yield "self_attn.other", "other", sizes.other // mixer.hidden_size, mixer.hidden_size
 
 

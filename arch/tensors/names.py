@@ -19,11 +19,11 @@ class TensorNames:
     """`modules` maps a module's path in its layer to the part it computes, `cross` does so for
     cross-attention. In a path `#` is the number of an attention among several in one layer. `near`
     are the prefixes under which nothing unknown may stand. `transposed`: the weights are stored
-    [in, out] (GPT-2's Conv1D). `rest` is the part of what stands there without being named, such as
-    an indexer; None: it is a stranger. `key_value` are modules beside the projections that hold
-    numbers of K or V heads: of which, and along which axis. `split`: the
-    modules of k and v that the class cuts a fused tensor into when it reads it. Where no name is
-    `known`, headers are not sorted to layers.
+    [in, out] (GPT-2's Conv1D), but for modules that are `upright`. `rest` is the part of what
+    stands there without being named, such as an indexer; None: it is a stranger. `key_value` are
+    modules beside the projections that hold numbers of K or V heads: of which, and along which
+    axis. `split`: the modules of k and v that the class cuts a fused tensor into when it reads it.
+    Where no name is `known`, headers are not sorted to layers.
 
     `fused` says how a `qkv` lies: `parts` is [q | k | v], `heads` has for each K/V head its query
     heads, its key and its value, `quarters` has four times [q | v | k] (CodeGen). Without the flag
@@ -35,6 +35,7 @@ class TensorNames:
     transposed: bool = False
     fused: str = "parts"
     parts_if: str | None = None
+    upright: frozenset[str] = frozenset()
     key_value: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     split: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     known: bool = True
@@ -42,6 +43,10 @@ class TensorNames:
     def fused_by(self, config: Mapping[str, Any]) -> str:
         """How a fused projection lies in a model of this config."""
         return self.fused if self.parts_if is None or config.get(self.parts_if) else "heads"
+
+    def turns(self, module: str) -> bool:
+        """Whether the matrix of `module` is stored [in, out]."""
+        return self.transposed and module not in self.upright
 
     def also(self, modules: Mapping[str, str], **changes: Any) -> "TensorNames":
         """The same names and `modules`, with `changes` in other fields."""

@@ -12,7 +12,7 @@ from headcount.arch.foreign_classes import ForeignClass
 from headcount.arch.formats.of_configs import scheme_of
 from headcount.arch.formats.scheme import UnknownFormatError
 from headcount.arch.nested import CORE, other_names
-from headcount.arch.our_types import GROUPED, base_type
+from headcount.arch.our_types import base_type, is_grouped, is_latent, is_ours
 from headcount.arch.read_config import Reading
 from headcount.arch.registry import architecture_of
 from headcount.arch.size_names import NAMES, names_of, one_head_key
@@ -24,7 +24,10 @@ from headcount.model.spec import ModelSpec
 # Keys that ask transformers for an implementation of a part of the model.
 _IMPLEMENTATION = ("attn_implementation", "experts_implementation", "attn_impl")
 _TOKENS = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id")
-OWN_MODULE = "modeling_headcount.py"  # what `headcount convert` lays beside some models
+# What `headcount convert` lays beside some models.
+_GROUPED_MODULE = "modeling_headcount.py"
+_LATENT_MODULE = "modeling_headcount_latent.py"
+OWN_MODULES = frozenset({_GROUPED_MODULE, _LATENT_MODULE})
 # Widths of the feed-forward, and what counts the layers of a tower or says how wide they are.
 _WIDTHS = ("intermediate_size", *NAMES["intermediate_size"])
 # ChatGLM's number counts only where its flag is set.
@@ -219,11 +222,15 @@ def _names_in(whole: ConfigView, key: str) -> Mapping[str, tuple[str, ...]]:
 
 
 def _is_own_code(model_type: str, config: Mapping[str, Any], where: str) -> bool:
-    if not model_type.startswith(GROUPED):
+    if not is_ours(model_type):
         return False
     from headcount.arch.grouped import is_own_code
 
-    return is_own_code(config, Path(where).parent / OWN_MODULE)
+    folder = Path(where).parent
+    grouped = folder / _GROUPED_MODULE
+    if is_latent(model_type):
+        return is_own_code(config, folder / _LATENT_MODULE, grouped)
+    return is_own_code(config, grouped)
 
 
 def _is_names(value: Any) -> bool:
@@ -231,10 +238,10 @@ def _is_names(value: Any) -> bool:
 
 
 def _key_value_heads(text: ConfigView, model_type: str) -> dict[str, int]:
-    if model_type.startswith(GROUPED) and text.config.get("num_key_value_heads_per_layer"):
+    if is_grouped(model_type) and text.config.get("num_key_value_heads_per_layer"):
         return {}  # the list decides; the one number is what the class is built with
     inner = text.config.get("attn_config")
-    ours = model_type.startswith(GROUPED)  # other names are what the class is built with
+    ours = is_grouped(model_type)  # other names are what the class is built with
     names = ("num_key_value_heads",) if ours else _KEY_VALUE_HEADS
     given = {name: text.config.get(name) for name in names}
     if isinstance(inner, dict) and not ours:

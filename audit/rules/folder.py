@@ -8,7 +8,7 @@ from headcount.sources.checkpoint import ADAPTER_CONFIG
 from headcount.sources.side_files import SideFiles
 
 from .alike import such
-from .config_facts import OWN_MODULE, ConfigFacts
+from .config_facts import OWN_MODULES, ConfigFacts
 from .rule import Sighting, rule
 
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib")
@@ -108,7 +108,7 @@ def adapter(facts: FolderFacts) -> Iterator[Sighting]:
 )
 def code(facts: FolderFacts) -> Iterator[Sighting]:
     """Code lies beside the model."""
-    own = {OWN_MODULE} if facts.config.own_code else set()  # H301 speaks of it
+    own = OWN_MODULES if facts.config.own_code else frozenset()  # H301 speaks of it
     names = sorted(n for n in facts.files.names - own if n.lower().endswith(_CODE))
     tokenizer = facts.files.tokenizer
     by_tokenizer = tokenizer is not None and bool(tokenizer.remote_code)

@@ -5,7 +5,13 @@ from collections.abc import Iterable, Iterator
 from math import prod
 
 from headcount.arch.tensors.places import PLAIN_PARAMETERS, numbered
-from headcount.model.mixers import Attention, CompressedAttention, LatentAttention, Mixer
+from headcount.model.mixers import (
+    Attention,
+    CompressedAttention,
+    LatentAttention,
+    LowRankAttention,
+    Mixer,
+)
 from headcount.model.units import format_indices
 
 from ..census import Placed, count_parts
@@ -152,7 +158,7 @@ def _expected(mixer: Mixer, part: str | None, seen: Observed | None) -> tuple[in
     """[out, in] of a projection; None where a more telling rule speaks of it already."""
     if not part or not set(part) <= _PROJECTIONS:
         return None
-    if isinstance(mixer, LatentAttention):
+    if isinstance(mixer, (LatentAttention, LowRankAttention)):
         return mixer.out_features(part), mixer.in_features(part)
     if not isinstance(mixer, Attention) or "_" in part:
         return None

@@ -11,6 +11,9 @@ from tqdm import tqdm
 from headcount.model.errors import SourceChangedError
 from headcount.running.boundary import quiet_transformers
 
+from ..attention_map.attention_tensors import Where
+from ..latent.latent_fit import LatentFit
+from ..latent.names import key_value_tensors
 from ..merge.ladder import Ladder
 from ..plan.errors import BadValuesError, CannotConvertError
 from ..plan.heads import Heads, HeadsByLayer
@@ -41,8 +44,10 @@ def calibrated_layers(
     done: MadeBefore,
     progress: bool,
     sha256: str | None = None,
+    ranks: Mapping[Where, int] | None = None,
 ) -> Iterator[RewrittenLayer]:
-    """Every layer whose K/V heads become fewer, in order, merged and fitted to text.
+    """Every layer whose K/V heads become fewer, in order, merged and fitted to text; or those that
+    are to keep latents of `ranks`.
 
     `calibration` is a UTF-8 file, or `builtin` for the prose in the package, of which
     `calibration_tokens` tokens are used. A layer that `done` has is not computed again, but run, so
@@ -51,7 +56,7 @@ def calibrated_layers(
     with. Raises HeadcountError.
     """
     with SourceReader(source.checkpoint.files) as reader:
-        run = _Calibration(source, heads, ladder, reader)
+        run = _Calibration(source, heads, ladder, reader, ranks or {})
         text = run.text(calibration, calibration_tokens)
         if sha256 not in (None, text.sha256):
             raise SourceChangedError(f"{calibration}: changed while it was read; nothing was kept")
@@ -60,10 +65,15 @@ def calibrated_layers(
 
 class _Calibration:
     def __init__(
-        self, source: ConversionSource, heads: HeadsByLayer, ladder: Ladder, reader: SourceReader
+        self,
+        source: ConversionSource,
+        heads: HeadsByLayer,
+        ladder: Ladder,
+        reader: SourceReader,
+        ranks: Mapping[Where, int],
     ) -> None:
-        self._source, self._ladder = source, ladder
-        self._changed = {where: own for where, own in heads.layers.items() if own.is_changed}
+        self._source, self._ladder, self._ranks = source, ladder, ranks
+        self._changed = {w: own for w, own in heads.layers.items() if own.is_changed or w in ranks}
         _refuse_unknown(source, heads)
         self._layered = LayeredModel(source, reader)
         self._tensors = source.attention_map.attentions
@@ -138,14 +148,14 @@ class _Calibration:
     ) -> RewrittenLayer | None:
         """The new layer, None if it stays; the states move on."""
         own, is_last = self._changed.get((index, False)), index == last
-        if own is None or (not own.is_pruned and self._is_tied(index, own)):
+        if own is None or self._is_kept(index, own):
             run_rows(layer, call, states.original, text.batches)
             run_rows(layer, call, states.converted, text.batches)
             return None if own is None else RewrittenLayer(index=index, tensors={}, measured={})
-        fit = LayerFit(self._task(index, layer, call, own, text), states)
+        fit = self._fit(self._task(index, layer, call, own, text), states)
         before = done(index)
         if before is not None:
-            fit.skip(self._inside(index, before.tensors), is_last=is_last)
+            fit.skip(before.tensors, self._of_mlp(index, before.tensors), is_last=is_last)
             return before
         return self._rewritten(index, fit.run(self._ladder.seed + index, is_last=is_last))
 
@@ -167,13 +177,23 @@ class _Calibration:
             uses=self._habits,
         )
 
-    def _is_tied(self, index: int, own: Heads) -> bool:
+    def _is_kept(self, index: int, own: Heads) -> bool:
+        """Whether all stays as it is, since heads that are to become one are equal."""
+        if own.is_pruned or self._ranks:
+            return False
         return is_tied(weights_of(self._tensors[index, False], self._read), own)
 
-    def _inside(self, index: int, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        """Tensors of the files by their paths in the layer."""
-        start = self._layered.path_of(index)
-        inside = {self._layered.inside(name): value for name, value in tensors.items()}
+    def _fit(self, task: LayerTask, states: States) -> LayerFit:
+        rank = self._ranks.get(task.tensors.where)
+        return LayerFit(task, states) if rank is None else LatentFit(task, states, rank)
+
+    def _of_mlp(self, index: int, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Those of the files that are no attention's, by their paths in the layer."""
+        start, stored = self._layered.path_of(index), self._source.checkpoint.tensors
+        own = self._source.attention_map.by_name
+        inside = {
+            self._layered.inside(n): v for n, v in tensors.items() if n in stored and n not in own
+        }
         return {path.removeprefix(start): value for path, value in inside.items()}
 
     def _on_disk(self, index: int, path: str) -> str | None:
@@ -185,7 +205,13 @@ class _Calibration:
             name = self._on_disk(index, path)
             assert name is not None
             tensors[name] = value.contiguous()
-        return RewrittenLayer(index=index, tensors=tensors, measured=made.measured)
+        made_of = key_value_tensors(self._tensors[index, False]) if self._ranks else ()
+        return RewrittenLayer(
+            index=index,
+            tensors=tensors,
+            measured=made.measured,
+            made_of=tuple(held.tensor.name for held in made_of),
+        )
 
 
 def _refuse_unknown(source: ConversionSource, heads: HeadsByLayer) -> None:

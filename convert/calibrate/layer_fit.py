@@ -5,7 +5,7 @@ original layer gave: it also makes up for what they lost. A step that is not bet
 is not taken.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from itertools import accumulate
 from typing import Any
@@ -24,10 +24,10 @@ from .layer_calls import Stop
 from .layer_hooks import SeenAttention, watching
 from .layer_target import LayerTarget
 from .layer_task import FittedLayer, LayerTask, States, run_rows
-from .layered_model import assign
 from .mlp_fit import MlpFit, fitted_projection
 from .moment_sums import MomentSums
 from .output_fit import OutputFit
+from .reconstruct import TiedHeads, Tying
 from .temperature import best_temperatures, divergences, with_temperatures
 
 # One batch in so many is looked at to choose groups, or all if gradient descent follows anyway.
@@ -50,31 +50,55 @@ class LayerFit:
 
     def run(self, seed: int, *, is_last: bool) -> FittedLayer:
         """All rungs. `is_last`: no layer after this one needs what the new one gives."""
+        merged = self._merged()
+        weights = self._tempered(merged)
+        with self._runner.fast():
+            return self._fitted(merged, weights, seed, is_last=is_last)
+
+    def _merged(self) -> Merged:
+        """The new attention before anything is fitted to text; the original rows move on."""
         task = self._task
         chosen_by = self._moments_of_all()
         groups = self._groups(chosen_by)
         moments = self._moments_of(groups, chosen_by)
         with one_thread():
-            merged = merge_attention(
-                self._source, task.freedom, groups, moments, task.ladder.method
-            )
-        weights = self._tempered(merged)
-        with self._runner.fast():
-            return self._fitted(merged, weights, seed, is_last=is_last)
+            return merge_attention(self._source, task.freedom, groups, moments, task.ladder.method)
 
-    def skip(self, tensors: Mapping[str, torch.Tensor], *, is_last: bool) -> None:
-        """Moves the states on as `run` does, for a layer that has its new tensors already."""
+    def _tying(self, merged: Merged) -> Tying:
+        return TiedHeads(merged.groups)
+
+    def _written(
+        self, attention: Mapping[str, torch.Tensor], weights: AttentionWeights
+    ) -> Mapping[str, torch.Tensor]:
+        """The tensors of the output, for `weights` that are `attention` in the source's files."""
+        return attention
+
+    def _document(self, merged: Merged) -> dict[str, Any]:
+        return {attention_key(cross=False): merged_document(merged)}
+
+    def _as_source(self, tensors: Mapping[str, torch.Tensor]) -> Mapping[str, torch.Tensor]:
+        """Those of the attention by their names in the source's files, of an output's `tensors`."""
+        return {name: value for name, value in tensors.items() if name in self._task.place.names}
+
+    def skip(
+        self,
+        tensors: Mapping[str, torch.Tensor],
+        mlp: Mapping[str, torch.Tensor],
+        *,
+        is_last: bool,
+    ) -> None:
+        """Moves the states on as `run` does, for a layer that has its new tensors already: all by
+        their names in the output, and those of its `mlp` by their paths in the layer."""
         task = self._task
         self._runner.called(self._target.run(self._first).seen)
         run_rows(task.layer, task.call, self._states.original, task.text.batches)
         if is_last:
             return
-        own = set(task.place.names.values())
-        assign(task.layer, {path: value for path, value in tensors.items() if path in own})
+        task.assign(self._as_source(tensors))
         with self._runner.fast():
             last = fitted_projection(task, self._states)
             if last is not None:
-                MlpFit(task, self._states, last, is_last=False).skip(tensors)
+                MlpFit(task, self._states, last, is_last=False).skip(mlp)
             else:
                 run_rows(task.layer, task.call, self._states.converted, task.text.batches)
 
@@ -84,7 +108,9 @@ class LayerFit:
         task, measured = self._task, self._measured
         task.assign(task.made(merged, weights))
         if task.is_fitted:
-            fit = OutputFit(task, self._states, self._runner, self._target, merged)
+            fit = OutputFit(
+                task, self._states, self._runner, self._target, merged, self._tying(merged)
+            )
             weights, found = fit.run(weights, seed)
             measured |= found
         attention = task.made(merged, weights)
@@ -98,11 +124,9 @@ class LayerFit:
             mlp, measured["mlp_error"] = mlp_fit.run()
         elif not is_last:
             run_rows(task.layer, task.call, self._states.converted, task.text.batches)
-        document = {
-            attention_key(cross=False): merged_document(merged),
-            "calibration": _rounded(measured),
-        }
-        return FittedLayer(attention=attention, mlp=mlp, measured=document)
+        document = {**self._document(merged), "calibration": _rounded(measured)}
+        written = self._written(attention, weights)
+        return FittedLayer(attention=written, mlp=mlp, measured=document)
 
     def _moments_of_all(self) -> Moments | None:
         """Moments of all K/V heads together, where groups are chosen by them."""
@@ -139,8 +163,15 @@ class LayerFit:
     def _moments_of(self, groups: Groups, chosen_by: Moments | None) -> Moments | None:
         """Moments for these groups, where any has several members; the original rows move on, and
         what the new attention should aim at is noted."""
-        task, states = self._task, self._states
+        task = self._task
         sums = MomentSums(self._source, groups)
+        self._look(sums.add if task.heads.is_merged else None)
+        return sums.result(chosen_by) if task.heads.is_merged else None
+
+    def _look(self, add: Callable[[torch.Tensor, torch.Tensor | None], None] | None) -> None:
+        """Moves the original rows on, and notes what the new attention should aim at; `add` gets
+        what the attention reads, and its weights, of all rows but those that are held out."""
+        task, states = self._task, self._states
         for number, batch in enumerate(task.text.batches):
             looked = self._target.run(states.original[batch])
             seen = looked.seen
@@ -150,12 +181,11 @@ class LayerFit:
                 self._runner.called(seen)
             if batch not in task.text.held:
                 assert seen.inputs is not None
-                if task.heads.is_merged:
-                    sums.add(seen.inputs, self._mixing(seen))
+                if add is not None:
+                    add(seen.inputs, self._mixing(seen))
                 self._sample = self._sample or (given(seen), self._mixing(seen))
             if task.is_fitted:
                 states.target[batch] = looked.at_use
-        return sums.result(chosen_by) if task.heads.is_merged else None
 
     def _tempered(self, merged: Merged) -> AttentionWeights:
         """The merged weights with scores as sharp as before. Under a norm of queries a factor has

@@ -10,7 +10,7 @@ from .attention_runner import AttentionRunner, given, output_of, with_output
 from .layer_target import LayerTarget
 from .layer_task import LayerTask, States
 from .normal_equations import Fit, NormalEquations, relative
-from .reconstruct import reconstruct
+from .reconstruct import Tying, reconstruct
 
 # Ridges that are tried, relative to the mean square of what is fitted to.
 _RIDGES = (1e-4, 1e-3, 1e-2, 1e-1)
@@ -28,8 +28,9 @@ class OutputFit:
         runner: AttentionRunner,
         target: LayerTarget,
         merged: Merged,
+        tying: Tying,
     ) -> None:
-        self._task, self._states = task, states
+        self._task, self._states, self._tying = task, states, tying
         self._runner, self._target, self._merged = runner, target, merged
         self._size = 0.0  # sum of squares of the held-out targets
 
@@ -91,7 +92,7 @@ class OutputFit:
         with torch.enable_grad():
             found = reconstruct(
                 weights,
-                self._merged.groups,
+                self._tying,
                 loss,
                 fitted=task.text.fitted,
                 held=task.text.held,

@@ -1,12 +1,14 @@
-"""Gradient descent on one attention, towards what it should give: q, k, v and o of tied heads.
+"""Gradient descent on one attention, towards what it should give: q, k, v and o, some of them
+tied.
 
 As GPTQ-like layerwise distillation (Puzzle's blockwise local distillation, arXiv 2411.19146): Adam
 on the squared error, a step size that falls to 0, the best state on held-out rows is kept. Steps
 are relative to the size of each tensor, so that no scale of a model needs another setting.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from typing import Protocol
 
 import torch
 
@@ -17,6 +19,39 @@ STEP_SIZE = 0.02
 # Steps between two looks at the held-out rows.
 _LOOK_EVERY = 20
 _TIED = ("k", "v", "k_bias", "v_bias")
+
+
+class Tying(Protocol):
+    """What of an attention is free to change, and the attention that it makes."""
+
+    def free(self, weights: AttentionWeights) -> dict[str, torch.Tensor]:
+        """What is free in `weights`, by name: copies that belong to no graph."""
+
+    def tied(self, like: AttentionWeights, free: Mapping[str, torch.Tensor]) -> AttentionWeights:
+        """`like` with what `free` makes of it; differentiable."""
+
+
+@dataclass(frozen=True, slots=True)
+class TiedHeads:
+    """K/V heads of each run in `groups` are equal."""
+
+    groups: Sequence[int]
+
+    def free(self, weights: AttentionWeights) -> dict[str, torch.Tensor]:
+        """Every tensor that is there, of K and V the first head of each run."""
+        firsts = torch.tensor([sum(self.groups[:j]) for j in range(len(self.groups))])
+        there = ((f.name, getattr(weights, f.name)) for f in fields(weights))
+        return {
+            name: (value[firsts] if name in _TIED else value).detach().clone()
+            for name, value in there
+            if value is not None
+        }
+
+    def tied(self, like: AttentionWeights, free: Mapping[str, torch.Tensor]) -> AttentionWeights:
+        runs = torch.tensor(list(self.groups))
+        made = {n: p.repeat_interleave(runs, 0) if n in _TIED else p for n, p in free.items()}
+        return replace(like, **made)
+
 
 Loss = Callable[[AttentionWeights, slice], torch.Tensor]
 
@@ -31,7 +66,7 @@ class Reconstructed:
 
 def reconstruct(
     start: AttentionWeights,
-    groups: Sequence[int],
+    tying: Tying,
     loss: Loss,
     *,
     fitted: Sequence[slice],
@@ -39,8 +74,8 @@ def reconstruct(
     steps: int,
     seed: int,
 ) -> Reconstructed:
-    """`steps` of Adam on batches of `fitted`, K/V heads of each run in `groups` kept equal."""
-    free = {n: p.requires_grad_() for n, p in _untied(start, groups).items()}
+    """`steps` of Adam on batches of `fitted`, of what `tying` leaves free."""
+    free = {n: p.requires_grad_() for n, p in tying.free(start).items()}
     optimizer = torch.optim.Adam(
         [{"params": [p], "lr": STEP_SIZE * size, "size": size} for p, size in _sizes(free)],
         betas=(0.9, 0.99),
@@ -52,35 +87,14 @@ def reconstruct(
             group["lr"] = STEP_SIZE * group["size"] * (1 - (step - 1) / steps)
         batch = fitted[int(torch.randint(len(fitted), (), generator=generator))]
         optimizer.zero_grad()
-        loss(_tied(start, free, groups), batch).backward()
+        loss(tying.tied(start, free), batch).backward()
         optimizer.step()
         if step % _LOOK_EVERY == 0 or step == steps:
-            now = _detached(_tied(start, free, groups))
+            now = _detached(tying.tied(start, free))
             error = _mean(loss, now, held)
             if error < least:
                 best, least, best_step = now, error, step
     return Reconstructed(weights=best, step=best_step)
-
-
-def _untied(weights: AttentionWeights, groups: Sequence[int]) -> dict[str, torch.Tensor]:
-    """What is free: every tensor that is there, of K and V the first head of each run."""
-    firsts = torch.tensor([sum(groups[:j]) for j in range(len(groups))])
-    free = {}
-    for field in fields(weights):
-        value = getattr(weights, field.name)
-        if value is not None:
-            free[field.name] = (value[firsts] if field.name in _TIED else value).detach().clone()
-    return free
-
-
-def _tied(
-    like: AttentionWeights, free: dict[str, torch.Tensor], groups: Sequence[int]
-) -> AttentionWeights:
-    runs = torch.tensor(list(groups))
-    return replace(
-        like,
-        **{n: p.repeat_interleave(runs, 0) if n in _TIED else p for n, p in free.items()},
-    )
 
 
 def _detached(weights: AttentionWeights) -> AttentionWeights:
@@ -92,7 +106,7 @@ def _sizes(free: dict[str, torch.Tensor]) -> Iterator[tuple[torch.Tensor, float]
     """Each tensor with its root mean square, of a small bias a tenth of its weight's."""
     for name, value in free.items():
         size = float(value.detach().square().mean().sqrt())
-        weight = free[name.removesuffix("_bias")]
+        weight = free.get(name.removesuffix("_bias"), value)
         yield value, max(size, float(weight.detach().square().mean().sqrt()) * 0.1)
 
 

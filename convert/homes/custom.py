@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from headcount.arch.our_types import GROUPED
+from headcount.arch.our_types import is_grouped
 from headcount.arch.registry import architecture_of
 from headcount.arch.tensors.blocks import fused
 from headcount.arch.tensors.names import BUFFERS
@@ -195,5 +195,5 @@ def class_heads(source: ConversionSource, heads: Heads) -> int:
     """The K/V heads that the class builds in a layer of `heads`, before it is shrunk."""
     if not source.whole.conversion.by_layer:
         return _class_query_heads(source, heads)
-    ours = source.model_type.startswith(GROUPED)
+    ours = is_grouped(source.model_type)
     return int(source.config["num_key_value_heads"]) if ours else heads.before

@@ -1,9 +1,10 @@
 """What a home tells the planner."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from ..attention_map.attention_tensors import Where
 from ..plan.heads import HeadsByLayer
 from ..plan.side_files import SideFile
 from ..plan.steps import Dropped, Step
@@ -24,10 +25,12 @@ class Draft:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Home:
     """A class that can hold `heads`, and why. `draft` makes the steps of the tensors, `config` the
-    new config and what changed in it; both raise CannotConvertError for what is not known."""
+    new config and what changed in it; both raise CannotConvertError for what is not known. `ranks`
+    are the latents that are kept in place of the heads, none: heads are kept."""
 
     name: str
     reason: str
     heads: HeadsByLayer
     draft: Callable[[], Draft]
     config: Callable[[], tuple[dict[str, Any], tuple[str, ...]]]
+    ranks: Mapping[Where, int] = field(default_factory=dict)

@@ -42,3 +42,9 @@ QUALITIES: Mapping[Quality, Ladder] = {
     "good": Ladder(method="merge", grouping="similar", refit="mlp"),
     "best": Ladder(method="merge", grouping="similar", refit="mlp", reconstruct=200),
 }
+# The same of latents, which are one method by themselves.
+LATENT_QUALITIES: Mapping[Quality, Ladder] = {
+    "fast": Ladder(),
+    "good": Ladder(refit="mlp"),
+    "best": Ladder(refit="mlp", reconstruct=200),
+}

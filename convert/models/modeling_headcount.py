@@ -135,19 +135,33 @@ class Grouping:
         return torch.cat(blocks, dim=-2).flatten(-3)
 
 
-class GroupedCache:
-    """A cache as one attention sees it: its K/V heads repeated, at their `places`. It keeps nothing
-    of its own.
+class CacheView:
+    """A cache as one attention sees it. For `isinstance` it is what it stands for; everything but
+    what a subclass changes is the cache's."""
 
-    For `isinstance` it is what it stands for; everything but K/V is the cache's."""
-
-    def __init__(self, cache: Any, places: Places) -> None:
+    def __init__(self, cache: Any) -> None:
         object.__setattr__(self, "_cache", cache)
-        object.__setattr__(self, "_places", places)
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
         return type(self._cache)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cache, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._cache, name, value)
+
+    def __len__(self) -> int:
+        return len(self._cache)
+
+
+class GroupedCache(CacheView):
+    """A cache whose K/V heads are repeated, at their `places`. It keeps nothing of its own."""
+
+    def __init__(self, cache: Any, places: Places) -> None:
+        super().__init__(cache)
+        object.__setattr__(self, "_places", places)
 
     def update(
         self, keys: torch.Tensor, values: torch.Tensor, *args: Any, **kwargs: Any
@@ -180,15 +194,6 @@ class GroupedCache:
     def _whole(self, heads: torch.Tensor) -> torch.Tensor:
         found: torch.Tensor = self._places.whole(heads, 1)
         return found
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._cache, name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        setattr(self._cache, name, value)
-
-    def __len__(self) -> int:
-        return len(self._cache)
 
 
 @dataclass(frozen=True)
@@ -224,11 +229,12 @@ class _HideCache:
         return GroupedCache(value, self.places) if isinstance(value, Cache) else value
 
 
-def _show_cache(module: nn.Module, args: Any, output: Any) -> Any:
+def show_cache(module: nn.Module, args: Any, output: Any) -> Any:
     """Forward hook after an attention: a view that it hands on becomes the cache again."""
     if isinstance(output, (tuple, list)):
-        return type(output)(_show_cache(module, args, value) for value in output)
-    return object.__getattribute__(output, "_cache") if type(output) is GroupedCache else output
+        return type(output)(show_cache(module, args, value) for value in output)
+    is_view = issubclass(type(output), CacheView)
+    return object.__getattribute__(output, "_cache") if is_view else output
 
 
 def group_heads(model: Any, config: Any) -> None:
@@ -245,7 +251,7 @@ def group_heads(model: Any, config: Any) -> None:
         found = _grouping_of(name, config)
         if found is not None:
             _shrink(module, found)
-            attentions[_reader_of_cache(language, name)] = found.places("k")
+            attentions[reader_of_cache(language, name)] = found.places("k")
     if not attentions:
         raise ValueError(
             f"{type(model).__name__} has none of the projections in config.grouped_projections: "
@@ -254,10 +260,10 @@ def group_heads(model: Any, config: Any) -> None:
     for name, places in attentions.items():
         attention = language.get_submodule(name)
         attention.register_forward_pre_hook(_HideCache(places), with_kwargs=True)
-        attention.register_forward_hook(_show_cache)
+        attention.register_forward_hook(show_cache)
 
 
-def _reader_of_cache(model: nn.Module, name: str) -> str:
+def reader_of_cache(model: nn.Module, name: str) -> str:
     """The module nearest to the projection `name` that takes a cache: its attention, or what holds
     it where that is exchanged on the way (BigBird)."""
     while name:
@@ -270,18 +276,26 @@ def _reader_of_cache(model: nn.Module, name: str) -> str:
 
 def _grouping_of(name: str, config: Any) -> Grouping | None:
     """What the module `name` is to make, None for all but the projections that the config names."""
+    found = named_in(config.grouped_projections, name)
+    if found is None:
+        return None
+    layer, value = found
+    counts = getattr(config, "num_key_value_heads_per_layer", None)
+    own = counts[layer] if counts else config.num_key_value_heads
+    kept = (getattr(config, "kept_attention_heads", None) or {}).get(str(layer))
+    return Grouping(num_key_value_heads=own, kept=None if kept is None else tuple(kept), **value)
+
+
+def named_in(projections: dict[str, Any] | None, name: str) -> tuple[int, Any] | None:
+    """The number of the layer of the module `name`, and what `projections` say of it; None if they
+    do not. Their keys have `*` for that number, perhaps with the base model's name in front."""
     number = re.search(r"(?:^|\.)(\d+)\.", name)
     if number is None:
         return None
     path = f"{name[: number.start(1)]}*{name[number.end(1) :]}"
-    for key, value in (config.grouped_projections or {}).items():
+    for key, value in (projections or {}).items():
         if f".{key}".endswith(f".{path}") or f".{path}".endswith(f".{key}"):
-            counts = getattr(config, "num_key_value_heads_per_layer", None)
-            own = counts[int(number[1])] if counts else config.num_key_value_heads
-            kept = (getattr(config, "kept_attention_heads", None) or {}).get(number[1])
-            return Grouping(
-                num_key_value_heads=own, kept=None if kept is None else tuple(kept), **value
-            )
+            return int(number[1]), value
     return None
 
 
@@ -321,14 +335,50 @@ class Grouped(nn.Module):
         return None
 
 
-def grouped_config(base: Any) -> Any:
-    """The config class of a grouped model: `base` with a model_type of its own, and without another
-    meaning of num_key_value_heads (Whisper's is its encoder's heads)."""
-    names = dict(base.attribute_map)
-    names.pop("num_key_value_heads", None)
-    own = {"model_type": PREFIX + base.model_type, "attribute_map": names}
-    _share_names(base.model_type, PREFIX + base.model_type)
-    return _made(base, (base,), {**own, "_auto_class": "AutoConfig"})
+@dataclass(frozen=True)
+class Family:
+    """Classes of ours, each made of one of transformers when its name is asked for: `name` and the
+    name of that, of the type `prefix` and the type of that, with `mixin` in front. They live in
+    `module`, the globals of the file that `own` them. `unmapped`: standard names of the config that
+    mean nothing else in ours."""
+
+    prefix: str
+    name: str
+    mixin: type
+    module: dict[str, Any]
+    unmapped: frozenset[str] = frozenset()
+
+    def config(self, base: Any) -> Any:
+        """Our config class of `base`: with a model_type of its own."""
+        names = {key: own for key, own in base.attribute_map.items() if key not in self.unmapped}
+        own = {"model_type": self.prefix + base.model_type, "attribute_map": names}
+        _share_names(base.model_type, self.prefix + base.model_type)
+        return self._made(base, (base,), {**own, "_auto_class": "AutoConfig"})
+
+    def model(self, base: Any) -> Any:
+        """Our class of the model class `base`."""
+        config = self.module.get(self.name + base.config_class.__name__)
+        config = config or self.config(base.config_class)
+        _share_names(base.__name__, self.name + base.__name__)
+        # With an auto class, save_pretrained writes this file beside the weights.
+        members = {"config_class": config, "_auto_class": _auto_class(base)}
+        return self._made(base, (self.mixin, base), members)
+
+    def attribute(self, name: str) -> Any:
+        """The class of that name, for `__getattr__` of the file."""
+        base = getattr(transformers, name.removeprefix(self.name), None)
+        file = self.module["__name__"]
+        if not name.startswith(self.name) or not isinstance(base, type):
+            raise AttributeError(f"module {file!r} has no attribute {name!r}")
+        if issubclass(base, transformers.PreTrainedConfig):
+            return self.config(base)
+        return self.model(base)
+
+    def _made(self, base: Any, bases: tuple[Any, ...], members: dict[str, Any]) -> Any:
+        name = self.name + base.__name__
+        own = {**members, "__module__": self.module["__name__"], "__qualname__": name}
+        self.module[name] = type(name, bases, own)
+        return self.module[name]
 
 
 def _share_names(base: str, own: str) -> None:
@@ -345,15 +395,6 @@ def _share_names(base: str, own: str) -> None:
         conversion_mapping.register_checkpoint_conversion_mapping(own, known, overwrite=True)
 
 
-def grouped_model(base: Any) -> Any:
-    """The grouped class of a model class of transformers."""
-    config = globals().get(_NAME + base.config_class.__name__)
-    config = config or grouped_config(base.config_class)
-    _share_names(base.__name__, _NAME + base.__name__)
-    # With an auto class, save_pretrained writes this file beside the weights.
-    return _made(base, (Grouped, base), {"config_class": config, "_auto_class": _auto_class(base)})
-
-
 def _auto_class(base: type) -> str:
     """The auto class that takes `base`."""
     autos = {
@@ -366,18 +407,10 @@ def _auto_class(base: type) -> str:
     return next(taken, "AutoModel" + (task[0] if task else ""))
 
 
-def _made(base: Any, bases: tuple[Any, ...], members: dict[str, Any]) -> Any:
-    name = _NAME + base.__name__
-    made = type(name, bases, {**members, "__module__": __name__, "__qualname__": name})
-    globals()[name] = made
-    return made
+# Another meaning of num_key_value_heads (Whisper's is its encoder's heads) is none of ours.
+FAMILY = Family(PREFIX, _NAME, Grouped, globals(), frozenset({"num_key_value_heads"}))
 
 
 def __getattr__(name: str) -> Any:
     """`GroupedX` for the class or config class `X` of transformers."""
-    base = getattr(transformers, name.removeprefix(_NAME), None)
-    if not name.startswith(_NAME) or not isinstance(base, type):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if issubclass(base, transformers.PreTrainedConfig):
-        return grouped_config(base)
-    return grouped_model(base)
+    return FAMILY.attribute(name)

@@ -12,7 +12,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-from headcount.arch.our_types import GROUPED
+from headcount.arch.our_types import is_ours
 
 _AUTO = "transformers.models.auto.configuration_auto"
 
@@ -21,7 +21,7 @@ class _OnDemand(dict[str, Any]):
     """The config classes that were registered; a type of ours registers itself when looked for."""
 
     def __contains__(self, key: object) -> bool:
-        if not super().__contains__(key) and isinstance(key, str) and key.startswith(GROUPED):
+        if not super().__contains__(key) and isinstance(key, str) and is_ours(key):
             from .registry import register
 
             register(key)

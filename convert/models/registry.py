@@ -3,22 +3,24 @@
 import transformers
 
 from headcount.arch.model_classes import model_classes
-from headcount.arch.our_types import GROUPED, base_type
+from headcount.arch.our_types import base_type, is_latent, is_ours
 
-from . import modeling_headcount
+from . import modeling_headcount, modeling_headcount_latent
 
 
 def register(model_type: str) -> None:
     """`headcount_bart`: AutoConfig, AutoModelForSeq2SeqLM and so on load it from now on. Any other
     type is left alone."""
-    if not model_type.startswith(GROUPED):
+    if not is_ours(model_type):
         return
+    module = modeling_headcount_latent if is_latent(model_type) else modeling_headcount
+    prefix = module.FAMILY.name
     classes = model_classes(base_type(model_type))
     name = classes.pop("AutoConfig", None)
     if name is None:
         return
-    config = getattr(modeling_headcount, f"Grouped{name}")
+    config = getattr(module, prefix + name)
     transformers.AutoConfig.register(model_type, config, exist_ok=True)
     for auto, name in classes.items():
-        model = getattr(modeling_headcount, f"Grouped{name}")
+        model = getattr(module, prefix + name)
         getattr(transformers, auto).register(config, model, exist_ok=True)

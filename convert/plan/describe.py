@@ -9,7 +9,7 @@ from headcount.report.report import shown
 
 from ..gguf.gguf_file import NAME, GgufFile, GgufTensor
 from .model_card import CARD
-from .plan import ConversionPlan
+from .plan import ConversionPlan, LayerHeads
 from .rewriting import Rewriting
 from .side_files import SideFile
 from .steps import Copy, Pool, Step
@@ -83,19 +83,21 @@ def _head(plan: ConversionPlan) -> Iterator[str]:
         )
     if not plan.layers:
         return
-    before = sum(layer.before * layer.head_dim for layer in plan.layers)
-    after = sum(layer.after * layer.head_dim for layer in plan.layers)
+    before = sum(layer.kept_before for layer in plan.layers)
+    after = sum(layer.kept_after for layer in plan.layers)
     yield f"KV cache     {before / after:g} times smaller" + _in_these(plan)
 
 
 def _parts(rewriting: Rewriting) -> str:
+    if rewriting.ranks and rewriting.ladder.refit == "none":
+        return "their k and v"
     return "their q, k, v and o" + (" and MLPs' last" if rewriting.ladder.refit == "mlp" else "")
 
 
 def method_in_words(plan: ConversionPlan) -> str:
     """The method with its rungs and what they are drawn from."""
     request = plan.request
-    words = [str(request.method)]
+    words = [str(request.method) if request.latent is None else "latents"]
     if request.method == "random":
         words.append(f"seed {request.seed}")
     if request.grouping == "similar":
@@ -118,10 +120,16 @@ def _heads(plan: ConversionPlan) -> Iterator[str]:
     for layer in plan.layers:
         fewer = f" -> {layer.query_heads}" if layer.pruned else ""
         query = f"{layer.num_attention_heads}{fewer} query heads of {layer.head_dim}"
-        kind = f"{query}; K/V heads {layer.before} -> {layer.after}"
+        kind = f"{query}; {_kept(layer)}"
         kinds.setdefault(kind, []).append(layer.index)
     for kind, indices in kinds.items():
         yield kind if len(kinds) == 1 else f"{kind} (layers {format_indices(indices)})"
+
+
+def _kept(layer: LayerHeads) -> str:
+    if layer.latent_rank is None:
+        return f"K/V heads {layer.before} -> {layer.after}"
+    return f"elements of a token {layer.kept_before} -> a latent of {layer.latent_rank}"
 
 
 def _pruned(plan: ConversionPlan) -> Iterator[str]:

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from headcount import __version__
 
 from ..gguf.gguf_file import NAME, GgufFile, GgufTensor
+from ..latent.size import latent_document
 from .plan import ConversionPlan, OutputFile
 from .request import ConversionRequest
 from .rewriting import Rewriting
@@ -54,6 +55,7 @@ def plan_summary(plan: ConversionPlan) -> dict[str, object]:
                 "num_key_value_heads": {"before": layer.before, "after": layer.after},
                 "padded_attention_heads": layer.padded_heads,
                 "pruned_attention_heads": list(layer.pruned),
+                "latent_rank": layer.latent_rank,
             }
             for layer in plan.layers
         ],
@@ -83,6 +85,7 @@ def request_document(request: ConversionRequest) -> dict[str, object]:
     return {
         "num_key_value_heads": counts,
         "pruned_heads": gone,
+        "latent": latent_document(request.latent),
         **{name: getattr(request, name) for name in others},
         "calibrated": request.calibration is not None,
         **({"format": request.format} if request.is_gguf else {}),

@@ -28,6 +28,8 @@ def _parts(plan: ConversionPlan) -> Iterator[str]:
     yield f"{plan.source.name} {request.method} {request.num_key_value_heads} {request.seed}"
     if request.pruned_heads is not None:
         yield f"pruned {request.pruned_heads}"
+    if request.latent is not None:
+        yield f"latent {request.latent}"
     if plan.rewriting is not None:
         calibration = (plan.rewriting.calibration_sha256, plan.rewriting.calibration_tokens)
         yield f"{plan.rewriting.ladder} {calibration}"

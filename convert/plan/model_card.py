@@ -47,7 +47,7 @@ def model_card(plan: ConversionPlan, source_card: Path | None) -> str:
     data = ModelCardData(
         base_model=base if is_repository(base) else None,
         library_name="transformers" if plan.gguf is None else "gguf",
-        tags=["headcount", *(["grouped-query-attention"] if plan.layers else [])],
+        tags=["headcount", *_tags(plan)],
         **known,
     )
     body = "\n".join(_body(plan, plain(base), revision, source_card is not None))
@@ -55,17 +55,14 @@ def model_card(plan: ConversionPlan, source_card: Path | None) -> str:
 
 
 def _body(plan: ConversionPlan, base: str, revision: str, has_card: bool) -> Iterator[str]:
-    kinds = dict.fromkeys((layer.before, layer.after) for layer in plan.layers)
-    heads = ", ".join(f"{before} to {after}" for before, after in kinds)
     pruned = [layer for layer in plan.layers if layer.pruned]
-    fewer = f" with fewer {'attention' if pruned else 'key/value'} heads" if plan.layers else ""
-    yield f"# {base}{fewer}{'' if plan.gguf is None else ' as GGUF'}"
+    yield f"# {base}{_with(plan)}{'' if plan.gguf is None else ' as GGUF'}"
     yield ""
     of = f" at revision {revision}" if revision else ""
     yield f"Made from {base}{of} with headcount {__version__}."
     yield ""
     if plan.layers:
-        yield f"- Key/value heads: {heads}, in {len(plan.layers)} of {plan.layer_count} layers."
+        yield f"- {_kept(plan)}, in {len(plan.layers)} of {plan.layer_count} layers."
     if pruned:
         counts = dict.fromkeys((la.num_attention_heads, la.query_heads) for la in pruned)
         said = ", ".join(f"{before} to {after}" for before, after in counts)
@@ -85,10 +82,39 @@ def _body(plan: ConversionPlan, base: str, revision: str, has_card: bool) -> Ite
         yield f"`{SOURCE_CARD}` is the card of the model that this one was made from."
 
 
+def _tags(plan: ConversionPlan) -> tuple[str, ...]:
+    """What the Hub finds it by."""
+    if not plan.layers:
+        return ()
+    return ("grouped-query-attention" if plan.request.latent is None else "latents",)
+
+
+def _with(plan: ConversionPlan) -> str:
+    """What its cache holds, for its title."""
+    if not plan.layers:
+        return ""
+    if plan.request.latent is not None:
+        return " with latents as its cache"
+    pruned = any(layer.pruned for layer in plan.layers)
+    return f" with fewer {'attention' if pruned else 'key/value'} heads"
+
+
+def _kept(plan: ConversionPlan) -> str:
+    """What is cached of a token before and after."""
+    heads = plan.request.latent is None
+    pairs = dict.fromkeys(
+        (la.before, la.after) if heads else (la.kept_before, la.latent_rank) for la in plan.layers
+    )
+    said = ", ".join(f"{before} to {after}" for before, after in pairs)
+    return f"{'Key/value heads' if heads else 'Cached elements of a token'}: {said}"
+
+
 def _method(plan: ConversionPlan) -> str:
     """As the record names its parts; not which file a calibration text was."""
     request = plan.request
     said = [f"`{request.method}`", f"grouping `{request.grouping}`"]
+    if request.latent is not None:
+        said = ["keys and values rebuilt from latents"]
     said += ["temperature"] if request.temperature else []
     said += [f"refit of `{request.refit}`"] if request.refit != "none" else []
     said += [f"{request.reconstruct} steps a layer"] if request.reconstruct else []

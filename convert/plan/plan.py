@@ -32,7 +32,9 @@ class OutputFile:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LayerHeads:
     """The K/V heads of one layer, before and after. `padded_heads` are the query heads after where
-    some of them are padding; `pruned` those of before that are gone."""
+    some of them are padding; `pruned` those of before that are gone. `latent_rank`: so many
+    elements of a token are kept in place of keys and values; None: these are. `v_head_dim` None: as
+    head_dim."""
 
     index: int
     num_attention_heads: int
@@ -41,11 +43,24 @@ class LayerHeads:
     head_dim: int
     padded_heads: int | None = None
     pruned: tuple[int, ...] = ()
+    latent_rank: int | None = None
+    v_head_dim: int | None = None
 
     @property
     def query_heads(self) -> int:
         """Those after, without padding."""
         return self.num_attention_heads - len(self.pruned)
+
+    @property
+    def kept_before(self) -> int:
+        """Elements that are kept of a token."""
+        return self.before * (self.head_dim + (self.v_head_dim or self.head_dim))
+
+    @property
+    def kept_after(self) -> int:
+        if self.latent_rank is not None:
+            return self.latent_rank
+        return self.after * (self.head_dim + (self.v_head_dim or self.head_dim))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

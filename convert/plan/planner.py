@@ -11,12 +11,12 @@ from headcount.sources.presence import is_there
 from ..gguf.gguf_file import GgufFile
 from ..homes.finding import find_home
 from ..homes.home import Draft, Home
+from ..homes.latent import latent
 from ..homes.unchanged import unchanged
 from ..importance.settling import pruned_in, settled
 from ..rewrite.planned import plan_rewriting
 from .cast import cast_config, cast_steps
 from .existing import check_same_job, read_existing
-from .heads import HeadsByLayer
 from .job import job_of
 from .leftovers import reclaimable
 from .model_card import SOURCE_CARD, beside_the_card, model_card
@@ -56,7 +56,7 @@ def plan_of(source: ConversionSource, request: ConversionRequest) -> ConversionP
     request, importance = settled(source, request)
     home = _home(source, request)
     heads, draft = home.heads, home.draft()
-    rewriting, limits = plan_rewriting(source, heads, draft.layers, request)
+    rewriting, limits = plan_rewriting(source, home, draft.layers, request)
     steps = {file: cast_steps(made, request.cast) for file, made in draft.steps.items()}
     files = output_files(source, steps, request.max_shard_size)
     config, changes = home.config()
@@ -82,7 +82,7 @@ def plan_of(source: ConversionSource, request: ConversionRequest) -> ConversionP
         home=f"{home.name}: {home.reason}",
         files=files,
         dropped=draft.dropped,
-        layers=tuple(_layer(index, heads) for index in draft.layers),
+        layers=tuple(_layer(index, home) for index in draft.layers),
         layer_count=len({*draft.layers, *(la.index for la in source.audit.spec.layers)}),
         config=cast,
         config_changes=(*changes, *untied, *dtype_changes),
@@ -105,6 +105,8 @@ def plan_of(source: ConversionSource, request: ConversionRequest) -> ConversionP
 
 
 def _home(source: ConversionSource, request: ConversionRequest) -> Home:
+    if request.latent is not None:
+        return latent(source, request.latent, request.cast)
     if not request.changes_heads:
         return unchanged(source)
     return find_home(source, request.num_key_value_heads, request.home, pruned_in(request))
@@ -131,8 +133,8 @@ def _gguf(
     return planned_file(steps, config, request.dtype, folder=source.folder, name=name)
 
 
-def _layer(index: int, model: HeadsByLayer) -> LayerHeads:
-    heads = model.of(index) or model.of(index, cross=True)
+def _layer(index: int, home: Home) -> LayerHeads:
+    heads = home.heads.of(index) or home.heads.of(index, cross=True)
     assert heads is not None
     return LayerHeads(
         index=index,
@@ -142,6 +144,8 @@ def _layer(index: int, model: HeadsByLayer) -> LayerHeads:
         head_dim=heads.head_dim,
         padded_heads=heads.padded_heads if heads.is_padded else None,
         pruned=tuple(sorted({*range(heads.num_attention_heads)} - {*heads.staying.query})),
+        latent_rank=home.ranks.get((index, False)),
+        v_head_dim=heads.v_head_dim,
     )
 
 

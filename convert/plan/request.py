@@ -9,6 +9,7 @@ from typing import Literal, get_args
 from headcount.model.errors import HeadcountError
 from headcount.model.pruned_heads import PrunedShare
 
+from ..latent.size import LatentSize, check_latent_size
 from ..merge.ladder import (
     GROUPINGS,
     MERGE_METHODS,
@@ -38,7 +39,7 @@ BUILTIN = "builtin"
 # has as many for most tokenizers.
 CALIBRATION_TOKENS = 32_768
 # Which class holds the result; auto takes the first that can, in this order.
-HomeChoice = Literal["auto", "native", "rehome", "custom"]
+HomeChoice = Literal["auto", "native", "rehome", "custom", "latent"]
 HOME_CHOICES: tuple[HomeChoice, ...] = get_args(HomeChoice)
 # A number for all layers, or one for each of some: the others keep their heads.
 KeyValueHeads = int | Mapping[int, int]
@@ -53,9 +54,10 @@ class ConversionRequest:
     """Convert the model in the folder `source` to `num_key_value_heads` K/V heads, into `target`.
 
     Layers that have no more of them keep theirs; None: as many as stay when the query heads
-    `pruned_heads` go, of each layer or, with `across_layers`, of all together. `method` to
-    `reconstruct` are the rungs of the `Ladder`, where `method` is one of them; `calibration` is a
-    text file, or `builtin`, of which at
+    `pruned_heads` go, of each layer or, with `across_layers`, of all together. With `latent` they
+    all stay, and the cache holds a latent of that size in place of their keys and values. `method`
+    to `reconstruct` are the rungs of the `Ladder`, where `method` is one of them; `calibration` is
+    a text file, or `builtin`, of which at
     most `calibration_tokens` (None: CALIBRATION_TOKENS) are read. `seed` matters to what is drawn
     only: the method `random`, and calibration. `home` is the kind of class that holds the result.
     Floats become `dtype`, and files hold at most `max_shard_size` bytes, where these are given.
@@ -71,6 +73,7 @@ class ConversionRequest:
     num_key_value_heads: KeyValueHeads | None
     pruned_heads: PrunedHeads | None = None
     across_layers: bool = False
+    latent: LatentSize | None = None
     method: Method = "mean"
     grouping: HeadGrouping = "contiguous"
     temperature: bool = False
@@ -111,6 +114,11 @@ class ConversionRequest:
             raise HeadcountError(f"dtype {self.dtype!r} is not one of {', '.join(known)}{hint}")
         if self.is_gguf and self.max_shard_size is not None:
             raise HeadcountError("--max-shard-size: a GGUF file is written as one; leave it out")
+        if self.is_gguf and self.latent is not None:
+            raise HeadcountError(
+                "--format gguf does not go with --latent: llama.cpp has no architecture whose cache"
+                " holds such latents; leave one of them out"
+            )
         if self.is_gguf and self.target.name.endswith(".gguf"):
             raise HeadcountError(
                 f"{self.target}: is to be a folder, which will hold the file beside its record:"
@@ -135,7 +143,11 @@ class ConversionRequest:
 
     def _check_counts(self) -> None:
         wanted, pruned = self.num_key_value_heads, self.pruned_heads
-        if not self.changes_heads and not self.is_gguf:
+        if self.latent is not None:
+            self._check_latent(self.latent)
+        elif self.home == "latent":
+            raise HeadcountError("--home latent: say how large the latents are, with --latent SIZE")
+        elif not self.changes_heads and not self.is_gguf:
             raise HeadcountError("nothing is asked for: say how many K/V heads, or what to prune")
         if wanted is not None:
             least = min(wanted.values(), default=0) if isinstance(wanted, Mapping) else wanted
@@ -156,6 +168,22 @@ class ConversionRequest:
             raise HeadcountError(
                 "--across-layers weighs heads of one layer against those of another, which weights"
                 f" alone do not tell: add --calibration FILE, or --calibration {BUILTIN}"
+            )
+
+    def _check_latent(self, size: LatentSize) -> None:
+        check_latent_size(size)
+        others: dict[str, bool] = {
+            "--kv-heads": self.num_key_value_heads is not None,
+            "--prune-heads": self.pruned_heads is not None,
+            f"--home {self.home}": self.home not in ("auto", "latent"),
+            f"--method {self.method}": self.method != "mean",
+            f"--grouping {self.grouping}": self.grouping != "contiguous",
+            "--temperature": self.temperature,
+        }
+        name = next((name for name, is_given in others.items() if is_given), None)
+        if name is not None:
+            raise HeadcountError(
+                f"{name} does not go with --latent, which merges no heads: leave one of them out"
             )
 
     def _check_ladder(self) -> None:
@@ -182,7 +210,7 @@ class ConversionRequest:
                 f"{needing[0]} needs text that the source is run on: add --calibration FILE, or"
                 f" --calibration {BUILTIN}"
             )
-        if reads and self.ladder is None:
+        if reads and self.ladder is None and self.latent is None:
             raise unread_text("the mean of neighbouring heads")
 
     def _check_calibration_tokens(self, tokens: int) -> None:

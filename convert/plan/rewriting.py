@@ -1,7 +1,9 @@
 """What is done to layers of the source before their heads are pooled."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
+from ..attention_map.attention_tensors import Where
 from ..merge.ladder import Ladder
 from .heads import HeadsByLayer
 from .source import ConversionSource
@@ -12,7 +14,8 @@ class Rewriting:
     """Layers of `source` get tensors of other values, whose heads can be pooled to `heads` without
     a further loss. `nbytes` are those that these tensors take on disk for the time of the run, at
     most. `calibration` is a text file or `builtin`, with the digest of its content, of which
-    `tokens_read` are used, at most `calibration_tokens`; None where weights alone decide."""
+    `tokens_read` are used, at most `calibration_tokens`; None where weights alone decide. `ranks`:
+    keys and values are rebuilt from latents of these ranks, and no head is pooled."""
 
     source: ConversionSource
     heads: HeadsByLayer
@@ -22,8 +25,11 @@ class Rewriting:
     calibration_sha256: str | None = None
     calibration_tokens: int = 0
     tokens_read: int = 0
+    ranks: Mapping[Where, int] = field(default_factory=dict)
 
     @property
     def layers(self) -> tuple[int, ...]:
-        """The numbers of the layers whose K/V heads become fewer."""
+        """The numbers of the layers whose K/V heads become fewer, or that keep a latent."""
+        if self.ranks:
+            return tuple(sorted({index for index, _ in self.ranks}))
         return tuple(sorted({i for (i, _), own in self.heads.layers.items() if own.is_changed}))

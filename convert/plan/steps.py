@@ -131,7 +131,28 @@ class Pad:
         return "prune" if lost else "pad"
 
 
-Action = Copy | Transpose | Cast | Make | Skip | Fold | Take | Pool | Pad
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Factor:
+    """A part of the low-rank map that takes the place of the projections of k and v: the way down
+    to the latent, or one back up. It is made while the layer is rewritten, under the step's name;
+    `layer` is that layer."""
+
+    verb: ClassVar[str] = "factor"
+
+    layer: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Part:
+    """The rows of one part of a fused projection, or of its bias, one head after the other."""
+
+    verb: ClassVar[str] = "part"
+
+    source: Blocks
+    part: str
+
+
+Action = Copy | Transpose | Cast | Make | Skip | Fold | Take | Pool | Pad | Factor | Part
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

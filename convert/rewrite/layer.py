@@ -16,12 +16,13 @@ class RewrittenLayer:
     into the record. K/V heads that are to become one are equal in them.
 
     Under `attention` and `cross_attention`, `measured` has the `merged_document` of each that was
-    merged.
+    merged. `made_of` names the source's tensors that others were made of, of other names or shapes.
     """
 
     index: int
     tensors: Mapping[str, torch.Tensor]
     measured: Mapping[str, Any]
+    made_of: tuple[str, ...] = ()
 
 
 # The layer of an index that an earlier run made; None: it is still to be made.

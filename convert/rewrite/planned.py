@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING
 
 from ..attention_map.attention_tensors import AttentionTensors, Where
+from ..homes.home import Home
 from ..merge.ladder import Ladder
 from ..merge.methods import METHOD_RULES
-from ..plan.heads import HeadsByLayer
 from ..plan.refusals.merging import check_calibrated, check_mergeable
 from ..plan.request import CALIBRATION_TOKENS, ConversionRequest
 from ..plan.rewriting import Rewriting
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def plan_rewriting(
     source: ConversionSource,
-    heads: HeadsByLayer,
+    home: Home,
     pooled: tuple[int, ...],
     request: ConversionRequest,
 ) -> tuple[Rewriting | None, tuple[str, ...]]:
@@ -29,7 +29,9 @@ def plan_rewriting(
     Reads headers, and the calibration text. Raises CannotConvertError, and HeadcountError for a
     text that is none.
     """
-    ladder = request.ladder
+    heads, ladder = home.heads, request.ladder
+    if home.ranks:
+        return _latents(source, home, request)
     if ladder is None:
         return None, ()
     check_mergeable(source)
@@ -55,6 +57,27 @@ def plan_rewriting(
         *_beyond(set(pooled) - known),
         *_few(request, text),
     )
+
+
+def _latents(
+    source: ConversionSource, home: Home, request: ConversionRequest
+) -> tuple[Rewriting, tuple[str, ...]]:
+    """Latents in place of keys and values."""
+    text = _calibration(source, request)
+    found = source.attention_map.attentions
+    ladder = request.ladder or Ladder(seed=request.seed)
+    rewriting = Rewriting(
+        source=source,
+        heads=home.heads,
+        ladder=ladder,
+        nbytes=_nbytes(source, {where: found[where] for where in home.ranks}, ladder),
+        calibration=request.calibration,
+        calibration_sha256=None if text is None else text.sha256,
+        calibration_tokens=0 if text is None else _wanted_tokens(request),
+        tokens_read=0 if text is None else text.tokens,
+        ranks=home.ranks,
+    )
+    return rewriting, tuple(_few(request, text))
 
 
 def _beyond(layers: Set[int]) -> Iterator[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from headcount.arch.architecture import Rotary
-from headcount.arch.our_types import GROUPED
+from headcount.arch.our_types import base_type
 
 from ..plan.source import ConversionSource
 
@@ -68,7 +68,7 @@ def config_as_read(source: ConversionSource) -> dict[str, Any] | None:
     from headcount.running.built.meta_model import without_code
 
     values = dict(_decoded(without_code(source.config)))
-    model_type = str(values.pop("model_type", "")).removeprefix(GROUPED)
+    model_type = base_type(str(values.pop("model_type", "")))
     try:
         config = CONFIG_MAPPING[model_type].from_dict(values)
         text: dict[str, Any] = config.get_text_config(decoder=True).to_dict()

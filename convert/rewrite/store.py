@@ -15,11 +15,12 @@ from tqdm import tqdm
 from headcount.sources.identity import ReadFile
 from headcount.sources.safetensors import TensorInfo, read_header
 
+from ..latent.latent_layers import latent_layers
 from ..plan.errors import BadValuesError
 from ..plan.plan import ConversionPlan, OutputFile
 from ..plan.rewriting import Rewriting
 from ..plan.source import ConversionSource
-from ..plan.steps import Cast, Copy, Step, make
+from ..plan.steps import Cast, Copy, Factor, Part, Step, make
 from ..stream.hashing import digest_of_bytes
 from ..stream.reader import DTYPES, SourceReader
 from ..stream.repeated_heads import Repeats
@@ -75,6 +76,9 @@ def redirected(plan: ConversionPlan, rewritten: Rewritten) -> ConversionPlan:
 
 
 def _redirected(step: Step, tensors: Mapping[str, TensorInfo]) -> Step:
+    made = tensors.get(step.name) if isinstance(step.action, Factor | Part) else None
+    if made is not None:
+        return replace(step, sources=(made,), action=Copy() if made.dtype == step.dtype else Cast())
     sources = tuple(tensors.get(source.name, source) for source in step.sources)
     if sources == step.sources:
         return step
@@ -88,6 +92,9 @@ def _layers(rewriting: Rewriting, work: WorkFolder, progress: bool) -> Iterator[
     def done(index: int) -> RewrittenLayer | None:
         return _read(index, work)
 
+    if rewriting.ranks and rewriting.calibration is None:
+        yield from latent_layers(rewriting, done, progress)
+        return
     if rewriting.calibration is None:
         hidden = not progress or not sys.stderr.isatty()
         layers = uncalibrated_layers(source, heads, ladder, done)
@@ -111,6 +118,7 @@ def _layers(rewriting: Rewriting, work: WorkFolder, progress: bool) -> Iterator[
         done,
         progress,
         rewriting.calibration_sha256,
+        rewriting.ranks,
     )
 
 
@@ -155,12 +163,11 @@ def _distinct(source: ConversionSource, index: int) -> int:
 
 
 def _digests(source: ConversionSource, layer: RewrittenLayer) -> dict[str, str]:
-    """Those of the tensors in the source that the layer's take the place of."""
+    """Those of the tensors in the source that the layer's take the place of, or were made of."""
+    stored = source.checkpoint.tensors
+    names = dict.fromkeys((*layer.made_of, *(n for n in layer.tensors if n in stored)))
     with SourceReader(source.checkpoint.files) as reader:
-        found = {
-            name: digest_of_bytes(raw_bytes(reader.tensor(source.checkpoint.tensors[name])))
-            for name in layer.tensors
-        }
+        found = {name: digest_of_bytes(raw_bytes(reader.tensor(stored[name]))) for name in names}
     return found
 
 

@@ -15,7 +15,20 @@ from headcount.sources.safetensors import TensorInfo
 from ..plan.errors import BadValuesError
 from ..plan.plan import ConversionPlan, OutputFile
 from ..plan.request import CHOOSING
-from ..plan.steps import Cast, Copy, Fold, Folded, Make, Pad, Pool, Skip, Step, Take, Transpose
+from ..plan.steps import (
+    Cast,
+    Copy,
+    Fold,
+    Folded,
+    Make,
+    Pad,
+    Part,
+    Pool,
+    Skip,
+    Step,
+    Take,
+    Transpose,
+)
 from .float_casts import Lost, cast, cast_pieces, lost
 from .head_layout import ByPart, join_heads, placed_heads, reordered, split_heads
 from .made_ahead import Ahead
@@ -135,6 +148,9 @@ class WeightStream:
             case Take(source=layout, order=order, folded=folded):
                 heads = split_heads(self._joined(step, folded), layout)["q"]
                 return reordered(heads, order).flatten(0, 1).contiguous()
+            case Part(source=layout, part=part):
+                heads = split_heads(self._read(step.sources[0]), layout)[part]
+                return heads.flatten(0, 1).contiguous()
             case Pad() as action:
                 return _placed(self._read(step.sources[0]), action)
             case Pool() as action:

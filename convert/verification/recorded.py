@@ -9,6 +9,7 @@ from headcount.model import limits
 from headcount.model.errors import HeadcountError
 from headcount.sources.json_file import read_json
 
+from ..latent.size import latent_from_document
 from ..plan.existing import is_manifest
 from ..plan.request import ConversionRequest
 from ..plan.side_files import RECORD
@@ -49,12 +50,13 @@ class Recorded:
             options = {k: v for k, v in options.items() if k not in rungs}
         wanted, pruned = options.get("num_key_value_heads"), options.get("pruned_heads")
         try:
+            options["latent"] = latent_from_document(options.get("latent"))
             if isinstance(wanted, dict):
                 options["num_key_value_heads"] = {int(layer): n for layer, n in wanted.items()}
             if isinstance(pruned, dict):
                 options["pruned_heads"] = {int(layer): tuple(n) for layer, n in pruned.items()}
             return ConversionRequest(source=source, target=self.folder, **options)
-        except (AttributeError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise damaged(self.folder, "request") from error
 
 

@@ -12,6 +12,7 @@ from .state import Keeper, Parts, State, fills
 
 if TYPE_CHECKING:
     from .compressed import CompressedAttention
+    from .low_rank import LowRankAttention
     from .recurrent import Recurrent
 
     Mixer = Attention | CrossAttention | LatentAttention | CompressedAttention | Recurrent
@@ -24,6 +25,7 @@ __all__ = [
     "CrossAttention",
     "Keeper",
     "LatentAttention",
+    "LowRankAttention",
     "Mixer",
     "Parts",
     "Recurrent",
@@ -35,7 +37,11 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     from importlib import import_module
 
-    rooms = {"CompressedAttention": ".compressed", "Recurrent": ".recurrent"}
+    rooms = {
+        "CompressedAttention": ".compressed",
+        "LowRankAttention": ".low_rank",
+        "Recurrent": ".recurrent",
+    }
     if name not in rooms:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(rooms[name], __name__), name)

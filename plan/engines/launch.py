@@ -11,6 +11,7 @@ from shlex import quote
 from headcount.arch.body.body import Body
 from headcount.arch.engine_types import engines_with, pooling_engines
 from headcount.arch.formats.of_configs import quantization_config
+from headcount.arch.our_types import is_latent
 from headcount.arch.registry import architecture_of
 from headcount.model.dtypes import BITS
 
@@ -169,6 +170,14 @@ def unlisted(engine: str | None, model_type: str | None) -> str | None:
             " scores, and generates nothing."
         )
     return f"{engine} lists no class for model_type {model_type!r}: it may not start."
+
+
+def not_loaded(engine: str, model: PlannedModel) -> str | None:
+    """Why an engine other than transformers does not load one of our classes that keeps latents;
+    None for any other model."""
+    if engine in ("generic", "transformers") or not is_latent(model.spec.model_type or ""):
+        return None
+    return "a modelling file of ours, for transformers, rebuilds keys and values from its latents"
 
 
 def beyond_positions(model: PlannedModel, work: Workload) -> str | None:

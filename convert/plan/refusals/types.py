@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable
 from headcount.arch.architecture import Architecture
 from headcount.arch.class_defaults import class_defaults
 from headcount.arch.model_classes import model_classes
-from headcount.arch.our_types import GROUPED, base_type
+from headcount.arch.our_types import base_type, is_grouped
 from headcount.arch.registry import architecture_of, standard_spelling
-from headcount.model.mixers import Attention, LatentAttention, Mixer
+from headcount.model.mixers import Attention, LatentAttention, LowRankAttention, Mixer
 
 from ..errors import CannotConvertError, NoSuchHomeError
 from ..request import KeyValueHeads
@@ -44,8 +44,14 @@ def _other_states(source: ConversionSource) -> str | None:
     return "its state is not made of K/V heads (recurrent layers, say), so there are none to merge"
 
 
+def _rebuilt(source: ConversionSource) -> str | None:
+    if not any(isinstance(mixer, LowRankAttention) for mixer in _mixers(source)):
+        return None
+    return "its cache holds latents already: convert the model that it was made from"
+
+
 # A model that keeps no K/V heads. Latents before encoders: the first are more of a surprise.
-STATES: tuple[TypeCheck, ...] = (_latent, _encoder, _other_states)
+STATES: tuple[TypeCheck, ...] = (_rebuilt, _latent, _encoder, _other_states)
 
 
 def _not_exact(source: ConversionSource) -> str | None:
@@ -117,7 +123,7 @@ def _ignores_count(language_model: Architecture, model_type: str) -> bool:
 def _keeps_query_heads(source: ConversionSource) -> bool:
     """Whether the source's class keeps one K/V head per query head, in every layer of its decoder,
     and ignores num_key_value_heads; or is already one of ours."""
-    if source.model_type.startswith(GROUPED):
+    if is_grouped(source.model_type):
         return True
     layers = [layer for layer in source.audit.spec.layers if layer.stack == "decoder"]
     mixers = [mixer for layer in layers for mixer in layer.mixers]

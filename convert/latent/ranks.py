@@ -1,0 +1,64 @@
+"""What a size of latents makes of each layer: the elements that are kept of one token."""
+
+from fractions import Fraction
+
+from headcount.model.dtypes import BITS
+from headcount.model.mixers import Attention
+
+from ..attention_map.attention_tensors import Where
+from ..plan.cast import CastName
+from ..plan.errors import HeadCountError
+from ..plan.source import ConversionSource
+from .size import BytesPerToken, LatentSize
+
+_ASSUMED = "float32"  # of a config that names no type
+
+
+def ranks_of(
+    source: ConversionSource, size: LatentSize, dtype: CastName | None
+) -> dict[Where, int]:
+    """The rank of each attention of the source, whose output is stored in `dtype` (None: as it is).
+
+    More elements than k and v read gain nothing, so that those are the most. Raises HeadCountError
+    for latents that take more than keys and values, or nothing.
+    """
+    mixers = source.attention_map.mixers
+    share = _share(source, size, dtype) if isinstance(size, BytesPerToken) else size
+    return {where: _rank(source, where, mixer, share) for where, mixer in mixers.items()}
+
+
+def kept_elements(mixer: Attention) -> int:
+    """The elements of keys and values of one token."""
+    return mixer.num_key_value_heads * (mixer.head_dim + mixer.v_head_dim)
+
+
+def full_rank(mixer: Attention) -> int:
+    """The rank from which on nothing is lost: all that k and v read, or all that they make."""
+    return min(mixer.in_features("k"), kept_elements(mixer))
+
+
+def _share(source: ConversionSource, size: BytesPerToken, dtype: CastName | None) -> Fraction:
+    bits = BITS[dtype or source.audit.spec.dtype or _ASSUMED]
+    elements = sum(map(kept_elements, source.attention_map.mixers.values()))
+    if 8 * size.nbytes > bits * elements:
+        raise HeadCountError(
+            f"{source.label}: keeps {bits * elements // 8:,} bytes a token: latents of"
+            f" {size.nbytes:,} bytes save nothing"
+        )
+    return Fraction(8 * size.nbytes, bits * elements)
+
+
+def _rank(source: ConversionSource, where: Where, mixer: Attention, size: int | Fraction) -> int:
+    kept = kept_elements(mixer)
+    rank = size if isinstance(size, int) else int(size * kept)
+    if rank < 1:
+        raise HeadCountError(
+            f"{source.label}: layer {where[0]} keeps {kept:,} elements of a token, and {size} of"
+            " them is less than one"
+        )
+    if rank > kept:
+        raise HeadCountError(
+            f"{source.label}: layer {where[0]} keeps {kept:,} elements of a token: a latent of"
+            f" {rank:,} saves nothing; --latent can be 1 to {full_rank(mixer):,}"
+        )
+    return min(rank, full_rank(mixer))
