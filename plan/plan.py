@@ -260,7 +260,9 @@ class Plan:
 
     def largest_batch(self, context: int) -> int | None:
         """The largest batch that fits at `context` tokens and runs at once; None if nothing sets a
-        limit."""
+        limit, as where a model keeps no cache: what an engine is given of it is cut to steps."""
+        if not self.spec.is_cached and self.engine.starts:
+            return None if self.holds(context, 1) else 0
         ceiling = self.most_at_once if self.spec.is_cached else None
         return largest(lambda batch: self.holds(context, batch), ceiling=ceiling)
 
