@@ -1,6 +1,10 @@
 """What an atlas of heads costs: forward passes, time, and peak memory beside that of loading.
 
     python bench/heads.py FOLDER [--tokens 64] [--sequences 16] [--batch-size 4]
+    python bench/heads.py --layers 1,4,16 [--tokens 250] [--sequences 16] [--batch-size 8]
+
+The second makes random Llamas (8 heads of 32, vocabulary 1,024, seed 0) with so many layers, and
+prints a table: if patterns of all layers were kept, the peak would grow with their number.
 
 Each run is a process of its own. Prints the passes and tokens of an atlas, its time without
 loading, the peak of resident memory above that of loading the model, what one layer's patterns of
@@ -11,6 +15,7 @@ import argparse
 import json
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -61,24 +66,76 @@ def run(arguments: Sequence[str]) -> dict[str, Any]:
     return found
 
 
+def random_llama(folder: Path, layers: int) -> None:
+    """Saves one; small, so that patterns are most of what is in memory."""
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 256, "intermediate_size": 512, "num_attention_heads": 8}
+    config = LlamaConfig(num_hidden_layers=layers, vocab_size=1024, **sizes)
+    LlamaForCausalLM(config).save_pretrained(folder)
+
+
+def measured(settings: Sequence[str]) -> dict[str, float]:
+    """What an atlas takes: seconds, and bytes in MiB."""
+    atlas, plain = run([*settings, "atlas"]), run([*settings, "plain"])
+    # float32, and of a last batch as many sequences as of the others
+    one = 4 * int(settings[-1]) * atlas["length"] ** 2 / 2**20
+    return {
+        "forward_passes": atlas["forward_passes"],
+        "tokens": atlas["tokens"],
+        "seconds": atlas["seconds"],
+        "alone": plain["seconds"],
+        "peak": (atlas["peak"] - atlas["before"]) / 1024,
+        "peak_alone": (plain["peak"] - plain["before"]) / 1024,
+        "pattern": max(atlas["heads"]) * one,
+        "patterns": sum(atlas["heads"]) * one,
+    }
+
+
+def by_layers(counts: Sequence[int], settings: Sequence[str]) -> None:
+    """A table with a row a number of layers."""
+    titles = ("layers", "passes", "time (the passes alone)", "peak above loading (the same)")
+    print(f"| {' | '.join(titles)} | to the first | patterns of a layer | of all layers |")
+    print(f"|{'---|' * 7}")
+    first = 0.0
+    for layers in counts:
+        with tempfile.TemporaryDirectory() as folder:
+            random_llama(Path(folder), layers)
+            found = measured([folder, *settings])
+        first = first or found["peak"]
+        print(
+            f"| {layers} | {found['forward_passes']} | {found['seconds']:.1f} s"
+            f" ({found['alone']:.1f} s) | {found['peak']:.0f} MiB ({found['peak_alone']:.0f} MiB)"
+            f" | {found['peak'] / first:.2f} | {found['pattern']:.0f} MiB"
+            f" | {found['patterns']:.0f} MiB |",
+            flush=True,
+        )
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("folder", type=Path, nargs="?")
+    parser.add_argument("--layers", help="of random models, in place of a folder: 1,4,16")
     parser.add_argument("--tokens", default="64")
     parser.add_argument("--sequences", default="16")
     parser.add_argument("--batch-size", default="4")
     given = parser.parse_args()
-    settings = [str(given.folder), given.tokens, given.sequences, given.batch_size]
-    atlas, plain = run([*settings, "atlas"]), run([*settings, "plain"])
-    # float32, and of a last batch as many sequences as of the others
-    one = 4 * int(given.batch_size) * atlas["length"] ** 2
-    print(f"forward passes       {atlas['forward_passes']:,} ({atlas['tokens']:,} tokens)")
-    print(f"atlas                {atlas['seconds']:.2f} s")
-    print(f"the passes alone     {plain['seconds']:.2f} s")
-    print(f"peak above loading   {(atlas['peak'] - atlas['before']) / 1024:.1f} MiB")
-    print(f"of the passes alone  {(plain['peak'] - plain['before']) / 1024:.1f} MiB")
-    print(f"one layer's patterns {max(atlas['heads']) * one / 2**20:.1f} MiB")
-    print(f"those of all layers  {sum(atlas['heads']) * one / 2**20:.1f} MiB")
+    if (given.folder is None) == (given.layers is None):
+        parser.error("give one of FOLDER and --layers")
+    settings = [given.tokens, given.sequences, given.batch_size]
+    if given.layers is not None:
+        by_layers([int(count) for count in given.layers.split(",")], settings)
+        return 0
+    found = measured([str(given.folder), *settings])
+    print(f"forward passes       {found['forward_passes']:,} ({found['tokens']:,} tokens)")
+    print(f"atlas                {found['seconds']:.2f} s")
+    print(f"the passes alone     {found['alone']:.2f} s")
+    print(f"peak above loading   {found['peak']:.1f} MiB")
+    print(f"of the passes alone  {found['peak_alone']:.1f} MiB")
+    print(f"one layer's patterns {found['pattern']:.1f} MiB")
+    print(f"those of all layers  {found['patterns']:.1f} MiB")
     return 0
 
 

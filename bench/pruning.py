@@ -4,30 +4,47 @@
 
 Cuts the text into halves at a line break: on the first heads are chosen and `o` is refitted, the
 second is scored. Heads go by what masking each costs exactly, by the estimate that `convert` takes
-with a text, by the weights alone as it does without, and at random. Everything is converted and
-scored by `headcount convert --evaluate`; the commands below the table are those of `convert`'s own
-choice. `--tokens-to-choose` bounds what the exact costs, one pass a head, are measured on.
+with a text, by the weights alone as it does without, and at random; the same share of each layer,
+or (`--across-layers`: all rows; else one) of all layers together. The command below the table is
+the estimate's; all cells convert and score as it does. `--tokens-to-choose` bounds what the exact
+costs, one pass a head, are measured on; `--no-exact` leaves them out, and `--no-refit` the columns
+of what was refitted. `--keep FILE`: a run that is stopped goes on with what it has.
 """
 
 import argparse
+import json
 import random
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from headcount.convert.importance.by_text import ScoredText, exact_importance
-from headcount.convert.importance.head_importance import Scores, least_important
+from headcount.convert.conversion import convert
+from headcount.convert.importance.across_layers import least_of_all
+from headcount.convert.importance.by_text import (
+    ScoredText,
+    exact_importance,
+    importance_by_text,
+)
+from headcount.convert.importance.head_importance import (
+    HeadImportance,
+    Scores,
+    least_important,
+)
 from headcount.convert.importance.weights import importance_by_weights
+from headcount.convert.merge.ladder import QUALITIES
 from headcount.convert.plan.pruning import shapes_to_have
-from headcount.convert.plan.source import ConversionSource, read_source
+from headcount.convert.plan.request import ConversionRequest
+from headcount.convert.plan.source import read_source
+from headcount.evaluate.evaluation import evaluate
+from headcount.evaluate.evaluation_request import EvaluationRequest
 from provenance import (
     block,
     halves,
-    headcount,
     measured_in_words,
     model_in_words,
     named,
@@ -37,27 +54,35 @@ from provenance import (
 
 # layer -> the heads that go
 Pruned = Mapping[int, tuple[int, ...]]
-REFIT = "--quality good --calibration first.txt"
 
 
-def chosen(source: ConversionSource, scores: Scores, share: Fraction) -> Pruned:
-    """The least of `scores`, in a shape that all layers can have."""
-    mixers = {index: mixer for (index, _), mixer in source.attention_map.mixers.items()}
-    return least_important(mixers, scores, shapes_to_have(source, share))
+class Kept:
+    """What was measured before with the same settings, in a file."""
+
+    def __init__(self, path: Path | None, settings: str) -> None:
+        self._path = path
+        self._found: dict[str, Any] = {"settings": settings}
+        if path is not None and path.exists():
+            self._found = json.loads(path.read_text("utf-8"))
+            if self._found["settings"] != settings:
+                raise SystemExit(f"{path}: was measured with {self._found['settings']}")
+
+    def get(self, name: str, make: Callable[[], Any]) -> Any:
+        """What `make` gives, JSON-ready, or gave before."""
+        if name not in self._found:
+            self._found[name] = make()
+            if self._path is not None:
+                self._path.write_text(json.dumps(self._found), "utf-8")
+        return self._found[name]
 
 
-def drawn(source: ConversionSource, seed: int) -> Scores:
-    """Scores of nothing: each head's is drawn."""
-    generator = random.Random(seed)
-    return {
-        index: [generator.random() for _ in range(mixer.num_attention_heads)]
-        for (index, _), mixer in source.attention_map.mixers.items()
-    }
+@dataclass(frozen=True, kw_only=True)
+class Way:
+    """A row: scores to choose by, several for chance, and whether all layers are one choice."""
 
-
-def listed(pruned: Pruned) -> str:
-    """As `--prune-heads` takes it."""
-    return ",".join(f"{i}:{'+'.join(map(str, heads))}" for i, heads in pruned.items())
+    name: str
+    scores: list[Scores]
+    across: bool
 
 
 def ranks(values: list[float]) -> torch.Tensor:
@@ -75,58 +100,133 @@ class Bench:
     """One model and one text."""
 
     def __init__(self, options: argparse.Namespace, folder: Path) -> None:
-        self.options, self.folder = options, folder
+        self.options, self.out = options, folder / "out"
         self.first, self.second = halves(options.text.path.read_text("utf-8"))
-        self.places = {options.model.name: options.model.path, "out": folder / "out"}
-        for name, content in (("first.txt", self.first), ("second.txt", self.second)):
-            self.places[name] = folder / name
-            self.places[name].write_text(content, "utf-8")
+        self.texts = {name: folder / f"{name}.txt" for name in ("first", "second")}
+        self.texts["first"].write_text(self.first, "utf-8")
+        self.texts["second"].write_text(self.second, "utf-8")
         self.source = read_source(options.model.path)
-        self.evaluation: dict[str, Any] = {}
+        self.mixers = {index: m for (index, _), m in self.source.attention_map.mixers.items()}
+        names = ("tokens", "tokens_to_choose", "calibration_tokens", "window", "across_layers")
+        settings = {name: getattr(options, name) for name in names}
+        self.kept = Kept(options.keep, str({"model": options.model.name, **settings}))
+        self.before = self.evaluated(options.model.path, "before")
+        self.ranked = ""  # how the estimate orders heads, where the exact costs are measured
 
-    def command(self, pruned: str, refit: str) -> str:
+    def evaluated(self, model: Path, name: str) -> Any:
+        """The document of an evaluation on the second half."""
         options = self.options
-        return (
-            f"convert {options.model.name} out --prune-heads {pruned} {refit}"
-            f" --calibration-tokens {options.calibration_tokens} --evaluate --text second.txt"
-            f" --max-tokens {options.tokens} --no-speed --overwrite"
+        request = EvaluationRequest(
+            model=str(model),
+            text=self.texts["second"],
+            window=options.window,
+            stride=options.window,
+            max_tokens=options.tokens,
+            speed=False,
+        )
+        return self.kept.get(name, lambda: evaluate(request).document())
+
+    def added(self, name: str, pruned: Pruned, *, refitted: bool) -> float:
+        """Nats a token that the heads `pruned` are worth; `name` is the cell's."""
+
+        def measure() -> float:
+            convert(self.request(pruned, refitted), progress=False)
+            loss = self.evaluated(self.out, f"{name}, evaluated")["model"]["loss"]
+            return float(loss - self.before["model"]["loss"])
+
+        return float(self.kept.get(name, measure))
+
+    def request(self, pruned: Pruned, refitted: bool) -> ConversionRequest:
+        refit: dict[str, Any] = {}
+        if refitted:
+            tokens = self.options.calibration_tokens
+            refit = {"calibration": str(self.texts["first"]), "calibration_tokens": tokens}
+            refit |= asdict(QUALITIES["good"])
+        return ConversionRequest(
+            source=self.options.model.path,
+            target=self.out,
+            num_key_value_heads=None,
+            pruned_heads=pruned,
+            overwrite=True,
+            **refit,
         )
 
-    def added(self, pruned: Pruned, *, refitted: bool) -> float:
-        """Nats a token."""
-        command = self.command(listed(pruned), REFIT)
-        if not refitted:
-            tokens = f" --calibration-tokens {self.options.calibration_tokens}"
-            command = command.replace(f" {REFIT}{tokens}", "")
-        documents: Any = headcount(command, self.places)  # the conversion's, the evaluation's
-        self.evaluation = documents[1]
-        return float(self.evaluation["delta_loss"])
+    def chosen(self, way: Way, scores: Scores, share: Fraction) -> Pruned:
+        """The least of `scores`; of each layer in a shape that all can have."""
+        if way.across:
+            total = sum(mixer.num_attention_heads for mixer in self.mixers.values())
+            return least_of_all(self.mixers, scores, int(share * total))
+        return least_important(self.mixers, scores, shapes_to_have(self.source, share))
+
+    def drawn(self, seed: int) -> Scores:
+        """Scores of nothing: each head's is drawn."""
+        generator = random.Random(seed)
+        return {
+            index: [generator.random() for _ in range(mixer.num_attention_heads)]
+            for index, mixer in self.mixers.items()
+        }
+
+    def measured_scores(self) -> tuple[Scores | None, Scores]:
+        """The exact costs, if they are asked for, and the estimate, on the first half."""
+        tokens = self.options.tokens_to_choose
+        text = ScoredText(name=str(self.texts["first"]), tokens=tokens, seed=0)
+
+        def listed(found: HeadImportance) -> list[list[float]]:
+            return [list(found.scores[index]) for index in self.mixers]
+
+        def by_layer(found: list[list[float]]) -> Scores:
+            return dict(zip(self.mixers, found, strict=True))
+
+        if not self.options.exact:
+            only = self.kept.get("estimate", lambda: listed(importance_by_text(self.source, text)))
+            return None, by_layer(only)
+        exact, estimate = self.kept.get(
+            "scores", lambda: [listed(one) for one in exact_importance(self.source, text)]
+        )
+        return by_layer(exact), by_layer(estimate)
+
+    def ways(self) -> Iterator[Way]:
+        exact, estimate = self.measured_scores()
+        across = self.options.across_layers
+        if exact is not None:
+            rho = correlation(exact, estimate)
+            of = "Rank correlation of the estimate with the exact costs, over all heads"
+            self.ranked = f" {of}: {rho:.2f}."
+            yield Way(name="exact costs", scores=[exact], across=across)
+        yield Way(name="the estimate, `--calibration`", scores=[estimate], across=across)
+        if not across:
+            yield Way(name="the same, `--across-layers`", scores=[estimate], across=True)
+            weights = importance_by_weights(self.source).scores
+            yield Way(name="the weights alone", scores=[weights], across=False)
+        chance = [self.drawn(seed) for seed in range(self.options.seeds)]
+        yield Way(name="chance", scores=chance, across=across)
 
     def rows(self) -> Iterator[str]:
         """A line a way to choose."""
         shares = [Fraction(share) for share in self.options.shares.split(",")]
-        heads = " | ".join(f"{share} gone | refitted" for share in shares)
-        yield f"| heads go by | {heads} |"
-        yield f"|---|{'---|---|' * len(shares)}"
-        text = ScoredText(
-            name=str(self.places["first.txt"]), tokens=self.options.tokens_to_choose, seed=0
-        )
-        exact, estimate = exact_importance(self.source, text)
-        self.correlation = correlation(exact.scores, estimate.scores)
-        ways = {
-            "exact costs": [exact.scores],
-            "the estimate, `--calibration`": [estimate.scores],
-            "the weights alone": [importance_by_weights(self.source).scores],
-            "chance": [drawn(self.source, seed) for seed in range(self.options.seeds)],
-        }
-        for name, found in ways.items():
-            cells = [self.cell(found, share, refitted=r) for share in shares for r in (False, True)]
-            yield f"| {name} | {' | '.join(cells)} |"
+        kinds = {False: "gone", True: "refitted"} if self.options.refit else {False: "gone"}
+        heads = [what if r else f"{share} {what}" for share in shares for r, what in kinds.items()]
+        yield f"| heads go by | {' | '.join(heads)} |"
+        yield f"|---|{'---|' * len(heads)}"
+        ways = list(self.ways())
+        for refitted in kinds:  # what takes longer comes last, in case the run is stopped
+            for way in ways:
+                for share in shares:
+                    self.cell(way, share, refitted=refitted)
+        for way in ways:
+            cells = [self.cell(way, share, refitted=r) for share in shares for r in kinds]
+            yield f"| {way.name} | {' | '.join(cells)} |"
 
-    def cell(self, found: list[Scores], share: Fraction, *, refitted: bool) -> str:
+    def cell(self, way: Way, share: Fraction, *, refitted: bool) -> str:
         """The mean loss added, and the least and the most of several."""
+        what = "refitted" if refitted else "gone"
         losses = [
-            self.added(chosen(self.source, scores, share), refitted=refitted) for scores in found
+            self.added(
+                f"{way.name}, {share} {what}, {seed}",
+                self.chosen(way, scores, share),
+                refitted=refitted,
+            )
+            for seed, scores in enumerate(way.scores)
         ]
         mean = sum(losses) / len(losses)
         spread = f" ({min(losses):+.3f} to {max(losses):+.3f})" if len(losses) > 1 else ""
@@ -134,18 +234,30 @@ class Bench:
 
     def header(self) -> str:
         """The line above the table: what its figures are figures of."""
-        options, settings = self.options, self.evaluation["settings"]
+        options, settings = self.options, self.before["settings"]
+        which = "of all layers together" if options.across_layers else "of each layer"
         return (
             f"Model: {model_in_words(options.model)}."
             f" Text: {text_in_words(f'the second half of {options.text.name}', self.second)}, loss"
-            f" {self.evaluation['against']['loss']:.3f} before."
-            f" Tokens: {self.evaluation['model']['tokens']:,} scored,"
+            f" {self.before['model']['loss']:.3f} before. Heads: {which}, unless a row says"
+            f" otherwise. Tokens: {self.before['model']['tokens']:,} scored,"
             f" {windows_in_words(settings)}; of {text_in_words('the first half', self.first)}"
             f" {options.tokens_to_choose:,} to choose heads by, and at most"
             f" {options.calibration_tokens:,} to refit with. Seed: 0. Chance: seeds 0 to"
-            f" {options.seeds - 1}, mean (least to most). Rank correlation of the estimate with the"
-            f" exact costs, over all heads: {self.correlation:.2f}."
+            f" {options.seeds - 1}, mean (least to most).{self.ranked}"
             f" Measured: {measured_in_words(settings)}."
+        )
+
+    def command(self) -> str:
+        """The refitted cell of the estimate, of the first share."""
+        options = self.options
+        across = " --across-layers" if options.across_layers else ""
+        window = f" --window {options.window} --stride {options.window}" if options.window else ""
+        return (
+            f"convert {options.model.name} out --prune-heads {options.shares.split(',')[0]}{across}"
+            f" --quality good --calibration first.txt --calibration-tokens"
+            f" {options.calibration_tokens} --evaluate --text second.txt --max-tokens"
+            f" {options.tokens}{window} --no-speed"
         )
 
 
@@ -154,18 +266,22 @@ def main() -> None:
     parser.add_argument("--model", type=named, required=True, metavar="NAME=FOLDER")
     parser.add_argument("--text", type=named, required=True, metavar="NAME=FILE")
     parser.add_argument("--shares", default="1/8,1/4,1/2")
+    parser.add_argument("--across-layers", action="store_true")
     parser.add_argument("--tokens", type=int, default=8192, help="scored at most")
     parser.add_argument("--tokens-to-choose", type=int, default=8192)
     parser.add_argument("--calibration-tokens", type=int, default=16384)
+    parser.add_argument("--window", type=int, help="and stride; default: evaluate's")
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--no-exact", dest="exact", action="store_false")
+    parser.add_argument("--no-refit", dest="refit", action="store_false")
+    parser.add_argument("--keep", type=Path, metavar="FILE")
     options = parser.parse_args()
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(options, Path(folder))
         table = list(bench.rows())
-        share = options.shares.split(",")[0]
-        commands = [bench.command(share, REFIT)]
-        print("\n".join(block("pruning.py", bench.header(), table, commands)), flush=True)
+        lines = block("pruning.py", bench.header(), table, [bench.command()])
+        print("\n".join(lines), flush=True)
 
 
 if __name__ == "__main__":

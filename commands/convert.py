@@ -5,13 +5,21 @@ from typing import Any
 
 import click
 
+from headcount.convert.plan.request import Format
 from headcount.running.signals import exit_at_once, on_signals
 
 from .console import Command, need_extra, write_reports
 from .convert_conflicts import check_together
-from .convert_options import CONVERSION, SWEEP, conversion_options, sweep_options, verify_options
+from .convert_options import (
+    CONVERSION,
+    SWEEP,
+    conversion_options,
+    format_options,
+    sweep_options,
+    verify_options,
+)
 from .evaluate import evaluation_options
-from .options import PATH, output_options
+from .options import PATH
 
 
 @click.command(cls=Command)
@@ -21,7 +29,7 @@ from .options import PATH, output_options
 @sweep_options
 @verify_options
 @evaluation_options
-@output_options
+@format_options
 def convert(
     source: str | None,
     target: Path | None,
@@ -33,7 +41,7 @@ def convert(
     merge_adapter: bool,
     verified: Path | None,
     sample: int | None,
-    form: str,
+    formats: tuple[Format, str],
     output: Path | None,
     **options: Any,
 ) -> None:
@@ -56,11 +64,13 @@ def convert(
       headcount convert org/name ./gqa --kv-heads 8 --dtype bfloat16 --max-shard-size 5GB
       headcount convert ./mha ./gqa --kv-heads 8 --quality good --calibration prose.txt
       headcount convert ./mha ./gqa --kv-heads 8 --evaluate --text prose.txt
+      headcount convert ./mha ./gqa --kv-heads 8 --format gguf --dtype q8_0
       headcount convert ./mha --sweep 8,4,2,1
       headcount convert ./mha --verify ./gqa
       headcount convert --families
     """
     check_together(click.get_current_context())
+    options["format"], form = formats
     if families:
         from headcount.convert.families import families_report
 
@@ -84,17 +94,19 @@ def convert(
         return
     grid = {name: options.pop(name) for name in SWEEP}
     asked = (options["num_key_value_heads"], options["pruned_heads"])
-    wanted = asked != (None, None) and target is not None
+    is_gguf = options["format"] == "gguf"
+    wanted = (is_gguf or asked != (None, None)) and target is not None
     if source is None or not (wanted or grid["counts"]):
         raise click.UsageError(
-            "SOURCE, TARGET and --kv-heads are needed (or --prune-heads; or --families alone)"
+            "SOURCE, TARGET and --kv-heads are needed (or --prune-heads, or --format gguf; or"
+            " --families alone)"
         )
     with on_signals(exit_at_once):
         need_extra()
         from .convert_run import convert_model
         from .convert_sweep import sweep_model
 
-        request = {name: options.pop(name) for name in CONVERSION}
+        request = {name: options.pop(name) for name in (*CONVERSION, "format")}
         both: dict[str, Any] = {
             "allow_pickle": allow_pickle,
             "merge_adapter": merge_adapter,

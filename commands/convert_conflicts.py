@@ -14,8 +14,19 @@ _EVALUATION = tuple(
     field.name for field in fields(EvaluationRequest) if field.name not in _NO_OPTION
 )
 # What a sweep decides, or does, itself.
-_OF_ONE = ("num_key_value_heads", "dry_run", "checks", "evaluates", "overwrite", "speed")
-_WITH_FAMILIES = ("families", "form", "output")
+_OF_ONE = (
+    "num_key_value_heads",
+    "dry_run",
+    "checks",
+    "evaluates",
+    "overwrite",
+    "speed",
+    "behaviour",
+    "roles",
+)
+# What transformers does with a folder.
+_NOT_OF_GGUF = ("checks", "evaluates", "counts", "max_shard_size", "families", "verified")
+_WITH_FAMILIES = ("families", "formats", "output")
 _WITH_VERIFY = (
     "verified",
     "sample",
@@ -23,7 +34,7 @@ _WITH_VERIFY = (
     "source",
     "allow_pickle",
     "merge_adapter",
-    "form",
+    "formats",
     "output",
 )
 
@@ -31,6 +42,9 @@ _WITH_VERIFY = (
 def check_together(context: click.Context) -> None:
     """Raises UsageError for options on the command line that others make useless."""
     given = [name for name in context.params if _is_given(context, name)]
+    if context.params["formats"][0] == "gguf":
+        why = "does not go with --format gguf: convert without it first, and then the result to it"
+        _refuse(context, given, _NOT_OF_GGUF, why)
     if "families" in given:
         _refuse(context, given, set(given) - {*_WITH_FAMILIES}, "does not go with --families")
         return
@@ -57,12 +71,10 @@ def check_together(context: click.Context) -> None:
 
 
 def _is_given(context: click.Context, name: str) -> bool:
-    """Without --no-speed, which takes nothing away that a sweep would do."""
+    """Without --no-speed and --no-roles, which take nothing away that a sweep would do."""
     source = context.get_parameter_source(name)
-    return source is click.core.ParameterSource.COMMANDLINE and (name, context.params[name]) != (
-        "speed",
-        False,
-    )
+    left_out = name in ("speed", "roles") and context.params[name] is False
+    return source is click.core.ParameterSource.COMMANDLINE and not left_out
 
 
 def _refuse(context: click.Context, given: Iterable[str], names: Iterable[str], why: str) -> None:

@@ -7,20 +7,23 @@ from typing import Any
 import click
 
 from headcount.convert.merge.ladder import GROUPINGS, QUALITIES, REFITS, Ladder, Quality
-from headcount.convert.plan.cast import CAST_NAMES
 from headcount.convert.plan.request import (
     BUILTIN,
     CALIBRATION_TOKENS,
+    ELEMENT_TYPES,
+    FORMAT_CHOICES,
     HOME_CHOICES,
     METHODS,
     ConversionRequest,
+    Format,
 )
+from headcount.report import FORMATS
 
-from .options import PATH, SIZE, TOKENS, options_of, stack
+from .options import PATH, SIZE, TOKENS, options_of, output_option, report_format, stack
 
 # The options that decide the conversion, and those of them that --quality bundles.
 LADDER = tuple(field.name for field in fields(Ladder) if field.name != "seed")
-_NO_OPTION = ("source", "target", "source_name", "source_made")
+_NO_OPTION = ("source", "target", "source_name", "source_made", "format")
 CONVERSION = (
     *(field.name for field in fields(ConversionRequest) if field.name not in _NO_OPTION),
     "quality",
@@ -39,6 +42,11 @@ conversion_options = stack(
         metavar="N|SHARE|LIST",
         help="Query heads to take from each layer, the least important: 2, or 1/4; or by their"
         " numbers: 0-3:1+5,4:0+2. In a sweep several: 0,1/4,1/2.",
+    ),
+    click.option(
+        "--across-layers",
+        is_flag=True,
+        help="Count those heads over all layers: some lose more, others fewer.",
     ),
     click.option("--families", is_flag=True, help="List the types that can be converted."),
     click.option(
@@ -91,8 +99,8 @@ conversion_options = stack(
     ),
     click.option(
         "--dtype",
-        type=click.Choice(CAST_NAMES),
-        help="Element type of the result; default: as stored.",
+        type=click.Choice(ELEMENT_TYPES),
+        help="Element type of the result; default: as stored. q8_0 is of GGUF alone.",
     ),
     click.option(
         "--max-shard-size", type=SIZE, help="Of a file, such as 5GB; default: SOURCE's files."
@@ -164,6 +172,36 @@ verify_options = stack(
         metavar="N",
         help="Of --verify: only N tensors, drawn by --seed.",
     ),
+)
+
+
+def _formats(
+    ctx: click.Context, param: click.Parameter, value: tuple[str, ...]
+) -> tuple[Format, str]:
+    """The format of the result, and that of the report: of each the one that is named, if any."""
+    results = [name for name in FORMAT_CHOICES if name in value]
+    reports = [name for name in value if name in FORMATS]
+    if len(results) > 1 or len(set(reports)) > 1:
+        raise click.BadParameter("names two formats of one thing", ctx, param)
+    named = reports[0] if reports else None
+    return (
+        results[0] if results else FORMAT_CHOICES[0],
+        report_format(named, ctx.params.get("output")),
+    )
+
+
+format_options = stack(
+    click.option(
+        "--format",
+        "formats",
+        type=click.Choice([*FORMAT_CHOICES, *FORMATS]),
+        multiple=True,
+        callback=_formats,
+        help="Of the result: safetensors (the default), or gguf, a file for llama.cpp. Of the"
+        " report: the others; default: as the name of the --output file says, else table. May be"
+        " given twice.",
+    ),
+    output_option,
 )
 
 

@@ -82,8 +82,9 @@ def _check(target: Path, done: ConversionReport, reports: list[Report]) -> str:
     checked = check_conversion(
         done.plan.source.folder,
         target,
-        lossless=all(layer.lossless for layer in done.layers),
+        lossless=all(layer.merged_equal for layer in done.layers),
         rounding=rounding_of(done.plan),
+        pruned={layer.index: layer.pruned for layer in done.plan.layers if layer.pruned},
     )
     done.plan.source.check()
     reports.append(check_report(checked))

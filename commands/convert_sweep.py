@@ -126,7 +126,8 @@ def _pruned(
         pruned = None if text in (None, "0") else parse_pruned_heads(text)
         for name, own in fields.items():
             label = name if pruned is None else f"{name}, {text} pruned"
-            yield label, {**own, "pruned_heads": pruned}
+            across = own["across_layers"] and pruned is not None
+            yield label, {**own, "pruned_heads": pruned, "across_layers": across}
 
 
 def _each(prunings: str) -> list[str]:

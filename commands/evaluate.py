@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headcount.evaluate.errors import EvaluationFailedError
-from headcount.evaluate.evaluation_request import EvaluationRequest
+from headcount.evaluate.evaluation_request import BEHAVIOURS, EvaluationRequest
 from headcount.model.errors import HeadcountError
 from headcount.running.signals import exit_at_once, on_signals
 
 from .console import Command, need_extra, write_reports
-from .options import PATH, TOKENS, options_of, output_options, stack
+from .options import AT_LEAST_1, PATH, TOKENS, options_of, output_options, stack
 from .output.report_path import check_report_path
 
 if TYPE_CHECKING:
@@ -21,11 +21,18 @@ if TYPE_CHECKING:
 _option = options_of(EvaluationRequest)
 evaluation_options = stack(
     click.option("--text", type=PATH, help="UTF-8 text; default: a sample of prose."),
+    _option(
+        "--documents",
+        words="Each line of the text, or file of a folder, is a sequence.",
+        shown=False,
+    ),
     _option("--max-tokens", TOKENS, "Tokens to score at most."),
     click.option("--window", type=TOKENS, help="Tokens a window; default: up to 1,024."),
     click.option("--stride", type=TOKENS, help="Tokens between windows; default: half a window."),
     click.option("--tokenizer", type=PATH, help="A folder; default: the model's own."),
     click.option("--torch-device", "device", help="cpu, cuda, cuda:1…; default: cuda if there."),
+    _option("--behaviour", click.Choice(BEHAVIOURS), "How much to ask of the use of context."),
+    _option("--roles/--no-roles", words="Whether to compare the roles of heads.", shown=False),
     _option("--speed/--no-speed", words="Whether to measure speed.", shown=False),
 )
 
@@ -35,13 +42,22 @@ evaluation_options = stack(
 @click.option("--against", metavar="ORIGINAL", help="The model to compare with, in a folder.")
 @click.option("--dtype", help="Element type to load the weights as; default: as stored.")
 @evaluation_options
+@click.option("--tasks", help="Tasks of lm-evaluation-harness, as NAME,NAME (extra `tasks`).")
+@click.option("--task-folder", type=PATH, help="A folder with tasks of your own.")
+@click.option("--task-limit", type=AT_LEAST_1, help="Questions of each task; default: all.")
 @output_options
 def evaluate(
-    model: str, against: str | None, form: str, output: Path | None, **request: Any
+    model: str,
+    against: str | None,
+    tasks: str | None,
+    form: str,
+    output: Path | None,
+    **request: Any,
 ) -> None:
     """Measure MODEL, a folder: loss, perplexity, cache bytes and speed.
 
-    With ORIGINAL also the KL divergence and top-1 agreement between the two.
+    With ORIGINAL also the KL divergence and top-1 agreement between the two, and whether what
+    stands in the context is still copied and recalled (--behaviour).
 
     \b
     Example:
@@ -50,7 +66,8 @@ def evaluate(
     with on_signals(exit_at_once):
         need_extra()
         check_report_path(output, [Path(folder) for folder in (model, against) if folder])
-        report, failure = run_evaluation(model, against, **request)
+        names = tuple(name.strip() for name in (tasks or "").split(",") if name.strip())
+        report, failure = run_evaluation(model, against, tasks=names, **request)
         write_reports([report], form, output)
         if failure is not None:
             raise failure

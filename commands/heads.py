@@ -21,10 +21,15 @@ if TYPE_CHECKING:
 
 # What only one of the two reports reads.
 _OF_TEXT = ("exact", "text", "max_tokens")
-_OF_ATLAS = ("tokens", "sequences", "batch_size", "thresholds", "dtype", "device")
+_OF_ATLAS = ("against", "tokens", "sequences", "batch_size", "thresholds", "dtype", "device")
 _option = options_of(HeadsRequest)
 _of_text = options_of(ImportanceRequest)
 _OPTIONS = stack(
+    click.option(
+        "--against",
+        metavar="ORIGINAL",
+        help="The model that MODEL was made from: which roles its heads kept, lost and gained.",
+    ),
     click.option(
         "--tokens",
         type=TOKENS,
@@ -57,6 +62,7 @@ _OPTIONS = stack(
 @output_options
 def heads(
     model: str,
+    against: str | None,
     thresholds: str | None,
     importance: bool,
     form: str,
@@ -65,13 +71,14 @@ def heads(
 ) -> None:
     """Say what each head of MODEL does: previous token, induction, duplicate token, first token.
 
-    MODEL is a folder, or org/name[@revision] of the Hugging Face Hub. It reads random tokens twice,
-    and each attention's pattern is reduced to scores as soon as it is computed.
+    MODEL and ORIGINAL are folders, or org/name[@revision] of the Hugging Face Hub. A model reads
+    random tokens twice, and each attention's pattern is reduced to scores when it is computed.
 
     \b
     Example:
       headcount heads ./model
       headcount heads ./model -o heads.html
+      headcount heads ./gqa --against ./mha
       headcount heads ./model --importance --exact --text prose.txt
     """
     _check_together(click.get_current_context(), importance)
@@ -79,11 +86,12 @@ def heads(
     text = {name: request.pop(name) for name in _OF_TEXT}
     with on_signals(exit_at_once):
         need_extra()
-        check_report_path(output, [Path(model)])
+        check_report_path(output, [Path(one) for one in (model, against) if one])
         if importance:
             report = run_importance(ImportanceRequest(model=model, seed=request["seed"], **text))
         else:
-            report = run_atlas(HeadsRequest(model=model, thresholds=limits, **request))
+            wanted = HeadsRequest(model=model, thresholds=limits, **request)
+            report = run_atlas(wanted) if against is None else run_comparison(wanted, against)
         write_reports([report], form, output)
 
 
@@ -119,6 +127,19 @@ def run_atlas(request: HeadsRequest) -> "Report":
     for warning in atlas.warnings:
         print(f"Warning: {warning}", file=sys.stderr)
     return atlas_report(atlas)
+
+
+def run_comparison(request: HeadsRequest, against: str) -> "Report":
+    """The report of the heads of two models; warnings go to stderr. Raises HeadcountError."""
+    from headcount.heads.comparison.comparison_report import comparison_report
+    from headcount.heads.comparison.comparison_run import NamedFolder, compare_heads
+
+    with _folder_of(request.model) as model, _folder_of(against) as original:
+        folders = NamedFolder(*model), NamedFolder(*original)
+        found = compare_heads(request, *folders, progress=True)
+    for warning in found.warnings:
+        print(f"Warning: {warning}", file=sys.stderr)
+    return comparison_report(found)
 
 
 @contextmanager

@@ -92,14 +92,24 @@ def options_of(request: "type[DataclassInstance]") -> Callable[..., Decorator]:
     return option
 
 
-def _format(ctx: click.Context, param: click.Parameter, value: str | None) -> str:
+def report_format(value: str | None, output: Path | None) -> str:
     """The format that was named, or the one that the name of the output file says."""
-    output = ctx.params.get("output")
     if value is not None or output is None:
         return value or "table"
     return ENDINGS.get(output.suffix.lower(), "table")
 
 
+def _format(ctx: click.Context, param: click.Parameter, value: str | None) -> str:
+    return report_format(value, ctx.params.get("output"))
+
+
+output_option = click.option(
+    "-o",
+    "--output",
+    type=PATH,
+    is_eager=True,  # its name is asked for the format
+    help="Write to this file, not to stdout.",
+)
 output_options = stack(
     click.option(
         "--format",
@@ -109,13 +119,7 @@ output_options = stack(
         help="How to print the report. Default: as the name of the --output file says (.md, .json,"
         " .csv, .html), else table.",
     ),
-    click.option(
-        "-o",
-        "--output",
-        type=PATH,
-        is_eager=True,  # its name is asked for the format
-        help="Write to this file, not to stdout.",
-    ),
+    output_option,
 )
 workload_options = stack(
     click.option("--context", type=TOKENS, help="Tokens per sequence: 8192, or 8k for the same."),

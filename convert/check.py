@@ -1,5 +1,6 @@
 """Source and result on the same tokens: what the conversion did to the logits, to generation and to
-the cache. Both run in float32 (float64 where the weights are that), one after the other."""
+the cache. Both run in float32 (float64 where the weights are that), one after the other. The source
+runs without what its pruned query heads give."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,9 +19,12 @@ from headcount.running.boundary import out_of_memory_explained, quiet_transforme
 from headcount.running.measured_cache import measured_cache_bytes
 from headcount.running.strict_presence import strict_presence
 
+from .masked_heads import masked
 from .models import modeling_headcount
 from .plan.cast import KEPT_AS_THEY_ARE
+from .plan.request import HeadsOfLayers
 from .plan.rounding import NO_ROUNDING, Rounding
+from .plan.source import read_source
 
 # How many tokens are read, and how many are generated, where the model has positions for them.
 PROMPT, NEW = 16, 8
@@ -33,13 +37,15 @@ _FOLDING = 8
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Checked:
-    """`prompt_tokens` were read. `max_difference` is the largest of the logits,
+    """`prompt_tokens` were read. `lossless`: the logits had to be equal; `masked_heads` query heads
+    of the source gave nothing. `max_difference` is the largest of the logits,
     `relative_difference` that of their Frobenius norms; `cast` is the type that the numbers of the
     source were rounded to first, as those of the result are. Of a model that generates nothing the
     last three are None. `problems` are sentences."""
 
     dtype: str
     lossless: bool
+    masked_heads: int
     cast: str | None
     prompt_tokens: int
     max_difference: float
@@ -69,27 +75,34 @@ class _Run:
 
 
 def check_conversion(
-    source: Path, target: Path, *, lossless: bool, rounding: Rounding = NO_ROUNDING
+    source: Path,
+    target: Path,
+    *,
+    lossless: bool,
+    rounding: Rounding = NO_ROUNDING,
+    pruned: HeadsOfLayers | None = None,
 ) -> Checked:
-    """Runs both models. `lossless`: all merged heads were equal, so that the logits must be, too,
-    but for `rounding`: the numbers of the source are rounded to its cast before they are run.
-    Raises HeadcountError for a model that transformers cannot run."""
+    """Runs both models, the source without what its query heads `pruned` give. `lossless`: all
+    merged heads were equal, so that the logits must be, too, but for `rounding`: the numbers of the
+    source are rounded to its cast before they are run. Raises HeadcountError for a model that
+    transformers cannot run."""
     with quiet_transformers(), out_of_memory_explained(), torch.no_grad():
         audit = audit_model(str(target))
         dtype = torch.float64 if audit.spec.dtype == "float64" else torch.float32
         lengths = _lengths(audit.spec.max_position_embeddings)
-        before = _run(source, dtype, lengths, generates=False, cast=rounding.cast)
-        after = _run(target, dtype, lengths, generates=True)
-    difference = (after.logits - before.logits).abs()
-    relative = float(difference.norm() / before.logits.norm().clamp_min(1e-30))
+        before = _source_logits(source, dtype, lengths, rounding.cast, pruned or {})
+        after = _run(_load(target, dtype), target, lengths)
+    difference = (after.logits - before).abs()
+    relative = float(difference.norm() / before.norm().clamp_min(1e-30))
     predicted = None if after.cache_bytes is None else _predicted(audit, after, dtype)
     return Checked(
         dtype=str(dtype).removeprefix("torch."),
         lossless=lossless,
+        masked_heads=sum(map(len, (pruned or {}).values())),
         prompt_tokens=lengths.prompt,
         max_difference=float(difference.max()),
         relative_difference=relative,
-        top1_agreement=float((after.logits.argmax(-1) == before.logits.argmax(-1)).double().mean()),
+        top1_agreement=float((after.logits.argmax(-1) == before.argmax(-1)).double().mean()),
         generated_tokens=after.generated,
         predicted_cache_bytes=predicted,
         measured_cache_bytes=after.cache_bytes,
@@ -120,7 +133,8 @@ def _problems(
         found.append("the result's logits are not finite")
     if allowed is not None and not relative <= allowed:
         found.append(
-            f"all merged heads were equal, but the logits differ by {relative:.1e} of their norm"
+            f"heads that were merged were equal, but the logits differ by {relative:.1e} of their"
+            " norm"
         )
     if after.cache_bytes != predicted:
         found.append(
@@ -137,15 +151,28 @@ def _lengths(positions: int | None) -> _Lengths:
     return _Lengths(prompt=max(min(PROMPT, positions - new + 1), 1), new=new)
 
 
-def _run(
-    folder: Path,
-    dtype: torch.dtype,
-    lengths: _Lengths,
-    *,
-    generates: bool,
-    cast: str | None = None,
-) -> _Run:
+def _source_logits(
+    folder: Path, dtype: torch.dtype, lengths: _Lengths, cast: str | None, pruned: HeadsOfLayers
+) -> torch.Tensor:
     model = _load(folder, dtype) if cast is None else _rounded(folder, dtype, cast)
+    if not pruned:
+        return _logits(model, folder, lengths)[0]
+    with masked(model, read_source(folder), pruned):
+        return _logits(model, folder, lengths)[0]
+
+
+def _run(model: PreTrainedModel, folder: Path, lengths: _Lengths) -> _Run:
+    logits, inputs = _logits(model, folder, lengths)
+    with third_party(f"{folder}: transformers cannot run it"):
+        if model.can_generate():
+            return _generate(model, inputs, logits, lengths.new)
+    return _Run(logits=logits, generated=None, cache_bytes=None, cached_tokens=0, encoder_tokens=0)
+
+
+def _logits(
+    model: PreTrainedModel, folder: Path, lengths: _Lengths
+) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    """The logits, and what the model read for them."""
     with third_party(f"{folder}: transformers cannot run it"):
         inputs = _inputs(model, folder, lengths.prompt)
         decoder = (
@@ -154,12 +181,7 @@ def _run(
             else {}
         )
         output = model(**inputs, **decoder)
-        logits = (output.logits if "logits" in output else output[0]).double()
-        if not generates or not model.can_generate():
-            return _Run(
-                logits=logits, generated=None, cache_bytes=None, cached_tokens=0, encoder_tokens=0
-            )
-        return _generate(model, inputs, logits, lengths.new)
+        return (output.logits if "logits" in output else output[0]).double(), inputs
 
 
 def _generate(

@@ -13,18 +13,22 @@ def check_report(checked: Checked) -> Report:
     return Report(
         title="Check: " + ("passed" if not checked.problems else "; ".join(checked.problems)),
         facts=tuple(_facts(checked)),
-        notes=(
-            f"Both models read the same {checked.prompt_tokens} random tokens in {checked.dtype}."
-            + (
-                " All merged heads were equal: the logits must be, but for rounding"
-                f"{_cast(checked)}."
-                if checked.lossless
-                else " Heads were merged that were not equal, or pruned: this shows that the result"
-                " runs, not how good it is (headcount evaluate does)."
-            ),
-        ),
+        notes=(_note(checked),),
         document={"schema_version": 1, "check": asdict(checked)},
     )
+
+
+def _note(checked: Checked) -> str:
+    said = f"Both models read the same {checked.prompt_tokens} random tokens in {checked.dtype}."
+    if checked.masked_heads:
+        said += f" The {checked.masked_heads} pruned heads of the source gave nothing."
+    if not checked.lossless:
+        return (
+            f"{said} Heads were merged that were not equal, or fitted anew: this shows that the"
+            " result runs, not how good it is (headcount evaluate does)."
+        )
+    rounding = f"the logits must be, but for rounding{_cast(checked)}."
+    return f"{said} All merged heads were equal: {rounding}"
 
 
 def _cast(checked: Checked) -> str:

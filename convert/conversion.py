@@ -48,15 +48,17 @@ class LayerError:
     of its scores' (`key`) and its output's (`value`) energy that is lost: with the mean of the same
     heads it would be `key_mean` and `value_mean`.
 
-    `kept` are the source heads that a choosing method kept, None for the mean. `lossless`: no head
-    was pruned, and every merged one equals those that it stands for. `distinct`: how many of the
-    source's K/V heads, pruned ones apart, are no copies of their neighbours.
+    `kept` are the source heads that a choosing method kept, None for the mean. `merged_equal`:
+    every merged head equals those that it stands for. `lossless`: so it is, and no head was pruned.
+    `distinct`: how many of the source's K/V heads, pruned ones apart, are no copies of their
+    neighbours.
     """
 
     index: int
     key: float
     value: float
     kept: tuple[int, ...] | None
+    merged_equal: bool
     lossless: bool
     distinct: int
     key_mean: float | None = None
@@ -132,19 +134,26 @@ def _write(plan: ConversionPlan, work: WorkFolder, progress: bool) -> dict[str, 
         rewritten = rewrite_layers(plan.rewriting, work, progress=progress)
     with tqdm(total=size, unit="B", unit_scale=True, disable=hidden, file=sys.stderr) as bar:
         reader = SourceReader(plan.source.headers, rewritten.files)
-        outcome = write_shards(redirected(plan, rewritten), reader, work, bar.update)
+        redirect = redirected(plan, rewritten)
+        if redirect.gguf is None:
+            outcome = write_shards(redirect, reader, work, bar.update)
+        else:
+            from .gguf.writing import write_gguf  # imports the package gguf
+
+            outcome = write_gguf(redirect, redirect.gguf, reader, work, bar.update)
         manifest = {
             file.name: Written(nbytes=file.nbytes, digest=file.digest) for file in work.of_model
         }
         for side_file in plan.side_files:
             manifest[side_file.name] = copy_side_file(side_file, work.model, bar.update)
     plan.source.check()
-    if plan.index is not None and plan.index_name is not None:
+    if plan.index is not None and plan.index_name is not None and plan.gguf is None:
         index = json_bytes(plan.index)
         manifest[plan.index_name] = write_bytes(work.model / plan.index_name, index)
     manifest[CARD] = write_bytes(work.model / CARD, plan.card.encode())
     config = json_bytes(plan.config)
-    manifest[CONFIG] = Written(nbytes=len(config), digest=digest_of_bytes(config))
+    if plan.gguf is None:
+        manifest[CONFIG] = Written(nbytes=len(config), digest=digest_of_bytes(config))
     entries = {name: manifest[name].document() for name in sorted(manifest)}
     record = {
         **_record(plan, _layer_errors(plan, outcome, rewritten), rewritten, outcome.lost),
@@ -152,7 +161,8 @@ def _write(plan: ConversionPlan, work: WorkFolder, progress: bool) -> dict[str, 
         "manifest": entries,
     }
     write_bytes(work.model / RECORD, json_bytes(record))
-    write_bytes(work.model / CONFIG, config)
+    if plan.gguf is None:
+        write_bytes(work.model / CONFIG, config)
     verify_output(plan, work.model)
     return record
 
@@ -166,6 +176,7 @@ def _layer_errors(
             key=outcome.errors[layer.index, "k"],
             value=outcome.errors.get((layer.index, "v"), outcome.errors[layer.index, "k"]),
             kept=outcome.chosen.get(layer.index),
+            merged_equal=layer.index not in outcome.moved,
             lossless=layer.index not in outcome.moved and not layer.pruned,
             distinct=outcome.repeats.distinct(layer.index),
         )
@@ -189,6 +200,7 @@ def _as_rewritten(pooled: LayerError, rewritten: Rewritten) -> LayerError:
         value=lost("value_error"),
         key_mean=lost("key_mean_error"),
         value_mean=lost("value_mean_error"),
+        merged_equal=False,
         lossless=False,
         distinct=rewritten.distinct[pooled.index],
     )
@@ -205,6 +217,7 @@ def _record(
         layer.index: {
             "relative_error": {"k": layer.key, "v": layer.value},
             "kept": None if layer.kept is None else list(layer.kept),
+            "merged_equal": layer.merged_equal,
             "lossless": layer.lossless,
             "distinct_key_value_heads": layer.distinct,
             "relative_error_of_mean": None
@@ -240,6 +253,7 @@ def _report(
             key=layer["relative_error"]["k"],
             value=layer["relative_error"]["v"],
             kept=None if layer["kept"] is None else tuple(layer["kept"]),
+            merged_equal=layer["merged_equal"],
             lossless=layer["lossless"],
             distinct=layer["distinct_key_value_heads"],
             key_mean=(layer["relative_error_of_mean"] or {}).get("k"),

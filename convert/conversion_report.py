@@ -10,6 +10,7 @@ from headcount.report.report import Column, Fact, Report, Table
 from .conversion import ConversionReport, LayerError
 from .digest_record import DIGEST_OF_TENSORS
 from .fitted_table import fitted_notes, fitted_tables
+from .gguf.gguf_file import NAME
 from .plan.describe import describe_plan, method_in_words, pruned_in_words
 from .plan.document import conversion_plan_document
 from .plan.existing import DIGEST
@@ -56,9 +57,19 @@ def conversion_plan_report(plan: ConversionPlan) -> Report:
             key="tensors",
             title="Tensors",
             columns=_TENSOR_COLUMNS,
-            rows=tuple(_tensor(step, file) for file in plan.files for step in file.steps),
+            rows=tuple(_rows(plan)),
         ),
     )
+
+
+def _rows(plan: ConversionPlan) -> Iterator[tuple[object, ...]]:
+    """Every tensor of the output."""
+    if plan.gguf is None:
+        yield from (_tensor(step, file) for file in plan.files for step in file.steps)
+        return
+    for one in plan.gguf.tensors:
+        shape = "x".join(map(str, one.shape))
+        yield one.name, NAME, one.verb, " ".join(one.steps), one.type, shape, one.nbytes
 
 
 def _tensor(step: Step, file: OutputFile) -> tuple[object, ...]:
@@ -77,28 +88,17 @@ def conversion_report(report: ConversionReport) -> Report:
     return Report(
         title=f"{report.target}: {_DONE[report.done_before]}",
         facts=(
-            Fact(
-                key="heads",
-                title="K/V heads",
-                value=_heads(report.plan),
-                note=_query_heads(report.plan),
-            ),
-            *_pruned(report.plan),
-            Fact(key="method", title="Method", value=method_in_words(report.plan)),
+            *_merged(report.plan),
+            *_format(report.plan),
             Fact(key="nbytes", title="Weights", value=report.plan.nbytes, unit="bytes"),
         ),
         tables=(
-            Table(
-                key="layers",
-                title="Layers",
-                columns=(*_COLUMNS, *_OF_MEAN) if rewritten else _COLUMNS,
-                rows=rows,
-            ),
+            *_layers(rows, rewritten),
             *fitted_tables(report),
             *_files(report),
         ),
         notes=(
-            _LOST if rewritten else _MOVED,
+            *([_LOST if rewritten else _MOVED] if rows else []),
             *fitted_notes(report),
             *_missing(report.plan.left_files),
             *_cost(report),
@@ -109,6 +109,32 @@ def conversion_report(report: ConversionReport) -> Report:
         ),
         document=report.document(),
     )
+
+
+def _layers(rows: tuple[tuple[object, ...], ...], rewritten: bool) -> Iterator[Table]:
+    """What moved in each layer, where any did."""
+    if rows:
+        columns = (*_COLUMNS, *_OF_MEAN) if rewritten else _COLUMNS
+        yield Table(key="layers", title="Layers", columns=columns, rows=rows)
+
+
+def _merged(plan: ConversionPlan) -> Iterator[Fact]:
+    """The heads before and after, and how they were merged."""
+    if not plan.layers:
+        yield Fact(key="heads", title="K/V heads", value="as they were")
+        return
+    yield Fact(key="heads", title="K/V heads", value=_heads(plan), note=_query_heads(plan))
+    yield from _pruned(plan)
+    yield Fact(key="method", title="Method", value=method_in_words(plan))
+
+
+def _format(plan: ConversionPlan) -> Iterator[Fact]:
+    """What a GGUF file is, for those that load it."""
+    if plan.gguf is not None:
+        kinds = ", ".join(sorted({tensor.type for tensor in plan.gguf.tensors}))
+        yield Fact(
+            key="format", title="Format", value=f"GGUF, {plan.gguf.architecture}", note=kinds
+        )
 
 
 def _errors(layer: LayerError, rewritten: bool) -> Iterator[float | None]:
@@ -210,6 +236,8 @@ def _cost(report: ConversionReport) -> Iterator[str]:
 
 def _repeats(report: ConversionReport) -> Iterator[str]:
     """What the heads themselves say: copies of each other make a conversion lossless."""
+    if not report.layers:
+        return
     if all(layer.lossless for layer in report.layers):
         kind = rounding_of(report.plan).type
         rounded = "" if kind is None else f", up to rounding to {kind}"

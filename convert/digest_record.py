@@ -10,6 +10,7 @@ from typing import Any
 
 from headcount.sources.safetensors import FileHeader
 
+from .gguf.gguf_file import NAME
 from .plan.existing import DIGEST
 from .plan.plan import ConversionPlan
 from .plan.steps import Copy
@@ -28,28 +29,37 @@ def digest_record(
     rewritten: Rewritten,
     manifest: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """`inputs`: every file that was read. `tensors`: of the output. `source_tensors`: those of the
+    """`inputs`: every file that was read. `tensors`: of the output; none of a GGUF file, which has
+    a digest as a whole. `source_tensors`: those of the
     source that others were computed from, where they are no copies. `rewritten`: those of them that
     another method than pooling changed first."""
-    made = {
-        step.name: digest
-        for file in plan.files
-        for step, digest in zip(file.steps, work.finished[file.name].parts[1:], strict=True)
-    }
+    files = [file.name for file in plan.files] if plan.gguf is None else [NAME]
+    made = {} if plan.gguf is not None else _made(plan, work)
     read: dict[str, str] = {}
-    for file in plan.files:
-        read |= work.finished[file.name].measured["sources"]
+    for name in files:
+        read |= work.finished[name].measured["sources"]
     read |= rewritten.replaced
     copied = {
         step.sources[0].name: made[step.name]
         for step in plan.steps
-        if isinstance(step.action, Copy) and step.sources[0].name not in rewritten.replaced
+        if step.name in made
+        and isinstance(step.action, Copy)
+        and step.sources[0].name not in rewritten.replaced
     }
     return {
         "inputs": dict(sorted(_inputs(plan, {**read, **copied}, manifest))),
         "tensors": dict(sorted(made.items())),
         "source_tensors": dict(sorted(read.items())),
         "rewritten": sorted(rewritten.replaced),
+    }
+
+
+def _made(plan: ConversionPlan, work: WorkFolder) -> dict[str, str]:
+    """The digest of each tensor of the output's safetensors files."""
+    return {
+        step.name: digest
+        for file in plan.files
+        for step, digest in zip(file.steps, work.finished[file.name].parts[1:], strict=True)
     }
 
 

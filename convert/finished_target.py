@@ -5,6 +5,7 @@ from typing import Any
 
 from headcount.model.errors import HeadcountError
 
+from .gguf.gguf_file import NAME
 from .plan.errors import TargetError
 from .plan.existing import DIGEST, Existing, check_same_job
 from .plan.job import job_of
@@ -39,9 +40,11 @@ def check_finished(plan: ConversionPlan, existing: Existing) -> None:
 
 
 def _names(plan: ConversionPlan) -> set[str]:
+    beside = {CARD, *(file.name for file in plan.side_files)}
+    if plan.gguf is not None:
+        return {NAME, *beside}
     index = set() if plan.index_name is None else {plan.index_name}
-    weights = {file.name for file in plan.files}
-    return {CONFIG, CARD, *index, *weights, *(file.name for file in plan.side_files)}
+    return {CONFIG, *index, *(file.name for file in plan.files), *beside}
 
 
 def _check_age(plan: ConversionPlan, existing: Existing) -> None:
@@ -71,7 +74,7 @@ def _is_layer(layer: Any) -> bool:
         type(layer.get("index")) is int
         and all(isinstance(layer["relative_error"].get(part), float | int) for part in "kv")
         and isinstance(layer.get("kept", ""), list | None)
-        and type(layer.get("lossless")) is bool
+        and all(type(layer.get(key)) is bool for key in ("merged_equal", "lossless"))
         and type(layer.get("distinct_key_value_heads")) is int
     )
 

@@ -4,8 +4,9 @@ from transformers import PreTrainedTokenizerBase
 
 from headcount.running.runnable import RunnableModel
 from headcount.running.text import Text
-from headcount.running.tokens import TokenSequence, encode, load_tokenizer
+from headcount.running.tokens import load_tokenizer
 
+from .documents import EncodedText, encode_documents
 from .errors import IncomparableModelsError
 
 
@@ -23,15 +24,15 @@ def check_same_tokens(
     model: RunnableModel,
     original: RunnableModel,
     *,
-    text: Text,
-    tokens: TokenSequence,
+    read: tuple[Text, tuple[Text, ...]],
+    encoded: EncodedText,
     max_tokens: int,
 ) -> None:
     """Raises IncomparableModelsError unless the tokenizer of `original` has the vocabulary of
-    `tokenizer`, which is that of `model`, and cuts `text` alike: into `tokens`."""
+    `tokenizer`, which is that of `model`, and cuts what was `read` alike: into `encoded`."""
     other = load_tokenizer(original.folder)
     same = tokenizer.get_vocab() == other.get_vocab()
-    if not same or encode(other, text, max_tokens).ids != tokens.ids:
+    if not same or encode_documents(other, *read, max_tokens) != encoded:
         raise IncomparableModelsError(
             f"{model.id} and {original.id} have different tokenizers: their tokens cannot be"
             " compared; evaluate each alone, or name the one for both with --tokenizer"

@@ -1,7 +1,10 @@
 """Evaluating a model, alone or against the original that it was made from."""
 
 import math
-from dataclasses import dataclass
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import torch
 import transformers
@@ -17,14 +20,20 @@ from headcount.running.measured_cache import (
     weigh_cache,
 )
 
+from .behaviour.behaviour import Behaviour, probe
+from .behaviour.behaviour_report import behaviour_warnings
 from .divergence import Divergence
 from .evaluation_document import Comparison, EvaluationReport, ModelScore, Settings
 from .evaluation_plan import EvaluationPlan, plan_evaluation
 from .evaluation_request import EvaluationRequest
 from .logits import chunk_positions
 from .loss import TextScores, score_text
+from .roles_section import roles_section, with_roles
 from .speed import Speed, take_turns, tiled
-from .windows import cut_windows
+from .tasks import run_tasks
+
+_ENOUGH = 1000  # tokens: with fewer their frequencies say little
+_FAR_BETTER = 0.5  # nats a token
 
 
 def evaluate(
@@ -37,13 +46,18 @@ def evaluate(
     """
     with quiet_transformers(), out_of_memory_explained():
         plan = plan_evaluation(request)
+        roles = roles_section(request)  # first: it loads one model at a time
         models = [
             load_model(runnable, dtype=plan.dtype, device=plan.device)
             for runnable in plan.runnables
         ]
+        start = time.perf_counter()
         scores = _score(plan, models)
+        behaviour = _probe(plan, models, scores, time.perf_counter() - start)
         runs = _run(plan, models, predict)
-        return _report(plan, models, scores, runs)
+        tasks = run_tasks(request, models, plan.tokenizer) if request.tasks else ()
+        report = replace(_report(plan, models, scores, runs, behaviour), tasks=tasks)
+        return with_roles(report, roles)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,15 +70,28 @@ class _Runs:
 
 
 def _score(plan: EvaluationPlan, models: list[LoadedModel]) -> TextScores:
-    windows = cut_windows(len(plan.tokens.ids), window=plan.window, stride=plan.stride)
     return score_text(
         models[0].model,
         torch.tensor(plan.tokens.ids, device=plan.device),
-        tqdm(windows, desc="scoring", unit="window", disable=None, leave=False),
+        tqdm(plan.windows, desc="scoring", unit="window", disable=None, leave=False),
         chunk=chunk_positions(plan.runnables[0].vocab_size),
         bos=plan.tokens.bos,
         original=models[1].model if len(models) > 1 else None,
+        whole=plan.behaviour is not None,
     )
+
+
+def _probe(
+    plan: EvaluationPlan, models: list[LoadedModel], scores: TextScores, seconds: float
+) -> Behaviour | None:
+    if plan.behaviour is None:
+        return None
+    loaded = [one.model for one in models]
+
+    def words(ids: list[int]) -> str:
+        return str(plan.tokenizer.decode(ids))
+
+    return probe(plan.behaviour, loaded, scores.windows, words, scoring_seconds=seconds)
 
 
 def _run(plan: EvaluationPlan, models: list[LoadedModel], predict: PredictCache) -> _Runs:
@@ -84,7 +111,11 @@ def _run(plan: EvaluationPlan, models: list[LoadedModel], predict: PredictCache)
 
 
 def _report(
-    plan: EvaluationPlan, models: list[LoadedModel], scores: TextScores, runs: _Runs
+    plan: EvaluationPlan,
+    models: list[LoadedModel],
+    scores: TextScores,
+    runs: _Runs,
+    behaviour: Behaviour | None,
 ) -> EvaluationReport:
     losses = [scores.losses]
     if scores.original_losses is not None:
@@ -98,8 +129,15 @@ def _report(
         model=summaries[0],
         against=summaries[1] if len(summaries) > 1 else None,
         comparison=_comparison(scores.divergence),
+        behaviour=behaviour,
         settings=_settings(plan, models[0]),
-        warnings=_text_warnings(plan) + loaded_warnings + runs.warnings,
+        warnings=(
+            *(behaviour_warnings(behaviour) if behaviour else ()),
+            *_text_warnings(plan),
+            *_poor_loss(plan, summaries[-1]),
+            *loaded_warnings,
+            *runs.warnings,
+        ),
     )
 
 
@@ -141,16 +179,39 @@ def _text_warnings(plan: EvaluationPlan) -> tuple[str, ...]:
     )
 
 
+def _poor_loss(plan: EvaluationPlan, score: ModelScore) -> tuple[str, ...]:
+    """A model that was made for such a text is far better than one that knows how often each token
+    comes and nothing else; `score` is the original's, or that of the model alone."""
+    if score.tokens < _ENOUGH or score.loss < unigram_entropy(plan.tokens.ids) - _FAR_BETTER:
+        return ()
+    return (
+        f"{score.id}: a loss of {score.loss:.2f} nats a token is hardly better than"
+        f" {unigram_entropy(plan.tokens.ids):.2f}, which the frequencies of the tokens alone give:"
+        f" {plan.text.name} does not suit the model, and changes of the loss say little; go by the"
+        " KL divergence, or give another --text (--documents, if it is many short ones)",
+    )
+
+
+def unigram_entropy(ids: Sequence[int]) -> float:
+    """Of the frequencies of `ids`, in nats a token, with what Miller and Madow (1955) add for a
+    sample: (different tokens - 1) / (2 * tokens)."""
+    counts = Counter(ids)
+    total = len(ids)
+    entropy = -sum(count / total * math.log(count / total) for count in counts.values())
+    return entropy + (len(counts) - 1) / (2 * total)
+
+
 def _settings(plan: EvaluationPlan, loaded: LoadedModel) -> Settings:
     return Settings(
         window=plan.window,
         stride=plan.stride,
         text=plan.text.name,
         text_sha256=plan.text.sha256,
+        documents=plan.documents,
         tokens=len(plan.tokens.ids),
         max_tokens=plan.request.max_tokens,
         bos=plan.tokens.bos,
-        tokenizer=plan.tokenizer,
+        tokenizer=plan.tokenizer_folder,
         dtype=loaded.dtype,
         device=str(plan.device),
         threads=torch.get_num_threads(),

@@ -4,9 +4,13 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from headcount.heads.comparison.comparison import AtlasComparison
+from headcount.heads.comparison.comparison_document import comparison_summary
 from headcount.running.measured_cache import CacheBytes
 
+from .behaviour.behaviour import Behaviour
 from .speed import Speed
+from .tasks import TaskResult
 
 SCHEMA_VERSION = 1
 
@@ -53,13 +57,14 @@ class Comparison:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Settings:
-    """All that decides the numbers. `tokens` are those read; one less is scored. `bos`: every
-    window begins with BOS."""
+    """All that decides the numbers. `tokens` are those read, of so many `documents`; one less of
+    each is scored. `bos`: every window begins with BOS."""
 
     window: int
     stride: int
     text: str
     text_sha256: str
+    documents: int
     tokens: int
     max_tokens: int
     bos: bool
@@ -82,8 +87,11 @@ class EvaluationReport:
     model: ModelScore
     against: ModelScore | None
     comparison: Comparison | None
+    behaviour: Behaviour | None
     settings: Settings
     warnings: tuple[str, ...]
+    tasks: tuple[TaskResult, ...] = ()
+    roles: AtlasComparison | None = None
 
     @property
     def failure(self) -> str | None:
@@ -111,6 +119,9 @@ class EvaluationReport:
             "delta_loss": self.delta_loss,
             "kl_divergence": self.comparison and self.comparison.kl_divergence,
             "top1_agreement": self.comparison and self.comparison.top1_agreement,
+            "behaviour": self.behaviour and self.behaviour.document(),
+            "tasks": [task.document() for task in self.tasks],
+            "roles": self.roles and comparison_summary(self.roles),
             "cache_bytes": self._cache_bytes(),
             "speed": self._speed(),
             "settings": asdict(self.settings),

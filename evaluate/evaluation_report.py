@@ -4,7 +4,18 @@ from collections.abc import Iterator
 
 from headcount.report.report import Column, Fact, Report, Table
 
+from .behaviour.behaviour import Behaviour
+from .behaviour.behaviour_report import (
+    behaviour_charts,
+    behaviour_facts,
+    behaviour_notes,
+    behaviour_tables,
+)
+from .behaviour.record import COLUMNS as _PROBED
+from .behaviour.record import record
 from .evaluation_document import EvaluationReport, ModelScore, Settings
+from .roles_section import roles_facts, roles_tables
+from .task_table import task_table
 
 _COLUMNS = (
     Column(key="model", title="Model"),
@@ -21,26 +32,28 @@ _COLUMNS = (
 def evaluation_report(evaluation: EvaluationReport) -> Report:
     """The whole report of one evaluation."""
     scores = [evaluation.model, *([evaluation.against] if evaluation.against else [])]
+    behaviour = evaluation.behaviour
     return Report(
         title=f"Evaluation of {evaluation.model.id}",
         facts=tuple(_facts(evaluation)),
-        tables=(_table(scores),),
+        tables=(
+            _table(scores),
+            *(task_table(evaluation.tasks) for _ in evaluation.tasks[:1]),
+            *(behaviour_tables(behaviour) if behaviour else ()),
+            *roles_tables(evaluation),
+        ),
         notes=(*_notes(evaluation), *evaluation.warnings),
         document=evaluation.document(),
+        records=_records(scores, behaviour),
+        charts=tuple(behaviour_charts(behaviour)) if behaviour else (),
     )
 
 
 def _facts(evaluation: EvaluationReport) -> Iterator[Fact]:
-    model = evaluation.model
+    """With an original, first what tells the two apart whatever the text is: the divergence."""
+    model, comparison = evaluation.model, evaluation.comparison
     yield from text_facts(evaluation.settings, model.tokens)
-    yield Fact(key="loss", title="Loss", value=model.loss, unit="loss", note="nats a token")
-    perplexity = "beyond any number" if model.perplexity is None else model.perplexity
-    yield Fact(key="perplexity", title="Perplexity", value=perplexity, unit="perplexity")
-    if evaluation.delta_loss is not None:
-        delta = f"{evaluation.delta_loss:+.4f}"
-        yield Fact(key="delta_loss", title="Against the original", value=delta, note="nats a token")
-    if evaluation.comparison is not None:
-        comparison = evaluation.comparison
+    if comparison is not None:
         yield Fact(
             key="kl_divergence",
             title="KL divergence",
@@ -54,11 +67,22 @@ def _facts(evaluation: EvaluationReport) -> Iterator[Fact]:
             value=100 * comparison.top1_agreement,
             unit="percent",
         )
+    yield Fact(key="loss", title="Loss", value=model.loss, unit="loss", note="nats a token")
+    if evaluation.delta_loss is not None:
+        delta = f"{evaluation.delta_loss:+.4f}"
+        yield Fact(key="delta_loss", title="Against the original", value=delta, note="nats a token")
+    perplexity = "beyond any number" if model.perplexity is None else model.perplexity
+    yield Fact(key="perplexity", title="Perplexity", value=perplexity, unit="perplexity")
+    if evaluation.behaviour is not None:
+        yield from behaviour_facts(evaluation.behaviour)
+    yield from roles_facts(evaluation)
 
 
 def text_facts(settings: Settings, tokens: int) -> Iterator[Fact]:
     """What `tokens` scored tokens of which text are, and how they were cut."""
     windows = f"windows of {settings.window} by {settings.stride}"
+    if settings.documents > 1:
+        windows = f"{settings.documents:,} documents, {windows}"
     note = f"{tokens:,} tokens scored, {windows}"
     yield Fact(key="text", title="Text", value=settings.text, note=note)
     yield Fact(key="begins", title="Each window begins with", value=_begins(settings.bos))
@@ -80,6 +104,20 @@ def _table(scores: list[ModelScore]) -> Table:
     )
 
 
+def _records(scores: list[ModelScore], behaviour: Behaviour | None) -> Table:
+    """The same, all columns, with what the probes found."""
+    probed = [None] * len(_PROBED)
+    return Table(
+        key="scores",
+        title="Scores",
+        columns=(*_COLUMNS, *_PROBED),
+        rows=tuple(
+            (*_row(score), *(record(behaviour, original=at > 0) if behaviour else probed))
+            for at, score in enumerate(scores)
+        ),
+    )
+
+
 def _row(score: ModelScore) -> tuple[object, ...]:
     speed = score.speed
     return (
@@ -95,6 +133,8 @@ def _row(score: ModelScore) -> tuple[object, ...]:
 
 
 def _notes(evaluation: EvaluationReport) -> Iterator[str]:
+    if evaluation.behaviour is not None:
+        yield from behaviour_notes(evaluation.behaviour)
     settings, cache = evaluation.settings, evaluation.model.cache
     yield (
         f"Cache after {cache.tokens:,} tokens, batch 1, {cache.dtype}: the elements that"

@@ -1,6 +1,6 @@
 """Loss of every token of a text, and how far a second model's predictions are from the first's."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -14,16 +14,33 @@ from .windows import Window
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class WindowLosses:
+    """Of every position that `window` reads, the loss of the token after it: shape [positions],
+    float64 on the CPU; `original` is None without one."""
+
+    window: Window
+    model: Tensor
+    original: Tensor | None
+
+    @property
+    def scored(self) -> slice:
+        """The positions whose tokens this window scores; an earlier one scores those before."""
+        return slice(self.window.first - 1 - self.window.start, None)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class TextScores:
     """Per scored token, in the order of the text, float64 on the CPU: shapes [tokens].
 
     `losses` are negative log-likelihoods in nats; `original_losses` and `divergence` are those of
-    the original model and against it, None without one.
+    the original model and against it, None without one. `windows` are the windows in their order,
+    empty unless they were asked for.
     """
 
     losses: Tensor
     original_losses: Tensor | None
     divergence: Divergence | None
+    windows: tuple[WindowLosses, ...] = ()
 
 
 @torch.inference_mode()
@@ -35,59 +52,79 @@ def score_text(
     chunk: int,
     bos: bool = False,
     original: PreTrainedModel | None = None,
+    whole: bool = False,
 ) -> TextScores:
     """Scores the tokens `ids` ([tokens], on the models' device) window by window.
 
     `bos`: the first of `ids` is BOS, and stands in the first place of every window, where the model
-    saw it in training; a model that lacks it there can be off by orders of magnitude. At most
-    `chunk` positions have logits at a time. Raises EvaluationFailedError at the first token whose
-    loss is not finite.
+    saw it in training; a model that lacks it there can be off by orders of magnitude. `whole`: the
+    losses of all that a window reads are kept, too. At most `chunk` positions have logits at a
+    time. Raises EvaluationFailedError at the first token whose loss is not finite.
     """
-    parts = [
-        part
-        for window in windows
-        for part in _score_window(model, original, ids, window, chunk=chunk, bos=bos)
-    ]
+    parts: list[TextScores] = []
+    kept: list[WindowLosses] = []
+    for window in windows:
+        read = _ReadWindow(model, original, ids, window, bos=bos)
+        own = [read.scores(*part) for part in _chunks(window.first, window.stop + 1, chunk)]
+        parts += own
+        if whole:
+            context = _chunks(window.start + 1, window.first, chunk)
+            before = [read.scores(*part, compared=False) for part in context]
+            losses, originals = _losses([*before, *own])
+            kept.append(WindowLosses(window=window, model=losses, original=originals))
+    losses, originals = _losses(parts)
+    compared = [part.divergence for part in parts if part.divergence is not None]
     return TextScores(
-        losses=torch.cat([part.losses for part in parts]),
-        original_losses=None
-        if original is None
-        else torch.cat([p.original_losses for p in parts if p.original_losses is not None]),
-        divergence=None
-        if original is None
-        else Divergence.join(p.divergence for p in parts if p.divergence is not None),
+        losses=losses,
+        original_losses=originals,
+        divergence=Divergence.join(compared) if compared else None,
+        windows=tuple(kept),
     )
 
 
-def _score_window(
-    model: PreTrainedModel,
-    original: PreTrainedModel | None,
-    ids: Tensor,
-    window: Window,
-    *,
-    chunk: int,
-    bos: bool,
-) -> Iterator[TextScores]:
-    input_ids = ids[window.start : window.stop].unsqueeze(0)
-    if bos:
-        input_ids = torch.cat([ids[None, :1], input_ids[:, 1:]], dim=1)
-    logits = RowLogits(model, input_ids)
-    original_logits = None if original is None else RowLogits(original, input_ids)
-    for first in range(window.first, window.stop + 1, chunk):
-        last = min(first + chunk, window.stop + 1)
+def _chunks(first: int, stop: int, size: int) -> Iterator[tuple[int, int]]:
+    for start in range(first, stop, size):
+        yield start, min(start + size, stop)
+
+
+def _losses(parts: Sequence[TextScores]) -> tuple[Tensor, Tensor | None]:
+    originals = [part.original_losses for part in parts if part.original_losses is not None]
+    return torch.cat([part.losses for part in parts]), torch.cat(originals) if originals else None
+
+
+class _ReadWindow:
+    """One window as both models read it."""
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        original: PreTrainedModel | None,
+        ids: Tensor,
+        window: Window,
+        *,
+        bos: bool,
+    ) -> None:
+        input_ids = ids[window.start : window.stop].unsqueeze(0)
+        if bos:
+            input_ids = torch.cat([ids[None, :1], input_ids[:, 1:]], dim=1)
+        self._ids, self._start = ids, window.start
+        self._logits = RowLogits(model, input_ids)
+        self._original_logits = None if original is None else RowLogits(original, input_ids)
+
+    def scores(self, first: int, last: int, *, compared: bool = True) -> TextScores:
+        """Of the tokens `[first, last)`; `compared`: with the divergence from the original."""
         # The position that reads token t - 1 predicts token t; the window's first is position 0.
-        at = (first - 1 - window.start, last - 1 - window.start)
-        targets = ids[first:last]
-        log_probs = log_probabilities(logits.at(*at)[0])
+        at = (first - 1 - self._start, last - 1 - self._start)
+        targets = self._ids[first:last]
+        log_probs = log_probabilities(self._logits.at(*at)[0])
         losses = token_losses(log_probs, targets, first=first, role="model")
-        if original_logits is None:
-            yield TextScores(losses=losses, original_losses=None, divergence=None)
-            continue
-        original_log_probs = log_probabilities(original_logits.at(*at)[0])
-        yield TextScores(
+        if self._original_logits is None:
+            return TextScores(losses=losses, original_losses=None, divergence=None)
+        originals = log_probabilities(self._original_logits.at(*at)[0])
+        return TextScores(
             losses=losses,
-            original_losses=token_losses(original_log_probs, targets, first=first, role="original"),
-            divergence=compare(original_log_probs, log_probs),
+            original_losses=token_losses(originals, targets, first=first, role="original"),
+            divergence=compare(originals, log_probs) if compared else None,
         )
 
 

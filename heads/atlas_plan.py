@@ -7,6 +7,7 @@ import torch
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
 from headcount.audit import Audit, audit_model
+from headcount.convert.homes.custom_config import KEPT
 from headcount.model.errors import HeadcountError
 from headcount.running.load import resolve_device, resolve_load_dtype
 from headcount.running.runnable import RunnableModel, is_encoder_decoder, open_runnable
@@ -42,6 +43,13 @@ class AtlasPlan:
     def has_encoder(self) -> bool:
         return is_encoder_decoder(self.runnable.config)
 
+    def stored_heads(self, one: DecoderAttention | None) -> tuple[int, ...] | None:
+        """Which heads of a pattern an attention's are, where our modelling file computes pruned
+        ones, too: places without weights. None: all."""
+        kept = (getattr(self.runnable.config, KEPT, None) or {}) if one else {}
+        found = kept.get(str(one.layer)) if one and not one.is_cross else None
+        return None if found is None else tuple(found)
+
 
 def plan_atlas(request: HeadsRequest, folder: Path, name: str) -> AtlasPlan:
     """Checks everything that can be checked without weights: of the model in `folder`, which
@@ -54,7 +62,7 @@ def plan_atlas(request: HeadsRequest, folder: Path, name: str) -> AtlasPlan:
     has_encoder = is_encoder_decoder(runnable.config)
     tokenizer = load_tokenizer(folder) if has_vocabulary(folder) else None
     start_id = _start_id(runnable.config, tokenizer)
-    usable = _usable(runnable, tokenizer)
+    usable = usable_ids(runnable, tokenizer)
     start = 0 if start_id is None else 1
     tokens = resolve_tokens(
         request.tokens,
@@ -93,7 +101,7 @@ def _start_id(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase | Non
     return None
 
 
-def _usable(runnable: RunnableModel, tokenizer: PreTrainedTokenizerBase | None) -> torch.Tensor:
+def usable_ids(runnable: RunnableModel, tokenizer: PreTrainedTokenizerBase | None) -> torch.Tensor:
     """The ids that random tokens are drawn from: all but special ones."""
     config = runnable.config.get_text_config()
     given = (getattr(config, name, None) for name in _SPECIAL)

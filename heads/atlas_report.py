@@ -2,20 +2,13 @@
 
 from collections.abc import Iterator
 
-from headcount.report.report import Column, Fact, HeatCell, HeatMap, Report, Table
+from headcount.report.report import Column, Fact, HeatMap, Report, Table
 
-from .atlas import Atlas, AttentionAtlas, Head
+from .atlas import Atlas, AtlasSettings, AttentionAtlas, Head
 from .atlas_document import atlas_document, head_records
-from .roles import LETTERS
+from .atlas_maps import MapRow, attention_name, is_told, role_map, score_map, score_title
+from .roles import LETTERS, ROLE_NAMES, counted_letters
 
-_NAMES = {
-    "induction": "induction",
-    "duplicate_token": "duplicate token",
-    "previous_token": "previous token",
-    "alignment": "alignment",
-    "first_token": "first token",
-}
-_NONE = "·"
 _HEADS = (
     Column(key="layer", title="Layer", unit="count"),
     Column(key="head", title="Head", unit="count"),
@@ -53,23 +46,28 @@ def atlas_report(atlas: Atlas) -> Report:
     return Report(
         title=f"Heads of {atlas.id}",
         facts=tuple(_facts(atlas)),
-        heat_maps=(_role_map(atlas), *_score_maps(atlas)),
+        heat_maps=tuple(_maps(atlas)),
         tables=(*((found,) if rows else ()), layers),
-        notes=(*_notes(atlas), *atlas.warnings),
+        notes=(thresholds_note(atlas), *atlas.warnings),
         document=atlas_document(atlas),
         records=head_records(atlas),
     )
 
 
-def _facts(atlas: Atlas) -> Iterator[Fact]:
-    settings, cost = atlas.settings, atlas.cost
+def tokens_fact(settings: AtlasSettings) -> Fact:
+    """What was read."""
     begin = "" if settings.start_id is None else f" behind token {settings.start_id}"
-    yield Fact(
+    return Fact(
         key="tokens",
         title="Tokens",
         value=f"{settings.tokens} random tokens{begin}, and the same once more",
         note=f"{settings.sequences} sequences, seed {settings.seed}",
     )
+
+
+def _facts(atlas: Atlas) -> Iterator[Fact]:
+    settings, cost = atlas.settings, atlas.cost
+    yield tokens_fact(settings)
     heads = [head for _, head in atlas.heads()]
     with_role = sum(bool(head.roles) for head in heads)
     note = f"{with_role:,} with a role"
@@ -82,17 +80,13 @@ def _facts(atlas: Atlas) -> Iterator[Fact]:
     )
 
 
-def _name(one: AttentionAtlas) -> str:
-    return f"{one.attention.layer}{' cross' if one.attention.is_cross else ''}"
-
-
 def _head_row(one: AttentionAtlas, head: Head) -> tuple[object, ...]:
     scores, role = head.scores, head.roles[0]
     return (
-        _name(one) if one.attention.is_cross else one.attention.layer,
+        attention_name(one) if one.attention.is_cross else one.attention.layer,
         head.head,
         head.key_value_head,
-        ", ".join(_NAMES[each] for each in head.roles),
+        ", ".join(ROLE_NAMES[each] for each in head.roles),
         getattr(scores, role),
         one.uniform.get(role, 0.0),
         scores.copying,
@@ -107,10 +101,10 @@ def _layer_row(one: AttentionAtlas) -> tuple[object, ...]:
     alike = [each.similarity for each in one.key_value_heads if each.similarity is not None]
     induction = [str(e.key_value_head) for e in one.key_value_heads if e.induction_heads]
     return (
-        _name(one) if one.attention.is_cross else one.attention.layer,
+        attention_name(one) if one.attention.is_cross else one.attention.layer,
         count,
         one.attention.num_key_value_heads,
-        " ".join(_counted(one)),
+        counted_letters(head.roles for head in one.heads),
         sum(alike) / len(alike) if alike else None,
         ", ".join(induction),
         sum(head.scores.entropy for head in one.heads) / count,
@@ -118,77 +112,21 @@ def _layer_row(one: AttentionAtlas) -> tuple[object, ...]:
     )
 
 
-def _counted(one: AttentionAtlas) -> Iterator[str]:
-    for role, letter in LETTERS.items():
-        having = sum(role in head.roles for head in one.heads)
-        if having:
-            yield f"{having}{letter}"
-
-
-def _role_map(atlas: Atlas) -> HeatMap:
-    used = {role for _, head in atlas.heads() for role in head.roles}
-    legend = [(letter, _NAMES[role], hue) for hue, (role, letter) in enumerate(LETTERS.items())]
-    return HeatMap(
-        key="roles",
-        title="Role of each head",
-        row_title="Layer",
-        rows=tuple(map(_name, atlas.attentions)),
-        cells=tuple(tuple(map(_role_cell, one.heads)) for one in atlas.attentions),
-        legend=(
-            *(entry for entry, role in zip(legend, LETTERS, strict=True) if role in used),
-            ("+", "and it copies what it reads", None),
-            (_NONE, "none of these", None),
-        ),
-        in_text=True,
-    )
-
-
-def _role_cell(head: Head) -> HeatCell:
-    if not head.roles:
-        return HeatCell(text=_NONE, share=0.0)
-    role = head.roles[0]
-    text = LETTERS[role] + ("+" if head.copies else "")
-    return HeatCell(text=text, share=getattr(head.scores, role), hue=list(LETTERS).index(role))
-
-
-def _score_maps(atlas: Atlas) -> Iterator[HeatMap]:
-    """One map a score, for a page."""
-    for hue, (role, name) in enumerate(_NAMES.items()):
-        own = [one for one in atlas.attentions if _is_told(one, role)]
+def _maps(atlas: Atlas) -> Iterator[HeatMap]:
+    """The map of roles, and for a page one of each score."""
+    rows = [MapRow(attention_name(one), one.heads) for one in atlas.attentions]
+    yield role_map("roles", "Role of each head", rows, in_text=True)
+    for role in LETTERS:
+        own = [row for row in rows if is_told(row, role)]
         if own:
-            yield HeatMap(
-                key=role,
-                title=f"{name[0].upper()}{name[1:]}: {_MEANINGS[role]}",
-                row_title="Layer",
-                rows=tuple(map(_name, own)),
-                cells=tuple(tuple(_score_cell(head, role, hue) for head in o.heads) for o in own),
-            )
+            yield score_map(role, score_title(role), own, role)
 
 
-_MEANINGS = {
-    "induction": "share of attention on what followed the same token before",
-    "duplicate_token": "share of attention on the same token before",
-    "previous_token": "share of attention on the token before",
-    "alignment": "how steadily it moves on with the tokens, from -1 to 1",
-    "first_token": "share of attention on the first token",
-}
-
-
-def _is_told(one: AttentionAtlas, role: str) -> bool:
-    return any(getattr(head.scores, role) is not None for head in one.heads)
-
-
-def _score_cell(head: Head, role: str, hue: int) -> HeatCell:
-    score = getattr(head.scores, role)
-    if score is None:
-        return HeatCell(text="", share=0.0)
-    return HeatCell(text=f"{100 * score:.0f}", share=max(0.0, score), hue=hue)
-
-
-def _notes(atlas: Atlas) -> Iterator[str]:
-    limits = atlas.settings.thresholds
-    yield (
-        "A head has a role from this excess over uniform attention on: "
-        + ", ".join(f"{_NAMES.get(key, key)} {limit:g}" for key, limit in limits._asdict().items())
-        + " (--thresholds)."
+def thresholds_note(atlas: Atlas) -> str:
+    """From which score on a head has a role."""
+    limits = atlas.settings.thresholds._asdict()
+    named = (f"{ROLE_NAMES.get(key, key)} {limit:g}" for key, limit in limits.items())
+    return (
+        "A head has a role from this excess over uniform attention on:"
+        f" {', '.join(named)} (--thresholds)."
     )

@@ -15,6 +15,7 @@ from transformers.modeling_outputs import BaseModelOutput
 from headcount.convert.attention_map.mapping import attention_map
 from headcount.convert.stream.reader import SourceReader
 from headcount.running.boundary import out_of_memory_explained, quiet_transformers
+from headcount.running.freed_memory import give_back
 from headcount.running.load import LoadedModel, load_model
 
 from .atlas import Atlas, AtlasSettings, AttentionAtlas, Cost
@@ -27,16 +28,20 @@ from .norm_gains import norm_gains
 from .patterns import check_square, run_for_patterns
 from .scores import PatternSums, cross_attention_sums, self_attention_sums, targets_of
 
-_REMEDY = "a smaller --batch-size or --tokens, --dtype bfloat16, or --torch-device cpu"
+REMEDY = "a smaller --batch-size or --tokens, --dtype bfloat16, or --torch-device cpu"
 
 
 def make_atlas(request: HeadsRequest, folder: Path, name: str, *, progress: bool = False) -> Atlas:
     """The atlas of the model in `folder`, which reports call `name`. `progress`: a bar on stderr,
     if that is a terminal. Raises HeadcountError."""
-    with quiet_transformers(), out_of_memory_explained(_REMEDY):
-        plan = plan_atlas(request, folder, name)
-        loaded = load_model(plan.runnable, dtype=plan.dtype, device=plan.device, attention="eager")
-        return atlas_of(plan, loaded, progress=progress)
+    with quiet_transformers(), out_of_memory_explained(REMEDY):
+        return run_atlas(plan_atlas(request, folder, name), progress=progress)
+
+
+def run_atlas(plan: AtlasPlan, *, progress: bool = False) -> Atlas:
+    """The atlas of the model of a plan, which is in memory until it is done."""
+    loaded = load_model(plan.runnable, dtype=plan.dtype, device=plan.device, attention="eager")
+    return atlas_of(plan, loaded, progress=progress)
 
 
 def atlas_of(plan: AtlasPlan, loaded: LoadedModel, *, progress: bool = False) -> Atlas:
@@ -77,24 +82,27 @@ class _Measured:
 
     def run(self, loaded: LoadedModel, ids: Tensor) -> None:
         """Adds a batch of sequences, [B, T]."""
-        plan, own = self._plan, ids.to(self._plan.device)
-        targets = targets_of(own)
+        plan, ids = self._plan, ids.to(self._plan.device)
+        targets = targets_of(ids)
         aligned = _encoder_reads_tokens(loaded)
         copies = (plan.sequences.start, plan.sequences.tokens) if aligned else None
         found: list[tuple[str, PatternSums]] = []
 
         def take(path: str, pattern: Tensor) -> None:
             at = len(found)
-            is_cross = at < len(plan.attentions) and plan.attentions[at].is_cross
-            if is_cross:
+            one = plan.attentions[at] if at < len(plan.attentions) else None
+            if one is not None and one.is_cross:
                 sums = cross_attention_sums(pattern, copies)
             else:
                 check_square(path, pattern)
-                sums = self_attention_sums(pattern, targets)
+                kept = plan.stored_heads(one)
+                own = pattern if kept is None else pattern[:, list(kept)]
+                sums = self_attention_sums(own, targets)
             found.append((path, sums))
+            give_back()
 
-        inputs = _inputs(plan, loaded, own)
-        run_for_patterns(loaded.model, take, queries=own.shape[1], **inputs)
+        inputs = _inputs(plan, loaded, ids)
+        run_for_patterns(loaded.model, take, queries=ids.shape[1], **inputs)
         heads = [sums.rows.heads for _, sums in found]
         check_patterns(plan.attentions, heads, plan.name, plan.audit.spec.model_type)
         if self.sums:

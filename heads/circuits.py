@@ -9,6 +9,7 @@ from transformers import PreTrainedModel
 from headcount.convert.attention_map.attention_tensors import AttentionTensors
 from headcount.convert.rewrite.tensors import weights_of
 from headcount.convert.stream.reader import DTYPES
+from headcount.model.errors import InvalidWeightsError
 from headcount.sources.safetensors import TensorInfo
 
 _ROWS = 8192  # of the vocabulary that are multiplied at a time, in float32
@@ -44,7 +45,8 @@ def copying_scores(
     That matrix has a row for each token; those of W_V W_E W_U W_O, of one head's width, are the
     same but for zeros. `before` and `after` [D] are gains of norms on what the attention reads, and
     on what it writes until it meets W_U. None for a head that writes nothing; and for an attention
-    that is stored packed, or whose values come from or go to another width.
+    that is stored packed, or whose values come from or go to another width. Raises
+    InvalidWeightsError for weights that are not finite.
     """
     held = {part for one in tensors.projections for part in one.parts}
     plain = all(one.fits and one.tensor.dtype in DTYPES for one in tensors.projections)
@@ -59,7 +61,13 @@ def copying_scores(
         values = values * before
     if after is not None:
         output = output * after[:, None]
-    eigenvalues = torch.linalg.eigvals(values @ product @ output)  # of [H, dv, dv]
+    circuits = values @ product @ output  # [H, dv, dv]
+    if not torch.isfinite(circuits).all():
+        raise InvalidWeightsError(
+            f"layer {tensors.where[0]}: its OV circuits are not finite: embeddings, norms, v or o"
+            " hold NaN or infinities (see headcount audit --scan)"
+        )
+    eigenvalues = torch.linalg.eigvals(circuits)
     total = eigenvalues.abs().sum(dim=-1)
     share = (eigenvalues.sum(dim=-1).real / total).tolist()
     return [value if size > 0 else None for value, size in zip(share, total.tolist(), strict=True)]

@@ -1,6 +1,6 @@
 """From scores to roles: which heads do what, against what uniform attention would score."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from .heads_request import Thresholds
 
@@ -12,6 +12,14 @@ LETTERS = {
     "alignment": "A",
     "first_token": "F",
 }
+ROLE_NAMES = {
+    "induction": "induction",
+    "duplicate_token": "duplicate token",
+    "previous_token": "previous token",
+    "alignment": "alignment",
+    "first_token": "first token",
+}
+NO_ROLE = "·"
 
 
 def excess(score: float, uniform: float) -> float:
@@ -30,3 +38,10 @@ def roles_of(
         if score is not None and excess(score, uniform.get(role) or 0.0) >= getattr(limits, role):
             found.append(role)
     return tuple(found)
+
+
+def counted_letters(roles: Iterable[tuple[str, ...]]) -> str:
+    """How many heads have which role, as `2I 1P`, of the roles of each head."""
+    listed = list(roles)
+    counts = {letter: sum(role in own for own in listed) for role, letter in LETTERS.items()}
+    return " ".join(f"{count}{letter}" for letter, count in counts.items() if count)

@@ -58,7 +58,7 @@ class SourceChangedError(HeadcountError):
 
 
 class MissingExtraError(HeadcountError):
-    """A command that needs the `convert` extra, on a base install."""
+    """A command, or an option, that needs an extra which is not installed."""
 
 
 class WriteError(HeadcountError):

@@ -5,7 +5,6 @@ number; or none of them stays, and the K/V head goes, too.
 """
 
 import re
-from collections.abc import Iterator
 from fractions import Fraction
 
 from .divisors import listed
@@ -41,20 +40,23 @@ def shapes_left(mixer: Attention, wanted: PrunedShare, where: str) -> tuple[tupl
     K/V heads with different numbers of them; `where` begins its text."""
     heads = mixer.num_attention_heads
     count = wanted if isinstance(wanted, int) else wanted * heads
-    possible = tuple(n for n in range(1, heads) if any(_shapes(mixer, heads - n)))
+    possible = [heads - stay for stay in shapes_by_count(mixer) if stay < heads]
     if count in possible:
-        return tuple(_shapes(mixer, heads - int(count)))
+        return shapes_by_count(mixer)[heads - int(count)]
     exact = isinstance(wanted, int) or count.denominator == 1
     amount = str(count) if exact else f"{wanted} ({float(count):g})"
     raise HeadcountError(
         f"{where} has {heads} query heads of {mixer.num_key_value_heads} K/V heads, and {amount} of"
         " them cannot go: as many have to stay of each K/V head that stays; --prune-heads can be"
-        f" {listed(possible) if possible else 'nothing: there is only one'}"
+        f" {listed(tuple(possible)) if possible else 'nothing: there is only one'}"
     )
 
 
-def _shapes(mixer: Attention, heads: int) -> Iterator[tuple[int, int]]:
+def shapes_by_count(mixer: Attention) -> dict[int, tuple[tuple[int, int], ...]]:
+    """Each number of query heads that may stay of an attention, the most first -> the (K/V heads,
+    query heads of each) that it can be, the fewest K/V heads first."""
+    found: dict[int, list[tuple[int, int]]] = {}
     for key_value in range(1, mixer.num_key_value_heads + 1):
-        each, rest = divmod(heads, key_value)
-        if not rest and 1 <= each <= mixer.group_size:
-            yield key_value, each
+        for each in range(1, mixer.group_size + 1):
+            found.setdefault(key_value * each, []).append((key_value, each))
+    return {count: tuple(found[count]) for count in sorted(found, reverse=True)}

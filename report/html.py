@@ -55,6 +55,9 @@ td:first-child { background: var(--page); }
 .map td { background: var(--band); }
 .map tbody th { text-align: right; padding-right: 0.5rem; }
 .map .shade, .legend .shade { background: rgb(var(--hue) / var(--share)); }
+.row { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 34rem), 1fr));
+  column-gap: 2rem; }
+.row > div { min-width: 0; }
 .legend { display: flex; flex-wrap: wrap; gap: 0.25rem 1.25rem; list-style: none; padding: 0;
   font-size: 0.875rem; }
 .legend span { display: inline-block; min-width: 1.5rem; text-align: center; }
@@ -67,6 +70,8 @@ li { margin: 0.25rem 0; overflow-wrap: anywhere; }
   dd { margin-bottom: 0.5rem; } }
 """
 _DARKEST = 0.6  # opacity of a cell's shade, which its number must stay readable on
+
+_HALF_A_PAGE = 16  # cells of a map
 
 
 def page(reports: Sequence[Report]) -> str:
@@ -118,9 +123,8 @@ def _section(report: Report, number: int) -> Iterator[str]:
         yield from ("<dl>", *(_fact(fact) for fact in report.facts), "</dl>")
     if report.charts:
         yield from figures_of(report.charts, name)
-    for heat_map in report.heat_maps:
-        yield f"<h2>{_text(heat_map.title)}</h2>"
-        yield from _heat_map(heat_map)
+    for row in _side_by_side(report.heat_maps):
+        yield from _heat_maps(row)
     for table in report.tables:
         yield f"<h2>{_text(table.title)}</h2>"
         yield from _table(table)
@@ -163,6 +167,27 @@ def _table(table: Table) -> Iterator[str]:
     yield "</tbody>\n</table>\n</div>"
 
 
+def _side_by_side(heat_maps: Iterable[HeatMap]) -> list[list[HeatMap]]:
+    """Those that stand in one row, if the screen has room: never maps too wide for half a page."""
+    rows: list[list[HeatMap]] = []
+    for heat_map in heat_maps:
+        is_narrow = max(map(len, heat_map.cells), default=0) <= _HALF_A_PAGE
+        if heat_map.beside and rows and is_narrow:
+            rows[-1].append(heat_map)
+        else:
+            rows.append([heat_map])
+    return rows
+
+
+def _heat_maps(row: Sequence[HeatMap]) -> Iterator[str]:
+    yield '<div class="row">'
+    for heat_map in row:
+        yield f"<div>\n<h2>{_text(heat_map.title)}</h2>"
+        yield from _heat_map(heat_map)
+        yield "</div>"
+    yield "</div>"
+
+
 def _heat_map(heat_map: HeatMap) -> Iterator[str]:
     yield f'<div class="scroll" tabindex="0" role="region" aria-label="{_text(heat_map.title)}">'
     yield '<table class="map">'
@@ -199,7 +224,11 @@ def _cell(value: object, column: Column, right: bool) -> str:
     return f'<td class="number heat" style="--share: {share:.3f}">{text}</td>'
 
 
-_VERDICTS = {"fits": "good", "borderline": "warning"}
+# The others are errors.
+_VERDICTS = {
+    **{"fits": "good", "borderline": "warning"},
+    **{"kept": "good", "lost in part": "warning", "only gained": "warning"},
+}
 # unit -> how dark a value is, from 0 to 1: the easier K/V heads are to merge, the darker.
 _SHADES: dict[str, Callable[[float], float]] = {
     "similarity": lambda value: value,

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from .cells import cell
 from .report import Fact, Finding, HeatMap, Table
 
-_CELLS_A_LINE = 32  # of two characters each, so that a line has about a hundred
+_LINE = 96  # characters of cells and the spaces between them, at most
 
 
 def fact_line(fact: Fact) -> str:
@@ -42,9 +42,11 @@ def heat_map_lines(heat_map: HeatMap, show: Callable[[str], str]) -> Iterator[st
     longest = max(map(len, heat_map.cells), default=0)
     cells = [[show(cell.text) for cell in row] for row in heat_map.cells]
     side = max(map(len, (heat_map.row_title, *heat_map.rows)))
-    for start in range(0, longest, _CELLS_A_LINE):
-        numbers = [str(n) for n in range(start, min(start + _CELLS_A_LINE, longest))]
-        part = [row[start : start + _CELLS_A_LINE] for row in cells]
+    widest = max((len(text) for row in cells for text in row), default=0)
+    fitting = max(1, _LINE // (max(widest, len(str(longest - 1))) + 1))
+    for start in range(0, longest, fitting):
+        numbers = [str(n) for n in range(start, min(start + fitting, longest))]
+        part = [row[start : start + fitting] for row in cells]
         width = max(len(text) for row in (numbers, *part) for text in row)
         for name, row in zip((heat_map.row_title, *heat_map.rows), (numbers, *part), strict=True):
             if row:

@@ -131,7 +131,8 @@ class HeatCell(NamedTuple):
 
 class HeatMap(NamedTuple):
     """Rows of cells, numbered from 0. `legend`: texts, what they mean, and the hue of each. Html
-    shows every map, the other formats for people those that are `in_text`."""
+    shows every map, the other formats for people those that are `in_text`. `beside`: it stands
+    beside the one before it in html, where there is room."""
 
     key: str
     title: str
@@ -140,6 +141,7 @@ class HeatMap(NamedTuple):
     cells: tuple[tuple[HeatCell, ...], ...]
     legend: tuple[tuple[str, str, int | None], ...] = ()
     in_text: bool = False
+    beside: bool = False
 
 
 class Report(NamedTuple):

@@ -179,8 +179,8 @@ def _refuse_other_tasks(name: str, config: PreTrainedConfig) -> None:
         is_causal = model_type not in MODEL_FOR_MASKED_LM_MAPPING_NAMES
     if built is None or getattr(config, "is_encoder_decoder", False) or not is_causal:
         raise UnsupportedModelError(
-            f"{name}: {what} is not a causal language model; evaluate measures the loss of the"
-            " next token, which encoders and encoder-decoders do not give"
+            f"{name}: {what} is not a causal language model: only models that predict the next"
+            " token from those before it are run here"
         )
 
 

@@ -25,7 +25,9 @@ sys.path.insert(0, str(SUPPORT))
 
 from graph_record import Recorded, written  # noqa: E402
 from graph_starts import starts  # noqa: E402
+from headcount.model.errors import HeadcountError  # noqa: E402
 from llama_record import Json, metadata, recorded  # noqa: E402
+from planned_buffers import window_of  # noqa: E402
 
 
 def lines(python: str) -> Iterator[str]:
@@ -40,11 +42,7 @@ def lines(python: str) -> Iterator[str]:
 
 def graphs_of(python: str, model: Json) -> Iterator[Json]:
     """Of one model, with its architecture; sizes that nothing explains are said on stderr."""
-    asked = "".join(
-        json.dumps({"name": name, "metadata": metadata({**model, "keys": keys}), "run": run})[:-1]
-        + f', "keys": {json.dumps(keys)}}}\n'
-        for name, keys, run in starts(model["keys"])
-    )
+    asked = "".join(f"{json.dumps(job)}\n" for job in jobs(model))
     worker = [python, str(SUPPORT / "llama_graph_worker.py")]
     ran = subprocess.run(worker, input=asked, stdout=subprocess.PIPE, text=True, check=True)
     found = Recorded(map(json.loads, ran.stdout.splitlines()))
@@ -52,6 +50,17 @@ def graphs_of(python: str, model: Json) -> Iterator[Json]:
         yield {"architecture": model["architecture"], **line}
     for tensor in found.missing:
         print(f"{model['name']}: {tensor} is as large as no product of sizes", file=sys.stderr)
+
+
+def jobs(model: Json) -> Iterator[Json]:
+    """What the worker is asked of a model; what is none by the plan's own reading is left out."""
+    for name, keys, run in starts(model["keys"], window_of(metadata(model), model["name"])):
+        about = metadata({**model, "keys": keys})
+        try:
+            window = window_of(about, name)
+        except HeadcountError:
+            continue
+        yield {"name": name, "metadata": about, "keys": keys, "window": window, "run": run}
 
 
 def main() -> int:

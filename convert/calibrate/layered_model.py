@@ -8,13 +8,7 @@ import torch
 from torch import nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
 from transformers import AutoModelForCausalLM, PreTrainedModel
-from transformers.conversion_mapping import get_model_conversion_mapping
-from transformers.core_model_loading import (
-    WeightConverter,
-    WeightRenaming,
-    convert_and_load_state_dict_in_model,
-    rename_source_key,
-)
+from transformers.core_model_loading import convert_and_load_state_dict_in_model
 from transformers.initialization import no_init_weights
 from transformers.modeling_utils import LoadStateDictConfig
 
@@ -26,6 +20,7 @@ from headcount.running.runnable import RunnableModel, open_runnable
 from ..plan.errors import CannotConvertError
 from ..plan.source import ConversionSource
 from ..stream.reader import DTYPES, SourceReader
+from .class_names import ClassNames
 
 
 class LayeredModel:
@@ -40,10 +35,9 @@ class LayeredModel:
         with third_party(f"{source.folder}: transformers cannot build it"):
             self.model = _skeleton(self.runnable, self.dtype)
             self.layers = layer_list(decoder_of(self.model))
-        self._mapping = get_model_conversion_mapping(self.model)
-        self._state = self.model.state_dict()
+        self._names = ClassNames(self.model)
         self._prefix = next(n for n, m in self.model.named_modules() if m is self.layers)
-        found = {name: self._renamed(name) for name in source.checkpoint.tensors}
+        found = {name: self._names.of(name) for name in source.checkpoint.tensors}
         self._inside = {name: inside for name, (inside, _) in found.items()}
         self._plain = {name for name, (_, converted) in found.items() if not converted}
 
@@ -117,7 +111,7 @@ class LayeredModel:
         return [
             name
             for name, inside in self._inside.items()
-            if not inside.startswith(inside_of) and inside in self._state
+            if not inside.startswith(inside_of) and self._names.is_kept(inside)
         ]
 
     @contextmanager
@@ -125,7 +119,9 @@ class LayeredModel:
         self, names: Iterable[str], checked: nn.Module, forgotten: Iterable[nn.Module]
     ) -> Iterator[None]:
         tensors = {name: self.read(name) for name in names if self._is_float(name)}
-        config = LoadStateDictConfig(dtype=self.dtype, weight_mapping=cast(Any, self._mapping))
+        config = LoadStateDictConfig(
+            dtype=self.dtype, weight_mapping=cast(Any, self._names.mapping)
+        )
         with quiet_transformers(), third_party(f"{self.source.folder}: transformers cannot use it"):
             convert_and_load_state_dict_in_model(self.model, tensors, config)
         del tensors
@@ -141,13 +137,6 @@ class LayeredModel:
 
     def _is_float(self, name: str) -> bool:
         return self.source.checkpoint.tensors[name].dtype in DTYPES
-
-    def _renamed(self, name: str) -> tuple[str, bool]:
-        renamings = [entry for entry in self._mapping if isinstance(entry, WeightRenaming)]
-        converters = [entry for entry in self._mapping if isinstance(entry, WeightConverter)]
-        base = self.model.base_model_prefix
-        inside, pattern = rename_source_key(name, renamings, converters, base, self._state)
-        return inside, pattern is not None
 
 
 def refuse_encoder_decoder(source: ConversionSource) -> None:

@@ -33,7 +33,7 @@ class ScoredText:
 def importance_by_text(
     source: ConversionSource, text: ScoredText, *, ablated_to_mean: bool = False
 ) -> HeadImportance:
-    """The first-order estimate of what it costs to mask each head, or to put its mean over the text
+    """The estimate of what it costs to mask each head, or to put its mean over the text
     in its place. One layer's weights are in memory at a time. Raises HeadcountError."""
     with _run(source, text) as run:
         return _importance(run, estimated(run, ablated_to_mean=ablated_to_mean))

@@ -1,9 +1,17 @@
-"""What every head is worth, from one pass forward and one back: the slope of the loss along a gate.
+"""What every head is worth, from one pass forward and one back: the loss along a gate, to second
+order.
 
-I_h = E_row |dL(row) / dg_h| at g = 1, where the gate g_h mixes what head h gives with what takes
-its place, g a + (1 - g) b (Michel et al. 2019, arXiv 1905.10650, eq. 2). Against b = 0 it is the
-first-order estimate of what masking the head costs, against its mean over the text that of a mean
-ablation.
+A gate g mixes what a head gives with what takes its place, g a + (1 - g) b: against b = 0 the loss
+from g = 1 to g = 0 is what masking the head costs, against its mean over the text what a mean
+ablation does. To second order that is -L' + L''/2. The slope L' is the signed one of Michel et al.
+2019 (arXiv 1905.10650, whose eq. 2 takes its size in each row); the curvature is Fisher's, the
+square of slopes (Kwon et al. 2022, arXiv 2204.09656), with a gate for each token, whose slopes are
+taken to be independent. Of a row of T tokens, T - 1 of them predicted, with L their mean loss:
+
+    I_h = E_row [-sum_t s_t + (T - 1) / 2 sum_t s_t^2],   s_t = dL / dg_ht at g = 1.
+
+Where a model has seen the text, the first part is near 0, since no scaling of a head would better
+it; where a text is new to it, the second alone misses what heads do harm.
 """
 
 import torch
@@ -18,9 +26,7 @@ def estimated(run: TextRun, *, ablated_to_mean: bool) -> dict[int, tuple[float, 
     """Layer -> the estimate for each of its heads, in nats a token. `run` went forward; its rows
     are used up. One layer's weights are in memory at a time."""
     slopes = _Slopes(run, ablated_to_mean)
-    return {
-        index: tuple(row.abs().mean(0).tolist()) for index, row in sorted(slopes.by_layer().items())
-    }
+    return {index: tuple(of.mean(0).tolist()) for index, of in sorted(slopes.by_layer().items())}
 
 
 class _Slopes:
@@ -32,7 +38,7 @@ class _Slopes:
         self._slopes = run.given[-1]
 
     def by_layer(self) -> dict[int, torch.Tensor]:
-        """Layer -> [rows, heads]."""
+        """Layer -> the estimate of each row, [rows, heads]."""
         run = self._run
         with run.layered.around() as model:
             for batch in run.text.batches:
@@ -55,11 +61,12 @@ class _Slopes:
 
     @torch.enable_grad()
     def _batch(self, index: int, layer: nn.Module, batch: slice) -> torch.Tensor:
-        """[B, H]: the slopes along the gates; those along the hidden states move on."""
+        """[B, H]: the estimates; the slopes along the hidden states move on."""
         run, outputs = self._run, self._run.outputs(index)
         hidden = run.given[index][batch].requires_grad_()
         heads = 0 if outputs is None else outputs.heads
-        gates = torch.ones(len(hidden), heads, dtype=hidden.dtype, requires_grad=True)
+        shape = (*hidden.shape[:2], heads)
+        gates = torch.ones(shape, dtype=hidden.dtype, requires_grad=True)
         if outputs is None:
             given = run.calls[index].run(layer, hidden)
         else:
@@ -69,4 +76,9 @@ class _Slopes:
         wanted = (hidden, gates) if heads else (hidden,)
         found = torch.autograd.grad(given, wanted, self._slopes[batch])
         self._slopes[batch] = found[0]
-        return found[1].double() if heads else gates
+        return _to_second_order(found[1].double()) if heads else gates[:, 0]
+
+
+def _to_second_order(slopes: torch.Tensor) -> torch.Tensor:
+    """[B, H] from the slopes of each row's mean loss along gates [B, T, H]."""
+    return slopes.square().sum(1) * (slopes.shape[1] - 1) / 2 - slopes.sum(1)

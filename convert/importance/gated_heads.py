@@ -39,6 +39,6 @@ class HeadOutputs:
 
 
 def turned_down(heads: torch.Tensor, mean: torch.Tensor, gates: torch.Tensor) -> torch.Tensor:
-    """[B, T, H, dv] with each head at its `mean` [H, dv] where its gate [B, H] is 0, and as it is
-    where that is 1."""
-    return mean + gates[:, None, :, None] * (heads - mean)
+    """[B, T, H, dv] with each head at its `mean` [H, dv] where its gate [B, T, H] (or [B, 1, H]) is
+    0, and as it is where that is 1."""
+    return mean + gates[..., None] * (heads - mean)

@@ -13,7 +13,7 @@ Scores = Mapping[int, Sequence[float]]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HeadImportance:
-    """`scores` by `criterion`: first-order changes of the loss on a text, in nats a token, with the
+    """`scores` by `criterion`: estimated changes of the loss on a text, in nats a token, with the
     text's digest and how many `tokens` were read of it; or products of weights, of which only the
     order says anything. Four digits: sums differ between processors."""
 
@@ -58,17 +58,17 @@ def least_important(
     for possible, layers in alike.items():
 
         def lost(shape: tuple[int, int], layers: list[int] = layers) -> float:
-            gone = {i: _gone(mixers[i], scores[i], shape) for i in layers}
+            gone = {i: gone_of(mixers[i], scores[i], shape) for i in layers}
             return sum(scores[i][head] for i in layers for head in gone[i])
 
         best = min(possible, key=lost)
-        found |= {index: _gone(mixers[index], scores[index], best) for index in layers}
+        found |= {index: gone_of(mixers[index], scores[index], best) for index in layers}
     return dict(sorted(found.items()))
 
 
-def _gone(mixer: Attention, scores: Sequence[float], shape: tuple[int, int]) -> tuple[int, ...]:
-    """The heads that do not stay: of every K/V head the best stay, and of these K/V heads those
-    whose best are worth most. Of equals the first stay."""
+def gone_of(mixer: Attention, scores: Sequence[float], shape: tuple[int, int]) -> tuple[int, ...]:
+    """The heads that do not stay where (K/V heads, query heads of each) do: of every K/V head the
+    best stay, and of these K/V heads those whose best are worth most. Of equals the first stay."""
     count, each = shape
     size = mixer.group_size
     best = [

@@ -7,6 +7,7 @@ from headcount.model import limits
 from headcount.model.units import format_bytes, format_indices
 from headcount.report.report import shown
 
+from ..gguf.gguf_file import NAME, GgufFile, GgufTensor
 from .model_card import CARD
 from .plan import ConversionPlan
 from .rewriting import Rewriting
@@ -21,6 +22,7 @@ def describe_plan(plan: ConversionPlan) -> Iterator[str]:
     yield from _head(plan)
     yield ""
     yield from _steps(plan.steps, "unchanged" if plan.rewriting is None else "other")
+    yield from () if plan.gguf is None else _gguf(plan.gguf)
     for dropped in plan.dropped:
         yield f"  drop       {dropped.source.name}: {dropped.reason}"
     yield ""
@@ -38,6 +40,18 @@ def describe_plan(plan: ConversionPlan) -> Iterator[str]:
         yield f"warning      {finding.code} {finding.where}: {finding.message}"
 
 
+def _gguf(file: GgufFile) -> Iterator[str]:
+    """What becomes of these tensors in the file, as many of each kind."""
+    kinds: dict[tuple[str, str], list[GgufTensor]] = {}
+    for tensor in file.tensors:
+        kinds.setdefault((tensor.verb, tensor.type), []).append(tensor)
+    yield ""
+    yield f"GGUF         {NAME}, architecture {file.architecture}, {len(file.metadata)} keys"
+    for (verb, kind), same in sorted(kinds.items()):
+        size = format_bytes(sum(tensor.nbytes for tensor in same))
+        yield f"  {verb:<10} {len(same)} tensors to {kind}, {same[0].name} …  {size}"
+
+
 def _names(files: Sequence[SideFile]) -> str:
     """Their names: the first, and how many more there are."""
     most = limits.FILES_SHOWN.most
@@ -47,13 +61,15 @@ def _names(files: Sequence[SideFile]) -> str:
 
 def _head(plan: ConversionPlan) -> Iterator[str]:
     request = plan.request
-    files = f"{len(plan.files)} file{'s' if len(plan.files) > 1 else ''}"
+    count = len(plan.files) if plan.gguf is None else 1
+    files = f"{count} file{'s' if count > 1 else ''}"
     name = request.source_name or request.source
-    yield f"source       {name} ({plan.model_type}, {len(plan.layers)} layers)"
+    yield f"source       {name} ({plan.model_type}, {len(plan.layers) or plan.layer_count} layers)"
     yield f"target       {request.target} ({plan.config.get('model_type', plan.model_type)})"
     yield from (f"heads        {heads}" for heads in _heads(plan))
     yield from (f"pruned       {heads}" for heads in _pruned(plan))
-    yield f"method       {method_in_words(plan)}"
+    if plan.layers:
+        yield f"method       {method_in_words(plan)}"
     yield f"home         {plan.home}"
     yield (
         f"weights      {format_bytes(plan.source_nbytes)} -> {format_bytes(plan.nbytes)} in {files}"
@@ -65,6 +81,8 @@ def _head(plan: ConversionPlan) -> Iterator[str]:
             f"rewritten    {layers} layers first, {_parts(plan.rewriting)}; at most {room} on the"
             " disk until it is done"
         )
+    if not plan.layers:
+        return
     before = sum(layer.before * layer.head_dim for layer in plan.layers)
     after = sum(layer.after * layer.head_dim for layer in plan.layers)
     yield f"KV cache     {before / after:g} times smaller" + _in_these(plan)

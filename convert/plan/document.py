@@ -6,6 +6,7 @@ from dataclasses import asdict
 
 from headcount import __version__
 
+from ..gguf.gguf_file import NAME, GgufFile, GgufTensor
 from .plan import ConversionPlan, OutputFile
 from .request import ConversionRequest
 from .rewriting import Rewriting
@@ -18,7 +19,9 @@ def conversion_plan_document(plan: ConversionPlan) -> dict[str, object]:
     """The whole plan with every tensor, JSON-ready."""
     return {
         **plan_summary(plan),
-        "tensors": [_step(step, file) for file in plan.files for step in file.steps],
+        "tensors": [_step(step, file) for file in plan.files for step in file.steps]
+        if plan.gguf is None
+        else [_laid_out(tensor) for tensor in plan.gguf.tensors],
     }
 
 
@@ -36,6 +39,7 @@ def plan_summary(plan: ConversionPlan) -> dict[str, object]:
         "target": {
             "model_type": plan.config.get("model_type", plan.model_type),
             "home": plan.home,
+            **({} if plan.gguf is None else {"gguf": _gguf(plan.gguf)}),
             "bytes": plan.nbytes,
         },
         "method": plan.request.method,
@@ -54,7 +58,9 @@ def plan_summary(plan: ConversionPlan) -> dict[str, object]:
             for layer in plan.layers
         ],
         "importance": None if plan.importance is None else plan.importance.document(),
-        "files": [_file(file) for file in plan.files],
+        "files": [_file(file) for file in plan.files]
+        if plan.gguf is None
+        else [{"name": NAME, "bytes": plan.gguf.nbytes, "tensors": len(plan.gguf.tensors)}],
         "dropped": [{"name": d.source.name, "reason": d.reason} for d in plan.dropped],
         "side_files": {
             "copied": [file.name for file in plan.side_files],
@@ -79,6 +85,7 @@ def request_document(request: ConversionRequest) -> dict[str, object]:
         "pruned_heads": gone,
         **{name: getattr(request, name) for name in others},
         "calibrated": request.calibration is not None,
+        **({"format": request.format} if request.is_gguf else {}),
     }
 
 
@@ -102,6 +109,29 @@ def _ladder(rewriting: Rewriting) -> dict[str, object]:
 def _file(file: OutputFile) -> dict[str, object]:
     verbs = Counter(step.action.verb for step in file.steps)
     return {"name": file.name, "bytes": file.nbytes, "tensors": dict(sorted(verbs.items()))}
+
+
+def _gguf(file: GgufFile) -> dict[str, object]:
+    """The architecture, how many tensors there are of each type, and the short key-values."""
+    short = {one.key: one.value for one in file.metadata if not isinstance(one.value, list)}
+    types = dict(sorted(Counter(tensor.type for tensor in file.tensors).items()))
+    return {
+        "architecture": file.architecture,
+        "types": types,
+        "keys": {key: short[key] for key in sorted(short) if key != "tokenizer.chat_template"},
+    }
+
+
+def _laid_out(tensor: GgufTensor) -> dict[str, object]:
+    return {
+        "name": tensor.name,
+        "file": NAME,
+        "action": tensor.verb,
+        "dtype": tensor.type,
+        "shape": list(tensor.shape),
+        "bytes": tensor.nbytes,
+        "sources": [{"name": name} for name in tensor.steps],
+    }
 
 
 def _step(step: Step, file: OutputFile) -> dict[str, object]:

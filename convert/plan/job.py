@@ -37,6 +37,8 @@ def _parts(plan: ConversionPlan) -> Iterator[str]:
     yield json.dumps([plan.config, plan.index_name, plan.index])
     yield repr([(file.name, file.nbytes) for file in plan.side_files])
     yield plan.card
+    if plan.gguf is not None:
+        yield repr(plan.gguf)
 
 
 def _digest(parts: Iterable[str]) -> str:

@@ -18,6 +18,7 @@ from headcount.report.markdown import plain
 from headcount.sources.hub import is_repository
 from headcount.sources.json_file import open_bytes
 
+from ..gguf.gguf_file import NAME
 from .plan import ConversionPlan
 from .side_files import RECORD, SideFile
 
@@ -45,8 +46,8 @@ def model_card(plan: ConversionPlan, source_card: Path | None) -> str:
     known = {} if source_card is None else _front_matter(source_card)
     data = ModelCardData(
         base_model=base if is_repository(base) else None,
-        library_name="transformers",
-        tags=["headcount", "grouped-query-attention"],
+        library_name="transformers" if plan.gguf is None else "gguf",
+        tags=["headcount", *(["grouped-query-attention"] if plan.layers else [])],
         **known,
     )
     body = "\n".join(_body(plan, plain(base), revision, source_card is not None))
@@ -57,18 +58,24 @@ def _body(plan: ConversionPlan, base: str, revision: str, has_card: bool) -> Ite
     kinds = dict.fromkeys((layer.before, layer.after) for layer in plan.layers)
     heads = ", ".join(f"{before} to {after}" for before, after in kinds)
     pruned = [layer for layer in plan.layers if layer.pruned]
-    yield f"# {base} with fewer {'attention' if pruned else 'key/value'} heads"
+    fewer = f" with fewer {'attention' if pruned else 'key/value'} heads" if plan.layers else ""
+    yield f"# {base}{fewer}{'' if plan.gguf is None else ' as GGUF'}"
     yield ""
     of = f" at revision {revision}" if revision else ""
     yield f"Made from {base}{of} with headcount {__version__}."
     yield ""
-    yield f"- Key/value heads: {heads}, in {len(plan.layers)} of {plan.layer_count} layers."
+    if plan.layers:
+        yield f"- Key/value heads: {heads}, in {len(plan.layers)} of {plan.layer_count} layers."
     if pruned:
         counts = dict.fromkeys((la.num_attention_heads, la.query_heads) for la in pruned)
         said = ", ".join(f"{before} to {after}" for before, after in counts)
         yield f"- Query heads: {said}, in {len(pruned)} of {plan.layer_count} layers."
-    yield f"- Method: {_method(plan)}."
+    if plan.layers:
+        yield f"- Method: {_method(plan)}."
     yield f"- Kept as: {plain(plan.home)}."
+    if plan.gguf is not None:
+        types = ", ".join(sorted({tensor.type for tensor in plan.gguf.tensors}))
+        yield f"- File: `{NAME}`, architecture `{plan.gguf.architecture}` of llama.cpp, {types}."
     yield ""
     yield (
         f"`{RECORD}` beside this file says what became of every tensor and what was done since, and"

@@ -6,6 +6,7 @@ from typing import Any
 
 from headcount.report.report import Finding
 
+from ..gguf.gguf_file import GgufFile
 from ..importance.head_importance import HeadImportance
 from .request import ConversionRequest
 from .rewriting import Rewriting
@@ -56,7 +57,8 @@ class ConversionPlan:
     layers of the model, `layers` those whose K/V heads change. `rewriting` says what is done to the
     source's tensors before the steps read them, None: nothing. `importance` is what the query heads
     that go were chosen by, None where they were named, or none goes. `card` is the README.md to
-    write.
+    write. `gguf` is the one file that is written in place of `files`, from what their steps make,
+    and of config and index; None for a folder as transformers reads it.
     """
 
     request: ConversionRequest
@@ -78,6 +80,7 @@ class ConversionPlan:
     rewriting: Rewriting | None = None
     importance: HeadImportance | None = None
     card: str = ""
+    gguf: GgufFile | None = None
 
     @property
     def steps(self) -> Iterator[Step]:
@@ -85,7 +88,9 @@ class ConversionPlan:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all tensors of the output: its index's `total_size`."""
+        """Bytes of all tensors of the output: its index's `total_size`, if it has one."""
+        if self.gguf is not None:
+            return self.gguf.nbytes
         return sum(file.nbytes for file in self.files)
 
     @property
@@ -107,4 +112,5 @@ class ConversionPlan:
     def needed_files(self) -> int:
         """Files of weights and copies that are made while it is carried out."""
         rewritten = 0 if self.rewriting is None else len(self.rewriting.layers)
-        return len(self.files) + len(self.side_files) + rewritten
+        files = len(self.files) if self.gguf is None else 1
+        return files + len(self.side_files) + rewritten

@@ -1,11 +1,17 @@
 """From a request to a plan: every check that can be made without reading a tensor is made here."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from importlib.util import find_spec
+from typing import Any
 
+from headcount.model.errors import MissingExtraError
 from headcount.sources.presence import is_there
 
+from ..gguf.gguf_file import GgufFile
 from ..homes.finding import find_home
-from ..homes.home import Draft
+from ..homes.home import Draft, Home
+from ..homes.unchanged import unchanged
 from ..importance.settling import pruned_in, settled
 from ..rewrite.planned import plan_rewriting
 from .cast import cast_config, cast_steps
@@ -15,9 +21,9 @@ from .job import job_of
 from .leftovers import reclaimable
 from .model_card import SOURCE_CARD, beside_the_card, model_card
 from .output_files import index_name, index_of, output_files
-from .plan import ConversionPlan, LayerHeads
+from .plan import ConversionPlan, LayerHeads, OutputFile
 from .request import ConversionRequest
-from .side_files import sort_side_files
+from .side_files import is_about, shown_name, sort_side_files
 from .source import CONFIG, MERGED, ConversionSource, read_source, source_state
 from .target import check_space, check_target
 from .untied_head import untied_config
@@ -48,24 +54,27 @@ def plan_conversion(request: ConversionRequest) -> ConversionPlan:
 def plan_of(source: ConversionSource, request: ConversionRequest) -> ConversionPlan:
     """The plan for a source that was read, whatever its target is like. Raises HeadcountError."""
     request, importance = settled(source, request)
-    home = find_home(source, request.num_key_value_heads, request.home, pruned_in(request))
+    home = _home(source, request)
     heads, draft = home.heads, home.draft()
     rewriting, limits = plan_rewriting(source, heads, draft.layers, request)
-    steps = {file: cast_steps(made, request.dtype) for file, made in draft.steps.items()}
+    steps = {file: cast_steps(made, request.cast) for file, made in draft.steps.items()}
     files = output_files(source, steps, request.max_shard_size)
     config, changes = home.config()
     config, untied = untied_config(source, config)
-    cast, dtype_changes = cast_config(config, request.dtype)
+    cast, dtype_changes = cast_config(config, request.cast)
     index = index_name(source, files)
     made = (*(file.name for file in files), *(file.name for file in draft.side_files))
     written = frozenset({CONFIG, *made, *_index_names(source)})
     copied, left_files = sort_side_files(request.source, written)
-    side_files = (*beside_the_card(copied), *draft.side_files)
+    read = side_files = (*beside_the_card(copied), *draft.side_files)
+    file = _gguf(source, files, cast, request)
+    if file is not None:  # which holds what programs read of the others
+        side_files, left_files = tuple(f for f in read if is_about(f.name)), ()
     plan = ConversionPlan(
         request=request,
         source=source_state(
             source,
-            side_files,
+            read,
             request.source_name,
             whole_folder=request.calibration is not None,
         ),
@@ -84,14 +93,42 @@ def plan_of(source: ConversionSource, request: ConversionRequest) -> ConversionP
         notes=(
             *(*draft.notes, *heads.notes, *limits),
             *(f"config.json: {change}" for change in untied),
-            *_notes(source, draft),
+            *(_notes(source, draft) if file is None else file.notes),
         ),
         findings=tuple(f for f in source.audit.findings if f.severity == "warning"),
         rewriting=rewriting,
         importance=importance,
+        gguf=file,
     )
     source_card = next((file.path for file in side_files if file.name == SOURCE_CARD), None)
     return replace(plan, card=model_card(plan, source_card))
+
+
+def _home(source: ConversionSource, request: ConversionRequest) -> Home:
+    if not request.changes_heads:
+        return unchanged(source)
+    return find_home(source, request.num_key_value_heads, request.home, pruned_in(request))
+
+
+def _gguf(
+    source: ConversionSource,
+    files: Iterable[OutputFile],
+    config: Mapping[str, Any],
+    request: ConversionRequest,
+) -> GgufFile | None:
+    """The one file that is written instead of `files`, if one is asked for."""
+    if not request.is_gguf:
+        return None
+    if find_spec("gguf") is None:
+        raise MissingExtraError(
+            "--format gguf needs gguf: install the extra `gguf`, in a clone of headcount with:"
+            " pip install '.[gguf]'"
+        )
+    from ..gguf.planned_file import planned_file  # imports transformers and gguf
+
+    steps = tuple(step for file in files for step in file.steps)
+    name = request.source_name or shown_name(source.folder.name)
+    return planned_file(steps, config, request.dtype, folder=source.folder, name=name)
 
 
 def _layer(index: int, model: HeadsByLayer) -> LayerHeads:

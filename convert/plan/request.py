@@ -20,6 +20,13 @@ from ..merge.ladder import (
 )
 from .cast import CAST_NAMES, CastName
 
+# What the result is: a folder as transformers reads it, or one with a file for llama.cpp.
+Format = Literal["safetensors", "gguf"]
+FORMAT_CHOICES: tuple[Format, ...] = get_args(Format)
+# An element type of GGUF alone: blocks of 32 8-bit numbers that share a scale.
+Q8_0: Literal["q8_0"] = "q8_0"
+ElementType = CastName | Literal["q8_0"]
+ELEMENT_TYPES: tuple[ElementType, ...] = (*CAST_NAMES, Q8_0)
 # How several K/V heads become one; docs/methods.md has the formulas and sources.
 ChoosingMethod = Literal["first", "medoid", "random"]
 CHOOSING: tuple[ChoosingMethod, ...] = get_args(ChoosingMethod)
@@ -46,11 +53,13 @@ class ConversionRequest:
     """Convert the model in the folder `source` to `num_key_value_heads` K/V heads, into `target`.
 
     Layers that have no more of them keep theirs; None: as many as stay when the query heads
-    `pruned_heads` go. `method` to `reconstruct` are the rungs of the
-    `Ladder`, where `method` is one of them; `calibration` is a text file, or `builtin`, of which at
+    `pruned_heads` go, of each layer or, with `across_layers`, of all together. `method` to
+    `reconstruct` are the rungs of the `Ladder`, where `method` is one of them; `calibration` is a
+    text file, or `builtin`, of which at
     most `calibration_tokens` (None: CALIBRATION_TOKENS) are read. `seed` matters to what is drawn
     only: the method `random`, and calibration. `home` is the kind of class that holds the result.
     Floats become `dtype`, and files hold at most `max_shard_size` bytes, where these are given.
+    `format` gguf: the result is one file for llama.cpp, and both numbers of heads may be left out.
     `source_name` is what the record calls the source; its folder's name if not given.
     `source_made`: its files were made for this run, as old as what they were made from. `workers`
     threads merge heads, and as many finish files, while others are written. `overwrite` replaces an
@@ -61,6 +70,7 @@ class ConversionRequest:
     target: Path
     num_key_value_heads: KeyValueHeads | None
     pruned_heads: PrunedHeads | None = None
+    across_layers: bool = False
     method: Method = "mean"
     grouping: HeadGrouping = "contiguous"
     temperature: bool = False
@@ -70,7 +80,8 @@ class ConversionRequest:
     calibration_tokens: int | None = None
     seed: int = 0
     home: HomeChoice = "auto"
-    dtype: CastName | None = None
+    dtype: ElementType | None = None
+    format: Format = "safetensors"
     max_shard_size: int | None = None
     source_name: str | None = None
     source_made: bool = False
@@ -82,8 +93,7 @@ class ConversionRequest:
             raise HeadcountError(f"method {self.method!r} is not one of {', '.join(METHODS)}")
         if self.home not in HOME_CHOICES:
             raise HeadcountError(f"home {self.home!r} is not one of {', '.join(HOME_CHOICES)}")
-        if self.dtype is not None and self.dtype not in CAST_NAMES:
-            raise HeadcountError(f"dtype {self.dtype!r} is not one of {', '.join(CAST_NAMES)}")
+        self._check_format()
         if self.max_shard_size is not None and self.max_shard_size < 1:
             raise HeadcountError(f"{self.max_shard_size} bytes: a file has to hold at least one")
         if self.workers < 1:
@@ -91,9 +101,41 @@ class ConversionRequest:
         self._check_counts()
         self._check_ladder()
 
+    def _check_format(self) -> None:
+        if self.format not in FORMAT_CHOICES:
+            formats = ", ".join(FORMAT_CHOICES)
+            raise HeadcountError(f"format {self.format!r} is not one of {formats}")
+        known: tuple[str, ...] = ELEMENT_TYPES if self.is_gguf else CAST_NAMES
+        if self.dtype is not None and self.dtype not in known:
+            hint = "; q8_0 is for --format gguf" if self.dtype == Q8_0 else ""
+            raise HeadcountError(f"dtype {self.dtype!r} is not one of {', '.join(known)}{hint}")
+        if self.is_gguf and self.max_shard_size is not None:
+            raise HeadcountError("--max-shard-size: a GGUF file is written as one; leave it out")
+        if self.is_gguf and self.target.name.endswith(".gguf"):
+            raise HeadcountError(
+                f"{self.target}: is to be a folder, which will hold the file beside its record:"
+                " name it without .gguf"
+            )
+
+    @property
+    def is_gguf(self) -> bool:
+        """Whether the result is a GGUF file."""
+        return self.format == "gguf"
+
+    @property
+    def changes_heads(self) -> bool:
+        """Whether any heads are to go; if not, the model is only written in another format."""
+        return (self.num_key_value_heads, self.pruned_heads) != (None, None)
+
+    @property
+    def cast(self) -> CastName | None:
+        """The type that floats of the tensors of safetensors files become. Those of a GGUF file
+        get theirs, tensor by tensor, when they are laid out."""
+        return next((n for n in CAST_NAMES if n == self.dtype and not self.is_gguf), None)
+
     def _check_counts(self) -> None:
         wanted, pruned = self.num_key_value_heads, self.pruned_heads
-        if wanted is None and pruned is None:
+        if not self.changes_heads and not self.is_gguf:
             raise HeadcountError("nothing is asked for: say how many K/V heads, or what to prune")
         if wanted is not None:
             least = min(wanted.values(), default=0) if isinstance(wanted, Mapping) else wanted
@@ -101,6 +143,20 @@ class ConversionRequest:
                 raise HeadcountError(f"{least} K/V heads: a model needs at least one")
         if pruned in (0, {}):
             raise HeadcountError("no query heads to prune: name at least one")
+        if self.across_layers:
+            self._check_across_layers()
+
+    def _check_across_layers(self) -> None:
+        if self.pruned_heads is None or isinstance(self.pruned_heads, Mapping):
+            raise HeadcountError(
+                "--across-layers chooses among the heads of all layers: add --prune-heads with a"
+                " number or a share of them, 1/4 say"
+            )
+        if self.calibration is None:
+            raise HeadcountError(
+                "--across-layers weighs heads of one layer against those of another, which weights"
+                f" alone do not tell: add --calibration FILE, or --calibration {BUILTIN}"
+            )
 
     def _check_ladder(self) -> None:
         """Raises HeadcountError for rungs that do not go together, or lack text to calibrate on."""

@@ -22,10 +22,13 @@ _PARTS = (
     *(".json", ".jinja", ".model", ".tiktoken", ".spm", ".bpe", ".codes", ".vocab"),
     *(".md", ".yaml", ".yml"),
 )
-_TEXTS = (
-    *("vocab", "merges", "bpe", "dict", "tokenizer", "spiece", "chat_template"),
+_ABOUT = (
     *("license", "licence", "notice", "copying", "copyright", "use_policy", "acceptable_use"),
     *("third", "citation", "readme"),
+)
+_TEXTS = (
+    *("vocab", "merges", "bpe", "dict", "tokenizer", "spiece", "chat_template"),
+    *_ABOUT,
 )
 _OF_TRAINING = ("trainer_state.json", "_results.json", "train_log.json")
 RECORD = "conversion.json"
@@ -71,6 +74,13 @@ def sort_side_files(
             is_part = reason_by_name(path.name) is None and _is_part(path.name)
             left.append(LeftFile(name=shown_name(path.name), reason=reason, is_part=is_part))
     return tuple(copied), tuple(left)
+
+
+def is_about(name: str) -> bool:
+    """Whether a file of this name is read by people: a licence, a card, a notice. A GGUF file holds
+    what programs read."""
+    name = name.lower()
+    return name.startswith(_ABOUT) and not name.endswith((".json", ".model"))
 
 
 def shown_name(name: str) -> str:

@@ -54,9 +54,7 @@ class ConversionSource:
     @property
     def described_by(self) -> Iterator[ReadFile]:
         """The files that describe the tensors: config, index, and headers."""
-        read = (self.config_file, self.checkpoint.index_file)
-        yield from (file for file in read if file is not None)
-        yield from (header.read for header in self.checkpoint.files if header.read is not None)
+        return describing_files(self.config_file, self.checkpoint)
 
     @property
     def model_type(self) -> str:
@@ -104,6 +102,23 @@ class SourceState:
         check_unchanged((*self.files, *self.read_by_others))
 
 
+def describing_files(config: ReadFile, checkpoint: Checkpoint) -> Iterator[ReadFile]:
+    """Config, index and headers: what the fingerprint of a source is one of."""
+    read = (config, checkpoint.index_file)
+    yield from (file for file in read if file is not None)
+    yield from (header.read for header in checkpoint.files if header.read is not None)
+
+
+def fingerprint_of(described_by: Iterable[ReadFile]) -> str:
+    """A digest of names and contents, of config, index and headers as they were read: what
+    conversion.json knows its source by."""
+    digest = hashlib.sha256()
+    for file in described_by:
+        digest.update(f"{file.path.name}\0{len(file.start)}\0".encode())
+        digest.update(file.start)
+    return f"sha256:{digest.hexdigest()}"
+
+
 def read_source(folder: Path) -> ConversionSource:
     """The model in `folder`. Raises HeadcountError for anything a conversion cannot start from."""
     check_folder(folder)
@@ -138,10 +153,6 @@ def source_state(
 
     Raises SourceChangedError where the files were not all there, as they were read, from the start.
     """
-    digest = hashlib.sha256()
-    for file in source.described_by:
-        digest.update(f"{file.path.name}\0{len(file.start)}\0".encode())
-        digest.update(file.start)
     files = {file.path: file.identity for file in source.described_by}
     files |= {file.path: file.identity for file in side_files}
     for path, identity in files.items():
@@ -152,7 +163,7 @@ def source_state(
     return SourceState(
         name=name or shown_name(folder.name),
         folder=folder,
-        fingerprint=f"sha256:{digest.hexdigest()}",
+        fingerprint=fingerprint_of(source.described_by),
         headers=source.checkpoint.files,
         described_by=tuple(source.described_by),
         files=tuple(files.items()),

@@ -66,6 +66,14 @@ class WeightStream:
         else:
             yield raw_bytes(self._make(step))
 
+    def tensor(self, step: Step) -> torch.Tensor:
+        """One tensor of the output as a whole. Raises what `write` raises."""
+        if not isinstance(step.action, Copy | Cast):
+            return self._make(step)
+        found = self.reader.tensor(step.sources[0])
+        with self._named(step):
+            return cast(found, DTYPES[step.dtype])
+
     def _cast(self, step: Step) -> Iterator[torch.Tensor]:
         with self._named(step):
             for piece, found in cast_pieces(self.reader, step.sources[0], DTYPES[step.dtype]):

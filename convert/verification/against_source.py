@@ -11,7 +11,7 @@ import torch
 
 from headcount.model import limits
 from headcount.model.errors import HeadcountError, InvalidConfigError, short
-from headcount.sources.json_file import read_json
+from headcount.sources.json_file import open_bytes, read_json
 from headcount.sources.safetensors import FileHeader, TensorInfo
 
 from ..plan.existing import DIGEST
@@ -55,6 +55,10 @@ def check_source(
         entry = recorded.manifest.get(file.name)
         if entry is None or digest_of(file.path, file.identity) != entry[DIGEST]:
             verified.differs(file.name, "the source's is another one than was copied")
+    if plan.gguf is not None:
+        _check_gguf(recorded, plan, chosen, verified)
+        plan.source.check()
+        return
     _check_json(recorded.folder, CONFIG, plan.config, verified)
     if plan.index_name is not None and plan.index is not None:
         _check_json(recorded.folder, plan.index_name, plan.index, verified)
@@ -102,6 +106,38 @@ def _unequal(where: str, wanted: Any, found: Any) -> Iterator[tuple[str, Any, An
             yield from _unequal(f"{where}.{key}", wanted.get(key), found.get(key))
     elif json_bytes(wanted) != json_bytes(found):
         yield where, wanted, found
+
+
+def _check_gguf(
+    recorded: Recorded, plan: ConversionPlan, chosen: Collection[str] | None, verified: Verified
+) -> None:
+    """Makes the one file once more and holds it against what is there, byte for byte."""
+    if recorded.is_calibrated or chosen is not None:
+        verified.notes.append(
+            "A GGUF file is held against its source as a whole, and not where a text decided or"
+            " where tensors are drawn: its digest alone was compared."
+        )
+        return
+    from ..gguf.gguf_file import NAME
+    from ..gguf.writing import file_pieces  # imports the package gguf
+
+    assert plan.gguf is not None
+    if not (recorded.folder / NAME).exists():
+        return  # said already
+    with (
+        one_thread(),
+        _rewritten(plan) as rewritten,
+        SourceReader(plan.source.headers, rewritten.files) as reader,
+        ThreadPoolExecutor(1) as pool,
+        open_bytes(recorded.folder / NAME) as file,
+    ):
+        stream = WeightStream(redirected(plan, rewritten), reader, pool)
+        pieces = file_pieces(plan.gguf, stream)
+        same = all(file.read(len(piece)) == piece for piece in pieces) and not file.read(1)
+    if same:
+        verified.count("recomputed")
+    else:
+        verified.differs(NAME, "is not what its source gives")
 
 
 @contextmanager

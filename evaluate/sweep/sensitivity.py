@@ -30,7 +30,6 @@ from ..evaluation_plan import EvaluationPlan, plan_evaluation
 from ..evaluation_request import EvaluationRequest
 from ..logits import chunk_positions
 from ..loss import score_text
-from ..windows import cut_windows
 
 MOST_TOKENS = 2048  # a layer; the order of layers shows on few
 
@@ -82,7 +81,10 @@ def sensitivities(
 
 
 def _settled(request: ConversionRequest, evaluation: Mapping[str, Any]) -> EvaluationPlan:
-    asked = EvaluationRequest(model=str(request.source), **{**evaluation, "speed": False})
+    asked = EvaluationRequest(
+        model=str(request.source),
+        **{**evaluation, "speed": False, "behaviour": "none", "roles": False},
+    )
     return plan_evaluation(replace(asked, max_tokens=min(asked.max_tokens, MOST_TOKENS)))
 
 
@@ -118,7 +120,6 @@ def _assigned(model: nn.Module, tensors: Mapping[str, torch.Tensor]) -> Iterator
 
 def _loss(model: PreTrainedModel, plan: EvaluationPlan) -> float:
     ids = torch.tensor(plan.tokens.ids, device=plan.device)
-    windows = cut_windows(len(ids), window=plan.window, stride=plan.stride)
     chunk = chunk_positions(plan.runnables[0].vocab_size)
-    scores = score_text(model, ids, windows, chunk=chunk, bos=plan.tokens.bos)
+    scores = score_text(model, ids, plan.windows, chunk=chunk, bos=plan.tokens.bos)
     return float(scores.losses.mean())

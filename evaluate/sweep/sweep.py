@@ -129,7 +129,7 @@ def _measure(
             EvaluationRequest(
                 model=str(place),
                 against=str(there.source),
-                **{**evaluation, "speed": False},
+                **{**evaluation, "speed": False, "behaviour": "none", "roles": False},
             )
         )
         trial.plan.source.check()

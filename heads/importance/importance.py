@@ -22,7 +22,7 @@ from .rank_correlation import spearman
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LayerImportance:
-    """Of each head of one layer, in nats a token: the first-order estimate of what it costs to put
+    """Of each head of one layer, in nats a token: the estimate of what it costs to put
     its mean over the text in place of what it gives, and what that costs, if it was asked for."""
 
     layer: int

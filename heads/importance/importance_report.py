@@ -10,6 +10,7 @@ from .importance_request import BUILTIN
 from .rank_correlation import spearman
 
 SCHEMA_VERSION = 1
+_HUE = 2
 _LAYERS = (
     Column(key="layer", title="Layer", unit="count"),
     Column(key="heads", title="Heads", unit="count"),
@@ -107,7 +108,7 @@ def _row(layer: LayerImportance) -> tuple[object, ...]:
 
 
 def _maps(found: ModelImportance) -> Iterator[HeatMap]:
-    kinds = [("estimate", "First-order estimate", [layer.estimate for layer in found.layers])]
+    kinds = [("estimate", "Estimate", [layer.estimate for layer in found.layers])]
     if found.is_exact:
         exact = [layer.exact or () for layer in found.layers]
         kinds.insert(0, ("exact", "Loss added by mean ablation", exact))
@@ -125,7 +126,9 @@ def _maps(found: ModelImportance) -> Iterator[HeatMap]:
 
 def _cell(score: float, most: float) -> HeatCell:
     """Shaded by the root of its share of the largest: a few heads are worth most of all."""
-    return HeatCell(text=f"{1000 * score:.3g}", share=max(0.0, score / most) ** 0.5)
+    thousandths = 1000 * score
+    text = f"{thousandths:,.0f}" if abs(thousandths) >= 9.95 else f"{thousandths:.1f}"
+    return HeatCell(text=text, share=max(0.0, score / most) ** 0.5, hue=_HUE)
 
 
 def _records(found: ModelImportance) -> Iterator[tuple[object, ...]]:
@@ -139,8 +142,8 @@ def _records(found: ModelImportance) -> Iterator[tuple[object, ...]]:
 def _notes(found: ModelImportance) -> Iterator[str]:
     yield (
         "Importance: the loss added, in nats a token, when a head's output before the o projection"
-        " is its mean over the text. The estimate is the slope of the loss along a gate on the head"
-        " (Michel et al. 2019), of all heads in one pass back."
+        " is its mean over the text. The estimate follows the loss along a gate on the head, to"
+        " second order, of all heads in one pass back (Michel et al. 2019, Kwon et al. 2022)."
     )
     if not found.is_exact:
         yield "--exact also measures each head by itself, a pass a head."

@@ -153,6 +153,22 @@ def test_the_command_says_what_it_found(
     assert check["check"]["predicted_cache_bytes"] == check["check"]["measured_cache_bytes"]
 
 
+@pytest.mark.parametrize(
+    ("more", "lossless"), [((), True), (("--kv-heads", "2"), False)], ids=["pruned", "merged"]
+)
+def test_a_source_without_its_pruned_heads_is_what_is_compared(
+    grouped: MakeFolder, tmp_path: Path, more: tuple[str, ...], lossless: bool
+) -> None:
+    target = str(tmp_path / "out")
+    command = ["convert", str(grouped("llama", 12, 4)), target, "--prune-heads", "4", *more]
+    result = CliRunner().invoke(main, [*command, "--check", "--format", "json"])
+    assert result.exit_code == 0, result.output
+    _, check = json.loads(result.stdout)
+    assert check["check"]["masked_heads"] == 8
+    assert check["check"]["lossless"] is lossless
+    assert (check["check"]["relative_difference"] < 1e-5) is lossless
+
+
 def test_a_class_that_nobody_has_is_refused(grouped: MakeFolder, tmp_path: Path) -> None:
     run(grouped("llama", 12, 12), tmp_path / "out", 4)
     path = tmp_path / "out" / "config.json"

@@ -13,7 +13,7 @@ from headcount.cli import main
 
 pytestmark = pytest.mark.needs_convert
 SaveModel = Callable[..., Path]
-SHORT = ["--max-tokens", "64", "--no-speed"]
+SHORT = ["--max-tokens", "64", "--no-speed", "--behaviour", "none", "--no-roles"]
 
 
 def test_evaluate_reads_as_a_report_and_as_json(save_model: SaveModel) -> None:

@@ -22,7 +22,12 @@ SaveModel = Callable[..., Path]
 
 
 def _evaluate(model: Path, **options: Any) -> EvaluationReport:
-    request = EvaluationRequest(model=str(model), device="cpu", max_tokens=90, **options)
+    request = EvaluationRequest(
+        model=str(model),
+        device="cpu",
+        max_tokens=90,
+        **{"behaviour": "none", "roles": False, **options},
+    )
     return evaluate(request, predict=lambda folder, tokens, bits: tokens * bits)
 
 

@@ -1,6 +1,7 @@
 """The scoring routine against brute force: each token alone, with exactly its window before it."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -162,3 +163,24 @@ def test_a_loss_that_is_no_number_fails(build: Build, value: float) -> None:
     with pytest.raises(EvaluationFailedError, match=r"the model's loss of token 1 is nan") as info:
         score_text(model, _ids(), cut_windows(TOKENS, window=16, stride=8), chunk=4)
     assert info.value.exit_code == 1
+
+
+@pytest.mark.parametrize("bos", [False, True])
+def test_all_that_a_window_reads_is_kept_on_demand(build: Build, bos: bool) -> None:
+    """Each window by itself gives the same as the whole text cut there."""
+    model, original, ids = build("llama"), build("llama", seed=1), _ids()
+    cuts = cut_windows(len(ids), window=12, stride=5)
+    whole = score_text(model, ids, cuts, chunk=5, bos=bos, original=original, whole=True)
+    plain = score_text(model, ids, cuts, chunk=64, bos=bos, original=original)
+    assert plain.windows == ()
+    close = partial(torch.testing.assert_close, atol=5e-5, rtol=1e-5)
+    close(whole.losses, plain.losses)
+    scored = torch.cat([one.model[one.scored] for one in whole.windows])
+    close(scored, plain.losses)
+    for one, cut in zip(whole.windows, cuts, strict=True):
+        own = ids[cut.start : cut.stop + 1].clone()
+        if bos:
+            own[0] = ids[0]
+        alone = cut_windows(len(own), window=12, stride=12)
+        for losses, by in ((one.model, model), (one.original, original)):
+            close(losses, score_text(by, own, alone, chunk=64).losses)

@@ -136,6 +136,7 @@ CONVERSIONS = (
         once=True,
         costly=True,
     ),
+    Scenario(name="convert --format gguf", arguments=(*_CONVERT, "--format", "gguf"), costly=True),
 )
 UPTRAINING = Scenario(
     name="uptrain",

@@ -6,13 +6,16 @@ from typing import Any
 
 import pytest
 import torch
+from click.testing import CliRunner
 
+from headcount.cli import main
 from headcount.heads.atlas import Atlas
 from headcount.heads.atlas_run import make_atlas
 from headcount.heads.heads_request import HeadsRequest
 from headcount.heads.norm_gains import gain_of
 from headcount.running.load import load_model
 from headcount.running.runnable import open_runnable
+from planted_heads import plant
 
 pytestmark = pytest.mark.needs_convert
 SaveModel = Callable[..., Path]
@@ -81,3 +84,15 @@ def test_copying_is_left_out_where_embeddings_are_of_another_width(save_model: S
     atlas = atlas_of(save_model("opt", word_embed_proj_dim=16))
     assert all(head.scores.copying is None for _, head in atlas.heads())
     assert any("copying is told of no layer" in line for line in atlas.warnings)
+
+
+@pytest.mark.parametrize("name", ["model.norm.weight", "model.layers.1.self_attn.v_proj.weight"])
+def test_weights_that_are_not_finite_are_named(tmp_path: Path, name: str) -> None:
+    """The last norm is read by no attention: patterns alone would not show it."""
+    model = plant("llama").model
+    with torch.no_grad():
+        model.get_parameter(name).flatten()[0] = float("nan")
+    model.save_pretrained(tmp_path)
+    result = CliRunner().invoke(main, ["heads", str(tmp_path), "--tokens", "8"])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "not finite" in result.stderr

@@ -4,28 +4,43 @@ The graph is put together from what llama.cpp itself makes of a few layers (temp
 sizes of this model and this start.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import pairwise
 from typing import NamedTuple
 
+from .expansion import expanded, renumbered
 from .graph import Graph, Node
 from .schedule import DEVICE, HOST, buffers, places_of
-from .sizes import LayerSizes, start_sizes
+from .sizes import LayerSizes, layout_of, start_sizes
 from .slots import Layout
-from .templates import Mode, Section, Size, Tensor, Wanted, ending_for, section_for, templates
+from .templates import (
+    Mode,
+    Section,
+    Size,
+    Template,
+    Tensor,
+    Wanted,
+    ending_for,
+    section_for,
+    size_of,
+    templates,
+)
 
-_ALIKE = 3  # layers of a kind that a graph is made of
 _FLOAT = 4  # bytes
+_LITERAL = 4096  # bytes; what is more than that and follows from no size was not understood
+_PERIOD = 12  # layers, of which patterns of 1, 2, 3, 4 and 6 are parts
+_ROWS = size_of("8*T")  # where values are kept that are not transposed
+# Where a sequence alone takes most, for what grows with the square of its tokens
+_ALSO_ALONE = frozenset({"kimi-linear", "minimax-01"})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Shape:
     """What a graph is made of: the model's layers, and the micro-batch. `outputs` are the tokens
     whose logits are computed; `outer` the sizes outside the layers. With `may_leave` llama.cpp
-    drops flash attention that would not run where its layer lies."""
+    drops flash attention that would not run where its layer lies; where that is so, it has `left`,
+    and values, which were not kept transposed, are turned."""
 
     architecture: str
     mode: Mode
@@ -35,6 +50,7 @@ class Shape:
     outputs: int
     layout: Layout
     may_leave: bool = False
+    left: bool = False
 
 
 class Held(NamedTuple):
@@ -60,7 +76,23 @@ class Computed(NamedTuple):
 def computed(shape: Shape, held: Held) -> Computed:
     """What `shape` takes where the device holds so much."""
     if shape.may_leave and shape.mode == "flash" and _leaves(shape, held):
-        shape = replace(shape, mode="scores")
+        shape = replace(shape, mode="scores", left=True)
+    found = [_laid_out(one, held) for one in _reserved(shape)]
+    return Computed(
+        device=max(one.device for one in found),
+        host=max(one.host for one in found),
+        is_followed=all(one.is_followed for one in found),
+    )
+
+
+def _reserved(shape: Shape) -> Iterator[Shape]:
+    """The graphs that llama.cpp makes room for (llama_context::sched_reserve)."""
+    yield shape
+    if shape.architecture in _ALSO_ALONE and shape.layout.count > 1:
+        yield replace(shape, layout=replace(shape.layout, count=1, streams=1))
+
+
+def _laid_out(shape: Shape, held: Held) -> Computed:
     build = _Build(shape, held)
     return Computed(*buffers(build.nodes()), build.is_followed and not build.unknown)
 
@@ -75,11 +107,42 @@ def _leaves(shape: Shape, held: Held) -> bool:
     return any(places[node] != place for node, place in build.flash.items())
 
 
+def _of_start(found: Sequence[Template], layout: Layout) -> list[Template]:
+    """Those that were recorded of so many slots and streams, where they are others."""
+    starts = [""] if layout.streams > 1 else ["one stream", ""]
+    if layout.count == 1:
+        starts = ["alone", *starts]
+    present = {one.start for one in found}
+    start = next((one for one in starts if one in present), "")
+    return [one for one in found if one.start == start]
+
+
+def _is_of_values(name: str) -> bool:
+    """Whether an input says where values are kept."""
+    return name.startswith("attn_inp_v_idxs")
+
+
 class _Layer(NamedTuple):
     section: Section
     sizes: LayerSizes
     here: bool
     experts: bool
+
+
+def _without_repeats(layers: list[_Layer]) -> list[_Layer]:
+    """Leaves out whole periods of layers that repeat: where the last ones find room may depend on
+    how many there are, but not on how many periods."""
+    keys = [(id(layer.section), *layer[1:]) for layer in layers]
+    found, at = list[_Layer](), 0
+    while at < len(layers):
+        end = at
+        while end + _PERIOD < len(layers) and keys[end] == keys[end + _PERIOD]:
+            end += 1
+        left_out = (end - at) // _PERIOD * _PERIOD
+        stop = end + _PERIOD if left_out else at + 1
+        found += layers[at : stop - left_out]
+        at = stop
+    return found
 
 
 class _Build:
@@ -90,13 +153,16 @@ class _Build:
         self.graph = Graph()
         self.windowed = any(layer.window for layer in shape.layers)
         found = templates(shape.architecture, shape.mode) or templates(shape.architecture, "flash")
-        self.found = [one for one in found if one.windowed == self.windowed]
+        self.found = _of_start(
+            [one for one in found if one.windowed == self.windowed], shape.layout
+        )
         windows = any(layer.windowed for one in self.found for layer in one.layers)
         self.is_followed = bool(self.found) and windows == self.windowed
-        self.found = self.found or list(found)
+        self.found = self.found or _of_start(found, shape.layout)
         self.unknown: set[str] = set()
         self.inputs: dict[str, int] = {}
         self.done: list[list[int]] = []
+        self.asked: list[int] = []
         self.flash: dict[int, int] = {}  # where the layers lie of flash attention's nodes
 
     def nodes(self) -> list[Node]:
@@ -113,35 +179,29 @@ class _Build:
         self._add(ending, outer, past[::-1])
         last = self.graph.nodes[-1]
         self.graph.nodes[-1] = last._replace(kept=True)
-        return self.graph.nodes
+        order = expanded(self.graph.nodes, self.asked)
+        self.flash = {order.index(i): place for i, place in self.flash.items()}
+        return renumbered(self.graph.nodes, order)
 
     def _layers(self) -> list[_Layer]:
-        """The first few of each kind, and the last: more of them need no more memory, since each
-        layer finds the blocks that the one before has left."""
+        """As many as need the memory of all: others find what those before them have left."""
         shape, held = self.shape, self.held
-        empty = LayerSizes(holds=frozenset(), sizes=())
         self.is_followed &= all(
             any(section.holds == own.holds for one in self.found for section in one.layers)
             for own in set(shape.layers)
         )
         every = [
-            _Layer(self._section(i, before, own), own, held.layers[i], held.experts[i])
-            for i, (before, own) in enumerate(pairwise((empty, *shape.layers)))
+            _Layer(self._section(i, own), own, held.layers[i], held.experts[i])
+            for i, own in enumerate(shape.layers)
         ]
-        seen = Counter[tuple[object, ...]]()
-        kept = []
-        for i, layer in enumerate(every):
-            key = (id(layer.section), *layer[1:])
-            seen[key] += 1
-            kept += [layer] if seen[key] <= _ALIKE or i == len(every) - 1 else []
-        return kept
+        constants = (t.kind == "l" for layer in every for t in layer.section.tensors)
+        return every if any(constants) else _without_repeats(every)
 
-    def _section(self, index: int, before: LayerSizes, own: LayerSizes) -> Section:
+    def _section(self, index: int, own: LayerSizes) -> Section:
         wanted = Wanted(
             layer=index,
             layers=len(self.shape.layers),
             holds=own.holds,
-            previous=before.holds,
             windowed=own.window is not None,
         )
         return section_for(self.found, wanted)
@@ -149,11 +209,13 @@ class _Build:
     def _sizes(self, own: Iterable[tuple[str, int]]) -> Mapping[str, int]:
         shape, sizes = self.shape, dict(own)
         window = next((layer.window for layer in shape.layers if layer.window), None)
-        start = start_sizes(shape.layout, shape.tokens, shape.outputs, window, sizes)
+        layout = layout_of(shape.architecture, shape.layout)
+        start = start_sizes(layout, shape.tokens, shape.outputs, window, sizes)
         return {**sizes, **start}
 
     def _bytes(self, size: Size, sizes: Mapping[str, int]) -> int:
         """For a tensor of which a size is not known stands one of the hidden size."""
+        self.is_followed &= bool(size.names) or size.of(sizes) <= _LITERAL
         unknown = {name for name in size.names if name not in sizes}
         self.unknown |= unknown
         return size.of(sizes) if not unknown else _FLOAT * sizes["E"] * sizes["T"]
@@ -171,25 +233,32 @@ class _Build:
             for name, size in template.inputs.items():
                 is_unread = name in template.unread and template is self.found[0]
                 if name not in self.inputs and (name in read or is_unread):
-                    self.inputs[name] = self.graph.put(
-                        Node(size=self._bytes(size, sizes), given=True)
+                    nbytes = self._bytes(
+                        _ROWS if self.shape.left and _is_of_values(name) else size, sizes
                     )
+                    self.inputs[name] = self.graph.put(Node(size=nbytes, given=True))
 
     def _add(self, section: Section, sizes: Mapping[str, int], past: list[_Layer]) -> None:
         own: list[int] = []
         for tensor in section.tensors:
             reads = tuple(self._number(word, own) for word in tensor.reads)
+            size = self._bytes(tensor.size, sizes)
             node = Node(
-                size=self._bytes(tensor.size, sizes),
+                size=0 if tensor.kind == "k" else size,
+                outside=size if tensor.kind == "k" else 0,
                 reads=reads,
                 over=tensor.over,
                 of=None if tensor.of is None else self._number(tensor.of, own),
                 looks=tensor.looks,
                 kept=tensor.kept,
-                given=tensor.kind == "l",
+                given=tensor.kind in "lk",
                 place=self._place(tensor, past),
             )
             own.append(self._sum(node, sizes) if tensor.kind == "s" else self.graph.put(node))
+            if tensor.values and self.shape.left:
+                own[-1] = self.graph.add(size, own[-1])
+            if tensor.asked:
+                self.asked.append(own[-1])
             if tensor.flash and past:
                 self.flash[own[-1]] = DEVICE if past[0].here else HOST
         self.done.append(own)

@@ -14,12 +14,14 @@ class Node(NamedTuple):
     """A tensor of `size` bytes that is made of `reads`; `over`: it may take the place of one that
     nothing else reads. A view has no memory of its own: `of` is the tensor that it is of, and it
     `looks` at that alone, or writes into it. What writes elsewhere, such as into a cache, has no
-    size. An input is `given` before the graph runs; what is
-    `kept` is an output. `place` is where it is computed, if that is settled from the first: where
-    its weights lie, or the cache that it writes."""
+    size. An input is `given` before the graph runs; what is `kept` is an output; of what lies
+    `outside`, in a cache, those bytes are copied where another place reads it. `place` is where it
+    is computed, if that is settled from the first: where its weights lie, or the cache that it
+    writes."""
 
     size: int
     reads: tuple[int, ...] = ()
+    outside: int = 0
     over: bool = False
     of: int | None = None
     looks: bool = False

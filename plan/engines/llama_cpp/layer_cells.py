@@ -9,17 +9,20 @@ from dataclasses import dataclass, replace
 
 from headcount.model.dtypes import bytes_of
 from headcount.model.mixers import (
+    Attention,
     CompressedAttention,
     CrossAttention,
     LatentAttention,
     Mixer,
     Recurrent,
 )
-from headcount.model.spec import ModelSpec
+from headcount.model.spec import Layer, ModelSpec
 
 from ...parallel import rank_mixer
+from .runs import runs_of
 
 _STATE_BITS = 32
+_WITH_A_CACHE = "t5encoder"  # create_memory makes one for it, which its encoder never writes
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,16 +47,27 @@ def layer_cells(
 ) -> tuple[LayerCells, ...]:
     """Of one of `tp` devices. `padded_values`: without flash attention values are kept transposed,
     and where their widths differ every layer has room for the widest (TAG_V_CACHE_VARIABLE)."""
+    if spec.model_type == _WITH_A_CACHE:
+        spec = replace(spec, layers=tuple(_as_cached(layer) for layer in spec.layers))
     found = tuple(
         cells
         for layer in spec.layers
         for mixer in layer.mixers
         for cells in _of_mixer(rank_mixer(mixer, tp), layer.index)
     )
+    runs = runs_of(spec)
+    own = {cells.layer: cells for cells in found if not cells.beside}
+    if len(runs) > len(set(runs)):
+        found = tuple(replace(own[b], layer=run) for run, b in enumerate(runs) if b in own)
     if not padded_values:
         return found
     widest = max((cells.values for cells in found if not cells.beside), default=0)
     return tuple(replace(c, values=widest) if c.values and not c.beside else c for c in found)
+
+
+def _as_cached(layer: Layer) -> Layer:
+    attention = (mixer for mixer in layer.mixers if isinstance(mixer, Attention))
+    return replace(layer, mixers=tuple(replace(mixer, cached=True) for mixer in attention))
 
 
 def _of_mixer(mixer: Mixer, layer: int) -> Iterator[LayerCells]:

@@ -19,16 +19,18 @@ from ...planned_model import PlannedModel
 from ...request import PlanRequest, Workload
 from ...stored import weighed
 from ...weights import wide_bits
+from .runs import runs_of
 
-_LAYER = re.compile(r"(?:enc\.|dec\.)?blk\.(\d+)\.")
+_LAYER = re.compile(r"(?:(?:enc\.|dec\.)?blk|posnet|convnext)\.(\d+)\.")
 _EXPERTS = re.compile(r"\.ffn_(up|down|gate|gate_up)_(ch|)exps")  # common/common.h
 _NAMED: Mapping[str, Literal["embedding", "head"]] = {
     "token_embd.weight": "embedding",
     "output.weight": "head",
 }
 _INPUTS = ("token_embd", "position_embd", "token_types", "per_layer_token_embd")
-# Outside the layers by their names, and with the first of them (load_tensors of gemma3n and gemma4)
-_WITH_THE_FIRST = ("per_layer_model_proj", "per_layer_proj_norm", "altup_")
+# Outside the layers by their names, and made with the number of the first of them (src/models)
+_WITH_THE_FIRST = ("per_layer_model_proj", "per_layer_proj_norm", "conv1d", "hrm.")
+_WITHOUT_A_COPY = "bitnet"  # its logits are computed with the embedding where that lies
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,7 +61,14 @@ class Placement:
 
 
 def layers_of(spec: ModelSpec) -> int:
-    """As -ngl counts them: of an encoder and a decoder, those with one number are one."""
+    """As -ngl counts them: of an encoder and a decoder, those with one number are one; of a GGUF
+    file those that predict further tokens, too, and each run of layers that run again."""
+    said = spec.origins.get("block_count")
+    return max(len(runs_of(spec)), said.value if said and isinstance(said.value, int) else 0)
+
+
+def _blocks(spec: ModelSpec) -> int:
+    """The layers that have weights which are loaded."""
     return max(layer.index for layer in spec.layers) + 1
 
 
@@ -105,11 +114,14 @@ def placed_weights(model: PlannedModel, work: Workload, where: Placement) -> Sha
     if parts is None or work.weights is None:
         return None
     layers, outside = [0] * where.layers, 0
-    is_tied = model.spec.is_cached and not any(part.place == "head" for part in parts)
+    has_no_head = not any(part.place == "head" for part in parts)
+    is_copied = has_no_head and model.spec.is_cached and model.spec.model_type != _WITHOUT_A_COPY
     for part in parts:
         if part.layer is not None:
             layers[part.layer] += part.nbytes * _is_on_device(part, where)
-        elif _is_on_device(part, where) or (part.place == "embedding" and is_tied and where.output):
+        elif _is_on_device(part, where) or (
+            part.place == "embedding" and is_copied and where.output
+        ):
             outside += part.nbytes
     host = sum(part.nbytes for part in parts if not _is_on_device(part, where))
     return Share(tuple(layers), outside, host, sum(part.nbytes for part in parts))
@@ -136,7 +148,7 @@ def _is_on_device(part: _Part, where: Placement) -> bool:
 def _parts(model: PlannedModel, dtype: str | None, compute_dtype: str) -> tuple[_Part, ...] | None:
     layers = layers_of(model.spec)
     if model.tensors is not None and dtype is None and model.weights_bytes is not None:
-        return tuple(_of_tensors(model.tensors, layers))
+        return tuple(_of_tensors(model.tensors, _blocks(model.spec)))
     found = weighed(model, dtype, wide_bits(model.spec, compute_dtype))
     if found is None:
         return None
@@ -146,7 +158,7 @@ def _parts(model: PlannedModel, dtype: str | None, compute_dtype: str) -> tuple[
     return tuple(parts)
 
 
-def _of_tensors(tensors: Mapping[str, TensorInfo], layers: int) -> Iterator[_Part]:
+def _of_tensors(tensors: Mapping[str, TensorInfo], blocks: int) -> Iterator[_Part]:
     """Of a GGUF file."""
     for name, tensor in tensors.items():
         match, nbytes = _LAYER.match(name), tensor.nbytes
@@ -156,7 +168,7 @@ def _of_tensors(tensors: Mapping[str, TensorInfo], layers: int) -> Iterator[_Par
             yield _Part("layer", 0, nbytes)
         elif match is None:
             yield _Part("inputs" if name.startswith(_INPUTS) else "output", None, nbytes)
-        elif int(match[1]) < layers:  # what predicts further tokens is loaded for drafting only
+        elif int(match[1]) < blocks:  # what predicts further tokens is loaded for drafting only
             yield _Part("experts" if _EXPERTS.search(name) else "layer", int(match[1]), nbytes)
 
 

@@ -62,7 +62,8 @@ def _with_copies(
             if places[read] == place or (read, place) in copies:
                 continue
             copies[read, place] = len(every)
-            every += [Node(size=nodes[read].size), Node(size=0, reads=(read,))]
+            size = nodes[read].size or nodes[read].outside
+            every += [Node(size=size), Node(size=0, reads=(read,))]
             places += [place, places[read]]
             order[begun:begun] = [len(every) - 1, len(every) - 2]
             begun += 2

@@ -1,19 +1,21 @@
 """The sizes that the tensors of llama.cpp's graphs are products of, by short names.
 
-Of a layer: `E` the hidden size, `V` the vocabulary, `H` query heads and `G` key/value heads of `dk`
-and `dv` elements, of which `rot` are rotated, `FF` the width of the MLP, `X` experts of `fe`, of
-which a token visits `used`, `SH` the width beside them; by their own names other keys of a GGUF
-file (`ssm.state_size`) and sides of a layer's tensors (`attn_qkv.1` are the rows of attn_qkv).
+Of a layer: `E` the hidden size, `V` the vocabulary, `V-` what the output lacks of it, `H` query
+heads and `G` key/value heads of `dk` and `dv` elements, of which `rot` are rotated, `FF` the width
+of the MLP, `X` experts of `fe`, of which a token visits `used`, `SH` the width beside them, `N` the
+tokens that T5's encoder may have read; by their own names other keys of a GGUF file
+(`ssm.state_size`) and sides of a layer's tensors (`attn_qkv.1` are the rows of attn_qkv).
 Of a start: `T` tokens of a micro-batch, of which `O` are outputs, of `S` sequences; `C` cells, and
-`W` in layers with a window, of `R` streams.
+`W` in layers with a window, of `R` streams; `CR` cells of entries that stand for several tokens, of
+which `NB` are made.
 """
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from .slots import Layout
+from .slots import Layout, padded
 
 # Keys that say how the graph is made rather than how large its tensors are, or that have a short
 # name; and those that count what no tensor is as large as.
@@ -23,6 +25,7 @@ _NOT_SIZES = re.compile(
     r"|^rope\.dimension_sections|shared_kv_layers|freq_base|^(embedding|feed_forward)_length$"
     r"|^expert_(count|used_count|feed_forward_length|shared_count|group)|^attention\.(head_count"
     r"|head_count_kv|key_length|value_length)$|^rope\.dimension_count$|indexer\.top_k$"
+    r"|per_layer_input$"
 )
 _ROTATIONS = (512, 256, 128, 64)  # sides of a matrix that turns heads before they are quantised
 _PAD = 64  # tokens of a sequence that linear attention takes at a time
@@ -79,6 +82,8 @@ def file_sizes(
         "fe": key("expert_feed_forward_length"),
         "used": key("expert_used_count"),
     }
+    if "attention.relative_buckets_count" in keys:
+        own["N"] = key("context_length")
     own["rot"] = key("rope.dimension_count", own["dk"])
     own["KR"] = rotation(own["dk"] or 0)
     others = {name: key(name) for name in keys if not _NOT_SIZES.search(name)}
@@ -88,6 +93,7 @@ def file_sizes(
         for side, size in enumerate(reversed(shape))
     }
     own["SH"] = sides.get("ffn_up_shexp.1")
+    own["V-"] = (own["V"] or 0) - sides.get("output.1", own["V"] or 0)
     own["K"] = key("attention.indexer.top_k")
     found = {**sides, **others, **own}
     return {name: size for name, size in found.items() if size or (name == "G" and size == 0)}
@@ -96,6 +102,20 @@ def file_sizes(
 def rotation(head: int) -> int | None:
     """Elements of the matrix that turns heads of this size (llama_kv_cache::build_input_k_rot)."""
     return next((side * side for side in _ROTATIONS if head % side == 0), None)
+
+
+def layout_of(architecture: str, layout: Layout) -> Layout:
+    """DeepSeek-V4's caches are those of each slot, whatever is shared (llama_kv_cache_dsv4)."""
+    return replace(layout, streams=layout.count) if architecture == "deepseek4" else layout
+
+
+def _compressed(layout: Layout, tokens: int, rate: int) -> dict[str, int]:
+    """Where an entry stands for `rate` tokens."""
+    each = tokens // layout.count
+    return {
+        "CR": padded(-(-layout.cells // rate)),
+        "NB": layout.count * (each // rate + 1),
+    }
 
 
 def start_sizes(
@@ -108,8 +128,10 @@ def start_sizes(
     state = next(
         (sizes[n] for n in ("ssm.state_size", "kda.head_dim", "wkv.head_size") if n in sizes), 0
     )
-    padded = -(-(tokens // sequences) // _PAD) * sequences
+    chunks = -(-(tokens // sequences) // _PAD) * sequences
+    rate = sizes.get("attention.compress_ratios")
     return {
+        **(_compressed(layout, tokens, rate) if rate else {}),
         "T": tokens,
         "O": outputs,
         "S": sequences,
@@ -119,8 +141,8 @@ def start_sizes(
         "tail": sequences * (kernel - 1),
         "conv": tokens + sequences * (kernel - 1),
         "scan": tokens + sequences * state,
-        "N64": padded,
-        "T64": padded * _PAD,
+        "N64": chunks,
+        "T64": chunks * _PAD,
         "T/S": tokens // sequences,
         "K": min(sizes.get("K", 0), layout.cells),
     }

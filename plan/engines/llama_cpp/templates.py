@@ -1,21 +1,25 @@
 """The graphs that llama.cpp makes of each of its architectures, as its own code was asked for them.
 
 `graphs.jsonl` has what tools/record_llama_graphs.py recorded of models of a few layers: the tensors
-of a graph in their order, with sizes as products. The second line has all tensors that there are,
-to which others refer by their numbers (7+3: three from 7 on). Each of the others has an
-`architecture`; a `mode` (`flash`, `scores`: without flash attention, `rotated`: keys and values
-that are quantised); `windowed` if layers have windows; the `inputs` ("name:size"), and sections:
-what is computed `before` the layers, `after` them, and in a layer (`sections`). `at` says in which
-of how many layers such a section was met, `holds` what the layer has, and `previous` what the one
-before has, where the section ends that (llama.cpp fetches a state before that layer is done).
+of a graph in their order, with sizes as products of others, or sums of some. The second line has
+all tensors that there are, to which others refer by their numbers (7+3: three from 7 on). Each of
+the others has an `architecture`; a `mode` (`flash`, `scores`: without flash attention, `rotated`:
+keys and values that are quantised); `windowed` if layers have windows; a `start` (`one stream`,
+which slots share, `alone`: one slot) where the graph is another then; the `inputs` ("name:size"),
+and sections: what there is `before` the layers, `after` them, and in a layer (`sections`). `at`
+says in which of how many layers such a section was met, and `holds` what the layer has; `previous`
+what the last layer had, before what comes after it.
 
 A tensor is words: its kind (`n`, of its own memory; `v`, a view of %; `u`, which writes elsewhere;
-`s`, the sum of the experts' outputs; `l`, a constant, which lies there from the first), followed
-by ~ if it may write over what it reads, ! if it is an output, ^ if llama.cpp ties it to its layer's
-device, = if it only looks, * if it is flash attention; then its bytes; then what it reads: a number
-of its section, p1 for the last of the section before (p2, …), q2.1 for that of the one before it,
-b0 of `before`, z0 of the first layer, @name of an input; and + with the place of its weights, and
-how many layers before they lie.
+`s`, the sum of the experts' outputs; `l`, a constant, which lies there from the first; `k`, what a
+cache holds, whose bytes count where it is copied), followed
+by / if llama.cpp asks for it (ggml_build_forward_expand): then it is computed, and before it what
+it reads, one after the other, unless that is there; by ~ if it may write over what it reads, ! if
+it is an output, ^ if llama.cpp ties it to its layer's device, = if it only looks, * if it is flash
+attention, | if it is values; then its bytes; then what it reads: a number of its section, p1 for
+the last of the section before (p2, …), q2.1 for that of the one before it, b0 of `before`, z0 of
+the first layer, @name of an input; and + with the place of its weights, and how many layers before
+they lie.
 """
 
 import json
@@ -39,19 +43,22 @@ _PLACES: Mapping[str, Place] = {
 
 
 class Size(NamedTuple):
-    """Bytes: `factor` times the sizes of these names."""
+    """Bytes: a sum of products, each a factor times the sizes of some names."""
 
-    factor: int
-    names: tuple[str, ...]
+    terms: tuple[tuple[int, tuple[str, ...]], ...]
 
     def of(self, sizes: Mapping[str, int]) -> int:
         """Raises KeyError where one is not known."""
-        return self.factor * prod(sizes[name] for name in self.names)
+        return sum(factor * prod(sizes[name] for name in names) for factor, names in self.terms)
+
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset(name for _, names in self.terms for name in names)
 
 
 class Tensor(NamedTuple):
     """`reads` and `of` are references as above; `place` is where its weights lie, in the layer that
-    is so many `back`."""
+    is so many `back`; `asked`: llama.cpp asks for it by itself."""
 
     kind: str
     size: Size
@@ -59,11 +66,13 @@ class Tensor(NamedTuple):
     of: str | None
     place: Place | None
     back: int
+    asked: bool
     over: bool
     kept: bool
     pinned: bool
     looks: bool
     flash: bool
+    values: bool
 
 
 class Section(NamedTuple):
@@ -80,6 +89,7 @@ class Template(NamedTuple):
     """One recorded graph."""
 
     windowed: bool
+    start: str
     inputs: Mapping[str, Size]
     unread: frozenset[str]
     before: Section
@@ -131,6 +141,7 @@ def _template(line: str) -> Template:
     }
     return Template(
         windowed=graph["windowed"],
+        start=graph.get("start", ""),
         inputs=inputs,
         unread=frozenset(inputs) - read,
         before=_section(graph["before"]),
@@ -140,7 +151,7 @@ def _template(line: str) -> Template:
 
 
 def _input(text: str) -> tuple[str, Size]:
-    return text, _size(text.split(":")[1].split("#")[0])
+    return text, size_of(text.split(":")[1].split("#")[0])
 
 
 def _section(section: Mapping[str, object]) -> Section:
@@ -175,33 +186,34 @@ def _tensor(text: str) -> Tensor:
     of = rest.pop()[1:] if rest and rest[-1].startswith("%") else None
     return Tensor(
         kind=kind[0],
-        size=_size(size),
+        size=size_of(size),
         reads=tuple(rest),
         of=of,
         place=place,
         back=back,
+        asked="/" in kind,
         over="~" in kind,
         kept="!" in kind,
         pinned="^" in kind,
         looks="=" in kind,
         flash="*" in kind,
+        values="|" in kind,
     )
 
 
 @cache
-def _size(text: str) -> Size:
-    factor, *names = text.split("*")
-    return Size(int(factor), tuple(names))
+def size_of(text: str) -> Size:
+    """Of `4*T*E+128*S`."""
+    products = (product.split("*") for product in text.split("+"))
+    return Size(tuple((int(factor), tuple(names)) for factor, *names in products))
 
 
 class Wanted(NamedTuple):
-    """A layer of a model of `layers`, what it and the one before hold, and whether it has a
-    window."""
+    """A layer of a model of `layers`, what it holds, and whether it has a window."""
 
     layer: int
     layers: int
     holds: frozenset[str]
-    previous: frozenset[str]
     windowed: bool
 
 
@@ -218,14 +230,13 @@ def section_for(found: Iterable[Template], wanted: Wanted) -> Section:
 
 
 def _likeness(wanted: Wanted, section: Section, at: int, of: int) -> tuple[object, ...]:
-    others = len(section.holds ^ wanted.holds)
-    others += len(section.previous ^ wanted.previous) if section.previous is not None else 0
     return (
-        -others,
+        -len(section.holds ^ wanted.holds),
         (at == of - 1) == (wanted.layer == wanted.layers - 1),
         section.windowed == wanted.windowed,
         (at == 0) == (wanted.layer == 0),
         at == wanted.layer,
+        of == wanted.layers,
         at % 4 == wanted.layer % 4,
         of,
         at,

@@ -14,6 +14,7 @@ from headcount.model.spec import Layer
 from ...parallel import rank_mixer
 from ...planned_model import PlannedModel
 from ...stored import weighed
+from .runs import runs_of
 from .sizes import LayerSizes, file_sizes, held_of, rotation
 
 # What a config calls the sizes of an indexer
@@ -72,8 +73,10 @@ def _of_file(model: PlannedModel, tensors: Mapping[str, Any]) -> Iterator[LayerS
     for name, tensor in tensors.items():
         if match := _LAYER.match(name):
             names[int(match[1])][match[2]] = tensor.shape
-    keys = _keys(model)
-    for layer in _layers(model):
+    keys, layers = _keys(model), {layer.index: layer for layer in _layers(model)}
+    for layer in map(layers.get, runs_of(model.spec)):
+        if layer is None:
+            continue
         own = names[layer.index]
         shapes = {name.removesuffix(".weight"): shape for name, shape in own.items()}
         yield LayerSizes(
@@ -111,10 +114,15 @@ def _modules(model: PlannedModel) -> tuple[Module, ...]:
 def _of_spec(model: PlannedModel, tp: int) -> dict[str, int]:
     said = {name: model.config.get(key) for name, key in _INDEXER.items()}
     indexer = {name: value for name, value in said.items() if isinstance(value, int)}
+    each = model.config.get("hidden_size_per_layer_input")
+    inputs = (
+        {"inp_gate.1": each, "per_layer_model_proj.1": each * len(_layers(model))} if each else {}
+    )
     return {
         "E": model.spec.hidden_size,
         "V": -(-(model.spec.vocab_size or 0) // tp),
         **indexer,
+        **inputs,
     }
 
 

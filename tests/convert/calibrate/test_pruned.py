@@ -2,6 +2,7 @@
 
 import signal
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,14 @@ from safetensors.torch import load_file
 
 from conversions import contents
 from faulty import FaultyCommand
+from headcount.audit import audit_model
+from headcount.convert.check import check_conversion
 from headcount.convert.conversion import ConversionReport, convert
+from headcount.convert.plan.planner import plan_conversion
 from headcount.convert.plan.request import ConversionRequest
+from headcount.convert.verification.recorded import read_recorded
+from headcount.convert.verification.verification import verify
+from headcount.model.mixers import Attention
 
 MakeModel = Callable[..., Path]
 pytestmark = pytest.mark.needs_convert
@@ -57,6 +64,61 @@ def test_what_stays_is_merged_and_fitted_in_one_go(
         assert error["refit"] <= error["merged"]
         assert len(layer["rewritten"]["attention"]["order"]) == stay
     assert [layer.after for layer in done.plan.layers] == [stay // 2] * len(done.plan.layers)
+
+
+def heads_of_layers(folder: Path) -> list[int]:
+    """Query heads of each layer, as the audit reads them."""
+    layers = audit_model(str(folder)).spec.layers
+    return [m.num_attention_heads for la in layers for m in la.mixers if isinstance(m, Attention)]
+
+
+@pytest.mark.parametrize("model_type", ["llama", "gpt2"])
+def test_heads_go_from_the_layers_that_miss_them_least(
+    make_model: MakeModel, prose: Path, tmp_path: Path, model_type: str
+) -> None:
+    """Heads that have K/V heads of their own: the least of all scores, but for one a layer."""
+    source = make_model(model_type)
+    heads = heads_of_layers(source)
+    most = sum(heads) // 2 - 1  # no equal number of each layer
+    done = prune(source, tmp_path / "out", most, prose, across_layers=True)
+    gone = {layer.index: layer.pruned for layer in done.plan.layers if layer.pruned}
+    assert sum(map(len, gone.values())) == most
+    assert "custom" in done.plan.home
+    assert heads_of_layers(done.target) == [
+        count - len(gone.get(index, ())) for index, count in enumerate(heads)
+    ]
+    importance = done.plan.importance
+    assert importance is not None
+    best = {index: max(scores) for index, scores in importance.scores.items()}
+    others = sorted(s for i, scores in importance.scores.items() for s in scores if s < best[i])
+    lost = sum(importance.scores[i][head] for i, own in gone.items() for head in own)
+    assert lost == pytest.approx(sum(others[:most]))
+    checked = check_conversion(source, done.target, lossless=True, pruned=gone)
+    assert checked.problems == ()
+    assert checked.predicted_cache_bytes == checked.measured_cache_bytes
+    request = done.record["request"]
+    assert request["pruned_heads"] == {str(index): list(own) for index, own in gone.items()}
+    assert not verify(read_recorded(done.target), source, sample=None, seed=0).differences
+
+
+def test_a_share_of_all_heads_is_no_more_than_that(
+    make_model: MakeModel, prose: Path, tmp_path: Path
+) -> None:
+    """2/5 of all: as many as can go without being more."""
+    source = make_model("llama")
+    plan = plan_conversion(
+        ConversionRequest(
+            source=source,
+            target=tmp_path / "out",
+            num_key_value_heads=None,
+            pruned_heads=Fraction(2, 5),
+            across_layers=True,
+            calibration=str(prose),
+            calibration_tokens=1024,
+        )
+    )
+    total = sum(layer.num_attention_heads for layer in plan.layers)
+    assert sum(len(layer.pruned) for layer in plan.layers) == total * 2 // 5
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from torch import nn
 
 from conversions import load_whole
@@ -63,7 +64,7 @@ class Whole:
         return [heads.flatten(0, 1).mean(0) for heads in found]
 
     def losses(self, gates: torch.Tensor, to: list[torch.Tensor]) -> torch.Tensor:
-        """[B]: of every row, with gates [layers, B, H]."""
+        """[B]: of every row, with gates [layers, B, T, H]."""
         handles = [
             m.register_forward_pre_hook(self._gate(gates[i], to[i]))
             for i, m in enumerate(self.modules)
@@ -80,7 +81,7 @@ class Whole:
     def _gate(self, gates: torch.Tensor, to: torch.Tensor) -> Any:
         def change(module: Any, args: Any) -> Any:
             heads = self._split(args[0])
-            mixed = heads * gates[:, None, :, None] + to * (1 - gates[:, None, :, None])
+            mixed = heads * gates[..., None] + to * (1 - gates[..., None])
             return (mixed.reshape(args[0].shape), *args[1:])
 
         return change
@@ -92,16 +93,17 @@ class Whole:
 
 @EVERY
 @TO_MEAN
-def test_the_estimate_is_the_slope_of_the_whole_models_loss(
+def test_the_estimate_follows_from_slopes_of_the_whole_models_loss(
     family: Family, run: TextRun, to_mean: bool, tmp_path: Path
 ) -> None:
     whole = Whole(tmp_path / "model", family)
     to = whole.to(to_mean)
-    gates = torch.ones(len(to), ROWS, family.heads, requires_grad=True)
+    gates = torch.ones(len(to), ROWS, LENGTH, family.heads, requires_grad=True)
     (slopes,) = torch.autograd.grad(whole.losses(gates, to).sum(), gates)
     found = estimated(run, ablated_to_mean=to_mean)
-    wanted = slopes.abs().mean(1)
-    assert wanted.max() > 1e-3
+    curvature = (LENGTH - 1) * slopes.square().sum(2)
+    wanted = (curvature / 2 - slopes.sum(2)).mean(1)
+    assert wanted.abs().max() > 1e-3 and (curvature / 2).max() > 1e-3
     for index, scores in found.items():
         assert torch.allclose(torch.tensor(scores), wanted[index], rtol=1e-3, atol=1e-5)
 
@@ -113,16 +115,39 @@ def test_ablated_heads_cost_what_the_whole_model_loses(
 ) -> None:
     whole = Whole(tmp_path / "model", family)
     to = whole.to(to_mean)
-    every = torch.ones(len(to), ROWS, family.heads)
+    every = torch.ones(len(to), ROWS, LENGTH, family.heads)
     found = ablated(run, ablated_to_mean=to_mean)
     with torch.no_grad():
         before = whole.losses(every, to).mean()
         for index in range(len(to)):
             for head in (0, family.heads - 1):
                 gates = every.clone()
-                gates[index, :, head] = 0
+                gates[index, ..., head] = 0
                 cost = float(whole.losses(gates, to).mean() - before)
                 assert found[index][head] == pytest.approx(cost, rel=1e-3, abs=1e-5)
+
+
+@pytest.mark.parametrize("family", FAMILIES[:2], ids=["mha", "gqa"])
+def test_of_heads_that_give_little_the_estimate_is_the_exact_cost(
+    family: Family, tmp_path: Path
+) -> None:
+    """What is left out is small of the second order in what they give."""
+    folder = family.build(tmp_path / "model")
+    tensors = load_file(folder / "model.safetensors")
+    for name in tensors:
+        tensors[name] *= 1e-3 if "o_proj.weight" in name else 1
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    source = read_source(folder)
+    with SourceReader(source.checkpoint.files) as reader:
+        run = TextRun(LayeredModel(source, reader), TEXT)
+        run.forward()
+        exact = ablated(run, ablated_to_mean=False)
+        estimate = estimated(run, ablated_to_mean=False)
+        run.close()
+    for index, costs in exact.items():
+        size = max(map(abs, costs))
+        assert min(costs) < -0.1 * size or max(costs) > 0.1 * size
+        assert estimate[index] == pytest.approx(costs, abs=0.1 * size)
 
 
 @pytest.mark.parametrize("family", FAMILIES[:2], ids=["mha", "gqa"])

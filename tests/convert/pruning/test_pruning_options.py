@@ -95,6 +95,24 @@ def test_a_text_that_chooses_nothing_is_refused(twelve: Path) -> None:
         plan_conversion(request(twelve, {0: (0, 1, 2), 1: (3, 4, 5)}, calibration="builtin"))
 
 
+@pytest.mark.parametrize(
+    ("pruned", "options", "words"),
+    [
+        (None, {"num_key_value_heads": 2}, "among the heads of all layers: add --prune-heads"),
+        ({0: (0, 1, 2)}, {"calibration": "builtin"}, "with a number or a share of them"),
+        (6, {}, "which weights alone do not tell: add --calibration FILE"),
+        (1, {"calibration": "builtin"}, "of the 24 query heads of all layers 1 cannot go: at least"
+         " 3, and at most 22"),
+        (23, {"calibration": "builtin"}, "23 cannot go"),
+    ],
+)  # fmt: skip
+def test_heads_that_cannot_go_from_all_layers(
+    twelve: Path, pruned: PrunedHeads, options: dict[str, object], words: str
+) -> None:
+    with pytest.raises(HeadcountError, match=words):
+        plan_conversion(request(twelve, pruned, across_layers=True, **options))
+
+
 def test_a_class_that_cannot_hold_it_is_refused_by_name(twelve: Path) -> None:
     with pytest.raises(CannotConvertError, match="cannot hold what pruning leaves"):
         plan_conversion(request(twelve, 3, home="native"))

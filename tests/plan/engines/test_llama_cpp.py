@@ -15,21 +15,19 @@ from headcount.plan.devices import find_device
 from headcount.plan.engines.engine import find_engine
 from headcount.plan.plan import Plan, plan_model
 from headcount.plan.request import PlanRequest
-from held_buffers import HEAD, LARGE, SMALL, answers, compute_errors, planned_of, share
+from held_buffers import HEAD, LARGE, SMALL, answers, compute_errors, planned_of
 from planned_buffers import request_of
 
 MIB, GIB = 2**20, 2**30
 
-# What llama.cpp reserves otherwise than for what it runs, and why the plan does not say so.
-CACHE_EXCEPTIONS = {
-    "t5encoder": "a cache for an encoder alone, which never writes one",
-    "hrm_text": "layers that run again are counted once by -ngl",
-}
-WEIGHTS_EXCEPTIONS = {
-    "bitnet": "its head reads the embedding where that lies, without a copy",
-    "hrm_text": CACHE_EXCEPTIONS["hrm_text"],
-    "gemma3n": "its AltUp matrices lie outside the layers by their names",
-    "wavtokenizer-dec": "its layers are not called blk",
+# Whose compute buffers are further off than one in a hundred in some start, and what is known of it
+COMPUTE_EXCEPTIONS = {
+    "afmoe": "with two layers on the device alone, -8 %",
+    "deepseek4": "the host's, up to 20 %: caches of each slot, and entries of several tokens",
+    "glm5-next": "blocks of tokens, whose number is rounded up: no product of sizes",
+    "kimi-linear": "with two streams alone, +1.1 %",
+    "nomic-bert": "with two layers on the device alone, +18 %",
+    "plm": "without flash attention, up to 8 %",
 }
 
 
@@ -52,12 +50,8 @@ def sums(found: dict[str, float]) -> tuple[float, float]:
 
 def test_every_cache_is_exact() -> None:
     """To the digits that are printed, of which a sum of caches has half of one each."""
-    wrong = {
-        name
-        for name, run, found in answers(SMALL)
-        if sums(planned_of(name, run)) != pytest.approx(sums(found), abs=0.025)
-    }
-    assert wrong == set(CACHE_EXCEPTIONS)
+    for name, run, found in answers(SMALL):
+        assert sums(planned_of(name, run)) == pytest.approx(sums(found), abs=0.025), (name, run)
     assert len(SMALL) > 140
 
 
@@ -74,48 +68,34 @@ def test_logits_to_sample_from_are_exact() -> None:
 
 
 def test_every_model_buffer_is_within_one_in_a_hundred() -> None:
-    wrong = {
-        name
-        for name, run, found in answers(SMALL)
-        for place in ("model device", "model host")
-        if planned_of(name, run).get(place, 0.0)
-        != pytest.approx(found.get(place, 0.0), rel=0.01, abs=0.02)
-    }
-    assert wrong == set(WEIGHTS_EXCEPTIONS)
+    for name, run, found in answers(SMALL):
+        for place in ("model device", "model host"):
+            own = planned_of(name, run).get(place, 0.0)
+            assert own == pytest.approx(found.get(place, 0.0), rel=0.01, abs=0.02), (name, run)
 
 
 def test_compute_buffers_of_real_sizes() -> None:
-    """Graphs were learnt from tiny models alone (tools/record_llama_graphs.py): of the starts with
-    the whole model on the device nearly nine in ten are within 1 %, and of graphs without states
-    and indexers, whose bar is 2 %, nearly all."""
-    errors = compute_errors(LARGE, "device")
-    assert len(errors) > 100
-    assert share(error <= 0.01 for error, _ in errors) >= 0.88
-    assert share(error <= bar for error, bar in errors) >= 0.98
-    plain = [error for error, bar in errors if bar < 0.1]
-    assert len(plain) > 80
-    assert share(error <= 0.01 for error in plain) >= 0.98
-
-
-def test_compute_buffers_of_parts_of_models() -> None:
-    """llama.cpp's RPC backend copies no weights, as GPUs may: the bar has room for the copies."""
-    errors = compute_errors(LARGE, "device", whole=False)
-    assert len(errors) > 30
-    assert share(error <= 0.01 for error, _ in errors) >= 0.85
-    assert all(error <= bar for error, bar in errors)
-
-
-def test_graphs_of_the_host_at_real_sizes() -> None:
-    for whole in (True, False):
-        errors = [error for error, _ in compute_errors(LARGE, "host", whole=whole)]
-        assert share(error <= 0.01 for error in errors) >= 0.9
+    """Of the device with all of a model and with a part of it, and of the host beside it or alone:
+    graphs were learnt from tiny models (tools/record_llama_graphs.py)."""
+    for place, whole, least in (
+        *(("device", True, 100), ("device", False, 30)),
+        *(("host", True, 100), ("host", False, 30)),
+    ):
+        errors = compute_errors(LARGE, place, whole=whole)
+        assert len(errors) > least
+        assert max(error for error, _ in errors) <= 0.01, (place, whole)
 
 
 def test_compute_buffers_of_every_architecture() -> None:
     """Tiny models, in which every tensor counts."""
-    errors = compute_errors(SMALL, "device")
-    assert share(error <= 0.01 for error, _ in errors) >= 0.9
-    assert share(error <= bar for error, bar in errors) >= 0.9
+    beyond = {
+        name
+        for name, run, found in answers(SMALL)
+        for place in ("device", "host")
+        if (size := found.get(f"compute {place}"))
+        and abs(planned_of(name, run)[f"compute {place}"] / size - 1) > 0.01
+    }
+    assert beyond == set(COMPUTE_EXCEPTIONS)
 
 
 @pytest.mark.parametrize(

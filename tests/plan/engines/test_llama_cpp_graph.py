@@ -1,6 +1,7 @@
 """How far small graphs reach, laid out by hand after ggml/src/ggml-alloc.c."""
 
-from headcount.plan.engines.llama_cpp.graph import Graph
+from headcount.plan.engines.llama_cpp.expansion import expanded, renumbered
+from headcount.plan.engines.llama_cpp.graph import Graph, Node
 
 KIB = 1024
 
@@ -70,3 +71,20 @@ def test_tensors_begin_at_multiples_of_128() -> None:
     graph = Graph()
     graph.use(graph.add(1), graph.add(129))
     assert graph.reach() == 128 + 256
+
+
+def test_what_is_asked_for_brings_what_it_is_made_of() -> None:
+    """A state is fetched before the layer in front of it is done, and what nobody wants is not
+    computed; what is read first comes first, however it was written down."""
+    graph = Graph()
+    given = graph.put(Node(size=KIB, given=True))
+    up, gate = graph.add(KIB, given), graph.add(2 * KIB, given)
+    graph.add(4 * KIB, given)
+    done = graph.add(KIB, gate, up)
+    state = graph.add(8 * KIB, given)
+    last = graph.add(KIB, state, done)
+    order = expanded(graph.nodes, [state, last])
+    assert order == [given, state, gate, up, done, last]
+    sizes = [node.size // KIB for node in renumbered(graph.nodes, order)]
+    assert sizes == [1, 8, 2, 1, 1, 1]
+    assert renumbered(graph.nodes, order)[-1].reads == (1, 4)

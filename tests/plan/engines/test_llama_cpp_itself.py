@@ -1,10 +1,6 @@
 """llama.cpp is asked anew, in an environment of its own, and answers as it is recorded."""
 
-import os
-import shutil
-import subprocess
 import sys
-import venv
 from importlib.resources import files
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -12,39 +8,18 @@ from typing import Any
 
 import pytest
 
+from llama_environment import VARIABLE, NoEnvironmentError, interpreter
 from llama_record import recorded
 
-# The Python of an environment that has llama-cpp-python and gguf, to save building one.
-GIVEN = "HEADCOUNT_LLAMA_CPP"
 TOOLS = Path(__file__).resolve().parents[3] / "tools"
-# Its RPC backend stands for a device. Buffers are as large without optimisation.
-BUILD = (
-    "-DGGML_RPC=ON -DGGML_NATIVE=OFF -DGGML_LLAMAFILE=OFF -DLLAVA_BUILD=OFF -DMTMD_BUILD=OFF"
-    " -DCMAKE_CXX_FLAGS_RELEASE=-O0 -DCMAKE_C_FLAGS_RELEASE=-O0"
-)
 
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> str:
-    if given := os.environ.get(GIVEN):
-        return given
-    missing = [name for name in ("c++", "cc", "make") if shutil.which(name) is None]
-    if missing:
-        pytest.skip(f"llama.cpp is built from source: no {', '.join(missing)}; or set {GIVEN}")
-    folder = tmp_path_factory.mktemp("llama_cpp")
-    venv.create(folder, with_pip=True)
-    made = str(folder / "bin" / "python")
-    version = recorded()[0]["llama-cpp-python"]
-    ran = subprocess.run(
-        [made, "-m", "pip", "install", "-q", f"llama-cpp-python=={version}", "gguf"],
-        env={**os.environ, "CMAKE_ARGS": BUILD},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if ran.returncode:
-        pytest.skip(f"llama-cpp-python does not install: {ran.stderr.strip()[-300:]}")
-    return made
+    try:
+        return str(interpreter(tmp_path_factory.mktemp("llama_cpp")))
+    except NoEnvironmentError as error:
+        pytest.skip(f"no llama.cpp to ask ({error}); or set {VARIABLE}")
 
 
 def tool(name: str) -> Any:

@@ -7,11 +7,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from graph_rows import BYTES, NAME, OPERATION, READS, Rows
+from graph_rows import BYTES, DIMENSIONS, NAME, OPERATION, READS, Rows
 from graph_sections import Parts, graph_line
 from graph_sizes import Products, gives, sizes_of
+from graph_sums import summed
 
 Json = dict[str, Any]
+# Starts whose graphs may be others than those of several streams
+ALIKE: dict[str, dict[str, Any]] = {"one stream": {"unified": True}, "alone": {"seqs": 1}}
+AGAIN = " again"  # a start of the same layers in other sizes
 MODES: dict[str, dict[str, Any]] = {
     "flash": {"flash": 1},
     "scores": {"flash": 0},
@@ -37,7 +41,11 @@ class Recorded:
             names = [n for n in self.answers if n.startswith(f"{mode} ")]
             products = self._of_base(mode, [n for n in names if "layers=" not in n])
             yield self._line(mode, f"{mode} base", products)
-            for name in (n for n in names if "layers=" in n):
+            for start in ALIKE:
+                name = f"{mode} {start}"
+                if name in self.graphs and self._shape(name) != self._shape(f"{mode} base"):
+                    yield {**self._line(mode, name, self._of_one(name)), "start": start}
+            for name in (n for n in names if "layers=" in n and not n.endswith(AGAIN)):
                 yield self._line(mode, name, self._of_one(name))
 
     def _line(self, mode: str, name: str, products: Mapping[int, str]) -> Json:
@@ -46,12 +54,12 @@ class Recorded:
     def _of_base(self, mode: str, names: list[str]) -> dict[int, str]:
         """Products that hold in each start whose graph has the same shape."""
         base = self.graphs[f"{mode} base"]
-        alike = [n for n in names if self.graphs[n].shape() == base.shape()]
+        alike = [n for n in names if self._shape(n) == base.shape()]
         alike.sort(key=lambda name: not name.endswith(" base"))
         jobs = [self.answers[name] for name in alike]
-        parts, made, sizes, found = Parts(base), {}, {}, dict[int, str]()
+        parts, made, sizes, found = self._parts(f"{mode} base"), {}, {}, dict[int, str]()
         for number, entry in enumerate(base.entries):
-            layer = _layer(parts, entry)
+            layer = parts.layer(number)
             wanted = [self._bytes(name, number) for name in alike]
             key = _key(base, entry.row)
             if layer not in sizes:
@@ -61,22 +69,38 @@ class Recorded:
                 if product is None and (layer, few) not in made:
                     made[layer, few] = Products(jobs, layer, few=few)
                 product = product or made[layer, few].product(wanted)
+            if product is None and entry.kind in "inls":
+                tensors = [self._tensor(name, number) for name in alike]
+                product = summed(sizes[layer], tensors) or None
             found[number] = self._settled(base, number, product, found, wanted[0])
             for near in (key, _key(base, entry.row, 1)):
                 if found[number] not in self.known[near]:
                     self.known[near].append(found[number])
         return found
 
+    def _shape(self, name: str) -> list[tuple[object, ...]]:
+        return self.graphs[name].shape()
+
+    def _parts(self, name: str) -> Parts:
+        return Parts(self.graphs[name], self.answers[name]["metadata"]["general.architecture"])
+
     def _bytes(self, name: str, number: int) -> int:
         graph = self.graphs[name]
         return int(graph.rows[graph.entries[number].row][BYTES])
 
+    def _tensor(self, name: str, number: int) -> tuple[int, list[int]]:
+        """Bytes and sides."""
+        graph = self.graphs[name]
+        row = graph.rows[graph.entries[number].row]
+        return int(row[BYTES]), list(row[DIMENSIONS])
+
     def _settled(
         self, graph: Rows, number: int, product: str | None, found: dict[int, str], size: int
     ) -> str:
-        """Of a view that no product gives that of what it looks at."""
+        """Of a view that no product gives that of what it looks at; what caches hold counts where
+        it is copied alone."""
         entry = graph.entries[number]
-        if entry.kind == "u":
+        if entry.kind == "u" or (entry.kind == "k" and product is None):
             return "0"
         if product is None and entry.of is not None:
             product = found.get(entry.of)
@@ -88,17 +112,19 @@ class Recorded:
 
     def _of_one(self, name: str) -> dict[int, str]:
         """Of a model of other layers: the products that are known, for fewer tokens and for other
-        cells."""
-        graph, job = self.graphs[name], self.answers[name]
-        parts, sizes, found = Parts(graph), {}, dict[int, str]()
+        cells, of those that hold when it is asked for again."""
+        names = [one for one in (name, f"{name}{AGAIN}") if one in self.graphs]
+        names = [one for one in names if self._shape(one) == self._shape(name)]
+        graph, parts, sizes = self.graphs[name], self._parts(name), {}
         every = sorted(
             {"4*T*FF", *(p for ps in self.known.values() for p in ps)}, key=lambda p: p.count("*")
         )
+        found = dict[int, str]()
         for number, entry in enumerate(graph.entries):
-            layer = _layer(parts, entry)
+            layer = parts.layer(number)
             if layer not in sizes:
-                sizes[layer] = [sizes_of(job, layer)]
-            wanted = [self._bytes(name, number)]
+                sizes[layer] = [sizes_of(self.answers[one], layer) for one in names]
+            wanted = [self._bytes(one, number) for one in names]
             mine = [p for d in (3, 1) for p in self.known.get(_key(graph, entry.row, d), ())]
             tried = (p for known in (*mine, *every) for p in _variants(known))
             product = next((p for p in tried if gives(p, sizes[layer], wanted)), None)
@@ -108,13 +134,8 @@ class Recorded:
 
 def _variants(product: str) -> Iterator[str]:
     yield product
-    for was, now in (("T", "O"), ("W", "C"), ("C", "W")):
+    for was, now in (("T", "O"), ("W", "C"), ("C", "W"), ("T/S", "T")):
         yield re.sub(rf"(?<=\*){was}(?=\*|$)", now, product)
-
-
-def _layer(parts: Parts, entry: Any) -> int | None:
-    part = parts.of_row[entry.row]
-    return part if isinstance(part, int) and entry.kind != "i" else None
 
 
 def _key(graph: Rows, i: int, depth: int = 3) -> tuple[object, ...]:
@@ -152,10 +173,11 @@ def _runs(numbers: list[int]) -> Iterator[str]:
 
 
 def merged(lines: Iterable[Json]) -> Iterator[Json]:
-    """One line for each architecture, mode and kind of window, in which what is alike is once."""
-    found: dict[tuple[str, str, bool], Json] = {}
+    """One line for each architecture, mode, kind of window and of start, in which what is alike is
+    once."""
+    found: dict[tuple[str, str, bool, str], Json] = {}
     for line in sorted(lines, key=lambda line: -len(line["sections"])):
-        key = (line["architecture"], line["mode"], line["windowed"])
+        key = (line["architecture"], line["mode"], line["windowed"], line.get("start", ""))
         if key not in found:
             found[key] = {**line, "inputs": [], "sections": [], "after": []}
         into = found[key]

@@ -46,7 +46,9 @@ class Rows:
         for i, row in enumerate(rows):
             for read in row[READS]:
                 self.readers[read].append(i)
-        self.left_out = {i for i in range(len(rows)) if self._is_outside(i)}
+        self.looks = {i for i in range(len(rows)) if self._is_read_from_cache(i)}
+        outside = {i for i in range(len(rows)) if self._is_outside(i)}
+        self.left_out = outside - self.looks
         self.stands_for: dict[int, int] = {}
         self.sums: dict[int, int] = {}
         for i in range(len(rows)):
@@ -59,6 +61,20 @@ class Rows:
 
     def _is_outside(self, i: int) -> bool:
         return self.rows[i][PLACE] is not None and self.rows[i][OPERATION] in VIEWS
+
+    def _is_read_from_cache(self, i: int) -> bool:
+        """Whether something is computed of this look at a cache."""
+        rows = self.rows
+        return (
+            self._is_outside(i)
+            and rows[i][PLACE] == "cache"
+            and any(
+                rows[r][OPERATION] not in VIEWS and not self._writes(r) for r in self.readers[i]
+            )
+        )
+
+    def _writes(self, i: int) -> bool:
+        return self.rows[i][PLACE] is not None or self.rows[i][OF] == -1
 
     def is_view(self, i: int) -> bool:
         row = self.rows[i]
@@ -128,6 +144,7 @@ class Rows:
         for i in kept:
             row, kind = self.rows[i], self._kind(i)
             read = [self.sums[i]] if i in self.sums else self.reads(i)
+            read = [] if kind == "k" else [r for r in read if kind != "u" or r not in self.looks]
             yield Entry(
                 kind=kind,
                 row=i,
@@ -137,12 +154,14 @@ class Rows:
 
     def _kind(self, i: int) -> str:
         row = self.rows[i]
-        if row[OPERATION] == "NONE" and not row[READS]:
+        if row[OPERATION] == "NONE" and not row[READS] and i not in self.looks:
             is_constant = not row[FLAGS] & 1 and row[NAME].startswith("leaf_")
             return "l" if is_constant else "i"
+        if i in self.looks:
+            return "k"
         if i in self.sums:
             return "s"
-        if row[PLACE] is not None or row[OF] == -1:
+        if self._writes(i):
             return "u"
         return "n" if row[OF] is None else "v"
 

@@ -7,21 +7,22 @@ from itertools import combinations_with_replacement
 from math import gcd, prod
 from typing import Any
 
-from headcount.plan.engines.llama_cpp.sizes import file_sizes, start_sizes
+from headcount.plan.engines.llama_cpp.sizes import file_sizes, layout_of, start_sizes
 from headcount.plan.engines.llama_cpp.slots import Slots
-from headcount.plan.engines.llama_cpp.templates import Size
+from headcount.plan.engines.llama_cpp.templates import size_of
 
 Json = dict[str, Any]
 _START = (
     *("", "T", "O", "S", "C", "W", "R", "T*C", "T*W", "T*T", "T*R", "O*T", "T*S", "C*R", "W*R"),
-    *("S*S", "T*T/S", "T/S", "conv", "tail", "scan", "T64", "N64", "K", "T*K", "C*C"),
+    *("S*S", "T*T/S", "T/S", "C*T/S", "conv", "tail", "scan", "T64", "N64", "K", "T*K", "C*C"),
 )
-_SHORT = ("E", "H", "G", "dk", "dv", "FF", "X", "fe", "used", "V", "rot", "KR", "SH")
+_SHORT = ("E", "H", "G", "dk", "dv", "FF", "X", "fe", "used", "V", "rot", "KR", "SH", "N")
 _FACTORS = {4: 0.0, 2: 0.5, 8: 0.5, 1: 1.5, 12: 1.5, 16: 1.5}  # the likelier costs less
 
 
 def sizes_of(job: Json, layer: int | None) -> dict[str, int]:
-    """All that the plan knows of a start, by their names."""
+    """All that the plan knows of a start, by their names; `window` of the job is that of the
+    model's layers."""
     shapes = dict(_shapes(job["tensors"], layer))
     own = file_sizes(job["keys"], shapes, layer)
     run = job["run"]
@@ -34,10 +35,10 @@ def sizes_of(job: Json, layer: int | None) -> dict[str, int]:
         swa_full=run.get("swa_full", False),
     )
     layout = slots.of(run["ctx"] if unified or seqs == 1 else -(-run["ctx"] // seqs), 1)
+    layout = layout_of(job["metadata"]["general.architecture"], layout)
     tokens = min(run.get("ubatch", 512), run["ctx"])
     outputs = min(tokens, run.get("outputs") or tokens)
-    window = job["keys"].get("attention.sliding_window")
-    return {**own, **start_sizes(layout, tokens, outputs, window, own)}
+    return {**own, **start_sizes(layout, tokens, outputs, job["window"], own)}
 
 
 def _shapes(
@@ -113,11 +114,10 @@ class Products:
         return f"{factor}*{names}" if names else str(factor)
 
 
-def gives(product: str, jobs: Iterable[Mapping[str, int]], wanted: Iterable[int]) -> bool:
+def gives(size: str, jobs: Iterable[Mapping[str, int]], wanted: Iterable[int]) -> bool:
     """Whether it does, in each start."""
-    factor, *names = product.split("*")
-    size = Size(int(factor), tuple(names))
+    found = size_of(size)
     try:
-        return all(size.of(sizes) == value for sizes, value in zip(jobs, wanted, strict=True))
+        return all(found.of(sizes) == value for sizes, value in zip(jobs, wanted, strict=True))
     except KeyError:
         return False

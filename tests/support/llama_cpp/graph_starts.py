@@ -4,19 +4,21 @@ changed in each, so that what a tensor's bytes are a product of shows."""
 from collections.abc import Iterator
 from typing import Any
 
-from graph_record import MODES
+from graph_record import AGAIN, ALIKE, MODES
 
 Json = dict[str, Any]
 _RUN: Json = {"ctx": 3840, "seqs": 3, "ubatch": 420, "outputs": 11}
+_OTHER: Json = {"ctx": 5376, "seqs": 3, "ubatch": 702, "outputs": 13}
 _RUNS: dict[str, Json] = {
     "base": _RUN,
     "tokens": {**_RUN, "ubatch": 396},
     "sequences": {**_RUN, "seqs": 2, "ctx": 2560},
     "cells": {**_RUN, "ctx": 5376},
     "outputs": {**_RUN, "outputs": 13},
-    "one stream": {**_RUN, "unified": True},
+    "one stream": {**_RUN, **ALIKE["one stream"]},
     "alone": {**_RUN, "seqs": 1, "ubatch": 500, "ctx": 1536},
 }
+_CELLS, _BESIDE = 1280, 512  # of a sequence in the shortest of them; what a window has beside it
 _FEW = {"flash": 7, "scores": 4, "rotated": 3}  # of the starts, in these modes
 _HEADS = (
     {"embedding_length": 576, "attention.key_length": 64, "attention.value_length": 64},
@@ -45,6 +47,7 @@ _STATES = (
     {"ssm.inner_size": 1024, "ssm.time_step_rank": 8},
     {"ssm.group_count": 4},
 )
+_IN_WINDOWS = {"attention.key_length_swa": 128, "attention.value_length_swa": 128}
 # Sizes that may change alone; any other whole number is doubled, but what says how a graph is made.
 _ALONE: dict[str, tuple[int, ...]] = {
     "attention.head_count_kv": (4, 1),
@@ -54,6 +57,7 @@ _ALONE: dict[str, tuple[int, ...]] = {
     "expert_used_count": (3,),
     "expert_shared_count": (2,),
     "attention.indexer.top_k": (512, 768),
+    "embedding_length_per_layer_input": (384,),
 }
 _KEPT = (
     *("context_length", "rope.dimension", "embedding_length", "attention.head_count", "block_"),
@@ -73,19 +77,36 @@ _KEPT = (
 )
 
 
-def starts(keys: Json) -> Iterator[tuple[str, Json, Json]]:
-    """Name, keys and settings of each."""
-    for mode, extra in MODES.items():
-        for name in list(_RUNS)[: _FEW[mode]]:
-            yield f"{mode} {name}", keys, {**_RUNS[name], **extra}
-        for name, own in (*_changed(keys, mode), *_of_other_layers(keys, mode)):
-            yield f"{mode} {name}", own, {**_RUN, **extra}
+def starts(keys: Json, window: int | None) -> Iterator[tuple[str, Json, Json]]:
+    """Name, keys and settings of each; the contexts are longer than a `window` of the layers."""
+    times = -(-((window or 0) + _BESIDE) // _CELLS)
+    # T5 adds to all scores at once what depends on how far tokens are apart: of one stream alone
+    shared = {"unified": True} if "attention.relative_buckets_count" in keys else {}
+    for mode, settings in MODES.items():
+        extra = {**settings, **shared}
+        for name in dict.fromkeys((*list(_RUNS)[: _FEW[mode]], *ALIKE)):
+            yield f"{mode} {name}", keys, {**_longer(_RUNS[name], times), **extra}
+        for name, own in _changed(keys, mode):
+            yield f"{mode} {name}", own, {**_longer(_RUN, times), **extra}
+        wide = next(one for one in _joint(keys) if "embedding_length" in one)
+        other = {**_longer(_OTHER, times), **extra}
+        for name, own in _of_other_layers(keys, mode):
+            yield f"{mode} {name}", own, {**_longer(_RUN, times), **extra}
+            yield f"{mode} {name}{AGAIN}", {**own, **wide}, other
+        for name, slots in ALIKE.items():
+            yield f"{mode} {name}{AGAIN}", {**keys, **wide}, {**other, **slots}
+
+
+def _longer(run: Json, times: int) -> Json:
+    return {**run, "ctx": run["ctx"] * times}
 
 
 def _changed(keys: Json, mode: str) -> Iterator[tuple[str, Json]]:
     if mode == "flash":
         more = keys["vocab_size"] + 100
         yield "vocabulary", {**keys, "vocab_size": more, "tokenizer.ggml.tokens": more}
+        if "attention.relative_buckets_count" in keys:
+            yield "context", {**keys, "context_length": keys["context_length"] // 2}
     for key, value in keys.items():
         if key in _ALONE and (mode == "flash" or key == "attention.head_count_kv"):
             for one in _ALONE[key]:
@@ -111,6 +132,8 @@ def _joint(keys: Json) -> tuple[Json, ...]:
         found: tuple[Json, ...] = _HEADS
     else:
         found = _LATENTS if "attention.kv_lora_rank" in keys else _OTHERS
+    if "attention.key_length_swa" in keys:
+        found = (*found, _IN_WINDOWS)
     return (*found, *(_STATES if "ssm.state_size" in keys else ()))
 
 

@@ -7,6 +7,7 @@ from math import prod
 from typing import Any
 
 from headcount.arch.gguf.spec import gguf_spec
+from headcount.model.spec import ModelSpec
 from headcount.plan.devices import parse_device
 from headcount.plan.engines.llama_cpp.llama_cpp import ENGINE
 from headcount.plan.plan import Plan, plan_model
@@ -23,15 +24,26 @@ BEFORE_LIMITED_OUTPUTS = ENGINE.releases.parse("b9453")
 
 def model_of(line: Json) -> PlannedModel:
     """As the file that llama.cpp was given, which need not be written for it."""
-    keys = {k: tuple(v) if isinstance(v, list) else v for k, v in metadata(line).items()}
-    keys["tokenizer.ggml.tokens"] = tuple(range(line["keys"]["tokenizer.ggml.tokens"]))
     tensors = {name: _tensor(name, kind, shape) for name, kind, shape in ungrouped(line["tensors"])}
     return PlannedModel(
         model_id=f"{line['name']}.gguf",
-        spec=gguf_spec(keys, line["name"]),
+        spec=spec_of(metadata(line), line["name"]),
         weights_bytes=sum(tensor.nbytes for tensor in tensors.values()),
         tensors=tensors,
     )
+
+
+def spec_of(keys: Mapping[str, Any], name: str) -> ModelSpec:
+    """Of the key-values of a file, as the worker is given them."""
+    found = {key: tuple(one) if isinstance(one, list) else one for key, one in keys.items()}
+    found["tokenizer.ggml.tokens"] = tuple(range(keys["tokenizer.ggml.tokens"]))
+    return gguf_spec(found, name)
+
+
+def window_of(keys: Mapping[str, Any], name: str) -> int | None:
+    """Of the layers that have one."""
+    mixers = (mixer for layer in spec_of(keys, name).layers for mixer in layer.mixers)
+    return next((mixer.window for mixer in mixers if mixer.window is not None), None)
 
 
 def _tensor(name: str, kind: str, shape: tuple[int, ...]) -> TensorInfo:

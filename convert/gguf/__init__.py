@@ -1,0 +1,1 @@
+"""A model as one GGUF file: names, key-values, vocabulary and layouts as llama.cpp reads them."""

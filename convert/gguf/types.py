@@ -1,0 +1,29 @@
+"""Which element type a tensor of the file gets."""
+
+from ..plan.request import Q8_0, ElementType
+from .gguf_file import QUANTISED_BLOCK, GgmlType
+from .names import without_layer
+
+# Always float32: what llama.cpp adds or multiplies, and knows in no other type
+# (prepare_tensors in conversion/base.py).
+_WIDE = frozenset(
+    {
+        *("position_embd.weight", "token_types.weight", "blk.ffn_gate_inp.weight"),
+        "blk.ffn_gate_inp_shexp.weight",
+    }
+)
+_STORED: dict[str, GgmlType] = {"F64": "F32", "F32": "F32", "F16": "F16", "BF16": "BF16"}
+_ASKED: dict[str, GgmlType] = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}
+
+
+def type_of(name: str, shape: tuple[int, ...], stored: str, asked: ElementType | None) -> GgmlType:
+    """The type of the tensor `name` of the file, whose numbers are `stored` as safetensors calls
+    it; `asked` is that of --dtype. Rows of no whole blocks stay float16 where blocks are asked
+    for, as llama.cpp's own converter has it."""
+    if len(shape) < 2 or not name.endswith(".weight") or name.endswith("_norm.weight"):
+        return "F32"
+    if without_layer(name) in _WIDE:
+        return "F32"
+    if asked == Q8_0:
+        return "F16" if shape[-1] % QUANTISED_BLOCK else "Q8_0"
+    return _STORED[stored] if asked is None else _ASKED[asked]

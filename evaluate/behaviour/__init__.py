@@ -1,0 +1,1 @@
+"""What a model does with its context: copying, recall, positions, first tokens, whole windows."""
