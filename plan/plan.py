@@ -261,10 +261,11 @@ class Plan:
 
     def largest_batch(self, context: int) -> int | None:
         """The largest batch that fits at `context` tokens and runs at once; None if nothing sets a
-        limit, as where a model keeps no cache: what it is given is cut to steps."""
-        if not self.spec.is_cached:
+        limit, as where a model keeps no cache: what an engine is given of it is cut to steps."""
+        if not self.spec.is_cached and self.engine.starts:
             return None if self.holds(context, 1) else 0
-        return largest(lambda batch: self.holds(context, batch), ceiling=self.most_at_once)
+        ceiling = self.most_at_once if self.spec.is_cached else None
+        return largest(lambda batch: self.holds(context, batch), ceiling=ceiling)
 
     @property
     def utilisation(self) -> float | None:

@@ -224,6 +224,8 @@ def test_an_encoder_keeps_nothing(plan: MakePlan) -> None:
     limits = found.limits
     assert limits is not None
     assert limits.max_context == 512
+    left = int(0.9 * 14.56 * GIB) - 2 * 109_514_298 - 0.15 * GIB
+    assert limits.max_batch_size == pytest.approx(left / activations.bytes, abs=2)  # not in steps
 
 
 def test_cross_attention_keeps_the_encoders_tokens(plan: MakePlan) -> None:
