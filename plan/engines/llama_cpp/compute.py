@@ -29,7 +29,7 @@ from .templates import (
 
 _FLOAT = 4  # bytes
 _LITERAL = 4096  # bytes; what is more than that and follows from no size was not understood
-_PERIOD = 12  # layers, of which patterns of 1, 2, 3, 4 and 6 are parts
+_PERIODS = (12, 10)  # layers, of which patterns of 1, 2, 3, 4, 5 and 6 are parts
 _ROWS = size_of("8*T")  # where values are kept that are not transposed
 # Where a sequence alone takes most, for what grows with the square of its tokens
 _ALSO_ALONE = frozenset({"kimi-linear", "minimax-01"})
@@ -129,17 +129,17 @@ class _Layer(NamedTuple):
     experts: bool
 
 
-def _without_repeats(layers: list[_Layer]) -> list[_Layer]:
+def _without_repeats(layers: list[_Layer], period: int) -> list[_Layer]:
     """Leaves out whole periods of layers that repeat: where the last ones find room may depend on
     how many there are, but not on how many periods."""
     keys = [(id(layer.section), *layer[1:]) for layer in layers]
     found, at = list[_Layer](), 0
     while at < len(layers):
         end = at
-        while end + _PERIOD < len(layers) and keys[end] == keys[end + _PERIOD]:
+        while end + period < len(layers) and keys[end] == keys[end + period]:
             end += 1
-        left_out = (end - at) // _PERIOD * _PERIOD
-        stop = end + _PERIOD if left_out else at + 1
+        left_out = (end - at) // period * period
+        stop = end + period if left_out else at + 1
         found += layers[at : stop - left_out]
         at = stop
     return found
@@ -195,7 +195,10 @@ class _Build:
             for i, own in enumerate(shape.layers)
         ]
         constants = (t.kind == "l" for layer in every for t in layer.section.tensors)
-        return every if any(constants) else _without_repeats(every)
+        if any(constants):
+            return every
+        shorter = (_without_repeats(every, period) for period in _PERIODS)
+        return next((one for one in shorter if len(one) < len(every)), every)
 
     def _section(self, index: int, own: LayerSizes) -> Section:
         wanted = Wanted(
