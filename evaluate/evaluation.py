@@ -87,9 +87,11 @@ def _probe(
     if plan.behaviour is None:
         return None
     loaded = [one.model for one in models]
-    return probe(
-        plan.behaviour, loaded, scores.windows, plan.tokenizer.decode, scoring_seconds=seconds
-    )
+
+    def words(ids: list[int]) -> str:
+        return str(plan.tokenizer.decode(ids))
+
+    return probe(plan.behaviour, loaded, scores.windows, words, scoring_seconds=seconds)
 
 
 def _run(plan: EvaluationPlan, models: list[LoadedModel], predict: PredictCache) -> _Runs:

@@ -179,6 +179,7 @@ def planned(audit: "Audit", parameters: int | None = None) -> PlannedModel:
         spec=replace(whole.spec, parameters=parameters) if parameters else whole.spec,
         config=audit.config,
         weights_bytes=None if parameters else whole.loaded_bytes,
+        prediction_bytes=_prediction_bytes(whole),
         has_experts=whole.has_experts,
         lacking=None if is_whole else lacking,
         on_hub=audit.source.kind == "hub",
@@ -194,6 +195,14 @@ def _tensors(audit: "Audit") -> "Mapping[str, TensorInfo] | None":
     if audit.checkpoint is None or audit.checkpoint.format != "gguf":
         return None
     return audit.checkpoint.tensors
+
+
+def _prediction_bytes(audit: "Audit") -> int:
+    """Of the layers that the config does not count among the model's own. What llama.cpp makes of
+    them in a GGUF file is its own affair."""
+    if audit.inventory is None or _tensors(audit) is not None:
+        return 0
+    return sum(line.nbytes for line in audit.inventory.by_part if line.name == "mtp")
 
 
 def _overruled(audit: "Audit", parameters: int | None) -> str | None:

@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PlannedModel:
-    """`weights_bytes` are those of the headers, where they are at hand; `has_experts` is None where
-    nothing but the config can tell; `lacking` says what the files do not hold of the model that the
+    """`weights_bytes` are those of the headers, where they are at hand, of which `prediction_bytes`
+    are of layers that predict further tokens; `has_experts` is None where nothing but the config
+    can tell; `lacking` says what the files do not hold of the model that the
     config describes, and that is planned; `stands_in` that the config is another model's.
     `own_format` is its quantization_config, empty where it has none, where `config` has that of a
     format that was asked for; `overruled` says which count of parameters a given one took the place
@@ -30,6 +31,7 @@ class PlannedModel:
     spec: ModelSpec
     config: Mapping[str, Any] = field(default_factory=dict)
     weights_bytes: int | None = None
+    prediction_bytes: int = 0
     has_experts: bool | None = None
     lacking: str | None = None
     stands_in: str | None = None
@@ -59,4 +61,5 @@ def narrowed(model: PlannedModel) -> PlannedModel:
         model,
         spec=replace(model.spec, dtype="bfloat16"),
         weights_bytes=None if stored is None else stored * 16 // bits,
+        prediction_bytes=model.prediction_bytes * 16 // bits,
     )

@@ -57,15 +57,16 @@ def plan_weights(
 ) -> Weights:
     """Stored bytes unless a dtype is asked for; then, or without headers, parameters x bits, those
     of each matrix where the config quantises. A dtype of 8 bits is that of linear layers, as
-    engines load it. `with_prediction`: files of quantised models are taken with the layers that
-    predict further tokens.
+    engines load it. `with_prediction`: headers, and files of quantised models, are taken with the
+    layers that predict further tokens.
 
     Raises HeadcountError where neither headers nor a parameter count are there, or a format is not
     understood.
     """
     spec = model.spec
     if model.weights_bytes is not None and dtype is None:
-        return _from_headers(spec, BITS[compute_dtype], model.weights_bytes)
+        ahead = 0 if with_prediction else model.prediction_bytes
+        return _from_headers(spec, BITS[compute_dtype], model.weights_bytes, ahead)
     if spec.parameters is None:
         raise HeadcountError(
             f"the number of parameters of {model.model_id} is not known, so neither are its"
@@ -98,14 +99,16 @@ def rank_weights(model: PlannedModel, weights: Weights, tp: int) -> tuple[int, s
     return -(-(weights.total_bytes + extra) // tp), formula
 
 
-def _from_headers(spec: ModelSpec, compute_bits: int, weights_bytes: int) -> Weights:
-    """The mean over all weights stands for attention where the parameters are known."""
+def _from_headers(spec: ModelSpec, compute_bits: int, weights_bytes: int, ahead: int) -> Weights:
+    """Without the bytes `ahead`. The mean over all weights stands for attention where the
+    parameters are known."""
     known = spec.parameters
     mean = Fraction(weights_bytes, known) if known else Fraction(compute_bits, 8)
     return Weights(
-        total_bytes=weights_bytes,
+        total_bytes=weights_bytes - ahead,
         source="headers",
-        formula="bytes of the tensors in the files' headers",
+        formula="bytes of the tensors in the files' headers"
+        + (f" - {ahead:,} B of layers that predict further tokens" if ahead else ""),
         per_attention_parameter=mean,
         embedding_bytes=0 if spec.tie_word_embeddings else ceil(_embedding(spec) * mean),
     )

@@ -124,6 +124,13 @@ def test_the_extra_for_uptraining_is_that_for_converting_and_more() -> None:
     assert more == {entry for entry in extras["test"] if entry.startswith("accelerate")}
 
 
+def test_the_extra_for_tasks_is_that_for_converting_and_the_harness() -> None:
+    table = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    extras = table["project"]["optional-dependencies"]
+    (more,) = {*extras["tasks"]} - {*extras["convert"]}
+    assert more.startswith("lm_eval>=") and len(extras["tasks"]) == len(extras["convert"]) + 1
+
+
 @needs_installed_wheel
 def test_tests_import_the_installed_wheel_and_not_the_tree() -> None:
     assert "site-packages" in Path(headcount.__file__).resolve().parts

@@ -264,7 +264,7 @@ def behaviour_charts(behaviour: Behaviour) -> Iterator[Chart]:
             places=tuple(float(one.distance) for one in found),
             series=_series(
                 [100 * one.model.accuracy for one in found],
-                [one.against and 100 * one.against.accuracy for one in found],
+                [None if one.against is None else 100 * one.against.accuracy for one in found],
             ),
             x_is_log=True,
         )

@@ -56,7 +56,8 @@ def greedy(model: PreTrainedModel, prompt: Tensor, *, tokens: int) -> list[int]:
     """The likeliest token after `prompt` ([n]), then after both… up to `tokens`, or to EOS."""
     name, ends = cache_argument(model), _ends(model)
     ids = prompt[None].to(model.device)
-    read, state = ids, {}
+    read = ids
+    state: dict[str, Any] = {}
     made: list[int] = []
     while len(made) < tokens:
         output = run_model(model, input_ids=read, use_cache=name is not None, **state)
@@ -65,7 +66,8 @@ def greedy(model: PreTrainedModel, prompt: Tensor, *, tokens: int) -> list[int]:
         if made[-1] in ends:
             break
         ids = torch.cat([ids, token.view(1, 1)], dim=1)
-        read, state = (ids, {}) if name is None else (ids[:, -1:], {name: getattr(output, name)})
+        read = ids if name is None else ids[:, -1:]
+        state = {} if name is None else {name: getattr(output, name)}
     return made
 
 

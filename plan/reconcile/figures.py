@@ -235,8 +235,7 @@ def _counts(start: Start, memory: Memory | None, logged: Mapping[str, float]) ->
     for name, value in logged.items():
         shown = value if name == "concurrency" else int(value)
         if memory is None or found is None:
-            why = "neither cache memory nor a device is known: --device"
-            yield of_blocks.get(name, _unknown(name, shown, why))
+            yield of_blocks.get(name, _unknown(name, shown, WITHOUT_MEMORY))
         elif name not in found.rows:
             yield _unknown(name, shown, "the engine has no blocks")
         else:
@@ -260,6 +259,7 @@ def _counts(start: Start, memory: Memory | None, logged: Mapping[str, float]) ->
             )
 
 
+WITHOUT_MEMORY = "neither cache memory nor a device is known: --device"
 _ALIKE = 0.95  # of the memory of ranks that share the layers
 
 
@@ -295,6 +295,18 @@ def _of_each_other(start: Start, logged: Mapping[str, float]) -> dict[str, Figur
 
 
 _COUNTED_IN = {"num_blocks": "blocks", "kv_tokens": "tokens"}
+_TELLING_STEP = 256  # tokens that a block more is worth: others are met by chance once in so many
+
+
+def is_of_whole_blocks(start: Start) -> bool | None:
+    """Whether some number of blocks has exactly the logged tokens; None where that tells nothing,
+    since every few tokens are those of one."""
+    logged, plan = logged_counts(start.log), _with_memory(start, _PLENTY)
+    tokens, context = logged.get("kv_tokens"), plan.workload.context
+    many, more = (plan.pool.of_blocks(1000 + n, context) for n in (0, 1))
+    if tokens is None or many is None or more is None or more[0] - many[0] < _TELLING_STEP:
+        return None
+    return _blocks_of(plan, {"kv_tokens": tokens}) is not None
 
 
 def _blocks_of(plan: Plan, logged: Mapping[str, float]) -> int | None:

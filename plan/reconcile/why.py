@@ -6,13 +6,24 @@ memory allows, gives all of them exactly, and the weights that agreed agree stil
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 
 from headcount.model.errors import HeadcountError
 
 from ..engines.engine import check_options, find_engine
 from ..parallel import check_tp
 from ..plan import check_ranks, plan_model
-from .figures import COUNTS, Figure, counts_of, figures, logged_counts, memory_of, reader_of
+from .figures import (
+    COUNTS,
+    WITHOUT_MEMORY,
+    Figure,
+    counts_of,
+    figures,
+    is_of_whole_blocks,
+    logged_counts,
+    memory_of,
+    reader_of,
+)
 from .start import Start
 
 _GIB = 2**30
@@ -24,9 +35,25 @@ def explained(start: Start) -> list[Figure]:
     found = list(figures(start))
     wrong = [figure for figure in found if figure.agrees is False]
     reason = _counts(start, found) if any(f.figure in COUNTS for f in wrong) else ""
-    return [
+    found = [
         figure if figure.agrees is not False else _with_reason(start, figure, reason)
         for figure in found
+    ]
+    if any(f.figure == "kv_tokens" and f.why == WITHOUT_MEMORY for f in found):
+        return _without_memory(start, found)
+    return found
+
+
+def _without_memory(start: Start, found: Sequence[Figure]) -> list[Figure]:
+    """Tokens of a log that says no memory are still those of whole blocks, or of none."""
+    if is_of_whole_blocks(start) is not False:
+        return list(found)
+    others = (words for words, other in _others(start) if is_of_whole_blocks(other))
+    named = list(islice(others, _NAMED))
+    why = "no whole number of blocks has so many tokens"
+    why += f"; it has with {', or '.join(named)}" if named else " with any one setting changed"
+    return [
+        replace(figure, why=why) if figure.figure == "kv_tokens" else figure for figure in found
     ]
 
 

@@ -24,7 +24,7 @@ needs_harness = pytest.mark.skipif(
     importlib.util.find_spec("lm_eval") is None,
     reason="needs lm_eval, whose dependencies (pyarrow, pandas, scipy…) are as large as torch's",
 )
-QUESTIONS = [
+QUESTIONS: list[dict[str, Any]] = [
     {"question": "The sky is", "choices": [" blue", " a stone that swims"], "answer": 0},
     {"question": "Two and two", "choices": [" are a long river", " make four"], "answer": 1},
     {"question": "He went", "choices": [" home", " the of and to"], "answer": 0},
@@ -64,9 +64,9 @@ def _accuracy(folder: Path) -> float:
     right = 0
     for question in QUESTIONS:
         sums = [
-            _likelihood(model, tokenizer, str(question["question"]), choice)
+            _likelihood(model, tokenizer, question["question"], choice)
             for choice in question["choices"]
-        ]  # type: ignore[attr-defined]
+        ]
         right += sums.index(max(sums)) == question["answer"]
     return right / len(QUESTIONS)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from checkpoints import LLAMA_CONFIG, llama_shapes, write_sharded
+from checkpoints import LLAMA_CONFIG, llama_shapes, write_model, write_sharded
 from headcount.cli import main
 
 PARAMETERS = sum(prod(shape) for shape in llama_shapes().values())
@@ -59,3 +59,25 @@ def test_a_count_that_is_given_is_taken(folder: Path) -> None:
     words = ["plan", str(folder), "--device", "t4", "--parameters", "1m", "--format", "json"]
     done = CliRunner().invoke(main, words)
     assert json.loads(done.stdout)["memory"]["weights_bytes"] == 2_000_000
+
+
+def test_layers_that_predict_are_in_files_and_not_in_an_engine(tmp_path: Path) -> None:
+    """vLLM and SGLang skip them unless they speculate (get_spec_layer_idx_from_weight_name of
+    vllm/model_executor/models/utils.py and its like); a plan of all files counts them."""
+    count, shapes = LLAMA_CONFIG["num_hidden_layers"], llama_shapes()
+    ahead = {
+        name.replace("layers.0.", f"layers.{count}."): shape
+        for name, shape in shapes.items()
+        if ".layers.0." in name
+    }
+    size = 2 * sum(prod(shape) for shape in ahead.values())
+    found = {}
+    for name, more in (("alone", {}), ("ahead", ahead)):
+        write_model(tmp_path / name, LLAMA_CONFIG, {**shapes, **more})
+        for engine in ((), ("--engine", "vllm"), ("--engine", "sglang")):
+            words = ["plan", str(tmp_path / name), "--device", "l4", *engine, "--format", "json"]
+            done = CliRunner().invoke(main, words)
+            found[name, engine[-1:]] = json.loads(done.stdout)["memory"]["weights_bytes"]
+    assert found["ahead", ()] - found["alone", ()] == size > 0
+    for engine in (("vllm",), ("sglang",)):
+        assert found["ahead", engine] == found["alone", engine]

@@ -626,3 +626,31 @@ def test_several_logs_and_folders_are_a_table(tmp_path: Path) -> None:
     empty = tmp_path / "empty"
     empty.mkdir()
     assert CliRunner().invoke(main, ["reconcile", str(empty)]).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("tokens", "more", "words"),
+    [
+        ("300,220", "", "it has with --kv-dtype fp8"),
+        ("300,220", ", kv_cache_dtype=fp8", "neither cache memory nor a device"),
+        ("300,219", ", kv_cache_dtype=fp8", "with any one setting changed"),
+    ],
+)
+def test_tokens_without_a_memory_are_of_whole_blocks_or_of_another_start(
+    tokens: str, more: str, words: str
+) -> None:
+    """205 blocks of which a request takes 164 + 3 x 5 were logged, of a cache of 8 bit:
+    int(205 / 179 x 262,144); a block more is 1,464 tokens."""
+    log = vllm(
+        *("0.24.0", "Qwen/Qwen3.5-27B", 262144, f"INFO GPU KV cache size: {tokens} tokens"),
+        "INFO Maximum concurrency for 262,144 tokens per request: 1.15x",
+        tp=2,
+        more=f", enable_prefix_caching=True{more}",
+    ).replace(
+        "speculative_config=None",
+        "speculative_config=SpeculativeConfig(method='mtp',"
+        " model='Qwen/Qwen3.5-27B', num_spec_tokens=3)",
+    )
+    found = rows(log)
+    assert words in found["kv_tokens"]["why"] and found["kv_tokens"]["agrees"] is None
+    assert found["concurrency"]["agrees"] is (True if "neither" in words else None)

@@ -211,7 +211,7 @@ _SOURCES = {
     "quantised": "the config's count of parameters and quantization_config",
 }
 # Of compute buffers, by the record of tests/plan/engines/llama_cpp.jsonl
-_ERROR, _ERROR_OF_STATES, _ERROR_OF_OTHERS = 0.02, 0.5, 1.0
+_ERROR, _ERROR_OF_STATES, _ERROR_OF_OTHERS = 0.02, 0.1, 1.0
 # llama-server computes the logits of a token for each slot, and not of a micro-batch, since b9464
 # (server_output_limits of tools/server/server-context.cpp; not in b9453).
 _OUTPUTS_OF_SLOTS = (9464,)

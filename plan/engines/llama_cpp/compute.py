@@ -28,6 +28,7 @@ from .templates import (
 )
 
 _FLOAT = 4  # bytes
+_LITERAL = 4096  # bytes; what is more than that and follows from no size was not understood
 _PERIOD = 12  # layers, of which patterns of 1, 2, 3, 4 and 6 are parts
 _ROWS = size_of("8*T")  # where values are kept that are not transposed
 # Where a sequence alone takes most, for what grows with the square of its tokens
@@ -214,6 +215,7 @@ class _Build:
 
     def _bytes(self, size: Size, sizes: Mapping[str, int]) -> int:
         """For a tensor of which a size is not known stands one of the hidden size."""
+        self.is_followed &= bool(size.names) or size.of(sizes) <= _LITERAL
         unknown = {name for name in size.names if name not in sizes}
         self.unknown |= unknown
         return size.of(sizes) if not unknown else _FLOAT * sizes["E"] * sizes["T"]

@@ -42,10 +42,9 @@ def _sources(node: Node) -> tuple[int, ...]:
 def renumbered(nodes: Sequence[Node], order: Sequence[int]) -> list[Node]:
     """The nodes of `order` alone, which refer to each other by their places in it."""
     at = {number: place for place, number in enumerate(order)}
-    return [
-        nodes[number]._replace(
-            reads=tuple(at[read] for read in nodes[number].reads),
-            of=None if nodes[number].of is None else at[nodes[number].of],
-        )
-        for number in order
-    ]
+    found = []
+    for number in order:
+        node = nodes[number]
+        of = None if node.of is None else at[node.of]
+        found.append(node._replace(reads=tuple(at[read] for read in node.reads), of=of))
+    return found

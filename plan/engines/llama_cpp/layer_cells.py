@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from headcount.model.dtypes import bytes_of
 from headcount.model.mixers import (
+    Attention,
     CompressedAttention,
     CrossAttention,
     LatentAttention,
@@ -55,9 +56,9 @@ def layer_cells(
         for cells in _of_mixer(rank_mixer(mixer, tp), layer.index)
     )
     runs = runs_of(spec)
-    if len(runs) > len(spec.layers):
-        own = {cells.layer: cells for cells in found if not cells.beside}
-        found = tuple(replace(own[block], layer=run) for run, block in enumerate(runs))
+    own = {cells.layer: cells for cells in found if not cells.beside}
+    if len(runs) > len(set(runs)):
+        found = tuple(replace(own[b], layer=run) for run, b in enumerate(runs) if b in own)
     if not padded_values:
         return found
     widest = max((cells.values for cells in found if not cells.beside), default=0)
@@ -65,8 +66,8 @@ def layer_cells(
 
 
 def _as_cached(layer: Layer) -> Layer:
-    mixers = (replace(mixer, cached=True) for mixer in layer.mixers)  # type: ignore[call-arg]
-    return replace(layer, mixers=tuple(mixers))
+    attention = (mixer for mixer in layer.mixers if isinstance(mixer, Attention))
+    return replace(layer, mixers=tuple(replace(mixer, cached=True) for mixer in attention))
 
 
 def _of_mixer(mixer: Mixer, layer: int) -> Iterator[LayerCells]:

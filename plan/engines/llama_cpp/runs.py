@@ -14,5 +14,5 @@ def runs_of(spec: ModelSpec) -> tuple[int, ...]:
     said = [spec.origins[key].value for key in _CYCLES if key in spec.origins]
     if len(said) < len(_CYCLES):
         return tuple(range(max(layer.index for layer in spec.layers) + 1))
-    high, low, depth = map(int, said)
+    high, low, depth = (one for one in said if isinstance(one, int))
     return tuple(first + i for first in (*[0] * low, depth) * high for i in range(depth))
