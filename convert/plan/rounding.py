@@ -1,10 +1,12 @@
 """What the numbers of an output are rounded to: a narrower type, and a norm that is folded into a
 matrix. The merging of heads is not meant: equal heads give themselves."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from headcount.model.dtypes import CONFIG_NAME
 
+from ..gguf.gguf_file import GgufFile
 from .plan import ConversionPlan
 from .steps import Step
 
@@ -31,10 +33,25 @@ def rounding_of(plan: ConversionPlan) -> Rounding:
     """What `plan` rounds; neither, where every number is kept."""
     steps = [step for file in plan.files for step in file.steps]
     cast = next((step.dtype for step in steps if _narrows(step)), None)
+    if plan.gguf is not None:
+        cast = _narrower(plan.gguf, {step.name: step.dtype for step in steps})
     folded = next((step.dtype for step in steps if getattr(step.action, "folded", "")), None)
     return Rounding(
-        cast=None if cast is None else CONFIG_NAME[cast],
+        cast=None if cast is None else CONFIG_NAME.get(cast, cast),
         folded=None if folded is None else CONFIG_NAME[folded],
+    )
+
+
+def _narrower(file: GgufFile, dtypes: Mapping[str, str]) -> str | None:
+    """The type of a tensor that has not all numbers of what it is made of, if there is one."""
+    return next(
+        (
+            tensor.type
+            for tensor in file.tensors
+            for name in tensor.steps
+            if dtypes[name] not in _HOLDS.get(tensor.type, {tensor.type})
+        ),
+        None,
     )
 
 

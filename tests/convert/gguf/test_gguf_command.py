@@ -22,7 +22,9 @@ from headcount.cli import main  # noqa: E402
 from headcount.convert.conversion import convert  # noqa: E402
 from headcount.convert.gguf.encoding import encoded  # noqa: E402
 from headcount.convert.plan.errors import CannotConvertError  # noqa: E402
+from headcount.convert.plan.planner import plan_conversion  # noqa: E402
 from headcount.convert.plan.request import ConversionRequest  # noqa: E402
+from headcount.convert.plan.rounding import rounding_of  # noqa: E402
 from headcount.model.errors import HeadcountError  # noqa: E402
 
 
@@ -230,6 +232,20 @@ def test_without_the_extra(llama: Path, tmp_path: Path, monkeypatch: pytest.Monk
     result = run(llama, tmp_path / "out", "--format", "gguf")
     assert result.exit_code == 2
     assert "pip install '.[gguf]'" in result.output
+
+
+@pytest.mark.parametrize(
+    ("dtype", "cast"), [(None, None), ("float16", "float16"), ("q8_0", "Q8_0")]
+)
+def test_what_is_rounded_is_said(llama: Path, tmp_path: Path, dtype: Any, cast: Any) -> None:
+    request = ConversionRequest(
+        source=llama,
+        target=tmp_path / "out",
+        num_key_value_heads=None,
+        format="gguf",
+        dtype=dtype,
+    )
+    assert rounding_of(plan_conversion(request)).cast == cast
 
 
 @pytest.mark.parametrize(
