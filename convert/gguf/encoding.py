@@ -1,6 +1,7 @@
 """Tensors as the bytes that ggml reads: floats, and blocks of 8-bit numbers."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 
@@ -25,7 +26,8 @@ def encoded(tensor: torch.Tensor, kind: GgmlType, gain: float = 0.0) -> Iterator
 
 
 def _raw(piece: torch.Tensor) -> memoryview:
-    return memoryview(piece.contiguous().view(torch.uint8).numpy())
+    array: Any = piece.contiguous().view(torch.uint8).numpy()
+    return memoryview(array)
 
 
 def _blocks(piece: torch.Tensor) -> memoryview:

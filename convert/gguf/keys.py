@@ -152,7 +152,7 @@ def _attentions(audit: Audit) -> list[Attention]:
 
 
 def _windows(attentions: list[Attention], written: Written, label: str) -> Iterator[KeyValue]:
-    sizes = {attention.window for attention in attentions} - {None}
+    sizes = {attention.window for attention in attentions if attention.window is not None}
     if len(sizes) > 1:
         raise _refusal(written, label, f"knows one window, and this model has {sorted(sizes)}")
     yield KeyValue("attention.sliding_window", "u32", sizes.pop() if sizes else 0)

@@ -157,9 +157,11 @@ def _is_spm(spec: Mapping[str, Any]) -> bool:
     if not spec["model"].get("byte_fallback"):
         return False
     pre = spec.get("pre_tokenizer")
+    if not all(map(_marks_spaces, _normalizer_specs(spec))):
+        return False
     kinds = set(_normalizers(spec))
     if pre is None:
-        return kinds <= {"Prepend", "Replace"} and "Replace" in kinds
+        return "Replace" in kinds
     if pre.get("type") == "Split":  # at spaces, which the normalizer has replaced: cuts nothing
         return pre.get("pattern") == {"String": " "} and kinds == {"Replace"}
     return pre.get("type") == "Metaspace" and not pre.get("split", True) and not kinds
@@ -169,18 +171,30 @@ def _adds_space(spec: Mapping[str, Any]) -> bool:
     """Whether a text begins with a ▁ that is not its own."""
     pre = spec.get("pre_tokenizer") or {}
     if pre.get("type") == "Metaspace":
-        return pre.get("prepend_scheme", "always") != "never"
+        return bool(pre.get("prepend_scheme", "always") != "never")
     return "Prepend" in _normalizers(spec)
+
+
+def _marks_spaces(normalizer: Mapping[str, Any]) -> bool:
+    """Whether it writes spaces as ▁, or puts one in front."""
+    if normalizer["type"] == "Prepend":
+        return normalizer.get("prepend") == _SPACE
+    return normalizer["type"] == "Replace" and (
+        normalizer.get("pattern"),
+        normalizer.get("content"),
+    ) == ({"String": " "}, _SPACE)
 
 
 def _normalizers(spec: Mapping[str, Any]) -> list[str]:
     """The kinds of all normalizers, in their order."""
+    return [one["type"] for one in _normalizer_specs(spec)]
+
+
+def _normalizer_specs(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     one = spec.get("normalizer")
     if one is None:
         return []
-    if one["type"] == "Sequence":
-        return [inner["type"] for inner in one["normalizers"]]
-    return [one["type"]]
+    return list(one["normalizers"]) if one["type"] == "Sequence" else [one]
 
 
 def _special(tokenizer: Any, spec: Mapping[str, Any]) -> Iterator[KeyValue]:
