@@ -20,6 +20,7 @@ from unittest import mock
 import torch
 import transformers
 
+from headcount.convert.calibrate.calibration_text import planned_text
 from headcount.convert.importance import estimate
 from headcount.convert.importance.by_text import (
     ScoredText,
@@ -106,15 +107,22 @@ def main() -> None:
         path = Path(folder, "first.txt")
         path.write_text(first, "utf-8")
         text = ScoredText(name=str(path), tokens=options.tokens)
-        lines = list(table(options, read_source(options.model.path), text))
+        source = read_source(options.model.path)
+        row = planned_text(source, text.name, text.tokens, text.seed).ids.shape[1]
+        lines = list(table(options, source, text))
     versions = {"torch": torch.__version__, "transformers": transformers.__version__}
     header = (
         f"Model: {model_in_words(options.model)}. Text:"
         f" {text_in_words(f'the first half of {options.text.name}', first)}. Tokens:"
-        f" {options.tokens:,}. Seed: 0. Measured:"
+        f" {options.tokens:,} scored, windows of {row} by {row}, without BOS; heads are masked on"
+        f" the same. Seed: 0. Measured:"
         f" {measured_in_words({**versions, 'device': 'cpu'})}."
     )
-    print("\n".join(block("estimates.py", header, lines, [])), flush=True)
+    command = (
+        f"heads {options.model.name} --importance --exact --text first.txt --max-tokens"
+        f" {options.tokens}"
+    )
+    print("\n".join(block("estimates.py", header, lines, [command])), flush=True)
 
 
 if __name__ == "__main__":

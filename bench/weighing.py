@@ -275,11 +275,21 @@ class Bench:
         return (
             f"Model: {model_in_words(options.model)}."
             f" Text: {text_in_words(f'the second half of {options.text.name}', self.second)}, loss"
-            f" {self.before:.3f} before. Tokens: {self.rows.numel():,} scored, rows of"
-            f" {options.window}; of {text_in_words('the first half', self.first)}"
+            f" {self.before:.3f} before. Tokens: {self.rows.numel():,} scored, windows"
+            f" of {options.window} by {options.window}, without BOS; of {text_in_words('the first half', self.first)}"
             f" {options.tokens_to_weigh:,} to weigh heads by and at most"
             f" {options.calibration_tokens:,} to calibrate. Seed: 0."
             f" Measured: {measured_in_words(settings)}."
+        )
+
+    def command(self) -> str:
+        """What gives the first row."""
+        options = self.options
+        return (
+            f"convert {options.model.name} --sweep {options.kv_heads} --sweep-methods"
+            f" {options.qualities} --calibration first.txt --calibration-tokens"
+            f" {options.calibration_tokens} --text second.txt --max-tokens {options.tokens}"
+            f" --window {options.window} --stride {options.window} --seed 0"
         )
 
 
@@ -300,7 +310,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(options, Path(folder))
         table = [*bench.table(), *(["", *bench.choices()] if options.choices else [])]
-        print("\n".join(block("weighing.py", bench.header(), table, [])), flush=True)
+        lines = block("weighing.py", bench.header(), table, [bench.command()])
+        print("\n".join(lines), flush=True)
 
 
 if __name__ == "__main__":

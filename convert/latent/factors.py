@@ -110,7 +110,8 @@ def _pieces(
 def _roots(metric: torch.Tensor) -> torch.Tensor:
     """Symmetric square roots of positive matrices."""
     values, vectors = torch.linalg.eigh(metric)
-    return (vectors * values.clamp(min=0).sqrt()[..., None, :]) @ vectors.mT
+    roots: torch.Tensor = (vectors * values.clamp(min=0).sqrt()[..., None, :]) @ vectors.mT
+    return roots
 
 
 def key_metric(weights: AttentionWeights, freedom: Freedom, second: torch.Tensor) -> torch.Tensor:
@@ -150,7 +151,8 @@ def value_metric(weights: AttentionWeights) -> torch.Tensor:
     """[G, dv, dv]: by how much an error of each V head changes what o gives."""
     output = weights.o.double()
     made = output.mT @ output
-    return made.unflatten(0, (len(weights.v), -1)).sum(1)
+    metric: torch.Tensor = made.unflatten(0, (len(weights.v), -1)).sum(1)
+    return metric
 
 
 def _down(seen: torch.Tensor, second: torch.Tensor, rank: int) -> torch.Tensor:
