@@ -72,8 +72,13 @@ def random_llama(folder: Path, layers: int) -> None:
     from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(0)
-    sizes = {"hidden_size": 256, "intermediate_size": 512, "num_attention_heads": 8}
-    config = LlamaConfig(num_hidden_layers=layers, vocab_size=1024, **sizes)
+    config = LlamaConfig(
+        num_hidden_layers=layers,
+        vocab_size=1024,
+        hidden_size=256,
+        intermediate_size=512,
+        num_attention_heads=8,
+    )
     LlamaForCausalLM(config).save_pretrained(folder)
 
 

@@ -196,6 +196,7 @@ def _of_latent(layer: LayerHeads, measured: Mapping[str, Any]) -> LayerError:
         key=float(f"{found['key_error'] ** 0.5:.4g}"),
         value=float(f"{found['value_error'] ** 0.5:.4g}"),
         kept=None,
+        merged_equal=False,
         lossless=False,
         distinct=layer.before,
     )

@@ -153,8 +153,8 @@ def _layers(report: ConversionReport) -> Iterator[Table]:
     """What moved in each layer, where any did."""
     plan = report.plan
     rewritten, pairs = plan.rewriting is not None, zip(plan.layers, report.layers, strict=True)
+    columns: tuple[Column, ...] = _LATENTS
     if plan.request.latent is not None:
-        columns = _LATENTS
         rows = tuple(
             (planned.index, planned.kept_before, planned.latent_rank, *_errors(layer, False))
             for planned, layer in pairs

@@ -11,6 +11,7 @@ from torch import Tensor
 from headcount import __version__
 from headcount.convert.plan.source import ConversionSource, SourceState, read_source, source_state
 from headcount.evaluate.comparable import check_same_tokens, check_same_vocabulary
+from headcount.evaluate.documents import encode_documents
 from headcount.evaluate.errors import IncomparableModelsError
 from headcount.model.errors import HeadcountError
 from headcount.running.runnable import RunnableModel, open_runnable
@@ -171,12 +172,13 @@ def _rows(
     folder = request.tokenizer or student.folder
     tokenizer = load_tokenizer(folder)
     if request.tokenizer is None and has_vocabulary(teacher.folder):
+        first = (texts[0], texts[:1])
         check_same_tokens(
             tokenizer,
             student,
             teacher,
-            text=texts[0],
-            tokens=encode(tokenizer, texts[0], SHORT_TEXT_TOKENS),
+            read=first,
+            encoded=encode_documents(tokenizer, *first, SHORT_TEXT_TOKENS),
             max_tokens=SHORT_TEXT_TOKENS,
         )
     ids: list[Tensor] = []
