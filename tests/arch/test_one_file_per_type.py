@@ -21,6 +21,11 @@ OTHER_MEANINGS = {
 # Rules of an engine that depend on a model_type: file -> the engine's source for it.
 ENGINE_RULES = {
     "plan/gguf_mixes.py": "llama.cpp's own for Falcon and for models of 70 B, see the file",
+    "plan/engines/llama_cpp/placement.py": "llama.cpp's own buffers for BitNet, see the file",
+    "plan/engines/sglang_requests.py": "SGLang's own caps of requests, see the file",
+    "convert/gguf/names.py": "words that names of tensors begin with, no type",
+    "convert/gguf/pre_tokenizers.py": "llama.cpp's names of pre-tokenizers (llama-vocab.cpp)",
+    "convert/gguf/vocabulary.py": "GGUF's names of kinds of vocabulary (tokenizer.ggml.model)",
     "plan/engines/vllm/model_rules.py": "vLLM's own blocks for DeepSeek-V3.2, see the file",
 }
 
