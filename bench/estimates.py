@@ -32,7 +32,7 @@ from headcount.convert.plan.source import ConversionSource, read_source
 from headcount.convert.rewrite.tensors import weights_of
 from headcount.convert.stream.reader import SourceReader
 from headcount.heads.importance.rank_correlation import spearman
-from provenance import block, halves, measured_in_words, model_in_words, named, text_in_words
+from provenance import block, halves, measured_in_words, model_in_words, parser_of, text_in_words
 
 Scores = Mapping[int, Sequence[float]]
 SHARES = (8, 4, 2)
@@ -95,9 +95,7 @@ def table(options: argparse.Namespace, source: ConversionSource, text: ScoredTex
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--model", type=named, required=True, metavar="NAME=FOLDER")
-    parser.add_argument("--text", type=named, required=True, metavar="NAME=FILE")
+    parser = parser_of(__doc__)
     parser.add_argument("--tokens", type=int, default=4096)
     parser.add_argument("--keep", type=Path, metavar="FILE")
     options = parser.parse_args()

@@ -24,7 +24,7 @@ from provenance import (
     headcount,
     measured_in_words,
     model_in_words,
-    named,
+    parser_of,
     text_in_words,
     windows_in_words,
 )
@@ -103,9 +103,7 @@ def header(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--model", type=named, required=True, metavar="NAME=FOLDER")
-    parser.add_argument("--text", type=named, required=True, metavar="NAME=FILE")
+    parser = parser_of(__doc__)
     parser.add_argument("--sizes", default="1/2,1/4,1/8")
     parser.add_argument("--merged", metavar="4,2,1", help="K/V heads of as many bytes")
     parser.add_argument("--methods", default=",".join(METHODS))

@@ -30,6 +30,14 @@ def named(text: str) -> Named:
     return Named(name=name, path=Path(path))
 
 
+def parser_of(doc: str) -> argparse.ArgumentParser:
+    """Of a script with that docstring, which measures one model on one text."""
+    parser = argparse.ArgumentParser(description=doc.splitlines()[0])
+    parser.add_argument("--model", type=named, required=True, metavar="NAME=FOLDER")
+    parser.add_argument("--text", type=named, required=True, metavar="NAME=FILE")
+    return parser
+
+
 def halves(content: str) -> tuple[str, str]:
     """Of a text, cut behind the first line break in its second half."""
     middle = content.find("\n", len(content) // 2) + 1 or len(content) // 2

@@ -47,7 +47,7 @@ from provenance import (
     halves,
     measured_in_words,
     model_in_words,
-    named,
+    parser_of,
     text_in_words,
     windows_in_words,
 )
@@ -262,9 +262,7 @@ class Bench:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--model", type=named, required=True, metavar="NAME=FOLDER")
-    parser.add_argument("--text", type=named, required=True, metavar="NAME=FILE")
+    parser = parser_of(__doc__)
     parser.add_argument("--shares", default="1/8,1/4,1/2")
     parser.add_argument("--across-layers", action="store_true")
     parser.add_argument("--tokens", type=int, default=8192, help="scored at most")

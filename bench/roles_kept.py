@@ -25,7 +25,7 @@ from provenance import (
     headcount,
     measured_in_words,
     model_in_words,
-    named,
+    parser_of,
     text_in_words,
     windows_in_words,
 )
@@ -167,9 +167,7 @@ class Bench:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--model", type=named, required=True, metavar="NAME=FOLDER")
-    parser.add_argument("--text", type=named, required=True, metavar="NAME=FILE")
+    parser = parser_of(__doc__)
     parser.add_argument("--kv-heads", required=True, metavar="4,2")
     parser.add_argument("--methods", default=METHODS)
     parser.add_argument("--tokens", type=int, default=8192, help="scored at most")

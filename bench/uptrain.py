@@ -20,7 +20,7 @@ from provenance import (
     headcount,
     measured_in_words,
     model_in_words,
-    named,
+    parser_of,
     text_in_words,
     windows_in_words,
 )
@@ -85,9 +85,7 @@ def header(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--model", type=named, required=True, metavar="NAME=FOLDER")
-    parser.add_argument("--text", type=named, required=True, metavar="NAME=FILE")
+    parser = parser_of(__doc__)
     parser.add_argument("--kv-heads", type=int, required=True)
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--sequence-length", type=int, default=256)

@@ -45,7 +45,7 @@ from headcount.convert.rewrite.tensors import weights_of
 from headcount.convert.stream import weight_file
 from headcount.convert.stream.pooling import first_heads
 from headcount.convert.stream.reader import SourceReader
-from provenance import block, halves, measured_in_words, model_in_words, named, text_in_words
+from provenance import block, halves, measured_in_words, model_in_words, parser_of, text_in_words
 
 # How what is lost counts -> where: in the choice of groups (g), or also when they are merged (gm).
 WAYS = {
@@ -295,9 +295,7 @@ class Bench:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--model", type=named, required=True, metavar="NAME=FOLDER")
-    parser.add_argument("--text", type=named, required=True, metavar="NAME=FILE")
+    parser = parser_of(__doc__)
     parser.add_argument("--kv-heads", required=True, metavar="4,2,1")
     parser.add_argument("--qualities", default="fast+text,good")
     parser.add_argument("--choices", action="store_true")
