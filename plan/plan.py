@@ -308,9 +308,12 @@ class Plan:
 
     @property
     def at_once(self) -> float:
-        """How many requests of the plan's context run at once."""
+        """How many requests of the plan's context run at once. Where buffers grow with them, the
+        last that the cache has room for may not fit."""
         most = self.most_at_once
-        return self.concurrency if most is None else min(self.concurrency, most)
+        found = self.concurrency if most is None else min(self.concurrency, most)
+        batch = self.limits.max_batch_size
+        return found if batch is None or found < batch + 1 else batch
 
     @property
     def limiting_term(self) -> str:

@@ -183,7 +183,7 @@ def _engine(result: PlanResult) -> dict[str, object]:
         "kv_tokens": plan.kv_tokens,
         "bytes_per_token": plan.bytes_per_token,
         "concurrency": None if plan.is_kept_by_host else plan.concurrency,
-        "max_concurrency": None if plan.is_kept_by_host else _at_once(plan),
+        "max_concurrency": None if plan.is_kept_by_host else int(plan.at_once),
         "max_context": plan.limits.max_context,
         "fits": plan.fits,
         "verdict": plan.verdict,
@@ -202,13 +202,6 @@ def _engine(result: PlanResult) -> dict[str, object]:
         "smallest": [candidate_document(option, result) for option in result.offered],
         "notes": report_notes(result),
     }
-
-
-def _at_once(plan: Plan) -> int:
-    """Whole requests at once. Buffers of llama.cpp grow with them, so that the last of those that
-    the cache has room for may not fit."""
-    most = plan.limits.max_batch_size
-    return int(plan.at_once) if most is None else min(int(plan.at_once), most)
 
 
 def _budget(plan: Plan) -> list[dict[str, object]]:
