@@ -38,7 +38,7 @@ def evaluation_report(evaluation: EvaluationReport) -> Report:
         facts=tuple(_facts(evaluation)),
         tables=(
             _table(scores),
-            *(task_table(evaluation.tasks) for _ in evaluation.tasks[:1]),
+            *([task_table(evaluation.tasks)] if evaluation.tasks else []),
             *(behaviour_tables(behaviour) if behaviour else ()),
             *roles_tables(evaluation),
         ),

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from headcount.running.boundary import run_model
+from headcount.running.norm_gain import gain_and_shift
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,16 +50,9 @@ def norm_gains(model: PreTrainedModel, paths: Collection[str], **inputs: Any) ->
 
 
 def gain_of(norm: nn.Module) -> Tensor | None:
-    """[D]: what a norm multiplies each number by, float32 on the CPU, however its class writes it:
-    numbers of 1 and -1 in turn have a mean of 0 and a square of 1. None for an odd width."""
-    weight = next(iter(norm.parameters()), None)
-    if weight is None or weight.dim() != 1 or len(weight) % 2:
-        return None
-    probe = torch.ones_like(weight)
-    probe[1::2] = -1
-    up, down = norm(probe[None, None]), norm(-probe[None, None])
-    gain: Tensor = ((up - down) / 2)[0, 0] * probe
-    return gain.float().cpu()
+    """[D]: what a norm multiplies each number by, float32 on the CPU."""
+    found = gain_and_shift(norm)
+    return None if found is None else found[0].float().cpu()
 
 
 class _Seen:
