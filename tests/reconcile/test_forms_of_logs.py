@@ -153,7 +153,7 @@ def test_a_rank_that_logs_nothing_may_have_had_a_little_less(
         ("llama3.1:8b", "meta-llama/Llama-3.1-8B"),
         ("qwen2.5-coder:7b-instruct-q8_0", "Qwen/Qwen2.5-7B-Instruct"),
         ("cyankiwi/gemma-4-26B-A4B-it-qat-AWQ-INT4", "google/gemma-4-26B-A4B"),
-        ("/root/hub/Qwen3-Coder-480B-A35B-Instruct-w8a8-QuaRot", "Qwen3-Coder-480B-A35B-Instruct"),
+        ("/srv/hub/Qwen3-Coder-480B-A35B-Instruct-w8a8-QuaRot", "Qwen3-Coder-480B-A35B-Instruct"),
     ],
 )
 def test_names_of_tags_and_of_fine_tunes_are_known(name: str, known: str) -> None:
@@ -260,10 +260,10 @@ def test_sizes_of_reads_are_no_blocks() -> None:
 def test_another_model_of_a_later_start_has_a_name_of_its_own() -> None:
     """Nithin2311/grpo-machine-unlearning: what is only a path is not the model before it."""
     log = (
-        'msg="starting runner" cmd="ollama runner --model /root/blobs/sha256-ac3d --port 1"\n'
+        'msg="starting runner" cmd="ollama runner --model /srv/blobs/sha256-ac3d --port 1"\n'
         "print_info: general.name     = Qwen3 8B\n"
         "llama_kv_cache: size = 1152.00 MiB (  8192 cells,  36 layers,  1/1 seqs)\n"
-        'msg="starting runner" cmd="ollama runner --model /root/blobs/sha256-dec5 --port 2"\n'
+        'msg="starting runner" cmd="ollama runner --model /srv/blobs/sha256-dec5 --port 2"\n'
         'msg="kv cache" device=CUDA0 size="2.2 GiB"\n'
     )
     result = reconcile(log)
