@@ -9,10 +9,13 @@ WORKERS     ?= 2
 
 pip = $(VENV)/bin/python -m pip --disable-pip-version-check
 
+# Those with blocks that commands fill in.
+PAGES       ?= README.md docs/auditing.md docs/families.md
+
 # Of `make fuzz`, all parsers together. CI takes one.
 MINUTES     ?= 5
 
-.PHONY: help test test-all test-light check lint types tests fuzz fuzz-minute readme readme-write \
+.PHONY: help test test-all test-light check lint types tests fuzz fuzz-minute readme readme-write site \
 	format install clean
 
 help:
@@ -22,7 +25,8 @@ help:
 	@echo "make check         lint, types, tests, a minute of fuzzing and README with what is installed in BIN=$(BIN)"
 	@echo "make fuzz          try odd inputs on every parser for MINUTES=$(MINUTES)"
 	@echo "make format        let ruff format and fix what it can"
-	@echo "make readme-write  put the real output of its commands into README.md"
+	@echo "make readme-write  put the real output of their commands into README.md and docs/"
+	@echo "make site          the documentation as a site in build/site (mkdocs)"
 
 test: install
 	@HEADCOUNT_TEST_INSTALLED=1 $(MAKE) --no-print-directory check
@@ -30,7 +34,7 @@ test: install
 test-all: install
 	@HEADCOUNT_TEST_INSTALLED=1 $(MAKE) --no-print-directory check PYTEST_ARGS='-m ""'
 
-check: lint types tests fuzz-minute readme
+check: lint types tests fuzz-minute readme site
 
 lint:
 	@echo "== ruff"
@@ -64,10 +68,14 @@ fuzz-minute:
 
 readme:
 	@echo "== README"
-	@$(BIN)/python tools/readme_blocks.py --check README.md
+	@for page in $(PAGES); do $(BIN)/python tools/readme_blocks.py --check $$page || exit 1; done
 
 readme-write:
-	@$(BIN)/python tools/readme_blocks.py --write README.md
+	@for page in $(PAGES); do $(BIN)/python tools/readme_blocks.py --write $$page || exit 1; done
+
+site:
+	@echo "== mkdocs"
+	@$(BIN)/mkdocs build --quiet --strict
 
 format:
 	@$(BIN)/ruff check --fix .

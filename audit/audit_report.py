@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from headcount.model.errors import bounded, short
+from headcount.model.errors import UnsupportedModelError, bounded, short
 from headcount.model.mixers import LowRankAttention, Mixer
 from headcount.model.redaction import redacted
 from headcount.model.sizes import ASSUMED_ENCODER, AuditRequest, Sizes, fill_in, mha_ratio
@@ -49,6 +49,7 @@ def audit_report(audit: Audit, request: AuditRequest) -> Report:
         notes=tuple(_notes(audit, sizes)),
         findings=audit.findings,
         document=audit_document(audit, sizes, explain=request.explain),
+        is_brief=True,
     )
 
 
@@ -73,9 +74,22 @@ def model_title(audit: Audit) -> str:
         if spec.parameters is None
         else f"{format_count(spec.parameters)} parameters"
     )
-    stored = source.stored_as or spec.dtype or "no dtype"
+    stored = source.stored_as or _stored_as(audit) or "no dtype"
     model_type = f"assumed: {spec.model_type}" if spec.assumed else spec.model_type
     return f"{source.id} ({model_type}, {parameters}, {stored}; {origin})"
+
+
+def _stored_as(audit: Audit) -> str | None:
+    """The scheme that quantises the weights, and what the others are."""
+    if not audit.is_weighed_by_config:
+        return audit.spec.dtype
+    from headcount.arch.formats.of_configs import scheme_of
+
+    try:
+        scheme = scheme_of(audit.config)
+    except UnsupportedModelError:
+        return "quantised"
+    return " and ".join(name for name in (scheme and scheme.name, audit.spec.dtype) if name)
 
 
 def decoding_layers(spec: ModelSpec) -> list[Layer]:
@@ -98,7 +112,8 @@ def _facts(audit: Audit, sizes: Sizes) -> Iterator[Fact]:
             break
         kinds = sorted({mixer.heads for mixer in first if mixer.heads})
         note = "/".join(kinds) if key == "num_key_value_heads" else ""
-        yield Fact(key=key, title=title, value=_values(first, name), note=note)
+        value, is_detail = _values(first, name), key == "group_size"
+        yield Fact(key=key, title=title, value=value, note=note, detail=is_detail)
     if rebuilt := [mixer for mixer in first if isinstance(mixer, LowRankAttention)]:
         note = "elements of a token that a layer keeps; keys and values are rebuilt from them"
         value = ", ".join(str(rank) for rank in dict.fromkeys(m.latent_rank for m in rebuilt))
@@ -125,6 +140,7 @@ def _parameter_facts(audit: Audit, layers: list[Layer]) -> Iterator[Fact]:
             value=count,
             unit="count",
             note=f"{count - biases:,} weights + {biases:,} biases" if biases else "no biases",
+            detail=True,
         )
     yield Fact(
         key="attention_parameters",
@@ -196,7 +212,7 @@ def _cache_facts(spec: ModelSpec, sizes: Sizes) -> Iterator[Fact]:
         title="Against MHA",
         value=mha_ratio(spec, sizes),
         unit="ratio",
-        note="the same model with a K/V head per attention head",
+        note="less than with a K/V head per attention head",
     )
 
 

@@ -11,18 +11,19 @@ from headcount.report.report import Column, Table
 
 from .audited import Audit
 
+_BRIEF_ROWS = 5
 _COLUMNS = (
     Column(key="layers", title="Layers"),
     Column(key="kind", title="Mixer"),
     Column(key="num_attention_heads", title="Heads", unit="count"),
     Column(key="num_key_value_heads", title="K/V", unit="count"),
-    Column(key="group_size", title="Group", unit="count"),
-    Column(key="head_dim", title="head_dim", unit="count"),
+    Column(key="group_size", title="Group", unit="count", drop=2),
+    Column(key="head_dim", title="head_dim", unit="count", drop=1),
     Column(key="window", title="Window", unit="count"),
-    *(Column(key=part, title=part, unit="count") for part in ("q", "k", "v", "o")),
-    Column(key="norm", title="norms", unit="count"),
-    Column(key="other", title="other", unit="count"),
-    Column(key="parameters", title="Parameters/layer", unit="count"),
+    *(Column(key=part, title=part, unit="count", drop=4) for part in ("q", "k", "v", "o")),
+    Column(key="norm", title="norms", unit="count", drop=5),
+    Column(key="other", title="other", unit="count", drop=5),
+    Column(key="parameters", title="Parameters/layer", unit="count", drop=3),
     Column(key="cache_bytes", title="Cache/layer", unit="bytes"),
 )
 
@@ -44,6 +45,7 @@ def layer_table(audit: Audit, sizes: Sizes) -> Table:
         title="Layers",
         columns=tuple(_COLUMNS[i] for i in keep),
         rows=tuple(tuple(row[i] for i in keep) for row in rows),
+        brief=_BRIEF_ROWS,
     )
 
 

@@ -1,11 +1,11 @@
 """The audits of all models of one command, with their reports, and a table that compares them."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from headcount.model.errors import HeadcountError
 from headcount.model.mixers import Mixer
 from headcount.model.sizes import AuditRequest, fill_in
-from headcount.report.report import Column, Report, Table
+from headcount.report.report import Column, Finding, Report, Table, counts_in_words
 
 from .audit_report import audit_report, error_report
 from .audited import Audit
@@ -14,14 +14,17 @@ from .auditing import audit_model
 _COLUMNS = (
     Column(key="model", title="Model"),
     Column(key="parameters", title="Parameters", unit="parameters"),
-    Column(key="layers", title="Layers", unit="count"),
+    Column(key="layers", title="Layers", unit="count", drop=1),
     Column(key="num_attention_heads", title="Heads"),
     Column(key="num_key_value_heads", title="K/V"),
-    Column(key="head_dim", title="head_dim"),
-    Column(key="attention_parameters", title="Attention", unit="parameters"),
-    Column(key="cache_bytes_per_token", title="Cache/token", unit="bytes"),
-    Column(key="context", title="Context", unit="count"),
+    Column(key="kind", title="Kind"),
+    Column(key="head_dim", title="head_dim", drop=3),
+    Column(key="attention_parameters", title="Attention", unit="parameters", drop=4),
+    Column(key="cache_bytes_per_token", title="Cache/token", unit="bytes", drop=2),
+    Column(key="context", title="Context", unit="count", drop=5),
     Column(key="cache_bytes", title="Cache", unit="bytes"),
+    Column(key="ratio", title="To the first", unit="ratio"),
+    Column(key="findings", title="Findings"),
 )
 Look = Callable[[Audit, AuditRequest], Report]
 
@@ -59,18 +62,36 @@ def audit_all(
 
         reports = [choose(report, select, ignore) for report in reports]
     if compare and len(models) > 1:
-        reports.append(comparison_report(audits, request))
+        findings = [report.findings for report in reports]
+        reports.append(comparison_report(audits, findings, request))
     return reports, any(found is None for _, found in audits)
 
 
-def comparison_report(found: Iterable[tuple[str, Audit | None]], request: AuditRequest) -> Report:
-    """A row per model, by the name it was asked for; of one that failed only the name."""
-    rows = tuple(
-        (target, *(None,) * (len(_COLUMNS) - 1)) if audit is None else _row(audit, request)
-        for target, audit in found
+def comparison_report(
+    found: Sequence[tuple[str, Audit | None]],
+    findings: Sequence[Sequence[Finding]],
+    request: AuditRequest,
+) -> Report:
+    """A row per model at one context, the longest that each has where none is asked for, by the
+    name it was asked for; of one that failed only the name."""
+    contexts = [fill_in(audit.spec, request).context for _, audit in found if audit is not None]
+    sized = request._replace(context=min(contexts, default=request.context))
+    rows: list[tuple[object, ...]] = []
+    first: int | None = None
+    for (target, audit), of_it in zip(found, findings, strict=True):
+        if audit is None:
+            rows.append((target, *(None,) * (len(_COLUMNS) - 2), "cannot be audited"))
+            continue
+        row = _row(audit, sized)
+        nbytes = int(str(row[-1]))
+        first = nbytes if first is None else first
+        rows.append((*row, nbytes / first if first else None, counts_in_words(of_it)))
+    return Report(
+        title=f"Comparison of {len(rows)} models"
+        + (f" at {sized.context:,} tokens" if sized.context else ""),
+        tables=(Table(key="comparison", title="Comparison", columns=_COLUMNS, rows=tuple(rows)),),
+        is_summary=True,
     )
-    table = Table(key="comparison", title="Comparison", columns=_COLUMNS, rows=rows)
-    return Report(title=f"Comparison of {len(rows)} models", tables=(table,))
 
 
 def _row(audit: Audit, request: AuditRequest) -> tuple[object, ...]:
@@ -81,6 +102,7 @@ def _row(audit: Audit, request: AuditRequest) -> tuple[object, ...]:
         spec.parameters,
         len(spec.layers),
         *(_values(mixers, name) for name in ("num_attention_heads", "num_key_value_heads")),
+        "/".join(dict.fromkeys(mixer.heads for mixer in mixers if mixer.heads)),
         _values(mixers, "head_dim"),
         audit.attention_parameters,
         spec.cache_bytes_per_token(bits=sizes.bits, within=spec.longest(sizes.context)),

@@ -46,7 +46,7 @@ def weights_facts(audit: Audit) -> Iterator[Fact]:
             title="Active parameters",
             value=active,
             unit="count",
-            note=f"{100 * active / total:.1f} % of {total:,}; a token visits only some experts",
+            note=f"{100 * active / total:.1f} % of {total:,}",
         )
     inventory = audit.inventory
     if inventory is not None:

@@ -10,7 +10,7 @@ from headcount.report import FOR_PEOPLE
 from headcount.report.report import SEVERITIES
 
 from .console import HELP_OPTIONS, Command, exit_on_findings, need_extra, write_reports
-from .options import output_options, stack, workload_options
+from .options import details_option, output_options, stack, workload_options
 
 if TYPE_CHECKING:
     from headcount.audit.audited import Audit
@@ -40,6 +40,7 @@ _OPTIONS = stack(
 @click.argument("models", nargs=-1, required=True, metavar="MODEL...")
 @workload_options
 @_OPTIONS
+@details_option
 @output_options
 def audit(
     models: tuple[str, ...],

@@ -133,11 +133,15 @@ class Group(_Started, click.Group):
 def write_reports(reports: "Sequence[Report]", form: str, output: Path | None) -> None:
     """Renders `reports` to stdout or to a file. Raises WriteError."""
     from headcount.report import render
+    from headcount.report.view import View
 
-    text = render(reports, form)
+    from .output.screen import view
+
+    shown = view()
     if output is None:
-        _print(text)
+        _print(render(reports, form, shown))
         return
+    text = render(reports, form, View(details=shown.details, blocks=True))
     from .output.report_file import write_report
 
     write_report(output, text)
@@ -156,7 +160,8 @@ def _print(text: str) -> None:
     away (BrokenPipeError) is no error to tell of."""
     encoding = sys.stdout.encoding or "utf-8"
     try:
-        click.echo(text.encode(encoding, "backslashreplace").decode(encoding), nl=False)
+        shown = text.encode(encoding, "backslashreplace").decode(encoding)
+        click.echo(shown, nl=False, color=True)  # has none that were not asked for
     except BrokenPipeError:
         raise
     except OSError as error:

@@ -26,7 +26,16 @@ from headcount.convert.plan.request import (
 )
 from headcount.report import FORMATS
 
-from .options import PATH, SIZE, TOKENS, options_of, output_option, report_format, stack
+from .options import (
+    PATH,
+    SIZE,
+    TOKENS,
+    options_of,
+    output_option,
+    report_format,
+    screen_options,
+    stack,
+)
 
 # The options that decide the conversion, and those of them that --quality bundles.
 LADDER = tuple(field.name for field in fields(Ladder) if field.name != "seed")
@@ -215,6 +224,7 @@ format_options = stack(
         " given twice.",
     ),
     output_option,
+    screen_options,
 )
 
 

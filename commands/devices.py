@@ -12,11 +12,11 @@ from .options import output_options
 _COLUMNS = (
     Column(key="key", title="Device"),
     Column(key="name", title="Name"),
-    Column(key="per_card", title="On a card", unit="count"),
+    Column(key="per_card", title="On a card", unit="count", drop=1),
     Column(key="memory", title="Memory", unit="bytes"),
     Column(key="usable_memory", title="Usable", unit="bytes"),
     Column(key="bandwidth", title="Bandwidth", unit="bandwidth"),
-    Column(key="flops", title="16-bit FLOP/s", unit="flops"),
+    Column(key="flops", title="16-bit FLOP/s", unit="flops", drop=2),
 )
 _ONLY_JSON = ("vendor", "platform", "capability", "usable_source", "source", "aliases")
 

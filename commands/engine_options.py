@@ -6,10 +6,15 @@ import click
 
 from headcount.plan.request import FLASH_ATTENTION, MODEL_RUNNERS, SAMPLERS, STATE_MODES
 
+from .option_names import BLOCK_SIZE, GPU_LAYERS, PP
 from .options import AT_LEAST_0, AT_LEAST_1, TOKENS, Decorator, stack
 
 LLAMA_CPP_OPTIONS = stack(
-    click.option("-ngl", "--gpu-layers", type=AT_LEAST_0, help="Layers on the device (llama.cpp)."),
+    click.option(
+        *GPU_LAYERS,
+        type=AT_LEAST_0,
+        help="Layers on the device (llama.cpp).",
+    ),
     click.option("--n-cpu-moe", type=AT_LEAST_0, help="Layers whose experts stay off it."),
     click.option("--cpu-moe", is_flag=True, help="All experts stay off it."),
     click.option("--no-kv-offload", is_flag=True, help="The caches stay off it."),
@@ -23,9 +28,9 @@ LLAMA_CPP_OPTIONS = stack(
 )
 _START_OPTIONS = stack(
     click.option("--engine-version", metavar="X.Y.Z", help="Default: the newest that is known."),
-    click.option("--pp", type=AT_LEAST_1, help="Pipeline stages; default: 1."),
+    click.option(*PP, type=AT_LEAST_1, help="Pipeline stages; default: 1."),
     click.option("--context-ranks", type=AT_LEAST_1, help="Context parallel, decode x prefill."),
-    click.option("--block-size", type=AT_LEAST_1, help="Tokens of a block, or page."),
+    click.option(*BLOCK_SIZE, type=AT_LEAST_1, help="Tokens of a block, or page."),
     click.option(
         "--max-num-seqs",
         "--max-running-requests",

@@ -14,8 +14,8 @@ _COLUMNS = (
     Column(key="mixers", title="Mixers"),
     Column(key="bias", title="Bias of q, k, v / o"),
     Column(key="norm", title="q/k norm"),
-    Column(key="reads", title="Reads"),
-    Column(key="source", title="From"),
+    Column(key="reads", title="Reads", drop=1),
+    Column(key="source", title="From", drop=2),
 )
 
 

@@ -13,6 +13,9 @@ from headcount.model.errors import HeadcountError
 from headcount.model.units import parse_bytes, parse_count, parse_tokens
 from headcount.report import ENDINGS, FORMATS
 
+from .option_names import CONTEXT, KV_DTYPE
+from .output.screen import to_view
+
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
@@ -110,6 +113,23 @@ output_option = click.option(
     is_eager=True,  # its name is asked for the format
     help="Write to this file, not to stdout.",
 )
+_screen = {"expose_value": False, "callback": to_view}
+details_option = click.option(
+    "--details", is_flag=True, help="Show all there is, not what fits on a screen.", **_screen
+)
+screen_options = stack(
+    click.option(
+        "--wide", is_flag=True, help="Show all columns, however narrow the terminal.", **_screen
+    ),
+    click.option(
+        "--color",
+        type=click.Choice(["auto", "always", "never"]),
+        default="auto",
+        show_default=True,
+        help="Colours; auto: in a terminal, unless NO_COLOR is set.",
+        **_screen,
+    ),
+)
 output_options = stack(
     click.option(
         "--format",
@@ -120,12 +140,20 @@ output_options = stack(
         " .csv, .html), else table.",
     ),
     output_option,
+    screen_options,
 )
 workload_options = stack(
-    click.option("--context", type=TOKENS, help="Tokens per sequence: 8192, or 8k for the same."),
+    click.option(
+        *CONTEXT,
+        type=TOKENS,
+        help="Tokens per sequence: 8192, or 8k for the same.",
+    ),
     click.option(
         "--batch-size", type=click.IntRange(1, limits.BATCH_SIZE.most), default=1, show_default=True
     ),
-    click.option("--kv-dtype", help="Element type of the cache: bf16, fp16, fp32, fp8, int8…"),
+    click.option(
+        *KV_DTYPE,
+        help="Element type of the cache: bf16, fp16, fp32, fp8, int8…",
+    ),
     click.option("--encoder-tokens", type=TOKENS, help="Tokens that cross-attention sees."),
 )

@@ -12,12 +12,14 @@ from headcount.plan.engines.registry import ENGINES
 from .added_options import added_options
 from .console import Command, write_reports
 from .engine_options import LLAMA_CPP_OPTIONS, start_options
+from .option_names import DEVICE, KV_MEMORY, TP, UTILISATION
 from .options import (
     AT_LEAST_1,
     COUNT,
     PATH,
     SIZE,
     FiniteRange,
+    details_option,
     output_options,
     stack,
     workload_options,
@@ -31,14 +33,14 @@ _MODEL_OPTIONS = stack(
         " head stay at 16 bit.",
     ),
     click.option(
-        "--tp",
+        *TP,
         type=AT_LEAST_1,
         default=1,
         show_default=True,
         help="Devices that share the model (tensor parallel).",
     ),
     click.option(
-        "--utilisation",
+        *UTILISATION,
         type=FiniteRange(0, 1, min_open=True),
         help="Share of the usable memory that may be taken; default: 0.9, or the engine's.",
     ),
@@ -50,7 +52,11 @@ _MODEL_OPTIONS = stack(
     click.option("--parameters", type=COUNT, help="Such as 7b, where the config does not tell."),
 )
 _SERVING_OPTIONS = stack(
-    click.option("--kv-memory", type=SIZE, help="Cache memory of each device, as an engine logs."),
+    click.option(
+        *KV_MEMORY,
+        type=SIZE,
+        help="Cache memory of each device, as an engine logs.",
+    ),
     click.option(
         "--require", metavar="WHAT", help="Exit with 1 without: fits,context>=32k,concurrency>=8."
     ),
@@ -75,13 +81,14 @@ _SERVING_OPTIONS = stack(
 @click.command(cls=Command)
 @click.argument("models", nargs=-1, required=True, metavar="MODEL...")
 @click.option(
-    "--device",
+    *DEVICE,
     metavar="NAME|SIZE,...",
     help="Such as h100 (`headcount devices`) or 80GiB; the best of several is looked for.",
 )
 @workload_options
 @_MODEL_OPTIONS
 @_SERVING_OPTIONS
+@details_option
 @output_options
 def plan(models: tuple[str, ...], form: str, output: Path | None, **options: Any) -> None:
     """Say what serving MODEL takes in memory, and what fits where.

@@ -13,7 +13,7 @@ _COLUMNS = (
     Column(key="code", title="Code"),
     Column(key="name", title="Name"),
     Column(key="severity", title="Severity"),
-    Column(key="reads", title="Reads"),
+    Column(key="reads", title="Reads", drop=1),
     Column(key="says", title="What it says"),
 )
 

@@ -3,53 +3,27 @@
 import csv
 import io
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from headcount.model.text import is_hidden, printable
 
-from .lines import fact_line, finding_line, grid, heat_map_lines
-from .report import Report, shown
+from .report import Report
+from .view import View
 
 # What begins a formula in a spreadsheet, also in the wide forms of East Asian text.
 _FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
-def render(reports: Sequence[Report], form: str) -> str:
-    """All reports in one of FORMATS, ending in a newline."""
-    return FORMATS[form](reports).rstrip("\n") + "\n"
+def render(reports: Sequence[Report], form: str, view: View | None = None) -> str:
+    """All reports in one of FORMATS, ending in a newline. `view` is how a terminal shows them."""
+    text = _table(reports, view) if form == "table" else FORMATS[form](reports)
+    return text.rstrip("\n") + "\n"
 
 
-def _text(reports: Sequence[Report]) -> str:
-    return "\n\n".join("\n".join(_lines(report)) for report in reports)
+def _table(reports: Sequence[Report], view: View | None = None) -> str:
+    from .terminal import terminal
 
-
-def _lines(report: Report) -> Iterator[str]:
-    yield printable(report.title)
-    if report.lines:
-        yield ""
-    yield from (printable(line) for line in report.lines)
-    if report.facts:
-        yield ""
-        titles = [printable(fact.title) for fact in report.facts]
-        width = max(len(title) for title in titles)
-        for title, fact in zip(titles, report.facts, strict=True):
-            yield f"  {title:<{width}}  {printable(fact_line(fact))}"
-    for heat_map in report.heat_maps:
-        if heat_map.in_text:
-            yield from ("", printable(heat_map.title), *heat_map_lines(heat_map, printable))
-    for table in report.tables:
-        yield ""
-        if len(report.tables) > 1:
-            yield printable(table.title)
-        yield grid(table, "simple", printable)
-    yield from _block("Notes", report.notes)
-    yield from _block("Findings", map(finding_line, shown(report.findings)))
-
-
-def _block(title: str, lines: Iterable[str]) -> Iterator[str]:
-    listed = [f"  - {printable(line)}" for line in lines]
-    if listed:
-        yield from ("", title, *listed)
+    return terminal(reports, view or View())
 
 
 def _markdown(reports: Sequence[Report]) -> str:
@@ -101,7 +75,7 @@ def _html(reports: Sequence[Report]) -> str:
 # What people read; the others are for programs.
 FOR_PEOPLE = ("table", "markdown", "html")
 FORMATS: dict[str, Callable[[Sequence[Report]], str]] = {
-    "table": _text,
+    "table": _table,
     "markdown": _markdown,
     "json": _json,
     "csv": _csv,

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from .cells import cell
 from .report import Fact, Finding, HeatMap, Table
 
-_LINE = 96  # characters of cells and the spaces between them, at most
+_LINE = 96  # characters of cells and the spaces between them, at most, where no width is given
 
 
 def fact_line(fact: Fact) -> str:
@@ -37,13 +37,16 @@ def grid(table: Table, style: str, show: Callable[[str], str]) -> str:
     )
 
 
-def heat_map_lines(heat_map: HeatMap, show: Callable[[str], str]) -> Iterator[str]:
+def heat_map_lines(
+    heat_map: HeatMap, show: Callable[[str], str], width: int | None = None
+) -> Iterator[str]:
     """The map as text: a line a row, broken where it has many cells, and the legend."""
     longest = max(map(len, heat_map.cells), default=0)
     cells = [[show(cell.text) for cell in row] for row in heat_map.cells]
     side = max(map(len, (heat_map.row_title, *heat_map.rows)))
     widest = max((len(text) for row in cells for text in row), default=0)
-    fitting = max(1, _LINE // (max(widest, len(str(longest - 1))) + 1))
+    room = _LINE if width is None else width - side - 1
+    fitting = max(1, room // (max(widest, len(str(longest - 1))) + 1))
     for start in range(0, longest, fitting):
         numbers = [str(n) for n in range(start, min(start + fitting, longest))]
         part = [row[start : start + fitting] for row in cells]

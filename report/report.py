@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 from headcount.model import limits
 
 Severity = Literal["error", "warning", "note"]
+Tone = Literal["", "good", "open", "bad"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 
 
@@ -55,24 +56,37 @@ def shown(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     return tuple(result)
 
 
+def counts_in_words(findings: Iterable[Finding]) -> str:
+    """How many of each severity: "1 error, 2 warnings", or "none"."""
+    counts = dict.fromkeys(SEVERITIES, 0)
+    for finding in findings:
+        counts[finding.severity] += finding.places
+    found = [f"{n:,} {one}{'' if n == 1 else 's'}" for one, n in counts.items() if n]
+    return ", ".join(found) or "none"
+
+
 class Column(NamedTuple):
     """`unit` is text, count, bytes, exact_bytes, tokens, percent, ratio, parameters, seconds, rate,
     price, bits, bandwidth (bytes/s) or flops (FLOP/s); similarity, from -1 to 1, and loss_share,
     from 0 to 1, are shaded in html: the darker, the easier to merge; a verdict is coloured. share
-    lies between 0 and 1 or -1 and 1, mean_tokens counts tokens and parts of them."""
+    lies between 0 and 1 or -1 and 1, mean_tokens counts tokens and parts of them. Where a terminal
+    is too narrow those with the highest `drop` are left out first, those with 0 never."""
 
     key: str
     title: str
     unit: str = "text"
+    drop: int = 0
 
 
 class Table(NamedTuple):
-    """Rows of raw values, one per column; None prints as an empty cell."""
+    """Rows of raw values, one per column; None prints as an empty cell. `brief` is how many rows a
+    terminal shows without --details; None: all."""
 
     key: str
     title: str
     columns: tuple[Column, ...]
     rows: tuple[tuple[object, ...], ...]
+    brief: int | None = None
 
     @property
     def numeric(self) -> list[bool]:
@@ -88,12 +102,25 @@ class Table(NamedTuple):
 
 
 class Fact(NamedTuple):
-    """One line of a report's head. `note` is said in brackets behind the value."""
+    """One line of a report's head. `note` is said in brackets behind the value. The key "verdict"
+    marks the answer, which a terminal shows again at the end; what is `detail` it shows with
+    --details only. `tone`, which colours it there, is good, open or bad."""
 
     key: str
     title: str
     value: object
     unit: str = "text"
+    note: str = ""
+    detail: bool = False
+    tone: Tone = ""
+
+
+class Bar(NamedTuple):
+    """What shares an amount of memory: names and bytes. `limit` is what there is of it, and `note`
+    of what."""
+
+    parts: tuple[tuple[str, int], ...]
+    limit: int
     note: str = ""
 
 
@@ -147,7 +174,9 @@ class HeatMap(NamedTuple):
 class Report(NamedTuple):
     """`document` is the JSON interface, `records` the rows of CSV (None: those of the first table);
     `items` stand in for `document` where that is a list; the rest is what people read. `lines` are
-    text that is laid out already."""
+    text that is laid out already. `is_brief`: a terminal counts notes that are no warnings, and
+    findings that are notes, without --details, and says how much was found where no fact is a
+    verdict. `is_summary`: without --details it stands for the reports beside it."""
 
     title: str
     lines: tuple[str, ...] = ()
@@ -160,3 +189,6 @@ class Report(NamedTuple):
     items: tuple[Mapping[str, object], ...] | None = None
     charts: tuple[Chart, ...] = ()
     heat_maps: tuple[HeatMap, ...] = ()
+    bars: tuple[Bar, ...] = ()
+    is_brief: bool = False
+    is_summary: bool = False

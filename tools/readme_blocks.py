@@ -28,7 +28,7 @@ def output_of(command: str, folder: Path) -> str:
     Exits with what it printed on standard error when the command fails.
     """
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-    fixed = {"COLUMNS": "120", "NO_COLOR": "1", "HF_HUB_OFFLINE": "1", "PYTHONIOENCODING": "utf-8"}
+    fixed = {"COLUMNS": "80", "NO_COLOR": "1", "HF_HUB_OFFLINE": "1", "PYTHONIOENCODING": "utf-8"}
     done = subprocess.run(
         command,
         shell=True,

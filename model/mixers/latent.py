@@ -15,7 +15,7 @@ class LatentAttention(Stateful):
     """
 
     kind: ClassVar[str] = "latent_attention"
-    heads: ClassVar[str | None] = None
+    heads: ClassVar[str | None] = "MLA"
     num_key_value_heads: ClassVar[int] = 1
 
     hidden_size: int

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from headcount.model.units import format_bytes
 from headcount.report.cells import cell
-from headcount.report.report import Fact
+from headcount.report.report import Fact, Tone
 
 from ..decode import decode_rate
 from ..hardware.candidates import Candidate, placements
@@ -23,16 +23,21 @@ def plan_facts(result: PlanResult) -> Iterator[Fact]:
     yield from _verdict(result)
     yield from _request(result)
     yield from _cache(plan)
+    is_row = result.chosen is not None  # of a table that says it of each device
+    yield from (fact._replace(detail=fact.detail or is_row) for fact in _results(plan))
+    yield from (_held(item) for item in result.requirements)
+    if plan.launch is not None:
+        command = plan.launch.command or f"nothing: {plan.launch.notes[0]}"
+        yield Fact("launch_command", "Start with", command)
+
+
+def _results(plan: Plan) -> Iterator[Fact]:
     if plan.engine.starts:
         yield from _loading(plan)
         yield from _capacity(plan)
         yield from _host(plan)
     yield from _limits(plan)
     yield from _speed(plan)
-    yield from (_held(item) for item in result.requirements)
-    if plan.launch is not None:
-        command = plan.launch.command or f"nothing: {plan.launch.notes[0]}"
-        yield Fact("launch_command", "Start with", command)
 
 
 def _verdict(result: PlanResult) -> Iterator[Fact]:
@@ -79,7 +84,7 @@ def _memory_verdict(result: PlanResult) -> Fact:
     if device is not None:
         usable = format_bytes(device.usable_memory)
         where = f"{device.name}: {plan.utilisation or 0:.2f} x {usable} usable"
-    return Fact("verdict", "Verdict", value, "text", f"{each}, {where}")
+    return Fact("verdict", "Verdict", value, "text", f"{each}, {where}", tone=_tone(plan.verdict))
 
 
 def _engine_verdict(plan: Plan) -> Fact:
@@ -89,7 +94,8 @@ def _engine_verdict(plan: Plan) -> Fact:
     if request.device is not None and request.kv_memory is None:
         where = (f"{request.ranks} x " if request.ranks > 1 else "") + request.device.name
     value = f"{plan.verdict}: {_reason(plan)}"
-    return Fact("verdict", "Verdict", value, "text", f"{name} on {where}")
+    note = f"{name} on {where}"
+    return Fact("verdict", "Verdict", value, "text", note, tone=_tone(plan.verdict))
 
 
 def _reason(plan: Plan) -> str:
@@ -124,7 +130,12 @@ def _search_verdict(result: PlanResult, chosen: Candidate) -> Fact:
     elif not result.holds or chosen.verdict != "fits":
         value = f"no device{_of_what(result)} suffices"
     wanted = f"{users:,} requests at once" if users > 1 else "one request at once"
-    return Fact("verdict", "Verdict", value, "text", wanted)
+    tone = _tone(chosen.verdict if result.holds else "no device")
+    return Fact("verdict", "Verdict", value, "text", wanted, tone=tone)
+
+
+def _tone(verdict: str) -> Tone:
+    return "good" if verdict == "fits" else "open" if verdict == "borderline" else "bad"
 
 
 def _of_what(result: PlanResult) -> str:
@@ -201,7 +212,7 @@ def _cap(plan: Plan) -> str:
 def _speed(plan: Plan) -> Iterator[Fact]:
     rate = decode_rate(plan)
     if rate is not None:
-        note = "tokens of each sequence, by memory bandwidth"
+        note = "tokens a sequence, by memory bandwidth"
         yield Fact("decode_tokens_per_second", "Decoding, at most", rate, "rate", note)
 
 
@@ -222,10 +233,11 @@ def _capacity(plan: Plan) -> Iterator[Fact]:
         return  # nothing is logged of a cache on the device, and it limits nothing
     if plan.num_blocks is not None and pool.block_size and pool.block_size > 1:
         note = f"of {pool.block_size:,} tokens"
-        yield Fact("num_blocks", "Blocks", plan.num_blocks, "count", note)
+        yield Fact("num_blocks", "Blocks", plan.num_blocks, "count", note, detail=True)
     # without blocks the start is told how many tokens to keep, and logs those
     note = "as the engine logs it" if pool.block_size else "of all whole requests that would fit"
     yield Fact("kv_tokens", "KV cache size", plan.kv_tokens, "tokens", note)
     at_once, note = f"{plan.concurrency:,.2f}x", f"requests of {plan.workload.context:,} tokens"
     yield Fact("concurrency", "Concurrency", at_once, "text", note)
-    yield Fact("limiting_term", "Limited by", plan.limiting_term.replace("_", " "))
+    limit = plan.limiting_term.replace("_", " ")
+    yield Fact("limiting_term", "Limited by", limit, detail=True)

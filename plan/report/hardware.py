@@ -8,6 +8,7 @@ from ..decode import decode_rate
 from ..hardware.candidates import Candidate
 from ..result import PlanResult
 
+_BRIEF_ROWS = 4
 _CHOICE = (
     Column("device", "Device"),
     Column("devices", "Devices", "count"),
@@ -17,10 +18,10 @@ _PRICES = (Column("an_hour", "An hour", "price"), Column("a_month", "A month", "
 _HOW = (
     Column("split", "Split"),
     Column("most_at_once", "Requests at once", "count"),
-    Column("max_context", "Largest context", "tokens"),
-    Column("free_bytes", "Free on each", "bytes"),
-    Column("total_memory", "Memory in all", "bytes"),
-    Column("decode_tokens_per_second", "Tokens/s at most", "rate"),
+    Column("max_context", "Largest context", "tokens", drop=1),
+    Column("free_bytes", "Free on each", "bytes", drop=2),
+    Column("total_memory", "Memory in all", "bytes", drop=4),
+    Column("decode_tokens_per_second", "Tokens/s at most", "rate", drop=3),
 )
 
 
@@ -34,6 +35,7 @@ def hardware_table(result: PlanResult) -> Table:
         title=f"Hardware for {what} of {plan.workload.context:,} tokens at once",
         columns=hardware_columns(bool(result.prices)),
         rows=tuple(hardware_rows(result, result.of_each_device)),
+        brief=None if result.named else _BRIEF_ROWS,
     )
 
 

@@ -41,6 +41,8 @@ def overview_report(
         ),
         notes=tuple(_notes(found)),
         document=_document(results, reports),
+        is_brief=True,
+        is_summary=True,
     )
 
 
@@ -67,7 +69,7 @@ def _facts(
             continue
         verdict, chosen = report.facts[0], result.chosen
         note = verdict.note if chosen is None else _split(result, chosen)
-        yield Fact("verdict", result.plan.model.model_id, verdict.value, "text", note)
+        yield verdict._replace(title=result.plan.model.model_id, note=note)
 
 
 def _split(result: PlanResult, chosen: Candidate) -> str:

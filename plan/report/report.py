@@ -1,7 +1,9 @@
 """A plan as a Report."""
 
+from collections.abc import Iterator
+
 from headcount.model.units import format_count
-from headcount.report.report import Chart, Report
+from headcount.report.report import Bar, Chart, Report
 
 from ..plan import Plan
 from ..result import PlanResult
@@ -20,6 +22,8 @@ def plan_report(result: PlanResult, *, with_charts: bool = False) -> Report:
         notes=tuple(report_notes(result)),
         document=plan_document(result),
         charts=_charts(result) if with_charts else (),
+        bars=() if result.chosen else tuple(_bars(result.plan)),  # a table says more of several
+        is_brief=True,
     )
 
 
@@ -36,3 +40,14 @@ def _charts(result: PlanResult) -> tuple[Chart, ...]:
     from .charts import plan_charts  # only a page wants them
 
     return plan_charts(result)
+
+
+def _bars(plan: Plan) -> Iterator[Bar]:
+    """Weights, cache and the rest of what is planned with, where a device says how much that is."""
+    if plan.budget_bytes is None or plan.refusals:
+        return
+    known = (plan.weights_bytes, plan.kv_cache_bytes)
+    names = zip(
+        ("weights", "KV cache", "other"), (*known, plan.total_bytes - sum(known)), strict=True
+    )
+    yield Bar(tuple(names), plan.budget_bytes, " each" if plan.request.ranks > 1 else "")

@@ -12,6 +12,7 @@ from ..what_if import VariantPlan
 from .hardware import hardware_table, price_cells, price_columns
 
 _SHORTEST, _MOST_ROWS = 1024, 8
+_BRIEF_ROWS = 6
 
 
 def plan_tables(result: PlanResult) -> Iterator[Table]:
@@ -48,16 +49,17 @@ def _memory_table(plan: Plan) -> Table:
     columns = (
         Column("term", "Term"),
         Column("bytes", "Bytes", "bytes"),
-        Column("share", "Share", "percent"),
+        Column("share", "Share", "percent", drop=2),
         Column("formula", "Formula"),
-        Column("error_bytes", "+/-", "bytes"),
-        Column("source", "From"),
+        Column("error_bytes", "+/-", "bytes", drop=1),
+        Column("source", "From", drop=3),
     )[: 6 if plan.engine.starts else 4]
     return Table(
         key="memory",
         title=("Memory of each device" if plan.request.ranks > 1 else "Memory") + stage,
         columns=columns,
         rows=tuple(row[: len(columns)] for row in rows),
+        brief=0,
     )
 
 
@@ -75,6 +77,7 @@ def _limits_table(plan: Plan) -> Table:
             (context, plan.needed(context, 1), plan.largest_batch(context))
             for context in limit_contexts(plan)
         ),
+        brief=0,
     )
 
 
@@ -88,8 +91,10 @@ def limit_contexts(plan: Plan) -> tuple[int, ...]:
 
 
 def _placement_table(result: PlanResult, rows: list[Placement]) -> Table:
-    """Every device searched; a negative amount of free memory is what is missing. Costs are those
-    of as many as suffice."""
+    """Every device searched: the smallest that suffices first, of the others the one that lacks
+    least. A negative amount of free memory is what is missing. Costs are those of as many as
+    suffice."""
+    rows = sorted(rows, key=_order)
     return Table(
         key="devices",
         title=f"What fits where, tp {rows[0].plan.request.tp}",
@@ -100,12 +105,19 @@ def _placement_table(result: PlanResult, rows: list[Placement]) -> Table:
             Column("free_bytes", "Free", "bytes"),
             Column("max_context", "Largest context", "tokens"),
             Column("max_batch_size", "Largest batch", "count"),
-            Column("smallest_tp", "Smallest tp", "count"),
+            Column("smallest_tp", "Smallest tp", "count", drop=1),
             *price_columns(bool(result.prices)),
-            Column("decode_tokens_per_second", "Tokens/s at most", "rate"),
+            Column("decode_tokens_per_second", "Tokens/s at most", "rate", drop=2),
         ),
         rows=tuple(_placement_row(result, row) for row in rows),
+        brief=_BRIEF_ROWS,
     )
+
+
+def _order(placement: Placement) -> tuple[bool, int]:
+    plan = placement.plan
+    needed = plan.budget_bytes if plan.fits else -(plan.free_bytes or 0)
+    return not plan.fits, needed or 0
 
 
 def _placement_row(result: PlanResult, placement: Placement) -> tuple[object, ...]:
@@ -129,22 +141,22 @@ def _variant_table(result: PlanResult) -> Table:
         Column("num_key_value_heads", "K/V heads"),
         Column("name", "Kind"),
         Column("kv_cache_bytes_of_first_token", "Per token", "bytes"),
-        Column("kv_cache_bytes", "KV cache", "bytes"),
-        Column("weights_bytes", "Weights", "bytes"),
+        Column("kv_cache_bytes", "KV cache", "bytes", drop=1),
+        Column("weights_bytes", "Weights", "bytes", drop=4),
         Column("total_bytes", "Total", "bytes"),
-        Column("mha_ratio", "Model below MHA", "ratio"),
+        Column("mha_ratio", "Model below MHA", "ratio", drop=3),
     ]
     if result.plan.fits is not None:
         columns += [
             Column("fits", "Fits"),
             Column("max_context", "Largest context", "tokens"),
-            Column("max_batch_size", "Largest batch", "count"),
+            Column("max_batch_size", "Largest batch", "count", drop=2),
         ]
     if result.plan.engine.starts:
         columns += [
             Column("kv_tokens", "KV cache size", "tokens"),
-            Column("kv_copies", "Copies", "count"),
-            Column("replicated_kv_bytes", "Memory for copies", "bytes"),
+            Column("kv_copies", "Copies", "count", drop=5),
+            Column("replicated_kv_bytes", "Memory for copies", "bytes", drop=5),
         ]
     rows = (_variant_row(row) for row in result.variants)
     return Table(
@@ -152,6 +164,7 @@ def _variant_table(result: PlanResult) -> Table:
         title="With other K/V heads",
         columns=tuple(columns),
         rows=tuple(row[: len(columns)] for row in rows),
+        brief=0,
     )
 
 

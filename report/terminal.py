@@ -1,0 +1,185 @@
+"""Reports in a terminal: the answer first and last, and between them what fits on its screen."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from headcount.model.text import printable
+from headcount.model.units import format_bytes
+
+from .lines import fact_line, finding_line, heat_map_lines
+from .report import (
+    Bar,
+    Fact,
+    Finding,
+    HeatMap,
+    Report,
+    Table,
+    Tone,
+    counts_in_words,
+    shown,
+)
+from .terminal_table import terminal_table
+from .view import View, broken, columns
+
+_COLORS = {
+    **{"good": "32", "open": "33", "bad": "31", "title": "1"},
+    **{"error": "31", "warning": "33", "note": "36"},
+}
+_BLOCKS, _LETTERS = "█▓▒░", "#=+:"  # of the parts of a bar, in their order
+_WIDEST_BAR = 64
+
+
+def terminal(reports: Sequence[Report], view: View) -> str:
+    """All reports, one after the other; without details the summary of all, where one is."""
+    summary = next((report for report in reports if report.is_summary), None)
+    if summary is not None and not view.details:
+        reports = (summary,)
+    return "\n\n".join("\n".join(_lines(report, view)) for report in reports)
+
+
+def _lines(report: Report, view: View) -> Iterator[str]:
+    for line in broken(printable(report.title), view.width):
+        yield _colored(line, "title", view)
+    if report.lines:
+        yield ""
+    for line in report.lines:
+        yield from _laid_out(printable(line), view.width)
+    yield from _facts(report, view)
+    for heat_map in report.heat_maps:
+        if heat_map.in_text:
+            yield from ("", printable(heat_map.title), *_heat_map(heat_map, view))
+    for table in report.tables:
+        if _rows(table, view) != 0:
+            yield from _table(table, len(report.tables) > 1, view)
+    yield from _block("Notes", _notes(report, view), view)
+    yield from _block("Findings", map(finding_line, _findings(report, view)), view)
+    yield from _end(report, view)
+
+
+def _laid_out(line: str, width: int | None) -> Iterator[str]:
+    """A line that is too long is broken below where it began."""
+    yield from broken(line, width, len(line) - len(line.lstrip()))
+
+
+def _facts(report: Report, view: View) -> Iterator[str]:
+    facts = [
+        *([] if _has_verdict(report) else _answers(report)),
+        *(fact for fact in report.facts if view.details or not fact.detail),
+    ]
+    titles = [printable(fact.title) for fact in facts]
+    side = max(map(columns, titles), default=0)
+    if facts:
+        yield ""
+    for title, fact in zip(titles, facts, strict=True):
+        head = f"  {title}{' ' * (side - columns(title))}  "
+        for line in broken(f"{head}{printable(fact_line(fact))}", view.width, columns(head)):
+            yield _colored(line, fact.tone, view)
+    for bar in report.bars:
+        yield from ("", *_bar(bar, view))
+
+
+def _bar(bar: Bar, view: View) -> Iterator[str]:
+    """A part a character of its own, as wide as its share; what goes beyond the limit is told."""
+    marks = _BLOCKS if view.blocks else _LETTERS
+    used = sum(nbytes for _, nbytes in bar.parts)
+    room = max(8, min((view.width or _WIDEST_BAR) - 20 - len(bar.note), _WIDEST_BAR))
+    whole = max(used, bar.limit, 1)
+    ends = [
+        round(room * sum(n for _, n in bar.parts[: at + 1]) / whole) for at in range(len(bar.parts))
+    ]
+    line = "".join(
+        mark * (end - start) for mark, start, end in zip(marks, (0, *ends), ends, strict=False)
+    )
+    yield f"  [{line:<{room}}] {format_bytes(bar.limit)}{bar.note}"
+    names = [
+        f"{mark} {printable(name)} {format_bytes(nbytes)}"
+        for mark, (name, nbytes) in zip(marks, bar.parts, strict=False)
+    ]
+    left = bar.limit - used
+    names.append(f"{format_bytes(left)} free" if left >= 0 else f"{format_bytes(-left)} too much")
+    yield from broken(f"  {', '.join(names)}", view.width, 2)
+
+
+def _heat_map(heat_map: HeatMap, view: View) -> Iterator[str]:
+    for line in heat_map_lines(heat_map, printable, view.width):
+        yield from _laid_out(line, view.width)
+
+
+def _rows(table: Table, view: View) -> int | None:
+    """How many rows of it are shown; None: all."""
+    return None if view.details else table.brief
+
+
+def _table(table: Table, is_one_of_several: bool, view: View) -> Iterator[str]:
+    rows = _rows(table, view)
+    yield ""
+    if is_one_of_several:
+        yield from broken(printable(table.title), view.width)
+    yield from terminal_table(table, view.width, rows)
+
+
+def _notes(report: Report, view: View) -> list[str]:
+    if view.details or not report.is_brief:
+        return list(report.notes)
+    return [note for note in report.notes if note.startswith("Warning: ")]
+
+
+def _findings(report: Report, view: View) -> tuple[Finding, ...]:
+    found = shown(report.findings)
+    if view.details or not report.is_brief:
+        return found
+    return tuple(finding for finding in found if finding.severity != "note")
+
+
+def _block(title: str, lines: Iterable[str], view: View) -> Iterator[str]:
+    listed = [part for line in lines for part in broken(f"  - {printable(line)}", view.width, 4)]
+    if listed:
+        yield from ("", title, *listed)
+
+
+def _answers(report: Report) -> list[Fact]:
+    """The verdicts; of what was only looked through, how much was found."""
+    if _has_verdict(report) or not report.is_brief:
+        return [fact for fact in report.facts if fact.key == "verdict"]
+    worst = {finding.severity for finding in report.findings}
+    tone: Tone = "bad" if "error" in worst else "open" if "warning" in worst else "good"
+    return [Fact("verdict", "Findings", counts_in_words(report.findings), tone=tone)]
+
+
+def _has_verdict(report: Report) -> bool:
+    return any(fact.key == "verdict" for fact in report.facts)
+
+
+def _end(report: Report, view: View) -> Iterator[str]:
+    """What was left out, and the answer once more."""
+    left = ", ".join(_left_out(report, view))
+    if left or report.tables or report.notes or report.findings:
+        yield ""
+    if left:
+        yield from broken(f"--details also shows: {left}.", view.width, 2)
+    for answer in _answers(report):
+        line = f"{printable(answer.title)}: {printable(str(answer.value))}"
+        for part in broken(line, view.width, 2):
+            yield _colored(part, answer.tone, view)
+
+
+def _left_out(report: Report, view: View) -> Iterator[str]:
+    for table in report.tables:
+        if _rows(table, view) == 0:
+            title = printable(table.title)
+            yield title[:1].lower() + title[1:]
+    if report.is_summary and not view.details:
+        yield "each model by itself"
+    notes = len(report.notes) - len(_notes(report, view))
+    if notes:
+        yield f"{notes:,} {'note' if notes == 1 else 'notes'}"
+    findings = len(report.findings)
+    shown_ones = _findings(report, view)
+    hidden = [f for f in shown(report.findings) if f not in shown_ones]
+    if findings and hidden:
+        places = sum(finding.places for finding in hidden)
+        yield f"{places:,} {'finding that is a note' if places == 1 else 'findings that are notes'}"
+
+
+def _colored(line: str, tone: str, view: View) -> str:
+    code = _COLORS.get(tone)
+    return f"\x1b[{code}m{line}\x1b[0m" if view.color and code else line

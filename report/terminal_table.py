@@ -1,0 +1,140 @@
+"""A table as wide as a terminal at most. In this order: headings break, columns go (those with the
+highest `Column.drop` first), texts break, and what is still too wide is written a value a line."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from headcount.model.text import printable
+
+from .cells import cell
+from .report import Table
+from .view import broken, columns
+
+_GAP = 2  # between columns
+_TEXT = 24  # columns that a text keeps before a column is left out for it
+_LEAST = 10  # and at least
+
+
+class _Column(NamedTuple):
+    title: str
+    drop: int
+    is_right: bool
+    cells: tuple[str, ...]
+
+    @property
+    def content(self) -> int:
+        """The width of its cells, or of the longest part of its title."""
+        return max(columns(text) for text in (*self.cells, *_parts(self.title), ""))
+
+    @property
+    def comfortable(self) -> int:
+        return self.content if self.is_right else min(self.content, _TEXT)
+
+
+def terminal_table(table: Table, width: int | None, rows: int | None = None) -> Iterator[str]:
+    """The lines of the table, or of its first `rows`; then what columns were left out."""
+    found = _columns(table, rows)
+    kept = _kept(found, width)
+    widths = _widths(kept, width)
+    yield from _records(kept, width) if widths is None else _grid(kept, widths)
+    hidden = max(len(table.rows) - rows, 0) if rows is not None else 0
+    left = [f"{hidden:,} more {'row' if hidden == 1 else 'rows'} (--details)"] if hidden else []
+    if names := [column.title for column in found if column not in kept]:
+        left.append(f"{', '.join(names)} (--wide)")
+    if left:
+        yield from broken(f"… {', '.join(left)}", width, 2)
+
+
+def _columns(table: Table, rows: int | None) -> list[_Column]:
+    shown = table.rows[:rows]
+    return [
+        _Column(
+            title=printable(column.title),
+            drop=column.drop,
+            is_right=bool(table.rows) and right,
+            cells=tuple(printable(cell(row[at], column.unit)) for row in shown),
+        )
+        for at, (column, right) in enumerate(zip(table.columns, table.numeric, strict=True))
+    ]
+
+
+def _kept(found: list[_Column], width: int | None) -> list[_Column]:
+    """Without those that must go; what goes alike goes together."""
+    kept = list(found)
+    while width is not None and _total([column.comfortable for column in kept]) > width:
+        most = max(column.drop for column in kept)
+        if most == 0:
+            break
+        kept = [column for column in kept if column.drop < most]
+    return kept
+
+
+def _widths(kept: Sequence[_Column], width: int | None) -> list[int] | None:
+    """The width of each column; None where no widths suffice."""
+    whole = [max(column.content, columns(column.title)) for column in kept]
+    if width is None or _total(whole) <= width:
+        return whole
+    widths = [column.content for column in kept]
+    texts = [at for at, column in enumerate(kept) if not column.is_right]
+    while (excess := _total(widths) - width) > 0:
+        widest = max(texts, key=lambda at: widths[at], default=None)
+        if widest is None or widths[widest] <= _LEAST:
+            return None
+        others = [widths[at] for at in texts if at != widest]
+        # not below the next, so that two long texts share what there is
+        least = max(_LEAST, min(max(others, default=0), widths[widest] - 1))
+        widths[widest] = max(least, widths[widest] - excess)
+    return widths
+
+
+def _total(widths: Sequence[int]) -> int:
+    return sum(widths) + _GAP * (len(widths) - 1)
+
+
+def _grid(kept: Sequence[_Column], widths: Sequence[int]) -> Iterator[str]:
+    """A heading, a rule and the rows, each cell in as many lines as it takes."""
+    from tabulate import tabulate
+
+    titles = [_heading(column.title, width) for column, width in zip(kept, widths, strict=True)]
+    cells = zip(*(column.cells for column in kept), strict=True) if kept else ()
+    rows = [[_cell(text, width) for text, width in zip(row, widths, strict=True)] for row in cells]
+    text = tabulate(
+        [titles, ["-" * width for width in widths], *rows],
+        tablefmt="plain",
+        colalign=["right" if column.is_right else "left" for column in kept],
+        disable_numparse=True,
+    )
+    yield from (line.rstrip() for line in text.splitlines())
+
+
+def _parts(title: str) -> list[str]:
+    """Where a heading may be broken: behind blanks, and strokes between words (not K/V)."""
+    return re.sub(r"(?<=\w{4}/)(?=\w{4})", " ", title).split()
+
+
+def _heading(title: str, width: int) -> str:
+    if columns(title) <= width:
+        return title
+    lines = [""]
+    for part in _parts(title):
+        glue = " " if lines[-1] and not lines[-1].endswith("/") else ""
+        if columns(lines[-1] + glue + part) <= width or not lines[-1]:
+            lines[-1] += glue + part
+        else:
+            lines.append(part)
+    return "\n".join(lines)
+
+
+def _cell(text: str, width: int) -> str:
+    return "\n".join(broken(text, width, at_hyphens=True))
+
+
+def _records(kept: Sequence[_Column], width: int | None) -> Iterator[str]:
+    """A line a value, a block a row."""
+    side = max(columns(column.title) for column in kept)
+    for at in range(len(kept[0].cells)):
+        if at:
+            yield ""
+        for column in kept:
+            yield from broken(f"{column.title:<{side}}  {column.cells[at]}", width, side + 2)

@@ -1,0 +1,178 @@
+"""What a terminal shows: never wider than it is, the answer first and last, the rest on demand."""
+
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from headcount.cli import main
+from headcount.report import render
+from headcount.report.report import Bar, Column, Fact, Finding, Report, Table
+from headcount.report.view import View, columns
+
+COMMANDS = (
+    "audit llama-3-8b",
+    "audit deepseek-v3",
+    "audit gemma-3-4b --explain",
+    "audit gpt2 llama-3-8b deepseek-v3",
+    "plan qwen3-32b",
+    "plan llama-3-70b --device h100 --tp 2 --batch-size 4 --context 8k",
+    "plan llama-3-8b --device h100 --engine vllm",
+    "plan qwen3-32b --target-users 8 --context 16k --device h100,l40s",
+    "plan qwen3-32b llama-3-70b --device h100,b200 --target-users 8",
+    "diff llama-3-8b llama-2-7b",
+    "models --search llama-3",
+    "devices",
+    "rules",
+    "families --search qwen",
+    "explain mla deepseek-v3",
+    "reconcile docs/vllm-startup.log",
+)
+# Of these the answer fits on a screen of 24 lines, one of which is the prompt's.
+ON_A_SCREEN = [*COMMANDS[:2], COMMANDS[3], *COMMANDS[5:7]]
+
+
+def printed(command: str, width: int | None = 80, *more: str, **env: str) -> str:
+    known = {"COLUMNS": str(width) if width else "", **env}
+    done = CliRunner().invoke(main, [*command.split(), *more], env=known)
+    assert done.exit_code in (0, 1), done.output
+    return done.stdout
+
+
+@pytest.fixture(autouse=True)
+def _in_the_root(monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config) -> None:
+    monkeypatch.chdir(pytestconfig.rootpath)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_nothing_is_wider_than_the_terminal(command: str, width: int) -> None:
+    more = ("--details",) if command.startswith(("audit", "plan")) and width != 80 else ()
+    lines = printed(command, width, *more).splitlines()
+    assert [line for line in lines if columns(line) > width] == []
+
+
+@pytest.mark.parametrize("command", ON_A_SCREEN)
+def test_the_answer_fits_on_a_screen(command: str) -> None:
+    assert len(printed(command).splitlines()) <= 24
+
+
+def test_a_pipe_has_no_bound() -> None:
+    """A line of a log may be as long as it is; COLUMNS bounds it even so."""
+    whole = printed("plan llama-3-8b --device h100 --engine vllm --details", None)
+    assert max(map(len, whole.splitlines())) > 200
+    assert "MiB  widths of the layers; 0.85, 1.05 and 1.10 GiB were measured with 0.19" in whole
+
+
+def test_the_verdict_comes_first_and_last() -> None:
+    text = printed("plan llama-3-70b --device h100 --tp 2 --batch-size 4 --context 8k")
+    lines = text.splitlines()
+    assert lines[2].startswith("  Verdict ") and "does not fit" in lines[2]
+    assert lines[-1].startswith("Verdict: does not fit: 72.56 GiB of 71.26 GiB, 1.30 GiB short")
+    lines = printed("audit llama-3-8b").splitlines()
+    assert lines[3].split() == lines[-1].replace(":", "").split() == ["Findings", "none"]
+
+
+def test_what_is_left_out_is_named_and_shown_on_demand() -> None:
+    command = "plan llama-3-8b --device h100 --engine vllm"
+    short, whole = printed(command), printed(command, 80, "--details")
+    assert "Largest batch by context" not in short and "Cached prefixes" not in short
+    assert "--details also shows: memory, largest batch by context, with other K/V heads" in short
+    assert "Largest batch by context" in whole and "Cached prefixes" in whole
+    assert "--details" not in whole
+    assert "… From (--wide)" in whole
+    assert "(--wide)" not in printed(command, 80, "--details", "--wide")
+
+
+def test_a_warning_is_never_left_out() -> None:
+    text = printed("plan llama-3-8b --device h100 --context 32k")
+    assert "Warning: The context of 32,768 tokens is beyond the model's maximum" in text
+
+
+def test_several_models_are_one_table() -> None:
+    short = printed("audit gpt2 llama-3-8b")
+    assert short.startswith("Comparison of 2 models at 1,024 tokens\n")
+    assert "Attention per layer" not in short
+    assert "Attention per layer" in printed("audit gpt2 llama-3-8b", 80, "--details")
+
+
+def test_colours_are_for_terminals_and_for_those_who_ask() -> None:
+    command = "plan llama-3-8b --device h100"
+    assert "\x1b[" not in printed(command)
+    colored = printed(command, 80, "--color", "always", NO_COLOR="1")
+    assert "\x1b[32mVerdict: fits" in colored
+    assert "\x1b[31mVerdict: does" in printed(f"{command} --batch-size 900", 80, "--color=always")
+    assert "\x1b[" not in printed(command, 80, "--color", "never")
+
+
+def report(**parts: Any) -> Report:
+    return Report(title="t", **parts)
+
+
+NAMES = ("one", "two", "three")
+
+
+def table(width: int, drop: tuple[int, ...] = (0, 0, 0)) -> Table:
+    found = tuple(Column(name, name, drop=n) for name, n in zip(NAMES, drop, strict=True))
+    return Table("t", "T", found, (("a" * width, "b" * width, "c" * width),))
+
+
+def lines(*tables: Table, width: int) -> list[str]:
+    return render([report(tables=tables)], "table", View(width=width)).splitlines()[2:]
+
+
+def test_columns_go_in_the_order_that_is_said() -> None:
+    assert lines(table(9, (0, 2, 1)), width=20) == [
+        "one        three",
+        "---------  ---------",
+        "aaaaaaaaa  ccccccccc",
+        "… two (--wide)",
+    ]
+    assert lines(table(11, (0, 1, 1)), width=23)[0] == "one"
+    assert lines(table(11, (0, 1, 1)), width=23)[-1] == "… two, three (--wide)"
+
+
+def test_texts_are_broken_where_no_column_may_go() -> None:
+    shown = lines(table(20), width=46)
+    assert max(map(len, shown)) <= 46
+    assert "".join(line[:14].strip() for line in shown[2:]) == "a" * 20
+
+
+def test_a_table_too_wide_for_all_is_a_value_a_line() -> None:
+    assert lines(table(12), width=20) == [
+        "one    " + "a" * 12,
+        "two    " + "b" * 12,
+        "three  " + "c" * 12,
+    ]
+
+
+def test_a_row_too_many_is_counted() -> None:
+    long = Table("t", "T", (Column("n", "n", "count"),), tuple((n,) for n in range(9)), brief=2)
+    view = View(width=80, details=False)
+    text = render([report(tables=(long,))], "table", view)
+    assert text.splitlines()[2:] == ["n", "-", "0", "1", "… 7 more rows (--details)"]
+    assert "8" in render([report(tables=(long,))], "table", View(width=80))
+
+
+def test_a_bar_is_as_long_as_what_it_shows() -> None:
+    bar = Bar((("weights", 2**31), ("KV cache", 2**30)), 2**32)
+    text = render([report(bars=(bar,))], "table", View(width=60))
+    shown = text[text.index("[") + 1 : text.index("]")]
+    assert (shown.count("#"), shown.count("="), shown.count(" ")) == (20, 10, 10)
+    assert "# weights 2.00 GiB, = KV cache 1.00 GiB, 1.00 GiB free" in text
+    over = render([report(bars=(Bar((("weights", 2**33),), 2**32),))], "table", View(blocks=True))
+    assert "█ weights 8.00 GiB, 4.00 GiB too much" in over
+
+
+def test_findings_stand_in_for_a_verdict() -> None:
+    found = Finding("H101", "error", "here", "wrong", "mend it")
+    text = render([report(is_brief=True, findings=(found,))], "table", View(details=False))
+    assert text.splitlines()[2] == "  Findings  1 error"
+    assert text.splitlines()[-1] == "Findings: 1 error"
+
+
+def test_wide_characters_count_twice() -> None:
+    facts = (Fact("a", "名前", "x " * 30), Fact("b", "b", "y"))
+    text = render([report(facts=facts)], "table", View(width=40))
+    assert max(map(columns, text.splitlines())) <= 40
+    assert "  b     y" in text
