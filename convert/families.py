@@ -7,6 +7,7 @@ again. What changes is what the class can hold.
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from headcount.arch.architecture import Architecture, Conversion
@@ -20,6 +21,7 @@ from headcount.report.report import Column, Report, Table
 from .attention_map.mapping import attentions
 from .engines import engines
 from .homes.native_config import ConfigEditor, language_model
+from .latent.refusals import keeps_latents
 from .plan.refusals.types import ignores_count
 
 _COLUMNS = (
@@ -51,11 +53,17 @@ def convertible() -> tuple[Convertible, ...]:
     return tuple(sorted(_found(), key=lambda row: row.model_type))
 
 
+def with_latents() -> tuple[str, ...]:
+    """Every type of `arch/` whose models can keep latents, by name."""
+    return tuple(sorted(filter(_keeps_latents, ARCHITECTURES)))
+
+
 def families_report() -> Report:
     """The table of `headcount convert --families`."""
     found = convertible()
     keys = [column.key for column in _COLUMNS]
     rows = tuple((f.model_type, f.home, f.key_value_heads, ", ".join(f.engines)) for f in found)
+    latents = with_latents()
     return Report(
         title=f"{len({row.model_type for row in found})} model types can be converted",
         tables=(Table(key="families", title="Families", columns=_COLUMNS, rows=rows),),
@@ -64,10 +72,13 @@ def families_report() -> Report:
             " computes the same function. custom: a modelling file of ours that lies beside the"
             " weights and is loaded with trust_remote_code=True; by layer: for numbers that differ"
             " between layers.",
+            f"--latent: {len(latents)} model types can keep latents, by a modelling file of ours:"
+            f" {', '.join(latents)}.",
         ),
         document={
             "schema_version": 1,
             "families": [{key: getattr(f, key) for key in keys} for f in found],
+            "latents": list(latents),
         },
     )
 
@@ -99,6 +110,14 @@ def _found() -> Iterator[Convertible]:
             )
 
 
+def _keeps_latents(model_type: str) -> bool:
+    config = _example(model_type)
+    try:
+        return config is not None and keeps_latents(model_type, read_config(config, model_type))
+    except HeadcountError:
+        return False
+
+
 def _counts(limits: Conversion) -> str:
     if limits.even_only:
         return "even divisors"
@@ -125,6 +144,7 @@ def _is_native(model_type: str, known: Architecture) -> bool:
     )
 
 
+@cache
 def _example(model_type: str) -> dict[str, Any] | None:
     """A config with K/V heads for all query heads, or half of them, in sizes that can be read."""
     plain = _plain(model_type)

@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 
 from headcount import __version__
 from headcount.convert.audited_output import audited_output
-from headcount.convert.homes.custom import MODELING_FILE
+from headcount.convert.homes.modeling_files import modeling_files
 from headcount.convert.plan.document import SCHEMA_VERSION
 from headcount.convert.plan.errors import SelfCheckError
 from headcount.convert.plan.existing import DIGEST, Existing
@@ -56,7 +56,8 @@ def write_output(
         check_identity(file.path, plan.source.standing.get(file.name), file.identity)
         copy_side_file(file, folder)
     if "auto_map" in plan.source.config:  # of ours, or the student had not been loaded
-        shutil.copyfile(MODELING_FILE, folder / MODELING_FILE.name)
+        for path in modeling_files(plan.source.model_type):
+            shutil.copyfile(path, folder / path.name)
     write_bytes(folder / CONFIG, plan.source.config_file.start)
     for state_of in plan.states:
         state_of.check()

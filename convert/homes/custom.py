@@ -12,10 +12,9 @@ projections of each: `num_key_value_heads` stays what the class reads, and
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-from headcount.arch.our_types import is_grouped
+from headcount.arch.our_types import OURS, is_grouped
 from headcount.arch.registry import architecture_of
 from headcount.arch.tensors.blocks import fused
 from headcount.arch.tensors.names import BUFFERS
@@ -36,8 +35,9 @@ from ..plan.source import ConversionSource
 from ..plan.steps import Dropped, Step, copy
 from . import custom_config
 from .home import Draft, Home
+from .modeling_files import modeling_files
 
-MODELING_FILE = Path(__file__).parent.parent / "models" / f"{custom_config.MODULE}.py"
+_FILE = modeling_files(OURS)[0]
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.)|^\d+(?=\.)")
 
 
@@ -55,7 +55,7 @@ def custom(source: ConversionSource, wanted: KeyValueHeads, kept: KeptHeads) -> 
     heads = HeadsByLayer(layers=layers)
     return Home(
         name="custom",
-        reason=f"{MODELING_FILE.name} beside the weights holds it",
+        reason=f"{_FILE.name} beside the weights holds it",
         heads=heads,
         draft=lambda: _draft(source, heads),
         config=lambda: _config(source, heads),
@@ -78,12 +78,12 @@ def _draft(source: ConversionSource, heads: HeadsByLayer) -> Draft:
         for header in source.checkpoint.files
     }
     dropped = (t for h in source.checkpoint.files for t in h.tensors if t.name in buffers)
-    identity = identity_of(MODELING_FILE.stat())
+    identity = identity_of(_FILE.stat())
     return Draft(
         steps=steps,
         layers=tuple(sorted({held.place.index for _, held in _pooled(source)})),
         dropped=tuple(Dropped(source=t, reason="a buffer, not a parameter") for t in dropped),
-        side_files=(SideFile(name=MODELING_FILE.name, path=MODELING_FILE, identity=identity),),
+        side_files=(SideFile(name=_FILE.name, path=_FILE, identity=identity),),
     )
 
 

@@ -10,8 +10,8 @@ from headcount.arch.our_types import OURS, base_type
 from ..plan.heads import HeadsByLayer
 from ..plan.source import ConversionSource
 from .class_names import classes_of_ours
+from .modeling_files import GROUPED_MODULE
 
-MODULE = "modeling_headcount"
 # The key of the query heads that are stored, where some were pruned.
 KEPT = "kept_attention_heads"
 
@@ -34,7 +34,7 @@ def config_of_ours(
     old = source.config
     model_type = base_type(source.model_type)
     model_type = source.whole.config.read_as or model_type
-    named = classes_of_ours(source, model_type, MODULE, GROUPED_CLASS)
+    named = classes_of_ours(source, model_type, GROUPED_MODULE, GROUPED_CLASS)
     counts = [own.after for (_, cross), own in sorted(heads.layers.items()) if not cross]
     differ = built is not None or len(set(counts)) > 1
     added: dict[str, Any] = {

@@ -7,7 +7,6 @@ projection is stored as q, k and v below its module. Everything else is as the s
 import re
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
-from pathlib import Path
 from typing import Any
 
 from headcount.arch.low_rank import RANKS
@@ -30,11 +29,10 @@ from ..plan.source import ConversionSource
 from ..plan.steps import Factor, Part, Step, computed, copy
 from .class_names import classes_of_ours
 from .home import Draft, Home
+from .modeling_files import LATENT_MODULE, modeling_files
 
-MODULE = "modeling_headcount_latent"
 PROJECTIONS = "latent_projections"
-_MODELS = Path(__file__).parent.parent / "models"
-_FILES = (f"{MODULE}.py", "modeling_headcount.py")  # the first reads the second
+_FILES = modeling_files(LATENT)
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.)|^\d+(?=\.)")
 
 
@@ -49,7 +47,7 @@ def latent(source: ConversionSource, size: LatentSize, dtype: CastName | None) -
     }
     return Home(
         name="latent",
-        reason=f"{_FILES[0]} beside the weights rebuilds keys and values",
+        reason=f"{_FILES[0].name} beside the weights rebuilds keys and values",
         heads=HeadsByLayer(layers=heads),
         draft=lambda: _draft(source, ranks),
         config=lambda: _config(source, ranks),
@@ -68,13 +66,11 @@ def _draft(source: ConversionSource, ranks: Mapping[Where, int]) -> Draft:
             for header in source.checkpoint.files
         },
         layers=tuple(sorted(index for index, _ in ranks)),
-        side_files=tuple(_side_file(name) for name in _FILES),
+        side_files=tuple(
+            SideFile(name=path.name, path=path, identity=identity_of(path.stat()))
+            for path in _FILES
+        ),
     )
-
-
-def _side_file(name: str) -> SideFile:
-    path = _MODELS / name
-    return SideFile(name=name, path=path, identity=identity_of(path.stat()))
 
 
 def _steps(
@@ -117,7 +113,7 @@ def _config(
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The source's config for the latent class of its own class, and what changed in it."""
     model_type = source.whole.config.read_as or base_type(source.model_type)
-    named = classes_of_ours(source, model_type, MODULE, LATENT_CLASS)
+    named = classes_of_ours(source, model_type, LATENT_MODULE, LATENT_CLASS)
     projections = dict(_projections(source))
     layers = [layer.index for layer in source.audit.spec.layers]
     sizes = [ranks.get((index, False), 0) for index in layers]

@@ -136,6 +136,10 @@ CONVERSIONS = (
         once=True,
         costly=True,
     ),
+    Scenario(
+        name="convert --latent",
+        arguments=("convert", "../inputs/sharded", "out", "--latent", "1/2", "--workers", "1"),
+    ),
     Scenario(name="convert --format gguf", arguments=(*_CONVERT, "--format", "gguf"), costly=True),
 )
 UPTRAINING = Scenario(

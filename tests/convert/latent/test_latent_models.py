@@ -183,6 +183,30 @@ def test_it_can_be_saved_and_loaded_again(pair: Any, tmp_path: Path) -> None:
     assert not [f for f in audit_model(str(tmp_path)).findings if f.severity == "error"]
 
 
+def test_frequencies_that_follow_the_length_are_those_of_the_whole_text(tmp_path: Path) -> None:
+    """With dynamic NTK a cache of keys holds rotations of lengths that are gone. Rebuilt keys have
+    those of now: in one layer, what the source computes without a cache. (In deeper layers they are
+    made of hidden states of then, with either cache.)"""
+    rope = {"rope_type": "dynamic", "factor": 2.0}
+    torch.manual_seed(0)
+    config = CONFIG_MAPPING["llama"](
+        **{**LLAMA, "num_hidden_layers": 1}, max_position_embeddings=10, rope_scaling=rope
+    )
+    AutoModelForCausalLM.from_config(config).double().save_pretrained(tmp_path / "source")
+    latents(tmp_path / "source", tmp_path / "out", Fraction(1))
+    model, other = (load_whole(tmp_path / f, dtype=torch.float64) for f in ("source", "out"))
+    with torch.no_grad():
+        expected = generated(model, use_cache=False)
+        found = generated(other)
+        stale = generated(model)
+    assert found.sequences.shape[1] > 10
+    assert torch.equal(found.sequences, expected.sequences)
+    pairs = zip(expected.logits, found.logits, strict=True)
+    assert max(float((one - two).abs().max()) for one, two in pairs) <= LIMIT
+    pairs = zip(expected.logits, stale.logits, strict=True)
+    assert max(float((one - two).abs().max()) for one, two in pairs) > 1e-3
+
+
 def test_training_reaches_every_parameter(pair: Any) -> None:
     with torch.enable_grad():
         model = load_whole(pair[2], dtype=torch.float64).train()

@@ -32,6 +32,7 @@ def rungs() -> tuple[str, ...]:
 RUNGS = [
     pytest.param((), id="mean"),
     pytest.param(("--method", "merge", "--grouping", "similar"), id="merge"),
+    pytest.param(("--latent", "1/2"), id="latent"),
 ]
 
 PRUNE = pytest.param(("--prune-heads", "1/2"), id="prune", marks=pytest.mark.slow)
@@ -51,7 +52,8 @@ def converted(
 def convert(
     command: FaultyCommand, source: Path, target: Path, *more: object, **fault: object
 ) -> Ran:
-    return command("convert", source, target, "--kv-heads", 2, *more, **fault)
+    heads = () if "--latent" in more else ("--kv-heads", 2)
+    return command("convert", source, target, *heads, *more, **fault)
 
 
 def digests(folder: Path) -> dict[str, tuple[str, int]]:

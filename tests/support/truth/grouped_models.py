@@ -134,8 +134,8 @@ def _pair(
     base = tiny_config(model_type, seed, task) | sizes
     kv = 1 if model_type == "gpt_bigcode" else KV
     most = 4 if model_type == "mimo_v2_flash" else HEADS  # its sliding layers have twice as many
-    grouped = _saved(with_heads(base, kv), task, folder / "grouped", dtype)
-    repeated = _saved(with_heads(base, most), task, folder / "repeated", dtype)
+    grouped = saved(with_heads(base, kv), task, folder / "grouped", dtype)
+    repeated = saved(with_heads(base, most), task, folder / "repeated", dtype)
     small = _tensors(folder / "grouped")
     large = _tensors(folder / "repeated")
     if {k: t.shape for k, t in small.items()} == {k: t.shape for k, t in large.items()}:
@@ -203,7 +203,7 @@ def _class_of(config: Any, task: str) -> Any:
     return class_of(config, task) if is_known else _MULTIMODAL[type(config)]
 
 
-def _saved(values: dict[str, Any], task: str, folder: Path, dtype: str) -> PreTrainedModel:
+def saved(values: dict[str, Any], task: str, folder: Path, dtype: str) -> PreTrainedModel:
     config = read(values)
     config._attn_implementation = "eager"
     model_class: type[PreTrainedModel] = _class_of(config, task)
