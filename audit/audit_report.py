@@ -224,7 +224,7 @@ def _notes(audit: Audit, sizes: Sizes) -> Iterator[str]:
         yield from gguf_notes(audit)
     if spec.assumed:
         yield (
-            f"assumed: nothing describes model_type {spec.model_type!r}, so its config was read by"
+            f"Warning: nothing describes model_type {spec.model_type!r}, so its config was read by"
             " the standard names; --strict refuses such a model."
         )
     windows = {m.window for layer in spec.layers for m in layer.mixers if m.window}

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from headcount.model.errors import HeadcountError
 from headcount.model.mixers import Mixer
 from headcount.model.sizes import AuditRequest, fill_in
-from headcount.report.report import Column, Finding, Report, Table, counts_in_words
+from headcount.report.report import Column, Report, Table, counts_in_words
 
 from .audit_report import audit_report, error_report
 from .audited import Audit
@@ -62,14 +62,13 @@ def audit_all(
 
         reports = [choose(report, select, ignore) for report in reports]
     if compare and len(models) > 1:
-        findings = [report.findings for report in reports]
-        reports.append(comparison_report(audits, findings, request))
+        reports.append(comparison_report(audits, reports, request))
     return reports, any(found is None for _, found in audits)
 
 
 def comparison_report(
     found: Sequence[tuple[str, Audit | None]],
-    findings: Sequence[Sequence[Finding]],
+    reports: Sequence[Report],
     request: AuditRequest,
 ) -> Report:
     """A row per model at one context, the longest that each has where none is asked for, by the
@@ -78,18 +77,23 @@ def comparison_report(
     sized = request._replace(context=min(contexts, default=request.context))
     rows: list[tuple[object, ...]] = []
     first: int | None = None
-    for (target, audit), of_it in zip(found, findings, strict=True):
+    for (target, audit), report in zip(found, reports, strict=True):
         if audit is None:
             rows.append((target, *(None,) * (len(_COLUMNS) - 2), "cannot be audited"))
             continue
         row = _row(audit, sized)
         nbytes = int(str(row[-1]))
         first = nbytes if first is None else first
-        rows.append((*row, nbytes / first if first else None, counts_in_words(of_it)))
+        rows.append((*row, nbytes / first if first else None, counts_in_words(report.findings)))
     return Report(
         title=f"Comparison of {len(rows)} models"
         + (f" at {sized.context:,} tokens" if sized.context else ""),
         tables=(Table(key="comparison", title="Comparison", columns=_COLUMNS, rows=tuple(rows)),),
+        notes=tuple(
+            f"{target}: {report.notes[0]}"
+            for (target, audit), report in zip(found, reports, strict=True)
+            if audit is None
+        ),
         is_summary=True,
     )
 

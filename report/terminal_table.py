@@ -105,7 +105,7 @@ def _grid(kept: Sequence[_Column], widths: Sequence[int]) -> Iterator[str]:
         colalign=["right" if column.is_right else "left" for column in kept],
         disable_numparse=True,
     )
-    yield from (line.rstrip() for line in text.splitlines())
+    yield from (line.rstrip() for line in text.split("\n"))
 
 
 def _parts(title: str) -> list[str]:

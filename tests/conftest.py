@@ -12,6 +12,8 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 # Torch's threads, without importing torch here: models this small only wait for a second one, and
 # the other core has a worker of its own.
 os.environ["OMP_NUM_THREADS"] = "1"
+# xdist tells its workers how wide the terminal is; no test prints to one.
+os.environ.pop("COLUMNS", None)
 
 import pytest
 from hypothesis import settings

@@ -46,8 +46,11 @@ def _bars(plan: Plan) -> Iterator[Bar]:
     """Weights, cache and the rest of what is planned with, where a device says how much that is."""
     if plan.budget_bytes is None or plan.refusals:
         return
-    known = (plan.weights_bytes, plan.kv_cache_bytes)
-    names = zip(
-        ("weights", "KV cache", "other"), (*known, plan.total_bytes - sum(known)), strict=True
+    weights, cache = plan.weights_bytes or 0, plan.kv_cache_bytes
+    parts = (
+        ("weights", weights),
+        ("KV cache", cache),
+        ("other", plan.total_bytes - weights - cache),
     )
-    yield Bar(tuple(names), plan.budget_bytes, " each" if plan.request.ranks > 1 else "")
+    held = tuple((name, nbytes) for name, nbytes in parts if nbytes)
+    yield Bar(held, plan.budget_bytes, " each" if plan.request.ranks > 1 else "")

@@ -97,10 +97,13 @@ def test_two_mixers_in_a_layer_are_told_apart() -> None:
 
 def test_several_models_end_in_a_comparison() -> None:
     result = run("audit", "llama-3-8b", "gpt2", "--context", "1k")
-    table = result.stdout.split("Comparison of 2 models")[1]
+    table = result.stdout.split("Comparison of 2 models at 1,024 tokens")[1]
     rows = [line.split() for line in table.splitlines() if "/" in line]
-    assert rows[-1][:7] == ["openai-community/gpt2", "124.44", "M", "12", "12", "12", "64"]
-    assert rows[-2][-2:] == ["128.00", "MiB"]
+    first, second = (" ".join(row) for row in rows[-2:])
+    assert first.startswith("meta-llama/Meta-Llama-3-8B 8.03 B 32 32 8 GQA 128 1.34 B")
+    assert first.endswith("1,024 128.00 MiB 1.00x none")
+    assert second.startswith("openai-community/gpt2 124.44 M 12 12 12 MHA 64")
+    assert second.endswith("1,024 36.00 MiB 0.28x 1 note")
     markdown = run("audit", "llama-3-8b", "gpt2", "--format", "markdown").stdout
     assert "### Comparison" in markdown
     assert "Comparison" not in run("audit", "gpt2").stdout
@@ -115,7 +118,15 @@ def test_programs_get_no_comparison() -> None:
 def test_a_model_that_failed_has_its_row() -> None:
     result = run("audit", "gpt2", "no-such-model")
     assert result.exit_code == 2
-    assert result.stdout.splitlines()[-1].strip() == "no-such-model"
+    assert "'no-such-model' is no model of the catalogue" in result.stdout
+    (row,) = (line for line in result.stdout.splitlines() if line.startswith("no-such-model "))
+    assert row.split() == ["no-such-model", "cannot", "be", "audited"]
+
+
+def test_models_are_compared_at_a_context_that_each_has() -> None:
+    rows = run("audit", "llama-3.1-8b", "gpt2", "--wide").stdout
+    assert rows.startswith("Comparison of 2 models at 1,024 tokens")
+    assert rows.count("1,024 ") == 2 + 1 and "131,072" not in rows
 
 
 def test_mixed_head_counts_are_a_range() -> None:

@@ -166,7 +166,7 @@ def test_a_hostile_folder_is_only_read(name: str, tmp_path: Path, usual: set[str
     run, model = tmp_path / "run", tmp_path / "model"
     run.mkdir()
     make(model)
-    seen = trace(run, *AUDIT, str(model))
+    seen = trace(run, *AUDIT, str(model), "--details")
     assert len(seen.started) == 1, "the audit itself"
     assert seen.connected == []
     assert [line for line in seen.wrote if "/dev/null" not in line] == []

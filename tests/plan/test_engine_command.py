@@ -365,7 +365,7 @@ def test_caching_prefixes_of_a_hybrid_is_part_of_the_start() -> None:
 
 
 def test_a_plan_without_an_engine_says_how_to_get_a_command() -> None:
-    assert "--engine vllm" in run("gpt2").output
+    assert "--engine vllm" in run("gpt2", "--details").output
 
 
 def test_a_search_gives_the_command_of_the_least_that_serves() -> None:

@@ -23,7 +23,7 @@ def test_a_quantised_model_as_people_read_it(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["audit", str(path)])
     assert result.exit_code == 0, result.output
     assert "llama" in result.stdout and "Q4_K" in result.stdout
-    assert "Findings" not in result.stdout
+    assert "Findings: none" in result.stdout
 
 
 def test_counts_are_those_of_the_tensors(tmp_path: Path) -> None:
@@ -100,7 +100,8 @@ def test_an_encoder_keeps_nothing() -> None:
 def test_a_window_that_nothing_uses_is_told(tmp_path: Path) -> None:
     path = write_gguf(tmp_path / "m.gguf", {**LLAMA, "llama.attention.sliding_window": 9})
     assert (
-        "sliding_window is 9, but no layer" in CliRunner().invoke(main, ["audit", str(path)]).stdout
+        "sliding_window is 9, but no layer"
+        in CliRunner().invoke(main, ["audit", str(path), "--details"]).stdout
     )
 
 
@@ -121,7 +122,7 @@ def test_active_experts_are_told(tmp_path: Path) -> None:
     experts = {"blk.0.ffn_up_exps.weight": ("Q4_K", (8, 16, 256))}
     path = write_gguf(tmp_path / "m.gguf", metadata, {**llama_tensors(), **experts})
     audit = audit_model(str(path))
-    result = CliRunner().invoke(main, ["audit", str(path)])
+    result = CliRunner().invoke(main, ["audit", str(path), "--details"])
     assert audit.spec.parameters is not None
     assert f"{audit.spec.parameters - 6 * 16 * 256:,} parameters are active" in result.stdout
 

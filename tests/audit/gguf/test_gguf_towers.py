@@ -92,7 +92,7 @@ def audited(tmp_path: Path, metadata: dict[str, Any], tensors: Tensors) -> Audit
 
 
 def report(path: Path, *options: str) -> str:
-    run = CliRunner().invoke(main, ["audit", str(path), *options])
+    run = CliRunner().invoke(main, ["audit", str(path), "--details", *options])
     assert run.exit_code == 0, run.output
     return run.stdout
 
