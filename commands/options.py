@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -113,21 +114,18 @@ output_option = click.option(
     is_eager=True,  # its name is asked for the format
     help="Write to this file, not to stdout.",
 )
-_screen = {"expose_value": False, "callback": to_view}
-details_option = click.option(
-    "--details", is_flag=True, help="Show all there is, not what fits on a screen.", **_screen
+_screen_option = partial(click.option, expose_value=False, callback=to_view)
+details_option = _screen_option(
+    "--details", is_flag=True, help="Show all there is, not what fits on a screen."
 )
 screen_options = stack(
-    click.option(
-        "--wide", is_flag=True, help="Show all columns, however narrow the terminal.", **_screen
-    ),
-    click.option(
+    _screen_option("--wide", is_flag=True, help="Show all columns, however narrow the terminal."),
+    _screen_option(
         "--color",
         type=click.Choice(["auto", "always", "never"]),
         default="auto",
         show_default=True,
         help="Colours; auto: in a terminal, unless NO_COLOR is set.",
-        **_screen,
     ),
 )
 output_options = stack(

@@ -35,7 +35,7 @@ def model(tmp_path: Path) -> Path:
 
 
 def test_audit_llama_3_8b_as_people_read_it() -> None:
-    lines = run("audit", "llama-3-8b").stdout.splitlines()
+    lines = run("audit", "llama-3-8b", "--details").stdout.splitlines()
     assert lines[0] == (
         "meta-llama/Meta-Llama-3-8B (llama, 8.03 B parameters, bfloat16; from the catalogue)"
     )

@@ -97,3 +97,29 @@ def test_links_between_the_documents_lead_somewhere() -> None:
     ]
     assert len(links) > 5
     assert [(p.name, t) for p, t in links if t and not (p.parent / t).exists()] == []
+
+
+ROOT = TOOL.parents[1]
+
+
+def test_the_index_and_the_site_name_every_page() -> None:
+    pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"index.md"}
+    index = (ROOT / "docs" / "index.md").read_text("utf-8")
+    assert set(re.findall(r"\]\(([a-z-]+\.md)\)", index)) == pages
+    site = (ROOT / "mkdocs.yml").read_text("utf-8")
+    assert set(re.findall(r"- ([a-z-]+\.md)$", site, re.MULTILINE)) == pages | {"index.md"}
+
+
+def test_the_readme_quotes_the_table_of_other_tools() -> None:
+    """Names and results are those of the table that docs/engines.md has from its bench."""
+    mark = "<!-- quoted from docs/engines.md: right -->\n"
+    quoted = (ROOT / "README.md").read_text("utf-8").split(mark)[1].split("\n\n")[0].splitlines()
+    lines = (ROOT / "docs" / "engines.md").read_text("utf-8").splitlines()
+    at = next(i for i, line in enumerate(lines) if line.startswith("| right |"))
+    head = next(line for line in reversed(lines[:at]) if line.startswith("| model | keeps"))
+    cells = [[c.strip() for c in line.strip("|").split("|")] for line in (head, lines[at])]
+    names, right = (row[3:] for row in cells)
+    assert [[c.strip() for c in line.strip("|").split("|")] for line in (quoted[0], quoted[2])] == [
+        names,
+        right,
+    ]

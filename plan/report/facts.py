@@ -134,7 +134,7 @@ def _search_verdict(result: PlanResult, chosen: Candidate) -> Fact:
     return Fact("verdict", "Verdict", value, "text", wanted, tone=tone)
 
 
-def _tone(verdict: str) -> Tone:
+def _tone(verdict: str | None) -> Tone:
     return "good" if verdict == "fits" else "open" if verdict == "borderline" else "bad"
 
 
