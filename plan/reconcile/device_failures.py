@@ -6,6 +6,7 @@ from dataclasses import replace
 from ..budget import Term
 from ..engines.start_log import Failure, Log
 from .explanation import Explanation
+from .ground import Ground, Remedy
 from .memory_of_a_start import (
     budgeted,
     ground_of,
@@ -15,8 +16,6 @@ from .memory_of_a_start import (
     rounded,
 )
 from .remedies import (
-    Ground,
-    Remedy,
     beside_the_cache,
     for_the_cache,
     for_the_device,

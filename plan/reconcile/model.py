@@ -8,6 +8,7 @@ from functools import lru_cache
 from headcount.audit.auditing import audit_model
 from headcount.model.dtypes import ALIASES
 from headcount.model.errors import HeadcountError
+from headcount.model.mixers import Recurrent
 from headcount.sources.catalogue import catalogue
 
 from ..command import planned
@@ -51,11 +52,13 @@ _INT8 = {"quant_method": "gptq", "bits": 8, "group_size": 128}
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LoggedModel:
     """`note` says where another name than the log's was taken; `called` is what a command to start
-    it calls it."""
+    it calls it; `format_is_assumed`: the weights are quantised, not by the config that is known,
+    and others leave other parts of the model wide."""
 
     model: PlannedModel
     called: str
     note: str | None = None
+    format_is_assumed: bool = False
 
 
 def find_model(
@@ -93,11 +96,22 @@ def _logged(name: str, known: str, stored: str | None) -> LoggedModel:
             " --model NAME, a file or a folder"
         ) from error
     exact = _key(name) == _key(known) or known == name
+    own = planned(audit)
+    model = _as_stored(own, stored)
+    is_known = exact and model is own
     return LoggedModel(
-        model=_as_stored(planned(audit), stored),
+        model=model,
         called=name,
+        format_is_assumed=not is_known and _narrows_in_part(model),
         note=None if exact else f"{name} is taken for {audit.source.id}: the same geometry",
     )
+
+
+def _narrows_in_part(model: PlannedModel) -> bool:
+    """Whether quantised files of the model differ in what they leave wide: towers beside the
+    language model, and recurrent layers."""
+    states = (isinstance(mixer, Recurrent) for la in model.spec.layers for mixer in la.mixers)
+    return "quantization_config" in model.config and ("text_config" in model.config or any(states))
 
 
 def _near(name: str) -> list[str]:
