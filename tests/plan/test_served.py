@@ -8,6 +8,7 @@ import pytest
 from headcount.audit.auditing import audit_model
 from headcount.plan.command import planned
 from headcount.plan.devices import find_device
+from headcount.plan.engines.engine import find_engine
 from headcount.plan.options.speculation import Speculation
 from headcount.plan.plan import Plan, plan_model
 from headcount.plan.report.notes import warnings
@@ -74,3 +75,19 @@ def test_layers_that_predict_are_loaded_for_drafts_alone() -> None:
     (term,) = (term for term in with_mtp.budgets[0].fixed if term.key == "draft")
     assert term.bytes == 2 * ahead
     assert with_mtp.bytes_per_token == plan("mimo-7b", "vllm").bytes_per_token * 37 // 36
+
+
+def test_a_measured_start_has_the_head(tmp_path: Path) -> None:
+    """Mistral-Small-3.1-24B-Instruct-2503 with vLLM 0.19 on an H100 of 80 GB at 0.95: 44.76 GiB of
+    weights and 28.19 GiB for the cache were logged. No constant was fitted on it."""
+    request = PlanRequest(
+        engine="vllm",
+        version=find_engine("vllm").releases.parse("0.19.0"),
+        device=find_device("h100"),
+        utilisation=0.95,
+        context=8192,
+    )
+    found = plan_model(planned(audit_model(folder(tmp_path))), request)
+    (weights,) = (term for term in found.budgets[0].fixed if term.key == "weights")
+    assert weights.bytes / 2**30 == pytest.approx(44.76, abs=0.006)
+    assert found.available_bytes / 2**30 == pytest.approx(28.19, abs=0.05)
