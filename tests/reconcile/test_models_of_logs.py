@@ -4,7 +4,7 @@ import pytest
 
 from headcount.plan.reconcile.log import log_of_lines
 from headcount.plan.reconcile.model import known_name, stored_as
-from start_up_lines import reconcile, rows, vllm
+from start_up_lines import reconcile, rows, too_long, vllm
 
 
 def settings(*lines: str) -> dict[str, object]:
@@ -48,6 +48,23 @@ def test_a_model_that_is_not_known_is_asked_for() -> None:
     assert done.exit_code == 2
     assert "'/model'" in done.output and "--model NAME" in done.output
     assert reconcile(log, "--model", "qwen3-8b").exit_code == 0
+
+
+def test_models_of_the_size_that_was_loaded_are_offered() -> None:
+    """15.27 GiB are 2 B of each parameter of Qwen3-8B."""
+    lines = ("INFO Model loading took 15.2683 GiB and 3 seconds", too_long(131072, "18.0", "3.18"))
+    failed = reconcile(vllm("0.11.0", "/data/model", 131072, *lines))
+    assert failed.exit_code == 0
+    assert "did not start" in failed.output and "18.00 GiB" in failed.output
+    words = " ".join(failed.output.split())
+    assert "'/data/model', which is not known here" in words and "--model NAME" in words
+    assert "weights of this size have Qwen/Qwen3-8B" in words
+    halves = ("INFO Model loading took 7.64 GiB and 3 seconds",)
+    started = reconcile(vllm("0.11.0", "/data/model", 4096, *halves, tp=2))
+    assert started.exit_code == 2
+    assert "weights of this size have Qwen/Qwen3-8B" in " ".join(started.output.split())
+    quantised = vllm("0.11.0", "/data/model", 4096, *lines[:1], more=", quantization=awq")
+    assert "weights of this size" not in reconcile(quantised).output
 
 
 def test_a_served_name_stands_in_for_a_path_that_says_nothing() -> None:
