@@ -1,6 +1,6 @@
 """The type of an architecture: all that tells one `model_type` from another, in one value."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -156,6 +156,7 @@ class Architecture:
                     where that is nested
     `feed_forward`  how the matrices of MLPs and experts are called
     `prediction`    the layers that predict further tokens, in files alone
+    `built_prediction`  parameters of such layers that the class builds, and `body` counts
     `stacks`        beginnings of names -> the stack or tower whose layers they are, where the words
                     in front of a layer's number do not say it, or say another; a base model may
                     lack the first of them
@@ -179,6 +180,7 @@ class Architecture:
     tensors: TensorNames | None = None
     feed_forward: FeedForwardNames = STANDARD
     prediction: Prediction | None = None
+    built_prediction: "Callable[[ConfigView, tuple[Layer, ...]], int] | None" = None
     stacks: Mapping[str, str] = field(default_factory=dict)
     gguf: "tuple[Gguf, ...]" = ()
     rotary: Rotary | None = None

@@ -30,3 +30,13 @@ def never(view: ConfigView, text: ConfigView) -> bool:
 def always(view: ConfigView, text: ConfigView) -> bool:
     """transformers 5 ties them whatever the file says (T5)."""
     return True
+
+
+def head_is_stored_apart(view: ConfigView, text: ConfigView) -> bool:
+    """Whether files of a model that is tied by its class's default alone most likely hold an output
+    head: where the language model's own config unties it, by its file or its class, which was what
+    counted before transformers 5 (Mistral Small 3.1)."""
+    says = "tie_word_embeddings"
+    is_nested = text.config is not view.config
+    by_default = is_nested and says not in view.config and view.flag(says)
+    return by_default and not text.flag(says)

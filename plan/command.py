@@ -245,7 +245,14 @@ def _of_config(audit: "Audit", lacking: str) -> "Audit":
 
 
 def _draft(name: str) -> PlannedModel:
-    return planned(audit_model(name))
+    """What drafts: a model, or heads alone."""
+    from headcount.audit.auditing import audit_source
+    from headcount.sources.target import resolve
+
+    from .options.head_drafts import head_draft
+
+    found = resolve(name)
+    return head_draft(found) or planned(audit_source(found))
 
 
 # Options whose texts, or values, are read for a field of the request.

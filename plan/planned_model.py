@@ -23,9 +23,10 @@ class PlannedModel:
     `own_format` is its quantization_config, empty where it has none, where `config` has that of a
     format that was asked for; `overruled` says which count of parameters a given one took the place
     of; `on_hub` that it was read from the Hub, and `revision` which one of it was asked for.
-    `tensors` are those of a GGUF file, by their names; `active_parameters` those that a token
-    visits, None where that is not known. One model equals only itself: what is worked out of its
-    layers is kept by it."""
+    `counted` says what is counted that the class does not build, and `prediction_parameters` are
+    those of layers that it builds and engines leave out. `tensors` are those of a GGUF file, by
+    their names; `active_parameters` those that a token visits, None where that is not known. One
+    model equals only itself: what is worked out of its layers is kept by it."""
 
     model_id: str
     spec: ModelSpec
@@ -37,6 +38,8 @@ class PlannedModel:
     stands_in: str | None = None
     own_format: Mapping[str, Any] | None = None
     overruled: str | None = None
+    counted: str | None = None
+    prediction_parameters: int = 0
     tensors: "Mapping[str, TensorInfo] | None" = None
     active_parameters: int | None = None
     on_hub: bool = False

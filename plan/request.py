@@ -162,10 +162,12 @@ def flag(name: str) -> str:
 
 
 class CacheType(NamedTuple):
-    """A type of cache, and the bits of an element of it, without scales that lie elsewhere."""
+    """A type of cache, and the bits of an element of it, without scales that lie elsewhere.
+    `plain_latents`: latents that an indexer picks have no layout of their own."""
 
     name: str
     bits: Bits
+    plain_latents: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -167,7 +167,12 @@ ARCHITECTURES = (
     QWEN3,
     QWEN3_MOE,
     QWEN3.relative("dots1", attention={"kinds": dots1_kinds}, body=DEEPSEEK_BODY),
-    QWEN2.relative("mimo", body={"more": mimo_prediction}, rotary=None),
+    QWEN2.relative(
+        "mimo",
+        body={"more": mimo_prediction},
+        built_prediction=mimo_prediction,
+        rotary=None,
+    ),
     MIMO_V2,
     # MiMo-V2.5-Pro by the code that is published with it; q, k and v are one matrix in its files.
     MIMO_V2.relative(

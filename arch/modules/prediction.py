@@ -1,11 +1,14 @@
 """Layers that predict further tokens: in files, and not in the model that transformers builds."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 from ..read_config import Reading
 from .module import Inventory, Module
 from .names import Prediction
+
+_BUILT_KEY = "num_nextn_predict_layers"  # of MiMo, the one type whose class builds them
 
 
 def prediction_layers(inventory: Inventory, reading: Reading) -> Inventory:
@@ -29,6 +32,18 @@ def predicted(reading: Reading) -> int:
         return 0
     named = reading.text.optional(rule.key, minimum=0)
     return rule.otherwise if named is None else named
+
+
+def built_prediction(reading: Reading) -> int:
+    """Parameters of the layers that predict further tokens among those of the model, as its class
+    builds it."""
+    count = reading.architecture.built_prediction
+    return count(reading.text, reading.spec.layers) if count else 0
+
+
+def without_built_prediction(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The config of the model alone."""
+    return {**config, _BUILT_KEY: 0}
 
 
 def _layer(

@@ -10,6 +10,7 @@ from ..budget import Budget, Term
 from ..devices import Device
 from ..planned_model import PlannedModel
 from ..request import CacheType, PlanRequest, Workload, flag
+from ..served import with_stored_head
 from ..weights import Weights
 from .launch import Launch
 from .pool import CachePool
@@ -18,10 +19,6 @@ from .registry import ENGINES
 from .version import Releases, Version
 
 NO_RELEASES = Releases()
-
-
-def _itself(model: PlannedModel) -> PlannedModel:
-    return model
 
 
 def _nothing(model: PlannedModel, device: Device | None, work: Workload) -> Iterator[str]:
@@ -52,8 +49,8 @@ class Engine:
     `most_at_once` the most requests that it runs at once, None where only memory limits them;
     `notes` what is particular to how a version runs the model; `listed_as` is its name among those
     whose lists of classes are known (arch/engine_types.py); `host` says what it puts in the host's
-    memory, which no verdict counts; `as_run` gives the model with the caches that its class of it
-    has.
+    memory, which no verdict counts; `as_run` gives the model with the weights that it loads, and
+    the caches that its class of it has.
     """
 
     name: str
@@ -65,7 +62,7 @@ class Engine:
     options: frozenset[str] = frozenset()
     releases: Releases = NO_RELEASES
     narrower_caches: tuple[str, ...] = ()
-    as_run: Callable[[PlannedModel], PlannedModel] = _itself
+    as_run: Callable[[PlannedModel], PlannedModel] = with_stored_head
     host: Callable[[PlannedModel, Workload], tuple[Term, ...]] | None = None
     listed_as: str | None = None
     narrower_weights: tuple[str, ...] = ("float8_e4m3fn", "int4")

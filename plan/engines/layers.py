@@ -5,7 +5,14 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from headcount.model.dtypes import bytes_of
-from headcount.model.mixers import Attention, CrossAttention, LatentAttention, Mixer, Recurrent
+from headcount.model.mixers import (
+    Attention,
+    CompressedAttention,
+    CrossAttention,
+    LatentAttention,
+    Mixer,
+    Recurrent,
+)
 from headcount.model.mixers.state import State
 from headcount.model.spec import Layer, ModelSpec
 
@@ -79,7 +86,7 @@ def staged_caches(
     An indexer's keys count as a layer of their own, and so does recurrent state beside attention.
     `chunk` is the config's attention_chunk_size: windows of that size begin at its multiples.
     """
-    if _picks_latents(spec):
+    if picks_latents(spec):
         kv = replace(kv, latent_bytes=kv.sparse_latent_bytes)
     found = [
         (cache, at)
@@ -91,7 +98,12 @@ def staged_caches(
     )
 
 
-def _picks_latents(spec: ModelSpec) -> bool:
+def compresses(spec: ModelSpec) -> bool:
+    """Whether layers keep compressed tokens beside a window (DeepSeek-V4)."""
+    return any(isinstance(m, CompressedAttention) for n in spec.layers for m in n.mixers)
+
+
+def picks_latents(spec: ModelSpec) -> bool:
     """Whether latents are read by the tokens that an indexer picks; layers without an indexer take
     those of another's."""
     return any(

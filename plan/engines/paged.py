@@ -69,6 +69,8 @@ def paged_caches(
 
 def _format(model: PlannedModel, work: Workload, state_dtype: str | None = None) -> KvFormat:
     kv = kv_format(work.kv_dtype, compute_bits=work.compute_bits)
+    if work.cache_type.plain_latents:
+        kv = replace(kv, sparse_latent_bytes=None)
     kv = with_state_dtypes(kv, model.spec, model.config, work.compute_bits, state_dtype)
     return replace(kv, speculated=work.request.drafted)
 

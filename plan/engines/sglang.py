@@ -14,6 +14,7 @@ from ..budget import Budget, Term
 from ..devices import Device
 from ..planned_model import PlannedModel
 from ..request import Workload
+from ..served import as_served
 from ..stored import as_loaded, full_name
 from .added.offload import moved_to_host, offloaded
 from .added.sglang import (
@@ -30,17 +31,18 @@ from .added.sglang_adapters import (
     sglang_adapters_refused,
 )
 from .budget_terms import runtime, share_of
-from .cache_names import AUTO, CacheNames
+from .cache_names import AUTO
 from .engine import Engine
 from .launch import Launch, Served, beyond_maximum, gguf_file, option, served, wants_gguf
 from .layers import LayerCache, stages_of
 from .loaded_weights import loaded_weights, loaded_wide, padded_experts, stage_weights
-from .paged import paged_cache_type, paged_caches
+from .paged import paged_caches
 from .pool import CachePool
 from .refusals.formats import Since, format_of, lacks_kernels
 from .refusals.partition import MERGED_ATTENTION, CutRules, uneven_cuts
 from .refusals.platforms import Platforms
 from .rope_tables import rope_table
+from .sglang_caches import CACHES, cache_notes, sglang_cache_refusals, sglang_cache_type
 from .sglang_requests import most_running, states_each
 from .staged_pool import StagedPool
 from .version import Releases, Version
@@ -226,20 +228,6 @@ def _host(model: PlannedModel, work: Workload) -> tuple[Term, ...]:
     return moved_to_host(model, work, stages, sglang_spread(model, work))
 
 
-# Choices of --kv-cache-dtype in sglang/srt/server_args.py (arg_groups/fields/model.py from 0.5.21).
-CACHES = CacheNames(
-    engine="SGLang",
-    option="--kv-cache-dtype",
-    since={
-        **dict.fromkeys(("fp8_e4m3", "fp8_e5m2"), ()),
-        **dict.fromkeys(("bfloat16", "bf16"), (0, 5, 4)),
-        "fp4_e2m1": (0, 5, 5),
-        **dict.fromkeys(("mxfp8", "nvfp4", "fp4_mx_block16"), (0, 5, 16)),
-    },
-    until={"fp4_e2m1": (0, 5, 21)},
-)
-
-
 def sglang_stages(layers: int, pp: int) -> tuple[int, ...]:
     """The pipeline stage of each layer: the last stages have one more where some are left over
     (get_pp_indices of sglang/srt/distributed/utils.py)."""
@@ -252,7 +240,7 @@ def _pool(model: PlannedModel, work: Workload) -> CachePool:
     """Each stage's cells are those of its own layers; all have as many as the one with fewest."""
     found = paged_caches(model, work, deal=sglang_stages)
     drafts = draft_layers(model, work)
-    remarks = tuple(added_notes(model, work))
+    remarks = (*added_notes(model, work), *cache_notes(model))
     each = states_each(model, work)
 
     def of(layers: Sequence[LayerCache]) -> SglangPool:
@@ -353,16 +341,18 @@ def _refusals(model: PlannedModel, device: Device | None, work: Workload) -> Ite
     )
     yield from uneven_cuts(as_loaded(model, work.dtype), work.request.tp, rules)
     yield from added_refused(model, work)
+    yield from sglang_cache_refusals(model, device, work)
     yield from sglang_adapters_refused(work.request)
 
 
 ENGINE = Engine(
     name="sglang",
+    as_run=as_served,
     budget=_budget,
     host=_host,
     pool=_pool,
     launch=_launch,
-    cache_type=paged_cache_type(CACHES),
+    cache_type=sglang_cache_type,
     listed_as="SGLang",
     weights=loaded_weights,
     options=frozenset(

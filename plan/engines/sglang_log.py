@@ -132,6 +132,7 @@ LOG = StartLog(
         LogLine("sglang==", r"sglang==([0-9]+\.[^\s,]{1,30})"),
         LogLine("sglang:", r"sglang: ([0-9]+\.[^\s,]{1,30})"),
         LogLine("SGLang", r"SGLang[^\n]{0,30}? [Vv]ersion:? ?v?([0-9][^\s,]{0,40})"),
+        LogLine("sgl-dev:", r"sgl-dev:v?([0-9]+\.[0-9]+\.[^\s,'\"]{1,40})"),
         LogLine("sglang", r"sglang(?:/sglang)?[=:@ -]{1,3}v?([0-9]+\.[0-9]+\.[^\s,'\")]{1,30})"),
     ),
     names=(

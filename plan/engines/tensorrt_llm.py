@@ -17,6 +17,7 @@ from ..devices import Device
 from ..overhead import plan_overhead
 from ..planned_model import PlannedModel
 from ..request import Workload
+from ..served import as_served
 from .budget_terms import runtime, share_of
 from .cache_names import AUTO, CacheNames
 from .engine import Engine
@@ -165,6 +166,7 @@ def _of_file(work: Workload, kv_tokens: int) -> Iterator[tuple[str, object]]:
 
 ENGINE = Engine(
     name="tensorrt-llm",
+    as_run=as_served,
     budget=_budget,
     pool=_pool,
     launch=_launch,

@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from typing import Literal, get_args
 
-Method = Literal["mtp", "eagle", "eagle3", "dflash", "draft_model", "ngram", "suffix"]
+Method = Literal[
+    "mtp", "eagle", "eagle3", "dflash", "dspark", "medusa", "draft_model", "ngram", "suffix"
+]
 METHODS: tuple[Method, ...] = get_args(Method)
 # SGLang's --speculative-algorithm -> the method.
 ALGORITHMS: Mapping[str, Method] = {

@@ -11,9 +11,12 @@ from headcount.sources.catalogue import catalogue
 
 from ..planned_model import PlannedModel
 from .algorithms import ALGORITHMS, METHODS, Method
+from .head_drafts import MEDUSA
 
 # Draft by lookup, or by layers of the model's own files.
 WITHOUT_MODEL = frozenset({"mtp", "ngram", "suffix"})
+# Layers of their own over hidden states of several of the model's, which draft at once.
+_FLASH = ("dflash", "dspark")
 _MOST_TOKENS = 128  # MAX_SPEC_LEN of vllm/v1/sample/rejection_sampler.py
 
 FindModel = Callable[[str], PlannedModel]
@@ -44,7 +47,7 @@ class Speculation:
     @property
     def takes_hidden_states(self) -> bool:
         """Whether what drafts reads the hidden states of the model, and not tokens alone."""
-        return self.is_eagle or self.method in ("mtp", "dflash")
+        return self.is_eagle or self.method in ("mtp", *_FLASH)
 
 
 def parse_speculative_config(text: str, find: FindModel) -> Speculation:
@@ -65,14 +68,20 @@ def parse_speculative_config(text: str, find: FindModel) -> Speculation:
     return Speculation(method=method, tokens=_tokens(values), draft=draft, given=json.dumps(values))
 
 
+_SPELT = {"dflash": "DFlash", "dspark": "DSpark"}
+
+
 def _found(find: FindModel, name: str, method: Method, option: str) -> PlannedModel:
     """What is called `name`. The catalogue's models are whole: none is a head of EAGLE, whose
     config may name the class of a whole model, nor one of DFlash."""
     draft = find(name)
-    if method in ("eagle", "eagle3", "dflash") and any(
+    if (draft.spec.model_type == MEDUSA) != (method == MEDUSA):
+        what = "heads of Medusa" if method != MEDUSA else "no heads of Medusa"
+        raise HeadcountError(f"{option}: {draft.model_id} is {what}, and method is {method}")
+    if method in ("eagle", "eagle3", *_FLASH) and any(
         row.id == draft.model_id for row in catalogue()
     ):
-        part = "draft of DFlash" if method == "dflash" else "head of EAGLE"
+        part = f"draft of {_SPELT[method]}" if method in _FLASH else "head of EAGLE"
         raise HeadcountError(
             f"{option}: {draft.model_id} is a whole model, and no {part}: name the one that was"
             " trained for the model, or draft with the whole one (draft_model, STANDALONE)"
@@ -104,12 +113,20 @@ def method_of(asked: object, name: str | None) -> Method:
             ("eagle-", "eagle"),
             ("eagle3", "eagle3"),
             ("dflash", "dflash"),
+            ("dspark", "dspark"),
+            ("medusa", "medusa"),
         )
         return next((method for sign, method in signs if sign in lowered), "draft_model")
     known = str(asked).removeprefix("[").removesuffix("]")
     known = "mtp" if known.endswith("_mtp") else "ngram" if known == "ngram_gpu" else known
     found = next((method for method in METHODS if method == known), None)
     if found is None:
+        if known == "mlp_speculator":
+            raise HeadcountError(
+                "--speculative-config: vLLM drafted with mlp_speculator in its V0 engine alone,"
+                " until 0.10; its V1 engine ends with `Unknown speculative decoding method`: draft"
+                " with eagle3, mtp, draft_model or ngram"
+            )
         raise HeadcountError(
             f"--speculative-config: how much memory method {short(asked)} takes is not known; known"
             f" are {', '.join(METHODS)}"

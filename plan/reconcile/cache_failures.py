@@ -7,6 +7,7 @@ from headcount.model.units import format_bytes
 
 from ..engines.start_log import Log, start_logs
 from .explanation import Explanation
+from .ground import Ground, Remedy
 from .memory_of_a_start import (
     Left,
     budgeted,
@@ -18,7 +19,7 @@ from .memory_of_a_start import (
     needed_bytes_of,
     rounded,
 )
-from .remedies import Ground, Remedy, for_any_cache, for_more_devices, for_the_cache
+from .remedies import for_any_cache, for_more_devices, for_the_cache
 from .start import Start
 
 _GIB = 2**30

@@ -11,6 +11,7 @@ from headcount.report.report import Report
 from ..engines.start_log import Log
 from .failure import explain, first_failure, on_likely_device
 from .log import LOOKED_FOR, read_log
+from .model import UnknownModelError, models_of_weights
 from .report import Outcome, overview, report_of
 from .start import Start, start_of
 from .why import explained, with_likelier_tp, with_likelier_version
@@ -113,6 +114,9 @@ def _start(log: Log, options: Mapping[str, Any]) -> tuple[Start | None, str | No
     try:
         return with_likelier_version(with_likelier_tp(start_of(log, options))), None
     except HeadcountError as error:
+        near = models_of_weights(log) if isinstance(error, UnknownModelError) else ()
+        if near:
+            error = UnknownModelError(f"{error}; weights of this size have {', '.join(near)}")
         if first_failure(log) is None:
-            raise
+            raise error from None
         return None, str(error)

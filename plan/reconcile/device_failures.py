@@ -6,6 +6,7 @@ from dataclasses import replace
 from ..budget import Term
 from ..engines.start_log import Failure, Log
 from .explanation import Explanation
+from .ground import Ground, Remedy
 from .memory_of_a_start import (
     budgeted,
     ground_of,
@@ -15,8 +16,6 @@ from .memory_of_a_start import (
     rounded,
 )
 from .remedies import (
-    Ground,
-    Remedy,
     beside_the_cache,
     for_the_cache,
     for_the_device,
@@ -137,9 +136,20 @@ def _for_the_sampler(
     if profiled:
         return for_the_profile(ground_of(log, start, None), short)
     count = start.request.max_num_seqs or 0
-    fewer = int(count * free / tried) if tried and free else None
+    fewer = int(count * free / tried) if tried and free else _that_surely_run(start, count)
     ground = ground_of(log, start, left_for_the_cache(log, start))
     return beside_the_cache(ground, short, sequences=fewer)
+
+
+def _that_surely_run(start: Start, count: int) -> int | None:
+    """Of `count` sequences, for whose sampler nothing else has to give way: it fits in what the
+    utilisation leaves of the device. None where that is not known."""
+    plan, device = budgeted(start), start.request.device
+    if plan is None or device is None or plan.budget_bytes is None:
+        return None
+    step = sum(term.bytes for term in plan.taken if term.key == "activations")
+    left = device.usable_memory - plan.budget_bytes
+    return int(count * min(1.0, left / step)) if step else None
 
 
 _FOR_THE_SAMPLER = "not tried here: fewer sequences (--max-num-seqs), or a smaller utilisation"

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from .figures import HALF_STEP
-from .remedies import Remedy
+from .ground import Remedy
 from .start import Start
 
 _GIB = 2**30

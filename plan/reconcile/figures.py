@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from headcount.model.units import format_bytes
+
 from ..budget import LOADED
 from ..engines.start_log import Log, StartLog, start_logs
 from ..plan import Plan, plan_model
@@ -403,7 +405,20 @@ def _weights(start: Start) -> Figure:
         predicted -= head
         words += f", without the output head of {head:,} B"
     found = _between("weights_bytes", logged, predicted, error, words)
+    if not found.agrees and start.format_is_assumed and _may_be(start, logged):
+        why = (
+            f"files of {start.called} are not known here, and which of their matrices are narrow"
+            f" differs: {format_bytes(predicted)} if as {start.model.model_id} is: {words}"
+        )
+        found = _unknown("weights_bytes", logged, why)
     return of_file if of_file is not None and of_file.agrees and not found.agrees else found
+
+
+def _may_be(start: Start, logged: int) -> bool:
+    """Whether a rank's weights may be as many bytes with some matrices of 4 bit and others of 16,
+    embeddings among them."""
+    whole = (start.model.spec.parameters or 0) // start.request.ranks
+    return whole // 2 < logged < 2 * whole
 
 
 def _head_bytes(plan: Plan) -> int:

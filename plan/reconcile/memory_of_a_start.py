@@ -11,7 +11,7 @@ from ..plan import Plan, plan_model
 from ..stored import is_weighed
 from .explanation import Share
 from .figures import HALF_STEP, reader_of, with_logged_terms
-from .remedies import Ground
+from .ground import Ground
 from .start import Start
 
 _GIB = 2**30

@@ -8,9 +8,11 @@ from functools import lru_cache
 from headcount.audit.auditing import audit_model
 from headcount.model.dtypes import ALIASES
 from headcount.model.errors import HeadcountError
+from headcount.model.mixers import Recurrent
 from headcount.sources.catalogue import catalogue
 
 from ..command import planned
+from ..engines.start_log import Log
 from ..planned_model import PlannedModel
 from ..stored import as_format
 
@@ -43,6 +45,7 @@ _FORMATS = (
 _GGUF = re.compile(
     r"(?:^|[-_.])((?:q[2-8]|iq[1-4])(?:_[a-z0-9]+)*|mxfp4_moe)(?:\.gguf)?$", re.IGNORECASE
 )
+_OFFERED = 3  # models that a log may be of
 _OF_UNKNOWN_SCHEME = ("compressed-tensors", "modelopt")  # 8 bit unless a name says more
 _FP8 = {"quant_method": "fp8"}
 _INT8 = {"quant_method": "gptq", "bits": 8, "group_size": 128}
@@ -51,11 +54,33 @@ _INT8 = {"quant_method": "gptq", "bits": 8, "group_size": 128}
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LoggedModel:
     """`note` says where another name than the log's was taken; `called` is what a command to start
-    it calls it."""
+    it calls it; `format_is_assumed`: the weights are quantised, not by the config that is known,
+    and others leave other parts of the model wide."""
 
     model: PlannedModel
     called: str
     note: str | None = None
+    format_is_assumed: bool = False
+
+
+class UnknownModelError(HeadcountError):
+    """A log that names no model, or none that is known."""
+
+
+def models_of_weights(log: Log) -> tuple[str, ...]:
+    """Models of the catalogue whose weights, of 16 bit and spread over the ranks, take what a rank
+    of the log loaded, to 1 %: the nearest first."""
+    gib = log.figures.get("weights_gib")
+    if gib is None or str(log.settings.get("quantization")) not in ("None", "null"):
+        return ()
+    ranks = int(log.settings.get("tp", 1)) * int(log.settings.get("pp", 1))
+    found = sorted(
+        (off, row.id)
+        for row in catalogue()
+        if row.parameters and stored_as(None, [row.id]) is None
+        if (off := abs(2 * row.parameters / ranks / 2**30 / gib - 1)) < 0.01
+    )
+    return tuple(name for _, name in found[:_OFFERED])
 
 
 def find_model(
@@ -69,7 +94,7 @@ def find_model(
     called = list(names)
     stored = stored_as(quantization, [*called[:1], *logged])
     if not called:
-        raise HeadcountError("the log names no model: say which with --model NAME")
+        raise UnknownModelError("the log names no model: say which with --model NAME")
     for name in called:
         if (known := known_name(name)) is not None:
             return _logged(name, known, stored)
@@ -88,16 +113,27 @@ def _logged(name: str, known: str, stored: str | None) -> LoggedModel:
     except HeadcountError as error:
         near = _near(name)
         hint = f" (nearest are {', '.join(near)})" if near else ""
-        raise HeadcountError(
+        raise UnknownModelError(
             f"the model is {name!r}, which is not known here{hint}: say which it is with"
             " --model NAME, a file or a folder"
         ) from error
     exact = _key(name) == _key(known) or known == name
+    own = planned(audit)
+    model = _as_stored(own, stored)
+    is_known = exact and model is own
     return LoggedModel(
-        model=_as_stored(planned(audit), stored),
+        model=model,
         called=name,
+        format_is_assumed=not is_known and _narrows_in_part(model),
         note=None if exact else f"{name} is taken for {audit.source.id}: the same geometry",
     )
+
+
+def _narrows_in_part(model: PlannedModel) -> bool:
+    """Whether quantised files of the model differ in what they leave wide: towers beside the
+    language model, and recurrent layers."""
+    states = (isinstance(mixer, Recurrent) for la in model.spec.layers for mixer in la.mixers)
+    return "quantization_config" in model.config and ("text_config" in model.config or any(states))
 
 
 def _near(name: str) -> list[str]:

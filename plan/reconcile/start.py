@@ -45,6 +45,7 @@ _GIB = 2**30
 class Start:
     """`said` are the settings that log or options gave; the others are defaults. `called` is what
     the log calls the model, and `quantization` what its weights were loaded with;
+    `format_is_assumed`: its files are quantised otherwise than those that are known, or by others;
     `told_kv_memory` are bytes for the cache that it was told to take, whatever was free."""
 
     log: Log
@@ -54,6 +55,7 @@ class Start:
     said: frozenset[str]
     notes: tuple[str, ...]
     quantization: str | None = None
+    format_is_assumed: bool = False
     told_kv_memory: int | None = None
     tp_is_guessed: bool = False
     device_is_guessed: bool = False
@@ -105,6 +107,7 @@ def start_of(log: Log, options: Mapping[str, Any]) -> Start:
         said=frozenset(settings),
         notes=tuple(_notes(found, settings, log.settings, engine, drafts)),
         quantization=_text(settings, "quantization"),
+        format_is_assumed=found.format_is_assumed,
         told_kv_memory=int(settings["kv_memory"]) if "kv_memory" in settings else None,
         tp_is_guessed=guessed,
     )

@@ -43,6 +43,8 @@ def warnings(plan: Plan) -> Iterator[str]:
         yield plan.model.stands_in
     if plan.model.overruled is not None:
         yield plan.model.overruled
+    if plan.model.counted is not None:
+        yield plan.model.counted
     if plan.model.lacking is not None:
         yield (
             f"The files are incomplete: {plan.model.lacking}. The weights are those of the whole"

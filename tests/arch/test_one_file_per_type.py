@@ -22,6 +22,7 @@ OTHER_MEANINGS = {
 ENGINE_RULES = {
     "plan/gguf_mixes.py": "llama.cpp's own for Falcon and for models of 70 B, see the file",
     "plan/engines/llama_cpp/placement.py": "llama.cpp's own buffers for BitNet, see the file",
+    "plan/engines/sglang_caches.py": "SGLang's own layout of GLM's latents on 12.x, see the file",
     "plan/engines/sglang_requests.py": "SGLang's own caps of requests, see the file",
     "arch/gguf/written.py": "llama.cpp's architectures, which it names as types, see the file",
     "convert/gguf/names.py": "words that names of tensors begin with, no type",

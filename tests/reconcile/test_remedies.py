@@ -110,6 +110,19 @@ def test_fewer_sequences_are_advised_as_far_as_the_sampler_needs() -> None:
     assert found["change_utilisation"]["predicted"] <= 0.9 - 1.9 / 79.18
 
 
+def test_fewer_sequences_are_advised_whose_sampler_has_room_beside_all_else() -> None:
+    """No line says what was asked for: 38 B x 1,024 sequences x 151,936 tokens are 5.5 GiB, and a
+    tenth of 23.6 is left by the utilisation, as those of 435 sequences take."""
+    log = vllm(
+        *("0.11.0", "Qwen/Qwen3-8B", 8192),
+        "RuntimeError: CUDA out of memory occurred when warming up sampler with 1024 dummy"
+        " requests. Please try lowering `max_num_seqs` or `gpu_memory_utilization`",
+    )
+    found = rows(log, "--device", "rtx-4090")
+    assert found["change_max_num_seqs"]["predicted"] == 256
+    assert "change_max_num_seqs" not in rows(log)  # nor is the device known
+
+
 @pytest.mark.parametrize("more", ["", "1.16 GiB"])
 def test_fewer_sequences_are_advised_where_the_profiled_sampler_found_no_room(more: str) -> None:
     """38 B (of seven logs) x 1,024 sequences x 151,936 tokens are 5.5 GiB, beside weights of 15.3

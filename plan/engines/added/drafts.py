@@ -4,8 +4,9 @@ A draft model is whole. A head of EAGLE has a layer or more of its own, a matrix
 hidden states that it reads, and a head over its own vocabulary; embedding, and head where it has
 none, are the model's (vllm/model_executor/models/llama_eagle.py and llama_eagle3.py,
 sglang/srt/models/llama_eagle.py and llama_eagle3.py). A draft of DFlash is as a head of EAGLE-3,
-whose first layer reads nothing beside (qwen3_dflash.py). Layers that predict further tokens (MTP)
-are those of the model's own files, with its embedding and head.
+whose first layer reads nothing beside (qwen3_dflash.py); one of DSpark has two tables over tokens
+more (qwen3_dspark.py). Medusa's are heads alone (medusa.py). Layers that predict further tokens
+(MTP) are those of the model's own files, with its embedding and head.
 """
 
 from collections.abc import Mapping
@@ -32,6 +33,7 @@ from .spread import Spread
 
 # Hidden states of the model that a head of EAGLE-3 reads: of a low, a middle and a high layer.
 _EAGLE3_STATES = 3
+_ROWS = 64  # vocabularies are padded to multiples of it
 _HEAD_ERROR = 0.02  # norms and tables of tokens that are not counted
 # Of configs that name no rule of their own: how many layers predict.
 _PREDICTING = (
@@ -54,8 +56,7 @@ def draft_weights(
         return _prediction(model, work, spread, keeps_head_copies)
     if draft.draft is None:
         return None
-    own = _draft_model if draft.method == "draft_model" else _eagle
-    return own(draft.draft, work, draft)
+    return _TERMS.get(draft.method, _eagle)(draft.draft, work, draft)
 
 
 def _term(*, bytes: int, formula: str, error_bytes: int) -> Term:
@@ -85,6 +86,8 @@ def _eagle(draft: PlannedModel, work: Workload, speculation: Speculation) -> Ter
     joined = states * hidden * hidden
     split = _eagle_parameters(draft, doubled=speculation.method == "eagle3")
     split += _own_head(draft.config) * hidden
+    if speculation.method == "dspark":
+        joined += _markov(draft)
     size = ceil((split / tp + joined) * each)
     words = (
         f"({split:,} / {tp} + {joined:,}) parameters"
@@ -98,13 +101,53 @@ def _eagle(draft: PlannedModel, work: Workload, speculation: Speculation) -> Ter
     )
 
 
+def _medusa(draft: PlannedModel, work: Workload, speculation: Speculation) -> Term:
+    """Each head has square matrices, which are whole on every rank, and rows of the vocabulary, cut
+    like the model's; with `original_lm_head` all have one (medusa.py)."""
+    config, hidden, tp = draft.config, draft.spec.hidden_size, work.request.tp
+    heads, layers = config["num_heads"], config["num_hidden_layers"]
+    vocabulary = draft.spec.vocab_size or 0
+    one = bool(config.get("original_lm_head"))
+    rows = (size_of(config.get("truncated_vocab_size")) or vocabulary) if one else vocabulary
+    whole = heads * layers * hidden * (hidden + bool(config.get("medusa_fc_bias")))
+    split = (1 if one else heads) * (rows + -rows % _ROWS) * hidden
+    size = ceil((whole + Fraction(split, tp)) * Fraction(work.compute_bits, 8))
+    words = f"({split:,} / {tp} + {whole:,})" if tp > 1 else f"{split + whole:,}"
+    return _term(
+        bytes=size,
+        formula=f"{draft.model_id}: {words} parameters x {work.compute_bits} bit",
+        error_bytes=ceil(size * _HEAD_ERROR),
+    )
+
+
+_TERMS = {"draft_model": _draft_model, "medusa": _medusa}
+
+
+def _markov(draft: PlannedModel) -> int:
+    """What is whole on every rank: a table over the last token and one over the next, and the
+    confidence head, whose float32 counts twice (qwen3_dspark.py). Raises HeadcountError for another
+    class than Qwen3's."""
+    config = draft.config
+    rank = size_of(config.get("markov_rank"))
+    vocabulary = size_of(config.get("vocab_size"))
+    if rank is None or vocabulary is None:
+        raise HeadcountError(
+            f"{draft.model_id}: a draft of DSpark with a markov_rank and layers of its own is"
+            " meant; DSpark stages inside a model's own files (DeepSeek-V4) were not weighed"
+        )
+    with_markov = bool(config.get("confidence_head_with_markov"))
+    confidence = draft.spec.hidden_size + with_markov * rank + 1
+    own = confidence * 2 if config.get("enable_confidence_head") else 0
+    return rank * (vocabulary + (_own_head(config) or vocabulary)) + own
+
+
 def states_read(draft: PlannedModel, method: str) -> int:
     """Hidden states of the model that are joined (LlamaModel of llama_eagle3.py,
     _get_dflash_fc_input_size of qwen3_dflash.py); of EAGLE one, and the token's embedding."""
     config = draft.config
     if method == "eagle":
         return 2
-    if method == "dflash":
+    if method in ("dflash", "dspark"):
         flash = config.get("dflash_config")
         layers = flash.get("target_layer_ids") if isinstance(flash, Mapping) else None
         return len(layers) if isinstance(layers, list) and layers else len(draft.spec.layers)
@@ -149,6 +192,8 @@ def _prediction(
     """Experts as the spread has them. What joins a token and a hidden state is whole on every rank
     where files hold an embedding and a head for each layer, as DeepSeek's do (deepseek_mtp.py), and
     split in others (qwen3_next_mtp.py, nemotron_h_mtp.py)."""
+    if model.prediction_parameters:
+        return _built_prediction(model, work, spread)
     found = weighed_as_planned(model, work)
     if found is None or not found.prediction:
         raise HeadcountError(
@@ -169,6 +214,19 @@ def _prediction(
         bytes=ceil(size),
         formula=f"{prediction_layers(model)} of its layers that predict further tokens",
         error_bytes=ceil(0.02 * size),
+    )
+
+
+def _built_prediction(model: PlannedModel, work: Workload, spread: Spread) -> Term:
+    """Of layers that the model's class builds with it (mimo_mtp.py)."""
+    count, each = model.prediction_parameters, Fraction(work.compute_bits, 8)
+    extra = _replicated(model, work, spread.tp)
+    split = f" / {spread.tp}" if spread.tp > 1 else ""
+    return _term(
+        bytes=ceil(count * each / spread.tp + extra),
+        formula=f"{count:,} parameters of layers that predict further tokens x"
+        f" {work.compute_bits} bit{split}",
+        error_bytes=ceil(_HEAD_ERROR * count * each / spread.tp),
     )
 
 

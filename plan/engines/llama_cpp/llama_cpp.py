@@ -3,6 +3,7 @@
 from ...devices import Device
 from ...planned_model import PlannedModel
 from ...request import Workload
+from ...served import as_served
 from ..engine import Engine
 from ..loaded_weights import loaded_weights
 from ..version import Releases
@@ -19,6 +20,7 @@ def _most_at_once(model: PlannedModel, device: Device | None, work: Workload) ->
 
 ENGINE = Engine(
     name="llama.cpp",
+    as_run=as_served,
     budget=budgets,
     pool=device_pool,
     launch=launch,

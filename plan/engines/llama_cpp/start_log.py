@@ -305,7 +305,7 @@ LOG = StartLog(
         LogLine("build: ", r"build: ([0-9]{3,6}) \("),
         LogLine("build_info: ", r"build_info: b([0-9]{3,6})-"),
         LogLine("version: ", r"\bversion: ([0-9]{3,6}) \([0-9a-f]{6,12}\)"),
-        LogLine("llama.cpp:", r"llama\.cpp:[a-z-]{0,20}b([0-9]{3,6})"),
+        LogLine("llama.cpp:", r"llama\.cpp:[a-z0-9-]{0,24}?-b([0-9]{3,6})\b"),
     ),
     names=(
         LogLine("general.name", r"general\.name(?:\s+str)?\s*=\s*(\S[^\n]{0,150})"),

@@ -14,6 +14,7 @@ from ...stored import full_name, unquantised
 from ..cache_names import AUTO
 from ..launch import Launch, Served, beyond_maximum, gguf_file, option, served, wants_gguf
 from ..version import Version
+from .cache_kernels import must_be_named
 from .cache_types import CACHES
 
 _Release = tuple[int, ...]
@@ -152,7 +153,7 @@ def _options(model: PlannedModel, work: Workload) -> Iterator[str]:
         yield f"--kv-cache-memory-bytes {request.kv_memory}"
     elif request.utilisation is not None:
         yield f"--gpu-memory-utilization {request.utilisation:g}"
-    yield from _cache(work)
+    yield from _cache(model, work)
     yield from option("--block-size", request.block_size)
     yield from option("--max-num-seqs", request.max_num_seqs)
     yield from option("--max-num-batched-tokens", request.max_num_batched_tokens)
@@ -214,10 +215,12 @@ def _prefixes(work: Workload) -> Iterator[str]:
         yield f"--mamba-cache-mode {mode}"
 
 
-def _cache(work: Workload) -> Iterator[str]:
+def _cache(model: PlannedModel, work: Workload) -> Iterator[str]:
     """Nothing where the type is what the version takes anyway."""
     if (cache := CACHES.own(work.request.kv_dtype, work.version, work.compute_dtype)) != AUTO:
         yield f"--kv-cache-dtype {cache}"
+    elif must_be_named(model.spec, work.version):
+        yield "--kv-cache-dtype fp8"
 
 
 def _missing(words: list[str], version: Version, engine: str) -> Iterator[str]:

@@ -9,11 +9,13 @@ from typing import Any
 from headcount.model.mixers import Attention, LatentAttention, Mixer
 from headcount.model.numbers import size
 
+from ...devices import Device
 from ...planned_model import PlannedModel
 from ..version import Version
 
 _MODELOPT_SINCE, _COMPRESSED_SINCE = (0, 14), (0, 15)
 _MODELOPT_NVFP4_SINCE = (0, 20)
+_GLM_IN_FP8_SINCE = (0, 32)  # not in 0.28; of the releases between, none was read
 
 # DEFAULT_V2_MODEL_RUNNER_ARCHITECTURES of vllm/config/vllm.py: since which version -> the classes.
 _V2_CLASSES: tuple[tuple[tuple[int, ...], frozenset[str]], ...] = (
@@ -32,20 +34,31 @@ _V2_CLASSES: tuple[tuple[tuple[int, ...], frozenset[str]], ...] = (
 NOT_IN_FLOAT16 = frozenset({"gemma2", "gemma3", "gemma3_text", "glm4"})
 
 
-def default_cache(model_type: str, config: Mapping[str, Any], version: Version) -> str | None:
+def default_cache(
+    model_type: str, config: Mapping[str, Any], version: Version, device: Device | None = None
+) -> str | None:
     """The layout of the cache where --kv-cache-dtype names none; None: as the model computes.
 
     Quantised weights may come with scales for a cache (get_kv_cache_quant_algo_string of
     vllm/utils/torch_utils.py for ModelOpt's, Attention of vllm/model_executor/layers/attention for
     those of compressed-tensors). 0.11.0 stored DeepSeek-V3.2's latents in a layout of its own
     (DeepseekV32ForCausalLM of vllm/model_executor/models/config.py), and DeepSeek-V4's entries
-    always are (attention.py of vllm/models/deepseek_v4).
+    always are (attention.py of vllm/models/deepseek_v4). GlmMoeDsaForCausalLM there takes 8 bit on
+    10.x.
     """
+    is_glm = model_type == "glm_moe_dsa" and version.at_least(*_GLM_IN_FP8_SINCE)
+    if is_glm and device is not None and (device.capability or "").startswith("10."):
+        return "fp8_e4m3"
     if model_type == "deepseek_v4":
         return "fp8_ds_mla"
     if model_type == "deepseek_v32" and version.at_least(0, 11) and not version.at_least(0, 11, 1):
         return "fp8_ds_mla"
     return _of_quantisation(config.get("quantization_config"), version)
+
+
+def takes_bfloat16_as_auto(model_type: str) -> bool:
+    """Whether --kv-cache-dtype bfloat16 says no more than none (DeepseekV32ForCausalLM there)."""
+    return model_type == "deepseek_v32"
 
 
 def _of_quantisation(found: object, version: Version) -> str | None:
@@ -91,7 +104,7 @@ _CLIP_TEXT = 77  # max_position_embeddings of transformers' CLIPTextConfig
 
 
 @lru_cache(maxsize=64)
-def as_run(model: PlannedModel) -> PlannedModel:
+def with_its_caches(model: PlannedModel) -> PlannedModel:
     """With the caches that vLLM's class has where transformers' has others: none of attention
     without a causal mask, and one of CLIP's encoder of texts, whose mask is causal
     (CLIPTextTransformer of vllm/model_executor/models/clip.py)."""

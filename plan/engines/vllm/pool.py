@@ -4,16 +4,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from headcount.model.mixers import CompressedAttention, fills
+from headcount.model.mixers import fills
 
 from ...planned_model import PlannedModel
 from ...request import Workload
-from ..layers import LayerCache, StagedCaches, readers_apart, stages_of
+from ..layers import LayerCache, StagedCaches, compresses, readers_apart, stages_of
 from ..paged import paged_caches, with_draft
 from ..pool import CachePool
 from ..version import Version
 from .added.drafting import overlaps_steps
 from .blocks import BlockRequest, BlockTable, block_table
+from .cache_kernels import DS_MLA
 from .defaults import StepLimits, in_flight_tokens, step_limits
 from .hybrid import as_allocated
 from .kernel_blocks import kernel_block
@@ -22,7 +23,6 @@ from .runner import uses_v2
 from .states import StateRule, state_rule
 
 _NULL_BLOCK_SINCE = (0, 29)
-_PACKED = ("fp8", "fp8_e4m3", "fp8_ds_mla", "float8_e4m3fn")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -196,16 +196,11 @@ def _kept(model: PlannedModel, work: Workload, state_dtype: str | None) -> Stage
 def _packed(model: PlannedModel, work: Workload, stages: tuple[int, ...]) -> BlockTable | None:
     """The blocks of layers that compress tokens, as their kernel keeps them in 8 bit; None where
     none does, or as the model computes."""
-    if not _compresses(model) or work.request.kv_dtype not in (None, "auto", *_PACKED):
+    if not compresses(model.spec) or work.kv_dtype != DS_MLA:
         return None
     from .compressed import compressed_table  # few models want it
 
     return compressed_table(model.spec, work.version, stages)
-
-
-def _compresses(model: PlannedModel) -> bool:
-    layers = model.spec.layers
-    return any(isinstance(mixer, CompressedAttention) for n in layers for mixer in n.mixers)
 
 
 def _runs_ahead(model: PlannedModel, work: Workload) -> bool:
@@ -225,12 +220,12 @@ def _encoder_tokens(work: Workload, step: StepLimits) -> int:
 
 def _remarks(model: PlannedModel, work: Workload, *, is_packed: bool) -> Iterator[str]:
     """What the figures leave out."""
-    if _compresses(model) and not is_packed:
+    if compresses(model.spec) and not is_packed:
         yield (
             "Compressed tokens are counted without vLLM's layout of them, which is known for its"
             " default --kv-cache-dtype alone: it logs several times fewer tokens and requests."
         )
-    if _compresses(model) and work.request.speculation is not None:
+    if compresses(model.spec) and work.request.speculation is not None:
         yield "The cache of the layers that draft is left out beside compressed tokens."
     if work.request.kv_dtype not in (None, "auto") and ignores_cache_dtype(model.spec.model_type):
         yield "vLLM's class of this model ignores --kv-cache-dtype: its cache stays as it computes."

@@ -22,6 +22,7 @@ from ..version import Version
 from .added.refusals import added_refusals
 from .added.spread import vllm_spread
 from .blocks import BlockTable
+from .cache_kernels import cache_refusals
 from .context_parallel import context_refusals
 from .defaults import step_limits
 from .launch import made_while_loading
@@ -70,6 +71,7 @@ def vllm_refusals(model: PlannedModel, device: Device | None, work: Workload) ->
     table = vllm_pool(model, work).table
     yield from added_refusals(model, work, len(table.groups))
     yield from _blocks(model, table, device, work)
+    yield from cache_refusals(model, table, device, work)
     yield from _sequences(device, work)
     if work.request.tp > 1 and work.request.dtype is None and format_of(model) == "bitsandbytes":
         yield "weights that bitsandbytes has quantised do not split: --pp instead of --tp"

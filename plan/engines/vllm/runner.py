@@ -27,12 +27,19 @@ _V2_PLAIN_UNTIL = (0, 24)  # neither experts nor quantised weights before
 _V2_HYBRID_SINCE = (0, 27)  # where the class is one of those named
 
 
+# What the V2 runner does not draft with (VllmConfig of vllm/config/vllm.py).
+_DRAFTED_BY_V1 = frozenset({"suffix", "medusa"})
+
+
 def uses_v2(model: PlannedModel, work: Workload) -> bool:
     """What was asked for (VLLM_USE_V2_MODEL_RUNNER), else the default: never before 0.22, always
     since 0.29, and between for more and more classes."""
     version, spec, asked = work.version, model.spec, work.request.model_runner
     if asked is not None:
         return asked == "v2"
+    speculation = work.request.speculative_config
+    if speculation is not None and speculation.method in _DRAFTED_BY_V1:
+        return False
     if not version.at_least(*_V2_SINCE) or version.at_least(*_V2_ALWAYS_SINCE):
         return version.at_least(*_V2_ALWAYS_SINCE)
     named = bool(_classes(model.config) & default_runner_classes(version))

@@ -20,6 +20,13 @@ from ..start_log import (
     number,
 )
 
+# The release in an image of NVIDIA's by its month: docs.nvidia.com/deeplearning/frameworks,
+# vllm-release-notes, of the months that were read; 25.09 as its own banner has it.
+_OF_NVIDIA = {
+    **{"25.09": "0.10.1.1", "25.10": "0.10.2", "26.01": "0.11.1", "26.03": "0.17.1"},
+    **{"26.05": "0.20.1", "26.10": "0.31.0"},
+}
+_MONTH = re.compile(r"nvidia/vllm:([0-9]{2}\.[0-9]{2})\b")
 _STATE_MODE = re.compile(r"Mamba cache mode is set to '(none|align|all)'")
 _DETECTED = re.compile(r"detected platform (cuda|rocm|xpu|hpu|tpu)\b")
 _OVERRIDE = "Overriding num_gpu_blocks="
@@ -51,6 +58,13 @@ def _overridden(log: Log, line: str) -> None:
 def _platform(log: Log, line: str) -> None:
     if match := _DETECTED.search(line):
         log.settings["platform"] = match[1]
+
+
+def _image_of_nvidia(log: Log, line: str) -> None:
+    """Named by its month; a banner of its, or of vLLM, says more."""
+    found = _MONTH.search(line)
+    if found and found[1] in _OF_NVIDIA and "version" not in log.settings:
+        log.say("version", _OF_NVIDIA[found[1]], 0)
 
 
 def _pools(log: Log, line: str) -> None:
@@ -277,7 +291,10 @@ LOG = StartLog(
         ),
         LogLine("vLLM", r"vLLM[ =@:-]{1,3}v?([0-9]+\.[0-9]+\.[0-9][^\s,)]{0,30})"),
         LogLine("vllm-openai", r"vllm-openai[a-z-]{0,12}:v?([0-9]+\.[0-9]+[^\s,'\"]{0,30})"),
-        LogLine("vllm", r"vllm(?:[=@:_ -]{1,3}|/vllm:)v?([0-9]+\.[0-9]+\.[0-9][^\s,'\")_]{0,30})"),
+        LogLine(
+            "release-repo:", r"vllm-[a-z0-9-]{0,20}release-repo:v?([0-9]+\.[0-9][^\s,'\"]{0,9})"
+        ),
+        LogLine("vllm", r"vllm(?:[=@:_ -]{0,3}|/vllm:)v?([0-9]+\.[0-9]+\.[0-9][^\s,'\")_]{0,30})"),
     ),
     names=(
         LogLine("Starting to load model", r"Starting to load model (\S{1,200}?)\.{3}"),
@@ -320,6 +337,7 @@ LOG = StartLog(
         ("Using FlashInfer", _sampler),
         (_OVERRIDE, _overridden),
         *(("Using V2 Model Runner", _second_runner), ("detected platform", _platform)),
+        ("nvidia/vllm:", _image_of_nvidia),
         *(("--runner pooling", _pools), ("task='embed'", _pools)),
         *(("CPU KV cache size", _on_cpu), ("CompressedTensorsWNA16", _packed)),
     ),

@@ -3,18 +3,24 @@
 from ...devices import Device
 from ...planned_model import PlannedModel
 from ...request import CacheType, PlanRequest, Workload
+from ...served import as_served
 from ..cache_names import AUTO
 from ..engine import Engine
 from ..loaded_weights import loaded_weights
 from ..paged import named_cache_type
 from ..version import Releases, Version
 from .budget import vllm_budget, vllm_host
+from .cache_kernels import layout_of_picked
 from .cache_types import CACHES
 from .defaults import step_limits
 from .launch import vllm_launch
-from .model_rules import as_run, default_cache, ignores_cache_dtype
+from .model_rules import default_cache, ignores_cache_dtype, with_its_caches
 from .pool import vllm_pool
 from .refusals import vllm_notes, vllm_platforms, vllm_refusals
+
+
+def _as_run(model: PlannedModel) -> PlannedModel:
+    return with_its_caches(as_served(model))
 
 
 def _cache_type(
@@ -24,8 +30,10 @@ def _cache_type(
     if ignores_cache_dtype(spec.model_type):
         return named_cache_type(None, compute_dtype)
     name = CACHES.own(request.kv_dtype, version, compute_dtype)
-    default = default_cache(spec.model_type, config, version) if name == AUTO else None
-    return named_cache_type(default or name, compute_dtype)
+    if name == AUTO:
+        name = default_cache(spec.model_type, config, version, request.device) or name
+    kept, is_plain = layout_of_picked(name, spec, request.device, version)
+    return named_cache_type(kept, compute_dtype)._replace(plain_latents=is_plain)
 
 
 def _most_at_once(model: PlannedModel, device: Device | None, work: Workload) -> int:
@@ -36,7 +44,7 @@ def _most_at_once(model: PlannedModel, device: Device | None, work: Workload) ->
 
 ENGINE = Engine(
     name="vllm",
-    as_run=as_run,
+    as_run=_as_run,
     budget=vllm_budget,
     host=vllm_host,
     pool=vllm_pool,

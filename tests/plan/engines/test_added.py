@@ -12,7 +12,7 @@ from headcount.audit.auditing import audit_model
 from headcount.cli import main
 from headcount.model.errors import HeadcountError
 from headcount.plan.budget import Term
-from headcount.plan.command import planned
+from headcount.plan.command import planned, read_options
 from headcount.plan.devices import parse_device
 from headcount.plan.engines.vllm.vllm import ENGINE
 from headcount.plan.options.speculation import Algorithm, Speculation, parse_speculative_config
@@ -147,7 +147,8 @@ def test_a_model_without_such_layers_is_refused() -> None:
     [
         ("{", "no JSON"),
         ("[1]", "an object is meant"),
-        ('{"method": "medusa", "model": "x", "num_speculative_tokens": 1}', "is not known"),
+        ('{"method": "rumour", "model": "x", "num_speculative_tokens": 1}', "is not known"),
+        ('{"method": "mlp_speculator", "model": "x", "num_speculative_tokens": 1}', "V0 engine"),
         ('{"method": "mtp"}', "num_speculative_tokens"),
         ('{"method": "mtp", "num_speculative_tokens": true}', "num_speculative_tokens"),
         ('{"method": "eagle", "num_speculative_tokens": 2}', "needs a model"),
@@ -412,3 +413,58 @@ def test_a_log_says_what_its_start_added(tmp_path: Path) -> None:
     rows = {row["figure"]: row for row in json.loads(done.stdout)}
     assert rows["weights_bytes"]["agrees"] is True
     assert "2 adapters of rank 16" in rows["weights_bytes"]["why"]
+
+
+def draft_in(tmp_path: Path, name: str, config: dict[str, Any], method: str) -> Speculation:
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "config.json").write_text(json.dumps(config))
+    text = {"method": method, "model": str(tmp_path / name), "num_speculative_tokens": 3}
+    found = read_options({"speculative_config": json.dumps(text)})["speculative_config"]
+    assert isinstance(found, Speculation)
+    return found
+
+
+def test_heads_of_medusa_have_weights_and_no_cache(tmp_path: Path) -> None:
+    """medusa.py of vLLM: five heads of a square matrix each, as FasterDecoding/medusa-vicuna-7b has
+    them, and an output head for each of them."""
+    config = {"medusa_num_heads": 5, "medusa_num_layers": 1, "vocab_size": 32000}
+    drafts = draft_in(tmp_path, "heads", config, "medusa")
+    for tp in (1, 2):
+        alone = plan("llama-2-7b", tp=tp)
+        found = plan("llama-2-7b", speculative_config=drafts, tp=tp)
+        assert term(found, "draft").bytes == 2 * (5 * 4096**2 + 5 * 32000 * 4096 // tp)
+        assert found.bytes_per_token == alone.bytes_per_token
+    shared = draft_in(tmp_path, "one", {**config, "original_lm_head": True}, "medusa")
+    found = plan("llama-2-7b", speculative_config=shared)
+    assert term(found, "draft").bytes == 2 * (5 * 4096**2 + 32000 * 4096)
+    assert found.launch_command is not None and "medusa" in found.launch_command
+
+
+def test_a_draft_of_dspark_is_one_of_dflash_with_tables(tmp_path: Path) -> None:
+    """qwen3_dspark.py of vLLM: markov_w1 and markov_w2, uncut, and a confidence head in float32."""
+    flash = draft_in(tmp_path, "flash", DFLASH, "dflash")
+    config = {
+        **DFLASH,
+        **{"architectures": ["Qwen3DSparkModel"], "markov_rank": 256},
+        **{"enable_confidence_head": True, "confidence_head_with_markov": True},
+    }
+    spark = draft_in(tmp_path, "spark", config, "dspark")
+    asked = [plan("qwen3-8b", speculative_config=each, tp=2) for each in (flash, spark)]
+    terms = [term(found, "draft").bytes for found in asked]
+    tables, confidence = 2 * 256 * 151936 * 2, (4096 + 256 + 1) * 4
+    assert terms[1] - terms[0] == tables + confidence
+    assert asked[0].bytes_per_token == asked[1].bytes_per_token
+    old = plan("qwen3-8b", speculative_config=spark, version="0.24.0")
+    assert any("DSpark are taken since 0.28" in text for text in old.refusals)
+
+
+def test_heads_are_named_for_what_they_are(tmp_path: Path) -> None:
+    with pytest.raises(HeadcountError, match="is heads of Medusa, and method is eagle"):
+        draft_in(tmp_path, "heads", {"model_type": "medusa"}, "eagle")
+    with pytest.raises(HeadcountError, match="is no heads of Medusa"):
+        draft_in(tmp_path, "flash", DFLASH, "medusa")
+    with pytest.raises(HeadcountError, match="V0 engine alone"):
+        draft_in(tmp_path, "mlp", {"model_type": "mlp_speculator"}, "draft_model")
+    spark = draft_in(tmp_path, "spark", DFLASH, "dspark")
+    with pytest.raises(HeadcountError, match="markov_rank"):
+        plan("qwen3-8b", speculative_config=spark)

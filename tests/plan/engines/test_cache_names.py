@@ -13,7 +13,7 @@ from headcount.plan.devices import parse_device
 from headcount.plan.engines.cache_names import CacheNames
 from headcount.plan.engines.engine import find_engine
 from headcount.plan.engines.kv_formats import kv_format
-from headcount.plan.engines.sglang import CACHES as SGLANG
+from headcount.plan.engines.sglang_caches import CACHES as SGLANG
 from headcount.plan.engines.tensorrt_llm import CACHES as TENSORRT_LLM
 from headcount.plan.engines.vllm.cache_types import CACHES as VLLM
 from headcount.plan.plan import Plan, plan_model

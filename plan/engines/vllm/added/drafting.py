@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ....options.speculation import Speculation
 
 _DRAFT_MODELS_SINCE = (0, 15)  # of the V1 engine
-_DFLASH_SINCE = (0, 20)
+_DFLASH_SINCE, _DSPARK_SINCE = (0, 20), (0, 28)  # 0.24 has no DSpark
 _HEADS_SHARED_SINCE = (0, 16)  # before, MTP layers kept the copies that their files have
 _BUFFERS_COUNT_SINCE = (0, 27)  # total_consumed of vllm/utils/mem_utils.py
 # Bytes of each logit while the V1 runner profiles its rejection sampler, of a token that is drafted
@@ -36,6 +36,8 @@ def draft_refused(model: PlannedModel, work: Workload) -> Iterator[str]:
         return
     if speculation.method == "dflash" and not work.version.at_least(*_DFLASH_SINCE):
         yield "drafts of DFlash are taken since 0.20"
+    if speculation.method == "dspark" and not work.version.at_least(*_DSPARK_SINCE):
+        yield "drafts of DSpark are taken since 0.28"
     if speculation.method != "draft_model":
         return
     draft = speculation.draft
@@ -88,15 +90,15 @@ def overlaps_steps(work: Workload) -> bool:
         return True
     if speculation.method == "draft_model":
         return work.version.at_least(0, 28)
-    return speculation.method not in ("ngram", "suffix")
+    return speculation.method not in ("ngram", "suffix", "medusa")
 
 
 def handed_elements(model: PlannedModel, work: Workload) -> int:
     """Elements of a token that EAGLE-3 and DFlash keep of the model's layers while a pass runs."""
     speculation = work.request.speculative_config
-    if speculation is None or speculation.method not in ("eagle3", "dflash"):
+    if speculation is None or speculation.method not in ("eagle3", "dflash", "dspark"):
         return 0
-    if speculation.method == "dflash" and speculation.draft is not None:
+    if speculation.method != "eagle3" and speculation.draft is not None:
         from ...added.drafts import states_read
 
         return states_read(speculation.draft, speculation.method) * model.spec.hidden_size
