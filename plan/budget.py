@@ -70,10 +70,17 @@ class Budget(NamedTuple):
 
     def available_bytes(self, context: int, batch_size: int) -> int | None:
         """What is left for the cache, negative where nothing is; None without a device."""
-        if self.allowed is None:
+        if self.fixed_free is None:
             return None
         growing = self.growing.total_bytes(context, batch_size) if self.growing else 0
-        return self.allowed.bytes - sum(term.bytes for term in self.fixed) - growing
+        return self.fixed_free - growing
+
+    @property
+    def fixed_free(self) -> int | None:
+        """What is left of the device by the fixed terms; None without one."""
+        if self.allowed is None:
+            return None
+        return self.allowed.bytes - sum(term.bytes for term in self.fixed)
 
     @property
     def loaded(self) -> tuple[Term, ...]:

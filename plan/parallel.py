@@ -79,6 +79,8 @@ def _counts(values: Iterable[int]) -> str:
 
 def rank_mixer(mixer: Mixer, tp: int) -> Mixer:
     """The mixer with the heads of one rank; `tp` must be valid for it."""
+    if tp == 1:
+        return mixer
     if isinstance(mixer, Recurrent):
         states = tuple(_rank_state(mixer, state, tp) for state in mixer.states)
         return replace(mixer, weights=ceil(mixer.weights / tp), states=states)

@@ -68,7 +68,19 @@ class Plan:
 
     def holds(self, context: int, batch_size: int) -> bool:
         """Whether a batch of so many tokens each fits. Wants a device, or K/V memory."""
-        return self.loads and min(self._free(context, batch_size)) >= 0
+        return (
+            self.loads
+            and self._has_room(context, batch_size)
+            and min(self._free(context, batch_size)) >= 0
+        )
+
+    def _has_room(self, context: int, batch_size: int) -> bool:
+        """Whether the cache alone fits, which takes less to say than what grows beside it."""
+        own = self.request.each_of_dp(batch_size)
+        return all(
+            budget.fixed_free is None or self.pool.needed(context, own, stage) <= budget.fixed_free
+            for stage, budget in enumerate(self.budgets)
+        )
 
     @cached_property
     def _tightest(self) -> int:

@@ -15,7 +15,8 @@ from ...request import Workload
 from ...weights import rank_weights
 from ..budget_terms import runtime, share_of
 from ..layers import stage_of_layers
-from .compute import Computed, Held, Shape, computed
+from .building import Held
+from .compute import Computed, Shape, computed
 from .placed_pool import pool_of
 from .placement import (
     Placement,
@@ -25,9 +26,10 @@ from .placement import (
     placed_weights,
     placement,
 )
+from .schedule import DEVICE, HOST
 from .settings import mode_of, slots_of
 from .templates import stand_in, templates
-from .widths import layers_of_graph, outer_sizes
+from .widths import sizes_of_graph
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -40,24 +42,22 @@ class Buffers:
     stage: tuple[int, ...]
 
     def total_bytes(self, context: int, batch_size: int) -> int:
-        return self._computed(context, batch_size).device
+        return self._computed(context, batch_size, DEVICE).nbytes
 
     def terms(self, context: int, batch_size: int) -> tuple[Term, ...]:
-        found = self._computed(context, batch_size)
-        return (self._term(found.device, found, context, batch_size, self._copied),)
+        return (self._term(context, batch_size, DEVICE, self._copied),)
 
     def host_term(self, context: int, batch_size: int) -> Term:
-        found = self._computed(context, batch_size)
-        return self._term(found.host, found, context, batch_size)
+        return self._term(context, batch_size, HOST)
 
-    def _computed(self, context: int, batch_size: int) -> Computed:
-        return computed(self._shape(context, batch_size), self._held)
+    def _computed(self, context: int, batch_size: int, place: int) -> Computed:
+        return computed(self._shape(context, batch_size), self._held, place)
 
     @cached_property
     def _copied(self) -> int:
         """Where weights stay with the host, GPUs compute large micro-batches all the same, with
         copies of one matrix after the other (op_offload of ggml/src/ggml-backend.cpp)."""
-        return 0 if self.where.is_whole else largest_on_host(self.model, self.work, self.where)
+        return largest_on_host(self.model, self.work, self.where)
 
     @cached_property
     def _held(self) -> Held:
@@ -85,37 +85,35 @@ class Buffers:
         return Shape(
             architecture=self._architecture[0],
             mode=mode_of(request),
-            layers=layers_of_graph(self.model, request.tp),
-            outer=outer_sizes(self.model, request.tp),
+            sizes=sizes_of_graph(self.model, request.tp),
             tokens=layout.ubatch,
             outputs=min(layout.ubatch, layout.count) if limited else layout.ubatch,
             layout=layout,
             may_leave=request.flash_attn in (None, "auto"),
         )
 
-    def _term(
-        self, size: int, found: Computed, context: int, batch_size: int, copied: int = 0
-    ) -> Term:
+    def _term(self, context: int, batch_size: int, place: int, copied: int = 0) -> Term:
         shape = self._shape(context, batch_size)
+        found = self._computed(context, batch_size, place)
         is_own = self._architecture[1] and self.work.request.tp == 1
         error = _error(shape) if is_own and found.is_followed else _ERROR_OF_OTHERS
         return Term(
             key="activations",
             title="Compute buffer",
-            bytes=size,
+            bytes=found.nbytes,
             formula=f"the graph of {shape.tokens:,} tokens over {shape.layout.cells:,} cells,"
             f" logits of {shape.outputs:,}",
             source="llama.cpp's graph and its allocator",
-            error_bytes=int(size * error) + copied,
+            error_bytes=int(found.nbytes * error) + copied,
         )
 
 
 def _error(shape: Shape) -> float:
     """States are fetched ahead of their layers, and indexers choose tokens: what differs there from
     layer to layer was not met in every order."""
-    is_plain = all(
-        "recurrent" not in one.holds and "K" not in dict(one.sizes) for one in shape.layers
-    )
+    holds = (kind.holds for kind in shape.sizes.kinds)
+    has_indexer = any("K" in own for own in shape.sizes.layers)
+    is_plain = not has_indexer and all("recurrent" not in held for held in holds)
     return _ERROR if is_plain else _ERROR_OF_STATES
 
 

@@ -41,6 +41,11 @@ class LayerCells:
     state: int = 0
     beside: bool = False
 
+    @property
+    def kept(self) -> tuple[object, ...]:
+        """All but which layer it is."""
+        return (self.keys, self.values, self.window, self.rate, self.own, self.state)
+
 
 def layer_cells(
     spec: ModelSpec, *, tp: int = 1, padded_values: bool = False

@@ -110,8 +110,15 @@ class _Part(NamedTuple):
 
 def placed_weights(model: PlannedModel, work: Workload, where: Placement) -> Share | None:
     """None where neither the files nor the config tell the matrices apart."""
-    parts = _parts(model, work.dtype, work.compute_dtype)
-    if parts is None or work.weights is None:
+    return _share(model, work.dtype, work.compute_dtype, where) if work.weights else None
+
+
+@lru_cache(maxsize=256)
+def _share(
+    model: PlannedModel, dtype: str | None, compute_dtype: str, where: Placement
+) -> Share | None:
+    parts = _parts(model, dtype, compute_dtype)
+    if parts is None:
         return None
     layers, outside = [0] * where.layers, 0
     has_no_head = not any(part.place == "head" for part in parts)
@@ -130,6 +137,8 @@ def placed_weights(model: PlannedModel, work: Workload, where: Placement) -> Sha
 def largest_on_host(model: PlannedModel, work: Workload, where: Placement) -> int:
     """Bytes of the largest matrix that the layers and the output have in the host's memory, 0 where
     none is or nothing tells."""
+    if where.is_whole:
+        return 0
     parts = _parts(model, work.dtype, work.compute_dtype) if work.weights else None
     beside = (p for p in parts or () if p.place in ("layer", "experts", "head", "output"))
     return max((part.nbytes for part in beside if not _is_on_device(part, where)), default=0)

@@ -1,7 +1,9 @@
 """llama.cpp's caches: cells of a context that is fixed at the start, and states of its slots."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from headcount.model.mixers import fills
 
@@ -11,7 +13,7 @@ from .layer_cells import LayerCells
 from .slots import PAD, SLOTS, Layout, Slots, padded
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class LlamaCppPool(CachePool):
     """Caches of the layers of one device."""
 
@@ -30,13 +32,20 @@ class LlamaCppPool(CachePool):
         layout = self.slots.of(context, batch_size)
         return self.cell_bytes(layout) + self.state_bytes(layout)
 
+    @cached_property
+    def _alike(self) -> tuple[tuple[LayerCells, int], ...]:
+        """Of layers that keep the same one, and how many they are."""
+        one = {cells.kept: cells for cells in self.layers}
+        counts = Counter(cells.kept for cells in self.layers)
+        return tuple((one[kept], count) for kept, count in counts.items())
+
     def cell_bytes(self, layout: Layout) -> int:
         """Keys and values of all streams: what llama_kv_cache logs."""
-        return sum(self._cells(cells, layout) * self._cell(cells) for cells in self.layers)
+        return sum(n * self._cells(cells, layout) * self._cell(cells) for cells, n in self._alike)
 
     def state_bytes(self, layout: Layout) -> int:
         """Of all slots: what llama_memory_recurrent logs."""
-        return layout.count * sum(cells.state for cells in self.layers)
+        return layout.count * sum(n * cells.state for cells, n in self._alike)
 
     def _cells(self, cells: LayerCells, layout: Layout) -> int:
         if cells.own:

@@ -8,14 +8,9 @@ does.
 
 from collections.abc import Iterable, Sequence
 
-from .graph import Node, reach
+from .graph import NOTHING, Node
 
 DEVICE, HOST = 0, 1
-
-
-def buffers(nodes: Sequence[Node]) -> tuple[int, int]:
-    """Bytes of the compute buffers of device and host."""
-    return reach(*_with_copies(nodes, places_of(nodes)))
 
 
 def places_of(nodes: Sequence[Node]) -> list[int]:
@@ -45,7 +40,7 @@ def _spread(found: list[int | None], indices: Iterable[int], places: tuple[int, 
             current = found[i] if found[i] in places else None
 
 
-def _with_copies(
+def with_copies(
     nodes: Sequence[Node], places: list[int]
 ) -> tuple[list[Node], list[int], list[int]]:
     """The nodes with the copies among them, their order, and the places of all."""
@@ -62,8 +57,8 @@ def _with_copies(
             if places[read] == place or (read, place) in copies:
                 continue
             copies[read, place] = len(every)
-            size = nodes[read].size or nodes[read].outside
-            every += [Node(size=size), Node(size=0, reads=(read,))]
+            amount = nodes[read].amount or nodes[read].outside
+            every += [Node(amount), Node(NOTHING, reads=(read,))]
             places += [place, places[read]]
             order[begun:begun] = [len(every) - 1, len(every) - 2]
             begun += 2

@@ -11,9 +11,9 @@ which `NB` are made.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from .slots import Layout, padded
 
@@ -28,6 +28,7 @@ _NOT_SIZES = re.compile(
     r"|per_layer_input$"
 )
 _ROTATIONS = (512, 256, 128, 64)  # sides of a matrix that turns heads before they are quantised
+OUTER = 0  # the number of the sizes outside the layers
 _PAD = 64  # tokens of a sequence that linear attention takes at a time
 
 
@@ -39,6 +40,48 @@ class LayerSizes:
     holds: frozenset[str]
     sizes: tuple[tuple[str, int], ...]
     window: int | None = None
+
+
+class Kind(NamedTuple):
+    """A layer: `sizes` is the number of its sizes, which layers that are alike share, from 1 on;
+    `used` are the experts that a token visits."""
+
+    sizes: int
+    holds: frozenset[str]
+    windowed: bool
+    used: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, slots=True)
+class GraphSizes:
+    """Of a model: the sizes outside its layers, those that layers have (of `kinds` the first are
+    number 1), and the window of those that have one."""
+
+    outer: Mapping[str, int]
+    layers: tuple[Mapping[str, int], ...]
+    kinds: tuple[Kind, ...]
+    window: int | None
+
+
+def graph_sizes(outer: Mapping[str, int], layers: Sequence[LayerSizes]) -> GraphSizes:
+    different = list(dict.fromkeys(layer.sizes for layer in layers))
+    every = [dict(own) for own in different]
+    at = {own: number for number, own in enumerate(different)}
+    kinds = (
+        Kind(
+            sizes=1 + at[layer.sizes],
+            holds=layer.holds,
+            windowed=layer.window is not None,
+            used=every[at[layer.sizes]].get("used", 1),
+        )
+        for layer in layers
+    )
+    return GraphSizes(
+        outer=outer,
+        layers=tuple(every),
+        kinds=tuple(kinds),
+        window=next((layer.window for layer in layers if layer.window), None),
+    )
 
 
 def held_of(names: Iterable[str], keys: Mapping[str, Any]) -> frozenset[str]:

@@ -83,6 +83,7 @@ class Section(NamedTuple):
     holds: frozenset[str] = frozenset()
     previous: frozenset[str] | None = None
     windowed: bool = False
+    inputs: frozenset[str] = frozenset()  # that are read
 
 
 class Template(NamedTuple):
@@ -132,19 +133,14 @@ def _template(line: str) -> Template:
     inputs = dict(map(_input, graph["inputs"]))
     sections = [_section(section) for section in graph["sections"]]
     after = tuple(map(_section, graph["after"]))
-    read = {
-        word[1:]
-        for section in (*sections, *after, _section(graph["before"]))
-        for tensor in section.tensors
-        for word in (*tensor.reads, tensor.of or "")
-        if word.startswith("@")
-    }
+    before = _section(graph["before"])
+    read = frozenset[str]().union(*(one.inputs for one in (before, *sections, *after)))
     return Template(
         windowed=graph["windowed"],
         start=graph.get("start", ""),
         inputs=inputs,
         unread=frozenset(inputs) - read,
-        before=_section(graph["before"]),
+        before=before,
         layers=tuple(sections),
         after=after,
     )
@@ -160,12 +156,15 @@ def _section(section: Mapping[str, object]) -> Section:
 
     at: Iterable[tuple[int, int]] = section.get("at", ())  # type: ignore[assignment]
     every = _lines().tensors
+    tensors = tuple(_tensor(every[number]) for number in _numbers(str(section["tensors"])))
+    read = (word for tensor in tensors for word in (*tensor.reads, tensor.of or ""))
     return Section(
-        tensors=tuple(_tensor(every[number]) for number in _numbers(str(section["tensors"]))),
+        tensors=tensors,
         at=tuple((layer, layers) for layer, layers in at),
         holds=words("holds"),
         previous=words("previous") if "previous" in section else None,
         windowed=bool(section.get("windowed")),
+        inputs=frozenset(word[1:] for word in read if word.startswith("@")),
     )
 
 

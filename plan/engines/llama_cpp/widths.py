@@ -15,7 +15,7 @@ from ...parallel import rank_mixer
 from ...planned_model import PlannedModel
 from ...stored import weighed
 from .runs import runs_of
-from .sizes import LayerSizes, file_sizes, held_of, rotation
+from .sizes import GraphSizes, LayerSizes, file_sizes, graph_sizes, held_of, rotation
 
 # What a config calls the sizes of an indexer
 _INDEXER = {
@@ -27,24 +27,22 @@ _LAYER = re.compile(r"(?:enc\.|dec\.)?blk\.(\d+)\.(.*)")
 
 
 @lru_cache(maxsize=64)
-def layers_of_graph(model: PlannedModel, tp: int) -> tuple[LayerSizes, ...]:
+def sizes_of_graph(model: PlannedModel, tp: int) -> GraphSizes:
     """Of one of `tp` devices."""
-    if model.tensors:
-        return tuple(_of_file(model, model.tensors))
-    return tuple(_of_config(model, tp))
+    layers = _of_file(model, model.tensors) if model.tensors else _of_config(model, tp)
+    return graph_sizes(_outer_sizes(model, tp), tuple(layers))
 
 
-@lru_cache(maxsize=64)
-def outer_sizes(model: PlannedModel, tp: int) -> tuple[tuple[str, int], ...]:
+def _outer_sizes(model: PlannedModel, tp: int) -> dict[str, int]:
     """Outside the layers."""
     if not model.tensors:
-        return _sorted({**_of_spec(model, tp), **_expert_sizes(model, tp), **_widest(model, tp)})
+        return {**_of_spec(model, tp), **_expert_sizes(model, tp), **_widest(model, tp)}
     shapes = {
         name.removesuffix(".weight"): tensor.shape
         for name, tensor in model.tensors.items()
         if not _LAYER.match(name)
     }
-    return _sorted(file_sizes(_keys(model), shapes, None))
+    return file_sizes(_keys(model), shapes, None)
 
 
 def _widest(model: PlannedModel, tp: int) -> dict[str, int]:

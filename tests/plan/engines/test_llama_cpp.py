@@ -13,6 +13,7 @@ from headcount.model.errors import HeadcountError
 from headcount.plan.command import planned as model_planned
 from headcount.plan.devices import find_device
 from headcount.plan.engines.engine import find_engine
+from headcount.plan.engines.llama_cpp.building import built
 from headcount.plan.plan import Plan, plan_model
 from headcount.plan.request import PlanRequest
 from held_buffers import HEAD, LARGE, SMALL, answers, compute_errors, planned_of
@@ -229,6 +230,14 @@ def test_a_tied_output_is_a_copy_of_the_embedding_alone() -> None:
     assert found.weights is not None
     copied = found.taken[0].bytes + host - found.weights.total_bytes
     assert (host, copied) == (262_144 * (1536 + 35 * 256) * 2, 262_144 * 1536 * 2)
+
+
+def test_a_search_makes_a_graph_once() -> None:
+    """Of slots over one stream, and of a stream of each, however many contexts it tries."""
+    built.cache_clear()
+    found = plan_of("llama-3-8b", context=8192, gpu_layers=20)
+    assert found.limits.max_context and found.largest_batch(1024)
+    assert built.cache_info().misses == 2
 
 
 def test_experts_on_the_host() -> None:

@@ -23,10 +23,8 @@ MIB = 2**20
 DEVICE = parse_device("24GB")
 # Each with what is odd about it: shared caches, no cache at all, state only, state beside
 # attention, cross-attention, a latent.
-# Their graphs in llama.cpp are long, and laid out anew for each context that a search tries.
-LONG = ("gemma-4-e4b", "gemma-4-e2b", "gemma-3n-e4b")
 ODD = (
-    *(pytest.param(name, marks=pytest.mark.slow) for name in LONG),
+    *("gemma-4-e4b", "gemma-4-e2b", "gemma-3n-e4b"),
     "bert-base",
     "openai/clip-vit-base-patch32",
     "tiiuae/falcon-mamba-7b",
