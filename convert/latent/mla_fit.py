@@ -205,6 +205,6 @@ def _attention(like: Any, weights: AttentionWeights, shape: MlaShape) -> nn.Modu
         qk_rope_head_dim=shape.rotated,
         qk_nope_head_dim=shape.head_dim,
         v_head_dim=weights.v.shape[1],
-        attn_implementation=like.config._attn_implementation,
     )
+    config._attn_implementation = like.config._attn_implementation
     return DeepseekV3Attention(config, like.layer_idx).to(weights.q.dtype).eval()
