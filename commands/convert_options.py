@@ -108,7 +108,8 @@ conversion_options = stack(
     _option(
         "--home",
         click.Choice(HOME_CHOICES),
-        "The class of the result: its own, another, or a modelling file of ours.",
+        "The class of the result: its own, another, or a modelling file of ours; of latents, such"
+        " a file or, with mla, DeepSeek-V3's.",
     ),
     click.option(
         "--dtype",

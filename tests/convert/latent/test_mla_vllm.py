@@ -1,4 +1,4 @@
-"""vLLM itself on a model that `--home mla` wrote: the tokens that it has room for, and goes on with.
+"""vLLM itself on a model of `--home mla`: the tokens that it has room for, and how it goes on.
 
 Its CPU build has kernels for latents of 512 with 64 that rotate, and blocks of 16 tokens.
 """
