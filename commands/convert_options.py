@@ -151,7 +151,8 @@ sweep_options = stack(
         "--sweep",
         "counts",
         metavar="8,4,2,1",
-        help="Convert to each of these, evaluate, print the trade-off, write nothing…",
+        help="Convert to each of these, evaluate, print the trade-off, write nothing… Latents, too:"
+        " latent:1/4, or mla:1/4 as --home mla makes them.",
     ),
     click.option(
         "--sweep-methods",
