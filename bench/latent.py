@@ -3,8 +3,9 @@
     python bench/latent.py --model NAME=FOLDER --text NAME=FILE --sizes 1/2,1/4,1/8
 
 Cuts the text into halves at a line break: the first calibrates, the second is scored. Each cell is
-a `headcount convert` and a `headcount evaluate` of its own. `--merged 4,2,1` names the numbers of
-K/V heads that keep as many bytes, one for each size; without it no heads are merged.
+a `headcount convert` and a `headcount evaluate` of its own. `--homes latent,mla` measures latents
+of both homes. `--merged 4,2,1` names the numbers of K/V heads that keep as many bytes, one for each
+size; without it no heads are merged. Rows go to stderr as they are made.
 """
 
 import argparse
@@ -36,6 +37,9 @@ METHODS = {
     "good": "--quality good --calibration first.txt",
     "best": "--quality best --calibration first.txt",
 }
+
+# What the cache holds with each home of latents.
+NAMES = {"latent": "latents", "mla": "latents and a key that rotates (MLA)"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +75,10 @@ def rows(bench: Bench, base: float, caches: dict[str, int]) -> Iterator[str]:
     """A line a method, a column a size, for latents and for merged heads."""
     options = bench.options
     sizes, merged = options.sizes.split(","), (options.merged or "").split(",")
-    kinds = [("latents", [f"--latent {size}" for size in sizes])]
+    kinds = [
+        (NAMES[home], [f"--latent {size} --home {home}" for size in sizes])
+        for home in options.homes.split(",")
+    ]
     if options.merged:
         kinds.append(("merged heads", [f"--kv-heads {count}" for count in merged]))
     yield f"| cache | method | {' | '.join(sizes)} |"
@@ -82,8 +89,9 @@ def rows(bench: Bench, base: float, caches: dict[str, int]) -> Iterator[str]:
             cells = [f"{one['model']['loss'] - base:+.4f}" for one in found]
             for size, one in zip(sizes, found, strict=True):
                 caches[size] = one["cache_bytes"]["measured"]
-            print(kind, method, cells, file=sys.stderr, flush=True)
-            yield f"| {kind} | `{method}` | {' | '.join(cells)} |"
+            row = f"| {kind} | `{method}` | {' | '.join(cells)} |"
+            print(row, file=sys.stderr, flush=True)
+            yield row
 
 
 def header(
@@ -105,6 +113,7 @@ def header(
 def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("--sizes", default="1/2,1/4,1/8")
+    parser.add_argument("--homes", default="latent", help="latent, mla or both")
     parser.add_argument("--merged", metavar="4,2,1", help="K/V heads of as many bytes")
     parser.add_argument("--methods", default=",".join(METHODS))
     parser.add_argument("--tokens", type=int, default=16384, help="scored at most")
@@ -126,7 +135,8 @@ def main() -> None:
     after = ", ".join(f"{size / 2**10:,.0f} KiB ({name})" for name, size in caches.items())
     above = header(options, texts, before, after)
     methods = options.methods.split(",")
-    commands = [bench.convert(f"--latent {options.sizes.split(',')[0]}", m) for m in methods]
+    first = f"--latent {options.sizes.split(',')[0]} --home {options.homes.split(',')[0]}"
+    commands = [bench.convert(first, method) for method in methods]
     commands.append(bench.evaluate("out"))
     print("\n".join(block("latent.py", above, table, commands)), flush=True)
 

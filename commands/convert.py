@@ -67,6 +67,7 @@ def convert(
       headcount convert ./mha ./gqa --kv-heads 8 --evaluate --text prose.txt
       headcount convert ./mha ./gqa --kv-heads 8 --format gguf --dtype q8_0
       headcount convert ./mha ./latent --latent 1/4 --calibration prose.txt
+      headcount convert ./mha ./mla --latent 1/4 --home mla --calibration prose.txt
       headcount convert ./mha --sweep 8,4,2,1
       headcount convert ./mha --verify ./gqa
       headcount convert --families

@@ -117,7 +117,8 @@ conversion_options = stack(
     _option(
         "--home",
         click.Choice(HOME_CHOICES),
-        "The class of the result: its own, another, or a modelling file of ours.",
+        "The class of the result: its own, another, or a modelling file of ours; of latents, such"
+        " a file or, with mla, DeepSeek-V3's.",
     ),
     click.option(
         "--dtype",
@@ -159,7 +160,8 @@ sweep_options = stack(
         "--sweep",
         "counts",
         metavar="8,4,2,1",
-        help="Convert to each of these, evaluate, print the trade-off, write nothing…",
+        help="Convert to each of these, evaluate, print the trade-off, write nothing… Latents, too:"
+        " latent:1/4, or mla:1/4 as --home mla makes them.",
     ),
     click.option(
         "--sweep-methods",

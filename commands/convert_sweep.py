@@ -16,7 +16,7 @@ from headcount.convert.temporary_folder import temporary_folder
 from headcount.evaluate.sweep.sensitivity import sensitivities
 from headcount.evaluate.sweep.sweep import CHOSEN, sweep, trials_of
 from headcount.evaluate.sweep.sweep_report import sweep_report
-from headcount.evaluate.sweep.trial import parse_counts, parse_methods
+from headcount.evaluate.sweep.trial import parse_methods, parse_sizes
 from headcount.model.errors import HeadcountError
 from headcount.report.report import Report
 from headcount.running.signals import exit_cleanly, exit_telling, on_signals
@@ -57,8 +57,11 @@ def sweep_model(
         )
     if budget is not None and isnan(budget):
         raise HeadcountError("--max-delta-loss nan: give a number of nats a token")
-    wanted = parse_counts(counts)
+    wanted, swept = parse_sizes(counts)
+    if not wanted and by_layer:
+        raise HeadcountError("--by-layer: is of K/V heads: name a number of them in --sweep")
     fields = dict(_named_fields(options, methods))
+    latents = [(latent, *own) for latent in swept for own in _latent_fields(options, methods)]
     if methods is not None:
         _refuse_unused(options, fields)
     fields = dict(_pruned(fields, options["pruned_heads"]))
@@ -73,19 +76,20 @@ def sweep_model(
                 source=found.path,
                 source_name=found.name,
                 target=place,
-                num_key_value_heads=wanted[0],
+                num_key_value_heads=wanted[0] if wanted else 1,
                 **fields[names[0]],
             )
             if target is not None and target.exists():
                 raise TargetError(f"{target}: exists; a sweep takes a name that does not yet")
-            trials = trials_of(request, wanted, names, lambda name: fields[name])
+            trials = trials_of(request, wanted, names, lambda name: fields[name], latents)
             with on_signals(exit_cleanly):
                 done = sweep(trials, evaluation, budget=budget, progress=True)
             holds = "nothing was kept" if done.chosen is None else f"{target}: {CHOSEN}"
             with on_signals(exit_telling(holds)):
                 if by_layer:
-                    layers = sensitivities(trials[-1].plan.request, evaluation, progress=True)
-                    trials[-1].plan.source.check()
+                    fewest = [trial for trial in trials if trial.latent is None][-1]
+                    layers = sensitivities(fewest.plan.request, evaluation, progress=True)
+                    fewest.plan.source.check()
                     done = replace(done, layers=layers)
     hand_over([sweep_report(done)], holds, write)
     if budget is not None and done.chosen is None:
@@ -115,6 +119,27 @@ def _named_fields(
     for name in parse_methods(methods, (*METHODS, *QUALITIES, *both)):
         fields = _fields(options, name.removesuffix(WITH_TEXT), reads=name.endswith(WITH_TEXT))
         yield _name(name.removesuffix(WITH_TEXT), fields), fields
+
+
+def _latent_fields(
+    options: Mapping[str, Any], methods: str | None
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The same of latents, which have the qualities alone; without a method that is fast. Raises
+    HeadcountError."""
+    if options["pruned_heads"] is not None:
+        raise HeadcountError("--prune-heads does not go with latents: leave one of them out")
+    of_latents = {**options, "method": None, "grouping": None, "latent": "of the trial"}
+    alone = str(options["quality"] or "fast")
+    if alone in EITHER_WAY and options["calibration"] is not None:
+        alone += WITH_TEXT
+    named = alone if methods is None else methods
+    known = [name for name in named.split(",") if name.strip().removesuffix(WITH_TEXT) in QUALITIES]
+    if not known:
+        raise HeadcountError(
+            f"latents are fitted by {', '.join(QUALITIES)}: name one of them in --sweep-methods, or"
+            " as --quality"
+        )
+    yield from _named_fields({**of_latents, "quality": None}, ",".join(known))
 
 
 def _pruned(

@@ -6,9 +6,11 @@ from pathlib import Path
 from headcount.audit import audit_model
 from headcount.audit.audited import Audit
 from headcount.model.errors import HeadcountError
-from headcount.model.mixers import Attention
+from headcount.model.mixers import Attention, LatentAttention
+from headcount.model.spec import Layer
 from headcount.report.report import Finding
 
+from .latent.mla_shape import MlaShape
 from .plan.errors import SelfCheckError
 from .plan.plan import ConversionPlan
 from .plan.refusals.source import TAKEN_ALONG
@@ -51,6 +53,9 @@ def verify_output(plan: ConversionPlan, folder: Path) -> None:
     for layer in audit.spec.layers:
         if layer.stack != "decoder" or layer.index not in wanted:
             continue
+        if plan.rewriting is not None and plan.rewriting.mla is not None:
+            _verify_mla(layer, plan.rewriting.mla)
+            continue
         found = {m.num_key_value_heads for m in layer.mixers if isinstance(m, Attention)}
         if found != {wanted[layer.index]}:
             raise SelfCheckError(
@@ -69,3 +74,14 @@ def verify_output(plan: ConversionPlan, folder: Path) -> None:
                 f"layer {layer.index} of the output has {sorted(heads)} query heads instead of"
                 f" {query[layer.index]}; nothing was kept"
             )
+
+
+def _verify_mla(layer: Layer, shape: MlaShape) -> None:
+    kept = [
+        (m.kv_lora_rank, m.qk_rope_head_dim) for m in layer.mixers if isinstance(m, LatentAttention)
+    ]
+    if kept != [(shape.rank, shape.rotated)]:
+        raise SelfCheckError(
+            f"layer {layer.index} of the output keeps latents and rotated keys of {kept} elements"
+            f" instead of {shape.rank} and {shape.rotated}; nothing was kept"
+        )

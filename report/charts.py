@@ -107,7 +107,7 @@ def _series(chart: Chart) -> Iterator[dict[str, Any]]:
         trace: dict[str, Any] = {
             "name": printable(series.name),
             "x": list(chart.places),
-            "y": [round(value, 4) for value in series.values],
+            "y": [None if value is None else round(value, 4) for value in series.values],
         }
         if chart.kind == "bar":
             yield {**trace, "type": "bar", "marker": {"color": colour}}

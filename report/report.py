@@ -125,10 +125,10 @@ class Bar(NamedTuple):
 
 
 class Series(NamedTuple):
-    """One line, area or group of bars of a chart."""
+    """One line, area or group of bars of a chart; None: it has nothing at that place."""
 
     name: str
-    values: tuple[float, ...]
+    values: tuple[float | None, ...]
 
 
 class Chart(NamedTuple):

@@ -13,6 +13,8 @@ from headcount.running.boundary import quiet_transformers
 
 from ..attention_map.attention_tensors import Where
 from ..latent.latent_fit import LatentFit
+from ..latent.mla_fit import MlaFit
+from ..latent.mla_shape import MlaShape
 from ..latent.names import key_value_tensors
 from ..merge.ladder import Ladder
 from ..plan.errors import BadValuesError, CannotConvertError
@@ -45,9 +47,10 @@ def calibrated_layers(
     progress: bool,
     sha256: str | None = None,
     ranks: Mapping[Where, int] | None = None,
+    mla: MlaShape | None = None,
 ) -> Iterator[RewrittenLayer]:
     """Every layer whose K/V heads become fewer, in order, merged and fitted to text; or those that
-    are to keep latents of `ranks`.
+    are to keep latents of `ranks`, by a class with latent attention of the shape `mla` or by ours.
 
     `calibration` is a UTF-8 file, or `builtin` for the prose in the package, of which
     `calibration_tokens` tokens are used. A layer that `done` has is not computed again, but run, so
@@ -56,7 +59,7 @@ def calibrated_layers(
     with. Raises HeadcountError.
     """
     with SourceReader(source.checkpoint.files) as reader:
-        run = _Calibration(source, heads, ladder, reader, ranks or {})
+        run = _Calibration(source, heads, ladder, reader, ranks or {}, mla)
         text = run.text(calibration, calibration_tokens)
         if sha256 not in (None, text.sha256):
             raise SourceChangedError(f"{calibration}: changed while it was read; nothing was kept")
@@ -71,8 +74,9 @@ class _Calibration:
         ladder: Ladder,
         reader: SourceReader,
         ranks: Mapping[Where, int],
+        mla: MlaShape | None,
     ) -> None:
-        self._source, self._ladder, self._ranks = source, ladder, ranks
+        self._source, self._ladder, self._ranks, self._mla = source, ladder, ranks, mla
         self._changed = {w: own for w, own in heads.layers.items() if own.is_changed or w in ranks}
         _refuse_unknown(source, heads)
         self._layered = LayeredModel(source, reader)
@@ -185,6 +189,8 @@ class _Calibration:
 
     def _fit(self, task: LayerTask, states: States) -> LayerFit:
         rank = self._ranks.get(task.tensors.where)
+        if self._mla is not None and rank is not None:
+            return MlaFit(task, states, self._mla)
         return LayerFit(task, states) if rank is None else LatentFit(task, states, rank)
 
     def _of_mlp(self, index: int, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:

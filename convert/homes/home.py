@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..attention_map.attention_tensors import Where
+from ..latent.mla_shape import MlaShape
 from ..plan.heads import HeadsByLayer
 from ..plan.side_files import SideFile
 from ..plan.steps import Dropped, Step
@@ -26,7 +27,8 @@ class Draft:
 class Home:
     """A class that can hold `heads`, and why. `draft` makes the steps of the tensors, `config` the
     new config and what changed in it; both raise CannotConvertError for what is not known. `ranks`
-    are the latents that are kept in place of the heads, none: heads are kept."""
+    are the elements that are kept of a token in place of the heads, none: heads are kept; with
+    `mla` by a class with latent attention, some of them a key that rotates."""
 
     name: str
     reason: str
@@ -34,3 +36,4 @@ class Home:
     draft: Callable[[], Draft]
     config: Callable[[], tuple[dict[str, Any], tuple[str, ...]]]
     ranks: Mapping[Where, int] = field(default_factory=dict)
+    mla: MlaShape | None = None

@@ -11,6 +11,7 @@ from headcount.running.built.meta_model import build_on_meta
 from headcount.running.norm_gain import gain_and_shift
 
 from ..attention_map.attention_tensors import Where
+from ..merge.attention_weights import AttentionWeights, Freedom
 from ..plan.rewriting import Rewriting
 from ..plan.source import ConversionSource
 from ..rewrite.freedom import freedoms_of
@@ -19,8 +20,11 @@ from ..rewrite.tensors import Read, weights_of
 from ..rewrite.uncalibrated import finite
 from ..stream.reader import SourceReader
 from ..stream.threads import one_thread
+from .decoupled import Decoupled, assumed_turns, decoupled
 from .factors import low_rank
 from .made_layer import made_layer
+from .mla_layer import mla_layer, small_scale
+from .mla_shape import MlaShape
 
 # What the norm in front of an attention is called in its layer.
 _NORMS = (
@@ -44,8 +48,20 @@ def layers_by_weights(rewriting: Rewriting, done: MadeBefore) -> Iterator[Rewrit
                 tensors = source.attention_map.attentions[where]
                 weights = weights_of(tensors, read)
                 inputs = known_inputs(source, classes, where, weights.k.shape[-1], read)
-                factors = low_rank(weights, freedoms[where], inputs, rank)
-                yield made_layer(tensors, factors)
+                if rewriting.mla is None:
+                    factors = low_rank(weights, freedoms[where], inputs, rank)
+                    yield made_layer(tensors, factors)
+                else:
+                    shape = rewriting.mla
+                    found = _decoupled(weights, freedoms[where], inputs, shape)
+                    yield mla_layer(tensors, found, shape, small_scale(found.factors.down, inputs))
+
+
+def _decoupled(
+    weights: AttentionWeights, freedom: Freedom, inputs: torch.Tensor, shape: MlaShape
+) -> Decoupled:
+    turns = assumed_turns(torch.tensor(shape.frequencies), len(weights.q))
+    return decoupled(weights, freedom, inputs, turns, shape.rank)
 
 
 def known_inputs(

@@ -43,15 +43,21 @@ class Factors:
 
 @torch.no_grad()
 def low_rank(
-    weights: AttentionWeights, freedom: Freedom, inputs: torch.Tensor, rank: int
+    weights: AttentionWeights,
+    freedom: Freedom,
+    inputs: torch.Tensor,
+    rank: int,
+    like: AttentionWeights | None = None,
 ) -> Factors:
     """The best latent of `rank` for inputs with the second moment `inputs` [E, E], in the dtype of
-    `weights`. Where nothing need be lost, nothing is computed that rounding could change."""
+    `weights`. Where nothing need be lost, nothing is computed that rounding could change. `like`:
+    keys and values weigh as much as those of that attention do (None: as these), of which `weights`
+    are a part."""
     both = torch.cat([weights.k.flatten(0, 1), weights.v.flatten(0, 1)])
     if rank >= min(both.shape):
         return _factors(weights, *_whole(both), (0.0, 0.0))
     second = _with_ridge(inputs.double())
-    pieces = _pieces(weights, freedom, second)
+    pieces = _pieces(weights, freedom, second, like or weights)
     seen = torch.cat(pieces)
     down = _down(seen, second, rank)
     mixed = second @ down.T
@@ -96,14 +102,17 @@ def _energy(maps: torch.Tensor, second: torch.Tensor) -> float:
 
 
 def _pieces(
-    weights: AttentionWeights, freedom: Freedom, second: torch.Tensor
+    weights: AttentionWeights, freedom: Freedom, second: torch.Tensor, like: AttentionWeights
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """[G*d, E] and [G*dv, E]: what is to be told of keys, and of values, each of energy 1."""
+    """[G*d, E] and [G*dv, E]: what is to be told of keys, and of values, as shares of `like`'s
+    energies."""
     metrics = (key_metric(weights, freedom, second), value_metric(weights))
     pieces = []
-    for heads, metric in zip((weights.k, weights.v), metrics, strict=True):
-        piece = (_roots(metric) @ heads.double()).flatten(0, 1)
-        pieces.append(piece / (_energy(piece, second) ** 0.5 or 1.0))
+    parts = ((weights.k, like.k), (weights.v, like.v))
+    for (heads, wholes), metric in zip(parts, metrics, strict=True):
+        root = _roots(metric)
+        whole = _energy((root @ wholes.double()).flatten(0, 1), second)
+        pieces.append((root @ heads.double()).flatten(0, 1) / (whole**0.5 or 1.0))
     return pieces[0], pieces[1]
 
 

@@ -43,6 +43,20 @@ def latent_weights(
     )
 
 
+def merged_as(weights: AttentionWeights, found: Factors) -> Merged:
+    """The weights with all heads in their places. Of the mean of heads nothing is known."""
+    heads = len(weights.k)
+    return Merged(
+        weights=weights,
+        order=tuple(range(heads)),
+        groups=(1,) * heads,
+        key_error=found.key_error,
+        value_error=found.value_error,
+        key_mean_error=1.0,
+        value_mean_error=1.0,
+    )
+
+
 class TiedFactors:
     """Of the keys and values the factors are free, of the rest every tensor that is there."""
 
@@ -83,20 +97,7 @@ class LatentFit(LayerFit):
         with one_thread():
             found = low_rank(self._source, self._task.freedom, second, self._rank)
         self._factors = found
-        return self._of(latent_weights(self._source, found.down, found.key, found.value), found)
-
-    def _of(self, weights: AttentionWeights, found: Factors) -> Merged:
-        """The weights with all heads in their places. Of the mean of heads nothing is known."""
-        heads = len(weights.k)
-        return Merged(
-            weights=weights,
-            order=tuple(range(heads)),
-            groups=(1,) * heads,
-            key_error=found.key_error,
-            value_error=found.value_error,
-            key_mean_error=1.0,
-            value_mean_error=1.0,
-        )
+        return merged_as(latent_weights(self._source, found.down, found.key, found.value), found)
 
     def _tying(self, merged: Merged) -> Tying:
         return TiedFactors()

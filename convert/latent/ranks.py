@@ -27,6 +27,27 @@ def ranks_of(
     return {where: _rank(source, where, mixer, share) for where, mixer in mixers.items()}
 
 
+def mla_rank(
+    source: ConversionSource,
+    mixer: Attention,
+    size: LatentSize,
+    dtype: CastName | None,
+    rotated: int,
+) -> int:
+    """The latent's rank where `rotated` elements are kept beside it, in every layer. Raises
+    HeadCountError likewise."""
+    kept = kept_elements(mixer)
+    share = _share(source, size, dtype) if isinstance(size, BytesPerToken) else size
+    elements = share if isinstance(share, int) else int(share * kept)
+    if not rotated < elements <= kept:
+        raise HeadCountError(
+            f"{source.label}: a layer keeps {kept:,} elements of a token, and {rotated:,} of the"
+            f" {elements:,} asked for are a key that rotates: --latent can be {rotated + 1:,} to"
+            f" {min(kept, full_rank(mixer) + rotated):,} with --home mla"
+        )
+    return min(elements - rotated, full_rank(mixer))
+
+
 def kept_elements(mixer: Attention) -> int:
     """The elements of keys and values of one token."""
     return mixer.num_key_value_heads * (mixer.head_dim + mixer.v_head_dim)

@@ -129,7 +129,9 @@ def _heads(plan: ConversionPlan) -> Iterator[str]:
 def _kept(layer: LayerHeads) -> str:
     if layer.latent_rank is None:
         return f"K/V heads {layer.before} -> {layer.after}"
-    return f"elements of a token {layer.kept_before} -> a latent of {layer.latent_rank}"
+    latent = f"a latent of {layer.latent_rank - layer.rotated}"
+    rotated = f" and {layer.rotated} that rotate" if layer.rotated else ""
+    return f"elements of a token {layer.kept_before} -> {latent}{rotated}"
 
 
 def _pruned(plan: ConversionPlan) -> Iterator[str]:

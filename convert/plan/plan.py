@@ -33,8 +33,8 @@ class OutputFile:
 class LayerHeads:
     """The K/V heads of one layer, before and after. `padded_heads` are the query heads after where
     some of them are padding; `pruned` those of before that are gone. `latent_rank`: so many
-    elements of a token are kept in place of keys and values; None: these are. `v_head_dim` None: as
-    head_dim."""
+    elements of a token are kept in place of keys and values, `rotated` of them a key that rotates;
+    None: these are. `v_head_dim` None: as head_dim."""
 
     index: int
     num_attention_heads: int
@@ -44,6 +44,7 @@ class LayerHeads:
     padded_heads: int | None = None
     pruned: tuple[int, ...] = ()
     latent_rank: int | None = None
+    rotated: int = 0
     v_head_dim: int | None = None
 
     @property

@@ -12,6 +12,7 @@ from ..gguf.gguf_file import GgufFile
 from ..homes.finding import find_home
 from ..homes.home import Draft, Home
 from ..homes.latent import latent
+from ..homes.mla import mla
 from ..homes.unchanged import unchanged
 from ..importance.settling import pruned_in, settled
 from ..rewrite.planned import plan_rewriting
@@ -105,6 +106,8 @@ def plan_of(source: ConversionSource, request: ConversionRequest) -> ConversionP
 
 
 def _home(source: ConversionSource, request: ConversionRequest) -> Home:
+    if request.latent is not None and request.home == "mla":
+        return mla(source, request.latent, request.cast)
     if request.latent is not None:
         return latent(source, request.latent, request.cast)
     if not request.changes_heads:
@@ -145,6 +148,7 @@ def _layer(index: int, home: Home) -> LayerHeads:
         padded_heads=heads.padded_heads if heads.is_padded else None,
         pruned=tuple(sorted({*range(heads.num_attention_heads)} - {*heads.staying.query})),
         latent_rank=home.ranks.get((index, False)),
+        rotated=0 if home.mla is None else home.mla.rotated,
         v_head_dim=heads.v_head_dim,
     )
 

@@ -39,8 +39,9 @@ BUILTIN = "builtin"
 # has as many for most tokenizers.
 CALIBRATION_TOKENS = 32_768
 # Which class holds the result; auto takes the first that can, in this order.
-HomeChoice = Literal["auto", "native", "rehome", "custom", "latent"]
+HomeChoice = Literal["auto", "native", "rehome", "custom", "latent", "mla"]
 HOME_CHOICES: tuple[HomeChoice, ...] = get_args(HomeChoice)
+LATENT_HOMES = ("latent", "mla")
 # A number for all layers, or one for each of some: the others keep their heads.
 KeyValueHeads = int | Mapping[int, int]
 # Query heads that are taken away: a number or a share of each layer's, or single ones by layer.
@@ -145,8 +146,10 @@ class ConversionRequest:
         wanted, pruned = self.num_key_value_heads, self.pruned_heads
         if self.latent is not None:
             self._check_latent(self.latent)
-        elif self.home == "latent":
-            raise HeadcountError("--home latent: say how large the latents are, with --latent SIZE")
+        elif self.home in LATENT_HOMES:
+            raise HeadcountError(
+                f"--home {self.home}: say how large the latents are, with --latent SIZE"
+            )
         elif not self.changes_heads and not self.is_gguf:
             raise HeadcountError("nothing is asked for: say how many K/V heads, or what to prune")
         if wanted is not None:
@@ -175,7 +178,7 @@ class ConversionRequest:
         others: dict[str, bool] = {
             "--kv-heads": self.num_key_value_heads is not None,
             "--prune-heads": self.pruned_heads is not None,
-            f"--home {self.home}": self.home not in ("auto", "latent"),
+            f"--home {self.home}": self.home not in ("auto", *LATENT_HOMES),
             f"--method {self.method}": self.method != "mean",
             f"--grouping {self.grouping}": self.grouping != "contiguous",
             "--temperature": self.temperature,

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ..attention_map.attention_tensors import Where
+from ..latent.mla_shape import MlaShape
 from ..merge.ladder import Ladder
 from .heads import HeadsByLayer
 from .source import ConversionSource
@@ -15,7 +16,8 @@ class Rewriting:
     a further loss. `nbytes` are those that these tensors take on disk for the time of the run, at
     most. `calibration` is a text file or `builtin`, with the digest of its content, of which
     `tokens_read` are used, at most `calibration_tokens`; None where weights alone decide. `ranks`:
-    keys and values are rebuilt from latents of these ranks, and no head is pooled."""
+    keys and values are rebuilt from latents of these ranks, and no head is pooled; `mla`: by a
+    class with latent attention of that shape, None: by ours."""
 
     source: ConversionSource
     heads: HeadsByLayer
@@ -26,6 +28,7 @@ class Rewriting:
     calibration_tokens: int = 0
     tokens_read: int = 0
     ranks: Mapping[Where, int] = field(default_factory=dict)
+    mla: MlaShape | None = None
 
     @property
     def layers(self) -> tuple[int, ...]:

@@ -55,6 +55,15 @@ class Skip:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Scale:
+    """The source's values times `factor`."""
+
+    verb: ClassVar[str] = "scale"
+
+    factor: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Fold:
     """A projection, or its bias, that takes up the affine part of the norm in front of it:
     W * gamma along its input, b + W @ beta."""
@@ -152,7 +161,7 @@ class Part:
     part: str
 
 
-Action = Copy | Transpose | Cast | Make | Skip | Fold | Take | Pool | Pad | Factor | Part
+Action = Copy | Transpose | Cast | Make | Skip | Scale | Fold | Take | Pool | Pad | Factor | Part
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

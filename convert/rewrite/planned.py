@@ -76,6 +76,7 @@ def _latents(
         calibration_tokens=0 if text is None else _wanted_tokens(request),
         tokens_read=0 if text is None else text.tokens,
         ranks=home.ranks,
+        mla=home.mla,
     )
     return rewriting, tuple(_few(request, text))
 

@@ -119,6 +119,7 @@ def _layers(rewriting: Rewriting, work: WorkFolder, progress: bool) -> Iterator[
         progress,
         rewriting.calibration_sha256,
         rewriting.ranks,
+        rewriting.mla,
     )
 
 

@@ -1,4 +1,5 @@
-"""The affine part of a norm, folded into the projection that reads it: W(gamma x + beta) + b.
+"""The affine part of a norm, folded into the projection that reads it: W(gamma x + beta) + b; and a
+factor of all of a tensor.
 
 Sums are made in float64 and rounded once, a slice of rows at a time: no large matrix is ever
 held wide.
@@ -29,6 +30,14 @@ def fold_shift(
         moved = weight[rows].double() @ shift.double()
         folded[rows] = (moved if bias is None else moved + bias[rows].double()).to(weight.dtype)
     return folded
+
+
+def scaled(tensor: torch.Tensor, factor: float) -> torch.Tensor:
+    """`tensor` times a number."""
+    made = torch.empty_like(tensor)
+    for rows in _slices(tensor.unsqueeze(-1) if tensor.dim() == 1 else tensor):
+        made[rows] = (tensor[rows].double() * factor).to(tensor.dtype)
+    return made
 
 
 def _slices(weight: torch.Tensor) -> Iterator[slice]:

@@ -24,6 +24,7 @@ from ..plan.steps import (
     Pad,
     Part,
     Pool,
+    Scale,
     Skip,
     Step,
     Take,
@@ -32,7 +33,7 @@ from ..plan.steps import (
 from .float_casts import Lost, cast, cast_pieces, lost
 from .head_layout import ByPart, join_heads, placed_heads, reordered, split_heads
 from .made_ahead import Ahead
-from .norm_folding import fold_gain, fold_shift
+from .norm_folding import fold_gain, fold_shift, scaled
 from .outcome import Outcome
 from .pooling import (
     NotFiniteError,
@@ -143,6 +144,8 @@ class WeightStream:
                 return torch.full(step.shape, value, dtype=DTYPES[step.dtype])
             case Skip(rows=rows):
                 return self._read(step.sources[0])[rows:].contiguous()
+            case Scale(factor=factor):
+                return scaled(self._read(step.sources[0]), factor)
             case Fold(folded=folded):
                 return self._joined(step, folded)
             case Take(source=layout, order=order, folded=folded):

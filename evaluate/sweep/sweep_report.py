@@ -8,11 +8,13 @@ from headcount.report.report import Chart, Column, Fact, Report, Series, Table
 
 from ..evaluation_report import text_facts
 from .sweep import Sweep
-from .trial import Measured
+from .trial import Measured, frontier
 
 SCHEMA_VERSION = 1
+_LATENT = Column(key="latent", title="Latent")
 _COLUMNS = (
     Column(key="kv_heads", title="K/V heads", unit="count"),
+    _LATENT,
     Column(key="method", title="Method"),
     Column(key="cache", title="Cache", unit="bytes"),
     Column(key="share", title="Of the original", unit="percent"),
@@ -20,6 +22,7 @@ _COLUMNS = (
     Column(key="delta_loss", title="Against it"),
     Column(key="kl_divergence", title="KL", unit="loss"),
     Column(key="top1_agreement", title="Top-1 agreement", unit="percent"),
+    Column(key="frontier", title="Frontier"),
     Column(key="bar", title="Loss added, log scale"),
 )
 _LAYER_COLUMNS = (
@@ -57,12 +60,18 @@ def _facts(sweep: Sweep) -> Iterator[Fact]:
 
 def _name(one: Measured) -> str:
     assert one.trial is not None
-    return f"{one.num_key_value_heads} K/V heads by {one.trial.method}"
+    kept = f"{one.num_key_value_heads} K/V heads" if one.latent is None else one.latent.text
+    return f"{kept} by {one.trial.method}"
 
 
 def _table(sweep: Sweep) -> Table:
-    rows = tuple(_row(one, sweep) for one in (sweep.original, *sweep.trials))
-    return Table(key="trials", title="Trials", columns=_COLUMNS, rows=rows)
+    best = frontier(sweep.trials)
+    rows = tuple(_row(one, sweep, best) for one in (sweep.original, *sweep.trials))
+    columns, skipped = _COLUMNS, _COLUMNS.index(_LATENT)
+    if not any(one.latent for one in sweep.trials):
+        columns = (*columns[:skipped], *columns[skipped + 1 :])
+        rows = tuple((*row[:skipped], *row[skipped + 1 :]) for row in rows)
+    return Table(key="trials", title="Trials", columns=columns, rows=rows)
 
 
 def _layer_tables(sweep: Sweep) -> Iterator[Table]:
@@ -86,11 +95,11 @@ def _layer_tables(sweep: Sweep) -> Iterator[Table]:
 def _notes(sweep: Sweep) -> Iterator[str]:
     yield (
         f"Cache of one sequence after {sweep.original.cache_tokens:,} tokens. Losses are in nats a"
-        " token; KL is original || result."
+        " token; KL is original || result. Frontier: none with as small a cache adds less."
     )
     yield from _reading(sweep)
     if sweep.layers:
-        fewest = min(one.num_key_value_heads for one in sweep.trials)
+        fewest = min(one.num_key_value_heads for one in sweep.trials if one.num_key_value_heads)
         yield (
             f"Each layer alone: {fewest} K/V heads by --quality fast in that layer, from the"
             " weights alone, the others as they were. Layers that add much are worth more heads"
@@ -112,9 +121,10 @@ def _reading(sweep: Sweep) -> Iterator[str]:
         yield f"By {tokens}: {', '.join(fitted)}."
 
 
-def _row(one: Measured, sweep: Sweep) -> tuple[object, ...]:
+def _row(one: Measured, sweep: Sweep, best: list[Measured]) -> tuple[object, ...]:
     return (
         one.num_key_value_heads,
+        None if one.latent is None else one.latent.text,
         "original" if one.trial is None else one.trial.method,
         one.cache_bytes,
         _share(one, sweep),
@@ -122,6 +132,7 @@ def _row(one: Measured, sweep: Sweep) -> tuple[object, ...]:
         f"{one.delta_loss:+.4f}",
         one.kl_divergence,
         100 * one.top1_agreement,
+        "*" if one in best else "",
         _bar(one, sweep),
     )
 
@@ -141,13 +152,14 @@ def _bar(one: Measured, sweep: Sweep) -> str:
 
 
 def _charts(sweep: Sweep) -> Iterator[Chart]:
-    methods = dict.fromkeys(one.trial.method for one in sweep.trials if one.trial)
+    names = dict.fromkeys(map(_series, sweep.trials))
     by_share = sorted(sweep.trials, key=lambda one: one.cache_bytes)
     places = tuple(dict.fromkeys(_share(one, sweep) for one in by_share))
     for key, title, scale in (
         ("delta_loss", "Loss added, nats a token", 1),
         ("top1_agreement", "Top-1 agreement, %", 100),
     ):
+        found = {(_series(t), _share(t, sweep)): scale * getattr(t, key) for t in by_share}
         yield Chart(
             key=key,
             title=title,
@@ -156,20 +168,21 @@ def _charts(sweep: Sweep) -> Iterator[Chart]:
             y_title=title,
             places=places,
             series=tuple(
-                Series(
-                    name=method,
-                    values=tuple(
-                        scale * getattr(one, key)
-                        for one in by_share
-                        if one.trial and one.trial.method == method
-                    ),
-                )
-                for method in methods
+                Series(name=name, values=tuple(found.get((name, place)) for place in places))
+                for name in names
             ),
         )
 
 
+def _series(one: Measured) -> str:
+    """The line of a chart that a trial lies on."""
+    assert one.trial is not None
+    kept = {None: "", "latent": "latents, ", "mla": "MLA, "}
+    return kept[None if one.latent is None else one.latent.home] + one.trial.method
+
+
 def _document(sweep: Sweep) -> dict[str, object]:
+    best = frontier(sweep.trials)
     return {
         "schema_version": SCHEMA_VERSION,
         "source": sweep.source,
@@ -177,7 +190,7 @@ def _document(sweep: Sweep) -> dict[str, object]:
         "tokens": sweep.tokens,
         "settings": asdict(sweep.settings),
         "original": sweep.original.document(),
-        "trials": [one.document() for one in sweep.trials],
+        "trials": [{**one.document(), "frontier": one in best} for one in sweep.trials],
         "layers": [layer.document() for layer in sweep.layers],
         "max_delta_loss": sweep.budget,
         "chosen": sweep.chosen.document() if sweep.chosen else None,

@@ -60,6 +60,55 @@ def test_every_trial_is_what_convert_and_evaluate_say(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "prose.txt", "single"]
 
 
+def test_heads_and_latents_are_one_table(source: Path, text_file: Path, tmp_path: Path) -> None:
+    """Each as `convert` makes it; on the frontier is what no other beats at as many bytes."""
+    options = ("--text", text_file, *WINDOW, "--format", "json")
+    asked = ("--sweep", "2,1,latent:1/4,latent:16,mla:1/2", "--sweep-methods", "mean,fast")
+    done = run("convert", source, *asked, *options)
+    assert done.exit_code == 0, done.stderr
+    report = json.loads(done.stdout)
+    trials = {(t["latent"] or t["num_key_value_heads"], t["method"]): t for t in report["trials"]}
+    heads = [(count, method) for count in (2, 1) for method in ("mean", "fast")]
+    latents = [(text, "fast") for text in ("latent:1/4", "latent:16", "mla:1/2")]
+    assert list(trials) == heads + latents
+    for number, (home, size) in enumerate((("latent", "16"), ("mla", "1/2"))):
+        single = tmp_path / f"single{number}"
+        words = ("--latent", size, "--home", home, "--quality", "fast")
+        assert run("convert", source, single, *words).exit_code == 0
+        alone = run("evaluate", single, "--against", source, "--no-speed", *options)
+        found = json.loads(alone.stdout)
+        swept = trials[f"{home}:{size}", "fast"]
+        assert swept["delta_loss"] == found["delta_loss"]
+        assert swept["cache_bytes"] == found["cache_bytes"]["measured"]
+    for one in report["trials"]:
+        better = [
+            other
+            for other in report["trials"]
+            if other["cache_bytes"] <= one["cache_bytes"]
+            and other["delta_loss"] < one["delta_loss"]
+        ]
+        assert one["frontier"] is (not better)
+
+
+def test_what_latents_do_not_go_with(source: Path, text_file: Path) -> None:
+    for words, said in (
+        (("--sweep", "2,latent:1/4", "--sweep-methods", "mean"), "latents are fitted by"),
+        (("--sweep", "latent:1/4", "--by-layer"), "--by-layer"),
+        (("--sweep", "latent:1/4", "--prune-heads", "1/2"), "--prune-heads"),
+        (("--sweep", "2,other:1/4"), "latent:1/4 or mla:1/4"),
+        (("--sweep", "2,latent:x"), "no size of a latent"),
+    ):
+        done = run("convert", source, *words, "--text", text_file, *WINDOW)
+        assert done.exit_code == 2 and said in done.stderr, (words, done.stderr)
+
+
+def test_a_chart_has_a_gap_where_a_method_has_no_trial(source: Path, text_file: Path) -> None:
+    options = ("--text", text_file, *WINDOW, "--format", "html", "--sweep-methods", "fast")
+    done = run("convert", source, "--sweep", "2,latent:1/4", *options)
+    assert done.exit_code == 0, done.stderr
+    assert "latents, fast" in done.stdout
+
+
 def test_pruned_heads_are_one_more_way(source: Path, text_file: Path, tmp_path: Path) -> None:
     """Half of 4 heads leave 2 K/V heads, so that 4 and 2 are one conversion."""
     options = ("--text", text_file, *WINDOW, "--format", "json")

@@ -34,5 +34,6 @@ def test_a_latent_model_is_healed(uptrain: Uptrain, latent_pair: Pair, tmp_path:
     assert after.spec.layers == before.spec.layers
     assert all(isinstance(m, LowRankAttention) for la in after.spec.layers for m in la.mixers)
     assert not [finding for finding in after.findings if finding.severity == "error"]
+    assert before.checkpoint is not None and after.checkpoint is not None
     kept = {t.name: t.shape for t in before.checkpoint.tensors.values()}
     assert {t.name: t.shape for t in after.checkpoint.tensors.values()} == kept

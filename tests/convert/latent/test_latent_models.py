@@ -187,11 +187,12 @@ def test_frequencies_that_follow_the_length_are_those_of_the_whole_text(tmp_path
     """With dynamic NTK a cache of keys holds rotations of lengths that are gone. Rebuilt keys have
     those of now: in one layer, what the source computes without a cache. (In deeper layers they are
     made of hidden states of then, with either cache.)"""
-    rope = {"rope_type": "dynamic", "factor": 2.0}
     torch.manual_seed(0)
-    config = CONFIG_MAPPING["llama"](
-        **{**LLAMA, "num_hidden_layers": 1}, max_position_embeddings=10, rope_scaling=rope
-    )
+    values: dict[str, Any] = {
+        **{**LLAMA, "num_hidden_layers": 1, "max_position_embeddings": 10},
+        "rope_scaling": {"rope_type": "dynamic", "factor": 2.0},
+    }
+    config = CONFIG_MAPPING["llama"](**values)
     AutoModelForCausalLM.from_config(config).double().save_pretrained(tmp_path / "source")
     latents(tmp_path / "source", tmp_path / "out", Fraction(1))
     model, other = (load_whole(tmp_path / f, dtype=torch.float64) for f in ("source", "out"))

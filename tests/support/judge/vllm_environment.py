@@ -21,6 +21,7 @@ VERSION = "0.32.0"
 VARIABLE = "HEADCOUNT_VLLM_PYTHON"
 SCRIPT = Path(__file__).with_name("ask_vllm.py")
 PARSER = Path(__file__).with_name("parse_commands.py")
+GENERATOR = Path(__file__).with_name("generate_vllm.py")
 SERVER = Path(__file__).with_name("serve_vllm.py")
 _PATIENCE = 300  # seconds
 _MORE = ("timm", "torchvision")  # what some of its models' configs ask for
@@ -99,6 +100,13 @@ def refused(python: Path, commands: Iterable[str]) -> list[str]:
     """Those of `commands` that `python`'s vLLM does not take, each with its reason."""
     lines = "".join(f"{command}\n" for command in commands)
     return _run(python, lines=lines, script=PARSER).splitlines()
+
+
+def greedy_tokens(python: Path, folder: Path, prompt: list[int], count: int) -> list[int]:
+    """The `count` tokens that `python`'s vLLM goes on with after `prompt`, in float32."""
+    answer = _run(python, str(folder), json.dumps(prompt), str(count), script=GENERATOR)
+    tokens: list[int] = json.loads(answer.splitlines()[-1])
+    return tokens
 
 
 def start_log(python: Path, folder: Path, log: Path, *options: str) -> str:
