@@ -4,6 +4,7 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 # What the modelling file of a conversion calls a class of transformers, in front of its name.
 GROUPED_CLASS = "Grouped"
@@ -19,16 +20,23 @@ def model_classes(model_type: str) -> dict[str, str]:
     return {auto: name for auto, name in _line(model_type).items() if auto.startswith(_OF_MODELS)}
 
 
+def task_classes(model_type: str) -> dict[str, str]:
+    """Auto class -> class with a head that is trained on top of such a model, such as
+    AutoModelForSequenceClassification -> BartForSequenceClassification."""
+    return dict(_line(model_type).get("tasks", {}))
+
+
 def tokenizer_class(model_type: str) -> str | None:
     """The tokenizer that transformers takes where no file beside the weights names one."""
-    return _line(model_type).get("AutoTokenizer")
+    found: str | None = _line(model_type).get("AutoTokenizer")
+    return found
 
 
-def _line(model_type: str) -> dict[str, str]:
+def _line(model_type: str) -> dict[str, Any]:
     start = f'{{"model_type":{json.dumps(model_type)},'
     for line in _TABLE.read_text(encoding="utf-8").splitlines():
         if line.startswith(start):
-            found: dict[str, str] = json.loads(line)
+            found: dict[str, Any] = json.loads(line)
             return found
     return {}
 

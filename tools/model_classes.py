@@ -4,7 +4,8 @@ A plan names the classes that load its output, and is made without importing tra
 script reads them off the installed version, which the first line names, one line a model_type that
 generates text:
 
-    {"model_type": "bart", "AutoConfig": "BartConfig", "AutoModel": "BartModel", ...}
+    {"model_type": "bart", "AutoConfig": "BartConfig", "AutoModel": "BartModel", ...,
+     "tasks": {"AutoModelForSequenceClassification": "BartForSequenceClassification", ...}}
 
     python tools/model_classes.py           # write the file
     python tools/model_classes.py --check   # exit 1 if the file is not what transformers says
@@ -27,6 +28,11 @@ from transformers.models.auto.tokenization_auto import TOKENIZER_MAPPING_NAMES  
 TARGET = Path(__file__).parent.parent / "arch" / "generated" / "model_classes.jsonl"
 _GENERATE = ("AutoModelForCausalLM", "AutoModelForSeq2SeqLM", "AutoModelForSpeechSeq2Seq")
 _AUTOS = ("AutoModel", *_GENERATE, "AutoModelForTextToWaveform")
+# Heads that are trained on top of such a model.
+_TASKS = tuple(
+    f"AutoModelFor{task}"
+    for task in ("SequenceClassification", "TokenClassification", "QuestionAnswering")
+)
 _CONFIGS = vars(configuration_auto)["CONFIG_MAPPING_NAMES"]
 
 
@@ -40,10 +46,12 @@ def lines() -> Iterator[str]:
             if model_type in generating:
                 names.setdefault(_own_type(model_type, name), {})[auto] = name
     for model_type, found in sorted(names.items()):
-        classes = {"AutoConfig": _CONFIGS[model_type], **found}
+        classes: dict[str, Any] = {"AutoConfig": _CONFIGS[model_type], **found}
         tokenizer = TOKENIZER_MAPPING_NAMES.get(model_type)
         if isinstance(tokenizer, str):
             classes["AutoTokenizer"] = tokenizer
+        tasks = {auto: _names(auto).get(model_type) for auto in _TASKS}
+        classes["tasks"] = {auto: name for auto, name in tasks.items() if isinstance(name, str)}
         yield _line({"model_type": model_type, **classes})
 
 

@@ -3,7 +3,13 @@
 from dataclasses import dataclass
 from typing import Any
 
-from headcount.arch.model_classes import auto_class, base_class, model_classes, tokenizer_class
+from headcount.arch.model_classes import (
+    auto_class,
+    base_class,
+    model_classes,
+    task_classes,
+    tokenizer_class,
+)
 
 from ..plan.refusals.types import no_generating_class
 from ..plan.source import ConversionSource
@@ -60,7 +66,7 @@ def _architecture(source: ConversionSource, model_type: str) -> str:
 
 def _auto_map(model_type: str, architecture: str, module: str, prefix: str) -> dict[str, str]:
     """Auto class -> our class: those that transformers has for the type, and the saved one."""
-    classes = model_classes(model_type)
+    classes = model_classes(model_type) | task_classes(model_type)
     own = auto_class(architecture, classes)
     if own is not None:
         classes[own] = architecture

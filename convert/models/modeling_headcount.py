@@ -136,24 +136,49 @@ class Grouping:
 
 
 class CacheView:
-    """A cache as one attention sees it. For `isinstance` it is what it stands for; everything but
-    what a subclass changes is the cache's."""
+    """A cache as one attention sees it, of a class made by `view_of`: a subclass of the cache's
+    own. All but what a subclass of this one defines is the cache's."""
 
     def __init__(self, cache: Any) -> None:
         object.__setattr__(self, "_cache", cache)
 
-    @property  # type: ignore[misc]
-    def __class__(self) -> type:
-        return type(self._cache)
-
     def __getattr__(self, name: str) -> Any:
+        if name == "_cache":  # before __init__, as when a view is copied
+            raise AttributeError(name)
         return getattr(self._cache, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
         setattr(self._cache, name, value)
 
-    def __len__(self) -> int:
-        return len(self._cache)
+
+_VIEWS: dict[tuple[type, type], Any] = {}
+_SPOKEN = frozenset({"__len__", "__getitem__", "__iter__", "__bool__"})  # operators of caches
+
+
+def view_of(kind: Any, cache: Any, *args: Any) -> Any:
+    """A view of `cache`: an instance of `kind`, which takes `args` too, and of the cache's class.
+    torch.compile follows real methods, and no object that only says that it is a cache."""
+    key = kind, type(cache)
+    if key not in _VIEWS:
+        _VIEWS[key] = _view_class(*key)
+    return _VIEWS[key](cache, *args)
+
+
+def _view_class(kind: type, cache: type) -> type:
+    names = (n for n in dir(cache) if n in _SPOKEN or not n.startswith("__"))
+    handed = {name: _handed_on(name, cache) for name in names if not hasattr(kind, name)}
+    return type(f"{kind.__name__}Of{cache.__name__}", (kind, cache), handed)
+
+
+def _handed_on(name: str, cache: type) -> Any:
+    """The member `name` of a view: that of its cache."""
+    if not callable(getattr(cache, name)):
+        return property(lambda self: getattr(self._cache, name))
+
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return getattr(self._cache, name)(*args, **kwargs)
+
+    return call
 
 
 class GroupedCache(CacheView):
@@ -181,15 +206,17 @@ class GroupedCache(CacheView):
 
     @property
     def layers(self) -> list["GroupedCache"]:
-        return [GroupedCache(layer, self._places) for layer in self._cache.layers]
+        return [view_of(GroupedCache, layer, self._places) for layer in self._cache.layers]
 
     @property
     def self_attention_cache(self) -> "GroupedCache":
-        return GroupedCache(self._cache.self_attention_cache, self._places)
+        found: GroupedCache = view_of(GroupedCache, self._cache.self_attention_cache, self._places)
+        return found
 
     @property
     def cross_attention_cache(self) -> "GroupedCache":
-        return GroupedCache(self._cache.cross_attention_cache, self._places)
+        found: GroupedCache = view_of(GroupedCache, self._cache.cross_attention_cache, self._places)
+        return found
 
     def _whole(self, heads: torch.Tensor) -> torch.Tensor:
         found: torch.Tensor = self._places.whole(heads, 1)
@@ -216,25 +243,58 @@ class _TakeInput:
         return (self.grouping.taken(args[0]), *args[1:])
 
 
+@dataclass
+class Slot:
+    """The place of a projection in its attention, and what has its `hook` now. An adapter that
+    takes that place (LoRA of peft) computes with rows as they are stored, so that the hook moves to
+    it; and back when it is merged."""
+
+    name: str
+    hook: _ExpandOutput | _TakeInput
+    hooked: nn.Module
+
+    def follow(self, attention: nn.Module) -> None:
+        """Moves the hook, if something else stands there now."""
+        module = attention.get_submodule(self.name)
+        if module is not self.hooked:
+            self._move(module)
+
+    @torch.compiler.disable
+    def _move(self, module: nn.Module) -> None:
+        for hooks in (self.hooked._forward_hooks, self.hooked._forward_pre_hooks):
+            for key in [key for key, hook in hooks.items() if hook == self.hook]:
+                del hooks[key]
+        self.attach(module)
+
+    def attach(self, module: nn.Module) -> None:
+        if isinstance(self.hook, _TakeInput):
+            module.register_forward_pre_hook(self.hook)
+        else:
+            module.register_forward_hook(self.hook)
+        self.hooked = module
+
+
 @dataclass(frozen=True)
 class _HideCache:
     """Forward hook before an attention: it gets views of the caches among its arguments."""
 
     places: Places
+    slots: tuple[Slot, ...]
 
     def __call__(self, module: nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any]:
+        for slot in self.slots:
+            slot.follow(module)
         return tuple(map(self._view, args)), {k: self._view(v) for k, v in kwargs.items()}
 
     def _view(self, value: Any) -> Any:
-        return GroupedCache(value, self.places) if isinstance(value, Cache) else value
+        return view_of(GroupedCache, value, self.places) if isinstance(value, Cache) else value
 
 
 def show_cache(module: nn.Module, args: Any, output: Any) -> Any:
     """Forward hook after an attention: a view that it hands on becomes the cache again."""
     if isinstance(output, (tuple, list)):
         return type(output)(show_cache(module, args, value) for value in output)
-    is_view = issubclass(type(output), CacheView)
-    return object.__getattribute__(output, "_cache") if is_view else output
+    return output._cache if isinstance(output, CacheView) else output
 
 
 def group_heads(model: Any, config: Any) -> None:
@@ -247,11 +307,15 @@ def group_heads(model: Any, config: Any) -> None:
     """
     language: Any = model.get_decoder() if config.sub_configs else model
     attentions: dict[str, Places] = {}
+    slots: dict[str, list[Slot]] = {}
     for name, module in list(language.named_modules()):
         found = _grouping_of(name, config)
         if found is not None:
-            _shrink(module, found)
-            attentions[reader_of_cache(language, name)] = found.places("k")
+            reader = reader_of_cache(language, name)
+            slot = Slot(name[len(reader) + 1 :], _shrink(module, found), module)
+            slot.attach(module)
+            slots.setdefault(reader, []).append(slot)
+            attentions[reader] = found.places("k")
     if not attentions:
         raise ValueError(
             f"{type(model).__name__} has none of the projections in config.grouped_projections: "
@@ -259,7 +323,9 @@ def group_heads(model: Any, config: Any) -> None:
         )
     for name, places in attentions.items():
         attention = language.get_submodule(name)
-        attention.register_forward_pre_hook(_HideCache(places), with_kwargs=True)
+        attention.register_forward_pre_hook(
+            _HideCache(places, tuple(slots[name])), with_kwargs=True
+        )
         attention.register_forward_hook(show_cache)
 
 
@@ -299,12 +365,12 @@ def named_in(projections: dict[str, Any] | None, name: str) -> tuple[int, Any] |
     return None
 
 
-def _shrink(module: Any, grouping: Grouping) -> None:
-    """Keeps as many rows of weight and bias as are stored, and repeats them in what comes out."""
+def _shrink(module: Any, grouping: Grouping) -> _ExpandOutput | _TakeInput:
+    """Keeps as many rows of weight and bias as are stored: the hook repeats them in what comes
+    out."""
     transposed = hasattr(module, "nf")  # GPT-2's Conv1D holds [in, out]
     if grouping.parts == "o":
-        _shrink_input(module, grouping, dim=0 if transposed else 1)
-        return
+        return _shrink_input(module, grouping, dim=0 if transposed else 1)
     rows = module.weight.shape[1 if transposed else 0]
     stored = grouping.stored_rows(rows)
     weight = module.weight[:, :stored] if transposed else module.weight[:stored]
@@ -312,15 +378,15 @@ def _shrink(module: Any, grouping: Grouping) -> None:
     if module.bias is not None:
         module.bias = nn.Parameter(module.bias[:stored].detach().clone())
     setattr(module, "nf" if transposed else "out_features", stored)
-    module.register_forward_hook(_ExpandOutput(grouping))
+    return _ExpandOutput(grouping)
 
 
-def _shrink_input(module: Any, grouping: Grouping, dim: int) -> None:
+def _shrink_input(module: Any, grouping: Grouping, dim: int) -> _TakeInput:
     """Keeps as many columns of an output projection, along `dim`, as are stored."""
     stored = grouping.stored_rows(module.weight.shape[dim])
     module.weight = nn.Parameter(module.weight.narrow(dim, 0, stored).detach().clone())
     setattr(module, "nx" if dim == 0 else "in_features", stored)
-    module.register_forward_pre_hook(_TakeInput(grouping))
+    return _TakeInput(grouping)
 
 
 class Grouped(nn.Module):
@@ -333,6 +399,22 @@ class Grouped(nn.Module):
     def _get_static_cache_init_shape(self) -> None:
         """A static cache takes its shape from the first K/V that it gets."""
         return None
+
+
+@dataclass(frozen=True)
+class _TypeName:
+    """`model_type` of a config class: our own, by which files are saved and loaded. Of its
+    instances it is the base's, since transformers branches on that (generation and pipelines of
+    Whisper)."""
+
+    own: str
+    base: str
+
+    def __get__(self, config: Any, owner: type) -> str:
+        return self.own if config is None else self.base
+
+    def __set__(self, config: Any, value: str) -> None:
+        """A file says our own type: that its config is of this class says so already."""
 
 
 @dataclass(frozen=True)
@@ -351,7 +433,8 @@ class Family:
     def config(self, base: Any) -> Any:
         """Our config class of `base`: with a model_type of its own."""
         names = {key: own for key, own in base.attribute_map.items() if key not in self.unmapped}
-        own = {"model_type": self.prefix + base.model_type, "attribute_map": names}
+        type_name = _TypeName(self.prefix + base.model_type, base.model_type)
+        own = {"model_type": type_name, "attribute_map": names}
         _share_names(base.model_type, self.prefix + base.model_type)
         return self._made(base, (base,), {**own, "_auto_class": "AutoConfig"})
 

@@ -30,7 +30,14 @@ from torch import nn
 from transformers.cache_utils import Cache
 from transformers.pytorch_utils import Conv1D
 
-from .modeling_headcount import CacheView, Family, named_in, reader_of_cache, show_cache
+from .modeling_headcount import (
+    CacheView,
+    Family,
+    named_in,
+    reader_of_cache,
+    show_cache,
+    view_of,
+)
 
 PREFIX = "headcount_latent_"  # in front of the base class's model_type
 _NAME = "Latent"  # in front of the base class's name
@@ -230,7 +237,7 @@ class _Rebuilding:
 
     def _widened(self, name: str, value: Any, places: Places, cache: Any) -> Any:
         if isinstance(value, Cache):
-            return Catching(cache)
+            return view_of(Catching, cache)
         rotation = None if value is None else self.rotations.of(value)
         if rotation is not None:
             return rotation.again(places)
@@ -254,7 +261,7 @@ class _HideCache:
 
 
 def _view(value: Any, rebuilding: _Rebuilding) -> Any:
-    return LatentCache(value, rebuilding) if isinstance(value, Cache) else value
+    return view_of(LatentCache, value, rebuilding) if isinstance(value, Cache) else value
 
 
 def keep_latents(model: Any, config: Any) -> None:

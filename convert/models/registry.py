@@ -2,7 +2,7 @@
 
 import transformers
 
-from headcount.arch.model_classes import model_classes
+from headcount.arch.model_classes import model_classes, task_classes
 from headcount.arch.our_types import base_type, is_latent, is_ours
 
 from . import modeling_headcount, modeling_headcount_latent
@@ -15,7 +15,8 @@ def register(model_type: str) -> None:
         return
     module = modeling_headcount_latent if is_latent(model_type) else modeling_headcount
     prefix = module.FAMILY.name
-    classes = model_classes(base_type(model_type))
+    base = base_type(model_type)
+    classes = model_classes(base) | task_classes(base)
     name = classes.pop("AutoConfig", None)
     if name is None:
         return
