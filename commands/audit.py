@@ -2,21 +2,15 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from headcount.report import FOR_PEOPLE
 from headcount.report.report import SEVERITIES
 
-from .console import HELP_OPTIONS, Command, exit_on_findings, need_extra, write_reports
+from .console import HELP_OPTIONS, Command, exit_on_findings, write_reports
 from .options import output_options, stack, workload_options
-
-if TYPE_CHECKING:
-    from headcount.audit.audited import Audit
-    from headcount.audit.several import Look
-    from headcount.model.sizes import AuditRequest
-    from headcount.report.report import Report
 
 _OPTIONS = stack(
     click.option("--config", metavar="FILE", help="The config.json of weights that lie alone."),
@@ -71,6 +65,7 @@ def audit(
     failure while writing.
     """
     from headcount.audit.several import audit_all
+    from headcount.library.deeper_looks import deeper_look
     from headcount.model.sizes import AuditRequest
 
     reports, failed = audit_all(
@@ -81,34 +76,9 @@ def audit(
         select=select,
         ignore=ignore,
         compare=form in FOR_PEOPLE,
-        more=_looks(scan, verify),
+        more=deeper_look(scan=scan, verify=verify),
     )
     write_reports(reports, form, output)
     if failed:
         sys.exit(2)
     exit_on_findings(reports, fail_on)
-
-
-def _looks(scan: bool, verify: bool) -> "Look | None":
-    """What the heavy half adds to the report of an audit; None: nothing. Raises HeadcountError."""
-    if not (scan or verify):
-        return None
-    need_extra("--scan" if scan else "--verify")
-    return lambda audit, request: _look(audit, request, scan=scan, verify=verify)
-
-
-def _look(audit: "Audit", request: "AuditRequest", *, scan: bool, verify: bool) -> "Report":
-    """The audit's report with a scan of the weights and the built model, as asked for."""
-    if scan:
-        from headcount.convert.scan.report import scan_report
-
-        report = scan_report(audit, request)
-    else:
-        from headcount.audit.audit_report import audit_report
-
-        report = audit_report(audit, request)
-    if verify:
-        from headcount.running.built.verify_report import with_verification
-
-        report = with_verification(report, audit)
-    return report

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from headcount.model.errors import HeadcountError, MissingExtraError, WriteError
+from headcount.model.errors import HeadcountError, WriteError, of_system
 from headcount.model.redacted_output import redact_hooks, show_traceback
 from headcount.running.signals import exit_at_once, on_signals
 
@@ -72,16 +72,9 @@ class Command(_Started):
         except OSError as error:
             if ctx.find_root().params.get("debug"):
                 show_traceback(error)
-            raise Failure(_system_failed(error)) from error
+            raise Failure(of_system(error)) from error
         except KeyboardInterrupt:
             _interrupted()
-
-
-def _system_failed(error: OSError) -> HeadcountError:
-    """A failure of the machine that nothing nearer to it has explained."""
-    reason = error.strerror or str(error) or type(error).__name__
-    where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
-    return HeadcountError(f"{where}cannot be read or written: {reason}")
 
 
 def _reader_went_away() -> NoReturn:
@@ -174,23 +167,6 @@ def _stdout_failed(error: OSError) -> WriteError:
     """The error to raise."""
     _drop_stdout()
     return WriteError(f"standard output: cannot be written: {error.strerror}")
-
-
-def need_extra(what: str = "this command") -> None:
-    """Refuses what the heavy half does on a base install, in one line, and with settings at which
-    its libraries fail when they are imported."""
-    from importlib.util import find_spec
-
-    from headcount.sources.hub_settings import hub_constants
-
-    needed = ("torch", "transformers", "safetensors", "tqdm", "xxhash")
-    missing = [name for name in needed if find_spec(name) is None]
-    if missing:
-        raise MissingExtraError(
-            f"{what} needs {', '.join(missing)}: install the extra `convert`, in a clone of"
-            " headcount with: pip install '.[convert]'"
-        )
-    hub_constants()
 
 
 def exit_on_findings(reports: "Sequence[Report]", fail_on: str) -> None:
