@@ -5,14 +5,17 @@ The library: `headcount.audit("gpt2")`, `plan`, `diff`, `reconcile`, `convert`, 
 `HeadcountError`. They are imported when they are asked for (docs/library.md).
 """
 
+# No more of the standard library than is loaded anyway: `python -m headcount` has the current
+# folder on its path until __main__ takes it off, and a typing.py may lie there.
 import sys
-from importlib import import_module
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
 
 from .model.version import __version__
 
+TYPE_CHECKING = False  # type checkers take it for true
 if TYPE_CHECKING:
+    from types import ModuleType
+    from typing import Any
+
     from .library.audits import AuditedLayer, AuditedMixer, AuditResult, audit
     from .library.conversions import ConversionResult, ConvertedLayer, convert
     from .library.diffs import DiffResult, LayerDifferences, diff
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
     from .library.result import Result
     from .model.errors import HeadcountError
     from .report.report import Finding
+else:
+    ModuleType = type(sys)
 
 __all__ = [
     "AuditResult",
@@ -67,22 +72,28 @@ _HOMES = {
 _ROOMS = frozenset({"audit", "convert", "evaluate", "heads", "plan"})
 
 
-def _public(name: str) -> Any:
-    return getattr(import_module(f"headcount.{_HOMES[name]}"), name)
+def _module(name: str) -> "Any":
+    from importlib import import_module
+
+    return import_module(f"headcount.{name}")
+
+
+def _public(name: str) -> "Any":
+    return getattr(_module(_HOMES[name]), name)
 
 
 class _CallableRoom(ModuleType):
     """A room such as `headcount.audit`, which is also the function of its name."""
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: "Any", **kwargs: "Any") -> "Any":
         return self._function(*args, **kwargs)
 
     @property
-    def _function(self) -> Any:
+    def _function(self) -> "Any":
         return _public(self.__name__.rpartition(".")[2])
 
     @property
-    def __signature__(self) -> Any:
+    def __signature__(self) -> "Any":
         """That of the function, as help and notebooks ask for it."""
         import inspect
 
@@ -98,9 +109,9 @@ class _Package(ModuleType):
         super().__setattr__(name, value)
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     if name in _ROOMS:
-        return import_module(f"headcount.{name}")
+        return _module(name)
     if name in _HOMES:
         return _public(name)
     raise AttributeError(f"module 'headcount' has no attribute {name!r}")

@@ -9,8 +9,8 @@ import click
 from headcount.report import FOR_PEOPLE
 from headcount.report.report import SEVERITIES
 
-from .console import HELP_OPTIONS, Command, exit_on_findings, write_reports
-from .options import output_options, stack, workload_options
+from .console import HELP_OPTIONS, Command, exit_on_findings, write_reports, write_text
+from .options import output_options_with, stack, workload_options
 
 _OPTIONS = stack(
     click.option("--config", metavar="FILE", help="The config.json of weights that lie alone."),
@@ -34,7 +34,7 @@ _OPTIONS = stack(
 @click.argument("models", nargs=-1, required=True, metavar="MODEL...")
 @workload_options
 @_OPTIONS
-@output_options
+@output_options_with("sarif")
 def audit(
     models: tuple[str, ...],
     config: str | None,
@@ -60,6 +60,7 @@ def audit(
       audit llama-3-8b --context 8k --kv-dtype fp8
       audit ./my-checkpoint --format json
       audit llama-3-8b ./model.gguf
+      audit ./my-checkpoint --format sarif -o headcount.sarif
 
     Exit status: 0 fine, 1 findings at or above --fail-on, 2 wrong use or unreadable input, 3 a
     failure while writing.
@@ -68,6 +69,12 @@ def audit(
     from headcount.library.deeper_looks import deeper_look
     from headcount.model.sizes import AuditRequest
 
+    look = deeper_look(scan=scan, verify=verify)
+    if form == "sarif":
+        from headcount.audit.audit_report import audit_report
+        from headcount.audit.sarif import SeenSources, sarif
+
+        look = seen = SeenSources(look or audit_report)
     reports, failed = audit_all(
         models,
         AuditRequest(**workload),
@@ -76,9 +83,12 @@ def audit(
         select=select,
         ignore=ignore,
         compare=form in FOR_PEOPLE,
-        more=deeper_look(scan=scan, verify=verify),
+        more=look,
     )
-    write_reports(reports, form, output)
+    if form == "sarif":
+        write_text(sarif(reports, seen.found), output)
+    else:
+        write_reports(reports, form, output)
     if failed:
         sys.exit(2)
     exit_on_findings(reports, fail_on)

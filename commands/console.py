@@ -127,7 +127,11 @@ def write_reports(reports: "Sequence[Report]", form: str, output: Path | None) -
     """Renders `reports` to stdout or to a file. Raises WriteError."""
     from headcount.report import render
 
-    text = render(reports, form)
+    write_text(render(reports, form), output)
+
+
+def write_text(text: str, output: Path | None) -> None:
+    """Writes `text` to stdout or to a file. Raises WriteError."""
     if output is None:
         _print(text)
         return

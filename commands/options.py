@@ -110,17 +110,24 @@ output_option = click.option(
     is_eager=True,  # its name is asked for the format
     help="Write to this file, not to stdout.",
 )
-output_options = stack(
-    click.option(
-        "--format",
-        "form",
-        type=click.Choice([*FORMATS]),
-        callback=_format,
-        help="How to print the report. Default: as the name of the --output file says (.md, .json,"
-        " .csv, .html), else table.",
-    ),
-    output_option,
-)
+
+
+def output_options_with(*more: str) -> Decorator:
+    """--format, also of the formats `more` that are one command's own, and --output."""
+    return stack(
+        click.option(
+            "--format",
+            "form",
+            type=click.Choice([*FORMATS, *more]),
+            callback=_format,
+            help="How to print the report. Default: as the name of the --output file says (.md,"
+            " .json, .csv, .html), else table.",
+        ),
+        output_option,
+    )
+
+
+output_options = output_options_with()
 workload_options = stack(
     click.option("--context", type=TOKENS, help="Tokens per sequence: 8192, or 8k for the same."),
     click.option(

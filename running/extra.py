@@ -1,6 +1,6 @@
 """Whether the extra `convert` is there, before anything of it is imported."""
 
-from importlib.util import find_spec
+import importlib.util
 
 from headcount.model.errors import MissingExtraError
 
@@ -12,7 +12,7 @@ def need_extra(what: str = "this command") -> None:
     its libraries fail when they are imported."""
     from headcount.sources.hub_settings import hub_constants
 
-    missing = [name for name in _NEEDED if find_spec(name) is None]
+    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         raise MissingExtraError(
             f"{what} needs {', '.join(missing)}: install the extra `convert`, in a clone of"
