@@ -9,6 +9,7 @@ import click
 from headcount.report import FOR_PEOPLE
 from headcount.report.report import SEVERITIES
 
+from .completion import complete_model
 from .console import HELP_OPTIONS, Command, exit_on_findings, write_reports, write_text
 from .options import output_options_with, stack, workload_options
 
@@ -31,7 +32,9 @@ _OPTIONS = stack(
 
 
 @click.command(cls=Command, context_settings=HELP_OPTIONS)
-@click.argument("models", nargs=-1, required=True, metavar="MODEL...")
+@click.argument(
+    "models", nargs=-1, required=True, metavar="MODEL...", shell_complete=complete_model
+)
 @workload_options
 @_OPTIONS
 @output_options_with("sarif")
