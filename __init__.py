@@ -1,3 +1,124 @@
-"""headcount: counts attention heads and what they cost."""
+"""headcount: counts attention heads and what they cost.
 
-__version__ = "0.1.0"
+The library: `headcount.audit("gpt2")`, `plan`, `diff`, `reconcile`, `convert`, `evaluate` and
+`heads` do what the commands of these names do and return frozen results; all that goes wrong is a
+`HeadcountError`. They are imported when they are asked for (docs/library.md).
+"""
+
+# No more of the standard library than is loaded anyway: `python -m headcount` has the current
+# folder on its path until __main__ takes it off, and a typing.py may lie there.
+import sys
+
+from .model.version import __version__
+
+TYPE_CHECKING = False  # type checkers take it for true
+if TYPE_CHECKING:
+    from types import ModuleType
+    from typing import Any
+
+    from .library.audits import AuditedLayer, AuditedMixer, AuditResult, audit
+    from .library.conversions import ConversionResult, ConvertedLayer, convert
+    from .library.diffs import DiffResult, LayerDifferences, diff
+    from .library.evaluations import EvaluationResult, evaluate
+    from .library.head_atlases import HeadsResult, heads
+    from .library.plans import PlanningResult, plan
+    from .library.reconciliations import ReconciledFigure, ReconciliationResult, reconcile
+    from .library.result import Result
+    from .model.errors import HeadcountError
+    from .report.report import Finding
+else:
+    ModuleType = type(sys)
+
+__all__ = [
+    "AuditResult",
+    "AuditedLayer",
+    "AuditedMixer",
+    "ConversionResult",
+    "ConvertedLayer",
+    "DiffResult",
+    "EvaluationResult",
+    "Finding",
+    "HeadcountError",
+    "HeadsResult",
+    "LayerDifferences",
+    "PlanningResult",
+    "ReconciledFigure",
+    "ReconciliationResult",
+    "Result",
+    "__version__",
+    "audit",
+    "convert",
+    "diff",
+    "evaluate",
+    "heads",
+    "plan",
+    "reconcile",
+]
+
+# A public name -> the module that defines it.
+_HOMES = {
+    **dict.fromkeys(("AuditResult", "AuditedLayer", "AuditedMixer", "audit"), "library.audits"),
+    **dict.fromkeys(("ConversionResult", "ConvertedLayer", "convert"), "library.conversions"),
+    **dict.fromkeys(("DiffResult", "LayerDifferences", "diff"), "library.diffs"),
+    **dict.fromkeys(("EvaluationResult", "evaluate"), "library.evaluations"),
+    **dict.fromkeys(("HeadsResult", "heads"), "library.head_atlases"),
+    **dict.fromkeys(("PlanningResult", "plan"), "library.plans"),
+    **dict.fromkeys(
+        ("ReconciledFigure", "ReconciliationResult", "reconcile"), "library.reconciliations"
+    ),
+    **{"Result": "library.result", "HeadcountError": "model.errors", "Finding": "report.report"},
+}
+# Functions that are called as a room of the package is: the room is both.
+_ROOMS = frozenset({"audit", "convert", "evaluate", "heads", "plan"})
+
+
+def _module(name: str) -> "Any":
+    from importlib import import_module
+
+    return import_module(f"headcount.{name}")
+
+
+def _public(name: str) -> "Any":
+    return getattr(_module(_HOMES[name]), name)
+
+
+class _CallableRoom(ModuleType):
+    """A room such as `headcount.audit`, which is also the function of its name."""
+
+    def __call__(self, *args: "Any", **kwargs: "Any") -> "Any":
+        return self._function(*args, **kwargs)
+
+    @property
+    def _function(self) -> "Any":
+        return _public(self.__name__.rpartition(".")[2])
+
+    @property
+    def __signature__(self) -> "Any":
+        """That of the function, as help and notebooks ask for it."""
+        import inspect
+
+        return inspect.signature(self._function)
+
+
+class _Package(ModuleType):
+    """The package. What imports a room puts it here, and here it becomes callable."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name in _ROOMS and type(value) is ModuleType:
+            value.__class__ = _CallableRoom
+        super().__setattr__(name, value)
+
+
+def __getattr__(name: str) -> "Any":
+    if name in _ROOMS:
+        return _module(name)
+    if name in _HOMES:
+        return _public(name)
+    raise AttributeError(f"module 'headcount' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+sys.modules[__name__].__class__ = _Package

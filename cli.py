@@ -12,8 +12,8 @@ if _BEFORE is signal.default_int_handler:
 
 import click
 
-from headcount import __version__
 from headcount.commands.console import HELP_OPTIONS, CommandFiles, Group
+from headcount.model.version import __version__
 
 if _BEFORE is signal.default_int_handler:
     with suppress(ValueError):
@@ -25,7 +25,7 @@ COMMANDS = CommandFiles(
     (
         *("audit", "diff", "plan", "reconcile"),
         *("convert", "evaluate", "heads", "uptrain"),
-        *("models", "families", "devices", "rules", "explain"),
+        *("models", "families", "devices", "rules", "explain", "schema", "mcp"),
     ),
 )
 

@@ -2,21 +2,16 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from headcount.report import FOR_PEOPLE
 from headcount.report.report import SEVERITIES
 
-from .console import HELP_OPTIONS, Command, exit_on_findings, need_extra, write_reports
-from .options import details_option, output_options, stack, workload_options
-
-if TYPE_CHECKING:
-    from headcount.audit.audited import Audit
-    from headcount.audit.several import Look
-    from headcount.model.sizes import AuditRequest
-    from headcount.report.report import Report
+from .completion import complete_model
+from .console import HELP_OPTIONS, Command, exit_on_findings, write_reports, write_text
+from .options import details_option, output_options_with, stack, workload_options
 
 _OPTIONS = stack(
     click.option("--config", metavar="FILE", help="The config.json of weights that lie alone."),
@@ -37,11 +32,13 @@ _OPTIONS = stack(
 
 
 @click.command(cls=Command, context_settings=HELP_OPTIONS)
-@click.argument("models", nargs=-1, required=True, metavar="MODEL...")
+@click.argument(
+    "models", nargs=-1, required=True, metavar="MODEL...", shell_complete=complete_model
+)
 @workload_options
 @_OPTIONS
 @details_option
-@output_options
+@output_options_with("sarif")
 def audit(
     models: tuple[str, ...],
     config: str | None,
@@ -67,13 +64,21 @@ def audit(
       audit llama-3-8b --context 8k --kv-dtype fp8
       audit ./my-checkpoint --format json
       audit llama-3-8b ./model.gguf
+      audit ./my-checkpoint --format sarif -o headcount.sarif
 
     Exit status: 0 fine, 1 findings at or above --fail-on, 2 wrong use or unreadable input, 3 a
     failure while writing.
     """
     from headcount.audit.several import audit_all
+    from headcount.library.deeper_looks import deeper_look
     from headcount.model.sizes import AuditRequest
 
+    look = deeper_look(scan=scan, verify=verify)
+    if form == "sarif":
+        from headcount.audit.audit_report import audit_report
+        from headcount.audit.sarif import SeenSources, sarif
+
+        look = seen = SeenSources(look or audit_report)
     reports, failed = audit_all(
         models,
         AuditRequest(**workload),
@@ -82,34 +87,12 @@ def audit(
         select=select,
         ignore=ignore,
         compare=form in FOR_PEOPLE,
-        more=_looks(scan, verify),
+        more=look,
     )
-    write_reports(reports, form, output)
+    if form == "sarif":
+        write_text(sarif(reports, seen.found), output)
+    else:
+        write_reports(reports, form, output)
     if failed:
         sys.exit(2)
     exit_on_findings(reports, fail_on)
-
-
-def _looks(scan: bool, verify: bool) -> "Look | None":
-    """What the heavy half adds to the report of an audit; None: nothing. Raises HeadcountError."""
-    if not (scan or verify):
-        return None
-    need_extra("--scan" if scan else "--verify")
-    return lambda audit, request: _look(audit, request, scan=scan, verify=verify)
-
-
-def _look(audit: "Audit", request: "AuditRequest", *, scan: bool, verify: bool) -> "Report":
-    """The audit's report with a scan of the weights and the built model, as asked for."""
-    if scan:
-        from headcount.convert.scan.report import scan_report
-
-        report = scan_report(audit, request)
-    else:
-        from headcount.audit.audit_report import audit_report
-
-        report = audit_report(audit, request)
-    if verify:
-        from headcount.running.built.verify_report import with_verification
-
-        report = with_verification(report, audit)
-    return report

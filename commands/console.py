@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from headcount.model.errors import HeadcountError, MissingExtraError, WriteError
+from headcount.model.errors import HeadcountError, WriteError, of_system
 from headcount.model.redacted_output import redact_hooks, show_traceback
 from headcount.running.signals import exit_at_once, on_signals
 
@@ -72,16 +72,9 @@ class Command(_Started):
         except OSError as error:
             if ctx.find_root().params.get("debug"):
                 show_traceback(error)
-            raise Failure(_system_failed(error)) from error
+            raise Failure(of_system(error)) from error
         except KeyboardInterrupt:
             _interrupted()
-
-
-def _system_failed(error: OSError) -> HeadcountError:
-    """A failure of the machine that nothing nearer to it has explained."""
-    reason = error.strerror or str(error) or type(error).__name__
-    where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
-    return HeadcountError(f"{where}cannot be read or written: {reason}")
 
 
 def _reader_went_away() -> NoReturn:
@@ -131,17 +124,21 @@ class Group(_Started, click.Group):
 
 
 def write_reports(reports: "Sequence[Report]", form: str, output: Path | None) -> None:
-    """Renders `reports` to stdout or to a file. Raises WriteError."""
+    """Renders `reports` to stdout, as wide as that is, or to a file. Raises WriteError."""
     from headcount.report import render
     from headcount.report.view import View
 
     from .output.screen import view
 
-    shown = view()
+    shown = view() if output is None else View(details=view().details, blocks=True)
+    write_text(render(reports, form, shown), output)
+
+
+def write_text(text: str, output: Path | None) -> None:
+    """Writes `text` to stdout or to a file. Raises WriteError."""
     if output is None:
-        _print(render(reports, form, shown))
+        _print(text)
         return
-    text = render(reports, form, View(details=shown.details, blocks=True))
     from .output.report_file import write_report
 
     write_report(output, text)
@@ -179,23 +176,6 @@ def _stdout_failed(error: OSError) -> WriteError:
     """The error to raise."""
     _drop_stdout()
     return WriteError(f"standard output: cannot be written: {error.strerror}")
-
-
-def need_extra(what: str = "this command") -> None:
-    """Refuses what the heavy half does on a base install, in one line, and with settings at which
-    its libraries fail when they are imported."""
-    from importlib.util import find_spec
-
-    from headcount.sources.hub_settings import hub_constants
-
-    needed = ("torch", "transformers", "safetensors", "tqdm", "xxhash")
-    missing = [name for name in needed if find_spec(name) is None]
-    if missing:
-        raise MissingExtraError(
-            f"{what} needs {', '.join(missing)}: install the extra `convert`, in a clone of"
-            " headcount with: pip install '.[convert]'"
-        )
-    hub_constants()
 
 
 def exit_on_findings(reports: "Sequence[Report]", fail_on: str) -> None:

@@ -6,9 +6,10 @@ from typing import Any
 import click
 
 from headcount.convert.plan.request import Format
+from headcount.running.extra import need_extra
 from headcount.running.signals import exit_at_once, on_signals
 
-from .console import Command, need_extra, write_reports
+from .console import Command, write_reports
 from .convert_conflicts import check_together
 from .convert_options import (
     CONVERSION,

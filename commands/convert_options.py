@@ -1,18 +1,13 @@
-"""The options of `convert`, and how `--quality` becomes the rungs that it stands for."""
+"""The options of `convert`."""
 
-from collections.abc import Mapping
-from dataclasses import asdict, fields
-from typing import Any
+from dataclasses import fields
 
 import click
 
 from headcount.convert.merge.ladder import (
     GROUPINGS,
-    LATENT_QUALITIES,
     QUALITIES,
     REFITS,
-    Ladder,
-    Quality,
 )
 from headcount.convert.plan.request import (
     BUILTIN,
@@ -37,8 +32,7 @@ from .options import (
     stack,
 )
 
-# The options that decide the conversion, and those of them that --quality bundles.
-LADDER = tuple(field.name for field in fields(Ladder) if field.name != "seed")
+# The options that decide the conversion.
 _NO_OPTION = ("source", "target", "source_name", "source_made", "format")
 CONVERSION = (
     *(field.name for field in fields(ConversionRequest) if field.name not in _NO_OPTION),
@@ -228,14 +222,3 @@ format_options = stack(
     output_option,
     screen_options,
 )
-
-
-def with_quality(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options with the rungs of `quality`, which is none of a request's fields, in place of
-    those that are None. Choosing a head has no further rungs, and takes none."""
-    given = {name: value for name, value in options.items() if name not in ("quality", *LADDER)}
-    explicit = {name: options[name] for name in LADDER if options.get(name) is not None}
-    quality: Quality | None = options.get("quality")
-    bundles = QUALITIES if options.get("latent") is None else LATENT_QUALITIES
-    bundle = asdict(Ladder() if quality is None else bundles[quality])
-    return {**given, **{name: bundle[name] for name in LADDER}, **explicit}

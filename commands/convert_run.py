@@ -6,19 +6,16 @@ from typing import Any
 
 from headcount.convert.conversion import COMPLETE, ConversionReport, apply_plan
 from headcount.convert.conversion_report import conversion_plan_report, conversion_report
-from headcount.convert.latent.size import parse_latent_size
 from headcount.convert.plan.errors import CheckFailedError
 from headcount.convert.plan.planner import plan_conversion
-from headcount.convert.plan.pruning import parse_pruned_heads
-from headcount.convert.plan.request import ConversionRequest, parse_key_value_heads
 from headcount.convert.plan.rounding import rounding_of
-from headcount.convert.source_folder import SourceFolder, source_folder
+from headcount.convert.source_folder import source_folder
+from headcount.library.conversions import conversion_request
 from headcount.model.errors import HeadcountError
 from headcount.report.report import Report
 from headcount.running.signals import exit_cleanly, exit_telling, on_signals
 
 from .console import hand_over
-from .convert_options import with_quality
 from .evaluate import check_evaluation, run_evaluation
 from .output.report_path import check_report_path
 
@@ -47,7 +44,7 @@ def convert_model(
         allow_pickle=allow_pickle,
         merge_adapter=merge_adapter,
     ) as found:
-        request = _request(found, target, options)
+        request = conversion_request(found, target, options)
         plan = plan_conversion(request)
         if evaluation is not None:
             check_evaluation(found.path, **evaluation)
@@ -90,20 +87,3 @@ def _check(target: Path, done: ConversionReport, reports: list[Report]) -> str:
     done.plan.source.check()
     reports.append(check_report(checked))
     return "; ".join(checked.problems)
-
-
-def _request(found: SourceFolder, target: Path, options: Mapping[str, Any]) -> ConversionRequest:
-    wanted, pruned = options["num_key_value_heads"], options["pruned_heads"]
-    latent = options["latent"]
-    counts = {
-        "num_key_value_heads": None if wanted is None else parse_key_value_heads(wanted),
-        "pruned_heads": None if pruned is None else parse_pruned_heads(pruned),
-        "latent": None if latent is None else parse_latent_size(latent),
-    }
-    return ConversionRequest(
-        source=found.path,
-        source_name=found.name,
-        source_made=found.made,
-        target=target,
-        **{**with_quality(options), **counts},
-    )

@@ -10,6 +10,7 @@ from typing import Any
 from headcount.convert.merge.ladder import EITHER_WAY, QUALITIES, WITH_TEXT, Ladder
 from headcount.convert.plan.errors import CheckFailedError, TargetError
 from headcount.convert.plan.pruning import parse_pruned_heads
+from headcount.convert.plan.quality import LADDER, with_quality
 from headcount.convert.plan.request import CHOOSING, METHODS, ConversionRequest
 from headcount.convert.source_folder import source_folder
 from headcount.convert.temporary_folder import temporary_folder
@@ -22,7 +23,6 @@ from headcount.report.report import Report
 from headcount.running.signals import exit_cleanly, exit_telling, on_signals
 
 from .console import hand_over
-from .convert_options import LADDER, with_quality
 from .evaluate import check_evaluation
 from .output.report_path import check_report_path
 

@@ -6,13 +6,14 @@ from typing import Any
 
 import click
 
+from .completion import complete_model
 from .console import Command, write_reports
 from .options import output_options, workload_options
 
 
 @click.command(cls=Command)
-@click.argument("a", metavar="A")
-@click.argument("b", metavar="B")
+@click.argument("a", metavar="A", shell_complete=complete_model)
+@click.argument("b", metavar="B", shell_complete=complete_model)
 @workload_options
 @click.option("--exit-code", is_flag=True, help="Exit with 1 if anything differs.")
 @output_options

@@ -9,9 +9,10 @@ import click
 from headcount.evaluate.errors import EvaluationFailedError
 from headcount.evaluate.evaluation_request import BEHAVIOURS, EvaluationRequest
 from headcount.model.errors import HeadcountError
+from headcount.running.extra import need_extra
 from headcount.running.signals import exit_at_once, on_signals
 
-from .console import Command, need_extra, write_reports
+from .console import Command, write_reports
 from .options import AT_LEAST_1, PATH, TOKENS, options_of, output_options, stack
 from .output.report_path import check_report_path
 

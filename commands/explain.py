@@ -6,6 +6,7 @@ import click
 
 from headcount.audit.topics import DEFAULT_MODEL, QUESTIONS
 
+from .completion import complete_model
 from .console import Command, write_reports
 from .options import output_options
 
@@ -17,7 +18,7 @@ from .options import output_options
     type=click.Choice([*QUESTIONS], case_sensitive=False),
     metavar="[TOPIC]",
 )
-@click.argument("model", required=False, metavar="[MODEL]")
+@click.argument("model", required=False, metavar="[MODEL]", shell_complete=complete_model)
 @output_options
 def explain(topic: str | None, model: str | None, form: str, output: Path | None) -> None:
     """Explain TOPIC with the numbers of MODEL: mha, w_o, head_dim, cache, gqa, group, mqa, mla…

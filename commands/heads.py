@@ -1,23 +1,19 @@
 """`heads`: what each attention head of a model does."""
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from headcount.heads.heads_request import HeadsRequest, parse_thresholds
 from headcount.heads.importance.importance_request import ImportanceRequest
+from headcount.running.extra import need_extra
 from headcount.running.signals import exit_at_once, on_signals
 
-from .console import Command, need_extra, write_reports
+from .console import Command, write_reports
 from .options import AT_LEAST_1, TOKENS, options_of, output_options, stack
 from .output.report_path import check_report_path
-
-if TYPE_CHECKING:
-    from headcount.report.report import Report
 
 # What only one of the two reports reads.
 _OF_TEXT = ("exact", "text", "max_tokens")
@@ -87,11 +83,16 @@ def heads(
     with on_signals(exit_at_once):
         need_extra()
         check_report_path(output, [Path(one) for one in (model, against) if one])
+        from headcount.library.head_atlases import heads_report, importance_report_of
+
         if importance:
-            report = run_importance(ImportanceRequest(model=model, seed=request["seed"], **text))
+            asked = ImportanceRequest(model=model, seed=request["seed"], **text)
+            report, warnings = importance_report_of(asked, progress=True)
         else:
             wanted = HeadsRequest(model=model, thresholds=limits, **request)
-            report = run_atlas(wanted) if against is None else run_comparison(wanted, against)
+            report, warnings = heads_report(wanted, against, progress=True)
+        for warning in warnings:
+            print(f"Warning: {warning}", file=sys.stderr)
         write_reports([report], form, output)
 
 
@@ -103,55 +104,3 @@ def _check_together(context: click.Context, importance: bool) -> None:
         source = context.get_parameter_source(parameter.name or "")
         if parameter.name in useless and source is click.core.ParameterSource.COMMANDLINE:
             raise click.UsageError(f"{parameter.opts[0]} {why}, or leave it out", ctx=context)
-
-
-def run_importance(request: ImportanceRequest) -> "Report":
-    """The report of what heads are worth. Raises HeadcountError."""
-    from headcount.convert.source_folder import source_folder
-    from headcount.heads.importance.importance import measure_importance
-    from headcount.heads.importance.importance_report import importance_report
-
-    name = request.model
-    with source_folder(name, Path(name), whole=True, allow_pickle=False) as found:
-        measured = measure_importance(request, found.path, found.name or name, progress=True)
-    return importance_report(measured)
-
-
-def run_atlas(request: HeadsRequest) -> "Report":
-    """The report of an atlas; warnings go to stderr. Raises HeadcountError."""
-    from headcount.heads.atlas_report import atlas_report
-    from headcount.heads.atlas_run import make_atlas
-
-    with _folder_of(request.model) as (folder, name):
-        atlas = make_atlas(request, folder, name, progress=True)
-    for warning in atlas.warnings:
-        print(f"Warning: {warning}", file=sys.stderr)
-    return atlas_report(atlas)
-
-
-def run_comparison(request: HeadsRequest, against: str) -> "Report":
-    """The report of the heads of two models; warnings go to stderr. Raises HeadcountError."""
-    from headcount.heads.comparison.comparison_report import comparison_report
-    from headcount.heads.comparison.comparison_run import NamedFolder, compare_heads
-
-    with _folder_of(request.model) as model, _folder_of(against) as original:
-        folders = NamedFolder(*model), NamedFolder(*original)
-        found = compare_heads(request, *folders, progress=True)
-    for warning in found.warnings:
-        print(f"Warning: {warning}", file=sys.stderr)
-    return comparison_report(found)
-
-
-@contextmanager
-def _folder_of(model: str) -> Iterator[tuple[Path, str]]:
-    """The folder that `model` names, and how reports name it. Raises HeadcountError."""
-    from headcount.convert.hub_source import hub_source
-    from headcount.sources.path import check_name
-    from headcount.sources.target import is_hub_id
-
-    check_name(model)
-    if not is_hub_id(model):
-        yield Path(model), model
-        return
-    with hub_source(model, whole=True) as found:
-        yield found

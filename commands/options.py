@@ -128,18 +128,25 @@ screen_options = stack(
         help="Colours; auto: in a terminal, unless NO_COLOR is set.",
     ),
 )
-output_options = stack(
-    click.option(
-        "--format",
-        "form",
-        type=click.Choice([*FORMATS]),
-        callback=_format,
-        help="How to print the report. Default: as the name of the --output file says (.md, .json,"
-        " .csv, .html), else table.",
-    ),
-    output_option,
-    screen_options,
-)
+
+
+def output_options_with(*more: str) -> Decorator:
+    """--format, also of the formats `more` that are one command's own, and --output."""
+    return stack(
+        click.option(
+            "--format",
+            "form",
+            type=click.Choice([*FORMATS, *more]),
+            callback=_format,
+            help="How to print the report. Default: as the name of the --output file says (.md,"
+            " .json, .csv, .html), else table.",
+        ),
+        output_option,
+        screen_options,
+    )
+
+
+output_options = output_options_with()
 workload_options = stack(
     click.option(
         *CONTEXT,

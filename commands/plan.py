@@ -10,6 +10,7 @@ from headcount.model.text import printable
 from headcount.plan.engines.registry import ENGINES
 
 from .added_options import added_options
+from .completion import complete_device, complete_model
 from .console import Command, write_reports
 from .engine_options import LLAMA_CPP_OPTIONS, start_options
 from .option_names import DEVICE, KV_MEMORY, TP, UTILISATION
@@ -79,10 +80,13 @@ _SERVING_OPTIONS = stack(
 
 
 @click.command(cls=Command)
-@click.argument("models", nargs=-1, required=True, metavar="MODEL...")
+@click.argument(
+    "models", nargs=-1, required=True, metavar="MODEL...", shell_complete=complete_model
+)
 @click.option(
     *DEVICE,
     metavar="NAME|SIZE,...",
+    shell_complete=complete_device,
     help="Such as h100 (`headcount devices`) or 80GiB; the best of several is looked for.",
 )
 @workload_options

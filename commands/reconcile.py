@@ -9,14 +9,24 @@ import click
 from headcount.plan.engines.registry import started
 
 from .added_options import added_options
+from .completion import complete_device, complete_model
 from .console import Command, write_reports
 from .engine_options import LLAMA_CPP_OPTIONS, start_options
 from .option_names import CONTEXT, DEVICE, KV_DTYPE, TP, UTILISATION
 from .options import AT_LEAST_1, TOKENS, FiniteRange, output_options, stack
 
 _START_OPTIONS = stack(
-    click.option("--model", help="Where the log names none, or one that is not known."),
-    click.option(*DEVICE, metavar="NAME|SIZE", help="Such as h100, or its memory as logged."),
+    click.option(
+        "--model",
+        shell_complete=complete_model,
+        help="Where the log names none, or one that is not known.",
+    ),
+    click.option(
+        *DEVICE,
+        metavar="NAME|SIZE",
+        shell_complete=complete_device,
+        help="Such as h100, or its memory as logged.",
+    ),
     click.option(*CONTEXT, type=TOKENS, help="The longest request, in tokens."),
     click.option(*TP, type=AT_LEAST_1, help="Devices that share the model."),
     click.option("--dtype", help="Element type that the weights were loaded as."),

@@ -7,10 +7,11 @@ from typing import Any
 import click
 
 from headcount.model.errors import MissingExtraError
+from headcount.running.extra import need_extra
 from headcount.running.signals import exit_at_once, exit_cleanly, on_signals
 from headcount.uptrain.uptrain_request import COMPUTE_DTYPES, DECAYS, UptrainRequest
 
-from .console import Command, need_extra, write_reports
+from .console import Command, write_reports
 from .options import (
     AT_LEAST_1,
     PATH,

@@ -1,5 +1,7 @@
 """The errors a user can cause or meet. Each says what was found, where, and what to do."""
 
+import os
+
 from . import limits
 from .redaction import redacted
 from .text import printable
@@ -65,3 +67,10 @@ class WriteError(HeadcountError):
     """An I/O failure while writing: disk full, read-only, quota. Exit code 3."""
 
     exit_code = 3
+
+
+def of_system(error: OSError) -> HeadcountError:
+    """A failure of the machine that nothing nearer to it has explained."""
+    reason = error.strerror or str(error) or type(error).__name__
+    where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
+    return HeadcountError(f"{where}cannot be read or written: {reason}")

@@ -259,6 +259,12 @@ BATCH_SIZE = Limit(1_000_000, "sequences", "engines run some thousand at once")
 PRICES_BYTES = Limit(_MIB, "bytes", "a list of prices has a line for each device")
 
 # What is shown
+TOOL_CHARACTERS = Limit(
+    60_000,
+    "characters of an answer of `headcount mcp`",
+    "an assistant reads all of it; reports of models have some thousand",
+    "left out and counted",
+)
 VALUE_CHARACTERS = Limit(
     120,
     "characters of a value",

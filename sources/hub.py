@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from headcount import __version__
 from headcount.model import limits
 from headcount.model.errors import (
     HeadcountError,
@@ -18,6 +17,7 @@ from headcount.model.errors import (
     bounded,
     short,
 )
+from headcount.model.version import __version__
 
 from .at_once import at_once, patiently, within
 from .checkpoint import INDEX, SINGLE, Checkpoint, check_index, join_shards, single_file

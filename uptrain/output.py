@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from headcount import __version__
 from headcount.convert.audited_output import audited_output
 from headcount.convert.homes.modeling_files import modeling_files
 from headcount.convert.plan.document import SCHEMA_VERSION
@@ -25,6 +24,7 @@ from headcount.convert.stream.side_file_copy import copy_side_file
 from headcount.convert.stream.writer import json_bytes, write_bytes
 from headcount.model import limits
 from headcount.model.errors import HeadcountError
+from headcount.model.version import __version__
 from headcount.sources.checkpoint import find_weights, read_checkpoint
 from headcount.sources.identity import check_identity
 from headcount.sources.json_file import read_json_file

@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from headcount import __version__
 from headcount.convert.plan.source import ConversionSource, SourceState, read_source, source_state
 from headcount.evaluate.comparable import check_same_tokens, check_same_vocabulary
 from headcount.evaluate.documents import encode_documents
 from headcount.evaluate.errors import IncomparableModelsError
 from headcount.model.errors import HeadcountError
+from headcount.model.version import __version__
 from headcount.running.runnable import RunnableModel, open_runnable
 from headcount.running.text import Text, read_text
 from headcount.running.tokens import check_ids, encode, has_vocabulary, load_tokenizer

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict
 
-from headcount import __version__
+from headcount.model.version import __version__
 
 from ..gguf.gguf_file import NAME, GgufFile, GgufTensor
 from ..latent.size import latent_document

@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator
 
-from headcount import __version__
+from headcount.model.version import __version__
 
 from .plan import ConversionPlan
 

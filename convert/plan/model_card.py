@@ -11,9 +11,9 @@ from typing import Any
 
 from huggingface_hub import ModelCard, ModelCardData
 
-from headcount import __version__
 from headcount.model import limits
 from headcount.model.text import printable
+from headcount.model.version import __version__
 from headcount.report.markdown import plain
 from headcount.sources.hub import is_repository
 from headcount.sources.json_file import open_bytes

@@ -9,7 +9,10 @@ import pytest
 from headcount.model import limits
 
 ROOT = Path(__file__).parents[2]
-ROOMS = ("arch", "audit", "commands", "convert", "model", "plan", "report", "running", "sources")
+ROOMS = (
+    *("arch", "audit", "commands", "convert", "library", "model", "plan", "report", "running"),
+    "sources",
+)
 # What a bound is called, wherever it stands.
 BOUND = re.compile(
     r"^(?:_?[A-Z_]+, )*_?(?:[A-Z]+_)*"

@@ -1,0 +1,27 @@
+"""`schema`: what the JSON documents of the commands hold."""
+
+import json
+from pathlib import Path
+
+import click
+
+from headcount.library.schemas import TITLES
+
+from .console import Command, write_text
+from .options import output_option
+
+
+@click.command(cls=Command)
+@click.argument("command", type=click.Choice([*TITLES]))
+@output_option
+def schema(command: str, output: Path | None) -> None:
+    """Print the JSON Schema of what COMMAND prints with --format json.
+
+    \b
+    Example:
+      headcount schema audit
+      headcount schema plan -o plan.schema.json
+    """
+    from headcount.library.schemas import schema_of
+
+    write_text(json.dumps(schema_of(command), indent=2) + "\n", output)

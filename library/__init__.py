@@ -1,0 +1,1 @@
+"""What the package offers to programs: functions with typed arguments, and frozen results."""

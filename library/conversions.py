@@ -1,0 +1,213 @@
+"""`headcount.convert`: a model with fewer K/V heads, in a folder of its own."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headcount.convert.latent.size import LatentSize, parse_latent_size
+from headcount.convert.merge.ladder import QUALITIES, HeadGrouping, Quality, Refit
+from headcount.convert.plan.pruning import parse_pruned_heads
+from headcount.convert.plan.quality import with_quality
+from headcount.convert.plan.request import (
+    ConversionRequest,
+    ElementType,
+    Format,
+    HomeChoice,
+    KeyValueHeads,
+    Method,
+    PrunedHeads,
+    parse_key_value_heads,
+)
+from headcount.model.errors import HeadcountError
+from headcount.report.report import Finding
+from headcount.running.extra import need_extra
+
+from .result import DocumentResult, public
+from .values import Name, Size, model_name, nbytes, one_of, path, tokens
+
+if TYPE_CHECKING:
+    from headcount.convert.source_folder import SourceFolder
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvertedLayer:
+    """What became of a layer's K/V heads, and how far their weights moved; None of a plan that was
+    not carried out. `key_error` and `value_error` are |merged - member| / |member| over all
+    members, or the root of the lost share of a rewritten layer's energy (docs/methods.md)."""
+
+    index: int
+    num_key_value_heads_before: int
+    num_key_value_heads: int
+    key_error: float | None
+    value_error: float | None
+    lossless: bool | None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ConversionResult(DocumentResult):
+    """A conversion: the content of its conversion.json or, of a dry run, the plan. `target` is None
+    where nothing was written; `lossless` says whether only equal heads were merged."""
+
+    target: Path | None
+    source_model_type: str
+    model_type: str
+    home: str
+    source_bytes: int
+    bytes: int
+    lossless: bool | None
+    done_before: bool
+    layers: tuple[ConvertedLayer, ...] = field(repr=False)
+    notes: tuple[str, ...] = field(repr=False)
+    findings: tuple[Finding, ...] = field(repr=False)
+
+
+@public
+def convert(
+    source: Name,
+    target: Name,
+    *,
+    num_key_value_heads: KeyValueHeads | str | None = None,
+    pruned_heads: PrunedHeads | str | None = None,
+    across_layers: bool = False,
+    latent: LatentSize | str | None = None,
+    quality: Quality | None = None,
+    method: Method | None = None,
+    grouping: HeadGrouping | None = None,
+    temperature: bool | None = None,
+    refit: Refit | None = None,
+    reconstruct: int | None = None,
+    calibration: Name | None = None,
+    calibration_tokens: Size | None = None,
+    seed: int = 0,
+    home: HomeChoice = "auto",
+    dtype: ElementType | None = None,
+    format: Format = "safetensors",
+    max_shard_size: Size | None = None,
+    allow_pickle: bool = False,
+    merge_adapter: bool = False,
+    workers: int = 2,
+    overwrite: bool = False,
+    dry_run: bool = False,
+    progress: bool = False,
+) -> ConversionResult:
+    """Turns the model in the folder `source`, or of the Hub, into one with fewer K/V heads, in the
+    new folder `target`. Needs the extra `convert`.
+
+    `num_key_value_heads` is a number for all layers, or one for each of some ({0: 8, 1: 4}, or
+    "0-15:8,16-31:4"); `pruned_heads` and `latent` as the command line takes them, too. `quality`
+    (fast, good, best) sets `method` to `reconstruct`, of which those that are given come first;
+    `calibration` is a UTF-8 file or "builtin". `source` is never written to; `target` appears when
+    it is whole and audited clean, and a second call finds it done. `dry_run` plans and writes
+    nothing. `progress`: bars on standard error, if that is a terminal.
+
+    Raises HeadcountError for what cannot be converted, or written (WriteError).
+    """
+    need_extra("headcount.convert")
+    options = {
+        "num_key_value_heads": num_key_value_heads,
+        "pruned_heads": pruned_heads,
+        "latent": latent,
+        "across_layers": across_layers,
+        "quality": None if quality is None else one_of(QUALITIES)("quality", quality),
+        **{"method": method, "grouping": grouping, "temperature": temperature, "refit": refit},
+        "reconstruct": reconstruct,
+        "calibration": None if calibration is None else model_name(calibration),
+        "calibration_tokens": _given(tokens, "calibration_tokens", calibration_tokens),
+        **{"seed": seed, "home": home, "dtype": dtype, "format": format, "workers": workers},
+        "max_shard_size": _given(nbytes, "max_shard_size", max_shard_size),
+        "overwrite": overwrite,
+    }
+    return _converted(
+        model_name(source),
+        path("target", target),
+        options,
+        allow_pickle=allow_pickle,
+        merge_adapter=merge_adapter,
+        dry_run=dry_run,
+        progress=progress,
+    )
+
+
+def _given(check: Any, name: str, value: object) -> Any:
+    return None if value is None else check(name, value)
+
+
+def _converted(
+    source: str,
+    target: Path,
+    options: Mapping[str, Any],
+    *,
+    allow_pickle: bool,
+    merge_adapter: bool,
+    dry_run: bool,
+    progress: bool,
+) -> ConversionResult:
+    from headcount.convert.conversion import apply_plan
+    from headcount.convert.conversion_report import conversion_plan_report, conversion_report
+    from headcount.convert.plan.planner import plan_conversion
+    from headcount.convert.source_folder import source_folder
+
+    with source_folder(
+        source, target, whole=not dry_run, allow_pickle=allow_pickle, merge_adapter=merge_adapter
+    ) as found:
+        plan = plan_conversion(conversion_request(found, target, options))
+        if dry_run:
+            report, done_before = conversion_plan_report(plan), False
+        else:
+            done = apply_plan(plan, progress=progress)
+            report, done_before = conversion_report(done), done.done_before
+    document: Mapping[str, Any] = report.document
+    return ConversionResult(
+        report=report,
+        schema_version=document["schema_version"],
+        target=None if dry_run else target,
+        source_model_type=document["source"]["model_type"],
+        model_type=document["target"]["model_type"],
+        home=document["target"]["home"],
+        source_bytes=document["source"]["bytes"],
+        bytes=document["target"]["bytes"],
+        lossless=document.get("lossless"),
+        done_before=done_before,
+        layers=tuple(_layer(layer) for layer in document["layers"]),
+        notes=tuple(document["notes"]),
+        findings=tuple(plan.findings),
+    )
+
+
+def _layer(document: Mapping[str, Any]) -> ConvertedLayer:
+    heads, moved = document["num_key_value_heads"], document.get("relative_error") or {}
+    return ConvertedLayer(
+        index=document["index"],
+        num_key_value_heads_before=heads["before"],
+        num_key_value_heads=heads["after"],
+        key_error=moved.get("k"),
+        value_error=moved.get("v"),
+        lossless=document.get("lossless"),
+    )
+
+
+def conversion_request(
+    found: "SourceFolder", target: Path, options: Mapping[str, Any]
+) -> ConversionRequest:
+    """The request of the fields `options`, with `quality` among them, for the source that was
+    `found`. Texts are read as the command line's. Raises HeadcountError."""
+    counts = {
+        "num_key_value_heads": _read(parse_key_value_heads, options["num_key_value_heads"]),
+        "pruned_heads": _read(parse_pruned_heads, options["pruned_heads"]),
+        "latent": _read(parse_latent_size, options["latent"]),
+    }
+    for name in counts:
+        if isinstance(counts[name], bool):
+            raise HeadcountError(f"{name} is {counts[name]}; a number is meant")
+    return ConversionRequest(
+        source=found.path,
+        source_name=found.name,
+        source_made=found.made,
+        target=target,
+        **{**with_quality(options), **counts},
+    )
+
+
+def _read(parse: Any, value: object) -> Any:
+    return parse(value) if isinstance(value, str) else value
