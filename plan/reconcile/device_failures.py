@@ -350,6 +350,7 @@ def buffer_too_large(log: Log, start: Start | None, said: Mapping[str, float]) -
     left = _left_of_device(log, what)
     if start is not None and what == _OF_CACHE and start.request.context is None and tried:
         start = _of_so_large_a_cache(start, tried)
+    assumed = _assumed_context(start) if start else ()
     ground = None
     if start is not None and not _is_shared(log):
         ground = _ground_of_buffers(log, start, tried, left, what)
@@ -366,8 +367,24 @@ def buffer_too_large(log: Log, start: Start | None, said: Mapping[str, float]) -
         too_large=what,
         largest_context=ground.largest_context() if ground and not is_weights else None,
         remedies=remedies,
-        advice=() if remedies else (_FOR_WEIGHTS_OF_BUFFERS if is_weights else _FOR_BUFFERS,),
+        advice=(
+            *assumed,
+            *(() if remedies else (_FOR_WEIGHTS_OF_BUFFERS if is_weights else _FOR_BUFFERS,)),
+        ),
     )
+
+
+def _assumed_context(start: Start) -> tuple[str, ...]:
+    """What stands for a context that the log does not say."""
+    context, longest = start.request.context, start.model.spec.max_position_embeddings
+    if "context" in start.said or (context is None and longest is None):
+        return ()
+    if context is None:
+        return (
+            f"the log says no context: the model's longest, {longest:,} tokens, is taken; --context"
+            " says another",
+        )
+    return (f"the log says no context: the cache that found no room is of {context:,} tokens",)
 
 
 def _of_so_large_a_cache(start: Start, gib: float) -> Start:
@@ -388,7 +405,8 @@ _OF_WEIGHTS, _OF_CACHE, _OF_A_STEP = "the weights", "the cache", "a step's compu
 
 def _what_was_allocated(log: Log, reached: frozenset[str]) -> str:
     """By the words beside the error, or what had been placed before."""
-    named = {"tensors": _OF_WEIGHTS, "cells": _OF_CACHE, "compute": _OF_A_STEP}
+    # What allocates a cache's tensors says so in the same words as what allocates the weights.
+    named = {"cells": _OF_CACHE, "compute": _OF_A_STEP, "tensors": _OF_WEIGHTS}
     told = next((what for kind, what in named.items() if kind in log.failures), None)
     if told is not None:
         return told

@@ -173,6 +173,35 @@ def test_advice_keeps_the_context_that_the_start_had(said: str, context: int, co
     assert kept < 23871 / 1024
 
 
+def explained(log: str) -> str:
+    return " ".join(reconcile(log).output.split())
+
+
+_OF_TENSORS = "alloc_tensor_range: failed to allocate CUDA0 buffer of size 8589934592\n"
+
+
+def test_a_cache_is_allocated_in_the_words_of_weights() -> None:
+    """ggml/src/ggml-alloc.c says the same of both; llama_kv_cache names its own after it."""
+    tried, said = _NO_CACHE.splitlines(keepends=True)
+    found = rows(_FAILED + "llama_context: n_ctx         = 32768\n" + tried + _OF_TENSORS + said)
+    assert "the cache of 8.00 GiB found no room" in found["failure"]["why"]
+
+
+def test_the_context_is_what_the_log_says_of_it() -> None:
+    """Of the whole, of a sequence, or by the cache that found no room: 64 layers x 8 heads x 2 x
+    128 x 2 B of a token; else it is said that the model's longest is taken."""
+    for said in ("n_ctx         = 32768", "n_ctx_seq     = 32768", "n_ctx_per_seq = 32768"):
+        text = explained(_FAILED + f"llama_context: {said}\n" + _NO_CACHE)
+        assert "-c 32768" in text and "says no context" not in text
+    by_size = explained(_FAILED + _NO_CACHE)
+    assert "-c 32768" in by_size and "found no room is of 32,768 tokens" in by_size
+    weights = "".join(_FAILED.splitlines(keepends=True)[:3]) + _OF_TENSORS.replace(
+        "alloc_tensor_range",
+        "allocating 18430.00 MiB on device 0: cudaMalloc failed: out of memory\nalloc_tensor_range",
+    )
+    assert "the model's longest, 40,960 tokens, is taken" in explained(weights)
+
+
 def test_weights_that_do_not_fit_leave_layers_to_the_host() -> None:
     log = _FAILED.splitlines(keepends=True)
     log[2] = log[2].replace("Q4_K_M", "Q8_0")

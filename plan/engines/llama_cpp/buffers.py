@@ -28,7 +28,7 @@ from .placement import (
 )
 from .schedule import DEVICE, HOST
 from .settings import mode_of, slots_of
-from .templates import stand_in, templates
+from .templates import is_recorded, stand_in
 from .widths import sizes_of_graph
 
 
@@ -76,7 +76,7 @@ class Buffers:
         model = self.model
         kind = model.spec.model_type
         name = kind if model.tensors else gguf_architecture(kind) or kind
-        return (name, True) if templates(name, "flash") else (stand_in(), False)
+        return (name, True) if is_recorded(name) else (stand_in(), False)
 
     def _shape(self, context: int, batch_size: int) -> Shape:
         request = self.work.request
@@ -155,8 +155,9 @@ def _weights(
     if share is None:
         if not where.is_whole:
             raise HeadcountError(
-                f"which of {model.model_id}'s weights lie in which layer is not known: --gpu-layers"
-                " and --n-cpu-moe want a GGUF file, or a config that is described"
+                f"{_asked_for(work)}: which layer has which of {model.model_id}'s weights does not"
+                f" follow from the config of a {model.spec.model_type}: name its GGUF file, whose"
+                " tensors tell"
             )
         own = -(-whole // work.request.pp)
     else:
@@ -177,6 +178,14 @@ def _weights(
         source=_SOURCES[weights.source],
         error_bytes=ceil(own * (0.003 if exact else 0.015)),
     )
+
+
+def _asked_for(work: Workload) -> str:
+    """The option by which a part stays with the host."""
+    request = work.request
+    if request.gpu_layers is not None:
+        return f"--gpu-layers {request.gpu_layers}"
+    return "--cpu-moe" if request.cpu_moe else f"--n-cpu-moe {request.n_cpu_moe}"
 
 
 def host_terms(model: PlannedModel, work: Workload) -> tuple[Term, ...]:

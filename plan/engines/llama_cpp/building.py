@@ -144,10 +144,12 @@ class _Build:
         self.amounts = {Amount(Size(()), OUTER): NOTHING}
         windowed = any(layer.windowed for layer in outline.layers)
         name, mode = outline.architecture, outline.mode
-        found = templates(name, mode) or templates(name, "flash")
+        others = (templates(name, one) for one in (mode, "flash", "scores"))
+        found = next(one for one in others if one)
         self.found = _of_start([one for one in found if one.windowed == windowed], outline.start)
         windows = any(layer.windowed for one in self.found for layer in one.layers)
-        self.is_followed = bool(self.found) and windows == windowed
+        is_of_mode = any(templates(name, one) for one in (mode, "flash"))
+        self.is_followed = bool(self.found) and windows == windowed and is_of_mode
         self.found = self.found or _of_start(found, outline.start)
         self.used = {kind.sizes: kind.used for kind in outline.layers}
         self.used[OUTER] = max(self.used.values())

@@ -225,10 +225,11 @@ def _finish(log: Log) -> None:
         del log.figures[name]
     settings = log.settings
     slots = max(1, int(settings.get("n_seq_max", 1)))
-    asked = int(settings.get("n_ctx", 0))
+    asked, each = int(settings.get("n_ctx", 0)), int(settings.get("n_ctx_seq", 0))
     is_shared = str(settings.get("kv_unified", "true")).casefold() == "true"
-    if "context" not in settings and asked:
-        log.say("context", asked if is_shared else asked // slots)
+    if "context" not in settings and (asked or each):
+        own = asked if is_shared else asked // slots
+        log.say("context", own or each)
         log.say("batch_size", 1 if is_shared else slots)
     if "parallel" not in settings:
         log.say("parallel", slots)
@@ -296,6 +297,7 @@ LOG = StartLog(
     ),
     numbers=(
         LogLine("n_ctx ", rf"n_ctx +[=:] +{NUMBER}", "n_ctx"),
+        LogLine("n_ctx_", rf"n_ctx_(?:per_)?seq +[=:] +{NUMBER}", "n_ctx_seq"),
         LogLine("n_seq_max ", rf"n_seq_max +[=:] +{NUMBER}", "n_seq_max"),
         LogLine("n_ubatch ", rf"n_ubatch +[=:] +{NUMBER}", "ubatch_size"),
         LogLine("offloaded ", rf"offloaded {NUMBER}/[0-9]+ layers to GPU", "gpu_layers"),

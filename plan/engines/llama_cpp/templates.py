@@ -104,6 +104,11 @@ def templates(architecture: str, mode: Mode) -> tuple[Template, ...]:
     return tuple(_template(line) for line in _lines().graphs.get((architecture, mode), ()))
 
 
+def is_recorded(architecture: str) -> bool:
+    """In one mode at least: llama.cpp aborts on PLM with flash attention."""
+    return any(name == architecture for name, _ in _lines().graphs)
+
+
 def stand_in() -> str:
     """The architecture that is taken for one that was not recorded."""
     return _lines().stand_in

@@ -28,7 +28,6 @@ COMPUTE_EXCEPTIONS = {
     "glm5-next": "blocks of tokens, whose number is rounded up: no product of sizes",
     "kimi-linear": "with two streams alone, +1.1 %",
     "nomic-bert": "with two layers on the device alone, +18 %",
-    "plm": "without flash attention, up to 8 %",
 }
 
 
@@ -221,6 +220,11 @@ def test_layers_on_the_device() -> None:
     assert compute(head) == pytest.approx(4 * (4096 + 128_256) * 4 / MIB, rel=0.01)
     kept = plan_of("llama-3-8b", context=8192, no_kv_offload=True)
     assert kept.kv_cache_bytes == 0
+
+
+def test_layers_whose_weights_the_config_does_not_tell_want_the_file() -> None:
+    with pytest.raises(HeadcountError, match=r"--gpu-layers 5: .*of a gemma3n: name its GGUF file"):
+        plan_of("gemma-3n-e4b", context=512, gpu_layers=5)
 
 
 def test_a_tied_output_is_a_copy_of_the_embedding_alone() -> None:
