@@ -110,6 +110,11 @@ def _other_stacks(facts: _Facts) -> str | None:
         ),
         "has cross-attention, whose keys are of other tokens": any(w[1] for w in facts.mixers),
         "has layers that read another's keys and values": bool(readers_of(facts.spec)),
+        "has attentions without weights of their own": any(
+            isinstance(mixer, Attention) and mixer.keeps_key_value and not mixer.owns_parameters
+            for layer in facts.spec.layers
+            for mixer in layer.mixers
+        ),
         "has layers that its config does not count": facts.has_more,
     }
     return next((reason for reason, holds in reasons.items() if holds), None)
@@ -135,7 +140,10 @@ def _tensors(facts: _Facts) -> str | None:
         return "its files hold k and v in one tensor, which its class reads as two modules"
     if facts.names.key_value:
         return "something else than a projection stands between its inputs and its keys"
+    held: set[str] = set()
     for module, parts in facts.modules:
+        held |= set(parts)
         if set(parts) not in _KNOWN:
             return f"{module} holds more than q, k and v"
-    return None
+    missing = sorted({"q", "k", "v"} - held)
+    return f"it is not known which of its tensors hold {', '.join(missing)}" if missing else None

@@ -277,9 +277,9 @@ def keep_latents(model: Any, config: Any) -> None:
             layer, made = found
             attention, parent = reader_of_cache(model, name), name.rpartition(".")[0]
             if attention not in held:
-                down = _down(_width(module), config.latent_ranks[layer], module)
-                model.get_submodule(parent).add_module("latent_proj", down)
-                held[attention] = Latents(down)
+                held[attention] = Latents(_down(_width(module), config.latent_ranks[layer], module))
+            if "k" in made["parts"]:
+                model.get_submodule(parent).add_module("latent_proj", held[attention].down)
             replaced = _replaced(module, held[attention], made, config.latent_ranks[layer])
             setattr(model.get_submodule(parent), name.rpartition(".")[2], replaced)
         elif _ROTARY.search(type(module).__name__):

@@ -12,7 +12,6 @@ from headcount.arch.our_types import base_type
 from ..plan.source import ConversionSource
 
 Rows = tuple[int, ...]
-_FLOATS = {name: float(name) for name in ("Infinity", "-Infinity", "NaN")}
 
 
 def rotated_rows(
@@ -65,9 +64,9 @@ def config_as_read(source: ConversionSource) -> dict[str, Any] | None:
     of another release, refuses the file."""
     from transformers import CONFIG_MAPPING
 
-    from headcount.running.built.meta_model import without_code
+    from headcount.running.built.meta_model import decoded, without_code
 
-    values = dict(_decoded(without_code(source.config)))
+    values = dict(decoded(without_code(source.config)))
     model_type = base_type(str(values.pop("model_type", "")))
     try:
         config = CONFIG_MAPPING[model_type].from_dict(values)
@@ -75,12 +74,3 @@ def config_as_read(source: ConversionSource) -> dict[str, Any] | None:
     except Exception:  # whatever a class raises for a config that the audit can read
         return None
     return text
-
-
-def _decoded(value: Any) -> Any:
-    """Infinity and NaN as transformers writes them are numbers again."""
-    if isinstance(value, dict):
-        tag = value.get("__float__") if len(value) == 1 else None
-        known = _FLOATS.get(tag) if isinstance(tag, str) else None
-        return {k: _decoded(v) for k, v in value.items()} if known is None else known
-    return [_decoded(item) for item in value] if isinstance(value, list) else value

@@ -67,7 +67,8 @@ def _name(one: Measured) -> str:
 def _table(sweep: Sweep) -> Table:
     best = frontier(sweep.trials)
     rows = tuple(_row(one, sweep, best) for one in (sweep.original, *sweep.trials))
-    columns, skipped = _COLUMNS, _COLUMNS.index(_LATENT)
+    columns: tuple[Column, ...] = _COLUMNS
+    skipped = _COLUMNS.index(_LATENT)
     if not any(one.latent for one in sweep.trials):
         columns = (*columns[:skipped], *columns[skipped + 1 :])
         rows = tuple((*row[:skipped], *row[skipped + 1 :]) for row in rows)

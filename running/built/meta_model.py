@@ -37,6 +37,8 @@ _DROPPED = (
     *("experts_implementation", "use_pretrained_backbone", "backbone_kwargs"),
 )
 
+_FLOATS = {name: float(name) for name in ("Infinity", "-Infinity", "NaN")}
+
 
 class NotInTransformersError(UnsupportedModelError):
     """The architecture's code comes with its weights: transformers alone cannot build it."""
@@ -49,7 +51,7 @@ def build_on_meta(config: Mapping[str, Any], *, read_as: str | None = None) -> P
     type. `read_as` is the type whose class reads it, where transformers lacks its own. Raises
     NotInTransformersError, and what transformers raises for a config it cannot use.
     """
-    values = without_code(config)
+    values = decoded(without_code(config))
     model_class = _named_class(values)
     model_type = values.pop("model_type", None)
     if model_type is None and model_class is not None:
@@ -75,6 +77,15 @@ def without_code(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: without_code(item) for key, item in value.items() if key not in _DROPPED}
     return [without_code(item) for item in value] if isinstance(value, list) else value
+
+
+def decoded(value: Any) -> Any:
+    """A config in which infinity and NaN, as transformers writes them, are numbers again."""
+    if isinstance(value, Mapping):
+        tag = value.get("__float__") if len(value) == 1 else None
+        known = _FLOATS.get(tag) if isinstance(tag, str) else None
+        return {k: decoded(v) for k, v in value.items()} if known is None else known
+    return [decoded(item) for item in value] if isinstance(value, list) else value
 
 
 def total_parameters(model: nn.Module) -> int:

@@ -38,6 +38,8 @@ SAMPLE = (
 # (rotations, norms, routers, ALiBi).
 ROUNDED = 1e-5
 ATTEMPTS = 10
+# What a config may ask for and latents are not for: the sweep leaves it out.
+PLAIN = {"is_decoder": True, "add_cross_attention": False, "num_kv_shared_layers": 0}
 OPTIONS = {"attn_implementation": "eager"}
 
 
@@ -47,7 +49,8 @@ def built(model_type: str, kv: int, folder: Path) -> PreTrainedModel:
     for seed in range(ATTEMPTS):
         try:
             values = grouped_models.tiny_config(model_type, seed, "causal")
-            values = grouped_models.with_heads(values, kv) | {"is_decoder": True}
+            values = grouped_models.with_heads(values, kv)
+            values |= {k: v for k, v in PLAIN.items() if k in values or k == "is_decoder"}
             model = grouped_models.saved(values, "causal", folder, "float32")
             _logits(loaded(folder, type(model)))
             return model
