@@ -1,15 +1,20 @@
 """What a shell completes: models of the catalogue, which stand beside files, and devices."""
 
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 import click
-from click.shell_completion import CompletionItem
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 
 def complete_model(
     ctx: click.Context, param: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
+) -> "list[CompletionItem]":
     """Names and aliases of the catalogue; where none begins so, the shell completes files."""
+    from click.shell_completion import CompletionItem  # only completing loads it
+
     from headcount.sources.catalogue import catalogue
 
     names = {name for row in catalogue() for name in (row.id, *row.aliases, *row.checkpoints)}
@@ -19,8 +24,10 @@ def complete_model(
 
 def complete_device(
     ctx: click.Context, param: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
+) -> "list[CompletionItem]":
     """Keys of the devices, of several the one behind the last comma."""
+    from click.shell_completion import CompletionItem
+
     from headcount.plan.devices import all_devices
 
     before, comma, last = incomplete.rpartition(",")

@@ -31,7 +31,7 @@ _INSTRUCTIONS = (
 )
 
 
-def server() -> MCPServer:
+def server() -> "MCPServer[Any]":
     """The server with its tools, which stdin and stdout are to be connected to (`run`)."""
     made = MCPServer("headcount", version=__version__, instructions=_INSTRUCTIONS)
     for tool in (_audit, _plan, _diff, _reconcile):
