@@ -13,7 +13,7 @@ from headcount.model.errors import HeadcountError
 from headcount.running.extra import need_extra
 
 from .result import DocumentResult, public
-from .values import Name, Size, integer, model_name
+from .values import Name, Size, default_of, integer, model_name
 from .values import tokens as token_count
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ def heads(
     *,
     against: Name | None = None,
     tokens: Size | None = None,
-    sequences: int = HeadsRequest.__dataclass_fields__["sequences"].default,
-    batch_size: int = HeadsRequest.__dataclass_fields__["batch_size"].default,
+    sequences: int = default_of(HeadsRequest, "sequences"),
+    batch_size: int = default_of(HeadsRequest, "batch_size"),
     seed: int = 0,
     thresholds: Mapping[str, float] | str | None = None,
     dtype: str | None = None,

@@ -1,6 +1,7 @@
 """Values of arguments, checked as the command line checks those of its options."""
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
 from functools import partial
 from math import isfinite
 from os import PathLike, fspath
@@ -109,3 +110,8 @@ WORKLOAD: Mapping[str, Check] = {
     "kv_dtype": text,
     "encoder_tokens": tokens,
 }
+
+
+def default_of(request: type, name: str) -> Any:
+    """The default of the field `name` of a frozen request, which is no attribute of its class."""
+    return next(field.default for field in fields(request) if field.name == name)

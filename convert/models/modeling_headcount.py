@@ -22,6 +22,7 @@ There is such a class for every transformers model: it is made when its name is 
 
 import inspect
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -152,6 +153,7 @@ class CacheView:
 
 
 _VIEWS: dict[tuple[type, type], Any] = {}
+_never_compiled: Callable[[Any], Any] = torch.compiler.disable
 _SPOKEN = frozenset({"__len__", "__getitem__", "__iter__", "__bool__"})  # operators of caches
 
 
@@ -259,7 +261,7 @@ class Slot:
         if module is not self.hooked:
             self._move(module)
 
-    @torch.compiler.disable
+    @_never_compiled
     def _move(self, module: nn.Module) -> None:
         for hooks in (self.hooked._forward_hooks, self.hooked._forward_pre_hooks):
             for key in [key for key, hook in hooks.items() if hook == self.hook]:

@@ -87,7 +87,11 @@ def sglang_cache_refusals(
         if name not in ("bfloat16", "fp8_e4m3") and work.version.at_least(*_PICKED_SINCE):
             yield f"{kept} are kept in bfloat16 or fp8_e4m3 alone, not in {name}"
         return
-    is_older = device is not None and device.platform == "cuda"
-    is_older = is_older and not has_capability(device, _BLACKWELL)
-    if name in ("mxfp8", "nvfp4") and is_older:
+    is_cuda = device is not None and device.platform == "cuda"
+    if (
+        name in ("mxfp8", "nvfp4")
+        and device is not None
+        and is_cuda
+        and not has_capability(device, _BLACKWELL)
+    ):
         yield f"a cache of {name} has kernels for compute capability 10.0 and newer alone"
