@@ -12,6 +12,8 @@ from .result import DocumentResult, public
 from .values import Name, Size, integer, model_name, one_of, path, several, tokens
 from .values import text as name_of_task
 
+_DEFAULTS = EvaluationRequest(model="")
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class EvaluationResult(DocumentResult):
@@ -39,7 +41,7 @@ def evaluate(
     dtype: str | None = None,
     text: Name | None = None,
     documents: bool = False,
-    max_tokens: Size = EvaluationRequest.__dataclass_fields__["max_tokens"].default,
+    max_tokens: Size = _DEFAULTS.max_tokens,
     window: Size | None = None,
     stride: Size | None = None,
     tokenizer: Name | None = None,

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from headcount.report.report import Report
 
 Place = tuple[int, int]  # a layer and a head of it
+_DEFAULTS = HeadsRequest(model="")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -39,8 +40,8 @@ def heads(
     *,
     against: Name | None = None,
     tokens: Size | None = None,
-    sequences: int = HeadsRequest.__dataclass_fields__["sequences"].default,
-    batch_size: int = HeadsRequest.__dataclass_fields__["batch_size"].default,
+    sequences: int = _DEFAULTS.sequences,
+    batch_size: int = _DEFAULTS.batch_size,
     seed: int = 0,
     thresholds: Mapping[str, float] | str | None = None,
     dtype: str | None = None,
