@@ -9,10 +9,10 @@ from headcount.evaluate.evaluation_request import BEHAVIOURS, EvaluationRequest
 from headcount.running.extra import need_extra
 
 from .result import DocumentResult, public
-from .values import Name, Size, default_of, integer, model_name, one_of, path, several, tokens
+from .values import Name, Size, integer, model_name, one_of, path, several, tokens
 from .values import text as name_of_task
 
-_MAX_TOKENS = default_of(EvaluationRequest, "max_tokens")
+_DEFAULTS = EvaluationRequest(model="")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -41,7 +41,7 @@ def evaluate(
     dtype: str | None = None,
     text: Name | None = None,
     documents: bool = False,
-    max_tokens: Size = _MAX_TOKENS,
+    max_tokens: Size = _DEFAULTS.max_tokens,
     window: Size | None = None,
     stride: Size | None = None,
     tokenizer: Name | None = None,

@@ -13,13 +13,14 @@ from headcount.model.errors import HeadcountError
 from headcount.running.extra import need_extra
 
 from .result import DocumentResult, public
-from .values import Name, Size, default_of, integer, model_name
+from .values import Name, Size, integer, model_name
 from .values import tokens as token_count
 
 if TYPE_CHECKING:
     from headcount.report.report import Report
 
 Place = tuple[int, int]  # a layer and a head of it
+_DEFAULTS = HeadsRequest(model="")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -39,8 +40,8 @@ def heads(
     *,
     against: Name | None = None,
     tokens: Size | None = None,
-    sequences: int = default_of(HeadsRequest, "sequences"),
-    batch_size: int = default_of(HeadsRequest, "batch_size"),
+    sequences: int = _DEFAULTS.sequences,
+    batch_size: int = _DEFAULTS.batch_size,
     seed: int = 0,
     thresholds: Mapping[str, float] | str | None = None,
     dtype: str | None = None,

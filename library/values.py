@@ -1,7 +1,6 @@
 """Values of arguments, checked as the command line checks those of its options."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields
 from functools import partial
 from math import isfinite
 from os import PathLike, fspath
@@ -110,8 +109,3 @@ WORKLOAD: Mapping[str, Check] = {
     "kv_dtype": text,
     "encoder_tokens": tokens,
 }
-
-
-def default_of(request: type, name: str) -> Any:
-    """The default of the field `name` of a frozen request, which is no attribute of its class."""
-    return next(field.default for field in fields(request) if field.name == name)
