@@ -52,7 +52,8 @@ def built(model_type: str, kv: int, folder: Path) -> PreTrainedModel:
             values = grouped_models.with_heads(values, kv)
             values |= {k: v for k, v in PLAIN.items() if k in values or k == "is_decoder"}
             model = grouped_models.saved(values, "causal", folder, "float32")
-            _logits(loaded(folder, type(model)))
+            if not _logits(loaded(folder, type(model))).isfinite().all():
+                raise ValueError("its own logits are not finite")
             return model
         except Exception as failure:  # a combination that the class refuses, or cannot run
             error = failure
