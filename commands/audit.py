@@ -9,9 +9,9 @@ import click
 from headcount.report import FOR_PEOPLE
 from headcount.report.report import SEVERITIES
 
-from .completion import complete_model
 from .console import HELP_OPTIONS, Command, exit_on_findings, write_reports, write_text
-from .options import details_option, output_options_with, stack, workload_options
+from .options.completion import complete_model
+from .options.shared import details_option, output_options_with, stack, workload_options
 
 _OPTIONS = stack(
     click.option("--config", metavar="FILE", help="The config.json of weights that lie alone."),

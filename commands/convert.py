@@ -20,7 +20,7 @@ from .convert_options import (
     verify_options,
 )
 from .evaluate import evaluation_options
-from .options import PATH
+from .options.shared import PATH
 
 
 @click.command(cls=Command)

@@ -21,7 +21,7 @@ from headcount.convert.plan.request import (
 )
 from headcount.report import FORMATS
 
-from .options import (
+from .options.shared import (
     PATH,
     SIZE,
     TOKENS,

@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
-from .completion import complete_model
 from .console import Command, write_reports
-from .options import output_options, workload_options
+from .options.completion import complete_model
+from .options.shared import output_options, workload_options
 
 
 @click.command(cls=Command)

@@ -13,7 +13,7 @@ from headcount.running.extra import need_extra
 from headcount.running.signals import exit_at_once, on_signals
 
 from .console import Command, write_reports
-from .options import AT_LEAST_1, PATH, TOKENS, options_of, output_options, stack
+from .options.shared import AT_LEAST_1, PATH, TOKENS, options_of, output_options, stack
 from .output.report_path import check_report_path
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ import click
 
 from headcount.audit.topics import DEFAULT_MODEL, QUESTIONS
 
-from .completion import complete_model
 from .console import Command, write_reports
-from .options import output_options
+from .options.completion import complete_model
+from .options.shared import output_options
 
 
 @click.command(cls=Command)

@@ -7,7 +7,7 @@ import click
 from headcount.report.report import Column, Report, Table
 
 from .console import Command, write_reports
-from .options import output_options
+from .options.shared import output_options
 
 _COLUMNS = (
     Column(key="model_type", title="model_type"),

@@ -12,7 +12,7 @@ from headcount.running.extra import need_extra
 from headcount.running.signals import exit_at_once, on_signals
 
 from .console import Command, write_reports
-from .options import AT_LEAST_1, TOKENS, options_of, output_options, stack
+from .options.shared import AT_LEAST_1, TOKENS, options_of, output_options, stack
 from .output.report_path import check_report_path
 
 # What only one of the two reports reads.

@@ -9,7 +9,7 @@ from headcount.report.report import Column, Report, Table
 from headcount.sources.catalogue import CatalogueRow, catalogue, search_catalogue
 
 from .console import Command, write_reports
-from .options import output_options
+from .options.shared import output_options
 
 _COLUMNS = (
     Column(key="id", title="Model"),

@@ -9,12 +9,12 @@ import click
 from headcount.model.text import printable
 from headcount.plan.engines.registry import ENGINES
 
-from .added_options import added_options
-from .completion import complete_device, complete_model
 from .console import Command, write_reports
-from .engine_options import LLAMA_CPP_OPTIONS, start_options
-from .option_names import DEVICE, KV_MEMORY, TP, UTILISATION
-from .options import (
+from .options.added import added_options
+from .options.completion import complete_device, complete_model
+from .options.engine import LLAMA_CPP_OPTIONS, start_options
+from .options.names import DEVICE, KV_MEMORY, TP, UTILISATION
+from .options.shared import (
     AT_LEAST_1,
     COUNT,
     PATH,

@@ -8,12 +8,12 @@ import click
 
 from headcount.plan.engines.registry import started
 
-from .added_options import added_options
-from .completion import complete_device, complete_model
 from .console import Command, write_reports
-from .engine_options import LLAMA_CPP_OPTIONS, start_options
-from .option_names import CONTEXT, DEVICE, KV_DTYPE, TP, UTILISATION
-from .options import AT_LEAST_1, TOKENS, FiniteRange, output_options, stack
+from .options.added import added_options
+from .options.completion import complete_device, complete_model
+from .options.engine import LLAMA_CPP_OPTIONS, start_options
+from .options.names import CONTEXT, DEVICE, KV_DTYPE, TP, UTILISATION
+from .options.shared import AT_LEAST_1, TOKENS, FiniteRange, output_options, stack
 
 _START_OPTIONS = stack(
     click.option(

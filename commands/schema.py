@@ -8,7 +8,7 @@ import click
 from headcount.library.schemas import TITLES
 
 from .console import Command, write_text
-from .options import output_option
+from .options.shared import output_option
 
 
 @click.command(cls=Command)

@@ -12,7 +12,7 @@ from headcount.running.signals import exit_at_once, exit_cleanly, on_signals
 from headcount.uptrain.uptrain_request import COMPUTE_DTYPES, DECAYS, UptrainRequest
 
 from .console import Command, write_reports
-from .options import (
+from .options.shared import (
     AT_LEAST_1,
     PATH,
     TOKENS,

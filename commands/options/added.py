@@ -7,7 +7,7 @@ import click
 
 from headcount.plan.options.algorithms import ALGORITHMS
 
-from .options import AT_LEAST_1, FiniteRange, stack
+from .shared import AT_LEAST_1, FiniteRange, stack
 
 if TYPE_CHECKING:
     _Numbers = click.ParamType[tuple[int, ...]]

@@ -14,8 +14,8 @@ from headcount.model.errors import HeadcountError
 from headcount.model.units import parse_bytes, parse_count, parse_tokens
 from headcount.report import ENDINGS, FORMATS
 
-from .option_names import CONTEXT, KV_DTYPE
-from .output.screen import to_view
+from ..output.screen import to_view
+from .names import CONTEXT, KV_DTYPE
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

@@ -6,8 +6,8 @@ import click
 
 from headcount.plan.request import FLASH_ATTENTION, MODEL_RUNNERS, SAMPLERS, STATE_MODES
 
-from .option_names import BLOCK_SIZE, GPU_LAYERS, PP
-from .options import AT_LEAST_0, AT_LEAST_1, TOKENS, Decorator, stack
+from .names import BLOCK_SIZE, GPU_LAYERS, PP
+from .shared import AT_LEAST_0, AT_LEAST_1, TOKENS, Decorator, stack
 
 LLAMA_CPP_OPTIONS = stack(
     click.option(

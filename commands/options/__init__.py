@@ -1,0 +1,1 @@
+"""What several commands take: options, their names, and how a shell completes them."""
