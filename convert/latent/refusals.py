@@ -8,7 +8,7 @@ from headcount.arch.model_classes import model_classes
 from headcount.arch.our_types import is_ours
 from headcount.arch.read_config import Reading
 from headcount.arch.tensors.names import TensorNames
-from headcount.model.mixers import Attention
+from headcount.model.mixers import Attention, Recurrent
 from headcount.model.spec import ModelSpec
 
 from ..attention_map.attention_tensors import Where
@@ -114,6 +114,10 @@ def _other_stacks(facts: _Facts) -> str | None:
             isinstance(mixer, Attention) and mixer.keeps_key_value and not mixer.owns_parameters
             for layer in facts.spec.layers
             for mixer in layer.mixers
+        ),
+        "has attention beside recurrence, which a latent class does not compute alike": any(
+            len(layer.mixers) > 1 and any(isinstance(m, Recurrent) for m in layer.mixers)
+            for layer in facts.spec.layers
         ),
         "has layers that its config does not count": facts.has_more,
     }
