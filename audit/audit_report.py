@@ -241,7 +241,7 @@ def _notes(audit: Audit, sizes: Sizes) -> Iterator[str]:
             " engines store the K/V heads once."
         )
     if spec.assumes_encoder_tokens and sizes.encoder_tokens == spec.encoder_tokens:
-        yield f"{sizes.encoder_tokens:,} {ASSUMED_ENCODER}"
+        yield f"Warning: {sizes.encoder_tokens:,} {ASSUMED_ENCODER}"
     if audit.census is not None and audit.census.packed:
         yield "The weights are quantised: attention by layer is counted from the config."
     if entry and entry.confidence != "verbatim":

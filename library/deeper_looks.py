@@ -33,4 +33,4 @@ def _look(audit: "Audit", request: "AuditRequest", *, scan: bool, verify: bool) 
         from headcount.running.built.verify_report import with_verification
 
         report = with_verification(report, audit)
-    return report
+    return report._replace(is_brief=False)  # it was asked for

@@ -174,9 +174,10 @@ class HeatMap(NamedTuple):
 class Report(NamedTuple):
     """`document` is the JSON interface, `records` the rows of CSV (None: those of the first table);
     `items` stand in for `document` where that is a list; the rest is what people read. `lines` are
-    text that is laid out already. `is_brief`: a terminal counts notes that are no warnings, and
-    findings that are notes, without --details, and says how much was found where no fact is a
-    verdict. `is_summary`: without --details it stands for the reports beside it."""
+    text that is laid out already. `is_brief`: without --details a terminal counts findings that are
+    notes, and notes that are no warnings and that no start needs; and it says how much was found
+    where no fact is a verdict. `is_summary`: without --details it stands for the reports beside
+    it."""
 
     title: str
     lines: tuple[str, ...] = ()

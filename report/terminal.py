@@ -26,6 +26,7 @@ _COLORS = {
 }
 _BLOCKS, _LETTERS = "█▓▒░", "#=+:"  # of the parts of a bar, in their order
 _WIDEST_BAR = 64
+_NEVER_LEFT_OUT = ("Warning: ", "To start: ")  # how notes begin
 
 
 def terminal(reports: Sequence[Report], view: View) -> str:
@@ -120,7 +121,7 @@ def _table(table: Table, is_one_of_several: bool, view: View) -> Iterator[str]:
 def _notes(report: Report, view: View) -> list[str]:
     if view.details or not report.is_brief:
         return list(report.notes)
-    return [note for note in report.notes if note.startswith("Warning: ")]
+    return [note for note in report.notes if note.startswith(_NEVER_LEFT_OUT)]
 
 
 def _findings(report: Report, view: View) -> tuple[Finding, ...]:

@@ -165,12 +165,13 @@ _VERIFICATION = obj(
 _TRIAL = obj(
     {
         "num_key_value_heads": ANY,
+        "latent": maybe(TEXT),
         "method": maybe(TEXT),
         "calibrated": FLAG,
         **fields(maybe(NUMBER), "loss", "delta_loss", "kl_divergence", "top1_agreement"),
         **fields(maybe(COUNT), "cache_bytes", "cache_tokens"),
     },
-    {"pruned_heads": ANY},
+    {"pruned_heads": ANY, "frontier": FLAG},
 )
 _FAMILIES = obj(
     {
@@ -178,6 +179,7 @@ _FAMILIES = obj(
         "families": many(
             obj({**fields(TEXT, "model_type", "home", "key_value_heads"), "engines": many(TEXT)})
         ),
+        "latents": many(TEXT),
     }
 )
 

@@ -59,7 +59,7 @@ def warnings(plan: Plan) -> Iterator[str]:
 def assumptions(result: PlanResult) -> Iterator[str]:
     """What the command wants, and how the figures came about, from the weights to the speed."""
     plan = result.plan
-    yield from plan.launch.notes if plan.launch else ()
+    yield from (f"To start: {note}" for note in (plan.launch.notes if plan.launch else ()))
     yield from _replicas(result)
     yield from _machines(plan)
     if plan.request.tp > 1:
@@ -145,7 +145,7 @@ def _cache(plan: Plan) -> Iterator[str]:
         return
     encoded = plan.workload.encoder_tokens
     if plan.spec.assumes_encoder_tokens and plan.request.encoder_tokens is None:
-        yield f"{encoded:,} {ASSUMED_ENCODER}"
+        yield f"Warning: {encoded:,} {ASSUMED_ENCODER}"
     if plan.engine.starts:
         return
     *most, last = started()

@@ -322,7 +322,7 @@ def test_an_adapter_alone_is_told_by_its_name(
         assert result.exit_code == 2
         assert "holds an adapter (LORA, for 'org/base')" in result.stderr
         assert "base model" in result.stderr
-    audit = CliRunner().invoke(main, ["audit", str(llama)])
+    audit = CliRunner().invoke(main, ["audit", str(llama), "--details"])
     assert audit.exit_code == (0 if with_config else 2)
     said = audit.stdout if with_config else audit.stderr
     assert "an adapter (LORA, for 'org/base')" in said and "base model (org/base)" in said

@@ -28,7 +28,7 @@ OTHERS = frozenset(
         *("plan/changes.py", "plan/curves.py", "plan/report/charts.py", "plan/report/tables.py"),
         *("plan/report/overview.py", "plan/hardware/search.py"),
         *("plan/options/speculation.py", "plan/engines/vllm/added/adapters.py"),  # vLLM's own
-        *("plan/reconcile/figures.py", "plan/reconcile/remedies.py"),
+        *("plan/reconcile/figures.py", "plan/reconcile/one_change.py"),
         *("running/built/compare_caches.py", "sources/ranged_file.py"),
     }
 )

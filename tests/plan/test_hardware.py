@@ -389,4 +389,5 @@ def test_a_model_that_cannot_be_planned_leaves_the_others() -> None:
     found = json.loads(result.stdout)
     assert found["plans"][0]["fits"] and "error" in found["plans"][1]
     assert "no-such-model" in result.stderr
-    assert "cannot be planned" in run("llama-3-8b", "no-such-model", "--device", "h100").stdout
+    shown = run("llama-3-8b", "no-such-model", "--device", "h100").stdout
+    assert "'no-such-model' is no model of the catalogue" in shown

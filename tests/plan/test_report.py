@@ -134,7 +134,12 @@ def test_what_fits_where_has_the_smallest_number_of_devices(
             held = plan("llama-3-70b", context=8192, device=find_device(key), tp=row["smallest_tp"])
             assert held.fits
     printed = table(found, "devices")
-    assert [row[0] for row in printed.rows] == list(rows)
+    shown = [rows[str(row[0])] for row in printed.rows]
+    assert sorted(row["device"] for row in shown) == sorted(rows)
+    fits = [row["fits"] for row in shown]
+    assert fits == sorted(fits, reverse=True)  # what suffices first
+    lacking = [row["free_bytes"] for row in shown if not row["fits"]]
+    assert lacking == sorted(lacking, reverse=True)
 
 
 def test_what_fits_where_begins_at_the_tp_asked_for(report: MakeReport) -> None:

@@ -9,4 +9,9 @@ from headcount.convert.plan.request import HOME_CHOICES
 
 
 def test_every_home_can_be_chosen() -> None:
-    assert ("auto", *HOMES, "latent") == HOME_CHOICES  # which --latent asks for, and no heads do
+    assert (
+        "auto",
+        *HOMES,
+        "latent",
+        "mla",
+    ) == HOME_CHOICES  # which --latent asks for, and no heads do

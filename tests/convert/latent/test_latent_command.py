@@ -102,7 +102,7 @@ def test_only_transformers_is_planned_to_load_it(save_model: SaveModel, tmp_path
     source, target = save_model("llama", tokens="none"), tmp_path / "out"
     run("convert", source, target, "--latent", "8")
     words = ("plan", target, "--device", "a100-80gb", "--context", "32")
-    generic = run(*words).stdout
+    generic = run(*words, "--details").stdout
     assert "a latent of 8" in generic
     for engine in ("vllm", "llama.cpp", "sglang"):
         assert "would not start" in run(*words, "--engine", engine).output
