@@ -20,10 +20,7 @@ from .report import (
 from .terminal_table import terminal_table
 from .view import View, broken, columns
 
-_COLORS = {
-    **{"good": "32", "open": "33", "bad": "31", "title": "1"},
-    **{"error": "31", "warning": "33", "note": "36"},
-}
+_COLORS = {"good": "32", "open": "33", "bad": "31", "title": "1"}
 _BLOCKS, _LETTERS = "█▓▒░", "#=+:"  # of the parts of a bar, in their order
 _WIDEST_BAR = 64
 _NEVER_LEFT_OUT = ("Warning: ", "To start: ")  # how notes begin
@@ -63,7 +60,7 @@ def _laid_out(line: str, width: int | None) -> Iterator[str]:
 
 def _facts(report: Report, view: View) -> Iterator[str]:
     facts = [
-        *([] if _has_verdict(report) else _answers(report)),
+        *(answer for answer in _answers(report) if answer not in report.facts),
         *(fact for fact in report.facts if view.details or not fact.detail),
     ]
     titles = [printable(fact.title) for fact in facts]
@@ -139,25 +136,22 @@ def _block(title: str, lines: Iterable[str], view: View) -> Iterator[str]:
 
 def _answers(report: Report) -> list[Fact]:
     """The verdicts; of what was only looked through, how much was found."""
-    if _has_verdict(report) or not report.is_brief:
-        return [fact for fact in report.facts if fact.key == "verdict"]
+    verdicts = [fact for fact in report.facts if fact.key == "verdict"]
+    if verdicts or not report.is_brief:
+        return verdicts
     worst = {finding.severity for finding in report.findings}
     tone: Tone = "bad" if "error" in worst else "open" if "warning" in worst else "good"
     return [Fact("verdict", "Findings", counts_in_words(report.findings), tone=tone)]
 
 
-def _has_verdict(report: Report) -> bool:
-    return any(fact.key == "verdict" for fact in report.facts)
-
-
 def _end(report: Report, view: View) -> Iterator[str]:
     """What was left out, and the answer once more."""
-    left = ", ".join(_left_out(report, view))
-    if left or report.tables or report.notes or report.findings:
+    left, answers = ", ".join(_left_out(report, view)), _answers(report)
+    if left or answers:
         yield ""
     if left:
         yield from broken(f"--details also shows: {left}.", view.width, 2)
-    for answer in _answers(report):
+    for answer in answers:
         line = f"{printable(answer.title)}: {printable(str(answer.value))}"
         for part in broken(line, view.width, 2):
             yield _colored(part, answer.tone, view)
@@ -173,12 +167,9 @@ def _left_out(report: Report, view: View) -> Iterator[str]:
     notes = len(report.notes) - len(_notes(report, view))
     if notes:
         yield f"{notes:,} {'note' if notes == 1 else 'notes'}"
-    findings = len(report.findings)
-    shown_ones = _findings(report, view)
-    hidden = [f for f in shown(report.findings) if f not in shown_ones]
-    if findings and hidden:
-        places = sum(finding.places for finding in hidden)
-        yield f"{places:,} {'finding that is a note' if places == 1 else 'findings that are notes'}"
+    hidden = len(report.findings) - sum(found.places for found in _findings(report, view))
+    if hidden:
+        yield f"{hidden:,} {'finding that is a note' if hidden == 1 else 'findings that are notes'}"
 
 
 def _colored(line: str, tone: str, view: View) -> str:
