@@ -13,7 +13,15 @@ from headcount.running.extra import need_extra
 from headcount.running.signals import exit_at_once, on_signals
 
 from .console import Command, write_reports
-from .options.shared import AT_LEAST_1, PATH, TOKENS, options_of, output_options, stack
+from .options.shared import (
+    AT_LEAST_1,
+    PATH,
+    TOKENS,
+    details_option,
+    options_of,
+    output_options,
+    stack,
+)
 from .output.report_path import check_report_path
 
 if TYPE_CHECKING:
@@ -48,6 +56,7 @@ evaluation_options = stack(
 @click.option("--task-limit", type=AT_LEAST_1, help="Questions of each task; default: all.")
 @click.option("--card", is_flag=True, help="Write the figures into MODEL's card (README.md).")
 @output_options
+@details_option
 def evaluate(
     model: str,
     against: str | None,

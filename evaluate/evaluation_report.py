@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from headcount.report.report import Column, Fact, Report, Table
+from headcount.report.report import Column, Fact, Report, Table, Tone
 
 from .behaviour.behaviour import Behaviour
 from .behaviour.behaviour_report import (
@@ -20,13 +20,16 @@ from .task_table import task_table
 _COLUMNS = (
     Column(key="model", title="Model"),
     Column(key="loss", title="Loss", unit="loss"),
-    Column(key="perplexity", title="Perplexity", unit="perplexity"),
-    Column(key="bits_per_byte", title="Bits/byte", unit="loss"),
+    Column(key="perplexity", title="Perplexity", unit="perplexity", drop=2),
+    Column(key="bits_per_byte", title="Bits/byte", unit="loss", drop=3),
     Column(key="cache_measured", title="Cache, measured", unit="exact_bytes"),
-    Column(key="cache_predicted", title="Predicted", unit="exact_bytes"),
-    Column(key="prefill", title="Prefill tokens", unit="rate"),
+    Column(key="cache_predicted", title="Predicted", unit="exact_bytes", drop=4),
+    Column(key="prefill", title="Prefill tokens", unit="rate", drop=1),
     Column(key="decode", title="Decode tokens", unit="rate"),
 )
+
+
+_TONES: dict[str, Tone] = {"kept": "good", "weakened": "open", "destroyed": "bad"}
 
 
 def evaluation_report(evaluation: EvaluationReport) -> Report:
@@ -39,19 +42,45 @@ def evaluation_report(evaluation: EvaluationReport) -> Report:
         tables=(
             _table(scores),
             *([task_table(evaluation.tasks)] if evaluation.tasks else []),
-            *(behaviour_tables(behaviour) if behaviour else ()),
-            *roles_tables(evaluation),
+            *(table._replace(brief=0) for table in _closer(evaluation)),
         ),
         notes=(*_notes(evaluation), *evaluation.warnings),
         document=evaluation.document(),
         records=_records(scores, behaviour),
         charts=tuple(behaviour_charts(behaviour)) if behaviour else (),
+        is_brief=True,
+    )
+
+
+def _closer(evaluation: EvaluationReport) -> Iterator[Table]:
+    """What is behind the figures of the head."""
+    if evaluation.behaviour is not None:
+        yield from behaviour_tables(evaluation.behaviour)
+    yield from roles_tables(evaluation)
+
+
+def _verdict(evaluation: EvaluationReport) -> Fact:
+    """The loss, beside the original's if there is one; what it does not show is told with it."""
+    model, comparison = evaluation.model, evaluation.comparison
+    if evaluation.failure is not None:
+        return Fact("verdict", "Verdict", "worth nothing: see the error", tone="bad")
+    if comparison is None:
+        return Fact("verdict", "Verdict", f"a loss of {model.loss:.4f} nats a token")
+    copying = evaluation.behaviour and evaluation.behaviour.verdict
+    is_told = copying in ("kept", "weakened", "destroyed")
+    return Fact(
+        key="verdict",
+        title="Verdict",
+        value=f"KL {comparison.kl_divergence:.4f}, loss {evaluation.delta_loss:+.4f} nats a token"
+        f"{f'; copying from the context {copying}' if is_told else ''}",
+        tone=_TONES.get(copying or "", ""),
     )
 
 
 def _facts(evaluation: EvaluationReport) -> Iterator[Fact]:
     """With an original, first what tells the two apart whatever the text is: the divergence."""
     model, comparison = evaluation.model, evaluation.comparison
+    yield _verdict(evaluation)
     yield from text_facts(evaluation.settings, model.tokens)
     if comparison is not None:
         yield Fact(
@@ -70,7 +99,13 @@ def _facts(evaluation: EvaluationReport) -> Iterator[Fact]:
     yield Fact(key="loss", title="Loss", value=model.loss, unit="loss", note="nats a token")
     if evaluation.delta_loss is not None:
         delta = f"{evaluation.delta_loss:+.4f}"
-        yield Fact(key="delta_loss", title="Against the original", value=delta, note="nats a token")
+        yield Fact(
+            key="delta_loss",
+            title="Against the original",
+            value=delta,
+            note="nats a token",
+            detail=True,
+        )
     perplexity = "beyond any number" if model.perplexity is None else model.perplexity
     yield Fact(key="perplexity", title="Perplexity", value=perplexity, unit="perplexity")
     if evaluation.behaviour is not None:
@@ -85,7 +120,9 @@ def text_facts(settings: Settings, tokens: int) -> Iterator[Fact]:
         windows = f"{settings.documents:,} documents, {windows}"
     note = f"{tokens:,} tokens scored, {windows}"
     yield Fact(key="text", title="Text", value=settings.text, note=note)
-    yield Fact(key="begins", title="Each window begins with", value=_begins(settings.bos))
+    yield Fact(
+        key="begins", title="Each window begins with", value=_begins(settings.bos), detail=True
+    )
 
 
 def _begins(bos: bool) -> str:

@@ -1,5 +1,6 @@
 """Reports in a terminal: the answer first and last, and between them what fits on its screen."""
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from headcount.model.text import printable
@@ -160,7 +161,7 @@ def _end(report: Report, view: View) -> Iterator[str]:
 def _left_out(report: Report, view: View) -> Iterator[str]:
     for table in report.tables:
         if _rows(table, view) == 0:
-            title = printable(table.title)
+            title = re.split(r"[,:]", printable(table.title))[0]
             yield title[:1].lower() + title[1:]
     if report.is_summary and not view.details:
         yield "each model by itself"

@@ -19,8 +19,10 @@ _WORDS = {
 def behaviour_facts(behaviour: Behaviour) -> Iterator[Fact]:
     """The verdict, and what it rests on."""
     if behaviour.verdict is not None:
-        yield Fact(key="copying", title="Copying from context", value=_WORDS[behaviour.verdict])
-    yield from _copying_facts("induction", "Repeated random tokens", behaviour.induction)
+        words = _WORDS[behaviour.verdict]
+        yield Fact(key="copying", title="Copying from context", value=words, detail=True)
+    for fact in _copying_facts("induction", "Repeated random tokens", behaviour.induction):
+        yield fact._replace(detail=True)
     yield from _copying_facts("repeated_text", "Repeated text", behaviour.repeated_text)
     score = behaviour.in_context
     if score is not None:
@@ -32,6 +34,7 @@ def behaviour_facts(behaviour: Behaviour) -> Iterator[Fact]:
             title="In-context score",
             value=f"{score.model:+.4f}{before}",
             note=places + scaled,
+            detail=True,
         )
 
 

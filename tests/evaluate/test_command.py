@@ -44,7 +44,7 @@ def test_a_perplexity_beyond_any_number_is_said_and_fails(save_model: SaveModel)
 @pytest.mark.parametrize("tokens", ["plain", "bos"])
 def test_the_report_says_how_windows_begin(save_model: SaveModel, tokens: str) -> None:
     folder = save_model("llama", tokens=tokens)
-    text = CliRunner().invoke(main, ["evaluate", str(folder), *SHORT]).stdout
+    text = CliRunner().invoke(main, ["evaluate", str(folder), *SHORT, "--details"]).stdout
     expected = "BOS, as the tokenizer has it" if tokens == "bos" else "the tokenizer adds no BOS"
     assert re.search(f"Each window begins with.*{expected}", text)
 

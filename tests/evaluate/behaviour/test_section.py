@@ -47,7 +47,7 @@ def copying(tmp_path: Path) -> tuple[Path, Path, Path]:
 
 
 def _run(*arguments: object) -> Any:
-    return CliRunner().invoke(main, ["evaluate", *map(str, arguments), *SHORT])
+    return CliRunner().invoke(main, ["evaluate", *map(str, arguments), *SHORT, "--details"])
 
 
 def test_a_conversion_that_no_longer_copies_is_called_so(copying: tuple[Path, Path, Path]) -> None:
@@ -56,6 +56,12 @@ def test_a_conversion_that_no_longer_copies_is_called_so(copying: tuple[Path, Pa
     assert result.exit_code == 0, result.stderr
     assert "destroyed: what stood in the context" in result.stdout
     assert "destroyed copying of random tokens" in result.stderr
+    brief = CliRunner().invoke(
+        main, ["evaluate", *map(str, (broken, "--against", original, "--text", text)), *SHORT]
+    )
+    assert "Verdict: KL " in brief.stdout.splitlines()[-1]
+    assert "copying from the context destroyed" in brief.stdout.splitlines()[-1]
+    assert len(brief.stdout.splitlines()) < len(result.stdout.splitlines()) / 2
     same = _run(original, "--against", original, "--text", text)
     assert "destroyed" not in same.stdout + same.stderr
 
