@@ -61,7 +61,9 @@ def convert_model(
                 if checks:
                     problems = _check(target, done, reports)
                 if evaluation is not None:
-                    report, failure = run_evaluation(str(target), str(found.path), **evaluation)
+                    report, failure = run_evaluation(
+                        str(target), str(found.path), card=True, **evaluation
+                    )
                     plan.source.check()
                     reports.append(report)
             finally:  # an evaluation that fails does not undo the conversion

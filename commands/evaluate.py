@@ -46,11 +46,13 @@ evaluation_options = stack(
 @click.option("--tasks", help="Tasks of lm-evaluation-harness, as NAME,NAME (extra `tasks`).")
 @click.option("--task-folder", type=PATH, help="A folder with tasks of your own.")
 @click.option("--task-limit", type=AT_LEAST_1, help="Questions of each task; default: all.")
+@click.option("--card", is_flag=True, help="Write the figures into MODEL's card (README.md).")
 @output_options
 def evaluate(
     model: str,
     against: str | None,
     tasks: str | None,
+    card: bool,
     form: str,
     output: Path | None,
     **request: Any,
@@ -68,24 +70,30 @@ def evaluate(
         need_extra()
         check_report_path(output, [Path(folder) for folder in (model, against) if folder])
         names = tuple(name.strip() for name in (tasks or "").split(",") if name.strip())
-        report, failure = run_evaluation(model, against, tasks=names, **request)
+        report, failure = run_evaluation(model, against, card=card, tasks=names, **request)
         write_reports([report], form, output)
         if failure is not None:
             raise failure
 
 
 def run_evaluation(
-    model: str, against: str | None, **request: Any
+    model: str, against: str | None, *, card: bool = False, **request: Any
 ) -> "tuple[Report, HeadcountError | None]":
-    """Evaluates, and prints warnings on stderr. Returns the report, and the error to end with once
-    it is written where the numbers are worth nothing. Raises HeadcountError."""
+    """Evaluates, and prints warnings on stderr; `card`: the figures go into the model's card, too.
+    Returns the report, and the error to end with once it is written where the numbers are worth
+    nothing. Raises HeadcountError."""
+    from headcount.evaluate.evaluated_card import check_card, write_into_card
     from headcount.evaluate.evaluation import evaluate
     from headcount.evaluate.evaluation_report import evaluation_report
 
+    if card:
+        check_card(Path(model))
     evaluation = evaluate(EvaluationRequest(model=model, against=against, **request))
     for warning in evaluation.warnings:
         print(f"Warning: {warning}", file=sys.stderr)
     failure = evaluation.failure
+    if card and failure is None:
+        write_into_card(Path(model), evaluation)
     failed = None if failure is None else EvaluationFailedError(failure)
     return evaluation_report(evaluation), failed
 

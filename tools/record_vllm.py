@@ -39,6 +39,15 @@ def show_differences() -> int:
     return 1 if any(found.values()) else 0
 
 
+def show_changes(recorded_text: str, text: str) -> int:
+    """Each line of today's that is another."""
+    old = set(recorded_text.splitlines())
+    changed = [line for line in text.splitlines() if line not in old]
+    for line in changed:
+        print(line)
+    return 1 if changed or recorded_text != text else 0
+
+
 def renewed(lines: Iterable[str]) -> str:
     """The record with `lines` in place of those of the same models; new ones come last."""
     new = {json.loads(line)["model"]: line for line in lines}
@@ -61,7 +70,7 @@ def main() -> int:
     lines = asked(given.python, set(given.models) or None)
     text = renewed(lines) if given.models else "".join(lines)
     if given.check:
-        return 0 if RECORD.read_text(encoding="utf-8") == text else 1
+        return show_changes(RECORD.read_text(encoding="utf-8"), text)
     RECORD.write_text(text, encoding="utf-8")
     return 0
 

@@ -4,7 +4,7 @@ The source's own card describes another model; it goes along as README.source.md
 its licence and languages still holds, so that is taken over.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from headcount.sources.hub import is_repository
 from headcount.sources.json_file import open_bytes
 
 from ..gguf.gguf_file import NAME
+from .card_loading import loading
 from .plan import ConversionPlan
 from .side_files import RECORD, SideFile
 
@@ -50,11 +51,14 @@ def model_card(plan: ConversionPlan, source_card: Path | None) -> str:
         tags=["headcount", *_tags(plan)],
         **known,
     )
-    body = "\n".join(_body(plan, plain(base), revision, source_card is not None))
+    body = "\n".join(_body(plan, plain(base), revision, None if source_card is None else known))
     return f"---\n{data.to_yaml()}\n---\n\n{body}\n"
 
 
-def _body(plan: ConversionPlan, base: str, revision: str, has_card: bool) -> Iterator[str]:
+def _body(
+    plan: ConversionPlan, base: str, revision: str, known: Mapping[str, Any] | None
+) -> Iterator[str]:
+    """`known` is what is kept of the source's card, None where it has none."""
     pruned = [layer for layer in plan.layers if layer.pruned]
     yield f"# {base}{_with(plan)}{'' if plan.gguf is None else ' as GGUF'}"
     yield ""
@@ -73,13 +77,25 @@ def _body(plan: ConversionPlan, base: str, revision: str, has_card: bool) -> Ite
     if plan.gguf is not None:
         types = ", ".join(sorted({tensor.type for tensor in plan.gguf.tensors}))
         yield f"- File: `{NAME}`, architecture `{plan.gguf.architecture}` of llama.cpp, {types}."
+    yield f"- Licence: {_licence(known)}."
+    yield ""
+    yield "## Loading"
+    yield ""
+    yield from loading(plan.config, is_gguf=plan.gguf is not None)
     yield ""
     yield (
         f"`{RECORD}` beside this file says what became of every tensor and what was done since, and"
         " holds the digests of all files."
     )
-    if has_card:
+    if known is not None:
         yield f"`{SOURCE_CARD}` is the card of the model that this one was made from."
+
+
+def _licence(known: Mapping[str, Any] | None) -> str:
+    """In words, for those who do not read the metadata."""
+    if known and (name := known.get("license_name") or known.get("license")):
+        return f"the source's, {plain(str(name))}"
+    return "the source's; it has no card that names it"
 
 
 def _tags(plan: ConversionPlan) -> tuple[str, ...]:

@@ -3,13 +3,13 @@
 from pathlib import Path
 from typing import Any
 
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, WhisperConfig, WhisperForConditionalGeneration
 
 from headcount.convert.conversion import ConversionReport, convert
 from headcount.convert.plan.request import ConversionRequest
 
 
-def run(source: Path, target: Path, kv: int = 2, **options: Any) -> ConversionReport:
+def run(source: Path, target: Path, kv: int | None = 2, **options: Any) -> ConversionReport:
     """Converts without a progress bar."""
     request = ConversionRequest(source=source, target=target, num_key_value_heads=kv, **options)
     return convert(request, progress=False)
@@ -33,3 +33,16 @@ def load_whole(folder: Path, auto_class: Any = AutoModelForCausalLM, **options: 
     model, info = auto_class.from_pretrained(folder, output_loading_info=True, **options)
     assert not any(info.values()), info
     return model.eval()
+
+
+def small_whisper(heads: int, *, source_positions: int = 10) -> WhisperForConditionalGeneration:
+    """In float64, with weights that make every head another; two layers of its decoder have so
+    many `heads`."""
+    sizes = {"d_model": 64, "encoder_layers": 1, "decoder_layers": 2, "vocab_size": 96}
+    attention = {"encoder_attention_heads": 4, "decoder_attention_heads": heads, "num_mel_bins": 8}
+    length = {"max_source_positions": source_positions, "max_target_positions": 40}
+    tokens = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1}
+    model = WhisperForConditionalGeneration(WhisperConfig(**sizes, **attention, **length, **tokens))
+    for parameter in model.double().parameters():
+        parameter.data.normal_(std=0.2)
+    return model

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import ceil
 
-from headcount.arch.engine_types import gguf_architecture
 from headcount.model.errors import HeadcountError
 from headcount.model.units import format_bytes
 
@@ -15,6 +14,7 @@ from ...request import Workload
 from ...weights import rank_weights
 from ..budget_terms import runtime, share_of
 from ..layers import stage_of_layers
+from .aborts import file_architecture
 from .building import Held
 from .compute import Computed, Shape, computed
 from .placed_pool import pool_of
@@ -73,9 +73,7 @@ class Buffers:
     def _architecture(self) -> tuple[str, bool]:
         """That of the file, or of the files of such models; one that is like it where llama.cpp
         was not asked of it, and whether it is its own."""
-        model = self.model
-        kind = model.spec.model_type
-        name = kind if model.tensors else gguf_architecture(kind) or kind
+        name = file_architecture(self.model)
         return (name, True) if is_recorded(name) else (stand_in(), False)
 
     def _shape(self, context: int, batch_size: int) -> Shape:

@@ -7,6 +7,7 @@ from ...planned_model import PlannedModel
 from ...request import Workload
 from ...stored import full_name, stored_as
 from ..launch import Launch, Served, beyond_maximum, gguf_file, is_gguf, option, own_format
+from .aborts import abort
 from .cache_types import CacheTypes
 from .settings import cache_types, slots_of
 from .slots import UBATCH
@@ -14,8 +15,9 @@ from .slots import UBATCH
 
 def launch(model: PlannedModel, work: Workload, kv_tokens: int) -> Launch:
     found = _served(model, work.request.dtype)
-    if found.name is None:
-        return Launch(command=None, refusals=found.refusals)
+    refusals = (*found.refusals, *filter(None, [abort(model, work)]))
+    if found.name is None or refusals:
+        return Launch(command=None, refusals=refusals)
     notes = list(found.notes)
     if found.notes:
         notes.append("-hf in place of -m takes a repository of the Hub that has GGUF files.")

@@ -7,7 +7,9 @@ tokens that T5's encoder may have read; by their own names other keys of a GGUF 
 (`ssm.state_size`) and sides of a layer's tensors (`attn_qkv.1` are the rows of attn_qkv).
 Of a start: `T` tokens of a micro-batch, of which `O` are outputs, of `S` sequences; `C` cells, and
 `W` in layers with a window, of `R` streams; `CR` cells of entries that stand for several tokens, of
-which `NB` are made.
+which `NB` are made (outside the layers: for the most tokens of any layer; `CL` and `NL` for the
+fewest); `PP` pools of tokens that an indexer chooses of, of which `PN` are made and it
+chooses `PC`, with `PS` tokens, and `KT` what a pool has beside the last of its tokens.
 """
 
 import re
@@ -29,6 +31,7 @@ _NOT_SIZES = re.compile(
 )
 _ROTATIONS = (512, 256, 128, 64)  # sides of a matrix that turns heads before they are quantised
 OUTER = 0  # the number of the sizes outside the layers
+_RATE = "attention.compress_ratios"  # tokens that an entry of a layer stands for
 _PAD = 64  # tokens of a sequence that linear attention takes at a time
 
 
@@ -138,6 +141,11 @@ def file_sizes(
     own["SH"] = sides.get("ffn_up_shexp.1")
     own["V-"] = (own["V"] or 0) - sides.get("output.1", own["V"] or 0)
     own["K"] = key("attention.indexer.top_k")
+    if pooled := key("attention.indexer.kpool"):
+        own["KT"] = pooled - 1
+        own["KS"] = pooled - 1 if keys.get("attention.indexer.kpool_select_tail") else None
+    if layer is None and (rates := list(filter(None, keys.get(_RATE) or ()))):
+        own[f"{_RATE}.least"] = min(rates)
     found = {**sides, **others, **own}
     return {name: size for name, size in found.items() if size or (name == "G" and size == 0)}
 
@@ -152,12 +160,24 @@ def layout_of(architecture: str, layout: Layout) -> Layout:
     return replace(layout, streams=layout.count) if architecture == "deepseek4" else layout
 
 
-def _compressed(layout: Layout, tokens: int, rate: int) -> dict[str, int]:
-    """Where an entry stands for `rate` tokens."""
-    each = tokens // layout.count
+def _compressed(layout: Layout, tokens: int, sizes: Mapping[str, int]) -> dict[str, int]:
+    """Entries that stand for several tokens (dsv4_build_comp_plan of llama-kv-cache-dsv4.cpp)."""
+    found: dict[str, int] = {}
+    for entries, made, name in (("CR", "NB", _RATE), ("CL", "NL", f"{_RATE}.least")):
+        if rate := sizes.get(name):
+            found[entries] = padded(-(-layout.cells // rate))
+            found[made] = tokens // rate + layout.count
+    return found
+
+
+def _pooled(layout: Layout, each: int, sizes: Mapping[str, int]) -> dict[str, int]:
+    """Where an indexer chooses pools of so many tokens `each` (llama_memory_hybrid_idx_context)."""
+    made = layout.cells // each * layout.count
+    pools = _PAD * (made // _PAD + 1)
+    chosen = min(pools, sizes.get("K", 0) // each)
     return {
-        "CR": padded(-(-layout.cells // rate)),
-        "NB": layout.count * (each // rate + 1),
+        **{"PN": made, "PP": pools, "PC": chosen},
+        "PS": each * chosen + sizes.get("KS", 0),
     }
 
 
@@ -172,9 +192,10 @@ def start_sizes(
         (sizes[n] for n in ("ssm.state_size", "kda.head_dim", "wkv.head_size") if n in sizes), 0
     )
     chunks = -(-(tokens // sequences) // _PAD) * sequences
-    rate = sizes.get("attention.compress_ratios")
+    each = sizes.get("attention.indexer.kpool")
     return {
-        **(_compressed(layout, tokens, rate) if rate else {}),
+        **_compressed(layout, tokens, sizes),
+        **(_pooled(layout, each, sizes) if each else {}),
         "T": tokens,
         "O": outputs,
         "S": sequences,

@@ -17,12 +17,10 @@ from transformers import (
     AutoModelForSeq2SeqLM,
     AutoModelForSpeechSeq2Seq,
     PreTrainedModel,
-    WhisperConfig,
-    WhisperForConditionalGeneration,
 )
 from transformers.cache_utils import EncoderDecoderCache
 
-from conversions import load_whole, run
+from conversions import load_whole, run, small_whisper
 from headcount.convert.models import modeling_headcount
 from headcount.convert.models.modeling_headcount import GroupedCache, Grouping
 from mha_types import HEADS, KV, TOKENS, cached_heads, greedy, logits, settle, tie, tiny_model
@@ -236,14 +234,7 @@ def in_plain_python(text: str, cache: Path) -> "subprocess.CompletedProcess[str]
 def test_whisper(tmp_path: Path) -> None:
     """Its k has no bias, and its config class means the encoder's heads by num_key_value_heads."""
     torch.manual_seed(0)
-    sizes = {"d_model": 64, "encoder_layers": 1, "decoder_layers": 2, "vocab_size": 96}
-    heads = {"encoder_attention_heads": 4, "decoder_attention_heads": HEADS}
-    length = {"num_mel_bins": 8, "max_source_positions": 10, "max_target_positions": 40}
-    tokens = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
-    config = WhisperConfig(**sizes, **heads, **length, **tokens, decoder_start_token_id=1)
-    model = WhisperForConditionalGeneration(config).double()
-    for parameter in model.parameters():
-        parameter.data.normal_(std=0.2)
+    model = small_whisper(HEADS)
     tie(model)
     model.save_pretrained(tmp_path / "mha")
     run(tmp_path / "mha", tmp_path / "gqa", KV)

@@ -17,11 +17,9 @@ from transformers import (
     AutoModelForTokenClassification,
     GPT2LMHeadModel,
     PreTrainedModel,
-    WhisperConfig,
-    WhisperForConditionalGeneration,
 )
 
-from conversions import load_whole, run
+from conversions import load_whole, run, small_whisper
 from headcount.convert.models.modeling_headcount import CacheView
 from mha_types import HEADS, KV, TOKENS, logits, settle, tie, tiny_model
 
@@ -188,14 +186,7 @@ def test_a_view_is_a_cache_of_the_same_class(folders: Any) -> None:
 def whisper(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any]:
     folder = tmp_path_factory.mktemp("whisper")
     torch.manual_seed(0)
-    sizes = {"d_model": 64, "encoder_layers": 1, "decoder_layers": 2, "vocab_size": 96}
-    heads = {"encoder_attention_heads": 4, "decoder_attention_heads": HEADS}
-    length = {"num_mel_bins": 8, "max_source_positions": 1500, "max_target_positions": 40}
-    tokens = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
-    config = WhisperConfig(**sizes, **heads, **length, **tokens, decoder_start_token_id=1)
-    model = WhisperForConditionalGeneration(config).double()
-    for parameter in model.parameters():
-        parameter.data.normal_(std=0.2)
+    model = small_whisper(HEADS, source_positions=1500)
     tie(model)
     model.save_pretrained(folder / "mha")
     run(folder / "mha", folder / "gqa", KV)

@@ -9,31 +9,20 @@ from typing import Any
 import pytest
 import torch
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM
-from vllm_environment import (
-    VERSION,
-    NoEnvironmentError,
-    greedy_tokens,
-    interpreter,
-    start_log,
-)
+from vllm_environment import greedy_tokens
+from vllm_starts import Start, plan_of, started, vllm_python
 
 from conversions import load_whole
-from headcount.audit import audit_model
 from headcount.convert.conversion import convert
 from headcount.convert.plan.request import ConversionRequest
-from headcount.plan.command import planned
-from headcount.plan.engines.vllm.vllm import ENGINE
-from headcount.plan.plan import plan_model
-from headcount.plan.reconcile.log import log_of_lines
-from headcount.plan.request import PlanRequest
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs_convert]
-MEMORY, LENGTH, BLOCK = 50_000_000, 512, 16  # bytes, tokens, tokens
+START = Start(memory=50_000_000, length=512, batched=512, block=16)
 RANK, ROTATED = 512, 64
 CONFIG: dict[str, Any] = {
-    **{"hidden_size": 512, "head_dim": ROTATED, "num_attention_heads": 10},
+    **{"hidden_size": 640, "head_dim": ROTATED, "num_attention_heads": 10},
     **{"num_key_value_heads": 10, "num_hidden_layers": 2, "intermediate_size": 192},
-    **{"vocab_size": 320, "max_position_embeddings": LENGTH, "initializer_range": 0.1},
+    **{"vocab_size": 320, "max_position_embeddings": START.length, "initializer_range": 0.1},
     **{"rms_norm_eps": 1e-5},
 }
 PROMPT = [5, 17, 33, 80, 7, 61, 42, 9, 200, 301]
@@ -41,10 +30,7 @@ PROMPT = [5, 17, 33, 80, 7, 61, 42, 9, 200, 301]
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    try:
-        return interpreter(tmp_path_factory.mktemp("vllm"))
-    except NoEnvironmentError as error:
-        pytest.skip(f"vLLM cannot be installed here: {error}")
+    return vllm_python(tmp_path_factory.mktemp("vllm"))
 
 
 @pytest.fixture(scope="module")
@@ -67,33 +53,15 @@ def converted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_it_starts_with_the_cache_that_is_planned(
     python: Path, converted: Path, tmp_path: Path
 ) -> None:
-    given = ("--kv-cache-memory-bytes", str(MEMORY), "--max-num-batched-tokens", str(LENGTH))
-    said = start_log(python, converted, tmp_path / "start.log", *given)
-    log = log_of_lines(said.splitlines())
-    plan = plan_model(
-        planned(audit_model(str(converted))),
-        PlanRequest(
-            engine=ENGINE.name,
-            version=ENGINE.releases.parse(VERSION),
-            kv_memory=MEMORY,
-            context=LENGTH,
-            block_size=BLOCK,
-            max_num_batched_tokens=LENGTH,
-            async_scheduling=False,
-        ),
-    )
-    assert log.figures["kv_tokens"] == plan.pool.kv_tokens(plan.available, LENGTH)
-    token = CONFIG["num_hidden_layers"] * (RANK + ROTATED) * 4
-    assert log.figures["kv_tokens"] == MEMORY // (BLOCK * token) * BLOCK
+    log = started(python, converted, tmp_path / "start.log", START)
+    plan = plan_of(converted, START)
+    assert log.figures["kv_tokens"] == plan.pool.kv_tokens(plan.available, START.length)
+    token = CONFIG["num_hidden_layers"] * (RANK + ROTATED) * 2  # float32 is served in 16 bit
+    assert log.figures["kv_tokens"] == START.memory // (START.block * token) * START.block
 
 
-def test_it_goes_on_as_transformers_does(
-    python: Path, converted: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_goes_on_as_transformers_does(python: Path, converted: Path) -> None:
     """So the norm of the latent is the same in both, which take its epsilon from other places."""
-    monkeypatch.setenv("VLLM_CPU_OMP_THREADS_BIND", "nobind")
-    monkeypatch.setenv("VLLM_CPU_KVCACHE_SPACE", "1")
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     model = load_whole(converted)
     ids = torch.tensor([PROMPT])
     options = {"attention_mask": torch.ones_like(ids), "pad_token_id": 0}

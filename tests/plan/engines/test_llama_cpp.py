@@ -1,6 +1,7 @@
 """llama.cpp's plan against buffers that it printed: in published logs, and when it was asked."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -17,17 +18,17 @@ from headcount.plan.engines.llama_cpp.building import built
 from headcount.plan.plan import Plan, plan_model
 from headcount.plan.request import PlanRequest
 from held_buffers import HEAD, LARGE, SMALL, answers, compute_errors, planned_of
-from planned_buffers import request_of
+from planned_buffers import model_of, request_of
 
 MIB, GIB = 2**20, 2**30
 
+# Which llama.cpp did not start of what it had made of key-values alone, however it was asked
+NOT_ASKED = frozenset({"jina-bert-v2", "gemma4 with experts", "rwkv6qwen2"})
 # Whose compute buffers are further off than one in a hundred in some start, and what is known of it
 COMPUTE_EXCEPTIONS = {
-    "afmoe": "with two layers on the device alone, -8 %",
-    "deepseek4": "the host's, up to 20 %: caches of each slot, and entries of several tokens",
-    "glm5-next": "blocks of tokens, whose number is rounded up: no product of sizes",
+    "glm5-next": "two layers on the device alone, where hyper-connections are not fused: -71 %",
     "kimi-linear": "with two streams alone, +1.1 %",
-    "nomic-bert": "with two layers on the device alone, +18 %",
+    "rwkv7": "the host's, with two layers on the device alone: +5 %",
 }
 
 
@@ -84,6 +85,31 @@ def test_compute_buffers_of_real_sizes() -> None:
         errors = compute_errors(LARGE, place, whole=whole)
         assert len(errors) > least
         assert max(error for error, _ in errors) <= 0.01, (place, whole)
+
+
+def test_starts_that_end_in_an_assertion_are_refused() -> None:
+    """And no others are."""
+    aborted = {
+        (line["name"], run)
+        for line in SMALL
+        for run, found in line["answers"].items()
+        if line["name"] not in NOT_ASKED and not isinstance(found, dict)
+    }
+    assert aborted == {(name, run) for name, run in _starts() if _is_refused(name, run)}
+    assert len(aborted) > 20
+
+
+def _starts() -> Iterator[tuple[str, str]]:
+    asked = (line for line in SMALL if line["name"] not in NOT_ASKED)
+    return ((line["name"], run) for line in asked for run in line["answers"])
+
+
+def _is_refused(name: str, run: str) -> bool:
+    model = model_of(next(line for line in SMALL if line["name"] == name))
+    try:
+        return bool(plan_model(model, request_of(HEAD["runs"][run])).refusals)
+    except HeadcountError:
+        return True
 
 
 def test_compute_buffers_of_every_architecture() -> None:

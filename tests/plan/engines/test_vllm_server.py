@@ -5,35 +5,23 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from vllm_environment import VERSION, NoEnvironmentError, interpreter, refused, start_log
+from vllm_environment import VERSION, refused
+from vllm_starts import Start, plan_of, started, vllm_python
 
-from headcount.audit.auditing import audit_model
 from headcount.cli import main
-from headcount.plan.command import planned
-from headcount.plan.engines.vllm.vllm import ENGINE
-from headcount.plan.plan import plan_model
-from headcount.plan.reconcile.log import log_of_lines
-from headcount.plan.request import PlanRequest
 from launches import launches
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs_convert]
-MEMORY = 50_000_000  # bytes for the cache
-LENGTH = 512
+START = Start(memory=50_000_000, length=512, batched=256)
 SIZES = {
     **{"hidden_size": 128, "head_dim": 32, "num_attention_heads": 8, "num_hidden_layers": 3},
-    **{"intermediate_size": 192, "num_key_value_heads": 8, "max_position_embeddings": LENGTH},
+    **{"intermediate_size": 192, "num_key_value_heads": 8, "max_position_embeddings": START.length},
 }
-# Tokens; and a CPU's scheduler does not run ahead (CpuPlatform.check_and_update_config of
-# vllm/platforms/cpu.py).
-CPU_BLOCK = 128
 
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    try:
-        return interpreter(tmp_path_factory.mktemp("vllm"))
-    except NoEnvironmentError as error:
-        pytest.skip(f"vLLM cannot be installed here: {error}")
+    return vllm_python(tmp_path_factory.mktemp("vllm"))
 
 
 @pytest.mark.parametrize(
@@ -57,24 +45,11 @@ def test_a_converted_model_starts_with_the_cache_that_is_planned(
 
     target = tmp_path / "grouped"
     run(save_model(name, tokens="none", **{**SIZES, **options}), target, heads)
-    given = ("--kv-cache-memory-bytes", str(MEMORY), "--max-num-batched-tokens", "256")
-    said = start_log(python, target, tmp_path / "start.log", *given)
-    log = log_of_lines(said.splitlines())
-    plan = plan_model(
-        planned(audit_model(str(target))),
-        PlanRequest(
-            engine=ENGINE.name,
-            version=ENGINE.releases.parse(VERSION),
-            kv_memory=MEMORY,
-            context=LENGTH,
-            block_size=CPU_BLOCK,
-            max_num_batched_tokens=256,
-            async_scheduling=False,
-        ),
-    )
-    concurrency = plan.pool.concurrency(plan.available, LENGTH)
-    assert log.settings["context"] == LENGTH
-    assert log.figures["kv_tokens"] == plan.pool.kv_tokens(plan.available, LENGTH)
+    log = started(python, target, tmp_path / "start.log", START)
+    plan = plan_of(target, START)
+    concurrency = plan.pool.concurrency(plan.available, START.length)
+    assert log.settings["context"] == START.length
+    assert log.figures["kv_tokens"] == plan.pool.kv_tokens(plan.available, START.length)
     assert log.figures["concurrency"] == float(f"{concurrency:.2f}")
     found = CliRunner().invoke(
         main, ["reconcile", str(tmp_path / "start.log"), "--model", str(target)]

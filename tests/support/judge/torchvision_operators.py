@@ -9,3 +9,5 @@ try:
 except RuntimeError:
     for name in ("nms", "qnms"):
         LIBRARY.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+except ImportError:
+    pass  # there is no torchvision, and none is asked for

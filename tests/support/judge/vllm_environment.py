@@ -24,8 +24,14 @@ PARSER = Path(__file__).with_name("parse_commands.py")
 GENERATOR = Path(__file__).with_name("generate_vllm.py")
 SERVER = Path(__file__).with_name("serve_vllm.py")
 _PATIENCE = 300  # seconds
-_MORE = ("timm", "torchvision")  # what some of its models' configs ask for
-
+_STARTED = {
+    # Processes that vLLM starts by itself, as to look at a class, begin with
+    # `startup/sitecustomize.py`.
+    "PYTHONPATH": os.pathsep.join(map(str, (SCRIPT.with_name("startup"), SCRIPT.parent))),
+    **{"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"},
+    **{"VLLM_CPU_OMP_THREADS_BIND": "nobind", "VLLM_CPU_KVCACHE_SPACE": "1"},
+}
+_MORE = ("timm", "torchvision")  # what configs of some models ask for
 _SOUND = ("torchaudio", "torchcodec")  # those that the index has may be made for another torch
 
 
@@ -88,6 +94,7 @@ def _run(python: Path, *options: str, lines: str = "", script: Path = SCRIPT) ->
             stderr=messages,
             text=True,
             encoding="utf-8",
+            env={**os.environ, **_STARTED},
             check=False,
         )
         messages.seek(0)
@@ -105,7 +112,8 @@ def refused(python: Path, commands: Iterable[str]) -> list[str]:
 def greedy_tokens(python: Path, folder: Path, prompt: list[int], count: int) -> list[int]:
     """The `count` tokens that `python`'s vLLM goes on with after `prompt`, in float32."""
     answer = _run(python, str(folder), json.dumps(prompt), str(count), script=GENERATOR)
-    tokens: list[int] = json.loads(answer.splitlines()[-1])
+    (line,) = (one for one in answer.splitlines() if one.startswith("tokens: "))
+    tokens: list[int] = json.loads(line.removeprefix("tokens: "))
     return tokens
 
 
@@ -114,14 +122,12 @@ def start_log(python: Path, folder: Path, log: Path, *options: str) -> str:
     then. Raises RuntimeError with the end of it, if it fails or takes longer than five minutes."""
     command = [str(python), str(SERVER), "--model", str(folder), "--skip-tokenizer-init"]
     address = ["--host", "127.0.0.1", "--port", str(_free_port()), "--enforce-eager"]
-    settings = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
-    settings["VLLM_CPU_OMP_THREADS_BIND"] = "nobind"
     with log.open("w", encoding="utf-8") as out:
         server = subprocess.Popen(
             [*command, *address, *options],
             stdout=out,
             stderr=subprocess.STDOUT,
-            env={**os.environ, **settings},
+            env={**os.environ, **_STARTED},
             start_new_session=True,
         )
         try:

@@ -65,7 +65,9 @@ class Recorded:
             if layer not in sizes:
                 sizes[layer] = [sizes_of(job, layer) for job in jobs]
             product = next((p for p in self.known[key] if gives(p, sizes[layer], wanted)), None)
-            for few in {"u": (), "v": (True,)}.get(entry.kind, (True, False)):
+            is_own = entry.of is not None and parts.layer(entry.of) == layer
+            kind = "own" if entry.kind == "v" and is_own else entry.kind
+            for few in {"u": (), "own": (True,)}.get(kind, (True, False)):
                 if product is None and (layer, few) not in made:
                     made[layer, few] = Products(jobs, layer, few=few)
                 product = product or made[layer, few].product(wanted)

@@ -92,7 +92,8 @@ class Rows:
         return found
 
     def _shorten(self, i: int) -> None:
-        """Leaves `i` out where it only writes over what it reads: then it needs no room."""
+        """Leaves `i` out where it only writes over what it reads: then it needs no room. Weights
+        say where it is computed, which then must be where that is."""
         row = self.rows[i]
         if row[OPERATION] not in IN_PLACE or row[OF] is not None or row[FLAGS]:
             return
@@ -102,10 +103,14 @@ class Rows:
             return
         alone = self.readers[first] == [i] and not source[FLAGS]
         same = source[DIMENSIONS] == row[DIMENSIONS] and source[BYTES] == row[BYTES]
-        settled = all(self.rows[o][PLACE] == "weights" for o in others)
-        if alone and same and settled and not PINNED.match(row[NAME]):
+        settled = all(map(self._is_weight, others))
+        placed = not others or any(map(self._is_weight, source[READS]))
+        if alone and same and settled and placed and not PINNED.match(row[NAME]):
             self.stands_for[i] = self._home(first)
             self.left_out.add(i)
+
+    def _is_weight(self, i: int) -> bool:
+        return bool(self.rows[i][PLACE] == "weights")
 
     def _home(self, i: int) -> int:
         """The tensor in whose place `i` is made."""

@@ -15,7 +15,9 @@ Json = dict[str, Any]
 _START = (
     *("", "T", "O", "S", "C", "W", "R", "T*C", "T*W", "T*T", "T*R", "O*T", "T*S", "C*R", "W*R"),
     *("S*S", "T*T/S", "T/S", "C*T/S", "conv", "tail", "scan", "T64", "N64", "K", "T*K", "C*C"),
+    *("T*CR", "T*CL", "PN", "PP", "PP*T", "PC", "PC*T", "PS*T", "KT*T"),
 )
+_FIRST = frozenset((*_START[:9], "T*CR", "T*CL"))  # tried alone before the others
 _SHORT = ("E", "H", "G", "dk", "dv", "FF", "X", "fe", "used", "V", "rot", "KR", "SH", "N")
 _FACTORS = {4: 0.0, 2: 0.5, 8: 0.5, 1: 1.5, 12: 1.5, 16: 1.5}  # the likelier costs less
 
@@ -71,7 +73,7 @@ class Products:
         start_names = {name for start in starts for name in start.split("*")}
         others = sorted(names - set(short) - start_names, key=lambda name: "." in name)
         if self.few:
-            starts = [s for s in starts if s in _START[:9]]
+            starts = [s for s in starts if s in _FIRST]
         widths: list[tuple[str, ...]] = [()]
         widths += [
             w

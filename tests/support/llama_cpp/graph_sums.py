@@ -10,7 +10,7 @@ from itertools import combinations, product
 from math import prod
 
 # What sums are of; "" is one
-_NAMES = ("T", "S", "C", "W", "CR", "O", "R", "T/S", "K", "NB", "")
+_NAMES = ("T", "S", "C", "W", "CR", "O", "R", "T/S", "K", "NB", "NL", "PN", "PP", "PS", "")
 _MOST = 3  # that a side is the sum of
 Term = tuple[int, tuple[str, ...]]
 
