@@ -25,7 +25,7 @@ COMMANDS = CommandFiles(
     (
         *("audit", "diff", "plan", "reconcile"),
         *("convert", "evaluate", "heads", "uptrain"),
-        *("models", "families", "devices", "rules", "explain", "schema", "mcp"),
+        *("models", "families", "devices", "rules", "explain", "schema", "mcp", "page"),
     ),
 )
 

@@ -119,7 +119,7 @@ def plan(
     given = checked({**named, **of_model, **shares, **asked, "prune_heads": pruned}, _MODEL)
     answer = plan_command(
         model_name(model),
-        form="json",
+        form="html",  # with charts, which to_html() shows
         device=_device(device),
         **{"utilisation": None, **given},
         **checked(start, STARTS),

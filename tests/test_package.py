@@ -27,8 +27,8 @@ else:
 ROOT = Path(__file__).parents[1]
 ROOT_FILES = ("__init__.py", "__main__.py", "cli.py", "py.typed")
 ROOT_FOLDERS = (
-    *("arch", "audit", "commands", "convert", "evaluate", "heads", "library", "model", "plan"),
-    *("report", "running", "sources", "uptrain"),
+    *("arch", "audit", "commands", "convert", "evaluate", "heads", "library", "model", "page"),
+    *("plan", "report", "running", "sources", "uptrain"),
 )
 
 needs_installed_wheel = pytest.mark.skipif(

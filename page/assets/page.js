@@ -1,0 +1,190 @@
+// The page: its state is the fragment of its address, so that a link leads to the same answer.
+import { headOf, restOf } from "./answer.js";
+import { choose, combobox, doubling, slider } from "./controls.js";
+
+// What is asked where the address says nothing.
+const FIRST = { ask: "plan", model: "llama-3.1-8b", device: "h100", context: "8192" };
+const LONGEST = 1048576; // tokens, until the model's own maximum is known
+const MODEL_FILE = /\.(json|safetensors|gguf|bin|pt|pth)$/i;
+const WAIT = 60; // ms that a slider rests before it is asked about
+
+// question -> command, the fields that name models or logs, and field -> option.
+const SIZES = { context: "context", users: "batch_size", kv_dtype: "kv_dtype" };
+const PLANNED = { device: "device", engine: "engine", dtype: "dtype", utilisation: "utilisation" };
+const ASKS = {
+  plan: { command: "plan", names: ["model"], options: { ...PLANNED, ...SIZES, tp: "tp" } },
+  find: { command: "plan", names: ["model"], options: { ...PLANNED, ...SIZES, users: "target_users" } },
+  audit: { command: "audit", names: ["model"], options: SIZES },
+  diff: { command: "diff", names: ["model", "against"], options: SIZES },
+  log: { command: "reconcile", names: ["log"], options: { of: "model", device: "device" } },
+};
+const NUMBERS = new Set(["users", "tp", "utilisation"]);
+const STANDING = { users: 1, tp: 1 }; // where nothing is chosen
+const FIELDS = ["ask", "model", "against", "log", "of", "device", "engine", "context", "users", "tp", "dtype", "kv_dtype", "utilisation"];
+
+const by = (id) => document.getElementById(id);
+const answerPlace = by("answer"), morePlace = by("more");
+let state = {}, controls = {};
+
+// ---- the state, and the address ----
+
+function read() {
+  const said = Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
+  const known = FIELDS.filter((name) => said[name]).map((name) => [name, said[name]]);
+  state = known.length ? { ask: "plan", ...Object.fromEntries(known) } : { ...FIRST };
+  if (!(state.ask in ASKS)) state.ask = "plan";
+}
+
+function write() {
+  const said = FIELDS.filter((name) => state[name]).map((name) => [name, state[name]]);
+  history.replaceState(null, "", `#${new URLSearchParams(said)}`);
+}
+
+function change(name, value) {
+  if (value) state[name] = value;
+  else delete state[name];
+  write();
+  show();
+  ask();
+}
+
+// ---- the controls ----
+
+function show() {
+  for (const radio of document.getElementsByName("ask")) radio.checked = radio.value === state.ask;
+  for (const part of document.querySelectorAll("[data-for]"))
+    part.hidden = !part.dataset.for.split(" ").includes(state.ask);
+  for (const [name, control] of Object.entries(controls)) control.show(state[name] ?? "", STANDING[name]);
+  by("log").value = state.log ?? "";
+}
+
+function build({ models, devices, engines, dtypes, cache_dtypes, version }) {
+  by("version").textContent = version;
+  const changed = (name) => (value) => change(name, value);
+  for (const name of ["model", "against", "of"])
+    controls[name] = combobox(by(`${name}-field`), name, models, changed(name));
+  controls.device = choose(by("device"), [["", [["", "any: show all"]]], ...byVendor(devices)], changed("device"));
+  controls.engine = choose(by("engine"), [["", [["", "none: an estimate for any"], ...engines.map(plain)]]], changed("engine"));
+  controls.dtype = choose(by("dtype"), [["", [["", "as stored"], ...dtypes.map(plain)]]], changed("dtype"));
+  controls.kv_dtype = choose(by("kv_dtype"), [["", [["", "as the model, or the engine, has it"], ...cache_dtypes.map(plain)]]], changed("kv_dtype"));
+  controls.context = slider(by("context-field"), "context", changed("context"));
+  controls.users = slider(by("users-field"), "users", changed("users"));
+  controls.tp = slider(by("tp-field"), "tp", changed("tp"));
+  controls.utilisation = slider(by("utilisation-field"), "utilisation", changed("utilisation"));
+  controls.context.setStops(doubling(1024, LONGEST));
+  controls.users.setStops(doubling(1, 4096));
+  controls.tp.setStops(doubling(1, 64));
+  controls.utilisation.setStops([0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.92, 0.95, 0.98]);
+  for (const radio of document.getElementsByName("ask"))
+    radio.addEventListener("change", () => change("ask", radio.value));
+  by("question").addEventListener("submit", (event) => event.preventDefault());
+}
+
+const plain = (name) => [name, name];
+
+function byVendor(devices) {
+  const vendors = new Map();
+  for (const { key, name, vendor } of devices)
+    vendors.set(vendor, [...(vendors.get(vendor) ?? []), [key, name.replace(`${vendor} `, "")]]);
+  return [...vendors];
+}
+
+/** What an answer tells of its model: how long it may be, and what was reckoned with. */
+function settle({ document: json }) {
+  const { model, request } = JSON.parse(json);
+  const most = model?.max_position_embeddings ?? LONGEST;
+  controls.context.setStops(doubling(Math.min(1024, most), most));
+  controls.context.show(state.context ?? "", request?.context ?? null);
+  controls.utilisation.show(state.utilisation ?? "", request?.utilisation ?? null);
+}
+
+// ---- files ----
+
+function take(files) {
+  const found = [...files];
+  if (!found.length) return;
+  worker.postMessage({ files: found });
+  const isModel = found.some(({ name }) => MODEL_FILE.test(name));
+  const name = found.length === 1 ? found[0].name : "dropped";
+  if (isModel && state.ask === "log") state.ask = "plan";
+  if (!isModel) state.ask = "log";
+  change(isModel ? "model" : "log", name);
+}
+
+function takeFiles() {
+  by("files").addEventListener("change", ({ target }) => (take(target.files), (target.value = "")));
+  addEventListener("dragover", (event) => (event.preventDefault(), document.body.classList.add("dropping")));
+  addEventListener("dragleave", (event) => event.relatedTarget || document.body.classList.remove("dropping"));
+  addEventListener("drop", (event) => {
+    event.preventDefault();
+    document.body.classList.remove("dropping");
+    take(event.dataTransfer.files);
+  });
+}
+
+// ---- questions and answers ----
+
+// Of a blob, a worker is under the page's own policy: it can reach this server and nothing else.
+function startWorker() {
+  const code = `import ${JSON.stringify(new URL("worker.js", location.href).href)};`;
+  const made = new Worker(URL.createObjectURL(new Blob([code], { type: "text/javascript" })), { type: "module" });
+  made.onmessage = ({ data }) => answered(data);
+  made.onerror = (event) => answered({ failed: event.message || "the worker did not start" });
+  return made;
+}
+
+let worker, timer = 0, asked = 0, inWork = null, waiting = null;
+
+/** The newest question only: what is asked while another is in work waits, and takes the place of
+ *  what waited. */
+function ask() {
+  answerPlace.setAttribute("aria-busy", "true");
+  clearTimeout(timer);
+  timer = setTimeout(() => {
+    waiting = { id: ++asked, request: request(), of: location.hash };
+    send();
+  }, WAIT);
+}
+
+function send() {
+  if (inWork || !waiting) return;
+  [inWork, waiting] = [waiting, null];
+  worker.postMessage({ id: inWork.id, request: inWork.request });
+}
+
+function request() {
+  const { command, names, options } = ASKS[state.ask];
+  const given = Object.entries(options).filter(([field]) => state[field]);
+  return {
+    ask: command,
+    names: names.map((field) => state[field] ?? ""),
+    options: Object.fromEntries(given.map(([field, option]) => [option, valueOf(field)])),
+  };
+}
+
+/** Numbers as numbers; what is none is told of by the command, as a text. */
+function valueOf(field) {
+  const number = Number(state[field]);
+  return NUMBERS.has(field) && !Number.isNaN(number) ? number : state[field];
+}
+
+function answered({ id, answer, failed }) {
+  if (failed) answer = { error: `The page failed: ${failed}`, command: "headcount --help" };
+  const question = inWork;
+  if (id && id === question?.id) inWork = null;
+  if (waiting) return send();
+  if (!failed && !answer.error) settle(answer);
+  document.title = answer.view ? `${answer.view.title} · headcount` : "headcount";
+  answerPlace.replaceChildren(...headOf(answer).filter(Boolean));
+  morePlace.replaceChildren(...restOf(answer).filter(Boolean));
+  answerPlace.dataset.of = question?.of ?? "";
+  answerPlace.setAttribute("aria-busy", "false");
+}
+
+worker = startWorker();
+read();
+build(await (await fetch("choices.json")).json());
+takeFiles();
+addEventListener("hashchange", () => (read(), show(), ask()));
+show();
+ask();
