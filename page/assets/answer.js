@@ -3,6 +3,7 @@ import { figure } from "./charts.js";
 import { copyButton, folded, make } from "./elements.js";
 
 const MAIN = new Set(["num_key_value_heads", "cache_bytes_of_first_token", "cache_bytes"]);
+const OF_DEVICES = new Set(["hardware", "devices"]); // tables that are the answer, where no GPU was chosen
 const MARKS = { good: "✓", open: "≈", bad: "✗" };
 
 /** What stands at the top: the verdict in words, what it is of, and the memory as a bar. */
@@ -58,16 +59,19 @@ export function restOf({ error, view, command, document: json }) {
   if (error) return [commandOf(command)];
   const facts = view.facts.filter((fact) => fact.key !== "verdict");
   const brief = facts.filter((fact) => !fact.detail), more = facts.filter((fact) => fact.detail);
+  const answering = view.tables.filter(({ key }) => OF_DEVICES.has(key));
+  const others = view.tables.filter(({ key }) => !OF_DEVICES.has(key));
   const isPressing = view.findings.some(({ severity }) => severity !== "note");
   const found = findingsOf(view.findings);
   return [
     listOf(brief),
     isPressing ? found : null,
+    ...answering.map((table) => make("section", {}, make("h3", {}, table.title), tableOf(table))),
     view.charts.length ? make("div", { class: "charts" }, view.charts.map(figure)) : null,
     ...view.lines.map((line) => make("pre", {}, line)),
     make(
       "div", { class: "folds" },
-      ...view.tables.map((table, n) => folded(table.title, n === 0, tableOf(table))),
+      ...others.map((table, n) => folded(table.title, n === 0 && !answering.length, tableOf(table))),
       ...view.maps.map((map) => folded(map.title, false, mapOf(map))),
       more.length ? folded("More figures", false, listOf(more)) : null,
       view.notes.length ? folded("Notes", false, make("ul", {}, view.notes.map((note) => make("li", {}, note)))) : null,

@@ -64,7 +64,7 @@ function build({ models, devices, engines, dtypes, cache_dtypes, version }) {
   for (const name of ["model", "against", "of"])
     controls[name] = combobox(by(`${name}-field`), name, models, changed(name));
   controls.device = choose(by("device"), [["", [["", "any: show all"]]], ...byVendor(devices)], changed("device"));
-  controls.engine = choose(by("engine"), [["", [["", "none: an estimate for any"], ...engines.map(plain)]]], changed("engine"));
+  controls.engine = choose(by("engine"), [["", [["", "not chosen"], ...engines.map(plain)]]], changed("engine"));
   controls.dtype = choose(by("dtype"), [["", [["", "as stored"], ...dtypes.map(plain)]]], changed("dtype"));
   controls.kv_dtype = choose(by("kv_dtype"), [["", [["", "as the model, or the engine, has it"], ...cache_dtypes.map(plain)]]], changed("kv_dtype"));
   controls.context = slider(by("context-field"), "context", changed("context"));
