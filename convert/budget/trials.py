@@ -40,10 +40,7 @@ class Trials:
     @property
     def tokens(self) -> int:
         """Those that are scored."""
-        return (
-            sum(batch.stop - batch.start for batch in self._run.text.held)
-            * (self._run.text.ids.shape[1])
-        )
+        return sum(self._run.text.ids[batch].numel() for batch in self._run.text.held)
 
     def inputs(self, where: Where, width: int) -> torch.Tensor:
         """[width, width]: the second moment of what the attention reads, of the other rows."""

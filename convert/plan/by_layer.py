@@ -1,6 +1,7 @@
 """A number for each of some layers, as the user writes it: `0-15:8,16-31:4`."""
 
 import re
+from collections.abc import Mapping
 
 from headcount.model.errors import HeadcountError
 
@@ -22,7 +23,7 @@ def parse_by_layer(text: str) -> dict[int, int] | None:
     return found
 
 
-def by_layer_in_words(numbers: dict[int, int]) -> str:
+def by_layer_in_words(numbers: Mapping[int, int]) -> str:
     """What `parse_by_layer` reads: neighbours that have the same number together."""
     runs: list[tuple[int, int, int]] = []
     for index, number in sorted(numbers.items()):
