@@ -68,6 +68,7 @@ def convert(
       headcount convert ./mha ./gqa --kv-heads 8 --evaluate --text prose.txt
       headcount convert ./mha ./gqa --kv-heads 8 --format gguf --dtype q8_0
       headcount convert ./mha ./latent --latent 1/4 --calibration prose.txt
+      headcount convert ./mha ./latent --latent --budget 1/4 --calibration prose.txt
       headcount convert ./mha ./mla --latent 1/4 --home mla --calibration prose.txt
       headcount convert ./mha --sweep 8,4,2,1
       headcount convert ./mha --verify ./gqa
@@ -97,13 +98,14 @@ def convert(
             )
         return
     grid = {name: options.pop(name) for name in SWEEP}
-    asked = (options[name] for name in ("num_key_value_heads", "pruned_heads", "latent"))
+    kinds = ("num_key_value_heads", "pruned_heads", "latent", "cache_budget")
+    asked = (options[name] for name in kinds)
     is_gguf = options["format"] == "gguf"
     wanted = (is_gguf or any(one is not None for one in asked)) and target is not None
     if source is None or not (wanted or grid["counts"]):
         raise click.UsageError(
-            "SOURCE, TARGET and --kv-heads are needed (or --latent, --prune-heads or --format gguf;"
-            " or --families alone)"
+            "SOURCE, TARGET and --kv-heads are needed (or --latent, --budget, --prune-heads or"
+            " --format gguf; or --families alone)"
         )
     with on_signals(exit_at_once):
         need_extra()

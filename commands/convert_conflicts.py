@@ -17,6 +17,7 @@ _EVALUATION = tuple(
 _OF_ONE = (
     "num_key_value_heads",
     "latent",
+    "cache_budget",
     "dry_run",
     "checks",
     "evaluates",

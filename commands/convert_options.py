@@ -4,6 +4,7 @@ from dataclasses import fields
 
 import click
 
+from headcount.convert.latent.size import BY_LAYER
 from headcount.convert.merge.ladder import (
     GROUPINGS,
     QUALITIES,
@@ -61,8 +62,19 @@ conversion_options = stack(
     click.option(
         "--latent",
         metavar="SIZE",
+        is_flag=False,
+        flag_value=BY_LAYER,
         help="Cache one latent a token and layer in place of keys and values: of so many elements"
-        " (128), of a share of what is kept now (1/4), or bytes a token of all layers (48KiB).",
+        " (128, or 0-3:64,4-7:128), of a share of what is kept now (1/4), or bytes a token of all"
+        " layers (48KiB). Without SIZE: as --budget leaves to each layer.",
+    ),
+    click.option(
+        "--budget",
+        "cache_budget",
+        metavar="BYTES|SHARE",
+        help="What the cache may take a token (48KiB), or of what it takes now (1/4): each layer"
+        " gets the K/V heads, or with --latent the rank, that cost the model least. By the loss on"
+        " --calibration, or by the weights alone.",
     ),
     click.option("--families", is_flag=True, help="List the types that can be converted."),
     click.option(

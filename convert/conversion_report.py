@@ -11,7 +11,7 @@ from .conversion import ConversionReport, LayerError
 from .digest_record import DIGEST_OF_TENSORS
 from .fitted_table import fitted_notes, fitted_tables
 from .gguf.gguf_file import NAME
-from .plan.describe import describe_plan, method_in_words, pruned_in_words
+from .plan.describe import budget_in_words, describe_plan, method_in_words, pruned_in_words
 from .plan.document import conversion_plan_document
 from .plan.existing import DIGEST
 from .plan.plan import ConversionPlan, OutputFile
@@ -130,6 +130,9 @@ def _kept(plan: ConversionPlan) -> Iterator[Fact]:
         yield Fact(key="latent_rank", title="Elements of a token", value=kept, note="in each layer")
     yield from _pruned(plan)
     yield Fact(key="method", title="Method", value=method_in_words(plan))
+    if plan.budget is not None:
+        reached, *how = budget_in_words(plan.budget)
+        yield Fact(key="budget", title="Budget", value=reached, note="; ".join(how))
 
 
 def _format(plan: ConversionPlan) -> Iterator[Fact]:

@@ -5,7 +5,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headcount.convert.latent.size import LatentSize, parse_latent_size
+from headcount.convert.latent.size import (
+    CacheBudget,
+    LatentSize,
+    parse_cache_budget,
+    parse_latent_size,
+)
 from headcount.convert.merge.ladder import QUALITIES, HeadGrouping, Quality, Refit
 from headcount.convert.plan.pruning import parse_pruned_heads
 from headcount.convert.plan.quality import with_quality
@@ -71,6 +76,7 @@ def convert(
     pruned_heads: PrunedHeads | str | None = None,
     across_layers: bool = False,
     latent: LatentSize | str | None = None,
+    cache_budget: CacheBudget | str | None = None,
     quality: Quality | None = None,
     method: Method | None = None,
     grouping: HeadGrouping | None = None,
@@ -95,7 +101,8 @@ def convert(
     new folder `target`. Needs the extra `convert`.
 
     `num_key_value_heads` is a number for all layers, or one for each of some ({0: 8, 1: 4}, or
-    "0-15:8,16-31:4"); `pruned_heads` and `latent` as the command line takes them, too. `quality`
+    "0-15:8,16-31:4"); `pruned_heads`, `latent` ("by-layer" within a budget) and `cache_budget`
+    ("48KiB", "1/4") as the command line takes them, too. `quality`
     (fast, good, best) sets `method` to `reconstruct`, of which those that are given come first;
     `calibration` is a UTF-8 file or "builtin". `source` is never written to; `target` appears when
     it is whole and audited clean, and a second call finds it done. `dry_run` plans and writes
@@ -108,6 +115,7 @@ def convert(
         "num_key_value_heads": num_key_value_heads,
         "pruned_heads": pruned_heads,
         "latent": latent,
+        "cache_budget": cache_budget,
         "across_layers": across_layers,
         "quality": None if quality is None else one_of(QUALITIES)("quality", quality),
         **{"method": method, "grouping": grouping, "temperature": temperature, "refit": refit},
@@ -196,6 +204,7 @@ def conversion_request(
         "num_key_value_heads": _read(parse_key_value_heads, options["num_key_value_heads"]),
         "pruned_heads": _read(parse_pruned_heads, options["pruned_heads"]),
         "latent": _read(parse_latent_size, options["latent"]),
+        "cache_budget": _read(parse_cache_budget, options["cache_budget"]),
     }
     for name in counts:
         if isinstance(counts[name], bool):

@@ -159,6 +159,17 @@ def assign(module: nn.Module, tensors: Mapping[str, torch.Tensor]) -> None:
         holder._parameters[name] = nn.Parameter(value.detach(), requires_grad=False)
 
 
+@contextmanager
+def assigned(module: nn.Module, tensors: Mapping[str, torch.Tensor]) -> Iterator[None]:
+    """`module` with other values in some parameters, for as long as the context lasts."""
+    old = {path: module.get_parameter(path).detach() for path in tensors}
+    try:
+        assign(module, {path: tensors[path].to(value) for path, value in old.items()})
+        yield
+    finally:
+        assign(module, old)
+
+
 def _forget(module: nn.Module) -> None:
     for name, value in module._parameters.items():
         if value is not None and not value.is_meta:

@@ -67,19 +67,24 @@ class TextRun:
 
     def losses(self, model: nn.Module, batch: slice, hidden: torch.Tensor) -> torch.Tensor:
         """[B]: the mean loss of each row's tokens but the first, in nats, where the last layer
-        gives `hidden`. `model` has its embeddings, last norm and head. Differentiable."""
-        ids = self.text.ids[batch]
-
-        def answer(*args: object, **kwargs: object) -> object:
-            return hidden if self._rest is None else (hidden, *self._rest)
-
-        with answering(self.layered.layers, answer), third_party("transformers cannot run it"):
-            logits = model(input_ids=ids, use_cache=False).logits
+        gives `hidden`. Differentiable."""
+        ids, logits = self.text.ids[batch], self.logits(model, batch, hidden)
         found = nn.functional.cross_entropy(
             logits[:, :-1].flatten(0, 1).float(), ids[:, 1:].flatten(), reduction="none"
         )
         by_row: torch.Tensor = found.unflatten(0, (len(ids), -1))
         return by_row.mean(-1)
+
+    def logits(self, model: nn.Module, batch: slice, hidden: torch.Tensor) -> torch.Tensor:
+        """[B, T, vocabulary] where the last layer gives `hidden`. `model` has its embeddings, last
+        norm and head. Differentiable."""
+
+        def answer(*args: object, **kwargs: object) -> object:
+            return hidden if self._rest is None else (hidden, *self._rest)
+
+        with answering(self.layered.layers, answer), third_party("transformers cannot run it"):
+            found: torch.Tensor = model(input_ids=self.text.ids[batch], use_cache=False).logits
+        return found
 
     def close(self) -> None:
         """Gives the rows back."""

@@ -4,12 +4,13 @@ from fractions import Fraction
 
 from headcount.model.dtypes import BITS
 from headcount.model.mixers import Attention
+from headcount.model.units import format_indices
 
 from ..attention_map.attention_tensors import Where
 from ..plan.cast import CastName
 from ..plan.errors import HeadCountError
 from ..plan.source import ConversionSource
-from .size import BytesPerToken, LatentSize
+from .size import BytesPerToken, LatentSize, LayerRanks
 
 _ASSUMED = "float32"  # of a config that names no type
 
@@ -23,7 +24,10 @@ def ranks_of(
     for latents that take more than keys and values, or nothing.
     """
     mixers = source.attention_map.mixers
-    share = _share(source, size, dtype) if isinstance(size, BytesPerToken) else size
+    if isinstance(size, LayerRanks):
+        _check_layers(source, size)
+        return {w: _rank(source, w, mixer, size.by_layer[w[0]]) for w, mixer in mixers.items()}
+    share = _one_size(source, size, dtype)
     return {where: _rank(source, where, mixer, share) for where, mixer in mixers.items()}
 
 
@@ -36,8 +40,13 @@ def mla_rank(
 ) -> int:
     """The latent's rank where `rotated` elements are kept beside it, in every layer. Raises
     HeadCountError likewise."""
+    if isinstance(size, LayerRanks):
+        raise HeadCountError(
+            f"{source.label}: the class of --home mla has one size for all layers: leave out"
+            " --home, or give --latent one number"
+        )
     kept = kept_elements(mixer)
-    share = _share(source, size, dtype) if isinstance(size, BytesPerToken) else size
+    share = _one_size(source, size, dtype)
     elements = share if isinstance(share, int) else int(share * kept)
     if not rotated < elements <= kept:
         raise HeadCountError(
@@ -58,8 +67,35 @@ def full_rank(mixer: Attention) -> int:
     return min(mixer.in_features("k"), kept_elements(mixer))
 
 
+def cache_bits(source: ConversionSource, dtype: CastName | None) -> int:
+    """Of an element of the cache, in the type that the output is stored in."""
+    return BITS[dtype or source.audit.spec.dtype or _ASSUMED]
+
+
+def _check_layers(source: ConversionSource, size: LayerRanks) -> None:
+    there = {index for index, _ in source.attention_map.mixers}
+    strangers, lacking = size.by_layer.keys() - there, there - size.by_layer.keys()
+    if strangers:
+        raise HeadCountError(
+            f"{source.label}: layer {min(strangers)} keeps no keys and values: --latent names it"
+        )
+    if lacking:
+        raise HeadCountError(
+            f"{source.label}: --latent says no rank for layer {min(lacking)}: all layers that keep"
+            f" keys and values need one ({format_indices(sorted(there))})"
+        )
+
+
+def _one_size(source: ConversionSource, size: LatentSize, dtype: CastName | None) -> int | Fraction:
+    """A rank or a share for all layers."""
+    if isinstance(size, BytesPerToken):
+        return _share(source, size, dtype)
+    assert isinstance(size, int | Fraction)  # a budget is settled before
+    return size
+
+
 def _share(source: ConversionSource, size: BytesPerToken, dtype: CastName | None) -> Fraction:
-    bits = BITS[dtype or source.audit.spec.dtype or _ASSUMED]
+    bits = cache_bits(source, dtype)
     elements = sum(map(kept_elements, source.attention_map.mixers.values()))
     if 8 * size.nbytes > bits * elements:
         raise HeadCountError(

@@ -7,7 +7,9 @@ from headcount.model import limits
 from headcount.model.units import format_bytes, format_indices
 from headcount.report.report import shown
 
+from ..budget.search_result import BudgetSearch
 from ..gguf.gguf_file import NAME, GgufFile, GgufTensor
+from .by_layer import by_layer_in_words
 from .model_card import CARD
 from .plan import ConversionPlan, LayerHeads
 from .rewriting import Rewriting
@@ -70,6 +72,8 @@ def _head(plan: ConversionPlan) -> Iterator[str]:
     yield from (f"pruned       {heads}" for heads in _pruned(plan))
     if plan.layers:
         yield f"method       {method_in_words(plan)}"
+    if plan.budget is not None:
+        yield from (f"budget       {line}" for line in budget_in_words(plan.budget))
     yield f"home         {plan.home}"
     yield (
         f"weights      {format_bytes(plan.source_nbytes)} -> {format_bytes(plan.nbytes)} in {files}"
@@ -132,6 +136,24 @@ def _kept(layer: LayerHeads) -> str:
     latent = f"a latent of {layer.latent_rank - layer.rotated}"
     rotated = f" and {layer.rotated} that rotate" if layer.rotated else ""
     return f"elements of a token {layer.kept_before} -> {latent}{rotated}"
+
+
+def budget_in_words(found: BudgetSearch) -> Iterator[str]:
+    """What was found for the budget, how, and what equal shares would cost."""
+    yield (f"{found.reached:,} bytes a token of {found.asked:,} asked for; {found.source:,} before")
+    spelled = by_layer_in_words(found.sizes)
+    option = "--latent" if found.kind == "latent_rank" else "--kv-heads"
+    yield f"the same as {option} {spelled}"
+    if found.together is None or found.equal_together is None:
+        yield "by what the weights lose of scores and outputs: --calibration measures the loss"
+        return
+    pair = (found.together, found.equal_together)
+    added, equal = (f"{one.delta_loss:+.4g} (KL {one.kl_divergence:.4g})" for one in pair)
+    yield (
+        f"by {found.forward_passes:,} passes over {found.tokens:,} tokens: adds {added} nats a"
+        f" token before anything is fitted, equal shares {equal}"
+        + (": those are kept" if found.keeps_equal else "")
+    )
 
 
 def _pruned(plan: ConversionPlan) -> Iterator[str]:

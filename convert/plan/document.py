@@ -60,6 +60,7 @@ def plan_summary(plan: ConversionPlan) -> dict[str, object]:
             for layer in plan.layers
         ],
         "importance": None if plan.importance is None else plan.importance.document(),
+        **({} if plan.budget is None else {"budget": plan.budget.document()}),
         "files": [_file(file) for file in plan.files]
         if plan.gguf is None
         else [{"name": NAME, "bytes": plan.gguf.nbytes, "tensors": len(plan.gguf.tensors)}],

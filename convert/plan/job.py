@@ -30,6 +30,8 @@ def _parts(plan: ConversionPlan) -> Iterator[str]:
         yield f"pruned {request.pruned_heads}"
     if request.latent is not None:
         yield f"latent {request.latent}"
+    if plan.budget is not None:
+        yield f"budget {plan.budget}"
     if plan.rewriting is not None:
         calibration = (plan.rewriting.calibration_sha256, plan.rewriting.calibration_tokens)
         yield f"{plan.rewriting.ladder} {calibration}"

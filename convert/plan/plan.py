@@ -6,6 +6,7 @@ from typing import Any
 
 from headcount.report.report import Finding
 
+from ..budget.search_result import BudgetSearch
 from ..gguf.gguf_file import GgufFile
 from ..importance.head_importance import HeadImportance
 from .request import ConversionRequest
@@ -72,7 +73,8 @@ class ConversionPlan:
     write; `findings` are the source's warnings, which the output may inherit. `layer_count` are all
     layers of the model, `layers` those whose K/V heads change. `rewriting` says what is done to the
     source's tensors before the steps read them, None: nothing. `importance` is what the query heads
-    that go were chosen by, None where they were named, or none goes. `card` is the README.md to
+    that go were chosen by, None where they were named, or none goes; `budget` how K/V heads or
+    ranks were found for each layer, None where they were named. `card` is the README.md to
     write. `gguf` is the one file that is written in place of `files`, from what their steps make,
     and of config and index; None for a folder as transformers reads it.
     """
@@ -95,6 +97,7 @@ class ConversionPlan:
     findings: tuple[Finding, ...]
     rewriting: Rewriting | None = None
     importance: HeadImportance | None = None
+    budget: BudgetSearch | None = None
     card: str = ""
     gguf: GgufFile | None = None
 

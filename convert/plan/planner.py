@@ -8,6 +8,7 @@ from typing import Any
 from headcount.model.errors import MissingExtraError
 from headcount.sources.presence import is_there
 
+from ..budget.settling import within_budget
 from ..gguf.gguf_file import GgufFile
 from ..homes.finding import find_home
 from ..homes.home import Draft, Home
@@ -55,6 +56,7 @@ def plan_conversion(request: ConversionRequest) -> ConversionPlan:
 def plan_of(source: ConversionSource, request: ConversionRequest) -> ConversionPlan:
     """The plan for a source that was read, whatever its target is like. Raises HeadcountError."""
     request, importance = settled(source, request)
+    request, budget = within_budget(source, request)
     home = _home(source, request)
     heads, draft = home.heads, home.draft()
     rewriting, limits = plan_rewriting(source, home, draft.layers, request)
@@ -99,6 +101,7 @@ def plan_of(source: ConversionSource, request: ConversionRequest) -> ConversionP
         findings=tuple(f for f in source.audit.findings if f.severity == "warning"),
         rewriting=rewriting,
         importance=importance,
+        budget=budget,
         gguf=file,
     )
     source_card = next((file.path for file in side_files if file.name == SOURCE_CARD), None)

@@ -1,6 +1,5 @@
 """What the user asks for."""
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +8,13 @@ from typing import Literal, get_args
 from headcount.model.errors import HeadcountError
 from headcount.model.pruned_heads import PrunedShare
 
-from ..latent.size import LatentSize, check_latent_size
+from ..latent.size import (
+    BY_LAYER,
+    CacheBudget,
+    LatentSize,
+    check_cache_budget,
+    check_latent_size,
+)
 from ..merge.ladder import (
     GROUPINGS,
     MERGE_METHODS,
@@ -19,6 +24,7 @@ from ..merge.ladder import (
     MergeMethod,
     Refit,
 )
+from .by_layer import parse_by_layer
 from .cast import CAST_NAMES, CastName
 
 # What the result is: a folder as transformers reads it, or one with a file for llama.cpp.
@@ -47,7 +53,6 @@ KeyValueHeads = int | Mapping[int, int]
 # Query heads that are taken away: a number or a share of each layer's, or single ones by layer.
 HeadsOfLayers = Mapping[int, tuple[int, ...]]
 PrunedHeads = PrunedShare | HeadsOfLayers
-_RANGE = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?:([0-9]{1,5})", re.ASCII)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,7 +61,9 @@ class ConversionRequest:
 
     Layers that have no more of them keep theirs; None: as many as stay when the query heads
     `pruned_heads` go, of each layer or, with `across_layers`, of all together. With `latent` they
-    all stay, and the cache holds a latent of that size in place of their keys and values. `method`
+    all stay, and the cache holds a latent of that size in place of their keys and values. Within
+    `cache_budget`, bytes a token of all layers or a share of the source's, each layer gets the
+    heads (or, with `latent` BY_LAYER, the rank) that cost the model least. `method`
     to `reconstruct` are the rungs of the `Ladder`, where `method` is one of them; `calibration` is
     a text file, or `builtin`, of which at
     most `calibration_tokens` (None: CALIBRATION_TOKENS) are read. `seed` matters to what is drawn
@@ -75,6 +82,7 @@ class ConversionRequest:
     pruned_heads: PrunedHeads | None = None
     across_layers: bool = False
     latent: LatentSize | None = None
+    cache_budget: CacheBudget | None = None
     method: Method = "mean"
     grouping: HeadGrouping = "contiguous"
     temperature: bool = False
@@ -134,7 +142,8 @@ class ConversionRequest:
     @property
     def changes_heads(self) -> bool:
         """Whether any heads are to go; if not, the model is only written in another format."""
-        return (self.num_key_value_heads, self.pruned_heads) != (None, None)
+        asked = (self.num_key_value_heads, self.pruned_heads, self.cache_budget)
+        return any(one is not None for one in asked)
 
     @property
     def cast(self) -> CastName | None:
@@ -144,6 +153,7 @@ class ConversionRequest:
 
     def _check_counts(self) -> None:
         wanted, pruned = self.num_key_value_heads, self.pruned_heads
+        self._check_budget()
         if self.latent is not None:
             self._check_latent(self.latent)
         elif self.home in LATENT_HOMES:
@@ -160,6 +170,29 @@ class ConversionRequest:
             raise HeadcountError("no query heads to prune: name at least one")
         if self.across_layers:
             self._check_across_layers()
+
+    def _check_budget(self) -> None:
+        if self.cache_budget is None:
+            if self.latent == BY_LAYER:
+                raise HeadcountError(
+                    "--latent without a size: say how large the latents are (--latent 1/4), or how"
+                    " large the cache, of which each layer gets its part (--latent --budget 1/4)"
+                )
+            return
+        check_cache_budget(self.cache_budget)
+        others: dict[str, bool] = {
+            "--kv-heads": self.num_key_value_heads is not None,
+            "--prune-heads": self.pruned_heads is not None,
+            "a size of --latent": self.latent not in (None, BY_LAYER),
+            "--home mla, whose class has one size for all layers,": self.home == "mla",
+            f"--method {self.method}": self.method in CHOOSING,
+        }
+        name = next((name for name, is_given in others.items() if is_given), None)
+        if name is not None:
+            raise HeadcountError(
+                f"{name} does not go with --budget, which finds what each layer gets: leave one of"
+                " them out"
+            )
 
     def _check_across_layers(self) -> None:
         if self.pruned_heads is None or isinstance(self.pruned_heads, Mapping):
@@ -213,7 +246,7 @@ class ConversionRequest:
                 f"{needing[0]} needs text that the source is run on: add --calibration FILE, or"
                 f" --calibration {BUILTIN}"
             )
-        if reads and self.ladder is None and self.latent is None:
+        if reads and self.ladder is None and self.latent is None and self.cache_budget is None:
             raise unread_text("the mean of neighbouring heads")
 
     def _check_calibration_tokens(self, tokens: int) -> None:
@@ -265,15 +298,9 @@ def parse_key_value_heads(text: str) -> KeyValueHeads:
     """`8`, or `0-15:8,16-31:4` for layers 0 to 15 and 16 to 31. Raises HeadcountError."""
     if text.isascii() and text.isdecimal() and len(text) <= 5:
         return int(text)
-    found: dict[int, int] = {}
-    for item in text.split(","):
-        match = _RANGE.fullmatch(item.strip())
-        if match is None:
-            raise HeadcountError(
-                f"{text!r} is no number of K/V heads: write 8 for all layers, or 0-15:8,16-31:4"
-            )
-        first, last, count = int(match[1]), int(match[2] or match[1]), int(match[3])
-        if last < first or found.keys() & range(first, last + 1):
-            raise HeadcountError(f"{text!r}: layers {item.strip()} are reversed or named twice")
-        found |= dict.fromkeys(range(first, last + 1), count)
+    found = parse_by_layer(text)
+    if found is None:
+        raise HeadcountError(
+            f"{text!r} is no number of K/V heads: write 8 for all layers, or 0-15:8,16-31:4"
+        )
     return found

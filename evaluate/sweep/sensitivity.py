@@ -4,17 +4,15 @@ The source's own class runs with one layer's heads tied at a time, in memory: th
 conversion of this layer alone would.
 """
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import nn
 from tqdm import tqdm
 from transformers import PreTrainedModel
 
-from headcount.convert.calibrate.layered_model import LayeredModel, assign
+from headcount.convert.calibrate.layered_model import LayeredModel, assigned
 from headcount.convert.homes.finding import find_home
 from headcount.convert.merge.ladder import QUALITIES
 from headcount.convert.plan.refusals.merging import check_mergeable
@@ -96,7 +94,7 @@ def _sensitivity(
     before: float,
 ) -> LayerSensitivity:
     tensors = {layered.inside(name): tensor for name, tensor in layer.tensors.items()}
-    with _assigned(model, tensors):
+    with assigned(model, tensors):
         after = _loss(model, plan)
     merged = layer.measured.get("attention", {})
     return LayerSensitivity(
@@ -105,17 +103,6 @@ def _sensitivity(
         key_error=merged.get("key_error", 0.0),
         value_error=merged.get("value_error", 0.0),
     )
-
-
-@contextmanager
-def _assigned(model: nn.Module, tensors: Mapping[str, torch.Tensor]) -> Iterator[None]:
-    """`model` with other values in some parameters, for as long as the context lasts."""
-    old = {path: model.get_parameter(path).detach() for path in tensors}
-    try:
-        assign(model, {path: tensors[path].to(value) for path, value in old.items()})
-        yield
-    finally:
-        assign(model, old)
 
 
 def _loss(model: PreTrainedModel, plan: EvaluationPlan) -> float:

@@ -48,6 +48,23 @@ _IMPORTANCE = obj(
     }
 )
 
+_TOGETHER = maybe(obj(fields(NUMBER, "delta_loss", "kl_divergence")))
+# Of a conversion within a budget of bytes alone.
+_BUDGET: dict[str, Schema] = {
+    "budget": obj(
+        {
+            **fields(TEXT, "of", "criterion"),
+            "bytes_per_token": obj(fields(COUNT, "asked", "source", "reached")),
+            "sha256": maybe(TEXT),
+            **fields(COUNT, "tokens", "forward_passes"),
+            "measured": obj({"by_layer": _TOGETHER, "equal": _TOGETHER}),
+            "layers": many(
+                obj({**fields(COUNT, "index", "size", "equal"), "costs": by_name(NUMBER)})
+            ),
+        }
+    )
+}
+
 
 def _plan(layer: Schema) -> dict[str, Schema]:
     """What a plan and the record of a conversion have in common."""
@@ -83,7 +100,7 @@ _TENSOR = obj(
         "sources": many(obj({"name": TEXT}, {"shape": many(COUNT)})),
     }
 )
-DRY_RUN = obj({**_plan(obj(_PLANNED_LAYER)), "tensors": many(_TENSOR)})
+DRY_RUN = obj({**_plan(obj(_PLANNED_LAYER)), "tensors": many(_TENSOR)}, _BUDGET)
 _DONE_LAYER = obj(
     {
         **_PLANNED_LAYER,
@@ -100,7 +117,14 @@ _REQUEST = obj(
     {
         "num_key_value_heads": maybe(either(COUNT, by_name(COUNT))),
         "pruned_heads": maybe(by_name(many(COUNT))),
-        "latent": maybe(either(COUNT, TEXT, obj({"bytes_per_token": COUNT}))),
+        "latent": maybe(
+            either(
+                COUNT,
+                TEXT,
+                obj({"bytes_per_token": COUNT}),
+                obj({"by_layer": by_name(COUNT)}),
+            )
+        ),
         **fields(TEXT, "method", "grouping", "refit", "home"),
         "temperature": FLAG,
         "reconstruct": COUNT,
@@ -131,7 +155,8 @@ CONVERSION = obj(
             }
         ),
         "manifest": by_name(_DIGESTED),
-    }
+    },
+    _BUDGET,
 )
 _CHECK = obj(
     {

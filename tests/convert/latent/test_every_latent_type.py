@@ -39,7 +39,12 @@ SAMPLE = (
 ROUNDED = 1e-5
 ATTEMPTS = 10
 # What a config may ask for and latents are not for: the sweep leaves it out.
-PLAIN = {"is_decoder": True, "add_cross_attention": False, "num_kv_shared_layers": 0}
+PLAIN = {
+    "is_decoder": True,
+    "add_cross_attention": False,
+    "num_kv_shared_layers": 0,
+    "attention_k_eq_v": False,
+}
 OPTIONS = {"attn_implementation": "eager"}
 
 
