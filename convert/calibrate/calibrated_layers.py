@@ -10,6 +10,7 @@ from tqdm import tqdm
 
 from headcount.model.errors import SourceChangedError
 from headcount.running.boundary import quiet_transformers
+from headcount.running.tokens import load_tokenizer
 
 from ..attention_map.attention_tensors import Where
 from ..latent.latent_fit import LatentFit
@@ -28,6 +29,7 @@ from ..rewrite.uncalibrated import finite
 from ..stream.reader import SourceReader
 from .attention_place import attention_place
 from .calibration_text import CalibrationText, calibration_text
+from .first_tokens import with_first_tokens
 from .free_memory import give_back
 from .layer_calls import Call, record
 from .layer_fit import LayerFit
@@ -88,7 +90,9 @@ class _Calibration:
     def text(self, calibration: str, tokens: int) -> CalibrationText:
         runnable, seed = self._layered.runnable, self._ladder.seed
         with quiet_transformers():
-            return calibration_text(self._source, runnable, calibration, tokens, seed)
+            text = calibration_text(self._source, runnable, calibration, tokens, seed)
+            tokenizer = load_tokenizer(self._source.real[0])
+            return with_first_tokens(text, tokenizer, vocabulary=runnable.vocab_size, seed=seed)
 
     @torch.no_grad()
     def layers(

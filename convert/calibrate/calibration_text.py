@@ -24,7 +24,7 @@ from ..plan.request import BUILTIN
 from ..plan.source import ConversionSource
 from .layered_model import refuse_encoder_decoder
 
-LONGEST_ROW = 256
+LONGEST_ROW = 512
 # Characters that are taken for one token to be sure of it; text beyond what they come to is left.
 _LONGEST_TOKEN = 16
 MAX_TOKENS = 2**40
