@@ -45,6 +45,7 @@ def smollm2(folder: Path, seed: int) -> None:
         file.parent, gguf_file=file.name, dtype=torch.float32
     )
     copy = type(made)(made.config)
+    del copy.config.quantization_config  # how the package held it
     copy.load_state_dict(made.state_dict())
     copy.save_pretrained(folder)
     AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name).save_pretrained(folder)

@@ -5,6 +5,7 @@ from itertools import islice
 from typing import Any
 
 from headcount.model import limits
+from headcount.model.units import format_indices
 from headcount.report.report import Column, Fact, Report, Table
 
 from .conversion import ConversionReport, LayerError
@@ -18,6 +19,7 @@ from .plan.plan import ConversionPlan, OutputFile
 from .plan.rounding import rounding_of
 from .plan.side_files import LeftFile
 from .plan.steps import Step
+from .rewrite.layer import INPUTS
 
 _COLUMNS = (
     Column(key="layer", title="Layer", unit="count"),
@@ -105,6 +107,7 @@ def conversion_report(report: ConversionReport) -> Report:
         ),
         notes=(
             *_explained(report.plan),
+            *_inputs(report),
             *fitted_notes(report),
             *_missing(report.plan.left_files),
             *_cost(report),
@@ -178,6 +181,22 @@ def _errors(layer: LayerError, rewritten: bool) -> Iterator[float | None]:
     if rewritten:
         for error in (layer.key_mean, layer.value_mean):
             yield None if error is None else 100 * error
+
+
+def _inputs(report: ConversionReport) -> Iterator[str]:
+    """Without a text: how it is known what the layers read."""
+    layers = [(layer["index"], layer.get("rewritten") or {}) for layer in report.record["layers"]]
+    known = [(index, found[INPUTS]) for index, found in layers if INPUTS in found]
+    measured = {found["random_tokens"] for _, found in known if found["assumed"] is None}
+    for tokens in sorted(measured):
+        yield f"What layers read was measured on {tokens:,} random tokens, since no text was given."
+    reasons = dict.fromkeys(found["reason"] for _, found in known if found["assumed"] is not None)
+    for reason in reasons:
+        indices = format_indices([index for index, found in known if found["reason"] == reason])
+        yield (
+            f"What layers {indices} read was taken for white, which costs more where a model has"
+            f" attention sinks or massive activations; random tokens could not be run: {reason}"
+        )
 
 
 def _heads(plan: ConversionPlan) -> str:

@@ -10,6 +10,7 @@ from tqdm import tqdm
 
 from headcount.model.errors import SourceChangedError
 from headcount.running.boundary import quiet_transformers
+from headcount.running.tokens import load_tokenizer
 
 from ..attention_map.attention_tensors import Where
 from ..latent.latent_fit import LatentFit
@@ -28,12 +29,14 @@ from ..rewrite.uncalibrated import finite
 from ..stream.reader import SourceReader
 from .attention_place import attention_place
 from .calibration_text import CalibrationText, calibration_text
+from .first_tokens import with_first_tokens
 from .free_memory import give_back
 from .layer_calls import Call, record
 from .layer_fit import LayerFit
 from .layer_task import FittedLayer, LayerTask, States, run_rows
-from .layered_model import LayeredModel
+from .layered_model import LayeredModel, refuse_encoder_decoder
 from .output_uses import LayerUses
+from .random_tokens import random_tokens
 from .state_rows import MEMORY_BUDGET, NotFiniteStatesError, Room, new_rows
 
 
@@ -41,7 +44,7 @@ def calibrated_layers(
     source: ConversionSource,
     heads: HeadsByLayer,
     ladder: Ladder,
-    calibration: str,
+    calibration: str | None,
     calibration_tokens: int,
     done: MadeBefore,
     progress: bool,
@@ -53,8 +56,9 @@ def calibrated_layers(
     are to keep latents of `ranks`, by a class with latent attention of the shape `mla` or by ours.
 
     `calibration` is a UTF-8 file, or `builtin` for the prose in the package, of which
-    `calibration_tokens` tokens are used. A layer that `done` has is not computed again, but run, so
-    that the layers after it become what they would have become; it is yielded as it is.
+    `calibration_tokens` tokens are used; None: random tokens, to which nothing is fitted. A layer
+    that `done` has is not computed again, but run, so that the layers after it become what they
+    would have become; it is yielded as it is.
     `progress`: a bar on stderr, if that is a terminal. `sha256`: the text's when it was planned
     with. Raises HeadcountError.
     """
@@ -85,10 +89,15 @@ class _Calibration:
         self._read = finite(reader)
         self._habits = LayerUses()
 
-    def text(self, calibration: str, tokens: int) -> CalibrationText:
+    def text(self, calibration: str | None, tokens: int) -> CalibrationText:
         runnable, seed = self._layered.runnable, self._ladder.seed
+        if calibration is None:
+            refuse_encoder_decoder(self._source)
+            return random_tokens(runnable, seed)
         with quiet_transformers():
-            return calibration_text(self._source, runnable, calibration, tokens, seed)
+            text = calibration_text(self._source, runnable, calibration, tokens, seed)
+            tokenizer = load_tokenizer(self._source.real[0])
+            return with_first_tokens(text, tokenizer, vocabulary=runnable.vocab_size, seed=seed)
 
     @torch.no_grad()
     def layers(

@@ -24,7 +24,7 @@ from ..plan.request import BUILTIN
 from ..plan.source import ConversionSource
 from .layered_model import refuse_encoder_decoder
 
-LONGEST_ROW = 256
+LONGEST_ROW = 512
 # Characters that are taken for one token to be sure of it; text beyond what they come to is left.
 _LONGEST_TOKEN = 16
 MAX_TOKENS = 2**40
@@ -38,13 +38,15 @@ HELD_OUT = 8
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CalibrationText:
     """`ids` [rows, tokens]; `batches` are equal runs of rows, of which `held` are held out. They
-    were cut from the `found` first tokens, or rows from all over, of a text."""
+    were cut from the `found` first tokens, or rows from all over, of a text. `white`: the share of
+    white inputs that is added to moments, where tokens are not like those that will be read."""
 
     ids: torch.Tensor
     batches: tuple[slice, ...]
     held: tuple[slice, ...]
     sha256: str
     found: int
+    white: float = 0.0
 
     @property
     def fitted(self) -> tuple[slice, ...]:

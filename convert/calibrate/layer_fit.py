@@ -136,7 +136,7 @@ class LayerFit:
         if task.heads.after == 1 or not task.heads.is_merged:
             return None
         step = 1 if task.ladder.reconstruct else _LOOK_AT
-        sums = MomentSums(self._source, None)
+        sums = MomentSums(self._source, None, task.text.white)
         for batch in task.text.fitted[::step]:
             stopping = task.layer.get_submodule(task.place.attention).register_forward_hook(_stop)
             with watching(task.layer, task.place) as seen, suppress(Stop):
@@ -164,7 +164,7 @@ class LayerFit:
         """Moments for these groups, where any has several members; the original rows move on, and
         what the new attention should aim at is noted."""
         task = self._task
-        sums = MomentSums(self._source, groups)
+        sums = MomentSums(self._source, groups, task.text.white)
         self._look(sums.add if task.heads.is_merged else None)
         return sums.result(chosen_by) if task.heads.is_merged else None
 

@@ -1,8 +1,11 @@
 """Second moments of queries, keys and mixed values, summed over batches."""
 
+from dataclasses import replace
+
 import torch
 
 from ..merge.attention_weights import AttentionWeights, Groups, Moments
+from ..merge.head_moments import white_moments, with_white
 from .gram import Gram
 from .state_rows import NotFiniteStatesError
 
@@ -13,10 +16,13 @@ class MomentSums:
     `groups`: of each K/V head's group, the V heads are also kept as each of its query heads mixes
     them. Without groups all V heads are, as all query heads mix them, at every `stride`-th token:
     their sum takes H * (G*dv)^2 a token. Those of queries and keys follow from the inputs'.
+    `white`: this share of what white inputs would give is added to all of them.
     """
 
-    def __init__(self, weights: AttentionWeights, groups: Groups | None) -> None:
-        self._weights, self._groups = weights, groups
+    def __init__(
+        self, weights: AttentionWeights, groups: Groups | None, white: float = 0.0
+    ) -> None:
+        self._weights, self._groups, self._white = weights, groups, white
         heads, _, width = weights.q.shape
         shared, value_dim, _ = weights.v.shape
         self._inputs, self._input_sum = Gram(width), _zeros(width)
@@ -66,7 +72,7 @@ class MomentSums:
             values, value_mean = self._spread()
         keys, key_mean = _made_of(inputs, mean, w.k, w.k_bias)
         known = self._groups is not None
-        return Moments(
+        found = Moments(
             queries=self._queries(inputs, mean),
             keys=keys,
             key_mean=key_mean,
@@ -75,6 +81,29 @@ class MomentSums:
             mixed=[m / self._tokens for m in self._mixed] if known else None,
             mixed_mean=[m / self._tokens for m in self._mixed_sums] if known else None,
         )
+
+        return self._whitened(found) if self._white else found
+
+    def _whitened(self, found: Moments) -> Moments:
+        assumed, share = white_moments(self._weights), self._white
+        queries = zip(found.queries, assumed.queries, strict=True)
+        return replace(
+            found,
+            queries=torch.stack([with_white(one, white, share) for one, white in queries]),
+            keys=with_white(found.keys, assumed.keys, share),
+            values=with_white(found.values, assumed.values, share),
+            mixed=None
+            if found.mixed is None
+            else [
+                with_white(one, assumed.values[rows][:, rows], share)
+                for one, rows in zip(found.mixed, map(self._rows, self._members), strict=True)
+            ],
+        )
+
+    def _rows(self, members: list[int]) -> torch.Tensor:
+        """Where the rows of V heads are among those of all."""
+        width = self._weights.v.shape[1]
+        return torch.cat([torch.arange(m * width, (m + 1) * width) for m in members])
 
     def _queries(self, inputs: torch.Tensor, mean: torch.Tensor) -> torch.Tensor:
         q, bias = self._weights.q, self._weights.q_bias
@@ -99,10 +128,9 @@ class MomentSums:
             self._mixed_sums[head] += rows.sum(0)
 
     def _spread(self) -> tuple[torch.Tensor, torch.Tensor]:
-        value_dim = self._weights.v.shape[1]
         values, means = torch.zeros_like(self._values), torch.zeros_like(self._value_sum)
         for head, members in enumerate(self._members):
-            rows = torch.cat([torch.arange(m * value_dim, (m + 1) * value_dim) for m in members])
+            rows = self._rows(members)
             share = self._tokens * len(members) * self._weights.group_size  # readers of the group
             values[rows[:, None], rows[None]] += self._mixed[head] / share
             means[rows] += self._mixed_sums[head] / share

@@ -64,7 +64,11 @@ def _mean(weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
 
 
 def _steadied(measured: torch.Tensor, white: torch.Tensor) -> torch.Tensor:
-    """`measured` with a small share of `white`, both [n, n].
+    return with_white(measured, white, _SHARE)
+
+
+def with_white(measured: torch.Tensor, white: torch.Tensor, share: float) -> torch.Tensor:
+    """`measured` with `share` times its trace of `white`, both [n, n], in float64.
 
     Unlike a multiple of the identity this keeps what heads have in common: heads that agree on all
     inputs still agree in the sum. Measured moments of nothing (0) become `white`.
@@ -73,7 +77,7 @@ def _steadied(measured: torch.Tensor, white: torch.Tensor) -> torch.Tensor:
     size, white_size = float(measured.trace()), float(white.trace())
     if white_size <= 0:
         return measured
-    return white if size <= 0 else measured + (_SHARE * size / white_size) * white
+    return white.double() if size <= 0 else measured + (share * size / white_size) * white
 
 
 def _rows(members: Sequence[int], heads: torch.Tensor) -> torch.Tensor:

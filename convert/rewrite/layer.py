@@ -16,7 +16,8 @@ class RewrittenLayer:
     into the record. K/V heads that are to become one are equal in them.
 
     Under `attention` and `cross_attention`, `measured` has the `merged_document` of each that was
-    merged. `made_of` names the source's tensors that others were made of, of other names or shapes.
+    merged; under INPUTS, where no text was given, how it is known what the layer reads. `made_of`
+    names the source's tensors that others were made of, of other names or shapes.
     """
 
     index: int
@@ -25,6 +26,8 @@ class RewrittenLayer:
     made_of: tuple[str, ...] = ()
 
 
+# The key of `measured` for how it is known what a layer reads.
+INPUTS = "inputs"
 # The layer of an index that an earlier run made; None: it is still to be made.
 MadeBefore = Callable[[int], RewrittenLayer | None]
 

@@ -28,7 +28,7 @@ from ..stream.safetensors_header import check_written, header_bytes
 from ..stream.weight_file import raw_bytes
 from ..stream.work_folder import REWRITTEN, WorkFolder
 from ..stream.writer import NewFile, json_bytes
-from .layer import RewrittenLayer
+from .layer import MadeBefore, RewrittenLayer
 from .tensors import key_value_heads
 from .uncalibrated import uncalibrated_layers
 
@@ -95,21 +95,10 @@ def _layers(rewriting: Rewriting, work: WorkFolder, progress: bool) -> Iterator[
     if rewriting.ranks and rewriting.calibration is None:
         yield from latent_layers(rewriting, done, progress)
         return
-    if rewriting.calibration is None:
-        hidden = not progress or not sys.stderr.isatty()
-        layers = uncalibrated_layers(source, heads, ladder, done)
-        yield from tqdm(
-            layers,
-            total=len(rewriting.layers),
-            desc="merging heads",
-            unit="layer",
-            disable=hidden,
-            file=sys.stderr,
-        )
-        return
-    from ..calibrate.calibrated_layers import calibrated_layers
+    from ..calibrate.calibrated_layers import calibrated_layers  # imports transformers
+    from ..calibrate.without_text import layers_without_text
 
-    yield from calibrated_layers(
+    layers = calibrated_layers(
         source,
         heads,
         ladder,
@@ -120,6 +109,21 @@ def _layers(rewriting: Rewriting, work: WorkFolder, progress: bool) -> Iterator[
         rewriting.calibration_sha256,
         rewriting.ranks,
         rewriting.mla,
+    )
+    if rewriting.calibration is None:
+        layers = layers_without_text(source, layers, _by_weights(rewriting, done, progress))
+    yield from layers
+
+
+def _by_weights(rewriting: Rewriting, done: MadeBefore, progress: bool) -> Iterator[RewrittenLayer]:
+    """As if what layers read were white."""
+    yield from tqdm(
+        uncalibrated_layers(rewriting.source, rewriting.heads, rewriting.ladder, done),
+        total=len(rewriting.layers),
+        desc="merging heads",
+        unit="layer",
+        disable=not progress or not sys.stderr.isatty(),
+        file=sys.stderr,
     )
 
 

@@ -12,7 +12,9 @@ import torch
 from tqdm import tqdm
 from transformers import PreTrainedModel
 
+from headcount.convert.calibrate.calibrated_layers import calibrated_layers
 from headcount.convert.calibrate.layered_model import LayeredModel, assigned
+from headcount.convert.calibrate.without_text import layers_without_text
 from headcount.convert.homes.finding import find_home
 from headcount.convert.merge.ladder import QUALITIES
 from headcount.convert.plan.refusals.merging import check_mergeable
@@ -67,7 +69,12 @@ def sensitivities(
         layered = LayeredModel(source, reader)
         model = load_model(plan.runnables[0], dtype=plan.dtype, device=plan.device).model
         before = _loss(model, plan)
-        layers = uncalibrated_layers(source, heads, QUALITIES["fast"], lambda index: None)
+        ladder = replace(QUALITIES["fast"], seed=request.seed)
+        layers = layers_without_text(
+            source,
+            calibrated_layers(source, heads, ladder, None, 0, _none_before, False),
+            uncalibrated_layers(source, heads, ladder, _none_before),
+        )
         bar = tqdm(
             layers,
             desc="layer by layer",
@@ -76,6 +83,10 @@ def sensitivities(
             disable=None if progress else True,
         )
         return tuple(_sensitivity(model, plan, layered, layer, before) for layer in bar)
+
+
+def _none_before(index: int) -> None:
+    """No layer was made by an earlier run."""
 
 
 def _settled(request: ConversionRequest, evaluation: Mapping[str, Any]) -> EvaluationPlan:

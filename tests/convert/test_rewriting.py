@@ -124,7 +124,8 @@ def test_cross_attention_is_merged_too(model_type: str, tmp_path: Path) -> None:
     result = load_whole(report.target, AutoModelForSeq2SeqLM, dtype=torch.float64)
     assert (logits(result) - logits(model)).abs().max().item() <= LIMIT
     for layer in report.document()["layers"]:
-        assert layer["rewritten"].keys() == {"attention", "cross_attention"}
+        assert layer["rewritten"].keys() == {"attention", "cross_attention", "inputs"}
+        assert layer["rewritten"]["inputs"]["assumed"] == "white"  # no plain decoder
 
 
 def test_grouped_heads_are_merged_further(tmp_path: Path) -> None:

@@ -20,12 +20,14 @@ from headcount.convert.calibrate import calibrated_layers as ladder_module
 from headcount.convert.calibrate import layer_fit as layer_module
 from headcount.convert.calibrate import state_rows as rows_module
 from headcount.convert.calibrate.calibration_text import calibration_text
+from headcount.convert.calibrate.first_tokens import with_first_tokens
 from headcount.convert.calibrate.layered_model import LayeredModel, assign
 from headcount.convert.calibrate.mlp_fit import MlpFit
 from headcount.convert.merge.ladder import Ladder
 from headcount.convert.plan.source import read_source
 from headcount.convert.stream.reader import SourceReader
 from headcount.model.errors import HeadcountError, WriteError
+from headcount.running.tokens import load_tokenizer
 
 MakeModel = Callable[..., Path]
 pytestmark = pytest.mark.needs_convert
@@ -89,7 +91,8 @@ def test_each_rung_is_no_worse_on_held_out_rows(
     source = read_source(folder)
     with SourceReader(source.checkpoint.files) as reader:
         layered = LayeredModel(source, reader)
-        text = calibration_text(source, layered.runnable, str(prose), 4096, 0)
+        cut = calibration_text(source, layered.runnable, str(prose), 4096, 0)
+        text = with_first_tokens(cut, load_tokenizer(folder), vocabulary=VOCABULARY, seed=0)
     held = torch.cat([text.ids[batch] for batch in text.held])
     wanted = _first_attention(AutoModelForCausalLM.from_pretrained(folder), held)
     errors = []
