@@ -34,6 +34,7 @@ from transformers.cache_utils import Cache
 from transformers.models.auto import modeling_auto
 
 PREFIX = "headcount_"  # in front of the base class's model_type
+_BASE = re.compile(r"^(?:model|backbone|transformer)\.")
 _CACHE = frozenset({"cache", "past_key_values", "past_key_value", "layer_past", "layer_state"})
 _NAME = "Grouped"  # in front of the base class's name
 
@@ -356,13 +357,15 @@ def _grouping_of(name: str, config: Any) -> Grouping | None:
 
 def named_in(projections: dict[str, Any] | None, name: str) -> tuple[int, Any] | None:
     """The number of the layer of the module `name`, and what `projections` say of it; None if they
-    do not. Their keys have `*` for that number, perhaps with the base model's name in front."""
+    do not. Their keys have `*` for that number, perhaps with the base model's name in front, which
+    in files may be another than in the class (Nemotron-H)."""
     number = re.search(r"(?:^|\.)(\d+)\.", name)
     if number is None:
         return None
     path = f"{name[: number.start(1)]}*{name[number.end(1) :]}"
     for key, value in (projections or {}).items():
-        if f".{key}".endswith(f".{path}") or f".{path}".endswith(f".{key}"):
+        of_key, of_path = (f".{_BASE.sub('', one)}" for one in (key, path))
+        if of_key.endswith(of_path) or of_path.endswith(of_key):
             return int(number[1]), value
     return None
 
