@@ -77,7 +77,7 @@ class Peer:
 
 
 # The two that have the Hub's address in their code ask the stand-in instead.
-_HF_MEM = """
+HF_MEM = """
 import os, httpx2
 from hf_mem.cli import main
 ask = httpx2.AsyncClient.request
@@ -87,7 +87,7 @@ async def asked(self, method, url, **how):
 httpx2.AsyncClient.request = asked
 main()
 """
-_KVFIT = """
+KVFIT = """
 import os, kvfit.hf
 from kvfit.cli import main
 request = kvfit.hf.Request
@@ -109,7 +109,7 @@ print(json.dumps({"bytes": model.get_kvcache_bytes_per_sequence(int(sys.argv[2])
 """
 
 
-def _module(name: str, *arguments: str) -> tuple[str, ...]:
+def module(name: str, *arguments: str) -> tuple[str, ...]:
     """Runs the console command `name` of an environment from its Python."""
     begin = (
         "import sys; from importlib.metadata import entry_points; "
@@ -124,7 +124,7 @@ PEERS = (
         "hf-mem",
         ("hf-mem==0.5.6",),
         lambda one: (
-            *("-c", _HF_MEM, "--model-id", one.name, "--experimental", "--json-output"),
+            *("-c", HF_MEM, "--model-id", one.name, "--experimental", "--json-output"),
             *("--max-model-len", str(one.tokens)),
         ),
         lambda said: said["kv_cache"],
@@ -133,7 +133,7 @@ PEERS = (
         "kvfit",
         ("kvfit==0.3.0",),
         lambda one: (
-            *("-c", _KVFIT, one.name, "--context", str(one.tokens), "--json"),
+            *("-c", KVFIT, one.name, "--context", str(one.tokens), "--json"),
             *("--hardware", "h100", "--weight-gib", "16", "--kv-dtype", "bf16"),
         ),
         lambda said: said["cache"]["bytes_per_sequence"],
@@ -141,7 +141,7 @@ PEERS = (
     Peer(
         "vramscout",
         ("vramscout==0.7.0",),
-        lambda one: _module(
+        lambda one: module(
             *("vramscout", one.name, "--context", str(one.tokens), "--vram-gib", "9999"),
             *("--kv-dtype", "bf16", "--json"),
         ),
@@ -150,7 +150,7 @@ PEERS = (
     Peer(
         "llm-d-planner",
         ("llm-d-planner[estimation]==0.3.3", "transformers==5.24.0"),
-        lambda one: _module(
+        lambda one: module(
             "planner", "plan", "--model", one.name, "--max-model-len", str(one.tokens)
         ),
         lambda said: said["kv_cache_detail"]["per_request_kv_cache_gb"] * GIB,
@@ -158,13 +158,13 @@ PEERS = (
     Peer(
         "fitcheck-llm",
         ("fitcheck-llm==0.3.1",),
-        lambda one: _module("fitcheck", "infer", one.name, "--seq-len", str(one.tokens), "--json"),
+        lambda one: module("fitcheck", "infer", one.name, "--seq-len", str(one.tokens), "--json"),
         lambda said: said["kv_cache_mib_per_request"] * 2**20,
     ),
     Peer(
         "vramcalc",
         ("vramcalc==0.1.2",),
-        lambda one: _module(
+        lambda one: module(
             "vramcalc", "estimate", str(one.folder), "--seq", str(one.tokens), "--json"
         ),
         lambda said: said["estimate"]["kv_cache"],

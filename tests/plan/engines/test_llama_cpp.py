@@ -28,7 +28,6 @@ NOT_ASKED = frozenset({"jina-bert-v2", "gemma4 with experts", "rwkv6qwen2"})
 COMPUTE_EXCEPTIONS = {
     "glm5-next": "two layers on the device alone, where hyper-connections are not fused: -71 %",
     "kimi-linear": "with two streams alone, +1.1 %",
-    "rwkv7": "the host's, with two layers on the device alone: +5 %",
 }
 
 

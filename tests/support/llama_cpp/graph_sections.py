@@ -20,7 +20,9 @@ _WEIGHTS = re.compile(r"(?:(?:enc\.|dec\.)?blk|posnet|convnext)\.(\d+)\.(.*)")
 _CACHE = re.compile(r"cache_\w+_l(\d+)")
 _EXPERTS = re.compile(r"\.ffn_(up|down|gate|gate_up)_(ch|)exps")
 _INPUTS = ("token_embd", "position_embd", "token_types", "per_layer_token_embd")
-_WITH_THE_FIRST = ("per_layer_model_proj", "per_layer_proj_norm", "conv1d", "hrm.")
+_WITH_THE_FIRST = (
+    *("token_embd_norm", "per_layer_model_proj", "per_layer_proj_norm", "conv1d", "hrm."),
+)
 _WITHOUT_A_COPY = "bitnet"  # its logits are computed with the embedding where that lies
 
 
