@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from headcount.evaluate.errors import EvaluationFailedError
@@ -9,7 +10,7 @@ from headcount.evaluate.evaluation_request import BEHAVIOURS, EvaluationRequest
 from headcount.running.extra import need_extra
 
 from .result import DocumentResult, public
-from .values import Name, Size, integer, model_name, one_of, path, several, tokens
+from .values import Name, Size, flag, integer, model_name, one_of, path, several, tokens
 from .values import text as name_of_task
 
 _DEFAULTS = EvaluationRequest(model="")
@@ -52,13 +53,15 @@ def evaluate(
     tasks: Sequence[str] = (),
     task_folder: Name | None = None,
     task_limit: int | None = None,
+    card: bool = False,
 ) -> EvaluationResult:
     """Measures the model in a folder and, with the folder of the original as `against`, what sets
     the two apart. Needs the extra `convert`, and `tasks` the extra `tasks`.
 
     `text` is a UTF-8 file (None: a sample of prose), of which at most `max_tokens` are scored in
     windows of `window` tokens every `stride`; with `documents` each line, or each file of a folder,
-    is a sequence. `device` is cpu, cuda… as torch calls it. Raises HeadcountError, and
+    is a sequence. `device` is cpu, cuda… as torch calls it. With `card` the figures go into the
+    model card of a converted folder. Raises HeadcountError, and
     EvaluationFailedError where the numbers are worth nothing.
     """
     need_extra("headcount.evaluate")
@@ -80,16 +83,21 @@ def evaluate(
         tokenizer=None if tokenizer is None else path("tokenizer", tokenizer),
         task_folder=None if task_folder is None else path("task_folder", task_folder),
     )
-    return _evaluated(request)
+    return _evaluated(request, flag("card", card))
 
 
-def _evaluated(request: EvaluationRequest) -> EvaluationResult:
+def _evaluated(request: EvaluationRequest, card: bool) -> EvaluationResult:
+    from headcount.evaluate.evaluated_card import check_card, write_into_card
     from headcount.evaluate.evaluation import evaluate as evaluation_of
     from headcount.evaluate.evaluation_report import evaluation_report
 
+    if card:
+        check_card(Path(request.model))
     found = evaluation_of(request)
     if found.failure is not None:
         raise EvaluationFailedError(found.failure)
+    if card:
+        write_into_card(Path(request.model), found)
     report = evaluation_report(found)
     document: Mapping[str, Any] = report.document
     about, original, cache = (document[part] for part in ("model", "against", "cache_bytes"))

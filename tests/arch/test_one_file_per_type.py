@@ -21,6 +21,7 @@ OTHER_MEANINGS = {
 # Rules of an engine that depend on a model_type: file -> the engine's source for it.
 ENGINE_RULES = {
     "plan/gguf_mixes.py": "llama.cpp's own for Falcon and for models of 70 B, see the file",
+    "plan/engines/llama_cpp/aborts.py": "where llama.cpp's own code for T5 aborts, see the file",
     "plan/engines/llama_cpp/placement.py": "llama.cpp's own buffers for BitNet, see the file",
     "plan/engines/sglang_caches.py": "SGLang's own layout of GLM's latents on 12.x, see the file",
     "plan/engines/sglang_requests.py": "SGLang's own caps of requests, see the file",
