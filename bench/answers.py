@@ -6,11 +6,13 @@ The question: does Llama-3.1-8B serve 8,192 tokens on an H100? Tools are install
 `bench/peers.py` installs them, and ask the same stand-in for the Hub on this machine, so that no
 network is in their times; headcount reads its catalogue, and once more a folder. Each is run N
 times in turns. Prints the median seconds, those as a multiple of Python's own start, the lines on
-the screen, how many are wider than 80 columns, and whether the last one is the verdict.
+the screen, how many are wider than 80 columns, and whether the last one is the
+answer: what fits, or what was found.
 """
 
 import argparse
 import os
+import re
 import subprocess
 import sys
 import time
@@ -108,10 +110,11 @@ def asked(environments: Path, folder: Path) -> list[Asked]:
 
 
 def row(one: Asked, found: list[Answer], bare: float) -> str:
-    seconds, lines = median(answer.seconds for answer in found), found[-1].text.splitlines()
+    seconds = median(answer.seconds for answer in found)
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", found[-1].text).splitlines()  # without colours
     wide = sum(len(line) > WIDTH for line in lines)
     last = next((line.strip() for line in reversed(lines) if line.strip()), "")
-    verdict = "yes" if "fit" in last.lower() else "no"
+    verdict = "yes" if re.search("fit|findings", last.lower()) else "no"
     return (
         f"| {one.tool} | `{one.typed}` | {seconds:.2f} | {seconds / bare:.1f} | {len(lines)}"
         f" | {wide} | {verdict} |"
