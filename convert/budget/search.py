@@ -15,12 +15,13 @@ from headcount.running.built.meta_model import build_on_meta
 
 from ..latent.by_weights import known_inputs
 from ..latent.size import CacheBudget
+from ..least_cost import Costs
 from ..merge.ladder import MERGE_METHODS, Ladder
 from ..plan.request import ConversionRequest
 from ..plan.source import ConversionSource
 from ..rewrite.uncalibrated import finite
 from ..stream.reader import SourceReader
-from .allotment import Costs, falling, filled, least_cost
+from .allotment import falling, filled, least_cost
 from .choices import Choices, choices_of
 from .search_result import BudgetSearch, TogetherCost, rounded
 from .trials import Trials, passes_bar, trials_on_text

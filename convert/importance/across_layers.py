@@ -2,11 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
-import torch
-
 from headcount.model.mixers import Attention
 from headcount.model.pruned_heads import shapes_by_count
 
+from ..least_cost import LeastCost
 from .head_importance import Scores, gone_of
 
 # How many heads go of a layer -> what of its scores is lost then, and which they are.
@@ -18,26 +17,14 @@ def least_of_all(
 ) -> dict[int, tuple[int, ...]]:
     """The query heads to take from all layers together, so that what is lost of all scores is
     least: layer -> heads, of the layers that lose any. As many as can go, and no more than
-    `wanted`: of each layer some stay, as many of each K/V head that stays.
-
-    Exact, by dynamic programming: the least that the first layers lose, for each number of heads.
-    """
+    `wanted`: of each layer some stay, as many of each K/V head that stays."""
     layers = sorted(mixers)
     choices = [_choices(mixers[index], scores[index]) for index in layers]
-    least = torch.full((wanted + 1,), torch.inf, dtype=torch.float64)
-    least[0] = 0.0
-    taken = []
-    for own in choices:
-        least, count = _with_layer(least, own)
-        taken.append(count)
-    left = int(least.isfinite().nonzero().max())
-    found = {}
-    for index, own, count in reversed(list(zip(layers, choices, taken, strict=True))):
-        gone = int(count[left])
-        if gone:
-            found[index] = own[gone][1]
-        left -= gone
-    return dict(sorted(found.items()))
+    costs = [{gone: cost for gone, (cost, _) in own.items()} for own in choices]
+    least = LeastCost(costs, wanted)
+    counts = least.choice(int(least.least.isfinite().nonzero().max()))
+    chosen = zip(layers, choices, counts, strict=True)
+    return {index: own[gone][1] for index, own, gone in chosen if gone}
 
 
 def _choices(mixer: Attention, scores: Sequence[float]) -> _Choices:
@@ -50,17 +37,3 @@ def _choices(mixer: Attention, scores: Sequence[float]) -> _Choices:
             zip(costs, gone, strict=True), key=lambda choice: choice[0]
         )
     return found
-
-
-def _with_layer(least: torch.Tensor, own: _Choices) -> tuple[torch.Tensor, torch.Tensor]:
-    """[wanted + 1] each: the least that is lost with one more layer, and how many heads go of that
-    one then; of equals the fewest."""
-    found = torch.full_like(least, torch.inf)
-    count = torch.zeros(len(least), dtype=torch.int64)
-    for gone, (cost, _) in own.items():
-        if gone < len(least):
-            total = least[: len(least) - gone] + cost
-            better = total < found[gone:]
-            found[gone:] = torch.where(better, total, found[gone:])
-            count[gone:][better] = gone
-    return found, count

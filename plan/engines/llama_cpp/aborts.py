@@ -8,7 +8,7 @@ from headcount.arch.engine_types import gguf_architecture
 from ...planned_model import PlannedModel
 from ...request import Workload
 from .cache_types import WIDE
-from .settings import cache_types, slots_of, uses_flash_attention
+from .settings import cache_types, layout_of, uses_flash_attention
 
 
 def file_architecture(model: PlannedModel) -> str:
@@ -30,7 +30,6 @@ def abort(model: PlannedModel, work: Workload) -> str | None:
             "llama.cpp runs grok without flash attention, and quantises values with it alone:"
             " --cache-type-v f16"
         )
-    most = min(work.batch_size, request.parallel or work.batch_size)
-    if kind == "t5" and slots_of(request).of(work.context, most).streams > 1:
+    if kind == "t5" and layout_of(work).streams > 1:
         return "llama.cpp aborts on t5 with cells of each slot: --kv-unified"
     return None

@@ -9,7 +9,7 @@ from ...stored import full_name, stored_as
 from ..launch import Launch, Served, beyond_maximum, gguf_file, is_gguf, option, own_format
 from .aborts import abort
 from .cache_types import CacheTypes
-from .settings import cache_types, slots_of
+from .settings import cache_types, layout_of
 from .slots import UBATCH
 
 
@@ -54,8 +54,7 @@ _AS_MIXES = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "mxfp4": "m
 
 def _options(work: Workload) -> Iterator[str]:
     request, kinds = work.request, cache_types(work.request)
-    most = min(work.batch_size, request.parallel or work.batch_size)
-    layout = slots_of(request).of(work.context, most)
+    layout = layout_of(work)
     layers = request.gpu_layers
     yield f"-ngl {999 if layers is None else layers}"
     yield from ("--cpu-moe",) if request.cpu_moe else option("--n-cpu-moe", request.n_cpu_moe, 0)

@@ -7,10 +7,10 @@ from headcount.model.mixers import Attention, CompressedAttention, LatentAttenti
 from headcount.model.spec import ModelSpec
 
 from ...planned_model import PlannedModel
-from ...request import CacheType, PlanRequest
+from ...request import CacheType, PlanRequest, Workload
 from ..version import Version
 from .cache_types import BLOCKS, ELEMENTS, WIDE, CacheTypes, cache_type
-from .slots import UBATCH, Slots
+from .slots import UBATCH, Layout, Slots
 from .templates import Mode
 
 
@@ -74,6 +74,12 @@ def slots_of(request: PlanRequest) -> Slots:
         ubatch_size=request.ubatch_size or UBATCH,
         swa_full=request.swa_full,
     )
+
+
+def layout_of(work: Workload) -> Layout:
+    """The cells of the start that is asked for: of as many slots as it says, at most."""
+    most = min(work.batch_size, work.request.parallel or work.batch_size)
+    return slots_of(work.request).of(work.context, most)
 
 
 def mode_of(request: PlanRequest) -> Mode:
