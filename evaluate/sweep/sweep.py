@@ -9,7 +9,6 @@ from typing import Any
 
 from tqdm import tqdm
 
-from headcount.convert.attention_map.mapping import attentions
 from headcount.convert.conversion import apply_plan
 from headcount.convert.plan.leftovers import leftovers, own_folder, real_place
 from headcount.convert.plan.planner import plan_conversion
@@ -17,6 +16,7 @@ from headcount.convert.plan.request import ConversionRequest
 from headcount.convert.plan.source import read_source
 from headcount.convert.plan.target import check_target
 from headcount.convert.stream.os_failures import writing
+from headcount.model.decoder_attentions import attentions
 from headcount.model.errors import HeadcountError
 from headcount.running.passing_folder import passing_folder, remove_folder
 from headcount.running.signals import SIGNALLED
